@@ -1,0 +1,66 @@
+#pragma once
+// The settings table: every value a user can set, one row each. WEFT_<NAME> in the environment sets
+// it. Read once when a job opens; afterwards a Settings is constant and any thread may read it.
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "weft/status.hpp"
+
+namespace weft {
+
+// What a value is written in. `bytes` takes a suffix K, M or G (powers of 1024).
+enum class Unit { text, choice, flag, count, bytes, us, ms };
+
+enum class Setting : int {
+#define WEFT_SETTING(id, name, value, unit, meaning) id,
+#include "base/settings_table.hpp"
+#undef WEFT_SETTING
+  kCount
+};
+
+inline constexpr int kNumSettings = static_cast<int>(Setting::kCount);
+
+struct SettingRow {
+  Setting id;
+  std::string_view name;  // without the prefix WEFT_
+  std::string_view default_value;
+  Unit unit;
+  std::string_view meaning;  // for Unit::choice: starts with the choices, "a|b|c: ..."
+};
+
+std::span<const SettingRow> setting_rows() noexcept;
+std::string_view unit_name(Unit unit) noexcept;
+
+class Settings {
+ public:
+  Settings();  // the defaults
+
+  // The defaults, overridden by every WEFT_ variable in `environment` (as `environ`: "NAME=value",
+  // null-terminated). bad_setting names the row, the value and what would be right; an unknown
+  // WEFT_ variable is bad_setting and names the nearest row. Variables that launchers own
+  // (WEFT_RANK, WEFT_SIZE, WEFT_RENDEZVOUS, WEFT_JOB_KEY, ...) are listed in settings.cpp.
+  static Status from_environment(char* const* environment, Settings& out);
+
+  // Sets one row by its name without prefix. bad_setting as above.
+  Status set(std::string_view name, std::string_view value);
+
+  std::int64_t number(Setting id) const noexcept { return numbers_[index(id)]; }
+  std::size_t bytes(Setting id) const noexcept {
+    return static_cast<std::size_t>(numbers_[index(id)]);
+  }
+  bool flag(Setting id) const noexcept { return numbers_[index(id)] != 0; }
+  const std::string& text(Setting id) const noexcept { return texts_[index(id)]; }
+  bool is_default(Setting id) const noexcept { return !from_user_[index(id)]; }
+
+ private:
+  static std::size_t index(Setting id) noexcept { return static_cast<std::size_t>(id); }
+
+  std::array<std::string, kNumSettings> texts_;
+  std::array<std::int64_t, kNumSettings> numbers_{};
+  std::array<bool, kNumSettings> from_user_{};
+};
+
+}  // namespace weft

@@ -1,0 +1,78 @@
+#pragma once
+// Job: who is in the job, where each process runs, and a key-value board on which they publish how
+// they can be reached. Opened once per process by the layers above; used during setup and at the
+// end, never on a datapath. Not thread-safe: one thread at a time.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/settings.hpp"
+#include "weft/status.hpp"
+
+namespace weft {
+
+// The board and the bookkeeping of one way to start a job (PMIx, a rendezvous server, alone, or
+// threads of one process in tests). Every blocking call ends within the given time with timed_out
+// or peer_lost and names who is missing.
+class Board {
+ public:
+  virtual ~Board() = default;
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+  virtual std::string_view launcher() const noexcept = 0;  // "pmix", "weftrun", "rendezvous", "alone", "threads"
+
+  // Publishes a value under (own rank, key). Visible to others after both called fence.
+  virtual Status put(std::string_view key, std::string_view value) = 0;
+  // Blocks until every process of the job has called it; everything put before is then visible.
+  virtual Status fence(int timeout_ms) = 0;
+  // Reads what `rank` put under `key` before the last fence. not_found names both.
+  virtual Status get(int rank, std::string_view key, std::string& value) = 0;
+  // Asks the launcher to end the whole job with this exit code; returns if it cannot.
+  virtual void abort(int exit_code, std::string_view message) = 0;
+  // Says goodbye; after it the process may exit without being taken for dead.
+  virtual Status close() = 0;
+};
+
+struct Member {
+  std::string host;     // the host's name, for messages
+  std::string host_id;  // equal for two processes exactly if they can share memory
+  int pid = 0;          // in the host's own numbering
+  int local_rank = 0;   // position among the job's processes of that host
+};
+
+class Job {
+ public:
+  // Finds how this process was started (PMIx, WEFT_RENDEZVOUS, alone), joins, and learns about all
+  // members. Blocks until all have started, at most START_TIMEOUT_MS.
+  static Status open(const Settings& settings, std::unique_ptr<Job>& job);
+  // The same over a given board; ranks that are threads of one process use this.
+  static Status open(const Settings& settings, std::unique_ptr<Board> board,
+                     std::unique_ptr<Job>& job);
+
+  int rank() const noexcept { return board_->rank(); }
+  int size() const noexcept { return board_->size(); }
+  const Settings& settings() const noexcept { return settings_; }
+  Board& board() noexcept { return *board_; }
+  const Member& member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  bool same_host(int a, int b) const { return member(a).host_id == member(b).host_id; }
+  // World ranks of this process's host in ascending order, itself among them.
+  const std::vector<int>& local_ranks() const noexcept { return local_ranks_; }
+  // "rank 3 (pid 4711 on node7)", for messages.
+  std::string describe(int rank) const;
+
+ private:
+  Job(const Settings& settings, std::unique_ptr<Board> board)
+      : settings_(settings), board_(std::move(board)) {}
+  Status exchange_members();
+
+  Settings settings_;
+  std::unique_ptr<Board> board_;
+  std::vector<Member> members_;
+  std::vector<int> local_ranks_;
+};
+
+// n boards that share one memory, for n ranks that are threads of this process.
+std::vector<std::unique_ptr<Board>> make_thread_boards(int n);
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+#pragma once
+// Collectives over tagged messages and, inside a host, over shared memory. Clients: MPI and the
+// subsystems. Data are bytes; a reduction brings its own function. Every call blocks until this
+// rank's part is done, and must be made by all members in the same order; one thread at a time per
+// Team. Each returns ok, peer_lost (a member died; the Team is unusable afterwards) or no_memory.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tagged/engine.hpp"
+#include "weft/status.hpp"
+
+namespace weft::coll {
+
+// An element-wise operation: inout[i] = in[i] op inout[i], the order of MPI_User_function.
+struct Reduction {
+  void (*apply)(const void* in, void* inout, std::size_t count, void* argument);
+  void* argument = nullptr;
+  std::size_t element_bytes = 1;
+  bool commutative = true;  // associative always
+};
+
+struct ShmTeam;  // flags and slots shared by the members of one host; made at the first use
+
+// The members of a collective, in order, and what they share.
+class Team {
+ public:
+  // members: world ranks in team order; context: for the team's own messages, used by nothing else.
+  // No communication happens here.
+  Team(tagged::Engine& engine, std::vector<int> members, std::uint32_t context);
+  ~Team();
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(members_.size()); }
+  int world(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
+  tagged::Engine& engine() noexcept { return engine_; }
+  std::uint32_t context() const noexcept { return context_; }
+  // True if all members are processes of one host.
+  bool is_local() const noexcept { return is_local_; }
+  // The shared segment, made by the members together at first use; null if it cannot be had, and
+  // then null on every member.
+  ShmTeam* shm();
+
+ private:
+  tagged::Engine& engine_;
+  std::vector<int> members_;
+  std::uint32_t context_;
+  int rank_ = 0;
+  bool is_local_ = false;
+  bool shm_tried_ = false;
+  std::unique_ptr<ShmTeam> shm_;
+};
+
+// Counts and displacements are bytes throughout. In-place forms: where MPI allows MPI_IN_PLACE the
+// caller passes null for the send buffer.
+Status barrier(Team& team);
+Status bcast(Team& team, void* data, std::size_t bytes, int root);
+Status reduce(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,
+              int root);
+Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
+                 const Reduction& op);
+Status reduce_scatter(Team& team, const void* send, void* receive, const std::size_t* counts,
+                      const Reduction& op);
+Status scan(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op);
+Status exscan(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op);
+Status gather(Team& team, const void* send, void* receive, std::size_t bytes, int root);
+Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, int root);
+Status allgather(Team& team, const void* send, void* receive, std::size_t bytes);
+Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes);
+Status gatherv(Team& team, const void* send, std::size_t send_bytes, void* receive,
+               const std::size_t* counts, const std::ptrdiff_t* displacements, int root);
+Status scatterv(Team& team, const void* send, const std::size_t* counts,
+                const std::ptrdiff_t* displacements, void* receive, std::size_t receive_bytes,
+                int root);
+Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* receive,
+                  const std::size_t* counts, const std::ptrdiff_t* displacements);
+Status alltoallv(Team& team, const void* send, const std::size_t* send_counts,
+                 const std::ptrdiff_t* send_displacements, void* receive,
+                 const std::size_t* receive_counts, const std::ptrdiff_t* receive_displacements);
+
+}  // namespace weft::coll

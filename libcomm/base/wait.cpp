@@ -1,0 +1,40 @@
+#include "base/wait.hpp"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+
+namespace weft {
+
+std::uint64_t now_ns() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+void futex_wait(const void* word, std::uint32_t expected, std::uint64_t timeout_us) noexcept {
+  const timespec limit{static_cast<time_t>(timeout_us / 1'000'000),
+                       static_cast<long>(timeout_us % 1'000'000 * 1000)};
+  syscall(SYS_futex, word, FUTEX_WAIT, expected, &limit, nullptr, 0);
+}
+
+void futex_wake_all(const void* word) noexcept {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool heavy_fence_register() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+void heavy_fence() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+}  // namespace weft

@@ -1,0 +1,107 @@
+#pragma once
+// Engine: tagged messages between the processes of a job. Matching by source, tag and context, with
+// wildcards, in the order of sending (MPI's matching rules, MPI 5.0 section 3.5). MPI and the
+// collectives are its clients.
+//
+// Peers are world ranks. A context is a number that separates communicators; a message matches only
+// within its context. Every call may make progress on everything pending. No call blocks unless its
+// comment says so.
+//
+// Threads: any thread may call anything once set_threaded(true) was called; before that only one
+// thread at a time may.
+//
+// Failure: when a peer is lost, requests that name it complete with peer_lost, receives from
+// kAnySource in any context complete with peer_lost too (the sender may have been the lost one),
+// and later operations with it complete with peer_lost at once. Other peers are not affected.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/wait.hpp"
+#include "job/job.hpp"
+#include "tagged/request.hpp"
+#include "weft/status.hpp"
+
+namespace weft::tagged {
+
+class Engine {
+ public:
+  // Sets up this process's memory and learns how to reach the others: collective over the job.
+  static Status create(Job& job, std::unique_ptr<Engine>& engine);
+  ~Engine();
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  Job& job() noexcept;
+
+  void set_threaded(bool threaded) noexcept;
+
+  // Starts a send of `length` bytes. The data may be reused once the request is complete. Standard
+  // sends may complete before they are matched, synchronous ones only after.
+  void isend(Request& request, int peer, std::uint32_t context, std::int32_t tag, const void* data,
+             std::size_t length, bool synchronous = false);
+
+  // Sends without a request if that is possible right now (message small, room in the ring).
+  // True: the message is on its way and `data` may be reused. False: nothing happened.
+  bool try_send(int peer, std::uint32_t context, std::int32_t tag, const void* data,
+                std::size_t length);
+
+  // Posts a receive. `source` may be kAnySource, `tag` kAnyTag (which matches tags >= 0 only:
+  // negative tags are for internal use and match exactly).
+  void irecv(Request& request, int source, std::uint32_t context, std::int32_t tag, void* buffer,
+             std::size_t room);
+
+  // Takes back a receive that has not matched yet: true, and the request is complete with
+  // cancelled. False: it matched and will complete as usual.
+  bool cancel(Request& request);
+
+  // Looks for a message that an irecv with these arguments would match. Makes progress once. `code`
+  // of the return: ok, again (none yet) or peer_lost (and none can come).
+  Code iprobe(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info);
+  // The same, and takes the message out of matching; it must be received by irecv_matched.
+  Code improbe(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info,
+               Unexpected*& message);
+  void irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room);
+
+  // Moves everything pending forward once.
+  void progress();
+
+  // Blocks until the request is complete, making progress; returns its code.
+  Code wait(Request& request) {
+    wait_until([&request] { return request.is_complete(); });
+    return request.code;
+  }
+
+  // Blocks until `done()` is true, making progress, polling first, then yielding, then asleep until
+  // the doorbell rings. `done` reads memory that this process's progress or a peer writes; a peer
+  // that writes it must call ring(this rank) afterwards.
+  template <class Done>
+  void wait_until(Done&& done) {
+    if (done()) return;
+    wait_slow(WaitCondition(done));
+  }
+
+  // Wakes `peer` (a process of this host, or this one) if it sleeps in wait_until. Costs one load
+  // when it does not. Call after the stores it waits for.
+  void ring(int peer) noexcept;
+
+  // False once the peer is known to be dead. A dead peer is noticed within 100 ms of any wait.
+  bool is_alive(int peer) const noexcept;
+  // Lost peers so far; when it changes, waits on shared flags should look at is_alive.
+  std::uint32_t num_lost() const noexcept;
+  // "rank 3 (pid 4711 on node7) is lost", for a request that ended with an error.
+  std::string describe(const Request& request) const;
+
+  // Everything sent has left this process's buffers, and peers are told that this one leaves in
+  // good order. Blocks, bounded by PEER_TIMEOUT_MS. Nothing may be called afterwards.
+  Status close();
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  void wait_slow(const WaitCondition& condition);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft::tagged

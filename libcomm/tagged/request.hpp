@@ -1,0 +1,55 @@
+#pragma once
+// Request: one pending tagged send or receive. The caller owns the memory and must not move or free
+// it until is_complete(). One Request is used by one thread at a time; the engine writes it under
+// its own lock.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "weft/status.hpp"
+
+namespace weft::tagged {
+
+inline constexpr int kAnySource = -1;
+inline constexpr std::int32_t kAnyTag = -1;
+
+struct Request {
+  // Written last by the engine, with release; pairs with the acquire in is_complete().
+  std::atomic<bool> complete{false};
+  Code code = Code::ok;        // valid once complete: ok, truncated, cancelled, peer_lost, ...
+  bool is_receive = false;
+  bool synchronous = false;    // a send that completes only when matched
+  int peer = 0;                // world rank of the other side; a receive's actual source once complete
+  std::int32_t tag = 0;        // actual tag once complete
+  std::uint32_t context = 0;
+  void* buffer = nullptr;      // user's memory; a send only reads it
+  std::size_t length = 0;      // send: bytes to send; receive: room in the buffer
+  std::size_t received = 0;    // receive, once complete: bytes of the message (before truncation)
+
+  // Called once by the engine, under its lock, just before `complete` is set. The receiver of a
+  // packed message unpacks here. It must not call the engine.
+  void (*finish)(Request&) = nullptr;
+  void* finish_argument = nullptr;
+
+  // The engine's own.
+  Request* next = nullptr;
+  Request* previous = nullptr;
+  std::uint64_t progress_bytes = 0;
+  std::uint32_t id = 0;
+  std::uint32_t transfer = 0;
+  std::uint8_t phase = 0;
+
+  bool is_complete() const noexcept { return complete.load(std::memory_order_acquire); }
+};
+
+// What a probe finds.
+struct MessageInfo {
+  int source = 0;  // world rank
+  std::int32_t tag = 0;
+  std::size_t bytes = 0;
+};
+
+// A message taken out of matching by a matched probe; received by Engine::irecv_matched.
+struct Unexpected;
+
+}  // namespace weft::tagged

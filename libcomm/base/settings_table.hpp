@@ -18,3 +18,16 @@ WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms,
 WEFT_SETTING(fabric, "FABRIC", "shm", text, "the fabrics that may be used, in order of preference")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, "a lane's ring after growing under load")
+WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "16K", bytes,
+             "the longest message that travels inside the ring; longer ones are announced and copied "
+             "straight into the receiver's buffer")
+WEFT_SETTING(eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
+             "longer eager messages are cut into pieces of this size, so that both sides copy at once")
+WEFT_SETTING(copy_piece_bytes, "COPY_PIECE_BYTES", "128K", bytes,
+             "sender and receiver share the copy of an announced message in pieces of this size")
+WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "24K", bytes,
+             "shorter announced messages are copied by the receiver alone")
+WEFT_SETTING(unexpected_max_bytes, "UNEXPECTED_MAX_BYTES", "4M", bytes,
+             "eager data of one peer that may wait unmatched; beyond it that peer announces only")
+WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag,
+             "copy between processes with process_vm_readv and process_vm_writev")

@@ -27,6 +27,8 @@ namespace weft::tagged {
 
 class Engine {
  public:
+  struct Impl;  // tagged/impl.hpp; for the engine's own files
+
   // Sets up this process's memory and learns how to reach the others: collective over the job.
   static Status create(Job& job, std::unique_ptr<Engine>& engine);
   ~Engine();
@@ -98,7 +100,6 @@ class Engine {
   Status close();
 
  private:
-  struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   void wait_slow(const WaitCondition& condition);
   std::unique_ptr<Impl> impl_;

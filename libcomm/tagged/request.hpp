@@ -35,8 +35,8 @@ struct Request {
   Request* next = nullptr;
   Request* previous = nullptr;
   std::uint64_t progress_bytes = 0;
-  std::uint32_t id = 0;
-  std::uint32_t transfer = 0;
+  std::uint64_t id = 0;         // in this side's table
+  std::uint64_t stream_id = 0;  // in the receiver's table
   std::uint8_t phase = 0;
 
   bool is_complete() const noexcept { return complete.load(std::memory_order_acquire); }

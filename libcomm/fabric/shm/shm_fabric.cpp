@@ -1,0 +1,320 @@
+#include "fabric/shm/shm_fabric.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <vector>
+
+#include "base/log.hpp"
+#include "fabric/shm/arena.hpp"
+#include "fabric/shm/region.hpp"
+
+namespace weft {
+namespace {
+
+using shm::Arena;
+using shm::ArenaLayout;
+
+class ShmFabric final : public Fabric {
+ public:
+  explicit ShmFabric(Job& job) : job_(job) {}
+  ~ShmFabric() override {
+    for (const Local& local : locals_)
+      if (local.pidfd >= 0) close(local.pidfd);
+  }
+
+  Status start() {
+    const auto& ranks = job_.local_ranks();
+    layout_ = {static_cast<std::uint32_t>(ranks.size()),
+               static_cast<std::uint32_t>(job_.settings().bytes(Setting::ring_max_bytes))};
+    direct_copy_ = job_.settings().flag(Setting::direct_copy);
+    // Where Yama restricts process_vm_readv to declared tracers: declare everyone of this user.
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    if (Status status = Arena::create(layout_, own_); !status) return status;
+    // The address lets peers try whether they may copy from this process.
+    if (Status status = job_.board().put(
+            "shm.arena", fmt::format("{} {}", own_->fd(),
+                                     reinterpret_cast<std::uintptr_t>(&own_->header().magic)));
+        !status)
+      return status;
+    if (Status status = job_.board().fence(
+            static_cast<int>(job_.settings().number(Setting::start_timeout_ms)));
+        !status)
+      return status;
+    local_of_.assign(static_cast<std::size_t>(job_.size()), -1);
+    locals_ = std::vector<Local>(ranks.size());
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      local_of_[static_cast<std::size_t>(ranks[i])] = static_cast<int>(i);
+      locals_[i].rank = ranks[i];
+      locals_[i].pid = job_.member(ranks[i]).pid;
+      if (ranks[i] == job_.rank()) me_ = i;
+      // A process id could be used again after its process died; a pidfd cannot.
+      if (locals_[i].pid != getpid())
+        locals_[i].pidfd = static_cast<int>(syscall(SYS_pidfd_open, locals_[i].pid, 0));
+    }
+    return {};
+  }
+
+  std::string_view name() const noexcept override { return "shm"; }
+  bool reaches(int peer) const noexcept override {
+    return local_of_[static_cast<std::size_t>(peer)] >= 0;
+  }
+
+  Status connect(int peer, SendMemory& memory) override {
+    Local& local = local_at(peer);
+    if (Status status = map(local); !status) return status;
+    Arena& theirs = *local.arena;
+    auto& mine = own_->control(index_of(local));
+    memory = {theirs.ring(me_), &mine.consumed, &theirs.header().sleeping};
+    // release: the ring is ready; pairs with the acquire in accept().
+    theirs.control(me_).connected.store(1, std::memory_order_release);
+    theirs.header().num_connected.fetch_add(1, std::memory_order_release);
+    return {};
+  }
+
+  Status accept(int& peer, ReceiveMemory& memory) override {
+    peer = -1;
+    for (std::size_t i = 0; i < locals_.size(); ++i) {
+      Local& local = locals_[i];
+      // acquire: pairs with the release in connect().
+      if (local.accepted || own_->control(i).connected.load(std::memory_order_acquire) == 0) continue;
+      local.accepted = true;
+      peer = local.rank;
+      if (Status status = map(local); !status) return status;
+      auto& theirs = local.arena->control(me_);
+      memory = {own_->ring(i), &theirs.consumed, &local.arena->header().sleeping};
+      return {};
+    }
+    return {};
+  }
+  const std::atomic<std::uint32_t>& connections() const noexcept override {
+    return own_->header().num_connected;
+  }
+
+  Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) override {
+    return regions_.allocate(bytes, address, memory);
+  }
+  Status release(void* address) override { return regions_.release(address); }
+  Status share(void* address, std::size_t bytes, RemoteMemory& memory) override {
+    memory = regions_.describe(address, bytes);
+    return {};
+  }
+  RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override {
+    if (regions_.empty()) return {reinterpret_cast<std::uintptr_t>(address), bytes, 0, 0};
+    return regions_.describe(address, bytes);
+  }
+
+  Code get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+           std::size_t bytes) noexcept override {
+    return move<false>(peer, from, offset, to, bytes);
+  }
+  Code put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+           std::size_t bytes) noexcept override {
+    return move<true>(peer, to, offset, const_cast<void*>(from), bytes);
+  }
+
+  Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+           std::uint64_t swap, std::uint64_t& previous) noexcept override {
+    Code code = Code::ok;
+    if (auto* target = find_word(peer, word, offset, code)) {
+      previous = compare;
+      std::atomic_ref(*target).compare_exchange_strong(previous, swap, std::memory_order_seq_cst);
+    }
+    return code;
+  }
+  Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
+                 std::uint64_t& previous) noexcept override {
+    Code code = Code::ok;
+    if (auto* target = find_word(peer, word, offset, code))
+      previous = std::atomic_ref(*target).fetch_add(value, std::memory_order_seq_cst);
+    return code;
+  }
+
+  bool can_copy(int peer) noexcept override {
+    Local& local = local_at(peer);
+    if (local.can_copy == Local::unknown) {
+      std::uint64_t magic = 0;
+      const RemoteMemory there{local.magic_address, sizeof magic, 0, 0};
+      const bool can = local.pid == getpid_ ||
+                       (direct_copy_ && local.magic_address != 0 &&
+                        move<false>(peer, there, 0, &magic, sizeof magic) == Code::ok &&
+                        magic == shm::kArenaMagic);
+      local.can_copy = can ? Local::yes : Local::no;
+    }
+    return local.can_copy == Local::yes;
+  }
+
+  SharedCopy* own_copy(std::uint32_t index) noexcept override {
+    return &own_->copy(index);
+  }
+  SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept override {
+    Local& local = local_at(peer);
+    return local.arena && index < kNumSharedCopies ? &local.arena->copy(index) : nullptr;
+  }
+
+  std::atomic<std::uint32_t>& sleeping() noexcept override { return own_->header().sleeping; }
+  std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept override {
+    if (!reaches(peer)) return nullptr;
+    Local& local = local_at(peer);
+    return local.arena ? &local.arena->header().sleeping : nullptr;
+  }
+
+  PeerState state(int peer) noexcept override {
+    if (!reaches(peer)) return PeerState::alive;
+    Local& local = local_at(peer);
+    if (local.pidfd < 0) return PeerState::alive;
+    pollfd poll{local.pidfd, POLLIN, 0};
+    if (::poll(&poll, 1, 0) <= 0) return PeerState::alive;
+    // acquire: what it wrote before it left is visible; pairs with the release in leave().
+    return own_->control(index_of(local)).peer_left.load(std::memory_order_acquire) != 0
+               ? PeerState::left
+               : PeerState::dead;
+  }
+
+  void leave() noexcept override {
+    for (Local& local : locals_) {
+      if (Status status = map(local); !status) continue;  // it is gone already
+      local.arena->control(me_).peer_left.store(1, std::memory_order_release);
+    }
+  }
+
+ private:
+  struct Local {
+    int rank = 0;
+    int pid = 0;
+    int pidfd = -1;
+    bool accepted = false;
+    std::uint64_t magic_address = 0;
+    enum { unknown, yes, no } can_copy = unknown;
+    std::unique_ptr<Arena> mapped;
+    Arena* arena = nullptr;  // mapped, or our own
+    shm::PeerRegions regions;
+  };
+
+  Local& local_at(int peer) noexcept {
+    return locals_[static_cast<std::size_t>(local_of_[static_cast<std::size_t>(peer)])];
+  }
+  std::size_t index_of(const Local& local) const noexcept {
+    return static_cast<std::size_t>(&local - locals_.data());
+  }
+
+  Status map(Local& local) {
+    if (local.arena != nullptr) return {};
+    if (index_of(local) == me_) {
+      local.arena = own_.get();
+      return {};
+    }
+    std::string text;
+    if (Status status = job_.board().get(local.rank, "shm.arena", text); !status) return status;
+    int fd = -1;
+    const char* end = text.data() + text.size();
+    auto parsed = std::from_chars(text.data(), end, fd);
+    if (parsed.ec == std::errc() && parsed.ptr != end)
+      parsed = std::from_chars(parsed.ptr + 1, end, local.magic_address);
+    if (parsed.ec != std::errc() || fd < 0)
+      return {Code::corrupt, fmt::format("{} published no usable shared memory ('{}')",
+                                         job_.describe(local.rank), text)};
+    if (Status status = Arena::open(local.pid, fd, layout_, local.mapped); !status) return status;
+    local.arena = local.mapped.get();
+    return {};
+  }
+
+  template <bool kWrite>
+  Code move(int peer, const RemoteMemory& remote, std::size_t offset, void* here,
+            std::size_t bytes) noexcept {
+    if (offset > remote.bytes || bytes > remote.bytes - offset) return Code::bad_argument;
+    Local& local = local_at(peer);
+    if (remote.region != 0 && index_of(local) != me_) {
+      Code code = Code::ok;
+      std::byte* there = local.regions.find(local.pid, remote, offset, bytes, code);
+      if (there == nullptr) return code;
+      if constexpr (kWrite)
+        std::memcpy(there, here, bytes);
+      else
+        std::memcpy(here, there, bytes);
+      return Code::ok;
+    }
+    if (local.pid == getpid_) {
+      auto* there = reinterpret_cast<void*>(remote.address + offset);
+      if constexpr (kWrite)
+        std::memmove(there, here, bytes);
+      else
+        std::memmove(here, there, bytes);
+      return Code::ok;
+    }
+    if (!direct_copy_) return Code::not_permitted;
+    std::size_t done = 0;
+    while (done < bytes) {
+      iovec mine{static_cast<char*>(here) + done, bytes - done};
+      iovec theirs{reinterpret_cast<void*>(remote.address + offset + done), bytes - done};
+      const ssize_t n = kWrite ? process_vm_writev(local.pid, &mine, 1, &theirs, 1, 0)
+                               : process_vm_readv(local.pid, &mine, 1, &theirs, 1, 0);
+      if (n > 0) {
+        done += static_cast<std::size_t>(n);
+        continue;
+      }
+      return refused(errno);
+    }
+    return Code::ok;
+  }
+
+  Code refused(int error) noexcept {
+    switch (error) {
+      case EPERM:
+      case ENOSYS:
+        if (!told_) {
+          told_ = true;
+          log_line(LogLevel::info, job_.rank(),
+                   "copying straight between processes is refused ({}; Yama or a seccomp profile?): "
+                   "large messages go through the rings instead",
+                   std::strerror(error));
+        }
+        return Code::not_permitted;
+      case ESRCH: return Code::peer_lost;
+      case ENOMEM: return Code::no_memory;
+      default: return Code::bad_argument;  // EFAULT: the address is not the owner's
+    }
+  }
+
+  std::uint64_t* find_word(int peer, const RemoteMemory& word, std::size_t offset,
+                           Code& code) noexcept {
+    if (word.region == 0 || (word.address + offset) % 8 != 0 || offset > word.bytes ||
+        word.bytes - offset < 8) {
+      code = Code::bad_argument;
+      return nullptr;
+    }
+    Local& local = local_at(peer);
+    if (local.pid == getpid_) return reinterpret_cast<std::uint64_t*>(word.address + offset);
+    return reinterpret_cast<std::uint64_t*>(
+        local.regions.find(local.pid, word, offset, 8, code));
+  }
+
+  Job& job_;
+  ArenaLayout layout_{};
+  std::unique_ptr<Arena> own_;
+  std::vector<int> local_of_;  // by world rank; -1: another host
+  std::vector<Local> locals_;
+  std::size_t me_ = 0;
+  const int getpid_ = getpid();
+  bool direct_copy_ = true;
+  bool told_ = false;
+  shm::OwnRegions regions_;
+};
+
+}  // namespace
+
+Status make_shm_fabric(Job& job, std::unique_ptr<Fabric>& fabric) {
+  auto made = std::make_unique<ShmFabric>(job);
+  if (Status status = made->start(); !status) return status;
+  fabric = std::move(made);
+  return {};
+}
+
+}  // namespace weft

@@ -1,0 +1,260 @@
+#include "tagged/engine.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/log.hpp"
+#include "fabric/shm/shm_fabric.hpp"
+#include "tagged/impl.hpp"
+
+namespace weft::tagged {
+
+Guard::Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
+  if (mutex_ != nullptr) mutex_->lock();
+}
+Guard::~Guard() {
+  if (mutex_ != nullptr) mutex_->unlock();
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Status Engine::create(Job& job, std::unique_ptr<Engine>& engine) {
+  auto impl = std::make_unique<Impl>(job);
+  if (Status status = impl->start(); !status) return status;
+  engine.reset(new Engine(std::move(impl)));
+  return {};
+}
+
+Status Engine::Impl::start() {
+  const Settings& settings = job.settings();
+  ring_min = static_cast<std::uint32_t>(settings.bytes(Setting::ring_min_bytes));
+  ring_max = static_cast<std::uint32_t>(settings.bytes(Setting::ring_max_bytes));
+  if (ring_min < 4096 || ring_max < ring_min || ring_max > (1u << 30) || ring_min % 4096 != 0 ||
+      ring_max % 4096 != 0)
+    return {Code::bad_setting,
+            fmt::format("WEFT_RING_MIN_BYTES={} and WEFT_RING_MAX_BYTES={} must be multiples of 4096, "
+                        "from 4096 to 1G, in this order",
+                        ring_min, ring_max)};
+  eager_max = settings.bytes(Setting::eager_max_bytes);
+  piece = settings.bytes(Setting::eager_piece_bytes);
+  const std::size_t longest = RingWriter::max_length(ring_min);
+  if (piece < 64 || piece > longest)
+    return {Code::bad_setting, fmt::format("WEFT_EAGER_PIECE_BYTES={} must be from 64 to {} with "
+                                           "WEFT_RING_MIN_BYTES={}",
+                                           piece, longest, ring_min)};
+  if (eager_max > ring_max)
+    return {Code::bad_setting,
+            fmt::format("WEFT_EAGER_MAX_BYTES={} must not exceed WEFT_RING_MAX_BYTES={}", eager_max,
+                        ring_max)};
+  copy_piece = settings.bytes(Setting::copy_piece_bytes);
+  if (copy_piece < 4096)
+    return {Code::bad_setting, "WEFT_COPY_PIECE_BYTES must be at least 4096"};
+  copy_shared_min = settings.bytes(Setting::copy_shared_min_bytes);
+  unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
+  spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
+  yield_ns = static_cast<std::uint64_t>(settings.number(Setting::yield_us)) * 1000;
+
+  cpu_set_t cores;
+  const int num_cores = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  // Bound to one core each, the processes of the host tell by their number only.
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  crowded = static_cast<long>(job.local_ranks().size()) > (num_cores > 1 ? num_cores : online);
+  fence_works = heavy_fence_register();
+
+  if (static_cast<int>(job.local_ranks().size()) != job.size())
+    return {Code::unsupported,
+            fmt::format("the job's processes run on several hosts, and the only fabric of this build, "
+                        "shm, works inside one ({} of {} processes are on {})",
+                        job.local_ranks().size(), job.size(), job.member(job.rank()).host)};
+  if (Status status = make_shm_fabric(job, fabric); !status) return status;
+  connections = &fabric->connections();
+  peers = std::vector<Peer>(static_cast<std::size_t>(job.size()));
+  for (int rank = 0; rank < job.size(); ++rank) peer(rank).rank = rank;
+  for (std::uint32_t i = 0; i < kNumSharedCopies; ++i) free_records.push_back(i);
+  return {};
+}
+
+Code Engine::Impl::connect(Peer& peer) {
+  if (peer.lost) return Code::peer_lost;
+  if (peer.out.connected()) return Code::ok;
+  SendMemory memory;
+  if (Status status = fabric->connect(peer.rank, memory); !status) {
+    log_line(LogLevel::error, job.rank(), "cannot connect to {}: {}", job.describe(peer.rank),
+             status.text());
+    lose(peer);
+    return Code::peer_lost;
+  }
+  peer.out.open(memory, ring_min, ring_max);
+  ring_doorbell(*peer.out.sleeping);
+  return Code::ok;
+}
+
+int Engine::rank() const noexcept { return impl_->job.rank(); }
+int Engine::size() const noexcept { return impl_->job.size(); }
+Job& Engine::job() noexcept { return impl_->job; }
+void Engine::set_threaded(bool threaded) noexcept { impl_->threaded = threaded; }
+
+bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const void* data,
+                      std::size_t length) {
+  Impl& impl = *impl_;
+  const Guard guard(impl);
+  Peer& peer = impl.peer(rank);
+  if (length > impl.piece || peer.queue_head != nullptr || peer.lost) return false;
+  if (!peer.out.connected()) [[unlikely]] {
+    if (impl.connect(peer) != Code::ok) return false;
+  }
+  if (peer.out.on_hold()) [[unlikely]]
+    return false;
+  return peer.out.send(kEager, envelope(context, tag), data, length);
+}
+
+void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32_t tag,
+                   const void* data, std::size_t length, bool synchronous) {
+  Impl& impl = *impl_;
+  request.complete.store(false, std::memory_order_relaxed);
+  request.code = Code::ok;
+  request.is_receive = false;
+  request.synchronous = synchronous;
+  request.peer = rank;
+  request.tag = tag;
+  request.context = context;
+  request.buffer = const_cast<void*>(data);
+  request.length = length;
+  request.phase = kQueued;
+  const Guard guard(impl);
+  Peer& peer = impl.peer(rank);
+  if (impl.connect(peer) != Code::ok) return impl.complete(request, Code::peer_lost);
+  if (peer.queue_head != nullptr || !impl.send_some(peer, request)) impl.enqueue(peer, request);
+}
+
+void Engine::irecv(Request& request, int source, std::uint32_t context, std::int32_t tag,
+                   void* buffer, std::size_t room) {
+  Impl& impl = *impl_;
+  request.complete.store(false, std::memory_order_relaxed);
+  request.code = Code::ok;
+  request.is_receive = true;
+  request.peer = source;
+  request.tag = tag;
+  request.context = context;
+  request.buffer = buffer;
+  request.length = room;
+  request.received = 0;
+  request.phase = kPosted;
+  const Guard guard(impl);
+  if (Unexpected* message = impl.matcher.find_unexpected(source, context, tag)) [[unlikely]] {
+    impl.matcher.remove_unexpected(*message);
+    return impl.receive_unexpected(request, *message);
+  }
+  if (impl.nobody_left(source)) [[unlikely]]
+    return impl.complete(request, Code::peer_lost);
+  impl.matcher.post(request);
+}
+
+bool Engine::Impl::nobody_left(int source) const noexcept {
+  if (num_lost.load(std::memory_order_relaxed) == 0) return false;
+  if (source != kAnySource) return peers[static_cast<std::size_t>(source)].lost;
+  // This process itself can always send.
+  return job.size() > 1 && static_cast<int>(num_lost.load(std::memory_order_relaxed)) == job.size() - 1;
+}
+
+void Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
+  if (message.announced) {
+    fetch(request, message.source, message.tag, message.bytes, message.address, message.send_id,
+          message.region);
+    return matcher.release(&message);
+  }
+  if (message.arrived == message.bytes) return deliver(request, message);
+  request.peer = message.source;
+  request.phase = kArriving;
+  message.receiver = &request;
+}
+
+void Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room) {
+  request.complete.store(false, std::memory_order_relaxed);
+  request.code = Code::ok;
+  request.is_receive = true;
+  request.context = message->context;
+  request.buffer = buffer;
+  request.length = room;
+  const Guard guard(*impl_);
+  impl_->receive_unexpected(request, *message);
+}
+
+bool Engine::cancel(Request& request) {
+  const Guard guard(*impl_);
+  if (!request.is_receive || request.phase != kPosted) return false;
+  impl_->matcher.remove_posted(request);
+  impl_->complete(request, Code::cancelled);
+  return true;
+}
+
+Code Engine::iprobe(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info) {
+  const Guard guard(*impl_);
+  impl_->progress();
+  const Unexpected* message = impl_->matcher.find_unexpected(source, context, tag);
+  if (message == nullptr) return impl_->nobody_left(source) ? Code::peer_lost : Code::again;
+  info = {message->source, message->tag, message->bytes};
+  return Code::ok;
+}
+
+Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info,
+                     Unexpected*& message) {
+  const Guard guard(*impl_);
+  impl_->progress();
+  message = impl_->matcher.find_unexpected(source, context, tag);
+  if (message == nullptr) return impl_->nobody_left(source) ? Code::peer_lost : Code::again;
+  impl_->matcher.remove_unexpected(*message);
+  info = {message->source, message->tag, message->bytes};
+  return Code::ok;
+}
+
+void Engine::progress() {
+  const Guard guard(*impl_);
+  impl_->progress();
+}
+
+void Engine::wait_slow(const WaitCondition& condition) { impl_->wait(condition); }
+
+void Engine::ring(int peer) noexcept {
+  if (auto* sleeping = impl_->fabric->peer_sleeping(peer)) ring_doorbell(*sleeping);
+}
+
+bool Engine::is_alive(int peer) const noexcept {
+  const Guard guard(*impl_);
+  return !impl_->peer(peer).lost;
+}
+
+std::uint32_t Engine::num_lost() const noexcept {
+  return impl_->num_lost.load(std::memory_order_acquire);
+}
+
+std::string Engine::describe(const Request& request) const {
+  if (request.code == Code::peer_lost)
+    return fmt::format("{} is lost", impl_->job.describe(request.peer));
+  if (request.code == Code::truncated)
+    return fmt::format("a message of {} bytes from {} does not fit into {} bytes", request.received,
+                       impl_->job.describe(request.peer), request.length);
+  return fmt::format("{} with {}", code_name(request.code), impl_->job.describe(request.peer));
+}
+
+Status Engine::close() {
+  Impl& impl = *impl_;
+  impl.closed = true;
+  const std::uint64_t limit =
+      now_ns() + static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) *
+                     1'000'000;
+  const auto done = [&impl, limit] {
+    return (impl.blocked.empty() && impl.transfers.empty()) || now_ns() > limit;
+  };
+  wait_until(done);
+  impl.fabric->leave();
+  if (!impl.blocked.empty())
+    return {Code::timed_out,
+            fmt::format("messages to {} were not taken in time and are dropped",
+                        impl.job.describe(impl.blocked.front()->rank))};
+  return {};
+}
+
+}  // namespace weft::tagged

@@ -1,0 +1,183 @@
+#pragma once
+// The engine's inside, shared by its files: engine.cpp (start, end, the calls), progress.cpp (what
+// arrives), rendezvous.cpp (announced messages), failure.cpp (lost peers), waiting.cpp.
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "fabric/fabric.hpp"
+#include "tagged/engine.hpp"
+#include "tagged/match.hpp"
+#include "tagged/wire.hpp"
+#include "transport/lane.hpp"
+
+namespace weft::tagged {
+
+// Request::phase.
+enum Phase : std::uint8_t {
+  kIdle = 0,
+  kPosted,     // receive: in the matcher
+  kArriving,   // receive: pieces come in
+  kCopying,    // either: part of a Transfer, or waiting for the other side to finish
+  kQueued,     // send: waiting for room in the ring
+  kPieces,     // send: partly in the ring
+  kAnnounced,  // send: the receiver has not answered yet
+  kStreaming,  // send: an announced message goes through the ring
+};
+
+// An entry that must be sent when there is room; goes ahead of queued messages.
+struct Control {
+  std::uint8_t kind;
+  std::uint64_t immediate;
+  std::uint32_t length;
+  Ready ready;
+};
+
+// An announced message on its way, at either side.
+struct Transfer {
+  Request* request;
+  SharedCopy* record;  // null: the receiver copies alone and says so with kFinished
+  RemoteMemory remote;
+  std::uint64_t length;
+  std::uint64_t copied;  // without a record
+  std::uint64_t send_id;
+  std::uint32_t record_index;
+  int peer;
+  bool is_sender;
+  bool claims;  // this side still claims pieces
+};
+
+struct Peer {
+  int rank = 0;
+  SendLane out;
+  ReceiveLane in;
+  bool accepted = false;
+  bool lost = false;
+  // Sends waiting for room, in order, linked by Request::next.
+  Request* queue_head = nullptr;
+  Request* queue_tail = nullptr;
+  std::deque<Control> controls;
+  bool listed = false;  // in Impl::blocked
+  // The multi-piece message coming in.
+  Request* incoming = nullptr;
+  Unexpected* incoming_unexpected = nullptr;
+  std::size_t incoming_bytes = 0;
+  std::size_t incoming_offset = 0;
+  // Eager data of this peer that waits unmatched.
+  std::size_t unexpected_bytes = 0;
+};
+
+// Requests known to a peer by number.
+class RequestTable {
+ public:
+  std::uint64_t add(Request& request);
+  // Null if the number is not in use or belongs to another peer.
+  Request* find(std::uint64_t id, int peer) const noexcept;
+  void remove(std::uint64_t id) noexcept;
+  template <class F>
+  void for_each(F&& f) {
+    for (Slot& slot : slots_)
+      if (slot.request != nullptr) f(*slot.request);
+  }
+
+ private:
+  struct Slot {
+    Request* request = nullptr;
+    std::uint32_t generation = 1;
+  };
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_;
+};
+
+struct Engine::Impl {
+  explicit Impl(Job& the_job) : job(the_job) {}
+
+  Job& job;
+  std::unique_ptr<Fabric> fabric;
+  const std::atomic<std::uint32_t>* connections = nullptr;
+  std::uint32_t known_connections = 0;
+  std::vector<Peer> peers;           // by world rank
+  std::vector<Peer*> incoming;       // those that have connected to us
+  std::vector<Peer*> blocked;        // those with queued sends or controls
+  std::vector<Transfer> transfers;
+  Matcher matcher;
+  RequestTable sends;                // announced
+  RequestTable receives;             // streamed
+  std::vector<std::uint32_t> free_records;
+  std::vector<std::uint32_t> closing_records;  // done here, the sender may still look at them
+
+  std::size_t eager_max = 0, piece = 0, copy_piece = 0, copy_shared_min = 0, unexpected_max = 0;
+  std::uint32_t ring_min = 0, ring_max = 0;
+
+  bool threaded = false;
+  std::mutex mutex;
+  std::atomic<std::uint32_t> num_lost{0};
+  std::uint64_t last_liveness_ns = 0;
+  std::uint64_t spin_ns = 0, yield_ns = 0;
+  bool crowded = false;      // more processes than cores on this host
+  bool fence_works = false;  // the asymmetric fence is available
+  bool closed = false;
+
+  Peer& peer(int rank) noexcept { return peers[static_cast<std::size_t>(rank)]; }
+
+  // engine.cpp
+  Status start();
+  Code connect(Peer& peer);
+  // True if no message can come from `source` any more.
+  bool nobody_left(int source) const noexcept;
+  void receive_unexpected(Request& request, Unexpected& message);
+
+  // progress.cpp
+  void progress();
+  void accept_peers();
+  void drain(Peer& peer);
+  void on_entry(Peer& peer, const Entry& entry);
+  void on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
+                std::size_t length);
+  void on_more(Peer& peer, const Entry& entry);
+  void deliver(Request& request, Unexpected& message);
+  void release_unexpected(Peer& peer, Unexpected& message);
+  void broken(Peer& peer, const char* what);
+  void flush(Peer& peer);
+  bool send_some(Peer& peer, Request& request);
+  void enqueue(Peer& peer, Request& request);
+  void enqueue(Peer& peer, const Control& control);
+  void note_blocked(Peer& peer);
+  void complete(Request& request, Code code) noexcept;
+
+  // rendezvous.cpp
+  void on_announce(Peer& peer, const Entry& entry);
+  void on_ready(Peer& peer, const Entry& entry);
+  void on_finished(Peer& peer, const Entry& entry);
+  void on_stream(Peer& peer, const Entry& entry);
+  bool announce(Peer& peer, Request& request);
+  void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
+             std::uint64_t address, std::uint64_t send_id, std::uint32_t region);
+  void stream_instead(Transfer& transfer);
+  bool step(Transfer& transfer);  // true: finished, remove it
+  void run_transfers();
+  std::uint32_t take_record();
+
+  // failure.cpp
+  void check_liveness();
+  void lose(Peer& peer);
+
+  // waiting.cpp
+  void wait(const WaitCondition& condition);
+};
+
+// Holds the engine's lock if more than one thread may call.
+class Guard {
+ public:
+  explicit Guard(Engine::Impl& impl);
+  ~Guard();
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  std::mutex* mutex_;
+};
+
+}  // namespace weft::tagged

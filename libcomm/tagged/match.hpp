@@ -1,0 +1,140 @@
+#pragma once
+// Matching: posted receives and unexpected messages, found by (context, source, tag) in the order of
+// MPI 5.0 section 3.5. Both sides are kept in buckets by context and source; receives from any
+// source have a list of their own, and a number tells which of two candidates was posted first.
+// Not thread-safe: the engine's lock protects it.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tagged/request.hpp"
+
+namespace weft::tagged {
+
+// A message that arrived before its receive.
+struct Unexpected {
+  int source = 0;
+  std::int32_t tag = 0;
+  std::uint32_t context = 0;
+  bool announced = false;
+  std::size_t bytes = 0;                // of the whole message
+  std::size_t arrived = 0;              // eager: bytes in `data` so far
+  std::unique_ptr<std::byte[]> data;    // eager, longer than kSmall
+  std::uint64_t address = 0;            // announced: in the sender
+  std::uint64_t send_id = 0;            // announced
+  std::uint32_t region = 0;             // announced
+  Request* receiver = nullptr;          // matched while still arriving
+
+  static constexpr std::size_t kSmall = 192;
+  std::byte small[kSmall];
+  std::byte* storage() noexcept { return data ? data.get() : small; }
+
+  // In the bucket, and in arrival order over all.
+  Unexpected* next = nullptr;
+  Unexpected* previous = nullptr;
+  Unexpected* next_any = nullptr;
+  Unexpected* previous_any = nullptr;
+};
+
+inline bool tag_matches(std::int32_t wanted, std::int32_t tag) noexcept {
+  return wanted == tag || (wanted == kAnyTag && tag >= 0);
+}
+
+class Matcher {
+ public:
+  Matcher() = default;
+  Matcher(const Matcher&) = delete;
+  Matcher& operator=(const Matcher&) = delete;
+  ~Matcher();
+
+  // Removes and returns the receive that a message with this envelope goes to, or null.
+  Request* take_posted(int source, std::uint32_t context, std::int32_t tag) noexcept {
+    List& list = posted_[bucket(context, source)];
+    Request* found = nullptr;
+    for (Request* r = list.head; r != nullptr; r = r->next) {
+      if (r->context == context && r->peer == source && tag_matches(r->tag, tag)) {
+        found = r;
+        break;
+      }
+    }
+    if (any_.head != nullptr) [[unlikely]]
+      return take_first(found, context, tag);
+    if (found != nullptr) remove_posted(*found);
+    return found;
+  }
+
+  void post(Request& request) noexcept {
+    request.progress_bytes = next_number_++;
+    List& list = list_of(request);
+    request.next = nullptr;
+    request.previous = list.tail;
+    (list.tail ? list.tail->next : list.head) = &request;
+    list.tail = &request;
+  }
+  void remove_posted(Request& request) noexcept {
+    List& list = list_of(request);
+    (request.previous ? request.previous->next : list.head) = request.next;
+    (request.next ? request.next->previous : list.tail) = request.previous;
+  }
+
+  // The earliest message that a receive with these arguments would take, or null.
+  Unexpected* find_unexpected(int source, std::uint32_t context, std::int32_t tag) noexcept {
+    if (num_unexpected_ == 0) return nullptr;
+    return find_unexpected_slow(source, context, tag);
+  }
+  void add_unexpected(Unexpected& message) noexcept;
+  void remove_unexpected(Unexpected& message) noexcept;
+  std::size_t num_unexpected() const noexcept { return num_unexpected_; }
+
+  // Calls f(request) for every posted receive; f may remove it.
+  template <class F>
+  void for_each_posted(F&& f) {
+    for (List& list : posted_) each(list, f);
+    each(any_, f);
+  }
+
+  // Messages come from a free list, so that a stream of them allocates nothing after a while.
+  Unexpected* allocate();
+  void release(Unexpected* message) noexcept;
+
+ private:
+  struct List {
+    Request* head = nullptr;
+    Request* tail = nullptr;
+  };
+  struct MessageList {
+    Unexpected* head = nullptr;
+    Unexpected* tail = nullptr;
+  };
+  static constexpr std::size_t kNumBuckets = 64;
+  static constexpr std::size_t kMaxFree = 1024;
+
+  static std::size_t bucket(std::uint32_t context, int source) noexcept {
+    return (context * 31u + static_cast<std::uint32_t>(source)) % kNumBuckets;
+  }
+  List& list_of(const Request& request) noexcept {
+    return request.peer == kAnySource ? any_ : posted_[bucket(request.context, request.peer)];
+  }
+  template <class F>
+  static void each(List& list, F&& f) {
+    for (Request* r = list.head; r != nullptr;) {
+      Request* next = r->next;
+      f(*r);
+      r = next;
+    }
+  }
+  Request* take_first(Request* specific, std::uint32_t context, std::int32_t tag) noexcept;
+  Unexpected* find_unexpected_slow(int source, std::uint32_t context, std::int32_t tag) noexcept;
+
+  std::array<List, kNumBuckets> posted_;
+  List any_;
+  std::uint64_t next_number_ = 0;
+  std::size_t num_unexpected_ = 0;
+  std::array<MessageList, kNumBuckets> unexpected_;
+  MessageList arrival_;
+  Unexpected* free_ = nullptr;
+  std::size_t num_free_ = 0;
+};
+
+}  // namespace weft::tagged

@@ -1,0 +1,259 @@
+// The hot path: what arrives on the lanes, and what waits for room in them.
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "tagged/impl.hpp"
+
+namespace weft::tagged {
+
+void Engine::Impl::complete(Request& request, Code code) noexcept {
+  request.code = code;
+  request.phase = kIdle;
+  if (request.finish != nullptr) request.finish(request);
+  // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
+  request.complete.store(true, std::memory_order_release);
+  // Another thread of this process may sleep until this very request is complete.
+  if (threaded) ring_doorbell(fabric->sleeping());
+}
+
+void Engine::Impl::progress() {
+  // acquire: pairs with the release in Fabric::connect of the peer.
+  if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
+    accept_peers();
+  for (Peer* peer : incoming) drain(*peer);
+  if (!blocked.empty()) [[unlikely]] {
+    for (std::size_t i = 0; i < blocked.size();) {
+      Peer& peer = *blocked[i];
+      flush(peer);
+      if (peer.queue_head == nullptr && peer.controls.empty()) {
+        peer.listed = false;
+        blocked[i] = blocked.back();
+        blocked.pop_back();
+      } else {
+        ++i;
+      }
+    }
+  }
+  if (!transfers.empty()) run_transfers();
+}
+
+void Engine::Impl::accept_peers() {
+  known_connections = connections->load(std::memory_order_acquire);
+  for (;;) {
+    int rank = -1;
+    ReceiveMemory memory;
+    if (Status status = fabric->accept(rank, memory); !status) {
+      log_line(LogLevel::error, job.rank(), "cannot accept {}: {}", job.describe(rank),
+               status.text());
+      lose(peer(rank));
+      continue;
+    }
+    if (rank < 0) return;
+    Peer& peer = this->peer(rank);
+    peer.in.open(memory, ring_min, ring_max);
+    peer.accepted = true;
+    incoming.push_back(&peer);
+  }
+}
+
+void Engine::Impl::drain(Peer& peer) {
+  // Bounded, so that one busy peer does not starve the others.
+  Entry entry;
+  for (int i = 0; i < 256; ++i) {
+    if (!peer.in.ring.peek(entry)) {
+      if (peer.in.ring.broken()) [[unlikely]]
+        return broken(peer, "the head of a message");
+      peer.in.return_credit(true);
+      return;
+    }
+    on_entry(peer, entry);
+    peer.in.ring.pop(entry.length);
+    peer.in.return_credit(false);
+  }
+}
+
+void Engine::Impl::on_entry(Peer& peer, const Entry& entry) {
+  switch (entry.kind) {
+    case kEager: return on_eager(peer, entry, entry.length, entry.data, entry.length);
+    case kEagerMore: return on_more(peer, entry);
+    case kEagerFirst: {
+      std::uint64_t bytes = 0;
+      if (entry.length < sizeof bytes || peer.incoming_bytes != 0)
+        return broken(peer, "the start of a long message");
+      std::memcpy(&bytes, entry.data, sizeof bytes);
+      const std::size_t length = entry.length - sizeof bytes;
+      if (length >= bytes || bytes > ring_max) return broken(peer, "the length of a message");
+      return on_eager(peer, entry, bytes, entry.data + sizeof bytes, length);
+    }
+    case kAnnounce: return on_announce(peer, entry);
+    case kReady: return on_ready(peer, entry);
+    case kFinished: return on_finished(peer, entry);
+    case kStream: return on_stream(peer, entry);
+    default: return broken(peer, "the kind of a message");
+  }
+}
+
+// A whole message (length == bytes) or the first piece of one.
+void Engine::Impl::on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
+                            std::size_t length) {
+  const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
+  const auto tag = static_cast<std::int32_t>(entry.immediate);
+  if (Request* request = matcher.take_posted(peer.rank, context, tag)) {
+    request->peer = peer.rank;
+    request->tag = tag;
+    request->received = bytes;
+    copy_small(request->buffer, data, std::min(length, request->length));
+    if (length == bytes)
+      return complete(*request, bytes <= request->length ? Code::ok : Code::truncated);
+    request->phase = kArriving;
+    peer.incoming = request;
+  } else {
+    Unexpected* message = matcher.allocate();
+    message->source = peer.rank;
+    message->tag = tag;
+    message->context = context;
+    message->bytes = bytes;
+    message->arrived = length;
+    if (bytes > Unexpected::kSmall) message->data.reset(new std::byte[bytes]);
+    std::memcpy(message->storage(), data, length);
+    matcher.add_unexpected(*message);
+    peer.unexpected_bytes += bytes + sizeof(Unexpected);
+    if (peer.unexpected_bytes > unexpected_max && !peer.in.hold) {
+      peer.in.hold = true;
+      peer.in.return_now();
+    }
+    if (length == bytes) return;
+    peer.incoming_unexpected = message;
+  }
+  peer.incoming_bytes = bytes;
+  peer.incoming_offset = length;
+}
+
+void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
+  const std::size_t offset = peer.incoming_offset;
+  if (entry.length == 0 || entry.length > peer.incoming_bytes - offset)
+    return broken(peer, "a piece of a message");
+  peer.incoming_offset += entry.length;
+  const bool last = peer.incoming_offset == peer.incoming_bytes;
+  if (last) peer.incoming_bytes = 0;
+  if (Request* request = peer.incoming) {
+    if (offset < request->length)
+      std::memcpy(static_cast<std::byte*>(request->buffer) + offset, entry.data,
+                  std::min<std::size_t>(entry.length, request->length - offset));
+    if (!last) return;
+    peer.incoming = nullptr;
+    complete(*request, request->received <= request->length ? Code::ok : Code::truncated);
+  } else if (Unexpected* message = peer.incoming_unexpected) {
+    std::memcpy(message->storage() + offset, entry.data, entry.length);
+    message->arrived += entry.length;
+    if (!last) return;
+    peer.incoming_unexpected = nullptr;
+    if (message->receiver != nullptr) deliver(*message->receiver, *message);
+  }
+}
+
+// The message is out of the matcher and whole.
+void Engine::Impl::deliver(Request& request, Unexpected& message) {
+  request.peer = message.source;
+  request.tag = message.tag;
+  request.received = message.bytes;
+  copy_small(request.buffer, message.storage(), std::min(message.bytes, request.length));
+  const Code code = message.bytes <= request.length ? Code::ok : Code::truncated;
+  release_unexpected(peer(message.source), message);
+  complete(request, code);
+}
+
+void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {
+  if (!message.announced) {
+    peer.unexpected_bytes -= message.bytes + sizeof(Unexpected);
+    if (peer.in.hold && peer.unexpected_bytes < unexpected_max / 2) {
+      peer.in.hold = false;
+      peer.in.return_now();
+    }
+  }
+  matcher.release(&message);
+}
+
+void Engine::Impl::broken(Peer& peer, const char* what) {
+  if (peer.lost) return;
+  log_line(LogLevel::error, job.rank(), "{} sent bytes that make no sense ({}): its lane is closed",
+           job.describe(peer.rank), what);
+  lose(peer);
+}
+
+void Engine::Impl::note_blocked(Peer& peer) {
+  if (peer.listed) return;
+  peer.listed = true;
+  blocked.push_back(&peer);
+}
+
+void Engine::Impl::enqueue(Peer& peer, Request& request) {
+  request.next = nullptr;
+  (peer.queue_tail != nullptr ? peer.queue_tail->next : peer.queue_head) = &request;
+  peer.queue_tail = &request;
+  note_blocked(peer);
+}
+
+void Engine::Impl::enqueue(Peer& peer, const Control& control) {
+  peer.controls.push_back(control);
+  flush(peer);
+  if (!peer.controls.empty()) note_blocked(peer);
+}
+
+void Engine::Impl::flush(Peer& peer) {
+  if (peer.lost) return;
+  while (!peer.controls.empty()) {
+    const Control& control = peer.controls.front();
+    if (!peer.out.send(control.kind, control.immediate, &control.ready, control.length)) return;
+    peer.controls.pop_front();
+  }
+  while (Request* request = peer.queue_head) {
+    // Taken off first: completing it may let its owner use it again.
+    Request* next = request->next;
+    if (!send_some(peer, *request)) return;
+    peer.queue_head = next;
+    if (next == nullptr) peer.queue_tail = nullptr;
+  }
+}
+
+// Moves a send as far as there is room. True: it has left the queue.
+bool Engine::Impl::send_some(Peer& peer, Request& request) {
+  const auto* data = static_cast<const std::byte*>(request.buffer);
+  const std::uint64_t immediate = envelope(request.context, request.tag);
+  if (request.phase == kQueued) {
+    if (peer.out.on_hold()) peer.out.ring.look();
+    if (request.synchronous || request.length > eager_max || peer.out.on_hold())
+      return announce(peer, request);
+    if (request.length <= piece) {
+      if (!peer.out.send(kEager, immediate, data, request.length)) return false;
+      complete(request, Code::ok);
+      return true;
+    }
+    const std::size_t length = piece - sizeof(std::uint64_t);
+    std::byte* to = peer.out.ring.reserve(piece);
+    if (to == nullptr) return false;
+    const std::uint64_t bytes = request.length;
+    std::memcpy(to, &bytes, sizeof bytes);
+    std::memcpy(to + sizeof bytes, data, length);
+    peer.out.ring.publish(kEagerFirst, static_cast<std::uint32_t>(piece), immediate);
+    ring_doorbell(*peer.out.sleeping);
+    request.progress_bytes = length;
+    request.phase = kPieces;
+  }
+  const bool streaming = request.phase == kStreaming;
+  // A streamed message is addressed by the receiver's number.
+  const std::uint64_t address = streaming ? request.stream_id : 0;
+  const std::size_t total = streaming ? request.received : request.length;
+  while (request.progress_bytes < total) {
+    const std::size_t length = std::min(piece, total - request.progress_bytes);
+    if (!peer.out.send(streaming ? kStream : kEagerMore, address, data + request.progress_bytes,
+                       length))
+      return false;
+    request.progress_bytes += length;
+  }
+  complete(request, Code::ok);
+  return true;
+}
+
+}  // namespace weft::tagged

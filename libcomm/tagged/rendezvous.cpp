@@ -1,0 +1,271 @@
+// Announced messages. The sender says where the data are (kAnnounce); once matched, the receiver
+// fetches them. Long ones are copied by both sides at once: the receiver answers with kReady, and
+// both claim pieces of a SharedCopy until none is left, so that the copy takes half the time when
+// the sender waits too, and is finished by the receiver alone when it doesn't. Where the kernel
+// refuses such copies the receiver asks for the data through the ring (kReady with kStreamed).
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "tagged/impl.hpp"
+
+namespace weft::tagged {
+
+std::uint64_t RequestTable::add(Request& request) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  slots_[index].request = &request;
+  return std::uint64_t{slots_[index].generation} << 32 | index;
+}
+
+Request* RequestTable::find(std::uint64_t id, int peer) const noexcept {
+  const auto index = static_cast<std::uint32_t>(id);
+  if (index >= slots_.size() || slots_[index].generation != id >> 32) return nullptr;
+  Request* request = slots_[index].request;
+  return request != nullptr && request->peer == peer ? request : nullptr;
+}
+
+void RequestTable::remove(std::uint64_t id) noexcept {
+  const auto index = static_cast<std::uint32_t>(id);
+  slots_[index].request = nullptr;
+  ++slots_[index].generation;
+  free_.push_back(index);
+}
+
+bool Engine::Impl::announce(Peer& peer, Request& request) {
+  std::byte* to = peer.out.ring.reserve(sizeof(Announce));
+  if (to == nullptr) return false;
+  const RemoteMemory memory = fabric->describe(request.buffer, request.length);
+  request.id = sends.add(request);
+  request.phase = kAnnounced;
+  const Announce message{request.length, memory.address, request.id, memory.region, 0};
+  std::memcpy(to, &message, sizeof message);
+  peer.out.ring.publish(kAnnounce, sizeof message, envelope(request.context, request.tag));
+  ring_doorbell(*peer.out.sleeping);
+  return true;
+}
+
+void Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
+  Announce message;
+  if (entry.length != sizeof message) return broken(peer, "an announcement");
+  std::memcpy(&message, entry.data, sizeof message);
+  const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
+  const auto tag = static_cast<std::int32_t>(entry.immediate);
+  if (Request* request = matcher.take_posted(peer.rank, context, tag))
+    return fetch(*request, peer.rank, tag, message.length, message.address, message.send_id,
+                 message.region);
+  Unexpected* waiting = matcher.allocate();
+  waiting->source = peer.rank;
+  waiting->tag = tag;
+  waiting->context = context;
+  waiting->announced = true;
+  waiting->bytes = message.length;
+  waiting->address = message.address;
+  waiting->send_id = message.send_id;
+  waiting->region = message.region;
+  matcher.add_unexpected(*waiting);
+}
+
+std::uint32_t Engine::Impl::take_record() {
+  // Only when there is no other: looking costs a cache line from the sender.
+  for (std::size_t i = 0; free_records.size() < 4 && i < closing_records.size();) {
+    // acquire: the sender's last look at the record; pairs with the release in step().
+    if (fabric->own_copy(closing_records[i])->sender_left.load(std::memory_order_acquire) != 0) {
+      free_records.push_back(closing_records[i]);
+      closing_records[i] = closing_records.back();
+      closing_records.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  if (free_records.empty()) return kStreamed;
+  const std::uint32_t index = free_records.back();
+  free_records.pop_back();
+  return index;
+}
+
+void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
+                         std::uint64_t address, std::uint64_t send_id, std::uint32_t region) {
+  Peer& peer = this->peer(source);
+  request.peer = source;
+  request.tag = tag;
+  request.received = length;
+  request.phase = kCopying;
+  const std::uint64_t wanted = std::min<std::uint64_t>(length, request.length);
+  if (connect(peer) != Code::ok) return complete(request, Code::peer_lost);
+  Transfer transfer{};
+  transfer.request = &request;
+  transfer.remote = {address, wanted, region, 0};
+  transfer.length = wanted;
+  transfer.send_id = send_id;
+  transfer.peer = source;
+  transfer.claims = true;
+  const bool can_copy = fabric->can_copy(source);
+  if (wanted > 0 && !can_copy && region == 0) return stream_instead(transfer);
+  if (wanted >= copy_shared_min && can_copy) {
+    transfer.record_index = take_record();
+    if (transfer.record_index != kStreamed) {
+      transfer.record = fabric->own_copy(transfer.record_index);
+      // relaxed: the ring entry below publishes it.
+      transfer.record->claimed.store(0, std::memory_order_relaxed);
+      transfer.record->done.store(0, std::memory_order_relaxed);
+      transfer.record->given_back.store(0, std::memory_order_relaxed);
+      transfer.record->failed.store(0, std::memory_order_relaxed);
+      transfer.record->sender_left.store(0, std::memory_order_relaxed);
+      const RemoteMemory mine = fabric->describe(request.buffer, wanted);
+      Control control{kReady, 0, sizeof(Ready), {}};
+      control.ready = {wanted, mine.address, send_id, 0, transfer.record_index, mine.region};
+      enqueue(peer, control);
+    }
+  }
+  transfers.push_back(transfer);
+}
+
+// The kernel does not let us copy: ask for the data through the ring.
+void Engine::Impl::stream_instead(Transfer& transfer) {
+  Request& request = *transfer.request;
+  request.progress_bytes = 0;
+  request.id = receives.add(request);
+  Control control{kReady, 0, sizeof(Ready), {}};
+  control.ready = {transfer.length, 0, transfer.send_id, request.id, kStreamed, 0};
+  enqueue(peer(transfer.peer), control);
+}
+
+void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
+  Ready ready;
+  if (entry.length != sizeof ready) return broken(peer, "an answer");
+  std::memcpy(&ready, entry.data, sizeof ready);
+  Request* request = sends.find(ready.send_id, peer.rank);
+  if (request == nullptr || ready.length > request->length)
+    return broken(peer, "the number of a message");
+  sends.remove(ready.send_id);
+  if (ready.record == kStreamed) {
+    request->phase = kStreaming;
+    request->progress_bytes = 0;
+    request->received = ready.length;
+    request->stream_id = ready.receive_id;
+    enqueue(peer, *request);
+    return;
+  }
+  SharedCopy* record = fabric->peer_copy(peer.rank, ready.record);
+  if (record == nullptr) return broken(peer, "the number of a copy");
+  request->phase = kCopying;
+  Transfer transfer{};
+  transfer.request = request;
+  transfer.record = record;
+  transfer.remote = {ready.address, ready.length, ready.region, 0};
+  transfer.length = ready.length;
+  transfer.peer = peer.rank;
+  transfer.is_sender = true;
+  transfer.claims = fabric->can_copy(peer.rank);
+  transfers.push_back(transfer);
+}
+
+void Engine::Impl::on_finished(Peer& peer, const Entry& entry) {
+  Request* request = sends.find(entry.immediate, peer.rank);
+  if (request == nullptr) return broken(peer, "the number of a message");
+  sends.remove(entry.immediate);
+  complete(*request, Code::ok);
+}
+
+void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
+  Request* request = receives.find(entry.immediate, peer.rank);
+  const std::uint64_t wanted =
+      request == nullptr ? 0 : std::min<std::uint64_t>(request->received, request->length);
+  if (request == nullptr || entry.length > wanted - request->progress_bytes)
+    return broken(peer, "the number of a streamed message");
+  std::memcpy(static_cast<std::byte*>(request->buffer) + request->progress_bytes, entry.data,
+              entry.length);
+  request->progress_bytes += entry.length;
+  if (request->progress_bytes < wanted) return;
+  receives.remove(entry.immediate);
+  complete(*request, request->received <= request->length ? Code::ok : Code::truncated);
+}
+
+void Engine::Impl::run_transfers() {
+  // Receivers work from the oldest, senders from the newest, so that the two sides of a stream of
+  // messages mostly copy different ones. One piece each, then back to the rings.
+  for (std::size_t i = 0; i < transfers.size();) {
+    if (step(transfers[i])) {
+      transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+}
+
+bool Engine::Impl::step(Transfer& transfer) {
+  Request& request = *transfer.request;
+  SharedCopy* record = transfer.record;
+  const auto copy = [&](std::uint64_t offset, std::uint64_t bytes) {
+    auto* here = static_cast<std::byte*>(request.buffer) + offset;
+    return transfer.is_sender ? fabric->put(transfer.peer, transfer.remote, offset, here, bytes)
+                              : fabric->get(transfer.peer, transfer.remote, offset, here, bytes);
+  };
+
+  if (record == nullptr) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(transfer.length - transfer.copied, 4 * copy_piece);
+    const Code code = bytes == 0 ? Code::ok : copy(transfer.copied, bytes);
+    transfer.copied += bytes;
+    if (code == Code::ok && transfer.copied < transfer.length) return false;
+    enqueue(peer(transfer.peer), Control{kFinished, transfer.send_id, 0, {}});
+    complete(request, code != Code::ok                       ? code
+                      : request.received <= request.length ? Code::ok
+                                                             : Code::truncated);
+    return true;
+  }
+
+  if (transfer.claims) {
+    std::uint64_t bytes = copy_piece;
+    if (transfer.length < 2 * copy_piece) bytes = (transfer.length / 2 + 4095) & ~std::uint64_t{4095};
+    // relaxed: only the number matters, each byte is claimed once.
+    const std::uint64_t offset = record->claimed.fetch_add(bytes, std::memory_order_relaxed);
+    if (offset >= transfer.length) {
+      transfer.claims = false;
+    } else {
+      bytes = std::min(bytes, transfer.length - offset);
+      const Code code = copy(offset, bytes);
+      if (code == Code::ok) {
+        // release: the bytes before the count; pairs with the acquire below on the other side.
+        record->done.fetch_add(bytes, std::memory_order_release);
+      } else if (transfer.is_sender) {
+        // The receiver may be allowed what we are not.
+        transfer.claims = false;
+        record->given_back_bytes.store(bytes, std::memory_order_relaxed);
+        record->given_back.store(offset + 1, std::memory_order_release);
+      } else {
+        record->failed.store(1, std::memory_order_release);
+      }
+    }
+  } else if (!transfer.is_sender) {
+    if (const std::uint64_t back = record->given_back.exchange(0, std::memory_order_acquire)) {
+      const std::uint64_t bytes = record->given_back_bytes.load(std::memory_order_relaxed);
+      if (copy(back - 1, bytes) == Code::ok)
+        record->done.fetch_add(bytes, std::memory_order_release);
+      else
+        record->failed.store(1, std::memory_order_release);
+    }
+  }
+
+  const std::uint32_t failed = record->failed.load(std::memory_order_acquire);
+  // acquire: all bytes have arrived; pairs with the releases above.
+  if (failed == 0 && record->done.load(std::memory_order_acquire) < transfer.length) return false;
+  if (transfer.is_sender) {
+    record->sender_left.store(1, std::memory_order_release);
+    ring_doorbell(*peer(transfer.peer).out.sleeping);
+    complete(request, failed == 0 ? Code::ok : Code::not_permitted);
+    return true;
+  }
+  ring_doorbell(*peer(transfer.peer).out.sleeping);
+  closing_records.push_back(transfer.record_index);
+  complete(request, failed != 0                          ? Code::not_permitted
+                    : request.received <= request.length ? Code::ok
+                                                         : Code::truncated);
+  return true;
+}
+
+}  // namespace weft::tagged

@@ -1,0 +1,67 @@
+// Waiting: poll, then yield, then sleep on the doorbell (design: "Waiting").
+#include <sched.h>
+
+#include "tagged/impl.hpp"
+
+namespace weft::tagged {
+namespace {
+
+// A sleep ends at least this often, to look for lost peers; with no asymmetric fence, often enough
+// that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
+constexpr std::uint64_t kSleepUs = 50'000;
+constexpr std::uint64_t kShortSleepUs = 500;
+
+}  // namespace
+
+void Engine::Impl::wait(const WaitCondition& condition) {
+  // One thread at a time makes progress; the others look at their own condition meanwhile.
+  const auto poll = [this] {
+    if (!threaded) return progress();
+    if (mutex.try_lock()) {
+      progress();
+      mutex.unlock();
+    }
+  };
+  if (!crowded) {
+    std::uint64_t limit = 0;
+    for (unsigned i = 1;; ++i) {
+      poll();
+      if (condition()) return;
+      cpu_relax();
+      if (i % 128 == 0) {
+        const std::uint64_t now = now_ns();
+        if (limit == 0) limit = now + spin_ns;
+        if (now >= limit) break;
+      }
+    }
+  }
+  std::uint64_t limit = 0;
+  for (unsigned i = 1;; ++i) {
+    poll();
+    if (condition()) return;
+    sched_yield();
+    if (i % 16 == 0) {
+      const std::uint64_t now = now_ns();
+      if (limit == 0) limit = now + yield_ns;
+      if (now >= limit) break;
+    }
+  }
+  auto& sleeping = fabric->sleeping();
+  for (;;) {
+    {
+      const Guard guard(*this);
+      check_liveness();
+    }
+    sleeping.store(1, std::memory_order_seq_cst);
+    heavy_fence();  // pairs with ring_doorbell()
+    poll();
+    if (condition()) break;
+    futex_wait(&sleeping, 1, fence_works ? kSleepUs : kShortSleepUs);
+    poll();
+    if (condition()) break;
+  }
+  // Other threads may have armed it: then it stays, at the cost of one needless wake.
+  if (!threaded) sleeping.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace weft::tagged

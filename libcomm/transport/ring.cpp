@@ -1,0 +1,43 @@
+#include "transport/ring.hpp"
+
+#include <algorithm>
+
+namespace weft {
+
+bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
+  if (stalled_ && capacity_ < maximum_) {
+    // Everything in flight lies before offset_, so the memory behind the old end is free.
+    stalled_ = false;
+    capacity_ = std::min(capacity_ * 2, maximum_);
+    if (offset_ + bytes <= capacity_) return true;
+  }
+  // The gap counts as written. The place of the mark is free: reserve() keeps one line ahead.
+  const std::uint32_t gap = capacity_ - offset_;
+  if (written_ + gap + bytes + kEntryAlign > limit() && !refresh(gap + bytes)) return false;
+  auto* mark = reinterpret_cast<EntryHead*>(base_ + offset_);
+  clear_bit(offset_ / kEntryAlign);
+  if (test_bit(0)) {
+    reinterpret_cast<EntryHead*>(base_)->state.store(0, std::memory_order_relaxed);
+    clear_bit(0);
+  }
+  mark->length = gap;
+  mark->state.store(sequence_ << 8 | kKindTurn, std::memory_order_release);
+  sequence_ = next_sequence(sequence_);
+  written_ += gap;
+  offset_ = 0;
+  return true;
+}
+
+bool RingReader::turn(const EntryHead& head, Entry& entry) noexcept {
+  const std::uint32_t gap = head.length;
+  if (offset_ == 0 || gap > maximum_ - std::min(offset_, maximum_)) {
+    broken_ = true;
+    return false;
+  }
+  consumed_ += gap;
+  sequence_ = next_sequence(sequence_);
+  offset_ = 0;
+  return peek(entry);
+}
+
+}  // namespace weft

@@ -1,0 +1,256 @@
+#pragma once
+// Ring: a circular buffer in the receiver's memory that one remote lane alone writes. A message is
+// one entry: a head and its data, starting on a cache line, so that a message of up to 48 bytes
+// crosses between two cores as a single line. After the design of the graph engine's paper (section
+// 4), with the head's sequence number in place of a separate tail: the memory is coherent, so a
+// head stored last with release says that everything before it has arrived.
+//
+// How the reader knows a head from old bytes. It waits at one place for one sequence number.
+//   1. Old heads have older numbers (24 bits; a ring holds at most 2^15 entries).
+//   2. Old data could have any value. So the writer, before it publishes an entry, clears the place
+//      of the next head if data of an earlier round lay there. It remembers those places in a
+//      bitmap of its own, so that streams of small messages clear nothing.
+//   3. An entry may be written only if it and the next head's line are free.
+//
+// Credit. Both sides count bytes from the start, gaps included. The reader publishes what it has
+// consumed; the writer may be ahead by at most the capacity. Capacity is the writer's choice and
+// grows at the end of the ring: instead of turning back it goes on into fresh memory. The reader
+// needs no notice of that, it follows entries until one says "turn back".
+//
+// Threads: one writer, one reader, in the same or in different processes.
+#include <atomic>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace weft {
+
+struct EntryHead {
+  std::atomic<std::uint32_t> state;  // sequence << 8 | kind; written last
+  std::uint32_t length;              // bytes of data behind the head
+  std::uint64_t immediate;           // the client's
+};
+static_assert(sizeof(EntryHead) == 16);
+
+inline constexpr std::size_t kEntryAlign = 64;
+inline constexpr std::size_t kInlineBytes = kEntryAlign - sizeof(EntryHead);  // within one line
+inline constexpr std::uint8_t kKindTurn = 0;  // "go on at the start"; clients use kinds from 1
+
+// Counts are multiples of kEntryAlign; their low bits carry flags from the reader to the writer.
+inline constexpr std::uint64_t kFlagMask = kEntryAlign - 1;
+
+inline std::uint32_t next_sequence(std::uint32_t sequence) noexcept {
+  return sequence == 0xff'ffffu ? 1 : sequence + 1;  // 0 is fresh memory
+}
+
+inline std::size_t entry_bytes(std::size_t length) noexcept {
+  return (sizeof(EntryHead) + length + kEntryAlign - 1) & ~(kEntryAlign - 1);
+}
+
+// Copies n bytes; small sizes without a call.
+inline void copy_small(void* to, const void* from, std::size_t n) noexcept {
+  auto* t = static_cast<char*>(to);
+  const auto* f = static_cast<const char*>(from);
+  if (n <= 16) {
+    if (n >= 8) {
+      std::uint64_t a, b;
+      std::memcpy(&a, f, 8);
+      std::memcpy(&b, f + n - 8, 8);
+      std::memcpy(t, &a, 8);
+      std::memcpy(t + n - 8, &b, 8);
+    } else if (n >= 4) {
+      std::uint32_t a, b;
+      std::memcpy(&a, f, 4);
+      std::memcpy(&b, f + n - 4, 4);
+      std::memcpy(t, &a, 4);
+      std::memcpy(t + n - 4, &b, 4);
+    } else if (n > 0) {
+      t[0] = f[0];
+      t[n / 2] = f[n / 2];
+      t[n - 1] = f[n - 1];
+    }
+    return;
+  }
+  std::memcpy(t, f, n);
+}
+
+class RingWriter {
+ public:
+  // base: `maximum` bytes and one line beyond; consumed: where the reader publishes its count.
+  void attach(std::byte* base, std::uint32_t capacity, std::uint32_t maximum,
+              const std::atomic<std::uint64_t>* consumed) {
+    base_ = base;
+    capacity_ = capacity;
+    maximum_ = maximum;
+    consumed_word_ = consumed;
+    data_lines_.assign(maximum / kEntryAlign / 64 + 1, 0);
+  }
+  bool attached() const noexcept { return base_ != nullptr; }
+  std::uint32_t capacity() const noexcept { return capacity_; }
+
+  // The longest data that one entry can have in a ring that has not grown.
+  static std::size_t max_length(std::size_t capacity) noexcept {
+    return capacity / 4 - sizeof(EntryHead);
+  }
+
+  // Makes room for an entry with `length` bytes of data and returns where they go, or null if there
+  // is no room now. Nothing is visible to the reader before publish().
+  std::byte* reserve(std::size_t length) noexcept {
+    const std::size_t bytes = entry_bytes(length);
+    if (offset_ + bytes > capacity_ && !turn_or_grow(bytes)) return nullptr;
+    if (written_ + bytes + kEntryAlign > limit() && !refresh(bytes)) return nullptr;
+    reserved_ = bytes;
+    return base_ + offset_ + sizeof(EntryHead);
+  }
+
+  // True if entries of `bytes` in all can surely be reserved one after the other.
+  bool has_room(std::size_t bytes) noexcept {
+    // A turn may waste up to the largest entry.
+    const std::size_t need = bytes + kEntryAlign + capacity_ / 4;
+    return written_ + need <= limit() || refresh(need - kEntryAlign);
+  }
+
+  void publish(std::uint8_t kind, std::uint32_t length, std::uint64_t immediate) noexcept {
+    auto* head = reinterpret_cast<EntryHead*>(base_ + offset_);
+    const std::size_t line = offset_ / kEntryAlign;
+    const std::size_t lines = reserved_ / kEntryAlign;
+    if (lines > 1) mark_data(line + 1, lines - 1);
+    clear_bit(line);
+    const std::size_t next = line + lines;
+    if (test_bit(next)) {
+      // relaxed: ordered before the head below by its release.
+      reinterpret_cast<EntryHead*>(base_ + next * kEntryAlign)
+          ->state.store(0, std::memory_order_relaxed);
+      clear_bit(next);
+    }
+    head->length = length;
+    head->immediate = immediate;
+    // release: pairs with the acquire in RingReader::peek.
+    head->state.store(sequence_ << 8 | kind, std::memory_order_release);
+    sequence_ = next_sequence(sequence_);
+    offset_ += static_cast<std::uint32_t>(reserved_);
+    written_ += reserved_;
+  }
+
+  // The low bits that the reader last sent along with its count.
+  std::uint64_t flags() const noexcept { return flags_; }
+  // Looks at the reader's word without need; flags() is current afterwards.
+  void look() noexcept {
+    // acquire: the reader is done with what it counts before we overwrite it; pairs with the
+    // release in RingReader::return_credit.
+    const std::uint64_t word = consumed_word_->load(std::memory_order_acquire);
+    consumed_ = word & ~kFlagMask;
+    flags_ = word & kFlagMask;
+  }
+
+ private:
+  std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
+
+  bool refresh(std::size_t bytes) noexcept {
+    look();
+    if (written_ + bytes + kEntryAlign <= limit()) return true;
+    stalled_ = true;
+    return false;
+  }
+
+  // Out of line: once a round.
+  bool turn_or_grow(std::size_t bytes) noexcept;
+
+  bool test_bit(std::size_t line) const noexcept { return data_lines_[line / 64] >> (line % 64) & 1; }
+  void clear_bit(std::size_t line) noexcept {
+    data_lines_[line / 64] &= ~(std::uint64_t{1} << (line % 64));
+  }
+  void mark_data(std::size_t line, std::size_t count) noexcept {
+    for (; count > 0 && line % 64 != 0; --count, ++line)
+      data_lines_[line / 64] |= std::uint64_t{1} << (line % 64);
+    for (; count >= 64; count -= 64, line += 64) data_lines_[line / 64] = ~std::uint64_t{0};
+    if (count > 0) data_lines_[line / 64] |= (std::uint64_t{1} << count) - 1;
+  }
+
+  std::byte* base_ = nullptr;
+  std::uint32_t offset_ = 0;
+  std::uint32_t capacity_ = 0;
+  std::uint32_t sequence_ = 1;
+  std::uint32_t maximum_ = 0;
+  std::uint64_t written_ = 0;
+  std::uint64_t consumed_ = 0;
+  std::size_t reserved_ = 0;
+  const std::atomic<std::uint64_t>* consumed_word_ = nullptr;
+  std::vector<std::uint64_t> data_lines_;  // bit: the line holds data of an earlier entry
+  std::uint64_t flags_ = 0;
+  bool stalled_ = false;
+};
+
+// An entry as its reader sees it.
+struct Entry {
+  std::uint8_t kind;
+  std::uint32_t length;
+  std::uint64_t immediate;
+  const std::byte* data;
+};
+
+class RingReader {
+ public:
+  // maximum: the largest the ring can be; consumed: where this reader publishes its count.
+  void attach(std::byte* base, std::uint32_t maximum, std::atomic<std::uint64_t>* consumed) {
+    base_ = base;
+    maximum_ = maximum;
+    consumed_word_ = consumed;
+  }
+  bool attached() const noexcept { return base_ != nullptr; }
+
+  // Takes a look at the next entry: false if there is none yet. What it refers to stays valid until
+  // pop(). broken() turns true if the writer put something there that no writer of ours does.
+  bool peek(Entry& entry) noexcept {
+    auto* head = reinterpret_cast<EntryHead*>(base_ + offset_);
+    // acquire: pairs with the release in RingWriter::publish.
+    const std::uint32_t state = head->state.load(std::memory_order_acquire);
+    if (state >> 8 != sequence_) return false;
+    entry.kind = state & 0xff;
+    if (entry.kind == kKindTurn) [[unlikely]]
+      return turn(*head, entry);
+    entry.length = head->length;  // read once: the writer could change it after the check
+    entry.immediate = head->immediate;
+    entry.data = reinterpret_cast<const std::byte*>(head + 1);
+    if (entry.length > maximum_ - offset_) [[unlikely]] {
+      broken_ = true;
+      return false;
+    }
+    return true;
+  }
+
+  void pop(std::uint32_t length) noexcept {
+    const auto bytes = static_cast<std::uint32_t>(entry_bytes(length));
+    offset_ += bytes;
+    consumed_ += bytes;
+    sequence_ = next_sequence(sequence_);
+  }
+
+  // Credit that the writer does not know of yet, in bytes.
+  std::uint64_t unreturned() const noexcept { return consumed_ - returned_; }
+  // flags: below kEntryAlign; for the writer's client.
+  void return_credit(std::uint64_t flags) noexcept {
+    returned_ = consumed_;
+    // release: pairs with the acquire in RingWriter::look.
+    consumed_word_->store(consumed_ | flags, std::memory_order_release);
+  }
+  std::uint64_t consumed() const noexcept { return consumed_; }
+  bool broken() const noexcept { return broken_; }
+
+ private:
+  // Out of line: once a round.
+  bool turn(const EntryHead& head, Entry& entry) noexcept;
+
+  std::byte* base_ = nullptr;
+  std::uint32_t offset_ = 0;
+  std::uint32_t sequence_ = 1;
+  std::uint64_t consumed_ = 0;
+  std::uint64_t returned_ = 0;
+  std::atomic<std::uint64_t>* consumed_word_ = nullptr;
+  std::uint32_t maximum_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace weft

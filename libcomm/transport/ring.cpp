@@ -5,14 +5,16 @@
 namespace weft {
 
 bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
+  const std::uint32_t gap = capacity_ - offset_;
   if (stalled_ && capacity_ < maximum_) {
-    // Everything in flight lies before offset_, so the memory behind the old end is free.
+    // Behind the old end all is free. Up to there it is only once the reader has come round: what
+    // it has not read yet may lie there, a mark to turn included.
+    if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
     capacity_ = std::min(capacity_ * 2, maximum_);
-    if (offset_ + bytes <= capacity_) return true;
+    return true;  // an entry is shorter than what the ring grew by
   }
   // The gap counts as written. The place of the mark is free: reserve() keeps one line ahead.
-  const std::uint32_t gap = capacity_ - offset_;
   if (written_ + gap + bytes + kEntryAlign > limit() && !refresh(gap + bytes)) return false;
   auto* mark = reinterpret_cast<EntryHead*>(base_ + offset_);
   clear_bit(offset_ / kEntryAlign);

@@ -1,0 +1,162 @@
+// The ring against a queue: whatever sizes, speeds of the two sides, wrap-arounds and growth, the
+// reader sees the writer's entries, whole and in order.
+#include "transport/ring.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace weft;
+
+struct Memory {
+  explicit Memory(std::size_t maximum)
+      : bytes(static_cast<std::byte*>(std::aligned_alloc(4096, maximum + 4096)), &std::free) {
+    std::memset(bytes.get(), 0, maximum + 4096);
+  }
+  std::unique_ptr<std::byte, void (*)(void*)> bytes;
+  alignas(64) std::atomic<std::uint64_t> consumed{0};
+};
+
+void fill(std::byte* to, std::size_t length, std::uint64_t number) {
+  // Half of the entries hold what looks like heads with plausible sequence numbers.
+  for (std::size_t i = 0; i < length; ++i)
+    to[i] = static_cast<std::byte>(number % 2 == 0 ? number >> (i % 4 * 8) : i + number);
+}
+
+bool holds(const std::byte* data, std::size_t length, std::uint64_t number) {
+  std::vector<std::byte> expected(length);
+  fill(expected.data(), length, number);
+  return length == 0 || std::memcmp(data, expected.data(), length) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("entries come out whole and in order", "[ring]") {
+  const auto seed = GENERATE(range(1u, 41u));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const std::uint32_t capacity = 4096u << random() % 3;
+  const std::uint32_t maximum = capacity << random() % 5;
+  Memory memory(maximum);
+  RingWriter writer;
+  RingReader reader;
+  writer.attach(memory.bytes.get(), capacity, maximum, &memory.consumed);
+  reader.attach(memory.bytes.get(), maximum, &memory.consumed);
+  std::deque<std::size_t> in_flight;
+  std::uint64_t written = 0, read = 0;
+  const std::size_t longest = seed % 4 == 0 ? 48 : RingWriter::max_length(capacity);
+  for (int step = 0; step < 20000; ++step) {
+    // Phases in which one side is faster than the other.
+    const bool write = random() % 8 < (step / 1000 % 2 == 0 ? 5u : 3u);
+    if (write) {
+      const std::size_t length = random() % (longest + 1);
+      std::byte* to = writer.reserve(length);
+      if (to == nullptr) continue;
+      fill(to, length, written);
+      writer.publish(static_cast<std::uint8_t>(1 + written % 7), static_cast<std::uint32_t>(length),
+                     written);
+      in_flight.push_back(length);
+      ++written;
+    } else {
+      Entry entry;
+      if (!reader.peek(entry)) {
+        REQUIRE_FALSE(reader.broken());
+        REQUIRE(in_flight.empty());
+        continue;
+      }
+      REQUIRE_FALSE(in_flight.empty());
+      REQUIRE(entry.length == in_flight.front());
+      REQUIRE(entry.immediate == read);
+      REQUIRE(entry.kind == 1 + read % 7);
+      REQUIRE(holds(entry.data, entry.length, read));
+      reader.pop(entry.length);
+      in_flight.pop_front();
+      ++read;
+      if (random() % 4 == 0) reader.return_credit(0);
+    }
+    if (in_flight.empty()) reader.return_credit(0);
+  }
+  REQUIRE(read > 1000);
+}
+
+TEST_CASE("a ring that drains can always take an entry again", "[ring]") {
+  const auto seed = GENERATE(range(1u, 11u));
+  std::mt19937 random(seed);
+  Memory memory(16384);
+  RingWriter writer;
+  RingReader reader;
+  writer.attach(memory.bytes.get(), 4096, 16384, &memory.consumed);
+  reader.attach(memory.bytes.get(), 16384, &memory.consumed);
+  for (int round = 0; round < 3000; ++round) {
+    int count = 0;
+    for (;;) {
+      const auto length = static_cast<std::uint32_t>(random() % RingWriter::max_length(4096));
+      if (writer.reserve(length) == nullptr) break;
+      writer.publish(1, length, 0);
+      ++count;
+      if (random() % 16 == 0) break;
+    }
+    REQUIRE(count > 0);
+    Entry entry;
+    while (reader.peek(entry)) reader.pop(entry.length);
+    reader.return_credit(0);
+  }
+}
+
+TEST_CASE("writer and reader in two threads", "[ring][threads]") {
+  Memory memory(65536);
+  RingWriter writer;
+  RingReader reader;
+  writer.attach(memory.bytes.get(), 4096, 65536, &memory.consumed);
+  reader.attach(memory.bytes.get(), 65536, &memory.consumed);
+  constexpr std::uint64_t kCount = 200000;
+  std::thread sender([&] {
+    std::mt19937 random(7);
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      const std::size_t length = random() % 300;
+      std::byte* to;
+      while ((to = writer.reserve(length)) == nullptr) std::this_thread::yield();
+      fill(to, length, i);
+      writer.publish(1, static_cast<std::uint32_t>(length), i);
+    }
+  });
+  bool good = true;
+  for (std::uint64_t i = 0; i < kCount;) {
+    Entry entry;
+    if (!reader.peek(entry)) {
+      reader.return_credit(0);
+      std::this_thread::yield();
+      continue;
+    }
+    good = good && entry.immediate == i && holds(entry.data, entry.length, i);
+    reader.pop(entry.length);
+    if (i % 32 == 0) reader.return_credit(0);
+    ++i;
+  }
+  sender.join();
+  REQUIRE(good);
+}
+
+TEST_CASE("the reader survives a hostile writer", "[ring]") {
+  Memory memory(4096);
+  RingReader reader;
+  reader.attach(memory.bytes.get(), 4096, &memory.consumed);
+  auto* head = reinterpret_cast<EntryHead*>(memory.bytes.get());
+  Entry entry;
+  SECTION("a length beyond the ring") {
+    head->length = 0xffff'fff0u;
+    head->state.store(1u << 8 | 1, std::memory_order_release);
+  }
+  SECTION("a turn at the start") {
+    head->length = 64;
+    head->state.store(1u << 8 | kKindTurn, std::memory_order_release);
+  }
+  REQUIRE_FALSE(reader.peek(entry));
+  REQUIRE(reader.broken());
+}

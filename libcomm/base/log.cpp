@@ -16,9 +16,7 @@ void set_level(LogLevel level) noexcept {
   current.store(static_cast<int>(level), std::memory_order_relaxed);
 }
 
-LogLevel level() noexcept {
-  return static_cast<LogLevel>(current.load(std::memory_order_relaxed));
-}
+LogLevel level() noexcept { return static_cast<LogLevel>(current.load(std::memory_order_relaxed)); }
 
 void write(LogLevel level, int rank, std::string_view text) {
   const auto name = kNames[static_cast<int>(level)];

@@ -18,14 +18,20 @@ WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms,
 WEFT_SETTING(fabric, "FABRIC", "shm", text, "the fabrics that may be used, in order of preference")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, "a lane's ring after growing under load")
-WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "16K", bytes,
+WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes,
              "the longest message that travels inside the ring; longer ones are announced and copied "
              "straight into the receiver's buffer")
 WEFT_SETTING(eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
              "longer eager messages are cut into pieces of this size, so that both sides copy at once")
+WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "6K", bytes,
+             "eager messages from this size on are written to the ring past the caches")
+WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "3K", bytes,
+             "the same for messages sent one after the other without an answer between")
+WEFT_SETTING(past_cache_piece_bytes, "PAST_CACHE_PIECE_BYTES", "8K", bytes,
+             "the size of pieces then, in place of EAGER_PIECE_BYTES")
 WEFT_SETTING(copy_piece_bytes, "COPY_PIECE_BYTES", "128K", bytes,
              "sender and receiver share the copy of an announced message in pieces of this size")
-WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "24K", bytes,
+WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
              "shorter announced messages are copied by the receiver alone")
 WEFT_SETTING(unexpected_max_bytes, "UNEXPECTED_MAX_BYTES", "4M", bytes,
              "eager data of one peer that may wait unmatched; beyond it that peer announces only")

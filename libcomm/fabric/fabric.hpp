@@ -4,8 +4,8 @@
 //
 // Peers are world ranks. Memory that others may reach is made by allocate() or named by share();
 // its RemoteMemory can be sent to other processes as bytes. put and get are
-// complete when they return. cas and fetch_add work on 8-byte-aligned words of allocated memory only
-// and are atomic against each other and against the owner's own atomics.
+// complete when they return. cas and fetch_add work on 8-byte-aligned words of allocated memory
+// only and are atomic against each other and against the owner's own atomics.
 //
 // Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone), not_permitted
 // (the kernel or the owner refuses), no_memory, corrupt (the peer's bytes make no sense).
@@ -26,16 +26,16 @@ namespace weft {
 struct RemoteMemory {
   std::uint64_t address;  // in the owner
   std::uint64_t bytes;
-  std::uint32_t region;   // the owner's number of allocated memory; 0: shared, not allocated
+  std::uint32_t region;  // the owner's number of allocated memory; 0: shared, not allocated
   std::uint32_t unused;
 };
 static_assert(sizeof(RemoteMemory) == 24);
 
 // What a lane that sends to a peer works on.
 struct SendMemory {
-  std::byte* ring = nullptr;                          // the peer's ring for us, mapped
+  std::byte* ring = nullptr;                             // the peer's ring for us, mapped
   const std::atomic<std::uint64_t>* consumed = nullptr;  // the peer counts here what it has read
-  std::atomic<std::uint32_t>* sleeping = nullptr;     // the peer's doorbell
+  std::atomic<std::uint32_t>* sleeping = nullptr;        // the peer's doorbell
 };
 
 // What a lane that receives from a peer works on.
@@ -48,12 +48,12 @@ struct ReceiveMemory {
 // A copy that two processes share: each claims pieces until none is left. Lies in memory that both
 // have mapped, owned by the receiver.
 struct SharedCopy {
-  std::atomic<std::uint64_t> claimed;         // bytes claimed by either side, from the start
-  std::atomic<std::uint64_t> done;            // bytes copied by either side
-  std::atomic<std::uint64_t> given_back;      // offset + 1 of a piece the sender cannot copy
+  std::atomic<std::uint64_t> claimed;     // bytes claimed by either side, from the start
+  std::atomic<std::uint64_t> done;        // bytes copied by either side
+  std::atomic<std::uint64_t> given_back;  // offset + 1 of a piece the sender cannot copy
   std::atomic<std::uint64_t> given_back_bytes;
-  std::atomic<std::uint32_t> failed;          // 1: a copy failed, both sides end with an error
-  std::atomic<std::uint32_t> sender_left;     // 1: the sender will not touch the record again
+  std::atomic<std::uint32_t> failed;       // 1: a copy failed, both sides end with an error
+  std::atomic<std::uint32_t> sender_left;  // 1: the sender will not touch the record again
   std::uint64_t padding[3];
 };
 static_assert(sizeof(SharedCopy) == 64);

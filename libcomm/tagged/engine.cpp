@@ -33,10 +33,11 @@ Status Engine::Impl::start() {
   ring_max = static_cast<std::uint32_t>(settings.bytes(Setting::ring_max_bytes));
   if (ring_min < 4096 || ring_max < ring_min || ring_max > (1u << 30) || ring_min % 4096 != 0 ||
       ring_max % 4096 != 0)
-    return {Code::bad_setting,
-            fmt::format("WEFT_RING_MIN_BYTES={} and WEFT_RING_MAX_BYTES={} must be multiples of 4096, "
-                        "from 4096 to 1G, in this order",
-                        ring_min, ring_max)};
+    return {
+        Code::bad_setting,
+        fmt::format("WEFT_RING_MIN_BYTES={} and WEFT_RING_MAX_BYTES={} must be multiples of 4096, "
+                    "from 4096 to 1G, in this order",
+                    ring_min, ring_max)};
   eager_max = settings.bytes(Setting::eager_max_bytes);
   piece = settings.bytes(Setting::eager_piece_bytes);
   const std::size_t longest = RingWriter::max_length(ring_min);
@@ -44,13 +45,20 @@ Status Engine::Impl::start() {
     return {Code::bad_setting, fmt::format("WEFT_EAGER_PIECE_BYTES={} must be from 64 to {} with "
                                            "WEFT_RING_MIN_BYTES={}",
                                            piece, longest, ring_min)};
+  past_cache_min = settings.bytes(Setting::past_cache_min_bytes);
+  past_cache_burst = settings.bytes(Setting::past_cache_burst_bytes);
+  past_cache_piece = settings.bytes(Setting::past_cache_piece_bytes);
+  if (past_cache_piece < 64 || past_cache_piece > longest)
+    return {Code::bad_setting,
+            fmt::format("WEFT_PAST_CACHE_PIECE_BYTES={} must be from 64 to {} with "
+                        "WEFT_RING_MIN_BYTES={}",
+                        past_cache_piece, longest, ring_min)};
   if (eager_max > ring_max)
     return {Code::bad_setting,
             fmt::format("WEFT_EAGER_MAX_BYTES={} must not exceed WEFT_RING_MAX_BYTES={}", eager_max,
                         ring_max)};
   copy_piece = settings.bytes(Setting::copy_piece_bytes);
-  if (copy_piece < 4096)
-    return {Code::bad_setting, "WEFT_COPY_PIECE_BYTES must be at least 4096"};
+  if (copy_piece < 4096) return {Code::bad_setting, "WEFT_COPY_PIECE_BYTES must be at least 4096"};
   copy_shared_min = settings.bytes(Setting::copy_shared_min_bytes);
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
   spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
@@ -64,10 +72,11 @@ Status Engine::Impl::start() {
   fence_works = heavy_fence_register();
 
   if (static_cast<int>(job.local_ranks().size()) != job.size())
-    return {Code::unsupported,
-            fmt::format("the job's processes run on several hosts, and the only fabric of this build, "
-                        "shm, works inside one ({} of {} processes are on {})",
-                        job.local_ranks().size(), job.size(), job.member(job.rank()).host)};
+    return {
+        Code::unsupported,
+        fmt::format("the job's processes run on several hosts, and the only fabric of this build, "
+                    "shm, works inside one ({} of {} processes are on {})",
+                    job.local_ranks().size(), job.size(), job.member(job.rank()).host)};
   if (Status status = make_shm_fabric(job, fabric); !status) return status;
   connections = &fabric->connections();
   peers = std::vector<Peer>(static_cast<std::size_t>(job.size()));
@@ -101,13 +110,17 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   Impl& impl = *impl_;
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
-  if (length > impl.piece || peer.queue_head != nullptr || peer.lost) return false;
+  ++peer.burst;
+  const bool past_cache = impl.past_cache(peer, length);
+  if (length > (past_cache ? impl.past_cache_piece : impl.piece) || peer.queue_head != nullptr ||
+      peer.lost)
+    return false;
   if (!peer.out.connected()) [[unlikely]] {
     if (impl.connect(peer) != Code::ok) return false;
   }
   if (peer.out.on_hold()) [[unlikely]]
     return false;
-  return peer.out.send(kEager, envelope(context, tag), data, length);
+  return peer.out.send(kEager, envelope(context, tag), data, length, past_cache);
 }
 
 void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32_t tag,
@@ -126,6 +139,7 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
   if (impl.connect(peer) != Code::ok) return impl.complete(request, Code::peer_lost);
+  ++peer.burst;
   if (peer.queue_head != nullptr || !impl.send_some(peer, request)) impl.enqueue(peer, request);
 }
 
@@ -156,7 +170,8 @@ bool Engine::Impl::nobody_left(int source) const noexcept {
   if (num_lost.load(std::memory_order_relaxed) == 0) return false;
   if (source != kAnySource) return peers[static_cast<std::size_t>(source)].lost;
   // This process itself can always send.
-  return job.size() > 1 && static_cast<int>(num_lost.load(std::memory_order_relaxed)) == job.size() - 1;
+  return job.size() > 1 &&
+         static_cast<int>(num_lost.load(std::memory_order_relaxed)) == job.size() - 1;
 }
 
 void Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
@@ -243,17 +258,16 @@ Status Engine::close() {
   Impl& impl = *impl_;
   impl.closed = true;
   const std::uint64_t limit =
-      now_ns() + static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) *
-                     1'000'000;
+      now_ns() +
+      static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
   const auto done = [&impl, limit] {
     return (impl.blocked.empty() && impl.transfers.empty()) || now_ns() > limit;
   };
   wait_until(done);
   impl.fabric->leave();
   if (!impl.blocked.empty())
-    return {Code::timed_out,
-            fmt::format("messages to {} were not taken in time and are dropped",
-                        impl.job.describe(impl.blocked.front()->rank))};
+    return {Code::timed_out, fmt::format("messages to {} were not taken in time and are dropped",
+                                         impl.job.describe(impl.blocked.front()->rank))};
   return {};
 }
 

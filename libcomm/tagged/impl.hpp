@@ -52,6 +52,7 @@ struct Transfer {
 struct Peer {
   int rank = 0;
   SendLane out;
+  std::uint32_t burst = 0;  // messages sent since one came from this peer
   ReceiveLane in;
   bool accepted = false;
   bool lost = false;
@@ -98,16 +99,17 @@ struct Engine::Impl {
   std::unique_ptr<Fabric> fabric;
   const std::atomic<std::uint32_t>* connections = nullptr;
   std::uint32_t known_connections = 0;
-  std::vector<Peer> peers;           // by world rank
-  std::vector<Peer*> incoming;       // those that have connected to us
-  std::vector<Peer*> blocked;        // those with queued sends or controls
+  std::vector<Peer> peers;      // by world rank
+  std::vector<Peer*> incoming;  // those that have connected to us
+  std::vector<Peer*> blocked;   // those with queued sends or controls
   std::vector<Transfer> transfers;
   Matcher matcher;
-  RequestTable sends;                // announced
-  RequestTable receives;             // streamed
+  RequestTable sends;     // announced
+  RequestTable receives;  // streamed
   std::vector<std::uint32_t> free_records;
   std::vector<std::uint32_t> closing_records;  // done here, the sender may still look at them
 
+  std::size_t past_cache_min = 0, past_cache_burst = 0, past_cache_piece = 0;
   std::size_t eager_max = 0, piece = 0, copy_piece = 0, copy_shared_min = 0, unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
 
@@ -121,6 +123,12 @@ struct Engine::Impl {
   bool closed = false;
 
   Peer& peer(int rank) noexcept { return peers[static_cast<std::size_t>(rank)]; }
+
+  // Whether a message of this length should be written past the caches: what is sent in a row waits
+  // in the ring for a while, so that bandwidth counts and not the first byte's latency.
+  bool past_cache(const Peer& peer, std::size_t length) const noexcept {
+    return length >= past_cache_min || (length >= past_cache_burst && peer.burst > 1);
+  }
 
   // engine.cpp
   Status start();

@@ -1,6 +1,6 @@
 #pragma once
-// Matching: posted receives and unexpected messages, found by (context, source, tag) in the order of
-// MPI 5.0 section 3.5. Both sides are kept in buckets by context and source; receives from any
+// Matching: posted receives and unexpected messages, found by (context, source, tag) in the order
+// of MPI 5.0 section 3.5. Both sides are kept in buckets by context and source; receives from any
 // source have a list of their own, and a number tells which of two candidates was posted first.
 // Not thread-safe: the engine's lock protects it.
 #include <array>
@@ -18,13 +18,13 @@ struct Unexpected {
   std::int32_t tag = 0;
   std::uint32_t context = 0;
   bool announced = false;
-  std::size_t bytes = 0;                // of the whole message
-  std::size_t arrived = 0;              // eager: bytes in `data` so far
-  std::unique_ptr<std::byte[]> data;    // eager, longer than kSmall
-  std::uint64_t address = 0;            // announced: in the sender
-  std::uint64_t send_id = 0;            // announced
-  std::uint32_t region = 0;             // announced
-  Request* receiver = nullptr;          // matched while still arriving
+  std::size_t bytes = 0;              // of the whole message
+  std::size_t arrived = 0;            // eager: bytes in `data` so far
+  std::unique_ptr<std::byte[]> data;  // eager, longer than kSmall
+  std::uint64_t address = 0;          // announced: in the sender
+  std::uint64_t send_id = 0;          // announced
+  std::uint32_t region = 0;           // announced
+  Request* receiver = nullptr;        // matched while still arriving
 
   static constexpr std::size_t kSmall = 192;
   std::byte small[kSmall];

@@ -74,9 +74,12 @@ void Engine::Impl::drain(Peer& peer) {
 }
 
 void Engine::Impl::on_entry(Peer& peer, const Entry& entry) {
+  peer.burst = 0;
   switch (entry.kind) {
-    case kEager: return on_eager(peer, entry, entry.length, entry.data, entry.length);
-    case kEagerMore: return on_more(peer, entry);
+    case kEager:
+      return on_eager(peer, entry, entry.length, entry.data, entry.length);
+    case kEagerMore:
+      return on_more(peer, entry);
     case kEagerFirst: {
       std::uint64_t bytes = 0;
       if (entry.length < sizeof bytes || peer.incoming_bytes != 0)
@@ -86,17 +89,22 @@ void Engine::Impl::on_entry(Peer& peer, const Entry& entry) {
       if (length >= bytes || bytes > ring_max) return broken(peer, "the length of a message");
       return on_eager(peer, entry, bytes, entry.data + sizeof bytes, length);
     }
-    case kAnnounce: return on_announce(peer, entry);
-    case kReady: return on_ready(peer, entry);
-    case kFinished: return on_finished(peer, entry);
-    case kStream: return on_stream(peer, entry);
-    default: return broken(peer, "the kind of a message");
+    case kAnnounce:
+      return on_announce(peer, entry);
+    case kReady:
+      return on_ready(peer, entry);
+    case kFinished:
+      return on_finished(peer, entry);
+    case kStream:
+      return on_stream(peer, entry);
+    default:
+      return broken(peer, "the kind of a message");
   }
 }
 
 // A whole message (length == bytes) or the first piece of one.
-void Engine::Impl::on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
-                            std::size_t length) {
+void Engine::Impl::on_eager(Peer& peer, const Entry& entry, std::size_t bytes,
+                            const std::byte* data, std::size_t length) {
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
   if (Request* request = matcher.take_posted(peer.rank, context, tag)) {
@@ -221,12 +229,14 @@ void Engine::Impl::flush(Peer& peer) {
 bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const auto* data = static_cast<const std::byte*>(request.buffer);
   const std::uint64_t immediate = envelope(request.context, request.tag);
+  const bool past_cache = this->past_cache(peer, request.length);
+  const std::size_t piece = past_cache ? past_cache_piece : this->piece;
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
     if (request.synchronous || request.length > eager_max || peer.out.on_hold())
       return announce(peer, request);
     if (request.length <= piece) {
-      if (!peer.out.send(kEager, immediate, data, request.length)) return false;
+      if (!peer.out.send(kEager, immediate, data, request.length, past_cache)) return false;
       complete(request, Code::ok);
       return true;
     }
@@ -235,7 +245,10 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
     if (to == nullptr) return false;
     const std::uint64_t bytes = request.length;
     std::memcpy(to, &bytes, sizeof bytes);
-    std::memcpy(to + sizeof bytes, data, length);
+    if (past_cache)
+      copy_past_cache(to + sizeof bytes, data, length);
+    else
+      std::memcpy(to + sizeof bytes, data, length);
     peer.out.ring.publish(kEagerFirst, static_cast<std::uint32_t>(piece), immediate);
     ring_doorbell(*peer.out.sleeping);
     request.progress_bytes = length;
@@ -248,7 +261,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   while (request.progress_bytes < total) {
     const std::size_t length = std::min(piece, total - request.progress_bytes);
     if (!peer.out.send(streaming ? kStream : kEagerMore, address, data + request.progress_bytes,
-                       length))
+                       length, past_cache))
       return false;
     request.progress_bytes += length;
   }

@@ -208,20 +208,22 @@ bool Engine::Impl::step(Transfer& transfer) {
   };
 
   if (record == nullptr) {
-    const std::uint64_t bytes = std::min<std::uint64_t>(transfer.length - transfer.copied, 4 * copy_piece);
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(transfer.length - transfer.copied, 4 * copy_piece);
     const Code code = bytes == 0 ? Code::ok : copy(transfer.copied, bytes);
     transfer.copied += bytes;
     if (code == Code::ok && transfer.copied < transfer.length) return false;
     enqueue(peer(transfer.peer), Control{kFinished, transfer.send_id, 0, {}});
-    complete(request, code != Code::ok                       ? code
+    complete(request, code != Code::ok                     ? code
                       : request.received <= request.length ? Code::ok
-                                                             : Code::truncated);
+                                                           : Code::truncated);
     return true;
   }
 
   if (transfer.claims) {
     std::uint64_t bytes = copy_piece;
-    if (transfer.length < 2 * copy_piece) bytes = (transfer.length / 2 + 4095) & ~std::uint64_t{4095};
+    if (transfer.length < 2 * copy_piece)
+      bytes = (transfer.length / 2 + 4095) & ~std::uint64_t{4095};
     // relaxed: only the number matters, each byte is claimed once.
     const std::uint64_t offset = record->claimed.fetch_add(bytes, std::memory_order_relaxed);
     if (offset >= transfer.length) {

@@ -16,15 +16,15 @@ inline constexpr std::int32_t kAnyTag = -1;
 struct Request {
   // Written last by the engine, with release; pairs with the acquire in is_complete().
   std::atomic<bool> complete{false};
-  Code code = Code::ok;        // valid once complete: ok, truncated, cancelled, peer_lost, ...
+  Code code = Code::ok;  // valid once complete: ok, truncated, cancelled, peer_lost, ...
   bool is_receive = false;
-  bool synchronous = false;    // a send that completes only when matched
-  int peer = 0;                // world rank of the other side; a receive's actual source once complete
-  std::int32_t tag = 0;        // actual tag once complete
+  bool synchronous = false;  // a send that completes only when matched
+  int peer = 0;          // world rank of the other side; a receive's actual source once complete
+  std::int32_t tag = 0;  // actual tag once complete
   std::uint32_t context = 0;
-  void* buffer = nullptr;      // user's memory; a send only reads it
-  std::size_t length = 0;      // send: bytes to send; receive: room in the buffer
-  std::size_t received = 0;    // receive, once complete: bytes of the message (before truncation)
+  void* buffer = nullptr;    // user's memory; a send only reads it
+  std::size_t length = 0;    // send: bytes to send; receive: room in the buffer
+  std::size_t received = 0;  // receive, once complete: bytes of the message (before truncation)
 
   // Called once by the engine, under its lock, just before `complete` is set. The receiver of a
   // packed message unpacks here. It must not call the engine.

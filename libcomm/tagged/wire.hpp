@@ -5,7 +5,8 @@
 
 namespace weft::tagged {
 
-// Kinds of ring entries. For kEager, kEagerFirst and kAnnounce the head's immediate is the envelope.
+// Kinds of ring entries. For kEager, kEagerFirst and kAnnounce the head's immediate is the
+// envelope.
 enum Kind : std::uint8_t {
   kEager = 1,       // a whole message
   kEagerFirst = 2,  // u64 total length, then the message's first bytes; kEagerMore entries follow

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/copy.hpp"
 #include "base/wait.hpp"
 #include "fabric/fabric.hpp"
 #include "transport/ring.hpp"
@@ -11,8 +12,8 @@
 namespace weft {
 
 // Wakes the owner of a doorbell if it may be asleep. Call after publishing what it waits for. The
-// order "publish, then look" is kept by the compiler here and by the sleeper's heavy_fence(): either
-// we see that it sleeps, or it sees what we published before it falls asleep.
+// order "publish, then look" is kept by the compiler here and by the sleeper's heavy_fence():
+// either we see that it sleeps, or it sees what we published before it falls asleep.
 inline void ring_doorbell(std::atomic<std::uint32_t>& sleeping) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (sleeping.load(std::memory_order_relaxed) != 0) [[unlikely]] {
@@ -33,12 +34,15 @@ struct SendLane {
     sleeping = memory.sleeping;
   }
 
-  // False: no room now.
-  bool send(std::uint8_t kind, std::uint64_t immediate, const void* data,
-            std::size_t length) noexcept {
+  // False: no room now. past_cache: see copy_past_cache.
+  bool send(std::uint8_t kind, std::uint64_t immediate, const void* data, std::size_t length,
+            bool past_cache = false) noexcept {
     std::byte* to = ring.reserve(length);
     if (to == nullptr) return false;
-    copy_small(to, data, length);
+    if (past_cache)
+      copy_past_cache(to, data, length);
+    else
+      copy_small(to, data, length);
     ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
     ring_doorbell(*sleeping);
     return true;

@@ -49,33 +49,6 @@ inline std::size_t entry_bytes(std::size_t length) noexcept {
   return (sizeof(EntryHead) + length + kEntryAlign - 1) & ~(kEntryAlign - 1);
 }
 
-// Copies n bytes; small sizes without a call.
-inline void copy_small(void* to, const void* from, std::size_t n) noexcept {
-  auto* t = static_cast<char*>(to);
-  const auto* f = static_cast<const char*>(from);
-  if (n <= 16) {
-    if (n >= 8) {
-      std::uint64_t a, b;
-      std::memcpy(&a, f, 8);
-      std::memcpy(&b, f + n - 8, 8);
-      std::memcpy(t, &a, 8);
-      std::memcpy(t + n - 8, &b, 8);
-    } else if (n >= 4) {
-      std::uint32_t a, b;
-      std::memcpy(&a, f, 4);
-      std::memcpy(&b, f + n - 4, 4);
-      std::memcpy(t, &a, 4);
-      std::memcpy(t + n - 4, &b, 4);
-    } else if (n > 0) {
-      t[0] = f[0];
-      t[n / 2] = f[n / 2];
-      t[n - 1] = f[n - 1];
-    }
-    return;
-  }
-  std::memcpy(t, f, n);
-}
-
 class RingWriter {
  public:
   // base: `maximum` bytes and one line beyond; consumed: where the reader publishes its count.
@@ -132,6 +105,11 @@ class RingWriter {
     sequence_ = next_sequence(sequence_);
     offset_ += static_cast<std::uint32_t>(reserved_);
     written_ += reserved_;
+    // The next message is often as long as this one. Take its lines back from the reader now, while
+    // nobody waits; its head's line stays with the reader, which polls it.
+    const std::size_t ahead = lines < kMaxLinesAhead ? lines : kMaxLinesAhead;
+    for (std::size_t i = 1; i < ahead; ++i)
+      __builtin_prefetch(base_ + offset_ + i * kEntryAlign, 1);
   }
 
   // The low bits that the reader last sent along with its count.
@@ -146,6 +124,8 @@ class RingWriter {
   }
 
  private:
+  static constexpr std::size_t kMaxLinesAhead = 32;
+
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 
   bool refresh(std::size_t bytes) noexcept {
@@ -158,7 +138,9 @@ class RingWriter {
   // Out of line: once a round.
   bool turn_or_grow(std::size_t bytes) noexcept;
 
-  bool test_bit(std::size_t line) const noexcept { return data_lines_[line / 64] >> (line % 64) & 1; }
+  bool test_bit(std::size_t line) const noexcept {
+    return data_lines_[line / 64] >> (line % 64) & 1;
+  }
   void clear_bit(std::size_t line) noexcept {
     data_lines_[line / 64] &= ~(std::uint64_t{1} << (line % 64));
   }

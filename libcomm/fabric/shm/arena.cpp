@@ -15,10 +15,11 @@ namespace {
 Status map(int fd, std::size_t bytes, std::byte*& base) {
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (address == MAP_FAILED)
-    return {Code::no_memory,
-            fmt::format("cannot map {} bytes of shared memory: {} (is the address space limited? see "
-                        "ulimit -v, or lower WEFT_RING_MAX_BYTES)",
-                        bytes, std::strerror(errno))};
+    return {
+        Code::no_memory,
+        fmt::format("cannot map {} bytes of shared memory: {} (is the address space limited? see "
+                    "ulimit -v, or lower WEFT_RING_MAX_BYTES)",
+                    bytes, std::strerror(errno))};
   base = static_cast<std::byte*>(address);
   return {};
 }
@@ -34,8 +35,9 @@ Status Arena::create(const ArenaLayout& layout, std::unique_ptr<Arena>& arena) {
   if (ftruncate(fd, static_cast<off_t>(layout.total())) != 0) {
     const int error = errno;
     close(fd);
-    return {Code::no_memory, fmt::format("cannot size shared memory to {} bytes: {} (see ulimit -f)",
-                                         layout.total(), std::strerror(error))};
+    return {Code::no_memory,
+            fmt::format("cannot size shared memory to {} bytes: {} (see ulimit -f)", layout.total(),
+                        std::strerror(error))};
   }
   std::byte* base = nullptr;
   if (Status status = map(fd, layout.total(), base); !status) {
@@ -55,10 +57,11 @@ Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::unique_ptr<A
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   const int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (opened < 0)
-    return {errno == ENOENT ? Code::peer_lost : Code::not_permitted,
-            fmt::format("cannot open the shared memory of process {}: {} (the processes of a job must "
-                        "run as one user, in one pid namespace, and be dumpable)",
-                        pid, std::strerror(errno))};
+    return {
+        errno == ENOENT ? Code::peer_lost : Code::not_permitted,
+        fmt::format("cannot open the shared memory of process {}: {} (the processes of a job must "
+                    "run as one user, in one pid namespace, and be dumpable)",
+                    pid, std::strerror(errno))};
   struct stat info {};
   if (fstat(opened, &info) != 0 || static_cast<std::size_t>(info.st_size) != layout.total()) {
     close(opened);

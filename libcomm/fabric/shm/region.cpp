@@ -63,8 +63,8 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, RemoteMemory& mem
   if (base == MAP_FAILED) {
     const int error = errno;
     close(fd);
-    return {Code::no_memory,
-            fmt::format("cannot allocate {} bytes of shared memory: {}", bytes, std::strerror(error))};
+    return {Code::no_memory, fmt::format("cannot allocate {} bytes of shared memory: {}", bytes,
+                                         std::strerror(error))};
   }
   auto* header = static_cast<RegionHeader*>(base);
   const auto start = reinterpret_cast<std::uintptr_t>(base) + kPageBytes;
@@ -130,8 +130,8 @@ std::byte* PeerRegions::find(int pid, const RemoteMemory& memory, std::size_t of
     void* base = MAP_FAILED;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
         static_cast<std::size_t>(info.st_size) > kPageBytes)
-      base = mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ | PROT_WRITE, MAP_SHARED,
-                  fd, 0);
+      base = mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ | PROT_WRITE,
+                  MAP_SHARED, fd, 0);
     close(fd);
     if (base == MAP_FAILED) {
       code = Code::no_memory;

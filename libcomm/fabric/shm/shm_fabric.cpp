@@ -44,8 +44,8 @@ class ShmFabric final : public Fabric {
                                      reinterpret_cast<std::uintptr_t>(&own_->header().magic)));
         !status)
       return status;
-    if (Status status = job_.board().fence(
-            static_cast<int>(job_.settings().number(Setting::start_timeout_ms)));
+    if (Status status =
+            job_.board().fence(static_cast<int>(job_.settings().number(Setting::start_timeout_ms)));
         !status)
       return status;
     local_of_.assign(static_cast<std::size_t>(job_.size()), -1);
@@ -84,7 +84,8 @@ class ShmFabric final : public Fabric {
     for (std::size_t i = 0; i < locals_.size(); ++i) {
       Local& local = locals_[i];
       // acquire: pairs with the release in connect().
-      if (local.accepted || own_->control(i).connected.load(std::memory_order_acquire) == 0) continue;
+      if (local.accepted || own_->control(i).connected.load(std::memory_order_acquire) == 0)
+        continue;
       local.accepted = true;
       peer = local.rank;
       if (Status status = map(local); !status) return status;
@@ -142,18 +143,16 @@ class ShmFabric final : public Fabric {
     if (local.can_copy == Local::unknown) {
       std::uint64_t magic = 0;
       const RemoteMemory there{local.magic_address, sizeof magic, 0, 0};
-      const bool can = local.pid == getpid_ ||
-                       (direct_copy_ && local.magic_address != 0 &&
-                        move<false>(peer, there, 0, &magic, sizeof magic) == Code::ok &&
-                        magic == shm::kArenaMagic);
+      const bool can =
+          local.pid == getpid_ || (direct_copy_ && local.magic_address != 0 &&
+                                   move<false>(peer, there, 0, &magic, sizeof magic) == Code::ok &&
+                                   magic == shm::kArenaMagic);
       local.can_copy = can ? Local::yes : Local::no;
     }
     return local.can_copy == Local::yes;
   }
 
-  SharedCopy* own_copy(std::uint32_t index) noexcept override {
-    return &own_->copy(index);
-  }
+  SharedCopy* own_copy(std::uint32_t index) noexcept override { return &own_->copy(index); }
   SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept override {
     Local& local = local_at(peer);
     return local.arena && index < kNumSharedCopies ? &local.arena->copy(index) : nullptr;
@@ -271,15 +270,19 @@ class ShmFabric final : public Fabric {
       case ENOSYS:
         if (!told_) {
           told_ = true;
-          log_line(LogLevel::info, job_.rank(),
-                   "copying straight between processes is refused ({}; Yama or a seccomp profile?): "
-                   "large messages go through the rings instead",
-                   std::strerror(error));
+          log_line(
+              LogLevel::info, job_.rank(),
+              "copying straight between processes is refused ({}; Yama or a seccomp profile?): "
+              "large messages go through the rings instead",
+              std::strerror(error));
         }
         return Code::not_permitted;
-      case ESRCH: return Code::peer_lost;
-      case ENOMEM: return Code::no_memory;
-      default: return Code::bad_argument;  // EFAULT: the address is not the owner's
+      case ESRCH:
+        return Code::peer_lost;
+      case ENOMEM:
+        return Code::no_memory;
+      default:
+        return Code::bad_argument;  // EFAULT: the address is not the owner's
     }
   }
 
@@ -292,8 +295,7 @@ class ShmFabric final : public Fabric {
     }
     Local& local = local_at(peer);
     if (local.pid == getpid_) return reinterpret_cast<std::uint64_t*>(word.address + offset);
-    return reinterpret_cast<std::uint64_t*>(
-        local.regions.find(local.pid, word, offset, 8, code));
+    return reinterpret_cast<std::uint64_t*>(local.regions.find(local.pid, word, offset, 8, code));
   }
 
   Job& job_;

@@ -91,8 +91,6 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
         option = option.substr(0, equals);
       } else if (i + 1 < argc) {
         value = argv[++i];
-      } else if (apply(option, "", options).text().find("no option") == std::string::npos) {
-        return {Code::bad_argument, fmt::format("{} needs a value", option)};
       }
       Status status = apply(option, value, options);
       if (!status) return status;

@@ -1,0 +1,212 @@
+#include "base/settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace weft {
+namespace {
+
+constexpr SettingRow kRows[] = {
+#define WEFT_SETTING(id, name, value, unit, meaning) \
+  {Setting::id, name, value, Unit::unit, meaning},
+#include "base/settings_table.hpp"
+#undef WEFT_SETTING
+};
+
+constexpr std::string_view kPrefix = "WEFT_";
+
+// Set by whatever starts the job; not for users, hence no rows.
+constexpr std::string_view kLauncherNames[] = {"RANK", "SIZE", "RENDEZVOUS", "JOB_KEY", "LAUNCHER"};
+
+const SettingRow* find_row(std::string_view name) {
+  for (const SettingRow& row : kRows)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+// Levenshtein's distance, for "did you mean".
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+const SettingRow& nearest_row(std::string_view name) {
+  return *std::ranges::min_element(
+      kRows, {}, [name](const SettingRow& row) { return edit_distance(name, row.name); });
+}
+
+// "a|b|c" of a choice's meaning.
+std::string_view choices_of(const SettingRow& row) {
+  return row.meaning.substr(0, row.meaning.find(':'));
+}
+
+// Position of `value` among the choices, or -1.
+std::int64_t find_choice(std::string_view choices, std::string_view value) {
+  for (std::int64_t position = 0;; ++position) {
+    const std::size_t end = choices.find('|');
+    if (choices.substr(0, end) == value) return position;
+    if (end == std::string_view::npos) return -1;
+    choices.remove_prefix(end + 1);
+  }
+}
+
+bool parse_flag(std::string_view value, std::int64_t& out) {
+  for (std::string_view yes : {"1", "yes", "on", "true"})
+    if (value == yes) return out = 1, true;
+  for (std::string_view no : {"0", "no", "off", "false"})
+    if (value == no) return out = 0, true;
+  return false;
+}
+
+bool parse_count(std::string_view value, bool with_suffix, std::int64_t& out) {
+  std::int64_t number = 0;
+  const char* end = value.data() + value.size();
+  const auto [rest, error] = std::from_chars(value.data(), end, number);
+  if (error != std::errc{} || number < 0) return false;
+  int shift = 0;
+  if (rest != end) {
+    if (!with_suffix || rest + 1 != end) return false;
+    switch (*rest) {
+      case 'k':
+      case 'K':
+        shift = 10;
+        break;
+      case 'm':
+      case 'M':
+        shift = 20;
+        break;
+      case 'g':
+      case 'G':
+        shift = 30;
+        break;
+      default:
+        return false;
+    }
+  }
+  if (number > (std::numeric_limits<std::int64_t>::max() >> shift)) return false;
+  out = number << shift;
+  return true;
+}
+
+std::string expectation(const SettingRow& row) {
+  switch (row.unit) {
+    case Unit::text:
+      return "a text";
+    case Unit::choice:
+      return fmt::format("one of {}", choices_of(row));
+    case Unit::flag:
+      return "0 or 1";
+    case Unit::count:
+      return "a whole number, 0 or more";
+    case Unit::bytes:
+      return "a number of bytes such as 4096, 64K, 2M or 1G";
+    case Unit::us:
+      return "a whole number of microseconds";
+    case Unit::ms:
+      return "a whole number of milliseconds";
+  }
+  return {};
+}
+
+bool parse(const SettingRow& row, std::string_view value, std::int64_t& out) {
+  switch (row.unit) {
+    case Unit::text:
+      return true;
+    case Unit::choice:
+      return (out = find_choice(choices_of(row), value)) >= 0;
+    case Unit::flag:
+      return parse_flag(value, out);
+    case Unit::bytes:
+      return parse_count(value, true, out);
+    case Unit::count:
+    case Unit::us:
+    case Unit::ms:
+      return parse_count(value, false, out);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::span<const SettingRow> setting_rows() noexcept { return kRows; }
+
+std::string_view unit_name(Unit unit) noexcept {
+  switch (unit) {
+    case Unit::text:
+      return "text";
+    case Unit::choice:
+      return "choice";
+    case Unit::flag:
+      return "flag";
+    case Unit::count:
+      return "count";
+    case Unit::bytes:
+      return "bytes";
+    case Unit::us:
+      return "us";
+    case Unit::ms:
+      return "ms";
+  }
+  return "unknown";
+}
+
+Settings::Settings() {
+  for (const SettingRow& row : kRows) {
+    const std::size_t i = index(row.id);
+    texts_[i] = row.default_value;
+    // A test reads every default back, so a bad one in the table does not go unseen.
+    (void)parse(row, row.default_value, numbers_[i]);
+  }
+}
+
+Status Settings::set(std::string_view name, std::string_view value) {
+  const SettingRow* row = find_row(name);
+  if (row == nullptr)
+    return {
+        Code::bad_setting,
+        fmt::format("WEFT_{} is not a setting; the nearest one is WEFT_{} (weft-info lists all)",
+                    name, nearest_row(name).name)};
+  std::int64_t number = 0;
+  if (!parse(*row, value, number))
+    return {Code::bad_setting,
+            fmt::format("WEFT_{}={} is not valid; it must be {}", name, value, expectation(*row))};
+  const std::size_t i = index(row->id);
+  texts_[i] = value;
+  numbers_[i] = number;
+  from_user_[i] = true;
+  return {};
+}
+
+Status Settings::from_environment(char* const* environment, Settings& out) {
+  Settings settings;
+  for (; *environment != nullptr; ++environment) {
+    std::string_view entry = *environment;
+    if (!entry.starts_with(kPrefix)) continue;
+    entry.remove_prefix(kPrefix.size());
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = entry.substr(0, equals);
+    if (std::ranges::find(kLauncherNames, name) != std::end(kLauncherNames)) continue;
+    Status status = settings.set(name, entry.substr(equals + 1));
+    if (!status) return status;
+  }
+  out = std::move(settings);
+  return {};
+}
+
+}  // namespace weft

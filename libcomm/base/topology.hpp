@@ -1,0 +1,58 @@
+#pragma once
+// Topology: cores, caches and NUMA nodes of this machine, from hwloc. Read once (some
+// milliseconds), constant afterwards; any thread may read it. Processors are in the kernel's
+// numbering.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "weft/status.hpp"
+
+namespace weft {
+
+struct Cache {
+  int level = 0;  // 1: closest to the core
+  std::size_t size_bytes = 0;
+  std::size_t line_bytes = 0;
+  std::vector<int> cpus;  // that share it
+};
+
+struct NumaNode {
+  int id = 0;
+  std::size_t memory_bytes = 0;
+  std::vector<int> cpus;
+};
+
+// The closest thing two processors have in common.
+enum class Sharing { nothing, node, last_cache, inner_cache, core };
+
+class Topology {
+ public:
+  // unsupported with hwloc's reason.
+  static Status read(Topology& out);
+
+  // The physical cores this process may run on, each as its usable processors. Never empty.
+  const std::vector<std::vector<int>>& cores() const noexcept { return cores_; }
+  int num_cores() const noexcept { return static_cast<int>(cores_.size()); }
+  int num_cpus() const noexcept;
+  // Data caches, from the innermost level outwards.
+  const std::vector<Cache>& caches() const noexcept { return caches_; }
+  const std::vector<NumaNode>& numa_nodes() const noexcept { return numa_nodes_; }
+
+  Sharing sharing(int cpu_a, int cpu_b) const noexcept;
+  // For each process, given by the processors it may run on: what it shares with the first one at
+  // worst, wherever the scheduler puts them.
+  Sharing sharing(const std::vector<int>& cpus_a, const std::vector<int>& cpus_b) const noexcept;
+
+ private:
+  std::vector<std::vector<int>> cores_;
+  std::vector<Cache> caches_;
+  std::vector<NumaNode> numa_nodes_;
+};
+
+// How many processors this process may use, by its affinity alone. Cheap, without hwloc.
+int num_usable_cpus() noexcept;
+// The processors this thread may run on.
+std::vector<int> usable_cpus();
+
+}  // namespace weft

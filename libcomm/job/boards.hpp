@@ -1,0 +1,45 @@
+#pragma once
+// The ways to start a job, as factories of boards. Job::open chooses among them; tests call them
+// directly. Each factory blocks at most timeout_ms.
+#include <memory>
+#include <string>
+
+#include "job/job.hpp"
+
+namespace weft {
+
+// The environment that a launcher sets for each process.
+inline constexpr const char* kRankVariable = "WEFT_RANK";
+inline constexpr const char* kSizeVariable = "WEFT_SIZE";
+inline constexpr const char* kRendezvousVariable = "WEFT_RENDEZVOUS";  // host:port
+inline constexpr const char* kJobKeyVariable = "WEFT_JOB_KEY";         // who knows it may join
+// "weftrun" when a server runs already; otherwise rank 0 is the server.
+inline constexpr const char* kLauncherVariable = "WEFT_LAUNCHER";
+
+std::unique_ptr<Board> make_alone_board();
+
+struct RendezvousPlace {
+  int rank = 0;
+  int size = 1;
+  std::string address;  // host:port
+  std::string key;
+  bool server_is_launcher = false;
+  int close_timeout_ms = 5000;  // how long rank 0, as server, waits for the others' goodbye
+};
+
+// Reads the five variables above. not_found if WEFT_RENDEZVOUS is not set, bad_setting if one of
+// them is missing or wrong.
+Status read_rendezvous_place(RendezvousPlace& place);
+// Joins the server; as rank 0 without a launcher, runs it in a thread until close().
+Status make_rendezvous_board(const RendezvousPlace& place, int timeout_ms,
+                             std::unique_ptr<Board>& board);
+
+// True if a PMIx launcher started this process; whether this build can use it is another matter.
+bool pmix_is_there() noexcept;
+// unsupported if built without PMIx.
+Status make_pmix_board(std::unique_ptr<Board>& board);
+
+// "rank 3", "ranks 3 and 5", "ranks 3, 5, 7 and 12 more": who is missing, at a readable length.
+std::string name_ranks(const std::vector<int>& ranks);
+
+}  // namespace weft

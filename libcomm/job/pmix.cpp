@@ -1,0 +1,203 @@
+// The board of a process that a PMIx launcher started: Open MPI's mpirun, prterun, srun --mpi=pmix.
+#include "job/boards.hpp"
+
+#include <stdlib.h>
+
+#ifndef WEFT_HAVE_PMIX
+
+namespace weft {
+
+bool pmix_is_there() noexcept { return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE"); }
+
+Status make_pmix_board(std::unique_ptr<Board>&) {
+  return {Code::unsupported,
+          "this process was started by a PMIx launcher, but Weft was built without PMIx"};
+}
+
+}  // namespace weft
+
+#else
+
+#include <fmt/format.h>
+#include <pmix.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace weft {
+namespace {
+
+constexpr const char* kArrivedKey = "weft.arrived";
+
+// The outcome of a fence. Shared with PMIx's thread, which may report after the waiter gave up.
+struct FenceResult {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  pmix_status_t status = PMIX_SUCCESS;
+};
+
+void on_fence_done(pmix_status_t status, void* argument) {
+  const std::unique_ptr<std::shared_ptr<FenceResult> > owner(
+      static_cast<std::shared_ptr<FenceResult>*>(argument));
+  FenceResult& result = **owner;
+  const std::lock_guard lock(result.mutex);
+  result.done = true;
+  result.status = status;
+  result.changed.notify_all();
+}
+
+Status pmix_error(Code code, std::string_view call, pmix_status_t status) {
+  return {code, fmt::format("{}: {}", call, PMIx_Error_string(status))};
+}
+
+class PmixBoard final : public Board {
+ public:
+  ~PmixBoard() override = default;  // without close() the launcher must take the process for dead
+
+  Status join();
+
+  int rank() const noexcept override { return static_cast<int>(self_.rank); }
+  int size() const noexcept override { return size_; }
+  std::string_view launcher() const noexcept override { return "pmix"; }
+
+  Status put(std::string_view key, std::string_view value) override;
+  Status fence(int timeout_ms) override;
+  Status get(int rank, std::string_view key, std::string& value) override;
+  void abort(int exit_code, std::string_view message) override;
+  Status close() override;
+
+ private:
+  pmix_proc_t proc_of(int rank) const {
+    pmix_proc_t proc = self_;
+    proc.rank = static_cast<pmix_rank_t>(rank);
+    return proc;
+  }
+  std::string name_missing(unsigned fence);
+
+  pmix_proc_t self_{};
+  int size_ = 0;
+  unsigned num_fences_ = 0;
+};
+
+Status PmixBoard::join() {
+  pmix_status_t result = PMIx_Init(&self_, nullptr, 0);
+  if (result != PMIX_SUCCESS) return pmix_error(Code::peer_lost, "PMIx_Init", result);
+  pmix_proc_t job = self_;
+  job.rank = PMIX_RANK_WILDCARD;
+  pmix_value_t* value = nullptr;
+  result = PMIx_Get(&job, PMIX_JOB_SIZE, nullptr, 0, &value);
+  if (result != PMIX_SUCCESS) return pmix_error(Code::not_found, "PMIx job size", result);
+  const bool good = value->type == PMIX_UINT32 && value->data.uint32 > self_.rank;
+  if (good) size_ = static_cast<int>(value->data.uint32);
+  PMIX_VALUE_RELEASE(value);
+  if (!good) return {Code::corrupt, "the PMIx launcher gave no valid job size"};
+  return {};
+}
+
+Status PmixBoard::put(std::string_view key, std::string_view value) {
+  if (key.size() > PMIX_MAX_KEYLEN)
+    return {Code::bad_argument, fmt::format("key \"{}\" is too long", key)};
+  pmix_value_t entry{};
+  entry.type = PMIX_BYTE_OBJECT;
+  entry.data.bo.bytes = const_cast<char*>(value.data());  // copied by PMIx_Put
+  entry.data.bo.size = value.size();
+  const pmix_status_t result = PMIx_Put(PMIX_GLOBAL, std::string(key).c_str(), &entry);
+  if (result != PMIX_SUCCESS) return pmix_error(Code::internal, "PMIx_Put", result);
+  return {};
+}
+
+Status PmixBoard::fence(int timeout_ms) {
+  // Which fence this process has reached, for the others to read if they wait in vain.
+  const unsigned number = ++num_fences_;
+  Status status = put(fmt::format("{}.{}", kArrivedKey, number), "1");
+  if (!status) return status;
+  pmix_status_t result = PMIx_Commit();
+  if (result != PMIX_SUCCESS) return pmix_error(Code::internal, "PMIx_Commit", result);
+
+  auto shared = std::make_shared<FenceResult>();
+  pmix_info_t info;
+  PMIX_INFO_CONSTRUCT(&info);
+  bool collect = true;
+  PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+  auto* argument = new std::shared_ptr<FenceResult>(shared);
+  result = PMIx_Fence_nb(nullptr, 0, &info, 1, on_fence_done, argument);
+  if (result != PMIX_SUCCESS) {
+    delete argument;
+    // "operation succeeded" means: done at once, and the callback will not be called.
+    if (result == PMIX_OPERATION_SUCCEEDED) return {};
+    return pmix_error(Code::peer_lost, "PMIx_Fence", result);
+  }
+  std::unique_lock lock(shared->mutex);
+  if (!shared->changed.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                                [&] { return shared->done; })) {
+    lock.unlock();
+    return {Code::timed_out, fmt::format("after {} ms {}", timeout_ms, name_missing(number))};
+  }
+  if (shared->status != PMIX_SUCCESS)
+    return pmix_error(Code::peer_lost, "PMIx_Fence", shared->status);
+  return {};
+}
+
+std::string PmixBoard::name_missing(unsigned fence) {
+  const std::string key = fmt::format("{}.{}", kArrivedKey, fence);
+  pmix_info_t info;
+  PMIX_INFO_CONSTRUCT(&info);
+  bool immediate = true;
+  PMIX_INFO_LOAD(&info, PMIX_IMMEDIATE, &immediate, PMIX_BOOL);
+  std::vector<int> missing;
+  for (int i = 0; i < size_; ++i) {
+    const pmix_proc_t proc = proc_of(i);
+    pmix_value_t* value = nullptr;
+    if (i != rank() && PMIx_Get(&proc, key.c_str(), &info, 1, &value) != PMIX_SUCCESS)
+      missing.push_back(i);
+    if (value != nullptr) PMIX_VALUE_RELEASE(value);
+  }
+  if (missing.empty()) return "the launcher has not ended a fence that all have reached";
+  return fmt::format("{} {} not come to the fence", name_ranks(missing),
+                     missing.size() == 1 ? "has" : "have");
+}
+
+Status PmixBoard::get(int rank, std::string_view key, std::string& value) {
+  const pmix_proc_t proc = proc_of(rank);
+  pmix_info_t info;
+  PMIX_INFO_CONSTRUCT(&info);
+  // After a fence that collects, everything there is lies here; asking the other side is in vain.
+  bool optional = rank != this->rank();
+  PMIX_INFO_LOAD(&info, PMIX_OPTIONAL, &optional, PMIX_BOOL);
+  pmix_value_t* entry = nullptr;
+  const pmix_status_t result = PMIx_Get(&proc, std::string(key).c_str(), &info, 1, &entry);
+  if (result != PMIX_SUCCESS || entry->type != PMIX_BYTE_OBJECT) {
+    if (result == PMIX_SUCCESS) PMIX_VALUE_RELEASE(entry);
+    return {Code::not_found, fmt::format("rank {} has published no \"{}\"", rank, key)};
+  }
+  value.assign(entry->data.bo.bytes, entry->data.bo.size);
+  PMIX_VALUE_RELEASE(entry);
+  return {};
+}
+
+void PmixBoard::abort(int exit_code, std::string_view message) {
+  (void)PMIx_Abort(exit_code, std::string(message).c_str(), nullptr, 0);
+}
+
+Status PmixBoard::close() {
+  const pmix_status_t result = PMIx_Finalize(nullptr, 0);
+  if (result != PMIX_SUCCESS) return pmix_error(Code::peer_lost, "PMIx_Finalize", result);
+  return {};
+}
+
+}  // namespace
+
+bool pmix_is_there() noexcept { return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE"); }
+
+Status make_pmix_board(std::unique_ptr<Board>& board) {
+  auto opened = std::make_unique<PmixBoard>();
+  Status status = opened->join();
+  if (status) board = std::move(opened);
+  return status;
+}
+
+}  // namespace weft
+
+#endif

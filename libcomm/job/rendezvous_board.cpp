@@ -1,0 +1,418 @@
+// The board of a process that was started with WEFT_RENDEZVOUS: a client of the rendezvous server,
+// which rank 0 runs itself if no launcher does.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <map>
+#include <thread>
+
+#include "base/log.hpp"
+#include "base/wait.hpp"
+#include "job/boards.hpp"
+#include "job/rendezvous_server.hpp"
+#include "job/rendezvous_wire.hpp"
+
+namespace weft {
+namespace {
+
+using namespace rendezvous;
+
+// How much later than promised the server may answer before it is given up.
+constexpr int kGraceMs = 5000;
+constexpr int kRetryMs = 20;
+
+// A point in time that waits count down to.
+class Deadline {
+ public:
+  explicit Deadline(int ms) : at_ns_(now_ns() + static_cast<std::uint64_t>(ms) * 1'000'000u) {}
+  // For poll: never negative, and zero only once it has passed.
+  int left_ms() const {
+    const std::uint64_t now = now_ns();
+    return now >= at_ns_ ? 0 : static_cast<int>((at_ns_ - now) / 1'000'000u) + 1;
+  }
+
+ private:
+  std::uint64_t at_ns_;
+};
+
+bool split_address(std::string_view address, std::string& host, std::uint16_t& port) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  const std::string_view digits = address.substr(colon + 1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  return error == std::errc{} && end == digits.data() + digits.size() && port != 0;
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+Status read_whole_number(const char* variable, int& out) {
+  const char* text = getenv(variable);
+  if (text == nullptr)
+    return {Code::bad_setting,
+            fmt::format("{} is set, but {} is not", kRendezvousVariable, variable)};
+  const char* end = text + strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, out);
+  if (error != std::errc{} || rest != end || out < 0)
+    return {Code::bad_setting, fmt::format("{}={} is not a whole number", variable, text)};
+  return {};
+}
+
+// The server in a thread of rank 0. It ends once `stop` was called and all have left.
+class ServerThread {
+ public:
+  static Status start(const RendezvousPlace& place, std::unique_ptr<ServerThread>& out) {
+    Server::Options options;
+    if (!split_address(place.address, options.host, options.port))
+      return {Code::bad_setting, fmt::format("{} is not host:port", place.address)};
+    options.size = place.size;
+    options.key = place.key;
+    std::unique_ptr<ServerThread> opened(new ServerThread);
+    Status status = Server::listen(options, opened->server_);
+    if (!status) return status;
+    opened->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (opened->wake_ < 0) return {Code::no_memory, fmt::format("eventfd: {}", strerror(errno))};
+    opened->linger_ms_ = place.close_timeout_ms;
+    opened->thread_ = std::thread([server_thread = opened.get()] { server_thread->run(); });
+    out = std::move(opened);
+    return {};
+  }
+
+  ~ServerThread() {
+    if (thread_.joinable()) {
+      const std::uint64_t one = 1;
+      if (write(wake_, &one, sizeof one) < 0) log_line(LogLevel::error, 0, "eventfd write failed");
+      thread_.join();
+    }
+    if (wake_ >= 0) ::close(wake_);
+  }
+
+ private:
+  void run() {
+    bool stopping = false;
+    Deadline end(0);
+    while (!stopping || (!server_->quiet() && end.left_ms() > 0)) {
+      pollfd ready[] = {{server_->poll_fd(), POLLIN, 0}, {wake_, POLLIN, 0}};
+      int timeout_ms = server_->timeout_ms();
+      if (stopping && (timeout_ms < 0 || timeout_ms > end.left_ms())) timeout_ms = end.left_ms();
+      poll(ready, stopping ? 1 : 2, timeout_ms);
+      server_->serve();
+      if (!stopping && (ready[1].revents & POLLIN)) {
+        stopping = true;
+        end = Deadline(linger_ms_);
+      }
+    }
+  }
+
+  std::unique_ptr<Server> server_;
+  int wake_ = -1;
+  int linger_ms_ = 0;
+  std::thread thread_;
+};
+
+class RendezvousBoard final : public Board {
+ public:
+  RendezvousBoard(const RendezvousPlace& place, std::unique_ptr<ServerThread> server)
+      : place_(place), server_(std::move(server)) {}
+  ~RendezvousBoard() override {
+    if (socket_ >= 0) ::close(socket_);
+  }
+
+  Status join(int timeout_ms);
+
+  int rank() const noexcept override { return place_.rank; }
+  int size() const noexcept override { return place_.size; }
+  std::string_view launcher() const noexcept override {
+    return place_.server_is_launcher ? "weftrun" : "rendezvous";
+  }
+  Status put(std::string_view key, std::string_view value) override;
+  Status fence(int timeout_ms) override;
+  Status get(int rank, std::string_view key, std::string& value) override;
+  void abort(int exit_code, std::string_view message) override;
+  Status close() override;
+
+ private:
+  Status connect_once(const Deadline& deadline);
+  Status lost() {
+    return {Code::peer_lost, fmt::format("the rendezvous server at {} is gone", place_.address)};
+  }
+  Status send_frame(Type type, std::string_view body, const Deadline& deadline);
+  Status receive_bytes(char* bytes, std::size_t length, const Deadline& deadline);
+  Status receive_frame(Type& type, std::string& body, const Deadline& deadline);
+  Status take_release(std::string_view body);
+
+  const RendezvousPlace place_;
+  int socket_ = -1;
+  std::string pending_;  // encoded (key, value) since the last fence
+  std::uint32_t num_pending_ = 0;
+  std::map<std::pair<int, std::string>, std::string> values_;
+  // Last, so that it goes first: the server thread ends before anything else does.
+  std::unique_ptr<ServerThread> server_;
+};
+
+Status RendezvousBoard::send_frame(Type type, std::string_view body, const Deadline& deadline) {
+  const std::string frame = make_frame(type, body);
+  for (std::size_t sent = 0; sent < frame.size();) {
+    const ssize_t length = send(socket_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+    if (length >= 0) {
+      sent += static_cast<std::size_t>(length);
+    } else if (errno == EAGAIN) {
+      pollfd room{socket_, POLLOUT, 0};
+      if (deadline.left_ms() == 0) return Code::timed_out;
+      poll(&room, 1, deadline.left_ms());
+    } else if (errno != EINTR) {
+      return lost();
+    }
+  }
+  return {};
+}
+
+Status RendezvousBoard::receive_bytes(char* bytes, std::size_t length, const Deadline& deadline) {
+  while (length > 0) {
+    const ssize_t received = recv(socket_, bytes, length, 0);
+    if (received > 0) {
+      bytes += received;
+      length -= static_cast<std::size_t>(received);
+    } else if (received < 0 && errno == EAGAIN) {
+      if (deadline.left_ms() == 0)
+        return {Code::timed_out,
+                fmt::format("the rendezvous server at {} does not answer", place_.address)};
+      pollfd data{socket_, POLLIN, 0};
+      poll(&data, 1, deadline.left_ms());
+    } else if (received == 0 || errno != EINTR) {
+      return lost();
+    }
+  }
+  return {};
+}
+
+Status RendezvousBoard::receive_frame(Type& type, std::string& body, const Deadline& deadline) {
+  char bytes[kHeadBytes];
+  Status status = receive_bytes(bytes, sizeof bytes, deadline);
+  if (!status) return status;
+  const Head head = read_head(bytes);
+  if (head.magic != kMagic || head.length > kMaxReleaseBytes)
+    return {Code::corrupt,
+            fmt::format("what answers at {} is no rendezvous server", place_.address)};
+  type = head.type;
+  body.resize(head.length);
+  return receive_bytes(body.data(), body.size(), deadline);
+}
+
+// again: worth another try.
+Status RendezvousBoard::connect_once(const Deadline& deadline) {
+  std::string host;
+  std::uint16_t port = 0;
+  if (!split_address(place_.address, host, port))
+    return {Code::bad_setting,
+            fmt::format("{}={} is not host:port", kRendezvousVariable, place_.address)};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
+    return {Code::bad_setting,
+            fmt::format("{}={}: {}", kRendezvousVariable, place_.address, gai_strerror(error))};
+  if (socket_ >= 0) ::close(socket_);
+  socket_ = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  int error = socket_ < 0 ? errno : 0;
+  if (error == 0 && connect(socket_, found->ai_addr, found->ai_addrlen) != 0) error = errno;
+  freeaddrinfo(found);
+  if (socket_ < 0) return {Code::no_memory, fmt::format("socket: {}", strerror(error))};
+  if (error == EINPROGRESS) {
+    pollfd done{socket_, POLLOUT, 0};
+    socklen_t length = sizeof error;
+    if (poll(&done, 1, deadline.left_ms()) != 1 ||
+        getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
+      return Code::again;
+  }
+  if (error != 0) return Code::again;
+  const int on = 1;
+  setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+
+  std::string hello;
+  append_word(hello, kVersion);
+  append_word(hello, static_cast<std::uint32_t>(place_.rank));
+  append_word(hello, static_cast<std::uint32_t>(place_.size));
+  append_word(hello, static_cast<std::uint32_t>(getpid()));
+  append_text(hello, place_.key);
+  Type type{};
+  std::string body;
+  Status status = send_frame(Type::hello, hello, deadline);
+  if (status) status = receive_frame(type, body, deadline);
+  if (status.code() == Code::peer_lost) return Code::again;
+  if (!status) return status;
+  if (type == Type::welcome) return {};
+  BodyReader reader(body);
+  const std::string_view why = reader.text();
+  if (type != Type::refused || !reader.complete())
+    return {Code::corrupt,
+            fmt::format("what answers at {} is no rendezvous server", place_.address)};
+  return {Code::not_permitted, fmt::format("rank {} was refused by the rendezvous server at {}: {}",
+                                           place_.rank, place_.address, why)};
+}
+
+Status RendezvousBoard::join(int timeout_ms) {
+  const Deadline deadline(timeout_ms);
+  for (;;) {
+    Status status = connect_once(deadline);
+    if (status.code() != Code::again) return status;
+    if (deadline.left_ms() == 0)
+      return {Code::timed_out,
+              fmt::format("rank {} found no rendezvous server at {} within {} ms ({})", place_.rank,
+                          place_.address, timeout_ms,
+                          place_.server_is_launcher ? "weftrun runs it" : "rank 0 runs it")};
+    // Rank 0 may not listen yet; there is nothing to wait on but time.
+    poll(nullptr, 0, std::min(kRetryMs, deadline.left_ms()));
+  }
+}
+
+Status RendezvousBoard::put(std::string_view key, std::string_view value) {
+  const std::size_t bytes = pending_.size() + key.size() + value.size() + 16;
+  if (bytes > kMaxBodyBytes)
+    return {Code::no_memory, fmt::format("rank {} publishes more than {} bytes before a fence",
+                                         place_.rank, kMaxBodyBytes)};
+  append_text(pending_, key);
+  append_text(pending_, value);
+  ++num_pending_;
+  return {};
+}
+
+Status RendezvousBoard::fence(int timeout_ms) {
+  if (socket_ < 0) return lost();
+  std::string body;
+  append_word(body, static_cast<std::uint32_t>(timeout_ms));
+  append_word(body, num_pending_);
+  body += pending_;
+  const Deadline deadline(timeout_ms + kGraceMs);
+  Status status = send_frame(Type::fence, body, deadline);
+  if (!status) return status;
+  pending_.clear();
+  num_pending_ = 0;
+  Type type{};
+  status = receive_frame(type, body, deadline);
+  if (!status) {
+    // An answer that came later would be taken for that to another question.
+    ::close(socket_);
+    socket_ = -1;
+    return status;
+  }
+  if (type == Type::release) return take_release(body);
+  BodyReader reader(body);
+  const std::uint32_t code = reader.word();
+  const std::string_view why = reader.text();
+  if (type != Type::failed || !reader.complete() || code == 0 ||
+      code > static_cast<std::uint32_t>(Code::internal))
+    return {Code::corrupt, "the rendezvous server answers what was not asked"};
+  return {static_cast<Code>(code), std::string(why)};
+}
+
+Status RendezvousBoard::take_release(std::string_view body) {
+  BodyReader reader(body);
+  const std::uint32_t count = reader.word();
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    const auto rank = static_cast<int>(reader.word());
+    std::string key(reader.text());
+    values_.insert_or_assign({rank, std::move(key)}, std::string(reader.text()));
+  }
+  if (!reader.complete()) return {Code::corrupt, "the rendezvous server sent a malformed release"};
+  return {};
+}
+
+Status RendezvousBoard::get(int rank, std::string_view key, std::string& value) {
+  const auto found = values_.find({rank, std::string(key)});
+  if (found == values_.end())
+    return {Code::not_found, fmt::format("rank {} has published no \"{}\"", rank, key)};
+  value = found->second;
+  return {};
+}
+
+void RendezvousBoard::abort(int exit_code, std::string_view message) {
+  if (socket_ < 0) return;
+  const Deadline deadline(kGraceMs);
+  std::string body;
+  append_word(body, static_cast<std::uint32_t>(exit_code));
+  append_text(body, message.substr(0, kMaxBodyBytes / 2));
+  if (!send_frame(Type::abort, body, deadline) || !place_.server_is_launcher) return;
+  // weftrun ends this process, too. Until then nothing is to be done, and for no longer than this.
+  char bytes[1];
+  (void)receive_bytes(bytes, sizeof bytes, deadline);
+}
+
+Status RendezvousBoard::close() {
+  if (socket_ < 0) return {};
+  const Deadline deadline(place_.close_timeout_ms);
+  Type type{};
+  std::string body;
+  Status status = send_frame(Type::goodbye, {}, deadline);
+  if (status) status = receive_frame(type, body, deadline);
+  ::close(socket_);
+  socket_ = -1;
+  server_.reset();
+  if (status && type != Type::farewell)
+    return {Code::corrupt, "the rendezvous server answers what was not asked"};
+  return status;
+}
+
+}  // namespace
+
+Status read_rendezvous_place(RendezvousPlace& place) {
+  const char* address = getenv(kRendezvousVariable);
+  if (address == nullptr) return Code::not_found;
+  RendezvousPlace read;
+  read.address = address;
+  Status status = read_whole_number(kRankVariable, read.rank);
+  if (status) status = read_whole_number(kSizeVariable, read.size);
+  if (!status) return status;
+  if (read.size < 1 || read.size > kMaxRanks || read.rank >= read.size)
+    return {Code::bad_setting,
+            fmt::format("{}={} and {}={} do not fit: a job has 1 to {} ranks, "
+                        "counted from 0",
+                        kRankVariable, read.rank, kSizeVariable, read.size, kMaxRanks)};
+  std::string host;
+  std::uint16_t port = 0;
+  if (!split_address(read.address, host, port))
+    return {Code::bad_setting, fmt::format("{}={} is not host:port", kRendezvousVariable, address)};
+  if (const char* key = getenv(kJobKeyVariable)) read.key = key;
+  if (read.key.size() > kMaxHelloBytes / 2)
+    return {Code::bad_setting,
+            fmt::format("{} is longer than {} bytes", kJobKeyVariable, kMaxHelloBytes / 2)};
+  if (read.key.empty() && !is_loopback(host))
+    return {
+        Code::bad_setting,
+        fmt::format("{} must be set to the same secret for all ranks, because {} can be reached "
+                    "from other machines",
+                    kJobKeyVariable, address)};
+  const char* launcher = getenv(kLauncherVariable);
+  read.server_is_launcher = launcher != nullptr && std::string_view(launcher) == "weftrun";
+  place = std::move(read);
+  return {};
+}
+
+Status make_rendezvous_board(const RendezvousPlace& place, int timeout_ms,
+                             std::unique_ptr<Board>& board) {
+  std::unique_ptr<ServerThread> server;
+  if (place.rank == 0 && !place.server_is_launcher) {
+    Status status = ServerThread::start(place, server);
+    if (!status) return status;
+  }
+  auto opened = std::make_unique<RendezvousBoard>(place, std::move(server));
+  Status status = opened->join(timeout_ms);
+  if (status) board = std::move(opened);
+  return status;
+}
+
+}  // namespace weft

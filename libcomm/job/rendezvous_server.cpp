@@ -1,0 +1,437 @@
+#include "job/rendezvous_server.hpp"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "base/wait.hpp"
+#include "job/boards.hpp"
+#include "job/rendezvous_wire.hpp"
+
+namespace weft::rendezvous {
+namespace {
+
+constexpr std::size_t kMaxStrangers = 64;
+constexpr int kMaxEvents = 64;
+constexpr std::size_t kReadBytes = 64u << 10;
+
+constexpr std::uint64_t ms_to_ns(std::uint64_t ms) { return ms * 1'000'000u; }
+
+// Takes the same time whatever the difference is, so that a key cannot be guessed byte by byte.
+bool equal_keys(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() != b.size();
+  for (std::size_t i = 0; i < b.size(); ++i)
+    difference |= static_cast<unsigned char>(b[i] ^ a[a.empty() ? 0 : i % a.size()]);
+  return difference == 0;
+}
+
+std::string peer_name(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  char host[64], port[16];
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (getpeername(fd, generic, &length) != 0 ||
+      getnameinfo(generic, length, host, sizeof host, port, sizeof port,
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return "unknown";
+  return fmt::format("{}:{}", host, port);
+}
+
+}  // namespace
+
+struct Server::Connection {
+  int fd = -1;
+  int rank = -1;  // -1: a stranger
+  std::uint64_t hello_deadline_ns = 0;
+  std::string peer;
+  std::string input, output;
+  bool closing = false;       // to be closed once `output` has left
+  bool dead = false;          // to be closed now
+  bool wants_output = false;  // epoll also watches for room
+
+  ~Connection() { ::close(fd); }
+};
+
+Server::Server(const Options& options)
+    : options_(options), ranks_(static_cast<std::size_t>(options.size)) {}
+
+Server::~Server() {
+  connections_.clear();
+  if (listener_ >= 0) ::close(listener_);
+  if (epoll_ >= 0) ::close(epoll_);
+}
+
+Status Server::listen(const Options& options, std::unique_ptr<Server>& server) {
+  if (options.size < 1 || options.size > kMaxRanks)
+    return {Code::bad_argument, fmt::format("a job has 1 to {} ranks", kMaxRanks)};
+  std::unique_ptr<Server> opened(new Server(options));
+  Status status = opened->bind_and_listen();
+  if (status) server = std::move(opened);
+  return status;
+}
+
+Status Server::bind_and_listen() {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(options_.port);
+  if (const int error = getaddrinfo(options_.host.c_str(), port.c_str(), &hints, &found))
+    return {Code::bad_argument, fmt::format("{}: {}", options_.host, gai_strerror(error))};
+  listener_ = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int on = 1;
+  const bool listening =
+      listener_ >= 0 && setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+      bind(listener_, found->ai_addr, found->ai_addrlen) == 0 && ::listen(listener_, 1024) == 0;
+  const int error = errno;
+  freeaddrinfo(found);
+  if (!listening)
+    return {Code::not_permitted, fmt::format("cannot listen at {}:{}: {}", options_.host,
+                                             options_.port, strerror(error))};
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
+  port_ = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{EPOLLIN, {.fd = listener_}};
+  if (epoll_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_, &event) != 0)
+    return {Code::no_memory, fmt::format("epoll: {}", strerror(errno))};
+  return {};
+}
+
+int Server::timeout_ms() const noexcept {
+  std::uint64_t earliest = UINT64_MAX;
+  for (const auto& [fd, connection] : connections_)
+    if (connection->rank < 0) earliest = std::min(earliest, connection->hello_deadline_ns);
+  for (const Rank& rank : ranks_) {
+    if (rank.at_fence) earliest = std::min(earliest, rank.fence_deadline_ns);
+    if (rank.state == RankState::lost && rank.gone.empty())
+      earliest = std::min(earliest, rank.gone_at_ns);
+  }
+  if (earliest == UINT64_MAX) return -1;
+  const std::uint64_t now = now_ns();
+  if (earliest <= now) return 0;
+  return static_cast<int>(std::min<std::uint64_t>((earliest - now) / 1'000'000u + 1, 1u << 30));
+}
+
+void Server::serve() {
+  epoll_event events[kMaxEvents];
+  const int ready = epoll_wait(epoll_, events, kMaxEvents, 0);
+  for (int i = 0; i < ready; ++i) {
+    if (events[i].data.fd == listener_) {
+      accept_all();
+      continue;
+    }
+    const auto found = connections_.find(events[i].data.fd);
+    if (found == connections_.end()) continue;
+    if (events[i].events & EPOLLOUT) flush(*found->second);
+    if (events[i].events & ~EPOLLOUT) receive(*found->second);
+  }
+  const std::uint64_t now = now_ns();
+  for (auto& [fd, connection] : connections_)
+    if (connection->rank < 0 && !connection->dead && connection->hello_deadline_ns <= now)
+      drop(*connection, "said no hello in time");
+  settle();
+  std::erase_if(connections_, [](const auto& entry) {
+    return entry.second->dead || (entry.second->closing && entry.second->output.empty());
+  });
+}
+
+void Server::accept_all() {
+  for (;;) {
+    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    limit_strangers();
+    auto connection = std::make_unique<Connection>();
+    connection->fd = fd;
+    connection->hello_deadline_ns =
+        now_ns() + ms_to_ns(static_cast<std::uint64_t>(options_.hello_timeout_ms));
+    connection->peer = peer_name(fd);
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    epoll_event event{EPOLLIN, {.fd = fd}};
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) continue;
+    connections_.insert_or_assign(fd, std::move(connection));
+  }
+}
+
+// The oldest stranger makes room for a new one, so that idle connections cannot keep ranks out.
+void Server::limit_strangers() {
+  std::size_t strangers = 0;
+  Connection* oldest = nullptr;
+  for (auto& [fd, connection] : connections_) {
+    if (connection->rank >= 0 || connection->dead) continue;
+    ++strangers;
+    if (oldest == nullptr || connection->hello_deadline_ns < oldest->hello_deadline_ns)
+      oldest = connection.get();
+  }
+  if (strangers >= kMaxStrangers) drop(*oldest, "made room for another");
+}
+
+void Server::receive(Connection& connection) {
+  char buffer[kReadBytes];
+  // A bounded number of reads per turn, so that one sender cannot keep the others waiting.
+  for (int turn = 0; turn < 16 && !connection.dead && !connection.closing; ++turn) {
+    const ssize_t length = recv(connection.fd, buffer, sizeof buffer, 0);
+    if (length > 0) {
+      connection.input.append(buffer, static_cast<std::size_t>(length));
+      if (!take_frames(connection)) return;
+      continue;
+    }
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    drop(connection, length == 0 ? "closed its connection" : strerror(errno));
+  }
+  if (connection.closing) {
+    // Bytes after the last word are of no interest, but must be taken to see the end.
+    const ssize_t length = recv(connection.fd, buffer, sizeof buffer, 0);
+    if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR)) connection.dead = true;
+  }
+}
+
+// False once the connection is of no more use.
+bool Server::take_frames(Connection& connection) {
+  std::size_t taken = 0;
+  const std::string& input = connection.input;
+  while (input.size() - taken >= kHeadBytes) {
+    const Head head = read_head(input.data() + taken);
+    const bool stranger = connection.rank < 0;
+    if (head.magic != kMagic || (stranger && head.type != Type::hello) ||
+        head.length > (stranger ? kMaxHelloBytes : kMaxBodyBytes)) {
+      drop(connection, "does not speak this protocol");
+      return false;
+    }
+    if (input.size() - taken - kHeadBytes < head.length) break;
+    const auto body = std::string_view(input).substr(taken + kHeadBytes, head.length);
+    taken += kHeadBytes + head.length;
+    bool good = false;
+    switch (head.type) {
+      case Type::hello:
+        good = handle_hello(connection, body);
+        break;
+      case Type::fence:
+        good = handle_fence(connection, body);
+        break;
+      case Type::abort: {
+        BodyReader reader(body);
+        const auto exit_code = static_cast<int>(reader.word());
+        const std::string_view message = reader.text();
+        good = reader.complete();
+        if (good && !abort_)
+          abort_ = AbortRequest{connection.rank, exit_code, std::string(message)};
+        if (good) mark_gone(connection.rank, "ended the job");
+        break;
+      }
+      case Type::goodbye: {
+        Rank& rank = ranks_[static_cast<std::size_t>(connection.rank)];
+        rank.state = RankState::left;
+        rank.connection = nullptr;
+        rank.at_fence = false;
+        mark_gone(connection.rank, "has left the job");
+        connection.closing = true;
+        send(connection, make_frame(Type::farewell, {}));
+        return false;
+      }
+      default:
+        break;
+    }
+    if (!good) {
+      if (!connection.dead && !connection.closing) drop(connection, "sent a malformed message");
+      return false;
+    }
+  }
+  connection.input.erase(0, taken);
+  return true;
+}
+
+bool Server::handle_hello(Connection& connection, std::string_view body) {
+  BodyReader reader(body);
+  const std::uint32_t version = reader.word();
+  const std::uint32_t rank = reader.word();
+  const std::uint32_t size = reader.word();
+  reader.word();  // the process id, for a reader of the traffic
+  const std::string_view key = reader.text();
+  if (!reader.complete() || connection.rank >= 0) return false;
+  if (!equal_keys(key, options_.key)) {
+    refuse(connection, "the job's key (WEFT_JOB_KEY) is another one");
+  } else if (version != kVersion) {
+    refuse(connection, fmt::format("the server speaks version {}, not {}", kVersion, version));
+  } else if (size != ranks_.size() || rank >= ranks_.size()) {
+    refuse(connection,
+           fmt::format("the job has {} ranks, so no rank {} of {}", ranks_.size(), rank, size));
+  } else if (ranks_[rank].state != RankState::absent) {
+    refuse(connection, fmt::format("rank {} has joined before", rank));
+  } else {
+    connection.rank = static_cast<int>(rank);
+    ranks_[rank].state = RankState::joined;
+    ranks_[rank].connection = &connection;
+    send(connection, make_frame(Type::welcome, {}));
+    return !connection.dead;
+  }
+  return false;
+}
+
+bool Server::handle_fence(Connection& connection, std::string_view body) {
+  Rank& rank = ranks_[static_cast<std::size_t>(connection.rank)];
+  BodyReader reader(body);
+  const std::uint32_t timeout_ms = reader.word();
+  const std::uint32_t count = reader.word();
+  std::string entries;
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    append_word(entries, static_cast<std::uint32_t>(connection.rank));
+    append_text(entries, reader.text());
+    append_text(entries, reader.text());
+  }
+  if (!reader.complete() || rank.at_fence) return false;
+  if (pending_.size() + entries.size() > kMaxReleaseBytes) return false;
+  pending_ += entries;
+  num_pending_ += count;
+  rank.at_fence = true;
+  rank.fence_timeout_ms = timeout_ms;
+  rank.fence_deadline_ns = now_ns() + ms_to_ns(timeout_ms);
+  return true;
+}
+
+void Server::send(Connection& connection, std::string_view frame) {
+  connection.output += frame;
+  flush(connection);
+}
+
+void Server::flush(Connection& connection) {
+  std::size_t sent = 0;
+  while (sent < connection.output.size() && !connection.dead) {
+    const ssize_t length = ::send(connection.fd, connection.output.data() + sent,
+                                  connection.output.size() - sent, MSG_NOSIGNAL);
+    if (length >= 0) {
+      sent += static_cast<std::size_t>(length);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != EINTR) {
+      drop(connection, strerror(errno));
+    }
+  }
+  connection.output.erase(0, sent);
+  const bool wants_output = !connection.output.empty() && !connection.dead;
+  if (wants_output == connection.wants_output) return;
+  connection.wants_output = wants_output;
+  epoll_event event{EPOLLIN, {.fd = connection.fd}};
+  if (wants_output) event.events |= EPOLLOUT;
+  epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd, &event);
+}
+
+void Server::refuse(Connection& connection, std::string_view why) {
+  log_line(LogLevel::warn, -1, "refused a process at {}: {}", connection.peer, why);
+  std::string body;
+  append_text(body, why);
+  connection.closing = true;
+  send(connection, make_frame(Type::refused, body));
+}
+
+void Server::drop(Connection& connection, std::string_view why) {
+  if (connection.dead) return;
+  connection.dead = true;
+  if (connection.rank < 0) {
+    log_line(LogLevel::warn, -1, "dropped a stranger at {}: it {}", connection.peer, why);
+    return;
+  }
+  Rank& rank = ranks_[static_cast<std::size_t>(connection.rank)];
+  if (rank.connection != &connection) return;  // said goodbye
+  log_line(LogLevel::info, -1, "lost rank {}: it {}", connection.rank, why);
+  rank.state = RankState::lost;
+  rank.connection = nullptr;
+  rank.at_fence = false;
+  rank.gone_at_ns = now_ns() + ms_to_ns(static_cast<std::uint64_t>(options_.loss_grace_ms));
+}
+
+Server::RankState Server::state(int rank) const noexcept {
+  return ranks_[static_cast<std::size_t>(rank)].state;
+}
+
+void Server::mark_gone(int rank, std::string_view how) {
+  Rank& entry = ranks_[static_cast<std::size_t>(rank)];
+  if (entry.gone.empty()) entry.gone = fmt::format("rank {} {}", rank, how);
+}
+
+bool Server::quiet() const noexcept {
+  return std::ranges::none_of(connections_, [](const auto& entry) {
+    return !entry.second->dead && (entry.second->rank >= 0 || entry.second->closing);
+  });
+}
+
+// Ends the fence if all have come, and the waiting of those who wait in vain.
+void Server::settle() {
+  const std::uint64_t now = now_ns();
+  std::size_t num_at_fence = 0;
+  const Rank* gone = nullptr;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    num_at_fence += rank.at_fence;
+    if (rank.state == RankState::lost && rank.gone.empty() && rank.gone_at_ns <= now)
+      mark_gone(static_cast<int>(i), "died");
+    if (!rank.gone.empty() && gone == nullptr) gone = &rank;
+  }
+  if (num_at_fence == 0) return;
+  if (num_at_fence == ranks_.size()) return release();
+  // Named before anyone is told, or the second to be told would hear of the first.
+  const std::string missing = name_missing();
+  for (Rank& rank : ranks_) {
+    if (!rank.at_fence) continue;
+    if (gone != nullptr)
+      fail_fence(rank, Code::peer_lost, gone->gone);
+    else if (rank.fence_deadline_ns <= now)
+      fail_fence(rank, Code::timed_out,
+                 fmt::format("after {} ms {}", rank.fence_timeout_ms, missing));
+  }
+}
+
+void Server::release() {
+  std::string body;
+  append_word(body, num_pending_);
+  body += pending_;
+  const std::string frame = make_frame(Type::release, body);
+  pending_.clear();
+  num_pending_ = 0;
+  for (Rank& rank : ranks_) {
+    rank.at_fence = false;
+    if (rank.connection != nullptr) send(*rank.connection, frame);
+  }
+}
+
+void Server::fail_fence(Rank& rank, Code code, std::string_view why) {
+  rank.at_fence = false;
+  std::string body;
+  append_word(body, static_cast<std::uint32_t>(code));
+  append_text(body, why);
+  if (rank.connection != nullptr) send(*rank.connection, make_frame(Type::failed, body));
+}
+
+std::string Server::name_missing() const {
+  std::vector<int> absent, late;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].state == RankState::absent)
+      absent.push_back(static_cast<int>(i));
+    else if (!ranks_[i].at_fence)
+      late.push_back(static_cast<int>(i));
+  }
+  const auto have = [](const std::vector<int>& ranks) {
+    return ranks.size() == 1 ? "has" : "have";
+  };
+  std::string text;
+  if (!absent.empty()) text = fmt::format("{} {} not started", name_ranks(absent), have(absent));
+  if (!absent.empty() && !late.empty()) text += " and ";
+  if (!late.empty())
+    text += fmt::format("{} {} not come to the fence", name_ranks(late), have(late));
+  return text;
+}
+
+}  // namespace weft::rendezvous

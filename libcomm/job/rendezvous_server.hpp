@@ -1,0 +1,100 @@
+#pragma once
+// The rendezvous server: a key-value board for the ranks of one job, over TCP. It runs inside
+// weftrun, in weftrun's own loop, or inside rank 0, in a thread. One thread at a time.
+//
+// Strangers are refused: a connection must say hello with the job's key within a few seconds;
+// whatever else it sends ends the connection and nothing more.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/status.hpp"
+
+namespace weft::rendezvous {
+
+class Server {
+ public:
+  struct Options {
+    std::string host = "127.0.0.1";
+    std::uint16_t port = 0;  // 0: the kernel chooses
+    int size = 1;
+    std::string key;
+    int hello_timeout_ms = 5000;
+    // A rank whose connection broke is reported to waiting ranks after this time, unless mark_gone
+    // told before, in better words, what became of it.
+    int loss_grace_ms = 0;
+  };
+
+  enum class RankState { absent, joined, left, lost };
+
+  struct AbortRequest {
+    int rank;
+    int exit_code;
+    std::string message;
+  };
+
+  // not_permitted or bad_argument with the address in the message.
+  static Status listen(const Options& options, std::unique_ptr<Server>& server);
+  ~Server();
+
+  std::uint16_t port() const noexcept { return port_; }
+  // Readable when serve() has something to do.
+  int poll_fd() const noexcept { return epoll_; }
+  // Milliseconds until serve() is due even if poll_fd() is quiet; -1 for never.
+  int timeout_ms() const noexcept;
+  // Handles everything that is ready. Never blocks.
+  void serve();
+
+  RankState state(int rank) const noexcept;
+  // Tells the ranks that wait, now or later, that this one will never come, and why.
+  void mark_gone(int rank, std::string_view how);
+  // The first rank's wish to end the job.
+  const std::optional<AbortRequest>& abort_request() const noexcept { return abort_; }
+  // No rank is connected.
+  bool quiet() const noexcept;
+
+ private:
+  struct Connection;
+  struct Rank {
+    RankState state = RankState::absent;
+    std::string gone;                  // how it went; empty while it may still come
+    std::uint64_t gone_at_ns = 0;      // when a lost one counts as gone
+    Connection* connection = nullptr;  // while joined
+    bool at_fence = false;
+    std::uint64_t fence_deadline_ns = 0;
+    std::uint32_t fence_timeout_ms = 0;
+  };
+
+  explicit Server(const Options& options);
+  Status bind_and_listen();
+  void accept_all();
+  void receive(Connection& connection);
+  bool take_frames(Connection& connection);
+  bool handle_hello(Connection& connection, std::string_view body);
+  bool handle_fence(Connection& connection, std::string_view body);
+  void send(Connection& connection, std::string_view frame);
+  void flush(Connection& connection);
+  void refuse(Connection& connection, std::string_view why);
+  void drop(Connection& connection, std::string_view why);
+  void limit_strangers();
+  void settle();
+  void release();
+  void fail_fence(Rank& rank, Code code, std::string_view why);
+  std::string name_missing() const;
+
+  const Options options_;
+  int listener_ = -1;
+  int epoll_ = -1;
+  std::uint16_t port_ = 0;
+  std::vector<Rank> ranks_;
+  std::map<int, std::unique_ptr<Connection>> connections_;  // by file descriptor
+  std::string pending_;  // encoded (rank, key, value) of the next release
+  std::uint32_t num_pending_ = 0;
+  std::optional<AbortRequest> abort_;
+};
+
+}  // namespace weft::rendezvous

@@ -1,0 +1,58 @@
+#pragma once
+// Output of the ranks: whole lines from many pipes to standard output and standard error. Nothing
+// here blocks: a reader that is slow holds the ranks back, and never weftrun itself.
+#include <string>
+#include <string_view>
+
+namespace weft::weftrun {
+
+// What waits to be written to one of weftrun's own outputs.
+class Sink {
+ public:
+  explicit Sink(int fd) : fd_(fd) {}
+  int fd() const { return fd_; }
+  bool empty() const { return pending_.empty(); }
+  // Sources must not be read while it is full.
+  bool full() const { return pending_.size() >= kRoomBytes; }
+  void append(std::string_view text);
+  // Writes what fits without blocking. Call when poll reports room.
+  void write_some();
+
+ private:
+  static constexpr std::size_t kRoomBytes = 1u << 20;
+  int fd_;
+  bool broken_ = false;  // nobody reads any more: the rest is dropped
+  std::string pending_;
+};
+
+// One output of one rank, cut into lines.
+class Source {
+ public:
+  // prefix: put before every line. whole_lines: keep an unfinished line back until it ends.
+  Source(int fd, Sink* sink, std::string prefix, bool whole_lines)
+      : fd_(fd), sink_(sink), prefix_(std::move(prefix)), whole_lines_(whole_lines) {}
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  ~Source() { close(); }
+
+  int fd() const { return fd_; }  // -1 once the rank has closed it
+  bool readable() const { return fd_ >= 0 && !sink_->full(); }
+  // Moves what is there to the sink. Call when poll reports something.
+  void read_some();
+  // Passes on what is left, even if the line is not finished.
+  void close();
+
+ private:
+  static constexpr std::size_t kLongestLineBytes = 1u << 20;  // longer ones are cut
+  void emit_lines();
+  void emit(std::string_view text);
+
+  int fd_;
+  Sink* sink_;
+  std::string prefix_;
+  bool whole_lines_;
+  bool at_line_start_ = true;
+  std::string line_;
+};
+
+}  // namespace weft::weftrun

@@ -1,0 +1,64 @@
+// weft-info: the settings with where each value came from, and what was found on this machine.
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <string_view>
+
+#include "base/info.hpp"
+
+extern char** environ;
+
+namespace {
+
+using namespace weft;
+
+std::string help_text(const InfoReport& report) {
+  std::string text =
+      "weft-info: settings, and what was found on this machine\n\n"
+      "  weft-info [options]   without options: everything not marked *\n\n";
+  for (const InfoSection& section : report.sections())
+    text += fmt::format("  --{:12} {}{}\n", section.name, section.by_default ? "" : "* ",
+                        section.meaning);
+  return text + "  --version, --help\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  const Status environment = Settings::from_environment(environ, settings);
+
+  InfoReport report;
+  report.add({"settings", "every setting, its value and where that came from", true,
+              [&] { return settings_text(settings); }});
+  report.add({"topology", "cores, caches and NUMA nodes", true, topology_text});
+
+  std::vector<std::string> names;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--help" || word == "-h") {
+      fputs(help_text(report).c_str(), stdout);
+      return 0;
+    }
+    if (word == "--version") {
+      puts("weft-info (Weft) " WEFT_VERSION);
+      return 0;
+    }
+    if (!word.starts_with("--")) {
+      fprintf(stderr, "weft-info: %s is no option (--help lists them)\n", argv[i]);
+      return 2;
+    }
+    names.emplace_back(word.substr(2));
+  }
+  std::string text;
+  if (Status status = report.print(names, text); !status) {
+    fprintf(stderr, "weft-info: %s (--help lists them)\n", status.text().c_str());
+    return 2;
+  }
+  fputs(text.c_str(), stdout);
+  if (!environment) {
+    fprintf(stderr, "weft-info: %s\n", environment.text().c_str());
+    return 1;
+  }
+  return 0;
+}

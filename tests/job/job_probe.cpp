@@ -1,0 +1,94 @@
+// A rank for the tests of job and weftrun: joins, exchanges keys, then does what it is told.
+//   job_probe ACTION [ARGUMENT]
+// Every action first joins the job and prints "rank R of S by LAUNCHER"; the tests read that.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+
+#include "job/job.hpp"
+
+extern char** environ;
+
+namespace {
+
+using namespace weft;
+
+int complain(const Status& status) {
+  fprintf(stderr, "job_probe: %s: %s\n", std::string(code_name(status.code())).c_str(),
+          status.text().c_str());
+  return 3;
+}
+
+// Several rounds of values of several sizes, each checked against what its owner must have put.
+std::string value_of(int rank, int round) {
+  return std::string(static_cast<std::size_t>(round * 1000 + rank), static_cast<char>('a' + rank));
+}
+
+Status exchange(Job& job) {
+  for (int round = 0; round < 4; ++round) {
+    const std::string key = fmt::format("round.{}", round);
+    Status status = job.board().put(key, value_of(job.rank(), round));
+    if (status) status = job.board().fence(20000);
+    if (!status) return status;
+    for (int i = 0; i < job.size(); ++i) {
+      std::string value;
+      status = job.board().get(i, key, value);
+      if (!status) return status;
+      if (value != value_of(i, round))
+        return {Code::corrupt, fmt::format("rank {} sees a wrong value of rank {}", job.rank(), i)};
+    }
+  }
+  std::string value;
+  if (job.board().get(0, "never.put", value) != Code::not_found)
+    return {Code::internal, "a key that nobody put was found"};
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view action = argc > 1 ? argv[1] : "exchange";
+  const int argument = argc > 2 ? atoi(argv[2]) : 0;
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+
+  Settings settings;
+  std::unique_ptr<Job> job;
+  Status status = Settings::from_environment(environ, settings);
+  if (status) status = Job::open(settings, job);
+  if (!status) return complain(status);
+  printf("rank %d of %d by %s\n", job->rank(), job->size(),
+         std::string(job->board().launcher()).c_str());
+  if (job->member(job->rank()).pid != getpid()) return complain({Code::internal, "pid"});
+  if (!job->same_host(0, job->size() - 1)) return complain({Code::internal, "host"});
+
+  const bool last = job->rank() == job->size() - 1;
+  if (action == "exchange") {
+    status = exchange(*job);
+  } else if (action == "exit" && last) {  // dies early, with this code
+    _exit(argument);
+  } else if (action == "signal" && last) {  // is killed by this signal
+    raise(argument);
+  } else if (action == "abort" && last) {
+    job->board().abort(argument, "as it was told");
+  } else if (action == "absent" && last) {  // is alive, but does not come to the fence
+    pause();
+  } else if (action == "stubborn") {  // cannot be asked to end
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    if (last) raise(SIGKILL);
+    for (;;) pause();
+  } else if (action == "stay") {
+    for (;;) pause();
+  }
+  if (action != "exchange") status = job->board().fence(action == "absent" ? argument : 20000);
+  if (!status) return complain(status);
+  status = job->board().close();
+  if (!status) return complain(status);
+  return action == "exit-late" && last ? argument : 0;  // fails after goodbye
+}

@@ -75,7 +75,7 @@ ShmTeam* Team::make_shm() {
   if (!is_local_ || size() > kMaxShmMembers) return nullptr;
   auto segment = std::make_unique<ShmSegment>();
   segment->bytes = ShmTeam::segment_bytes(size());
-  const Job& job = engine_.job();
+  Job& job = engine_.job();
 
   Offer offer{};
   int fd = -1;
@@ -87,8 +87,11 @@ ShmTeam* Team::make_shm() {
       log_line(LogLevel::info, engine_.rank(),
                "no shared memory for a team of {}, collectives use messages: {}", size(),
                std::strerror(errno));
+    const std::string& crowded_setting = job.settings().text(Setting::coll_crowded);
     const bool crowded =
-        static_cast<long>(job.local_ranks().size()) > sysconf(_SC_NPROCESSORS_ONLN);
+        crowded_setting == "auto"
+            ? static_cast<long>(job.local_ranks().size()) > sysconf(_SC_NPROCESSORS_ONLN)
+            : crowded_setting == "yes";
     offer = {job.member(engine_.rank()).pid, segment->memory != nullptr ? fd : -1, segment->bytes,
              crowded, 0};
   }

@@ -53,3 +53,6 @@ WEFT_SETTING(coll_reduce_scatter, "COLL_REDUCE_SCATTER", "auto", choice,
              "auto|shm|recursive_halving|pairwise|binomial: the algorithm of reduce_scatter")
 WEFT_SETTING(coll_scan, "COLL_SCAN", "auto", choice,
              "auto|shm|recursive_doubling: the algorithm of scan and exscan")
+WEFT_SETTING(coll_crowded, "COLL_CROWDED", "auto", choice,
+             "auto|yes|no: whether collectives inside a host count context switches (more processes "
+             "than cores) or polling; auto: by the number of processes and cores")

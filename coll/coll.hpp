@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "coll/selection.hpp"
 #include "tagged/engine.hpp"
 #include "weft/status.hpp"
 
@@ -18,10 +19,11 @@ struct Reduction {
   void (*apply)(const void* in, void* inout, std::size_t count, void* argument);
   void* argument = nullptr;
   std::size_t element_bytes = 1;
-  bool commutative = true;  // associative always
+  bool commutative = true;  // associative always, up to rounding
 };
 
-struct ShmTeam;  // flags and slots shared by the members of one host; made at the first use
+class ShmTeam;  // flags and slots shared by the members of one host; made at the first use
+struct ShmSegment;
 
 // The members of a collective, in order, and what they share.
 class Team {
@@ -40,20 +42,45 @@ class Team {
   bool is_local() const noexcept { return is_local_; }
   // The shared segment, made by the members together at first use; null if it cannot be had, and
   // then null on every member.
-  ShmTeam* shm();
+  ShmTeam* shm() { return shm_tried_ ? shm_.get() : make_shm(); }
+
+  // For the algorithms.
+  const Choices& choices() const noexcept { return choices_; }
+  // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null if
+  // there is none left.
+  std::byte* scratch(std::size_t bytes);
+  // True once a member is known to be lost (or left): nothing collective can work any more.
+  bool is_broken() noexcept { return engine_.num_lost() != lost_seen_ && look_for_lost(); }
+  // Keeps a request that cannot be taken back until the engine is done with it.
+  void abandon(std::unique_ptr<tagged::Request> request);
 
  private:
+  ShmTeam* make_shm();
+  bool look_for_lost() noexcept;
+
   tagged::Engine& engine_;
   std::vector<int> members_;
   std::uint32_t context_;
   int rank_ = 0;
   bool is_local_ = false;
   bool shm_tried_ = false;
+  std::unique_ptr<ShmSegment> segment_;
   std::unique_ptr<ShmTeam> shm_;
+  Choices choices_;
+  std::uint32_t lost_seen_ = 0;
+  std::size_t scratch_bytes_ = 0;
+  struct Free {
+    void operator()(std::byte* memory) const noexcept;
+  };
+  std::unique_ptr<std::byte[], Free> scratch_;
+  std::vector<std::unique_ptr<tagged::Request>> abandoned_;
 };
 
-// Counts and displacements are bytes throughout. In-place forms: where MPI allows MPI_IN_PLACE the
-// caller passes null for the send buffer.
+// Counts and displacements are bytes, but for reductions elements of the operation. In-place forms:
+// where MPI allows MPI_IN_PLACE the caller passes null for the send buffer (scatter, scatterv: null
+// for the root's receive buffer). A caller that has nothing to send, but means no in-place form,
+// passes any other pointer. Buffers that are not significant by MPI's rules (receive of reduce
+// outside the root) may be null.
 Status barrier(Team& team);
 Status bcast(Team& team, void* data, std::size_t bytes, int root);
 Status reduce(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,

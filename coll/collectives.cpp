@@ -1,0 +1,239 @@
+// The calls of coll.hpp: bring the arguments into one form, choose, dispatch.
+#include <memory>
+#include <new>
+
+#include "coll/algorithms.hpp"
+#include "coll/shm_collectives.hpp"
+
+namespace weft::coll {
+namespace {
+
+Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes,
+                        bool commutative = true) {
+  const Algorithm algorithm =
+      choose(collective, {team.size(), bytes, team.is_local(), commutative}, team.choices());
+  if (algorithm != Algorithm::shm || team.shm() != nullptr) return algorithm;
+  // No shared segment to be had, on no member: as if they were on different hosts.
+  return choose(collective, {team.size(), bytes, false, commutative}, Choices{});
+}
+
+Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, const Reduction& op) {
+  const Algorithm algorithm = algorithm_for(team, collective, bytes, op.commutative);
+  if (algorithm != Algorithm::shm || op.element_bytes <= max_shm_element_bytes(team.size()))
+    return algorithm;
+  return choose(collective, {team.size(), bytes, false, op.commutative}, Choices{});
+}
+
+// A copy of data that an in-place call both sends and overwrites.
+std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
+  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
+  if (memory) copy_bytes(memory.get(), data, bytes);
+  return memory;
+}
+
+}  // namespace
+
+Status barrier(Team& team) {
+  if (team.size() == 1) return {};
+  if (team.is_broken()) return Code::peer_lost;
+  if (algorithm_for(team, Collective::barrier, 0) == Algorithm::shm)
+    return shm_barrier(*team.shm());
+  return barrier_dissemination(team);
+}
+
+Status bcast(Team& team, void* data, std::size_t bytes, int root) {
+  if (team.size() == 1 || bytes == 0) return {};
+  if (team.is_broken()) return Code::peer_lost;
+  switch (algorithm_for(team, Collective::bcast, bytes)) {
+    case Algorithm::shm:
+      return shm_bcast(*team.shm(), data, bytes, root);
+    case Algorithm::chain:
+      return bcast_chain(team, data, bytes, root);
+    case Algorithm::scatter_allgather:
+      return bcast_scatter_allgather(team, data, bytes, root);
+    default:
+      return bcast_binomial(team, data, bytes, root);
+  }
+}
+
+Status reduce(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,
+              int root) {
+  const std::size_t bytes = count * op.element_bytes;
+  if (bytes == 0) return {};
+  const void* input = send != nullptr ? send : receive;
+  if (team.size() == 1) {
+    copy_bytes(receive, input, bytes);
+    return {};
+  }
+  if (team.is_broken()) return Code::peer_lost;
+  switch (algorithm_for(team, Collective::reduce, bytes, op)) {
+    case Algorithm::shm:
+      return shm_reduce(*team.shm(), input, receive, count, op, root);
+    case Algorithm::rabenseifner:
+      return reduce_rabenseifner(team, input, receive, count, op, root);
+    default:
+      return reduce_binomial(team, input, receive, count, op, root);
+  }
+}
+
+Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
+                 const Reduction& op) {
+  const std::size_t bytes = count * op.element_bytes;
+  if (bytes == 0) return {};
+  if (team.size() == 1) {
+    if (send != nullptr) copy_bytes(receive, send, bytes);
+    return {};
+  }
+  if (team.is_broken()) return Code::peer_lost;
+  const Algorithm algorithm = algorithm_for(team, Collective::allreduce, bytes, op);
+  if (algorithm == Algorithm::shm)
+    return shm_allreduce(*team.shm(), send != nullptr ? send : receive, receive, count, op);
+  if (send != nullptr) copy_bytes(receive, send, bytes);
+  switch (algorithm) {
+    case Algorithm::ring:
+      return allreduce_ring(team, receive, count, op);
+    case Algorithm::rabenseifner:
+      return allreduce_rabenseifner(team, receive, count, op);
+    default:
+      return allreduce_recursive_doubling(team, receive, count, op);
+  }
+}
+
+Status reduce_scatter(Team& team, const void* send, void* receive, const std::size_t* counts,
+                      const Reduction& op) {
+  std::size_t count = 0;
+  for (int r = 0; r < team.size(); ++r) count += counts[r];
+  const std::size_t bytes = count * op.element_bytes;
+  if (bytes == 0) return {};
+  const void* input = send != nullptr ? send : receive;
+  if (team.size() == 1) {
+    copy_bytes(receive, input, bytes);
+    return {};
+  }
+  if (team.is_broken()) return Code::peer_lost;
+  switch (algorithm_for(team, Collective::reduce_scatter, bytes, op)) {
+    case Algorithm::shm: {
+      if (input != receive) return shm_reduce_scatter(*team.shm(), input, receive, counts, op);
+      const auto held = copy_of(input, bytes);
+      if (!held) return Code::no_memory;
+      return shm_reduce_scatter(*team.shm(), held.get(), receive, counts, op);
+    }
+    case Algorithm::recursive_halving:
+      return reduce_scatter_halving(team, input, receive, counts, op);
+    case Algorithm::pairwise:
+      return reduce_scatter_pairwise(team, input, receive, counts, op);
+    default:
+      return reduce_scatter_binomial(team, input, receive, counts, op);
+  }
+}
+
+namespace {
+
+Status scan_any(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,
+                bool exclusive) {
+  const std::size_t bytes = count * op.element_bytes;
+  if (bytes == 0) return {};
+  if (team.size() == 1) {
+    if (!exclusive && send != nullptr) copy_bytes(receive, send, bytes);
+    return {};
+  }
+  if (team.is_broken()) return Code::peer_lost;
+  if (algorithm_for(team, Collective::scan, bytes, op) == Algorithm::shm)
+    return shm_scan(*team.shm(), send != nullptr ? send : receive, receive, count, op, exclusive);
+  if (!exclusive || send == nullptr) {
+    if (send != nullptr) copy_bytes(receive, send, bytes);
+    return scan_recursive_doubling(team, receive, count, op, exclusive);
+  }
+  // The first member's receive buffer must stay as it is.
+  if (team.rank() != 0) {
+    copy_bytes(receive, send, bytes);
+    return scan_recursive_doubling(team, receive, count, op, true);
+  }
+  const auto data = copy_of(send, bytes);
+  if (!data) return Code::no_memory;
+  return scan_recursive_doubling(team, data.get(), count, op, true);
+}
+
+}  // namespace
+
+Status scan(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op) {
+  return scan_any(team, send, receive, count, op, false);
+}
+
+Status exscan(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op) {
+  return scan_any(team, send, receive, count, op, true);
+}
+
+Status gather(Team& team, const void* send, void* receive, std::size_t bytes, int root) {
+  if (bytes == 0) return {};
+  if (team.rank() == root && send != nullptr)
+    copy_bytes(at(receive, index(root) * bytes), send, bytes);
+  if (team.size() == 1) return {};
+  if (team.is_broken()) return Code::peer_lost;
+  switch (algorithm_for(team, Collective::gather, bytes)) {
+    case Algorithm::shm:
+      return shm_gather(*team.shm(), send, receive, bytes, root);
+    case Algorithm::linear:
+      return gather_linear(team, send, receive, bytes, root);
+    default:
+      return gather_binomial(team, send, receive, bytes, root);
+  }
+}
+
+Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, int root) {
+  if (bytes == 0) return {};
+  if (team.rank() == root && receive != nullptr)
+    copy_bytes(receive, at(send, index(root) * bytes), bytes);
+  if (team.size() == 1) return {};
+  if (team.is_broken()) return Code::peer_lost;
+  switch (algorithm_for(team, Collective::scatter, bytes)) {
+    case Algorithm::shm:
+      return shm_scatter(*team.shm(), send, receive, bytes, root);
+    case Algorithm::linear:
+      return scatter_linear(team, send, receive, bytes, root);
+    default:
+      return scatter_binomial(team, send, receive, bytes, root);
+  }
+}
+
+Status allgather(Team& team, const void* send, void* receive, std::size_t bytes) {
+  if (bytes == 0) return {};
+  if (send != nullptr) copy_bytes(at(receive, index(team.rank()) * bytes), send, bytes);
+  if (team.size() == 1) return {};
+  if (team.is_broken()) return Code::peer_lost;
+  switch (algorithm_for(team, Collective::allgather, bytes)) {
+    case Algorithm::shm:
+      return shm_allgather(*team.shm(), receive, bytes);
+    case Algorithm::recursive_doubling:
+      return allgather_recursive_doubling(team, receive, bytes);
+    case Algorithm::bruck:
+      return allgather_bruck(team, receive, bytes);
+    default:
+      return allgather_ring(team, receive, bytes);
+  }
+}
+
+Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes) {
+  if (bytes == 0) return {};
+  if (team.size() == 1) {
+    if (send != nullptr) copy_bytes(receive, send, bytes);
+    return {};
+  }
+  if (team.is_broken()) return Code::peer_lost;
+  std::unique_ptr<std::byte[]> held;
+  if (send == nullptr) {
+    held = copy_of(receive, index(team.size()) * bytes);
+    if (!held) return Code::no_memory;
+    send = held.get();
+  }
+  switch (algorithm_for(team, Collective::alltoall, bytes)) {
+    case Algorithm::shm:
+      return shm_alltoall(*team.shm(), send, receive, bytes);
+    case Algorithm::bruck:
+      return alltoall_bruck(team, send, receive, bytes);
+    default:
+      return alltoall_pairwise(team, send, receive, bytes);
+  }
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,87 @@
+#pragma once
+// Which algorithm a collective uses: a table of rules by process count and size, overridden by one
+// setting per collective (COLL_BARRIER, ...). Pure functions; any thread.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/settings.hpp"
+
+namespace weft::coll {
+
+enum class Collective : std::uint8_t {
+  barrier,
+  bcast,
+  reduce,
+  allreduce,
+  gather,
+  scatter,
+  allgather,
+  alltoall,
+  reduce_scatter,
+  scan,  // and exscan
+};
+inline constexpr std::size_t kNumCollectives = 10;
+
+enum class Algorithm : std::uint8_t {
+  automatic,  // by the table
+  shm,        // flags and slots in shared memory; only when all members share a host
+  dissemination,
+  binomial,
+  linear,
+  chain,
+  scatter_allgather,
+  recursive_doubling,
+  recursive_halving,
+  rabenseifner,
+  ring,
+  bruck,
+  pairwise,
+};
+
+std::string_view name(Collective collective) noexcept;
+std::string_view name(Algorithm algorithm) noexcept;
+
+// One rule: applies up to max_size members and max_bytes (of the whole vector for reductions, of
+// one block for the others). The first rule of a collective that applies is taken.
+struct Rule {
+  Collective collective;
+  bool local_only;        // members must share a host
+  bool commutative_only;  // combines out of rank order
+  bool powers_of_two;     // only for such process counts
+  int max_size;
+  std::size_t max_bytes;
+  Algorithm algorithm;
+};
+inline constexpr int kAnySize = 1 << 30;
+inline constexpr std::size_t kAnyBytes = ~std::size_t{0};
+
+// The table, in order, for weft-info.
+std::span<const Rule> rules() noexcept;
+
+// What the settings say, per collective.
+struct Choices {
+  std::array<Algorithm, kNumCollectives> forced{};
+
+  static Choices from(const Settings& settings);
+  Algorithm operator[](Collective collective) const noexcept {
+    return forced[static_cast<std::size_t>(collective)];
+  }
+};
+
+struct Situation {
+  int size = 1;
+  std::size_t bytes = 0;
+  bool is_local = false;
+  bool commutative = true;
+};
+
+// A forced algorithm that cannot work in this situation (not local, not commutative, not a power of
+// two) is passed over.
+Algorithm choose(Collective collective, const Situation& situation,
+                 const Choices& choices) noexcept;
+
+}  // namespace weft::coll

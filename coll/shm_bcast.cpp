@@ -1,0 +1,62 @@
+// Barrier, broadcast and scatter inside a host: the root fills its slot, the others read it.
+#include "coll/shm_collectives.hpp"
+
+namespace weft::coll {
+
+Status shm_barrier(ShmTeam& team) {
+  team.begin();
+  if (!team.is_crowded()) {
+    Cell* own = team.open_cell();
+    if (own == nullptr) return Code::peer_lost;
+    team.publish(own);
+    team.ring_all();
+  }
+  if (!team.wait_for_all()) return Code::peer_lost;
+  team.end();
+  return {};
+}
+
+Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
+  const std::size_t most = piece_bytes(team);
+  for (std::size_t offset = 0; offset < bytes; offset += most) {
+    const std::size_t piece = std::min(most, bytes - offset);
+    team.begin();
+    if (team.rank() == root) {
+      const Own own(team, piece);
+      if (own.cell == nullptr) return Code::peer_lost;
+      copy_bytes(own.data, at(data, offset), piece);
+      team.publish(own.cell);
+      team.ring_all();
+    } else {
+      if (!team.wait_for(root)) return Code::peer_lost;
+      copy_bytes(at(data, offset), slot(team, root, piece), piece);
+    }
+    team.end();
+  }
+  return {};
+}
+
+Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
+  const int n = team.size();
+  const std::size_t most = std::min(kBankBytes / index(n), piece_bytes(team)) / kLine * kLine;
+  for (std::size_t offset = 0; offset < bytes; offset += most) {
+    const std::size_t piece = std::min(most, bytes - offset), all = index(n) * piece;
+    team.begin();
+    if (team.rank() == root) {
+      const Own own(team, all);
+      if (own.cell == nullptr) return Code::peer_lost;
+      for (int r = 0; r < n; ++r)
+        if (r != root)
+          copy_bytes(own.data + index(r) * piece, at(send, index(r) * bytes + offset), piece);
+      team.publish(own.cell);
+      team.ring_all();
+    } else {
+      if (!team.wait_for(root)) return Code::peer_lost;
+      copy_bytes(at(receive, offset), slot(team, root, all) + index(team.rank()) * piece, piece);
+    }
+    team.end();
+  }
+  return {};
+}
+
+}  // namespace weft::coll

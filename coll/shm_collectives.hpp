@@ -1,0 +1,60 @@
+#pragma once
+// The collectives inside a host, over a ShmTeam. Arguments as in algorithms.hpp: at least two
+// members, at least one byte, no MPI_IN_PLACE. Each returns ok or peer_lost.
+#include <algorithm>
+
+#include "coll/coll.hpp"
+#include "coll/links.hpp"
+#include "coll/shm_team.hpp"
+
+namespace weft::coll {
+
+// Reductions of longer elements go over messages: a piece of a bank must hold one.
+inline constexpr std::size_t max_shm_element_bytes(int size) noexcept {
+  return std::min<std::size_t>(16 * 1024, kBankBytes / static_cast<std::size_t>(size));
+}
+
+Status shm_barrier(ShmTeam& team);
+Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root);
+// `receive` may be `input`.
+Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
+                  const Reduction& op, int root);
+Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
+                     const Reduction& op);
+// `receive` and `input` do not overlap.
+Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
+                          const std::size_t* counts, const Reduction& op);
+Status shm_scan(ShmTeam& team, const void* input, void* receive, std::size_t count,
+                const Reduction& op, bool exclusive);
+// The root's own block is in place (gather) or stays in `send` (scatter).
+Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
+Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
+// `receive` holds this member's block.
+Status shm_allgather(ShmTeam& team, void* receive, std::size_t bytes);
+Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
+
+// How many bytes of one vector go through one round. Without crowding, pieces that stay in the
+// cache while one side writes and the other reads; crowded, as much as fits, since every round
+// costs context switches.
+inline std::size_t piece_bytes(const ShmTeam& team) noexcept {
+  return team.is_crowded() ? kBankBytes : 32 * 1024;
+}
+
+// Where a member's data of a round lie: short data in the cell, next to the round's number.
+inline std::byte* slot(ShmTeam& team, int member, std::size_t bytes) noexcept {
+  return bytes <= kCellBytes ? team.cell(member).data : team.bank(member);
+}
+
+// This member's slot of a round while it is written. cell == nullptr: a member is lost.
+struct Own {
+  Own(ShmTeam& team, std::size_t bytes, int reader = ShmTeam::kEverybody)
+      : cell(team.open_cell(reader)) {
+    if (cell == nullptr) return;
+    data = bytes <= kCellBytes ? cell->data : team.open_bank(reader);
+    if (data == nullptr) cell = nullptr;
+  }
+  Cell* cell;
+  std::byte* data = nullptr;
+};
+
+}  // namespace weft::coll

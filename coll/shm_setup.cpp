@@ -1,0 +1,124 @@
+// Making a team's segment: the first member creates it without a name, the others open it through
+// /proc/PID/fd/FD, so that nothing is left behind however a process ends.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/log.hpp"
+#include "coll/algorithms.hpp"
+#include "coll/patience.hpp"
+#include "coll/shm_segment.hpp"
+#include "coll/shm_team.hpp"
+
+namespace weft::coll {
+namespace {
+
+// Beyond this, pieces of a bank get too small to be worth it.
+constexpr int kMaxShmMembers = 1024;
+
+// What the first member tells the others.
+struct Offer {
+  std::int32_t pid;
+  std::int32_t fd;  // -1: none
+  std::uint64_t bytes;
+  std::uint32_t crowded;
+  std::uint32_t unused;
+};
+
+void smaller(const void* in, void* inout, std::size_t count, void*) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t value = static_cast<const std::int32_t*>(in)[i];
+    std::int32_t& least = static_cast<std::int32_t*>(inout)[i];
+    if (value < least) least = value;
+  }
+}
+
+void* map(int fd, std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+bool wait_outside(void* object, const WaitCondition& condition) {
+  Team& team = *static_cast<Team*>(object);
+  tagged::Engine& engine = team.engine();
+  if (team.shm()->is_crowded()) {
+    // Whoever we wait for is probably not running: let it, and look after messages now and then.
+    constexpr int kYields = 200;
+    for (int i = 1; i <= kYields; ++i) {
+      sched_yield();
+      if (condition()) return true;
+      if (i % 8 == 0) engine.progress();
+    }
+  }
+  Patience patience(team);
+  engine.wait_until([&] { return condition() || patience.is_over(); });
+  return condition();
+}
+
+void ring_outside(void* object, int member) {
+  Team& team = *static_cast<Team*>(object);
+  team.engine().ring(team.world(member));
+}
+
+}  // namespace
+
+ShmSegment::~ShmSegment() {
+  if (memory != nullptr) munmap(memory, bytes);
+}
+
+ShmTeam* Team::make_shm() {
+  shm_tried_ = true;
+  if (!is_local_ || size() > kMaxShmMembers) return nullptr;
+  auto segment = std::make_unique<ShmSegment>();
+  segment->bytes = ShmTeam::segment_bytes(size());
+  Job& job = engine_.job();
+
+  Offer offer{};
+  int fd = -1;
+  if (rank_ == 0) {
+    fd = memfd_create("weft-coll", MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, static_cast<off_t>(segment->bytes)) == 0)
+      segment->memory = map(fd, segment->bytes);
+    if (segment->memory == nullptr)
+      log_line(LogLevel::info, engine_.rank(),
+               "no shared memory for a team of {}, collectives use messages: {}", size(),
+               std::strerror(errno));
+    const std::string& crowded_setting = job.settings().text(Setting::coll_crowded);
+    const bool crowded =
+        crowded_setting == "auto"
+            ? static_cast<long>(job.local_ranks().size()) > sysconf(_SC_NPROCESSORS_ONLN)
+            : crowded_setting == "yes";
+    offer = {job.member(engine_.rank()).pid, segment->memory != nullptr ? fd : -1, segment->bytes,
+             crowded, 0};
+  }
+  Status status = bcast_binomial(*this, &offer, sizeof offer, 0);
+  if (status && rank_ != 0 && offer.fd >= 0 && offer.bytes == segment->bytes) {
+    const std::string path =
+        "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.fd);
+    const int theirs = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (theirs >= 0) {
+      segment->memory = map(theirs, segment->bytes);
+      ::close(theirs);
+    }
+    if (segment->memory == nullptr)
+      log_line(LogLevel::info, engine_.rank(), "cannot map {}, collectives use messages: {}", path,
+               std::strerror(errno));
+  }
+  // All or none.
+  std::int32_t have = segment->memory != nullptr ? 1 : 0;
+  if (status)
+    status = allreduce_recursive_doubling(*this, &have, 1, {smaller, nullptr, sizeof have, true});
+  if (fd >= 0) ::close(fd);
+  if (!status || have == 0) return nullptr;
+  shm_ = std::make_unique<ShmTeam>(static_cast<std::byte*>(segment->memory), rank_, size(),
+                                   offer.crowded != 0,
+                                   ShmTeam::Outside{this, wait_outside, ring_outside});
+  segment_ = std::move(segment);
+  return shm_.get();
+}
+
+}  // namespace weft::coll

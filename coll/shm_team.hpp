@@ -1,0 +1,203 @@
+#pragma once
+// ShmTeam: one segment mapped by all members of a team that share a host, and the protocol by which
+// rounds of collectives use it. The shared-memory versions (shm_*.cpp) are its only clients.
+//
+// A collective is one or more rounds, numbered from 1; all members go through the same rounds in
+// the same order. In a round a member may publish: bytes in its bank of that round (banks take
+// turns, large), then its cell of that round (one cache line: the round's number and up to 48
+// bytes). Others wait for the cell, read straight from the bank, and count the round as done.
+//
+// Reuse. A bank or cell may be written again when everybody who could read its last content is done
+// with that round. In most collectives a member sees all others arrive, and who has arrived in
+// round k is done with k - 1, so the two banks alternate without anything being asked. Where
+// nobody waits for everybody (a root that broadcasts, leaves of a reduction) the writer looks at
+// the readers' `done` before it writes.
+//
+// Crowded teams (more processes on the host than cores) are paid for in context switches: there
+// arrivals are counted, whoever arrives last does the work or lets all go at once, and waiting
+// yields the core at once.
+//
+// One thread at a time, like the Team.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "weft/status.hpp"
+
+namespace weft::coll {
+
+class Team;
+
+inline constexpr std::size_t kLine = 64;
+inline constexpr std::size_t kCellBytes = 48;
+inline constexpr int kNumCells = 8;
+inline constexpr int kNumBanks = 2;
+inline constexpr std::size_t kBankBytes = 512 * 1024;
+
+// One line: a member's announcement of a round and a little data.
+struct alignas(kLine) Cell {
+  // Written last, with release, by the owner; pairs with the acquire in has_round().
+  std::atomic<std::uint64_t> round;
+  alignas(16) std::byte data[kCellBytes];
+};
+static_assert(sizeof(Cell) == kLine);
+
+struct MemberControl {
+  // Rounds this member is through with. Owner writes, with release.
+  alignas(kLine) std::atomic<std::uint64_t> done;
+  Cell cells[kNumCells];
+};
+static_assert(sizeof(MemberControl) == (1 + kNumCells) * kLine);
+
+struct SegmentHeader {
+  std::uint64_t magic;
+  std::uint64_t total_bytes;
+  // Arrivals in rounds where everybody waits for everybody, over all such rounds.
+  alignas(kLine) std::atomic<std::uint64_t> arrivals;
+  // The result of a round, written by whoever arrived last.
+  alignas(kLine) Cell result;
+  // Members that wait, perhaps asleep, for others to be done.
+  alignas(kLine) std::atomic<std::uint32_t> want_done;
+};
+
+class ShmTeam {
+ public:
+  // What the segment's waiting needs from outside: how to wait when polling briefly did not help
+  // (false: a member is lost), and how to wake a member that may sleep.
+  struct Outside {
+    void* object;
+    bool (*wait)(void* object, const WaitCondition& condition);
+    void (*ring)(void* object, int member);
+  };
+
+  static std::size_t segment_bytes(int size) noexcept;
+  // `segment` is zeroed memory, or for all but the first member already in use; it stays the
+  // caller's.
+  ShmTeam(std::byte* segment, int rank, int size, bool crowded, Outside outside);
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  bool is_crowded() const noexcept { return crowded_; }
+
+  // --- a round, in this order ---
+
+  // Begins the next round.
+  void begin() noexcept { ++round_; }
+  // This member's bank of this round, once it may be written; null if a member is lost.
+  // reader: the only member that will read it, or kEverybody.
+  static constexpr int kEverybody = -1;
+  std::byte* open_bank(int reader = kEverybody) {
+    Use& use = bank_uses_[round_ % kNumBanks];
+    if (!is_free(use) && !wait_free(use)) return nullptr;
+    use = {round_, reader};
+    return bank(rank_);
+  }
+  // This member's cell of this round, once it may be written; null if a member is lost.
+  Cell* open_cell(int reader = kEverybody) {
+    Use& use = cell_uses_[round_ % kNumCells];
+    if (!is_free(use) && !wait_free(use)) return nullptr;
+    use = {round_, reader};
+    return &cell(rank_);
+  }
+  // Announces the round: what was written to bank and cell before is now visible.
+  void publish(Cell* own) noexcept { own->round.store(round_, std::memory_order_release); }
+  // Waits until the member has published this round; false if a member is lost.
+  bool wait_for(int member) {
+    return wait([this, member] { return has_round(cell(member)); });
+  }
+  // The two halves of "everybody waits for everybody". Without crowding all cells are looked at;
+  // crowded, arrivals are counted and only the last one wakes the others.
+  void publish_and_ring(Cell* own) noexcept {
+    if (crowded_) return;  // visible with the arrival
+    publish(own);
+    ring_all();
+  }
+  bool wait_for_all();
+  // Ends the round for this member.
+  void end() noexcept {
+    members_[rank_].done.store(round_, std::memory_order_release);
+    // relaxed: a waiter that is overlooked here wakes by itself before long.
+    if (header_->want_done.load(std::memory_order_relaxed) != 0) ring_all();
+  }
+
+  // Crowded rounds: counts this member in; true for the one that arrives last, who then must call
+  // release() or publish a result.
+  bool arrive_last() noexcept {
+    sync_target_ += static_cast<std::uint64_t>(size_);
+    // acq_rel: the last one sees what all others wrote before they arrived.
+    const bool last = header_->arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == sync_target_;
+    return last;
+  }
+  // Waits for the result of this round's last arriver.
+  bool wait_for_result() {
+    return wait([this] { return has_round(header_->result); }) && (note_all_arrived(), true);
+  }
+  void publish_result() noexcept {
+    note_all_arrived();
+    header_->result.round.store(round_, std::memory_order_release);
+    ring_all();
+  }
+  Cell& result_cell() noexcept { return header_->result; }
+  std::byte* result_bank() noexcept { return banks_ + index(size_, 0); }
+
+  // The memory of any member for this round.
+  Cell& cell(int member) noexcept { return members_[member].cells[round_ % kNumCells]; }
+  std::byte* bank(int member) noexcept { return banks_ + index(member, round_ % kNumBanks); }
+
+  void ring(int member) noexcept { outside_.ring(outside_.object, member); }
+  void ring_all() noexcept {
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_) ring(r);
+  }
+
+  // Everybody has arrived in this round, so is done with all before it.
+  void note_all_arrived() noexcept { all_done_ = round_ - 1; }
+
+  template <class Done>
+  bool wait(Done&& done) {
+    if (done()) return true;
+    for (int i = crowded_ ? 0 : kSpins; i > 0; --i) {
+      cpu_relax();
+      if (done()) return true;
+    }
+    return outside_.wait(outside_.object, WaitCondition(done));
+  }
+
+ private:
+  static constexpr int kSpins = 2000;
+
+  struct Use {
+    std::uint64_t round = 0;
+    int reader = kEverybody;
+  };
+
+  static std::size_t index(int member, std::uint64_t bank) noexcept {
+    return (static_cast<std::size_t>(member) * kNumBanks + bank) * kBankBytes;
+  }
+  bool has_round(const Cell& cell) const noexcept {
+    // acquire: pairs with the release in publish() and publish_result(). A later round can be there
+    // only if this one's readers are done.
+    return cell.round.load(std::memory_order_acquire) == round_;
+  }
+  bool is_free(const Use& use) const noexcept { return use.round <= all_done_; }
+  bool wait_free(const Use& use);
+  bool wait_done(int member, std::uint64_t round);
+
+  SegmentHeader* header_;
+  MemberControl* members_;
+  std::byte* banks_;
+  std::uint64_t round_ = 0;
+  std::uint64_t all_done_ = 0;  // everybody is known to be done with the rounds up to this one
+  std::uint64_t sync_target_ = 0;
+  int rank_;
+  int size_;
+  bool crowded_;
+  Use cell_uses_[kNumCells];
+  Use bank_uses_[kNumBanks];
+  Outside outside_;
+};
+
+}  // namespace weft::coll

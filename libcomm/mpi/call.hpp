@@ -25,10 +25,18 @@
   MPI_ALIAS(name)          \
   extern "C" int PMPI_##name
 
-#define MPI_MUST_RUN()              \
+// MPI_<name>_toint and _fromint of the handles in a table; for use outside namespaces.
+#define MPI_CONVERSIONS(name, handle_type, table)                                    \
+  MPI_FUNCTION(name##_toint)(handle_type handle) { return (table)->to_int(handle); } \
+  MPI_ALIAS(name##_fromint)                                                          \
+  extern "C" handle_type PMPI_##name##_fromint(int number) { return (table)->from_int(number); }
+
+#define MPI_MUST_RUN() MPI_MUST_RUN_IN(__func__)
+// The same in a helper that was given the exported function's name.
+#define MPI_MUST_RUN_IN(function)   \
   do {                              \
     if (!is_running()) [[unlikely]] \
-      return not_running(__func__); \
+      return not_running(function); \
   } while (false)
 
 namespace weft::mpi {

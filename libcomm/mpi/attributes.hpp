@@ -1,0 +1,122 @@
+#pragma once
+// Attributes: values that programs hang on communicators, datatypes and windows under keys they
+// made. One implementation for all kinds; Handle is the kind's handle type.
+//
+// Threads: a key may be used by several threads. A set of attributes is changed by one thread at a
+// time; its owner locks. Callbacks of the program run with no lock of this file held.
+#include <memory>
+#include <vector>
+
+#include "mpi/abi.hpp"
+#include "mpi/handle_table.hpp"
+
+namespace weft::mpi {
+
+// A key. Lives until it is freed and no attribute uses it.
+struct Keyval {
+  Kind kind;       // comm, datatype or win
+  void (*copy)();  // null: not copied; 1: copied as it is; else the kind's copy function
+  void (*drop)();  // null: nothing; else the kind's delete function
+  void* extra_state;
+  int number;
+};
+
+// Keys by number; numbers are never used twice and lie above the predefined ones.
+int make_keyval(Kind kind, void (*copy)(), void (*drop)(), void* extra_state);
+std::shared_ptr<Keyval> find_keyval(int number, Kind kind);  // null if it is none of that kind
+bool free_keyval(int number, Kind kind);
+
+class AttributeSet {
+ public:
+  // Each returns MPI_SUCCESS or the error code that a callback of the program returned.
+  template <class Handle>
+  int set(Handle owner, std::shared_ptr<Keyval> key, void* value) {
+    for (Entry& entry : entries_) {
+      if (entry.key->number != key->number) continue;
+      const int code = run_drop(owner, entry);
+      if (code != MPI_SUCCESS) return code;
+      entry.value = value;
+      return MPI_SUCCESS;
+    }
+    entries_.push_back({std::move(key), value});
+    return MPI_SUCCESS;
+  }
+
+  bool get(int number, void** value) const noexcept {
+    for (const Entry& entry : entries_) {
+      if (entry.key->number == number) {
+        *value = entry.value;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // No attribute under that key is not an error.
+  template <class Handle>
+  int remove(Handle owner, int number) {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (entries_[i].key->number != number) continue;
+      const Entry entry = entries_[i];
+      const int code = run_drop(owner, entry);
+      if (code != MPI_SUCCESS) return code;
+      for (std::size_t j = 0; j < entries_.size(); ++j) {  // the callback may have changed the set
+        if (entries_[j].key->number == number) {
+          entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(j));
+          break;
+        }
+      }
+      return MPI_SUCCESS;
+    }
+    return MPI_SUCCESS;
+  }
+
+  // Deletes all, last set first. Stops at the first callback that fails.
+  template <class Handle>
+  int clear(Handle owner) {
+    while (!entries_.empty()) {
+      const int code = remove(owner, entries_.back().key->number);
+      if (code != MPI_SUCCESS) return code;
+    }
+    return MPI_SUCCESS;
+  }
+
+  // What duplicating `owner` copies into `target`, which is empty.
+  template <class Handle>
+  int copy_to(Handle owner, AttributeSet& target) const {
+    const std::vector<Entry> entries = entries_;
+    for (const Entry& entry : entries) {
+      const Keyval& key = *entry.key;
+      if (key.copy == nullptr) continue;
+      void* copied = entry.value;
+      int wanted = 1;
+      if (reinterpret_cast<std::uintptr_t>(key.copy) != 1) {
+        wanted = 0;
+        using Copy = int (*)(Handle, int, void*, void*, void*, int*);
+        const int code = reinterpret_cast<Copy>(key.copy)(owner, key.number, key.extra_state,
+                                                          entry.value, &copied, &wanted);
+        if (code != MPI_SUCCESS) return code;
+      }
+      if (wanted != 0) target.entries_.push_back({entry.key, copied});
+    }
+    return MPI_SUCCESS;
+  }
+
+ private:
+  struct Entry {
+    std::shared_ptr<Keyval> key;
+    void* value;
+  };
+
+  template <class Handle>
+  static int run_drop(Handle owner, const Entry& entry) {
+    if (entry.key->drop == nullptr) return MPI_SUCCESS;
+    using Drop = int (*)(Handle, int, void*, void*);
+    return reinterpret_cast<Drop>(entry.key->drop)(owner, entry.key->number, entry.value,
+                                                   entry.key->extra_state);
+  }
+
+  std::vector<Entry> entries_;  // in the order of setting
+};
+
+}  // namespace weft::mpi

@@ -1,0 +1,243 @@
+// Buffered sends and the buffers that programs attach for them.
+//
+// The data are copied to memory of our own; an attached buffer only says how much may be under way:
+// each message takes its packed size and MPI_BSEND_OVERHEAD of it until it has left. A buffer
+// belongs to a communicator, or to the process for all communicators that have none.
+#include <cstdlib>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+#include "mpi/transfer.hpp"
+
+namespace weft::mpi {
+namespace {
+
+struct BufferedMessage {
+  tagged::Request request;
+  void* data = nullptr;
+  MPI_Count room = 0;
+};
+
+struct AttachedBuffer {
+  void* address = nullptr;
+  MPI_Count size = 0;
+  MPI_Count used = 0;
+  bool automatic = false;  // grows as needed
+  std::list<BufferedMessage> pending;
+};
+
+struct Buffers {
+  std::mutex mutex;
+  std::unordered_map<const Comm*, AttachedBuffer> by_comm;  // null: the process's
+};
+Immortal<Buffers> buffers;
+
+void drop_complete(AttachedBuffer& buffer) {
+  for (auto message = buffer.pending.begin(); message != buffer.pending.end();) {
+    if (!message->request.is_complete()) {
+      ++message;
+      continue;
+    }
+    std::free(message->data);
+    buffer.used -= message->room;
+    message = buffer.pending.erase(message);
+  }
+}
+
+// True once everything that was under way in `comm`'s buffer has left. Takes the lock.
+bool is_drained(const Comm* comm) {
+  std::lock_guard lock(buffers->mutex);
+  const auto found = buffers->by_comm.find(comm);
+  if (found == buffers->by_comm.end()) return true;
+  drop_complete(found->second);
+  return found->second.pending.empty();
+}
+
+class Flush final : public Operation {
+ public:
+  explicit Flush(const Comm* comm) : comm_(comm) {}
+  Code start() override { return Code::ok; }
+  bool advance(Code&) override { return is_drained(comm_); }
+
+ private:
+  const Comm* comm_;
+};
+
+int attach(Comm* site, Comm* comm, void* address, MPI_Count size, const char* function) {
+  if (size < 0) return raise(site, MPI_ERR_ARG, function, "the size is negative");
+  std::lock_guard lock(buffers->mutex);
+  if (buffers->by_comm.count(comm) != 0)
+    return raise(site, MPI_ERR_BUFFER, function, "a buffer is attached already");
+  AttachedBuffer& buffer = buffers->by_comm[comm];
+  buffer.address = address;
+  buffer.automatic = address == MPI_BUFFER_AUTOMATIC;
+  buffer.size = size;
+  return MPI_SUCCESS;
+}
+
+int detach(Comm* site, Comm* comm, void* address_out, MPI_Count& size, const char* function) {
+  if (address_out == nullptr) return raise(site, MPI_ERR_ARG, function, "the address is null");
+  wait_progressing([comm] { return is_drained(comm); });
+  std::lock_guard lock(buffers->mutex);
+  const auto found = buffers->by_comm.find(comm);
+  if (found == buffers->by_comm.end())
+    return raise(site, MPI_ERR_BUFFER, function, "no buffer is attached");
+  *static_cast<void**>(address_out) = found->second.address;
+  size = found->second.size;
+  buffers->by_comm.erase(found);
+  return MPI_SUCCESS;
+}
+
+int iflush(Comm* site, const Comm* comm, MPI_Request* out, const char* function) {
+  if (out == nullptr) return raise(site, MPI_ERR_ARG, function, "request is null");
+  RequestObject* request = new_request(site, RequestObject::Kind::operation);
+  if (request == nullptr) return raise(site, MPI_ERR_NO_MEM, function);
+  request->operation = std::make_unique<Flush>(comm);
+  add_operation(request);
+  *out = request->handle;
+  return MPI_SUCCESS;
+}
+
+// MPI-4.1 functions that name a communicator.
+template <class Size>
+int comm_detach(MPI_Comm handle, void* address_out, Size* size, const char* function) {
+  Comm* comm = find_comm(handle);
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
+  if (size == nullptr) return raise(comm, MPI_ERR_ARG, function, "size is null");
+  MPI_Count wide = 0;
+  const int code = detach(comm, comm, address_out, wide, function);
+  if (code == MPI_SUCCESS) *size = static_cast<Size>(wide);
+  return code;
+}
+
+int comm_attach(MPI_Comm handle, void* address, MPI_Count size, const char* function) {
+  Comm* comm = find_comm(handle);
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
+  return attach(comm, comm, address, size, function);
+}
+
+template <class Size>
+int process_detach(void* address_out, Size* size, const char* function) {
+  MPI_MUST_RUN_IN(function);
+  if (size == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "size is null");
+  MPI_Count wide = 0;
+  const int code = detach(nullptr, nullptr, address_out, wide, function);
+  if (code == MPI_SUCCESS) *size = static_cast<Size>(wide);
+  return code;
+}
+
+}  // namespace
+
+int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type, int destination,
+                  int tag) {
+  if (destination == MPI_PROC_NULL) return MPI_SUCCESS;
+  std::size_t bytes;
+  if (__builtin_mul_overflow(static_cast<std::size_t>(count), type->size(), &bytes))
+    return MPI_ERR_COUNT;
+  if (type->is_contiguous() && first_byte(data, *type) == nullptr && bytes != 0)
+    return MPI_ERR_BUFFER;
+  const auto room = static_cast<MPI_Count>(bytes) + MPI_BSEND_OVERHEAD;
+  BufferedMessage* message;
+  {
+    std::lock_guard lock(buffers->mutex);
+    auto found = buffers->by_comm.find(&comm);
+    if (found == buffers->by_comm.end()) found = buffers->by_comm.find(nullptr);
+    if (found == buffers->by_comm.end()) return MPI_ERR_BUFFER;
+    AttachedBuffer& buffer = found->second;
+    if (!buffer.automatic && buffer.used + room > buffer.size) {
+      engine->progress();
+      drop_complete(buffer);
+      if (buffer.used + room > buffer.size) return MPI_ERR_BUFFER;
+    }
+    void* copy = std::malloc(bytes == 0 ? 1 : bytes);
+    if (copy == nullptr) return MPI_ERR_NO_MEM;
+    type->pack(copy, data, count);
+    if (engine->try_send(comm.world(destination), comm.context, tag, copy, bytes)) {
+      std::free(copy);
+      return MPI_SUCCESS;
+    }
+    message = &buffer.pending.emplace_back();
+    message->data = copy;
+    message->room = room;
+    buffer.used += room;
+    // Under the lock: a buffer that another thread detaches must find the message started.
+    engine->isend(message->request, comm.world(destination), comm.context, tag, copy, bytes);
+  }
+  return MPI_SUCCESS;
+}
+
+void flush_all_buffers() {
+  std::vector<const Comm*> owners;
+  {
+    std::lock_guard lock(buffers->mutex);
+    for (const auto& [comm, buffer] : buffers->by_comm) owners.push_back(comm);
+  }
+  for (const Comm* comm : owners) wait_progressing([comm] { return is_drained(comm); });
+  std::lock_guard lock(buffers->mutex);
+  buffers->by_comm.clear();
+}
+
+void drop_buffer(const Comm* comm) {
+  bool attached;
+  {
+    std::lock_guard lock(buffers->mutex);
+    attached = buffers->by_comm.count(comm) != 0;
+  }
+  if (!attached) return;
+  wait_progressing([comm] { return is_drained(comm); });
+  std::lock_guard lock(buffers->mutex);
+  buffers->by_comm.erase(comm);
+}
+
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+MPI_FUNCTION(Buffer_attach)(void* buffer, int size) {
+  MPI_MUST_RUN();
+  return attach(nullptr, nullptr, buffer, size, __func__);
+}
+MPI_FUNCTION(Buffer_attach_c)(void* buffer, MPI_Count size) {
+  MPI_MUST_RUN();
+  return attach(nullptr, nullptr, buffer, size, __func__);
+}
+MPI_FUNCTION(Buffer_detach)(void* buffer_addr, int* size) {
+  return process_detach(buffer_addr, size, __func__);
+}
+MPI_FUNCTION(Buffer_detach_c)(void* buffer_addr, MPI_Count* size) {
+  return process_detach(buffer_addr, size, __func__);
+}
+MPI_FUNCTION(Buffer_flush)(void) {
+  MPI_MUST_RUN();
+  wait_progressing([] { return is_drained(nullptr); });
+  return MPI_SUCCESS;
+}
+MPI_FUNCTION(Buffer_iflush)(MPI_Request* request) {
+  MPI_MUST_RUN();
+  return iflush(nullptr, nullptr, request, __func__);
+}
+MPI_FUNCTION(Comm_attach_buffer)(MPI_Comm comm, void* buffer, int size) {
+  return comm_attach(comm, buffer, size, __func__);
+}
+MPI_FUNCTION(Comm_attach_buffer_c)(MPI_Comm comm, void* buffer, MPI_Count size) {
+  return comm_attach(comm, buffer, size, __func__);
+}
+MPI_FUNCTION(Comm_detach_buffer)(MPI_Comm comm, void* buffer_addr, int* size) {
+  return comm_detach(comm, buffer_addr, size, __func__);
+}
+MPI_FUNCTION(Comm_detach_buffer_c)(MPI_Comm comm, void* buffer_addr, MPI_Count* size) {
+  return comm_detach(comm, buffer_addr, size, __func__);
+}
+MPI_FUNCTION(Comm_flush_buffer)(MPI_Comm comm) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  wait_progressing([object] { return is_drained(object); });
+  return MPI_SUCCESS;
+}
+MPI_FUNCTION(Comm_iflush_buffer)(MPI_Comm comm, MPI_Request* request) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  return iflush(object, object, request, __func__);
+}

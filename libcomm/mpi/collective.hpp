@@ -1,0 +1,222 @@
+#pragma once
+// What the collective functions share. Each is one class, a Call, with
+//   int check(Comm&)               the arguments; finds types; MPI_SUCCESS or the error class
+//   int prepare(Comm&)             typed memory becomes bytes (packs if it must)
+//   Status run(coll::Team&)        the blocking form
+//   void build(Schedule&)          the form that runs in the background
+//   void finish()                  bytes become typed memory again
+// so that blocking, nonblocking and persistent functions differ in a template only.
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "coll/coll.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/datatype.hpp"
+#include "mpi/request.hpp"
+#include "mpi/schedule.hpp"
+#include "mpi/transfer.hpp"
+
+namespace weft::mpi {
+
+// Collectives take a null send buffer for MPI_IN_PLACE; a program's null buffer of no bytes must
+// not look like it.
+inline const void* not_null(const void* data) noexcept {
+  static const char nothing = 0;
+  return data == nullptr ? &nothing : data;
+}
+
+// Typed memory as one run of bytes: the memory itself if it is contiguous, else a packed copy.
+class Piece {
+ public:
+  int set(const void* buffer, MPI_Count count, Datatype* type) noexcept {
+    buffer_ = const_cast<void*>(buffer);
+    count_ = count;
+    type_ = type;
+    if (__builtin_mul_overflow(static_cast<std::size_t>(count), type->size(), &bytes_))
+      return MPI_ERR_COUNT;
+    if (type->is_contiguous()) {
+      data_ = first_byte(buffer_, *type);
+      return data_ == nullptr && bytes_ != 0 ? MPI_ERR_BUFFER : MPI_SUCCESS;
+    }
+    if (staging_ == nullptr) staging_.reset(new (std::nothrow) char[bytes_ + 1]);
+    data_ = staging_.get();
+    return data_ == nullptr ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+  }
+  void pack() noexcept {
+    if (staging_ != nullptr) type_->pack(staging_.get(), buffer_, count_);
+  }
+  void unpack() noexcept {
+    if (staging_ != nullptr) type_->unpack(buffer_, staging_.get(), count_, bytes_);
+  }
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void* buffer_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  MPI_Count count_ = 0;
+  Datatype* type_ = nullptr;
+  std::unique_ptr<char[]> staging_;
+};
+
+// One block of typed memory for each process. Contiguous types stay where they are, others are
+// packed one after the other.
+class Blocks {
+ public:
+  // place(i) is the block's displacement in bytes, type(i) and count(i) what it holds.
+  template <class CountOf, class PlaceOf, class TypeOf>
+  int set(void* base, int num_blocks, CountOf&& count, PlaceOf&& place, TypeOf&& type) {
+    base_ = base;
+    const auto n = static_cast<std::size_t>(num_blocks);
+    bytes.resize(n);
+    places.resize(n);
+    entries_.resize(n);
+    packed_ = false;
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      Entry& entry = entries_[i];
+      entry = {static_cast<char*>(base) + place(i), count(i), type(i)};
+      if (entry.count < 0) return MPI_ERR_COUNT;
+      if (__builtin_mul_overflow(static_cast<std::size_t>(entry.count), entry.type->size(),
+                                 &bytes[i]))
+        return MPI_ERR_COUNT;
+      total += bytes[i];
+      packed_ = packed_ || !entry.type->is_contiguous();
+    }
+    if (packed_ && (staging_ == nullptr || room_ < total)) {
+      staging_.reset(new (std::nothrow) char[total + 1]);
+      room_ = total;
+      if (staging_ == nullptr) return MPI_ERR_NO_MEM;
+    }
+    std::ptrdiff_t next = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (packed_) {
+        places[i] = next;
+        next += static_cast<std::ptrdiff_t>(bytes[i]);
+      } else {
+        places[i] = place(i) + entries_[i].type->true_lb();
+      }
+    }
+    return MPI_SUCCESS;
+  }
+  void pack() {
+    if (!packed_) return;
+    for (std::size_t i = 0; i < entries_.size(); ++i) pack_one(i);
+  }
+  void pack_one(std::size_t i) {
+    if (packed_ && bytes[i] != 0)
+      entries_[i].type->pack(staging_.get() + places[i], entries_[i].memory, entries_[i].count);
+  }
+  void unpack() {
+    if (!packed_) return;
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (bytes[i] != 0)
+        entries_[i].type->unpack(entries_[i].memory, staging_.get() + places[i], entries_[i].count,
+                                 bytes[i]);
+  }
+  void* data() const noexcept { return packed_ ? staging_.get() : base_; }
+  char* block(std::size_t i) const noexcept { return static_cast<char*>(data()) + places[i]; }
+
+  std::vector<std::size_t> bytes;
+  std::vector<std::ptrdiff_t> places;
+
+ private:
+  struct Entry {
+    char* memory;
+    MPI_Count count;
+    Datatype* type;
+  };
+  void* base_ = nullptr;
+  std::vector<Entry> entries_;
+  bool packed_ = false;
+  std::unique_ptr<char[]> staging_;
+  std::size_t room_ = 0;
+};
+
+inline int check_root(const Comm& comm, int root) noexcept {
+  return root < 0 || root >= comm.size() ? MPI_ERR_ROOT : MPI_SUCCESS;
+}
+
+template <class Call>
+int check_call(Comm*& comm, MPI_Comm handle, Call& call, const char* function) {
+  comm = find_comm(handle);
+  if (comm == nullptr) [[unlikely]]
+    return raise(nullptr, MPI_ERR_COMM, function);
+  if (comm->is_inter()) [[unlikely]]
+    return raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, function,
+                 "collective operations on intercommunicators are not part of Weft yet");
+  const int code = call.check(*comm);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return raise(comm, code, function);
+  return MPI_SUCCESS;
+}
+
+template <class Call>
+int run_blocking(MPI_Comm handle, Call&& call, const char* function) {
+  Comm* comm;
+  int code = check_call(comm, handle, call, function);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return code;
+  code = call.prepare(*comm);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return raise(comm, code, function);
+  const Status status = call.run(*comm->team);
+  if (!status) [[unlikely]]
+    return raise_status(comm, status, function);
+  call.finish();
+  return MPI_SUCCESS;
+}
+
+// A Call that runs in the background.
+template <class Call>
+class Background final : public Operation {
+ public:
+  Background(Comm& comm, Call&& call) : comm_(comm), call_(std::move(call)), schedule_(comm) {}
+  Code start() override {
+    schedule_.clear();
+    const int code = call_.prepare(comm_);
+    if (code != MPI_SUCCESS) return code == MPI_ERR_NO_MEM ? Code::no_memory : Code::bad_argument;
+    call_.build(schedule_);
+    return schedule_.start();
+  }
+  bool advance(Code& code) override {
+    if (!schedule_.advance(code)) return false;
+    if (code == Code::ok) call_.finish();
+    return true;
+  }
+
+ private:
+  Comm& comm_;  // counted by the request
+  Call call_;
+  Schedule schedule_;
+};
+
+template <class Call>
+int run_background(MPI_Comm handle, Call&& call, bool persistent, MPI_Request* out,
+                   const char* function) {
+  Comm* comm;
+  const int code = check_call(comm, handle, call, function);
+  if (code != MPI_SUCCESS) return code;
+  if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "request is null");
+  RequestObject* request = new_request(comm, RequestObject::Kind::operation);
+  if (request == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
+  using Held = std::remove_cvref_t<Call>;
+  request->operation = std::make_unique<Background<Held>>(*comm, std::move(call));
+  request->persistent = persistent;
+  request->active = !persistent;
+  *out = request->handle;
+  if (persistent) return MPI_SUCCESS;
+  const Code started = request->operation->start();
+  if (started != Code::ok) {
+    *out = MPI_REQUEST_NULL;
+    free_request(request);
+    return raise_status(comm, started, function);
+  }
+  add_operation(request);
+  return MPI_SUCCESS;
+}
+
+}  // namespace weft::mpi

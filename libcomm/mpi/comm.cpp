@@ -1,0 +1,298 @@
+#include "mpi/comm.hpp"
+
+#include <cstring>
+
+#include "mpi/topology.hpp"
+#include "mpi/transfer.hpp"
+
+namespace weft::mpi {
+
+Immortal<CommTable> comms;
+
+namespace {
+
+// Ids of this process's range that were given out. The first two are MPI_COMM_WORLD's (of rank 0's
+// range, the same everywhere) and MPI_COMM_SELF's.
+std::atomic<std::uint32_t> next_id{2};
+
+std::uint32_t context_of(int owner, std::uint32_t id) {
+  // Two contexts a communicator; the ranges of all processes share 32 bits.
+  const std::uint32_t range = (std::uint32_t{1} << 31) / static_cast<std::uint32_t>(engine->size());
+  return (static_cast<std::uint32_t>(owner) * range + id % range) * 2;
+}
+
+void set_name(Comm& comm, const char* name) { comm.name = name; }
+
+}  // namespace
+
+Comm::Comm() = default;
+Comm::~Comm() {
+  if (errhandler != nullptr) release(errhandler);
+}
+
+std::uint32_t new_context() {
+  return context_of(engine->rank(), next_id.fetch_add(1, std::memory_order_relaxed));
+}
+
+void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
+               std::uint32_t team_context) {
+  comm.group = std::move(group);
+  comm.remote = std::move(remote);
+  const Group& peers = comm.peer_group();
+  comm.peers = peers.members().data();
+  comm.num_peers = peers.size();
+  comm.identity = peers.is_identity();
+  comm.context = context;
+  comm.rank = comm.group->rank();
+  comm.team = std::make_unique<coll::Team>(*engine, comm.group->members(), team_context);
+}
+
+Comm* make_comm(GroupPtr group, std::uint32_t context, const Comm* parent) {
+  auto* comm = new Comm;
+  fill_comm(*comm, std::move(group), nullptr, context, context + 1);
+  comm->errhandler = retain(parent == nullptr ? default_errhandler() : parent->errhandler);
+  comm->handle = comms->insert(comm);
+  return comm;
+}
+
+void release_slow(Comm* comm) {
+  // Acquire and release: the last one sees what the others did before letting go.
+  if (comm->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) delete comm;
+}
+
+void create_predefined_comms() {
+  std::vector<int> all(static_cast<std::size_t>(engine->size()));
+  for (int rank = 0; rank < engine->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
+  auto* world = new Comm;
+  fill_comm(*world, std::make_shared<Group>(std::move(all)), nullptr, context_of(0, 0),
+            context_of(0, 0) + 1);
+  world->handle = MPI_COMM_WORLD;
+  world->errhandler = default_errhandler();
+  set_name(*world, "MPI_COMM_WORLD");
+  auto* self = new Comm;
+  fill_comm(*self, std::make_shared<Group>(std::vector<int>{engine->rank()}), nullptr,
+            context_of(engine->rank(), 1), context_of(engine->rank(), 1) + 1);
+  self->handle = MPI_COMM_SELF;
+  self->errhandler = default_errhandler();
+  set_name(*self, "MPI_COMM_SELF");
+  world_comm = world;
+  self_comm = self;
+}
+
+void destroy_comms() {
+  comms->for_each([](MPI_Comm handle, Comm*) { delete comms->erase(handle); });
+  delete world_comm;
+  delete self_comm;
+  world_comm = nullptr;
+  self_comm = nullptr;
+}
+
+int free_comm(Comm* comm) {
+  const int code = comm->attributes.clear(comm->handle);
+  if (code != MPI_SUCCESS) return code;
+  drop_buffer(comm);
+  comms->erase(comm->handle);
+  release_slow(comm);
+  return MPI_SUCCESS;
+}
+
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+MPI_CONVERSIONS(Comm, MPI_Comm, comms)
+
+MPI_FUNCTION(Comm_rank)(MPI_Comm comm, int* rank) {
+  const Comm* object = find_comm(comm);
+  if (object == nullptr) [[unlikely]]
+    return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (rank == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "rank is null");
+  *rank = object->rank;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_size)(MPI_Comm comm, int* size) {
+  const Comm* object = find_comm(comm);
+  if (object == nullptr) [[unlikely]]
+    return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (size == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "size is null");
+  *size = object->size();
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_test_inter)(MPI_Comm comm, int* flag) {
+  const Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
+  *flag = object->is_inter();
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_remote_size)(MPI_Comm comm, int* size) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (!object->is_inter()) return raise(object, MPI_ERR_COMM, __func__, "not an intercommunicator");
+  if (size == nullptr) return raise(object, MPI_ERR_ARG, __func__, "size is null");
+  *size = object->remote->size();
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_group)(MPI_Comm comm, MPI_Group* group) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (group == nullptr) return raise(object, MPI_ERR_ARG, __func__, "group is null");
+  *group = make_group_handle(object->group);
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_remote_group)(MPI_Comm comm, MPI_Group* group) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (!object->is_inter()) return raise(object, MPI_ERR_COMM, __func__, "not an intercommunicator");
+  if (group == nullptr) return raise(object, MPI_ERR_ARG, __func__, "group is null");
+  *group = make_group_handle(object->remote);
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_compare)(MPI_Comm comm1, MPI_Comm comm2, int* result) {
+  const Comm* a = find_comm(comm1);
+  const Comm* b = find_comm(comm2);
+  if (a == nullptr || b == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (result == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "result is null");
+  if (a == b) {
+    *result = MPI_IDENT;
+    return MPI_SUCCESS;
+  }
+  if (a->is_inter() != b->is_inter()) {
+    *result = MPI_UNEQUAL;
+    return MPI_SUCCESS;
+  }
+  int compared = compare_groups(*a->group, *b->group);
+  if (a->is_inter()) {
+    const int remote = compare_groups(*a->remote, *b->remote);
+    if (compared == MPI_UNEQUAL || remote == MPI_UNEQUAL)
+      compared = MPI_UNEQUAL;
+    else if (remote == MPI_SIMILAR)
+      compared = MPI_SIMILAR;
+  }
+  *result = compared == MPI_IDENT ? MPI_CONGRUENT : compared;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_free)(MPI_Comm* comm) {
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "comm is null");
+  Comm* object = find_comm(*comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (is_predefined(*comm))
+    return raise(object, MPI_ERR_COMM, __func__, "a predefined communicator cannot be freed");
+  const int code = free_comm(object);
+  if (code != MPI_SUCCESS) return raise(object, code, __func__);
+  *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_disconnect)(MPI_Comm* comm) {
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "comm is null");
+  Comm* object = find_comm(*comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (is_predefined(*comm))
+    return raise(object, MPI_ERR_COMM, __func__, "a predefined communicator cannot be freed");
+  // All pending communication must end first; the program has completed its own requests.
+  drop_buffer(object);
+  const Status status = coll::barrier(*object->team);
+  if (!status) return raise_status(object, status, __func__);
+  const int code = free_comm(object);
+  if (code != MPI_SUCCESS) return raise(object, code, __func__);
+  *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_set_name)(MPI_Comm comm, const char* comm_name) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (comm_name == nullptr) return raise(object, MPI_ERR_ARG, __func__, "the name is null");
+  std::lock_guard lock(object->mutex);
+  object->name.assign(comm_name, strnlen(comm_name, MPI_MAX_OBJECT_NAME - 1));
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_get_name)(MPI_Comm comm, char* comm_name, int* resultlen) {
+  const char* fixed = comm == MPI_COMM_NULL ? "MPI_COMM_NULL" : nullptr;
+  Comm* object = find_comm(comm);
+  if (object == nullptr && fixed == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (comm_name == nullptr || resultlen == nullptr)
+    return raise(object, MPI_ERR_ARG, __func__, "the name or resultlen is null");
+  std::string name;
+  if (fixed != nullptr) {
+    name = fixed;
+  } else {
+    std::lock_guard lock(object->mutex);
+    name = object->name;
+  }
+  std::memcpy(comm_name, name.c_str(), name.size() + 1);
+  *resultlen = static_cast<int>(name.size());
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_set_info)(MPI_Comm comm, MPI_Info info) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  Info* hints = find_info(info);
+  if (hints == nullptr && info != MPI_INFO_NULL) return raise(object, MPI_ERR_INFO, __func__);
+  std::lock_guard lock(object->mutex);
+  object->info = copy_of(hints);
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_get_info)(MPI_Comm comm, MPI_Info* info_used) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (info_used == nullptr) return raise(object, MPI_ERR_ARG, __func__, "info is null");
+  std::lock_guard lock(object->mutex);
+  *info_used = make_info(object->info.get());
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_set_errhandler)(MPI_Comm comm, MPI_Errhandler errhandler) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  ErrorHandler* handler = find_errhandler(errhandler);
+  if (handler == nullptr ||
+      (handler->action == ErrorHandler::Action::call && handler->object != Kind::comm))
+    return raise(object, MPI_ERR_ERRHANDLER, __func__);
+  ErrorHandler* old;
+  {
+    std::lock_guard lock(object->mutex);
+    old = object->errhandler;
+    object->errhandler = retain(handler);
+  }
+  release(old);
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_get_errhandler)(MPI_Comm comm, MPI_Errhandler* errhandler) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (errhandler == nullptr) return raise(object, MPI_ERR_ARG, __func__, "errhandler is null");
+  std::lock_guard lock(object->mutex);
+  *errhandler = retain(object->errhandler)->handle;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_create_errhandler)
+(MPI_Comm_errhandler_function* comm_errhandler_fn, MPI_Errhandler* errhandler) {
+  MPI_MUST_RUN();
+  if (comm_errhandler_fn == nullptr || errhandler == nullptr)
+    return raise(nullptr, MPI_ERR_ARG, __func__, "the function or errhandler is null");
+  *errhandler = make_errhandler(Kind::comm, reinterpret_cast<void (*)()>(comm_errhandler_fn));
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Comm_call_errhandler)(MPI_Comm comm, int errorcode) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  // The handler is called whatever it returns; the call itself succeeded.
+  static_cast<void>(raise(object, errorcode, __func__));
+  return MPI_SUCCESS;
+}

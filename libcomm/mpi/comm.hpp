@@ -1,0 +1,120 @@
+#pragma once
+// Comm: a communicator. Its own contexts, two groups at most, and what programs hang on it.
+//
+// The fields up to `rank` are all that sending and receiving read. They and the groups are constant
+// once the communicator has a handle; the rest is guarded by `mutex`.
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "coll/coll.hpp"
+#include "mpi/attributes.hpp"
+#include "mpi/call.hpp"
+#include "mpi/errors.hpp"
+#include "mpi/group.hpp"
+#include "mpi/handle_table.hpp"
+#include "mpi/info.hpp"
+#include "mpi/state.hpp"
+
+namespace weft::mpi {
+
+struct Topology;
+
+struct Comm {
+  const int* peers = nullptr;  // world ranks of those that ranks in send and receive calls name
+  int num_peers = 0;
+  bool identity = false;      // peers[i] == i
+  std::uint32_t context = 0;  // of point-to-point messages; context + 1 is the team's
+  int rank = 0;               // of this process, in the local group
+
+  MPI_Comm handle = MPI_COMM_NULL;
+  GroupPtr group;                    // the local group
+  GroupPtr remote;                   // intercommunicators only
+  std::unique_ptr<coll::Team> team;  // of the local group
+  std::unique_ptr<Topology> topology;
+  std::atomic<int> uses{1};  // the handle and pending requests
+
+  // Collectives in the background so far; each has a tag of its own.
+  std::atomic<std::uint32_t> num_schedules{0};
+
+  std::mutex mutex;
+  ErrorHandler* errhandler = nullptr;
+  AttributeSet attributes;
+  std::string name;
+  InfoPtr info;
+
+  Comm();
+  ~Comm();
+  int size() const noexcept { return group->size(); }
+  bool is_inter() const noexcept { return remote != nullptr; }
+  const Group& peer_group() const noexcept { return is_inter() ? *remote : *group; }
+  int world(int peer_rank) const noexcept { return identity ? peer_rank : peers[peer_rank]; }
+  // The rank, in this communicator, of the peer with this world rank.
+  int rank_of_world(int world) const noexcept {
+    return identity ? world : peer_group().rank_of(world);
+  }
+};
+
+using CommTable = HandleTable<MPI_Comm, Comm, Kind::comm>;
+extern Immortal<CommTable> comms;
+inline Comm* world_comm = nullptr;  // null unless MPI runs
+inline Comm* self_comm = nullptr;
+
+inline Comm* find_comm(MPI_Comm handle) noexcept {
+  if (handle == MPI_COMM_WORLD) return world_comm;
+  if (handle == MPI_COMM_SELF) return self_comm;
+  return comms->find(handle);
+}
+
+// Requests keep their communicator alive after MPI_Comm_free. The world is never freed, and its
+// requests, the hot ones, do not count.
+inline void retain(Comm* comm) noexcept {
+  if (comm != world_comm) comm->uses.fetch_add(1, std::memory_order_relaxed);
+}
+void release_slow(Comm* comm);
+inline void release(Comm* comm) {
+  if (comm != world_comm) release_slow(comm);
+}
+
+// Context ids are unique in the job without anyone being asked: each process gives out its own
+// range, and a new communicator's id comes from the process that is rank 0 in it.
+std::uint32_t new_context();
+
+// A communicator of these members with a handle. The caller has agreed on the context.
+Comm* make_comm(GroupPtr group, std::uint32_t context, const Comm* parent);
+// Fills in groups, contexts and team; remote is null for an intracommunicator.
+void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
+               std::uint32_t team_context);
+// Deletes the attributes, then the handle. MPI_SUCCESS, or the code of a delete function; then
+// nothing is freed.
+int free_comm(Comm* comm);
+void create_predefined_comms();
+void destroy_comms();
+
+// What MPI_Comm_split and MPI_Comm_create do within one group, for all that build on them.
+// Collective. `out` is null if this process is not a member. Errors are raised.
+int split(Comm* comm, int color, int key, Comm*& out, const char* function);
+int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* function);
+
+// The same for intercommunicators.
+int dup_inter(Comm* comm, MPI_Comm* out, const char* function);
+int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* function);
+int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* function);
+
+// Tags of internal messages on a communicator's own context. From the last three a number up to
+// kTagUb is subtracted; the ranges do not meet.
+inline constexpr std::int32_t kIntercommTag = -2;
+inline constexpr std::int32_t kCreateGroupTag = -16;
+inline constexpr std::int32_t kIntercommCreateTag = kCreateGroupTag - kTagUb - 1;
+inline constexpr std::int32_t kScheduleTag = kIntercommCreateTag - kTagUb - 1;
+
+// Collective helper: what every member of the team contributes, in rank order.
+template <class T>
+Status share(coll::Team& team, const T& mine, std::vector<T>& all) {
+  all.resize(static_cast<std::size_t>(team.size()));
+  return coll::allgather(team, &mine, all.data(), sizeof(T));
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,204 @@
+// Making communicators. Each new one takes its context from the process that is rank 0 in it, and
+// the members learn it together with whatever else they have to agree on.
+#include <algorithm>
+
+#include "mpi/comm.hpp"
+#include "mpi/topology.hpp"
+#include "mpi/transfer.hpp"
+
+namespace weft::mpi {
+namespace {
+
+// Duplicates what hangs on a communicator. MPI_SUCCESS or the code that a copy function returned.
+int copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info) {
+  {
+    std::lock_guard lock(from->mutex);
+    to->info = keep_info ? from->info : copy_of(info);
+    if (from->topology != nullptr) to->topology = std::make_unique<Topology>(*from->topology);
+  }
+  return from->attributes.copy_to(from->handle, to->attributes);
+}
+
+int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const char* function) {
+  Comm* comm = find_comm(handle);
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
+  if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "newcomm is null");
+  *out = MPI_COMM_NULL;
+  if (comm->is_inter()) return dup_inter(comm, out, function);
+  std::uint32_t context = comm->rank == 0 ? new_context() : 0;
+  const Status status = coll::bcast(*comm->team, &context, sizeof context, 0);
+  if (!status) return raise_status(comm, status, function);
+  Comm* copy = make_comm(comm->group, context, comm);
+  const int code = copy_extras(comm, copy, info, keep_info);
+  if (code != MPI_SUCCESS) {
+    static_cast<void>(free_comm(copy));
+    return raise(comm, code, function);
+  }
+  *out = copy->handle;
+  return MPI_SUCCESS;
+}
+
+struct SplitEntry {
+  int color;
+  int key;
+  std::uint32_t context;  // what this process offers if it becomes rank 0
+};
+
+}  // namespace
+
+int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
+  out = nullptr;
+  if (color < 0 && color != MPI_UNDEFINED)
+    return raise(comm, MPI_ERR_ARG, function, "the color is negative");
+  const SplitEntry mine{color, key, color == MPI_UNDEFINED ? 0 : new_context()};
+  std::vector<SplitEntry> all;
+  const Status status = share(*comm->team, mine, all);
+  if (!status) return raise_status(comm, status, function);
+  if (color == MPI_UNDEFINED) return MPI_SUCCESS;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < comm->size(); ++rank)
+    if (all[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
+  std::stable_sort(ranks.begin(), ranks.end(), [&all](int a, int b) {
+    return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
+  });
+  std::vector<int> members;
+  for (const int rank : ranks) members.push_back(comm->group->world(rank));
+  out = make_comm(std::make_shared<Group>(std::move(members)),
+                  all[static_cast<std::size_t>(ranks.front())].context, comm);
+  return MPI_SUCCESS;
+}
+
+int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* function) {
+  out = nullptr;
+  const std::uint32_t mine = group->rank() == 0 ? new_context() : 0;
+  std::vector<std::uint32_t> all;
+  const Status status = share(*comm->team, mine, all);
+  if (!status) return raise_status(comm, status, function);
+  if (group->rank() == MPI_UNDEFINED) return MPI_SUCCESS;
+  const int first = comm->group->rank_of(group->world(0));
+  out = make_comm(group, all[static_cast<std::size_t>(first)], comm);
+  return MPI_SUCCESS;
+}
+
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+MPI_FUNCTION(Comm_dup)(MPI_Comm comm, MPI_Comm* newcomm) {
+  return dup(comm, nullptr, true, newcomm, __func__);
+}
+
+MPI_FUNCTION(Comm_dup_with_info)(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  Info* hints = find_info(info);
+  if (hints == nullptr && info != MPI_INFO_NULL) return raise(object, MPI_ERR_INFO, __func__);
+  return dup(comm, hints, false, newcomm, __func__);
+}
+
+MPI_FUNCTION(Comm_split)(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (newcomm == nullptr) return raise(object, MPI_ERR_ARG, __func__, "newcomm is null");
+  *newcomm = MPI_COMM_NULL;
+  if (object->is_inter()) return split_inter(object, color, key, newcomm, __func__);
+  Comm* made;
+  const int code = split(object, color, key, made, __func__);
+  if (made != nullptr) *newcomm = made->handle;
+  return code;
+}
+
+MPI_FUNCTION(Comm_split_type)
+(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (newcomm == nullptr) return raise(object, MPI_ERR_ARG, __func__, "newcomm is null");
+  *newcomm = MPI_COMM_NULL;
+  Info* hints = find_info(info);
+  if (hints == nullptr && info != MPI_INFO_NULL) return raise(object, MPI_ERR_INFO, __func__);
+  int color = MPI_UNDEFINED;
+  switch (split_type) {
+    case MPI_COMM_TYPE_SHARED: {
+      // The first world rank of this process's host names the host.
+      color = process->job->local_ranks().front();
+      break;
+    }
+    case MPI_UNDEFINED:
+    case MPI_COMM_TYPE_HW_GUIDED:
+    case MPI_COMM_TYPE_HW_UNGUIDED:
+    case MPI_COMM_TYPE_RESOURCE_GUIDED:
+      // No finer level than the host is offered: everyone is left out, as the standard allows. A
+      // guide that names the host is the one exception.
+      if (split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED) {
+        const std::string* type = hints == nullptr ? nullptr : hints->find("mpi_hw_resource_type");
+        if (type != nullptr && *type == "mpi_shared_memory")
+          color = process->job->local_ranks().front();
+      }
+      break;
+    default:
+      return raise(object, MPI_ERR_ARG, __func__, "unknown split type");
+  }
+  if (object->is_inter()) return split_inter(object, color, key, newcomm, __func__);
+  Comm* made;
+  const int code = split(object, color, key, made, __func__);
+  if (made != nullptr) {
+    made->info = copy_of(hints);
+    *newcomm = made->handle;
+  }
+  return code;
+}
+
+MPI_FUNCTION(Comm_create)(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (newcomm == nullptr) return raise(object, MPI_ERR_ARG, __func__, "newcomm is null");
+  *newcomm = MPI_COMM_NULL;
+  const GroupPtr members = find_group(group);
+  if (members == nullptr) return raise(object, MPI_ERR_GROUP, __func__);
+  for (const int world : members->members())
+    if (object->group->rank_of(world) == MPI_UNDEFINED)
+      return raise(object, MPI_ERR_GROUP, __func__, "not a subset of the communicator's group");
+  if (object->is_inter()) return create_inter(object, members, newcomm, __func__);
+  Comm* made;
+  const int code = create_from(object, members, made, __func__);
+  if (made != nullptr) *newcomm = made->handle;
+  return code;
+}
+
+MPI_FUNCTION(Comm_create_group)(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (newcomm == nullptr) return raise(object, MPI_ERR_ARG, __func__, "newcomm is null");
+  *newcomm = MPI_COMM_NULL;
+  const GroupPtr members = find_group(group);
+  if (members == nullptr) return raise(object, MPI_ERR_GROUP, __func__);
+  if (!is_send_tag(tag)) return raise(object, MPI_ERR_TAG, __func__);
+  for (const int world : members->members())
+    if (object->group->rank_of(world) == MPI_UNDEFINED)
+      return raise(object, MPI_ERR_GROUP, __func__, "not a subset of the communicator's group");
+  if (members->rank() == MPI_UNDEFINED) return MPI_SUCCESS;
+  // Only the members call: rank 0 tells the others, on tags that user messages cannot have.
+  const std::int32_t internal_tag = kCreateGroupTag - tag;
+  std::uint32_t context = 0;
+  Code result = Code::ok;
+  if (members->rank() == 0) {
+    context = new_context();
+    std::vector<tagged::Request> sends(static_cast<std::size_t>(members->size()));
+    for (int rank = 1; rank < members->size(); ++rank)
+      engine->isend(sends[static_cast<std::size_t>(rank)], members->world(rank), object->context,
+                    internal_tag, &context, sizeof context);
+    for (int rank = 1; rank < members->size(); ++rank) {
+      const Code code = wait_progressing(sends[static_cast<std::size_t>(rank)]);
+      if (code != Code::ok) result = code;
+    }
+  } else {
+    tagged::Request receive;
+    engine->irecv(receive, members->world(0), object->context, internal_tag, &context,
+                  sizeof context);
+    result = wait_progressing(receive);
+  }
+  if (result != Code::ok) return raise_status(object, result, __func__);
+  *newcomm = make_comm(members, context, object)->handle;
+  return MPI_SUCCESS;
+}

@@ -1,0 +1,13 @@
+#pragma once
+// The predefined error classes with what they mean; the rows are in error_names.inc.
+#include <string_view>
+
+namespace weft::mpi {
+
+struct ErrorName {
+  int code;
+  std::string_view name;
+  std::string_view text;
+};
+
+}  // namespace weft::mpi

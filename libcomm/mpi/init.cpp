@@ -1,0 +1,138 @@
+// Starting and ending.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "base/log.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/request.hpp"
+#include "mpi/transfer.hpp"
+
+extern char** environ;
+
+namespace weft::mpi {
+
+Immortal<Process> process;
+
+namespace {
+
+std::mutex start_mutex;
+
+[[noreturn]] void fail_start(const Status& status) {
+  end_job(MPI_ERR_OTHER, fmt::format("MPI_Init failed: {}", status.text()));
+}
+
+void open_job() {
+  Settings settings;
+  if (Status status = Settings::from_environment(environ, settings); !status) fail_start(status);
+  for (const auto& [name, level] :
+       {std::pair("error", LogLevel::error), std::pair("warn", LogLevel::warn),
+        std::pair("info", LogLevel::info), std::pair("debug", LogLevel::debug)})
+    if (settings.text(Setting::log) == name) log::set_level(level);
+  if (Status status = Job::open(settings, process->job); !status) fail_start(status);
+  if (Status status = tagged::Engine::create(*process->job, process->engine); !status)
+    fail_start(status);
+  engine = process->engine.get();
+}
+
+}  // namespace
+
+int start(int required, int* provided, const char* function) {
+  std::lock_guard lock(start_mutex);
+  if (phase == Phase::running)
+    return raise(nullptr, MPI_ERR_OTHER, function, "MPI is initialised already");
+  if (phase == Phase::finalized) return not_running(function);
+  open_job();
+  const int level = required >= MPI_THREAD_MULTIPLE     ? MPI_THREAD_MULTIPLE
+                    : required >= MPI_THREAD_SERIALIZED ? MPI_THREAD_SERIALIZED
+                    : required >= MPI_THREAD_FUNNELED   ? MPI_THREAD_FUNNELED
+                                                        : MPI_THREAD_SINGLE;
+  process->thread_level = level;
+  process->main_thread = std::this_thread::get_id();
+  threads_may_call = level == MPI_THREAD_MULTIPLE;
+  engine->set_threaded(threads_may_call);
+  create_predefined_comms();
+  create_shared_requests();
+  phase = Phase::running;
+  if (provided != nullptr) *provided = level;
+  return MPI_SUCCESS;
+}
+
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+MPI_FUNCTION(Init)(int*, char***) { return start(MPI_THREAD_SINGLE, nullptr, __func__); }
+
+MPI_FUNCTION(Init_thread)(int*, char***, int required, int* provided) {
+  return start(required, provided, __func__);
+}
+
+MPI_FUNCTION(Initialized)(int* flag) {
+  if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
+  *flag = phase != Phase::before_init;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Finalized)(int* flag) {
+  if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
+  *flag = phase == Phase::finalized;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Query_thread)(int* provided) {
+  MPI_MUST_RUN();
+  if (provided == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "provided is null");
+  *provided = process->thread_level;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Is_thread_main)(int* flag) {
+  MPI_MUST_RUN();
+  if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
+  *flag = std::this_thread::get_id() == process->main_thread;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Finalize)(void) {
+  MPI_MUST_RUN();
+  // Attributes of MPI_COMM_SELF first, while everything still works: libraries hang their own end
+  // on them.
+  const int code = self_comm->attributes.clear(MPI_COMM_SELF);
+  if (code != MPI_SUCCESS) return raise(self_comm, code, __func__);
+  const int world_code = world_comm->attributes.clear(MPI_COMM_WORLD);
+  if (world_code != MPI_SUCCESS) return raise(world_comm, world_code, __func__);
+  flush_all_buffers();
+  // Nobody leaves while others may still need it to move their messages. If somebody is lost, the
+  // end of this process is in order all the same.
+  if (Status status = coll::barrier(*world_comm->team); !status)
+    log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {}", status.text());
+  if (Status status = engine->close(); !status)
+    log_line(LogLevel::warn, engine->rank(), "MPI_Finalize: {}", status.text());
+  phase = Phase::finalized;
+  destroy_requests();
+  destroy_comms();
+  clear_groups();
+  engine = nullptr;
+  process->engine.reset();
+  if (Status status = process->job->board().close(); !status)
+    log_line(LogLevel::warn, process->job->rank(), "MPI_Finalize: {}", status.text());
+  process->job.reset();
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Abort)(MPI_Comm comm, int errorcode) {
+  MPI_MUST_RUN();
+  const int low = errorcode & 0xff;
+  const int exit_code = low != 0 ? low : 1;
+  // The whole job ends whatever the communicator; the standard allows it.
+  const Comm* object = find_comm(comm);
+  end_job(exit_code, fmt::format("MPI_Abort{} with error code {}",
+                                 object == nullptr || object->name.empty()
+                                     ? std::string()
+                                     : fmt::format(" on {}", object->name),
+                                 errorcode));
+}

@@ -1,0 +1,238 @@
+// Intercommunicators: two groups, ranks in messages name the remote one. Built from an
+// intracommunicator of each side whose leaders can talk over a third.
+#include <algorithm>
+
+#include "mpi/comm.hpp"
+#include "mpi/transfer.hpp"
+
+namespace weft::mpi {
+namespace {
+
+// Messages between the sides need a context that both know; each side's team has its own.
+struct Contexts {
+  std::uint32_t shared = 0;
+  std::uint32_t local = 0;
+};
+
+// What the two leaders tell each other, followed by the members' world ranks.
+struct Introduction {
+  int size;
+  std::uint32_t context;
+};
+
+// Exchanges bytes between two processes. `tag` separates this exchange from others on the context.
+Code exchange(int peer, std::uint32_t context, std::int32_t tag, const void* send,
+              std::size_t send_bytes, void* receive, std::size_t room) {
+  tagged::Request in;
+  tagged::Request out;
+  engine->irecv(in, peer, context, tag, receive, room);
+  engine->isend(out, peer, context, tag, send, send_bytes);
+  const Code sent = wait_progressing(out);
+  const Code received = wait_progressing(in);
+  return sent != Code::ok ? sent : received;
+}
+
+// Local leader: swaps introductions and member lists with the remote leader. The side whose leader
+// has the lower world rank gives the context.
+Code meet(const std::vector<int>& mine, int remote_leader, std::uint32_t context, std::int32_t tag,
+          std::vector<int>& theirs, Contexts& contexts) {
+  Introduction own{static_cast<int>(mine.size()), new_context()};
+  Introduction other{};
+  Code code = exchange(remote_leader, context, tag, &own, sizeof own, &other, sizeof other);
+  if (code != Code::ok) return code;
+  theirs.resize(static_cast<std::size_t>(other.size));
+  code = exchange(remote_leader, context, tag, mine.data(), mine.size() * sizeof(int),
+                  theirs.data(), theirs.size() * sizeof(int));
+  contexts = {engine->rank() < remote_leader ? own.context : other.context, own.context};
+  return code;
+}
+
+// The local leader knows the remote side; everyone else of `team` learns it. `rank`: the leader.
+Status spread(coll::Team& team, int leader, Code& code, std::vector<int>& theirs,
+              Contexts& contexts) {
+  struct Header {
+    int code;
+    int size;
+    Contexts contexts;
+  } header{static_cast<int>(code), static_cast<int>(theirs.size()), contexts};
+  if (Status status = coll::bcast(team, &header, sizeof header, leader); !status) return status;
+  code = static_cast<Code>(header.code);
+  if (code != Code::ok) return {};
+  contexts = header.contexts;
+  theirs.resize(static_cast<std::size_t>(header.size));
+  return coll::bcast(team, theirs.data(), theirs.size() * sizeof(int), leader);
+}
+
+Comm* make_intercomm(GroupPtr local, std::vector<int> remote, Contexts contexts,
+                     const Comm* parent) {
+  auto* comm = new Comm;
+  fill_comm(*comm, std::move(local), std::make_shared<Group>(std::move(remote)), contexts.shared,
+            contexts.local + 1);
+  comm->errhandler = retain(parent->errhandler);
+  comm->handle = comms->insert(comm);
+  return comm;
+}
+
+// Agrees within an intercommunicator: rank 0 of each side meets the other's, both sides learn what
+// the other said. Used by every function that makes a communicator from an intercommunicator.
+Status agree(Comm* comm, const std::vector<int>& mine, std::vector<int>& theirs,
+             Contexts& contexts) {
+  Code code = Code::ok;
+  if (comm->rank == 0)
+    code = meet(mine, comm->remote->world(0), comm->context, kIntercommTag, theirs, contexts);
+  Status status = spread(*comm->team, 0, code, theirs, contexts);
+  return status.ok() && code != Code::ok ? Status(code) : status;
+}
+
+}  // namespace
+
+int dup_inter(Comm* comm, MPI_Comm* out, const char* function) {
+  std::vector<int> theirs;
+  Contexts contexts;
+  const Status status = agree(comm, {}, theirs, contexts);
+  if (!status) return raise_status(comm, status, function);
+  Comm* copy = make_intercomm(comm->group, comm->remote->members(), contexts, comm);
+  const int code = comm->attributes.copy_to(comm->handle, copy->attributes);
+  if (code != MPI_SUCCESS) {
+    static_cast<void>(free_comm(copy));
+    return raise(comm, code, function);
+  }
+  *out = copy->handle;
+  return MPI_SUCCESS;
+}
+
+namespace {
+
+struct InterSplitEntry {
+  int color;
+  int key;
+  std::uint32_t context;
+};
+
+// The members of one side that chose `color`, in the order of their keys.
+std::vector<int> members_of(const std::vector<InterSplitEntry>& entries, int color,
+                            const Group& group, int* first) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < group.size(); ++rank)
+    if (entries[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
+  std::stable_sort(ranks.begin(), ranks.end(), [&entries](int a, int b) {
+    return entries[static_cast<std::size_t>(a)].key < entries[static_cast<std::size_t>(b)].key;
+  });
+  if (first != nullptr) *first = ranks.empty() ? -1 : ranks.front();
+  std::vector<int> worlds;
+  for (const int rank : ranks) worlds.push_back(group.world(rank));
+  return worlds;
+}
+
+// Every process learns what every process of the other side says.
+template <class T>
+Status share_across(Comm* comm, const std::vector<T>& mine, std::vector<T>& theirs) {
+  theirs.resize(static_cast<std::size_t>(comm->remote->size()));
+  Code code = Code::ok;
+  if (comm->rank == 0)
+    code = exchange(comm->remote->world(0), comm->context, kIntercommTag, mine.data(),
+                    mine.size() * sizeof(T), theirs.data(), theirs.size() * sizeof(T));
+  int shared = static_cast<int>(code);
+  if (Status status = coll::bcast(*comm->team, &shared, sizeof shared, 0); !status) return status;
+  if (shared != static_cast<int>(Code::ok)) return static_cast<Code>(shared);
+  return coll::bcast(*comm->team, theirs.data(), theirs.size() * sizeof(T), 0);
+}
+
+// Makes the intercommunicator of one color from what both sides said.
+int make_from_entries(Comm* comm, int color, const std::vector<InterSplitEntry>& mine,
+                      const std::vector<InterSplitEntry>& theirs, MPI_Comm* out) {
+  int own_first;
+  int remote_first;
+  std::vector<int> local = members_of(mine, color, *comm->group, &own_first);
+  std::vector<int> remote = members_of(theirs, color, *comm->remote, &remote_first);
+  if (remote.empty()) return MPI_SUCCESS;  // a side without members: no communicator
+  const std::uint32_t own = mine[static_cast<std::size_t>(own_first)].context;
+  const std::uint32_t other = theirs[static_cast<std::size_t>(remote_first)].context;
+  const Contexts contexts{local.front() < remote.front() ? own : other, own};
+  *out =
+      make_intercomm(std::make_shared<Group>(std::move(local)), std::move(remote), contexts, comm)
+          ->handle;
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* function) {
+  if (color < 0 && color != MPI_UNDEFINED)
+    return raise(comm, MPI_ERR_ARG, function, "the color is negative");
+  std::vector<InterSplitEntry> mine;
+  std::vector<InterSplitEntry> theirs;
+  Status status = share(*comm->team, InterSplitEntry{color, key, new_context()}, mine);
+  if (status.ok()) status = share_across(comm, mine, theirs);
+  if (!status) return raise_status(comm, status, function);
+  if (color == MPI_UNDEFINED) return MPI_SUCCESS;
+  return make_from_entries(comm, color, mine, theirs, out);
+}
+
+int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* function) {
+  // A split where the members choose one color and their place in the group as the key.
+  const int place = group->rank();
+  const int color = place == MPI_UNDEFINED ? MPI_UNDEFINED : 0;
+  return split_inter(comm, color, place == MPI_UNDEFINED ? 0 : place, out, function);
+}
+
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+MPI_FUNCTION(Intercomm_create)
+(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
+ MPI_Comm* newintercomm) {
+  Comm* local = find_comm(local_comm);
+  if (local == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (local->is_inter()) return raise(local, MPI_ERR_COMM, __func__, "an intercommunicator");
+  if (newintercomm == nullptr) return raise(local, MPI_ERR_ARG, __func__, "the result is null");
+  *newintercomm = MPI_COMM_NULL;
+  if (local_leader < 0 || local_leader >= local->size())
+    return raise(local, MPI_ERR_RANK, __func__, "no such local leader");
+  if (!is_send_tag(tag)) return raise(local, MPI_ERR_TAG, __func__);
+  Code code = Code::ok;
+  std::vector<int> theirs;
+  Contexts contexts;
+  if (local->rank == local_leader) {
+    Comm* peer = find_comm(peer_comm);
+    if (peer == nullptr) return raise(local, MPI_ERR_COMM, __func__, "no such peer communicator");
+    if (!is_peer(*peer, remote_leader))
+      return raise(local, MPI_ERR_RANK, __func__, "no such remote leader");
+    code = meet(local->group->members(), peer->world(remote_leader), peer->context,
+                kIntercommCreateTag - tag, theirs, contexts);
+  }
+  const Status status = spread(*local->team, local_leader, code, theirs, contexts);
+  if (!status) return raise_status(local, status, __func__);
+  if (code != Code::ok) return raise_status(local, code, __func__);
+  for (const int world : theirs)
+    if (local->group->rank_of(world) != MPI_UNDEFINED)
+      return raise(local, MPI_ERR_COMM, __func__, "the two groups overlap");
+  *newintercomm = make_intercomm(local->group, std::move(theirs), contexts, local)->handle;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
+  Comm* comm = find_comm(intercomm);
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  if (!comm->is_inter()) return raise(comm, MPI_ERR_COMM, __func__, "not an intercommunicator");
+  if (newintracomm == nullptr) return raise(comm, MPI_ERR_ARG, __func__, "the result is null");
+  *newintracomm = MPI_COMM_NULL;
+  std::vector<int> theirs;
+  Contexts contexts;
+  const Status status = agree(comm, {high != 0}, theirs, contexts);
+  if (!status) return raise_status(comm, status, __func__);
+  const bool own_high = high != 0;
+  const bool other_high = theirs.at(0) != 0;
+  // If both sides say the same, the one whose first process comes first in the job leads.
+  const bool own_first =
+      own_high != other_high ? !own_high : comm->group->world(0) < comm->remote->world(0);
+  const Group& first = own_first ? *comm->group : *comm->remote;
+  const Group& second = own_first ? *comm->remote : *comm->group;
+  std::vector<int> members = first.members();
+  members.insert(members.end(), second.members().begin(), second.members().end());
+  *newintracomm =
+      make_comm(std::make_shared<Group>(std::move(members)), contexts.shared, comm)->handle;
+  return MPI_SUCCESS;
+}

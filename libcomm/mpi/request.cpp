@@ -1,0 +1,232 @@
+#include "mpi/request.hpp"
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace weft::mpi {
+
+Immortal<RequestTable> requests;
+
+namespace {
+
+struct Pool {
+  std::mutex mutex;
+  RequestObject* free = nullptr;
+  std::vector<std::unique_ptr<RequestObject[]>> blocks;
+  std::vector<RequestObject*> detached;  // freed by the program, not complete yet
+};
+Immortal<Pool> pool;
+
+struct Running {
+  std::mutex mutex;
+  std::vector<RequestObject*> list;
+};
+Immortal<Running> running;
+
+constexpr std::size_t kBlockRequests = 256;
+
+void put_back(RequestObject* request) {
+  if (request->type != nullptr) {
+    release(request->type);
+    request->type = nullptr;
+  }
+  if (request->staging != nullptr) {
+    std::free(request->staging);
+    request->staging = nullptr;
+  }
+  request->operation.reset();
+  if (request->comm != nullptr) {
+    release(request->comm);
+    request->comm = nullptr;
+  }
+  OptionalLock lock(pool->mutex);
+  request->next = pool->free;
+  pool->free = request;
+}
+
+void reclaim_detached() {
+  std::vector<RequestObject*> complete;
+  {
+    OptionalLock lock(pool->mutex);
+    auto& list = pool->detached;
+    for (std::size_t i = 0; i < list.size();) {
+      if (list[i]->is_complete()) {
+        complete.push_back(list[i]);
+        list[i] = list.back();
+        list.pop_back();
+      } else {
+        ++i;
+      }
+    }
+  }
+  for (RequestObject* request : complete) put_back(request);
+}
+
+}  // namespace
+
+RequestObject* new_request(Comm* comm, RequestObject::Kind kind) {
+  RequestObject* request;
+  {
+    OptionalLock lock(pool->mutex);
+    if (pool->free == nullptr) [[unlikely]] {
+      auto* block = new (std::nothrow) RequestObject[kBlockRequests];
+      if (block == nullptr) return nullptr;
+      pool->blocks.emplace_back(block);
+      for (std::size_t i = 0; i < kBlockRequests; ++i) {
+        block[i].next = pool->free;
+        pool->free = &block[i];
+      }
+    }
+    request = pool->free;
+    pool->free = request->next;
+  }
+  request->kind = kind;
+  request->persistent = false;
+  request->active = true;
+  request->mode = SendMode::standard;
+  request->comm = comm;
+  if (comm != nullptr) retain(comm);
+  request->base.complete.store(false, std::memory_order_relaxed);
+  request->base.code = Code::ok;
+  request->base.finish = nullptr;
+  request->handle = requests->insert(request);
+  if (request->handle == nullptr) [[unlikely]] {
+    put_back(request);
+    return nullptr;
+  }
+  return request;
+}
+
+void free_request(RequestObject* request) {
+  requests->erase(request->handle);
+  put_back(request);
+}
+
+void detach_request(RequestObject* request) {
+  requests->erase(request->handle);
+  {
+    OptionalLock lock(pool->mutex);
+    pool->detached.push_back(request);
+  }
+  reclaim_detached();
+}
+
+void create_shared_requests() {
+  RequestObject* send = new_request(nullptr, RequestObject::Kind::done_send);
+  RequestObject* none = new_request(nullptr, RequestObject::Kind::done_none);
+  send->base.complete.store(true, std::memory_order_relaxed);
+  none->base.complete.store(true, std::memory_order_relaxed);
+  done_send_handle = send->handle;
+  done_none_handle = none->handle;
+}
+
+void destroy_requests() {
+  // What is still under way belongs to peers that are gone or to a program that never waited; the
+  // engine is closed, so nothing will touch the memory again.
+  std::vector<RequestObject*> left;
+  requests->for_each([&left](MPI_Request, RequestObject* request) { left.push_back(request); });
+  for (RequestObject* request : left) free_request(request);
+  for (RequestObject* request : pool->detached) put_back(request);
+  pool->detached.clear();
+  running->list.clear();
+  num_operations.store(0, std::memory_order_relaxed);
+  pool->free = nullptr;
+  pool->blocks.clear();
+}
+
+void add_operation(RequestObject* request) {
+  std::lock_guard lock(running->mutex);
+  running->list.push_back(request);
+  num_operations.fetch_add(1, std::memory_order_relaxed);
+}
+
+void progress_operations() {
+  // A thread that finds another one at work leaves the work to it.
+  std::unique_lock lock(running->mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  auto& list = running->list;
+  for (std::size_t i = 0; i < list.size();) {
+    RequestObject* request = list[i];
+    Code code = Code::ok;
+    if (!request->operation->advance(code)) {
+      ++i;
+      continue;
+    }
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+    num_operations.fetch_sub(1, std::memory_order_relaxed);
+    request->base.code = code;
+    // Pairs with is_complete(); the owner may free the request from here on.
+    request->base.complete.store(true, std::memory_order_release);
+    engine->ring(engine->rank());
+  }
+}
+
+int read_result(RequestObject* request, MPI_Status* status) {
+  const tagged::Request& base = request->base;
+  switch (request->kind) {
+    case RequestObject::Kind::done_send:
+      fill_empty(status);
+      return MPI_SUCCESS;
+    case RequestObject::Kind::done_none:
+      fill_proc_null(status);
+      return MPI_SUCCESS;
+    case RequestObject::Kind::receive:
+      if (base.code == Code::cancelled) {
+        if (status != MPI_STATUS_IGNORE) {
+          fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
+          store_private(*status, 0, true);
+        }
+        return MPI_SUCCESS;
+      }
+      if (request->peer == MPI_PROC_NULL) {
+        fill_proc_null(status);
+        return MPI_SUCCESS;
+      }
+      if (status != MPI_STATUS_IGNORE) {
+        if (base.code == Code::ok || base.code == Code::truncated) {
+          const std::size_t bytes = base.received < base.length ? base.received : base.length;
+          fill_status(status, request->comm->rank_of_world(base.peer), base.tag,
+                      static_cast<std::int64_t>(bytes));
+        } else {
+          fill_status(status, request->peer, request->tag, 0);
+        }
+      }
+      return error_class(base.code);
+    case RequestObject::Kind::generalized: {
+      MPI_Status own;
+      fill_empty(&own);
+      const int code = request->generalized.query(request->generalized.extra_state, &own);
+      if (status != MPI_STATUS_IGNORE) {
+        const int error = status->MPI_ERROR;
+        *status = own;
+        status->MPI_ERROR = error;
+      }
+      return code;
+    }
+    case RequestObject::Kind::send:
+    case RequestObject::Kind::operation:
+      break;
+  }
+  if (status != MPI_STATUS_IGNORE) fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
+  return error_class(base.code);
+}
+
+int finish_request(RequestObject* request, MPI_Request* handle, MPI_Status* status) {
+  int code = read_result(request, status);
+  if (request->persistent) {
+    request->active = false;
+    return code;
+  }
+  *handle = MPI_REQUEST_NULL;
+  if (request->kind <= RequestObject::Kind::done_none) return code;
+  if (request->kind == RequestObject::Kind::generalized) {
+    const int freed = request->generalized.free(request->generalized.extra_state);
+    if (code == MPI_SUCCESS) code = freed;
+  }
+  free_request(request);
+  return code;
+}
+
+}  // namespace weft::mpi

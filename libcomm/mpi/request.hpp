@@ -1,0 +1,118 @@
+#pragma once
+// RequestObject: what an MPI_Request names. Taken from a free list, so that a warm program starts
+// and completes requests without allocating.
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "mpi/comm.hpp"
+#include "mpi/datatype.hpp"
+#include "mpi/handle_table.hpp"
+#include "mpi/state.hpp"
+#include "mpi/status.hpp"
+#include "tagged/request.hpp"
+
+namespace weft::mpi {
+
+// Work in the background that is more than one message (a nonblocking collective, a program's own
+// request). `advance` and `start` are called by one thread at a time.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  // Begins (again, if persistent).
+  virtual Code start() = 0;
+  // Does what can be done now. True: finished, with `code`.
+  virtual bool advance(Code& code) = 0;
+};
+
+enum class SendMode : std::uint8_t { standard, synchronous, buffered, ready };
+
+struct RequestObject {
+  tagged::Request base;  // `complete` and `code` serve every kind of request
+  enum class Kind : std::uint8_t { done_send, done_none, send, receive, operation, generalized };
+  Kind kind = Kind::send;
+  bool persistent = false;
+  bool active = true;  // false: persistent and not started
+  SendMode mode = SendMode::standard;
+  Comm* comm = nullptr;  // counted
+  MPI_Request handle = MPI_REQUEST_NULL;
+  RequestObject* next = nullptr;  // in the free list
+
+  // The program's data. `staging` is the packed form of a non-contiguous one.
+  void* buffer = nullptr;
+  MPI_Count count = 0;
+  Datatype* type = nullptr;  // counted while not null
+  void* staging = nullptr;
+  int peer = 0;  // rank, for starting a persistent request
+  int tag = 0;
+
+  std::unique_ptr<Operation> operation;
+
+  struct Generalized {
+    MPI_Grequest_query_function* query = nullptr;
+    MPI_Grequest_free_function* free = nullptr;
+    MPI_Grequest_cancel_function* cancel = nullptr;
+    void* extra_state = nullptr;
+  } generalized;
+
+  bool is_complete() const noexcept { return base.is_complete(); }
+};
+
+using RequestTable = HandleTable<MPI_Request, RequestObject, Kind::request>;
+extern Immortal<RequestTable> requests;
+
+inline RequestObject* find_request(MPI_Request handle) noexcept { return requests->find(handle); }
+
+// A request with a handle; null if memory is out. The caller fills in and starts it.
+RequestObject* new_request(Comm* comm, RequestObject::Kind kind);
+// Ends the handle and puts the object back. It must be complete or never started.
+void free_request(RequestObject* request);
+// Ends the handle of a request that may still be under way; reclaimed once it is complete.
+void detach_request(RequestObject* request);
+
+// Handles that many requests share: of a send that was complete when it was started, and of an
+// operation with MPI_PROC_NULL.
+inline MPI_Request done_send_handle = MPI_REQUEST_NULL;
+inline MPI_Request done_none_handle = MPI_REQUEST_NULL;
+void create_shared_requests();
+void destroy_requests();
+
+// Operations under way, moved forward by every call that waits or tests.
+inline std::atomic<int> num_operations{0};
+void add_operation(RequestObject* request);
+void progress_operations();
+
+// Blocks until done() is true and moves everything forward meanwhile.
+template <class Done>
+void wait_progressing(Done&& done) {
+  engine->wait_until([&done] {
+    if (num_operations.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      progress_operations();
+    return done();
+  });
+}
+
+inline Code wait_progressing(tagged::Request& request) {
+  if (!request.is_complete()) wait_progressing([&request] { return request.is_complete(); });
+  return request.code;
+}
+
+// One step for calls that test.
+inline void progress_once() {
+  engine->progress();
+  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations();
+}
+
+// Fills the status of a complete request (not MPI_ERROR). Returns its error class.
+int read_result(RequestObject* request, MPI_Status* status);
+// read_result, then the request is freed, or inactive if persistent; *handle follows.
+int finish_request(RequestObject* request, MPI_Request* handle, MPI_Status* status);
+
+// Starts a send or receive that the arguments have been checked for. `request->buffer`, `count`,
+// `type`, `peer`, `tag`, `mode` are set. Returns MPI_SUCCESS or an error class.
+int start_send(RequestObject* request);
+int start_receive(RequestObject* request);
+// The first half of start_receive: the memory to receive into. Used alone for matched messages.
+int prepare_receive(RequestObject* request, void*& data, std::size_t& bytes);
+
+}  // namespace weft::mpi

@@ -1,0 +1,149 @@
+#include "mpi/schedule.hpp"
+
+#include <cstring>
+#include <new>
+
+namespace weft::mpi {
+
+Schedule::Schedule(Comm& comm)
+    : comm_(comm),
+      tag_(kScheduleTag -
+           static_cast<std::int32_t>(comm.num_schedules.fetch_add(1, std::memory_order_relaxed) &
+                                     static_cast<std::uint32_t>(kTagUb))) {}
+
+void Schedule::send(int rank, const void* data, std::size_t bytes) {
+  steps_.push_back({Step::Kind::send, rank, data, nullptr, bytes, nullptr});
+}
+void Schedule::receive(int rank, void* data, std::size_t bytes) {
+  steps_.push_back({Step::Kind::receive, rank, nullptr, data, bytes, nullptr});
+}
+void Schedule::wait() { steps_.push_back({Step::Kind::wait, 0, nullptr, nullptr, 0, nullptr}); }
+void Schedule::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes != 0 && to != from) steps_.push_back({Step::Kind::copy, 0, from, to, bytes, nullptr});
+}
+void Schedule::reduce(const void* in, void* inout, std::size_t count, const coll::Reduction& op) {
+  steps_.push_back({Step::Kind::reduce, 0, in, inout, count, &op});
+}
+
+char* Schedule::allocate(std::size_t bytes) {
+  memory_.emplace_back(new (std::nothrow) char[bytes + 1]);
+  if (memory_.back() == nullptr) out_of_memory_ = true;
+  return memory_.back().get();
+}
+
+void Schedule::clear() {
+  steps_.clear();
+  messages_.clear();
+  memory_.clear();
+  next_ = 0;
+  first_pending_ = 0;
+  code_ = Code::ok;
+  out_of_memory_ = false;
+}
+
+Code Schedule::start() {
+  if (out_of_memory_) return Code::no_memory;
+  return Code::ok;
+}
+
+bool Schedule::advance(Code& code) {
+  for (;; ++next_) {
+    const bool at_end = next_ == steps_.size();
+    if (at_end || steps_[next_].kind == Step::Kind::wait) {
+      for (; first_pending_ < messages_.size(); ++first_pending_) {
+        const tagged::Request& message = messages_[first_pending_];
+        if (!message.is_complete()) return false;
+        if (message.code != Code::ok && code_ == Code::ok) code_ = message.code;
+      }
+      // After an error nothing new is started, but what was started must have ended.
+      if (at_end || code_ != Code::ok) {
+        code = code_;
+        return true;
+      }
+      continue;
+    }
+    const Step& step = steps_[next_];
+    switch (step.kind) {
+      case Step::Kind::send: {
+        const int peer = comm_.group->world(step.rank);
+        if (!engine->try_send(peer, comm_.context, tag_, step.from, step.size))
+          engine->isend(messages_.emplace_back(), peer, comm_.context, tag_, step.from, step.size);
+        break;
+      }
+      case Step::Kind::receive:
+        engine->irecv(messages_.emplace_back(), comm_.group->world(step.rank), comm_.context, tag_,
+                      step.to, step.size);
+        break;
+      case Step::Kind::copy:
+        std::memmove(step.to, step.from, step.size);
+        break;
+      case Step::Kind::reduce:
+        step.op->apply(step.from, step.to, step.size, step.op->argument);
+        break;
+      case Step::Kind::wait:
+        break;
+    }
+  }
+}
+
+// Dissemination (Hensgen, Finkel, Manber 1988): after round k everyone knows of 2^k processes.
+void schedule_barrier(Schedule& schedule) {
+  const int size = schedule.size();
+  const int rank = schedule.rank();
+  for (int distance = 1; distance < size; distance *= 2) {
+    schedule.receive((rank - distance + size) % size, nullptr, 0);
+    schedule.send((rank + distance) % size, nullptr, 0);
+    schedule.wait();
+  }
+}
+
+// Binomial tree on ranks relative to the root: the parent clears the lowest set bit.
+void schedule_bcast(Schedule& schedule, void* data, std::size_t bytes, int root) {
+  const int size = schedule.size();
+  const int relative = (schedule.rank() - root + size) % size;
+  int bit = 1;
+  while (bit < size && (relative & bit) == 0) bit *= 2;
+  if (relative != 0) {
+    schedule.receive((relative - bit + root) % size, data, bytes);
+    schedule.wait();
+  }
+  for (bit /= 2; bit > 0; bit /= 2)
+    if (relative + bit < size) schedule.send((relative + bit + root) % size, data, bytes);
+  schedule.wait();
+}
+
+// A binomial tree towards rank 0 in which each process always holds the result of a run of ranks
+// that begins with its own: the order of operands is that of the ranks, so operations need not be
+// commutative. The root, if it is another, gets the result at the end.
+char* schedule_reduce(Schedule& schedule, char* mine, std::size_t count, const coll::Reduction& op,
+                      int root) {
+  const std::size_t bytes = count * op.element_bytes;
+  const int size = schedule.size();
+  const int rank = schedule.rank();
+  char* theirs = nullptr;
+  for (int bit = 1; bit < size; bit *= 2) {
+    if ((rank & bit) != 0) {
+      schedule.send(rank - bit, mine, bytes);
+      schedule.wait();
+      break;
+    }
+    if (rank + bit >= size) continue;
+    if (theirs == nullptr) theirs = schedule.allocate(bytes);
+    schedule.receive(rank + bit, theirs, bytes);
+    schedule.wait();
+    schedule.reduce(mine, theirs, count, op);
+    std::swap(mine, theirs);
+  }
+  if (root == 0) return rank == 0 ? mine : nullptr;
+  if (rank == 0) {
+    schedule.send(root, mine, bytes);
+    schedule.wait();
+  }
+  if (rank != root) return nullptr;
+  if (theirs == nullptr) theirs = schedule.allocate(bytes);
+  schedule.receive(0, theirs, bytes);
+  schedule.wait();
+  return theirs;
+}
+
+}  // namespace weft::mpi

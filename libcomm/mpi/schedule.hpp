@@ -1,0 +1,75 @@
+#pragma once
+// Schedule: a collective that runs in the background, as a list of steps: sends, receives, copies,
+// reductions. A step waits for the messages before it only where the list says so.
+//
+// Messages travel on the communicator's own context under a negative tag that this schedule shares
+// with its counterparts: members call collectives of a communicator in one order.
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "coll/coll.hpp"
+#include "mpi/comm.hpp"
+#include "tagged/request.hpp"
+
+namespace weft::mpi {
+
+class Schedule {
+ public:
+  explicit Schedule(Comm& comm);
+  Schedule(const Schedule&) = delete;
+  Schedule& operator=(const Schedule&) = delete;
+
+  // Building. Memory must stay valid until the schedule has ended.
+  Comm& comm() const noexcept { return comm_; }
+  int rank() const noexcept { return comm_.rank; }
+  int size() const noexcept { return comm_.size(); }
+  void send(int rank, const void* data, std::size_t bytes);
+  void receive(int rank, void* data, std::size_t bytes);
+  // Everything after it begins when all messages before it are complete.
+  void wait();
+  void copy(void* to, const void* from, std::size_t bytes);
+  // inout[i] = in[i] op inout[i]
+  void reduce(const void* in, void* inout, std::size_t count, const coll::Reduction& op);
+  // Memory that lives as long as the steps do. Null: out of memory, and start() says so.
+  char* allocate(std::size_t bytes);
+  // Forgets all steps.
+  void clear();
+
+  // Running. `advance` returns true when all is done, with the first error.
+  Code start();
+  bool advance(Code& code);
+
+ private:
+  struct Step {
+    enum class Kind { send, receive, wait, copy, reduce };
+    Kind kind;
+    int rank;
+    const void* from;
+    void* to;
+    std::size_t size;  // bytes; of a reduction: elements
+    const coll::Reduction* op;
+  };
+
+  Comm& comm_;
+  const std::int32_t tag_;
+  std::vector<Step> steps_;
+  std::size_t next_ = 0;
+  std::deque<tagged::Request> messages_;  // a deque: requests must not move
+  std::size_t first_pending_ = 0;
+  Code code_ = Code::ok;
+  std::vector<std::unique_ptr<char[]>> memory_;
+  bool out_of_memory_ = false;
+};
+
+// Patterns that several collectives share. Each ends with a wait.
+void schedule_barrier(Schedule& schedule);
+void schedule_bcast(Schedule& schedule, void* data, std::size_t bytes, int root);
+// Reduces everyone's `mine` in rank order; returns where the result is on `root`, null elsewhere.
+// `mine` is overwritten.
+char* schedule_reduce(Schedule& schedule, char* mine, std::size_t count, const coll::Reduction& op,
+                      int root);
+
+}  // namespace weft::mpi

@@ -1,0 +1,41 @@
+#pragma once
+// The process's place in the job while MPI runs. All global state of Weft is in this folder, and
+// this is the root of it. Written by MPI_Init and MPI_Finalize, read by everyone in between.
+#include <memory>
+#include <thread>
+
+#include "job/job.hpp"
+#include "mpi/call.hpp"
+#include "tagged/engine.hpp"
+
+namespace weft::mpi {
+
+// The largest tag a program may use. Internal messages use negative tags.
+inline constexpr int kTagUb = 0x1fffffff;
+
+// A global that is never destroyed: programs call MPI from atexit handlers and other threads.
+template <class T>
+union Immortal {
+  T value;
+  Immortal() : value() {}
+  ~Immortal() {}
+  T* operator->() noexcept { return &value; }
+  T& operator*() noexcept { return value; }
+};
+
+struct Process {
+  std::unique_ptr<Job> job;
+  std::unique_ptr<tagged::Engine> engine;
+  int thread_level = MPI_THREAD_SINGLE;
+  std::thread::id main_thread;
+  int app_number = 0;
+};
+
+extern Immortal<Process> process;
+// The engine without the detour; null unless MPI runs.
+inline tagged::Engine* engine = nullptr;
+
+// What MPI_Init_thread does, in one place for its two callers.
+int start(int required, int* provided, const char* function);
+
+}  // namespace weft::mpi

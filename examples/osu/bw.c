@@ -93,11 +93,8 @@ static bool check(const State* timed, size_t bytes) {
 }
 
 int main(int argc, char** argv) {
-  const Program program = {.title = kTitle,
-                           .min_bytes = 1,
-                           .max_bytes = 4 << 20,
-                           .has_window = true,
-                           .min_ranks = 2};
+  const Program program = {
+      .title = kTitle, .min_bytes = 1, .max_bytes = 4 << 20, .has_window = true, .min_ranks = 2};
   MPI_Init(&argc, &argv);
   Options options = options_parse(argc, argv, &program);
   State s = {.window = options.window, .stride_bytes = 0};

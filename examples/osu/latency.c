@@ -2,10 +2,8 @@
 
 #include "osu.h"
 
-static const Program kProgram = {.title = "Latency Test",
-                                 .min_bytes = 1,
-                                 .max_bytes = 4 << 20,
-                                 .min_ranks = 2};
+static const Program kProgram = {
+    .title = "Latency Test", .min_bytes = 1, .max_bytes = 4 << 20, .min_ranks = 2};
 
 typedef struct {
   void* send;

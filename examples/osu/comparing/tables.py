@@ -47,6 +47,17 @@ class Points:
             file.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
 
 
+def read_json(path):
+    """What write_json wrote, as Points of one median each, and as the rows themselves."""
+    with open(path, encoding="utf-8") as file:
+        rows = json.load(file)
+    points = Points()
+    for row in rows:
+        key = (row["program"], row["processes"], row["bytes"], row["library"])
+        points._samples[key] = [row["median"]]
+    return points, rows
+
+
 def size_text(size):
     """A size as people say it: 8 B, 4 KiB, 1 MiB."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):

@@ -19,32 +19,37 @@ MARKS = """<svg width="0" height="0" style="position:absolute" aria-hidden="true
 </defs></svg>"""
 _POINT_TYPES = (7, 5, 9, 13)  # filled circle, square, triangle, diamond in gnuplot's numbering
 
+# Sizes of a chart in the page's two kinds of grid, so that text comes out equally large.
+_WIDE = (560, 350)
+SMALL = (420, 290)
+
 
 def available():
     return shutil.which("gnuplot") is not None
 
 
-def curves(title, series, width=640, height=400):
+def curves(title, series, large_values=False, width=_WIDE[0], height=_WIDE[1]):
     """An SVG element of value over message size, both logarithmic.
 
     `series` is a list of (index of the colour, [(size, value), ...]).
     """
     sizes = sorted({size for _, points in series for size, _ in points})
-    every = 2 if len(sizes) <= 14 else 4
+    every = 3 if len(sizes) <= 14 else 4
     ticks = ", ".join('"%s" %d' % (tables.size_text(size), size) for size in sizes[::every])
-    script = _common(width, height) + [
+    # %s and %c are gnuplot's: the number before a k, M or G.
+    script = _common(width, height, "%.0s%c" if large_values else "%g") + [
         "set logscale x 2", "set logscale y 10",
         "set xtics nomirror scale 0.5 textcolor rgb '#000002' (%s)" % ticks,
-        "set xrange [%d:%d]" % (sizes[0], max(sizes[-1], sizes[0] * 2)),
+        "set xrange [%d:%d]" % (sizes[0], max(sizes[-1] * 1.2, sizes[0] * 2)),
     ]
     return _draw(title, script, series)
 
 
-def curves_over_processes(title, series, width=640, height=400):
+def curves_over_processes(title, series, width=SMALL[0], height=SMALL[1]):
     """As `curves`, with process counts instead of sizes on the horizontal axis."""
     counts = sorted({count for _, points in series for count, _ in points})
     ticks = ", ".join('"%d" %d' % (count, count) for count in counts)
-    script = _common(width, height) + [
+    script = _common(width, height, "%g") + [
         "set logscale x 2", "set logscale y 10",
         "set xtics nomirror scale 0.5 textcolor rgb '#000002' (%s)" % ticks,
         "set xrange [%g:%g]" % (counts[0] * 0.8, counts[-1] * 1.25),
@@ -52,12 +57,12 @@ def curves_over_processes(title, series, width=640, height=400):
     return _draw(title, script, series)
 
 
-def _common(width, height):
+def _common(width, height, value_format):
     return [
         "set terminal svg size %d,%d dynamic font 'sans-serif,14'" % (width, height),
         "set border 3 lw 1 lc rgb '#000001'",
         "set grid xtics ytics lt 1 lw 0.6 lc rgb '#000003'",
-        "set ytics nomirror scale 0.5 textcolor rgb '#000002' format '%g'",
+        "set ytics nomirror scale 0.5 textcolor rgb '#000002' format '%s'" % value_format,
         "set mytics 1", "unset key", "set lmargin 9", "set rmargin 3",
     ]
 

@@ -8,8 +8,9 @@ import statistics
 class Points:
     """What was measured: for each program, process count, size and library one value a round."""
 
-    def __init__(self):
+    def __init__(self, best=False):
         self._samples = {}
+        self._best = best
 
     def add(self, program, num_processes, library, values):
         for size, value in values.items():
@@ -23,14 +24,23 @@ class Points:
     def samples(self, program, num_processes, size, library):
         return self._samples.get((program.name, num_processes, size, library), [])
 
-    def median(self, program, num_processes, size, library):
+    def value(self, program, num_processes, size, library):
+        """The median of the rounds, or the best of them where that was asked for."""
         samples = self.samples(program, num_processes, size, library)
-        return statistics.median(samples) if samples else None
+        if not samples:
+            return None
+        if self._best:
+            return min(samples) if program.lower_is_better else max(samples)
+        return statistics.median(samples)
+
+    @property
+    def statistic(self):
+        return "best" if self._best else "median"
 
     def ratio(self, program, num_processes, size, peers):
-        """Weft's median divided by the best peer's; None if either is missing."""
-        ours = self.median(program, num_processes, size, "weft")
-        theirs = [self.median(program, num_processes, size, peer) for peer in peers]
+        """Weft's value divided by the best peer's; None if either is missing."""
+        ours = self.value(program, num_processes, size, "weft")
+        theirs = [self.value(program, num_processes, size, peer) for peer in peers]
         theirs = [value for value in theirs if value]
         if not ours or not theirs:
             return None
@@ -80,8 +90,8 @@ def table(points, program, num_processes, libraries):
     with_ratio = "weft" in libraries and bool(peers)
     sizes = points.sizes(program, num_processes)
     better = "lower" if program.lower_is_better else "higher"
-    lines = ["%s, %d processes, %s (%s is better), median of %d" %
-             (program.name, num_processes, program.unit, better,
+    lines = ["%s, %d processes, %s (%s is better), %s of %d" %
+             (program.name, num_processes, program.unit, better, points.statistic,
               max((len(points.samples(program, num_processes, size, name))
                    for size in sizes for name in libraries), default=0))]
     header = "%10s" % "size" + "".join("%14s" % name for name in libraries)
@@ -91,7 +101,7 @@ def table(points, program, num_processes, libraries):
     for size in sizes:
         line = "%10s" % size_text(size)
         for name in libraries:
-            line += "%14s" % value_text(points.median(program, num_processes, size, name))
+            line += "%14s" % value_text(points.value(program, num_processes, size, name))
         if with_ratio:
             ratio = points.ratio(program, num_processes, size, peers)
             line += "%16s" % ("-" if ratio is None else "%.2f" % ratio)

@@ -127,14 +127,11 @@ def _executable(name, library):
 
 
 def _identify(launcher):
-    if os.path.basename(launcher) == "weftrun":
-        info = os.path.join(os.path.dirname(launcher), "weft-info")
-        text = _output([info, "--version"]) if os.path.exists(info) else ""
-        version = re.search(r"\d+(\.\d+)+\S*", text)
-        return "weft", "Weft " + version.group(0) if version else "Weft"
     text = _output([launcher, "--version"])
     version = re.search(r"\d+\.\d+(\.\d+)*\S*", text)
     number = version.group(0) if version else ""
+    if "Weft" in text:
+        return "weft", "Weft " + number
     if "Open MPI" in text or "OpenRTE" in text:
         return "openmpi", "Open MPI " + number
     if "HYDRA" in text:

@@ -11,7 +11,7 @@ with the same placement:
 - Large messages: Open MPI's shared-memory transport copies directly between processes with CMA
   (btl_vader_single_copy_mechanism=cma) and MPICH over UCX does the same by default. Nothing
   switches that off here; `process_copy_allowed` tells whether the machine lets them.
-- Weft runs with its default settings.
+- Weft runs with its default settings; its launcher places processes in the same way by itself.
 """
 
 import ctypes
@@ -54,7 +54,7 @@ class Library:
         elif self.kind == "mpich":
             placement = ["-bind-to", "core"] if bind else []
         elif self.kind == "weft":
-            placement = ["--bind", "core" if bind else "none"]
+            placement = ["--bind", "none"] if threaded else []
         else:
             placement = []
         return [self.launcher] + placement + ["-n", str(num_processes)] + program

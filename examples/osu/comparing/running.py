@@ -19,9 +19,12 @@ def build(library, source, folder):
     newest = max(os.path.getmtime(path) for path in inputs + [library.compiler])
     # The name of the library is the user's: it may now stand for other wrappers than last time.
     stamp = target + ".with"
-    if os.path.exists(target) and os.path.getmtime(target) > newest and _read(stamp) == library.compiler:
+    is_same = _read(stamp) == library.compiler
+    if is_same and os.path.exists(target) and os.path.getmtime(target) > newest:
         return target
     os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.exists(stamp):
+        os.unlink(stamp)  # a build that is interrupted must not pass for done
     command = [library.compiler, "-O2", "-w", "-pthread", inputs[0], inputs[1], "-o", target]
     run(command, library.environment(), 120, "building %s with %s" % (source, library.name))
     with open(stamp, "w", encoding="utf-8") as file:

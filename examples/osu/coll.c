@@ -1,0 +1,318 @@
+// Latency of a blocking collective operation: `coll OPERATION [options]`.
+//
+// Each call is timed on each rank, with a barrier between calls that is not timed. The average
+// over the ranks, the fastest and the slowest rank's mean are printed. The size is what OSU's
+// programs call the size: the whole vector for bcast, the reductions and reduce_scatter, one
+// rank's block for gather, scatter, allgather and alltoall. Reductions sum floats.
+
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "osu.h"
+
+typedef struct {
+  int rank;
+  int num_ranks;
+  int root;
+  int count;    // bytes, or floats for the reductions
+  int* counts;  // reduce_scatter: floats that each rank gets
+  void* send;
+  void* recv;
+  double timed_s;  // spent in the operation itself by the last run of timed_calls
+} Call;
+
+typedef struct {
+  const char* name;
+  const char* title;
+  bool reduces;
+  void (*run)(Call* call);
+  bool (*check)(Call* call);
+} Operation;
+
+static void run_barrier(Call* c) {
+  (void)c;
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void run_bcast(Call* c) { MPI_Bcast(c->recv, c->count, MPI_CHAR, c->root, MPI_COMM_WORLD); }
+
+static void run_allreduce(Call* c) {
+  MPI_Allreduce(c->send, c->recv, c->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void run_reduce(Call* c) {
+  MPI_Reduce(c->send, c->recv, c->count, MPI_FLOAT, MPI_SUM, c->root, MPI_COMM_WORLD);
+}
+
+static void run_reduce_scatter(Call* c) {
+  MPI_Reduce_scatter(c->send, c->recv, c->counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void run_allgather(Call* c) {
+  MPI_Allgather(c->send, c->count, MPI_CHAR, c->recv, c->count, MPI_CHAR, MPI_COMM_WORLD);
+}
+
+static void run_alltoall(Call* c) {
+  MPI_Alltoall(c->send, c->count, MPI_CHAR, c->recv, c->count, MPI_CHAR, MPI_COMM_WORLD);
+}
+
+static void run_gather(Call* c) {
+  MPI_Gather(c->send, c->count, MPI_CHAR, c->recv, c->count, MPI_CHAR, c->root, MPI_COMM_WORLD);
+}
+
+static void run_scatter(Call* c) {
+  MPI_Scatter(c->send, c->count, MPI_CHAR, c->recv, c->count, MPI_CHAR, c->root, MPI_COMM_WORLD);
+}
+
+// The checks fill their input, call once and look at the result. A block's pattern names its
+// sender, its receiver and the call, so a block that went astray is seen. -1 stands for everyone.
+
+static unsigned block_seed(const Call* c, int from, int to) {
+  return (unsigned)(from * 37 + (to + 1) * 101 + c->root * 5);
+}
+
+static void fill_block(const Call* c, void* buffer, int index, int from, int to) {
+  pattern_fill((char*)buffer + (size_t)index * (size_t)c->count, (size_t)c->count,
+               block_seed(c, from, to));
+}
+
+static bool block_arrived(const Call* c, int index, int from, int to) {
+  return pattern_matches((char*)c->recv + (size_t)index * (size_t)c->count, (size_t)c->count,
+                         block_seed(c, from, to));
+}
+
+static double seconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// Nobody may leave a barrier before the last has entered. The clock is one for all processes of a
+// host; over several hosts nothing can be said.
+static bool check_barrier(Call* c) {
+  MPI_Comm host;
+  int on_host;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_size(host, &on_host);
+  MPI_Comm_free(&host);
+  if (on_host < c->num_ranks) return true;
+
+  // One rank comes late, or there would be nothing to see.
+  const struct timespec lateness = {.tv_nsec = 200000};
+  if (c->rank == c->root) nanosleep(&lateness, NULL);
+  double entered = seconds_now(), last_entered;
+  MPI_Barrier(MPI_COMM_WORLD);
+  double left = seconds_now(), first_left;
+  MPI_Allreduce(&entered, &last_entered, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(&left, &first_left, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+  return first_left >= last_entered;
+}
+
+static bool check_bcast(Call* c) {
+  if (c->rank == c->root) fill_block(c, c->recv, 0, c->root, -1);
+  run_bcast(c);
+  return block_arrived(c, 0, c->root, -1);
+}
+
+static bool check_gather(Call* c) {
+  fill_block(c, c->send, 0, c->rank, c->root);
+  run_gather(c);
+  bool passed = true;
+  for (int i = 0; c->rank == c->root && i < c->num_ranks; ++i) {
+    passed = passed && block_arrived(c, i, i, c->root);
+  }
+  return passed;
+}
+
+static bool check_allgather(Call* c) {
+  fill_block(c, c->send, 0, c->rank, -1);
+  run_allgather(c);
+  bool passed = true;
+  for (int i = 0; i < c->num_ranks; ++i) passed = passed && block_arrived(c, i, i, -1);
+  return passed;
+}
+
+static bool check_scatter(Call* c) {
+  for (int i = 0; c->rank == c->root && i < c->num_ranks; ++i) {
+    fill_block(c, c->send, i, c->root, i);
+  }
+  run_scatter(c);
+  return block_arrived(c, 0, c->root, c->rank);
+}
+
+static bool check_alltoall(Call* c) {
+  for (int i = 0; i < c->num_ranks; ++i) fill_block(c, c->send, i, c->rank, i);
+  run_alltoall(c);
+  bool passed = true;
+  for (int i = 0; i < c->num_ranks; ++i) passed = passed && block_arrived(c, i, i, c->rank);
+  return passed;
+}
+
+// Small whole numbers, so that the sum of floats is exact in any order.
+static float summand(const Call* c, int rank, int position) {
+  return (float)((position * 3 + rank * 7 + c->root) % 1000);
+}
+
+static void fill_summands(Call* c) {
+  for (int i = 0; i < c->count; ++i) ((float*)c->send)[i] = summand(c, c->rank, i);
+}
+
+// Whether recv holds the sums of positions first to first + num - 1.
+static bool sums_arrived(const Call* c, int first, int num) {
+  for (int i = 0; i < num; ++i) {
+    float sum = 0;
+    for (int rank = 0; rank < c->num_ranks; ++rank) sum += summand(c, rank, first + i);
+    if (((float*)c->recv)[i] != sum) return false;
+  }
+  return true;
+}
+
+static bool check_allreduce(Call* c) {
+  fill_summands(c);
+  run_allreduce(c);
+  return sums_arrived(c, 0, c->count);
+}
+
+static bool check_reduce(Call* c) {
+  fill_summands(c);
+  run_reduce(c);
+  return c->rank != c->root || sums_arrived(c, 0, c->count);
+}
+
+static bool check_reduce_scatter(Call* c) {
+  fill_summands(c);
+  run_reduce_scatter(c);
+  int first = 0;
+  for (int i = 0; i < c->rank; ++i) first += c->counts[i];
+  return sums_arrived(c, first, c->counts[c->rank]);
+}
+
+static const Operation kOperations[] = {
+    {"barrier", "Barrier", false, run_barrier, check_barrier},
+    {"bcast", "Broadcast", false, run_bcast, check_bcast},
+    {"allreduce", "Allreduce", true, run_allreduce, check_allreduce},
+    {"reduce", "Reduce", true, run_reduce, check_reduce},
+    {"allgather", "Allgather", false, run_allgather, check_allgather},
+    {"alltoall", "All-to-All", false, run_alltoall, check_alltoall},
+    {"gather", "Gather", false, run_gather, check_gather},
+    {"scatter", "Scatter", false, run_scatter, check_scatter},
+    {"reduce_scatter", "Reduce_scatter", true, run_reduce_scatter, check_reduce_scatter},
+};
+enum { kNumOperations = sizeof kOperations / sizeof *kOperations };
+
+typedef struct {
+  const Operation* operation;
+  Call call;
+} State;
+
+static void set_size(State* s, size_t bytes) {
+  Call* c = &s->call;
+  c->count = (int)(s->operation->reduces ? bytes / sizeof(float) : bytes);
+  for (int i = 0; i < c->num_ranks; ++i) {
+    c->counts[i] = c->count / c->num_ranks + (i < c->count % c->num_ranks);
+  }
+}
+
+static bool check(State* s, size_t bytes) {
+  Call* c = &s->call;
+  set_size(s, bytes);
+  bool passed = true;
+  for (c->root = 0; c->root < c->num_ranks; ++c->root) {
+    memset(c->recv, 0x7f, bytes);  // what an earlier call left must not count as this one's
+    passed = s->operation->check(c) && passed;
+  }
+  c->root = 0;
+  return passed;
+}
+
+static double timed_calls(void* context, size_t bytes, long iters) {
+  State* s = context;
+  set_size(s, bytes);
+  double begin = MPI_Wtime(), timed_s = 0;
+  for (long i = 0; i < iters; ++i) {
+    double start = MPI_Wtime();
+    s->operation->run(&s->call);
+    timed_s += MPI_Wtime() - start;
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  s->call.timed_s = timed_s;
+  return MPI_Wtime() - begin;
+}
+
+// A barrier is its own separation: the calls follow each other at once.
+static double timed_barriers(void* context, size_t bytes, long iters) {
+  State* s = context;
+  (void)bytes;
+  double start = MPI_Wtime();
+  for (long i = 0; i < iters; ++i) MPI_Barrier(MPI_COMM_WORLD);
+  s->call.timed_s = MPI_Wtime() - start;
+  return s->call.timed_s;
+}
+
+// Takes the operation's name out of the arguments; without one the program ends here.
+static const Operation* take_operation(int* argc, char** argv, int rank) {
+  const char* name = *argc > 1 ? argv[1] : "";
+  for (int i = 0; i < kNumOperations; ++i) {
+    if (strcmp(name, kOperations[i].name) != 0) continue;
+    for (int k = 1; k + 1 < *argc; ++k) argv[k] = argv[k + 1];
+    argv[--*argc] = NULL;
+    return &kOperations[i];
+  }
+  const bool help = strcmp(name, "-h") == 0;
+  if (rank == 0) {
+    FILE* out = help ? stdout : stderr;
+    fprintf(out, "usage: coll OPERATION [options]; coll OPERATION -h shows the options\n");
+    fprintf(out, "operations:");
+    for (int i = 0; i < kNumOperations; ++i) fprintf(out, " %s", kOperations[i].name);
+    fprintf(out, "\n");
+  }
+  MPI_Finalize();
+  exit(help ? 0 : 1);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  State s = {.call = {.root = 0}};
+  MPI_Comm_rank(MPI_COMM_WORLD, &s.call.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &s.call.num_ranks);
+  s.operation = take_operation(&argc, argv, s.call.rank);
+
+  const bool is_barrier = s.operation->run == run_barrier;
+  char title[64];
+  snprintf(title, sizeof title, "%s Latency Test", s.operation->title);
+  const Program program = {.title = title,
+                           .min_bytes = s.operation->reduces ? sizeof(float) : 1,
+                           .max_bytes = 1 << 20,
+                           .min_ranks = 1};
+  Options options = options_parse(argc, argv, &program);
+  if (is_barrier) options.min_bytes = options.max_bytes = 0;
+  if (s.operation->reduces && options.min_bytes < sizeof(float)) options.min_bytes = sizeof(float);
+  s.call.counts = buffer_alloc((size_t)s.call.num_ranks * sizeof(int));
+  s.call.send = buffer_alloc(options.max_bytes * (size_t)s.call.num_ranks);
+  s.call.recv = buffer_alloc(options.max_bytes * (size_t)s.call.num_ranks);
+  Loop loop = is_barrier ? timed_barriers : timed_calls;
+
+  print_header(&options, &program,
+               "# Size        Avg Latency(us)    Min Latency(us)    Max Latency(us)");
+  for (size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes = next_size(bytes)) {
+    bool passed = !options.validate || check(&s, bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    long iters = settle_iters(&options, loop, &s, bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    loop(&s, bytes, iters);
+    double mine_us = s.call.timed_s * 1e6 / (double)iters;
+    double values[3] = {0, 0, 0};
+    MPI_Reduce(&mine_us, &values[0], 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&mine_us, &values[1], 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&mine_us, &values[2], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    values[0] /= s.call.num_ranks;
+    print_row(&options, bytes, values, 3, 2, passed);
+    if (is_barrier) break;
+  }
+  MPI_Finalize();
+  return exit_status();
+}

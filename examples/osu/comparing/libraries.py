@@ -1,0 +1,148 @@
+"""The MPI libraries that are compared: how each is found, and how a program is started with it.
+
+Every library runs with the settings an informed user would choose on the machine at hand, and
+with the same placement:
+
+- Not more processes than cores: each process is bound to a core of its own, in all libraries.
+- More processes than cores: no binding. Open MPI gets --oversubscribe, which also makes it yield
+  when idle; without it, it would refuse. MPICH has no such setting in Debian's build.
+- Programs with several threads per process: no binding, or the threads would share a core. Open
+  MPI is told to yield when idle, because there are more threads than it counts processes.
+- Large messages: Open MPI's shared-memory transport copies directly between processes with CMA
+  (btl_vader_single_copy_mechanism=cma) and MPICH over UCX does the same by default. Nothing
+  switches that off here; `process_copy_allowed` tells whether the machine lets them.
+- Weft runs with its default settings; its launcher places processes in the same way by itself.
+"""
+
+import ctypes
+import glob
+import os
+import re
+import shutil
+import subprocess
+
+CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.dirname(os.path.abspath(__file__)))))
+KNOWN_PEERS = {
+    "openmpi": ("mpicc.openmpi", "mpirun.openmpi", "Debian package openmpi-bin libopenmpi-dev"),
+    "mpich": ("mpicc.mpich", "mpirun.mpich", "Debian package mpich libmpich-dev"),
+}
+
+
+class Missing(Exception):
+    """A library that was asked for is not on this machine."""
+
+
+class Library:
+    """One MPI library: a compiler wrapper and a launcher."""
+
+    def __init__(self, name, compiler, launcher):
+        self.name = name
+        self.compiler = _executable(compiler, name)
+        self.launcher = _executable(launcher, name)
+        self.kind, self.version = _identify(self.launcher)
+
+    def command(self, program, num_processes, threaded=False):
+        """The command line that runs `program` (a list) with `num_processes` processes."""
+        bind = num_processes <= num_cores() and not threaded
+        if self.kind == "openmpi":
+            placement = ["--bind-to", "core" if bind else "none"]
+            if num_processes > num_cores():
+                placement.append("--oversubscribe")
+            if threaded:
+                placement += ["--mca", "mpi_yield_when_idle", "1"]
+        elif self.kind == "mpich":
+            placement = ["-bind-to", "core"] if bind else []
+        elif self.kind == "weft":
+            placement = ["--bind", "none"] if threaded else []
+        else:
+            placement = []
+        return [self.launcher] + placement + ["-n", str(num_processes)] + program
+
+    def environment(self):
+        environment = dict(os.environ)
+        if self.kind == "openmpi" and os.geteuid() == 0:
+            environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
+            environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+        return environment
+
+
+def num_cores():
+    return len(os.sched_getaffinity(0))
+
+
+def find_weft(folder=None):
+    """Weft's wrappers from `folder` (its bin), else from $WEFT, PATH or this checkout's builds."""
+    if folder is None:
+        folder = os.environ.get("WEFT")
+    if folder is None and shutil.which("weftrun"):
+        folder = os.path.dirname(os.path.realpath(shutil.which("weftrun")))
+    if folder is None:
+        built = glob.glob(os.path.join(CHECKOUT, "build*", "**", "bin", "weftrun"), recursive=True)
+        if not built:
+            raise Missing("Weft is not installed: give its bin folder with --weft, or build it with"
+                          " meson setup build --prefix=P && meson install -C build")
+        folder = os.path.dirname(max(built, key=os.path.getmtime))
+    return Library("weft", os.path.join(folder, "weftcc"), os.path.join(folder, "weftrun"))
+
+
+def find_peer(text):
+    """A library from --against: a known name, or NAME=COMPILER,LAUNCHER."""
+    match = re.fullmatch(r"([\w.+-]+)=([^,]+),([^,]+)", text)
+    if match:
+        return Library(*match.groups())
+    if text not in KNOWN_PEERS:
+        raise Missing("'%s' is neither one of %s nor of the form NAME=COMPILER,LAUNCHER" %
+                      (text, ", ".join(KNOWN_PEERS)))
+    compiler, launcher, package = KNOWN_PEERS[text]
+    try:
+        return Library(text, compiler, launcher)
+    except Missing:
+        raise Missing("%s is not installed (%s)" % (text, package)) from None
+
+
+def process_copy_allowed():
+    """Whether one process may read another's memory (CMA), as large messages want to."""
+    class Span(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+    source, target = ctypes.create_string_buffer(b"weft", 8), ctypes.create_string_buffer(8)
+    child = os.fork()
+    if child == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        local = Span(ctypes.addressof(target), 8)
+        remote = Span(ctypes.addressof(source), 8)
+        # A child reads its parent here: the direction that Yama's ptrace_scope 1 refuses.
+        count = libc.process_vm_readv(os.getppid(), ctypes.byref(local), 1, ctypes.byref(remote),
+                                      1, 0)
+        os._exit(0 if count == 8 else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _executable(name, library):
+    path = shutil.which(name)
+    if path is None:
+        raise Missing("%s: there is no program %s" % (library, name))
+    return path
+
+
+def _identify(launcher):
+    text = _output([launcher, "--version"])
+    version = re.search(r"\d+\.\d+(\.\d+)*\S*", text)
+    number = version.group(0) if version else ""
+    if "Weft" in text:
+        return "weft", "Weft " + number
+    if "Open MPI" in text or "OpenRTE" in text:
+        return "openmpi", "Open MPI " + number
+    if "HYDRA" in text:
+        return "mpich", "MPICH " + number
+    return "other", os.path.basename(launcher) + " " + number
+
+
+def _output(command):
+    try:
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return result.stdout.decode(errors="replace")

@@ -1,0 +1,91 @@
+"""The benchmark programs: source file, arguments, which column counts, and what Weft aims at."""
+
+COLLECTIVES = ("barrier", "bcast", "allreduce", "reduce", "allgather", "alltoall", "gather",
+               "scatter", "reduce_scatter")
+
+
+class Program:
+    """One benchmark.
+
+    `column` is the place of the measured value in a row of output, counted after the size.
+    `goal_point` and `goal_mean` are what Weft aims at: the ratio of its median to the best peer's
+    at every size, and as geometric mean over the sizes.
+    """
+
+    def __init__(self, name, source, unit, goal_point, goal_mean, arguments=(), column=0,
+                 sizes=(1, 4 << 20), scales=False, threaded=False):
+        self.name = name
+        self.source = source
+        self.arguments = list(arguments)
+        self.unit = unit
+        self.column = column
+        self.sizes = sizes
+        self.scales = scales
+        self.threaded = threaded
+        self.goal_point = goal_point
+        self.goal_mean = goal_mean
+
+    @property
+    def lower_is_better(self):
+        return self.unit == "us"
+
+    def processes(self, wanted):
+        """The process counts to run with: `wanted` where the program can use more than two."""
+        if not self.scales:
+            return [2]
+        if wanted:
+            return wanted
+        return [2, 4, 8] if self.name in COLLECTIVES else [2]
+
+
+def _all():
+    programs = [
+        Program("latency", "latency.c", "us", 0.85, 0.65),
+        Program("bw", "bw.c", "MB/s", 1.1, 1.5),
+        Program("bibw", "bibw.c", "MB/s", 1.1, 1.5),
+        Program("mbw_mr", "mbw_mr.c", "msg/s", None, None, column=1, sizes=(1, 1 << 16),
+                scales=True),
+        Program("multi_lat", "multi_lat.c", "us", None, None, scales=True, sizes=(1, 1 << 16)),
+        Program("latency_mt", "latency_mt.c", "us", None, None, threaded=True, sizes=(1, 1 << 16)),
+    ]
+    for name in COLLECTIVES:
+        programs.append(Program(name, "coll.c", "us", 0.9, 0.6, arguments=[name],
+                                sizes=(8, 1 << 16), scales=True))
+    return {program.name: program for program in programs}
+
+
+PROGRAMS = _all()
+GROUPS = {
+    "p2p": [name for name in PROGRAMS if name not in COLLECTIVES],
+    "coll": list(COLLECTIVES),
+    "all": list(PROGRAMS),
+}
+
+
+def select(text):
+    """Programs from a list such as "latency,coll"; raises ValueError for an unknown name."""
+    chosen = []
+    for name in text.split(","):
+        if name in GROUPS:
+            chosen += GROUPS[name]
+        elif name in PROGRAMS:
+            chosen.append(name)
+        else:
+            raise ValueError("there is no program '%s'; there are: %s" %
+                             (name, ", ".join(list(GROUPS) + list(PROGRAMS))))
+    return [PROGRAMS[name] for name in dict.fromkeys(chosen)]
+
+
+def parse_output(program, text):
+    """Rows of output as {bytes: value}. Raises ValueError if there is none or data was wrong."""
+    values = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if not fields or not fields[0].isdigit():
+            continue
+        if "Fail" in fields:
+            raise ValueError("wrong data at %s bytes" % fields[0])
+        values[int(fields[0])] = float(fields[1 + program.column])
+    if not values:
+        raise ValueError("no results in the output")
+    return values

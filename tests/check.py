@@ -199,6 +199,18 @@ def mpi_tests(tally, phase, folder, options):
             tally.add(phase, record['name'], record['outcome'], record['why'])
 
 
+def abi(tally, folder, options):
+    names = ['abi constants', 'abi functions', 'abi exports']
+    if options.filter and not any(re.search(options.filter, name) for name in names):
+        return
+    report = os.path.join(folder, 'abi.json')
+    subprocess.run([os.path.join(ROOT, 'tests/mpi/abi/check'), '--prefix',
+                    os.path.join(folder, 'stage'), '--json', report], cwd=ROOT, check=False)
+    with open(report, encoding='utf-8') as file:
+        for record in json.load(file):
+            tally.add('release', record['name'], record['outcome'], record['why'])
+
+
 def main():
     parser = argparse.ArgumentParser(prog='./check', add_help=False)
     parser.add_argument('--quick', action='store_true')
@@ -216,6 +228,8 @@ def main():
         folder = os.path.join(ROOT, f'build-check-{phase}')
         if build(tally, phase, folder):
             unit_tests(tally, phase, folder, options)
+            if phase == 'release':
+                abi(tally, folder, options)
             mpi_tests(tally, phase, folder, options)
     tally.at('done')
     return tally.finish()

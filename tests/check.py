@@ -1,0 +1,239 @@
+"""What ./check does once the machine has what it needs; ./check --help describes it."""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PHASES = ['format', 'release', 'address', 'thread']
+SANITIZER_ENV = {
+    'address': {
+        'ASAN_OPTIONS': 'detect_leaks=1:abort_on_error=0:exitcode=66:detect_stack_use_after_return=0',
+        'LSAN_OPTIONS': f'suppressions={ROOT}/tests/leaks.suppressed:print_suppressions=0',
+        'UBSAN_OPTIONS': 'print_stacktrace=1:halt_on_error=1:exitcode=67',
+    },
+    'thread': {
+        'TSAN_OPTIONS': f'suppressions={ROOT}/tests/threads.suppressed:halt_on_error=0:exitcode=66',
+    },
+}
+
+
+class Tally:
+    def __init__(self):
+        self.start = time.monotonic()
+        self.passed = 0
+        self.failed = []
+        self.skipped = []
+
+    def add(self, phase, name, outcome, why=None):
+        if outcome == 'passed':
+            self.passed += 1
+        else:
+            entry = f'{phase}: {name}' + (f' ({why})' if why else '')
+            (self.failed if outcome == 'failed' else self.skipped).append(entry)
+
+    def at(self, text):
+        seconds = int(time.monotonic() - self.start)
+        print(f'[{seconds // 60}:{seconds % 60:02d}] {text}', flush=True)
+
+    def finish(self):
+        for entry in self.skipped:
+            print(f'skipped {entry}')
+        for entry in self.failed:
+            print(f'FAILED {entry}')
+        line = f'{self.passed} passed, {len(self.failed)} failed'
+        print(line + (f', {len(self.skipped)} skipped' if self.skipped else ''))
+        return 1 if self.failed else 0
+
+
+def jobs():
+    return str(max(1, len(os.sched_getaffinity(0))))
+
+
+def quiet(command, log, env=None):
+    """Runs a step whose output matters only when it fails. True if it succeeded."""
+    with open(log, 'ab') as file:
+        done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False,
+                              env=env)
+    return done.returncode == 0
+
+
+def last_lines(log, count=60):
+    with open(log, encoding='utf-8', errors='replace') as file:
+        return ''.join(file.readlines()[-count:])
+
+
+def check_format(tally):
+    tool = 'clang-format'
+    try:
+        subprocess.run([tool, '--version'], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        tally.add('format', 'clang-format', 'skipped', 'clang-format is not installed')
+        return
+    listed = subprocess.run(['git', 'ls-files', '-z', '*.c', '*.h', '*.cpp', '*.hpp'], cwd=ROOT,
+                            capture_output=True, check=False)
+    if listed.returncode == 0:
+        files = [name for name in listed.stdout.decode().split('\0') if name]
+    else:  # not a git checkout
+        files = [os.path.relpath(os.path.join(folder, name), ROOT)
+                 for top in ('libcomm', 'coll', 'tests', 'examples')
+                 for folder, _, names in os.walk(os.path.join(ROOT, top)) for name in names
+                 if name.endswith(('.c', '.h', '.cpp', '.hpp'))]
+    # A table of one row a line is laid out by hand.
+    files = [name for name in files
+             if os.path.exists(os.path.join(ROOT, name)) and not name.endswith('_table.hpp')]
+    done = subprocess.run([tool, '--dry-run', '-Werror', '--ferror-limit=3', *files], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    wrong = sorted(set(re.findall(r'^(\S+?):\d+:\d+: error: code should be', done.stderr,
+                                  re.MULTILINE)))
+    for name in wrong:
+        tally.add('format', name, 'failed', f'clang-format -i {name}')
+    if done.returncode and not wrong:
+        tally.add('format', 'clang-format', 'failed', done.stderr.strip()[:500])
+    if not done.returncode:
+        tally.add('format', f'{len(files)} files', 'passed')
+
+
+def build(tally, phase, folder):
+    """Configures, builds and installs into the folder's own stage. True if that worked."""
+    os.makedirs(folder, exist_ok=True)
+    log = os.path.join(folder, 'check.log')
+    open(log, 'wb').close()
+    options = ['--prefix', os.path.join(folder, 'stage'), '-Dwerror=true', '-Dtests=enabled']
+    if phase == 'address':
+        options += ['-Db_sanitize=address,undefined', '-Dbuildtype=debugoptimized', '-Db_ndebug=false']
+    elif phase == 'thread':
+        options += ['-Db_sanitize=thread', '-Dbuildtype=debugoptimized', '-Db_ndebug=false']
+    else:
+        options += ['-Dbuildtype=release']
+    new = not os.path.exists(os.path.join(folder, 'build.ninja'))
+    tally.at(f'{phase}: building in {os.path.relpath(folder, ROOT)}')
+    setup = ['meson', 'setup', folder, ROOT, *options] + ([] if new else ['--reconfigure'])
+    for step in (setup, ['ninja', '-C', folder, '-j', jobs()],
+                 ['meson', 'install', '-C', folder, '--no-rebuild', '--quiet']):
+        if not quiet(step, log):
+            print(last_lines(log))
+            tally.add(phase, 'build', 'failed', f'{" ".join(step[:2])}: all of it is in {log}')
+            return False
+    tally.add(phase, 'build', 'passed')
+    return True
+
+
+def unit_tests(tally, phase, folder, options):
+    listing = subprocess.run(['meson', 'introspect', '--tests', folder], capture_output=True,
+                             text=True, check=False)
+    tests = json.loads(listing.stdout or '[]')
+    names = [test['name'] for test in tests]
+    if options.filter:
+        names = [name for name in names if re.search(options.filter, name)]
+    if phase == 'thread':
+        names = [test['name'] for test in tests if test['name'] in names
+                 and 'threads' in test['suite'][0].split(':')[-1]] or names
+    if not names:
+        return
+    tally.at(f'{phase}: {len(names)} unit test programs')
+    log = os.path.join(folder, 'check.log')
+    results = os.path.join(folder, 'meson-logs', 'testlog.json')
+    if os.path.exists(results):
+        os.remove(results)
+    slow = {'release': '1', 'address': '4', 'thread': '8'}[phase]
+    env = {**os.environ, **SANITIZER_ENV.get(phase, {})}
+    quiet(['meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--timeout-multiplier',
+           slow, *names], log, env)
+    seen = set()
+    if os.path.exists(results):
+        with open(results, encoding='utf-8') as file:
+            for line in file:
+                record = json.loads(line)
+                name = record['name'].split(' / ')[-1]
+                seen.add(name)
+                if record['result'] in ('OK', 'EXPECTEDFAIL'):
+                    tally.add(phase, name, 'passed')
+                elif record['result'] == 'SKIP':
+                    tally.add(phase, name, 'skipped', 'the test program says so')
+                else:
+                    print(f'FAILED {phase}: {name}: {record["result"]}')
+                    print((record.get('stdout') or '')[-4000:])
+                    print((record.get('stderr') or '')[-4000:])
+                    tally.add(phase, name, 'failed', record['result'].lower())
+    for name in names:
+        if name not in seen:
+            tally.add(phase, name, 'failed', f'did not run: see {log}')
+
+
+def mpi_tests(tally, phase, folder, options):
+    stage = os.path.join(folder, 'stage')
+    if not os.path.exists(os.path.join(stage, 'bin', 'weftcc')):
+        tally.add(phase, 'multi-process tests', 'failed', 'bin/weftcc was not installed')
+        return
+    report = os.path.join(folder, 'mpi-tests.json')
+    if os.path.exists(report):
+        os.remove(report)
+    command = [os.path.join(ROOT, 'tests/mpi/run'), '--prefix', stage, '--build',
+               os.path.join(folder, 'mpi-tests'), '--json', report]
+    if options.filter:
+        command += ['--filter', options.filter]
+    if phase == 'release':
+        command += ['--budget', '360']
+        if options.quick:
+            command += ['--np', '1,2,4']
+    elif phase == 'address':
+        command += ['--np', '2,3', '--slow', '6', '--budget', '300', '--without', 'nosanitize',
+                    '--cflags', '-O1 -g -fsanitize=address,undefined']
+    else:
+        command += ['--tag', 'threads', '--slow', '15', '--budget', '150',
+                    '--cflags', '-O1 -g -fsanitize=thread']
+    for name, value in SANITIZER_ENV.get(phase, {}).items():
+        command += ['--env', f'{name}={value}']
+    tally.at(f'{phase}: multi-process tests')
+    subprocess.run(command, cwd=ROOT, check=False)
+    if not os.path.exists(report):
+        tally.add(phase, 'multi-process tests', 'failed', 'the runner itself failed')
+        return
+    with open(report, encoding='utf-8') as file:
+        for record in json.load(file):
+            tally.add(phase, record['name'], record['outcome'], record['why'])
+
+
+def abi(tally, folder, options):
+    names = ['abi constants', 'abi functions', 'abi exports']
+    if options.filter and not any(re.search(options.filter, name) for name in names):
+        return
+    report = os.path.join(folder, 'abi.json')
+    subprocess.run([os.path.join(ROOT, 'tests/mpi/abi/check'), '--prefix',
+                    os.path.join(folder, 'stage'), '--json', report], cwd=ROOT, check=False)
+    with open(report, encoding='utf-8') as file:
+        for record in json.load(file):
+            tally.add('release', record['name'], record['outcome'], record['why'])
+
+
+def main():
+    parser = argparse.ArgumentParser(prog='./check', add_help=False)
+    parser.add_argument('--quick', action='store_true')
+    parser.add_argument('--filter')
+    parser.add_argument('--only', action='append', choices=PHASES)
+    options = parser.parse_args()
+    phases = options.only or (['format', 'release'] if options.quick else PHASES)
+    tally = Tally()
+    for number, phase in enumerate(phases, 1):
+        tally.at(f'phase {number} of {len(phases)}: {phase}')
+        if phase == 'format':
+            if not options.filter:
+                check_format(tally)
+            continue
+        folder = os.path.join(ROOT, f'build-check-{phase}')
+        if build(tally, phase, folder):
+            unit_tests(tally, phase, folder, options)
+            if phase == 'release':
+                abi(tally, folder, options)
+            mpi_tests(tally, phase, folder, options)
+    tally.at('done')
+    return tally.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

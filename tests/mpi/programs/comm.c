@@ -1,0 +1,227 @@
+// Communicators and groups: dup, split, create, compare, and the algebra of groups, each against
+// the ranks worked out by hand.
+#include "expect.h"
+
+static void check_traffic(MPI_Comm comm) {
+  int r, n, sum = -1, got = -1;
+  MPI_Comm_rank(comm, &r);
+  MPI_Comm_size(comm, &n);
+  EXPECT_OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comm));
+  EXPECT_OK(MPI_Sendrecv(&r, 1, MPI_INT, (r + 1) % n, 0, &got, 1, MPI_INT, (r + n - 1) % n, 0, comm,
+                         MPI_STATUS_IGNORE));
+  EXPECT_EQ(got, (r + n - 1) % n);
+}
+
+static void dup(void) {
+  MPI_Comm copies[20];
+  int result;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_OK(MPI_Comm_dup(i ? copies[i - 1] : MPI_COMM_WORLD, &copies[i]));
+    EXPECT_OK(MPI_Comm_compare(MPI_COMM_WORLD, copies[i], &result));
+    EXPECT_EQ(result, MPI_CONGRUENT);
+  }
+  EXPECT_OK(MPI_Comm_compare(copies[3], copies[3], &result));
+  EXPECT_EQ(result, MPI_IDENT);
+  for (int i = 19; i >= 0; i -= 2) check_traffic(copies[i]);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_OK(MPI_Comm_free(&copies[i]));
+    EXPECT(copies[i] == MPI_COMM_NULL);
+  }
+  // Many more than any table of contexts would hold if they were not given back.
+  for (int i = 0; i < 500; ++i) {
+    MPI_Comm one;
+    EXPECT_OK(MPI_Comm_dup(MPI_COMM_WORLD, &one));
+    EXPECT_OK(MPI_Comm_free(&one));
+  }
+  // Freed with a receive pending: that still completes.
+  MPI_Comm pending;
+  MPI_Request request;
+  int value = -1;
+  MPI_Comm_dup(MPI_COMM_WORLD, &pending);
+  MPI_Irecv(&value, 1, MPI_INT, (rank + size - 1) % size, 1, pending, &request);
+  MPI_Send(&rank, 1, MPI_INT, (rank + 1) % size, 1, pending);
+  EXPECT_OK(MPI_Comm_free(&pending));
+  EXPECT_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  EXPECT_EQ(value, (rank + size - 1) % size);
+  MPI_Comm self;
+  EXPECT_OK(MPI_Comm_dup(MPI_COMM_SELF, &self));
+  check_traffic(self);
+  MPI_Comm_free(&self);
+}
+
+static void split(void) {
+  for (int colours = 1; colours <= 3; ++colours)
+    for (int order = 0; order < 3; ++order) {
+      // Keys in order, reversed, and all equal (which keeps the old order).
+      int colour = rank % colours, key = order == 0 ? rank : order == 1 ? -rank : 7, n, r, result;
+      MPI_Comm part;
+      EXPECT_OK(MPI_Comm_split(MPI_COMM_WORLD, colour, key, &part));
+      int members = 0, before = 0;
+      for (int i = 0; i < size; ++i)
+        if (i % colours == colour) {
+          members++;
+          before += order == 1 ? i > rank : i < rank;
+        }
+      MPI_Comm_size(part, &n);
+      MPI_Comm_rank(part, &r);
+      EXPECT_EQ(n, members);
+      EXPECT_EQ(r, before);
+      EXPECT_OK(MPI_Comm_compare(MPI_COMM_WORLD, part, &result));
+      EXPECT_EQ(result, n != size                ? MPI_UNEQUAL
+                        : order == 1 && size > 1 ? MPI_SIMILAR
+                                                 : MPI_CONGRUENT);
+      int* all = allocate(n * sizeof(int));
+      EXPECT_OK(MPI_Allgather(&rank, 1, MPI_INT, all, 1, MPI_INT, part));
+      for (int i = 1; i < n; ++i) EXPECT_EQ(all[i] - all[i - 1], order == 1 ? -colours : colours);
+      free(all);
+      check_traffic(part);
+      MPI_Comm_free(&part);
+    }
+  MPI_Comm part;
+  EXPECT_OK(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 1, 0, &part));
+  EXPECT((part == MPI_COMM_NULL) == (rank == 0));
+  if (rank > 0) MPI_Comm_free(&part);
+  EXPECT_OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &part));
+  int n;
+  MPI_Comm_size(part, &n);
+  EXPECT_EQ(n, size);  // these tests run on one machine
+  MPI_Comm_free(&part);
+}
+
+static int size_of(MPI_Group group) {
+  int n = -1;
+  MPI_Group_size(group, &n);
+  return n;
+}
+
+// The group's members, as ranks of the world, must be these.
+static void expect_members(MPI_Group group, MPI_Group world, int n, const int* expected) {
+  int from[16], to[16];
+  EXPECT_EQ(size_of(group), n);
+  for (int i = 0; i < n; ++i) from[i] = i;
+  EXPECT_OK(MPI_Group_translate_ranks(group, n, from, world, to));
+  for (int i = 0; i < n; ++i) EXPECT_EQ(to[i], expected[i]);
+}
+
+static void groups(void) {
+  MPI_Group world, even, odd, low, g;
+  int ranks[16], r, result;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  EXPECT_EQ(size_of(world), size);
+  MPI_Group_rank(world, &r);
+  EXPECT_EQ(r, rank);
+  int range[1][3] = {{0, size - 1, 2}};
+  EXPECT_OK(MPI_Group_range_incl(world, 1, range, &even));
+  EXPECT_OK(MPI_Group_range_excl(world, 1, range, &odd));
+  int half = (size + 1) / 2;
+  for (int i = 0; i < half; ++i) ranks[i] = i;
+  EXPECT_OK(MPI_Group_incl(world, half, ranks, &low));
+  int expected[16], n = 0;
+  for (int i = 0; i < size; i += 2) expected[n++] = i;
+  expect_members(even, world, n, expected);
+  n = 0;
+  for (int i = 1; i < size; i += 2) expected[n++] = i;
+  expect_members(odd, world, n, expected);
+  MPI_Group_rank(odd, &r);
+  EXPECT_EQ(r, rank % 2 ? rank / 2 : MPI_UNDEFINED);
+
+  // Union: all of the first, then those of the second that are new.
+  EXPECT_OK(MPI_Group_union(odd, low, &g));
+  n = 0;
+  for (int i = 1; i < size; i += 2) expected[n++] = i;
+  for (int i = 0; i < half; i += 2) expected[n++] = i;
+  expect_members(g, world, n, expected);
+  MPI_Group_free(&g);
+  EXPECT_OK(MPI_Group_intersection(low, odd, &g));
+  n = 0;
+  for (int i = 1; i < half; i += 2) expected[n++] = i;
+  expect_members(g, world, n, expected);
+  MPI_Group_free(&g);
+  EXPECT_OK(MPI_Group_difference(low, odd, &g));
+  n = 0;
+  for (int i = 0; i < half; i += 2) expected[n++] = i;
+  expect_members(g, world, n, expected);
+  MPI_Group_free(&g);
+  EXPECT_OK(MPI_Group_excl(world, half, ranks, &g));
+  n = 0;
+  for (int i = half; i < size; ++i) expected[n++] = i;
+  expect_members(g, world, n, expected);
+  EXPECT_OK(MPI_Group_compare(g, world, &result));
+  EXPECT_EQ(result, MPI_UNEQUAL);
+  MPI_Group_free(&g);
+  EXPECT_OK(MPI_Group_difference(low, world, &g));
+  EXPECT(g == MPI_GROUP_EMPTY || size_of(g) == 0);
+  EXPECT_OK(MPI_Group_compare(g, MPI_GROUP_EMPTY, &result));
+  EXPECT_EQ(result, MPI_IDENT);
+  if (g != MPI_GROUP_EMPTY) MPI_Group_free(&g);
+
+  // Backwards, and backwards by a range with a negative step.
+  MPI_Group back, again;
+  for (int i = 0; i < size; ++i) ranks[i] = size - 1 - i;
+  EXPECT_OK(MPI_Group_incl(world, size, ranks, &back));
+  int down[1][3] = {{size - 1, 0, -1}};
+  EXPECT_OK(MPI_Group_range_incl(world, 1, down, &again));
+  EXPECT_OK(MPI_Group_compare(back, again, &result));
+  EXPECT_EQ(result, MPI_IDENT);
+  EXPECT_OK(MPI_Group_compare(back, world, &result));
+  EXPECT_EQ(result, size == 1 ? MPI_IDENT : MPI_SIMILAR);
+  int none = MPI_PROC_NULL, to = 0;
+  EXPECT_OK(MPI_Group_translate_ranks(world, 1, &none, back, &to));
+  EXPECT_EQ(to, MPI_PROC_NULL);
+  if (size > 1) {
+    int last = size - 1;
+    last -= last % 2 == 0;
+    EXPECT_OK(MPI_Group_translate_ranks(world, 1, &last, even, &to));
+    EXPECT_EQ(to, MPI_UNDEFINED);
+  }
+
+  // Communicators of groups.
+  MPI_Comm comm;
+  EXPECT_OK(MPI_Comm_create(MPI_COMM_WORLD, back, &comm));
+  MPI_Comm_rank(comm, &r);
+  EXPECT_EQ(r, size - 1 - rank);
+  check_traffic(comm);
+  MPI_Comm_free(&comm);
+  EXPECT_OK(MPI_Comm_create(MPI_COMM_WORLD, even, &comm));
+  EXPECT((comm == MPI_COMM_NULL) == (rank % 2 == 1));
+  if (comm != MPI_COMM_NULL) {
+    check_traffic(comm);
+    MPI_Comm_free(&comm);
+  }
+  if (rank % 2 == 0) {  // only its members call
+    EXPECT_OK(MPI_Comm_create_group(MPI_COMM_WORLD, even, 3, &comm));
+    check_traffic(comm);
+    MPI_Comm_free(&comm);
+  }
+  EXPECT_OK(MPI_Comm_create(MPI_COMM_WORLD, MPI_GROUP_EMPTY, &comm));
+  EXPECT(comm == MPI_COMM_NULL);
+  MPI_Group* all[] = {&world, &even, &odd, &low, &back, &again};
+  for (int i = 0; i < 6; ++i) {
+    if (*all[i] == MPI_GROUP_EMPTY) continue;
+    EXPECT_OK(MPI_Group_free(all[i]));
+    EXPECT(*all[i] == MPI_GROUP_NULL);
+  }
+}
+
+int main(int argc, char** argv) {
+  begin(&argc, &argv);
+  int r, n, flag = 1, length;
+  char name[MPI_MAX_OBJECT_NAME];
+  MPI_Comm_rank(MPI_COMM_SELF, &r);
+  MPI_Comm_size(MPI_COMM_SELF, &n);
+  EXPECT(r == 0 && n == 1);
+  dup();
+  split();
+  groups();
+  EXPECT_OK(MPI_Comm_test_inter(MPI_COMM_WORLD, &flag));
+  EXPECT_EQ(flag, 0);
+  EXPECT_OK(MPI_Comm_get_name(MPI_COMM_WORLD, name, &length));
+  EXPECT(strcmp(name, "MPI_COMM_WORLD") == 0 && length == (int)strlen(name));
+  MPI_Comm named;
+  MPI_Comm_dup(MPI_COMM_WORLD, &named);
+  EXPECT_OK(MPI_Comm_set_name(named, "north"));
+  EXPECT_OK(MPI_Comm_get_name(named, name, &length));
+  EXPECT(strcmp(name, "north") == 0);
+  MPI_Comm_free(&named);
+  return end();
+}

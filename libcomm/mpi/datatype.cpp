@@ -1,0 +1,67 @@
+#include "mpi/datatype.hpp"
+
+#include <cstring>
+
+#include "mpi/state.hpp"
+
+namespace weft::mpi {
+
+DatatypeTable& datatypes() noexcept {
+  static Immortal<DatatypeTable> table;
+  return *table;
+}
+
+void Datatype::seal() noexcept {
+  // From true_lb on, one block as long as the extent.
+  if (size_ == 0) {
+    contiguous_ = ub_ == lb_;
+    return;
+  }
+  Layout shifted;
+  shifted.append(layout_, -true_lb_, 1, 0);
+  contiguous_ = shifted.is_block(size_) && static_cast<std::ptrdiff_t>(size_) == extent();
+}
+
+void Datatype::pack(void* to, const void* from, MPI_Count count) const noexcept {
+  if (contiguous_) {
+    if (count != 0 && size_ != 0)
+      std::memcpy(to, static_cast<const std::byte*>(from) + true_lb_,
+                  size_ * static_cast<std::size_t>(count));
+    return;
+  }
+  layout_.pack(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), count, extent());
+}
+
+void Datatype::unpack(void* to, const void* from, MPI_Count count,
+                      std::size_t bytes) const noexcept {
+  const std::size_t most = size_ * static_cast<std::size_t>(count);
+  if (bytes > most) bytes = most;
+  if (bytes == 0) return;
+  if (contiguous_) {
+    std::memcpy(static_cast<std::byte*>(to) + true_lb_, from, bytes);
+    return;
+  }
+  layout_.unpack(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), count, extent(),
+                 size_, bytes);
+}
+
+std::int64_t Datatype::elements(std::int64_t bytes) const noexcept {
+  if (size_ == 0) return bytes == 0 ? 0 : MPI_UNDEFINED;
+  const auto size = static_cast<std::int64_t>(size_);
+  std::int64_t rest = 0;
+  const std::int64_t last = signature_.elements_in(bytes % size, &rest);
+  return rest != 0 ? MPI_UNDEFINED : bytes / size * signature_.elements() + last;
+}
+
+std::int64_t Datatype::bytes_of_elements(std::int64_t elements) const noexcept {
+  if (signature_.elements() == 0) return 0;
+  return elements / signature_.elements() * static_cast<std::int64_t>(size_) +
+         signature_.bytes_of(elements % signature_.elements());
+}
+
+void destroy(Datatype* type) noexcept {
+  for (Datatype* part : type->types_) release(part);
+  delete type;
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,121 @@
+#pragma once
+// Builder: a new datatype made of blocks of old ones. Used by the functions that make datatypes.
+#include <algorithm>
+#include <memory>
+#include <type_traits>
+
+#include "mpi/datatype.hpp"
+
+namespace weft::mpi {
+
+class Builder {
+ public:
+  // is_large: called through a _c function, which get_envelope tells.
+  Builder(int combiner, bool is_large) : type_(new Datatype) {
+    type_->combiner_ = combiner;
+    type_->large_ = is_large;
+  }
+
+  // Adds `count` elements of `old` in a row, the first at `offset` bytes. False: the size
+  // overflows.
+  bool add(const Datatype& old, std::int64_t count, std::ptrdiff_t offset) {
+    return add_repeated(old, count, offset, 1, 0);
+  }
+
+  // Adds that `times`, `stride` bytes apart.
+  bool add_repeated(const Datatype& old, std::int64_t count, std::ptrdiff_t offset,
+                    std::int64_t times, std::ptrdiff_t stride) {
+    if (count == 0 || times == 0) return true;
+    std::int64_t total = 0, size = 0, span = 0, reach = 0;
+    if (__builtin_mul_overflow(count, times, &total) ||
+        __builtin_mul_overflow(total, static_cast<std::int64_t>(old.size()), &size) ||
+        __builtin_add_overflow(size, static_cast<std::int64_t>(type_->size_), &size) ||
+        __builtin_mul_overflow(count - 1, old.extent(), &span) ||
+        __builtin_mul_overflow(times - 1, stride, &reach))
+      return false;
+    const std::ptrdiff_t low =
+        offset + std::min<std::ptrdiff_t>(0, span) + std::min<std::ptrdiff_t>(0, reach);
+    const std::ptrdiff_t high =
+        offset + std::max<std::ptrdiff_t>(0, span) + std::max<std::ptrdiff_t>(0, reach);
+    widen(has_bounds_, type_->lb_, type_->ub_, low + old.lb_, high + old.ub_);
+    if (old.size() != 0)
+      widen(has_data_, type_->true_lb_, type_->true_ub_, low + old.true_lb_, high + old.true_ub_);
+    type_->size_ = static_cast<std::size_t>(size);
+    type_->align_ = std::max(type_->align_, old.align_);
+    type_->resized_ = type_->resized_ || old.resized_;
+    Layout block;
+    block.append(old.layout_, 0, count, old.extent());
+    type_->layout_.append(block, offset, times, stride);
+    type_->signature_.append(old.signature_, total);
+    return true;
+  }
+
+  void set_bounds(std::ptrdiff_t lb, std::ptrdiff_t extent) {
+    type_->lb_ = lb;
+    type_->ub_ = lb + extent;
+    type_->resized_ = true;
+  }
+
+  // What a compiler adds at the end of a struct.
+  void pad_to_alignment() {
+    const auto align = static_cast<std::ptrdiff_t>(type_->align_);
+    if (!type_->resized_ && align > 1)
+      type_->ub_ = type_->lb_ + (type_->extent() + align - 1) / align * align;
+  }
+
+  // Notes arguments for get_contents: ints of a plain call, counts of a _c call.
+  template <class Number>
+  void note(Number number) {
+    if constexpr (std::is_same_v<Number, int>)
+      type_->integers_.push_back(number);
+    else
+      type_->counts_.push_back(number);
+  }
+  template <class Number>
+  void note(const Number* numbers, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) note(numbers[i]);
+  }
+  void note_int(int number) { type_->integers_.push_back(number); }
+  // A displacement in bytes: an address of a plain call, a count of a _c call.
+  void note_place(MPI_Count place) {
+    if (type_->large_)
+      type_->counts_.push_back(place);
+    else
+      type_->addresses_.push_back(place);
+  }
+  void note(Datatype* old) {
+    retain(old);
+    type_->types_.push_back(old);
+  }
+
+  // The handle of the finished type; MPI_DATATYPE_NULL if there are too many.
+  MPI_Datatype finish() {
+    type_->seal();
+    const MPI_Datatype handle = datatypes().insert(type_.get());
+    if (handle != MPI_DATATYPE_NULL && handle != nullptr) {
+      type_->handle_ = handle;
+      type_.release();
+      return handle;
+    }
+    return MPI_DATATYPE_NULL;
+  }
+  Datatype& type() noexcept { return *type_; }
+
+ private:
+  struct Drop {
+    void operator()(Datatype* type) const noexcept { destroy(type); }
+  };
+
+  static void widen(bool& has, std::ptrdiff_t& low, std::ptrdiff_t& high, std::ptrdiff_t new_low,
+                    std::ptrdiff_t new_high) {
+    low = has ? std::min(low, new_low) : new_low;
+    high = has ? std::max(high, new_high) : new_high;
+    has = true;
+  }
+
+  std::unique_ptr<Datatype, Drop> type_;
+  bool has_bounds_ = false;
+  bool has_data_ = false;
+};
+
+}  // namespace weft::mpi

@@ -1,0 +1,292 @@
+// MPI_Type_contiguous, _vector, _indexed, _create_*: MPI 5.0 section 5.1.2 and following. The plain
+// and the _c form of a function are one template; Count is int or MPI_Count, Place the type of its
+// displacements.
+#include "mpi/datatype_build.hpp"
+
+namespace weft::mpi {
+namespace {
+
+template <class Count>
+inline constexpr bool kLarge = !std::is_same_v<Count, int>;
+
+int fail(int code, const char* function, std::string_view text = {}) {
+  return raise(nullptr, code, function, text);
+}
+
+// Ends a call: hands out the type, or raises the error if it did not fit.
+int deliver(Builder& builder, bool fits, MPI_Datatype* out, const char* function) {
+  if (!fits) return fail(MPI_ERR_COUNT, function, "the type's size is beyond 2^63 bytes");
+  *out = builder.finish();
+  return *out == MPI_DATATYPE_NULL ? fail(MPI_ERR_NO_MEM, function) : MPI_SUCCESS;
+}
+
+// The checks that all have in common.
+#define CHECK_TYPE_ARGUMENTS(count, oldtype, newtype)      \
+  MPI_MUST_RUN_IN(function);                               \
+  if ((count) < 0) return fail(MPI_ERR_COUNT, function);   \
+  Datatype* const old = find_datatype(oldtype);            \
+  if (old == nullptr) return fail(MPI_ERR_TYPE, function); \
+  if ((newtype) == nullptr) return fail(MPI_ERR_ARG, function, "newtype is null")
+
+template <class Count>
+int contiguous(Count count, MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
+  CHECK_TYPE_ARGUMENTS(count, oldtype, newtype);
+  Builder builder(MPI_COMBINER_CONTIGUOUS, kLarge<Count>);
+  builder.note(count);
+  builder.note(old);
+  return deliver(builder, builder.add(*old, count, 0), newtype, function);
+}
+
+// stride: in elements, or in bytes if is_bytes.
+template <class Count, class Stride>
+int vector(Count count, Count blocklength, Stride stride, bool is_bytes, MPI_Datatype oldtype,
+           MPI_Datatype* newtype, const char* function) {
+  CHECK_TYPE_ARGUMENTS(count, oldtype, newtype);
+  if (blocklength < 0) return fail(MPI_ERR_ARG, function, "the block length is negative");
+  Builder builder(is_bytes ? MPI_COMBINER_HVECTOR : MPI_COMBINER_VECTOR, kLarge<Count>);
+  builder.note(count);
+  builder.note(blocklength);
+  if (is_bytes)
+    builder.note_place(stride);
+  else
+    builder.note(stride);
+  builder.note(old);
+  const std::ptrdiff_t step = is_bytes ? stride : stride * old->extent();
+  return deliver(builder, builder.add_repeated(*old, blocklength, 0, count, step), newtype,
+                 function);
+}
+
+template <class Count, class Place>
+int indexed(Count count, const Count* lengths, const Place* places, bool is_bytes,
+            MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
+  CHECK_TYPE_ARGUMENTS(count, oldtype, newtype);
+  if (count > 0 && (lengths == nullptr || places == nullptr))
+    return fail(MPI_ERR_ARG, function, "an array is null");
+  Builder builder(is_bytes ? MPI_COMBINER_HINDEXED : MPI_COMBINER_INDEXED, kLarge<Count>);
+  builder.note(count);
+  builder.note(lengths, count);
+  builder.note(old);
+  bool fits = true;
+  for (Count i = 0; i < count; ++i) {
+    if (lengths[i] < 0) return fail(MPI_ERR_ARG, function, "a block length is negative");
+    if (is_bytes)
+      builder.note_place(places[i]);
+    else
+      builder.note(places[i]);
+    const std::ptrdiff_t place = is_bytes ? places[i] : places[i] * old->extent();
+    fits = fits && builder.add(*old, lengths[i], place);
+  }
+  return deliver(builder, fits, newtype, function);
+}
+
+template <class Count, class Place>
+int indexed_block(Count count, Count length, const Place* places, bool is_bytes,
+                  MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
+  CHECK_TYPE_ARGUMENTS(count, oldtype, newtype);
+  if (length < 0) return fail(MPI_ERR_ARG, function, "the block length is negative");
+  if (count > 0 && places == nullptr) return fail(MPI_ERR_ARG, function, "an array is null");
+  Builder builder(is_bytes ? MPI_COMBINER_HINDEXED_BLOCK : MPI_COMBINER_INDEXED_BLOCK,
+                  kLarge<Count>);
+  builder.note(count);
+  builder.note(length);
+  builder.note(old);
+  bool fits = true;
+  for (Count i = 0; i < count; ++i) {
+    if (is_bytes)
+      builder.note_place(places[i]);
+    else
+      builder.note(places[i]);
+    const std::ptrdiff_t place = is_bytes ? places[i] : places[i] * old->extent();
+    fits = fits && builder.add(*old, length, place);
+  }
+  return deliver(builder, fits, newtype, function);
+}
+
+template <class Count, class Place>
+int structure(Count count, const Count* lengths, const Place* places, const MPI_Datatype* oldtypes,
+              MPI_Datatype* newtype, const char* function) {
+  MPI_MUST_RUN_IN(function);
+  if (count < 0) return fail(MPI_ERR_COUNT, function);
+  if (newtype == nullptr ||
+      (count > 0 && (lengths == nullptr || places == nullptr || oldtypes == nullptr)))
+    return fail(MPI_ERR_ARG, function, "an array is null");
+  Builder builder(MPI_COMBINER_STRUCT, kLarge<Count>);
+  builder.note(count);
+  builder.note(lengths, count);
+  bool fits = true;
+  for (Count i = 0; i < count; ++i) {
+    if (lengths[i] < 0) return fail(MPI_ERR_ARG, function, "a block length is negative");
+    Datatype* old = find_datatype(oldtypes[i]);
+    if (old == nullptr) return fail(MPI_ERR_TYPE, function);
+    builder.note_place(places[i]);
+    builder.note(old);
+    fits = fits && builder.add(*old, lengths[i], places[i]);
+  }
+  builder.pad_to_alignment();
+  return deliver(builder, fits, newtype, function);
+}
+
+template <class Count, class Place>
+int resized(MPI_Datatype oldtype, Place lb, Place extent, MPI_Datatype* newtype,
+            const char* function) {
+  CHECK_TYPE_ARGUMENTS(0, oldtype, newtype);
+  Builder builder(MPI_COMBINER_RESIZED, kLarge<Count>);
+  builder.note_place(lb);
+  builder.note_place(extent);
+  builder.note(old);
+  const bool fits = builder.add(*old, 1, 0);
+  builder.set_bounds(lb, extent);
+  return deliver(builder, fits, newtype, function);
+}
+
+// An n-dimensional block of an n-dimensional array, as repetitions of repetitions.
+template <class Count>
+int subarray(int ndims, const Count* sizes, const Count* subsizes, const Count* starts, int order,
+             MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
+  CHECK_TYPE_ARGUMENTS(0, oldtype, newtype);
+  if (ndims < 1) return fail(MPI_ERR_ARG, function, "there is no dimension");
+  if (sizes == nullptr || subsizes == nullptr || starts == nullptr)
+    return fail(MPI_ERR_ARG, function, "an array is null");
+  if (order != MPI_ORDER_C && order != MPI_ORDER_FORTRAN)
+    return fail(MPI_ERR_ARG, function, "the order is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN");
+  for (int i = 0; i < ndims; ++i)
+    if (sizes[i] < 1 || subsizes[i] < 1 || subsizes[i] > sizes[i] || starts[i] < 0 ||
+        starts[i] > sizes[i] - subsizes[i])
+      return fail(MPI_ERR_ARG, function, "the block does not lie inside the array");
+  Builder builder(MPI_COMBINER_SUBARRAY, kLarge<Count>);
+  builder.note_int(ndims);
+  builder.note(sizes, ndims);
+  builder.note(subsizes, ndims);
+  builder.note(starts, ndims);
+  builder.note_int(order);
+  builder.note(old);
+
+  // From the dimension that varies fastest outwards.
+  const auto dimension = [&](int i) { return order == MPI_ORDER_C ? ndims - 1 - i : i; };
+  Layout layout = old->layout_;
+  Signature signature = old->signature_;
+  std::int64_t stride = old->extent(), size = static_cast<std::int64_t>(old->size());
+  std::ptrdiff_t start = 0, low = old->true_lb_, high = old->true_ub_;
+  bool fits = true;
+  for (int i = 0; i < ndims; ++i) {
+    const int d = dimension(i);
+    const std::int64_t count = subsizes[d];
+    Layout next;
+    next.append(layout, 0, count, stride);
+    layout = std::move(next);
+    Signature more;
+    more.append(signature, count);
+    signature = std::move(more);
+    start += starts[d] * stride;
+    if (stride > 0)
+      high += (count - 1) * stride;
+    else
+      low += (count - 1) * stride;
+    fits = fits && !__builtin_mul_overflow(size, count, &size) &&
+           !__builtin_mul_overflow(stride, static_cast<std::int64_t>(sizes[d]), &stride);
+  }
+  Datatype& type = builder.type();
+  type.layout_.append(layout, start, 1, 0);
+  type.signature_ = std::move(signature);
+  type.size_ = static_cast<std::size_t>(size);
+  type.true_lb_ = low + start;
+  type.true_ub_ = high + start;
+  type.align_ = old->align_;
+  builder.set_bounds(0, stride);
+  return deliver(builder, fits, newtype, function);
+}
+
+}  // namespace
+}  // namespace weft::mpi
+
+using namespace weft::mpi;  // NOLINT(google-build-using-namespace): bodies of a C interface
+
+MPI_FUNCTION(Type_contiguous)(int count, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return contiguous(count, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_contiguous_c)(MPI_Count count, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return contiguous(count, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_vector)
+(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return vector(count, blocklength, stride, false, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_vector_c)
+(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype,
+ MPI_Datatype* newtype) {
+  return vector(count, blocklength, stride, false, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_hvector)
+(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return vector(count, blocklength, stride, true, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_hvector_c)
+(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype,
+ MPI_Datatype* newtype) {
+  return vector(count, blocklength, stride, true, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_indexed)
+(int count, const int lengths[], const int places[], MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return indexed(count, lengths, places, false, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_indexed_c)
+(MPI_Count count, const MPI_Count lengths[], const MPI_Count places[], MPI_Datatype oldtype,
+ MPI_Datatype* newtype) {
+  return indexed(count, lengths, places, false, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_hindexed)
+(int count, const int lengths[], const MPI_Aint places[], MPI_Datatype oldtype,
+ MPI_Datatype* newtype) {
+  return indexed(count, lengths, places, true, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_hindexed_c)
+(MPI_Count count, const MPI_Count lengths[], const MPI_Count places[], MPI_Datatype oldtype,
+ MPI_Datatype* newtype) {
+  return indexed(count, lengths, places, true, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_indexed_block)
+(int count, int length, const int places[], MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return indexed_block(count, length, places, false, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_indexed_block_c)
+(MPI_Count count, MPI_Count length, const MPI_Count places[], MPI_Datatype oldtype,
+ MPI_Datatype* newtype) {
+  return indexed_block(count, length, places, false, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_hindexed_block)
+(int count, int length, const MPI_Aint places[], MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return indexed_block(count, length, places, true, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_hindexed_block_c)
+(MPI_Count count, MPI_Count length, const MPI_Count places[], MPI_Datatype oldtype,
+ MPI_Datatype* newtype) {
+  return indexed_block(count, length, places, true, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_struct)
+(int count, const int lengths[], const MPI_Aint places[], const MPI_Datatype oldtypes[],
+ MPI_Datatype* newtype) {
+  return structure(count, lengths, places, oldtypes, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_struct_c)
+(MPI_Count count, const MPI_Count lengths[], const MPI_Count places[],
+ const MPI_Datatype oldtypes[], MPI_Datatype* newtype) {
+  return structure(count, lengths, places, oldtypes, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_resized)
+(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_Datatype* newtype) {
+  return resized<int>(oldtype, lb, extent, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_resized_c)
+(MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype* newtype) {
+  return resized<MPI_Count>(oldtype, lb, extent, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_subarray)
+(int ndims, const int sizes[], const int subsizes[], const int starts[], int order,
+ MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return subarray(ndims, sizes, subsizes, starts, order, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_subarray_c)
+(int ndims, const MPI_Count sizes[], const MPI_Count subsizes[], const MPI_Count starts[],
+ int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return subarray(ndims, sizes, subsizes, starts, order, oldtype, newtype, __func__);
+}

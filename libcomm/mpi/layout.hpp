@@ -1,0 +1,83 @@
+#pragma once
+// Layout: where the bytes of one element of a datatype lie, as a small tree of repetitions rather
+// than a list of blocks, so that a vector of a million blocks costs one node. And Signature: which
+// basic elements the bytes are, in order, for MPI_Get_elements. Immutable once built, shared by the
+// types made from it. No MPI calls here.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace weft::mpi {
+
+// `count` times, `stride` bytes apart, from `offset`: a block of `bytes`, or the children.
+struct Run {
+  std::ptrdiff_t offset;
+  std::int64_t count;
+  std::ptrdiff_t stride;
+  std::size_t bytes;  // 0: children
+  std::shared_ptr<const std::vector<Run>> children;
+};
+
+class Layout {
+ public:
+  Layout() = default;
+  static Layout block(std::size_t bytes) { return Layout({{0, 1, 0, bytes, nullptr}}); }
+
+  bool empty() const noexcept { return runs_.empty(); }
+  // True if the data are one block that starts at offset 0.
+  bool is_block(std::size_t bytes) const noexcept {
+    return runs_.empty() ? bytes == 0
+                         : runs_.size() == 1 && runs_[0].bytes == bytes && runs_[0].count == 1 &&
+                               runs_[0].offset == 0;
+  }
+
+  // Appends `count` copies of `element`, `stride` apart, the first at `offset`.
+  void append(const Layout& element, std::ptrdiff_t offset, std::int64_t count,
+              std::ptrdiff_t stride);
+
+  // Packs `count` elements that lie `extent` apart; returns the end of what was written.
+  std::byte* pack(std::byte* to, const std::byte* from, std::int64_t count,
+                  std::ptrdiff_t extent) const noexcept;
+  // The reverse, at most `bytes` bytes.
+  void unpack(std::byte* to, const std::byte* from, std::int64_t count, std::ptrdiff_t extent,
+              std::size_t size, std::size_t bytes) const noexcept;
+
+ private:
+  explicit Layout(std::vector<Run> runs) : runs_(std::move(runs)) {}
+  void add(Run run);
+
+  std::vector<Run> runs_;
+};
+
+// Basic elements in the order of the bytes.
+class Signature {
+ public:
+  static Signature basic(std::size_t bytes) {
+    Signature result;
+    result.add({1, static_cast<std::int64_t>(bytes), 1, nullptr});
+    return result;
+  }
+  void append(const Signature& element, std::int64_t count);
+
+  std::int64_t bytes() const noexcept { return bytes_; }
+  std::int64_t elements() const noexcept { return elements_; }
+  // How many whole basic elements the first `bytes` bytes hold; *rest: bytes beyond them.
+  std::int64_t elements_in(std::int64_t bytes, std::int64_t* rest) const noexcept;
+  std::int64_t bytes_of(std::int64_t elements) const noexcept;
+
+ private:
+  struct Part {
+    std::int64_t count;
+    std::int64_t bytes;     // of one
+    std::int64_t elements;  // of one
+    std::shared_ptr<const Signature> inner;
+  };
+  void add(Part part);
+
+  std::vector<Part> parts_;
+  std::int64_t bytes_ = 0;
+  std::int64_t elements_ = 0;
+};
+
+}  // namespace weft::mpi

@@ -1,0 +1,244 @@
+// The predefined operations: for each operation and basic type one loop that the compiler can
+// vectorise. Pairs are packed (a double and an int are 12 bytes), as reductions see them.
+#include <complex>
+#include <cstring>
+
+#include "mpi/op.hpp"
+
+namespace weft::mpi {
+namespace {
+
+template <class T>
+struct [[gnu::packed]] PackedPair {
+  T value;
+  int index;
+};
+template <class T>
+struct [[gnu::packed]] SamePair {
+  T value;
+  T index;
+};
+
+struct Sum {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a + b);
+  }
+};
+struct Prod {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a * b);
+  }
+};
+struct Min {
+  template <class T>
+  static T of(T a, T b) {
+    return b < a ? b : a;
+  }
+};
+struct Max {
+  template <class T>
+  static T of(T a, T b) {
+    return a < b ? b : a;
+  }
+};
+struct Band {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Bor {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Bxor {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+struct Land {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a != 0 && b != 0);
+  }
+};
+struct Lor {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a != 0 || b != 0);
+  }
+};
+struct Lxor {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>((a != 0) != (b != 0));
+  }
+};
+
+// Signed overflow wraps, as programs expect of sums of hashes.
+template <class T>
+struct Wrapping {
+  using type = T;
+};
+template <>
+struct Wrapping<std::int8_t> {
+  using type = std::uint8_t;
+};
+template <>
+struct Wrapping<std::int16_t> {
+  using type = std::uint16_t;
+};
+template <>
+struct Wrapping<std::int32_t> {
+  using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::int64_t> {
+  using type = std::uint64_t;
+};
+
+// Buffers may be at any address: packed data are not aligned.
+template <class T, class F>
+void apply(const void* in, void* inout, std::size_t count, void*) {
+  const auto* __restrict a = static_cast<const char*>(in);
+  auto* __restrict b = static_cast<char*>(inout);
+  for (std::size_t i = 0; i < count; ++i) {
+    T x, y;
+    std::memcpy(&x, a + i * sizeof(T), sizeof(T));
+    std::memcpy(&y, b + i * sizeof(T), sizeof(T));
+    y = F::of(x, y);
+    std::memcpy(b + i * sizeof(T), &y, sizeof(T));
+  }
+}
+
+// The smaller (larger) value, and with equal values the smaller index.
+template <class P, bool kMax>
+void locate(const void* in, void* inout, std::size_t count, void*) {
+  const auto* a = static_cast<const P*>(in);
+  auto* b = static_cast<P*>(inout);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool better = kMax ? a[i].value > b[i].value : a[i].value < b[i].value;
+    if (better || (a[i].value == b[i].value && a[i].index < b[i].index)) b[i] = a[i];
+  }
+}
+
+template <class T>
+Kernel arithmetic(unsigned code) noexcept {
+  using W = typename Wrapping<T>::type;
+  switch (code) {
+    case 0x01:
+      return apply<W, Sum>;
+    case 0x02:
+      return apply<T, Min>;
+    case 0x03:
+      return apply<T, Max>;
+    case 0x04:
+      return apply<W, Prod>;
+    default:
+      return nullptr;
+  }
+}
+template <class T>
+Kernel complex_arithmetic(unsigned code) noexcept {
+  return code == 0x01 ? apply<T, Sum> : code == 0x04 ? apply<T, Prod> : nullptr;
+}
+template <class T>
+Kernel bitwise(unsigned code) noexcept {
+  switch (code) {
+    case 0x08:
+      return apply<T, Band>;
+    case 0x09:
+      return apply<T, Bor>;
+    case 0x0a:
+      return apply<T, Bxor>;
+    default:
+      return nullptr;
+  }
+}
+template <class T>
+Kernel logical(unsigned code) noexcept {
+  switch (code) {
+    case 0x10:
+      return apply<T, Land>;
+    case 0x11:
+      return apply<T, Lor>;
+    case 0x12:
+      return apply<T, Lxor>;
+    default:
+      return nullptr;
+  }
+}
+template <class P>
+Kernel location(unsigned code) noexcept {
+  return code == 0x18 ? locate<P, false> : code == 0x19 ? locate<P, true> : nullptr;
+}
+
+template <class T>
+Kernel integer(unsigned code, BasicClass kind) noexcept {
+  Kernel found = nullptr;
+  if (kind == BasicClass::integer || kind == BasicClass::multi) found = arithmetic<T>(code);
+  if (found == nullptr && kind != BasicClass::logical) found = bitwise<T>(code);
+  if (found == nullptr && (kind == BasicClass::integer || kind == BasicClass::logical))
+    found = logical<T>(code);
+  return found;
+}
+
+}  // namespace
+
+Kernel find_kernel(unsigned code, Basic basic, BasicClass kind) noexcept {
+  switch (basic) {
+    case Basic::i8:
+      return integer<std::int8_t>(code, kind);
+    case Basic::u8:
+      return integer<std::uint8_t>(code, kind);
+    case Basic::i16:
+      return integer<std::int16_t>(code, kind);
+    case Basic::u16:
+      return integer<std::uint16_t>(code, kind);
+    case Basic::i32:
+      return integer<std::int32_t>(code, kind);
+    case Basic::u32:
+      return integer<std::uint32_t>(code, kind);
+    case Basic::i64:
+      return integer<std::int64_t>(code, kind);
+    case Basic::u64:
+      return integer<std::uint64_t>(code, kind);
+    case Basic::f32:
+      return arithmetic<float>(code);
+    case Basic::f64:
+      return arithmetic<double>(code);
+    case Basic::f80:
+      return arithmetic<long double>(code);
+    case Basic::c32:
+      return complex_arithmetic<std::complex<float>>(code);
+    case Basic::c64:
+      return complex_arithmetic<std::complex<double>>(code);
+    case Basic::c80:
+      return complex_arithmetic<std::complex<long double>>(code);
+    case Basic::float_int:
+      return location<PackedPair<float>>(code);
+    case Basic::double_int:
+      return location<PackedPair<double>>(code);
+    case Basic::long_int:
+      return location<PackedPair<long>>(code);
+    case Basic::two_int:
+      return location<PackedPair<int>>(code);
+    case Basic::short_int:
+      return location<PackedPair<short>>(code);
+    case Basic::f80_int:
+      return location<PackedPair<long double>>(code);
+    case Basic::two_real:
+      return location<SamePair<float>>(code);
+    case Basic::two_double:
+      return location<SamePair<double>>(code);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace weft::mpi

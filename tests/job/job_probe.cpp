@@ -81,6 +81,8 @@ int main(int argc, char** argv) {
   } else if (action == "stubborn") {  // cannot be asked to end
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
+    status = job->board().fence(20000);  // all are stubborn now
+    if (!status) return complain(status);
     if (last) raise(SIGKILL);
     for (;;) pause();
   } else if (action == "lines") {  // long lines, each written in three pieces

@@ -9,6 +9,7 @@ fail() { echo "FAILED: $*"; exit 1; }
 
 mkdir -p "$work/first/bin" "$work/first/lib" "$work/first/include" "$work/first/libexec/weft/bin"
 cp "$1" "$2" "$work/first/bin"
+chmod +x "$work/first/bin/"*  # as installing does
 ln -s ../../../bin/weftcc "$work/first/libexec/weft/bin/mpicc"
 echo 'int answer(void) { return 7; }' > "$work/library.c"
 cc -shared -fPIC -Wl,-soname,libmpi_abi.so.1 "$work/library.c" -o "$work/first/lib/libmpi_abi.so.1"

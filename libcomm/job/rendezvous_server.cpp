@@ -382,16 +382,15 @@ void Server::settle() {
   }
   if (num_at_fence == 0) return;
   if (num_at_fence == ranks_.size()) return release();
-  // Named before anyone is told, or the second to be told would hear of the first.
-  const std::string missing = name_missing();
-  for (Rank& rank : ranks_) {
-    if (!rank.at_fence) continue;
-    if (gone != nullptr)
-      fail_fence(rank, Code::peer_lost, gone->gone);
-    else if (rank.fence_deadline_ns <= now)
-      fail_fence(rank, Code::timed_out,
-                 fmt::format("after {} ms {}", rank.fence_timeout_ms, missing));
-  }
+  const auto overdue = std::ranges::find_if(
+      ranks_, [now](const Rank& rank) { return rank.at_fence && rank.fence_deadline_ns <= now; });
+  // One who gives up ends the fence for all at it, or the next would hear of that one only, and not
+  // of those who are missing.
+  if (gone != nullptr)
+    fail_fence(Code::peer_lost, gone->gone);
+  else if (overdue != ranks_.end())
+    fail_fence(Code::timed_out,
+               fmt::format("after {} ms {}", overdue->fence_timeout_ms, name_missing()));
 }
 
 void Server::release() {
@@ -407,12 +406,16 @@ void Server::release() {
   }
 }
 
-void Server::fail_fence(Rank& rank, Code code, std::string_view why) {
-  rank.at_fence = false;
+void Server::fail_fence(Code code, std::string_view why) {
   std::string body;
   append_word(body, static_cast<std::uint32_t>(code));
   append_text(body, why);
-  if (rank.connection != nullptr) send(*rank.connection, make_frame(Type::failed, body));
+  const std::string frame = make_frame(Type::failed, body);
+  for (Rank& rank : ranks_) {
+    if (!rank.at_fence) continue;
+    rank.at_fence = false;
+    send(*rank.connection, frame);
+  }
 }
 
 std::string Server::name_missing() const {

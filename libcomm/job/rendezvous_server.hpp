@@ -83,7 +83,7 @@ class Server {
   void limit_strangers();
   void settle();
   void release();
-  void fail_fence(Rank& rank, Code code, std::string_view why);
+  void fail_fence(Code code, std::string_view why);
   std::string name_missing() const;
 
   const Options options_;

@@ -15,6 +15,12 @@ namespace {
 
 using Key = std::pair<int, std::string>;
 
+// One fence: it ends once, with one result for all who wait at it.
+struct Fence {
+  bool ended = false;
+  Status result;
+};
+
 // Everything is guarded by `mutex`.
 struct Shared {
   explicit Shared(int n) : arrived(static_cast<std::size_t>(n)), gone(arrived) {}
@@ -24,7 +30,15 @@ struct Shared {
   std::map<Key, std::string> pending, visible;
   std::vector<bool> arrived;  // at the fence of this epoch
   std::vector<bool> gone;     // closed, aborted or destroyed: will never arrive again
-  unsigned epoch = 0;         // fences completed
+  std::shared_ptr<Fence> current = std::make_shared<Fence>();
+
+  void end_fence(Status result) {
+    current->ended = true;
+    current->result = std::move(result);
+    current = std::make_shared<Fence>();
+    arrived.assign(arrived.size(), false);
+    changed.notify_all();
+  }
 
   std::vector<int> where(const std::vector<bool>& flags, bool value) const {
     std::vector<int> ranks;
@@ -51,36 +65,29 @@ class ThreadBoard final : public Board {
 
   Status fence(int timeout_ms) override {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-    const auto self = static_cast<std::size_t>(rank_);
     Shared& shared = *shared_;
     std::unique_lock lock(shared.mutex);
-    shared.arrived[self] = true;
+    const std::shared_ptr<Fence> fence = shared.current;
+    shared.arrived[static_cast<std::size_t>(rank_)] = true;
     if (shared.where(shared.arrived, false).empty()) {
       for (auto& [key, value] : shared.pending)
         shared.visible.insert_or_assign(key, std::move(value));
       shared.pending.clear();
-      shared.arrived.assign(shared.arrived.size(), false);
-      ++shared.epoch;
-      shared.changed.notify_all();
-      return {};
+      shared.end_fence({});
     }
-    const unsigned epoch = shared.epoch;
-    shared.changed.notify_all();
-    while (shared.epoch == epoch) {
+    while (!fence->ended) {
       const auto gone = shared.where(shared.gone, true);
       if (!gone.empty()) {
-        shared.arrived[self] = false;
-        return {Code::peer_lost, name_ranks(gone) + " left the job"};
-      }
-      if (shared.changed.wait_until(lock, deadline) == std::cv_status::timeout &&
-          shared.epoch == epoch) {
-        const auto missing = shared.where(shared.arrived, false);
-        shared.arrived[self] = false;
-        return {Code::timed_out,
-                fmt::format("{} did not come within {} ms", name_ranks(missing), timeout_ms)};
+        shared.end_fence({Code::peer_lost, name_ranks(gone) + " left the job"});
+      } else if (shared.changed.wait_until(lock, deadline) == std::cv_status::timeout &&
+                 !fence->ended) {
+        shared.end_fence(
+            {Code::timed_out,
+             fmt::format("{} did not come within {} ms",
+                         name_ranks(shared.where(shared.arrived, false)), timeout_ms)});
       }
     }
-    return {};
+    return fence->result;
   }
 
   Status get(int rank, std::string_view key, std::string& value) override {

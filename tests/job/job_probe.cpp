@@ -81,8 +81,19 @@ int main(int argc, char** argv) {
   } else if (action == "stubborn") {  // cannot be asked to end
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
+    status = job->board().fence(20000);  // all are stubborn now
+    if (!status) return complain(status);
     if (last) raise(SIGKILL);
     for (;;) pause();
+  } else if (action == "lines") {  // long lines, each written in three pieces
+    for (int i = 0; i < argument; ++i) {
+      const std::string line = fmt::format("{}:{}:{}\n", job->rank(), i,
+                                           std::string(static_cast<std::size_t>(i * 37 % 3000),
+                                                       static_cast<char>('a' + job->rank())));
+      const std::size_t third = line.size() / 3;
+      for (std::size_t at : {std::size_t{0}, third, 2 * third})
+        if (write(1, line.data() + at, at == 2 * third ? line.size() - at : third) < 0) return 4;
+    }
   } else if (action == "stay") {
     for (;;) pause();
   }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/topology.hpp"
 #include "base/wait.hpp"
@@ -47,6 +49,20 @@ std::string random_key() {
   return key;
 }
 
+// Before any rank starts, so that a mistyped name is one message and not one per rank.
+Status check_program(const std::string& program) {
+  if (program.find('/') != std::string::npos) {
+    if (access(program.c_str(), X_OK) == 0) return {};
+    return {Code::not_found, fmt::format("cannot start {}: {}", program, strerror(errno))};
+  }
+  const char* path = getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access(fmt::format("{}/{}", folder.empty() ? "." : folder, program).c_str(), X_OK) == 0)
+      return {};
+  return {Code::not_found, fmt::format("cannot start {}: it is in no folder of PATH", program)};
+}
+
 // Every rank takes two pipes and one connection.
 void raise_file_limit() {
   rlimit limit{};
@@ -72,6 +88,8 @@ Launcher::~Launcher() {
 }
 
 Status Launcher::start() {
+  Status status = check_program(options_.command[0]);
+  if (!status) return status;
   sigset_t mask;
   sigemptyset(&mask);
   for (int signal : kForwarded) sigaddset(&mask, signal);
@@ -88,7 +106,7 @@ Status Launcher::start() {
   server.size = options_.num_ranks;
   server.key = key_;
   server.loss_grace_ms = kLossGraceMs;
-  Status status = start_guardian();
+  status = start_guardian();
   if (!status) return status;
   raise_file_limit();
   status = Server::listen(server, server_);
@@ -223,7 +241,7 @@ void Launcher::become_rank(int rank, int in, int out, int err) {
   sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
   execvp(arguments[0], arguments.data());
   const int error = errno;
-  if (rank == 0) dprintf(2, "weftrun: cannot start %s: %s\n", arguments[0], strerror(error));
+  dprintf(2, "weftrun: cannot start %s: %s\n", arguments[0], strerror(error));
   _exit(error == ENOENT ? 127 : 126);
 }
 

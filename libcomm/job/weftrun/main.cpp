@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kUsageStatus = 2;
 constexpr int kStartStatus = 125;
+constexpr int kMissingStatus = 127;  // as a shell
 
 int complain(const weft::Status& status, int exit_status) {
   fprintf(stderr, "weftrun: %s\n", status.text().c_str());
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   Launcher launcher(options);
-  if (weft::Status status = launcher.start(); !status) return complain(status, kStartStatus);
+  if (weft::Status status = launcher.start(); !status)
+    return complain(status, status == weft::Code::not_found ? kMissingStatus : kStartStatus);
   return launcher.run();
 }

@@ -1,0 +1,22 @@
+// Apart from the rest of job, so that weftrun does not need what boards need.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "job/boards.hpp"
+
+namespace weft {
+
+std::string name_ranks(const std::vector<int>& ranks) {
+  constexpr std::size_t kMostNamed = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  const std::size_t named = std::min(ranks.size(), kMostNamed);
+  for (std::size_t i = 0; i < named; ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  if (named < ranks.size()) text += fmt::format(" and {} more", ranks.size() - named);
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,97 @@
+// Settings: every row is well formed, values are read as written, mistakes are named.
+#include "base/settings.hpp"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace weft;
+
+namespace {
+
+Status from(std::vector<std::string> variables, Settings& settings) {
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  return Settings::from_environment(environment.data(), settings);
+}
+
+}  // namespace
+
+TEST_CASE("every default is a valid value, every name is unique and every row explained") {
+  Settings settings;
+  std::set<std::string_view> names;
+  for (const SettingRow& row : setting_rows()) {
+    INFO(row.name);
+    Settings copy;
+    const Status status = copy.set(row.name, row.default_value);
+    INFO(status.text());
+    CHECK(status.ok());
+    CHECK(copy.number(row.id) == settings.number(row.id));
+    CHECK(copy.text(row.id) == settings.text(row.id));
+    CHECK(settings.is_default(row.id));
+    CHECK_FALSE(copy.is_default(row.id));
+    CHECK(names.insert(row.name).second);
+    CHECK(row.name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
+          std::string_view::npos);
+    CHECK_FALSE(row.meaning.empty());
+    if (row.unit == Unit::choice) CHECK(row.meaning.find(':') != std::string_view::npos);
+  }
+  CHECK(static_cast<int>(names.size()) == kNumSettings);
+}
+
+TEST_CASE("values are read in their units") {
+  Settings settings;
+  REQUIRE(from({"HOME=/", "WEFT_RING_MIN_BYTES=128K", "WEFT_RING_MAX_BYTES=3m", "WEFT_STATS=yes",
+                "WEFT_LOG=debug", "WEFT_START_TIMEOUT_MS=70", "WEFT_FABRIC=", "WEFTLESS=1"},
+               settings)
+              .ok());
+  CHECK(settings.bytes(Setting::ring_min_bytes) == 128u << 10);
+  CHECK(settings.bytes(Setting::ring_max_bytes) == 3u << 20);
+  CHECK(settings.flag(Setting::stats));
+  CHECK(settings.number(Setting::log) == 3);
+  CHECK(settings.text(Setting::log) == "debug");
+  CHECK(settings.number(Setting::start_timeout_ms) == 70);
+  CHECK(settings.text(Setting::fabric).empty());
+  CHECK_FALSE(settings.is_default(Setting::fabric));
+  CHECK(settings.is_default(Setting::spin_us));
+}
+
+TEST_CASE("variables of launchers are not settings, but no mistake") {
+  Settings settings;
+  CHECK(from({"WEFT_RANK=1", "WEFT_SIZE=2", "WEFT_RENDEZVOUS=a:1", "WEFT_JOB_KEY=x",
+              "WEFT_LAUNCHER=weftrun"},
+             settings)
+            .ok());
+}
+
+TEST_CASE("a bad value names the variable, the value and what would be right") {
+  const char* value = GENERATE(
+      "WEFT_RING_MIN_BYTES=12Q", "WEFT_RING_MIN_BYTES=-1",
+      "WEFT_RING_MIN_BYTES=", "WEFT_RING_MIN_BYTES=64KB",
+      "WEFT_RING_MIN_BYTES=9223372036854775807K", "WEFT_RING_MIN_BYTES=99999999999999999999",
+      "WEFT_STATS=2", "WEFT_STATS=", "WEFT_LOG=loud", "WEFT_LOG=error|warn",
+      "WEFT_LOG=", "WEFT_SPIN_US=1K", "WEFT_SPIN_US=1.5", "WEFT_START_TIMEOUT_MS= 5");
+  Settings settings;
+  const Status status = from({value}, settings);
+  INFO(status.text());
+  CHECK(status == Code::bad_setting);
+  CHECK(status.text().find(value) == 0);
+  CHECK(status.text().find("must be") != std::string::npos);
+  CHECK(settings.is_default(Setting::log));
+}
+
+TEST_CASE("a bad choice names the choices") {
+  Settings settings;
+  CHECK(settings.set("LOG", "x").text().find("error|warn|info|debug") != std::string::npos);
+}
+
+TEST_CASE("an unknown setting names the nearest one") {
+  Settings settings;
+  const Status status = from({"WEFT_RING_MINBYTES=1"}, settings);
+  CHECK(status == Code::bad_setting);
+  CHECK(status.text().find("WEFT_RING_MINBYTES is not a setting") != std::string::npos);
+  CHECK(status.text().find("WEFT_RING_MIN_BYTES") != std::string::npos);
+  CHECK(from({"WEFT_=1"}, settings) == Code::bad_setting);
+}

@@ -17,6 +17,7 @@ Status shm_barrier(ShmTeam& team) {
 }
 
 Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
+  if (bytes >= team.direct_min_bytes()) return direct_bcast(team, data, bytes, root);
   const std::size_t most = piece_bytes(team);
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset);
@@ -37,6 +38,7 @@ Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
 }
 
 Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
+  if (bytes >= team.direct_min_bytes()) return direct_scatter(team, send, receive, bytes, root);
   const int n = team.size();
   const std::size_t most = std::min(kBankBytes / index(n), piece_bytes(team)) / kLine * kLine;
   for (std::size_t offset = 0; offset < bytes; offset += most) {

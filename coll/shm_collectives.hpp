@@ -33,6 +33,14 @@ Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t b
 Status shm_allgather(ShmTeam& team, void* receive, std::size_t bytes);
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 
+// The same with one copy, by the kernel, straight between the users' buffers (shm_direct.cpp). They
+// need one more wait, for the readers to be through, so they are for long blocks only.
+Status direct_bcast(ShmTeam& team, void* data, std::size_t bytes, int root);
+Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
+Status direct_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
+Status direct_allgather(ShmTeam& team, void* receive, std::size_t bytes);
+Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
+
 // How many bytes of one vector go through one round. Without crowding, pieces that stay in the
 // cache while one side writes and the other reads; crowded, as much as fits, since every round
 // costs context switches.

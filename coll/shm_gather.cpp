@@ -5,6 +5,7 @@
 namespace weft::coll {
 
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
+  if (bytes >= team.direct_min_bytes()) return direct_gather(team, send, receive, bytes, root);
   const std::size_t most = piece_bytes(team);
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset);
@@ -28,6 +29,7 @@ Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t by
 }
 
 Status shm_allgather(ShmTeam& team, void* receive, std::size_t bytes) {
+  if (bytes >= team.direct_min_bytes()) return direct_allgather(team, receive, bytes);
   const int n = team.size(), me = team.rank();
   const std::size_t most = piece_bytes(team);
   for (std::size_t offset = 0; offset < bytes; offset += most) {
@@ -48,6 +50,7 @@ Status shm_allgather(ShmTeam& team, void* receive, std::size_t bytes) {
 }
 
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
+  if (bytes >= team.direct_min_bytes()) return direct_alltoall(team, send, receive, bytes);
   const int n = team.size(), me = team.rank();
   const std::size_t most = std::min(kBankBytes / index(n), piece_bytes(team)) / kLine * kLine;
   copy_bytes(at(receive, index(me) * bytes), at(send, index(me) * bytes), bytes);

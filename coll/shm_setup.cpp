@@ -1,7 +1,9 @@
 // Making a team's segment: the first member creates it without a name, the others open it through
 // /proc/PID/fd/FD, so that nothing is left behind however a process ends.
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,9 +27,10 @@ struct Offer {
   std::int32_t pid;
   std::int32_t fd;  // -1: none
   std::uint64_t bytes;
-  std::uint32_t crowded;
-  std::uint32_t unused;
+  std::uint64_t probe;  // address of a word with the value kProbe, to try reading it
+  std::uint64_t crowded;
 };
+constexpr std::uint64_t kProbe = 0x5765'6674'636f'6c6cu;
 
 void smaller(const void* in, void* inout, std::size_t count, void*) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -64,6 +67,45 @@ void ring_outside(void* object, int member) {
   team.engine().ring(team.world(member));
 }
 
+// Calls the kernel until all is copied: it may stop early.
+template <class Call>
+bool copy_all(std::byte* local, std::uint64_t remote, std::size_t bytes, Call&& call) noexcept {
+  while (bytes > 0) {
+    iovec here{local, bytes};
+    iovec there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(remote)), bytes};
+    const ssize_t copied = call(&here, &there);
+    if (copied <= 0) return false;
+    local += copied;
+    remote += static_cast<std::uint64_t>(copied);
+    bytes -= static_cast<std::size_t>(copied);
+  }
+  return true;
+}
+
+bool read_process(int pid, void* to, std::uint64_t from, std::size_t bytes) noexcept {
+  return copy_all(static_cast<std::byte*>(to), from, bytes, [pid](iovec* here, iovec* there) {
+    return process_vm_readv(pid, here, 1, there, 1, 0);
+  });
+}
+
+int pid_of(void* object, int member) {
+  Team& team = *static_cast<Team*>(object);
+  return team.engine().job().member(team.world(member)).pid;
+}
+
+bool read_outside(void* object, int member, void* to, std::uint64_t from, std::size_t bytes) {
+  return read_process(pid_of(object, member), to, from, bytes);
+}
+
+bool write_outside(void* object, int member, const void* from, std::uint64_t to,
+                   std::size_t bytes) {
+  const int pid = pid_of(object, member);
+  // The kernel only reads from `from`; iovec has no way to say so.
+  return copy_all(
+      static_cast<std::byte*>(const_cast<void*>(from)), to, bytes,
+      [pid](iovec* here, iovec* there) { return process_vm_writev(pid, here, 1, there, 1, 0); });
+}
+
 }  // namespace
 
 ShmSegment::~ShmSegment() {
@@ -88,12 +130,11 @@ ShmTeam* Team::make_shm() {
                "no shared memory for a team of {}, collectives use messages: {}", size(),
                std::strerror(errno));
     const std::string& crowded_setting = job.settings().text(Setting::coll_crowded);
-    const bool crowded =
-        crowded_setting == "auto"
-            ? static_cast<long>(job.local_ranks().size()) > sysconf(_SC_NPROCESSORS_ONLN)
-            : crowded_setting == "yes";
+    const bool crowded = crowded_setting == "auto" ? static_cast<long>(job.local_ranks().size()) >
+                                                         sysconf(_SC_NPROCESSORS_ONLN)
+                                                   : crowded_setting == "yes";
     offer = {job.member(engine_.rank()).pid, segment->memory != nullptr ? fd : -1, segment->bytes,
-             crowded, 0};
+             reinterpret_cast<std::uintptr_t>(&kProbe), crowded};
   }
   Status status = bcast_binomial(*this, &offer, sizeof offer, 0);
   if (status && rank_ != 0 && offer.fd >= 0 && offer.bytes == segment->bytes) {
@@ -108,15 +149,21 @@ ShmTeam* Team::make_shm() {
       log_line(LogLevel::info, engine_.rank(), "cannot map {}, collectives use messages: {}", path,
                std::strerror(errno));
   }
+  std::uint64_t probe = 0;
+  const bool direct = job.settings().flag(Setting::direct_copy) && status &&
+                      (rank_ == 0 || (read_process(offer.pid, &probe, offer.probe, sizeof probe) &&
+                                      probe == kProbe));
   // All or none.
-  std::int32_t have = segment->memory != nullptr ? 1 : 0;
+  std::int32_t have[2] = {segment->memory != nullptr, direct};
   if (status)
-    status = allreduce_recursive_doubling(*this, &have, 1, {smaller, nullptr, sizeof have, true});
+    status = allreduce_recursive_doubling(*this, have, 2, {smaller, nullptr, sizeof have[0], true});
   if (fd >= 0) ::close(fd);
-  if (!status || have == 0) return nullptr;
-  shm_ = std::make_unique<ShmTeam>(static_cast<std::byte*>(segment->memory), rank_, size(),
-                                   offer.crowded != 0,
-                                   ShmTeam::Outside{this, wait_outside, ring_outside});
+  if (!status || have[0] == 0) return nullptr;
+  shm_ = std::make_unique<ShmTeam>(
+      static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0,
+      ShmTeam::Outside{
+          this, wait_outside, ring_outside, read_outside, write_outside,
+          have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0}});
   segment_ = std::move(segment);
   return shm_.get();
 }

@@ -71,6 +71,11 @@ class ShmTeam {
     void* object;
     bool (*wait)(void* object, const WaitCondition& condition);
     void (*ring)(void* object, int member);
+    // Copies between this process and a member's private memory; false: see errno.
+    bool (*read)(void* object, int member, void* to, std::uint64_t from, std::size_t bytes);
+    bool (*write)(void* object, int member, const void* from, std::uint64_t to, std::size_t bytes);
+    // Blocks of at least this size are copied that way, straight between the users' buffers.
+    std::size_t direct_min_bytes;
   };
 
   static std::size_t segment_bytes(int size) noexcept;
@@ -116,6 +121,8 @@ class ShmTeam {
     ring_all();
   }
   bool wait_for_all();
+  // Waits until the member is through with this round; false if a member is lost.
+  bool wait_until_done(int member) { return wait_done(member, round_); }
   // Ends the round for this member.
   void end() noexcept {
     members_[rank_].done.store(round_, std::memory_order_release);
@@ -155,6 +162,14 @@ class ShmTeam {
 
   // Everybody has arrived in this round, so is done with all before it.
   void note_all_arrived() noexcept { all_done_ = round_ - 1; }
+
+  std::size_t direct_min_bytes() const noexcept { return outside_.direct_min_bytes; }
+  bool read(int member, void* to, std::uint64_t from, std::size_t bytes) noexcept {
+    return outside_.read(outside_.object, member, to, from, bytes);
+  }
+  bool write(int member, const void* from, std::uint64_t to, std::size_t bytes) noexcept {
+    return outside_.write(outside_.object, member, from, to, bytes);
+  }
 
   template <class Done>
   bool wait(Done&& done) {

@@ -62,3 +62,6 @@ WEFT_SETTING(coll_scan, "COLL_SCAN", "auto", choice,
 WEFT_SETTING(coll_crowded, "COLL_CROWDED", "auto", choice,
              "auto|yes|no: whether collectives inside a host count context switches (more processes "
              "than cores) or polling; auto: by the number of processes and cores")
+WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes,
+             "collectives inside a host copy blocks from this size on straight between the users' "
+             "buffers (if DIRECT_COPY allows)")

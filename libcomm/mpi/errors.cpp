@@ -133,13 +133,24 @@ int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* fun
                       text));
 }
 
+namespace {
+
+ErrorHandler* handler_of(Comm* comm) {
+  std::lock_guard lock(comm->mutex);
+  return retain(comm->errhandler);
+}
+
+}  // namespace
+
 int raise(Comm* comm, int code, const char* function, std::string_view text) {
   if (!is_running()) return not_running(function);
   Comm* site = comm == nullptr ? self_comm : comm;
-  ErrorHandler* handler;
-  {
-    std::lock_guard lock(site->mutex);
-    handler = retain(site->errhandler);
+  ErrorHandler* handler = handler_of(site);
+  if (comm == nullptr && handler == default_errhandler()) {
+    // Before MPI-4.0 such errors went to MPI_COMM_WORLD, and programs that set a handler there, and
+    // none for MPI_COMM_SELF, still mean it for them.
+    site = world_comm;
+    handler = handler_of(site);
   }
   const int result = call_errhandler(site, handler, code, function, text);
   release(handler);

@@ -205,7 +205,7 @@ MPI_FUNCTION(Cart_create)
   const long size = grid_size(ndims, dims);
   if (size < 0) return raise(comm, MPI_ERR_DIMS, __func__, "a dimension is not positive");
   if (size > comm->size())
-    return raise(comm, MPI_ERR_TOPOLOGY, __func__, "the grid is larger than the communicator");
+    return raise(comm, MPI_ERR_DIMS, __func__, "the grid is larger than the communicator");
   auto topology = std::make_unique<Topology>();
   topology->kind = MPI_CART;
   topology->dims.assign(dims, dims + ndims);
@@ -333,7 +333,7 @@ MPI_FUNCTION(Cart_map)
   const long size = grid_size(ndims, dims);
   if (size < 0) return raise(object, MPI_ERR_DIMS, __func__);
   if (size > object->size())
-    return raise(object, MPI_ERR_TOPOLOGY, __func__, "the grid is larger than the communicator");
+    return raise(object, MPI_ERR_DIMS, __func__, "the grid is larger than the communicator");
   *newrank = object->rank < size ? object->rank : MPI_UNDEFINED;
   return MPI_SUCCESS;
 }

@@ -135,9 +135,7 @@ void Calls::reductions(Call call) {
   std::vector<Map> send(count + 1), receive(count + 1);
   for (std::size_t i = 0; i < count; ++i) send[i] = operand(salt_, me, i, commutative);
   const std::vector<Map> before = send;
-  std::vector<Map>& result = in_place ? send : receive;
   const Map guard{1, 2, 3};
-  result[count] = guard;
   const bool root_only = call == Call::reduce;
   const bool in_place_here = in_place && (!root_only || me == root);
   const void* from = in_place_here ? nullptr : send.data();

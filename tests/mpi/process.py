@@ -12,7 +12,7 @@ import time
 
 PR_SET_CHILD_SUBREAPER = 36
 GRACE_S = 2.0  # what orphans may take to leave after their launcher ended
-KEEP_BYTES = 20000  # of each output stream; the rest is cut out of the middle
+KEEP_BYTES = 2000000  # of each output stream; the rest is cut out of the middle
 
 
 def become_subreaper():

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "weft/export.hpp"
+
 namespace weft {
 
 enum class Code : unsigned char {
@@ -29,9 +31,9 @@ enum class Code : unsigned char {
 };
 
 // The code's name in lower case, for logs and tests.
-std::string_view code_name(Code code) noexcept;
+WEFT_API std::string_view code_name(Code code) noexcept;
 
-class [[nodiscard]] Status {
+class [[nodiscard]] WEFT_API Status {
  public:
   Status() noexcept = default;
   Status(Code code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor)

@@ -16,7 +16,7 @@ static void* not_main(void* flag) {
   return NULL;
 }
 
-int main(int argc, char** argv) {
+int main(void) {
   int flag = -1, version, subversion, length, provided = -1;
   static char text[MPI_MAX_LIBRARY_VERSION_STRING];
   EXPECT_OK(MPI_Initialized(&flag));

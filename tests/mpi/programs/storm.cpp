@@ -7,6 +7,7 @@
 // the receiver checks content and order: among messages that one receive could match, the earliest
 // sent and not yet received must come.
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <vector>
 

@@ -3,6 +3,7 @@
 // at the same time one thread takes part in collectives on another communicator, and threads make
 // and free communicators of one. MPI_THREAD_MULTIPLE.
 #include <atomic>
+#include <cstdint>
 #include <thread>
 #include <vector>
 

@@ -205,8 +205,10 @@ int read_result(RequestObject* request, MPI_Status* status) {
       }
       return code;
     }
-    case RequestObject::Kind::send:
     case RequestObject::Kind::operation:
+      request->operation->describe(status);
+      return error_class(base.code);
+    case RequestObject::Kind::send:
       break;
   }
   if (status != MPI_STATUS_IGNORE) fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);

@@ -23,6 +23,10 @@ class Operation {
   virtual Code start() = 0;
   // Does what can be done now. True: finished, with `code`.
   virtual bool advance(Code& code) = 0;
+  // What the status of the finished operation says; nothing, for most.
+  virtual void describe(MPI_Status* status) const {
+    fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
+  }
 };
 
 enum class SendMode : std::uint8_t { standard, synchronous, buffered, ready };

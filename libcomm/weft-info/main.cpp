@@ -5,12 +5,23 @@
 #include <string_view>
 
 #include "base/info.hpp"
+#include "mpi/unimplemented.hpp"
 
 extern char** environ;
 
 namespace {
 
 using namespace weft;
+
+std::string mpi_text() {
+  const auto functions = mpi::unimplemented_functions();
+  std::string text = fmt::format(
+      "of the 664 functions of the MPI 5.0 standard ABI, {} are not written yet and raise\n"
+      "MPI_ERR_UNSUPPORTED_OPERATION:\n",
+      functions.size());
+  for (const char* name : functions) text += fmt::format("  {}\n", name);
+  return text;
+}
 
 std::string help_text(const InfoReport& report) {
   std::string text =
@@ -32,6 +43,7 @@ int main(int argc, char** argv) {
   report.add({"settings", "every setting, its value and where that came from", true,
               [&] { return settings_text(settings); }});
   report.add({"topology", "cores, caches and NUMA nodes", true, topology_text});
+  report.add({"mpi", "functions of MPI that are not written yet", false, mpi_text});
 
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {

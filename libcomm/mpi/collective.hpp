@@ -5,6 +5,7 @@
 //   Status run(coll::Team&)        the blocking form
 //   void build(Schedule&)          the form that runs in the background
 //   void finish()                  bytes become typed memory again
+//   void each_type(f)              calls f(Datatype*) for the types found, some may be null
 // so that blocking, nonblocking and persistent functions differ in a template only.
 #include <cstddef>
 #include <memory>

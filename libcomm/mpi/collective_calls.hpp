@@ -6,6 +6,8 @@
 namespace weft::mpi {
 
 struct BarrierCall {
+  template <class F>
+  void each_type(F&&) const {}
   int check(Comm&) { return MPI_SUCCESS; }
   int prepare(Comm&) { return MPI_SUCCESS; }
   Status run(coll::Team& team) { return coll::barrier(team); }
@@ -22,6 +24,10 @@ struct BcastCall {
   Datatype* type = nullptr;
   Piece piece = {};
 
+  template <class F>
+  void each_type(F&& f) const {
+    f(type);
+  }
   int check(Comm& comm) {
     is_root = comm.rank == root;
     const int code = check_elements(count, datatype, type);
@@ -57,6 +63,11 @@ struct GatherCall {
   Piece send = {};
   Piece receive = {};
 
+  template <class F>
+  void each_type(F&& f) const {
+    f(send_type);
+    f(receive_type);
+  }
   int check(Comm& comm) {
     rank = comm.rank;
     if (root >= 0 || root < -1)
@@ -133,6 +144,11 @@ struct ScatterCall {
   Piece send = {};
   Piece receive = {};
 
+  template <class F>
+  void each_type(F&& f) const {
+    f(send_type);
+    f(receive_type);
+  }
   int check(Comm& comm) {
     rank = comm.rank;
     int code = check_root(comm, root);
@@ -205,6 +221,11 @@ struct GathervCall {
   Piece send = {};
   Blocks receive = {};
 
+  template <class F>
+  void each_type(F&& f) const {
+    f(send_type);
+    f(receive_type);
+  }
   int check(Comm& comm) {
     rank = comm.rank;
     if (root != -1)
@@ -284,6 +305,11 @@ struct ScattervCall {
   Blocks send = {};
   Piece receive = {};
 
+  template <class F>
+  void each_type(F&& f) const {
+    f(send_type);
+    f(receive_type);
+  }
   int check(Comm& comm) {
     rank = comm.rank;
     int code = check_root(comm, root);
@@ -378,6 +404,11 @@ struct AlltoallCall {
   Piece send = {};
   Piece receive = {};
 
+  template <class F>
+  void each_type(F&& f) const {
+    f(send_type);
+    f(receive_type);
+  }
   int check(Comm& comm) {
     size = comm.size();
     in_place = send_buffer == MPI_IN_PLACE;
@@ -466,6 +497,11 @@ struct AlltoallvCall {
       types[i] = find_datatype(MPI_BYTE);
     }
     return MPI_SUCCESS;
+  }
+  template <class F>
+  void each_type(F&& f) const {
+    for (Datatype* type : send_types) f(type);
+    for (Datatype* type : receive_types) f(type);
   }
   int check(Comm& comm) {
     size = comm.size();

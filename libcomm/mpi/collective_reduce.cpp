@@ -1,0 +1,266 @@
+// The collectives that compute: reductions and prefix sums, in their blocking, nonblocking and
+// persistent forms.
+//
+// Operations see packed elements (op.hpp), so data with gaps are packed and unpacked around.
+#include "mpi/collective.hpp"
+#include "mpi/op.hpp"
+
+namespace weft::mpi {
+namespace {
+
+// An operation and what it needs to work on one type. Counted, as the program may free its
+// operation before a background reduction ends.
+class BoundOp {
+ public:
+  BoundOp() = default;
+  BoundOp(BoundOp&& other) noexcept
+      : op_(other.op_), user_(other.user_), reduction_(other.reduction_) {
+    other.op_ = nullptr;
+  }
+  BoundOp& operator=(BoundOp&&) = delete;
+  ~BoundOp() {
+    if (op_ != nullptr) release(op_);
+  }
+  // MPI_SUCCESS or MPI_ERR_OP.
+  int bind(MPI_Op handle, Datatype* type) {
+    Op* op = find_op(handle);
+    if (op == nullptr) return MPI_ERR_OP;
+    retain(op);
+    op_ = op;
+    return make_reduction(op, type, user_, reduction_);
+  }
+  // Valid until this object moves.
+  const coll::Reduction& reduction() noexcept {
+    if (reduction_.argument != nullptr) reduction_.argument = &user_;
+    return reduction_;
+  }
+
+ private:
+  Op* op_ = nullptr;
+  UserReduction user_;
+  coll::Reduction reduction_{};
+};
+
+enum class Shape { reduce, allreduce, scan, exscan };
+
+// Reductions of one vector per process.
+template <Shape shape>
+struct ReduceCall {
+  const void* send_buffer;
+  void* receive_buffer;
+  MPI_Count count;
+  MPI_Datatype datatype;
+  MPI_Op operation;
+  int root = 0;
+  int rank = 0;
+  bool receives = true;
+  bool in_place = false;
+  Datatype* type = nullptr;
+  BoundOp op = {};
+  Piece send = {};
+  Piece receive = {};
+
+  template <class F>
+  void each_type(F&& f) const {
+    f(type);
+  }
+  int check(Comm& comm) {
+    rank = comm.rank;
+    const int code = check_elements(count, datatype, type);
+    if (code != MPI_SUCCESS) return code;
+    if (const int bound = op.bind(operation, type); bound != MPI_SUCCESS) return bound;
+    if constexpr (shape == Shape::reduce) {
+      if (const int wrong = check_root(comm, root); wrong != MPI_SUCCESS) return wrong;
+      receives = rank == root;
+    }
+    in_place = send_buffer == MPI_IN_PLACE;
+    if (in_place && !receives) return MPI_ERR_BUFFER;
+    if (receives && receive_buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
+    if (receives && !in_place && send_buffer == receive_buffer && count > 0 &&
+        send_buffer != MPI_BOTTOM)
+      return MPI_ERR_BUFFER;
+    return MPI_SUCCESS;
+  }
+  int prepare(Comm&) {
+    if (!in_place) {
+      const int code = send.set(send_buffer, count, type);
+      if (code != MPI_SUCCESS) return code;
+      send.pack();
+    }
+    if (!receives) return MPI_SUCCESS;
+    const int code = receive.set(receive_buffer, count, type);
+    // MPI_Exscan leaves rank 0's result alone: what is there must come back.
+    if (code == MPI_SUCCESS && (in_place || shape == Shape::exscan)) receive.pack();
+    return code;
+  }
+  Status run(coll::Team& team) {
+    const void* from = in_place ? nullptr : not_null(send.data());
+    const auto n = static_cast<std::size_t>(count);
+    if constexpr (shape == Shape::reduce)
+      return coll::reduce(team, from, receive.data(), n, op.reduction(), root);
+    else if constexpr (shape == Shape::allreduce)
+      return coll::allreduce(team, from, receive.data(), n, op.reduction());
+    else if constexpr (shape == Shape::scan)
+      return coll::scan(team, from, receive.data(), n, op.reduction());
+    else
+      return coll::exscan(team, from, receive.data(), n, op.reduction());
+  }
+  void build(Schedule& schedule) {
+    const auto n = static_cast<std::size_t>(count);
+    const std::size_t bytes = n * op.reduction().element_bytes;
+    char* mine = schedule.allocate(bytes);
+    if (mine == nullptr) return;
+    schedule.copy(mine, in_place ? receive.data() : send.data(), bytes);
+    if constexpr (shape == Shape::reduce || shape == Shape::allreduce) {
+      const char* result = schedule_reduce(schedule, mine, n, op.reduction(), root);
+      if (result != nullptr) schedule.copy(receive.data(), result, bytes);
+      if (shape == Shape::allreduce) schedule_bcast(schedule, receive.data(), bytes, root);
+    } else {
+      // A chain: each adds its part to what the ranks before it have.
+      char* before = nullptr;
+      if (rank > 0) {
+        before = schedule.allocate(bytes);
+        schedule.receive(rank - 1, before, bytes);
+        schedule.wait();
+        if (shape == Shape::exscan) schedule.copy(receive.data(), before, bytes);
+        schedule.reduce(before, mine, n, op.reduction());
+      }
+      if (shape == Shape::scan) schedule.copy(receive.data(), mine, bytes);
+      if (rank + 1 < schedule.size()) schedule.send(rank + 1, mine, bytes);
+      schedule.wait();
+    }
+  }
+  void finish() {
+    if (receives) receive.unpack();
+  }
+};
+
+// reduce_scatter and reduce_scatter_block: `counts` is null for equal blocks of `block`.
+template <class Count>
+struct ReduceScatterCall {
+  const void* send_buffer;
+  void* receive_buffer;
+  const Count* counts;
+  MPI_Count block;
+  MPI_Datatype datatype;
+  MPI_Op operation;
+  int rank = 0;
+  bool in_place = false;
+  Datatype* type = nullptr;
+  BoundOp op = {};
+  std::vector<std::size_t> elements = {};
+  MPI_Count total = 0;
+  Piece send = {};
+  Piece receive = {};
+
+  template <class F>
+  void each_type(F&& f) const {
+    f(type);
+  }
+  int check(Comm& comm) {
+    rank = comm.rank;
+    int code = check_elements(counts == nullptr ? block : 0, datatype, type);
+    if (code != MPI_SUCCESS) return code;
+    code = op.bind(operation, type);
+    if (code != MPI_SUCCESS) return code;
+    elements.resize(static_cast<std::size_t>(comm.size()));
+    total = 0;
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      const MPI_Count count = counts == nullptr ? block : static_cast<MPI_Count>(counts[i]);
+      if (count < 0) return MPI_ERR_COUNT;
+      if (__builtin_add_overflow(total, count, &total)) return MPI_ERR_COUNT;
+      elements[i] = static_cast<std::size_t>(count);
+    }
+    in_place = send_buffer == MPI_IN_PLACE;
+    if (receive_buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
+    if (!in_place && send_buffer == receive_buffer && total > 0 && send_buffer != MPI_BOTTOM)
+      return MPI_ERR_BUFFER;
+    return MPI_SUCCESS;
+  }
+  // In place the whole vector is in the receive buffer, and this process's part of the result goes
+  // to its beginning.
+  int prepare(Comm&) {
+    const int code = send.set(in_place ? receive_buffer : send_buffer, total, type);
+    if (code != MPI_SUCCESS) return code;
+    send.pack();
+    return receive.set(receive_buffer,
+                       static_cast<MPI_Count>(elements[static_cast<std::size_t>(rank)]), type);
+  }
+  Status run(coll::Team& team) {
+    if (!in_place || type->is_contiguous())
+      return coll::reduce_scatter(team, in_place ? nullptr : not_null(send.data()), receive.data(),
+                                  elements.data(), op.reduction());
+    return coll::reduce_scatter(team, send.data(), receive.data(), elements.data(), op.reduction());
+  }
+  void build(Schedule& schedule) {
+    const std::size_t element = op.reduction().element_bytes;
+    const auto n = static_cast<std::size_t>(total);
+    char* mine = schedule.allocate(n * element);
+    if (mine == nullptr) return;
+    schedule.copy(mine, send.data(), n * element);
+    const char* result = schedule_reduce(schedule, mine, n, op.reduction(), 0);
+    const std::size_t own = elements[static_cast<std::size_t>(rank)] * element;
+    if (rank != 0) {
+      schedule.receive(0, receive.data(), own);
+    } else {
+      std::size_t place = own;
+      for (int i = 1; i < schedule.size(); ++i) {
+        const std::size_t bytes = elements[static_cast<std::size_t>(i)] * element;
+        schedule.send(i, result + place, bytes);
+        place += bytes;
+      }
+      schedule.copy(receive.data(), result, own);
+    }
+    schedule.wait();
+  }
+  void finish() { receive.unpack(); }
+};
+
+}  // namespace
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+#define WEFT_REDUCTION(name, iname, suffix, parameters, call)                    \
+  MPI_FUNCTION(name##suffix)(WEFT_PARAMETERS parameters, MPI_Comm comm) {        \
+    return run_blocking(comm, call, __func__);                                   \
+  }                                                                              \
+  MPI_FUNCTION(iname##suffix)                                                    \
+  (WEFT_PARAMETERS parameters, MPI_Comm comm, MPI_Request * request) {           \
+    return run_background(comm, call, false, request, __func__);                 \
+  }                                                                              \
+  MPI_FUNCTION(name##_init##suffix)                                              \
+  (WEFT_PARAMETERS parameters, MPI_Comm comm, MPI_Info, MPI_Request * request) { \
+    return run_background(comm, call, true, request, __func__);                  \
+  }
+#define WEFT_PARAMETERS(...) __VA_ARGS__
+
+#define WEFT_EACH_FORM(Count, suffix)                                                          \
+  WEFT_REDUCTION(Reduce, Ireduce, suffix,                                                      \
+                 (const void* sendbuf, void* recvbuf, Count count, MPI_Datatype datatype,      \
+                  MPI_Op op, int root),                                                        \
+                 (ReduceCall<Shape::reduce>{sendbuf, recvbuf, count, datatype, op, root}))     \
+  WEFT_REDUCTION(                                                                              \
+      Allreduce, Iallreduce, suffix,                                                           \
+      (const void* sendbuf, void* recvbuf, Count count, MPI_Datatype datatype, MPI_Op op),     \
+      (ReduceCall<Shape::allreduce>{sendbuf, recvbuf, count, datatype, op}))                   \
+  WEFT_REDUCTION(                                                                              \
+      Scan, Iscan, suffix,                                                                     \
+      (const void* sendbuf, void* recvbuf, Count count, MPI_Datatype datatype, MPI_Op op),     \
+      (ReduceCall<Shape::scan>{sendbuf, recvbuf, count, datatype, op}))                        \
+  WEFT_REDUCTION(                                                                              \
+      Exscan, Iexscan, suffix,                                                                 \
+      (const void* sendbuf, void* recvbuf, Count count, MPI_Datatype datatype, MPI_Op op),     \
+      (ReduceCall<Shape::exscan>{sendbuf, recvbuf, count, datatype, op}))                      \
+  WEFT_REDUCTION(Reduce_scatter, Ireduce_scatter, suffix,                                      \
+                 (const void* sendbuf, void* recvbuf, const Count* recvcounts,                 \
+                  MPI_Datatype datatype, MPI_Op op),                                           \
+                 (ReduceScatterCall<Count>{sendbuf, recvbuf, recvcounts, 0, datatype, op}))    \
+  WEFT_REDUCTION(                                                                              \
+      Reduce_scatter_block, Ireduce_scatter_block, suffix,                                     \
+      (const void* sendbuf, void* recvbuf, Count recvcount, MPI_Datatype datatype, MPI_Op op), \
+      (ReduceScatterCall<Count>{sendbuf, recvbuf, nullptr, recvcount, datatype, op}))
+
+WEFT_EACH_FORM(int, )
+WEFT_EACH_FORM(MPI_Count, _c)

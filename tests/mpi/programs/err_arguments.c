@@ -138,9 +138,8 @@ static void objects(void) {
   if (size != 5 && size != 15) EXPECT_CLASS(MPI_Dims_create(size * 5 + 1, 2, dims), MPI_ERR_DIMS);
   dims[0] = size + 1;
   dims[1] = 1;
-  if (!kOpenMpi)
-    EXPECT_CLASS(MPI_Cart_create(world, 2, dims, periods, 0, &comm),
-                 kMpich ? MPI_ERR_ARG : MPI_ERR_DIMS);
+  // More places than processes: the standard names no class.
+  EXPECT(MPI_Cart_create(world, 2, dims, periods, 0, &comm) != MPI_SUCCESS);
   EXPECT_CLASS(MPI_Cart_coords(world, 0, 2, dims), MPI_ERR_TOPOLOGY);
 }
 

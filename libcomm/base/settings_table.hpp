@@ -25,7 +25,7 @@ WEFT_SETTING(eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
              "longer eager messages are cut into pieces of this size, so that both sides copy at once")
 WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "6K", bytes,
              "eager messages from this size on are written to the ring past the caches")
-WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "3K", bytes,
+WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "2K", bytes,
              "the same for messages sent one after the other without an answer between")
 WEFT_SETTING(past_cache_piece_bytes, "PAST_CACHE_PIECE_BYTES", "8K", bytes,
              "the size of pieces then, in place of EAGER_PIECE_BYTES")

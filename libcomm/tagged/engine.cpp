@@ -110,7 +110,6 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   Impl& impl = *impl_;
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
-  ++peer.burst;
   const bool past_cache = impl.past_cache(peer, length);
   if (length > (past_cache ? impl.past_cache_piece : impl.piece) || peer.queue_head != nullptr ||
       peer.lost)
@@ -120,7 +119,9 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   }
   if (peer.out.on_hold()) [[unlikely]]
     return false;
-  return peer.out.send(kEager, envelope(context, tag), data, length, past_cache);
+  if (!peer.out.send(kEager, envelope(context, tag), data, length, past_cache)) return false;
+  ++peer.burst;
+  return true;
 }
 
 void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32_t tag,
@@ -139,8 +140,8 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
   if (impl.connect(peer) != Code::ok) return impl.complete(request, Code::peer_lost);
-  ++peer.burst;
   if (peer.queue_head != nullptr || !impl.send_some(peer, request)) impl.enqueue(peer, request);
+  ++peer.burst;
 }
 
 void Engine::irecv(Request& request, int source, std::uint32_t context, std::int32_t tag,

@@ -127,7 +127,7 @@ struct Engine::Impl {
   // Whether a message of this length should be written past the caches: what is sent in a row waits
   // in the ring for a while, so that bandwidth counts and not the first byte's latency.
   bool past_cache(const Peer& peer, std::size_t length) const noexcept {
-    return length >= past_cache_min || (length >= past_cache_burst && peer.burst > 1);
+    return length >= past_cache_min || (length >= past_cache_burst && peer.burst != 0);
   }
 
   // engine.cpp

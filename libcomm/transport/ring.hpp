@@ -105,11 +105,6 @@ class RingWriter {
     sequence_ = next_sequence(sequence_);
     offset_ += static_cast<std::uint32_t>(reserved_);
     written_ += reserved_;
-    // The next message is often as long as this one. Take its lines back from the reader now, while
-    // nobody waits; its head's line stays with the reader, which polls it.
-    const std::size_t ahead = lines < kMaxLinesAhead ? lines : kMaxLinesAhead;
-    for (std::size_t i = 1; i < ahead; ++i)
-      __builtin_prefetch(base_ + offset_ + i * kEntryAlign, 1);
   }
 
   // The low bits that the reader last sent along with its count.
@@ -124,8 +119,6 @@ class RingWriter {
   }
 
  private:
-  static constexpr std::size_t kMaxLinesAhead = 32;
-
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 
   bool refresh(std::size_t bytes) noexcept {

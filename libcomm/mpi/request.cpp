@@ -137,9 +137,13 @@ void destroy_requests() {
 }
 
 void add_operation(RequestObject* request) {
-  std::lock_guard lock(running->mutex);
-  running->list.push_back(request);
-  num_operations.fetch_add(1, std::memory_order_relaxed);
+  {
+    std::lock_guard lock(running->mutex);
+    running->list.push_back(request);
+    num_operations.fetch_add(1, std::memory_order_relaxed);
+    engine->set_background(&progress_operations);
+  }
+  progress_operations();  // what can be sent at once is
 }
 
 void progress_operations() {
@@ -155,7 +159,8 @@ void progress_operations() {
       continue;
     }
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
-    num_operations.fetch_sub(1, std::memory_order_relaxed);
+    if (num_operations.fetch_sub(1, std::memory_order_relaxed) == 1)
+      engine->set_background(nullptr);
     request->base.code = code;
     // Pairs with is_complete(); the owner may free the request from here on.
     request->base.complete.store(true, std::memory_order_release);

@@ -89,11 +89,7 @@ void progress_operations();
 // Blocks until done() is true and moves everything forward meanwhile.
 template <class Done>
 void wait_progressing(Done&& done) {
-  engine->wait_until([&done] {
-    if (num_operations.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      progress_operations();
-    return done();
-  });
+  engine->wait_until(done);  // runs progress_operations too while there are any
 }
 
 inline Code wait_progressing(tagged::Request& request) {

@@ -517,3 +517,5 @@ MPI_FUNCTION(Grequest_complete)(MPI_Request request) {
   engine->ring(engine->rank());
   return MPI_SUCCESS;
 }
+
+MPI_CONVERSIONS(Request, MPI_Request, requests)

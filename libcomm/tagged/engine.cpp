@@ -104,6 +104,9 @@ int Engine::rank() const noexcept { return impl_->job.rank(); }
 int Engine::size() const noexcept { return impl_->job.size(); }
 Job& Engine::job() noexcept { return impl_->job; }
 void Engine::set_threaded(bool threaded) noexcept { impl_->threaded = threaded; }
+void Engine::set_background(void (*work)()) noexcept {
+  impl_->background.store(work, std::memory_order_release);
+}
 
 bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const void* data,
                       std::size_t length) {

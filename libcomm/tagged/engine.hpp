@@ -39,6 +39,10 @@ class Engine {
 
   void set_threaded(bool threaded) noexcept;
 
+  // Called in every step of every wait, with no lock held; null for none. For what a client does in
+  // the background, such as nonblocking collectives: it may start messages but not wait.
+  void set_background(void (*work)()) noexcept;
+
   // Starts a send of `length` bytes. The data may be reused once the request is complete. Standard
   // sends may complete before they are matched, synchronous ones only after.
   void isend(Request& request, int peer, std::uint32_t context, std::int32_t tag, const void* data,

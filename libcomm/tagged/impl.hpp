@@ -114,6 +114,7 @@ struct Engine::Impl {
   std::uint32_t ring_min = 0, ring_max = 0;
 
   bool threaded = false;
+  std::atomic<void (*)()> background{nullptr};  // acquire and release: with what it works on
   std::mutex mutex;
   std::atomic<std::uint32_t> num_lost{0};
   std::uint64_t last_liveness_ns = 0;

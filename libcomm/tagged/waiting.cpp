@@ -16,6 +16,7 @@ constexpr std::uint64_t kShortSleepUs = 500;
 void Engine::Impl::wait(const WaitCondition& condition) {
   // One thread at a time makes progress; the others look at their own condition meanwhile.
   const auto poll = [this] {
+    if (auto* work = background.load(std::memory_order_acquire)) work();
     if (!threaded) return progress();
     if (mutex.try_lock()) {
       progress();

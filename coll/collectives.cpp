@@ -198,12 +198,14 @@ Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, i
 
 Status allgather(Team& team, const void* send, void* receive, std::size_t bytes) {
   if (bytes == 0) return {};
+  const bool several = team.size() > 1;
+  if (several && team.is_broken()) return Code::peer_lost;
+  const Algorithm algorithm =
+      several ? algorithm_for(team, Collective::allgather, bytes) : Algorithm::automatic;
+  if (algorithm == Algorithm::shm) return shm_allgather(*team.shm(), send, receive, bytes);
   if (send != nullptr) copy_bytes(at(receive, index(team.rank()) * bytes), send, bytes);
-  if (team.size() == 1) return {};
-  if (team.is_broken()) return Code::peer_lost;
-  switch (algorithm_for(team, Collective::allgather, bytes)) {
-    case Algorithm::shm:
-      return shm_allgather(*team.shm(), receive, bytes);
+  if (!several) return {};
+  switch (algorithm) {
     case Algorithm::recursive_doubling:
       return allgather_recursive_doubling(team, receive, bytes);
     case Algorithm::bruck:

@@ -11,7 +11,7 @@ namespace weft::coll {
 
 // Reductions of longer elements go over messages: a piece of a bank must hold one.
 inline constexpr std::size_t max_shm_element_bytes(int size) noexcept {
-  return std::min<std::size_t>(16 * 1024, kBankBytes / static_cast<std::size_t>(size));
+  return std::min<std::size_t>(4096, kBankBytes / static_cast<std::size_t>(size));
 }
 
 Status shm_barrier(ShmTeam& team);
@@ -29,8 +29,8 @@ Status shm_scan(ShmTeam& team, const void* input, void* receive, std::size_t cou
 // The root's own block is in place (gather) or stays in `send` (scatter).
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
 Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
-// `receive` holds this member's block.
-Status shm_allgather(ShmTeam& team, void* receive, std::size_t bytes);
+// `send` is null if this member's block is in place.
+Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 
 // The same with one copy, by the kernel, straight between the users' buffers (shm_direct.cpp). They
@@ -38,15 +38,8 @@ Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t 
 Status direct_bcast(ShmTeam& team, void* data, std::size_t bytes, int root);
 Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
 Status direct_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
-Status direct_allgather(ShmTeam& team, void* receive, std::size_t bytes);
+Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
-
-// How many bytes of one vector go through one round. Without crowding, pieces that stay in the
-// cache while one side writes and the other reads; crowded, as much as fits, since every round
-// costs context switches.
-inline std::size_t piece_bytes(const ShmTeam& team) noexcept {
-  return team.is_crowded() ? kBankBytes : 32 * 1024;
-}
 
 // Where a member's data of a round lie: short data in the cell, next to the round's number.
 inline std::byte* slot(ShmTeam& team, int member, std::size_t bytes) noexcept {

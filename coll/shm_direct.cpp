@@ -75,11 +75,9 @@ Status read_from_root(ShmTeam& team, const void* exposed_here, void* into, std::
   return code;
 }
 
-// Everybody reads one block from everybody: `length` bytes at the offset that offset_of(member)
-// gives of what that member exposes.
-template <class Offset>
+// Everybody reads one block from everybody, at `offset` in what each exposes.
 Status read_from_all(ShmTeam& team, const void* exposed_here, void* receive, std::size_t bytes,
-                     Offset&& offset_of) {
+                     std::size_t offset) {
   const int n = team.size(), me = team.rank();
   team.begin();
   Cell* own = team.open_cell();
@@ -91,7 +89,7 @@ Status read_from_all(ShmTeam& team, const void* exposed_here, void* receive, std
   Code code = Code::ok;
   for (int step = 1; step < n; ++step) {
     const int r = (me + step) % n;
-    if (!team.read(r, at(receive, index(r) * bytes), exposed(team, r) + offset_of(r), bytes))
+    if (!team.read(r, at(receive, index(r) * bytes), exposed(team, r) + offset, bytes))
       code = failure();
   }
   team.end();
@@ -137,13 +135,16 @@ Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t
   return code;
 }
 
-Status direct_allgather(ShmTeam& team, void* receive, std::size_t bytes) {
-  return read_from_all(team, receive, receive, bytes, [&](int r) { return index(r) * bytes; });
+Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
+  std::byte* place = at(receive, index(team.rank()) * bytes);
+  if (send != nullptr) copy_bytes(place, send, bytes);
+  // The send buffer rather than its copy: more likely in the readers' caches.
+  return read_from_all(team, send != nullptr ? send : place, receive, bytes, 0);
 }
 
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   copy_bytes(at(receive, index(team.rank()) * bytes), at(send, index(team.rank()) * bytes), bytes);
-  return read_from_all(team, send, receive, bytes, [&](int) { return index(team.rank()) * bytes; });
+  return read_from_all(team, send, receive, bytes, index(team.rank()) * bytes);
 }
 
 }  // namespace weft::coll

@@ -6,7 +6,7 @@ namespace weft::coll {
 
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
   if (bytes >= team.direct_min_bytes()) return direct_gather(team, send, receive, bytes, root);
-  const std::size_t most = piece_bytes(team);
+  const std::size_t most = team.piece_bytes();
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset);
     team.begin();
@@ -28,17 +28,19 @@ Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t by
   return {};
 }
 
-Status shm_allgather(ShmTeam& team, void* receive, std::size_t bytes) {
-  if (bytes >= team.direct_min_bytes()) return direct_allgather(team, receive, bytes);
+Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
+  if (bytes >= team.direct_min_bytes()) return direct_allgather(team, send, receive, bytes);
   const int n = team.size(), me = team.rank();
-  const std::size_t most = piece_bytes(team);
+  const std::size_t most = team.piece_bytes();
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset);
     team.begin();
     const Own own(team, piece);
     if (own.cell == nullptr) return Code::peer_lost;
-    copy_bytes(own.data, at(receive, index(me) * bytes + offset), piece);
+    std::byte* place = at(receive, index(me) * bytes + offset);
+    copy_bytes(own.data, send != nullptr ? at(send, offset) : place, piece);
     team.publish_and_ring(own.cell);
+    if (send != nullptr) copy_bytes(place, at(send, offset), piece);
     if (!team.wait_for_all()) return Code::peer_lost;
     for (int step = 1; step < n; ++step) {
       const int r = (me + step) % n;
@@ -52,7 +54,7 @@ Status shm_allgather(ShmTeam& team, void* receive, std::size_t bytes) {
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   if (bytes >= team.direct_min_bytes()) return direct_alltoall(team, send, receive, bytes);
   const int n = team.size(), me = team.rank();
-  const std::size_t most = std::min(kBankBytes / index(n), piece_bytes(team)) / kLine * kLine;
+  const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   copy_bytes(at(receive, index(me) * bytes), at(send, index(me) * bytes), bytes);
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset), all = index(n) * piece;

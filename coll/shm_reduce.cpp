@@ -65,7 +65,7 @@ Status allreduce_by_all(ShmTeam& team, const void* input, void* receive, std::si
 
 Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
                      const Reduction& op) {
-  const std::size_t most = piece_count(piece_bytes(team), op);
+  const std::size_t most = piece_count(team.piece_bytes(), op);
   const auto one = team.is_crowded() ? allreduce_by_last : allreduce_by_all;
   for (std::size_t first = 0; first < count; first += most) {
     const std::size_t offset = first * op.element_bytes;
@@ -78,7 +78,7 @@ Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_
 Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
                   const Reduction& op, int root) {
   const int n = team.size();
-  const std::size_t most = piece_count(piece_bytes(team), op);
+  const std::size_t most = piece_count(team.piece_bytes(), op);
   for (std::size_t first = 0; first < count; first += most) {
     const std::size_t piece = std::min(most, count - first);
     const std::size_t offset = first * op.element_bytes, bytes = piece * op.element_bytes;
@@ -116,7 +116,7 @@ Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
   std::size_t longest = 0;
   for (int r = 0; r < n; ++r) longest = std::max(longest, counts[r]);
   // In each round a piece of every member's part: a slot holds n of them.
-  const std::size_t most = piece_count(std::min(kBankBytes / index(n), piece_bytes(team)), op);
+  const std::size_t most = piece_count(std::min(kBankBytes / index(n), team.piece_bytes()), op);
   for (std::size_t first = 0; first < longest; first += most) {
     const std::size_t stride = std::min(most, longest - first) * unit, all = index(n) * stride;
     const auto piece = [&](int r) {
@@ -141,7 +141,7 @@ Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
 
 Status shm_scan(ShmTeam& team, const void* input, void* receive, std::size_t count,
                 const Reduction& op, bool exclusive) {
-  const std::size_t most = piece_count(piece_bytes(team), op);
+  const std::size_t most = piece_count(team.piece_bytes(), op);
   const int last = exclusive ? team.rank() - 1 : team.rank();
   for (std::size_t first = 0; first < count; first += most) {
     const std::size_t piece = std::min(most, count - first);

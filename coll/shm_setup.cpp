@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -159,11 +160,15 @@ ShmTeam* Team::make_shm() {
     status = allreduce_recursive_doubling(*this, have, 2, {smaller, nullptr, sizeof have[0], true});
   if (fd >= 0) ::close(fd);
   if (!status || have[0] == 0) return nullptr;
+  // Whole lines, and for the longest element (max_shm_element_bytes) at least one.
+  const std::size_t piece = std::clamp<std::size_t>(
+      job.settings().bytes(Setting::coll_piece_bytes) / kLine * kLine, 4096, kBankBytes);
   shm_ = std::make_unique<ShmTeam>(
       static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0,
       ShmTeam::Outside{
           this, wait_outside, ring_outside, read_outside, write_outside,
-          have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0}});
+          have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
+          piece});
   segment_ = std::move(segment);
   return shm_.get();
 }

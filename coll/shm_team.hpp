@@ -76,6 +76,8 @@ class ShmTeam {
     bool (*write)(void* object, int member, const void* from, std::uint64_t to, std::size_t bytes);
     // Blocks of at least this size are copied that way, straight between the users' buffers.
     std::size_t direct_min_bytes;
+    // How many bytes of one vector go through one round, if not crowded.
+    std::size_t piece_bytes;
   };
 
   static std::size_t segment_bytes(int size) noexcept;
@@ -163,6 +165,10 @@ class ShmTeam {
   // Everybody has arrived in this round, so is done with all before it.
   void note_all_arrived() noexcept { all_done_ = round_ - 1; }
 
+  // How many bytes of one vector go through one round. Without crowding, pieces that stay in the
+  // cache while one side writes and the other reads; crowded, as much as fits, since every round
+  // costs context switches.
+  std::size_t piece_bytes() const noexcept { return crowded_ ? kBankBytes : outside_.piece_bytes; }
   std::size_t direct_min_bytes() const noexcept { return outside_.direct_min_bytes; }
   bool read(int member, void* to, std::uint64_t from, std::size_t bytes) noexcept {
     return outside_.read(outside_.object, member, to, from, bytes);

@@ -62,6 +62,9 @@ WEFT_SETTING(coll_scan, "COLL_SCAN", "auto", choice,
 WEFT_SETTING(coll_crowded, "COLL_CROWDED", "auto", choice,
              "auto|yes|no: whether collectives inside a host count context switches (more processes "
              "than cores) or polling; auto: by the number of processes and cores")
+WEFT_SETTING(coll_piece_bytes, "COLL_PIECE_BYTES", "32K", bytes,
+             "collectives inside a host pass long data on in pieces of this size, so that one side "
+             "writes while the other reads (when every process has a core of its own)")
 WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes,
              "collectives inside a host copy blocks from this size on straight between the users' "
              "buffers (if DIRECT_COPY allows)")

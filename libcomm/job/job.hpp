@@ -20,7 +20,8 @@ class Board {
   virtual ~Board() = default;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
-  virtual std::string_view launcher() const noexcept = 0;  // "pmix", "weftrun", "rendezvous", "alone", "threads"
+  virtual std::string_view launcher()
+      const noexcept = 0;  // "pmix", "weftrun", "rendezvous", "alone", "threads"
 
   // Publishes a value under (own rank, key). Visible to others after both called fence.
   virtual Status put(std::string_view key, std::string_view value) = 0;

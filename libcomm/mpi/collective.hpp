@@ -175,7 +175,17 @@ int run_blocking(MPI_Comm handle, Call&& call, const char* function) {
 template <class Call>
 class Background final : public Operation {
  public:
-  Background(Comm& comm, Call&& call) : comm_(comm), call_(std::move(call)), schedule_(comm) {}
+  Background(Comm& comm, Call&& call) : comm_(comm), call_(std::move(call)), schedule_(comm) {
+    // The program may free its types before this ends.
+    call_.each_type([](Datatype* type) {
+      if (type != nullptr) retain(type);
+    });
+  }
+  ~Background() override {
+    call_.each_type([](Datatype* type) {
+      if (type != nullptr) release(type);
+    });
+  }
   Code start() override {
     schedule_.clear();
     const int code = call_.prepare(comm_);

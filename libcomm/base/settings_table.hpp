@@ -3,7 +3,6 @@
 
 // base
 WEFT_SETTING(log, "LOG", "warn", choice, "error|warn|info|debug: which lines go to standard error")
-WEFT_SETTING(stats, "STATS", "0", flag, "print counters at the end of the job")
 // waiting
 WEFT_SETTING(spin_us, "SPIN_US", "50", us,
              "how long a wait polls before it yields, when every process has a core of its own")
@@ -15,7 +14,6 @@ WEFT_SETTING(start_timeout_ms, "START_TIMEOUT_MS", "60000", ms,
 WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms,
              "how long a silent peer is waited for before operations with it end in an error")
 // fabric and transport
-WEFT_SETTING(fabric, "FABRIC", "shm", text, "the fabrics that may be used, in order of preference")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, "a lane's ring after growing under load")
 WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes,

@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "base/info.hpp"
+#include "coll/selection.hpp"
+#include "fabric/shm/shm_fabric.hpp"
 #include "mpi/unimplemented.hpp"
 
 extern char** environ;
@@ -20,6 +22,25 @@ std::string mpi_text() {
       "MPI_ERR_UNSUPPORTED_OPERATION:\n",
       functions.size());
   for (const char* name : functions) text += fmt::format("  {}\n", name);
+  return text;
+}
+
+std::string limit(std::size_t value, std::size_t any) {
+  return value == any ? "any" : fmt::format("{}", value);
+}
+
+std::string collectives_text() {
+  std::string text =
+      "the first rule that applies is taken; WEFT_COLL_<NAME> overrides\n"
+      "  collective       up to processes  up to bytes  algorithm            only\n";
+  for (const coll::Rule& rule : coll::rules()) {
+    std::string only = rule.local_only ? "one host " : "";
+    only += rule.commutative_only ? "commutative " : "";
+    only += rule.powers_of_two ? "powers of two" : "";
+    text += fmt::format("  {:16} {:>15}  {:>11}  {:20} {}\n", coll::name(rule.collective),
+                        limit(static_cast<std::size_t>(rule.max_size), coll::kAnySize),
+                        limit(rule.max_bytes, coll::kAnyBytes), coll::name(rule.algorithm), only);
+  }
   return text;
 }
 
@@ -43,6 +64,9 @@ int main(int argc, char** argv) {
   report.add({"settings", "every setting, its value and where that came from", true,
               [&] { return settings_text(settings); }});
   report.add({"topology", "cores, caches and NUMA nodes", true, topology_text});
+  report.add({"fabrics", "ways to reach other processes", true, fabrics_text});
+  report.add({"collectives", "which algorithm a collective uses, by size and processes", false,
+              collectives_text});
   report.add({"mpi", "functions of MPI that are not written yet", false, mpi_text});
 
   std::vector<std::string> names;

@@ -43,18 +43,17 @@ TEST_CASE("every default is a valid value, every name is unique and every row ex
 
 TEST_CASE("values are read in their units") {
   Settings settings;
-  REQUIRE(from({"HOME=/", "WEFT_RING_MIN_BYTES=128K", "WEFT_RING_MAX_BYTES=3m", "WEFT_STATS=yes",
-                "WEFT_LOG=debug", "WEFT_START_TIMEOUT_MS=70", "WEFT_FABRIC=", "WEFTLESS=1"},
+  REQUIRE(from({"HOME=/", "WEFT_RING_MIN_BYTES=128K", "WEFT_RING_MAX_BYTES=3m",
+                "WEFT_DIRECT_COPY=no", "WEFT_LOG=debug", "WEFT_START_TIMEOUT_MS=70", "WEFTLESS=1"},
                settings)
               .ok());
   CHECK(settings.bytes(Setting::ring_min_bytes) == 128u << 10);
   CHECK(settings.bytes(Setting::ring_max_bytes) == 3u << 20);
-  CHECK(settings.flag(Setting::stats));
+  CHECK_FALSE(settings.flag(Setting::direct_copy));
+  CHECK_FALSE(settings.is_default(Setting::direct_copy));
   CHECK(settings.number(Setting::log) == 3);
   CHECK(settings.text(Setting::log) == "debug");
   CHECK(settings.number(Setting::start_timeout_ms) == 70);
-  CHECK(settings.text(Setting::fabric).empty());
-  CHECK_FALSE(settings.is_default(Setting::fabric));
   CHECK(settings.is_default(Setting::spin_us));
 }
 
@@ -71,7 +70,7 @@ TEST_CASE("a bad value names the variable, the value and what would be right") {
       "WEFT_RING_MIN_BYTES=12Q", "WEFT_RING_MIN_BYTES=-1",
       "WEFT_RING_MIN_BYTES=", "WEFT_RING_MIN_BYTES=64KB",
       "WEFT_RING_MIN_BYTES=9223372036854775807K", "WEFT_RING_MIN_BYTES=99999999999999999999",
-      "WEFT_STATS=2", "WEFT_STATS=", "WEFT_LOG=loud", "WEFT_LOG=error|warn",
+      "WEFT_DIRECT_COPY=2", "WEFT_DIRECT_COPY=", "WEFT_LOG=loud", "WEFT_LOG=error|warn",
       "WEFT_LOG=", "WEFT_SPIN_US=1K", "WEFT_SPIN_US=1.5", "WEFT_START_TIMEOUT_MS= 5");
   Settings settings;
   const Status status = from({value}, settings);

@@ -3,6 +3,7 @@
 // allocate() is a memfd that peers map; any other memory is reached with process_vm_readv and
 // process_vm_writev. Nothing has a name in a file system.
 #include <memory>
+#include <string>
 
 #include "fabric/fabric.hpp"
 #include "job/job.hpp"
@@ -11,5 +12,8 @@ namespace weft {
 
 // Publishes this process's arena on the job's board. Collective: contains a fence.
 Status make_shm_fabric(Job& job, std::unique_ptr<Fabric>& fabric);
+
+// For weft-info: what this fabric can do on this machine.
+std::string fabrics_text();
 
 }  // namespace weft

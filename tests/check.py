@@ -207,8 +207,13 @@ def abi(tally, folder, options):
     if options.filter and not any(re.search(options.filter, name) for name in names):
         return
     report = os.path.join(folder, 'abi.json')
+    if os.path.exists(report):
+        os.remove(report)
     subprocess.run([os.path.join(ROOT, 'tests/mpi/abi/check'), '--prefix',
                     os.path.join(folder, 'stage'), '--json', report], cwd=ROOT, check=False)
+    if not os.path.exists(report):
+        tally.add('release', 'abi', 'failed', 'tests/mpi/abi/check itself failed')
+        return
     with open(report, encoding='utf-8') as file:
         for record in json.load(file):
             tally.add('release', record['name'], record['outcome'], record['why'])

@@ -113,16 +113,16 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   Impl& impl = *impl_;
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
-  const bool past_cache = impl.past_cache(peer, length);
-  if (length > (past_cache ? impl.past_cache_piece : impl.piece) || peer.queue_head != nullptr ||
-      peer.lost)
+  const Fill fill = impl.fill(peer, length);
+  if (length > (fill == Fill::past_cache ? impl.past_cache_piece : impl.piece) ||
+      peer.queue_head != nullptr || peer.lost)
     return false;
   if (!peer.out.connected()) [[unlikely]] {
     if (impl.connect(peer) != Code::ok) return false;
   }
   if (peer.out.on_hold()) [[unlikely]]
     return false;
-  if (!peer.out.send(kEager, envelope(context, tag), data, length, past_cache)) return false;
+  if (!peer.out.send(kEager, envelope(context, tag), data, length, fill)) return false;
   ++peer.burst;
   return true;
 }

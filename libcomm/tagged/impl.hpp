@@ -125,10 +125,12 @@ struct Engine::Impl {
 
   Peer& peer(int rank) noexcept { return peers[static_cast<std::size_t>(rank)]; }
 
-  // Whether a message of this length should be written past the caches: what is sent in a row waits
-  // in the ring for a while, so that bandwidth counts and not the first byte's latency.
-  bool past_cache(const Peer& peer, std::size_t length) const noexcept {
-    return length >= past_cache_min || (length >= past_cache_burst && peer.burst != 0);
+  // How to write a message of this length: what is sent in a row waits in the ring for a while, so
+  // that bandwidth counts; a single message is waited for.
+  Fill fill(const Peer& peer, std::size_t length) const noexcept {
+    if (length >= past_cache_min) return Fill::past_cache;
+    if (peer.burst == 0) return Fill::downward;
+    return length >= past_cache_burst ? Fill::past_cache : Fill::forward;
   }
 
   // engine.cpp

@@ -229,14 +229,14 @@ void Engine::Impl::flush(Peer& peer) {
 bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const auto* data = static_cast<const std::byte*>(request.buffer);
   const std::uint64_t immediate = envelope(request.context, request.tag);
-  const bool past_cache = this->past_cache(peer, request.length);
-  const std::size_t piece = past_cache ? past_cache_piece : this->piece;
+  const Fill fill = this->fill(peer, request.length);
+  const std::size_t piece = fill == Fill::past_cache ? past_cache_piece : this->piece;
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
     if (request.synchronous || request.length > eager_max || peer.out.on_hold())
       return announce(peer, request);
     if (request.length <= piece) {
-      if (!peer.out.send(kEager, immediate, data, request.length, past_cache)) return false;
+      if (!peer.out.send(kEager, immediate, data, request.length, fill)) return false;
       complete(request, Code::ok);
       return true;
     }
@@ -244,11 +244,8 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
     std::byte* to = peer.out.ring.reserve(piece);
     if (to == nullptr) return false;
     const std::uint64_t bytes = request.length;
+    fill_entry(to + sizeof bytes, data, length, kInlineBytes - sizeof bytes, fill);
     std::memcpy(to, &bytes, sizeof bytes);
-    if (past_cache)
-      copy_past_cache(to + sizeof bytes, data, length);
-    else
-      std::memcpy(to + sizeof bytes, data, length);
     peer.out.ring.publish(kEagerFirst, static_cast<std::uint32_t>(piece), immediate);
     ring_doorbell(*peer.out.sleeping);
     request.progress_bytes = length;
@@ -261,7 +258,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   while (request.progress_bytes < total) {
     const std::size_t length = std::min(piece, total - request.progress_bytes);
     if (!peer.out.send(streaming ? kStream : kEagerMore, address, data + request.progress_bytes,
-                       length, past_cache))
+                       length, fill))
       return false;
     request.progress_bytes += length;
   }

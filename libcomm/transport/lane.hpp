@@ -21,6 +21,31 @@ inline void ring_doorbell(std::atomic<std::uint32_t>& sleeping) noexcept {
   }
 }
 
+// How an entry's data are written.
+enum class Fill : std::uint8_t {
+  forward,     // one copy: for short messages, and for streams of them
+  downward,    // line by line from the last to the first, for a reader that waits for this message
+  past_cache,  // see copy_past_cache
+};
+
+// Fills an entry's place with data, of which `first` bytes lie in the head's line. The reader polls
+// that line, so it comes last except in short copies: else it would be taken back in between.
+inline void fill_entry(std::byte* to, const void* from, std::size_t length, std::size_t first,
+                       Fill fill) noexcept {
+  constexpr std::size_t kShort = 304;  // five lines with the head
+  if (length <= kShort || fill == Fill::forward) return copy_small(to, from, length);
+  const auto* data = static_cast<const std::byte*>(from);
+  if (fill == Fill::past_cache) {
+    copy_past_cache(to + first, data + first, length - first);
+  } else {
+    std::size_t end = length - (length - first) % kEntryAlign;
+    copy_small(to + end, data + end, length - end);
+    for (; end > first; end -= kEntryAlign)
+      std::memcpy(to + end - kEntryAlign, data + end - kEntryAlign, kEntryAlign);
+  }
+  std::memcpy(to, data, first);
+}
+
 struct SendLane {
   RingWriter ring;
   std::atomic<std::uint32_t>* sleeping = nullptr;
@@ -34,15 +59,12 @@ struct SendLane {
     sleeping = memory.sleeping;
   }
 
-  // False: no room now. past_cache: see copy_past_cache.
+  // False: no room now.
   bool send(std::uint8_t kind, std::uint64_t immediate, const void* data, std::size_t length,
-            bool past_cache = false) noexcept {
+            Fill fill = Fill::forward) noexcept {
     std::byte* to = ring.reserve(length);
     if (to == nullptr) return false;
-    if (past_cache)
-      copy_past_cache(to, data, length);
-    else
-      copy_small(to, data, length);
+    fill_entry(to, data, length, kInlineBytes, fill);
     ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
     ring_doorbell(*sleeping);
     return true;

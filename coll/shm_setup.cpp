@@ -154,8 +154,11 @@ ShmTeam* Team::make_shm() {
   const bool direct = job.settings().flag(Setting::direct_copy) && status &&
                       (rank_ == 0 || (read_process(offer.pid, &probe, offer.probe, sizeof probe) &&
                                       probe == kProbe));
+  bool usable = segment->memory != nullptr;
+  for (const int member : members_)
+    if (usable && member != engine_.rank()) usable = engine_.open_doorbell(member).ok();
   // All or none.
-  std::int32_t have[2] = {segment->memory != nullptr, direct};
+  std::int32_t have[2] = {usable, direct};
   if (status)
     status = allreduce_recursive_doubling(*this, have, 2, {smaller, nullptr, sizeof have[0], true});
   if (fd >= 0) ::close(fd);

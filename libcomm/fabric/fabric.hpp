@@ -100,6 +100,8 @@ class Fabric {
   virtual std::atomic<std::uint32_t>& sleeping() noexcept = 0;
   // The peer's doorbell once connected in either direction, else null.
   virtual std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept = 0;
+  // Makes peer_sleeping(peer) not null, also where nothing has connected yet.
+  virtual Status open_doorbell(int peer) = 0;
 
   virtual PeerState state(int peer) noexcept = 0;
   // Tells peers that this process leaves in good order.

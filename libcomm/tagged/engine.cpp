@@ -236,6 +236,11 @@ void Engine::progress() {
 
 void Engine::wait_slow(const WaitCondition& condition) { impl_->wait(condition); }
 
+Status Engine::open_doorbell(int peer) {
+  const Guard guard(*impl_);
+  return impl_->fabric->open_doorbell(peer);
+}
+
 void Engine::ring(int peer) noexcept {
   if (auto* sleeping = impl_->fabric->peer_sleeping(peer)) ring_doorbell(*sleeping);
 }

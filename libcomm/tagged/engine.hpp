@@ -88,6 +88,10 @@ class Engine {
     wait_slow(WaitCondition(done));
   }
 
+  // Makes ring(peer) reach a process of this host that no message has been exchanged with. To be
+  // called once before ring(), off the datapath.
+  Status open_doorbell(int peer);
+
   // Wakes `peer` (a process of this host, or this one) if it sleeps in wait_until. Costs one load
   // when it does not. Call after the stores it waits for.
   void ring(int peer) noexcept;

@@ -160,6 +160,10 @@ class ShmFabric final : public Fabric {
   }
 
   std::atomic<std::uint32_t>& sleeping() noexcept override { return own_->header().sleeping; }
+  Status open_doorbell(int peer) override {
+    if (!reaches(peer)) return Code::unsupported;
+    return map(local_at(peer));
+  }
   std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept override {
     if (!reaches(peer)) return nullptr;
     Local& local = local_at(peer);

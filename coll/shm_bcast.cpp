@@ -17,7 +17,9 @@ Status shm_barrier(ShmTeam& team) {
 }
 
 Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
-  if (bytes >= team.direct_min_bytes()) return direct_bcast(team, data, bytes, root);
+  // Crowded, the root's wait for the readers costs more than the second copy.
+  if (!team.is_crowded() && bytes >= team.direct_min_bytes())
+    return direct_bcast(team, data, bytes, root);
   const std::size_t most = team.piece_bytes();
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset);
@@ -38,7 +40,7 @@ Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
 }
 
 Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
-  if (bytes >= team.direct_min_bytes()) return direct_scatter(team, send, receive, bytes, root);
+  if (is_direct(team, bytes)) return direct_scatter(team, send, receive, bytes, root);
   const int n = team.size();
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   for (std::size_t offset = 0; offset < bytes; offset += most) {

@@ -114,25 +114,8 @@ Status direct_scatter(ShmTeam& team, const void* send, void* receive, std::size_
 
 Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
   const bool is_root = team.rank() == root;
-  if (team.size() == 2)
-    return copy_between(team, !is_root, send,
-                        is_root ? at(receive, index(1 - root) * bytes) : nullptr, bytes);
-  team.begin();
-  if (!is_root) {
-    if (!expose(team, send)) return Code::peer_lost;
-    team.ring(root);
-    team.end();
-    return team.wait_until_done(root) ? Code::ok : Code::peer_lost;
-  }
-  Code code = Code::ok;
-  for (int r = 0; r < team.size(); ++r) {
-    if (r == root) continue;
-    if (!team.wait_for(r)) return Code::peer_lost;
-    if (!team.read(r, at(receive, index(r) * bytes), exposed(team, r), bytes)) code = failure();
-  }
-  team.end();
-  team.ring_all();
-  return code;
+  return copy_between(team, !is_root, send,
+                      is_root ? at(receive, index(1 - root) * bytes) : nullptr, bytes);
 }
 
 Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {

@@ -5,7 +5,9 @@
 namespace weft::coll {
 
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
-  if (bytes >= team.direct_min_bytes()) return direct_gather(team, send, receive, bytes, root);
+  // With more than two, leaves that need not wait for the root are worth more.
+  if (team.size() == 2 && !team.is_crowded() && bytes >= team.direct_min_bytes())
+    return direct_gather(team, send, receive, bytes, root);
   const std::size_t most = team.piece_bytes();
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset);
@@ -52,7 +54,7 @@ Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t
 }
 
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
-  if (bytes >= team.direct_min_bytes()) return direct_alltoall(team, send, receive, bytes);
+  if (is_direct(team, bytes)) return direct_alltoall(team, send, receive, bytes);
   const int n = team.size(), me = team.rank();
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   copy_bytes(at(receive, index(me) * bytes), at(send, index(me) * bytes), bytes);

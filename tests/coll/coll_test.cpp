@@ -1,5 +1,4 @@
 // Every collective by every algorithm, against results computed from the definitions.
-#define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>
 
 #include "calls.hpp"
@@ -82,6 +81,20 @@ TEST_CASE("random calls in a row, in shared memory") {
         });
         CHECK(errors == std::vector<std::string>());
       }
+}
+
+TEST_CASE("random calls in a row, all blocks copied directly") {
+  for (const std::string_view crowded : {"yes", "no"})
+    for (const int n : kNumRanks) {
+      INFO("crowded " << crowded << ", " << n << " ranks");
+      const auto errors = run_ranks(
+          n, {{"COLL_CROWDED", crowded}, {"COLL_DIRECT_MIN_BYTES", "1"}}, [&](coll::Team& team) {
+            Calls calls(team, static_cast<std::uint32_t>(n) + 99, 100'000);
+            for (int i = 0; i < 200; ++i) calls.any();
+            return calls.errors();
+          });
+      CHECK(errors == std::vector<std::string>());
+    }
 }
 
 TEST_CASE("a team of some of the ranks, in another order") {

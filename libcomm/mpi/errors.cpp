@@ -106,7 +106,8 @@ void end_job(int exit_code, const std::string& message) {
   // What the program printed so far is worth more than a clean stack.
   std::fflush(nullptr);
   log::write(LogLevel::error, own_rank(), message);
-  if (process->job != nullptr) process->job->board().abort(exit_code, message);
+  // The launcher need not say it again.
+  if (process->job != nullptr) process->job->board().abort(exit_code, {});
   _exit(exit_code);
 }
 

@@ -1,0 +1,320 @@
+// weft-mcroute: multicast routing of a fabric from the command line. Exit status: 0, 2 for bad
+// input or a routing that its own check refuses.
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "weft/mcast_routing.hpp"
+
+namespace {
+
+using namespace weft;         // NOLINT(google-build-using-namespace): a program's main file
+using namespace weft::mcast;  // NOLINT(google-build-using-namespace)
+
+int fail(const Status& status) {
+  std::fprintf(stderr, "weft-mcroute: %s\n", status.text().c_str());
+  return 2;
+}
+
+Status load_topology(const std::string& path, Topology* topology) {
+  std::ifstream in(path);
+  if (!in) return {Code::not_found, path + ": cannot be read"};
+  return read_topology(in, path, topology);
+}
+
+Status load_groups(const std::string& path, const Topology& topology, std::vector<Group>* groups) {
+  std::ifstream in(path);
+  if (!in) return {Code::not_found, path + ": cannot be read"};
+  return read_groups(in, path, topology, groups);
+}
+
+// Writes beside the file and renames, so that a failure leaves no half of it.
+Status save(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  std::ofstream out(part, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out || std::rename(part.c_str(), path.c_str()) != 0) {
+    std::remove(part.c_str());
+    return {Code::not_permitted, path + ": cannot be written"};
+  }
+  return Code::ok;
+}
+
+struct Preset {
+  const char* name;
+  const char* kind;
+  std::vector<uint32_t> sizes;
+};
+
+// The paper's fabrics at full size. It does not give the wiring of the two Sunway machines, only
+// hosts and paths from a leaf to the top: we assume two levels and one switch chassis per spine.
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> all = {
+      {"paper-fat-tree", "fat-tree", {40}},
+      {"paper-torus", "torus", {30, 20, 20, 2}},
+      {"paper-dragonfly", "dragonfly", {18, 9, 9}},
+      {"paper-random", "random", {2048, 20, 20, 1}},
+      {"bluelight", "pruned-fat-tree", {34, 246, 8, 1}},
+      {"taihulight", "pruned-fat-tree", {160, 252, 2, 1}},
+  };
+  return all;
+}
+
+struct RouteOptions {
+  std::string topology, groups, algorithm = "mr4lms", colors = "unlimited", json, tables, dump_fts;
+  std::string trace, old_trees = "keep";
+  uint32_t refine = 4;
+};
+
+// Events, one a line: "create ID" and "delete ID" of groups of the file.
+Status run_trace(const std::string& path, const std::vector<Group>& groups, Router* router) {
+  std::ifstream in(path);
+  if (!in) return {Code::not_found, path + ": cannot be read"};
+  std::unordered_map<std::string, uint32_t> by_id;
+  for (uint32_t g = 0; g < groups.size(); ++g) by_id[groups[g].id] = g;
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    std::istringstream words(line);
+    std::string verb, id, more;
+    if (!(words >> verb)) continue;
+    words >> id;
+    const auto group = by_id.find(id);
+    const std::string where = path + ":" + std::to_string(number) + ": ";
+    if (words >> more || group == by_id.end() || (verb != "create" && verb != "delete")) {
+      return {Code::corrupt, where + "expected create or delete and a group of the file"};
+    }
+    const Status done = verb == "create" ? router->add_group(group->second, groups[group->second])
+                                         : router->remove_group(group->second);
+    if (!done.ok()) return {done.code(), where + done.text()};
+    std::printf("%s %s: %zu entries rewritten\n", verb.c_str(), id.c_str(),
+                router->take_changes().size());
+  }
+  return Code::ok;
+}
+
+int route(const RouteOptions& options) {
+  Topology topology;
+  std::vector<Group> groups;
+  Status status = load_topology(options.topology, &topology);
+  if (status.ok()) status = load_groups(options.groups, topology, &groups);
+  if (!status.ok()) return fail(status);
+  RouterOptions router_options;
+  if (options.colors != "unlimited") {
+    char* end = nullptr;
+    const unsigned long n = std::strtoul(options.colors.c_str(), &end, 10);
+    if (*end != 0 || n == 0 || n > 16384) {
+      return fail({Code::bad_argument, "--colors: 1 to 16384, or unlimited"});
+    }
+    router_options.colors = static_cast<uint32_t>(n);
+  }
+  router_options.keep_old_trees = options.old_trees == "keep";
+  router_options.refine_roots = options.refine;
+  std::vector<Tree> trees;
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  if (options.algorithm == "mr4lms") {
+    Router router(topology, router_options);
+    if (!options.trace.empty()) {
+      status = run_trace(options.trace, groups, &router);
+    } else {
+      double told = 1;
+      for (uint32_t g = 0; g < groups.size() && status.ok(); ++g) {
+        status = router.add_group(g, groups[g]);
+        if (seconds() < told) continue;
+        told = seconds() + 1;
+        std::fprintf(stderr, "\r%u of %zu groups, about %.0f s left ", g + 1, groups.size(),
+                     seconds() / (g + 1) * (groups.size() - g - 1));
+      }
+      if (told > 1) std::fputc('\n', stderr);
+    }
+    trees = router.trees();
+  } else if (options.algorithm == "opensm-minhop") {
+    status = route_minhop(topology, groups, &trees);
+  } else {
+    status = route_paper_sssp(topology, groups, options.algorithm == "paper-sssp", &trees);
+  }
+  const double took = seconds();
+  if (!status.ok()) return fail(status);
+  const Tables tables = make_tables(topology, trees);
+  std::vector<Group> alive;
+  std::vector<uint32_t> entry_of;
+  for (const Tree& tree : trees) {
+    for (const uint32_t g : tree.groups) {
+      alive.push_back(groups[g]);
+      entry_of.push_back(tree.color);
+    }
+  }
+  status = verify_tables(topology, alive, entry_of, tables, router_options.colors);
+  if (!status.ok()) return fail(status);
+  const Figures f = measure(topology, trees);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf("%-12s %zu\n%-12s %u\n%-12s %u\n%-12s %u (mean %.2f)\n%-12s %u\n", "groups",
+              alive.size(), "trees", f.trees, "colours", f.colors, "EFI", f.max_efi, f.mean_efi,
+              "host EFI", f.max_host_efi);
+  std::printf("%-12s %u (mean %.2f)\n%-12s %u\n%-12s %.3f s, %.3f ms a group\n%-12s %ld MiB\n",
+              "TFI", f.max_tfi, f.mean_tfi, "height", f.max_height, "time", took,
+              took * 1e3 / std::max<size_t>(1, alive.size()), "peak memory",
+              usage.ru_maxrss / 1024);
+  if (!options.json.empty()) {
+    nlohmann::json j = {{"groups", alive.size()},
+                        {"trees", f.trees},
+                        {"colors", f.colors},
+                        {"max_efi", f.max_efi},
+                        {"mean_efi", f.mean_efi},
+                        {"max_host_efi", f.max_host_efi},
+                        {"max_tfi", f.max_tfi},
+                        {"mean_tfi", f.mean_tfi},
+                        {"max_height", f.max_height},
+                        {"seconds", took},
+                        {"peak_memory_mib", usage.ru_maxrss / 1024}};
+    for (const Tree& tree : trees) {
+      for (const uint32_t g : tree.groups) {
+        j["per_group"].push_back({{"id", groups[g].id},
+                                  {"color", tree.color},
+                                  {"tfi", tree.groups.size()},
+                                  {"switches", tree.switches.size()}});
+      }
+    }
+    status = save(options.json, j.dump(1) + "\n");
+  }
+  std::ostringstream text;
+  if (status.ok() && !options.tables.empty()) {
+    write_mcfdbs(topology, tables, text);
+    status = save(options.tables, text.str());
+  }
+  if (status.ok() && !options.dump_fts.empty()) {
+    text.str("");
+    write_dump_fts(topology, tables, text);
+    status = save(options.dump_fts, text.str());
+  }
+  return status.ok() ? 0 : fail(status);
+}
+
+int topo(const std::string& kind, std::vector<uint32_t> sizes) {
+  std::string real_kind = kind;
+  for (const Preset& preset : presets()) {
+    if (kind == preset.name && sizes.empty()) real_kind = preset.kind, sizes = preset.sizes;
+  }
+  Topology topology;
+  const Status status = make_topology(real_kind, sizes, &topology);
+  if (!status.ok()) return fail(status);
+  write_topology(topology, std::cout);
+  return std::cout.flush() ? 0 : fail({Code::not_permitted, "standard output: cannot be written"});
+}
+
+int groups(const std::string& pattern, const std::string& sizes, const std::string& path,
+           uint32_t per_host, uint64_t seed) {
+  std::vector<uint32_t> dims;
+  std::istringstream in(sizes);
+  for (std::string side; std::getline(in, side, 'x');) {
+    char* end = nullptr;
+    const unsigned long n = std::strtoul(side.c_str(), &end, 10);
+    if (side.empty() || *end != 0 || n > UINT32_MAX) {
+      return fail({Code::bad_argument, sizes + ": expected numbers with x between them"});
+    }
+    dims.push_back(static_cast<uint32_t>(n));
+  }
+  Topology topology;
+  Status status = load_topology(path, &topology);
+  if (!status.ok()) return fail(status);
+  std::vector<Group> made;
+  if (dims.size() < 2 || (pattern == "random" && dims.size() != 2)) {
+    status = {Code::bad_argument, sizes + ": grid AxB or AxBxC, random COUNTxSIZE"};
+  } else if (pattern == "grid") {
+    status = make_grid_groups(topology, dims, per_host, &made);
+  } else {
+    status = make_random_groups(topology, dims[0], dims[1], seed, &made);
+  }
+  if (!status.ok()) return fail(status);
+  write_groups(topology, made, std::cout);
+  return std::cout.flush() ? 0 : fail({Code::not_permitted, "standard output: cannot be written"});
+}
+
+int verify(const std::string& topology_path, const std::string& groups_path,
+           const std::string& tables_path, uint32_t colors) {
+  Topology topology;
+  std::vector<Group> made;
+  Tables tables;
+  Status status = load_topology(topology_path, &topology);
+  if (status.ok()) status = load_groups(groups_path, topology, &made);
+  std::ifstream in(tables_path);
+  if (status.ok() && !in) status = {Code::not_found, tables_path + ": cannot be read"};
+  if (status.ok()) status = read_mcfdbs(in, tables_path, &tables);
+  if (status.ok()) status = verify_tables(topology, made, {}, tables, colors);
+  if (!status.ok()) return fail(status);
+  std::printf("%zu groups, every member gets exactly one copy\n", made.size());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Multicast routing for switches with few table entries");
+  app.require_subcommand(1);
+
+  std::string kind, pattern, sides, topology_path, groups_path, tables_path;
+  std::vector<uint32_t> sizes;
+  uint32_t per_host = 1, colors = kNone;
+  uint64_t seed = 1;
+  RouteOptions options;
+
+  auto* topo_command = app.add_subcommand("topo", "print a topology as ibnetdiscover would");
+  topo_command
+      ->add_option(
+          "kind", kind,
+          "fat-tree PORTS | pruned-fat-tree LEAVES HOSTS SPINES CABLES | torus X Y Z HOSTS | "
+          "dragonfly A P H | random SWITCHES HOSTS PORTS SEED, or a preset: paper-fat-tree, "
+          "paper-torus, paper-dragonfly, paper-random, bluelight, taihulight")
+      ->required();
+  topo_command->add_option("sizes,--ports", sizes, "the kind's sizes");
+
+  auto* groups_command = app.add_subcommand("groups", "print groups made by pattern");
+  groups_command->add_option("pattern", pattern)
+      ->required()
+      ->check(CLI::IsMember({"grid", "random"}));
+  groups_command->add_option("sizes", sides, "AxB, AxBxC, or COUNTxSIZE")->required();
+  groups_command->add_option("--topology", topology_path)->required();
+  groups_command->add_option("--per-host", per_host, "processes on a host");
+  groups_command->add_option("--seed", seed, "of random groups");
+
+  auto* route_command = app.add_subcommand("route", "route groups and check the tables");
+  route_command->add_option("--topology", options.topology)->required();
+  route_command->add_option("--groups", options.groups)->required();
+  route_command->add_option("--algorithm", options.algorithm)
+      ->check(CLI::IsMember({"mr4lms", "opensm-minhop", "paper-sssp", "paper-sssp-first-root"}));
+  route_command->add_option("--colors", options.colors, "entries a switch has, or unlimited");
+  route_command->add_option("--old-trees", options.old_trees, "when groups merge")
+      ->check(CLI::IsMember({"keep", "destroy"}));
+  route_command->add_option("--refine", options.refine, "trees compared per group; 1: none")
+      ->check(CLI::Range(1, 64));
+  route_command->add_option("--trace", options.trace, "file of create and delete events");
+  route_command->add_option("--json", options.json);
+  route_command->add_option("--tables", options.tables, "in the form of opensm.mcfdbs");
+  route_command->add_option("--dump-fts", options.dump_fts, "in the form of dump_fts -M");
+
+  auto* verify_command = app.add_subcommand("verify", "forward packets through tables");
+  verify_command->add_option("--topology", topology_path)->required();
+  verify_command->add_option("--groups", groups_path)->required();
+  verify_command->add_option("--tables,tables", tables_path)->required();
+  verify_command->add_option("--colors", colors, "entries a switch has");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (*topo_command) return topo(kind, sizes);
+  if (*groups_command) return groups(pattern, sides, topology_path, per_host, seed);
+  if (*route_command) return route(options);
+  return verify(topology_path, groups_path, tables_path, colors);
+}

@@ -1,0 +1,143 @@
+// Every kind of fabric is routed by every algorithm and the tables proved by forwarding packets.
+#include "weft/mcast_routing.hpp"
+
+#include <catch2/catch.hpp>
+#include <sstream>
+
+using weft::Code;
+using weft::Status;
+using namespace weft::mcast;
+
+namespace {
+
+struct Kind {
+  const char* kind;
+  std::vector<uint32_t> sizes;
+};
+
+const Kind kKinds[] = {{"fat-tree", {8}},        {"pruned-fat-tree", {12, 10, 3, 2}},
+                       {"torus", {5, 4, 4, 2}},  {"torus", {2, 2, 1, 3}},
+                       {"dragonfly", {4, 2, 2}}, {"random", {32, 4, 6, 7}}};
+
+Status check(const Topology& topology, const std::vector<Group>& groups,
+             const std::vector<Tree>& trees, uint32_t colors) {
+  std::vector<Group> alive;
+  std::vector<uint32_t> entries;
+  for (const Tree& tree : trees) {
+    for (const uint32_t g : tree.groups) {
+      alive.push_back(groups[g]);
+      entries.push_back(tree.color);
+    }
+  }
+  return verify_tables(topology, alive, entries, make_tables(topology, trees), colors);
+}
+
+}  // namespace
+
+TEST_CASE("every algorithm's tables deliver one copy to every member") {
+  for (const Kind& kind : kKinds) {
+    CAPTURE(kind.kind);
+    Topology topology;
+    REQUIRE(make_topology(kind.kind, kind.sizes, &topology).ok());
+    std::vector<Group> groups;
+    REQUIRE(make_random_groups(topology, 60, 6, 5, &groups).ok());
+    std::vector<Tree> trees;
+    REQUIRE(route_minhop(topology, groups, &trees).ok());
+    REQUIRE(check(topology, groups, trees, kNone).text() == "ok");
+    const uint32_t minhop_efi = measure(topology, trees).max_efi;
+    REQUIRE(route_paper_sssp(topology, groups, true, &trees).ok());
+    REQUIRE(check(topology, groups, trees, kNone).text() == "ok");
+    for (const uint32_t colors : {kNone, 20u, 4u, 1u}) {
+      for (const bool keep : {true, false}) {
+        CAPTURE(colors, keep);
+        Router router(topology, {colors, keep, 4});
+        for (uint32_t g = 0; g < groups.size(); ++g) {
+          REQUIRE(router.add_group(g, groups[g]).text() == "ok");
+          // Every state in between must be right as well, not only the last.
+          if (g % 7 == 0) {
+            REQUIRE(check(topology, groups, router.trees(), colors).text() == "ok");
+          }
+        }
+        REQUIRE(check(topology, groups, router.trees(), colors).text() == "ok");
+        if (colors == kNone) REQUIRE(measure(topology, router.trees()).max_efi <= minhop_efi);
+        for (uint32_t g = 0; g < groups.size(); g += 2) REQUIRE(router.remove_group(g).ok());
+        REQUIRE(check(topology, groups, router.trees(), colors).text() == "ok");
+        for (uint32_t g = 1; g < groups.size(); g += 2) REQUIRE(router.remove_group(g).ok());
+        REQUIRE(router.trees().empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("the check refuses wrong tables") {
+  Topology topology;
+  REQUIRE(make_topology("fat-tree", {4}, &topology).ok());
+  const std::vector<Group> groups = {{"0", {0, 15}}};
+  std::vector<Tree> trees;
+  REQUIRE(route_minhop(topology, groups, &trees).ok());
+  const Tables good = make_tables(topology, trees);
+  REQUIRE(verify_tables(topology, groups, {0}, good, 1).ok());
+  for (const auto& [guid, entries] : good) {
+    for (size_t i = 0; i < entries.at(0).size(); ++i) {
+      Tables bad = good;
+      auto& ports = bad[guid][0];
+      ports.erase(ports.begin() + i);
+      CHECK_FALSE(verify_tables(topology, groups, {0}, bad, 1).ok());
+    }
+  }
+  CHECK_FALSE(verify_tables(topology, groups, {1}, good, 1).ok());
+  CHECK_FALSE(verify_tables(topology, groups, {0}, good, 0).ok());
+}
+
+TEST_CASE("topologies and tables survive being written and read") {
+  for (const Kind& kind : kKinds) {
+    Topology topology, again;
+    REQUIRE(make_topology(kind.kind, kind.sizes, &topology).ok());
+    std::stringstream text, second;
+    write_topology(topology, text);
+    const std::string first = text.str();
+    REQUIRE(read_topology(text, "t", &again).text() == "ok");
+    write_topology(again, second);
+    CHECK(first == second.str());
+  }
+}
+
+TEST_CASE("broken topologies name line and reason") {
+  const char* good =
+      "switchguid=0x10\nSwitch 2 \"S-1\" # \"a\"\n[1] \"H-1\"[1]\n\ncaguid=0x20\nCa 1 \"H-1\" # "
+      "\"h\"\n[1](21) \"S-1\"[1]\n";
+  const auto read = [](const std::string& text) {
+    std::istringstream in(text);
+    Topology topology;
+    return read_topology(in, "t", &topology).text();
+  };
+  REQUIRE(read(good) == "ok");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  CHECK(read(with("\"H-1\"[1]", "\"H-9\"[1]")) == "t:3: unknown node H-9");
+  CHECK(read(with("[1] \"H", "[3] \"H")) == "t:3: port 3 of a node of 2");
+  CHECK(read(with("\"S-1\"[1]", "\"S-1\"[2]")) == "t:3: the far end H-1[1] says otherwise");
+  CHECK(read(with("0x20", "0x10")).find("duplicate GUID") != std::string::npos);
+  CHECK(read("") == "t:0: no node in the file");
+  for (size_t length = 0; length < std::string(good).size(); ++length) {
+    (void)read(std::string(good).substr(0, length));  // never a crash
+  }
+}
+
+TEST_CASE("groups that cannot be routed are refused") {
+  Topology topology;
+  REQUIRE(make_topology("torus", {1, 1, 1, 3}, &topology).ok());
+  Router router(topology, {4, true, 1});
+  CHECK(router.add_group(0, {"a", {0}}) == Code::bad_argument);
+  CHECK(router.add_group(0, {"a", {0, 99}}) == Code::bad_argument);
+  CHECK(router.add_group(0, {"a", {0, 1}}).ok());
+  CHECK(router.add_group(0, {"a", {0, 1}}) == Code::bad_argument);
+  CHECK(router.remove_group(1) == Code::not_found);
+  std::istringstream one("7 H-0\n"), twice("7 H-0 H-0\n"), unknown("7 H-0 H-77\n");
+  std::vector<Group> groups;
+  CHECK(read_groups(one, "g", topology, &groups).text().find("g:1: group 7 has 1") == 0);
+  CHECK(read_groups(twice, "g", topology, &groups).text().find("g:1: member H-0 is") == 0);
+  CHECK(read_groups(unknown, "g", topology, &groups).text() == "g:1: unknown member H-77");
+}

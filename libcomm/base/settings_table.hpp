@@ -15,12 +15,15 @@ WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms,
              "how long a silent peer is waited for before operations with it end in an error")
 // fabric and transport
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
-WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, "a lane's ring after growing under load")
-WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes,
-             "the longest message that travels inside the ring; longer ones are announced and copied "
-             "straight into the receiver's buffer")
-WEFT_SETTING(eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
-             "longer eager messages are cut into pieces of this size, so that both sides copy at once")
+WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
+             "a lane's ring after growing under load")
+WEFT_SETTING(
+    eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes,
+    "the longest message that travels inside the ring; longer ones are announced and copied "
+    "straight into the receiver's buffer")
+WEFT_SETTING(
+    eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
+    "longer eager messages are cut into pieces of this size, so that both sides copy at once")
 WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "6K", bytes,
              "eager messages from this size on are written to the ring past the caches")
 WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "2K", bytes,
@@ -57,9 +60,10 @@ WEFT_SETTING(coll_reduce_scatter, "COLL_REDUCE_SCATTER", "auto", choice,
              "auto|shm|recursive_halving|pairwise|binomial: the algorithm of reduce_scatter")
 WEFT_SETTING(coll_scan, "COLL_SCAN", "auto", choice,
              "auto|shm|recursive_doubling: the algorithm of scan and exscan")
-WEFT_SETTING(coll_crowded, "COLL_CROWDED", "auto", choice,
-             "auto|yes|no: whether collectives inside a host count context switches (more processes "
-             "than cores) or polling; auto: by the number of processes and cores")
+WEFT_SETTING(
+    coll_crowded, "COLL_CROWDED", "auto", choice,
+    "auto|yes|no: whether collectives inside a host count context switches (more processes "
+    "than cores) or polling; auto: by the number of processes and cores")
 WEFT_SETTING(coll_piece_bytes, "COLL_PIECE_BYTES", "32K", bytes,
              "collectives inside a host pass long data on in pieces of this size, so that one side "
              "writes while the other reads (when every process has a core of its own)")

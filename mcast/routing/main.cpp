@@ -139,6 +139,8 @@ int route(const RouteOptions& options) {
     trees = router.trees();
   } else if (options.algorithm == "opensm-minhop") {
     status = route_minhop(topology, groups, &trees);
+  } else if (options.algorithm == "opensm-sssp") {
+    status = route_opensm_sssp(topology, groups, &trees);
   } else {
     status = route_paper_sssp(topology, groups, options.algorithm == "paper-sssp", &trees);
   }
@@ -291,7 +293,8 @@ int main(int argc, char** argv) {
   route_command->add_option("--topology", options.topology)->required();
   route_command->add_option("--groups", options.groups)->required();
   route_command->add_option("--algorithm", options.algorithm)
-      ->check(CLI::IsMember({"mr4lms", "opensm-minhop", "paper-sssp", "paper-sssp-first-root"}));
+      ->check(CLI::IsMember(
+          {"mr4lms", "opensm-minhop", "opensm-sssp", "paper-sssp", "paper-sssp-first-root"}));
   route_command->add_option("--colors", options.colors, "entries a switch has, or unlimited");
   route_command->add_option("--old-trees", options.old_trees, "when groups merge")
       ->check(CLI::IsMember({"keep", "destroy"}));

@@ -141,6 +141,11 @@ class Router {
 // OpenSM's MINIHOP-MC: one entry per group, group i at entry i.
 Status route_minhop(const Topology& topology, const std::vector<Group>& groups,
                     std::vector<Tree>* trees);
+// OpenSM's SSSP-MC (its engine sssp), with the same root rule as MINIHOP-MC. OpenSM gives up and
+// uses minhop on fabrics where path length times the square of the number of nodes reaches 2^31;
+// this does not.
+Status route_opensm_sssp(const Topology& topology, const std::vector<Group>& groups,
+                         std::vector<Tree>* trees);
 // SSSP-MC as the MR4LMS paper words it: link weight = groups on the link. Root: of the switches
 // with the smallest maximum distance to a member, the one on the fewest trees (least_loaded), or
 // the first.

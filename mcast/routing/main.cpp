@@ -70,7 +70,7 @@ const std::vector<Preset>& presets() {
 struct RouteOptions {
   std::string topology, groups, algorithm = "mr4lms", colors = "unlimited", json, tables, dump_fts;
   std::string trace, old_trees = "keep";
-  uint32_t refine = 4;
+  uint32_t refine = 32;
 };
 
 // Events, one a line: "create ID" and "delete ID" of groups of the file.

@@ -40,8 +40,10 @@ Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
 }
 
 Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
-  if (is_direct(team, bytes)) return direct_scatter(team, send, receive, bytes, root);
   const int n = team.size();
+  // The root would copy all blocks alone: many short ones, too, are better read by their owners.
+  if (bytes >= team.direct_min_bytes() || index(n - 1) * bytes / 4 >= team.direct_min_bytes())
+    return direct_scatter(team, send, receive, bytes, root);
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset), all = index(n) * piece;

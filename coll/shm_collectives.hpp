@@ -42,13 +42,6 @@ Status direct_scatter(ShmTeam& team, const void* send, void* receive, std::size_
 Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 
-// Whether blocks for every member are copied directly: also shorter ones when there are so many
-// that together they leave the cache.
-inline bool is_direct(const ShmTeam& team, std::size_t bytes) noexcept {
-  return bytes >= team.direct_min_bytes() ||
-         index(team.size() - 1) * bytes / 4 >= team.direct_min_bytes();
-}
-
 // Where a member's data of a round lie: short data in the cell, next to the round's number.
 inline std::byte* slot(ShmTeam& team, int member, std::size_t bytes) noexcept {
   return bytes <= kCellBytes ? team.cell(member).data : team.bank(member);

@@ -31,7 +31,9 @@ Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t by
 }
 
 Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
-  if (bytes >= team.direct_min_bytes()) return direct_allgather(team, send, receive, bytes);
+  // Crowded, the second wait costs more than the one copy into the bank that many readers share.
+  if ((team.is_crowded() ? bytes / 8 : bytes) >= team.direct_min_bytes())
+    return direct_allgather(team, send, receive, bytes);
   const int n = team.size(), me = team.rank();
   const std::size_t most = team.piece_bytes();
   for (std::size_t offset = 0; offset < bytes; offset += most) {
@@ -54,8 +56,10 @@ Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t
 }
 
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
-  if (is_direct(team, bytes)) return direct_alltoall(team, send, receive, bytes);
   const int n = team.size(), me = team.rank();
+  // Crowded, the second wait is only worth it once the banks leave the cache.
+  if ((team.is_crowded() ? index(n - 1) * bytes / 12 : bytes) >= team.direct_min_bytes())
+    return direct_alltoall(team, send, receive, bytes);
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   copy_bytes(at(receive, index(me) * bytes), at(send, index(me) * bytes), bytes);
   for (std::size_t offset = 0; offset < bytes; offset += most) {

@@ -223,7 +223,7 @@ bool Engine::Impl::step(Transfer& transfer) {
   if (transfer.claims) {
     std::uint64_t bytes = copy_piece;
     if (transfer.length < 2 * copy_piece)
-      bytes = (transfer.length / 2 + 4095) & ~std::uint64_t{4095};
+      bytes = std::max<std::uint64_t>(4096, (transfer.length / 2 + 4095) & ~std::uint64_t{4095});
     // relaxed: only the number matters, each byte is claimed once.
     const std::uint64_t offset = record->claimed.fetch_add(bytes, std::memory_order_relaxed);
     if (offset >= transfer.length) {

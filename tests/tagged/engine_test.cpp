@@ -1,0 +1,164 @@
+// Tagged messages between ranks that are threads of this process, over every path a message can
+// take: sizes on both sides of each limit, with and without direct copies, in small rings.
+#include "tagged/engine.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace weft;
+using tagged::Engine;
+using tagged::Request;
+
+constexpr std::uint32_t kContext = 3;
+
+// Runs `body` as `size` ranks. Returns how many failed; Catch's macros are for one thread only.
+int run_ranks(int size, const Settings& settings, const std::function<bool(Engine&)>& body) {
+  auto boards = make_thread_boards(size);
+  std::atomic<int> num_failed{0};
+  std::vector<std::thread> ranks;
+  for (auto& board : boards)
+    ranks.emplace_back([&, board = std::move(board)]() mutable {
+      std::unique_ptr<Job> job;
+      std::unique_ptr<Engine> engine;
+      if (!Job::open(settings, std::move(board), job) || !Engine::create(*job, engine) ||
+          !body(*engine) || !engine->close())
+        num_failed.fetch_add(1);
+      // The peers' memory stays until all are done.
+      if (job && !job->board().fence(20'000)) num_failed.fetch_add(1);
+    });
+  for (std::thread& rank : ranks) rank.join();
+  return num_failed.load();
+}
+
+std::vector<std::uint8_t> make_data(std::size_t length, int source, int number) {
+  std::vector<std::uint8_t> data(length);
+  for (std::size_t i = 0; i < length; ++i)
+    data[i] =
+        static_cast<std::uint8_t>(i * 7 + i / 251 + static_cast<std::size_t>(source * 31 + number));
+  return data;
+}
+
+bool receive(Engine& engine, int source, int tag, std::size_t length, int number) {
+  std::vector<std::uint8_t> got(length + 1, 0xee);
+  Request request;
+  engine.irecv(request, source, kContext, tag, got.data(), length);
+  if (engine.wait(request) != Code::ok || request.received != length || got[length] != 0xee)
+    return false;
+  got.pop_back();
+  return got == make_data(length, request.peer, number);
+}
+
+}  // namespace
+
+TEST_CASE("messages of every size arrive whole, in both directions at once", "[engine][threads]") {
+  Settings settings;
+  SECTION("as set by default") {}
+  SECTION("through the rings only") { REQUIRE(settings.set("DIRECT_COPY", "0").ok()); }
+  SECTION("small rings") {
+    for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
+                               {"RING_MAX_BYTES", "8K"},
+                               {"EAGER_PIECE_BYTES", "512"},
+                               {"PAST_CACHE_PIECE_BYTES", "512"},
+                               {"EAGER_MAX_BYTES", "4K"},
+                               {"UNEXPECTED_MAX_BYTES", "4K"}})
+      REQUIRE(settings.set(name, value).ok());
+  }
+  SECTION("everything announced and shared") {
+    for (auto [name, value] : {std::pair{"EAGER_MAX_BYTES", "0"},
+                               {"COPY_SHARED_MIN_BYTES", "0"},
+                               {"COPY_PIECE_BYTES", "4K"}})
+      REQUIRE(settings.set(name, value).ok());
+  }
+  const std::size_t sizes[] = {0,    1,    8,    48,    49,    304,   305,    2047,    2048,
+                               2049, 6143, 6144, 32768, 32769, 65536, 300000, 1048577, 3000000};
+  for (const int size : {1, 2, 3})
+    CHECK(run_ranks(size, settings, [&](Engine& engine) {
+            // Ranks of one process are told from each other by their boards, not by their pids.
+            const int to = (engine.rank() + 1) % engine.size();
+            const int from = (engine.rank() + engine.size() - 1) % engine.size();
+            int number = 0;
+            for (const std::size_t length : sizes) {
+              const auto first = make_data(length, engine.rank(), number);
+              const auto second = make_data(length, engine.rank(), number + 1);
+              Request sends[2];
+              engine.isend(sends[0], to, kContext, 1, first.data(), length);
+              engine.isend(sends[1], to, kContext, 2, second.data(), length, true);
+              // The second first, so that the first waits unmatched.
+              if (!receive(engine, from, 2, length, number + 1) ||
+                  !receive(engine, tagged::kAnySource, tagged::kAnyTag, length, number) ||
+                  engine.wait(sends[0]) != Code::ok || engine.wait(sends[1]) != Code::ok)
+                return false;
+              number += 2;
+            }
+            return true;
+          }) == 0);
+}
+
+TEST_CASE("a synchronous send completes only when it is matched", "[engine]") {
+  CHECK(run_ranks(1, {}, [](Engine& engine) {
+          char data[4] = "abc", got[4] = "";
+          Request send, receive;
+          engine.isend(send, 0, kContext, 5, data, sizeof data, true);
+          for (int i = 0; i < 1000; ++i) engine.progress();
+          if (send.is_complete()) return false;
+          engine.irecv(receive, 0, kContext, 5, got, sizeof got);
+          return engine.wait(receive) == Code::ok && engine.wait(send) == Code::ok &&
+                 std::strcmp(got, "abc") == 0;
+        }) == 0);
+}
+
+TEST_CASE("probe, matched probe, cancel, truncation and contexts", "[engine]") {
+  CHECK(run_ranks(1, {}, [](Engine& engine) {
+          char data[100] = "probe me", got[100] = "";
+          tagged::MessageInfo info;
+          if (engine.iprobe(0, kContext, 5, info) != Code::again) return false;
+          Request send, other, receive;
+          engine.isend(send, 0, kContext, 5, data, sizeof data);
+          engine.isend(other, 0, kContext + 1, 5, data, 10);
+          Code code = Code::again;
+          while (code == Code::again) code = engine.iprobe(0, kContext, tagged::kAnyTag, info);
+          if (code != Code::ok || info.bytes != 100 || info.tag != 5) return false;
+          tagged::Unexpected* message = nullptr;
+          if (engine.improbe(tagged::kAnySource, kContext, 5, info, message) != Code::ok)
+            return false;
+          if (engine.iprobe(0, kContext, 5, info) != Code::again) return false;  // it was taken out
+          engine.irecv_matched(receive, message, got, sizeof got);
+          if (engine.wait(receive) != Code::ok || std::strcmp(got, "probe me") != 0) return false;
+
+          Request cancelled;
+          engine.irecv(cancelled, 0, kContext, 6, got, sizeof got);
+          if (!engine.cancel(cancelled) || cancelled.code != Code::cancelled) return false;
+
+          Request cut;
+          engine.irecv(cut, 0, kContext + 1, 5, got, 4);
+          return engine.wait(cut) == Code::truncated && cut.received == 10 && !engine.cancel(cut) &&
+                 engine.wait(send) == Code::ok && engine.wait(other) == Code::ok;
+        }) == 0);
+}
+
+TEST_CASE("threads of one rank share its engine", "[engine][threads]") {
+  CHECK(run_ranks(2, {}, [](Engine& engine) {
+          engine.set_threaded(true);
+          std::atomic<bool> good{true};
+          std::vector<std::thread> threads;
+          for (int t = 0; t < 3; ++t)
+            threads.emplace_back([&, t] {
+              const int peer = 1 - engine.rank();
+              for (int i = 0; i < 200 && good; ++i) {
+                const std::size_t length = static_cast<std::size_t>(i * i * 3 % 50000);
+                const auto data = make_data(length, engine.rank(), i);
+                Request send;
+                engine.isend(send, peer, kContext, t, data.data(), length);
+                if (!receive(engine, peer, t, length, i) || engine.wait(send) != Code::ok)
+                  good = false;
+              }
+            });
+          for (std::thread& thread : threads) thread.join();
+          return good.load();
+        }) == 0);
+}

@@ -23,10 +23,11 @@ void Datatype::seal() noexcept {
 }
 
 void Datatype::pack(void* to, const void* from, MPI_Count count) const noexcept {
+  // Elements without data may be many: nothing is done for each.
+  if (count == 0 || size_ == 0) return;
   if (contiguous_) {
-    if (count != 0 && size_ != 0)
-      std::memcpy(to, static_cast<const std::byte*>(from) + true_lb_,
-                  size_ * static_cast<std::size_t>(count));
+    std::memcpy(to, static_cast<const std::byte*>(from) + true_lb_,
+                size_ * static_cast<std::size_t>(count));
     return;
   }
   layout_.pack(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), count, extent());

@@ -22,6 +22,11 @@ class Builder {
     return add_repeated(old, count, offset, 1, 0);
   }
 
+  // `number` in units of `unit` bytes. False: it overflows.
+  static bool scale(std::int64_t number, std::ptrdiff_t unit, std::ptrdiff_t& bytes) {
+    return !__builtin_mul_overflow(number, unit, &bytes);
+  }
+
   // Adds that `times`, `stride` bytes apart.
   bool add_repeated(const Datatype& old, std::int64_t count, std::ptrdiff_t offset,
                     std::int64_t times, std::ptrdiff_t stride) {
@@ -33,13 +38,20 @@ class Builder {
         __builtin_mul_overflow(count - 1, old.extent(), &span) ||
         __builtin_mul_overflow(times - 1, stride, &reach))
       return false;
-    const std::ptrdiff_t low =
-        offset + std::min<std::ptrdiff_t>(0, span) + std::min<std::ptrdiff_t>(0, reach);
-    const std::ptrdiff_t high =
-        offset + std::max<std::ptrdiff_t>(0, span) + std::max<std::ptrdiff_t>(0, reach);
-    widen(has_bounds_, type_->lb_, type_->ub_, low + old.lb_, high + old.ub_);
-    if (old.size() != 0)
-      widen(has_data_, type_->true_lb_, type_->true_ub_, low + old.true_lb_, high + old.true_ub_);
+    // The first copy of all in memory and the last one.
+    std::ptrdiff_t low = 0, high = 0, lb = 0, ub = 0, true_lb = 0, true_ub = 0;
+    if (__builtin_add_overflow(offset, std::min<std::int64_t>(0, span), &low) ||
+        __builtin_add_overflow(low, std::min<std::int64_t>(0, reach), &low) ||
+        __builtin_add_overflow(offset, std::max<std::int64_t>(0, span), &high) ||
+        __builtin_add_overflow(high, std::max<std::int64_t>(0, reach), &high) ||
+        __builtin_add_overflow(low, old.lb_, &lb) || __builtin_add_overflow(high, old.ub_, &ub) ||
+        __builtin_add_overflow(low, old.true_lb_, &true_lb) ||
+        __builtin_add_overflow(high, old.true_ub_, &true_ub))
+      return false;
+    widen(has_bounds_, type_->lb_, type_->ub_, lb, ub);
+    std::ptrdiff_t extent = 0;
+    if (__builtin_sub_overflow(type_->ub_, type_->lb_, &extent)) return false;
+    if (old.size() != 0) widen(has_data_, type_->true_lb_, type_->true_ub_, true_lb, true_ub);
     type_->size_ = static_cast<std::size_t>(size);
     type_->align_ = std::max(type_->align_, old.align_);
     type_->resized_ = type_->resized_ || old.resized_;

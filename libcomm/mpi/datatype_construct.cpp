@@ -51,9 +51,11 @@ int vector(Count count, Count blocklength, Stride stride, bool is_bytes, MPI_Dat
   else
     builder.note(stride);
   builder.note(old);
-  const std::ptrdiff_t step = is_bytes ? stride : stride * old->extent();
-  return deliver(builder, builder.add_repeated(*old, blocklength, 0, count, step), newtype,
-                 function);
+  std::ptrdiff_t step = 0;
+  // The stride of a single block is not used.
+  const bool fits = (count <= 1 || Builder::scale(stride, is_bytes ? 1 : old->extent(), step)) &&
+                    builder.add_repeated(*old, blocklength, 0, count, step);
+  return deliver(builder, fits, newtype, function);
 }
 
 template <class Count, class Place>
@@ -73,8 +75,9 @@ int indexed(Count count, const Count* lengths, const Place* places, bool is_byte
       builder.note_place(places[i]);
     else
       builder.note(places[i]);
-    const std::ptrdiff_t place = is_bytes ? places[i] : places[i] * old->extent();
-    fits = fits && builder.add(*old, lengths[i], place);
+    std::ptrdiff_t place = 0;
+    fits = fits && Builder::scale(places[i], is_bytes ? 1 : old->extent(), place) &&
+           builder.add(*old, lengths[i], place);
   }
   return deliver(builder, fits, newtype, function);
 }
@@ -96,8 +99,9 @@ int indexed_block(Count count, Count length, const Place* places, bool is_bytes,
       builder.note_place(places[i]);
     else
       builder.note(places[i]);
-    const std::ptrdiff_t place = is_bytes ? places[i] : places[i] * old->extent();
-    fits = fits && builder.add(*old, length, place);
+    std::ptrdiff_t place = 0;
+    fits = fits && Builder::scale(places[i], is_bytes ? 1 : old->extent(), place) &&
+           builder.add(*old, length, place);
   }
   return deliver(builder, fits, newtype, function);
 }
@@ -167,10 +171,14 @@ int subarray(int ndims, const Count* sizes, const Count* subsizes, const Count* 
   Signature signature = old->signature_;
   std::int64_t stride = old->extent(), size = static_cast<std::int64_t>(old->size());
   std::ptrdiff_t start = 0, low = old->true_lb_, high = old->true_ub_;
-  bool fits = true;
   for (int i = 0; i < ndims; ++i) {
     const int d = dimension(i);
     const std::int64_t count = subsizes[d];
+    // The whole array fits, so all places inside it do.
+    std::int64_t whole = 0;
+    if (__builtin_mul_overflow(stride, static_cast<std::int64_t>(sizes[d]), &whole) ||
+        __builtin_mul_overflow(size, count, &size))
+      return deliver(builder, false, newtype, function);
     Layout next;
     next.append(layout, 0, count, stride);
     layout = std::move(next);
@@ -182,18 +190,19 @@ int subarray(int ndims, const Count* sizes, const Count* subsizes, const Count* 
       high += (count - 1) * stride;
     else
       low += (count - 1) * stride;
-    fits = fits && !__builtin_mul_overflow(size, count, &size) &&
-           !__builtin_mul_overflow(stride, static_cast<std::int64_t>(sizes[d]), &stride);
+    stride = whole;
   }
   Datatype& type = builder.type();
   type.layout_.append(layout, start, 1, 0);
   type.signature_ = std::move(signature);
   type.size_ = static_cast<std::size_t>(size);
-  type.true_lb_ = low + start;
-  type.true_ub_ = high + start;
+  if (size != 0) {
+    type.true_lb_ = low + start;
+    type.true_ub_ = high + start;
+  }
   type.align_ = old->align_;
   builder.set_bounds(0, stride);
-  return deliver(builder, fits, newtype, function);
+  return deliver(builder, true, newtype, function);
 }
 
 }  // namespace

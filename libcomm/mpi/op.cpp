@@ -54,7 +54,8 @@ void apply_user(const void* in, void* inout, std::size_t count, void* argument) 
   // Packed elements get their layout back.
   const auto extent = type.extent();
   const std::ptrdiff_t reach = extent * static_cast<std::ptrdiff_t>(count - 1);
-  const std::ptrdiff_t low = type.true_lb() + std::min<std::ptrdiff_t>(0, reach);
+  // Rounded down, so that the elements lie on an address as aligned as the memory.
+  const std::ptrdiff_t low = (type.true_lb() + std::min<std::ptrdiff_t>(0, reach)) & ~15;
   const std::ptrdiff_t high =
       type.true_lb() + type.true_extent() + std::max<std::ptrdiff_t>(0, reach);
   const auto span = static_cast<std::size_t>(high - low);

@@ -17,6 +17,11 @@ int check(Comm* comm, Count count, MPI_Datatype handle, const Datatype*& type,
   return MPI_SUCCESS;
 }
 
+// Bytes of `count` elements; false: more than 63 bits tell.
+bool data_bytes(const Datatype& type, std::int64_t count, std::int64_t& bytes) {
+  return !__builtin_mul_overflow(static_cast<std::int64_t>(type.size()), count, &bytes);
+}
+
 template <class Count>
 int pack(const void* in, Count count, MPI_Datatype handle, void* out, Count room, Count* position,
          MPI_Comm comm_handle, const char* function) {
@@ -24,8 +29,9 @@ int pack(const void* in, Count count, MPI_Datatype handle, void* out, Count room
   const Datatype* type = nullptr;
   if (const int code = check(comm, count, handle, type, function); code != MPI_SUCCESS) return code;
   if (position == nullptr) return raise(comm, MPI_ERR_ARG, function, "position is null");
-  const auto bytes = static_cast<std::int64_t>(type->size()) * count;
-  if (*position < 0 || room < *position || bytes > room - *position)
+  std::int64_t bytes = 0;
+  if (*position < 0 || !data_bytes(*type, count, bytes) || room < *position ||
+      bytes > room - *position)
     return raise(comm, MPI_ERR_TRUNCATE, function, "the data do not fit into the buffer");
   if (bytes != 0) type->pack(static_cast<char*>(out) + *position, in, count);
   *position += static_cast<Count>(bytes);
@@ -39,8 +45,9 @@ int unpack(const void* in, Count room, Count* position, void* out, Count count, 
   const Datatype* type = nullptr;
   if (const int code = check(comm, count, handle, type, function); code != MPI_SUCCESS) return code;
   if (position == nullptr) return raise(comm, MPI_ERR_ARG, function, "position is null");
-  const auto bytes = static_cast<std::int64_t>(type->size()) * count;
-  if (*position < 0 || room < *position || bytes > room - *position)
+  std::int64_t bytes = 0;
+  if (*position < 0 || !data_bytes(*type, count, bytes) || room < *position ||
+      bytes > room - *position)
     return raise(comm, MPI_ERR_TRUNCATE, function, "the buffer holds less than that");
   if (bytes != 0)
     type->unpack(out, static_cast<const char*>(in) + *position, count,
@@ -56,7 +63,9 @@ int pack_size(Count count, MPI_Datatype handle, MPI_Comm comm_handle, Count* siz
   const Datatype* type = nullptr;
   if (const int code = check(comm, count, handle, type, function); code != MPI_SUCCESS) return code;
   if (size == nullptr) return raise(comm, MPI_ERR_ARG, function, "size is null");
-  const auto bytes = static_cast<std::int64_t>(type->size()) * count;
+  std::int64_t bytes = 0;
+  if (!data_bytes(*type, count, bytes))
+    return raise(comm, MPI_ERR_COUNT, function, "the data are beyond 2^63 bytes");
   if (sizeof(Count) < sizeof bytes && bytes > INT_MAX)
     *size = MPI_UNDEFINED;
   else

@@ -108,6 +108,7 @@ static UNUSED void fill(void* data, size_t bytes, uint64_t seed) {
     uint64_t value = mix(seed ^ (word * 0x2545f4914f6cdd1du));
     memcpy(out + word * 8, &value, 8);
   }
+  if (word * 8 == bytes) return;  // data may be null
   uint64_t rest = mix(seed ^ (word * 0x2545f4914f6cdd1du));
   memcpy(out + word * 8, &rest, bytes - word * 8);
 }

@@ -8,6 +8,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 namespace weft::shm {
 namespace {
@@ -24,9 +26,32 @@ Status map(int fd, std::size_t bytes, std::byte*& base) {
   return {};
 }
 
+// The arenas made in this process, by descriptor.
+class Made {
+ public:
+  void add(int fd, const std::shared_ptr<Arena>& arena) {
+    const std::lock_guard lock(mutex_);
+    arenas_[fd] = arena;
+  }
+  std::shared_ptr<Arena> find(int fd) {
+    const std::lock_guard lock(mutex_);
+    const auto found = arenas_.find(fd);
+    return found == arenas_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::weak_ptr<Arena>> arenas_;
+};
+
+Made& made() {
+  static Made arenas;
+  return arenas;
+}
+
 }  // namespace
 
-Status Arena::create(const ArenaLayout& layout, std::unique_ptr<Arena>& arena) {
+Status Arena::create(const ArenaLayout& layout, std::shared_ptr<Arena>& arena) {
   const int fd = memfd_create("weft-arena", MFD_CLOEXEC);
   if (fd < 0)
     return {Code::no_memory, fmt::format("cannot create shared memory: {} (does a seccomp profile "
@@ -50,10 +75,16 @@ Status Arena::create(const ArenaLayout& layout, std::unique_ptr<Arena>& arena) {
   header.num_local = layout.num_local;
   header.ring_bytes = layout.ring_bytes;
   header.magic = kArenaMagic;
+  made().add(fd, arena);
   return {};
 }
 
-Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::unique_ptr<Arena>& arena) {
+Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<Arena>& arena) {
+  if (pid == getpid()) {
+    arena = made().find(fd);
+    if (arena) return {};
+    return {Code::peer_lost, "the rank, a thread of this process, is gone"};
+  }
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   const int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (opened < 0)
@@ -72,7 +103,7 @@ Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::unique_ptr<A
   Status status = map(opened, layout.total(), base);
   close(opened);
   if (!status) return status;
-  std::unique_ptr<Arena> mapped(new Arena(base, -1, layout));
+  std::shared_ptr<Arena> mapped(new Arena(base, -1, layout));
   const auto& header = mapped->header();
   if (header.magic != kArenaMagic || header.num_local != layout.num_local ||
       header.ring_bytes != layout.ring_bytes)

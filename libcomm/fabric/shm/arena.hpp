@@ -63,10 +63,12 @@ struct ArenaLayout {
 // A mapped arena: one's own or a peer's. Unmaps at destruction.
 class Arena {
  public:
-  // Makes this process's arena. no_memory says what is exhausted and what to do.
-  static Status create(const ArenaLayout& layout, std::unique_ptr<Arena>& arena);
-  // Maps a peer's. The peer's header is checked against `layout` (corrupt).
-  static Status open(int pid, int fd, const ArenaLayout& layout, std::unique_ptr<Arena>& arena);
+  // Makes this rank's arena. no_memory says what is exhausted and what to do.
+  static Status create(const ArenaLayout& layout, std::shared_ptr<Arena>& arena);
+  // Maps a peer's. The peer's header is checked against `layout` (corrupt). Ranks that are threads
+  // of one process get the one mapping there is, which lives until the last of them lets go: then
+  // what they do to it is ordered by the same atomics, for the compiler's tools to see.
+  static Status open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<Arena>& arena);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

@@ -197,8 +197,7 @@ class ShmFabric final : public Fabric {
     bool accepted = false;
     std::uint64_t magic_address = 0;
     enum { unknown, yes, no } can_copy = unknown;
-    std::unique_ptr<Arena> mapped;
-    Arena* arena = nullptr;  // mapped, or our own
+    std::shared_ptr<Arena> arena;  // mapped, or our own
     shm::PeerRegions regions;
   };
 
@@ -212,7 +211,7 @@ class ShmFabric final : public Fabric {
   Status map(Local& local) {
     if (local.arena != nullptr) return {};
     if (index_of(local) == me_) {
-      local.arena = own_.get();
+      local.arena = own_;
       return {};
     }
     std::string text;
@@ -225,9 +224,7 @@ class ShmFabric final : public Fabric {
     if (parsed.ec != std::errc() || fd < 0)
       return {Code::corrupt, fmt::format("{} published no usable shared memory ('{}')",
                                          job_.describe(local.rank), text)};
-    if (Status status = Arena::open(local.pid, fd, layout_, local.mapped); !status) return status;
-    local.arena = local.mapped.get();
-    return {};
+    return Arena::open(local.pid, fd, layout_, local.arena);
   }
 
   template <bool kWrite>
@@ -305,7 +302,7 @@ class ShmFabric final : public Fabric {
 
   Job& job_;
   ArenaLayout layout_{};
-  std::unique_ptr<Arena> own_;
+  std::shared_ptr<Arena> own_;
   std::vector<int> local_of_;  // by world rank; -1: another host
   std::vector<Local> locals_;
   std::size_t me_ = 0;

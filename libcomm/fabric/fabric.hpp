@@ -10,8 +10,13 @@
 // Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone), not_permitted
 // (the kernel or the owner refuses), no_memory, corrupt (the peer's bytes make no sense).
 //
-// Threads: create, connect, accept, allocate, release: one at a time. get, put, cas, fetch_add: any
-// number at once, against memory that stays allocated meanwhile.
+// Lanes. Between two processes there may be any number of rings in each direction, told apart by
+// their channel; each is written by one thread and read by one thread. A ring's memory is made when
+// its lane connects and costs nothing until it is written.
+//
+// Threads: create and leave: one thread. connect, accept, close_client, allocate, release, share:
+// any thread, and not on a datapath: they may take a lock. get, put, cas, fetch_add, can_copy,
+// state: any number at once, against memory that stays allocated meanwhile.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -31,18 +36,50 @@ struct RemoteMemory {
 };
 static_assert(sizeof(RemoteMemory) == 24);
 
+// Which ring between two processes: whose it is and which threads are at its ends. Client 0 is the
+// tagged engine, with threads 0; the others are exchanges of the transport.
+struct Channel {
+  std::uint16_t client;
+  std::uint8_t writer;
+  std::uint8_t reader;
+};
+inline constexpr int kMaxClients = 0x7fff;
+inline constexpr int kMaxThreads = 256;
+
+constexpr int channel_number(Channel channel) noexcept {
+  return channel.client << 16 | channel.writer << 8 | channel.reader;
+}
+constexpr Channel channel_of(int number) noexcept {
+  return {static_cast<std::uint16_t>(number >> 16), static_cast<std::uint8_t>(number >> 8),
+          static_cast<std::uint8_t>(number)};
+}
+
+// Doorbells of a process: 0 is the engine's, 1 + t that of the transport's thread t, whichever
+// exchange it waits for.
+inline constexpr int kNumDoorbells = 1 + kMaxThreads;
+constexpr int reader_doorbell(int channel) noexcept {
+  return channel_of(channel).client == 0 ? 0 : 1 + channel_of(channel).reader;
+}
+constexpr int writer_doorbell(int channel) noexcept {
+  return channel_of(channel).client == 0 ? 0 : 1 + channel_of(channel).writer;
+}
+
 // What a lane that sends to a peer works on.
 struct SendMemory {
   std::byte* ring = nullptr;                             // the peer's ring for us, mapped
   const std::atomic<std::uint64_t>* consumed = nullptr;  // the peer counts here what it has read
-  std::atomic<std::uint32_t>* sleeping = nullptr;        // the peer's doorbell
+  std::atomic<std::uint32_t>* sleeping = nullptr;        // the doorbell of the ring's reader
+  // Set by the caller of connect: the largest that the ring can get, a multiple of 4096; 0 for
+  // WEFT_RING_MAX_BYTES, which is what channel 0 has.
+  std::uint32_t ring_bytes = 0;
 };
 
 // What a lane that receives from a peer works on.
 struct ReceiveMemory {
   std::byte* ring = nullptr;
   std::atomic<std::uint64_t>* consumed = nullptr;
-  std::atomic<std::uint32_t>* sleeping = nullptr;
+  std::atomic<std::uint32_t>* sleeping = nullptr;  // the doorbell of the ring's writer
+  std::uint32_t ring_bytes = 0;                    // as the writer chose it, checked
 };
 
 // A copy that two processes share: each claims pieces until none is left. Lies in memory that both
@@ -67,11 +104,17 @@ class Fabric {
   virtual std::string_view name() const noexcept = 0;
   virtual bool reaches(int peer) const noexcept = 0;
 
-  // Opens the way to the peer's ring; once per peer.
-  virtual Status connect(int peer, SendMemory& memory) = 0;
-  // The next peer that has connected to this process since the last call: its rank, or -1.
-  virtual Status accept(int& peer, ReceiveMemory& memory) = 0;
-  // Changes when accept has something to give. Polled on the datapath.
+  // Opens the way to the peer's ring for this channel; once per peer and channel. The peer may be
+  // this process. no_memory: the peer has no room for another ring; it may have later.
+  virtual Status connect(int peer, int channel, SendMemory& memory) = 0;
+  // The next lane of this client that was connected to this process: its peer and channel, or -1.
+  // After an error the lane counts as accepted, and the next call gives another; the peer is -1
+  // then if not even that could be told.
+  virtual Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) = 0;
+  // Ends all lanes of the client in both directions and gives their memory back. To be called by
+  // every process once all have stopped using them (after a barrier); not for client 0.
+  virtual void close_client(int client) noexcept = 0;
+  // Changes when accept has something to give to any client. Polled on the datapath.
   virtual const std::atomic<std::uint32_t>& connections() const noexcept = 0;
 
   virtual Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) = 0;
@@ -96,9 +139,9 @@ class Fabric {
   virtual SharedCopy* own_copy(std::uint32_t index) noexcept = 0;
   virtual SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept = 0;
 
-  // This process's doorbell: 1 while it may sleep; whoever clears it wakes it.
-  virtual std::atomic<std::uint32_t>& sleeping() noexcept = 0;
-  // The peer's doorbell once connected in either direction, else null.
+  // A doorbell of this process: 1 while its owner may sleep; whoever clears it wakes it.
+  virtual std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept = 0;
+  // The peer's doorbell 0 once connected in either direction, else null.
   virtual std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept = 0;
   // Makes peer_sleeping(peer) not null, also where nothing has connected yet.
   virtual Status open_doorbell(int peer) = 0;

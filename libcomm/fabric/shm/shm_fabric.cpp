@@ -7,10 +7,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <vector>
 
 #include "base/log.hpp"
@@ -27,6 +30,7 @@ class ShmFabric final : public Fabric {
  public:
   explicit ShmFabric(Job& job) : job_(job) {}
   ~ShmFabric() override {
+    for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
     for (const Local& local : locals_)
       if (local.pidfd >= 0) close(local.pidfd);
   }
@@ -38,7 +42,10 @@ class ShmFabric final : public Fabric {
     direct_copy_ = job_.settings().flag(Setting::direct_copy);
     // Where Yama restricts process_vm_readv to declared tracers: declare everyone of this user.
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    if (Status status = Arena::create(layout_, own_); !status) return status;
+    if (Status status =
+            Arena::create(layout_, job_.settings().bytes(Setting::lane_memory_bytes), own_);
+        !status)
+      return status;
     // The address lets peers try whether they may copy from this process.
     if (Status status = job_.board().put(
             "shm.arena", fmt::format("{} {}", own_->fd(),
@@ -68,34 +75,51 @@ class ShmFabric final : public Fabric {
     return local_of_[static_cast<std::size_t>(peer)] >= 0;
   }
 
-  Status connect(int peer, SendMemory& memory) override {
+  Status connect(int peer, int channel, SendMemory& memory) override {
+    const std::lock_guard lock(setup_);
     Local& local = local_at(peer);
     if (Status status = map(local); !status) return status;
-    Arena& theirs = *local.arena;
-    auto& mine = own_->control(index_of(local));
-    memory = {theirs.ring(me_), &mine.consumed, &theirs.header().sleeping};
-    // release: the ring is ready; pairs with the acquire in accept().
-    theirs.control(me_).connected.store(1, std::memory_order_release);
+    Arena& theirs = *local.arena.load();
+    if (channel == 0) {
+      auto& mine = own_->control(index_of(local));
+      memory = {theirs.ring(me_), &mine.consumed, &theirs.doorbell(0).sleeping, layout_.ring_bytes};
+      // release: the ring is ready; pairs with the acquire in accept().
+      theirs.control(me_).connected.store(1, std::memory_order_release);
+    } else {
+      if (memory.ring_bytes == 0) memory.ring_bytes = layout_.ring_bytes;
+      shm::LaneEntry* entry = nullptr;
+      if (Status status = theirs.take_lane(memory.ring_bytes, entry, memory.ring); !status)
+        return status;
+      lanes_.push_back(
+          {&theirs, memory.ring, memory.ring_bytes, channel_of(channel).client, nullptr});
+      memory.consumed = &entry->consumed;
+      memory.sleeping = &theirs.doorbell(reader_doorbell(channel)).sleeping;
+      entry->writer = static_cast<std::uint32_t>(me_);
+      entry->channel = static_cast<std::uint32_t>(channel);
+      // release: pairs with the acquire in accept().
+      entry->state.store(shm::LaneEntry::kConnected, std::memory_order_release);
+    }
     theirs.header().num_connected.fetch_add(1, std::memory_order_release);
     return {};
   }
 
-  Status accept(int& peer, ReceiveMemory& memory) override {
+  Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) override {
+    const std::lock_guard lock(setup_);
     peer = -1;
-    for (std::size_t i = 0; i < locals_.size(); ++i) {
-      Local& local = locals_[i];
-      // acquire: pairs with the release in connect().
-      if (local.accepted || own_->control(i).connected.load(std::memory_order_acquire) == 0)
-        continue;
-      local.accepted = true;
-      peer = local.rank;
-      if (Status status = map(local); !status) return status;
-      auto& theirs = local.arena->control(me_);
-      memory = {own_->ring(i), &theirs.consumed, &local.arena->header().sleeping};
-      return {};
-    }
-    return {};
+    channel = 0;
+    return client == 0 ? accept_engine(peer, memory) : accept_lane(client, peer, channel, memory);
   }
+
+  void close_client(int client) noexcept override {
+    const std::lock_guard lock(setup_);
+    std::erase_if(lanes_, [&](const Lane& lane) {
+      if (lane.client != client) return false;
+      lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
+      if (lane.entry != nullptr) own_->free_lane(*lane.entry);
+      return true;
+    });
+  }
+
   const std::atomic<std::uint32_t>& connections() const noexcept override {
     return own_->header().num_connected;
   }
@@ -155,19 +179,22 @@ class ShmFabric final : public Fabric {
 
   SharedCopy* own_copy(std::uint32_t index) noexcept override { return &own_->copy(index); }
   SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept override {
-    Local& local = local_at(peer);
-    return local.arena && index < kNumSharedCopies ? &local.arena->copy(index) : nullptr;
+    Arena* arena = local_at(peer).arena;
+    return arena != nullptr && index < kNumSharedCopies ? &arena->copy(index) : nullptr;
   }
 
-  std::atomic<std::uint32_t>& sleeping() noexcept override { return own_->header().sleeping; }
+  std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
+    return own_->doorbell(doorbell).sleeping;
+  }
   Status open_doorbell(int peer) override {
+    const std::lock_guard lock(setup_);
     if (!reaches(peer)) return Code::unsupported;
     return map(local_at(peer));
   }
   std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept override {
     if (!reaches(peer)) return nullptr;
-    Local& local = local_at(peer);
-    return local.arena ? &local.arena->header().sleeping : nullptr;
+    Arena* arena = local_at(peer).arena;
+    return arena != nullptr ? &arena->doorbell(0).sleeping : nullptr;
   }
 
   PeerState state(int peer) noexcept override {
@@ -183,9 +210,10 @@ class ShmFabric final : public Fabric {
   }
 
   void leave() noexcept override {
+    const std::lock_guard lock(setup_);
     for (Local& local : locals_) {
       if (Status status = map(local); !status) continue;  // it is gone already
-      local.arena->control(me_).peer_left.store(1, std::memory_order_release);
+      local.arena.load()->control(me_).peer_left.store(1, std::memory_order_release);
     }
   }
 
@@ -196,10 +224,66 @@ class ShmFabric final : public Fabric {
     int pidfd = -1;
     bool accepted = false;
     std::uint64_t magic_address = 0;
-    enum { unknown, yes, no } can_copy = unknown;
-    std::shared_ptr<Arena> arena;  // mapped, or our own
+    enum CanCopy { unknown, yes, no };
+    std::atomic<CanCopy> can_copy{unknown};  // whoever asks first finds out
+    std::shared_ptr<Arena> mapped;           // the peer's, or our own
+    std::atomic<Arena*> arena{nullptr};      // the same; set once, under setup_
     shm::PeerRegions regions;
   };
+
+  // A mapped ring of a client other than the engine.
+  struct Lane {
+    Arena* arena;
+    std::byte* ring;
+    std::uint32_t ring_bytes;
+    int client;
+    shm::LaneEntry* entry;  // of our arena, which we read; null where we write
+  };
+
+  Status accept_engine(int& peer, ReceiveMemory& memory) {
+    for (std::size_t i = 0; i < locals_.size(); ++i) {
+      Local& local = locals_[i];
+      // acquire: pairs with the release in connect().
+      if (local.accepted || own_->control(i).connected.load(std::memory_order_acquire) == 0)
+        continue;
+      local.accepted = true;
+      peer = local.rank;
+      if (Status status = map(local); !status) return status;
+      auto& theirs = local.arena.load()->control(me_);
+      memory = {own_->ring(i), &theirs.consumed, &local.arena.load()->doorbell(0).sleeping,
+                layout_.ring_bytes};
+      return {};
+    }
+    return {};
+  }
+
+  Status accept_lane(int client, int& peer, int& channel, ReceiveMemory& memory) {
+    const std::uint32_t num_entries =
+        std::min(shm::kMaxLanes, own_->header().num_entries.load(std::memory_order_acquire));
+    for (std::uint32_t i = 0; i < num_entries; ++i) {
+      shm::LaneEntry& entry = own_->entry(i);
+      // acquire: pairs with the release in connect().
+      if (entry.state.load(std::memory_order_acquire) != shm::LaneEntry::kConnected ||
+          channel_of(static_cast<int>(entry.channel)).client != client)
+        continue;
+      // Ours from here on, until close_client().
+      entry.state.store(shm::LaneEntry::kTaken, std::memory_order_relaxed);
+      const std::uint32_t writer = entry.writer;
+      if (writer >= locals_.size())
+        return {Code::corrupt, fmt::format("a process that is not there ({}) connected", writer)};
+      Local& local = locals_[writer];
+      peer = local.rank;
+      channel = static_cast<int>(entry.channel);
+      if (Status status = map(local); !status) return status;
+      if (Status status = own_->map_lane(entry, memory.ring_bytes, memory.ring); !status)
+        return status;
+      lanes_.push_back({own_.get(), memory.ring, memory.ring_bytes, client, &entry});
+      memory.consumed = &entry.consumed;
+      memory.sleeping = &local.arena.load()->doorbell(writer_doorbell(channel)).sleeping;
+      return {};
+    }
+    return {};
+  }
 
   Local& local_at(int peer) noexcept {
     return locals_[static_cast<std::size_t>(local_of_[static_cast<std::size_t>(peer)])];
@@ -211,7 +295,8 @@ class ShmFabric final : public Fabric {
   Status map(Local& local) {
     if (local.arena != nullptr) return {};
     if (index_of(local) == me_) {
-      local.arena = own_;
+      local.mapped = own_;
+      local.arena = own_.get();
       return {};
     }
     std::string text;
@@ -224,7 +309,9 @@ class ShmFabric final : public Fabric {
     if (parsed.ec != std::errc() || fd < 0)
       return {Code::corrupt, fmt::format("{} published no usable shared memory ('{}')",
                                          job_.describe(local.rank), text)};
-    return Arena::open(local.pid, fd, layout_, local.arena);
+    if (Status status = Arena::open(local.pid, fd, layout_, local.mapped); !status) return status;
+    local.arena = local.mapped.get();
+    return {};
   }
 
   template <bool kWrite>
@@ -305,10 +392,12 @@ class ShmFabric final : public Fabric {
   std::shared_ptr<Arena> own_;
   std::vector<int> local_of_;  // by world rank; -1: another host
   std::vector<Local> locals_;
+  std::mutex setup_;  // guards what connects and what is connected
+  std::vector<Lane> lanes_;
   std::size_t me_ = 0;
   const int getpid_ = getpid();
   bool direct_copy_ = true;
-  bool told_ = false;
+  std::atomic<bool> told_{false};
   shm::OwnRegions regions_;
 };
 

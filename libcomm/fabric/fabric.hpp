@@ -2,10 +2,11 @@
 // Fabric: the contract of a way to reach memory of other processes, as small as RDMA itself. The
 // only layer that knows a device. Clients: the transport, and nobody else.
 //
-// Peers are world ranks. Memory that others may reach is made by allocate() or named by share();
-// its RemoteMemory can be sent to other processes as bytes. put and get are
-// complete when they return. cas and fetch_add work on 8-byte-aligned words of allocated memory
-// only and are atomic against each other and against the owner's own atomics.
+// Peers are world ranks. Memory that others may reach is made by allocate() or named by share(),
+// and can be reached until release() or unshare(); its RemoteMemory can be sent to other processes
+// as bytes. put and get are complete when they return. cas and fetch_add work on 8-byte-aligned
+// words of allocated memory only and are atomic against each other and against the owner's own
+// atomics.
 //
 // Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone), not_permitted
 // (the kernel or the owner refuses), no_memory, corrupt (the peer's bytes make no sense).
@@ -31,7 +32,7 @@ namespace weft {
 struct RemoteMemory {
   std::uint64_t address;  // in the owner
   std::uint64_t bytes;
-  std::uint32_t region;  // the owner's number of allocated memory; 0: shared, not allocated
+  std::uint32_t region;  // the owner's number of allocated or shared memory; 0: any other
   std::uint32_t unused;
 };
 static_assert(sizeof(RemoteMemory) == 24);
@@ -54,15 +55,10 @@ constexpr Channel channel_of(int number) noexcept {
           static_cast<std::uint8_t>(number)};
 }
 
-// Doorbells of a process: 0 is the engine's, 1 + t that of the transport's thread t, whichever
-// exchange it waits for.
-inline constexpr int kNumDoorbells = 1 + kMaxThreads;
-constexpr int reader_doorbell(int channel) noexcept {
-  return channel_of(channel).client == 0 ? 0 : 1 + channel_of(channel).reader;
-}
-constexpr int writer_doorbell(int channel) noexcept {
-  return channel_of(channel).client == 0 ? 0 : 1 + channel_of(channel).writer;
-}
+// A doorbell per thread of a process, whichever client it waits for; 0 is also the engine's.
+inline constexpr int kNumDoorbells = kMaxThreads;
+constexpr int reader_doorbell(int channel) noexcept { return channel_of(channel).reader; }
+constexpr int writer_doorbell(int channel) noexcept { return channel_of(channel).writer; }
 
 // What a lane that sends to a peer works on.
 struct SendMemory {
@@ -80,6 +76,35 @@ struct ReceiveMemory {
   std::atomic<std::uint64_t>* consumed = nullptr;
   std::atomic<std::uint32_t>* sleeping = nullptr;  // the doorbell of the ring's writer
   std::uint32_t ring_bytes = 0;                    // as the writer chose it, checked
+};
+
+// How an asynchronous get or put went. The fabric sets it, any thread may look.
+class Completion {
+ public:
+  bool is_done() const noexcept { return state_.load(std::memory_order_acquire) != kPending; }
+  Code code() const noexcept { return static_cast<Code>(state_.load(std::memory_order_acquire)); }
+  void reset() noexcept { state_.store(kPending, std::memory_order_relaxed); }
+  // release: the data before it; pairs with the acquires above.
+  void set(Code code) noexcept {
+    state_.store(static_cast<std::uint32_t>(code), std::memory_order_release);
+  }
+
+ private:
+  static constexpr std::uint32_t kPending = 0x100;
+  std::atomic<std::uint32_t> state_{kPending};
+};
+
+// Memory of a peer that is mapped here.
+struct MappedMemory {
+  std::byte* data = nullptr;
+  const std::atomic<std::uint32_t>* number = nullptr;  // the owner's; another one: released
+  std::uint32_t region = 0;
+  int peer = -1;
+  void* mapping = nullptr;  // the fabric's
+
+  bool is_valid() const noexcept {
+    return data != nullptr && number->load(std::memory_order_acquire) == region;
+  }
 };
 
 // A copy that two processes share: each claims pieces until none is left. Lies in memory that both
@@ -120,7 +145,8 @@ class Fabric {
   virtual Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) = 0;
   virtual Status release(void* address) = 0;
   virtual Status share(void* address, std::size_t bytes, RemoteMemory& memory) = 0;
-  // Names `address` if it lies in allocated memory, else as shared.
+  virtual Status unshare(const RemoteMemory& memory) = 0;
+  // Names `address` by its region if it lies in allocated memory, else as any memory.
   virtual RemoteMemory describe(const void* address, std::size_t bytes) const noexcept = 0;
 
   virtual Code get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
@@ -133,7 +159,22 @@ class Fabric {
   virtual Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset,
                          std::uint64_t value, std::uint64_t& previous) noexcept = 0;
 
-  // Whether get and put reach shared (not allocated) memory of the peer.
+  // Begins a get or put whose end `completion` tells; it and the memory must last until then. Where
+  // a processor does the copy, it is done on return.
+  virtual void start_get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+                         std::size_t bytes, Completion& completion) noexcept {
+    completion.set(get(peer, from, offset, to, bytes));
+  }
+  virtual void start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+                         std::size_t bytes, Completion& completion) noexcept {
+    completion.set(put(peer, to, offset, from, bytes));
+  }
+  // Makes allocated memory of a peer part of this process's own until unmap(); unsupported where
+  // that cannot be.
+  virtual Code map(int, const RemoteMemory&, MappedMemory&) noexcept { return Code::unsupported; }
+  virtual void unmap(MappedMemory&) noexcept {}
+
+  // Whether get and put reach memory of the peer that it has not allocated.
   virtual bool can_copy(int peer) noexcept = 0;
   // A record in this process's memory, or in a connected peer's; null if this fabric has none.
   virtual SharedCopy* own_copy(std::uint32_t index) noexcept = 0;

@@ -66,9 +66,18 @@ Made& made() {
 
 }  // namespace
 
+bool seal(int fd) noexcept {
+  return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+}
+
+bool is_sealed(int fd) noexcept {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+}
+
 Status Arena::create(const ArenaLayout& layout, std::size_t lane_bytes,
                      std::shared_ptr<Arena>& arena) {
-  const int fd = memfd_create("weft-arena", MFD_CLOEXEC);
+  const int fd = memfd_create("weft-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)
     return {Code::no_memory, fmt::format("cannot create shared memory: {} (does a seccomp profile "
                                          "refuse memfd_create, or is ulimit -n too low?)",
@@ -80,7 +89,7 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_bytes,
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     total = std::max<std::size_t>(layout.mapped(),
                                   std::min<std::size_t>(total, limit.rlim_cur / 4096 * 4096));
-  if (ftruncate(fd, static_cast<off_t>(total)) != 0) {
+  if (ftruncate(fd, static_cast<off_t>(total)) != 0 || !seal(fd)) {
     const int error = errno;
     close(fd);
     return {Code::no_memory,
@@ -113,7 +122,7 @@ Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<A
   struct stat info {};
   const bool known = fstat(opened, &info) == 0;
   const auto total = static_cast<std::size_t>(info.st_size);
-  if (!known || total < layout.mapped()) {
+  if (!known || total < layout.mapped() || !is_sealed(opened)) {
     close(opened);
     return {Code::corrupt, fmt::format("the shared memory of process {} has {} bytes, not {}", pid,
                                        info.st_size, layout.mapped())};

@@ -7,7 +7,8 @@
 //
 // Layout, all offsets computed by ArenaLayout from two numbers that the job's processes share:
 //   header | doorbells | lane controls, one a local peer | records of shared copies |
-//   directory of lanes | rings, one a local peer | memory for the rings of lanes
+//   directory of lanes | table of shared memory | rings, one a local peer | memory for the rings of
+//   lanes
 // The engine's lanes have a control and a ring each; all other lanes are made by their writer,
 // which takes an entry of the directory and as much of the memory behind, that both sides then map.
 #include <atomic>
@@ -59,8 +60,25 @@ struct LaneEntry {
   alignas(kLineBytes) std::atomic<std::uint64_t> consumed;
 };
 static_assert(sizeof(LaneEntry) == 2 * kLineBytes);
+
+// Memory that the owner has shared without having allocated it.
+struct SharedMemory {
+  std::atomic<std::uint32_t> number;  // as in RemoteMemory::region; 0: not in use
+  std::uint32_t unused;
+  std::uint64_t address;
+  std::uint64_t bytes;
+  std::uint64_t unused_too;
+};
+static_assert(sizeof(SharedMemory) == 32);
+inline constexpr std::uint32_t kMaxShared = 4096;
+inline constexpr std::uint32_t kSharedBit = 1u << 31;  // of a region's number: slot in the low bits
+
 inline constexpr std::uint32_t kMaxLanes = 16384;
 inline constexpr std::uint32_t kMaxRingBytes = 1u << 30;
+
+// A file that others map must not shrink under their feet.
+bool seal(int fd) noexcept;
+bool is_sealed(int fd) noexcept;
 
 // What the owner and one local peer tell each other outside the ring.
 struct LaneControl {
@@ -88,7 +106,8 @@ struct ArenaLayout {
   std::size_t directory() const noexcept {
     return round_to_pages(copies() + kNumSharedCopies * sizeof(SharedCopy));
   }
-  std::size_t rings() const noexcept { return directory() + kMaxLanes * sizeof(LaneEntry); }
+  std::size_t shared() const noexcept { return directory() + kMaxLanes * sizeof(LaneEntry); }
+  std::size_t rings() const noexcept { return shared() + kMaxShared * sizeof(SharedMemory); }
   // One page beyond the ring: the mark that sends the reader back to the start may lie there.
   static std::size_t stride(std::uint32_t bytes) noexcept {
     return std::size_t{bytes} + kPageBytes;
@@ -125,6 +144,9 @@ class Arena {
   }
   std::byte* ring(std::size_t local) noexcept {
     return base_ + layout_.rings() + local * ArenaLayout::stride(layout_.ring_bytes);
+  }
+  SharedMemory& shared(std::uint32_t index) noexcept {
+    return reinterpret_cast<SharedMemory*>(base_ + layout_.shared())[index];
   }
   LaneEntry& entry(std::uint32_t index) noexcept {
     return reinterpret_cast<LaneEntry*>(base_ + layout_.directory())[index];

@@ -130,6 +130,28 @@ class ShmFabric final : public Fabric {
   Status release(void* address) override { return regions_.release(address); }
   Status share(void* address, std::size_t bytes, RemoteMemory& memory) override {
     memory = regions_.describe(address, bytes);
+    if (memory.region != 0) return {};
+    const std::lock_guard lock(setup_);
+    for (std::uint32_t i = 0; i < shm::kMaxShared; ++i) {
+      shm::SharedMemory& slot = own_->shared(i);
+      if (slot.number.load(std::memory_order_relaxed) != 0) continue;
+      slot.address = memory.address;
+      slot.bytes = bytes;
+      shared_count_ = shared_count_ % 0x7ffff + 1;
+      memory.region = shm::kSharedBit | shared_count_ << 12 | i;
+      // release: pairs with the acquire in find_shared().
+      slot.number.store(memory.region, std::memory_order_release);
+      return {};
+    }
+    return {Code::no_memory, fmt::format("more than {} shared memories", shm::kMaxShared)};
+  }
+  Status unshare(const RemoteMemory& memory) override {
+    if ((memory.region & shm::kSharedBit) == 0) return {};  // allocated: release() ends it
+    const std::lock_guard lock(setup_);
+    auto& number = own_->shared(memory.region % shm::kMaxShared).number;
+    if (number.load(std::memory_order_relaxed) != memory.region)
+      return {Code::bad_argument, "this memory is not shared"};
+    number.store(0, std::memory_order_release);
     return {};
   }
   RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override {
@@ -148,19 +170,34 @@ class ShmFabric final : public Fabric {
 
   Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept override {
-    Code code = Code::ok;
-    if (auto* target = find_word(peer, word, offset, code)) {
+    return on_word(peer, word, offset, [&](std::atomic_ref<std::uint64_t> target) {
       previous = compare;
-      std::atomic_ref(*target).compare_exchange_strong(previous, swap, std::memory_order_seq_cst);
-    }
-    return code;
+      target.compare_exchange_strong(previous, swap, std::memory_order_seq_cst);
+    });
   }
   Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
                  std::uint64_t& previous) noexcept override {
+    return on_word(peer, word, offset, [&](std::atomic_ref<std::uint64_t> target) {
+      previous = target.fetch_add(value, std::memory_order_seq_cst);
+    });
+  }
+
+  Code map(int peer, const RemoteMemory& memory, MappedMemory& mapped) noexcept override {
+    if (memory.region == 0 || (memory.region & shm::kSharedBit) != 0) return Code::unsupported;
+    Local& local = local_at(peer);
     Code code = Code::ok;
-    if (auto* target = find_word(peer, word, offset, code))
-      previous = std::atomic_ref(*target).fetch_add(value, std::memory_order_seq_cst);
-    return code;
+    auto* region = local.regions.use(local.pid, memory, 0, memory.bytes, mapped.data, code);
+    if (region == nullptr) return code;
+    mapped.number = &region->number();
+    mapped.region = memory.region;
+    mapped.peer = peer;
+    mapped.mapping = region;
+    return Code::ok;
+  }
+  void unmap(MappedMemory& mapped) noexcept override {
+    if (mapped.data != nullptr)
+      local_at(mapped.peer).regions.done(static_cast<shm::PeerRegion*>(mapped.mapping));
+    mapped = {};
   }
 
   bool can_copy(int peer) noexcept override {
@@ -319,14 +356,18 @@ class ShmFabric final : public Fabric {
             std::size_t bytes) noexcept {
     if (offset > remote.bytes || bytes > remote.bytes - offset) return Code::bad_argument;
     Local& local = local_at(peer);
-    if (remote.region != 0 && index_of(local) != me_) {
+    if ((remote.region & shm::kSharedBit) != 0) {
+      if (const Code code = find_shared(local, remote); code != Code::ok) return code;
+    } else if (remote.region != 0) {
       Code code = Code::ok;
-      std::byte* there = local.regions.find(local.pid, remote, offset, bytes, code);
-      if (there == nullptr) return code;
+      std::byte* there = nullptr;
+      auto* region = local.regions.use(local.pid, remote, offset, bytes, there, code);
+      if (region == nullptr) return code;
       if constexpr (kWrite)
         std::memcpy(there, here, bytes);
       else
         std::memcpy(here, there, bytes);
+      local.regions.done(region);
       return Code::ok;
     }
     if (local.pid == getpid_) {
@@ -375,16 +416,42 @@ class ShmFabric final : public Fabric {
     }
   }
 
-  std::uint64_t* find_word(int peer, const RemoteMemory& word, std::size_t offset,
-                           Code& code) noexcept {
-    if (word.region == 0 || (word.address + offset) % 8 != 0 || offset > word.bytes ||
-        word.bytes - offset < 8) {
-      code = Code::bad_argument;
-      return nullptr;
+  // Whether the owner shares this memory now, as its table says.
+  Code find_shared(Local& local, const RemoteMemory& memory) noexcept {
+    Arena* arena = local.arena;
+    if (arena == nullptr) {
+      const std::lock_guard lock(setup_);
+      if (Status status = map(local); !status) return status.code();
+      arena = local.arena;
     }
+    const shm::SharedMemory& slot = arena->shared(memory.region % shm::kMaxShared);
+    // acquire: pairs with the release in share().
+    if (slot.number.load(std::memory_order_acquire) != memory.region) return Code::bad_argument;
+    const std::uint64_t first = memory.address - slot.address;
+    if (memory.address < slot.address || first > slot.bytes || memory.bytes > slot.bytes - first)
+      return Code::bad_argument;
+    return Code::ok;
+  }
+
+  template <class F>
+  Code on_word(int peer, const RemoteMemory& word, std::size_t offset, F&& f) noexcept {
+    if (word.region == 0 || (word.address + offset) % 8 != 0) return Code::bad_argument;
     Local& local = local_at(peer);
-    if (local.pid == getpid_) return reinterpret_cast<std::uint64_t*>(word.address + offset);
-    return reinterpret_cast<std::uint64_t*>(local.regions.find(local.pid, word, offset, 8, code));
+    if ((word.region & shm::kSharedBit) != 0) {
+      if (const Code code = find_shared(local, word); code != Code::ok) return code;
+      if (offset > word.bytes || word.bytes - offset < 8) return Code::bad_argument;
+      // Another process's memory that is not mapped here has no atomics.
+      if (local.pid != getpid_) return Code::unsupported;
+      f(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word.address + offset)));
+      return Code::ok;
+    }
+    Code code = Code::ok;
+    std::byte* data = nullptr;
+    auto* region = local.regions.use(local.pid, word, offset, 8, data, code);
+    if (region == nullptr) return code;
+    f(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data)));
+    local.regions.done(region);
+    return Code::ok;
   }
 
   Job& job_;
@@ -394,6 +461,7 @@ class ShmFabric final : public Fabric {
   std::vector<Local> locals_;
   std::mutex setup_;  // guards what connects and what is connected
   std::vector<Lane> lanes_;
+  std::uint32_t shared_count_ = 0;
   std::size_t me_ = 0;
   const int getpid_ = getpid();
   bool direct_copy_ = true;

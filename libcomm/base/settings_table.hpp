@@ -17,6 +17,8 @@ WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms,
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
              "a lane's ring after growing under load")
+WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes,
+             "the most that the rings of a process's exchanges may take; costs nothing until used")
 WEFT_SETTING(
     eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes,
     "the longest message that travels inside the ring; longer ones are announced and copied "

@@ -2,16 +2,22 @@
 // Fabric: the contract of a way to reach memory of other processes, as small as RDMA itself. The
 // only layer that knows a device. Clients: the transport, and nobody else.
 //
-// Peers are world ranks. Memory that others may reach is made by allocate() or named by share();
-// its RemoteMemory can be sent to other processes as bytes. put and get are
-// complete when they return. cas and fetch_add work on 8-byte-aligned words of allocated memory
-// only and are atomic against each other and against the owner's own atomics.
+// Peers are world ranks. Memory that others may reach is made by allocate() or named by share(),
+// and can be reached until release() or unshare(); its RemoteMemory can be sent to other processes
+// as bytes. put and get are complete when they return. cas and fetch_add work on 8-byte-aligned
+// words of allocated memory only and are atomic against each other and against the owner's own
+// atomics.
 //
 // Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone), not_permitted
 // (the kernel or the owner refuses), no_memory, corrupt (the peer's bytes make no sense).
 //
-// Threads: create, connect, accept, allocate, release: one at a time. get, put, cas, fetch_add: any
-// number at once, against memory that stays allocated meanwhile.
+// Lanes. Between two processes there may be any number of rings in each direction, told apart by
+// their channel; each is written by one thread and read by one thread. A ring's memory is made when
+// its lane connects and costs nothing until it is written.
+//
+// Threads: create and leave: one thread. connect, accept, close_client, allocate, release, share:
+// any thread, and not on a datapath: they may take a lock. get, put, cas, fetch_add, can_copy,
+// state: any number at once, against memory that stays allocated meanwhile.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,23 +32,79 @@ namespace weft {
 struct RemoteMemory {
   std::uint64_t address;  // in the owner
   std::uint64_t bytes;
-  std::uint32_t region;  // the owner's number of allocated memory; 0: shared, not allocated
+  std::uint32_t region;  // the owner's number of allocated or shared memory; 0: any other
   std::uint32_t unused;
 };
 static_assert(sizeof(RemoteMemory) == 24);
+
+// Which ring between two processes: whose it is and which threads are at its ends. Client 0 is the
+// tagged engine, with threads 0; the others are exchanges of the transport.
+struct Channel {
+  std::uint16_t client;
+  std::uint8_t writer;
+  std::uint8_t reader;
+};
+inline constexpr int kMaxClients = 0x7fff;
+inline constexpr int kMaxThreads = 256;
+
+constexpr int channel_number(Channel channel) noexcept {
+  return channel.client << 16 | channel.writer << 8 | channel.reader;
+}
+constexpr Channel channel_of(int number) noexcept {
+  return {static_cast<std::uint16_t>(number >> 16), static_cast<std::uint8_t>(number >> 8),
+          static_cast<std::uint8_t>(number)};
+}
+
+// A doorbell per thread of a process, whichever client it waits for; 0 is also the engine's.
+inline constexpr int kNumDoorbells = kMaxThreads;
+constexpr int reader_doorbell(int channel) noexcept { return channel_of(channel).reader; }
+constexpr int writer_doorbell(int channel) noexcept { return channel_of(channel).writer; }
 
 // What a lane that sends to a peer works on.
 struct SendMemory {
   std::byte* ring = nullptr;                             // the peer's ring for us, mapped
   const std::atomic<std::uint64_t>* consumed = nullptr;  // the peer counts here what it has read
-  std::atomic<std::uint32_t>* sleeping = nullptr;        // the peer's doorbell
+  std::atomic<std::uint32_t>* sleeping = nullptr;        // the doorbell of the ring's reader
+  // Set by the caller of connect: the largest that the ring can get, a multiple of 4096; 0 for
+  // WEFT_RING_MAX_BYTES, which is what channel 0 has.
+  std::uint32_t ring_bytes = 0;
 };
 
 // What a lane that receives from a peer works on.
 struct ReceiveMemory {
   std::byte* ring = nullptr;
   std::atomic<std::uint64_t>* consumed = nullptr;
-  std::atomic<std::uint32_t>* sleeping = nullptr;
+  std::atomic<std::uint32_t>* sleeping = nullptr;  // the doorbell of the ring's writer
+  std::uint32_t ring_bytes = 0;                    // as the writer chose it, checked
+};
+
+// How an asynchronous get or put went. The fabric sets it, any thread may look.
+class Completion {
+ public:
+  bool is_done() const noexcept { return state_.load(std::memory_order_acquire) != kPending; }
+  Code code() const noexcept { return static_cast<Code>(state_.load(std::memory_order_acquire)); }
+  void reset() noexcept { state_.store(kPending, std::memory_order_relaxed); }
+  // release: the data before it; pairs with the acquires above.
+  void set(Code code) noexcept {
+    state_.store(static_cast<std::uint32_t>(code), std::memory_order_release);
+  }
+
+ private:
+  static constexpr std::uint32_t kPending = 0x100;
+  std::atomic<std::uint32_t> state_{kPending};
+};
+
+// Memory of a peer that is mapped here.
+struct MappedMemory {
+  std::byte* data = nullptr;
+  const std::atomic<std::uint32_t>* number = nullptr;  // the owner's; another one: released
+  std::uint32_t region = 0;
+  int peer = -1;
+  void* mapping = nullptr;  // the fabric's
+
+  bool is_valid() const noexcept {
+    return data != nullptr && number->load(std::memory_order_acquire) == region;
+  }
 };
 
 // A copy that two processes share: each claims pieces until none is left. Lies in memory that both
@@ -67,17 +129,24 @@ class Fabric {
   virtual std::string_view name() const noexcept = 0;
   virtual bool reaches(int peer) const noexcept = 0;
 
-  // Opens the way to the peer's ring; once per peer.
-  virtual Status connect(int peer, SendMemory& memory) = 0;
-  // The next peer that has connected to this process since the last call: its rank, or -1.
-  virtual Status accept(int& peer, ReceiveMemory& memory) = 0;
-  // Changes when accept has something to give. Polled on the datapath.
+  // Opens the way to the peer's ring for this channel; once per peer and channel. The peer may be
+  // this process. no_memory: the peer has no room for another ring; it may have later.
+  virtual Status connect(int peer, int channel, SendMemory& memory) = 0;
+  // The next lane of this client that was connected to this process: its peer and channel, or -1.
+  // After an error the lane counts as accepted, and the next call gives another; the peer is -1
+  // then if not even that could be told.
+  virtual Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) = 0;
+  // Ends all lanes of the client in both directions and gives their memory back. To be called by
+  // every process once all have stopped using them (after a barrier); not for client 0.
+  virtual void close_client(int client) noexcept = 0;
+  // Changes when accept has something to give to any client. Polled on the datapath.
   virtual const std::atomic<std::uint32_t>& connections() const noexcept = 0;
 
   virtual Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) = 0;
   virtual Status release(void* address) = 0;
   virtual Status share(void* address, std::size_t bytes, RemoteMemory& memory) = 0;
-  // Names `address` if it lies in allocated memory, else as shared.
+  virtual Status unshare(const RemoteMemory& memory) = 0;
+  // Names `address` by its region if it lies in allocated memory, else as any memory.
   virtual RemoteMemory describe(const void* address, std::size_t bytes) const noexcept = 0;
 
   virtual Code get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
@@ -90,15 +159,30 @@ class Fabric {
   virtual Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset,
                          std::uint64_t value, std::uint64_t& previous) noexcept = 0;
 
-  // Whether get and put reach shared (not allocated) memory of the peer.
+  // Begins a get or put whose end `completion` tells; it and the memory must last until then. Where
+  // a processor does the copy, it is done on return.
+  virtual void start_get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+                         std::size_t bytes, Completion& completion) noexcept {
+    completion.set(get(peer, from, offset, to, bytes));
+  }
+  virtual void start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+                         std::size_t bytes, Completion& completion) noexcept {
+    completion.set(put(peer, to, offset, from, bytes));
+  }
+  // Makes allocated memory of a peer part of this process's own until unmap(); unsupported where
+  // that cannot be.
+  virtual Code map(int, const RemoteMemory&, MappedMemory&) noexcept { return Code::unsupported; }
+  virtual void unmap(MappedMemory&) noexcept {}
+
+  // Whether get and put reach memory of the peer that it has not allocated.
   virtual bool can_copy(int peer) noexcept = 0;
   // A record in this process's memory, or in a connected peer's; null if this fabric has none.
   virtual SharedCopy* own_copy(std::uint32_t index) noexcept = 0;
   virtual SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept = 0;
 
-  // This process's doorbell: 1 while it may sleep; whoever clears it wakes it.
-  virtual std::atomic<std::uint32_t>& sleeping() noexcept = 0;
-  // The peer's doorbell once connected in either direction, else null.
+  // A doorbell of this process: 1 while its owner may sleep; whoever clears it wakes it.
+  virtual std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept = 0;
+  // The peer's doorbell 0 once connected in either direction, else null.
   virtual std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept = 0;
   // Makes peer_sleeping(peer) not null, also where nothing has connected yet.
   virtual Status open_doorbell(int peer) = 0;

@@ -89,7 +89,7 @@ Code Engine::Impl::connect(Peer& peer) {
   if (peer.lost) return Code::peer_lost;
   if (peer.out.connected()) return Code::ok;
   SendMemory memory;
-  if (Status status = fabric->connect(peer.rank, memory); !status) {
+  if (Status status = fabric->connect(peer.rank, 0, memory); !status) {
     log_line(LogLevel::error, job.rank(), "cannot connect to {}: {}", job.describe(peer.rank),
              status.text());
     lose(peer);

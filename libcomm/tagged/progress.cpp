@@ -14,7 +14,7 @@ void Engine::Impl::complete(Request& request, Code code) noexcept {
   // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
   request.complete.store(true, std::memory_order_release);
   // Another thread of this process may sleep until this very request is complete.
-  if (threaded) ring_doorbell(fabric->sleeping());
+  if (threaded) ring_doorbell(fabric->sleeping(0));
 }
 
 void Engine::Impl::progress() {
@@ -42,8 +42,9 @@ void Engine::Impl::accept_peers() {
   known_connections = connections->load(std::memory_order_acquire);
   for (;;) {
     int rank = -1;
+    int channel = 0;
     ReceiveMemory memory;
-    if (Status status = fabric->accept(rank, memory); !status) {
+    if (Status status = fabric->accept(0, rank, channel, memory); !status) {
       log_line(LogLevel::error, job.rank(), "cannot accept {}: {}", job.describe(rank),
                status.text());
       lose(peer(rank));

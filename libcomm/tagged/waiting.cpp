@@ -47,7 +47,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
       if (now >= limit) break;
     }
   }
-  auto& sleeping = fabric->sleeping();
+  auto& sleeping = fabric->sleeping(0);
   for (;;) {
     {
       const Guard guard(*this);

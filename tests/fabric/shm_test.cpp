@@ -186,7 +186,8 @@ TEST_CASE("any memory of a peer can be copied, where the kernel allows it", "[fa
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
         ReceiveMemory unused;
         int peer = -1;
-        REQUIRE(fabric.accept(peer, unused).ok());
+        int channel = -1;
+        REQUIRE(fabric.accept(0, peer, channel, unused).ok());
         CHECK(peer == 1);
         char copy[64] = "";
         const Code code = fabric.get(1, shared.memory, 0, copy, sizeof copy);
@@ -207,7 +208,7 @@ TEST_CASE("any memory of a peer can be copied, where the kernel allows it", "[fa
       [](Fabric& fabric, Shared& shared) {
         std::strcpy(text, "of the child");
         SendMemory memory;
-        if (!fabric.connect(0, memory)) return 91;
+        if (!fabric.connect(0, 0, memory)) return 91;
         if (!fabric.share(text, sizeof text, shared.memory)) return 92;
         shared.mark.store(1);
         return wait_for([&] { return shared.mark.load() == 2; }) ? 0 : 93;
@@ -234,4 +235,78 @@ TEST_CASE("a peer that was killed is dead, one that said goodbye has left", "[fa
         fabric.leave();
         return 0;
       });
+}
+
+TEST_CASE("two processes have as many lanes as they connect, also to themselves", "[fabric]") {
+  const auto say = [](SendMemory& memory, const char* text) {
+    std::strcpy(reinterpret_cast<char*>(memory.ring), text);
+    memory.ring[memory.ring_bytes + 63] = std::byte{1};  // a line beyond belongs to it
+  };
+  const auto accept_all = [](Fabric& fabric, int client, int num,
+                             std::vector<std::pair<int, ReceiveMemory>>& lanes) {
+    return wait_for([&] {
+      int peer = -1, channel = 0;
+      ReceiveMemory memory;
+      if (fabric.accept(client, peer, channel, memory).ok() && peer >= 0)
+        lanes.emplace_back(channel, memory);
+      return static_cast<int>(lanes.size()) == num;
+    });
+  };
+  with_pair(
+      [&](Fabric& fabric, Shared& shared, pid_t) {
+        for (std::uint8_t writer = 0; writer < 3; ++writer)
+          for (const int peer : {0, 1}) {
+            SendMemory memory;
+            memory.ring_bytes = 8192;
+            REQUIRE(fabric.connect(peer, channel_number({7, writer, 2}), memory).ok());
+            say(memory, writer == 1 ? "one" : "other");
+            CHECK(memory.sleeping->load() == 0);
+          }
+        std::vector<std::pair<int, ReceiveMemory>> lanes;
+        ReceiveMemory none;
+        int peer = 0, channel = 0;
+        REQUIRE(fabric.accept(6, peer, channel, none).ok());  // another client's
+        CHECK(peer == -1);
+        REQUIRE(accept_all(fabric, 7, 3, lanes));
+        for (auto& [number, memory] : lanes) {
+          CHECK(memory.ring_bytes == 8192);
+          CHECK(std::string(reinterpret_cast<char*>(memory.ring)) ==
+                (channel_of(number).writer == 1 ? "one" : "other"));
+          CHECK(memory.sleeping == &fabric.sleeping(writer_doorbell(number)));
+        }
+        REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
+        fabric.close_client(7);
+        shared.mark.store(2);
+        // What was freed serves again, and is clear.
+        SendMemory again;
+        again.ring_bytes = 8192;
+        REQUIRE(fabric.connect(0, channel_number({8, 0, 0}), again).ok());
+        CHECK(again.ring[0] == std::byte{0});
+        CHECK(again.ring[8192 + 63] == std::byte{0});
+        // What a peer asks for in vain costs nobody else anything.
+        Status status;
+        int num_rings = 0;
+        for (; status.ok() && num_rings < 64; ++num_rings) {
+          SendMemory large;
+          large.ring_bytes = 1 << 20;
+          status = fabric.connect(1, channel_number({8, 0, 0}), large);
+        }
+        CHECK(status.code() == Code::no_memory);
+        CHECK(num_rings > 8);
+        CHECK(num_rings < 17);
+        shared.mark.store(3);
+      },
+      [&](Fabric& fabric, Shared& shared) {
+        std::vector<std::pair<int, ReceiveMemory>> lanes;
+        if (!accept_all(fabric, 7, 3, lanes)) return 91;
+        shared.mark.store(1);
+        if (!wait_for([&] { return shared.mark.load() >= 2; })) return 92;
+        fabric.close_client(7);
+        return wait_for([&] { return shared.mark.load() == 3; }) ? 0 : 93;
+      },
+      [] {
+        Settings settings;
+        REQUIRE(settings.set("LANE_MEMORY_BYTES", "16M").ok());
+        return settings;
+      }());
 }

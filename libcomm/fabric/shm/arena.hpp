@@ -6,11 +6,17 @@
 // touched.
 //
 // Layout, all offsets computed by ArenaLayout from two numbers that the job's processes share:
-//   header | lane controls, one a local peer | records of shared copies | rings, one a local peer
+//   header | doorbells | lane controls, one a local peer | records of shared copies |
+//   directory of lanes | table of shared memory | rings, one a local peer | memory for the rings of
+//   lanes
+// The engine's lanes have a control and a ring each; all other lanes are made by their writer,
+// which takes an entry of the directory and as much of the memory behind, that both sides then map.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "fabric/fabric.hpp"
 #include "weft/status.hpp"
@@ -19,7 +25,7 @@ namespace weft::shm {
 
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::uint64_t kArenaMagic = 0x3130'6e65'7261'5457u;  // version 1
+inline constexpr std::uint64_t kArenaMagic = 0x3230'6e65'7261'5457u;  // version 2
 
 // First page of the arena.
 struct ArenaHeader {
@@ -27,12 +33,52 @@ struct ArenaHeader {
   std::uint64_t total_bytes;
   std::uint32_t num_local;
   std::uint32_t ring_bytes;
-  // 1 while the owner may sleep. Owner sets it, ringers clear it and wake the owner.
-  alignas(kLineBytes) std::atomic<std::uint32_t> sleeping;
-  // Number of peers that have connected a lane to this process. Peers add, the owner reads.
+  // Number of lanes that peers have connected to this process. Peers add, the owner reads.
   alignas(kLineBytes) std::atomic<std::uint32_t> num_connected;
+  // Entries of the directory and bytes of lane memory handed out so far. Peers add.
+  alignas(kLineBytes) std::atomic<std::uint32_t> num_entries;
+  std::atomic<std::uint64_t> lane_bytes;
 };
 static_assert(sizeof(ArenaHeader) == 3 * kLineBytes);
+
+// 1 while the thread may sleep. It sets it, ringers clear it and wake it.
+struct Doorbell {
+  alignas(kLineBytes) std::atomic<std::uint32_t> sleeping;
+};
+
+// A lane to the owner that is not the engine's. An entry keeps its memory for good: free again, it
+// serves the next lane with a ring of that size.
+struct LaneEntry {
+  enum State : std::uint32_t { kUnused, kTaken, kConnected, kFree };
+  // Peers take entries (kUnused or kFree to kTaken) and connect them; the owner frees them.
+  alignas(kLineBytes) std::atomic<std::uint32_t> state;
+  std::uint32_t writer;  // local rank
+  std::uint32_t channel;
+  std::uint32_t ring_bytes;
+  std::uint64_t offset;  // of the ring in the lane memory
+  // Written by the owner, which reads the ring: bytes consumed so far.
+  alignas(kLineBytes) std::atomic<std::uint64_t> consumed;
+};
+static_assert(sizeof(LaneEntry) == 2 * kLineBytes);
+
+// Memory that the owner has shared without having allocated it.
+struct SharedMemory {
+  std::atomic<std::uint32_t> number;  // as in RemoteMemory::region; 0: not in use
+  std::uint32_t unused;
+  std::uint64_t address;
+  std::uint64_t bytes;
+  std::uint64_t unused_too;
+};
+static_assert(sizeof(SharedMemory) == 32);
+inline constexpr std::uint32_t kMaxShared = 4096;
+inline constexpr std::uint32_t kSharedBit = 1u << 31;  // of a region's number: slot in the low bits
+
+inline constexpr std::uint32_t kMaxLanes = 16384;
+inline constexpr std::uint32_t kMaxRingBytes = 1u << 30;
+
+// A file that others map must not shrink under their feet.
+bool seal(int fd) noexcept;
+bool is_sealed(int fd) noexcept;
 
 // What the owner and one local peer tell each other outside the ring.
 struct LaneControl {
@@ -49,22 +95,34 @@ struct ArenaLayout {
   std::uint32_t num_local;
   std::uint32_t ring_bytes;  // the largest size of a ring
 
-  std::size_t controls() const noexcept { return kPageBytes; }
-  std::size_t copies() const noexcept { return controls() + num_local * sizeof(LaneControl); }
-  std::size_t rings() const noexcept {
-    const std::size_t end = copies() + kNumSharedCopies * sizeof(SharedCopy);
-    return (end + kPageBytes - 1) / kPageBytes * kPageBytes;
+  static std::size_t round_to_pages(std::size_t bytes) noexcept {
+    return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
+  std::size_t doorbells() const noexcept { return sizeof(ArenaHeader); }
+  std::size_t controls() const noexcept {
+    return round_to_pages(doorbells() + kNumDoorbells * sizeof(Doorbell));
+  }
+  std::size_t copies() const noexcept { return controls() + num_local * sizeof(LaneControl); }
+  std::size_t directory() const noexcept {
+    return round_to_pages(copies() + kNumSharedCopies * sizeof(SharedCopy));
+  }
+  std::size_t shared() const noexcept { return directory() + kMaxLanes * sizeof(LaneEntry); }
+  std::size_t rings() const noexcept { return shared() + kMaxShared * sizeof(SharedMemory); }
   // One page beyond the ring: the mark that sends the reader back to the start may lie there.
-  std::size_t ring_stride() const noexcept { return ring_bytes + kPageBytes; }
-  std::size_t total() const noexcept { return rings() + num_local * ring_stride(); }
+  static std::size_t stride(std::uint32_t bytes) noexcept {
+    return std::size_t{bytes} + kPageBytes;
+  }
+  // What is mapped as a whole. The lane memory begins here.
+  std::size_t mapped() const noexcept { return rings() + num_local * stride(ring_bytes); }
 };
 
 // A mapped arena: one's own or a peer's. Unmaps at destruction.
 class Arena {
  public:
-  // Makes this rank's arena. no_memory says what is exhausted and what to do.
-  static Status create(const ArenaLayout& layout, std::shared_ptr<Arena>& arena);
+  // Makes this process's arena, with `lane_bytes` for the rings of lanes. no_memory says what is
+  // exhausted and what to do.
+  static Status create(const ArenaLayout& layout, std::size_t lane_bytes,
+                       std::shared_ptr<Arena>& arena);
   // Maps a peer's. The peer's header is checked against `layout` (corrupt). Ranks that are threads
   // of one process get the one mapping there is, which lives until the last of them lets go: then
   // what they do to it is ordered by the same atomics, for the compiler's tools to see.
@@ -75,6 +133,9 @@ class Arena {
 
   int fd() const noexcept { return fd_; }
   ArenaHeader& header() noexcept { return *reinterpret_cast<ArenaHeader*>(base_); }
+  Doorbell& doorbell(int number) noexcept {
+    return reinterpret_cast<Doorbell*>(base_ + layout_.doorbells())[number];
+  }
   LaneControl& control(std::size_t local) noexcept {
     return reinterpret_cast<LaneControl*>(base_ + layout_.controls())[local];
   }
@@ -82,16 +143,43 @@ class Arena {
     return reinterpret_cast<SharedCopy*>(base_ + layout_.copies())[index];
   }
   std::byte* ring(std::size_t local) noexcept {
-    return base_ + layout_.rings() + local * layout_.ring_stride();
+    return base_ + layout_.rings() + local * ArenaLayout::stride(layout_.ring_bytes);
+  }
+  SharedMemory& shared(std::uint32_t index) noexcept {
+    return reinterpret_cast<SharedMemory*>(base_ + layout_.shared())[index];
+  }
+  LaneEntry& entry(std::uint32_t index) noexcept {
+    return reinterpret_cast<LaneEntry*>(base_ + layout_.directory())[index];
   }
 
+  // As a peer: takes an entry with memory for a ring of this size and maps the ring. The entry is
+  // kTaken; the caller fills it and connects it. no_memory: there is no room in the arena, or the
+  // ring cannot be mapped.
+  Status take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*& ring);
+  // Maps the ring that an entry names. corrupt if it does not lie in the arena.
+  Status map_lane(const LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring);
+  void unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept;
+  // As the owner: the entry and its memory, cleared, are free for others.
+  void free_lane(LaneEntry& entry) noexcept;
+
  private:
-  Arena(std::byte* base, int fd, const ArenaLayout& layout)
-      : base_(base), fd_(fd), layout_(layout) {}
+  Arena(std::byte* base, int fd, int pid, const ArenaLayout& layout, std::size_t total)
+      : base_(base), fd_(fd), pid_(pid), layout_(layout), total_(total) {}
+  Status map_slice(std::uint64_t offset, std::uint32_t ring_bytes, std::byte*& ring);
 
   std::byte* base_;
-  int fd_;  // -1 for a peer's
+  int fd_;   // in the owner
+  int pid_;  // 0: our own
   ArenaLayout layout_;
+  std::size_t total_;  // size of the file
+
+  // One mapping of a ring for all who use it in this process, for the same reason as of the arena.
+  struct MappedLane {
+    std::byte* ring = nullptr;
+    int users = 0;
+  };
+  std::mutex lanes_mutex_;
+  std::map<std::uint64_t, MappedLane> lanes_;  // by offset; guarded by lanes_mutex_
 };
 
 }  // namespace weft::shm

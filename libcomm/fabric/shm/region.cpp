@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,10 +28,10 @@ struct RegionHeader {
 };
 
 // A number holds the descriptor in the low half and a counter in the high one, so that a descriptor
-// used again has another number.
+// used again has another number. The highest bit is free: it marks shared memory.
 std::uint32_t make_number(int fd) noexcept {
   static std::atomic<std::uint32_t> counter{0};
-  const std::uint32_t count = counter.fetch_add(1, std::memory_order_relaxed) % 0xffffu + 1;
+  const std::uint32_t count = counter.fetch_add(1, std::memory_order_relaxed) % 0x7fffu + 1;
   return count << 16 | static_cast<std::uint32_t>(fd);
 }
 
@@ -51,14 +52,14 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, RemoteMemory& mem
   if (bytes == 0 || bytes > (std::size_t{1} << 46))
     return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
   const std::size_t total = kPageBytes + round_to_pages(bytes);
-  const int fd = memfd_create("weft-region", MFD_CLOEXEC);
+  const int fd = memfd_create("weft-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0 || fd > 0xffff) {
     if (fd >= 0) close(fd);
     return {Code::no_memory, fmt::format("cannot create shared memory: {} (see ulimit -n)",
                                          fd < 0 ? std::strerror(errno) : "too many open files")};
   }
   void* base = MAP_FAILED;
-  if (ftruncate(fd, static_cast<off_t>(total)) == 0)
+  if (ftruncate(fd, static_cast<off_t>(total)) == 0 && seal(fd))
     base = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
     const int error = errno;
@@ -110,59 +111,79 @@ RemoteMemory OwnRegions::describe(const void* address, std::size_t bytes) const 
   return {start, bytes, 0, 0};
 }
 
-PeerRegions::~PeerRegions() {
-  for (auto& [number, mapping] : mappings_) munmap(mapping.base, mapping.bytes);
+PeerRegion::~PeerRegion() {
+  if (base != nullptr) munmap(base, bytes);
 }
 
-std::byte* PeerRegions::find(int pid, const RemoteMemory& memory, std::size_t offset,
-                             std::size_t bytes, Code& code) noexcept {
-  const std::lock_guard lock(mutex_);
-  auto found = mappings_.find(memory.region);
-  if (found == mappings_.end()) {
-    char path[64];
-    *fmt::format_to(path, "/proc/{}/fd/{}", pid, memory.region & 0xffff) = '\0';
-    const int fd = ::open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0) {
-      code = errno == ENOENT ? Code::bad_argument : Code::not_permitted;
-      return nullptr;
-    }
-    struct stat info {};
-    void* base = MAP_FAILED;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
-        static_cast<std::size_t>(info.st_size) > kPageBytes)
-      base = mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ | PROT_WRITE,
-                  MAP_SHARED, fd, 0);
-    close(fd);
+const std::atomic<std::uint32_t>& PeerRegion::number() const noexcept {
+  return reinterpret_cast<const RegionHeader*>(base)->number;
+}
+
+Code PeerRegions::open(int pid, std::uint32_t number,
+                       std::unique_ptr<PeerRegion>& region) noexcept {
+  char path[64];
+  *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/fd/{}", pid, number & 0xffff).out = '\0';
+  const int fd = ::open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT) return ::kill(pid, 0) == 0 ? Code::bad_argument : Code::peer_lost;
+    return errno == EMFILE || errno == ENFILE ? Code::no_memory : Code::not_permitted;
+  }
+  struct stat info {};
+  region = std::make_unique<PeerRegion>();
+  Code code = Code::bad_argument;
+  // Sealed: nobody can shrink it under our feet.
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+      static_cast<std::size_t>(info.st_size) > kPageBytes && is_sealed(fd)) {
+    void* base = mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ | PROT_WRITE,
+                      MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
       code = Code::no_memory;
-      return nullptr;
+    } else {
+      region->base = static_cast<std::byte*>(base);
+      region->bytes = static_cast<std::size_t>(info.st_size);
+      const auto* header = static_cast<const RegionHeader*>(base);
+      if (header->magic == kRegionMagic && header->bytes <= region->bytes - kPageBytes)
+        code = Code::ok;
     }
-    const auto size = static_cast<std::size_t>(info.st_size);
-    const auto* header = static_cast<const RegionHeader*>(base);
-    if (header->magic != kRegionMagic || header->bytes > size - kPageBytes ||
-        header->number.load(std::memory_order_acquire) != memory.region) {
-      munmap(base, size);
-      code = Code::bad_argument;
-      return nullptr;
-    }
-    found = mappings_.emplace(memory.region, Mapping{static_cast<std::byte*>(base), size}).first;
   }
-  const auto* header = reinterpret_cast<const RegionHeader*>(found->second.base);
+  close(fd);
+  return code;
+}
+
+PeerRegion* PeerRegions::use(int pid, const RemoteMemory& memory, std::size_t offset,
+                             std::size_t bytes, std::byte*& data, Code& code) noexcept {
+  const std::lock_guard lock(mutex_);
+  auto found = regions_.find(memory.region);
+  if (found == regions_.end()) {
+    std::unique_ptr<PeerRegion> region;
+    code = open(pid, memory.region, region);
+    if (code != Code::ok) return nullptr;
+    found = regions_.emplace(memory.region, std::move(region)).first;
+  }
+  PeerRegion& region = *found->second;
+  code = Code::bad_argument;
   // acquire: pairs with the release in OwnRegions::release.
-  if (header->number.load(std::memory_order_acquire) != memory.region) {
-    munmap(found->second.base, found->second.bytes);
-    mappings_.erase(found);
-    code = Code::bad_argument;  // released by its owner
-    return nullptr;
+  if (region.number().load(std::memory_order_acquire) != memory.region) {
+    if (region.num_users > 0) released_.push_back(std::move(found->second));
+    regions_.erase(found);
+    return nullptr;  // released by its owner, or never there
   }
-  const std::uint64_t first = memory.address - header->address;
-  const std::size_t room = found->second.bytes - kPageBytes;
-  if (memory.address < header->address || first > room || memory.bytes > room - first ||
-      offset > memory.bytes || bytes > memory.bytes - offset) {
-    code = Code::bad_argument;
+  const std::uint64_t start = reinterpret_cast<const RegionHeader*>(region.base)->address;
+  const std::uint64_t first = memory.address - start;
+  const std::size_t room = reinterpret_cast<const RegionHeader*>(region.base)->bytes;
+  if (room > region.bytes - kPageBytes || memory.address < start || first > room ||
+      memory.bytes > room - first || offset > memory.bytes || bytes > memory.bytes - offset)
     return nullptr;
-  }
-  return found->second.base + kPageBytes + first + offset;
+  code = Code::ok;
+  ++region.num_users;
+  data = region.base + kPageBytes + first + offset;
+  return &region;
+}
+
+void PeerRegions::done(PeerRegion* region) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (--region->num_users > 0) return;
+  std::erase_if(released_, [region](const auto& other) { return other.get() == region; });
 }
 
 }  // namespace weft::shm

@@ -1,12 +1,14 @@
 #pragma once
 // Regions: memory from Weft's own allocator, each a memfd that peers map at first use. A region is
 // known by its file descriptor's number in the owner, which is how peers open it.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <vector>
 
 #include "fabric/fabric.hpp"
 #include "weft/status.hpp"
@@ -31,22 +33,31 @@ class OwnRegions {
   std::map<std::uintptr_t, Region> regions_;  // by start address
 };
 
-// Regions of one peer, mapped here.
+// A peer's region, mapped here. One that its owner has released stays mapped while it is used.
+struct PeerRegion {
+  ~PeerRegion();
+  const std::atomic<std::uint32_t>& number() const noexcept;
+
+  std::byte* base = nullptr;
+  std::size_t bytes = 0;
+  int num_users = 0;
+};
+
+// Regions of one peer. Any thread.
 class PeerRegions {
  public:
-  ~PeerRegions();
-  // The local address of [address, address + bytes) of the peer's region, or null with the reason.
-  // The region's file is checked to be what the descriptor names.
-  std::byte* find(int pid, const RemoteMemory& memory, std::size_t offset, std::size_t bytes,
-                  Code& code) noexcept;
+  // The region with [offset, offset + bytes) of the memory at `data`, to be given back to done();
+  // or null with the reason. The region's file is checked to be what the descriptor names.
+  PeerRegion* use(int pid, const RemoteMemory& memory, std::size_t offset, std::size_t bytes,
+                  std::byte*& data, Code& code) noexcept;
+  void done(PeerRegion* region) noexcept;
 
  private:
-  struct Mapping {
-    std::byte* base;
-    std::size_t bytes;
-  };
+  Code open(int pid, std::uint32_t number, std::unique_ptr<PeerRegion>& region) noexcept;
+
   std::mutex mutex_;
-  std::map<std::uint32_t, Mapping> mappings_;  // by region number
+  std::map<std::uint32_t, std::unique_ptr<PeerRegion>> regions_;  // by number
+  std::vector<std::unique_ptr<PeerRegion>> released_;             // by their owner, but in use here
 };
 
 }  // namespace weft::shm

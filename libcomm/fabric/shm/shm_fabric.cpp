@@ -7,10 +7,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <vector>
 
 #include "base/log.hpp"
@@ -27,6 +30,7 @@ class ShmFabric final : public Fabric {
  public:
   explicit ShmFabric(Job& job) : job_(job) {}
   ~ShmFabric() override {
+    for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
     for (const Local& local : locals_)
       if (local.pidfd >= 0) close(local.pidfd);
   }
@@ -38,7 +42,10 @@ class ShmFabric final : public Fabric {
     direct_copy_ = job_.settings().flag(Setting::direct_copy);
     // Where Yama restricts process_vm_readv to declared tracers: declare everyone of this user.
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    if (Status status = Arena::create(layout_, own_); !status) return status;
+    if (Status status =
+            Arena::create(layout_, job_.settings().bytes(Setting::lane_memory_bytes), own_);
+        !status)
+      return status;
     // The address lets peers try whether they may copy from this process.
     if (Status status = job_.board().put(
             "shm.arena", fmt::format("{} {}", own_->fd(),
@@ -68,34 +75,51 @@ class ShmFabric final : public Fabric {
     return local_of_[static_cast<std::size_t>(peer)] >= 0;
   }
 
-  Status connect(int peer, SendMemory& memory) override {
+  Status connect(int peer, int channel, SendMemory& memory) override {
+    const std::lock_guard lock(setup_);
     Local& local = local_at(peer);
     if (Status status = map(local); !status) return status;
-    Arena& theirs = *local.arena;
-    auto& mine = own_->control(index_of(local));
-    memory = {theirs.ring(me_), &mine.consumed, &theirs.header().sleeping};
-    // release: the ring is ready; pairs with the acquire in accept().
-    theirs.control(me_).connected.store(1, std::memory_order_release);
+    Arena& theirs = *local.arena.load();
+    if (channel == 0) {
+      auto& mine = own_->control(index_of(local));
+      memory = {theirs.ring(me_), &mine.consumed, &theirs.doorbell(0).sleeping, layout_.ring_bytes};
+      // release: the ring is ready; pairs with the acquire in accept().
+      theirs.control(me_).connected.store(1, std::memory_order_release);
+    } else {
+      if (memory.ring_bytes == 0) memory.ring_bytes = layout_.ring_bytes;
+      shm::LaneEntry* entry = nullptr;
+      if (Status status = theirs.take_lane(memory.ring_bytes, entry, memory.ring); !status)
+        return status;
+      lanes_.push_back(
+          {&theirs, memory.ring, memory.ring_bytes, channel_of(channel).client, nullptr});
+      memory.consumed = &entry->consumed;
+      memory.sleeping = &theirs.doorbell(reader_doorbell(channel)).sleeping;
+      entry->writer = static_cast<std::uint32_t>(me_);
+      entry->channel = static_cast<std::uint32_t>(channel);
+      // release: pairs with the acquire in accept().
+      entry->state.store(shm::LaneEntry::kConnected, std::memory_order_release);
+    }
     theirs.header().num_connected.fetch_add(1, std::memory_order_release);
     return {};
   }
 
-  Status accept(int& peer, ReceiveMemory& memory) override {
+  Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) override {
+    const std::lock_guard lock(setup_);
     peer = -1;
-    for (std::size_t i = 0; i < locals_.size(); ++i) {
-      Local& local = locals_[i];
-      // acquire: pairs with the release in connect().
-      if (local.accepted || own_->control(i).connected.load(std::memory_order_acquire) == 0)
-        continue;
-      local.accepted = true;
-      peer = local.rank;
-      if (Status status = map(local); !status) return status;
-      auto& theirs = local.arena->control(me_);
-      memory = {own_->ring(i), &theirs.consumed, &local.arena->header().sleeping};
-      return {};
-    }
-    return {};
+    channel = 0;
+    return client == 0 ? accept_engine(peer, memory) : accept_lane(client, peer, channel, memory);
   }
+
+  void close_client(int client) noexcept override {
+    const std::lock_guard lock(setup_);
+    std::erase_if(lanes_, [&](const Lane& lane) {
+      if (lane.client != client) return false;
+      lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
+      if (lane.entry != nullptr) own_->free_lane(*lane.entry);
+      return true;
+    });
+  }
+
   const std::atomic<std::uint32_t>& connections() const noexcept override {
     return own_->header().num_connected;
   }
@@ -106,6 +130,28 @@ class ShmFabric final : public Fabric {
   Status release(void* address) override { return regions_.release(address); }
   Status share(void* address, std::size_t bytes, RemoteMemory& memory) override {
     memory = regions_.describe(address, bytes);
+    if (memory.region != 0) return {};
+    const std::lock_guard lock(setup_);
+    for (std::uint32_t i = 0; i < shm::kMaxShared; ++i) {
+      shm::SharedMemory& slot = own_->shared(i);
+      if (slot.number.load(std::memory_order_relaxed) != 0) continue;
+      slot.address = memory.address;
+      slot.bytes = bytes;
+      shared_count_ = shared_count_ % 0x7ffff + 1;
+      memory.region = shm::kSharedBit | shared_count_ << 12 | i;
+      // release: pairs with the acquire in find_shared().
+      slot.number.store(memory.region, std::memory_order_release);
+      return {};
+    }
+    return {Code::no_memory, fmt::format("more than {} shared memories", shm::kMaxShared)};
+  }
+  Status unshare(const RemoteMemory& memory) override {
+    if ((memory.region & shm::kSharedBit) == 0) return {};  // allocated: release() ends it
+    const std::lock_guard lock(setup_);
+    auto& number = own_->shared(memory.region % shm::kMaxShared).number;
+    if (number.load(std::memory_order_relaxed) != memory.region)
+      return {Code::bad_argument, "this memory is not shared"};
+    number.store(0, std::memory_order_release);
     return {};
   }
   RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override {
@@ -124,19 +170,34 @@ class ShmFabric final : public Fabric {
 
   Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept override {
-    Code code = Code::ok;
-    if (auto* target = find_word(peer, word, offset, code)) {
+    return on_word(peer, word, offset, [&](std::atomic_ref<std::uint64_t> target) {
       previous = compare;
-      std::atomic_ref(*target).compare_exchange_strong(previous, swap, std::memory_order_seq_cst);
-    }
-    return code;
+      target.compare_exchange_strong(previous, swap, std::memory_order_seq_cst);
+    });
   }
   Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
                  std::uint64_t& previous) noexcept override {
+    return on_word(peer, word, offset, [&](std::atomic_ref<std::uint64_t> target) {
+      previous = target.fetch_add(value, std::memory_order_seq_cst);
+    });
+  }
+
+  Code map(int peer, const RemoteMemory& memory, MappedMemory& mapped) noexcept override {
+    if (memory.region == 0 || (memory.region & shm::kSharedBit) != 0) return Code::unsupported;
+    Local& local = local_at(peer);
     Code code = Code::ok;
-    if (auto* target = find_word(peer, word, offset, code))
-      previous = std::atomic_ref(*target).fetch_add(value, std::memory_order_seq_cst);
-    return code;
+    auto* region = local.regions.use(local.pid, memory, 0, memory.bytes, mapped.data, code);
+    if (region == nullptr) return code;
+    mapped.number = &region->number();
+    mapped.region = memory.region;
+    mapped.peer = peer;
+    mapped.mapping = region;
+    return Code::ok;
+  }
+  void unmap(MappedMemory& mapped) noexcept override {
+    if (mapped.data != nullptr)
+      local_at(mapped.peer).regions.done(static_cast<shm::PeerRegion*>(mapped.mapping));
+    mapped = {};
   }
 
   bool can_copy(int peer) noexcept override {
@@ -155,19 +216,22 @@ class ShmFabric final : public Fabric {
 
   SharedCopy* own_copy(std::uint32_t index) noexcept override { return &own_->copy(index); }
   SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept override {
-    Local& local = local_at(peer);
-    return local.arena && index < kNumSharedCopies ? &local.arena->copy(index) : nullptr;
+    Arena* arena = local_at(peer).arena;
+    return arena != nullptr && index < kNumSharedCopies ? &arena->copy(index) : nullptr;
   }
 
-  std::atomic<std::uint32_t>& sleeping() noexcept override { return own_->header().sleeping; }
+  std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
+    return own_->doorbell(doorbell).sleeping;
+  }
   Status open_doorbell(int peer) override {
+    const std::lock_guard lock(setup_);
     if (!reaches(peer)) return Code::unsupported;
     return map(local_at(peer));
   }
   std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept override {
     if (!reaches(peer)) return nullptr;
-    Local& local = local_at(peer);
-    return local.arena ? &local.arena->header().sleeping : nullptr;
+    Arena* arena = local_at(peer).arena;
+    return arena != nullptr ? &arena->doorbell(0).sleeping : nullptr;
   }
 
   PeerState state(int peer) noexcept override {
@@ -183,9 +247,10 @@ class ShmFabric final : public Fabric {
   }
 
   void leave() noexcept override {
+    const std::lock_guard lock(setup_);
     for (Local& local : locals_) {
       if (Status status = map(local); !status) continue;  // it is gone already
-      local.arena->control(me_).peer_left.store(1, std::memory_order_release);
+      local.arena.load()->control(me_).peer_left.store(1, std::memory_order_release);
     }
   }
 
@@ -196,10 +261,66 @@ class ShmFabric final : public Fabric {
     int pidfd = -1;
     bool accepted = false;
     std::uint64_t magic_address = 0;
-    enum { unknown, yes, no } can_copy = unknown;
-    std::shared_ptr<Arena> arena;  // mapped, or our own
+    enum CanCopy { unknown, yes, no };
+    std::atomic<CanCopy> can_copy{unknown};  // whoever asks first finds out
+    std::shared_ptr<Arena> mapped;           // the peer's, or our own
+    std::atomic<Arena*> arena{nullptr};      // the same; set once, under setup_
     shm::PeerRegions regions;
   };
+
+  // A mapped ring of a client other than the engine.
+  struct Lane {
+    Arena* arena;
+    std::byte* ring;
+    std::uint32_t ring_bytes;
+    int client;
+    shm::LaneEntry* entry;  // of our arena, which we read; null where we write
+  };
+
+  Status accept_engine(int& peer, ReceiveMemory& memory) {
+    for (std::size_t i = 0; i < locals_.size(); ++i) {
+      Local& local = locals_[i];
+      // acquire: pairs with the release in connect().
+      if (local.accepted || own_->control(i).connected.load(std::memory_order_acquire) == 0)
+        continue;
+      local.accepted = true;
+      peer = local.rank;
+      if (Status status = map(local); !status) return status;
+      auto& theirs = local.arena.load()->control(me_);
+      memory = {own_->ring(i), &theirs.consumed, &local.arena.load()->doorbell(0).sleeping,
+                layout_.ring_bytes};
+      return {};
+    }
+    return {};
+  }
+
+  Status accept_lane(int client, int& peer, int& channel, ReceiveMemory& memory) {
+    const std::uint32_t num_entries =
+        std::min(shm::kMaxLanes, own_->header().num_entries.load(std::memory_order_acquire));
+    for (std::uint32_t i = 0; i < num_entries; ++i) {
+      shm::LaneEntry& entry = own_->entry(i);
+      // acquire: pairs with the release in connect().
+      if (entry.state.load(std::memory_order_acquire) != shm::LaneEntry::kConnected ||
+          channel_of(static_cast<int>(entry.channel)).client != client)
+        continue;
+      // Ours from here on, until close_client().
+      entry.state.store(shm::LaneEntry::kTaken, std::memory_order_relaxed);
+      const std::uint32_t writer = entry.writer;
+      if (writer >= locals_.size())
+        return {Code::corrupt, fmt::format("a process that is not there ({}) connected", writer)};
+      Local& local = locals_[writer];
+      peer = local.rank;
+      channel = static_cast<int>(entry.channel);
+      if (Status status = map(local); !status) return status;
+      if (Status status = own_->map_lane(entry, memory.ring_bytes, memory.ring); !status)
+        return status;
+      lanes_.push_back({own_.get(), memory.ring, memory.ring_bytes, client, &entry});
+      memory.consumed = &entry.consumed;
+      memory.sleeping = &local.arena.load()->doorbell(writer_doorbell(channel)).sleeping;
+      return {};
+    }
+    return {};
+  }
 
   Local& local_at(int peer) noexcept {
     return locals_[static_cast<std::size_t>(local_of_[static_cast<std::size_t>(peer)])];
@@ -211,7 +332,8 @@ class ShmFabric final : public Fabric {
   Status map(Local& local) {
     if (local.arena != nullptr) return {};
     if (index_of(local) == me_) {
-      local.arena = own_;
+      local.mapped = own_;
+      local.arena = own_.get();
       return {};
     }
     std::string text;
@@ -224,7 +346,9 @@ class ShmFabric final : public Fabric {
     if (parsed.ec != std::errc() || fd < 0)
       return {Code::corrupt, fmt::format("{} published no usable shared memory ('{}')",
                                          job_.describe(local.rank), text)};
-    return Arena::open(local.pid, fd, layout_, local.arena);
+    if (Status status = Arena::open(local.pid, fd, layout_, local.mapped); !status) return status;
+    local.arena = local.mapped.get();
+    return {};
   }
 
   template <bool kWrite>
@@ -232,14 +356,18 @@ class ShmFabric final : public Fabric {
             std::size_t bytes) noexcept {
     if (offset > remote.bytes || bytes > remote.bytes - offset) return Code::bad_argument;
     Local& local = local_at(peer);
-    if (remote.region != 0 && index_of(local) != me_) {
+    if ((remote.region & shm::kSharedBit) != 0) {
+      if (const Code code = find_shared(local, remote); code != Code::ok) return code;
+    } else if (remote.region != 0) {
       Code code = Code::ok;
-      std::byte* there = local.regions.find(local.pid, remote, offset, bytes, code);
-      if (there == nullptr) return code;
+      std::byte* there = nullptr;
+      auto* region = local.regions.use(local.pid, remote, offset, bytes, there, code);
+      if (region == nullptr) return code;
       if constexpr (kWrite)
         std::memcpy(there, here, bytes);
       else
         std::memcpy(here, there, bytes);
+      local.regions.done(region);
       return Code::ok;
     }
     if (local.pid == getpid_) {
@@ -288,16 +416,42 @@ class ShmFabric final : public Fabric {
     }
   }
 
-  std::uint64_t* find_word(int peer, const RemoteMemory& word, std::size_t offset,
-                           Code& code) noexcept {
-    if (word.region == 0 || (word.address + offset) % 8 != 0 || offset > word.bytes ||
-        word.bytes - offset < 8) {
-      code = Code::bad_argument;
-      return nullptr;
+  // Whether the owner shares this memory now, as its table says.
+  Code find_shared(Local& local, const RemoteMemory& memory) noexcept {
+    Arena* arena = local.arena;
+    if (arena == nullptr) {
+      const std::lock_guard lock(setup_);
+      if (Status status = map(local); !status) return status.code();
+      arena = local.arena;
     }
+    const shm::SharedMemory& slot = arena->shared(memory.region % shm::kMaxShared);
+    // acquire: pairs with the release in share().
+    if (slot.number.load(std::memory_order_acquire) != memory.region) return Code::bad_argument;
+    const std::uint64_t first = memory.address - slot.address;
+    if (memory.address < slot.address || first > slot.bytes || memory.bytes > slot.bytes - first)
+      return Code::bad_argument;
+    return Code::ok;
+  }
+
+  template <class F>
+  Code on_word(int peer, const RemoteMemory& word, std::size_t offset, F&& f) noexcept {
+    if (word.region == 0 || (word.address + offset) % 8 != 0) return Code::bad_argument;
     Local& local = local_at(peer);
-    if (local.pid == getpid_) return reinterpret_cast<std::uint64_t*>(word.address + offset);
-    return reinterpret_cast<std::uint64_t*>(local.regions.find(local.pid, word, offset, 8, code));
+    if ((word.region & shm::kSharedBit) != 0) {
+      if (const Code code = find_shared(local, word); code != Code::ok) return code;
+      if (offset > word.bytes || word.bytes - offset < 8) return Code::bad_argument;
+      // Another process's memory that is not mapped here has no atomics.
+      if (local.pid != getpid_) return Code::unsupported;
+      f(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word.address + offset)));
+      return Code::ok;
+    }
+    Code code = Code::ok;
+    std::byte* data = nullptr;
+    auto* region = local.regions.use(local.pid, word, offset, 8, data, code);
+    if (region == nullptr) return code;
+    f(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data)));
+    local.regions.done(region);
+    return Code::ok;
   }
 
   Job& job_;
@@ -305,10 +459,13 @@ class ShmFabric final : public Fabric {
   std::shared_ptr<Arena> own_;
   std::vector<int> local_of_;  // by world rank; -1: another host
   std::vector<Local> locals_;
+  std::mutex setup_;  // guards what connects and what is connected
+  std::vector<Lane> lanes_;
+  std::uint32_t shared_count_ = 0;
   std::size_t me_ = 0;
   const int getpid_ = getpid();
   bool direct_copy_ = true;
-  bool told_ = false;
+  std::atomic<bool> told_{false};
   shm::OwnRegions regions_;
 };
 

@@ -47,6 +47,7 @@ Status Engine::Impl::start() {
                                            piece, longest, ring_min)};
   past_cache_min = settings.bytes(Setting::past_cache_min_bytes);
   past_cache_burst = settings.bytes(Setting::past_cache_burst_bytes);
+  past_cache_far = settings.bytes(Setting::past_cache_far_bytes);
   past_cache_piece = settings.bytes(Setting::past_cache_piece_bytes);
   if (past_cache_piece < 64 || past_cache_piece > longest)
     return {Code::bad_setting,
@@ -59,6 +60,7 @@ Status Engine::Impl::start() {
                         ring_max)};
   copy_piece = settings.bytes(Setting::copy_piece_bytes);
   if (copy_piece < 4096) return {Code::bad_setting, "WEFT_COPY_PIECE_BYTES must be at least 4096"};
+  both_ways_min = settings.bytes(Setting::both_ways_min_bytes);
   copy_shared_min = settings.bytes(Setting::copy_shared_min_bytes);
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
   spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
@@ -113,17 +115,17 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   Impl& impl = *impl_;
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
-  const Fill fill = impl.fill(peer, length);
-  if (length > (fill == Fill::past_cache ? impl.past_cache_piece : impl.piece) ||
-      peer.queue_head != nullptr || peer.lost)
+  const bool past_cache = impl.past_cache(peer, length);
+  if (length > (past_cache ? impl.past_cache_piece : impl.piece) || peer.queue_head != nullptr ||
+      peer.lost || (peer.both_ways > 0 && length >= impl.both_ways_min))
     return false;
   if (!peer.out.connected()) [[unlikely]] {
     if (impl.connect(peer) != Code::ok) return false;
   }
   if (peer.out.on_hold()) [[unlikely]]
     return false;
-  if (!peer.out.send(kEager, envelope(context, tag), data, length, fill)) return false;
-  ++peer.burst;
+  if (!impl.send_eager(peer, envelope(context, tag), data, length, past_cache)) return false;
+  impl.note_sent(peer, length);
   return true;
 }
 
@@ -144,7 +146,7 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
   Peer& peer = impl.peer(rank);
   if (impl.connect(peer) != Code::ok) return impl.complete(request, Code::peer_lost);
   if (peer.queue_head != nullptr || !impl.send_some(peer, request)) impl.enqueue(peer, request);
-  ++peer.burst;
+  impl.note_sent(peer, length);
 }
 
 void Engine::irecv(Request& request, int source, std::uint32_t context, std::int32_t tag,

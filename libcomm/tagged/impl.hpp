@@ -52,7 +52,10 @@ struct Transfer {
 struct Peer {
   int rank = 0;
   SendLane out;
-  std::uint32_t burst = 0;  // messages sent since one came from this peer
+  std::uint32_t burst = 0;       // messages sent since one came from this peer
+  std::uint32_t long_burst = 0;  // the long ones among them
+  std::uint8_t slow_copies = 0;  // 0 to 2 * kSlowCopies - 1
+  std::uint32_t both_ways = 0;   // long sends for which streaming both ways is still believed
   ReceiveLane in;
   bool accepted = false;
   bool lost = false;
@@ -92,6 +95,16 @@ class RequestTable {
   std::vector<std::uint32_t> free_;
 };
 
+// How many long sends a sign of streaming both ways lasts for: some windows of messages.
+inline constexpr std::uint32_t kBothWaysMessages = 256;
+// Every so many messages in a row one copy is measured; the measured ones must be slow this many
+// times more often than not.
+inline constexpr std::uint32_t kCopyProbe = 32;
+inline constexpr std::uint8_t kSlowCopies = 4;
+// A line that the other core read last: 10 ns each in a stream if both cores share a cache, 35 ns
+// and more if not.
+inline constexpr std::uint64_t kSlowLineNs = 20;
+
 struct Engine::Impl {
   explicit Impl(Job& the_job) : job(the_job) {}
 
@@ -109,7 +122,8 @@ struct Engine::Impl {
   std::vector<std::uint32_t> free_records;
   std::vector<std::uint32_t> closing_records;  // done here, the sender may still look at them
 
-  std::size_t past_cache_min = 0, past_cache_burst = 0, past_cache_piece = 0;
+  std::size_t past_cache_min = 0, past_cache_burst = 0, past_cache_far = 0, past_cache_piece = 0;
+  std::size_t both_ways_min = 0;
   std::size_t eager_max = 0, piece = 0, copy_piece = 0, copy_shared_min = 0, unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
 
@@ -125,12 +139,38 @@ struct Engine::Impl {
 
   Peer& peer(int rank) noexcept { return peers[static_cast<std::size_t>(rank)]; }
 
-  // How to write a message of this length: what is sent in a row waits in the ring for a while, so
-  // that bandwidth counts; a single message is waited for.
-  Fill fill(const Peer& peer, std::size_t length) const noexcept {
-    if (length >= past_cache_min) return Fill::past_cache;
-    if (peer.burst == 0) return Fill::downward;
-    return length >= past_cache_burst ? Fill::past_cache : Fill::forward;
+  // Whether to write a message of this length past the caches: what is sent in a row waits in the
+  // ring for a while, so that bandwidth counts; a single message is waited for.
+  bool past_cache(const Peer& peer, std::size_t length) const noexcept {
+    if (peer.burst == 0) return length >= past_cache_min;
+    if (peer.slow_copies >= kSlowCopies) return length >= past_cache_far;
+    return length >= (peer.both_ways > 0 ? past_cache_min : past_cache_burst);
+  }
+  // Sends a whole message in one entry. Every so often it measures how long a plain copy takes:
+  // between cores that share no cache it takes several times longer, and a way past the caches pays
+  // for shorter messages.
+  bool send_eager(Peer& peer, std::uint64_t immediate, const void* data, std::size_t length,
+                  bool past_cache) noexcept {
+    if (peer.burst % kCopyProbe != kCopyProbe - 1 || length < past_cache_far ||
+        length >= past_cache_min) [[likely]]
+      return peer.out.send(kEager, immediate, data, length, past_cache);
+    return send_measured(peer, immediate, data, length);
+  }
+  bool send_measured(Peer& peer, std::uint64_t immediate, const void* data,
+                     std::size_t length) noexcept;
+
+  // Messages that stream in both directions at once keep both cores busy anyway, so that one copy
+  // by each receiver beats two shared ones. Told by messages that come while more than one of ours
+  // is on its way; believed for a while.
+  void note_sent(Peer& peer, std::size_t length) noexcept {
+    ++peer.burst;
+    if (length < past_cache_burst) return;
+    ++peer.long_burst;
+    if (peer.both_ways > 0) --peer.both_ways;
+  }
+  void note_arrived(Peer& peer, std::size_t length) noexcept {
+    if (length >= past_cache_burst && peer.long_burst > 1) peer.both_ways = kBothWaysMessages;
+    peer.long_burst = 0;
   }
 
   // engine.cpp

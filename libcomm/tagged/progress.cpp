@@ -108,6 +108,7 @@ void Engine::Impl::on_eager(Peer& peer, const Entry& entry, std::size_t bytes,
                             const std::byte* data, std::size_t length) {
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
+  note_arrived(peer, bytes);
   if (Request* request = matcher.take_posted(peer.rank, context, tag)) {
     request->peer = peer.rank;
     request->tag = tag;
@@ -226,18 +227,29 @@ void Engine::Impl::flush(Peer& peer) {
   }
 }
 
+bool Engine::Impl::send_measured(Peer& peer, std::uint64_t immediate, const void* data,
+                                 std::size_t length) noexcept {
+  const std::uint64_t start = now_ns();
+  if (!peer.out.send(kEager, immediate, data, length, false)) return false;
+  const bool slow = now_ns() - start > kSlowLineNs * (length / kEntryAlign);
+  if (slow && peer.slow_copies < 2 * kSlowCopies - 1) ++peer.slow_copies;
+  if (!slow && peer.slow_copies > 0) --peer.slow_copies;
+  return true;
+}
+
 // Moves a send as far as there is room. True: it has left the queue.
 bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const auto* data = static_cast<const std::byte*>(request.buffer);
   const std::uint64_t immediate = envelope(request.context, request.tag);
-  const Fill fill = this->fill(peer, request.length);
-  const std::size_t piece = fill == Fill::past_cache ? past_cache_piece : this->piece;
+  const bool past_cache = this->past_cache(peer, request.length);
+  const std::size_t piece = past_cache ? past_cache_piece : this->piece;
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
-    if (request.synchronous || request.length > eager_max || peer.out.on_hold())
+    if (request.synchronous || request.length > eager_max || peer.out.on_hold() ||
+        (peer.both_ways > 0 && request.length >= both_ways_min && fabric->can_copy(peer.rank)))
       return announce(peer, request);
     if (request.length <= piece) {
-      if (!peer.out.send(kEager, immediate, data, request.length, fill)) return false;
+      if (!send_eager(peer, immediate, data, request.length, past_cache)) return false;
       complete(request, Code::ok);
       return true;
     }
@@ -245,7 +257,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
     std::byte* to = peer.out.ring.reserve(piece);
     if (to == nullptr) return false;
     const std::uint64_t bytes = request.length;
-    fill_entry(to + sizeof bytes, data, length, kInlineBytes - sizeof bytes, fill);
+    fill_entry(to + sizeof bytes, data, length, kInlineBytes - sizeof bytes, past_cache);
     std::memcpy(to, &bytes, sizeof bytes);
     peer.out.ring.publish(kEagerFirst, static_cast<std::uint32_t>(piece), immediate);
     ring_doorbell(*peer.out.sleeping);
@@ -259,7 +271,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   while (request.progress_bytes < total) {
     const std::size_t length = std::min(piece, total - request.progress_bytes);
     if (!peer.out.send(streaming ? kStream : kEagerMore, address, data + request.progress_bytes,
-                       length, fill))
+                       length, past_cache))
       return false;
     request.progress_bytes += length;
   }

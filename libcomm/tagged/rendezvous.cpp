@@ -55,6 +55,7 @@ void Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
   std::memcpy(&message, entry.data, sizeof message);
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
+  note_arrived(peer, message.length);
   if (Request* request = matcher.take_posted(peer.rank, context, tag))
     return fetch(*request, peer.rank, tag, message.length, message.address, message.send_id,
                  message.region);
@@ -106,7 +107,7 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
   transfer.claims = true;
   const bool can_copy = fabric->can_copy(source);
   if (wanted > 0 && !can_copy && region == 0) return stream_instead(transfer);
-  if (wanted >= copy_shared_min && can_copy) {
+  if (wanted >= copy_shared_min && can_copy && peer.both_ways == 0) {
     transfer.record_index = take_record();
     if (transfer.record_index != kStreamed) {
       transfer.record = fabric->own_copy(transfer.record_index);

@@ -21,21 +21,15 @@ inline void ring_doorbell(std::atomic<std::uint32_t>& sleeping) noexcept {
   }
 }
 
-// How an entry's data are written.
-enum class Fill : std::uint8_t {
-  forward,     // one copy: for short messages, and for streams of them
-  downward,    // line by line from the last to the first, for a reader that waits for this message
-  past_cache,  // see copy_past_cache
-};
-
 // Fills an entry's place with data, of which `first` bytes lie in the head's line. The reader polls
-// that line, so it comes last except in short copies: else it would be taken back in between.
+// that line, so it comes last, after the others from the last to the first, except in short copies:
+// else it would be taken back in between. past_cache: see copy_past_cache.
 inline void fill_entry(std::byte* to, const void* from, std::size_t length, std::size_t first,
-                       Fill fill) noexcept {
+                       bool past_cache) noexcept {
   constexpr std::size_t kShort = 304;  // five lines with the head
-  if (length <= kShort || fill == Fill::forward) return copy_small(to, from, length);
+  if (length <= kShort) return copy_small(to, from, length);
   const auto* data = static_cast<const std::byte*>(from);
-  if (fill == Fill::past_cache) {
+  if (past_cache) {
     copy_past_cache(to + first, data + first, length - first);
   } else {
     std::size_t end = length - (length - first) % kEntryAlign;
@@ -61,10 +55,10 @@ struct SendLane {
 
   // False: no room now.
   bool send(std::uint8_t kind, std::uint64_t immediate, const void* data, std::size_t length,
-            Fill fill = Fill::forward) noexcept {
+            bool past_cache = false) noexcept {
     std::byte* to = ring.reserve(length);
     if (to == nullptr) return false;
-    fill_entry(to, data, length, kInlineBytes, fill);
+    fill_entry(to, data, length, kInlineBytes, past_cache);
     ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
     ring_doorbell(*sleeping);
     return true;

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <set>
 
+#include "routing/opensm_rules.hpp"
 #include "routing/tree_building.hpp"
 #include "weft/mcast_routing.hpp"
 
@@ -16,14 +17,6 @@ namespace weft::mcast {
 namespace {
 
 constexpr uint32_t kFirstMlid = 0xc000;
-
-std::vector<uint32_t> switches_in_opensm_order(const Topology& topology) {
-  std::vector<uint32_t> order = topology.switch_nodes;
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return __builtin_bswap64(topology.nodes[a].guid) < __builtin_bswap64(topology.nodes[b].guid);
-  });
-  return order;
-}
 
 std::map<uint32_t, std::vector<uint16_t>> sorted_entries(const Tables& tables, uint64_t guid) {
   const auto found = tables.find(guid);
@@ -56,7 +49,8 @@ Tables make_tables(const Topology& topology, const std::vector<Tree>& trees) {
 
 void write_mcfdbs(const Topology& topology, const Tables& tables, std::ostream& out) {
   char text[64];
-  for (const uint32_t n : switches_in_opensm_order(topology)) {
+  for (const uint32_t s : opensm_switch_order(topology)) {
+    const uint32_t n = topology.switch_nodes[s];
     const auto entries = sorted_entries(tables, topology.nodes[n].guid);
     if (entries.empty()) continue;
     std::snprintf(text, sizeof text, "\nSwitch 0x%016" PRIx64 "\n", topology.nodes[n].guid);
@@ -75,8 +69,8 @@ void write_mcfdbs(const Topology& topology, const Tables& tables, std::ostream& 
 
 void write_dump_fts(const Topology& topology, const Tables& tables, std::ostream& out) {
   char text[64];
-  for (const uint32_t n : switches_in_opensm_order(topology)) {
-    const Node& node = topology.nodes[n];
+  for (const uint32_t s : opensm_switch_order(topology)) {
+    const Node& node = topology.nodes[topology.switch_nodes[s]];
     const auto entries = sorted_entries(tables, node.guid);
     std::snprintf(text, sizeof text, "0x%016" PRIx64, node.guid);
     out << "Multicast mlids [0xc000-0xffff] of switch guid " << text << " (" << node.description

@@ -1,15 +1,17 @@
 """What ./check does once the machine has what it needs; ./check --help describes it."""
 import argparse
+import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PHASES = ['format', 'release', 'address', 'thread']
+PHASES = ['format', 'release', 'address', 'thread', 'fuzz']
 SANITIZER_ENV = {
     'address': {
         'ASAN_OPTIONS': 'detect_leaks=1:abort_on_error=0:exitcode=66:detect_stack_use_after_return=0',
@@ -126,25 +128,11 @@ def build(tally, phase, folder):
     return True
 
 
-def unit_tests(tally, phase, folder, options):
-    listing = subprocess.run(['meson', 'introspect', '--tests', folder], capture_output=True,
-                             text=True, check=False)
-    tests = json.loads(listing.stdout or '[]')
-    names = [test['name'] for test in tests]
-    if options.filter:
-        names = [name for name in names if re.search(options.filter, name)]
-    if phase == 'thread':
-        names = [test['name'] for test in tests if test['name'] in names
-                 and 'threads' in test['suite'][0].split(':')[-1]] or names
-    if not names:
-        return
-    tally.at(f'{phase}: {len(names)} unit test programs')
-    log = os.path.join(folder, 'check.log')
+def run_meson_tests(tally, phase, folder, names, log, slow):
     results = os.path.join(folder, 'meson-logs', 'testlog.json')
     if os.path.exists(results):
         os.remove(results)
-    slow = {'release': '1', 'address': '4', 'thread': '8'}[phase]
-    env = {**os.environ, **SANITIZER_ENV.get(phase, {})}
+    env = {**os.environ, **SANITIZER_ENV.get('address' if phase == 'fuzz' else phase, {})}
     quiet(['meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--timeout-multiplier',
            slow, *names], log, env)
     seen = set()
@@ -166,6 +154,57 @@ def unit_tests(tally, phase, folder, options):
     for name in names:
         if name not in seen:
             tally.add(phase, name, 'failed', f'did not run: see {log}')
+
+
+def fuzz(tally, folder, options):
+    """Builds the targets of tests/fuzz as fuzzers and runs each for some seconds."""
+    with open(os.path.join(ROOT, 'tests/fuzz/meson.build'), encoding='utf-8') as file:
+        names = ['fuzz/' + name for name in re.findall(r"^    '(\w+)':", file.read(), re.M)]
+    if options.filter:
+        names = [name for name in names if re.search(options.filter, name)]
+    if not names:
+        return
+    compilers = {'CC': 'clang-14', 'CXX': 'clang++-14'}
+    missing = [tool for tool in compilers.values() if shutil.which(tool) is None]
+    runtime = '/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a'
+    if not missing and not glob.glob(runtime):
+        missing = ['libclang-rt-14-dev']
+    if missing:
+        for name in names:
+            tally.add('fuzz', name, 'skipped', f'{missing[0]} is not installed')
+        return
+    os.makedirs(folder, exist_ok=True)
+    log = os.path.join(folder, 'check.log')
+    open(log, 'wb').close()
+    new = not os.path.exists(os.path.join(folder, 'build.ninja'))
+    tally.at(f'fuzz: building in {os.path.relpath(folder, ROOT)}')
+    setup = ['meson', 'setup', folder, ROOT, '-Dfuzz=true', '-Dtests=enabled', '-Doptimization=1',
+             '-Ddebug=true', '-Db_ndebug=false', '-Db_sanitize=address,undefined',
+             '-Db_lundef=false'] + ([] if new else ['--reconfigure'])
+    for step in (setup, ['ninja', '-C', folder, '-j', jobs(), 'fuzz']):
+        if not quiet(step, log, {**os.environ, **compilers}):
+            print(last_lines(log))
+            tally.add('fuzz', 'build', 'failed', f'{" ".join(step[:2])}: all of it is in {log}')
+            return
+    tally.add('fuzz', 'build', 'passed')
+    run_meson_tests(tally, 'fuzz', folder, names, log, '1')
+
+
+def unit_tests(tally, phase, folder, options):
+    listing = subprocess.run(['meson', 'introspect', '--tests', folder], capture_output=True,
+                             text=True, check=False)
+    tests = json.loads(listing.stdout or '[]')
+    names = [test['name'] for test in tests]
+    if options.filter:
+        names = [name for name in names if re.search(options.filter, name)]
+    if phase == 'thread':
+        names = [test['name'] for test in tests if test['name'] in names
+                 and 'threads' in test['suite'][0].split(':')[-1]] or names
+    if not names:
+        return
+    tally.at(f'{phase}: {len(names)} unit test programs')
+    slow = {'release': '1', 'address': '4', 'thread': '8'}[phase]
+    run_meson_tests(tally, phase, folder, names, os.path.join(folder, 'check.log'), slow)
 
 
 def mpi_tests(tally, phase, folder, options):
@@ -234,7 +273,9 @@ def main():
                 check_format(tally)
             continue
         folder = os.path.join(ROOT, f'build-check-{phase}')
-        if build(tally, phase, folder):
+        if phase == 'fuzz':
+            fuzz(tally, folder, options)
+        elif build(tally, phase, folder):
             unit_tests(tally, phase, folder, options)
             if phase == 'release':
                 abi(tally, folder, options)

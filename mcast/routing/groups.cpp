@@ -1,47 +1,72 @@
-// The file of groups: one a line, its id and its members (port GUIDs in hexadecimal, or names).
+// The file of groups, one a line: its id and its members (port GUIDs in hexadecimal, or names); and
+// the file of events, one a line: create or delete, and the id of a group.
 #include <cstdio>
-#include <cstdlib>
 #include <istream>
 #include <ostream>
 #include <sstream>
 #include <unordered_set>
 
+#include "routing/text_cursor.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {
+
+namespace {
+
+// Calls each(line, number) for every line until one is refused; messages get "name:line: " in
+// front. A last line without an end may have been cut off in the middle of a word, so it is
+// refused.
+template <typename Each>
+Status for_lines(std::istream& in, const std::string& name, Each each) {
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    const Status status =
+        in.eof() ? Status(Code::corrupt, "cut off: no end of line") : each(line, number);
+    if (!status.ok()) {
+      return {Code::corrupt, name + ":" + std::to_string(number) + ": " + status.text()};
+    }
+  }
+  return Code::ok;
+}
+
+Status bad(const std::string& why) { return {Code::corrupt, why}; }
+
+}  // namespace
 
 Status read_groups(std::istream& in, const std::string& name, const Topology& topology,
                    std::vector<Group>* groups) {
   groups->clear();
   std::unordered_set<std::string> ids;
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    const auto bad = [&](const std::string& why) {
-      return Status(Code::corrupt, name + ":" + std::to_string(number) + ": " + why);
-    };
+  return for_lines(in, name, [&](const std::string& line, int) -> Status {
     std::istringstream words(line);
     Group group;
-    if (!(words >> group.id) || group.id[0] == '#') continue;
-    if (!ids.insert(group.id).second) return bad("group " + group.id + " has been given before");
+    if (!(words >> group.id) || group.id[0] == '#') return Code::ok;
+    if (!ids.insert(group.id).second) return bad("group " + group.id + " again");
     std::unordered_set<uint32_t> seen;
     for (std::string word; words >> word;) {
       uint32_t member = topology.find_name(word);
-      if (member == kNone) {
-        char* end = nullptr;
-        const uint64_t guid = std::strtoull(word.c_str(), &end, 16);
-        if (*end == 0) member = topology.find_guid(guid);
+      TextCursor c(word);
+      uint64_t guid = 0;
+      if (member == kNone && c.take_number(16, &guid) && c.at_end()) {
+        member = topology.find_guid(guid);
       }
       if (member == kNone) return bad("unknown member " + word);
       if (!seen.insert(member).second) return bad("member " + word + " is there twice");
       group.members.push_back(member);
+      const auto part = [&](uint32_t m) {
+        return topology.part_of[topology.endpoints[m].on_switch];
+      };
+      if (part(member) != part(group.members[0])) {
+        return bad("member " + word + " cannot be reached from the members before it");
+      }
     }
     if (group.members.size() < 2) {
       return bad("group " + group.id + " has " + std::to_string(group.members.size()) +
                  " members; a tree needs 2");
     }
     groups->push_back(std::move(group));
-  }
-  return Code::ok;
+    return Code::ok;
+  });
 }
 
 void write_groups(const Topology& topology, const std::vector<Group>& groups, std::ostream& out) {
@@ -55,6 +80,31 @@ void write_groups(const Topology& topology, const std::vector<Group>& groups, st
     }
     out << '\n';
   }
+}
+
+Status read_trace(std::istream& in, const std::string& name, const std::vector<Group>& groups,
+                  std::vector<TraceEvent>* events) {
+  events->clear();
+  std::unordered_map<std::string, uint32_t> by_id;
+  for (uint32_t g = 0; g < groups.size(); ++g) by_id[groups[g].id] = g;
+  std::vector<bool> alive(groups.size());
+  return for_lines(in, name, [&](const std::string& line, int number) -> Status {
+    std::istringstream words(line);
+    std::string verb, id, more;
+    if (!(words >> verb) || verb[0] == '#') return Code::ok;
+    const bool create = verb == "create";
+    if (!create && verb != "delete") return bad("expected create or delete, not " + verb);
+    if (!(words >> id)) return bad(verb + " which group?");
+    if (words >> more) return bad("more after the group");
+    const auto group = by_id.find(id);
+    if (group == by_id.end()) return bad("unknown group " + id);
+    if (alive[group->second] == create) {
+      return bad("group " + id + (create ? " is there already" : " is not there"));
+    }
+    alive[group->second] = create;
+    events->push_back({create, group->second, number});
+    return Code::ok;
+  });
 }
 
 }  // namespace weft::mcast

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "routing/output_files.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace {
@@ -32,19 +33,6 @@ Status load_groups(const std::string& path, const Topology& topology, std::vecto
   std::ifstream in(path);
   if (!in) return {Code::not_found, path + ": cannot be read"};
   return read_groups(in, path, topology, groups);
-}
-
-// Writes beside the file and renames, so that a failure leaves no half of it.
-Status save(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::ofstream out(part, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out || std::rename(part.c_str(), path.c_str()) != 0) {
-    std::remove(part.c_str());
-    return {Code::not_permitted, path + ": cannot be written"};
-  }
-  return Code::ok;
 }
 
 struct Preset {
@@ -73,28 +61,21 @@ struct RouteOptions {
   uint32_t refine = 32;
 };
 
-// Events, one a line: "create ID" and "delete ID" of groups of the file.
 Status run_trace(const std::string& path, const std::vector<Group>& groups, Router* router) {
   std::ifstream in(path);
   if (!in) return {Code::not_found, path + ": cannot be read"};
-  std::unordered_map<std::string, uint32_t> by_id;
-  for (uint32_t g = 0; g < groups.size(); ++g) by_id[groups[g].id] = g;
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    std::istringstream words(line);
-    std::string verb, id, more;
-    if (!(words >> verb)) continue;
-    words >> id;
-    const auto group = by_id.find(id);
-    const std::string where = path + ":" + std::to_string(number) + ": ";
-    if (words >> more || group == by_id.end() || (verb != "create" && verb != "delete")) {
-      return {Code::corrupt, where + "expected create or delete and a group of the file"};
+  std::vector<TraceEvent> events;
+  const Status read = read_trace(in, path, groups, &events);
+  if (!read.ok()) return read;
+  for (const TraceEvent& event : events) {
+    const Group& group = groups[event.group];
+    const Status done =
+        event.create ? router->add_group(event.group, group) : router->remove_group(event.group);
+    if (!done.ok()) {
+      return {done.code(), path + ":" + std::to_string(event.line) + ": " + done.text()};
     }
-    const Status done = verb == "create" ? router->add_group(group->second, groups[group->second])
-                                         : router->remove_group(group->second);
-    if (!done.ok()) return {done.code(), where + done.text()};
-    std::printf("%s %s: %zu entries rewritten\n", verb.c_str(), id.c_str(),
-                router->take_changes().size());
+    std::printf("%s %s: %zu entries rewritten\n", event.create ? "create" : "delete",
+                group.id.c_str(), router->take_changes().size());
   }
   return Code::ok;
 }
@@ -109,8 +90,8 @@ int route(const RouteOptions& options) {
   if (options.colors != "unlimited") {
     char* end = nullptr;
     const unsigned long n = std::strtoul(options.colors.c_str(), &end, 10);
-    if (*end != 0 || n == 0 || n > 16384) {
-      return fail({Code::bad_argument, "--colors: 1 to 16384, or unlimited"});
+    if (*end != 0 || n == 0 || n > 16383) {
+      return fail({Code::bad_argument, "--colors: 1 to 16383, or unlimited"});
     }
     router_options.colors = static_cast<uint32_t>(n);
   }
@@ -146,6 +127,12 @@ int route(const RouteOptions& options) {
   }
   const double took = seconds();
   if (!status.ok()) return fail(status);
+  for (const Tree& tree : trees) {
+    if (tree.color <= kLastMlid - kFirstMlid) continue;
+    if (options.tables.empty() && options.dump_fts.empty()) break;
+    return fail({Code::bad_argument, "there are more entries than MLIDs to number them: " +
+                                         std::to_string(kLastMlid - kFirstMlid + 1)});
+  }
   const Tables tables = make_tables(topology, trees);
   std::vector<Group> alive;
   std::vector<uint32_t> entry_of;
@@ -167,6 +154,7 @@ int route(const RouteOptions& options) {
               "TFI", f.max_tfi, f.mean_tfi, "height", f.max_height, "time", took,
               took * 1e3 / std::max<size_t>(1, alive.size()), "peak memory",
               usage.ru_maxrss / 1024);
+  OutputFiles output;
   if (!options.json.empty()) {
     nlohmann::json j = {{"groups", alive.size()},
                         {"trees", f.trees},
@@ -187,18 +175,19 @@ int route(const RouteOptions& options) {
                                   {"switches", tree.switches.size()}});
       }
     }
-    status = save(options.json, j.dump(1) + "\n");
+    output.add(options.json, j.dump(1) + "\n");
   }
-  std::ostringstream text;
-  if (status.ok() && !options.tables.empty()) {
+  if (!options.tables.empty()) {
+    std::ostringstream text;
     write_mcfdbs(topology, tables, text);
-    status = save(options.tables, text.str());
+    output.add(options.tables, text.str());
   }
-  if (status.ok() && !options.dump_fts.empty()) {
-    text.str("");
+  if (!options.dump_fts.empty()) {
+    std::ostringstream text;
     write_dump_fts(topology, tables, text);
-    status = save(options.dump_fts, text.str());
+    output.add(options.dump_fts, text.str());
   }
+  status = output.commit();
   return status.ok() ? 0 : fail(status);
 }
 
@@ -251,7 +240,7 @@ int verify(const std::string& topology_path, const std::string& groups_path,
   if (status.ok()) status = load_groups(groups_path, topology, &made);
   std::ifstream in(tables_path);
   if (status.ok() && !in) status = {Code::not_found, tables_path + ": cannot be read"};
-  if (status.ok()) status = read_mcfdbs(in, tables_path, &tables);
+  if (status.ok()) status = read_tables(in, tables_path, &tables);
   if (status.ok()) status = verify_tables(topology, made, {}, tables, colors);
   if (!status.ok()) return fail(status);
   std::printf("%zu groups, every member gets exactly one copy\n", made.size());

@@ -1,37 +1,12 @@
-// From trees to forwarding tables, their text forms, and what trees cost.
+// From trees to forwarding tables, and what trees cost.
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
-#include <istream>
 #include <map>
-#include <ostream>
 #include <set>
 
 #include "routing/tree_building.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {
-
-namespace {
-
-constexpr uint32_t kFirstMlid = 0xc000;
-
-std::vector<uint32_t> switches_in_opensm_order(const Topology& topology) {
-  std::vector<uint32_t> order = topology.switch_nodes;
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return __builtin_bswap64(topology.nodes[a].guid) < __builtin_bswap64(topology.nodes[b].guid);
-  });
-  return order;
-}
-
-std::map<uint32_t, std::vector<uint16_t>> sorted_entries(const Tables& tables, uint64_t guid) {
-  const auto found = tables.find(guid);
-  if (found == tables.end()) return {};
-  return {found->second.begin(), found->second.end()};
-}
-
-}  // namespace
 
 Tables make_tables(const Topology& topology, const std::vector<Tree>& trees) {
   Tables tables;
@@ -52,93 +27,6 @@ Tables make_tables(const Topology& topology, const std::vector<Tree>& trees) {
     for (auto& [color, ports] : entries) std::sort(ports.begin(), ports.end());
   }
   return tables;
-}
-
-void write_mcfdbs(const Topology& topology, const Tables& tables, std::ostream& out) {
-  char text[64];
-  for (const uint32_t n : switches_in_opensm_order(topology)) {
-    const auto entries = sorted_entries(tables, topology.nodes[n].guid);
-    if (entries.empty()) continue;
-    std::snprintf(text, sizeof text, "\nSwitch 0x%016" PRIx64 "\n", topology.nodes[n].guid);
-    out << text << "LID    : Out Port(s)\n";
-    for (const auto& [color, ports] : entries) {
-      std::snprintf(text, sizeof text, "0x%04X :", kFirstMlid + color);
-      out << text;
-      for (const uint16_t port : ports) {
-        std::snprintf(text, sizeof text, " 0x%03X ", port);
-        out << text;
-      }
-      out << '\n';
-    }
-  }
-}
-
-void write_dump_fts(const Topology& topology, const Tables& tables, std::ostream& out) {
-  char text[64];
-  for (const uint32_t n : switches_in_opensm_order(topology)) {
-    const Node& node = topology.nodes[n];
-    const auto entries = sorted_entries(tables, node.guid);
-    std::snprintf(text, sizeof text, "0x%016" PRIx64, node.guid);
-    out << "Multicast mlids [0xc000-0xffff] of switch guid " << text << " (" << node.description
-        << "):\n";
-    const size_t num_ports = node.ports.size();
-    if (num_ports > 10) {
-      out << "            ";
-      for (size_t p = 0; p < num_ports; ++p) {
-        out << (p % 10 == 0 && p > 0 ? std::to_string(p / 10 % 10) : " ") << ' ';
-      }
-      out << '\n';
-    }
-    out << "     Ports: ";
-    for (size_t p = 0; p < num_ports; ++p) out << p % 10 << ' ';
-    out << "\n MLid\n";
-    for (const auto& [color, ports] : entries) {
-      std::string marks(12 + 2 * num_ports, ' ');
-      for (const uint16_t port : ports) marks[12 + 2 * port] = 'x';
-      std::snprintf(text, sizeof text, "0x%04x", kFirstMlid + color);
-      marks.replace(0, 6, text);
-      out << marks << '\n';
-    }
-    out << entries.size() << " valid mlids dumped \n";
-  }
-}
-
-Status read_mcfdbs(std::istream& in, const std::string& name, Tables* tables) {
-  tables->clear();
-  std::unordered_map<uint32_t, std::vector<uint16_t>>* entries = nullptr;
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    const auto bad = [&](const std::string& why) {
-      return Status(Code::corrupt, name + ":" + std::to_string(number) + ": " + why);
-    };
-    if (line.empty() || line.rfind("LID ", 0) == 0) continue;
-    char* end = nullptr;
-    if (line.rfind("Switch 0x", 0) == 0) {
-      const uint64_t guid = std::strtoull(line.c_str() + 7, &end, 16);
-      if (*end != 0) return bad("expected a switch's GUID");
-      const auto [at, fresh] = tables->try_emplace(guid);
-      if (!fresh) return bad("the switch has been given before");
-      entries = &at->second;
-      continue;
-    }
-    const uint64_t mlid = std::strtoull(line.c_str(), &end, 16);
-    if (line.rfind("0x", 0) != 0 || std::string(end).rfind(" :", 0) != 0 || mlid < kFirstMlid ||
-        mlid > 0xffff) {
-      return bad("expected MLID : ports");
-    }
-    if (entries == nullptr) return bad("an entry outside any switch");
-    const auto [at, fresh] = entries->try_emplace(static_cast<uint32_t>(mlid - kFirstMlid));
-    if (!fresh) return bad("the entry has been given before");
-    for (const char* p = end + 2;;) {
-      while (*p == ' ') ++p;
-      if (*p == 0) break;
-      const uint64_t port = std::strtoull(p, &end, 16);
-      if (end == p || port > 254) return bad("bad port number");
-      at->second.push_back(static_cast<uint16_t>(port));
-      p = end;
-    }
-  }
-  return Code::ok;
 }
 
 Figures measure(const Topology& topology, const std::vector<Tree>& trees) {

@@ -19,9 +19,11 @@ Status Topology::finish() {
   by_name_.clear();
   std::vector<uint32_t> dense(nodes.size(), kNone);
   std::unordered_set<uint64_t> guids;
+  std::unordered_set<std::string> ids;
   for (uint32_t n = 0; n < nodes.size(); ++n) {
     Node& node = nodes[n];
     node.port_guids.resize(node.ports.size());
+    ids.insert(node.id);
     if (!guids.insert(node.guid).second) return {Code::bad_argument, node.id + ": duplicate GUID"};
     if (node.is_switch) {
       dense[n] = num_switches();
@@ -59,6 +61,20 @@ Status Topology::finish() {
       if (arcs[b].port == far.port) arcs[a].reverse = b;
     }
   }
+  part_of.assign(num_switches(), kNone);
+  for (uint32_t first = 0; first < num_switches(); ++first) {
+    if (part_of[first] != kNone) continue;
+    part_of[first] = first;
+    for (std::vector<uint32_t> queue{first}; !queue.empty();) {
+      const uint32_t s = queue.back();
+      queue.pop_back();
+      for (uint32_t a = arc_begin[s]; a < arc_begin[s + 1]; ++a) {
+        if (part_of[arcs[a].to] != kNone) continue;
+        part_of[arcs[a].to] = first;
+        queue.push_back(arcs[a].to);
+      }
+    }
+  }
   for (const bool want_switch : {false, true}) {
     for (uint32_t n = 0; n < nodes.size(); ++n) {
       const Node& node = nodes[n];
@@ -74,14 +90,19 @@ Status Topology::finish() {
         endpoints.push_back({n, static_cast<uint16_t>(p), dense[far.node], far.port, guid});
       }
       for (uint32_t e = first; e < endpoints.size(); ++e) {
-        if (!by_guid_.emplace(endpoints[e].guid, e).second && endpoints[e].guid != node.guid) {
-          return {Code::bad_argument, node.id + ": duplicate port GUID"};
-        }
+        const auto [at, fresh] = by_guid_.emplace(endpoints[e].guid, e);
+        if (fresh) continue;
+        return {Code::bad_argument, node.id + ": duplicate GUID: a port of " +
+                                        nodes[endpoints[at->second].node].id + " has it too"};
       }
       if (first < endpoints.size()) {
         by_name_.emplace(node.id, first);
-        by_name_.emplace(node.description, first);
-        by_name_.emplace(first_word(node.description), first);
+        // Ids are unique and come first; a description that several nodes share names none.
+        for (const std::string& name : {node.description, first_word(node.description)}) {
+          if (name == node.id || ids.count(name)) continue;
+          const auto [at, fresh] = by_name_.emplace(name, first);
+          if (!fresh && at->second != first) at->second = kNone;
+        }
       }
     }
     if (!want_switch) num_hosts = static_cast<uint32_t>(endpoints.size());

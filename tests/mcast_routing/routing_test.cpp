@@ -102,30 +102,6 @@ TEST_CASE("topologies and tables survive being written and read") {
   }
 }
 
-TEST_CASE("broken topologies name line and reason") {
-  const char* good =
-      "switchguid=0x10\nSwitch 2 \"S-1\" # \"a\"\n[1] \"H-1\"[1]\n\ncaguid=0x20\nCa 1 \"H-1\" # "
-      "\"h\"\n[1](21) \"S-1\"[1]\n";
-  const auto read = [](const std::string& text) {
-    std::istringstream in(text);
-    Topology topology;
-    return read_topology(in, "t", &topology).text();
-  };
-  REQUIRE(read(good) == "ok");
-  const auto with = [&](const std::string& from, const std::string& to) {
-    std::string text = good;
-    return text.replace(text.find(from), from.size(), to);
-  };
-  CHECK(read(with("\"H-1\"[1]", "\"H-9\"[1]")) == "t:3: unknown node H-9");
-  CHECK(read(with("[1] \"H", "[3] \"H")) == "t:3: port 3 of a node of 2");
-  CHECK(read(with("\"S-1\"[1]", "\"S-1\"[2]")) == "t:3: the far end H-1[1] says otherwise");
-  CHECK(read(with("0x20", "0x10")).find("duplicate GUID") != std::string::npos);
-  CHECK(read("") == "t:0: no node in the file");
-  for (size_t length = 0; length < std::string(good).size(); ++length) {
-    (void)read(std::string(good).substr(0, length));  // never a crash
-  }
-}
-
 TEST_CASE("groups that cannot be routed are refused") {
   Topology topology;
   REQUIRE(make_topology("torus", {1, 1, 1, 3}, &topology).ok());
@@ -135,9 +111,4 @@ TEST_CASE("groups that cannot be routed are refused") {
   CHECK(router.add_group(0, {"a", {0, 1}}).ok());
   CHECK(router.add_group(0, {"a", {0, 1}}) == Code::bad_argument);
   CHECK(router.remove_group(1) == Code::not_found);
-  std::istringstream one("7 H-0\n"), twice("7 H-0 H-0\n"), unknown("7 H-0 H-77\n");
-  std::vector<Group> groups;
-  CHECK(read_groups(one, "g", topology, &groups).text().find("g:1: group 7 has 1") == 0);
-  CHECK(read_groups(twice, "g", topology, &groups).text().find("g:1: member H-0 is") == 0);
-  CHECK(read_groups(unknown, "g", topology, &groups).text() == "g:1: unknown member H-77");
 }

@@ -62,9 +62,11 @@ class Topology {
   std::vector<Arc> arcs;               // ascending port within a switch
   std::vector<uint32_t> arc_from;      // the switch an arc leaves
   std::vector<Endpoint> endpoints;     // CA ports in file order, then the switches
+  std::vector<uint32_t> part_of;       // per switch: equal for switches that reach each other
   uint32_t num_hosts = 0;              // how many of the endpoints are no switches
 
-  // The endpoint of a port GUID, or of a node's id or first word of its description; or kNone.
+  // The endpoint of a port GUID; the first endpoint of a node, by its id, its description or that
+  // one's first word, if no other node shares it. kNone if there is none.
   uint32_t find_guid(uint64_t guid) const;
   uint32_t find_name(const std::string& name) const;
 
@@ -89,9 +91,22 @@ struct Group {
   std::vector<uint32_t> members;  // endpoints
 };
 
+// One group a line: its id, then port GUIDs in hexadecimal or names. corrupt, "name:line: reason".
 Status read_groups(std::istream& in, const std::string& name, const Topology& topology,
                    std::vector<Group>* groups);
 void write_groups(const Topology& topology, const std::vector<Group>& groups, std::ostream& out);
+
+// Groups that come and go.
+struct TraceEvent {
+  bool create = false;  // false: delete
+  uint32_t group = 0;   // index in the groups that read_trace() was given
+  int line = 0;
+};
+// Reads lines of "create ID" and "delete ID". Every group is created before it is deleted, and not
+// twice. corrupt, "name:line: reason".
+Status read_trace(std::istream& in, const std::string& name, const std::vector<Group>& groups,
+                  std::vector<TraceEvent>* events);
+
 // Processes in row-major order on a grid, `per_host` of them on a host; every line along every
 // dimension is a group. Lines inside one host make no group.
 Status make_grid_groups(const Topology& topology, const std::vector<uint32_t>& dims,
@@ -152,12 +167,16 @@ Status route_opensm_sssp(const Topology& topology, const std::vector<Group>& gro
 Status route_paper_sssp(const Topology& topology, const std::vector<Group>& groups,
                         bool least_loaded, std::vector<Tree>* trees);
 
+// Table entry e is that of MLID kFirstMlid + e.
+inline constexpr uint32_t kFirstMlid = 0xc000, kLastMlid = 0xfffe;
+
 // Forwarding tables: per switch node GUID, entry -> ascending ports.
 using Tables = std::unordered_map<uint64_t, std::unordered_map<uint32_t, std::vector<uint16_t>>>;
 Tables make_tables(const Topology& topology, const std::vector<Tree>& trees);
 void write_mcfdbs(const Topology& topology, const Tables& tables, std::ostream& out);
 void write_dump_fts(const Topology& topology, const Tables& tables, std::ostream& out);
-Status read_mcfdbs(std::istream& in, const std::string& name, Tables* tables);
+// Reads either form, as written above or by the tools themselves. corrupt, "name:line: reason".
+Status read_tables(std::istream& in, const std::string& name, Tables* tables);
 
 // Forwards a packet from every member of every group through the tables. entry_of[i] is group i's
 // entry; if entry_of is empty, some entry must serve each group. max_colors kNone: no limit.

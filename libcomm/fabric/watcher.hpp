@@ -39,7 +39,8 @@ class Watcher {
   void ring_all() noexcept;
 
   const std::vector<Fabric*> fabrics_;
-  std::atomic<std::uint32_t> armed_{0};  // 1: somebody sleeps or is about to; the thread sleeps on it
+  std::atomic<std::uint32_t> armed_{
+      0};  // 1: somebody sleeps or is about to; the thread sleeps on it
   std::atomic<std::uint32_t> stop_{0};
   std::atomic<std::uint64_t> polls_{0};
   std::mutex mutex_;  // guards doorbells_

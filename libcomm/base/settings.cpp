@@ -165,6 +165,15 @@ std::string_view unit_name(Unit unit) noexcept {
   return "unknown";
 }
 
+bool list_has(std::string_view list, std::string_view item) noexcept {
+  for (;;) {
+    const std::size_t comma = list.find(',');
+    if (list.substr(0, comma) == item) return true;
+    if (comma == std::string_view::npos) return false;
+    list.remove_prefix(comma + 1);
+  }
+}
+
 Settings::Settings() {
   for (const SettingRow& row : kRows) {
     const std::size_t i = index(row.id);

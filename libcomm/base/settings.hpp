@@ -34,6 +34,9 @@ struct SettingRow {
 std::span<const SettingRow> setting_rows() noexcept;
 std::string_view unit_name(Unit unit) noexcept;
 
+// Whether `item` is among the comma-separated words of `list`.
+bool list_has(std::string_view list, std::string_view item) noexcept;
+
 class Settings {
  public:
   Settings();  // the defaults

@@ -14,6 +14,17 @@ WEFT_SETTING(start_timeout_ms, "START_TIMEOUT_MS", "60000", ms,
 WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms,
              "how long a silent peer is waited for before operations with it end in an error")
 // fabric and transport
+WEFT_SETTING(
+    fabric, "FABRIC", "shm,verbs,ofi", text,
+    "ways to reach other processes that may be used; two processes take the first that both "
+    "have, in this order. Without shm, the processes of a host are as if on different ones")
+WEFT_SETTING(ofi_provider, "OFI_PROVIDER", "tcp;ofi_rxm", text,
+             "libfabric's provider for the ofi fabric (fi_info -l lists them)")
+WEFT_SETTING(ofi_domain, "OFI_DOMAIN", "", text,
+             "libfabric's domain for the ofi fabric, with tcp the network interface; empty: the "
+             "first that is not the loopback")
+WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "64K", bytes,
+             "as EAGER_MAX_BYTES, over ofi")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
              "a lane's ring after growing under load")

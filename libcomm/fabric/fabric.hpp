@@ -15,9 +15,27 @@
 // their channel; each is written by one thread and read by one thread. A ring's memory is made when
 // its lane connects and costs nothing until it is written.
 //
+// Mapped and remote. Where rings cannot be mapped (every fabric that crosses hosts), the writer
+// builds entries in a mirror of the ring in its own memory, and post() has them written to the
+// ring, followed by a count that the reader sees as ReceiveMemory::arrived. The reader looks at
+// nothing beyond that count, so nothing relies on the order in which the bytes of one write become
+// visible; writes of one lane must become visible in the order of posting (a fabric that cannot
+// promise this keeps back the count until it is true). Credit goes back by return_credit(). Nothing
+// moves but by poll(), which every waiting process calls, and its watcher (fabric/watcher.hpp)
+// while it sleeps or computes.
+//
+// Remote memory. share() gives any memory a name under which the peers may get and put until
+// unshare(); region and extra are the fabric's (such as the key that the device wants). The owner's
+// side refuses every other address.
+//
+// Remote peers die silently. The first call of state(peer) begins to watch that peer, so ask only
+// about those that are needed. A peer not heard of for PEER_TIMEOUT_MS is dead, and stays so.
+// disconnect() then ends all that is under way with it.
+//
 // Threads: create and leave: one thread. connect, accept, close_client, allocate, release, share:
 // any thread, and not on a datapath: they may take a lock. get, put, cas, fetch_add, can_copy,
-// state: any number at once, against memory that stays allocated meanwhile.
+// state: any number at once, against memory that stays allocated meanwhile. post and return_credit:
+// the lane's thread. poll, arm, start_get, start_put, disconnect: any thread.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +51,7 @@ struct RemoteMemory {
   std::uint64_t address;  // in the owner
   std::uint64_t bytes;
   std::uint32_t region;  // the owner's number of allocated or shared memory; 0: any other
-  std::uint32_t unused;
+  std::uint32_t extra;   // the fabric's, along with region
 };
 static_assert(sizeof(RemoteMemory) == 24);
 
@@ -62,12 +80,13 @@ constexpr int writer_doorbell(int channel) noexcept { return channel_of(channel)
 
 // What a lane that sends to a peer works on.
 struct SendMemory {
-  std::byte* ring = nullptr;                             // the peer's ring for us, mapped
+  std::byte* ring = nullptr;  // the peer's ring for us, mapped; remote: our mirror of it
   const std::atomic<std::uint64_t>* consumed = nullptr;  // the peer counts here what it has read
   std::atomic<std::uint32_t>* sleeping = nullptr;        // the doorbell of the ring's reader
   // Set by the caller of connect: the largest that the ring can get, a multiple of 4096; 0 for
   // WEFT_RING_MAX_BYTES, which is what channel 0 has.
   std::uint32_t ring_bytes = 0;
+  void* lane = nullptr;  // remote: for post()
 };
 
 // What a lane that receives from a peer works on.
@@ -76,6 +95,10 @@ struct ReceiveMemory {
   std::atomic<std::uint64_t>* consumed = nullptr;
   std::atomic<std::uint32_t>* sleeping = nullptr;  // the doorbell of the ring's writer
   std::uint32_t ring_bytes = 0;                    // as the writer chose it, checked
+  // Remote: how many bytes of entries have been written since the start, whole entries always. What
+  // the ring leaves out at its end does not count.
+  const std::atomic<std::uint64_t>* arrived = nullptr;
+  void* lane = nullptr;  // remote: for return_credit()
 };
 
 // How an asynchronous get or put went. The fabric sets it, any thread may look.
@@ -130,7 +153,9 @@ class Fabric {
   virtual bool reaches(int peer) const noexcept = 0;
 
   // Opens the way to the peer's ring for this channel; once per peer and channel. The peer may be
-  // this process. no_memory: the peer has no room for another ring; it may have later.
+  // this process. no_memory: the peer has no room for another ring; it may have later. again: a
+  // remote peer has not answered yet; call again after some poll() (or any other error within
+  // PEER_TIMEOUT_MS, with a text that names both ends).
   virtual Status connect(int peer, int channel, SendMemory& memory) = 0;
   // The next lane of this client that was connected to this process: its peer and channel, or -1.
   // After an error the lane counts as accepted, and the next call gives another; the peer is -1
@@ -186,6 +211,32 @@ class Fabric {
   virtual std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept = 0;
   // Makes peer_sleeping(peer) not null, also where nothing has connected yet.
   virtual Status open_doorbell(int peer) = 0;
+
+  // The rest is for remote fabrics.
+
+  // False: rings are not mapped, and the calls below are needed.
+  virtual bool mapped() const noexcept { return true; }
+  // The longest message that travels inside the ring, if that is not WEFT_EAGER_MAX_BYTES; and the
+  // largest piece of a start_get or start_put.
+  virtual std::size_t eager_max() const noexcept { return 0; }
+  virtual std::size_t piece_max() const noexcept { return ~std::size_t{0}; }
+  // Writes the mirror's bytes [offset, offset + bytes), whole entries, to the ring and counts them
+  // as arrived. The mirror's bytes must not change before credit for them has come back. again: no
+  // room now, nothing was posted. Any other error: the lane is of no more use, and state() tells.
+  virtual Code post(void*, std::size_t, std::size_t) noexcept { return Code::unsupported; }
+  // Writes `word` to the `consumed` of the lane's writer. again as above; a later word replaces an
+  // earlier one.
+  virtual Code return_credit(void*, std::uint64_t) noexcept { return Code::unsupported; }
+  // Moves everything forward once: arrivals, credit, connections, completions, signs of life. Rings
+  // this process's doorbells for what it finds.
+  virtual void poll() noexcept {}
+  // Readable when poll() has something to do, if arm() was true after the last poll(). arm() is
+  // false where there is something already.
+  virtual int wait_fd() const noexcept { return -1; }
+  virtual bool arm() noexcept { return true; }
+  // Ends what is under way with the peer: every start_get and start_put with it is done when this
+  // returns (peer_lost), and no byte is written to this process's memory on its behalf any more.
+  virtual void disconnect(int) noexcept {}
 
   virtual PeerState state(int peer) noexcept = 0;
   // Tells peers that this process leaves in good order.

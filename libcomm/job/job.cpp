@@ -15,6 +15,12 @@ namespace {
 
 constexpr std::string_view kMemberKey = "job.member";
 
+constexpr char kApart = '#';
+
+std::string_view machine_of(std::string_view host_id) {
+  return host_id.substr(0, host_id.find(kApart));
+}
+
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = {};
   if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
@@ -90,6 +96,9 @@ Status Job::exchange_members() {
   Member self;
   self.host = host_name();
   self.host_id = host_identity();
+  // Told not to share memory, a process is a host of its own, to the layers above too.
+  if (!list_has(settings_.text(Setting::fabric), "shm"))
+    self.host_id += fmt::format("{}{}", kApart, rank());
   self.pid = getpid();
   Status status = board_->put(kMemberKey, encode_member(self));
   if (!status) return status;
@@ -113,6 +122,9 @@ Status Job::exchange_members() {
   }
   for (int i = 0; i < size(); ++i)
     if (same_host(i, rank())) local_ranks_.push_back(i);
+  num_on_host_ = 0;
+  for (const Member& other : members_)
+    num_on_host_ += machine_of(other.host_id) == machine_of(member(rank()).host_id);
   return {};
 }
 

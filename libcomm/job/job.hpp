@@ -59,6 +59,8 @@ class Job {
   bool same_host(int a, int b) const { return member(a).host_id == member(b).host_id; }
   // World ranks of this process's host in ascending order, itself among them.
   const std::vector<int>& local_ranks() const noexcept { return local_ranks_; }
+  // Processes of the job on this machine, whether they share memory (WEFT_FABRIC) or not.
+  int num_on_host() const noexcept { return num_on_host_; }
   // "rank 3 (pid 4711 on node7)", for messages.
   std::string describe(int rank) const;
 
@@ -71,6 +73,7 @@ class Job {
   std::unique_ptr<Board> board_;
   std::vector<Member> members_;
   std::vector<int> local_ranks_;
+  int num_on_host_ = 1;
 };
 
 // n boards that share one memory, for n ranks that are threads of this process.

@@ -4,8 +4,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/log.hpp"
-#include "fabric/shm/shm_fabric.hpp"
 #include "tagged/impl.hpp"
 
 namespace weft::tagged {
@@ -70,19 +71,20 @@ Status Engine::Impl::start() {
   const int num_cores = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
   // Bound to one core each, the processes of the host tell by their number only.
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  crowded = static_cast<long>(job.local_ranks().size()) > (num_cores > 1 ? num_cores : online);
+  crowded = static_cast<long>(job.num_on_host()) > (num_cores > 1 ? num_cores : online);
   fence_works = heavy_fence_register();
 
-  if (static_cast<int>(job.local_ranks().size()) != job.size())
-    return {
-        Code::unsupported,
-        fmt::format("the job's processes run on several hosts, and the only fabric of this build, "
-                    "shm, works inside one ({} of {} processes are on {})",
-                    job.local_ranks().size(), job.size(), job.member(job.rank()).host)};
-  if (Status status = make_shm_fabric(job, fabric); !status) return status;
-  connections = &fabric->connections();
+  if (Status status = Fabrics::open(job, fabrics); !status) return status;
+  local = &fabrics->local();
+  connections = &local->connections();
+  known_remote_connections.assign(fabrics->remote().size(), 0);
+  has_remote = !fabrics->remote().empty();
   peers = std::vector<Peer>(static_cast<std::size_t>(job.size()));
-  for (int rank = 0; rank < job.size(); ++rank) peer(rank).rank = rank;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    peer(rank).rank = rank;
+    peer(rank).fabric = fabrics->to(rank);
+    peer(rank).remote = peer(rank).fabric != nullptr && !peer(rank).fabric->mapped();
+  }
   for (std::uint32_t i = 0; i < kNumSharedCopies; ++i) free_records.push_back(i);
   return {};
 }
@@ -90,14 +92,26 @@ Status Engine::Impl::start() {
 Code Engine::Impl::connect(Peer& peer) {
   if (peer.lost) return Code::peer_lost;
   if (peer.out.connected()) return Code::ok;
+  if (peer.fabric == nullptr) {
+    log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank));
+    lose(peer);
+    return Code::peer_lost;
+  }
   SendMemory memory;
-  if (Status status = fabric->connect(peer.rank, 0, memory); !status) {
+  if (Status status = peer.fabric->connect(peer.rank, 0, memory); !status) {
+    if (status == Code::again) return Code::again;
     log_line(LogLevel::error, job.rank(), "cannot connect to {}: {}", job.describe(peer.rank),
              status.text());
     lose(peer);
     return Code::peer_lost;
   }
-  peer.out.open(memory, ring_min, ring_max);
+  const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
+  peer.out.open(*peer.fabric, memory, std::min(ring_min, maximum), maximum);
+  if (peer.remote) {
+    peer.remote_piece = RingWriter::max_length(peer.out.ring.capacity());
+    remote_out.push_back(&peer);
+    return Code::ok;
+  }
   ring_doorbell(*peer.out.sleeping);
   return Code::ok;
 }
@@ -116,8 +130,7 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
   const bool past_cache = impl.past_cache(peer, length);
-  if (length > (past_cache ? impl.past_cache_piece : impl.piece) || peer.queue_head != nullptr ||
-      peer.lost || (peer.both_ways > 0 && length >= impl.both_ways_min))
+  if (length > impl.piece_of(peer, past_cache) || peer.queue_head != nullptr || peer.lost)
     return false;
   if (!peer.out.connected()) [[unlikely]] {
     if (impl.connect(peer) != Code::ok) return false;
@@ -141,11 +154,14 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
   request.context = context;
   request.buffer = const_cast<void*>(data);
   request.length = length;
+  request.stream_id = 0;
   request.phase = kQueued;
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
-  if (impl.connect(peer) != Code::ok) return impl.complete(request, Code::peer_lost);
-  if (peer.queue_head != nullptr || !impl.send_some(peer, request)) impl.enqueue(peer, request);
+  const Code connected = impl.connect(peer);
+  if (connected == Code::peer_lost) return impl.complete(request, Code::peer_lost);
+  if (connected != Code::ok || peer.queue_head != nullptr || !impl.send_some(peer, request))
+    impl.enqueue(peer, request);
   impl.note_sent(peer, length);
 }
 
@@ -182,8 +198,8 @@ bool Engine::Impl::nobody_left(int source) const noexcept {
 
 void Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
   if (message.announced) {
-    fetch(request, message.source, message.tag, message.bytes, message.address, message.send_id,
-          message.region);
+    fetch(request, message.source, message.tag, message.bytes,
+          {message.address, message.bytes, message.region, message.extra}, message.send_id);
     return matcher.release(&message);
   }
   if (message.arrived == message.bytes) return deliver(request, message);
@@ -240,11 +256,11 @@ void Engine::wait_slow(const WaitCondition& condition) { impl_->wait(condition);
 
 Status Engine::open_doorbell(int peer) {
   const Guard guard(*impl_);
-  return impl_->fabric->open_doorbell(peer);
+  return impl_->local->open_doorbell(peer);
 }
 
 void Engine::ring(int peer) noexcept {
-  if (auto* sleeping = impl_->fabric->peer_sleeping(peer)) ring_doorbell(*sleeping);
+  if (auto* sleeping = impl_->local->peer_sleeping(peer)) ring_doorbell(*sleeping);
 }
 
 bool Engine::is_alive(int peer) const noexcept {
@@ -271,11 +287,10 @@ Status Engine::close() {
   const std::uint64_t limit =
       now_ns() +
       static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
-  const auto done = [&impl, limit] {
-    return (impl.blocked.empty() && impl.transfers.empty()) || now_ns() > limit;
-  };
+  const auto done = [&impl, limit] { return impl.all_out() || now_ns() > limit; };
   wait_until(done);
-  impl.fabric->leave();
+  for (Fabric* fabric : impl.fabrics->remote()) fabric->leave();
+  impl.local->leave();
   if (!impl.blocked.empty())
     return {Code::timed_out, fmt::format("messages to {} were not taken in time and are dropped",
                                          impl.job.describe(impl.blocked.front()->rank))};

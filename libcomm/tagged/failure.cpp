@@ -14,12 +14,14 @@ void Engine::Impl::check_liveness() {
   const std::uint64_t now = now_ns();
   if (now - last_liveness_ns < kLivenessPeriodNs) return;
   last_liveness_ns = now;
+  if (has_remote) find_watched();
   for (Peer& peer : peers) {
-    if (peer.lost || peer.rank == job.rank()) continue;
-    const PeerState state = fabric->state(peer.rank);
+    if (peer.lost || peer.rank == job.rank() || peer.fabric == nullptr) continue;
+    if (peer.remote && !peer.watched) continue;
+    const PeerState state = peer.fabric->state(peer.rank);
     if (state == PeerState::alive) continue;
     // What it sent before it ended still counts.
-    if (connections->load(std::memory_order_acquire) != known_connections) accept_peers();
+    accept_peers(*peer.fabric);
     if (peer.accepted)
       for (std::uint64_t before = ~std::uint64_t{0}; before != peer.in.ring.consumed();) {
         before = peer.in.ring.consumed();
@@ -31,9 +33,31 @@ void Engine::Impl::check_liveness() {
   }
 }
 
+// Remote peers are watched once somebody here has to do with them: watching costs messages.
+void Engine::Impl::find_watched() {
+  for (Peer& peer : peers)
+    if (peer.accepted || peer.out.connected() || peer.listed) peer.watched = true;
+  matcher.for_each_posted([this](Request& request) {
+    if (request.peer != kAnySource) {
+      peer(request.peer).watched = true;
+      return;
+    }
+    for (Peer& any : peers) any.watched = true;
+  });
+}
+
+bool Engine::Impl::all_out() const noexcept {
+  return blocked.empty() && transfers.empty() &&
+         std::all_of(remote_out.begin(), remote_out.end(),
+                     [](const Peer* peer) { return peer->out.flushed(); });
+}
+
 void Engine::Impl::lose(Peer& peer) {
   if (peer.lost) return;
   peer.lost = true;
+  // From here on nothing is written to the buffers of its requests.
+  if (peer.remote) peer.fabric->disconnect(peer.rank);
+  std::erase(remote_out, &peer);
   std::erase(incoming, &peer);
   peer.controls.clear();
   while (Request* request = peer.queue_head) {
@@ -49,6 +73,7 @@ void Engine::Impl::lose(Peer& peer) {
     });
     for (Request* request : doomed) {
       table.remove(request->id);
+      if (!request->is_receive) end_share(*request);
       complete(*request, Code::peer_lost);
     }
   };
@@ -61,6 +86,10 @@ void Engine::Impl::lose(Peer& peer) {
       continue;
     }
     Request* request = transfers[i].request;
+    if (transfers[i].gets != nullptr) {
+      std::fill_n(transfers[i].gets->busy, Gets::kMax, false);
+      free_gets.push_back(transfers[i].gets);
+    }
     transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(i));
     complete(*request, Code::peer_lost);
   }

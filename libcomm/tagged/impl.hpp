@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "fabric/fabric.hpp"
+#include "fabric/registry.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/match.hpp"
 #include "tagged/wire.hpp"
@@ -47,10 +47,22 @@ struct Transfer {
   int peer;
   bool is_sender;
   bool claims;  // this side still claims pieces
+  // Remote: the gets under way, of which `copied` counts what was started. Not null from start to
+  // end; null for a copy that the processor does.
+  struct Gets* gets;
+};
+
+// The gets of one announced message from a remote peer. Stays where it is while they run.
+struct Gets {
+  static constexpr int kMax = 4;
+  Completion pieces[kMax];
+  bool busy[kMax] = {};
+  Code code = Code::ok;
 };
 
 struct Peer {
   int rank = 0;
+  Fabric* fabric = nullptr;  // the way to it; null: none in common
   SendLane out;
   std::uint32_t burst = 0;       // messages sent since one came from this peer
   std::uint32_t long_burst = 0;  // the long ones among them
@@ -64,6 +76,9 @@ struct Peer {
   Request* queue_tail = nullptr;
   std::deque<Control> controls;
   bool listed = false;  // in Impl::blocked
+  bool remote = false;
+  std::size_t remote_piece = 0;  // set when connected
+  bool watched = false;          // remote: somebody here waits for it
   // The multi-piece message coming in.
   Request* incoming = nullptr;
   Unexpected* incoming_unexpected = nullptr;
@@ -109,9 +124,17 @@ struct Engine::Impl {
   explicit Impl(Job& the_job) : job(the_job) {}
 
   Job& job;
-  std::unique_ptr<Fabric> fabric;
-  const std::atomic<std::uint32_t>* connections = nullptr;
+  std::unique_ptr<Fabrics> fabrics;
+  Fabric* local = nullptr;  // the fabric inside the host, with this process's doorbells
+  const std::atomic<std::uint32_t>* connections = nullptr;  // of `local`
   std::uint32_t known_connections = 0;
+  // What is not of this host, kept apart so that the host's peers don't pay for it.
+  bool has_remote = false;
+  std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
+  std::vector<Peer*> remote_out;                        // connected to
+  std::uint32_t remote_polls = 0;
+  std::deque<Gets> gets;
+  std::vector<Gets*> free_gets;
   std::vector<Peer> peers;      // by world rank
   std::vector<Peer*> incoming;  // those that have connected to us
   std::vector<Peer*> blocked;   // those with queued sends or controls
@@ -142,6 +165,8 @@ struct Engine::Impl {
   // Whether to write a message of this length past the caches: what is sent in a row waits in the
   // ring for a while, so that bandwidth counts; a single message is waited for.
   bool past_cache(const Peer& peer, std::size_t length) const noexcept {
+    if (peer.remote) [[unlikely]]
+      return false;  // into the mirror, from which the device or the kernel takes it next
     if (peer.burst == 0) return length >= past_cache_min;
     if (peer.slow_copies >= kSlowCopies) return length >= past_cache_far;
     return length >= (peer.both_ways > 0 ? past_cache_min : past_cache_burst);
@@ -173,8 +198,22 @@ struct Engine::Impl {
     peer.long_burst = 0;
   }
 
+  // The longest entry of a message that is cut into several.
+  std::size_t piece_of(const Peer& peer, bool past_cache) const noexcept {
+    if (peer.remote) [[unlikely]]
+      return peer.remote_piece;
+    return past_cache ? past_cache_piece : piece;
+  }
+
+  std::size_t eager_max_of(const Peer& peer) const noexcept {
+    if (peer.remote) [[unlikely]]
+      return peer.fabric->eager_max() != 0 ? peer.fabric->eager_max() : eager_max;
+    return eager_max;
+  }
+
   // engine.cpp
   Status start();
+  // again: a remote peer has not answered yet; what is queued goes out once it has.
   Code connect(Peer& peer);
   // True if no message can come from `source` any more.
   bool nobody_left(int source) const noexcept;
@@ -182,7 +221,8 @@ struct Engine::Impl {
 
   // progress.cpp
   void progress();
-  void accept_peers();
+  void accept_peers(Fabric& fabric);
+  void progress_remote();
   void drain(Peer& peer);
   void on_entry(Peer& peer, const Entry& entry);
   void on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
@@ -192,6 +232,7 @@ struct Engine::Impl {
   void release_unexpected(Peer& peer, Unexpected& message);
   void broken(Peer& peer, const char* what);
   void flush(Peer& peer);
+  bool retry(Peer& peer);  // true: nothing of this peer waits any more
   bool send_some(Peer& peer, Request& request);
   void enqueue(Peer& peer, Request& request);
   void enqueue(Peer& peer, const Control& control);
@@ -205,14 +246,18 @@ struct Engine::Impl {
   void on_stream(Peer& peer, const Entry& entry);
   bool announce(Peer& peer, Request& request);
   void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-             std::uint64_t address, std::uint64_t send_id, std::uint32_t region);
+             const RemoteMemory& memory, std::uint64_t send_id);
   void stream_instead(Transfer& transfer);
   bool step(Transfer& transfer);  // true: finished, remove it
   void run_transfers();
   std::uint32_t take_record();
+  bool step_remote(Transfer& transfer);
+  void end_share(Request& request);
 
   // failure.cpp
   void check_liveness();
+  void find_watched();
+  bool all_out() const noexcept;  // nothing waits to be sent
   void lose(Peer& peer);
 
   // waiting.cpp

@@ -24,6 +24,7 @@ struct Unexpected {
   std::uint64_t address = 0;          // announced: in the sender
   std::uint64_t send_id = 0;          // announced
   std::uint32_t region = 0;           // announced
+  std::uint32_t extra = 0;            // announced
   Request* receiver = nullptr;        // matched while still arriving
 
   static constexpr std::size_t kSmall = 192;

@@ -14,19 +14,21 @@ void Engine::Impl::complete(Request& request, Code code) noexcept {
   // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
   request.complete.store(true, std::memory_order_release);
   // Another thread of this process may sleep until this very request is complete.
-  if (threaded) ring_doorbell(fabric->sleeping(0));
+  if (threaded) ring_doorbell(local->sleeping(0));
 }
 
 void Engine::Impl::progress() {
   // acquire: pairs with the release in Fabric::connect of the peer.
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
-    accept_peers();
-  for (Peer* peer : incoming) drain(*peer);
+    accept_peers(*local);
+  if (has_remote) [[unlikely]]
+    progress_remote();
+  // By number: a peer that turns out to be lost leaves the list.
+  for (std::size_t i = 0; i < incoming.size(); ++i) drain(*incoming[i]);
   if (!blocked.empty()) [[unlikely]] {
     for (std::size_t i = 0; i < blocked.size();) {
       Peer& peer = *blocked[i];
-      flush(peer);
-      if (peer.queue_head == nullptr && peer.controls.empty()) {
+      if (retry(peer)) {
         peer.listed = false;
         blocked[i] = blocked.back();
         blocked.pop_back();
@@ -38,21 +40,39 @@ void Engine::Impl::progress() {
   if (!transfers.empty()) run_transfers();
 }
 
-void Engine::Impl::accept_peers() {
-  known_connections = connections->load(std::memory_order_acquire);
+void Engine::Impl::progress_remote() {
+  fabrics->watcher()->note_poll();
+  const auto& remote = fabrics->remote();
+  for (std::size_t i = 0; i < remote.size(); ++i) {
+    remote[i]->poll();
+    const std::uint32_t now = remote[i]->connections().load(std::memory_order_acquire);
+    if (now == known_remote_connections[i]) continue;
+    known_remote_connections[i] = now;
+    accept_peers(*remote[i]);
+  }
+  for (Peer* peer : remote_out)
+    if (!peer->out.flushed()) peer->out.flush();
+  // A program that polls and never waits must hear of lost peers too.
+  if (++remote_polls % 4096 == 0) check_liveness();
+}
+
+void Engine::Impl::accept_peers(Fabric& fabric) {
+  if (&fabric == local) known_connections = connections->load(std::memory_order_acquire);
   for (;;) {
     int rank = -1;
     int channel = 0;
     ReceiveMemory memory;
-    if (Status status = fabric->accept(0, rank, channel, memory); !status) {
+    if (Status status = fabric.accept(0, rank, channel, memory); !status) {
       log_line(LogLevel::error, job.rank(), "cannot accept {}: {}", job.describe(rank),
                status.text());
-      lose(peer(rank));
+      if (rank >= 0) lose(peer(rank));
       continue;
     }
     if (rank < 0) return;
     Peer& peer = this->peer(rank);
-    peer.in.open(memory, ring_min, ring_max);
+    if (peer.lost || peer.accepted) continue;
+    const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
+    peer.in.open(fabric, memory, std::min(ring_min, maximum), maximum);
     peer.accepted = true;
     incoming.push_back(&peer);
   }
@@ -62,13 +82,15 @@ void Engine::Impl::drain(Peer& peer) {
   // Bounded, so that one busy peer does not starve the others.
   Entry entry;
   for (int i = 0; i < 256; ++i) {
-    if (!peer.in.ring.peek(entry)) {
+    if (!peer.in.peek(entry)) {
       if (peer.in.ring.broken()) [[unlikely]]
         return broken(peer, "the head of a message");
       peer.in.return_credit(true);
       return;
     }
     on_entry(peer, entry);
+    if (peer.lost) [[unlikely]]
+      return;
     peer.in.ring.pop(entry.length);
     peer.in.return_credit(false);
   }
@@ -211,8 +233,13 @@ void Engine::Impl::enqueue(Peer& peer, const Control& control) {
   if (!peer.controls.empty()) note_blocked(peer);
 }
 
+bool Engine::Impl::retry(Peer& peer) {
+  if (!peer.lost && (peer.out.connected() || connect(peer) == Code::ok)) flush(peer);
+  return peer.queue_head == nullptr && peer.controls.empty();
+}
+
 void Engine::Impl::flush(Peer& peer) {
-  if (peer.lost) return;
+  if (peer.lost || !peer.out.connected()) return;
   while (!peer.controls.empty()) {
     const Control& control = peer.controls.front();
     if (!peer.out.send(control.kind, control.immediate, &control.ready, control.length)) return;
@@ -242,11 +269,12 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const auto* data = static_cast<const std::byte*>(request.buffer);
   const std::uint64_t immediate = envelope(request.context, request.tag);
   const bool past_cache = this->past_cache(peer, request.length);
-  const std::size_t piece = past_cache ? past_cache_piece : this->piece;
+  const std::size_t piece = piece_of(peer, past_cache);
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
-    if (request.synchronous || request.length > eager_max || peer.out.on_hold() ||
-        (peer.both_ways > 0 && request.length >= both_ways_min && fabric->can_copy(peer.rank)))
+    if (request.synchronous || request.length > eager_max_of(peer) || peer.out.on_hold() ||
+        (peer.both_ways > 0 && request.length >= both_ways_min && !peer.remote &&
+         local->can_copy(peer.rank)))
       return announce(peer, request);
     if (request.length <= piece) {
       if (!send_eager(peer, immediate, data, request.length, past_cache)) return false;
@@ -254,13 +282,12 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
       return true;
     }
     const std::size_t length = piece - sizeof(std::uint64_t);
-    std::byte* to = peer.out.ring.reserve(piece);
+    std::byte* to = peer.out.reserve(piece);
     if (to == nullptr) return false;
     const std::uint64_t bytes = request.length;
     fill_entry(to + sizeof bytes, data, length, kInlineBytes - sizeof bytes, past_cache);
     std::memcpy(to, &bytes, sizeof bytes);
-    peer.out.ring.publish(kEagerFirst, static_cast<std::uint32_t>(piece), immediate);
-    ring_doorbell(*peer.out.sleeping);
+    peer.out.publish(kEagerFirst, piece, immediate);
     request.progress_bytes = length;
     request.phase = kPieces;
   }

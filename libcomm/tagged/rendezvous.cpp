@@ -37,16 +37,34 @@ void RequestTable::remove(std::uint64_t id) noexcept {
 }
 
 bool Engine::Impl::announce(Peer& peer, Request& request) {
-  std::byte* to = peer.out.ring.reserve(sizeof(Announce));
+  std::byte* to = peer.out.reserve(sizeof(Announce));
   if (to == nullptr) return false;
-  const RemoteMemory memory = fabric->describe(request.buffer, request.length);
+  RemoteMemory memory{};
+  if (!peer.remote) {
+    memory = local->describe(request.buffer, request.length);
+  } else if (request.length > 0) {
+    // What cannot be shared goes through the ring: the receiver sees it from the region.
+    if (Status status = peer.fabric->share(request.buffer, request.length, memory); !status)
+      memory = {};
+    request.stream_id = std::uint64_t{memory.extra} << 32 | memory.region;
+  }
   request.id = sends.add(request);
   request.phase = kAnnounced;
-  const Announce message{request.length, memory.address, request.id, memory.region, 0};
+  const Announce message{request.length, memory.address, request.id, memory.region, memory.extra};
   std::memcpy(to, &message, sizeof message);
-  peer.out.ring.publish(kAnnounce, sizeof message, envelope(request.context, request.tag));
-  ring_doorbell(*peer.out.sleeping);
+  peer.out.publish(kAnnounce, sizeof message, envelope(request.context, request.tag));
   return true;
+}
+
+// The receiver needs the announced data no more.
+void Engine::Impl::end_share(Request& request) {
+  Peer& peer = this->peer(request.peer);
+  if (!peer.remote || request.stream_id == 0) return;
+  const RemoteMemory memory{0, 0, static_cast<std::uint32_t>(request.stream_id),
+                            static_cast<std::uint32_t>(request.stream_id >> 32)};
+  request.stream_id = 0;
+  if (Status status = peer.fabric->unshare(memory); !status)
+    log_line(LogLevel::debug, job.rank(), "cannot unshare a message's memory: {}", status.text());
 }
 
 void Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
@@ -57,8 +75,8 @@ void Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
   const auto tag = static_cast<std::int32_t>(entry.immediate);
   note_arrived(peer, message.length);
   if (Request* request = matcher.take_posted(peer.rank, context, tag))
-    return fetch(*request, peer.rank, tag, message.length, message.address, message.send_id,
-                 message.region);
+    return fetch(*request, peer.rank, tag, message.length,
+                 {message.address, message.length, message.region, message.extra}, message.send_id);
   Unexpected* waiting = matcher.allocate();
   waiting->source = peer.rank;
   waiting->tag = tag;
@@ -68,6 +86,7 @@ void Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
   waiting->address = message.address;
   waiting->send_id = message.send_id;
   waiting->region = message.region;
+  waiting->extra = message.extra;
   matcher.add_unexpected(*waiting);
 }
 
@@ -75,7 +94,7 @@ std::uint32_t Engine::Impl::take_record() {
   // Only when there is no other: looking costs a cache line from the sender.
   for (std::size_t i = 0; free_records.size() < 4 && i < closing_records.size();) {
     // acquire: the sender's last look at the record; pairs with the release in step().
-    if (fabric->own_copy(closing_records[i])->sender_left.load(std::memory_order_acquire) != 0) {
+    if (local->own_copy(closing_records[i])->sender_left.load(std::memory_order_acquire) != 0) {
       free_records.push_back(closing_records[i]);
       closing_records[i] = closing_records.back();
       closing_records.pop_back();
@@ -90,34 +109,41 @@ std::uint32_t Engine::Impl::take_record() {
 }
 
 void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-                         std::uint64_t address, std::uint64_t send_id, std::uint32_t region) {
+                         const RemoteMemory& memory, std::uint64_t send_id) {
   Peer& peer = this->peer(source);
   request.peer = source;
   request.tag = tag;
   request.received = length;
   request.phase = kCopying;
   const std::uint64_t wanted = std::min<std::uint64_t>(length, request.length);
-  if (connect(peer) != Code::ok) return complete(request, Code::peer_lost);
+  if (connect(peer) == Code::peer_lost) return complete(request, Code::peer_lost);
   Transfer transfer{};
   transfer.request = &request;
-  transfer.remote = {address, wanted, region, 0};
+  transfer.remote = memory;
+  transfer.remote.bytes = wanted;
   transfer.length = wanted;
   transfer.send_id = send_id;
   transfer.peer = source;
   transfer.claims = true;
-  const bool can_copy = fabric->can_copy(source);
-  if (wanted > 0 && !can_copy && region == 0) return stream_instead(transfer);
+  const bool can_copy = !peer.remote && local->can_copy(source);
+  if (wanted > 0 && !can_copy && memory.region == 0) return stream_instead(transfer);
+  if (wanted > 0 && peer.remote) {
+    if (free_gets.empty()) free_gets.push_back(&gets.emplace_back());
+    transfer.gets = free_gets.back();
+    free_gets.pop_back();
+    transfer.gets->code = Code::ok;
+  }
   if (wanted >= copy_shared_min && can_copy && peer.both_ways == 0) {
     transfer.record_index = take_record();
     if (transfer.record_index != kStreamed) {
-      transfer.record = fabric->own_copy(transfer.record_index);
+      transfer.record = local->own_copy(transfer.record_index);
       // relaxed: the ring entry below publishes it.
       transfer.record->claimed.store(0, std::memory_order_relaxed);
       transfer.record->done.store(0, std::memory_order_relaxed);
       transfer.record->given_back.store(0, std::memory_order_relaxed);
       transfer.record->failed.store(0, std::memory_order_relaxed);
       transfer.record->sender_left.store(0, std::memory_order_relaxed);
-      const RemoteMemory mine = fabric->describe(request.buffer, wanted);
+      const RemoteMemory mine = local->describe(request.buffer, wanted);
       Control control{kReady, 0, sizeof(Ready), {}};
       control.ready = {wanted, mine.address, send_id, 0, transfer.record_index, mine.region};
       enqueue(peer, control);
@@ -144,6 +170,7 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
   if (request == nullptr || ready.length > request->length)
     return broken(peer, "the number of a message");
   sends.remove(ready.send_id);
+  end_share(*request);
   if (ready.record == kStreamed) {
     request->phase = kStreaming;
     request->progress_bytes = 0;
@@ -152,7 +179,7 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
     enqueue(peer, *request);
     return;
   }
-  SharedCopy* record = fabric->peer_copy(peer.rank, ready.record);
+  SharedCopy* record = peer.remote ? nullptr : local->peer_copy(peer.rank, ready.record);
   if (record == nullptr) return broken(peer, "the number of a copy");
   request->phase = kCopying;
   Transfer transfer{};
@@ -162,7 +189,7 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
   transfer.length = ready.length;
   transfer.peer = peer.rank;
   transfer.is_sender = true;
-  transfer.claims = fabric->can_copy(peer.rank);
+  transfer.claims = local->can_copy(peer.rank);
   transfers.push_back(transfer);
 }
 
@@ -170,6 +197,7 @@ void Engine::Impl::on_finished(Peer& peer, const Entry& entry) {
   Request* request = sends.find(entry.immediate, peer.rank);
   if (request == nullptr) return broken(peer, "the number of a message");
   sends.remove(entry.immediate);
+  end_share(*request);
   complete(*request, Code::ok);
 }
 
@@ -199,13 +227,50 @@ void Engine::Impl::run_transfers() {
   }
 }
 
+// Several gets at once, so that one's answer is on its way while the next is asked for.
+bool Engine::Impl::step_remote(Transfer& transfer) {
+  Request& request = *transfer.request;
+  Peer& peer = this->peer(transfer.peer);
+  Gets& gets = *transfer.gets;
+  bool busy = false;
+  for (int i = 0; i < Gets::kMax; ++i) {
+    if (gets.busy[i]) {
+      if (!gets.pieces[i].is_done()) {
+        busy = true;
+        continue;
+      }
+      gets.busy[i] = false;
+      if (gets.code == Code::ok) gets.code = gets.pieces[i].code();
+    }
+    if (gets.code != Code::ok || transfer.copied == transfer.length) continue;
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(transfer.length - transfer.copied, peer.fabric->piece_max());
+    gets.pieces[i].reset();
+    peer.fabric->start_get(transfer.peer, transfer.remote, transfer.copied,
+                           static_cast<std::byte*>(request.buffer) + transfer.copied, bytes,
+                           gets.pieces[i]);
+    if (gets.pieces[i].is_done() && gets.pieces[i].code() == Code::again) return false;
+    gets.busy[i] = busy = true;
+    transfer.copied += bytes;
+  }
+  if (busy || (gets.code == Code::ok && transfer.copied < transfer.length)) return false;
+  const Code code = gets.code;
+  free_gets.push_back(&gets);
+  enqueue(peer, Control{kFinished, transfer.send_id, 0, {}});
+  complete(request, code != Code::ok                     ? code
+                    : request.received <= request.length ? Code::ok
+                                                         : Code::truncated);
+  return true;
+}
+
 bool Engine::Impl::step(Transfer& transfer) {
+  if (transfer.gets != nullptr) return step_remote(transfer);
   Request& request = *transfer.request;
   SharedCopy* record = transfer.record;
   const auto copy = [&](std::uint64_t offset, std::uint64_t bytes) {
     auto* here = static_cast<std::byte*>(request.buffer) + offset;
-    return transfer.is_sender ? fabric->put(transfer.peer, transfer.remote, offset, here, bytes)
-                              : fabric->get(transfer.peer, transfer.remote, offset, here, bytes);
+    return transfer.is_sender ? local->put(transfer.peer, transfer.remote, offset, here, bytes)
+                              : local->get(transfer.peer, transfer.remote, offset, here, bytes);
   };
 
   if (record == nullptr) {

@@ -47,7 +47,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
       if (now >= limit) break;
     }
   }
-  auto& sleeping = fabric->sleeping(0);
+  auto& sleeping = local->sleeping(0);
   for (;;) {
     {
       const Guard guard(*this);
@@ -57,6 +57,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
     heavy_fence();  // pairs with ring_doorbell()
     poll();
     if (condition()) break;
+    if (has_remote) fabrics->watcher()->arm(sleeping);
     futex_wait(&sleeping, 1, fence_works ? kSleepUs : kShortSleepUs);
     poll();
     if (condition()) break;

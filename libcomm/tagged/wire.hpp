@@ -26,7 +26,7 @@ struct Announce {
   std::uint64_t address;  // in the sender
   std::uint64_t send_id;
   std::uint32_t region;  // RemoteMemory::region of the address
-  std::uint32_t unused;
+  std::uint32_t extra;   // RemoteMemory::extra
 };
 static_assert(sizeof(Announce) == 32);
 

@@ -1,25 +1,15 @@
 #pragma once
-// Lane: an ordered channel to or from one peer, and the doorbell that wakes a sleeping receiver.
+// Lane: an ordered channel to or from one peer.
 // A lane is used by one thread at a time and needs no lock then.
 #include <atomic>
 #include <cstdint>
 
 #include "base/copy.hpp"
-#include "base/wait.hpp"
+#include "fabric/doorbell.hpp"
 #include "fabric/fabric.hpp"
 #include "transport/ring.hpp"
 
 namespace weft {
-
-// Wakes the owner of a doorbell if it may be asleep. Call after publishing what it waits for. The
-// order "publish, then look" is kept by the compiler here and by the sleeper's heavy_fence():
-// either we see that it sleeps, or it sees what we published before it falls asleep.
-inline void ring_doorbell(std::atomic<std::uint32_t>& sleeping) noexcept {
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (sleeping.load(std::memory_order_relaxed) != 0) [[unlikely]] {
-    if (sleeping.exchange(0, std::memory_order_seq_cst) != 0) futex_wake_all(&sleeping);
-  }
-}
 
 // Fills an entry's place with data, of which `first` bytes lie in the head's line. The reader polls
 // that line, so it comes last, after the others from the last to the first, except in short copies:
@@ -43,26 +33,54 @@ inline void fill_entry(std::byte* to, const void* from, std::size_t length, std:
 struct SendLane {
   RingWriter ring;
   std::atomic<std::uint32_t>* sleeping = nullptr;
+  Fabric* remote = nullptr;  // null: the ring is mapped
+  void* remote_lane = nullptr;
+  std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
 
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
   bool on_hold() const noexcept { return ring.flags() != 0; }
 
-  void open(const SendMemory& memory, std::uint32_t capacity, std::uint32_t maximum) {
+  void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity,
+            std::uint32_t maximum) {
     ring.attach(memory.ring, capacity, maximum, memory.consumed);
     sleeping = memory.sleeping;
+    if (!fabric.mapped()) remote = &fabric;
+    remote_lane = memory.lane;
+  }
+
+  // Where an entry's data go, or null: no room now.
+  std::byte* reserve(std::size_t length) noexcept {
+    // A second turn must not hide a first one that is still to be posted.
+    if (ring.turned_at() != RingWriter::kNoTurn && remote != nullptr) [[unlikely]] {
+      if (!flush()) return nullptr;
+    }
+    return ring.reserve(length);
+  }
+  void publish(std::uint8_t kind, std::size_t length, std::uint64_t immediate) noexcept {
+    ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
+    if (remote != nullptr) [[unlikely]]
+      flush();
+    else
+      ring_doorbell(*sleeping);
   }
 
   // False: no room now.
   bool send(std::uint8_t kind, std::uint64_t immediate, const void* data, std::size_t length,
             bool past_cache = false) noexcept {
-    std::byte* to = ring.reserve(length);
+    std::byte* to = reserve(length);
     if (to == nullptr) return false;
     fill_entry(to, data, length, kInlineBytes, past_cache);
-    ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
-    ring_doorbell(*sleeping);
+    publish(kind, length, immediate);
     return true;
   }
+
+  // Remote: true if nothing waits to be posted. The owner calls flush() from its progress until so.
+  bool flushed() const noexcept {
+    return posted == ring.offset() && ring.turned_at() == RingWriter::kNoTurn;
+  }
+  // Out of line: posts what was published, as far as the fabric has room. True: all of it.
+  bool flush() noexcept;
 };
 
 struct ReceiveLane {
@@ -70,18 +88,41 @@ struct ReceiveLane {
   std::atomic<std::uint32_t>* sleeping = nullptr;  // of the sender, which may wait for credit
   std::uint64_t credit_step = 0;
   bool hold = false;  // ask the sender for announcements only
+  bool owed = false;  // remote: credit that the fabric has not taken yet
+  Fabric* remote = nullptr;
+  void* remote_lane = nullptr;
+  const std::atomic<std::uint64_t>* arrived = nullptr;
 
-  void open(const ReceiveMemory& memory, std::uint32_t capacity, std::uint32_t maximum) {
+  void open(Fabric& fabric, const ReceiveMemory& memory, std::uint32_t capacity,
+            std::uint32_t maximum) {
     ring.attach(memory.ring, maximum, memory.consumed);
     sleeping = memory.sleeping;
     credit_step = capacity / 4;
+    if (!fabric.mapped()) remote = &fabric;
+    remote_lane = memory.lane;
+    arrived = memory.arrived;
   }
 
-  // Gives back credit for what was popped once it is worth it, or at once when idle.
+  // See RingReader::peek.
+  bool peek(Entry& entry) noexcept {
+    if (arrived != nullptr) [[unlikely]]
+      // acquire: the bytes before the count; pairs with the release in the fabric's poll().
+      return ring.peek_arrived(entry, arrived->load(std::memory_order_acquire));
+    return ring.peek(entry);
+  }
+
+  // Gives back credit for what was popped once it is worth it, or at once when idle. Remote: credit
+  // costs a message, and with less than a quarter of the ring held back the sender never waits.
   void return_credit(bool idle) noexcept {
-    if (ring.unreturned() >= credit_step || (idle && ring.unreturned() != 0)) return_now();
+    if (ring.unreturned() >= credit_step || owed ||
+        (idle && remote == nullptr && ring.unreturned() != 0))
+      return_now();
   }
   void return_now() noexcept {
+    if (remote != nullptr) [[unlikely]] {
+      owed = remote->return_credit(remote_lane, ring.take_credit(hold ? 1 : 0)) == Code::again;
+      return;
+    }
     ring.return_credit(hold ? 1 : 0);
     ring_doorbell(*sleeping);
   }

@@ -25,21 +25,54 @@ bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
   mark->length = gap;
   mark->state.store(sequence_ << 8 | kKindTurn, std::memory_order_release);
   sequence_ = next_sequence(sequence_);
+  turned_at_ = offset_;
   written_ += gap;
   offset_ = 0;
   return true;
 }
 
 bool RingReader::turn(const EntryHead& head, Entry& entry) noexcept {
+  return take_turn(head) && peek(entry);
+}
+
+bool RingReader::take_turn(const EntryHead& head) noexcept {
   const std::uint32_t gap = head.length;
   if (offset_ == 0 || gap > maximum_ - std::min(offset_, maximum_)) {
     broken_ = true;
     return false;
   }
   consumed_ += gap;
+  skipped_ += gap - kEntryAlign;  // modulo 2^64: a gap of nothing has a mark too
   sequence_ = next_sequence(sequence_);
   offset_ = 0;
-  return peek(entry);
+  return true;
+}
+
+bool RingReader::peek_arrived(Entry& entry, std::uint64_t arrived) noexcept {
+  for (;;) {
+    const std::uint64_t there = arrived - (consumed_ - skipped_);
+    if (there < kEntryAlign) return false;
+    const auto& head = *reinterpret_cast<const EntryHead*>(base_ + offset_);
+    // relaxed: what has arrived was made visible by the count.
+    const std::uint32_t state = head.state.load(std::memory_order_relaxed);
+    entry.kind = state & 0xff;
+    if (state >> 8 != sequence_) {
+      broken_ = true;
+      return false;
+    }
+    if (entry.kind == kKindTurn) {
+      if (!take_turn(head)) return false;
+      continue;
+    }
+    entry.length = head.length;
+    entry.immediate = head.immediate;
+    entry.data = reinterpret_cast<const std::byte*>(&head + 1);
+    if (entry.length > maximum_ - offset_) {
+      broken_ = true;
+      return false;
+    }
+    return entry_bytes(entry.length) <= there;
+  }
 }
 
 }  // namespace weft

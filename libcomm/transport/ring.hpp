@@ -63,6 +63,13 @@ class RingWriter {
   bool attached() const noexcept { return base_ != nullptr; }
   std::uint32_t capacity() const noexcept { return capacity_; }
 
+  // For lanes that post what was written (remote fabrics). Where the next entry goes, and where the
+  // mark of the last turn is until forget_turn(), or kNoTurn.
+  static constexpr std::uint32_t kNoTurn = ~std::uint32_t{0};
+  std::uint32_t offset() const noexcept { return offset_; }
+  std::uint32_t turned_at() const noexcept { return turned_at_; }
+  void forget_turn() noexcept { turned_at_ = kNoTurn; }
+
   // The longest data that one entry can have in a ring that has not grown.
   static std::size_t max_length(std::size_t capacity) noexcept {
     return capacity / 4 - sizeof(EntryHead);
@@ -155,6 +162,7 @@ class RingWriter {
   const std::atomic<std::uint64_t>* consumed_word_ = nullptr;
   std::vector<std::uint64_t> data_lines_;  // bit: the line holds data of an earlier entry
   std::uint64_t flags_ = 0;
+  std::uint32_t turned_at_ = kNoTurn;
   bool stalled_ = false;
 };
 
@@ -196,6 +204,10 @@ class RingReader {
     return true;
   }
 
+  // The same where the ring is written by a remote fabric, which says how many bytes of entries
+  // have arrived; nothing beyond them is looked at, and what is there must be in sequence.
+  bool peek_arrived(Entry& entry, std::uint64_t arrived) noexcept;
+
   void pop(std::uint32_t length) noexcept {
     const auto bytes = static_cast<std::uint32_t>(entry_bytes(length));
     offset_ += bytes;
@@ -211,18 +223,25 @@ class RingReader {
     // release: pairs with the acquire in RingWriter::look.
     consumed_word_->store(consumed_ | flags, std::memory_order_release);
   }
+  // What return_credit() would store, for a fabric to carry.
+  std::uint64_t take_credit(std::uint64_t flags) noexcept {
+    returned_ = consumed_;
+    return consumed_ | flags;
+  }
   std::uint64_t consumed() const noexcept { return consumed_; }
   bool broken() const noexcept { return broken_; }
 
  private:
   // Out of line: once a round.
   bool turn(const EntryHead& head, Entry& entry) noexcept;
+  bool take_turn(const EntryHead& head) noexcept;
 
   std::byte* base_ = nullptr;
   std::uint32_t offset_ = 0;
   std::uint32_t sequence_ = 1;
   std::uint64_t consumed_ = 0;
   std::uint64_t returned_ = 0;
+  std::uint64_t skipped_ = 0;  // consumed, but never written: gaps but for their marks
   std::atomic<std::uint64_t>* consumed_word_ = nullptr;
   std::uint32_t maximum_ = 0;
   bool broken_ = false;

@@ -1,0 +1,127 @@
+#include "fabric/registry.hpp"
+
+#include <fmt/format.h>
+
+#include "base/log.hpp"
+#include "fabric/shm/shm_fabric.hpp"
+#ifdef WEFT_HAVE_VERBS
+#include "fabric/verbs/verbs_fabric.hpp"
+#endif
+#ifdef WEFT_HAVE_OFI
+#include "fabric/ofi/ofi_fabric.hpp"
+#endif
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kListKey = "fabric.list";
+constexpr std::string_view kNames[] = {"shm", "verbs", "ofi"};  // in the order of choice
+
+Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
+  return {Code::unsupported, "not in this build"};
+}
+
+}  // namespace
+
+const std::vector<FabricRow>& remote_fabrics() {
+  static const std::vector<FabricRow> rows = {
+#ifdef WEFT_HAVE_VERBS
+      {kNames[1], make_verbs_fabric},
+#else
+      {kNames[1], not_built},
+#endif
+#ifdef WEFT_HAVE_OFI
+      {kNames[2], make_ofi_fabric},
+#else
+      {kNames[2], not_built},
+#endif
+  };
+  return rows;
+}
+
+bool fabric_allowed(const Settings& settings, std::string_view name) {
+  return list_has(settings.text(Setting::fabric), name);
+}
+
+Status check_fabric_setting(const Settings& settings) {
+  std::string_view rest = settings.text(Setting::fabric);
+  for (;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view name = rest.substr(0, comma);
+    bool known = false;
+    for (const std::string_view other : kNames) known = known || other == name;
+    if (!known)
+      return {Code::bad_setting, fmt::format("WEFT_FABRIC={}: '{}' is no fabric; there are shm, "
+                                             "verbs and ofi, separated by commas",
+                                             settings.text(Setting::fabric), name)};
+    if (comma == std::string_view::npos) return {};
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+Fabrics::~Fabrics() {
+  watcher_.reset();
+  others_.clear();
+}
+
+Status Fabrics::open(Job& job, std::unique_ptr<Fabrics>& fabrics) {
+  std::unique_ptr<Fabrics> made(new Fabrics(job));
+  if (Status status = made->start(); !status) return status;
+  fabrics = std::move(made);
+  return {};
+}
+
+Status Fabrics::start() {
+  if (Status status = check_fabric_setting(job_.settings()); !status) return status;
+  if (Status status = make_shm_fabric(job_, local_); !status) return status;
+  to_.assign(static_cast<std::size_t>(job_.size()), nullptr);
+  for (const int rank : job_.local_ranks()) to_[static_cast<std::size_t>(rank)] = local_.get();
+  // The same on every process: all know who is where.
+  if (static_cast<int>(job_.local_ranks().size()) == job_.size()) return {};
+
+  std::string list = "shm (inside a host)";
+  for (const FabricRow& row : remote_fabrics()) {
+    if (!fabric_allowed(job_.settings(), row.name)) {
+      list += fmt::format("; not {} (WEFT_FABRIC)", row.name);
+      continue;
+    }
+    std::unique_ptr<Fabric> fabric;
+    if (Status status = row.make(job_, *local_, fabric); !status) {
+      list += fmt::format("; not {} ({})", row.name, status.text());
+      log_line(LogLevel::info, job_.rank(), "no {} here: {}", row.name, status.text());
+      continue;
+    }
+    list += fmt::format("; {}", row.name);
+    others_.push_back(std::move(fabric));
+  }
+  if (Status status = job_.board().put(kListKey, list); !status) return status;
+  if (Status status =
+          job_.board().fence(static_cast<int>(job_.settings().number(Setting::start_timeout_ms)));
+      !status)
+    return status;
+  for (const auto& fabric : others_) {
+    bool used = false;
+    for (int rank = 0; rank < job_.size(); ++rank) {
+      Fabric*& way = to_[static_cast<std::size_t>(rank)];
+      if (way != nullptr || !fabric->reaches(rank)) continue;
+      way = fabric.get();
+      used = true;
+    }
+    if (used) remote_.push_back(fabric.get());
+  }
+  if (remote_.empty()) return {};
+  return Watcher::start(remote_, watcher_);
+}
+
+std::string Fabrics::explain(int peer) const {
+  const auto list = [this](int rank) {
+    std::string text;
+    if (Status status = job_.board().get(rank, kListKey, text); !status) text = status.text();
+    return text;
+  };
+  return fmt::format("{} and {} have no fabric in common: the first has {}; the second has {}",
+                     job_.describe(job_.rank()), job_.describe(peer), list(job_.rank()),
+                     list(peer));
+}
+
+}  // namespace weft

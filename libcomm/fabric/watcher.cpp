@@ -1,0 +1,109 @@
+#include "fabric/watcher.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "base/wait.hpp"
+#include "fabric/doorbell.hpp"
+
+namespace weft {
+namespace {
+
+// A process that has not polled for so long computes, and is helped out. Long enough to cost
+// nothing, short enough for signs of life and for a peer that waits for an answer.
+constexpr std::uint64_t kTickUs = 10'000;
+constexpr int kMaxFabrics = 8;
+
+}  // namespace
+
+Status Watcher::start(const std::vector<Fabric*>& fabrics, std::unique_ptr<Watcher>& watcher) {
+  std::unique_ptr<Watcher> made(new Watcher(fabrics));
+  made->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (made->wake_fd_ < 0 || fabrics.size() >= kMaxFabrics)
+    return {Code::no_memory,
+            fmt::format("cannot make an eventfd: {} (see ulimit -n)", std::strerror(errno))};
+  try {
+    made->thread_ = std::thread([raw = made.get()] { raw->run(); });
+  } catch (const std::system_error& error) {
+    return {Code::no_memory,
+            fmt::format("cannot start a thread: {} (see ulimit -u)", error.what())};
+  }
+  watcher = std::move(made);
+  return {};
+}
+
+Watcher::~Watcher() {
+  stop_.store(1, std::memory_order_seq_cst);
+  armed_.store(1, std::memory_order_seq_cst);
+  futex_wake_all(&armed_);
+  if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
+  if (thread_.joinable()) thread_.join();
+  if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+void Watcher::arm(std::atomic<std::uint32_t>& doorbell) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::find(doorbells_.begin(), doorbells_.end(), &doorbell) == doorbells_.end())
+      doorbells_.push_back(&doorbell);
+  }
+  if (armed_.exchange(1, std::memory_order_seq_cst) == 0) futex_wake_all(&armed_);
+}
+
+void Watcher::ring_all() noexcept {
+  // First, so that whoever arms from here on has us look again.
+  armed_.store(0, std::memory_order_seq_cst);
+  const std::lock_guard lock(mutex_);
+  for (auto* doorbell : doorbells_) ring_doorbell(*doorbell);
+  doorbells_.clear();
+}
+
+// True if a fabric has something to do.
+bool Watcher::wait_for_fabrics(int timeout_ms) noexcept {
+  pollfd fds[kMaxFabrics + 1];
+  nfds_t count = 0;
+  for (Fabric* fabric : fabrics_) {
+    if (!fabric->arm()) return true;
+    fds[count++] = {fabric->wait_fd(), POLLIN, 0};
+  }
+  fds[count++] = {wake_fd_, POLLIN, 0};
+  if (::poll(fds, count, timeout_ms) <= 0) return false;
+  return std::any_of(fds, fds + count - 1, [](const pollfd& fd) { return fd.revents != 0; });
+}
+
+void Watcher::watch_asleep() noexcept {
+  // The sleeper wakes now and then by itself, to look after its peers; no need to wait for ever.
+  if (wait_for_fabrics(100)) ring_all();
+}
+
+void Watcher::watch_busy() noexcept {
+  const std::uint64_t before = polls_.load(std::memory_order_relaxed);
+  futex_wait(&armed_, 0, kTickUs);
+  const auto helped_out = [&] {
+    return stop_.load(std::memory_order_relaxed) == 0 &&
+           armed_.load(std::memory_order_relaxed) == 0 &&
+           polls_.load(std::memory_order_relaxed) == before;
+  };
+  while (helped_out()) {
+    for (Fabric* fabric : fabrics_) fabric->poll();
+    wait_for_fabrics(static_cast<int>(kTickUs / 1000));
+  }
+}
+
+void Watcher::run() noexcept {
+  while (stop_.load(std::memory_order_acquire) == 0) {
+    if (armed_.load(std::memory_order_seq_cst) != 0)
+      watch_asleep();
+    else
+      watch_busy();
+  }
+}
+
+}  // namespace weft

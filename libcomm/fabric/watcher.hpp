@@ -1,0 +1,52 @@
+#pragma once
+// Watcher: a thread that waits for remote fabrics when nobody else does. While the process sleeps
+// on a doorbell it waits for the fabrics' descriptors and rings the doorbell, so that peers of this
+// host and of others can be waited for together; while the process computes for long it polls the
+// fabrics now and then, so that connections, one-sided access and signs of life are answered.
+// In silence it sleeps.
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "fabric/fabric.hpp"
+
+namespace weft {
+
+class Watcher {
+ public:
+  // `fabrics` must outlive it. no_memory if there are no descriptors or threads left.
+  static Status start(const std::vector<Fabric*>& fabrics, std::unique_ptr<Watcher>& watcher);
+  ~Watcher();
+
+  // To be called before sleeping on a doorbell of this process, after it was armed (set to 1) and
+  // all was polled once more. Any thread. The doorbell is rung when a fabric has something to do.
+  void arm(std::atomic<std::uint32_t>& doorbell) noexcept;
+  // To be called with every round of polling: says that this process polls by itself.
+  void note_poll() noexcept {
+    // relaxed, and not atomic as a whole: only "has it changed" matters.
+    polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+ private:
+  explicit Watcher(const std::vector<Fabric*>& fabrics) : fabrics_(fabrics) {}
+  void run() noexcept;
+  void watch_asleep() noexcept;
+  void watch_busy() noexcept;
+  bool wait_for_fabrics(int timeout_ms) noexcept;
+  void ring_all() noexcept;
+
+  const std::vector<Fabric*> fabrics_;
+  std::atomic<std::uint32_t> armed_{
+      0};  // 1: somebody sleeps or is about to; the thread sleeps on it
+  std::atomic<std::uint32_t> stop_{0};
+  std::atomic<std::uint64_t> polls_{0};
+  std::mutex mutex_;  // guards doorbells_
+  std::vector<std::atomic<std::uint32_t>*> doorbells_;
+  int wake_fd_ = -1;  // ends a wait for the descriptors
+  std::thread thread_;
+};
+
+}  // namespace weft

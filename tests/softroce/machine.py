@@ -1,7 +1,7 @@
 """The guests' kernel and first file system, made once from Debian's packages and kept in a cache.
 
 Nothing is installed: the kernel package is downloaded and unpacked. The cache is one folder per
-kernel version and content, $XDG_CACHE_HOME/weft/softroce (or ~/.cache/...), about 15 MB.
+content, $XDG_CACHE_HOME/weft/softroce (or ~/.cache/...), about 15 MB.
 """
 import contextlib
 import fcntl
@@ -154,18 +154,19 @@ def prepare(say):
     cache = os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
                          'weft', 'softroce')
     os.makedirs(cache, exist_ok=True)
-    package, version = kernel_package()
     content = hashlib.sha256(' '.join(MODULES).encode())
     for name in ('init', 'machine.py'):
         with open(os.path.join(HERE, name), 'rb') as file:
             content.update(file.read())
-    folder = os.path.join(cache, f'{package}_{version.replace(":", ".")}_{content.hexdigest()[:12]}')
+    # Which kernel it was made from does not matter as long as it is there: asking apt takes seconds.
+    folder = os.path.join(cache, content.hexdigest()[:16])
     with open(os.path.join(cache, 'lock'), 'w', encoding='utf-8') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(folder):
+            package, version = kernel_package()
             say(f'unpacking {package} {version} into {cache}')
             build(folder, package)
-            # Older ones are for kernels or contents of the past; a guest keeps its files open.
+            # Older ones are of contents of the past; a guest that runs keeps its files open.
             for name in os.listdir(cache):
                 if name not in ('lock', os.path.basename(folder)):
                     with contextlib.suppress(OSError):

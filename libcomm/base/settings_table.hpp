@@ -13,6 +13,8 @@ WEFT_SETTING(start_timeout_ms, "START_TIMEOUT_MS", "60000", ms,
              "how long a process waits for the others to start")
 WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms,
              "how long a silent peer is waited for before operations with it end in an error")
+WEFT_SETTING(launch, "LAUNCH", "ssh -oBatchMode=yes {host}", text,
+             "the command with which weftrun starts its agent on another host, as its last words")
 // fabric and transport
 WEFT_SETTING(
     fabric, "FABRIC", "shm,verbs,ofi", text,

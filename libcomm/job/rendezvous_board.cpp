@@ -3,13 +3,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -19,6 +16,7 @@
 #include "base/log.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
+#include "job/rendezvous_link.hpp"
 #include "job/rendezvous_server.hpp"
 #include "job/rendezvous_wire.hpp"
 
@@ -30,35 +28,6 @@ using namespace rendezvous;
 // How much later than promised the server may answer before it is given up.
 constexpr int kGraceMs = 5000;
 constexpr int kRetryMs = 20;
-
-// A point in time that waits count down to.
-class Deadline {
- public:
-  explicit Deadline(int ms) : at_ns_(now_ns() + static_cast<std::uint64_t>(ms) * 1'000'000u) {}
-  // For poll: never negative, and zero only once it has passed.
-  int left_ms() const {
-    const std::uint64_t now = now_ns();
-    return now >= at_ns_ ? 0 : static_cast<int>((at_ns_ - now) / 1'000'000u) + 1;
-  }
-
- private:
-  std::uint64_t at_ns_;
-};
-
-bool split_address(std::string_view address, std::string& host, std::uint16_t& port) {
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return false;
-  host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-    host = host.substr(1, host.size() - 2);
-  const std::string_view digits = address.substr(colon + 1);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  return error == std::errc{} && end == digits.data() + digits.size() && port != 0;
-}
-
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
 
 Status read_whole_number(const char* variable, int& out) {
   const char* text = getenv(variable);
@@ -79,6 +48,12 @@ class ServerThread {
     Server::Options options;
     if (!split_address(place.address, options.host, options.port))
       return {Code::bad_setting, fmt::format("{} is not host:port", place.address)};
+    // A host's own name often stands for a loopback address there, for another one elsewhere.
+    in_addr_t v4;
+    char v6[16];
+    if (!is_loopback(options.host) && inet_pton(AF_INET, options.host.c_str(), &v4) != 1 &&
+        inet_pton(AF_INET6, options.host.c_str(), v6) != 1)
+      options.host.clear();
     options.size = place.size;
     options.key = place.key;
     std::unique_ptr<ServerThread> opened(new ServerThread);
@@ -128,9 +103,6 @@ class RendezvousBoard final : public Board {
  public:
   RendezvousBoard(const RendezvousPlace& place, std::unique_ptr<ServerThread> server)
       : place_(place), server_(std::move(server)) {}
-  ~RendezvousBoard() override {
-    if (socket_ >= 0) ::close(socket_);
-  }
 
   Status join(int timeout_ms);
 
@@ -150,13 +122,10 @@ class RendezvousBoard final : public Board {
   Status lost() {
     return {Code::peer_lost, fmt::format("the rendezvous server at {} is gone", place_.address)};
   }
-  Status send_frame(Type type, std::string_view body, const Deadline& deadline);
-  Status receive_bytes(char* bytes, std::size_t length, const Deadline& deadline);
-  Status receive_frame(Type& type, std::string& body, const Deadline& deadline);
   Status take_release(std::string_view body);
 
   const RendezvousPlace place_;
-  int socket_ = -1;
+  Link link_;
   std::string pending_;  // encoded (key, value) since the last fence
   std::uint32_t num_pending_ = 0;
   std::map<std::pair<int, std::string>, std::string> values_;
@@ -164,105 +133,22 @@ class RendezvousBoard final : public Board {
   std::unique_ptr<ServerThread> server_;
 };
 
-Status RendezvousBoard::send_frame(Type type, std::string_view body, const Deadline& deadline) {
-  const std::string frame = make_frame(type, body);
-  for (std::size_t sent = 0; sent < frame.size();) {
-    const ssize_t length = send(socket_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
-    if (length >= 0) {
-      sent += static_cast<std::size_t>(length);
-    } else if (errno == EAGAIN) {
-      pollfd room{socket_, POLLOUT, 0};
-      if (deadline.left_ms() == 0) return Code::timed_out;
-      poll(&room, 1, deadline.left_ms());
-    } else if (errno != EINTR) {
-      return lost();
-    }
-  }
-  return {};
-}
-
-Status RendezvousBoard::receive_bytes(char* bytes, std::size_t length, const Deadline& deadline) {
-  while (length > 0) {
-    const ssize_t received = recv(socket_, bytes, length, 0);
-    if (received > 0) {
-      bytes += received;
-      length -= static_cast<std::size_t>(received);
-    } else if (received < 0 && errno == EAGAIN) {
-      if (deadline.left_ms() == 0)
-        return {Code::timed_out,
-                fmt::format("the rendezvous server at {} does not answer", place_.address)};
-      pollfd data{socket_, POLLIN, 0};
-      poll(&data, 1, deadline.left_ms());
-    } else if (received == 0 || errno != EINTR) {
-      return lost();
-    }
-  }
-  return {};
-}
-
-Status RendezvousBoard::receive_frame(Type& type, std::string& body, const Deadline& deadline) {
-  char bytes[kHeadBytes];
-  Status status = receive_bytes(bytes, sizeof bytes, deadline);
-  if (!status) return status;
-  const Head head = read_head(bytes);
-  if (head.magic != kMagic || head.length > kMaxReleaseBytes)
-    return {Code::corrupt,
-            fmt::format("what answers at {} is no rendezvous server", place_.address)};
-  type = head.type;
-  body.resize(head.length);
-  return receive_bytes(body.data(), body.size(), deadline);
-}
-
 // again: worth another try.
 Status RendezvousBoard::connect_once(const Deadline& deadline) {
-  std::string host;
-  std::uint16_t port = 0;
-  if (!split_address(place_.address, host, port))
-    return {Code::bad_setting,
-            fmt::format("{}={} is not host:port", kRendezvousVariable, place_.address)};
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
-    return {Code::bad_setting,
-            fmt::format("{}={}: {}", kRendezvousVariable, place_.address, gai_strerror(error))};
-  if (socket_ >= 0) ::close(socket_);
-  socket_ = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  int error = socket_ < 0 ? errno : 0;
-  if (error == 0 && connect(socket_, found->ai_addr, found->ai_addrlen) != 0) error = errno;
-  freeaddrinfo(found);
-  if (socket_ < 0) return {Code::no_memory, fmt::format("socket: {}", strerror(error))};
-  if (error == EINPROGRESS) {
-    pollfd done{socket_, POLLOUT, 0};
-    socklen_t length = sizeof error;
-    if (poll(&done, 1, deadline.left_ms()) != 1 ||
-        getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
-      return Code::again;
-  }
-  if (error != 0) return Code::again;
-  const int on = 1;
-  setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-
   std::string hello;
   append_word(hello, kVersion);
   append_word(hello, static_cast<std::uint32_t>(place_.rank));
   append_word(hello, static_cast<std::uint32_t>(place_.size));
   append_word(hello, static_cast<std::uint32_t>(getpid()));
   append_text(hello, place_.key);
-  Type type{};
-  std::string body;
-  Status status = send_frame(Type::hello, hello, deadline);
-  if (status) status = receive_frame(type, body, deadline);
-  if (status.code() == Code::peer_lost) return Code::again;
-  if (!status) return status;
-  if (type == Type::welcome) return {};
-  BodyReader reader(body);
-  const std::string_view why = reader.text();
-  if (type != Type::refused || !reader.complete())
-    return {Code::corrupt,
-            fmt::format("what answers at {} is no rendezvous server", place_.address)};
-  return {Code::not_permitted, fmt::format("rank {} was refused by the rendezvous server at {}: {}",
-                                           place_.rank, place_.address, why)};
+  Status status = link_.greet(place_.address, make_frame(Type::hello, hello), deadline);
+  if (status.code() == Code::not_permitted)
+    return {Code::not_permitted,
+            fmt::format("rank {} was refused by the rendezvous server at {}: {}", place_.rank,
+                        place_.address, status.text())};
+  if (status.code() == Code::bad_setting)
+    return {Code::bad_setting, fmt::format("{}={}", kRendezvousVariable, status.text())};
+  return status;
 }
 
 Status RendezvousBoard::join(int timeout_ms) {
@@ -292,22 +178,21 @@ Status RendezvousBoard::put(std::string_view key, std::string_view value) {
 }
 
 Status RendezvousBoard::fence(int timeout_ms) {
-  if (socket_ < 0) return lost();
+  if (!link_.is_open()) return lost();
   std::string body;
   append_word(body, static_cast<std::uint32_t>(timeout_ms));
   append_word(body, num_pending_);
   body += pending_;
   const Deadline deadline(timeout_ms + kGraceMs);
-  Status status = send_frame(Type::fence, body, deadline);
+  Status status = link_.send_frame(Type::fence, body, deadline);
   if (!status) return status;
   pending_.clear();
   num_pending_ = 0;
   Type type{};
-  status = receive_frame(type, body, deadline);
+  status = link_.receive_frame(type, body, deadline);
   if (!status) {
     // An answer that came later would be taken for that to another question.
-    ::close(socket_);
-    socket_ = -1;
+    link_.close();
     return status;
   }
   if (type == Type::release) return take_release(body);
@@ -341,26 +226,25 @@ Status RendezvousBoard::get(int rank, std::string_view key, std::string& value) 
 }
 
 void RendezvousBoard::abort(int exit_code, std::string_view message) {
-  if (socket_ < 0) return;
+  if (!link_.is_open()) return;
   const Deadline deadline(kGraceMs);
   std::string body;
   append_word(body, static_cast<std::uint32_t>(exit_code));
   append_text(body, message.substr(0, kMaxBodyBytes / 2));
-  if (!send_frame(Type::abort, body, deadline) || !place_.server_is_launcher) return;
+  if (!link_.send_frame(Type::abort, body, deadline) || !place_.server_is_launcher) return;
   // weftrun ends this process, too. Until then nothing is to be done, and for no longer than this.
-  char bytes[1];
-  (void)receive_bytes(bytes, sizeof bytes, deadline);
+  Type type{};
+  (void)link_.receive_frame(type, body, deadline);
 }
 
 Status RendezvousBoard::close() {
-  if (socket_ < 0) return {};
+  if (!link_.is_open()) return {};
   const Deadline deadline(place_.close_timeout_ms);
   Type type{};
   std::string body;
-  Status status = send_frame(Type::goodbye, {}, deadline);
-  if (status) status = receive_frame(type, body, deadline);
-  ::close(socket_);
-  socket_ = -1;
+  Status status = link_.send_frame(Type::goodbye, {}, deadline);
+  if (status) status = link_.receive_frame(type, body, deadline);
+  link_.close();
   server_.reset();
   if (status && type != Type::farewell)
     return {Code::corrupt, "the rendezvous server answers what was not asked"};

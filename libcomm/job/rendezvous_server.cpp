@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
+#include "job/rendezvous_link.hpp"
 #include "job/rendezvous_wire.hpp"
 
 namespace weft::rendezvous {
@@ -50,7 +51,8 @@ std::string peer_name(int fd) {
 
 struct Server::Connection {
   int fd = -1;
-  int rank = -1;  // -1: a stranger
+  int rank = -1;     // -1: none
+  int visitor = -1;  // -1: none; with neither it is a stranger
   std::uint64_t hello_deadline_ns = 0;
   std::string peer;
   std::string input, output;
@@ -58,6 +60,7 @@ struct Server::Connection {
   bool dead = false;          // to be closed now
   bool wants_output = false;  // epoll also watches for room
 
+  bool stranger() const { return rank < 0 && visitor < 0; }
   ~Connection() { ::close(fd); }
 };
 
@@ -79,24 +82,35 @@ Status Server::listen(const Options& options, std::unique_ptr<Server>& server) {
   return status;
 }
 
-Status Server::bind_and_listen() {
+// -1 with errno if it cannot be.
+int Server::bound_socket(const std::string& host) const {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const std::string port = std::to_string(options_.port);
-  if (const int error = getaddrinfo(options_.host.c_str(), port.c_str(), &hints, &found))
-    return {Code::bad_argument, fmt::format("{}: {}", options_.host, gai_strerror(error))};
-  listener_ = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const int on = 1;
-  const bool listening =
-      listener_ >= 0 && setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-      bind(listener_, found->ai_addr, found->ai_addrlen) == 0 && ::listen(listener_, 1024) == 0;
+  if (getaddrinfo(host.c_str(), std::to_string(options_.port).c_str(), &hints, &found) != 0)
+    return errno = EADDRNOTAVAIL, -1;
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int on = 1, off = 0;
+  if (fd >= 0 && found->ai_family == AF_INET6)  // :: is then every IPv4 address, too
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  const bool listening = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                         bind(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+                         ::listen(fd, 1024) == 0;
   const int error = errno;
   freeaddrinfo(found);
-  if (!listening)
-    return {Code::not_permitted, fmt::format("cannot listen at {}:{}: {}", options_.host,
-                                             options_.port, strerror(error))};
+  if (listening) return fd;
+  if (fd >= 0) ::close(fd);
+  return errno = error, -1;
+}
+
+Status Server::bind_and_listen() {
+  listener_ = bound_socket(options_.host.empty() ? "::" : options_.host);
+  if (listener_ < 0 && options_.host.empty()) listener_ = bound_socket("0.0.0.0");
+  if (listener_ < 0)
+    return {Code::not_permitted,
+            fmt::format("cannot listen at {}: {}", join_address(options_.host, options_.port),
+                        strerror(errno))};
   sockaddr_storage address{};
   socklen_t length = sizeof address;
   getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
@@ -112,7 +126,7 @@ Status Server::bind_and_listen() {
 int Server::timeout_ms() const noexcept {
   std::uint64_t earliest = UINT64_MAX;
   for (const auto& [fd, connection] : connections_)
-    if (connection->rank < 0) earliest = std::min(earliest, connection->hello_deadline_ns);
+    if (connection->stranger()) earliest = std::min(earliest, connection->hello_deadline_ns);
   for (const Rank& rank : ranks_) {
     if (rank.at_fence) earliest = std::min(earliest, rank.fence_deadline_ns);
     if (rank.state == RankState::lost && rank.gone.empty())
@@ -139,7 +153,7 @@ void Server::serve() {
   }
   const std::uint64_t now = now_ns();
   for (auto& [fd, connection] : connections_)
-    if (connection->rank < 0 && !connection->dead && connection->hello_deadline_ns <= now)
+    if (connection->stranger() && !connection->dead && connection->hello_deadline_ns <= now)
       drop(*connection, "said no hello in time");
   settle();
   std::erase_if(connections_, [](const auto& entry) {
@@ -159,6 +173,7 @@ void Server::accept_all() {
     connection->peer = peer_name(fd);
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    watch_for_death(fd);
     epoll_event event{EPOLLIN, {.fd = fd}};
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) continue;
     connections_.insert_or_assign(fd, std::move(connection));
@@ -170,7 +185,7 @@ void Server::limit_strangers() {
   std::size_t strangers = 0;
   Connection* oldest = nullptr;
   for (auto& [fd, connection] : connections_) {
-    if (connection->rank >= 0 || connection->dead) continue;
+    if (!connection->stranger() || connection->dead) continue;
     ++strangers;
     if (oldest == nullptr || connection->hello_deadline_ns < oldest->hello_deadline_ns)
       oldest = connection.get();
@@ -205,8 +220,9 @@ bool Server::take_frames(Connection& connection) {
   const std::string& input = connection.input;
   while (input.size() - taken >= kHeadBytes) {
     const Head head = read_head(input.data() + taken);
-    const bool stranger = connection.rank < 0;
-    if (head.magic != kMagic || (stranger && head.type != Type::hello) ||
+    const bool greets = head.type == Type::hello || head.type == Type::visit;
+    const bool stranger = connection.stranger();
+    if (head.magic != kMagic || stranger != greets || connection.visitor >= 0 ||
         head.length > (stranger ? kMaxHelloBytes : kMaxBodyBytes)) {
       drop(connection, "does not speak this protocol");
       return false;
@@ -218,6 +234,9 @@ bool Server::take_frames(Connection& connection) {
     switch (head.type) {
       case Type::hello:
         good = handle_hello(connection, body);
+        break;
+      case Type::visit:
+        good = handle_visit(connection, body);
         break;
       case Type::fence:
         good = handle_fence(connection, body);
@@ -261,12 +280,8 @@ bool Server::handle_hello(Connection& connection, std::string_view body) {
   const std::uint32_t size = reader.word();
   reader.word();  // the process id, for a reader of the traffic
   const std::string_view key = reader.text();
-  if (!reader.complete() || connection.rank >= 0) return false;
-  if (!equal_keys(key, options_.key)) {
-    refuse(connection, "the job's key (WEFT_JOB_KEY) is another one");
-  } else if (version != kVersion) {
-    refuse(connection, fmt::format("the server speaks version {}, not {}", kVersion, version));
-  } else if (size != ranks_.size() || rank >= ranks_.size()) {
+  if (!reader.complete() || !may_enter(connection, version, key)) return false;
+  if (size != ranks_.size() || rank >= ranks_.size()) {
     refuse(connection,
            fmt::format("the job has {} ranks, so no rank {} of {}", ranks_.size(), rank, size));
   } else if (ranks_[rank].state != RankState::absent) {
@@ -277,6 +292,29 @@ bool Server::handle_hello(Connection& connection, std::string_view body) {
     ranks_[rank].connection = &connection;
     send(connection, make_frame(Type::welcome, {}));
     return !connection.dead;
+  }
+  return false;
+}
+
+bool Server::handle_visit(Connection& connection, std::string_view body) {
+  BodyReader reader(body);
+  const std::uint32_t version = reader.word();
+  const std::uint32_t visitor = reader.word();
+  const std::string_view key = reader.text();
+  if (!reader.complete() || visitor > INT32_MAX || !may_enter(connection, version, key))
+    return false;
+  connection.visitor = static_cast<int>(visitor);
+  send(connection, make_frame(Type::welcome, {}));
+  return !connection.dead;
+}
+
+bool Server::may_enter(Connection& connection, std::uint32_t version, std::string_view key) {
+  if (!equal_keys(key, options_.key)) {
+    refuse(connection, "the job's key (WEFT_JOB_KEY) is another one");
+  } else if (version != kVersion) {
+    refuse(connection, fmt::format("the server speaks version {}, not {}", kVersion, version));
+  } else {
+    return true;
   }
   return false;
 }
@@ -340,6 +378,10 @@ void Server::refuse(Connection& connection, std::string_view why) {
 void Server::drop(Connection& connection, std::string_view why) {
   if (connection.dead) return;
   connection.dead = true;
+  if (connection.visitor >= 0) {
+    lost_visitors_.push_back(connection.visitor);
+    return;
+  }
   if (connection.rank < 0) {
     log_line(LogLevel::warn, -1, "dropped a stranger at {}: it {}", connection.peer, why);
     return;

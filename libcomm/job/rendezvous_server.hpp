@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/status.hpp"
@@ -19,8 +20,8 @@ namespace weft::rendezvous {
 class Server {
  public:
   struct Options {
-    std::string host = "127.0.0.1";
-    std::uint16_t port = 0;  // 0: the kernel chooses
+    std::string host = "127.0.0.1";  // empty: every address of this machine
+    std::uint16_t port = 0;          // 0: the kernel chooses
     int size = 1;
     std::string key;
     int hello_timeout_ms = 5000;
@@ -54,6 +55,8 @@ class Server {
   void mark_gone(int rank, std::string_view how);
   // The first rank's wish to end the job.
   const std::optional<AbortRequest>& abort_request() const noexcept { return abort_; }
+  // Visitors whose connection ended since the last call, by the number they gave.
+  std::vector<int> take_lost_visitors() { return std::exchange(lost_visitors_, {}); }
   // No rank is connected.
   bool quiet() const noexcept;
 
@@ -71,10 +74,13 @@ class Server {
 
   explicit Server(const Options& options);
   Status bind_and_listen();
+  int bound_socket(const std::string& host) const;
   void accept_all();
   void receive(Connection& connection);
   bool take_frames(Connection& connection);
   bool handle_hello(Connection& connection, std::string_view body);
+  bool handle_visit(Connection& connection, std::string_view body);
+  bool may_enter(Connection& connection, std::uint32_t version, std::string_view key);
   bool handle_fence(Connection& connection, std::string_view body);
   void send(Connection& connection, std::string_view frame);
   void flush(Connection& connection);
@@ -95,6 +101,7 @@ class Server {
   std::string pending_;  // encoded (rank, key, value) of the next release
   std::uint32_t num_pending_ = 0;
   std::optional<AbortRequest> abort_;
+  std::vector<int> lost_visitors_;
 };
 
 }  // namespace weft::rendezvous

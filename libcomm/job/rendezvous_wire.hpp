@@ -6,11 +6,14 @@
 //
 //   client -> server                          server -> client
 //   hello    version rank size pid key        welcome
-//                                             refused  why
+//   visit    version visitor key              refused  why
 //   fence    timeout_ms n (key value)*n       release  n (rank key value)*n
 //                                             failed   code why
 //   abort    exit_code message
 //   goodbye                                   farewell
+//
+// A visitor is no rank: an agent of weftrun on another host, which so finds out that its ranks will
+// reach the server, and keeps the connection so that either side notices when the other is gone.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,6 +39,7 @@ enum class Type : std::uint32_t {
   abort,
   goodbye,
   farewell,
+  visit,
 };
 
 inline void append_word(std::string& bytes, std::uint32_t word) {

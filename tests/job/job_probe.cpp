@@ -65,7 +65,10 @@ int main(int argc, char** argv) {
   printf("rank %d of %d by %s\n", job->rank(), job->size(),
          std::string(job->board().launcher()).c_str());
   if (job->member(job->rank()).pid != getpid()) return complain({Code::internal, "pid"});
-  if (!job->same_host(0, job->size() - 1)) return complain({Code::internal, "host"});
+  // In these tests hosts with one name share their memory, and others do not.
+  const int end = job->size() - 1;
+  if (job->same_host(0, end) != (job->member(0).host == job->member(end).host))
+    return complain({Code::internal, "host"});
 
   const bool last = job->rank() == job->size() - 1;
   if (action == "exchange") {

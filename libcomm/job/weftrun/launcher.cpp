@@ -1,26 +1,28 @@
 #include "job/weftrun/launcher.hpp"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <limits.h>
 #include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <sstream>
 
-#include "base/topology.hpp"
+#include "base/settings.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
+#include "job/rendezvous_link.hpp"
+#include "job/weftrun/environment.hpp"
+#include "job/weftrun/hosts.hpp"
+#include "job/weftrun/local_host.hpp"
+#include "job/weftrun/remote_host.hpp"
+
+extern char** environ;
 
 namespace weft::weftrun {
 namespace {
@@ -34,6 +36,8 @@ constexpr std::uint64_t kDrainNs = 1'000'000'000;
 // A rank's death is told to the others with its cause, once weftrun has seen the cause itself.
 constexpr int kLossGraceMs = 500;
 constexpr int kTimeoutStatus = 124;  // as timeout(1)
+constexpr int kMissingStatus = 127;  // as a shell
+constexpr int kLostStatus = 125;     // a host could not be used any more
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -49,26 +53,15 @@ std::string random_key() {
   return key;
 }
 
-// Before any rank starts, so that a mistyped name is one message and not one per rank.
-Status check_program(const std::string& program) {
-  if (program.find('/') != std::string::npos) {
-    if (access(program.c_str(), X_OK) == 0) return {};
-    return {Code::not_found, fmt::format("cannot start {}: {}", program, strerror(errno))};
-  }
-  const char* path = getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (access(fmt::format("{}/{}", folder.empty() ? "." : folder, program).c_str(), X_OK) == 0)
-      return {};
-  return {Code::not_found, fmt::format("cannot start {}: it is in no folder of PATH", program)};
+std::string own_path() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return length <= 0 ? std::string() : std::string(path, static_cast<std::size_t>(length));
 }
 
-// Every rank takes two pipes and one connection.
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+std::string own_folder() {
+  char path[PATH_MAX];
+  return getcwd(path, sizeof path) != nullptr ? path : "";
 }
 
 }  // namespace
@@ -77,172 +70,175 @@ Launcher::Launcher(const Options& options)
     : options_(options), ranks_(static_cast<std::size_t>(options.num_ranks)) {}
 
 Launcher::~Launcher() {
-  if (guardian_ > 0) {
-    kill_group(SIGKILL);
-    for (Rank& rank : ranks_)
-      if (rank.running) waitpid(rank.pid, nullptr, 0);
-    waitpid(guardian_, nullptr, 0);
-  }
-  for (int fd : {guardian_pipe_, signals_, stdin_pipe_, stdin_sink_})
-    if (fd >= 0) close(fd);
+  for (auto& host : hosts_) host->finish();  // all at once, before the first is waited for
+  hosts_.clear();
+  if (signals_ >= 0) close(signals_);
 }
 
 Status Launcher::start() {
-  Status status = check_program(options_.command[0]);
+  if (!options_.folder.empty() && chdir(options_.folder.c_str()) != 0)
+    return {Code::not_found,
+            fmt::format("cannot go to the folder {}: {}", options_.folder, strerror(errno))};
+  Status status = take_signals_over();
+  if (status) status = place();
   if (!status) return status;
-  sigset_t mask;
-  sigemptyset(&mask);
-  for (int signal : kForwarded) sigaddset(&mask, signal);
-  for (int signal : {SIGCHLD, SIGTSTP, SIGCONT}) sigaddset(&mask, signal);
-  sigprocmask(SIG_BLOCK, &mask, &old_mask_);
-  signal(SIGPIPE, SIG_IGN);
-  signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signals_ < 0) return system_error("signalfd");
-
   key_ = random_key();
   if (key_.empty()) return system_error("getrandom");
-  choose_cores();
-  Server::Options server;
-  server.size = options_.num_ranks;
-  server.key = key_;
-  server.loss_grace_ms = kLossGraceMs;
-  status = start_guardian();
+  status = listen();
   if (!status) return status;
-  raise_file_limit();
-  status = Server::listen(server, server_);
-  if (status) status = open_stdin();
-  for (int rank = 0; rank < options_.num_ranks && status; ++rank) status = start_rank(rank);
+
+  for (int rank = 0; rank < options_.num_ranks; ++rank) {
+    const std::string prefix = options_.tag_output ? fmt::format("[{}] ", rank) : std::string();
+    const bool whole_lines = options_.num_ranks > 1;
+    rank_at(rank).out = std::make_unique<Lines>(&stdout_, prefix, whole_lines);
+    rank_at(rank).err = std::make_unique<Lines>(&stderr_, prefix, whole_lines);
+  }
+  Assignment assignment;
+  assignment.job_size = options_.num_ranks;
+  assignment.command = options_.command;
+  assignment.bind = options_.bind;
+  assignment.key = key_;
+  for (std::size_t host = 0; host < entries_.size() && status; ++host)
+    status = start_host(host, assignment);
   if (options_.timeout_s > 0)
     timeout_at_ns_ = now_ns() + static_cast<std::uint64_t>(options_.timeout_s * 1e9);
   return status;
 }
 
-void Launcher::choose_cores() {
-  if (options_.bind == Bind::none) return;
-  // Cheap look first: with more ranks than processors there is nothing to share out.
-  if (options_.bind == Bind::automatic && options_.num_ranks > num_usable_cpus()) return;
-  Topology topology;
-  if (Status status = Topology::read(topology); !status) {
-    if (options_.bind == Bind::core) say("cannot bind to cores: " + status.text());
-    return;
+Status Launcher::take_signals_over() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (int number : kForwarded) sigaddset(&mask, number);
+  for (int number : {SIGCHLD, SIGTSTP, SIGCONT}) sigaddset(&mask, number);
+  sigprocmask(SIG_BLOCK, &mask, &old_mask_);
+  ::signal(SIGPIPE, SIG_IGN);
+  signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  return signals_ < 0 ? system_error("signalfd") : Status();
+}
+
+// Which ranks run where, without hosts that get none.
+Status Launcher::place() {
+  std::vector<HostEntry> hosts = options_.hosts;
+  if (hosts.empty()) hosts.push_back({"localhost", 0});
+  std::vector<std::vector<int>> placed;
+  Status status = place_ranks(hosts, options_.num_ranks, options_.oversubscribe, placed);
+  if (!status) return status;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (placed[i].empty()) continue;
+    for (int rank : placed[i]) rank_at(rank).host = static_cast<int>(entries_.size());
+    entries_.push_back(hosts[i]);
+    placed_.push_back(std::move(placed[i]));
   }
-  const int num_cores = topology.num_cores();
-  const int num_ranks = options_.num_ranks;
-  if (options_.bind == Bind::automatic && num_ranks > num_cores) return;
-  cpus_.resize(static_cast<std::size_t>(num_ranks));
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    // More ranks than cores share them in turn.
-    const int first = num_ranks > num_cores ? rank % num_cores : rank * num_cores / num_ranks;
-    const int last = num_ranks > num_cores ? first + 1 : (rank + 1) * num_cores / num_ranks;
-    for (int core = first; core < last; ++core) {
-      const auto& cpus = topology.cores()[static_cast<std::size_t>(core)];
-      auto& mine = cpus_[static_cast<std::size_t>(rank)];
-      mine.insert(mine.end(), cpus.begin(), cpus.end());
+  return {};
+}
+
+bool Launcher::is_local(std::size_t host) const { return is_this_machine(entries_[host].name); }
+
+Status Launcher::listen() {
+  Server::Options server;
+  server.size = options_.num_ranks;
+  server.key = key_;
+  server.loss_grace_ms = kLossGraceMs;
+  server.port = static_cast<std::uint16_t>(options_.port);
+  bool all_local = true;
+  for (std::size_t host = 0; host < entries_.size(); ++host)
+    all_local = all_local && is_local(host);
+  if (!all_local) {
+    // Read only now: the settings of a job on this machine are its own matter.
+    Settings settings;
+    Status status = Settings::from_environment(environ, settings);
+    if (!status) return status;
+    launch_ = options_.launch.empty() ? settings.text(Setting::launch) : options_.launch;
+    answer_at_ns_ =
+        now_ns() + static_cast<std::uint64_t>(settings.number(Setting::start_timeout_ms)) * 1000000;
+    if (!options_.address.empty()) {
+      address_ = address_of(options_.address);
+      if (address_.empty())
+        return {
+            Code::bad_argument,
+            fmt::format("--address {}: no address or interface of this machine", options_.address)};
     }
+    server.host = address_;
   }
+  return Server::listen(server, server_);
 }
 
-Status Launcher::start_guardian() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
-  guardian_ = fork();
-  if (guardian_ < 0) return system_error("fork");
-  if (guardian_ == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_NAME, "weftrun-guard");
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, nullptr);
-    // Keeps nothing open but the pipe, whose other end closes when weftrun ends.
-    dup2(ends[0], 0);
-    close_range(1, ~0u, 0);
-    char byte;
-    while (read(0, &byte, 1) < 0 && errno == EINTR) continue;
-    kill(0, SIGKILL);
-    _exit(0);
-  }
-  setpgid(guardian_, guardian_);
-  close(ends[0]);
-  guardian_pipe_ = ends[1];
-  return {};
+std::vector<std::string> Launcher::rendezvous_for(std::size_t host) const {
+  std::vector<std::string> addresses;
+  if (!address_.empty())
+    addresses = {address_};
+  else if (is_local(host))
+    addresses = {"127.0.0.1"};
+  else
+    addresses = addresses_towards(entries_[host].name);
+  for (std::string& address : addresses)
+    address = rendezvous::join_address(address, server_->port());
+  return addresses;
 }
 
-Status Launcher::open_stdin() {
-  if (!isatty(0)) return {};
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
-  stdin_pipe_ = ends[0];
-  stdin_sink_ = ends[1];
-  fcntl(stdin_sink_, F_SETFL, O_NONBLOCK);
-  stdin_open_ = true;
-  return {};
+Status Launcher::start_host(std::size_t host, Assignment assignment) {
+  const HostEntry& entry = entries_[host];
+  const bool has_rank_0 = rank_at(0).host == static_cast<int>(host);
+  assignment.ranks = placed_[host];
+  assignment.rendezvous = rendezvous_for(host);
+  assignment.visitor = static_cast<int>(host);
+  if (is_local(host)) {
+    input_is_terminal_ = isatty(0);
+    if (has_rank_0) assignment.input = input_is_terminal_ ? Input::given : Input::inherited;
+    assignment.environment = options_.environment;
+    hosts_.push_back(std::make_unique<LocalHost>(*this, old_mask_));
+  } else {
+    if (assignment.rendezvous.empty())
+      return {Code::not_found, "this machine has no address that other hosts could reach"};
+    input_is_terminal_ = isatty(0);
+    if (has_rank_0) assignment.input = Input::given;
+    assignment.environment = portable_environment(environ);
+    assignment.environment.insert(assignment.environment.end(), options_.environment.begin(),
+                                  options_.environment.end());
+    assignment.folder = own_folder();
+    std::vector<std::string> command;
+    Status status = agent_command(entry.name, command);
+    if (!status) return status;
+    hosts_.push_back(std::make_unique<RemoteHost>(*this, static_cast<int>(host), entry.name,
+                                                  std::move(command), old_mask_));
+  }
+  if (assignment.input == Input::given) input_host_ = hosts_.back().get();
+  return hosts_.back()->start(assignment);
 }
 
-Status Launcher::start_rank(int rank) {
-  int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0) return system_error("pipe");
-  if (pipe2(err, O_CLOEXEC) != 0) {
-    const Status status = system_error("pipe");
-    close(out[0]);
-    close(out[1]);
-    return status;
+// The words of the launch command, with {host} replaced (or the host added), and the agent's.
+Status Launcher::agent_command(const std::string& host, std::vector<std::string>& command) const {
+  constexpr std::string_view kHost = "{host}";
+  bool named = false;
+  std::string_view rest = launch_;
+  for (;;) {
+    const std::size_t begin = rest.find_first_not_of(' ');
+    if (begin == std::string_view::npos) break;
+    rest.remove_prefix(begin);
+    std::string word(rest.substr(0, rest.find(' ')));
+    rest.remove_prefix(word.size());
+    for (std::size_t at; (at = word.find(kHost)) != std::string::npos;) {
+      word.replace(at, kHost.size(), host);
+      named = true;
+    }
+    command.push_back(std::move(word));
   }
-  Rank& entry = ranks_[static_cast<std::size_t>(rank)];
-  const std::string prefix = options_.tag_output ? fmt::format("[{}] ", rank) : std::string();
-  const bool whole_lines = options_.num_ranks > 1;
-  entry.out = std::make_unique<Source>(out[0], &stdout_, prefix, whole_lines);
-  entry.err = std::make_unique<Source>(err[0], &stderr_, prefix, whole_lines);
-  const int in = rank > 0 ? -1 : stdin_pipe_ >= 0 ? stdin_pipe_ : 0;
-  entry.pid = fork();
-  if (entry.pid == 0) become_rank(rank, in, out[1], err[1]);
-  const Status status = entry.pid < 0 ? system_error("fork") : Status();
-  entry.running = entry.pid > 0;
-  close(out[1]);
-  close(err[1]);
-  if (rank == 0 && stdin_pipe_ >= 0) {
-    close(stdin_pipe_);
-    stdin_pipe_ = -1;
-  }
-  return status;
-}
-
-void Launcher::become_rank(int rank, int in, int out, int err) {
-  const pid_t launcher = getppid();
-  setpgid(0, guardian_);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It may have died before the line above.
-  if (launcher == 1 || getppid() != launcher) _exit(1);
-  if (in < 0) in = open("/dev/null", O_RDONLY);
-  dup2(in, 0);
-  dup2(out, 1);
-  dup2(err, 2);
-  if (!cpus_.empty()) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (int cpu : cpus_[static_cast<std::size_t>(rank)])
-      if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-    sched_setaffinity(0, sizeof set, &set);
-  }
-  const auto set_variable = [](const char* name, const std::string& value) {
-    setenv(name, value.c_str(), 1);
+  if (command.empty()) return {Code::bad_setting, "WEFT_LAUNCH names no command"};
+  if (!named) command.push_back(host);
+  const std::string agent = options_.agent.empty() ? own_path() : options_.agent;
+  // ssh hands the words to a shell, other commands do not: no quoting would suit both.
+  const auto plain = [](unsigned char c) {
+    return isalnum(c) || strchr("/._-+,=@:", static_cast<char>(c)) != nullptr;
   };
-  for (const auto& [name, value] : options_.environment) set_variable(name.c_str(), value);
-  set_variable(kRankVariable, std::to_string(rank));
-  set_variable(kSizeVariable, std::to_string(options_.num_ranks));
-  set_variable(kRendezvousVariable, fmt::format("127.0.0.1:{}", server_->port()));
-  set_variable(kJobKeyVariable, key_);
-  set_variable(kLauncherVariable, "weftrun");
-
-  std::vector<char*> arguments;
-  for (const std::string& word : options_.command)
-    arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  signal(SIGPIPE, SIG_DFL);
-  sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  dprintf(2, "weftrun: cannot start %s: %s\n", arguments[0], strerror(error));
-  _exit(error == ENOENT ? 127 : 126);
+  if (agent.empty() || !std::ranges::all_of(agent, plain))
+    return {
+        Code::bad_argument,
+        fmt::format("weftrun's path \"{}\" has characters that a shell could take for something "
+                    "else; --agent names another",
+                    agent)};
+  command.push_back(agent);
+  command.push_back("--serve-host");
+  return {};
 }
 
 int Launcher::run() {
@@ -250,13 +246,17 @@ int Launcher::run() {
          ((outputs_open() || !stdout_.empty() || !stderr_.empty()) && now_ns() < drain_until_ns_)) {
     wait_for_something();
     take_signals();
-    reap();
+    for (auto& host : hosts_) host->serve();
+    stdout_.write_some();
+    stderr_.write_some();
+    judge_exits();
     server_->serve();
+    take_lost_visitors();
     take_abort_request();
     check_deadlines();
     if (num_running() == 0 && !killed_) {
       // What the ranks have started and left behind.
-      kill_group(SIGKILL);
+      signal_all(SIGKILL);
       killed_ = true;
     }
     // Nobody waits for a reader that has stopped reading once there is no job any more and the
@@ -265,8 +265,8 @@ int Launcher::run() {
       drain_until_ns_ = now_ns() + kDrainNs;
   }
   for (Rank& rank : ranks_) {
-    rank.out->close();
-    rank.err->close();
+    rank.out->finish();
+    rank.err->finish();
   }
   stdout_.write_some();
   stderr_.write_some();
@@ -274,25 +274,18 @@ int Launcher::run() {
 }
 
 void Launcher::wait_for_something() {
-  std::vector<pollfd> ready;
-  std::vector<Source*> sources;  // of the first entries of `ready`
-  for (Rank& rank : ranks_)
-    for (Source* source : {rank.out.get(), rank.err.get()})
-      if (source->readable()) {
-        ready.push_back({source->fd(), POLLIN, 0});
-        sources.push_back(source);
-      }
+  std::vector<pollfd> polls;
+  for (auto& host : hosts_) host->add_polls(polls);
   for (Sink* sink : {&stdout_, &stderr_})
-    if (!sink->empty()) ready.push_back({sink->fd(), POLLOUT, 0});
-  ready.push_back({signals_, POLLIN, 0});
-  ready.push_back({server_->poll_fd(), POLLIN, 0});
-  if (!stdin_pending_.empty())
-    ready.push_back({stdin_sink_, POLLOUT, 0});
-  else if (stdin_open_ && tcgetpgrp(0) == getpgrp())
-    ready.push_back({0, POLLIN, 0});
+    if (!sink->empty()) polls.push_back({sink->fd(), POLLOUT, 0});
+  polls.push_back({signals_, POLLIN, 0});
+  polls.push_back({server_->poll_fd(), POLLIN, 0});
+  const bool reads_input = input_host_ != nullptr && input_host_->input_room() > 0 &&
+                           (!input_is_terminal_ || tcgetpgrp(0) == getpgrp());
+  if (reads_input) polls.push_back({0, POLLIN, 0});
 
   int timeout_ms = server_->timeout_ms();
-  for (std::uint64_t at_ns : {kill_at_ns_, timeout_at_ns_, drain_until_ns_}) {
+  for (std::uint64_t at_ns : {kill_at_ns_, timeout_at_ns_, answer_at_ns_, drain_until_ns_}) {
     if (at_ns == UINT64_MAX) continue;
     const std::uint64_t now = now_ns();
     const int left_ms = at_ns <= now ? 0
@@ -300,81 +293,98 @@ void Launcher::wait_for_something() {
                                            (at_ns - now) / 1'000'000 + 1, 1'000'000'000));
     if (timeout_ms < 0 || left_ms < timeout_ms) timeout_ms = left_ms;
   }
-  poll(ready.data(), ready.size(), timeout_ms);
-
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    if (ready[i].revents != 0 && sources[i]->readable()) sources[i]->read_some();
-  stdout_.write_some();
-  stderr_.write_some();
-  const pollfd& last = ready.back();
-  if ((last.fd == 0 || last.fd == stdin_sink_) && last.revents != 0) forward_stdin();
+  poll(polls.data(), polls.size(), timeout_ms);
+  if (reads_input && polls.back().revents != 0) forward_input();
 }
 
-void Launcher::forward_stdin() {
-  if (stdin_pending_.empty()) {
-    char buffer[4096];
-    const ssize_t length = read(0, buffer, sizeof buffer);
-    if (length > 0)
-      stdin_pending_.assign(buffer, static_cast<std::size_t>(length));
-    else if (length == 0 || errno != EINTR)
-      stdin_open_ = false;
-  }
-  if (!stdin_pending_.empty()) {
-    const ssize_t length = write(stdin_sink_, stdin_pending_.data(), stdin_pending_.size());
-    if (length >= 0) {
-      stdin_pending_.erase(0, static_cast<std::size_t>(length));
-    } else if (errno != EAGAIN && errno != EINTR) {
-      stdin_pending_.clear();
-      stdin_open_ = false;
-    }
-  }
-  if (!stdin_open_ && stdin_sink_ >= 0) {
-    close(stdin_sink_);
-    stdin_sink_ = -1;
+void Launcher::forward_input() {
+  char buffer[4096];
+  const ssize_t length = read(0, buffer, std::min(sizeof buffer, input_host_->input_room()));
+  if (length > 0) {
+    input_host_->give_input({buffer, static_cast<std::size_t>(length)});
+  } else if (length == 0 || errno != EINTR) {
+    input_host_->end_input();
+    input_host_ = nullptr;
   }
 }
 
 void Launcher::take_signals() {
   signalfd_siginfo info;
   while (read(signals_, &info, sizeof info) == sizeof info) {
-    const int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGCHLD) continue;
-    if (signal == SIGTSTP) {
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) continue;
+    if (number == SIGTSTP) {
       stop_with_terminal();
-    } else if (signal == SIGCONT) {
-      kill_group(SIGCONT);
+    } else if (number == SIGCONT) {
+      signal_all(SIGCONT);
     } else {
-      const bool stops = signal == SIGINT || signal == SIGTERM || signal == SIGQUIT;
+      const bool stops = number == SIGINT || number == SIGTERM || number == SIGQUIT;
       if (stops && ++num_stop_signals_ > 1) {
-        fail(128 + signal);
+        fail(128 + number);
         ending_ = true;
-        kill_group(SIGKILL);
+        signal_all(SIGKILL);
       } else {
-        kill_group(signal);
+        signal_all(number);
       }
     }
   }
 }
 
 void Launcher::stop_with_terminal() {
-  kill_group(SIGTSTP);
+  signal_all(SIGTSTP);
   raise(SIGSTOP);
-  kill_group(SIGCONT);
+  signal_all(SIGCONT);
 }
 
-void Launcher::reap() {
-  std::vector<Exit> exits;
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    int wait_status = 0;
-    if (!ranks_[i].running || waitpid(ranks_[i].pid, &wait_status, WNOHANG) != ranks_[i].pid)
-      continue;
-    ranks_[i].running = false;
-    exits.push_back({static_cast<int>(i), wait_status});
+void Launcher::started(int rank, pid_t pid) {
+  if (valid(rank)) rank_at(rank).pid = pid;
+}
+
+void Launcher::wrote(int rank, Stream stream, std::string_view bytes) {
+  if (valid(rank)) (stream == Stream::out ? rank_at(rank).out : rank_at(rank).err)->take(bytes);
+}
+
+void Launcher::closed(int rank, Stream stream) {
+  if (!valid(rank)) return;
+  Rank& entry = rank_at(rank);
+  (stream == Stream::out ? entry.out : entry.err)->finish();
+  (stream == Stream::out ? entry.out_open : entry.err_open) = false;
+}
+
+void Launcher::exited(int rank, int wait_status) {
+  if (!valid(rank) || !rank_at(rank).running) return;
+  rank_at(rank).running = false;
+  exits_.push_back({rank, wait_status});
+}
+
+void Launcher::lost(int host, const Status& why) {
+  const auto& name = entries_[static_cast<std::size_t>(host)].name;
+  std::vector<int> dead;
+  for (int rank : placed_[static_cast<std::size_t>(host)]) {
+    Rank& entry = rank_at(rank);
+    if (entry.running) dead.push_back(rank);
+    entry.running = entry.out_open = entry.err_open = false;
+    server_->mark_gone(rank, fmt::format("was on {}, of which nothing is known any more", name));
   }
+  if (input_host_ == hosts_[static_cast<std::size_t>(host)].get()) input_host_ = nullptr;
+  if (dead.empty()) return;  // it has done its part
+  if (!ending_) say(fmt::format("host {} ({}): {}", name, name_ranks(dead), why.text()));
+  fail(why.code() == Code::not_found ? kMissingStatus : kLostStatus);
+  if (!ending_ && options_.on_death == OnDeath::kill) end_job();
+}
+
+// Before the launch command itself notices, which may take minutes.
+void Launcher::take_lost_visitors() {
+  for (int host : server_->take_lost_visitors())
+    if (host < static_cast<int>(entries_.size()) && !is_local(static_cast<std::size_t>(host)))
+      hosts_[static_cast<std::size_t>(host)]->silent();
+}
+
+void Launcher::judge_exits() {
   // Of several ends seen at once a signal's is the likely cause of the others.
-  std::ranges::stable_sort(exits, std::ranges::greater{},
+  std::ranges::stable_sort(exits_, std::ranges::greater{},
                            [](const Exit& exit) { return WIFSIGNALED(exit.wait_status); });
-  for (const Exit& exit : exits) judge(exit);
+  for (const Exit& exit : std::exchange(exits_, {})) judge(exit);
 }
 
 void Launcher::judge(const Exit& exit) {
@@ -384,9 +394,9 @@ void Launcher::judge(const Exit& exit) {
   int status = code;
   bool dead = true;
   if (WIFSIGNALED(exit.wait_status)) {
-    const int signal = WTERMSIG(exit.wait_status);
-    how = fmt::format("was killed by signal {} ({})", signal, strsignal(signal));
-    status = 128 + signal;
+    const int number = WTERMSIG(exit.wait_status);
+    how = fmt::format("was killed by signal {} ({})", number, strsignal(number));
+    status = 128 + number;
   } else if (state == Server::RankState::left) {
     how = fmt::format("exited with code {} after it had left the job in good order", code);
     dead = false;
@@ -399,8 +409,10 @@ void Launcher::judge(const Exit& exit) {
   }
   server_->mark_gone(exit.rank, how);
   if (status == 0 || ending_) return;
-  const auto pid = ranks_[static_cast<std::size_t>(exit.rank)].pid;
-  say(fmt::format("rank {} (pid {}) {}", exit.rank, pid, how));
+  const Rank& rank = rank_at(exit.rank);
+  const auto host = static_cast<std::size_t>(rank.host);
+  const std::string where = is_local(host) ? "" : fmt::format(" on {}", entries_[host].name);
+  say(fmt::format("rank {} (pid {}{}) {}", exit.rank, rank.pid, where, how));
   fail(status);
   if (dead && options_.on_death == OnDeath::kill) end_job();
 }
@@ -424,9 +436,14 @@ void Launcher::check_deadlines() {
     fail(kTimeoutStatus);
     if (!ending_) end_job();
   }
+  if (now >= answer_at_ns_) {
+    answer_at_ns_ = UINT64_MAX;
+    for (auto& host : hosts_)
+      if (!host->answered()) host->silent();
+  }
   if (now >= kill_at_ns_) {
     kill_at_ns_ = UINT64_MAX;
-    kill_group(SIGKILL);
+    signal_all(SIGKILL);
   }
 }
 
@@ -434,13 +451,14 @@ void Launcher::end_job() {
   ending_ = true;
   if (const int num = num_running(); num > 0)
     say(fmt::format("ending {}", name_ranks(running_ranks())));
-  kill_group(SIGTERM);
-  kill_group(SIGCONT);  // a stopped process could not end
+  signal_all(SIGTERM);
+  signal_all(SIGCONT);  // a stopped process could not end
   kill_at_ns_ = now_ns() + kGraceNs;
 }
 
-// The guardian leads the group and is reaped last, so the number cannot mean another group.
-void Launcher::kill_group(int signal) { kill(-guardian_, signal); }
+void Launcher::signal_all(int number) {
+  for (auto& host : hosts_) host->signal(number);
+}
 
 void Launcher::say(const std::string& text) { stderr_.append("weftrun: " + text + "\n"); }
 
@@ -460,8 +478,8 @@ std::vector<int> Launcher::running_ranks() const {
 }
 
 bool Launcher::outputs_open() const {
-  return std::ranges::any_of(
-      ranks_, [](const Rank& rank) { return rank.out->fd() >= 0 || rank.err->fd() >= 0; });
+  return std::ranges::any_of(ranks_,
+                             [](const Rank& rank) { return rank.out_open || rank.err_open; });
 }
 
 }  // namespace weft::weftrun

@@ -1,9 +1,8 @@
 #pragma once
-// Launcher: one job on this machine, from the first fork to the exit status. One thread.
-//
-// All ranks, and what they start, are one process group led by a guardian: a process that does
-// nothing but wait for weftrun's end, and then kills the group. So nothing outlives weftrun, even
-// if weftrun is killed with SIGKILL.
+// Launcher: one job, on this machine and others, from the first process to the exit status. One
+// thread. How processes are started and ended is the hosts' matter (host.hpp); what a death or an
+// exit means for the job is decided here.
+#include <signal.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -13,13 +12,14 @@
 #include <vector>
 
 #include "job/rendezvous_server.hpp"
+#include "job/weftrun/host.hpp"
 #include "job/weftrun/options.hpp"
 #include "job/weftrun/output.hpp"
 #include "weft/status.hpp"
 
 namespace weft::weftrun {
 
-class Launcher {
+class Launcher final : public HostEvents {
  public:
   explicit Launcher(const Options& options);
   ~Launcher();
@@ -34,30 +34,46 @@ class Launcher {
  private:
   struct Rank {
     pid_t pid = -1;
-    bool running = false;
-    std::unique_ptr<Source> out, err;
+    int host = 0;
+    bool running = true;
+    bool out_open = true, err_open = true;
+    std::unique_ptr<Lines> out, err;
   };
   struct Exit {
     int rank;
     int wait_status;
   };
 
-  Status start_guardian();
-  Status open_stdin();
-  Status start_rank(int rank);
-  [[noreturn]] void become_rank(int rank, int in, int out, int err);
-  void choose_cores();
+  // HostEvents
+  void started(int rank, pid_t pid) override;
+  void wrote(int rank, Stream stream, std::string_view bytes) override;
+  void closed(int rank, Stream stream) override;
+  void exited(int rank, int wait_status) override;
+  void lost(int host, const Status& why) override;
+  void said(const std::string& text) override { say(text); }
+  bool has_room() override { return !stdout_.full() && !stderr_.full(); }
+
+  Status take_signals_over();
+  Status place();
+  Status listen();
+  Status start_host(std::size_t host, Assignment assignment);
+  Status agent_command(const std::string& host, std::vector<std::string>& command) const;
+  std::vector<std::string> rendezvous_for(std::size_t host) const;
+  bool is_local(std::size_t host) const;
+  bool valid(int rank) const { return rank >= 0 && rank < options_.num_ranks; }
+  Rank& rank_at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   void wait_for_something();
   void take_signals();
   void stop_with_terminal();
-  void reap();
+  void judge_exits();
   void judge(const Exit& exit);
+  void take_lost_visitors();
   void take_abort_request();
   void check_deadlines();
   void end_job();
-  void kill_group(int signal);
-  void forward_stdin();
+  void signal_all(int number);
+  void forward_input();
   void say(const std::string& text);
   void fail(int exit_status);
   int num_running() const;
@@ -67,20 +83,21 @@ class Launcher {
   const Options options_;
   std::unique_ptr<rendezvous::Server> server_;
   std::string key_;
-  std::vector<std::vector<int>> cpus_;  // of each rank; empty: not bound
+  std::string launch_;              // the launch command, with {host}
+  std::string address_;             // where the server listens; empty: everywhere
+  std::vector<HostEntry> entries_;  // those that have ranks
+  std::vector<std::vector<int>> placed_;
   std::vector<Rank> ranks_;
+  std::vector<Exit> exits_;  // not judged yet
   Sink stdout_{1}, stderr_{2};
-  pid_t guardian_ = -1;
-  int guardian_pipe_ = -1;
+  std::vector<std::unique_ptr<Host>> hosts_;
   int signals_ = -1;
   sigset_t old_mask_{};
 
-  // Standard input is inherited by rank 0, but a terminal's is copied: a background process group
-  // may not read from it.
-  int stdin_pipe_ = -1;  // the end rank 0 reads from, until it has started
-  int stdin_sink_ = -1;
-  bool stdin_open_ = false;
-  std::string stdin_pending_;
+  // Standard input is inherited by rank 0, but a terminal's is copied, as a background process
+  // group may not read from it, and that for another host.
+  Host* input_host_ = nullptr;  // who gets the copy, until the input has ended
+  bool input_is_terminal_ = false;
 
   std::optional<int> exit_status_;  // of the first failure
   bool ending_ = false;
@@ -88,6 +105,7 @@ class Launcher {
   int num_stop_signals_ = 0;
   std::uint64_t kill_at_ns_ = UINT64_MAX;
   std::uint64_t timeout_at_ns_ = UINT64_MAX;
+  std::uint64_t answer_at_ns_ = UINT64_MAX;  // when every host must have answered
   std::uint64_t drain_until_ns_ = UINT64_MAX;
 };
 

@@ -1,8 +1,9 @@
-// weftrun: starts a program as a job of several processes on this machine.
+// weftrun: starts a program as a job of several processes, on this machine or several.
 #include <stdio.h>
 
 #include <string>
 
+#include "job/weftrun/agent.hpp"
 #include "job/weftrun/launcher.hpp"
 #include "job/weftrun/options.hpp"
 
@@ -32,8 +33,12 @@ int main(int argc, char** argv) {
     puts("weftrun (Weft) " WEFT_VERSION);
     return 0;
   }
+  if (options.serve_host) return run_agent();
   Launcher launcher(options);
   if (weft::Status status = launcher.start(); !status)
-    return complain(status, status == weft::Code::not_found ? kMissingStatus : kStartStatus);
+    return complain(status, status == weft::Code::not_found      ? kMissingStatus
+                            : status == weft::Code::bad_argument ? kUsageStatus
+                            : status == weft::Code::bad_setting  ? kUsageStatus
+                                                                 : kStartStatus);
   return launcher.run();
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "job/rendezvous_wire.hpp"
+#include "job/weftrun/hosts.hpp"
 
 namespace weft::weftrun {
 namespace {
@@ -47,6 +48,27 @@ Status apply(std::string_view option, std::string_view value, Options& options) 
     if (!parse_number(value, options.num_ranks) || options.num_ranks < 1 ||
         options.num_ranks > rendezvous::kMaxRanks)
       return bad(option, value, fmt::format("a number from 1 to {}", rendezvous::kMaxRanks));
+  } else if (is_one_of(option, {"--hosts", "--host", "-host", "-hosts", "-H"})) {
+    return parse_hosts(value, options.hosts);
+  } else if (is_one_of(option,
+                       {"--hostfile", "-hostfile", "-f", "--machinefile", "-machinefile"})) {
+    return read_host_file(std::string(value), options.hosts);
+  } else if (option == "--launch") {
+    if (value.find_first_not_of(' ') == std::string_view::npos)
+      return bad(option, value, "a command");
+    options.launch = value;
+  } else if (option == "--agent") {
+    if (!value.starts_with('/')) return bad(option, value, "a whole path");
+    options.agent = value;
+  } else if (option == "--address") {
+    if (value.empty()) return bad(option, value, "an address or the name of an interface");
+    options.address = value;
+  } else if (option == "--port") {
+    if (!parse_number(value, options.port) || options.port < 1 || options.port > 65535)
+      return bad(option, value, "a port number");
+  } else if (is_one_of(option, {"--wdir", "-wdir", "-w"})) {
+    if (value.empty()) return bad(option, value, "a folder");
+    options.folder = value;
   } else if (is_one_of(option, {"--env", "-env", "-x"})) {
     return add_variable(option, value, options);
   } else if (is_one_of(option, {"--bind", "--bind-to", "-bind-to"})) {
@@ -81,9 +103,13 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
       options.help = true;
     } else if (is_one_of(option, {"-V", "--version"})) {
       options.version = true;
+    } else if (option == "--serve-host") {
+      options.serve_host = true;
+    } else if (is_one_of(option, {"--oversubscribe", "-oversubscribe"})) {
+      options.oversubscribe = true;
     } else if (is_one_of(option, {"--tag-output", "-tag-output", "-l", "-prepend-rank"})) {
       options.tag_output = true;
-    } else if (!is_one_of(option, {"--oversubscribe", "-oversubscribe", "--allow-run-as-root"})) {
+    } else if (option != "--allow-run-as-root") {
       const std::size_t equals = option.find('=');
       std::string_view value;
       if (option.starts_with("--") && equals != std::string_view::npos) {
@@ -97,19 +123,22 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
     }
   }
   options.command.assign(argv + i, argv + argc);
-  if (options.command.empty() && !options.help && !options.version)
+  if (options.command.empty() && !options.help && !options.version && !options.serve_host)
     return {Code::bad_argument, "no program is named (--help explains)"};
+  if (options.num_ranks == 0)
+    options.num_ranks = options.hosts.empty() ? 1 : count_slots(options.hosts);
   out = std::move(options);
   return {};
 }
 
 std::string help_text() {
-  return R"(weftrun: starts a program as a job of several processes on this machine
+  return R"(weftrun: starts a program as a job of several processes on this machine or several
 
   weftrun [options] program [arguments]
 
-  -n, -np N               number of processes (default 1)
+  -n, -np N               number of processes (default 1; with hosts: one for every slot)
   --env NAME=VALUE        sets a variable for the processes; NAME alone passes it on (also -x)
+  --wdir FOLDER           where the processes start (default: here)
   --tag-output            puts the rank before every line of output, "[3] ..." (also -l)
   --bind core|none        core: every process gets an equal share of whole cores; none: the
                           scheduler decides. Default: core if there are enough cores, else none
@@ -119,8 +148,18 @@ std::string help_text() {
                           finalizing: kill ends the others within a second (default), continue
                           lets them go on
   --help, --version
-  --oversubscribe, --allow-run-as-root
-                          accepted because other launchers need them; always so here
+  --allow-run-as-root     accepted because other launchers need it
+
+Other hosts (docs/cluster.md tells more):
+  --hosts H1,H2:SLOTS     hosts, and how many processes each takes; without any number all get the
+                          same share (also -H, --host)
+  --hostfile FILE         the same from a file, a host a line: NAME, NAME:SLOTS, NAME slots=SLOTS
+  --oversubscribe         more processes than slots are no error
+  --launch 'CMD {host}'   what starts a command on a host; default: WEFT_LAUNCH, else ssh
+  --agent PATH            weftrun on the hosts (default: the path it has here)
+  --address A             the address or interface at which hosts reach this machine (default:
+                          each finds out)
+  --port P                a fixed port for that, for firewalls (default: any)
 
 Output is forwarded in whole lines, the lines of two processes never mix. Standard input goes to
 rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go to all processes; a second SIGINT,

@@ -36,18 +36,8 @@ void Sink::write_some() {
   pending_.erase(0, written);
 }
 
-void Source::read_some() {
-  char buffer[64 << 10];
-  const ssize_t length = read(fd_, buffer, sizeof buffer);
-  if (length > 0) {
-    line_.append(buffer, static_cast<std::size_t>(length));
-    emit_lines();
-  } else if (length == 0 || (errno != EINTR && errno != EAGAIN)) {
-    close();
-  }
-}
-
-void Source::emit_lines() {
+void Lines::take(std::string_view bytes) {
+  line_ += bytes;
   std::size_t end = line_.rfind('\n');
   end = end == std::string::npos ? 0 : end + 1;
   if (!whole_lines_ || line_.size() - end > kLongestLineBytes) end = line_.size();
@@ -55,7 +45,7 @@ void Source::emit_lines() {
   line_.erase(0, end);
 }
 
-void Source::emit(std::string_view text) {
+void Lines::emit(std::string_view text) {
   if (prefix_.empty()) return sink_->append(text);
   while (!text.empty()) {
     if (at_line_start_) sink_->append(prefix_);
@@ -67,14 +57,11 @@ void Source::emit(std::string_view text) {
   }
 }
 
-void Source::close() {
-  if (fd_ < 0) return;
+void Lines::finish() {
   // With several ranks the next line of another one must not continue this one.
   if (whole_lines_ && !line_.empty()) line_ += '\n';
   emit(line_);
   line_.clear();
-  ::close(fd_);
-  fd_ = -1;
 }
 
 }  // namespace weft::weftrun

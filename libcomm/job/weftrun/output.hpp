@@ -12,7 +12,7 @@ class Sink {
   explicit Sink(int fd) : fd_(fd) {}
   int fd() const { return fd_; }
   bool empty() const { return pending_.empty(); }
-  // Sources must not be read while it is full.
+  // Nothing should be appended while it is full.
   bool full() const { return pending_.size() >= kRoomBytes; }
   void append(std::string_view text);
   // Writes what fits without blocking. Call when poll reports room.
@@ -26,28 +26,20 @@ class Sink {
 };
 
 // One output of one rank, cut into lines.
-class Source {
+class Lines {
  public:
   // prefix: put before every line. whole_lines: keep an unfinished line back until it ends.
-  Source(int fd, Sink* sink, std::string prefix, bool whole_lines)
-      : fd_(fd), sink_(sink), prefix_(std::move(prefix)), whole_lines_(whole_lines) {}
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
-  ~Source() { close(); }
+  Lines(Sink* sink, std::string prefix, bool whole_lines)
+      : sink_(sink), prefix_(std::move(prefix)), whole_lines_(whole_lines) {}
 
-  int fd() const { return fd_; }  // -1 once the rank has closed it
-  bool readable() const { return fd_ >= 0 && !sink_->full(); }
-  // Moves what is there to the sink. Call when poll reports something.
-  void read_some();
+  void take(std::string_view bytes);
   // Passes on what is left, even if the line is not finished.
-  void close();
+  void finish();
 
  private:
   static constexpr std::size_t kLongestLineBytes = 1u << 20;  // longer ones are cut
-  void emit_lines();
   void emit(std::string_view text);
 
-  int fd_;
   Sink* sink_;
   std::string prefix_;
   bool whole_lines_;

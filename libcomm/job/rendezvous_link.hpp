@@ -1,0 +1,71 @@
+#pragma once
+// Link: a connection to the rendezvous server, from the side of those who come to it: ranks (their
+// board) and the agents that weftrun starts on other hosts. Every call ends by its deadline. One
+// thread at a time.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/wait.hpp"
+#include "job/rendezvous_wire.hpp"
+#include "weft/status.hpp"
+
+namespace weft::rendezvous {
+
+// A point in time that waits count down to.
+class Deadline {
+ public:
+  explicit Deadline(int ms) : at_ns_(now_ns() + static_cast<std::uint64_t>(ms) * 1'000'000u) {}
+  // For poll: never negative, and zero only once it has passed.
+  int left_ms() const {
+    const std::uint64_t now = now_ns();
+    return now >= at_ns_ ? 0 : static_cast<int>((at_ns_ - now) / 1'000'000u) + 1;
+  }
+  // This one or one in so many milliseconds, whichever comes first.
+  Deadline at_most(int ms) const { return Deadline(std::min(ms, left_ms())); }
+
+ private:
+  std::uint64_t at_ns_;
+};
+
+// "host:port", "[v6 address]:port" or "v6 address:port". False if it is none.
+bool split_address(std::string_view address, std::string& host, std::uint16_t& port);
+// The reverse: puts brackets around what has colons.
+std::string join_address(std::string_view host, std::uint16_t port);
+// Only processes of the same machine reach it.
+bool is_loopback(std::string_view host);
+// The kernel on both sides notices within about ten seconds that the other machine is gone, however
+// quiet the connection is. A stopped process still counts as there.
+void watch_for_death(int socket);
+
+class Link {
+ public:
+  Link() = default;
+  ~Link() { close(); }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  // One attempt to connect and to be welcomed after the greeting (a hello or visit frame). again:
+  // nobody answers there now; not_permitted: refused, and why; corrupt: no rendezvous server.
+  Status greet(const std::string& address, std::string_view greeting, const Deadline& deadline);
+  bool is_open() const { return socket_ >= 0; }
+  int fd() const { return socket_; }
+  void close();
+
+  // timed_out, peer_lost.
+  Status send_frame(Type type, std::string_view body, const Deadline& deadline);
+  Status receive_frame(Type& type, std::string& body, const Deadline& deadline);
+
+ private:
+  Status connect(const std::string& address, const Deadline& deadline);
+  Status send_bytes(std::string_view bytes, const Deadline& deadline);
+  Status receive_bytes(char* bytes, std::size_t length, const Deadline& deadline);
+  Status lost() const;
+  Status no_server() const;
+
+  std::string address_;
+  int socket_ = -1;
+};
+
+}  // namespace weft::rendezvous

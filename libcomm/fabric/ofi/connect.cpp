@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
@@ -231,8 +232,10 @@ void OfiFabric::on_control(const Control& control) noexcept {
   if (control.magic != kMagic || control.secret != secret_ ||
       control.from >= static_cast<std::uint32_t>(job_.size()) ||
       static_cast<int>(control.from) == job_.rank()) {
-    log_line(LogLevel::warn, job_.rank(),
-             "ofi: refused a message of a stranger (it does not know this job's key)");
+    if (!std::exchange(told_stranger_, true))
+      log_line(LogLevel::warn, job_.rank(),
+               "ofi: refused a message of a stranger, which does not know this job's key (further "
+               "ones go unsaid)");
     return;
   }
   const int peer = static_cast<int>(control.from);

@@ -12,11 +12,6 @@
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
-namespace {
-
-constexpr std::uint64_t kCheckNs = 10'000'000;
-
-}  // namespace
 
 void OfiFabric::watch(int peer) noexcept {
   PeerNode& node = this->node(peer);

@@ -227,6 +227,7 @@ class OfiFabric final : public Fabric {
   std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0;
   bool counts_checked_ = false;
   bool leaving_ = false;
+  bool told_stranger_ = false;
 
   std::atomic<std::uint32_t> connections_{0};
   std::vector<std::unique_ptr<SendLaneState>> send_lanes_;        // by number

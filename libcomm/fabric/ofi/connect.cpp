@@ -1,0 +1,339 @@
+// Lanes: the writer asks with where its credit goes, the reader makes a ring and answers with where
+// that is. Nobody waits: connect() says "again" until the answer is there. Both ends may ask at
+// once, each for its own direction.
+#include <fmt/format.h>
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/wait.hpp"
+#include "fabric/ofi/ofi.hpp"
+
+namespace weft::ofi {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+// Beyond this a ring has no use, and a post of all of it still fits into the immediate data.
+constexpr std::uint32_t kMaxRing = 2u << 20;
+
+// "provider secret address", all but the first in hexadecimal digits.
+bool read_hex(std::string_view text, std::string& bytes) {
+  bytes.clear();
+  if (text.size() % 2 != 0) return false;
+  for (std::size_t i = 0; i < text.size(); i += 2) {
+    int value = 0;
+    for (const char c : text.substr(i, 2)) {
+      const std::size_t digit = std::string_view("0123456789abcdef").find(c);
+      if (digit == std::string_view::npos) return false;
+      value = value * 16 + static_cast<int>(digit);
+    }
+    bytes.push_back(static_cast<char>(value));
+  }
+  return true;
+}
+
+}  // namespace
+
+Status OfiFabric::read_address(int peer, PeerNode& node) const {
+  std::string text;
+  if (Status status = job_.board().get(peer, "ofi.address", text); !status) return status;
+  const std::size_t first = text.find(' ');
+  const std::size_t second = text.find(' ', first + 1);
+  std::string secret;
+  if (first == std::string::npos || second == std::string::npos ||
+      !read_hex(std::string_view(text).substr(first + 1, second - first - 1), secret) ||
+      secret.size() != sizeof node.secret ||
+      !read_hex(std::string_view(text).substr(second + 1), node.address) ||
+      node.address.size() != endpoint_->address().size())
+    return {Code::corrupt,
+            fmt::format("{} published no usable address ('{}')", job_.describe(peer), text)};
+  if (text.substr(0, first) != endpoint_->info().fabric_attr->prov_name)
+    return {Code::unsupported, "another provider"};
+  std::memcpy(&node.secret, secret.data(), sizeof node.secret);
+  node.known = true;
+  return {};
+}
+
+bool OfiFabric::reaches(int peer) const noexcept {
+  if (peer == job_.rank()) return false;
+  const std::lock_guard lock(lock_);
+  return node(peer).known || read_address(peer, node(peer)).ok();
+}
+
+Status OfiFabric::reach(int peer) {
+  PeerNode& node = this->node(peer);
+  if (node.handle != FI_ADDR_NOTAVAIL) return {};
+  if (!node.known)
+    if (Status status = read_address(peer, node); !status) return status;
+  if (fi_av_insert(endpoint_->av(), node.address.data(), 1, &node.handle, 0, nullptr) != 1) {
+    node.handle = FI_ADDR_NOTAVAIL;
+    return {Code::corrupt,
+            fmt::format("libfabric does not take the address of {}", job_.describe(peer))};
+  }
+  node.heard_ns = now_ns();
+  return {};
+}
+
+Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane) {
+  if (Status status = reach(peer); !status) return status;
+  auto made = std::make_unique<SendLaneState>();
+  made->context.peer = peer;
+  made->peer = peer;
+  made->channel = channel;
+  made->ring_bytes = ring_bytes;
+  made->asked_ns = now_ns();
+  made->number = static_cast<std::uint32_t>(send_lanes_.size());
+  if (made->number >= kMaxLanes) return {Code::no_memory, "more than 32768 lanes"};
+  // One page beyond the ring, as the mark that sends the reader back may lie there.
+  if (Status status = made->memory.map(kPage + ring_bytes + kPage); !status) return status;
+  const bool local = endpoint_->has_mode(FI_MR_LOCAL);
+  if (Status status = add(made->memory.data(), local ? made->memory.bytes() : kPage,
+                          FI_REMOTE_WRITE | (local ? FI_WRITE : 0), made->registration);
+      !status)
+    return status;
+  if (local) made->descriptor = fi_mr_desc(made->registration.mr);
+  Control request{};
+  request.type = Type::connect;
+  request.channel = static_cast<std::uint32_t>(channel);
+  request.address = made->registration.address;
+  request.key = made->registration.key;
+  request.lane = made->number;
+  request.bytes = ring_bytes;
+  lane = made.get();
+  node(peer).send_lanes[channel] = lane;
+  send_lanes_.push_back(std::move(made));
+  watch(peer);
+  send(peer, request);
+  return {};
+}
+
+Status OfiFabric::connect(int peer, int channel, SendMemory& memory) {
+  const std::lock_guard lock(lock_);
+  PeerNode& node = this->node(peer);
+  if (node.state.load(std::memory_order_relaxed) != PeerState::alive)
+    return {Code::peer_lost, fmt::format("{} is lost", job_.describe(peer))};
+  SendLaneState* lane = nullptr;
+  if (const auto found = node.send_lanes.find(channel); found != node.send_lanes.end()) {
+    lane = found->second;
+  } else {
+    std::uint32_t ring_bytes = memory.ring_bytes;
+    if (ring_bytes == 0)
+      ring_bytes = static_cast<std::uint32_t>(job_.settings().bytes(Setting::ring_max_bytes));
+    if (Status status = ask(peer, channel, std::min(ring_bytes, kMaxRing), lane); !status)
+      return status;
+  }
+  if (lane->state == SendLaneState::asking) {
+    if (now_ns() - lane->asked_ns < timeout_ns_) return Code::again;
+    return {Code::timed_out,
+            fmt::format("{} has not answered {} for {} ms over {} (is a port closed between them?)",
+                        job_.describe(peer), job_.describe(job_.rank()), timeout_ns_ / 1'000'000,
+                        endpoint_->info().fabric_attr->prov_name)};
+  }
+  if (lane->state != SendLaneState::open) {
+    node.send_lanes.erase(channel);
+    return {lane->code, fmt::format("{} refused a lane of {}", job_.describe(peer),
+                                    job_.describe(job_.rank()))};
+  }
+  memory.ring = lane->memory.data() + kPage;
+  memory.consumed = &lane->credit();
+  memory.sleeping = &never_;
+  memory.ring_bytes = lane->ring_bytes;
+  memory.lane = lane;
+  return {};
+}
+
+Status OfiFabric::accept(int client, int& peer, int& channel, ReceiveMemory& memory) {
+  const std::lock_guard lock(lock_);
+  peer = -1;
+  channel = 0;
+  const auto found = std::find_if(arriving_.begin(), arriving_.end(), [&](ReceiveLaneState* lane) {
+    return channel_of(lane->channel).client == client;
+  });
+  if (found == arriving_.end()) return {};
+  ReceiveLaneState& lane = **found;
+  arriving_.erase(found);
+  peer = lane.peer;
+  channel = lane.channel;
+  memory.ring = lane.memory.data();
+  memory.consumed = &lane.consumed;
+  memory.sleeping = &never_;
+  memory.ring_bytes = lane.ring_bytes;
+  memory.arrived = &lane.arrived;
+  memory.lane = &lane;
+  return {};
+}
+
+void OfiFabric::close_lane(SendLaneState& lane) noexcept {
+  if (lane.state == SendLaneState::closed) return;
+  lane.state = SendLaneState::closed;
+  if (lane.registration.mr != nullptr) fi_close(&lane.registration.mr->fid);
+  lane.registration.mr = nullptr;
+}
+
+void OfiFabric::close_lane(ReceiveLaneState& lane) noexcept {
+  if (lane.closed) return;
+  lane.closed = true;
+  if (lane.registration.mr != nullptr) fi_close(&lane.registration.mr->fid);
+  lane.registration.mr = nullptr;
+}
+
+void OfiFabric::close_client(int client) noexcept {
+  const std::lock_guard lock(lock_);
+  for (auto& lane : send_lanes_) {
+    if (lane == nullptr || channel_of(lane->channel).client != client) continue;
+    close_lane(*lane);
+    node(lane->peer).send_lanes.erase(lane->channel);
+    lane.reset();
+  }
+  for (auto& lane : receive_lanes_) {
+    if (lane == nullptr || channel_of(lane->channel).client != client) continue;
+    close_lane(*lane);
+    std::erase(arriving_, lane.get());
+    lane.reset();
+  }
+}
+
+void OfiFabric::send(int peer, Control control) noexcept {
+  PeerNode& node = this->node(peer);
+  control.magic = kMagic;
+  control.from = static_cast<std::uint32_t>(job_.rank());
+  control.secret = node.secret;
+  if (node.outbox.empty() && try_send(node, control)) return;
+  if (node.outbox.empty()) full_outboxes_.push_back(peer);
+  node.outbox.push_back(control);
+}
+
+// False: no room now. Another error shows as silence.
+bool OfiFabric::try_send(PeerNode& node, const Control& control) noexcept {
+  return fi_inject(endpoint_->ep(), &control, sizeof control, node.handle) != -FI_EAGAIN;
+}
+
+void OfiFabric::flush_outboxes() noexcept {
+  std::erase_if(full_outboxes_, [this](int peer) {
+    PeerNode& node = this->node(peer);
+    while (!node.outbox.empty()) {
+      if (node.handle != FI_ADDR_NOTAVAIL) {
+        // What a sign of life says must be true when it leaves, not when it was queued.
+        Control& control = node.outbox.front();
+        if (control.type == Type::ping || control.type == Type::pong)
+          control.bytes = node.posted_bytes;
+        if (!try_send(node, control)) return false;
+      }
+      node.outbox.pop_front();
+    }
+    return true;
+  });
+}
+
+void OfiFabric::on_control(const Control& control) noexcept {
+  if (control.magic != kMagic || control.secret != secret_ ||
+      control.from >= static_cast<std::uint32_t>(job_.size()) ||
+      static_cast<int>(control.from) == job_.rank()) {
+    if (!std::exchange(told_stranger_, true))
+      log_line(LogLevel::warn, job_.rank(),
+               "ofi: refused a message of a stranger, which does not know this job's key (further "
+               "ones go unsaid)");
+    return;
+  }
+  const int peer = static_cast<int>(control.from);
+  PeerNode& node = this->node(peer);
+  if (node.state.load(std::memory_order_relaxed) == PeerState::dead) return;
+  if (Status status = reach(peer); !status) return;
+  node.heard_ns = now_ns_;
+  switch (control.type) {
+    case Type::connect:
+      return on_connect(control);
+    case Type::accept:
+    case Type::refuse:
+      return on_answer(control);
+    case Type::ping: {
+      check_count(peer, control.bytes);
+      Control answer{};
+      answer.type = Type::pong;
+      answer.bytes = node.posted_bytes;
+      return send(peer, answer);
+    }
+    case Type::pong:
+      return check_count(peer, control.bytes);
+    case Type::goodbye: {
+      Control answer{};
+      answer.type = Type::farewell;
+      send(peer, answer);
+      // release: what it wrote before; pairs with the acquire in state().
+      node.state.store(PeerState::left, std::memory_order_release);
+      return;
+    }
+    case Type::farewell:
+      node.farewell = true;
+      return;
+  }
+}
+
+Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) {
+  const int peer = static_cast<int>(request.from);
+  if (request.bytes < kPage || request.bytes > kMaxRing || request.bytes % kPage != 0 ||
+      request.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
+    return Code::bad_argument;
+  if (receive_lanes_.size() >= kMaxLanes) return Code::no_memory;
+  auto made = std::make_unique<ReceiveLaneState>();
+  made->peer = peer;
+  made->channel = static_cast<int>(request.channel);
+  made->ring_bytes = static_cast<std::uint32_t>(request.bytes);
+  made->credit_address = request.address;
+  made->credit_key = request.key;
+  made->writer_lane = request.lane;
+  if (Status status = made->memory.map(request.bytes + kPage); !status) return status;
+  if (Status status =
+          add(made->memory.data(), made->memory.bytes(), FI_REMOTE_WRITE, made->registration);
+      !status)
+    return status;
+  lane = made.get();
+  receive_lanes_.push_back(std::move(made));
+  return {};
+}
+
+void OfiFabric::on_connect(const Control& request) noexcept {
+  const int peer = static_cast<int>(request.from);
+  Control answer{};
+  answer.channel = request.channel;
+  answer.other_lane = request.lane;
+  ReceiveLaneState* lane = nullptr;
+  if (Status status = take_request(request, lane); !status) {
+    log_line(LogLevel::warn, job_.rank(), "ofi: refused a lane of {}: {}", job_.describe(peer),
+             status.text());
+    answer.type = Type::refuse;
+    answer.code = static_cast<std::uint16_t>(status.code());
+    return send(peer, answer);
+  }
+  answer.type = Type::accept;
+  answer.address = lane->registration.address;
+  answer.key = lane->registration.key;
+  answer.lane = static_cast<std::uint32_t>(receive_lanes_.size() - 1);
+  arriving_.push_back(lane);
+  // release: pairs with the acquire of whoever looks before accept().
+  connections_.fetch_add(1, std::memory_order_release);
+  send(peer, answer);
+}
+
+void OfiFabric::on_answer(const Control& answer) noexcept {
+  if (answer.other_lane >= send_lanes_.size()) return;
+  SendLaneState* lane = send_lanes_[answer.other_lane].get();
+  if (lane == nullptr || lane->peer != static_cast<int>(answer.from) ||
+      lane->state != SendLaneState::asking)
+    return;
+  if (answer.type == Type::refuse) {
+    lane->state = SendLaneState::refused;
+    lane->code = answer.code == static_cast<std::uint16_t>(Code::no_memory) ? Code::no_memory
+                                                                            : Code::bad_argument;
+    return;
+  }
+  lane->ring_address = answer.address;
+  lane->ring_key = answer.key;
+  lane->ring_lane = answer.lane;
+  lane->state = SendLaneState::open;
+}
+
+}  // namespace weft::ofi

@@ -1,0 +1,131 @@
+#include "fabric/ofi/endpoint.hpp"
+
+#include <fmt/format.h>
+#include <rdma/fi_errno.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <string_view>
+
+namespace weft::ofi {
+namespace {
+
+Status failed(const char* what, int error) {
+  return {Code::unsupported, fmt::format("libfabric's {} failed: {}", what, fi_strerror(-error))};
+}
+
+}  // namespace
+
+fi_info* make_hints(const std::string& provider) {
+  fi_info* hints = fi_allocinfo();
+  if (hints == nullptr) return nullptr;
+  hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->fabric_attr->prov_name = strdup(provider.c_str());
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  // We have a lock of our own, so the provider needs none.
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  // A lane's writes become visible in order.
+  hints->tx_attr->msg_order = FI_ORDER_RMA_WAW;
+  if (provider.starts_with("tcp")) hints->addr_format = FI_SOCKADDR_IN;
+  return hints;
+}
+
+Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {
+  // Read once by libfabric: taking an address out of the table also closes the connection to it.
+  // The buffers of a lost peer's messages are safe by that alone.
+  setenv("FI_AV_REMOVE_CLEANUP", "1", 0);
+  std::unique_ptr<Endpoint> opened(new Endpoint);
+  if (Status status = opened->open_info(settings); !status) return status;
+  if (Status status = opened->open_objects(); !status) return status;
+  endpoint = std::move(opened);
+  return {};
+}
+
+Status Endpoint::open_info(const Settings& settings) {
+  const std::string& provider = settings.text(Setting::ofi_provider);
+  const std::string& domain = settings.text(Setting::ofi_domain);
+  fi_info* hints = make_hints(provider);
+  if (hints == nullptr) return Code::no_memory;
+  if (!domain.empty()) hints->domain_attr->name = strdup(domain.c_str());
+  fi_info* list = nullptr;
+  const int error = fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
+  fi_freeinfo(hints);
+  if (error != 0 || list == nullptr)
+    return {
+        Code::unsupported,
+        fmt::format("libfabric has no provider '{}'{} with remote memory access and atomics: {} "
+                    "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
+                    provider, domain.empty() ? "" : " on " + domain, fi_strerror(-error))};
+  // The loopback only if there is nothing else.
+  const fi_info* chosen = list;
+  for (const fi_info* info = list; info != nullptr; info = info->next) {
+    const char* name = info->domain_attr->name;
+    if (!domain.empty() || name == nullptr || std::string_view(name) != "lo") {
+      chosen = info;
+      break;
+    }
+  }
+  info_ = fi_dupinfo(chosen);
+  fi_freeinfo(list);
+  return info_ != nullptr ? Status{} : Status{Code::no_memory};
+}
+
+Status Endpoint::open_objects() {
+  int error = fi_fabric(info_->fabric_attr, &fabric_, nullptr);
+  if (error != 0) return failed("fi_fabric", error);
+  error = fi_domain(fabric_, info_, &domain_, nullptr);
+  if (error != 0) return failed("fi_domain", error);
+
+  fi_av_attr av_attr{};
+  av_attr.type = FI_AV_TABLE;
+  error = fi_av_open(domain_, &av_attr, &av_, nullptr);
+  if (error != 0) return failed("fi_av_open", error);
+
+  fi_cq_attr cq_attr{};
+  cq_attr.format = FI_CQ_FORMAT_DATA;
+  cq_attr.wait_obj = FI_WAIT_FD;
+  cq_attr.size = 8192;
+  error = fi_cq_open(domain_, &cq_attr, &cq_, nullptr);
+  if (error != 0) return failed("fi_cq_open", error);
+
+  error = fi_endpoint(domain_, info_, &ep_, nullptr);
+  if (error != 0) return failed("fi_endpoint", error);
+  error = fi_ep_bind(ep_, &av_->fid, 0);
+  if (error != 0) return failed("fi_ep_bind", error);
+  // Only what asks for a completion gets one, but for errors.
+  error = fi_ep_bind(ep_, &cq_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
+  if (error == 0) error = fi_ep_bind(ep_, &cq_->fid, FI_RECV);
+  if (error != 0) return failed("fi_ep_bind", error);
+  error = fi_enable(ep_);
+  if (error != 0) return failed("fi_enable", error);
+
+  error = fi_control(&cq_->fid, FI_GETWAIT, &wait_fd_);
+  if (error != 0) return failed("fi_control(FI_GETWAIT)", error);
+  std::size_t length = 0;
+  error = fi_getname(&ep_->fid, nullptr, &length);
+  if (error != -FI_ETOOSMALL) return failed("fi_getname", error);
+  address_.resize(length);
+  error = fi_getname(&ep_->fid, address_.data(), &length);
+  if (error != 0) return failed("fi_getname", error);
+  return {};
+}
+
+bool Endpoint::try_wait() noexcept {
+  fid* fids[] = {&cq_->fid};
+  return fi_trywait(fabric_, fids, 1) == FI_SUCCESS;
+}
+
+Endpoint::~Endpoint() {
+  if (ep_ != nullptr) fi_close(&ep_->fid);
+  if (cq_ != nullptr) fi_close(&cq_->fid);
+  if (av_ != nullptr) fi_close(&av_->fid);
+  if (domain_ != nullptr) fi_close(&domain_->fid);
+  if (fabric_ != nullptr) fi_close(&fabric_->fid);
+  if (info_ != nullptr) fi_freeinfo(info_);
+}
+
+}  // namespace weft::ofi

@@ -1,0 +1,156 @@
+// What peers may reach: rings, credit words, allocated and shared memory. Each has a random key of
+// its own, so that nobody who was not told finds it; the provider checks key and bounds.
+#include <fmt/format.h>
+#include <rdma/fi_errno.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fabric/ofi/ofi.hpp"
+
+namespace weft::ofi {
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+Status Mapping::map(std::size_t bytes) {
+  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED)
+    return {Code::no_memory,
+            fmt::format("cannot map {} bytes: {} (see ulimit -v)", bytes, std::strerror(errno))};
+  data_ = static_cast<std::byte*>(address);
+  bytes_ = bytes;
+  return {};
+}
+
+std::uint64_t OfiFabric::next_key() noexcept {
+  // splitmix64 from a random start; the low half must not be 0, which means "no region".
+  for (;;) {
+    std::uint64_t z = next_key_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    if (endpoint_->info().domain_attr->mr_key_size < 8)
+      z &= (std::uint64_t{1} << endpoint_->info().domain_attr->mr_key_size * 8) - 1;
+    if (static_cast<std::uint32_t>(z) != 0) return z;
+  }
+}
+
+Status OfiFabric::add(void* address, std::size_t bytes, std::uint64_t access,
+                      Registration& registration) {
+  int error = 0;
+  // Another try with another key, should two collide.
+  for (int i = 0; i < 4; ++i) {
+    error = fi_mr_reg(endpoint_->domain(), address, bytes, access, 0, next_key(), 0,
+                      &registration.mr, nullptr);
+    if (error != -FI_ENOKEY) break;
+  }
+  if (error != 0)
+    return {Code::no_memory, fmt::format("libfabric cannot register {} bytes: {} (see ulimit -l)",
+                                         bytes, fi_strerror(-error))};
+  registration.key = fi_mr_key(registration.mr);
+  registration.address =
+      endpoint_->has_mode(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(address) : 0;
+  if (static_cast<std::uint32_t>(registration.key) == 0) {
+    // The provider's own choice; region 0 would mean "not shared".
+    fi_close(&registration.mr->fid);
+    registration = {};
+    return {Code::no_memory, "libfabric gave a key that Weft cannot use"};
+  }
+  return {};
+}
+
+namespace {
+
+RemoteMemory remote_memory(const Registration& registration, std::size_t offset,
+                           std::size_t bytes) {
+  return {registration.address + offset, bytes, static_cast<std::uint32_t>(registration.key),
+          static_cast<std::uint32_t>(registration.key >> 32)};
+}
+
+constexpr std::uint64_t kPeersMay = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+}  // namespace
+
+Status OfiFabric::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
+  if (bytes == 0 || bytes > (std::size_t{1} << 46))
+    return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
+  Allocated made{std::make_unique<Mapping>(), bytes, {}};
+  if (Status status = made.mapping->map((bytes + 4095) / 4096 * 4096); !status) return status;
+  {
+    const std::lock_guard lock(lock_);
+    if (Status status = add(made.mapping->data(), bytes, kPeersMay, made.registration); !status)
+      return status;
+  }
+  address = made.mapping->data();
+  memory = remote_memory(made.registration, 0, bytes);
+  const std::lock_guard lock(memory_lock_);
+  allocated_.emplace(reinterpret_cast<std::uintptr_t>(address), std::move(made));
+  return {};
+}
+
+Status OfiFabric::release(void* address) {
+  Allocated taken;
+  {
+    const std::lock_guard lock(memory_lock_);
+    const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
+    if (found == allocated_.end())
+      return {Code::bad_argument, "this address was not allocated here, or is free already"};
+    taken = std::move(found->second);
+    allocated_.erase(found);
+  }
+  const std::lock_guard lock(lock_);
+  fi_close(&taken.registration.mr->fid);
+  return {};
+}
+
+Status OfiFabric::share(void* address, std::size_t bytes, RemoteMemory& memory) {
+  memory = describe(address, bytes);
+  if (memory.region != 0) return {};
+  Registration registration;
+  {
+    const std::lock_guard lock(lock_);
+    if (Status status = add(address, bytes, kPeersMay, registration); !status) return status;
+  }
+  memory = remote_memory(registration, 0, bytes);
+  const std::lock_guard lock(memory_lock_);
+  shared_.emplace(registration.key, registration);
+  return {};
+}
+
+Status OfiFabric::unshare(const RemoteMemory& memory) {
+  fid_mr* mr = nullptr;
+  {
+    const std::lock_guard lock(memory_lock_);
+    const auto found = shared_.find(std::uint64_t{memory.extra} << 32 | memory.region);
+    if (found == shared_.end()) {
+      for (const auto& [start, allocated] : allocated_)
+        if (static_cast<std::uint32_t>(allocated.registration.key) == memory.region)
+          return {};  // release() ends it
+      return {Code::bad_argument, "this memory is not shared"};
+    }
+    mr = found->second.mr;
+    shared_.erase(found);
+  }
+  const std::lock_guard lock(lock_);
+  fi_close(&mr->fid);
+  return {};
+}
+
+RemoteMemory OfiFabric::describe(const void* address, std::size_t bytes) const noexcept {
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  const std::lock_guard lock(memory_lock_);
+  auto after = allocated_.upper_bound(start);
+  if (after != allocated_.begin()) {
+    --after;
+    const std::size_t offset = start - after->first;
+    if (offset < after->second.bytes && bytes <= after->second.bytes - offset)
+      return remote_memory(after->second.registration, offset, bytes);
+  }
+  return {start, bytes, 0, 0};
+}
+
+}  // namespace weft::ofi

@@ -1,0 +1,256 @@
+#pragma once
+// OfiFabric: see ofi_fabric.hpp. Its parts: memory.cpp (what peers may reach), connect.cpp (lanes,
+// control messages), liveness.cpp (signs of life, the end), datapath.cpp (posts, polling), and
+// operations.cpp (get, put, atomics).
+//
+// One lock guards everything; the provider is told so and has none of its own. What lanes read
+// without it is atomic: arrived, the credit words, connections, the peers' states.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/fabric.hpp"
+#include "fabric/ofi/endpoint.hpp"
+#include "fabric/ofi/wire.hpp"
+#include "job/job.hpp"
+
+namespace weft::ofi {
+
+// Anonymous memory with a registration; pages cost nothing until they are touched.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping();
+  Status map(std::size_t bytes);
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Memory that peers may reach.
+struct Registration {
+  fid_mr* mr = nullptr;
+  std::uint64_t key = 0;
+  std::uint64_t address = 0;  // as peers name its start
+};
+
+// What every operation of libfabric carries along. Receives have a buffer, posts nothing.
+struct Context {
+  fi_context2 reserved{};
+  enum Kind : std::uint8_t { post, receive, operation } kind = post;
+  int peer = -1;
+};
+
+struct ReceiveBuffer {
+  Context context;
+  Control control;
+};
+
+struct SendLaneState {
+  Context context;  // of every post
+  int peer = 0;
+  int channel = 0;
+  std::uint32_t number = 0;
+  std::uint32_t ring_bytes = 0;
+  enum { asking, open, refused, closed } state = asking;
+  Code code = Code::ok;  // refused
+  std::uint64_t asked_ns = 0;
+  Mapping memory;  // a page with the credit word, then the mirror
+  Registration registration;
+  void* descriptor = nullptr;  // of the mirror, where the provider wants local memory registered
+  std::uint64_t ring_address = 0, ring_key = 0;
+  std::uint32_t ring_lane = 0;  // the peer's number
+  std::atomic<std::uint64_t>& credit() noexcept {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data());
+  }
+};
+
+struct ReceiveLaneState {
+  int peer = 0;
+  int channel = 0;
+  std::uint32_t ring_bytes = 0;
+  bool closed = false;
+  Mapping memory;
+  Registration registration;
+  std::uint64_t credit_address = 0, credit_key = 0;
+  std::uint32_t writer_lane = 0;  // the peer's number
+  alignas(64) std::atomic<std::uint64_t> arrived{0};
+  std::atomic<std::uint64_t> consumed{0};  // the reader's own copy
+};
+
+// A get, put or atomic under way. Lives until libfabric has told its end, even if nobody waits.
+struct Operation {
+  Context context;
+  enum Kind : std::uint8_t { get, put, cas, fetch_add } kind = get;
+  Completion* completion = nullptr;  // null: nobody waits any more
+  std::uint64_t address = 0, key = 0;
+  void* here = nullptr;
+  std::size_t bytes = 0;
+  std::uint64_t operand = 0, compare = 0, result = 0;
+  std::uint64_t* previous = nullptr;  // where the client wants the result
+  fid_mr* local_mr = nullptr;
+  bool started = false;
+};
+
+struct PeerNode {
+  bool known = false;   // has an address that fits ours
+  std::string address;  // the provider's
+  std::uint64_t secret = 0;
+  fi_addr_t handle = FI_ADDR_NOTAVAIL;
+  std::atomic<PeerState> state{PeerState::alive};
+  std::atomic<bool> watched{false};
+  std::uint64_t heard_ns = 0, asked_ns = 0;
+  std::uint64_t posted_bytes = 0, arrived_bytes = 0;
+  bool farewell = false;
+  std::deque<Control> outbox;                          // what the provider had no room for
+  std::unordered_map<int, SendLaneState*> send_lanes;  // by channel
+};
+
+class OfiFabric final : public Fabric {
+ public:
+  OfiFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
+  ~OfiFabric() override;
+  Status start();
+
+  std::string_view name() const noexcept override { return "ofi"; }
+  bool reaches(int peer) const noexcept override;
+  bool mapped() const noexcept override { return false; }
+  std::size_t eager_max() const noexcept override { return eager_max_; }
+  std::size_t piece_max() const noexcept override { return piece_max_; }
+
+  Status connect(int peer, int channel, SendMemory& memory) override;
+  Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) override;
+  void close_client(int client) noexcept override;
+  const std::atomic<std::uint32_t>& connections() const noexcept override { return connections_; }
+
+  Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) override;
+  Status release(void* address) override;
+  Status share(void* address, std::size_t bytes, RemoteMemory& memory) override;
+  Status unshare(const RemoteMemory& memory) override;
+  RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override;
+
+  Code get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+           std::size_t bytes) noexcept override;
+  Code put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+           std::size_t bytes) noexcept override;
+  Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+           std::uint64_t swap, std::uint64_t& previous) noexcept override;
+  Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
+                 std::uint64_t& previous) noexcept override;
+  void start_get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+                 std::size_t bytes, Completion& completion) noexcept override;
+  void start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+                 std::size_t bytes, Completion& completion) noexcept override;
+
+  bool can_copy(int) noexcept override { return false; }
+  SharedCopy* own_copy(std::uint32_t) noexcept override { return nullptr; }
+  SharedCopy* peer_copy(int, std::uint32_t) noexcept override { return nullptr; }
+  std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
+    return local_.sleeping(doorbell);
+  }
+  std::atomic<std::uint32_t>* peer_sleeping(int) noexcept override { return nullptr; }
+  Status open_doorbell(int) override { return Code::unsupported; }
+
+  Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
+  Code return_credit(void* lane, std::uint64_t word) noexcept override;
+  void poll() noexcept override;
+  int wait_fd() const noexcept override { return endpoint_->wait_fd(); }
+  bool arm() noexcept override;
+  void disconnect(int peer) noexcept override;
+  PeerState state(int peer) noexcept override;
+  void leave() noexcept override;
+
+ private:
+  PeerNode& node(int peer) const noexcept { return peers_[static_cast<std::size_t>(peer)]; }
+
+  // memory.cpp
+  Status add(void* address, std::size_t bytes, std::uint64_t access, Registration& registration);
+  std::uint64_t next_key() noexcept;
+
+  // connect.cpp; all with the lock held
+  Status read_address(int peer, PeerNode& node) const;
+  Status reach(int peer);  // gives the peer a handle
+  Status ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
+  Status take_request(const Control& request, ReceiveLaneState*& lane);
+  void send(int peer, Control control) noexcept;
+  bool try_send(PeerNode& node, const Control& control) noexcept;
+  void flush_outboxes() noexcept;
+  void on_control(const Control& control) noexcept;
+  void on_connect(const Control& control) noexcept;
+  void on_answer(const Control& control) noexcept;
+  void close_lane(SendLaneState& lane) noexcept;
+  void close_lane(ReceiveLaneState& lane) noexcept;
+
+  // liveness.cpp; with the lock held
+  void check_peers(std::uint64_t now) noexcept;
+  void check_count(int peer, std::uint64_t bytes) noexcept;
+  void lose(int peer, const char* why) noexcept;
+  void watch(int peer) noexcept;
+
+  // datapath.cpp; with the lock held
+  void poll_locked() noexcept;
+  void on_immediate(std::uint32_t data) noexcept;
+  void on_error() noexcept;
+  void post_receive(ReceiveBuffer& buffer) noexcept;
+
+  // operations.cpp
+  void start(int peer, Operation::Kind kind, const RemoteMemory& there, std::size_t offset,
+             void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+             Completion& completion, std::uint64_t* previous) noexcept;
+  Code run(int peer, Operation::Kind kind, const RemoteMemory& there, std::size_t offset,
+           void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+           std::uint64_t* previous) noexcept;
+  long try_start(Operation& operation) noexcept;
+  void retry_operations() noexcept;
+  void finish(Operation& operation, Code code) noexcept;
+  void abandon_operations(int peer) noexcept;
+
+  Job& job_;
+  Fabric& local_;
+  mutable std::mutex lock_;
+  std::unique_ptr<Endpoint> endpoint_;
+  mutable std::vector<PeerNode> peers_;
+  std::uint64_t secret_ = 0, next_key_ = 0;
+  std::uint64_t timeout_ns_ = 0;
+  std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0;
+  bool counts_checked_ = false;
+  bool leaving_ = false;
+  bool told_stranger_ = false;
+
+  std::atomic<std::uint32_t> connections_{0};
+  std::vector<std::unique_ptr<SendLaneState>> send_lanes_;        // by number
+  std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // by number
+  std::deque<ReceiveLaneState*> arriving_;                        // not accepted yet
+  std::vector<std::unique_ptr<ReceiveBuffer>> receive_buffers_;
+  std::vector<int> full_outboxes_;  // peers
+  std::vector<int> watched_;
+  std::uint64_t checked_ns_ = 0, now_ns_ = 0;
+
+  std::deque<Operation> operations_;
+  std::vector<Operation*> free_operations_;
+  std::deque<Operation*> waiting_operations_;  // for room
+
+  mutable std::mutex memory_lock_;
+  struct Allocated {
+    std::unique_ptr<Mapping> mapping;
+    std::size_t bytes;
+    Registration registration;
+  };
+  std::map<std::uintptr_t, Allocated> allocated_;           // by start
+  std::unordered_map<std::uint64_t, Registration> shared_;  // by key
+  std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it
+};
+
+}  // namespace weft::ofi

@@ -1,0 +1,94 @@
+#include "fabric/ofi/ofi_fabric.hpp"
+
+#include <fmt/format.h>
+#include <rdma/fi_errno.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "fabric/ofi/ofi.hpp"
+
+namespace weft {
+namespace ofi {
+namespace {
+
+constexpr int kNumReceives = 64;
+// Several gets of this size are under way at once for one long message.
+constexpr std::size_t kPiece = std::size_t{4} << 20;
+
+std::string to_hex(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+}  // namespace
+
+Status OfiFabric::start() {
+  const Settings& settings = job_.settings();
+  if (Status status = Endpoint::open(settings, endpoint_); !status) return status;
+  const fi_info& info = endpoint_->info();
+  timeout_ns_ = static_cast<std::uint64_t>(settings.number(Setting::peer_timeout_ms)) * 1'000'000;
+  eager_max_ = std::min(settings.bytes(Setting::ofi_eager_max_bytes),
+                        settings.bytes(Setting::ring_max_bytes));
+  piece_max_ = std::min<std::size_t>(kPiece, info.ep_attr->max_msg_size);
+  inject_max_ = info.tx_attr->inject_size;
+  if (info.domain_attr->cq_data_size < 4 || inject_max_ < 8)
+    return {Code::unsupported, fmt::format("provider {} has no immediate data of 32 bits",
+                                           info.fabric_attr->prov_name)};
+  // A control message must not overtake writes for this, nor be overtaken.
+  counts_checked_ = std::string_view(info.fabric_attr->prov_name).starts_with("tcp");
+
+  std::uint64_t random[2];
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
+  secret_ = random[0];
+  next_key_ = random[1];
+  peers_ = std::vector<PeerNode>(static_cast<std::size_t>(job_.size()));
+  for (int i = 0; i < kNumReceives; ++i) {
+    receive_buffers_.push_back(std::make_unique<ReceiveBuffer>());
+    post_receive(*receive_buffers_.back());
+  }
+  const std::string secret(reinterpret_cast<const char*>(&secret_), sizeof secret_);
+  return job_.board().put("ofi.address", fmt::format("{} {} {}", info.fabric_attr->prov_name,
+                                                     to_hex(secret), to_hex(endpoint_->address())));
+}
+
+OfiFabric::~OfiFabric() {
+  const std::lock_guard lock(lock_);
+  for (auto& lane : send_lanes_)
+    if (lane != nullptr) close_lane(*lane);
+  for (auto& lane : receive_lanes_)
+    if (lane != nullptr) close_lane(*lane);
+  for (auto& [key, registration] : shared_) fi_close(&registration.mr->fid);
+  for (auto& [start, allocated] : allocated_) fi_close(&allocated.registration.mr->fid);
+  endpoint_.reset();
+}
+
+}  // namespace ofi
+
+Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
+  auto made = std::make_unique<ofi::OfiFabric>(job, local);
+  if (Status status = made->start(); !status) return status;
+  fabric = std::move(made);
+  return {};
+}
+
+std::string ofi_text(const Settings& settings) {
+  fi_info* hints = ofi::make_hints(settings.text(Setting::ofi_provider));
+  fi_info* list = nullptr;
+  const int error = fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
+  if (hints != nullptr) fi_freeinfo(hints);
+  if (error != 0)
+    return fmt::format("  ofi: libfabric has no provider '{}' here: {}\n",
+                       settings.text(Setting::ofi_provider), fi_strerror(-error));
+  std::string text = fmt::format("  ofi: {} on", list->fabric_attr->prov_name);
+  for (const fi_info* info = list; info != nullptr; info = info->next)
+    text += fmt::format(" {}", info->domain_attr->name);
+  fi_freeinfo(list);
+  return text + "\n";
+}
+
+}  // namespace weft

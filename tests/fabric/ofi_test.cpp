@@ -1,0 +1,357 @@
+// The contract of fabric.hpp over libfabric, between ranks that are threads of this process and are
+// told not to share memory. The owner of memory never polls here: its watcher answers for it.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "fabric/registry.hpp"
+#include "transport/lane.hpp"
+
+namespace {
+
+using namespace weft;
+
+constexpr std::uint64_t kDeadlineNs = 20'000'000'000;
+
+template <class F>
+bool wait_for(F&& done) {
+  for (const std::uint64_t limit = now_ns() + kDeadlineNs; !done(); std::this_thread::yield())
+    if (now_ns() > limit) return false;
+  return true;
+}
+
+// What two ranks of a test agree on.
+struct Shared {
+  std::atomic<int> mark{0};
+  RemoteMemory memory{};
+  bool reach(int value) {
+    return wait_for([&] { return mark.load() >= value; });
+  }
+};
+
+Settings ofi_settings(const char* timeout_ms = "30000") {
+  Settings settings;
+  REQUIRE(settings.set("FABRIC", "ofi").ok());
+  REQUIRE(settings.set("OFI_DOMAIN", "lo").ok());
+  REQUIRE(settings.set("PEER_TIMEOUT_MS", timeout_ms).ok());
+  return settings;
+}
+
+// A board that tells a wrong secret of rank 0: whoever uses it is a stranger to rank 0.
+class WrongBoard final : public Board {
+ public:
+  explicit WrongBoard(std::unique_ptr<Board> board) : board_(std::move(board)) {}
+  int rank() const noexcept override { return board_->rank(); }
+  int size() const noexcept override { return board_->size(); }
+  std::string_view launcher() const noexcept override { return board_->launcher(); }
+  Status put(std::string_view key, std::string_view value) override {
+    return board_->put(key, value);
+  }
+  Status fence(int timeout_ms) override { return board_->fence(timeout_ms); }
+  Status get(int rank, std::string_view key, std::string& value) override {
+    Status status = board_->get(rank, key, value);
+    if (status && rank == 0 && key == "ofi.address") {
+      char& digit = value[value.find(' ') + 1];
+      digit = digit == '0' ? '1' : '0';
+    }
+    return status;
+  }
+  void abort(int exit_code, std::string_view message) override {
+    board_->abort(exit_code, message);
+  }
+  Status close() override { return board_->close(); }
+
+ private:
+  std::unique_ptr<Board> board_;
+};
+
+using Body = std::function<bool(Fabrics&, Shared&)>;
+
+// Runs two ranks; each body returns whether all was as expected. Catch is for one thread only.
+void with_pair(const Settings& settings, const Body& here, const Body& there,
+               bool wrong_board = false) {
+  auto boards = make_thread_boards(2);
+  if (wrong_board) boards[1] = std::make_unique<WrongBoard>(std::move(boards[1]));
+  Shared shared;
+  bool good[2] = {false, false};
+  std::vector<std::thread> ranks;
+  for (int i = 0; i < 2; ++i)
+    ranks.emplace_back([&, i, board = std::move(boards[static_cast<std::size_t>(i)])]() mutable {
+      std::unique_ptr<Job> job;
+      std::unique_ptr<Fabrics> fabrics;
+      good[i] = Job::open(settings, std::move(board), job).ok() &&
+                Fabrics::open(*job, fabrics).ok() && (i == 0 ? here : there)(*fabrics, shared);
+      if (job && !job->board().fence(20'000)) good[i] = false;
+    });
+  for (std::thread& rank : ranks) rank.join();
+  CHECK(good[0]);
+  CHECK(good[1]);
+}
+
+// Connects, which a remote peer answers in its own time.
+bool connect(Fabric& fabric, int peer, SendLane& lane, std::uint32_t bytes) {
+  SendMemory memory;
+  memory.ring_bytes = bytes;
+  Status status;
+  if (!wait_for([&] {
+        fabric.poll();
+        status = fabric.connect(peer, 0, memory);
+        return status.code() != Code::again;
+      }) ||
+      !status)
+    return false;
+  lane.open(fabric, memory, memory.ring_bytes, memory.ring_bytes);
+  return memory.ring_bytes == bytes;
+}
+
+}  // namespace
+
+#define EXPECT(condition)                                                     \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      return false;                                                           \
+    }                                                                         \
+  } while (false)
+
+TEST_CASE("allocated memory of a remote peer is read, written and counted in", "[ofi]") {
+  with_pair(
+      ofi_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        EXPECT(fabric.name() == "ofi");
+        EXPECT(shared.reach(1));
+        const RemoteMemory memory = shared.memory;
+        std::vector<std::uint64_t> words(512);
+        EXPECT(fabric.get(1, memory, 0, words.data(), 4096) == Code::ok);
+        EXPECT(words[0] == 7 && words[511] == 518);
+        const std::uint64_t value = 99;
+        EXPECT(fabric.put(1, memory, 8, &value, 8) == Code::ok);
+        std::uint64_t before = 0;
+        EXPECT(fabric.cas(1, memory, 8, 98, 5, before) == Code::ok && before == 99);
+        EXPECT(fabric.cas(1, memory, 8, 99, 100, before) == Code::ok && before == 99);
+        // Both sides add to the same word at once; nothing is lost.
+        for (std::uint64_t i = 0; i < 2000; ++i)
+          EXPECT(fabric.fetch_add(1, memory, 16, 1, before) == Code::ok);
+        shared.mark.store(2);
+        // Several at once, each in its place.
+        Completion completions[8];
+        std::vector<std::uint64_t> pieces(512);
+        for (std::size_t i = 0; i < 8; ++i)
+          fabric.start_get(1, memory, i * 512, pieces.data() + i * 64, 512, completions[i]);
+        for (Completion& completion : completions) {
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            return completion.is_done();
+          }));
+          EXPECT(completion.code() == Code::ok);
+        }
+        EXPECT(pieces[511] == 518 && pieces[100] == 107);
+        // Out of bounds, unaligned, shared by nobody.
+        char byte = 0;
+        EXPECT(fabric.get(1, memory, 4096, &byte, 1) == Code::bad_argument);
+        EXPECT(fabric.get(1, memory, 1, words.data(), 4096) == Code::bad_argument);
+        EXPECT(fabric.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
+        EXPECT(fabric.get(1, {memory.address, 8, 0, 0}, 0, &byte, 1) == Code::bad_argument);
+        shared.mark.store(3);
+        return true;
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        void* address = nullptr;
+        EXPECT(fabric.allocate(4096, address, shared.memory).ok());
+        auto* words = static_cast<std::uint64_t*>(address);
+        for (std::uint64_t i = 0; i < 512; ++i) words[i] = i + 7;
+        EXPECT(fabric.describe(words + 2, 8).region == shared.memory.region);
+        shared.mark.store(1);
+        for (int i = 0; i < 2000; ++i) std::atomic_ref(words[2]).fetch_add(1);
+        EXPECT(shared.reach(3));
+        EXPECT(std::atomic_ref(words[2]).load() == 4009);
+        EXPECT(words[1] == 100);
+        EXPECT(fabric.release(address).ok());
+        EXPECT(!fabric.release(address).ok());
+        return true;
+      });
+}
+
+TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
+  const int what = GENERATE(0, 1, 2);  // a wrong key, too far, no longer shared
+  with_pair(
+      ofi_settings("5000"),
+      [what](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        EXPECT(shared.reach(1));
+        RemoteMemory memory = shared.memory;
+        char bytes[64] = {};
+        EXPECT(fabric.get(1, memory, 0, bytes, sizeof bytes) == Code::ok);
+        EXPECT(bytes[0] == 'x');
+        shared.mark.store(2);
+        EXPECT(shared.reach(3));
+        if (what == 0) memory.extra ^= 0x1000;
+        if (what == 1) memory.bytes += 4096, memory.address += 4096;
+        std::memset(bytes, 0, sizeof bytes);
+        EXPECT(fabric.get(1, memory, 0, bytes, sizeof bytes) != Code::ok);
+        EXPECT(bytes[0] == 0);
+        shared.mark.store(4);
+        return true;
+      },
+      [what](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        static char bytes[8192];
+        std::memset(bytes, 'x', sizeof bytes);
+        EXPECT(fabric.share(bytes, 4096, shared.memory).ok());
+        shared.mark.store(1);
+        EXPECT(shared.reach(2));
+        if (what == 2) EXPECT(fabric.unshare(shared.memory).ok());
+        shared.mark.store(3);
+        EXPECT(shared.reach(4));
+        if (what != 2) EXPECT(fabric.unshare(shared.memory).ok());
+        return true;
+      });
+}
+
+TEST_CASE("a lane to a remote peer keeps order and content through many rounds", "[ofi]") {
+  constexpr std::uint32_t kRing = 16384;
+  constexpr int kCount = 5000;
+  const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
+  with_pair(
+      ofi_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, kRing));
+        std::vector<char> data(4096);
+        for (int i = 0; i < kCount; ++i) {
+          std::memset(data.data(), i & 0xff, data.size());
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i));
+          }));
+        }
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return lane.flush();
+        }));
+        return shared.reach(1);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        ReceiveLane lane;
+        ReceiveMemory memory;
+        int peer = -1, channel = -1;
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
+        }));
+        EXPECT(memory.ring_bytes == kRing);
+        lane.open(fabric, memory, kRing, kRing);
+        Entry entry;
+        for (int i = 0; i < kCount; ++i) {
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            return lane.peek(entry) || lane.ring.broken();
+          }));
+          EXPECT(!lane.ring.broken());
+          EXPECT(entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length(i));
+          for (std::size_t k = 0; k < entry.length; ++k)
+            EXPECT(entry.data[k] == static_cast<std::byte>(i & 0xff));
+          lane.ring.pop(entry.length);
+          lane.return_credit(false);
+        }
+        shared.mark.store(1);
+        return true;
+      });
+}
+
+TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]") {
+  with_pair(
+      ofi_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, 65536));
+        EXPECT(shared.reach(1));
+        for (int i = 0; i < 5; ++i) {
+          EXPECT(lane.send(1, 0, "hello", 5));
+          EXPECT(shared.reach(2 + i));
+        }
+        return true;
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        ReceiveLane lane;
+        ReceiveMemory memory;
+        int peer = -1, channel = -1;
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
+        }));
+        lane.open(fabric, memory, 65536, 65536);
+        auto& sleeping = fabric.sleeping(0);
+        for (int i = 0; i < 5; ++i) {
+          Entry entry;
+          const std::uint64_t start = now_ns();
+          for (bool first = true;;) {
+            sleeping.store(1);
+            heavy_fence();
+            fabric.poll();
+            if (lane.peek(entry)) break;
+            fabrics.watcher()->arm(sleeping);
+            if (std::exchange(first, false)) shared.mark.store(1 + i);
+            futex_wait(&sleeping, 1, 10'000'000);
+            EXPECT(now_ns() - start < 8'000'000'000);
+          }
+          lane.ring.pop(entry.length);
+          if (i == 4) shared.mark.store(6);
+        }
+        return true;
+      });
+}
+
+TEST_CASE("a stranger's request is refused, and the stranger hears of it in time", "[ofi]") {
+  with_pair(
+      ofi_settings("1000"),
+      [](Fabrics& fabrics, Shared& shared) {
+        // Its watcher answers nothing: the message does not carry this job's secret.
+        EXPECT(shared.reach(1));
+        return fabrics.to(1)->connections().load() == 0;
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        SendMemory memory;
+        Status status;
+        const std::uint64_t start = now_ns();
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          status = fabric.connect(0, 0, memory);
+          return status.code() != Code::again;
+        }));
+        shared.mark.store(1);
+        EXPECT(status.code() == Code::timed_out || status.code() == Code::peer_lost);
+        EXPECT(status.text().find("rank 0") != std::string::npos);
+        EXPECT(now_ns() - start < 3'000'000'000);
+        return true;
+      },
+      true);
+}
+
+TEST_CASE("without a fabric in common both lists are told", "[ofi]") {
+  Settings settings;
+  REQUIRE(settings.set("FABRIC", "verbs").ok());
+  with_pair(
+      settings,
+      [](Fabrics& fabrics, Shared&) {
+        if (fabrics.to(1) != nullptr) return true;  // this machine has a device
+        const std::string text = fabrics.explain(1);
+        EXPECT(text.find("not ofi (WEFT_FABRIC)") != std::string::npos);
+        EXPECT(text.find("rank 0") != std::string::npos);
+        EXPECT(text.find("rank 1") != std::string::npos);
+        return true;
+      },
+      [](Fabrics&, Shared&) { return true; });
+  REQUIRE(settings.set("FABRIC", "shm,tin cans").ok());
+  CHECK(check_fabric_setting(settings).code() == Code::bad_setting);
+}

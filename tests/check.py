@@ -220,14 +220,14 @@ def mpi_tests(tally, phase, folder, options):
     if options.filter:
         command += ['--filter', options.filter]
     if phase == 'release':
-        command += ['--budget', '360']
+        command += ['--budget', '900']
         if options.quick:
             command += ['--np', '1,2,4']
     elif phase == 'address':
-        command += ['--np', '2,3', '--slow', '6', '--budget', '300', '--without', 'nosanitize',
+        command += ['--np', '2,3', '--slow', '6', '--budget', '900', '--without', 'nosanitize',
                     '--cflags', '-O1 -g -fsanitize=address,undefined']
     else:
-        command += ['--tag', 'threads', '--slow', '15', '--budget', '150',
+        command += ['--tag', 'threads', '--slow', '15', '--budget', '600',
                     '--cflags', '-O1 -g -fsanitize=thread']
     for name, value in SANITIZER_ENV.get(phase, {}).items():
         command += ['--env', f'{name}={value}']

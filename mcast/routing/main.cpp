@@ -10,7 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "routing/output_files.hpp"
+#include "routing/files.hpp"
+#include "routing/install.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace {
@@ -24,14 +25,16 @@ int fail(const Status& status) {
 }
 
 Status load_topology(const std::string& path, Topology* topology) {
-  std::ifstream in(path);
-  if (!in) return {Code::not_found, path + ": cannot be read"};
+  std::ifstream in;
+  const Status opened = open_input(path, &in);
+  if (!opened.ok()) return opened;
   return read_topology(in, path, topology);
 }
 
 Status load_groups(const std::string& path, const Topology& topology, std::vector<Group>* groups) {
-  std::ifstream in(path);
-  if (!in) return {Code::not_found, path + ": cannot be read"};
+  std::ifstream in;
+  const Status opened = open_input(path, &in);
+  if (!opened.ok()) return opened;
   return read_groups(in, path, topology, groups);
 }
 
@@ -62,8 +65,9 @@ struct RouteOptions {
 };
 
 Status run_trace(const std::string& path, const std::vector<Group>& groups, Router* router) {
-  std::ifstream in(path);
-  if (!in) return {Code::not_found, path + ": cannot be read"};
+  std::ifstream in;
+  const Status opened = open_input(path, &in);
+  if (!opened.ok()) return opened;
   std::vector<TraceEvent> events;
   const Status read = read_trace(in, path, groups, &events);
   if (!read.ok()) return read;
@@ -238,8 +242,8 @@ int verify(const std::string& topology_path, const std::string& groups_path,
   Tables tables;
   Status status = load_topology(topology_path, &topology);
   if (status.ok()) status = load_groups(groups_path, topology, &made);
-  std::ifstream in(tables_path);
-  if (status.ok() && !in) status = {Code::not_found, tables_path + ": cannot be read"};
+  std::ifstream in;
+  if (status.ok()) status = open_input(tables_path, &in);
   if (status.ok()) status = read_tables(in, tables_path, &tables);
   if (status.ok()) status = verify_tables(topology, made, {}, tables, colors);
   if (!status.ok()) return fail(status);
@@ -300,6 +304,10 @@ int main(int argc, char** argv) {
   verify_command->add_option("--tables,tables", tables_path)->required();
   verify_command->add_option("--colors", colors, "entries a switch has");
 
+  auto* install_command = app.add_subcommand("install", "write tables into the fabric");
+  InstallOptions install_options;
+  add_install_options(install_command, &install_options);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -308,5 +316,9 @@ int main(int argc, char** argv) {
   if (*topo_command) return topo(kind, sizes);
   if (*groups_command) return groups(pattern, sides, topology_path, per_host, seed);
   if (*route_command) return route(options);
+  if (*install_command) {
+    const Status status = install(install_options);
+    return status.ok() ? 0 : fail(status);
+  }
   return verify(topology_path, groups_path, tables_path, colors);
 }

@@ -7,10 +7,21 @@
 // entries point both ways, so the others are followed only as far as their first switch: it must be
 // one of the tree's and hold the sender's port.
 #include <algorithm>
+#include <cstdio>
 
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {
+
+namespace {
+
+std::string hex(uint64_t guid) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(guid));
+  return text;
+}
+
+}  // namespace
 
 Status verify_tables(const Topology& topology, const std::vector<Group>& groups,
                      const std::vector<uint32_t>& entry_of, const Tables& tables,
@@ -18,14 +29,14 @@ Status verify_tables(const Topology& topology, const std::vector<Group>& groups,
   const auto wrong = [](const std::string& why) { return Status(Code::corrupt, why); };
   for (const auto& [guid, entries] : tables) {
     if (entries.size() > max_colors) {
-      return wrong("switch " + std::to_string(guid) + " uses " + std::to_string(entries.size()) +
+      return wrong("switch " + hex(guid) + " uses " + std::to_string(entries.size()) +
                    " entries of " + std::to_string(max_colors));
     }
   }
   std::unordered_map<uint64_t, uint32_t> node_of;
   for (const uint32_t n : topology.switch_nodes) node_of[topology.nodes[n].guid] = n;
   for (const auto& [guid, entries] : tables) {
-    if (!node_of.count(guid)) return wrong("a table for a switch that the fabric does not have");
+    if (!node_of.count(guid)) return wrong("the fabric has no switch " + hex(guid));
     for (const auto& [entry, ports] : entries) {
       for (const uint16_t port : ports) {
         if (port >= topology.nodes[node_of[guid]].ports.size()) {

@@ -114,8 +114,11 @@ class Fabric:
 
     def run(self, *command, **more):
         """Runs a program in the fabric; the finished process with its output as text."""
-        return subprocess.run(['ibsim-run', *command], cwd=self.folder, env=self.env, text=True,
-                              capture_output=True, timeout=DEADLINE_S, check=False, **more)
+        try:
+            return subprocess.run(['ibsim-run', *command], cwd=self.folder, env=self.env, text=True,
+                                  capture_output=True, timeout=DEADLINE_S, check=False, **more)
+        except subprocess.TimeoutExpired:
+            raise Failure(f'{" ".join(command)}: not within {DEADLINE_S} s') from None
 
     def start_opensm(self, engine, *options):
         # A partition without "ipoib" makes no group besides those that ports join.
@@ -149,9 +152,9 @@ def read_dump(text):
 
 
 def read_mcfdbs(text):
-    """opensm.mcfdbs in the same form."""
+    """opensm.mcfdbs in the same form; a line that is still being written is left out."""
     tables, rows = {}, {}
-    for line in text.splitlines():
+    for line in text[:text.rfind('\n') + 1].splitlines():
         if line.startswith('Switch'):
             rows = tables.setdefault(int(line.split()[1], 16), {})
         elif line.startswith('0x'):

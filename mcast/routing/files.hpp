@@ -1,5 +1,6 @@
 #pragma once
-// What a command leaves behind: all of its files, or none.
+// The files that a command reads, and those it leaves behind: all of them, or none.
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +8,9 @@
 #include "weft/status.hpp"
 
 namespace weft::mcast {
+
+// not_found, naming the file and why, if it cannot be read.
+Status open_input(const std::string& path, std::ifstream* in);
 
 class OutputFiles {
  public:

@@ -263,6 +263,13 @@ void Engine::ring(int peer) noexcept {
   if (auto* sleeping = impl_->local->peer_sleeping(peer)) ring_doorbell(*sleeping);
 }
 
+Fabric& Engine::fabric() noexcept { return *impl_->fabric; }
+
+void Engine::look_for_lost() {
+  const Guard guard(*impl_);
+  impl_->check_liveness();
+}
+
 bool Engine::is_alive(int peer) const noexcept {
   const Guard guard(*impl_);
   return !impl_->peer(peer).lost;

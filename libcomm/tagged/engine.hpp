@@ -23,6 +23,10 @@
 #include "tagged/request.hpp"
 #include "weft/status.hpp"
 
+namespace weft {
+class Fabric;
+}
+
 namespace weft::tagged {
 
 class Engine {
@@ -95,6 +99,11 @@ class Engine {
   // Wakes `peer` (a process of this host, or this one) if it sleeps in wait_until. Costs one load
   // when it does not. Call after the stores it waits for.
   void ring(int peer) noexcept;
+
+  // What moves the bytes; for the transport's exchanges, which have lanes of their own.
+  Fabric& fabric() noexcept;
+  // Looks for dead peers now, as waits do; costs a system call a peer at most every 20 ms.
+  void look_for_lost();
 
   // False once the peer is known to be dead. A dead peer is noticed within 100 ms of any wait.
   bool is_alive(int peer) const noexcept;

@@ -1,0 +1,81 @@
+#pragma once
+// The inside of the public Job: what its threads keep for themselves, and what exchanges need of it.
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "coll/coll.hpp"
+#include "fabric/fabric.hpp"
+#include "job/job.hpp"
+#include "tagged/engine.hpp"
+#include "weft/job.hpp"
+
+namespace weft::transport {
+
+// Memory of peers that a thread has mapped, so that it reaches it without a lock or a call.
+class MappingCache {
+ public:
+  ~MappingCache();
+  // Where the memory is here, or null with the reason: unsupported means "use get and put".
+  std::byte* find(Fabric& fabric, const RemoteMemory& memory, Code& code) noexcept {
+    MappedMemory& entry = entries_[memory.region % kNumEntries];
+    if (entry.region == memory.region && entry.peer == memory.owner && entry.is_valid()) [[likely]] {
+      std::byte* data = entry.find(fabric_memory(memory));
+      code = data != nullptr ? Code::ok : Code::bad_argument;
+      return data;
+    }
+    return map(fabric, entry, memory, code);
+  }
+  static weft::RemoteMemory fabric_memory(const RemoteMemory& memory) noexcept {
+    return {memory.address, memory.bytes, memory.region, memory.key};
+  }
+
+ private:
+  static constexpr std::size_t kNumEntries = 61;
+  std::byte* map(Fabric& fabric, MappedMemory& entry, const RemoteMemory& memory,
+                 Code& code) noexcept;
+
+  Fabric* fabric_ = nullptr;
+  std::array<MappedMemory, kNumEntries> entries_;
+};
+
+// What belongs to one thread of the program; touched by nobody else.
+struct ThreadState {
+  MappingCache mappings;
+  std::deque<Completion> completions;  // by a token's slot
+  std::vector<std::uint32_t> free_slots;
+};
+
+// Work that a thread does while it waits in a collective call.
+struct Background {
+  void (*work)(void*);
+  void* argument;
+};
+inline thread_local const Background* background = nullptr;
+
+struct Job::Impl {
+  Impl(const Settings& settings_read, std::unique_ptr<weft::Job> opened);
+  ~Impl();
+
+  ThreadState& thread(int number) {
+    auto& state = threads[static_cast<std::size_t>(number)];
+    if (!state) state = std::make_unique<ThreadState>();
+    return *state;
+  }
+  bool has_rank(int rank) const noexcept { return rank >= 0 && rank < members->size(); }
+
+  std::unique_ptr<weft::Job> members;
+  std::unique_ptr<tagged::Engine> engine;
+  std::unique_ptr<coll::Team> team;
+  std::array<std::unique_ptr<ThreadState>, kMaxThreads> threads;
+  int num_clients = 0;  // exchanges opened so far; the number of the last
+};
+
+struct LocalRanks::Impl {
+  std::vector<std::unique_ptr<Board>> boards;
+};
+
+}  // namespace weft::transport

@@ -1,0 +1,169 @@
+// One-sided access: reads, writes and atomic operations on memory of other ranks.
+#include <atomic>
+#include <cstring>
+
+#include "exchange/job_impl.hpp"
+#include "weft/job.hpp"
+
+namespace weft::transport {
+
+MappingCache::~MappingCache() {
+  for (MappedMemory& entry : entries_)
+    if (entry.data != nullptr) fabric_->unmap(entry);
+}
+
+std::byte* MappingCache::map(Fabric& fabric, MappedMemory& entry, const RemoteMemory& memory,
+                             Code& code) noexcept {
+  MappedMemory mapped;
+  code = fabric.map(memory.owner, fabric_memory(memory), mapped);
+  if (code != Code::ok) return nullptr;
+  fabric_ = &fabric;
+  if (entry.data != nullptr) fabric.unmap(entry);
+  entry = mapped;
+  return entry.find(fabric_memory(memory));
+}
+
+namespace {
+
+// The first checks of every access. What remains is the owner's to say.
+Code check(const Job::Impl& job, const RemoteMemory& memory, std::size_t bytes) noexcept {
+  return job.has_rank(memory.owner) && memory.region != 0 && bytes <= memory.bytes
+             ? Code::ok
+             : Code::bad_argument;
+}
+
+// Short copies are worth a mapping; long ones are the fabric's, which knows how to move them.
+constexpr std::size_t kMappedCopyBytes = 64 * 1024;
+
+}  // namespace
+
+Code Job::rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
+  Impl& impl = *impl_;
+  Code code = check(impl, from, bytes);
+  if (code != Code::ok || bytes == 0) return code;
+  Fabric& fabric = impl.engine->fabric();
+  if (bytes <= kMappedCopyBytes) {
+    if (const std::byte* data = impl.thread(thread).mappings.find(fabric, from, code)) {
+      std::memcpy(to, data, bytes);
+      return Code::ok;
+    }
+    if (code != Code::unsupported) return code;
+  }
+  return fabric.get(from.owner, MappingCache::fabric_memory(from), 0, to, bytes);
+}
+
+Code Job::rdma_write(int thread, const RemoteMemory& to, const void* from,
+                     std::size_t bytes) noexcept {
+  Impl& impl = *impl_;
+  Code code = check(impl, to, bytes);
+  if (code != Code::ok || bytes == 0) return code;
+  Fabric& fabric = impl.engine->fabric();
+  if (bytes <= kMappedCopyBytes) {
+    if (std::byte* data = impl.thread(thread).mappings.find(fabric, to, code)) {
+      std::memcpy(data, from, bytes);
+      return Code::ok;
+    }
+    if (code != Code::unsupported) return code;
+  }
+  return fabric.put(to.owner, MappingCache::fabric_memory(to), 0, from, bytes);
+}
+
+namespace {
+
+// A free place for the outcome of a transfer.
+Completion& take_slot(ThreadState& state, Token& token) {
+  if (state.free_slots.empty()) {
+    state.free_slots.push_back(static_cast<std::uint32_t>(state.completions.size()));
+    state.completions.emplace_back();
+  }
+  token.slot = state.free_slots.back();
+  state.free_slots.pop_back();
+  Completion& completion = state.completions[token.slot];
+  completion.reset();
+  return completion;
+}
+
+}  // namespace
+
+Token Job::rdma_read_async(int thread, const RemoteMemory& from, void* to, std::size_t bytes) {
+  Token token;
+  Completion& completion = take_slot(impl_->thread(thread), token);
+  const Code code = check(*impl_, from, bytes);
+  if (code != Code::ok || bytes == 0)
+    completion.set(code);
+  else
+    impl_->engine->fabric().start_get(from.owner, MappingCache::fabric_memory(from), 0, to, bytes,
+                                      completion);
+  return token;
+}
+
+Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from,
+                            std::size_t bytes) {
+  Token token;
+  Completion& completion = take_slot(impl_->thread(thread), token);
+  const Code code = check(*impl_, to, bytes);
+  if (code != Code::ok || bytes == 0)
+    completion.set(code);
+  else
+    impl_->engine->fabric().start_put(to.owner, MappingCache::fabric_memory(to), 0, from, bytes,
+                                      completion);
+  return token;
+}
+
+Code Job::test(int thread, Token token) noexcept {
+  ThreadState& state = impl_->thread(thread);
+  if (token.slot >= state.completions.size()) return Code::bad_argument;
+  Completion& completion = state.completions[token.slot];
+  if (!completion.is_done()) {
+    impl_->engine->progress();
+    if (!completion.is_done()) return Code::again;
+  }
+  state.free_slots.push_back(token.slot);
+  return completion.code();
+}
+
+Code Job::wait(int thread, Token token) noexcept {
+  ThreadState& state = impl_->thread(thread);
+  if (token.slot >= state.completions.size()) return Code::bad_argument;
+  Completion& completion = state.completions[token.slot];
+  impl_->engine->wait_until([&completion] { return completion.is_done(); });
+  state.free_slots.push_back(token.slot);
+  return completion.code();
+}
+
+Fetched Job::cas(int thread, const RemoteMemory& word, std::uint64_t compare,
+                 std::uint64_t swap) noexcept {
+  Impl& impl = *impl_;
+  Fetched fetched{check(impl, word, 8), compare};
+  if (fetched.code != Code::ok) return fetched;
+  Fabric& fabric = impl.engine->fabric();
+  if (word.address % 8 != 0) return {Code::bad_argument, 0};
+  if (std::byte* data = impl.thread(thread).mappings.find(fabric, word, fetched.code)) {
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
+        .compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
+    return fetched;
+  }
+  if (fetched.code == Code::unsupported)
+    fetched.code = fabric.cas(word.owner, MappingCache::fabric_memory(word), 0, compare, swap,
+                              fetched.value);
+  return fetched;
+}
+
+Fetched Job::fetch_add(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
+  Impl& impl = *impl_;
+  Fetched fetched{check(impl, word, 8), 0};
+  if (fetched.code != Code::ok) return fetched;
+  Fabric& fabric = impl.engine->fabric();
+  if (word.address % 8 != 0) return {Code::bad_argument, 0};
+  if (std::byte* data = impl.thread(thread).mappings.find(fabric, word, fetched.code)) {
+    fetched.value = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
+                        .fetch_add(value, std::memory_order_seq_cst);
+    return fetched;
+  }
+  if (fetched.code == Code::unsupported)
+    fetched.code =
+        fabric.fetch_add(word.owner, MappingCache::fabric_memory(word), 0, value, fetched.value);
+  return fetched;
+}
+
+}  // namespace weft::transport

@@ -1,5 +1,6 @@
 #pragma once
-// The inside of the public Job: what its threads keep for themselves, and what exchanges need of it.
+// The inside of the public Job: what its threads keep for themselves, and what exchanges need of
+// it.
 #include <array>
 #include <atomic>
 #include <deque>
@@ -22,7 +23,8 @@ class MappingCache {
   // Where the memory is here, or null with the reason: unsupported means "use get and put".
   std::byte* find(Fabric& fabric, const RemoteMemory& memory, Code& code) noexcept {
     MappedMemory& entry = entries_[memory.region % kNumEntries];
-    if (entry.region == memory.region && entry.peer == memory.owner && entry.is_valid()) [[likely]] {
+    if (entry.region == memory.region && entry.peer == memory.owner && entry.is_valid())
+        [[likely]] {
       std::byte* data = entry.find(fabric_memory(memory));
       code = data != nullptr ? Code::ok : Code::bad_argument;
       return data;
@@ -47,6 +49,7 @@ struct ThreadState {
   MappingCache mappings;
   std::deque<Completion> completions;  // by a token's slot
   std::vector<std::uint32_t> free_slots;
+  unsigned num_calls = 0;
 };
 
 // Work that a thread does while it waits in a collective call.

@@ -25,11 +25,17 @@ std::byte* MappingCache::map(Fabric& fabric, MappedMemory& entry, const RemoteMe
 
 namespace {
 
+// Memory that is mapped outlives its owner, so somebody must look whether it still lives: often
+// enough to see it within 100 ms, seldom enough to cost nothing.
+constexpr unsigned kCallsPerLook = 256;
+
 // The first checks of every access. What remains is the owner's to say.
-Code check(const Job::Impl& job, const RemoteMemory& memory, std::size_t bytes) noexcept {
-  return job.has_rank(memory.owner) && memory.region != 0 && bytes <= memory.bytes
-             ? Code::ok
-             : Code::bad_argument;
+Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t bytes) noexcept {
+  if (!job.has_rank(memory.owner) || memory.region == 0 || bytes > memory.bytes)
+    return Code::bad_argument;
+  if (++job.thread(thread).num_calls % kCallsPerLook == 0) job.engine->look_for_lost();
+  return job.engine->num_lost() == 0 || job.engine->is_alive(memory.owner) ? Code::ok
+                                                                           : Code::peer_lost;
 }
 
 // Short copies are worth a mapping; long ones are the fabric's, which knows how to move them.
@@ -39,7 +45,7 @@ constexpr std::size_t kMappedCopyBytes = 64 * 1024;
 
 Code Job::rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
   Impl& impl = *impl_;
-  Code code = check(impl, from, bytes);
+  Code code = check(impl, thread, from, bytes);
   if (code != Code::ok || bytes == 0) return code;
   Fabric& fabric = impl.engine->fabric();
   if (bytes <= kMappedCopyBytes) {
@@ -55,7 +61,7 @@ Code Job::rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t 
 Code Job::rdma_write(int thread, const RemoteMemory& to, const void* from,
                      std::size_t bytes) noexcept {
   Impl& impl = *impl_;
-  Code code = check(impl, to, bytes);
+  Code code = check(impl, thread, to, bytes);
   if (code != Code::ok || bytes == 0) return code;
   Fabric& fabric = impl.engine->fabric();
   if (bytes <= kMappedCopyBytes) {
@@ -88,7 +94,7 @@ Completion& take_slot(ThreadState& state, Token& token) {
 Token Job::rdma_read_async(int thread, const RemoteMemory& from, void* to, std::size_t bytes) {
   Token token;
   Completion& completion = take_slot(impl_->thread(thread), token);
-  const Code code = check(*impl_, from, bytes);
+  const Code code = check(*impl_, thread, from, bytes);
   if (code != Code::ok || bytes == 0)
     completion.set(code);
   else
@@ -101,7 +107,7 @@ Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from
                             std::size_t bytes) {
   Token token;
   Completion& completion = take_slot(impl_->thread(thread), token);
-  const Code code = check(*impl_, to, bytes);
+  const Code code = check(*impl_, thread, to, bytes);
   if (code != Code::ok || bytes == 0)
     completion.set(code);
   else
@@ -134,7 +140,7 @@ Code Job::wait(int thread, Token token) noexcept {
 Fetched Job::cas(int thread, const RemoteMemory& word, std::uint64_t compare,
                  std::uint64_t swap) noexcept {
   Impl& impl = *impl_;
-  Fetched fetched{check(impl, word, 8), compare};
+  Fetched fetched{check(impl, thread, word, 8), compare};
   if (fetched.code != Code::ok) return fetched;
   Fabric& fabric = impl.engine->fabric();
   if (word.address % 8 != 0) return {Code::bad_argument, 0};
@@ -144,14 +150,14 @@ Fetched Job::cas(int thread, const RemoteMemory& word, std::uint64_t compare,
     return fetched;
   }
   if (fetched.code == Code::unsupported)
-    fetched.code = fabric.cas(word.owner, MappingCache::fabric_memory(word), 0, compare, swap,
-                              fetched.value);
+    fetched.code =
+        fabric.cas(word.owner, MappingCache::fabric_memory(word), 0, compare, swap, fetched.value);
   return fetched;
 }
 
 Fetched Job::fetch_add(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
   Impl& impl = *impl_;
-  Fetched fetched{check(impl, word, 8), 0};
+  Fetched fetched{check(impl, thread, word, 8), 0};
   if (fetched.code != Code::ok) return fetched;
   Fabric& fabric = impl.engine->fabric();
   if (word.address % 8 != 0) return {Code::bad_argument, 0};

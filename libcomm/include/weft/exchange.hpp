@@ -1,17 +1,18 @@
 #pragma once
-// Exchange: messages between the threads of a job's ranks. Each thread gathers its small messages in
-// blocks, one for each destination, and writes full blocks into a ring at the receiver that it alone
-// writes; so no thread waits for another. Messages from one thread to one destination are received
-// in their order, once, unaltered. docs/transport.md tells more.
+// Exchange: messages between the threads of a job's ranks. Each thread gathers its small messages
+// in blocks, one for each destination, and writes full blocks into a ring at the receiver that it
+// alone writes; so no thread waits for another. Messages from one thread to one destination are
+// received in their order, once, unaltered. docs/transport.md tells more.
 //
 // Threads. Every call that takes a thread's number is made by one thread at a time for that number;
 // threads do not disturb one another. What thread t of a rank sends arrives at thread t modulo the
 // receiving rank's number of threads ("thread to machine"), or where the sender says ("thread to
 // thread").
 //
-// Blocking. send and flushSend block while the ring of the receiver is full; meanwhile they set aside
-// what arrives for the calling thread, so threads that only send cannot stop one another. receive
-// never blocks. wait and quiesce block as they say; waiting threads sleep after a short while.
+// Blocking. send and flushSend block while the ring of the receiver is full; meanwhile they set
+// aside what arrives for the calling thread, so threads that only send cannot stop one another.
+// receive never blocks. wait and quiesce block as they say; waiting threads sleep after a short
+// while.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -26,15 +27,15 @@ namespace weft::transport {
 
 enum class Pairing {
   thread_to_machine,  // a thread has one lane to each rank; destinations are ranks
-  thread_to_thread,   // a thread has one lane to each thread of each rank; destinations are place()s
+  thread_to_thread,  // a thread has one lane to each thread of each rank; destinations are place()s
 };
 
 struct ExchangeSettings {
-  int block_messages = 256;         // messages in a block, at most
-  std::size_t block_bytes = 2048;   // bytes in a block, at most; a longer message is its own block
-  std::size_t ring_bytes = 0;       // the largest a ring can get; 0: WEFT_RING_MAX_BYTES, 2 MiB
-  std::size_t rendezvous_bytes = 0; // blocks from this size on stay at the sender, and the receiver
-                                    // reads them there; 0: WEFT_EXCHANGE_RENDEZVOUS_BYTES
+  int block_messages = 256;          // messages in a block, at most
+  std::size_t block_bytes = 2048;    // bytes in a block, at most; a longer message is its own block
+  std::size_t ring_bytes = 0;        // the largest a ring can get; 0: WEFT_RING_MAX_BYTES, 2 MiB
+  std::size_t rendezvous_bytes = 0;  // blocks from this size on stay at the sender, and the
+                                     // receiver reads them there; 0: WEFT_EXCHANGE_RENDEZVOUS_BYTES
   Pairing pairing = Pairing::thread_to_machine;
 };
 
@@ -50,7 +51,7 @@ struct alignas(64) ReceiveBlock {
   const std::byte* cursor = nullptr;
   const std::byte* end = nullptr;
   int source = -1;
-  bool held = false;  // the last message of the block is still lent to the program
+  bool held = false;  // the message received last is still lent to the program
 };
 
 }  // namespace detail
@@ -74,17 +75,19 @@ class WEFT_API ExchangeBase {
   // The rank that the message came from that this thread received last.
   int source(int thread) const noexcept { return receiving_[thread].source; }
 
-  // Blocks until receive would give this thread something: ok. timed_out: nothing came. peer_lost: a
-  // rank was lost, told once to each thread; what it had sent is received before. corrupt: a rank
+  // Blocks until receive would give this thread something: ok. timed_out: nothing came. peer_lost:
+  // a rank was lost, told once to each thread; what it had sent is received before. corrupt: a rank
   // sent bytes that make no sense, and its lane was closed; told once as well.
   Status wait(int thread, std::chrono::microseconds timeout);
 
   // Ends a phase while other threads receive, or have received all: returns when every message that
   // any rank sent before its own call has been received everywhere. To be called by one thread of
-  // each rank after all its threads have flushed; no thread of the rank sends until it returns. Once
-  // it has returned, and not before, messages of the next phase may arrive. ok, peer_lost or corrupt
-  // (the same error on all ranks that live). Collective.
+  // each rank after all its threads have flushed; no thread of the rank sends until it returns.
+  // Once it has returned, and not before, messages of the next phase may arrive. ok, peer_lost or
+  // corrupt (the same error on all ranks that live). Collective.
   Status quiesce();
+
+  struct Impl;
 
  protected:
   // message_bytes: 0 for messages of any length.
@@ -104,7 +107,6 @@ class WEFT_API ExchangeBase {
   void broken_block(int thread) noexcept;
   Status quiesce(int thread, bool (*drain)(void*), void* argument);
 
-  struct Impl;
   std::unique_ptr<Impl> impl_;
   detail::SendBlock* const* sending_ = nullptr;  // [thread][destination]
   detail::ReceiveBlock* receiving_ = nullptr;    // [thread]
@@ -122,15 +124,18 @@ class Exchange : public ExchangeBase {
   // Opens this rank's part. Collective; every rank must open the same exchanges in the same order,
   // with the same settings and message but not necessarily as many threads. Throws Error
   // (bad_argument with what does not fit, peer_lost, no_memory). The destructor is collective as
-  // well: it waits for the others, at most WEFT_PEER_TIMEOUT_MS. Messages that were not received are
-  // dropped.
+  // well: it waits for the others, at most WEFT_PEER_TIMEOUT_MS. Messages that were not received
+  // are dropped.
   Exchange(Job& job, int num_threads, const ExchangeSettings& settings = {})
       : ExchangeBase(job, num_threads, settings, sizeof(Message)) {}
 
   // Puts a copy of the message into the destination's block, and sends the block when it is full.
-  // ok; peer_lost: the destination is gone and the block was dropped; no_memory: the receiver has no
-  // room for a ring or this side none for a block.
+  // ok; bad_argument: no such destination; peer_lost: the destination is gone, what was in the
+  // block is dropped; no_memory: the receiver has no room for a ring, or this side none for a
+  // block: the message was not taken, later it may be.
   Code send(int destination, int thread, const Message& message) noexcept {
+    if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
+      return Code::bad_argument;
     detail::SendBlock& block = sending_[thread][destination];
     if (block.cursor == block.end) [[unlikely]] {
       if (const Code code = open_block(thread, destination); code != Code::ok) return code;
@@ -187,6 +192,8 @@ class Exchange<Bytes> : public ExchangeBase {
 
   // As above; the bytes may be reused at once. bad_argument: longer than kMaxBytes.
   Code send(int destination, int thread, Bytes message) noexcept {
+    if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
+      return Code::bad_argument;
     detail::SendBlock& block = sending_[thread][destination];
     const std::size_t bytes = room_for(message.size());
     if (bytes > static_cast<std::size_t>(block.end - block.cursor)) [[unlikely]]
@@ -199,7 +206,8 @@ class Exchange<Bytes> : public ExchangeBase {
   }
 
   // Takes the next message for this thread, if there is one: a view into the ring, valid until the
-  // thread's next receive or release. Long held, it holds up its sender. Never blocks.
+  // thread's next receive, wait or release. Long held, it holds up its sender; a thread that sends
+  // while it holds one may wait for a receiver that waits for it, so release first. Never blocks.
   bool receive(int thread, Bytes& message) noexcept {
     detail::ReceiveBlock& block = receiving_[thread];
     release(thread);
@@ -213,7 +221,7 @@ class Exchange<Bytes> : public ExchangeBase {
     }
     message = {block.cursor + sizeof length, length};
     block.cursor += room_for(length);
-    block.held = block.cursor == block.end;
+    block.held = true;
     return true;
   }
   // Gives back the message received last.
@@ -221,7 +229,7 @@ class Exchange<Bytes> : public ExchangeBase {
     detail::ReceiveBlock& block = receiving_[thread];
     if (!block.held) return;
     block.held = false;
-    finish_block(thread);
+    if (block.cursor == block.end) finish_block(thread);
   }
 
   using ExchangeBase::quiesce;

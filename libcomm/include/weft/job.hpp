@@ -7,10 +7,10 @@
 // all ranks together (marked "collective") are made by one thread of a rank at a time, in the same
 // order everywhere. The other calls may be made by any thread.
 //
-// Errors come back as Code or Status: bad_argument (outside the memory, unaligned, freed, wrong key,
-// no such rank), peer_lost (a process is gone), no_memory, not_permitted (the kernel refuses),
-// unsupported. Only constructors throw, weft::Error. A process that dies is noticed within 100 ms on
-// its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer.
+// Errors come back as Code or Status: bad_argument (outside the memory, unaligned, freed, wrong
+// key, no such rank), peer_lost (a process is gone), no_memory, not_permitted (the kernel refuses),
+// unsupported. Only constructors throw, weft::Error. A process that dies is noticed within 100 ms
+// on its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,8 +41,8 @@ namespace weft::transport {
 
 inline constexpr int kMaxThreads = 256;
 
-// Names memory of a rank: plain bytes, good in every process of the job. What it names is checked on
-// the owner's side, so a forged or outdated one gives bad_argument, not other memory.
+// Names memory of a rank: plain bytes, good in every process of the job. What it names is checked
+// on the owner's side, so a forged or outdated one gives bad_argument, not other memory.
 struct RemoteMemory {
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
@@ -107,8 +107,8 @@ class WEFT_API LocalRanks {
 class WEFT_API Job {
  public:
   // Joins the job that this process was started in: by weftrun, by a PMIx launcher, or alone.
-  // Collective; blocks until all have started, at most WEFT_START_TIMEOUT_MS. MPI may run in the same
-  // process. At most one Job a process.
+  // Collective; blocks until all have started, at most WEFT_START_TIMEOUT_MS. MPI may run in the
+  // same process. At most one Job a process.
   Job();
   // Joins as one of the ranks that are threads of this process; to be called by its thread.
   Job(LocalRanks& ranks, int rank);
@@ -127,7 +127,8 @@ class WEFT_API Job {
   bool is_alive(int rank) const;
 
   // --- Memory. `memory` may be sent to any rank and used there until release or unshare.
-  // Page-aligned, zeroed memory that all ranks can reach fastest: all of the calls below work on it.
+  // Page-aligned, zeroed memory that all ranks can reach fastest: all of the calls below work on
+  // it.
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   // Ends what allocate gave. Who uses it afterwards gets bad_argument.
   Status release(void* address);
@@ -135,12 +136,12 @@ class WEFT_API Job {
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);
   Status unshare(const RemoteMemory& memory);
 
-  // --- One-sided access to the memory of any rank, this one included; the owner does nothing. `bytes`
-  // at the memory's start are copied. Blocking calls block until the data are there.
+  // --- One-sided access to the memory of any rank, this one included; the owner does nothing.
+  // `bytes` at the memory's start are copied. Blocking calls block until the data are there.
   Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept;
   Code rdma_write(int thread, const RemoteMemory& to, const void* from, std::size_t bytes) noexcept;
-  // The same without waiting. Any number may be under way; each must be finished by test or wait, by
-  // the same thread. Until then the local memory belongs to the transfer. What is wrong with the
+  // The same without waiting. Any number may be under way; each must be finished by test or wait,
+  // by the same thread. Until then the local memory belongs to the transfer. What is wrong with the
   // call itself is told by test or wait as well.
   [[nodiscard]] Token rdma_read_async(int thread, const RemoteMemory& from, void* to,
                                       std::size_t bytes);
@@ -186,7 +187,8 @@ class WEFT_API Job {
   }
   // The elements of all ranks in their order; counts[r] becomes their number at rank r.
   template <class T>
-  Status all_gather(std::span<const T> mine, std::vector<T>& all, std::vector<std::size_t>& counts) {
+  Status all_gather(std::span<const T> mine, std::vector<T>& all,
+                    std::vector<std::size_t>& counts) {
     static_assert(std::is_trivially_copyable_v<T>);
     Status status = all_gather(mine.size(), counts);
     if (!status) return status;

@@ -46,7 +46,7 @@ LocalRanks::LocalRanks(int num_ranks) : impl_(std::make_unique<Impl>()) {
 }
 LocalRanks::~LocalRanks() = default;
 
-Job::Impl::Impl(const Settings&, std::unique_ptr<weft::Job> opened) : members(std::move(opened)) {
+Job::Impl::Impl(std::unique_ptr<weft::Job> opened) : members(std::move(opened)) {
   if (Status status = tagged::Engine::create(*members, engine); !status) throw Error(status);
   engine->set_threaded(true);
   engine->set_background(run_background);
@@ -71,7 +71,9 @@ Job::Impl::~Impl() {
 
 Job::Job() {
   const Settings settings = read_settings();
-  impl_ = std::make_unique<Impl>(settings, open_members(settings));
+  impl_ = std::make_unique<Impl>(open_members(settings));
+  windows_ = impl_->windows.data();
+  num_lost_ = &impl_->engine->lost_counter();
 }
 
 Job::Job(LocalRanks& ranks, int rank) {
@@ -81,7 +83,9 @@ Job::Job(LocalRanks& ranks, int rank) {
       !boards[static_cast<std::size_t>(rank)])
     throw Error({Code::bad_argument, fmt::format("there is no rank {}, or it is taken", rank)});
   impl_ = std::make_unique<Impl>(
-      settings, open_members(settings, std::move(boards[static_cast<std::size_t>(rank)])));
+      open_members(settings, std::move(boards[static_cast<std::size_t>(rank)])));
+  windows_ = impl_->windows.data();
+  num_lost_ = &impl_->engine->lost_counter();
 }
 
 Job::~Job() = default;

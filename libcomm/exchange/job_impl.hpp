@@ -19,6 +19,8 @@ namespace weft::transport {
 // Memory of peers that a thread has mapped, so that it reaches it without a lock or a call.
 class MappingCache {
  public:
+  // window: shows nothing that this cache has let go.
+  explicit MappingCache(detail::Window& window) : window_(window) {}
   ~MappingCache();
   // Where the memory is here, or null with the reason: unsupported means "use get and put".
   std::byte* find(Fabric& fabric, const RemoteMemory& memory, Code& code) noexcept {
@@ -31,6 +33,17 @@ class MappingCache {
     }
     return map(fabric, entry, memory, code);
   }
+  // Makes the window show the memory, which was just found.
+  void show(const RemoteMemory& memory) noexcept {
+    const MappedMemory& entry = entries_[memory.region % kNumEntries];
+    if (entry.bytes < 8) return;
+    window_.data = entry.data;
+    window_.address = entry.address;
+    window_.last_word = entry.bytes - 8;
+    window_.number = entry.number;
+    window_.region = entry.region;
+    window_.owner = entry.peer;
+  }
   static weft::RemoteMemory fabric_memory(const RemoteMemory& memory) noexcept {
     return {memory.address, memory.bytes, memory.region, memory.key};
   }
@@ -40,12 +53,15 @@ class MappingCache {
   std::byte* map(Fabric& fabric, MappedMemory& entry, const RemoteMemory& memory,
                  Code& code) noexcept;
 
+  detail::Window& window_;
   Fabric* fabric_ = nullptr;
   std::array<MappedMemory, kNumEntries> entries_;
 };
 
 // What belongs to one thread of the program; touched by nobody else.
 struct ThreadState {
+  explicit ThreadState(detail::Window& window) : mappings(window) {}
+
   MappingCache mappings;
   std::deque<Completion> completions;  // by a token's slot
   std::vector<std::uint32_t> free_slots;
@@ -60,12 +76,12 @@ struct Background {
 inline thread_local const Background* background = nullptr;
 
 struct Job::Impl {
-  Impl(const Settings& settings_read, std::unique_ptr<weft::Job> opened);
+  explicit Impl(std::unique_ptr<weft::Job> opened);
   ~Impl();
 
   ThreadState& thread(int number) {
     auto& state = threads[static_cast<std::size_t>(number)];
-    if (!state) state = std::make_unique<ThreadState>();
+    if (!state) state = std::make_unique<ThreadState>(windows[static_cast<std::size_t>(number)]);
     return *state;
   }
   bool has_rank(int rank) const noexcept { return rank >= 0 && rank < members->size(); }
@@ -73,6 +89,7 @@ struct Job::Impl {
   std::unique_ptr<weft::Job> members;
   std::unique_ptr<tagged::Engine> engine;
   std::unique_ptr<coll::Team> team;
+  std::array<detail::Window, kMaxThreads> windows;
   std::array<std::unique_ptr<ThreadState>, kMaxThreads> threads;
   int num_clients = 0;  // exchanges opened so far; the number of the last
 };

@@ -18,7 +18,10 @@ std::byte* MappingCache::map(Fabric& fabric, MappedMemory& entry, const RemoteMe
   code = fabric.map(memory.owner, fabric_memory(memory), mapped);
   if (code != Code::ok) return nullptr;
   fabric_ = &fabric;
-  if (entry.data != nullptr) fabric.unmap(entry);
+  if (entry.data != nullptr) {
+    if (window_.region == entry.region) window_.owner = -1;
+    fabric.unmap(entry);
+  }
   entry = mapped;
   return entry.find(fabric_memory(memory));
 }
@@ -137,14 +140,16 @@ Code Job::wait(int thread, Token token) noexcept {
   return completion.code();
 }
 
-Fetched Job::cas(int thread, const RemoteMemory& word, std::uint64_t compare,
-                 std::uint64_t swap) noexcept {
+Fetched Job::cas_there(int thread, const RemoteMemory& word, std::uint64_t compare,
+                       std::uint64_t swap) noexcept {
   Impl& impl = *impl_;
   Fetched fetched{check(impl, thread, word, 8), compare};
   if (fetched.code != Code::ok) return fetched;
   Fabric& fabric = impl.engine->fabric();
   if (word.address % 8 != 0) return {Code::bad_argument, 0};
-  if (std::byte* data = impl.thread(thread).mappings.find(fabric, word, fetched.code)) {
+  auto& mappings = impl.thread(thread).mappings;
+  if (std::byte* data = mappings.find(fabric, word, fetched.code)) {
+    mappings.show(word);
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
         .compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
     return fetched;
@@ -155,13 +160,15 @@ Fetched Job::cas(int thread, const RemoteMemory& word, std::uint64_t compare,
   return fetched;
 }
 
-Fetched Job::fetch_add(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
+Fetched Job::fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
   Impl& impl = *impl_;
   Fetched fetched{check(impl, thread, word, 8), 0};
   if (fetched.code != Code::ok) return fetched;
   Fabric& fabric = impl.engine->fabric();
   if (word.address % 8 != 0) return {Code::bad_argument, 0};
-  if (std::byte* data = impl.thread(thread).mappings.find(fabric, word, fetched.code)) {
+  auto& mappings = impl.thread(thread).mappings;
+  if (std::byte* data = mappings.find(fabric, word, fetched.code)) {
+    mappings.show(word);
     fetched.value = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
                         .fetch_add(value, std::memory_order_seq_cst);
     return fetched;

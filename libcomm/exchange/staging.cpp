@@ -20,7 +20,8 @@ Code StagingPool::take(std::size_t bytes, Buffer& buffer) {
   const int size_class = std::max(kMinClass, static_cast<int>(std::bit_width(whole - 1)));
   if (size_class > kMaxClass) return Code::bad_argument;
   auto& free = free_[static_cast<std::size_t>(size_class - kMinClass)];
-  if (free.empty()) collect();
+  // Even where some are free: what was just read is warm in the caches.
+  collect();
   if (free.empty()) {
     if (const Code code = grow(size_class); code != Code::ok) return code;
   }

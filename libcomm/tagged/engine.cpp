@@ -279,6 +279,8 @@ std::uint32_t Engine::num_lost() const noexcept {
   return impl_->num_lost.load(std::memory_order_acquire);
 }
 
+const std::atomic<std::uint32_t>& Engine::lost_counter() const noexcept { return impl_->num_lost; }
+
 std::string Engine::describe(const Request& request) const {
   if (request.code == Code::peer_lost)
     return fmt::format("{} is lost", impl_->job.describe(request.peer));

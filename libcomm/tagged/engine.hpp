@@ -109,6 +109,7 @@ class Engine {
   bool is_alive(int peer) const noexcept;
   // Lost peers so far; when it changes, waits on shared flags should look at is_alive.
   std::uint32_t num_lost() const noexcept;
+  const std::atomic<std::uint32_t>& lost_counter() const noexcept;
   // "rank 3 (pid 4711 on node7) is lost", for a request that ended with an error.
   std::string describe(const Request& request) const;
 

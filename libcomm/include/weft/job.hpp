@@ -11,6 +11,7 @@
 // key, no such rank), peer_lost (a process is gone), no_memory, not_permitted (the kernel refuses),
 // unsupported. Only constructors throw, weft::Error. A process that dies is noticed within 100 ms
 // on its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -76,6 +77,21 @@ struct Fetched {
   Code code = Code::ok;
   std::uint64_t value = 0;  // the word before
 };
+
+namespace detail {
+
+// The memory of a peer that a thread's atomic operations touched last, as it is mapped here.
+struct alignas(64) Window {
+  std::byte* data = nullptr;
+  std::uint64_t address = 0;                           // in the owner
+  std::uint64_t last_word = 0;                         // offset of the last 64-bit word
+  const std::atomic<std::uint32_t>* number = nullptr;  // the owner's; not `region`: released
+  std::uint32_t region = 0;
+  std::int32_t owner = -1;  // -1: nothing
+  std::uint32_t num_calls = 0;
+};
+
+}  // namespace detail
 
 // Operations for all_reduce beside std::plus<> and the like.
 struct Min {
@@ -154,8 +170,20 @@ class WEFT_API Job {
   // `compare`. Atomic against each other and against std::atomic of the owner, with sequential
   // consistency. Block until the old value is there.
   Fetched cas(int thread, const RemoteMemory& word, std::uint64_t compare,
-              std::uint64_t swap) noexcept;
-  Fetched fetch_add(int thread, const RemoteMemory& word, std::uint64_t value) noexcept;
+              std::uint64_t swap) noexcept {
+    std::uint64_t* here = word_here(thread, word);
+    if (here == nullptr) [[unlikely]]
+      return cas_there(thread, word, compare, swap);
+    Fetched fetched{Code::ok, compare};
+    std::atomic_ref(*here).compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
+    return fetched;
+  }
+  Fetched fetch_add(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
+    std::uint64_t* here = word_here(thread, word);
+    if (here == nullptr) [[unlikely]]
+      return fetch_add_there(thread, word, value);
+    return {Code::ok, std::atomic_ref(*here).fetch_add(value, std::memory_order_seq_cst)};
+  }
 
   // --- Collective. All block until every rank has come, and return ok or peer_lost.
   Status barrier();
@@ -202,6 +230,22 @@ class WEFT_API Job {
   Impl& impl() noexcept { return *impl_; }
 
  private:
+  // The word, if the thread's window shows it: checked as by its owner, in a few instructions.
+  std::uint64_t* word_here(int thread, const RemoteMemory& word) noexcept {
+    detail::Window& window = windows_[thread];
+    const std::uint64_t offset = word.address - window.address;
+    // Every 256th call takes the long way, which looks whether the owner is alive.
+    if (window.owner != word.owner || window.region != word.region || word.bytes < 8 ||
+        word.address % 8 != 0 || offset > window.last_word || ++window.num_calls % 256 == 0 ||
+        num_lost_->load(std::memory_order_relaxed) != 0 ||
+        window.number->load(std::memory_order_acquire) != window.region)
+      return nullptr;
+    return reinterpret_cast<std::uint64_t*>(window.data + offset);
+  }
+  Fetched cas_there(int thread, const RemoteMemory& word, std::uint64_t compare,
+                    std::uint64_t swap) noexcept;
+  Fetched fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t value) noexcept;
+
   Status all_reduce_bytes(void* values, std::size_t count, std::size_t element_bytes,
                           void (*apply)(const void*, void*, std::size_t, void*), void* argument);
   Status all_gather_bytes(const void* mine, void* all, std::size_t bytes);
@@ -209,6 +253,8 @@ class WEFT_API Job {
                           std::size_t element_bytes);
 
   std::unique_ptr<Impl> impl_;
+  detail::Window* windows_ = nullptr;  // by thread
+  const std::atomic<std::uint32_t>* num_lost_ = nullptr;
 };
 
 }  // namespace weft::transport

@@ -127,7 +127,7 @@ struct Tree {
 struct RouterOptions {
   uint32_t colors = kNone;     // table entries a switch may use; kNone: no limit
   bool keep_old_trees = true;  // false: merged trees are destroyed and built anew
-  uint32_t refine_roots = 32;   // trees compared per group; 1 is the paper's greedy choice
+  uint32_t refine_roots = 32;  // trees compared per group; 1 is the paper's greedy choice
 };
 
 // MR4LMS. Reads `topology`, which must outlive it.

@@ -37,6 +37,7 @@ constexpr std::uint64_t kShortSleepUs = 500;
 }  // namespace
 
 void Waiter::pause(std::uint64_t longest_us) noexcept {
+  if (impl_.has_remote) impl_.poll_remote(*impl_.threads[static_cast<std::size_t>(thread_)]);
   if (stage_ == Stage::spin) {
     if (!impl_.crowded) {
       cpu_relax();
@@ -56,7 +57,7 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
     if (now < limit_ns_) return;
     stage_ = Stage::sleep;
   }
-  auto& sleeping = impl_.fabric.sleeping(thread_);
+  auto& sleeping = impl_.local.sleeping(thread_);
   if (!armed_) {
     impl_.engine.look_for_lost();
     impl_.engine.progress();
@@ -65,6 +66,7 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
     armed_ = true;
     return;
   }
+  if (impl_.has_remote) impl_.job.fabrics->watcher()->arm(sleeping);
   futex_wait(&sleeping, 1, std::min(longest_us, impl_.fence_works ? kSleepUs : kShortSleepUs));
   armed_ = false;
 }
@@ -74,8 +76,8 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
     : owner(the_owner),
       job(the_job.impl()),
       engine(*job.engine),
-      fabric(engine.fabric()),
-      connections(fabric.connections()),
+      local(*job.local),
+      has_remote(!job.fabrics->remote().empty()),
       num_threads(the_num_threads),
       message_bytes(the_message_bytes),
       settings(wanted) {
@@ -102,10 +104,11 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
     thread->blocks.resize(static_cast<std::size_t>(num_destinations));
     thread->outs.resize(static_cast<std::size_t>(num_destinations));
     thread->sent = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(size));
-    thread->staging.open(fabric, defaults.bytes(Setting::exchange_staging_bytes));
+    thread->staging.open(job, defaults.bytes(Setting::exchange_staging_bytes));
     for (int d = 0; d < num_destinations; ++d) {
       Out& out = thread->outs[static_cast<std::size_t>(d)];
       out.peer = d / places_per_rank;
+      out.fabric = job.way(out.peer).fabric;
       const int there = threads_of[static_cast<std::size_t>(out.peer)];
       out.reader = (places_per_rank == 1 ? t : d % places_per_rank) % there;
     }
@@ -185,7 +188,8 @@ ExchangeBase::Impl::~Impl() {
   const Status status = coll::barrier(*job.team);
   background = before;
   if (status) {
-    fabric.close_client(client);
+    local.close_client(client);
+    for (Fabric* fabric : job.fabrics->remote()) fabric->close_client(client);
     for (auto& thread : threads) thread->staging.close();
     return;
   }

@@ -18,6 +18,7 @@ namespace weft::transport {
 // Where a thread sends to.
 struct Out {
   SendLane lane;
+  Fabric* fabric = nullptr;
   int peer = -1;
   int reader = 0;  // the thread there
   bool lost = false;
@@ -28,6 +29,7 @@ struct Out {
 // What a thread receives from.
 struct In {
   ReceiveLane lane;
+  Fabric* fabric = nullptr;
   int peer = -1;
   bool broken = false;
 };
@@ -60,7 +62,7 @@ struct alignas(64) Thread {
   std::vector<std::byte> fetched;          // the block, where it cannot be mapped
   std::atomic<std::uint64_t> received{0};  // blocks; written by the thread
 
-  std::uint32_t known_connections = 0;
+  std::uint64_t known_connections = 0;
   unsigned num_idle = 0;  // calls that found nothing
   std::uint32_t lost_told = 0;
   bool corrupt_told = false;
@@ -99,7 +101,9 @@ struct ExchangeBase::Impl {
   void finish_block(Thread& thread) noexcept;
   void broken(Thread& thread, In& in, const char* what) noexcept;
   void accept(Thread& thread) noexcept;
-  void accept_all() noexcept;
+  void accept_all(Fabric& fabric) noexcept;
+  std::uint64_t num_connections() const noexcept;
+  void poll_remote(Thread& thread) noexcept;
   void drop_all() noexcept;
 
   // quiesce.cpp
@@ -107,15 +111,13 @@ struct ExchangeBase::Impl {
   Status agree_on_counts(bool& all_received);
   std::uint64_t received_here() const noexcept;
 
-  Fill fill(std::size_t bytes) const noexcept {
-    return bytes >= past_cache_min ? Fill::past_cache : Fill::forward;
-  }
+  bool past_cache(std::size_t bytes) const noexcept { return bytes >= past_cache_min; }
 
   ExchangeBase& owner;
   Job::Impl& job;
   tagged::Engine& engine;
-  Fabric& fabric;
-  const std::atomic<std::uint32_t>& connections;
+  Fabric& local;          // has the doorbells
+  const bool has_remote;  // there are ranks on other hosts
   const int num_threads;
   const std::uint32_t message_bytes;
   int client = 0;
@@ -133,9 +135,8 @@ struct ExchangeBase::Impl {
   std::vector<detail::SendBlock*> sending;
   std::vector<detail::ReceiveBlock> receiving;
   std::mutex accept_mutex;
-  std::uint32_t accepted_connections = 0;  // guarded by accept_mutex
-  std::atomic<bool> corrupt{false};        // some lane was closed
-  bool dropping = false;                   // the exchange ends; what still comes is not received
+  std::atomic<bool> corrupt{false};  // some lane was closed
+  bool dropping = false;             // the exchange ends; what still comes is not received
 
   // The end of a phase.
   std::atomic<std::uint32_t> phase{0};

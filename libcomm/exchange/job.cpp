@@ -15,6 +15,11 @@ namespace {
 // Contexts of the engine; each use has its own.
 constexpr std::uint32_t kTeamContext = 1;
 
+// The place of a fabric's key in RemoteMemory::keys.
+std::size_t key_index(const Fabric& fabric) {
+  return fabric.mapped() ? 0 : fabric.name() == "verbs" ? 1 : 2;
+}
+
 void run_background() {
   if (const Background* work = background) work->work(work->argument);
 }
@@ -48,6 +53,12 @@ LocalRanks::~LocalRanks() = default;
 
 Job::Impl::Impl(std::unique_ptr<weft::Job> opened) : members(std::move(opened)) {
   if (Status status = tagged::Engine::create(*members, engine); !status) throw Error(status);
+  fabrics = &engine->fabrics();
+  local = &fabrics->local();
+  for (int rank = 0; rank < members->size(); ++rank) {
+    Fabric* fabric = fabrics->to(rank);
+    ways.push_back({fabric, fabric == nullptr ? 0 : key_index(*fabric)});
+  }
   engine->set_threaded(true);
   engine->set_background(run_background);
   std::vector<int> all(static_cast<std::size_t>(members->size()));
@@ -100,32 +111,84 @@ bool Job::is_alive(int rank) const {
   return impl_->has_rank(rank) && impl_->engine->is_alive(rank);
 }
 
-namespace {
-RemoteMemory public_memory(const weft::RemoteMemory& memory, int owner) {
-  return {memory.address, memory.bytes, memory.region, memory.unused, owner, 0};
+Status Job::Impl::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
+  weft::RemoteMemory made{};
+  Status status = local->allocate(bytes, address, made);
+  if (!status) return status;
+  memory = {made.address, bytes, {}, members->rank(), 0};
+  memory.keys[0] = {made.region, made.extra};
+  if (fabrics->remote().empty()) return {};
+  for (Fabric* fabric : fabrics->remote()) {
+    if (status = fabric->share(address, bytes, made); !status) {
+      (void)unshare(memory);
+      (void)local->release(address);
+      return status;
+    }
+    memory.keys[key_index(*fabric)] = {made.region, made.extra};
+  }
+  const std::lock_guard lock(allocated_mutex);
+  allocated[address] = memory;
+  return {};
 }
-}  // namespace
+
+Status Job::Impl::release(void* address) {
+  if (!fabrics->remote().empty()) {
+    const std::lock_guard lock(allocated_mutex);
+    if (const auto found = allocated.find(address); found != allocated.end()) {
+      (void)unshare(found->second);
+      allocated.erase(found);
+    }
+  }
+  return local->release(address);
+}
+
+Status Job::Impl::share(void* address, std::size_t bytes, RemoteMemory& memory) {
+  weft::RemoteMemory named{};
+  Status status = local->share(address, bytes, named);
+  if (!status) return status;
+  memory = {named.address, bytes, {}, members->rank(), 0};
+  memory.keys[0] = {named.region, named.extra};
+  for (Fabric* fabric : fabrics->remote()) {
+    if (status = fabric->share(address, bytes, named); !status) {
+      (void)unshare(memory);
+      return status;
+    }
+    memory.keys[key_index(*fabric)] = {named.region, named.extra};
+  }
+  return {};
+}
+
+Status Job::Impl::unshare(const RemoteMemory& memory) {
+  Status first = local->unshare(MappingCache::fabric_memory(memory));
+  for (Fabric* fabric : fabrics->remote()) {
+    const auto& key = memory.keys[key_index(*fabric)];
+    if (key.region == 0 && key.extra == 0) continue;
+    Status status = fabric->unshare({memory.address, memory.bytes, key.region, key.extra});
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+void Job::Impl::poll_remote() noexcept {
+  if (fabrics->remote().empty()) return;
+  fabrics->watcher()->note_poll();
+  for (Fabric* fabric : fabrics->remote()) fabric->poll();
+}
 
 Status Job::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
-  weft::RemoteMemory made{};
-  Status status = impl_->engine->fabric().allocate(bytes, address, made);
-  if (status) memory = public_memory(made, rank());
-  return status;
+  return impl_->allocate(bytes, address, memory);
 }
 
-Status Job::release(void* address) { return impl_->engine->fabric().release(address); }
+Status Job::release(void* address) { return impl_->release(address); }
 
 Status Job::share(void* address, std::size_t bytes, RemoteMemory& memory) {
   if (address == nullptr || bytes == 0) return {Code::bad_argument, "there is nothing to share"};
-  weft::RemoteMemory named{};
-  Status status = impl_->engine->fabric().share(address, bytes, named);
-  if (status) memory = public_memory(named, rank());
-  return status;
+  return impl_->share(address, bytes, memory);
 }
 
 Status Job::unshare(const RemoteMemory& memory) {
   if (memory.owner != rank()) return {Code::bad_argument, "the memory is another rank's"};
-  return impl_->engine->fabric().unshare(MappingCache::fabric_memory(memory));
+  return impl_->unshare(memory);
 }
 
 Status Job::barrier() { return coll::barrier(*impl_->team); }

@@ -75,7 +75,7 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
   const auto advance = [&] {
     // release: what this thread decided; pairs with the acquires of the others.
     step.fetch_add(1, std::memory_order_release);
-    for (int t = 1; t < num; ++t) ring_doorbell(fabric.sleeping(t));
+    for (int t = 1; t < num; ++t) ring_doorbell(local.sleeping(t));
   };
   const auto in_trouble = [this] {
     return engine.num_lost() != 0 || corrupt.load(std::memory_order_acquire);
@@ -91,7 +91,7 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
     background = before;
     advance();
   } else {
-    ring_doorbell(fabric.sleeping(0));
+    ring_doorbell(local.sleeping(0));
     until([&] { return step.load(std::memory_order_acquire) != begin; });
   }
 
@@ -99,7 +99,7 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
   if (second) {
     until([&] { return received_here() >= expected || in_trouble(); });
     // The others' last block may have been what the leader waits for.
-    if (!leads) ring_doorbell(fabric.sleeping(0));
+    if (!leads) ring_doorbell(local.sleeping(0));
   }
   if (leads) {
     if (second) {
@@ -123,7 +123,7 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
   }
   until([&] { return step.load(std::memory_order_acquire) == begin + 2; });
   const Status result = outcome;
-  if (num_finished.fetch_sub(1, std::memory_order_acq_rel) == 1) ring_doorbell(fabric.sleeping(0));
+  if (num_finished.fetch_sub(1, std::memory_order_acq_rel) == 1) ring_doorbell(local.sleeping(0));
   return result;
 }
 

@@ -20,8 +20,7 @@ void ExchangeBase::Impl::broken(Thread& thread, In& in, const char* what) noexce
   corrupt.store(true, std::memory_order_release);
 }
 
-void ExchangeBase::Impl::accept_all() noexcept {
-  const std::lock_guard lock(accept_mutex);
+void ExchangeBase::Impl::accept_all(Fabric& fabric) noexcept {
   for (;;) {
     int peer = -1;
     int channel = 0;
@@ -43,19 +42,29 @@ void ExchangeBase::Impl::accept_all() noexcept {
     }
     auto in = std::make_unique<In>();
     in->peer = peer;
-    in->lane.open(memory, ring_min, ring_max);
+    in->fabric = &fabric;
+    in->lane.open(fabric, memory, ring_min, ring_max);
     threads[static_cast<std::size_t>(reader)]->arrived.push_back(std::move(in));
     // Its thread may sleep, and the sender rang before the lane was there.
-    ring_doorbell(fabric.sleeping(reader));
+    ring_doorbell(local.sleeping(reader));
   }
 }
 
-void ExchangeBase::Impl::accept(Thread& thread) noexcept {
+std::uint64_t ExchangeBase::Impl::num_connections() const noexcept {
   // acquire: pairs with the release in Fabric::connect of the peer.
-  const std::uint32_t now = connections.load(std::memory_order_acquire);
+  std::uint64_t sum = local.connections().load(std::memory_order_acquire);
+  if (has_remote)
+    for (Fabric* fabric : job.fabrics->remote())
+      sum += fabric->connections().load(std::memory_order_acquire);
+  return sum;
+}
+
+void ExchangeBase::Impl::accept(Thread& thread) noexcept {
+  const std::uint64_t now = num_connections();
   if (now == thread.known_connections) return;
-  accept_all();
   const std::lock_guard lock(accept_mutex);
+  accept_all(local);
+  for (Fabric* fabric : job.fabrics->remote()) accept_all(*fabric);
   thread.known_connections = now;
   for (auto& in : thread.arrived) thread.ins.push_back(std::move(in));
   thread.arrived.clear();
@@ -64,7 +73,7 @@ void ExchangeBase::Impl::accept(Thread& thread) noexcept {
 // The lane's next entry, if it may be received now.
 bool ExchangeBase::Impl::look(Thread& thread, In& in, Entry& entry) noexcept {
   if (in.broken) return false;
-  if (!in.lane.ring.peek(entry)) {
+  if (!in.lane.peek(entry)) {
     if (in.lane.ring.broken()) [[unlikely]]
       broken(thread, in, "the head of a block");
     else
@@ -108,24 +117,25 @@ bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
     broken(thread, in, "an announcement");
     return false;
   }
-  const RemoteMemory memory{announcement.address,
-                            sizeof(StagingHead) + announcement.bytes,
-                            announcement.region,
-                            announcement.key,
-                            in.peer,
-                            0};
+  RemoteMemory memory{
+      announcement.address, sizeof(StagingHead) + announcement.bytes, {}, in.peer, 0};
+  memory.keys[job.way(in.peer).key] = {announcement.region, announcement.key};
   detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   Code code = Code::ok;
   thread.in = &in;
-  thread.remote = MappingCache::fabric_memory(memory);
-  thread.remote_mapped = job.thread(thread.number).mappings.find(fabric, memory, code);
+  thread.remote = job.memory_on_way(memory);
+  thread.remote_mapped = nullptr;
+  if (!in.fabric->mapped())
+    code = Code::unsupported;
+  else
+    thread.remote_mapped = job.thread(thread.number).mappings.find(*in.fabric, memory, code);
   if (thread.remote_mapped != nullptr) {
     block.cursor = thread.remote_mapped + sizeof(StagingHead);
   } else {
     if (code == Code::unsupported) {
       thread.fetched.resize(announcement.bytes);
-      code = fabric.get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
-                        announcement.bytes);
+      code = in.fabric->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
+                            announcement.bytes);
     }
     if (code != Code::ok) {
       if (code != Code::peer_lost && !is_lost(in.peer) && !dropping)
@@ -176,6 +186,7 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     if (fetch(thread, in, announcement)) return true;
   }
   accept(thread);
+  if (has_remote) poll_remote(thread);
   if (++thread.num_idle % kIdlePerLook == 0) engine.look_for_lost();
   return false;
 }
@@ -195,7 +206,8 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
         // release: we are done with the block; pairs with the acquire in StagingPool::collect.
         std::atomic_ref(reinterpret_cast<StagingHead*>(thread.remote_mapped)->done)
             .store(done, std::memory_order_release);
-      } else if (fabric.put(thread.in->peer, thread.remote, 0, &done, sizeof done) != Code::ok) {
+      } else if (thread.in->fabric->put(thread.in->peer, thread.remote, 0, &done, sizeof done) !=
+                 Code::ok) {
         // It is lost, which whoever waits for it will be told.
       }
       ring_doorbell(*thread.in->lane.sleeping);

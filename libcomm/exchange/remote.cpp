@@ -34,8 +34,11 @@ constexpr unsigned kCallsPerLook = 256;
 
 // The first checks of every access. What remains is the owner's to say.
 Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t bytes) noexcept {
-  if (!job.has_rank(memory.owner) || memory.region == 0 || bytes > memory.bytes)
-    return Code::bad_argument;
+  if (!job.has_rank(memory.owner) || bytes > memory.bytes) return Code::bad_argument;
+  const Job::Impl::Way& way = job.way(memory.owner);
+  if (way.fabric == nullptr) return Code::unsupported;
+  const auto& key = memory.keys[way.key];
+  if (key.region == 0 && (way.key == 0 || key.extra == 0)) return Code::bad_argument;
   if (++job.thread(thread).num_calls % kCallsPerLook == 0) job.engine->look_for_lost();
   return job.engine->num_lost() == 0 || job.engine->is_alive(memory.owner) ? Code::ok
                                                                            : Code::peer_lost;
@@ -50,15 +53,15 @@ Code Job::rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t 
   Impl& impl = *impl_;
   Code code = check(impl, thread, from, bytes);
   if (code != Code::ok || bytes == 0) return code;
-  Fabric& fabric = impl.engine->fabric();
-  if (bytes <= kMappedCopyBytes) {
+  Fabric& fabric = *impl.way(from.owner).fabric;
+  if (bytes <= kMappedCopyBytes && fabric.mapped()) {
     if (const std::byte* data = impl.thread(thread).mappings.find(fabric, from, code)) {
       std::memcpy(to, data, bytes);
       return Code::ok;
     }
     if (code != Code::unsupported) return code;
   }
-  return fabric.get(from.owner, MappingCache::fabric_memory(from), 0, to, bytes);
+  return fabric.get(from.owner, impl.memory_on_way(from), 0, to, bytes);
 }
 
 Code Job::rdma_write(int thread, const RemoteMemory& to, const void* from,
@@ -66,15 +69,15 @@ Code Job::rdma_write(int thread, const RemoteMemory& to, const void* from,
   Impl& impl = *impl_;
   Code code = check(impl, thread, to, bytes);
   if (code != Code::ok || bytes == 0) return code;
-  Fabric& fabric = impl.engine->fabric();
-  if (bytes <= kMappedCopyBytes) {
+  Fabric& fabric = *impl.way(to.owner).fabric;
+  if (bytes <= kMappedCopyBytes && fabric.mapped()) {
     if (std::byte* data = impl.thread(thread).mappings.find(fabric, to, code)) {
       std::memcpy(data, from, bytes);
       return Code::ok;
     }
     if (code != Code::unsupported) return code;
   }
-  return fabric.put(to.owner, MappingCache::fabric_memory(to), 0, from, bytes);
+  return fabric.put(to.owner, impl.memory_on_way(to), 0, from, bytes);
 }
 
 namespace {
@@ -101,8 +104,8 @@ Token Job::rdma_read_async(int thread, const RemoteMemory& from, void* to, std::
   if (code != Code::ok || bytes == 0)
     completion.set(code);
   else
-    impl_->engine->fabric().start_get(from.owner, MappingCache::fabric_memory(from), 0, to, bytes,
-                                      completion);
+    impl_->way(from.owner)
+        .fabric->start_get(from.owner, impl_->memory_on_way(from), 0, to, bytes, completion);
   return token;
 }
 
@@ -114,8 +117,8 @@ Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from
   if (code != Code::ok || bytes == 0)
     completion.set(code);
   else
-    impl_->engine->fabric().start_put(to.owner, MappingCache::fabric_memory(to), 0, from, bytes,
-                                      completion);
+    impl_->way(to.owner).fabric->start_put(to.owner, impl_->memory_on_way(to), 0, from, bytes,
+                                           completion);
   return token;
 }
 
@@ -145,10 +148,12 @@ Fetched Job::cas_there(int thread, const RemoteMemory& word, std::uint64_t compa
   Impl& impl = *impl_;
   Fetched fetched{check(impl, thread, word, 8), compare};
   if (fetched.code != Code::ok) return fetched;
-  Fabric& fabric = impl.engine->fabric();
   if (word.address % 8 != 0) return {Code::bad_argument, 0};
+  Fabric& fabric = *impl.way(word.owner).fabric;
   auto& mappings = impl.thread(thread).mappings;
-  if (std::byte* data = mappings.find(fabric, word, fetched.code)) {
+  if (!fabric.mapped()) fetched.code = Code::unsupported;
+  if (std::byte* data =
+          fetched.code == Code::ok ? mappings.find(fabric, word, fetched.code) : nullptr) {
     mappings.show(word);
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
         .compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
@@ -156,7 +161,7 @@ Fetched Job::cas_there(int thread, const RemoteMemory& word, std::uint64_t compa
   }
   if (fetched.code == Code::unsupported)
     fetched.code =
-        fabric.cas(word.owner, MappingCache::fabric_memory(word), 0, compare, swap, fetched.value);
+        fabric.cas(word.owner, impl.memory_on_way(word), 0, compare, swap, fetched.value);
   return fetched;
 }
 
@@ -164,18 +169,19 @@ Fetched Job::fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t
   Impl& impl = *impl_;
   Fetched fetched{check(impl, thread, word, 8), 0};
   if (fetched.code != Code::ok) return fetched;
-  Fabric& fabric = impl.engine->fabric();
   if (word.address % 8 != 0) return {Code::bad_argument, 0};
+  Fabric& fabric = *impl.way(word.owner).fabric;
   auto& mappings = impl.thread(thread).mappings;
-  if (std::byte* data = mappings.find(fabric, word, fetched.code)) {
+  if (!fabric.mapped()) fetched.code = Code::unsupported;
+  if (std::byte* data =
+          fetched.code == Code::ok ? mappings.find(fabric, word, fetched.code) : nullptr) {
     mappings.show(word);
     fetched.value = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
                         .fetch_add(value, std::memory_order_seq_cst);
     return fetched;
   }
   if (fetched.code == Code::unsupported)
-    fetched.code =
-        fabric.fetch_add(word.owner, MappingCache::fabric_memory(word), 0, value, fetched.value);
+    fetched.code = fabric.fetch_add(word.owner, impl.memory_on_way(word), 0, value, fetched.value);
   return fetched;
 }
 

@@ -18,17 +18,26 @@ Code ExchangeBase::Impl::lose(Thread& thread, Out& out) noexcept {
 Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
   if (out.lost || is_lost(out.peer)) return lose(thread, out);
   if (out.lane.connected()) return Code::ok;
+  if (out.fabric == nullptr) {
+    log_line(LogLevel::error, job.members->rank(), "{}", job.fabrics->explain(out.peer));
+    return lose(thread, out);
+  }
   SendMemory memory;
   memory.ring_bytes = ring_max;
   const int channel =
       channel_number({static_cast<std::uint16_t>(client), static_cast<std::uint8_t>(thread.number),
                       static_cast<std::uint8_t>(out.reader)});
-  if (Status status = fabric.connect(out.peer, channel, memory); !status) {
+  Status status;
+  const Code code = until_room(thread, out, [&] {
+    status = out.fabric->connect(out.peer, channel, memory);
+    return status.code();
+  });
+  if (code != Code::ok) {
     log_line(LogLevel::info, job.members->rank(), "cannot connect to {}: {}",
              job.members->describe(out.peer), status.text());
-    return status.code() == Code::peer_lost ? lose(thread, out) : status.code();
+    return code == Code::no_memory ? code : lose(thread, out);
   }
-  out.lane.open(memory, ring_min, ring_max);
+  out.lane.open(*out.fabric, memory, ring_min, ring_max);
   ring_doorbell(*out.lane.sleeping);
   return Code::ok;
 }
@@ -70,10 +79,10 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   // relaxed: phases end with all threads at rest.
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
-  if (!out.lane.send(kBlock, immediate, block.begin, bytes, fill(bytes))) [[unlikely]] {
+  if (!out.lane.send(kBlock, immediate, block.begin, bytes, past_cache(bytes))) [[unlikely]] {
     const Code code = until_room(thread, out, [&] {
-      return out.lane.send(kBlock, immediate, block.begin, bytes, fill(bytes)) ? Code::ok
-                                                                               : Code::again;
+      return out.lane.send(kBlock, immediate, block.begin, bytes, past_cache(bytes)) ? Code::ok
+                                                                                     : Code::again;
     });
     if (code != Code::ok) return code;
   }
@@ -85,8 +94,8 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
 
 Code ExchangeBase::Impl::announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer,
                                   std::size_t bytes) {
-  const Announcement announcement{buffer.memory.address, bytes, buffer.memory.region,
-                                  buffer.memory.unused};
+  const auto& key = buffer.memory.keys[job.way(out.peer).key];
+  const Announcement announcement{buffer.memory.address, bytes, key.region, key.extra};
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
   const Code code = until_room(thread, out, [&] {
@@ -108,11 +117,11 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
   if (Code code = send_block(thread, destination); code != Code::ok) return code;
   const auto length = static_cast<std::uint32_t>(message.size());
   const std::size_t bytes = (sizeof length + message.size() + 3) & ~std::size_t{3};
-  const auto put = [&](std::byte* to, Fill how) {
+  const auto put = [&](std::byte* to, bool past) {
     // The padding goes first: it may be all there is.
     std::memset(to + bytes - sizeof length, 0, sizeof length);
     if (length > 0) {
-      if (how == Fill::past_cache)
+      if (past)
         copy_past_cache(to + sizeof length, message.data(), length);
       else
         std::memcpy(to + sizeof length, message.data(), length);
@@ -123,7 +132,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     if (block.begin == nullptr) {
       if (const Code code = open_block(thread, destination); code != Code::ok) return code;
     }
-    put(block.cursor, Fill::forward);
+    put(block.cursor, false);
     block.cursor += bytes;
     return block.cursor == block.end ? send_block(thread, destination) : Code::ok;
   }
@@ -132,18 +141,18 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     StagingPool::Buffer buffer;
     Code code = until_room(thread, out, [&] { return thread.staging.take(bytes, buffer); });
     if (code != Code::ok) return code;
-    put(buffer.data(), Fill::forward);
+    put(buffer.data(), false);
     code = announce(thread, out, buffer, bytes);
     if (code != Code::ok) thread.staging.give_back(buffer);
     return code;
   }
   std::byte* to = nullptr;
   const Code code = until_room(thread, out, [&] {
-    to = out.lane.ring.reserve(bytes);
+    to = out.lane.reserve(bytes);
     return to != nullptr ? Code::ok : Code::again;
   });
   if (code != Code::ok) return code;
-  put(to, fill(bytes));
+  put(to, past_cache(bytes));
   out.lane.publish(kBlock, bytes,
                    make_immediate(phase.load(std::memory_order_relaxed), message_bytes));
   auto& sent = thread.sent[static_cast<std::size_t>(out.peer)];
@@ -159,7 +168,21 @@ Code ExchangeBase::Impl::flush(Thread& thread) noexcept {
     const Code code = send_block(thread, d);
     if (first == Code::ok) first = code;
   }
+  if (!has_remote) return first;
+  for (Out& out : thread.outs) {
+    if (out.lost || out.lane.remote == nullptr) continue;
+    const Code code =
+        until_room(thread, out, [&] { return out.lane.flush() ? Code::ok : Code::again; });
+    if (first == Code::ok) first = code;
+  }
   return first;
+}
+
+// Moves the ways to other hosts forward, and what this thread has for them.
+void ExchangeBase::Impl::poll_remote(Thread& thread) noexcept {
+  job.poll_remote();
+  for (Out& out : thread.outs)
+    if (out.lane.remote != nullptr && !out.lost && !out.lane.flushed()) (void)out.lane.flush();
 }
 
 // Takes what has come for the thread out of the rings, so that its senders get on while it waits

@@ -11,7 +11,7 @@ constexpr std::size_t kSlabBytes = std::size_t{1} << 20;
 }  // namespace
 
 void StagingPool::close() noexcept {
-  for (void* slab : slabs_) (void)fabric_->release(slab);
+  for (void* slab : slabs_) (void)job_->release(slab);
   slabs_.clear();
 }
 
@@ -37,8 +37,8 @@ Code StagingPool::grow(int size_class) {
   // What a single message needs is given, whatever the limit.
   if (allocated_ + slab > limit_ && !lent_.empty()) return Code::again;
   void* address = nullptr;
-  weft::RemoteMemory memory{};
-  if (Status status = fabric_->allocate(slab, address, memory); !status)
+  RemoteMemory memory;
+  if (Status status = job_->allocate(slab, address, memory); !status)
     return lent_.empty() ? status.code() : Code::again;
   slabs_.push_back(address);
   allocated_ += slab;

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "exchange/job_impl.hpp"
 #include "exchange/wire.hpp"
-#include "fabric/fabric.hpp"
 
 namespace weft::transport {
 
@@ -14,7 +14,7 @@ class StagingPool {
  public:
   struct Buffer {
     StagingHead* head = nullptr;
-    weft::RemoteMemory memory{};  // head and block
+    RemoteMemory memory;  // head and block
     int size_class = 0;
     int peer = -1;  // who reads it
 
@@ -23,8 +23,8 @@ class StagingPool {
   };
 
   // limit: what the pool may allocate.
-  void open(Fabric& fabric, std::size_t limit) {
-    fabric_ = &fabric;
+  void open(Job::Impl& job, std::size_t limit) {
+    job_ = &job;
     limit_ = limit;
   }
   // Gives the memory back, also what is still being read.
@@ -52,7 +52,7 @@ class StagingPool {
   }
   Code grow(int size_class);
 
-  Fabric* fabric_ = nullptr;
+  Job::Impl* job_ = nullptr;
   std::size_t limit_ = 0;
   std::size_t allocated_ = 0;
   std::array<std::vector<Buffer>, kMaxClass - kMinClass + 1> free_;  // by size class

@@ -263,7 +263,7 @@ void Engine::ring(int peer) noexcept {
   if (auto* sleeping = impl_->local->peer_sleeping(peer)) ring_doorbell(*sleeping);
 }
 
-Fabric& Engine::fabric() noexcept { return *impl_->fabric; }
+Fabrics& Engine::fabrics() noexcept { return *impl_->fabrics; }
 
 void Engine::look_for_lost() {
   const Guard guard(*impl_);

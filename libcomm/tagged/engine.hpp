@@ -24,7 +24,7 @@
 #include "weft/status.hpp"
 
 namespace weft {
-class Fabric;
+class Fabrics;
 }
 
 namespace weft::tagged {
@@ -101,7 +101,7 @@ class Engine {
   void ring(int peer) noexcept;
 
   // What moves the bytes; for the transport's exchanges, which have lanes of their own.
-  Fabric& fabric() noexcept;
+  Fabrics& fabrics() noexcept;
   // Looks for dead peers now, as waits do; costs a system call a peer at most every 20 ms.
   void look_for_lost();
 

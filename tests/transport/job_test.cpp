@@ -100,10 +100,10 @@ TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
     bad.address -= 4096;  // in front of it lies what the fabric keeps there
     EXPECT(refused(bad, 8));
     bad = good;
-    bad.region += 1 << 16;
+    bad.keys[0].region += 1 << 16;
     EXPECT(refused(bad, 8));
     bad = good;
-    bad.region = 0;
+    bad.keys[0].region = 0;
     EXPECT(refused(bad, 8));
     for (const int owner : {-1, num_ranks, 1 << 30}) {
       bad = good;
@@ -152,7 +152,7 @@ TEST_CASE("memory of the program's own is shared by name, for as long as it says
     bad.bytes += 8;
     EXPECT(job.rdma_read(0, bad, &word, 8) == Code::bad_argument);
     bad = there;
-    bad.region ^= 1 << 13;
+    bad.keys[0].region ^= 1 << 13;
     EXPECT(job.rdma_read(0, bad, &word, 8) == Code::bad_argument);
     EXPECT(job.unshare(there) == Code::bad_argument);
     EXPECT(job.barrier().ok());

@@ -45,10 +45,15 @@ inline constexpr int kMaxThreads = 256;
 // Names memory of a rank: plain bytes, good in every process of the job. What it names is checked
 // on the owner's side, so a forged or outdated one gives bad_argument, not other memory.
 struct RemoteMemory {
+  // What the owner calls it towards its own host, over verbs and over libfabric.
+  struct Key {
+    std::uint32_t region = 0;
+    std::uint32_t extra = 0;
+  };
+
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
-  std::uint32_t region = 0;  // the owner's number for it
-  std::uint32_t key = 0;
+  Key keys[3];
   std::int32_t owner = -1;
   std::uint32_t unused = 0;
 
@@ -65,7 +70,7 @@ struct RemoteMemory {
     return index < bytes / 8 ? part(index * 8, 8) : part(1, bytes);
   }
 };
-static_assert(sizeof(RemoteMemory) == 32 && std::is_trivially_copyable_v<RemoteMemory>);
+static_assert(sizeof(RemoteMemory) == 48 && std::is_trivially_copyable_v<RemoteMemory>);
 
 // An asynchronous transfer of one thread.
 struct Token {
@@ -235,7 +240,7 @@ class WEFT_API Job {
     detail::Window& window = windows_[thread];
     const std::uint64_t offset = word.address - window.address;
     // Every 256th call takes the long way, which looks whether the owner is alive.
-    if (window.owner != word.owner || window.region != word.region || word.bytes < 8 ||
+    if (window.owner != word.owner || window.region != word.keys[0].region || word.bytes < 8 ||
         word.address % 8 != 0 || offset > window.last_word || ++window.num_calls % 256 == 0 ||
         num_lost_->load(std::memory_order_relaxed) != 0 ||
         window.number->load(std::memory_order_acquire) != window.region)

@@ -55,6 +55,11 @@ WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
 WEFT_SETTING(both_ways_min_bytes, "BOTH_WAYS_MIN_BYTES", "12K", bytes,
              "messages from this size on that stream in both directions at once are announced, and "
              "copied by the receiver alone")
+WEFT_SETTING(exchange_rendezvous_bytes, "EXCHANGE_RENDEZVOUS_BYTES", "32K", bytes,
+             "blocks of an exchange from this size on stay at the sender, and the receiver reads "
+             "them there")
+WEFT_SETTING(exchange_staging_bytes, "EXCHANGE_STAGING_BYTES", "256M", bytes,
+             "the most that the blocks of one thread may take that wait to be read so")
 WEFT_SETTING(unexpected_max_bytes, "UNEXPECTED_MAX_BYTES", "4M", bytes,
              "eager data of one peer that may wait unmatched; beyond it that peer announces only")
 WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag,

@@ -117,9 +117,11 @@ class Completion {
   std::atomic<std::uint32_t> state_{kPending};
 };
 
-// Memory of a peer that is mapped here.
+// Allocated memory of a peer, all of it, as it is mapped here.
 struct MappedMemory {
   std::byte* data = nullptr;
+  std::uint64_t address = 0;  // in the owner
+  std::uint64_t bytes = 0;
   const std::atomic<std::uint32_t>* number = nullptr;  // the owner's; another one: released
   std::uint32_t region = 0;
   int peer = -1;
@@ -127,6 +129,13 @@ struct MappedMemory {
 
   bool is_valid() const noexcept {
     return data != nullptr && number->load(std::memory_order_acquire) == region;
+  }
+  // Where `memory` is here, or null if it is not all of this.
+  std::byte* find(const RemoteMemory& memory) const noexcept {
+    const std::uint64_t first = memory.address - address;
+    return memory.address >= address && first <= bytes && memory.bytes <= bytes - first
+               ? data + first
+               : nullptr;
   }
 };
 

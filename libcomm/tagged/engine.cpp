@@ -263,6 +263,13 @@ void Engine::ring(int peer) noexcept {
   if (auto* sleeping = impl_->local->peer_sleeping(peer)) ring_doorbell(*sleeping);
 }
 
+Fabrics& Engine::fabrics() noexcept { return *impl_->fabrics; }
+
+void Engine::look_for_lost() {
+  const Guard guard(*impl_);
+  impl_->check_liveness();
+}
+
 bool Engine::is_alive(int peer) const noexcept {
   const Guard guard(*impl_);
   return !impl_->peer(peer).lost;
@@ -271,6 +278,8 @@ bool Engine::is_alive(int peer) const noexcept {
 std::uint32_t Engine::num_lost() const noexcept {
   return impl_->num_lost.load(std::memory_order_acquire);
 }
+
+const std::atomic<std::uint32_t>& Engine::lost_counter() const noexcept { return impl_->num_lost; }
 
 std::string Engine::describe(const Request& request) const {
   if (request.code == Code::peer_lost)

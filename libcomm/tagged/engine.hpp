@@ -23,6 +23,10 @@
 #include "tagged/request.hpp"
 #include "weft/status.hpp"
 
+namespace weft {
+class Fabrics;
+}
+
 namespace weft::tagged {
 
 class Engine {
@@ -96,10 +100,16 @@ class Engine {
   // when it does not. Call after the stores it waits for.
   void ring(int peer) noexcept;
 
+  // What moves the bytes; for the transport's exchanges, which have lanes of their own.
+  Fabrics& fabrics() noexcept;
+  // Looks for dead peers now, as waits do; costs a system call a peer at most every 20 ms.
+  void look_for_lost();
+
   // False once the peer is known to be dead. A dead peer is noticed within 100 ms of any wait.
   bool is_alive(int peer) const noexcept;
   // Lost peers so far; when it changes, waits on shared flags should look at is_alive.
   std::uint32_t num_lost() const noexcept;
+  const std::atomic<std::uint32_t>& lost_counter() const noexcept;
   // "rank 3 (pid 4711 on node7) is lost", for a request that ended with an error.
   std::string describe(const Request& request) const;
 

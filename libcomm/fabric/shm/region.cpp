@@ -119,6 +119,8 @@ const std::atomic<std::uint32_t>& PeerRegion::number() const noexcept {
   return reinterpret_cast<const RegionHeader*>(base)->number;
 }
 
+std::byte* PeerRegion::data() const noexcept { return base + kPageBytes; }
+
 Code PeerRegions::open(int pid, std::uint32_t number,
                        std::unique_ptr<PeerRegion>& region) noexcept {
   char path[64];
@@ -142,7 +144,9 @@ Code PeerRegions::open(int pid, std::uint32_t number,
       region->base = static_cast<std::byte*>(base);
       region->bytes = static_cast<std::size_t>(info.st_size);
       const auto* header = static_cast<const RegionHeader*>(base);
-      if (header->magic == kRegionMagic && header->bytes <= region->bytes - kPageBytes)
+      region->address = header->address;
+      region->room = header->bytes;
+      if (header->magic == kRegionMagic && region->room <= region->bytes - kPageBytes)
         code = Code::ok;
     }
   }
@@ -168,15 +172,13 @@ PeerRegion* PeerRegions::use(int pid, const RemoteMemory& memory, std::size_t of
     regions_.erase(found);
     return nullptr;  // released by its owner, or never there
   }
-  const std::uint64_t start = reinterpret_cast<const RegionHeader*>(region.base)->address;
-  const std::uint64_t first = memory.address - start;
-  const std::size_t room = reinterpret_cast<const RegionHeader*>(region.base)->bytes;
-  if (room > region.bytes - kPageBytes || memory.address < start || first > room ||
-      memory.bytes > room - first || offset > memory.bytes || bytes > memory.bytes - offset)
+  const std::uint64_t first = memory.address - region.address;
+  if (memory.address < region.address || first > region.room ||
+      memory.bytes > region.room - first || offset > memory.bytes || bytes > memory.bytes - offset)
     return nullptr;
   code = Code::ok;
   ++region.num_users;
-  data = region.base + kPageBytes + first + offset;
+  data = region.data() + first + offset;
   return &region;
 }
 

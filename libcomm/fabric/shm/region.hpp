@@ -37,8 +37,11 @@ class OwnRegions {
 struct PeerRegion {
   ~PeerRegion();
   const std::atomic<std::uint32_t>& number() const noexcept;
+  std::byte* data() const noexcept;
 
   std::byte* base = nullptr;
+  std::uint64_t address = 0;  // of the data in the owner
+  std::uint64_t room = 0;     // bytes of data
   std::size_t bytes = 0;
   int num_users = 0;
 };

@@ -186,8 +186,12 @@ class ShmFabric final : public Fabric {
     if (memory.region == 0 || (memory.region & shm::kSharedBit) != 0) return Code::unsupported;
     Local& local = local_at(peer);
     Code code = Code::ok;
-    auto* region = local.regions.use(local.pid, memory, 0, memory.bytes, mapped.data, code);
+    std::byte* data = nullptr;
+    auto* region = local.regions.use(local.pid, memory, 0, memory.bytes, data, code);
     if (region == nullptr) return code;
+    mapped.data = region->data();
+    mapped.address = region->address;
+    mapped.bytes = region->room;
     mapped.number = &region->number();
     mapped.region = memory.region;
     mapped.peer = peer;

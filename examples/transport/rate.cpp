@@ -1,0 +1,346 @@
+// rate: how fast the threaded transport is between two processes.
+//
+//   weftrun -n 2 rate [--only LIST] [--threads LIST] [--ms N] [--json FILE]
+//
+// --only: rate, unbatched, block, read, atomics, idle, memory (default: all)
+// --threads: thread counts of rate and memory (default 1,2,4)
+// --ms: how long a measurement takes, about (default 200)
+// --json: appends one object a measurement
+//
+// What the names of measurements mean is in README.md; compare runs this program and its MPI twins
+// in turn and takes medians.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "report.hpp"
+#include "weft/weft.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void with_threads(int num, auto&& body) {
+  std::vector<std::thread> threads;
+  for (int t = 1; t < num; ++t) threads.emplace_back([&body, t] { body(t); });
+  body(0);
+  for (auto& thread : threads) thread.join();
+}
+
+void require(weft::Code code, const char* what) {
+  if (code == weft::Code::ok) return;
+  std::fprintf(stderr, "rate: %s: %s\n", what, std::string(weft::code_name(code)).c_str());
+  std::exit(1);
+}
+void require(const weft::Status& status, const char* what) {
+  if (!status.ok()) std::fprintf(stderr, "rate: %s: %s\n", what, status.text().c_str());
+  require(status.code(), what);
+}
+
+// Receives `num` messages, waiting where none is there; returns their sum, so that none is skipped.
+template <class Message>
+std::uint64_t receive_all(weft::Exchange<Message>& exchange, int thread, std::uint64_t num) {
+  std::uint64_t sum = 0;
+  Message message;
+  while (num > 0) {
+    if (exchange.receive(thread, message)) {
+      sum += message;
+      --num;
+    } else {
+      require(exchange.wait(thread, 10s), "wait");
+    }
+  }
+  return sum;
+}
+
+// 8-byte messages from rank 0 to rank 1, in blocks as they come.
+void measure_rate(weft::Job& job, Report& report, int num_threads, double seconds) {
+  weft::Exchange<std::uint64_t> exchange(job, num_threads);
+  std::uint64_t per_thread = 200'000;
+  for (bool last = false;; last = true) {
+    require(job.barrier(), "barrier");
+    const auto start = Clock::now();
+    with_threads(num_threads, [&](int t) {
+      if (job.rank() == 0) {
+        for (std::uint64_t i = 0; i < per_thread; ++i) require(exchange.send(1, t, i), "send");
+        require(exchange.flushSend(t), "flushSend");
+      } else {
+        const std::uint64_t sum = receive_all(exchange, t, per_thread);
+        if (sum != per_thread * (per_thread - 1) / 2) require(weft::Code::corrupt, "the sum");
+      }
+    });
+    require(job.barrier(), "barrier");
+    const double took = seconds_since(start);
+    if (last) {
+      if (job.rank() == 0)
+        report.add("rate", 2, num_threads, 8,
+                   static_cast<double>(per_thread) * num_threads / took / 1e6, "million/s");
+      return;
+    }
+    // The first turn told how many fill the time.
+    double factor = std::clamp(seconds / took, 1.0, 1000.0);
+    require(job.all_reduce(factor, weft::Min()), "all_reduce");
+    per_thread = static_cast<std::uint64_t>(static_cast<double>(per_thread) * factor);
+  }
+}
+
+// One message there, one back, each sent at once. Half the time of the round trip is one way.
+template <class Use>
+double round_trip_us(weft::Job& job, double seconds, Use&& once) {
+  int num = 200;
+  for (int turn = 0;; ++turn) {
+    require(job.barrier(), "barrier");
+    const auto start = Clock::now();
+    for (int i = 0; i < num; ++i) once();
+    double took = seconds_since(start);
+    require(job.all_reduce(took, weft::Max()), "all_reduce");
+    if (turn == 2) return took / num * 1e6;
+    num = std::max(num, static_cast<int>(num * std::clamp(seconds / took, 1.0, 100.0)));
+  }
+}
+
+void measure_unbatched(weft::Job& job, Report& report, double seconds) {
+  weft::Exchange<std::uint64_t> exchange(job, 1);
+  std::uint64_t message = 0;
+  const double us = round_trip_us(job, seconds, [&] {
+    const auto send = [&] {
+      (void)exchange.send(1 - job.rank(), 0, message);
+      (void)exchange.flushSend(0);
+    };
+    const auto receive = [&] {
+      while (!exchange.receive(0, message)) {
+      }
+    };
+    if (job.rank() == 0) send();
+    receive();
+    if (job.rank() == 1) send();
+  });
+  if (job.rank() == 0) report.add("unbatched_round_trip", 2, 1, 8, us, "us");
+}
+
+// The paper's figure 15: a thread's block of data crosses, and is read at the other side; then one
+// comes back.
+void measure_blocks(weft::Job& job, Report& report, double seconds) {
+  for (std::size_t bytes = 64; bytes <= 256 * 1024; bytes *= 4) {
+    weft::Exchange<weft::Bytes> exchange(job, 1);
+    std::vector<std::uint64_t> block(bytes / 8, 1);
+    std::uint64_t sum = 0;
+    const double us = round_trip_us(job, seconds, [&] {
+      const auto send = [&] {
+        (void)exchange.send(1 - job.rank(), 0, std::as_bytes(std::span(block)));
+        (void)exchange.flushSend(0);
+      };
+      const auto receive = [&] {
+        weft::Bytes message;
+        while (!exchange.receive(0, message)) {
+        }
+        std::uint64_t word;
+        for (std::size_t i = 0; i < message.size(); i += sizeof word) {
+          std::memcpy(&word, message.data() + i, sizeof word);
+          sum += word;
+        }
+        exchange.release(0);
+      };
+      if (job.rank() == 0) send();
+      receive();
+      if (job.rank() == 1) send();
+    });
+    if (sum == 0) require(weft::Code::corrupt, "the sum");
+    if (job.rank() == 0)
+      report.add("block_latency", 2, 1, static_cast<long long>(bytes), us / 2, "us");
+  }
+}
+
+// Both are at work on memory of rank 1: rank 0 measures, rank 1 waits.
+void measure_reads(weft::Job& job, Report& report, double seconds) {
+  void* address = nullptr;
+  weft::RemoteMemory mine;
+  require(job.allocate(1 << 20, address, mine), "allocate");
+  std::memset(address, 1, 1 << 20);
+  std::vector<weft::RemoteMemory> all;
+  require(job.all_gather(mine, all), "all_gather");
+  if (job.rank() == 0) {
+    std::vector<char> local(1 << 20);
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{4096}, std::size_t{1} << 20}) {
+      int num = 100;
+      double took = 0;
+      for (int turn = 0; turn < 2; ++turn) {
+        if (turn == 1) num = std::max(100, static_cast<int>(num * seconds / took));
+        const auto start = Clock::now();
+        for (int i = 0; i < num; ++i)
+          require(job.rdma_read(0, all[1], local.data(), bytes), "rdma_read");
+        took = seconds_since(start);
+      }
+      report.add("rdma_read", 2, 1, static_cast<long long>(bytes), took / num * 1e6, "us");
+    }
+  }
+  require(job.barrier(), "barrier");
+  require(job.release(address), "release");
+}
+
+// Operations a second on a word that nobody else touches, and the same between threads of one
+// process: what the machine can do.
+void measure_atomics(weft::Job& job, Report& report, double seconds) {
+  void* address = nullptr;
+  weft::RemoteMemory mine;
+  require(job.allocate(4096, address, mine), "allocate");
+  std::vector<weft::RemoteMemory> all;
+  require(job.all_gather(mine, all), "all_gather");
+  if (job.rank() == 0) {
+    const auto rate = [&](auto&& once) {
+      long num = 10000;
+      double took = 0;
+      for (int turn = 0; turn < 3; ++turn) {
+        if (turn > 0)
+          num = std::max(10000L, static_cast<long>(static_cast<double>(num) * seconds / took));
+        const auto start = Clock::now();
+        for (long i = 0; i < num; ++i) once();
+        took = seconds_since(start);
+      }
+      return static_cast<double>(num) / took / 1e6;
+    };
+    const weft::RemoteMemory word = all[1].word(0);
+    report.add("fetch_add", 2, 1, 8,
+               rate([&] { require(job.fetch_add(0, word, 1).code, "fetch_add"); }), "million/s");
+    std::uint64_t seen = job.fetch_add(0, word, 0).value;
+    report.add("cas", 2, 1, 8, rate([&] {
+                 const weft::Fetched before = job.cas(0, word, seen, seen + 1);
+                 require(before.code, "cas");
+                 seen = before.value + 1;
+               }),
+               "million/s");
+    // A word that another thread of this process has made and written.
+    auto shared = std::make_unique<std::atomic<std::uint64_t>>();
+    std::thread([&] { shared->store(1); }).join();
+    report.add("machine_fetch_add", 1, 2, 8, rate([&] { shared->fetch_add(1); }), "million/s");
+    std::uint64_t expected = shared->load();
+    report.add("machine_cas", 1, 2, 8, rate([&] {
+                 if (shared->compare_exchange_strong(expected, expected + 1)) ++expected;
+               }),
+               "million/s");
+  }
+  require(job.barrier(), "barrier");
+  require(job.release(address), "release");
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Rank 1 waits through a second of silence; how much of a core that costs, and how long the answer
+// to the next message takes.
+void measure_idle(weft::Job& job, Report& report) {
+  weft::Exchange<std::uint64_t> exchange(job, 1);
+  std::vector<double> answers;
+  double share = 0;
+  for (int i = 0; i < 3; ++i) {
+    require(job.barrier(), "barrier");
+    std::uint64_t message = 0;
+    if (job.rank() == 1) {
+      const double before = cpu_seconds();
+      require(exchange.wait(0, 10s), "wait");
+      share = std::max(share, cpu_seconds() - before);
+      while (!exchange.receive(0, message)) {
+      }
+      require(exchange.send(0, 0, message), "send");
+      require(exchange.flushSend(0), "flushSend");
+    } else {
+      std::this_thread::sleep_for(1s);
+      const auto start = Clock::now();
+      require(exchange.send(1, 0, 7), "send");
+      require(exchange.flushSend(0), "flushSend");
+      while (!exchange.receive(0, message)) {
+      }
+      answers.push_back(seconds_since(start) * 1e6);
+    }
+  }
+  require(job.all_reduce(share, weft::Max()), "all_reduce");
+  if (job.rank() != 0) return;
+  std::sort(answers.begin(), answers.end());
+  report.add("idle_cpu", 2, 1, 8, share * 100, "%");
+  report.add("idle_answer", 2, 1, 8, answers[1], "us");
+}
+
+// Resident memory of this process, from what the kernel says.
+double resident_kib(const char* which) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(which)) return std::atof(line.c_str() + std::strlen(which));
+  return 0;
+}
+
+// What an exchange adds to the resident memory: opened, and after a storm to everybody.
+void measure_memory(weft::Job& job, Report& report, int num_threads) {
+  const auto resident = [] { return resident_kib("VmRSS:"); };
+  require(job.barrier(), "barrier");
+  const double before = resident();
+  weft::Exchange<std::uint64_t> exchange(job, num_threads);
+  const double opened = resident() - before;
+  with_threads(num_threads, [&](int t) {
+    std::uint64_t message, sum = 0;
+    for (std::uint64_t i = 0; i < 4'000'000 / static_cast<unsigned>(num_threads); ++i) {
+      for (int d = 0; d < job.size(); ++d) require(exchange.send(d, t, i), "send");
+      if (i % 64 == 0)
+        while (exchange.receive(t, message)) sum += message;
+    }
+    require(exchange.quiesce(t, [&](std::uint64_t last) { sum += last; }), "quiesce");
+  });
+  const double after = resident() - before;
+  if (job.rank() != 0) return;
+  report.add("memory_opened", job.size(), num_threads, 8, opened, "KiB");
+  report.add("memory_after_storm", job.size(), num_threads, 8, after, "KiB");
+}
+
+std::vector<int> list_of(const char* text) {
+  std::vector<int> numbers;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');)
+    numbers.push_back(std::atoi(part.c_str()));
+  return numbers;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  weft::Job job;
+  Report report("weft");
+  const char* json = option(argc, argv, "--json");
+  if (job.size() != 2 || (job.rank() == 0 && json != nullptr && !report.open(json))) {
+    std::fprintf(stderr, "rate: needs 2 ranks, and a file that can be written\n");
+    return 2;
+  }
+  const char* ms = option(argc, argv, "--ms");
+  const double seconds = (ms != nullptr ? std::atof(ms) : 200) / 1000;
+  const char* threads = option(argc, argv, "--threads");
+  const auto thread_counts = list_of(threads != nullptr ? threads : "1,2,4");
+  const auto asked = [&](const char* what) { return wanted(argc, argv, what); };
+  if (asked("rate"))
+    for (const int num : thread_counts) measure_rate(job, report, num, seconds);
+  if (asked("unbatched")) measure_unbatched(job, report, seconds);
+  if (asked("block")) measure_blocks(job, report, seconds / 4);
+  if (asked("read")) measure_reads(job, report, seconds / 4);
+  if (asked("atomics")) measure_atomics(job, report, seconds / 4);
+  if (asked("idle")) measure_idle(job, report);
+  if (asked("memory"))
+    for (const int num : thread_counts) measure_memory(job, report, num);
+}

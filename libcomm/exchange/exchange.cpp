@@ -1,0 +1,252 @@
+// Exchange: opening, closing and waiting.
+#include "weft/exchange.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "exchange/exchange_impl.hpp"
+
+namespace weft::transport {
+namespace {
+
+constexpr std::uint32_t kPage = 4096;
+
+// What ranks must agree on, and how many threads each has.
+struct Terms {
+  int client;
+  int num_threads;
+  std::uint32_t message_bytes;
+  int block_messages;
+  std::uint64_t block_bytes;
+  std::uint64_t ring_bytes;
+  std::uint64_t rendezvous_bytes;
+  std::uint64_t ring_min;
+  int pairing;
+  int unused;
+};
+
+// A sleep ends at least this often, to look for lost peers; with no asymmetric fence, often enough
+// that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
+constexpr std::uint64_t kSleepUs = 50'000;
+constexpr std::uint64_t kShortSleepUs = 500;
+
+}  // namespace
+
+void Waiter::pause(std::uint64_t longest_us) noexcept {
+  if (impl_.has_remote) impl_.poll_remote(*impl_.threads[static_cast<std::size_t>(thread_)]);
+  if (stage_ == Stage::spin) {
+    if (!impl_.crowded) {
+      cpu_relax();
+      if (++count_ % 64 != 0) return;
+      const std::uint64_t now = now_ns();
+      if (limit_ns_ == 0) limit_ns_ = now + impl_.spin_ns;
+      if (now < limit_ns_) return;
+    }
+    stage_ = Stage::yield;
+    limit_ns_ = count_ = 0;
+  }
+  if (stage_ == Stage::yield) {
+    sched_yield();
+    if (++count_ % 16 != 0) return;
+    const std::uint64_t now = now_ns();
+    if (limit_ns_ == 0) limit_ns_ = now + impl_.yield_ns;
+    if (now < limit_ns_) return;
+    stage_ = Stage::sleep;
+  }
+  auto& sleeping = impl_.local.sleeping(thread_);
+  if (!armed_) {
+    impl_.engine.look_for_lost();
+    impl_.engine.progress();
+    sleeping.store(1, std::memory_order_seq_cst);
+    heavy_fence();  // pairs with ring_doorbell(); the caller looks once more before we sleep
+    armed_ = true;
+    return;
+  }
+  if (impl_.has_remote) impl_.job.fabrics->watcher()->arm(sleeping);
+  futex_wait(&sleeping, 1, std::min(longest_us, impl_.fence_works ? kSleepUs : kShortSleepUs));
+  armed_ = false;
+}
+
+ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_threads,
+                         const ExchangeSettings& wanted, std::uint32_t the_message_bytes)
+    : owner(the_owner),
+      job(the_job.impl()),
+      engine(*job.engine),
+      local(*job.local),
+      has_remote(!job.fabrics->remote().empty()),
+      num_threads(the_num_threads),
+      message_bytes(the_message_bytes),
+      settings(wanted) {
+  const Settings& defaults = job.members->settings();
+  ring_min = static_cast<std::uint32_t>(defaults.bytes(Setting::ring_min_bytes));
+  if (settings.ring_bytes == 0) settings.ring_bytes = defaults.bytes(Setting::ring_max_bytes);
+  if (settings.rendezvous_bytes == 0)
+    settings.rendezvous_bytes = defaults.bytes(Setting::exchange_rendezvous_bytes);
+  past_cache_min = defaults.bytes(Setting::past_cache_min_bytes);
+  spin_ns = static_cast<std::uint64_t>(defaults.number(Setting::spin_us)) * 1000;
+  yield_ns = static_cast<std::uint64_t>(defaults.number(Setting::yield_us)) * 1000;
+  fence_works = heavy_fence_register();
+  client = ++job.num_clients;
+  agree();
+
+  const int size = job.members->size();
+  const long num_local = static_cast<long>(job.members->local_ranks().size());
+  crowded = num_local * num_threads > sysconf(_SC_NPROCESSORS_ONLN);
+  const int num_destinations = size * places_per_rank;
+  receiving = std::vector<detail::ReceiveBlock>(static_cast<std::size_t>(num_threads));
+  for (int t = 0; t < num_threads; ++t) {
+    auto thread = std::make_unique<Thread>();
+    thread->number = t;
+    thread->blocks.resize(static_cast<std::size_t>(num_destinations));
+    thread->outs.resize(static_cast<std::size_t>(num_destinations));
+    thread->sent = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(size));
+    thread->staging.open(job, defaults.bytes(Setting::exchange_staging_bytes));
+    for (int d = 0; d < num_destinations; ++d) {
+      Out& out = thread->outs[static_cast<std::size_t>(d)];
+      out.peer = d / places_per_rank;
+      out.fabric = job.way(out.peer).fabric;
+      const int there = threads_of[static_cast<std::size_t>(out.peer)];
+      out.reader = (places_per_rank == 1 ? t : d % places_per_rank) % there;
+    }
+    sending.push_back(thread->blocks.data());
+    threads.push_back(std::move(thread));
+  }
+}
+
+// Every rank learns what the others want, and all come to the same verdict.
+void ExchangeBase::Impl::agree() {
+  Terms mine{};
+  mine.client = client;
+  mine.num_threads = num_threads;
+  mine.message_bytes = message_bytes;
+  mine.block_messages = settings.block_messages;
+  mine.block_bytes = settings.block_bytes;
+  mine.ring_bytes = settings.ring_bytes;
+  mine.rendezvous_bytes = settings.rendezvous_bytes;
+  mine.ring_min = ring_min;
+  mine.pairing = static_cast<int>(settings.pairing);
+  std::vector<Terms> all(static_cast<std::size_t>(job.members->size()));
+  if (Status status = coll::allgather(*job.team, &mine, all.data(), sizeof mine); !status)
+    throw Error(status);
+  int most_threads = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    Terms terms = all[rank];
+    if (terms.num_threads < 1 || terms.num_threads > kMaxThreads)
+      throw Error({Code::bad_argument, fmt::format("rank {} wants {} threads; 1 to {} can be", rank,
+                                                   terms.num_threads, kMaxThreads)});
+    threads_of.push_back(terms.num_threads);
+    most_threads = std::max(most_threads, terms.num_threads);
+    terms.num_threads = all[0].num_threads;
+    if (std::memcmp(&terms, &all[0], sizeof terms) != 0)
+      throw Error({Code::bad_argument,
+                   fmt::format("rank {} opens another exchange than rank 0: exchange {} with "
+                               "messages of {} bytes, not {} with {}, or other settings",
+                               rank, terms.client, terms.message_bytes, all[0].client,
+                               all[0].message_bytes)});
+  }
+  // From here on all ranks see the same numbers.
+  if (client > kMaxClients)
+    throw Error({Code::no_memory, fmt::format("more than {} exchanges in a job", kMaxClients)});
+  if (settings.block_messages < 1 || settings.block_bytes < 64 || settings.rendezvous_bytes < 256 ||
+      settings.block_bytes > kMaxBlockBytes || message_bytes > kMaxBlockBytes)
+    throw Error({Code::bad_argument,
+                 "an exchange needs blocks of at least 1 message and 64 bytes to 1 GiB, and a "
+                 "rendezvous threshold of at least 256 bytes"});
+  if (message_bytes != 0) {
+    const std::size_t fit = std::max<std::size_t>(
+        1, std::min<std::size_t>(static_cast<std::size_t>(settings.block_messages),
+                                 settings.block_bytes / message_bytes));
+    block_bytes = fit * message_bytes;
+  } else {
+    block_bytes = settings.block_bytes / 4 * 4;
+  }
+  // The largest entry is a quarter of a ring at most.
+  const std::size_t longest = std::min(
+      settings.rendezvous_bytes,
+      std::max<std::size_t>(block_bytes, message_bytes == 0 ? settings.rendezvous_bytes : 0));
+  const std::size_t need = (4 * (longest + 2 * kEntryAlign) + kPage - 1) / kPage * kPage;
+  if (settings.ring_bytes % kPage != 0 || settings.ring_bytes < need ||
+      settings.ring_bytes > (1u << 30))
+    throw Error({Code::bad_argument,
+                 fmt::format("ring_bytes is {}; it must be a multiple of {}, at most 1 GiB, and at "
+                             "least {} for blocks of up to {} bytes",
+                             settings.ring_bytes, kPage, need, longest)});
+  ring_max = static_cast<std::uint32_t>(settings.ring_bytes);
+  ring_min = std::min(ring_max, std::max(ring_min, static_cast<std::uint32_t>(need)));
+  places_per_rank = settings.pairing == Pairing::thread_to_thread ? most_threads : 1;
+}
+
+ExchangeBase::Impl::~Impl() {
+  // Who still sends must not wait for us for ever: what comes is taken and dropped.
+  dropping = true;
+  const Background drop{[](void* impl) { static_cast<Impl*>(impl)->drop_all(); }, this};
+  const Background* before = std::exchange(background, &drop);
+  const Status status = coll::barrier(*job.team);
+  background = before;
+  if (status) {
+    local.close_client(client);
+    for (Fabric* fabric : job.fabrics->remote()) fabric->close_client(client);
+    for (auto& thread : threads) thread->staging.close();
+    return;
+  }
+  // Somebody may still use the rings and the staged blocks: they go when the job ends.
+  log_line(LogLevel::info, job.members->rank(), "closing an exchange: {}", status.text());
+}
+
+// What a thread has to be told before it waits.
+Status ExchangeBase::Impl::trouble(Thread& thread) {
+  if (const std::uint32_t num_lost = engine.num_lost(); num_lost != thread.lost_told) {
+    thread.lost_told = num_lost;
+    std::string names;
+    for (int rank = 0; rank < job.members->size(); ++rank)
+      if (!engine.is_alive(rank))
+        names += (names.empty() ? "" : ", ") + job.members->describe(rank);
+    return {Code::peer_lost, names + " is lost"};
+  }
+  if (corrupt.load(std::memory_order_acquire) && !thread.corrupt_told) {
+    thread.corrupt_told = true;
+    return {Code::corrupt, "a rank sent bytes that make no sense; its lane is closed"};
+  }
+  return {};
+}
+
+ExchangeBase::ExchangeBase(Job& job, int num_threads, const ExchangeSettings& settings,
+                           std::uint32_t message_bytes)
+    : impl_(std::make_unique<Impl>(*this, job, num_threads, settings, message_bytes)) {
+  sending_ = impl_->sending.data();
+  receiving_ = impl_->receiving.data();
+  num_threads_ = num_threads;
+  places_per_rank_ = impl_->places_per_rank;
+  num_destinations_ = job.size() * places_per_rank_;
+}
+
+ExchangeBase::~ExchangeBase() = default;
+
+int ExchangeBase::num_threads(int rank) const noexcept {
+  return impl_->threads_of[static_cast<std::size_t>(rank)];
+}
+
+Status ExchangeBase::wait(int number, std::chrono::microseconds timeout) {
+  Thread& thread = *impl_->threads[static_cast<std::size_t>(number)];
+  detail::ReceiveBlock& block = receiving_[number];
+  if (block.held) {
+    block.held = false;
+    if (block.cursor == block.end) impl_->finish_block(thread);
+  }
+  const std::uint64_t start = now_ns();
+  const auto limit = static_cast<std::uint64_t>(std::max<std::int64_t>(timeout.count(), 0)) * 1000;
+  Waiter waiter(*impl_, number);
+  for (;;) {
+    if (block.cursor != block.end || impl_->next_block(thread)) return {};
+    if (Status status = impl_->trouble(thread); !status) return status;
+    const std::uint64_t waited = now_ns() - start;
+    if (waited >= limit) return Code::timed_out;
+    waiter.pause((limit - waited) / 1000 + 1);
+  }
+}
+
+}  // namespace weft::transport

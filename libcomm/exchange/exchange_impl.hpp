@@ -1,0 +1,178 @@
+#pragma once
+// The inside of an exchange, shared by its files: exchange.cpp (opening, closing, waiting),
+// sending.cpp and receiving.cpp (the datapath), quiesce.cpp (ends of phases).
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "exchange/job_impl.hpp"
+#include "exchange/staging.hpp"
+#include "transport/lane.hpp"
+#include "weft/exchange.hpp"
+
+namespace weft::transport {
+
+// Where a thread sends to.
+struct Out {
+  SendLane lane;
+  Fabric* fabric = nullptr;
+  int peer = -1;
+  int reader = 0;  // the thread there
+  bool lost = false;
+  std::unique_ptr<std::byte[]> buffer;  // of the block, unless it is staged
+  StagingPool::Buffer staging;
+};
+
+// What a thread receives from.
+struct In {
+  ReceiveLane lane;
+  Fabric* fabric = nullptr;
+  int peer = -1;
+  bool broken = false;
+};
+
+// A block taken out of its ring while its thread could not receive it.
+struct Aside {
+  In* in;
+  std::uint8_t kind;
+  std::vector<std::byte> data;
+};
+
+struct alignas(64) Thread {
+  int number = 0;
+  std::vector<detail::SendBlock> blocks;  // by destination
+  std::vector<Out> outs;
+  StagingPool staging;
+  // Blocks sent to each rank. Written by the thread, read at the end of a phase.
+  std::vector<std::atomic<std::uint64_t>> sent;
+
+  std::vector<std::unique_ptr<In>> ins;
+  std::size_t turn = 0;  // of `ins`, whose turn it is
+  std::deque<Aside> aside;
+  // The block that is being received, and where it lies.
+  enum class From : std::uint8_t { nowhere, ring, aside, kept, remote } from = From::nowhere;
+  In* in = nullptr;
+  std::uint32_t entry_length = 0;  // in the ring
+  std::vector<std::byte> kept;     // a copy of the rest of a block whose ring was needed
+  weft::RemoteMemory remote{};     // `remote`: head and block
+  std::byte* remote_mapped = nullptr;
+  std::vector<std::byte> fetched;          // the block, where it cannot be mapped
+  std::atomic<std::uint64_t> received{0};  // blocks; written by the thread
+
+  std::uint64_t known_connections = 0;
+  unsigned num_idle = 0;  // calls that found nothing
+  std::uint32_t lost_told = 0;
+  bool corrupt_told = false;
+  // Lanes accepted for this thread by whichever thread looked. Guarded by Impl::accept_mutex.
+  std::vector<std::unique_ptr<In>> arrived;
+};
+
+struct ExchangeBase::Impl {
+  Impl(ExchangeBase& owner, Job& job, int num_threads, const ExchangeSettings& settings,
+       std::uint32_t message_bytes);
+  ~Impl();
+
+  // exchange.cpp
+  void agree();
+  Code lose(Thread& thread, Out& out) noexcept;
+  bool is_lost(int peer) const noexcept { return engine.num_lost() != 0 && !engine.is_alive(peer); }
+  Status trouble(Thread& thread);
+
+  // sending.cpp
+  Code connect(Thread& thread, Out& out) noexcept;
+  Code open_block(Thread& thread, int destination) noexcept;
+  Code send_block(Thread& thread, int destination) noexcept;
+  Code send_large(Thread& thread, int destination, std::span<const std::byte> message) noexcept;
+  Code flush(Thread& thread) noexcept;
+  Code announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer, std::size_t bytes);
+  void set_aside(Thread& thread);
+  template <class Attempt>
+  Code until_room(Thread& thread, Out& out, Attempt&& attempt) noexcept;
+
+  // receiving.cpp
+  bool next_block(Thread& thread) noexcept;
+  bool look(Thread& thread, In& in, Entry& entry) noexcept;
+  bool take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
+            std::uint32_t length) noexcept;
+  bool fetch(Thread& thread, In& in, const Announcement& announcement) noexcept;
+  void finish_block(Thread& thread) noexcept;
+  void broken(Thread& thread, In& in, const char* what) noexcept;
+  void accept(Thread& thread) noexcept;
+  void accept_all(Fabric& fabric) noexcept;
+  std::uint64_t num_connections() const noexcept;
+  void poll_remote(Thread& thread) noexcept;
+  void drop_all() noexcept;
+
+  // quiesce.cpp
+  Status quiesce(Thread* thread, const Background& drain);
+  Status agree_on_counts(bool& all_received);
+  std::uint64_t received_here() const noexcept;
+
+  bool past_cache(std::size_t bytes) const noexcept { return bytes >= past_cache_min; }
+
+  ExchangeBase& owner;
+  Job::Impl& job;
+  tagged::Engine& engine;
+  Fabric& local;          // has the doorbells
+  const bool has_remote;  // there are ranks on other hosts
+  const int num_threads;
+  const std::uint32_t message_bytes;
+  int client = 0;
+  ExchangeSettings settings;
+  std::size_t block_bytes = 0;  // room of a block
+  std::uint32_t ring_min = 0, ring_max = 0;
+  std::size_t past_cache_min = 0;
+  std::vector<int> threads_of;  // by rank
+  int places_per_rank = 1;
+  std::uint64_t spin_ns = 0, yield_ns = 0;
+  bool crowded = false;
+  bool fence_works = false;
+
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<detail::SendBlock*> sending;
+  std::vector<detail::ReceiveBlock> receiving;
+  std::mutex accept_mutex;
+  std::atomic<bool> corrupt{false};  // some lane was closed
+  bool dropping = false;             // the exchange ends; what still comes is not received
+
+  // The end of a phase.
+  std::atomic<std::uint32_t> phase{0};
+  std::atomic<int> num_arrived{0}, num_finished{0};
+  std::atomic<std::uint32_t> step{0};  // grows by one when thread 0 has got on
+  std::uint64_t expected = 0;          // blocks for this rank; written before step grows
+  bool receive_more = false;           // the same
+  Status outcome;                      // written before step grows for the second time
+};
+
+// A wait that polls, then yields, then sleeps on the thread's doorbell. Use: look for what is
+// waited for, pause(), and look again.
+class Waiter {
+ public:
+  Waiter(ExchangeBase::Impl& impl, int thread) : impl_(impl), thread_(thread) {}
+  void pause(std::uint64_t longest_us = ~std::uint64_t{0}) noexcept;
+
+ private:
+  ExchangeBase::Impl& impl_;
+  const int thread_;
+  enum class Stage : std::uint8_t { spin, yield, sleep } stage_ = Stage::spin;
+  bool armed_ = false;
+  unsigned count_ = 0;
+  std::uint64_t limit_ns_ = 0;
+};
+
+template <class Attempt>
+Code ExchangeBase::Impl::until_room(Thread& thread, Out& out, Attempt&& attempt) noexcept {
+  Waiter waiter(*this, thread.number);
+  for (;;) {
+    const Code code = attempt();
+    if (code != Code::again) return code;
+    if (is_lost(out.peer)) return lose(thread, out);
+    set_aside(thread);
+    waiter.pause();
+  }
+}
+
+}  // namespace weft::transport

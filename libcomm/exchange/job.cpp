@@ -1,0 +1,228 @@
+// Job: joining and leaving, memory, collective calls.
+#include "weft/job.hpp"
+
+#include <fmt/format.h>
+
+#include "base/log.hpp"
+#include "exchange/job_impl.hpp"
+#include "job/boards.hpp"
+
+extern char** environ;
+
+namespace weft::transport {
+namespace {
+
+// Contexts of the engine; each use has its own.
+constexpr std::uint32_t kTeamContext = 1;
+
+// The place of a fabric's key in RemoteMemory::keys.
+std::size_t key_index(const Fabric& fabric) {
+  return fabric.mapped() ? 0 : fabric.name() == "verbs" ? 1 : 2;
+}
+
+void run_background() {
+  if (const Background* work = background) work->work(work->argument);
+}
+
+Settings read_settings() {
+  Settings settings;
+  if (Status status = Settings::from_environment(environ, settings); !status) throw Error(status);
+  return settings;
+}
+
+std::unique_ptr<weft::Job> open_members(const Settings& settings) {
+  std::unique_ptr<weft::Job> members;
+  if (Status status = weft::Job::open(settings, members); !status) throw Error(status);
+  return members;
+}
+
+std::unique_ptr<weft::Job> open_members(const Settings& settings, std::unique_ptr<Board> board) {
+  std::unique_ptr<weft::Job> members;
+  if (Status status = weft::Job::open(settings, std::move(board), members); !status)
+    throw Error(status);
+  return members;
+}
+
+}  // namespace
+
+LocalRanks::LocalRanks(int num_ranks) : impl_(std::make_unique<Impl>()) {
+  if (num_ranks < 1) throw Error({Code::bad_argument, "a job has at least one rank"});
+  impl_->boards = make_thread_boards(num_ranks);
+}
+LocalRanks::~LocalRanks() = default;
+
+Job::Impl::Impl(std::unique_ptr<weft::Job> opened) : members(std::move(opened)) {
+  if (Status status = tagged::Engine::create(*members, engine); !status) throw Error(status);
+  fabrics = &engine->fabrics();
+  local = &fabrics->local();
+  for (int rank = 0; rank < members->size(); ++rank) {
+    Fabric* fabric = fabrics->to(rank);
+    ways.push_back({fabric, fabric == nullptr ? 0 : key_index(*fabric)});
+  }
+  engine->set_threaded(true);
+  engine->set_background(run_background);
+  std::vector<int> all(static_cast<std::size_t>(members->size()));
+  for (int rank = 0; rank < members->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
+  team = std::make_unique<coll::Team>(*engine, std::move(all), kTeamContext);
+}
+
+Job::Impl::~Impl() {
+  // Nobody leaves while others may still need its memory; if somebody is lost, the end of this
+  // process is in order all the same.
+  if (Status status = coll::barrier(*team); !status)
+    log_line(LogLevel::info, members->rank(), "leaving the job: {}", status.text());
+  team.reset();
+  for (auto& thread : threads) thread.reset();
+  if (Status status = engine->close(); !status)
+    log_line(LogLevel::warn, members->rank(), "leaving the job: {}", status.text());
+  engine.reset();
+  if (Status status = members->board().close(); !status)
+    log_line(LogLevel::warn, members->rank(), "leaving the job: {}", status.text());
+}
+
+Job::Job() {
+  const Settings settings = read_settings();
+  impl_ = std::make_unique<Impl>(open_members(settings));
+  windows_ = impl_->windows.data();
+  num_lost_ = &impl_->engine->lost_counter();
+}
+
+Job::Job(LocalRanks& ranks, int rank) {
+  const Settings settings = read_settings();
+  auto& boards = ranks.impl_->boards;
+  if (rank < 0 || rank >= static_cast<int>(boards.size()) ||
+      !boards[static_cast<std::size_t>(rank)])
+    throw Error({Code::bad_argument, fmt::format("there is no rank {}, or it is taken", rank)});
+  impl_ = std::make_unique<Impl>(
+      open_members(settings, std::move(boards[static_cast<std::size_t>(rank)])));
+  windows_ = impl_->windows.data();
+  num_lost_ = &impl_->engine->lost_counter();
+}
+
+Job::~Job() = default;
+
+int Job::rank() const noexcept { return impl_->members->rank(); }
+int Job::size() const noexcept { return impl_->members->size(); }
+const std::string& Job::host(int rank) const { return impl_->members->member(rank).host; }
+bool Job::same_host(int a, int b) const { return impl_->members->same_host(a, b); }
+std::string Job::describe(int rank) const { return impl_->members->describe(rank); }
+bool Job::is_alive(int rank) const {
+  impl_->engine->look_for_lost();
+  return impl_->has_rank(rank) && impl_->engine->is_alive(rank);
+}
+
+Status Job::Impl::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
+  weft::RemoteMemory made{};
+  Status status = local->allocate(bytes, address, made);
+  if (!status) return status;
+  memory = {made.address, bytes, {}, members->rank(), 0};
+  memory.keys[0] = {made.region, made.extra};
+  if (fabrics->remote().empty()) return {};
+  for (Fabric* fabric : fabrics->remote()) {
+    if (status = fabric->share(address, bytes, made); !status) {
+      (void)unshare(memory);
+      (void)local->release(address);
+      return status;
+    }
+    memory.keys[key_index(*fabric)] = {made.region, made.extra};
+  }
+  const std::lock_guard lock(allocated_mutex);
+  allocated[address] = memory;
+  return {};
+}
+
+Status Job::Impl::release(void* address) {
+  if (!fabrics->remote().empty()) {
+    const std::lock_guard lock(allocated_mutex);
+    if (const auto found = allocated.find(address); found != allocated.end()) {
+      (void)unshare(found->second);
+      allocated.erase(found);
+    }
+  }
+  return local->release(address);
+}
+
+Status Job::Impl::share(void* address, std::size_t bytes, RemoteMemory& memory) {
+  weft::RemoteMemory named{};
+  Status status = local->share(address, bytes, named);
+  if (!status) return status;
+  memory = {named.address, bytes, {}, members->rank(), 0};
+  memory.keys[0] = {named.region, named.extra};
+  for (Fabric* fabric : fabrics->remote()) {
+    if (status = fabric->share(address, bytes, named); !status) {
+      (void)unshare(memory);
+      return status;
+    }
+    memory.keys[key_index(*fabric)] = {named.region, named.extra};
+  }
+  return {};
+}
+
+Status Job::Impl::unshare(const RemoteMemory& memory) {
+  Status first = local->unshare(MappingCache::fabric_memory(memory));
+  for (Fabric* fabric : fabrics->remote()) {
+    const auto& key = memory.keys[key_index(*fabric)];
+    if (key.region == 0 && key.extra == 0) continue;
+    Status status = fabric->unshare({memory.address, memory.bytes, key.region, key.extra});
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+void Job::Impl::poll_remote() noexcept {
+  if (fabrics->remote().empty()) return;
+  fabrics->watcher()->note_poll();
+  for (Fabric* fabric : fabrics->remote()) fabric->poll();
+}
+
+Status Job::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
+  return impl_->allocate(bytes, address, memory);
+}
+
+Status Job::release(void* address) { return impl_->release(address); }
+
+Status Job::share(void* address, std::size_t bytes, RemoteMemory& memory) {
+  if (address == nullptr || bytes == 0) return {Code::bad_argument, "there is nothing to share"};
+  return impl_->share(address, bytes, memory);
+}
+
+Status Job::unshare(const RemoteMemory& memory) {
+  if (memory.owner != rank()) return {Code::bad_argument, "the memory is another rank's"};
+  return impl_->unshare(memory);
+}
+
+Status Job::barrier() { return coll::barrier(*impl_->team); }
+
+Status Job::all_reduce_bytes(void* values, std::size_t count, std::size_t element_bytes,
+                             void (*apply)(const void*, void*, std::size_t, void*),
+                             void* argument) {
+  coll::Reduction reduction;
+  reduction.apply = apply;
+  reduction.argument = argument;
+  reduction.element_bytes = element_bytes;
+  reduction.commutative = false;
+  return coll::allreduce(*impl_->team, nullptr, values, count, reduction);
+}
+
+Status Job::all_gather_bytes(const void* mine, void* all, std::size_t bytes) {
+  return coll::allgather(*impl_->team, mine, all, bytes);
+}
+
+Status Job::all_gather_spans(const void* mine, void* all, const std::vector<std::size_t>& counts,
+                             std::size_t element_bytes) {
+  std::vector<std::size_t> bytes(counts.size());
+  std::vector<std::ptrdiff_t> displacements(counts.size());
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    bytes[i] = counts[i] * element_bytes;
+    displacements[i] = static_cast<std::ptrdiff_t>(total);
+    total += bytes[i];
+  }
+  // Null would mean "in place".
+  static const std::byte nothing{};
+  return coll::allgatherv(*impl_->team, mine != nullptr ? mine : &nothing,
+                          bytes[static_cast<std::size_t>(rank())], all, bytes.data(),
+                          displacements.data());
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,250 @@
+// The datapath of receiving: the next block for a thread, from what was set aside, from a ring, or
+// from its sender's memory.
+#include <cstring>
+
+#include "base/log.hpp"
+#include "exchange/exchange_impl.hpp"
+
+namespace weft::transport {
+namespace {
+// How many calls that find nothing go by between two looks for lost peers.
+constexpr unsigned kIdlePerLook = 4096;
+}  // namespace
+
+void ExchangeBase::Impl::broken(Thread& thread, In& in, const char* what) noexcept {
+  if (in.broken) return;
+  in.broken = true;
+  log_line(LogLevel::error, job.members->rank(),
+           "{} sent bytes that make no sense ({}): its lane to thread {} is closed",
+           job.members->describe(in.peer), what, thread.number);
+  corrupt.store(true, std::memory_order_release);
+}
+
+void ExchangeBase::Impl::accept_all(Fabric& fabric) noexcept {
+  for (;;) {
+    int peer = -1;
+    int channel = 0;
+    ReceiveMemory memory;
+    if (Status status = fabric.accept(client, peer, channel, memory); !status) {
+      log_line(LogLevel::error, job.members->rank(), "cannot accept a lane of {}: {}",
+               job.members->describe(peer), status.text());
+      corrupt.store(true, std::memory_order_release);
+      continue;
+    }
+    if (peer < 0) return;
+    const int reader = channel_of(channel).reader;
+    if (reader >= num_threads || memory.ring_bytes != ring_max) {
+      log_line(LogLevel::error, job.members->rank(),
+               "{} connected to thread {}, of {}, with {} bytes", job.members->describe(peer),
+               reader, num_threads, memory.ring_bytes);
+      corrupt.store(true, std::memory_order_release);
+      continue;
+    }
+    auto in = std::make_unique<In>();
+    in->peer = peer;
+    in->fabric = &fabric;
+    in->lane.open(fabric, memory, ring_min, ring_max);
+    threads[static_cast<std::size_t>(reader)]->arrived.push_back(std::move(in));
+    // Its thread may sleep, and the sender rang before the lane was there.
+    ring_doorbell(local.sleeping(reader));
+  }
+}
+
+std::uint64_t ExchangeBase::Impl::num_connections() const noexcept {
+  // acquire: pairs with the release in Fabric::connect of the peer.
+  std::uint64_t sum = local.connections().load(std::memory_order_acquire);
+  if (has_remote)
+    for (Fabric* fabric : job.fabrics->remote())
+      sum += fabric->connections().load(std::memory_order_acquire);
+  return sum;
+}
+
+void ExchangeBase::Impl::accept(Thread& thread) noexcept {
+  const std::uint64_t now = num_connections();
+  if (now == thread.known_connections) return;
+  const std::lock_guard lock(accept_mutex);
+  accept_all(local);
+  for (Fabric* fabric : job.fabrics->remote()) accept_all(*fabric);
+  thread.known_connections = now;
+  for (auto& in : thread.arrived) thread.ins.push_back(std::move(in));
+  thread.arrived.clear();
+}
+
+// The lane's next entry, if it may be received now.
+bool ExchangeBase::Impl::look(Thread& thread, In& in, Entry& entry) noexcept {
+  if (in.broken) return false;
+  if (!in.lane.peek(entry)) {
+    if (in.lane.ring.broken()) [[unlikely]]
+      broken(thread, in, "the head of a block");
+    else
+      in.lane.return_credit(true);
+    return false;
+  }
+  const std::uint32_t now = phase.load(std::memory_order_relaxed);
+  if (entry.immediate != make_immediate(now, message_bytes)) [[unlikely]] {
+    // One phase ahead: this rank has not heard yet that the phase is over.
+    if (entry.immediate == make_immediate(now + 1, message_bytes)) return dropping;
+    broken(thread, in, "the phase of a block, or the size of its messages");
+    return false;
+  }
+  return true;
+}
+
+// Makes the entry the block that is received. False: there is nothing in it to receive.
+bool ExchangeBase::Impl::take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
+                              std::uint32_t length) noexcept {
+  if (kind == kBlock && length > 0 && (message_bytes == 0 || length % message_bytes == 0))
+      [[likely]] {
+    detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
+    thread.in = &in;
+    block.cursor = data;
+    block.end = data + length;
+    block.source = in.peer;
+    return true;
+  }
+  if (kind != kAnnounce || length != sizeof(Announcement)) {
+    broken(thread, in, "the kind or the length of a block");
+    return false;
+  }
+  return true;
+}
+
+// Reads an announced block, in place where its memory can be mapped.
+bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& announcement) noexcept {
+  if (announcement.bytes == 0 || announcement.bytes > kMaxBlockBytes ||
+      (message_bytes != 0 && announcement.bytes % message_bytes != 0) ||
+      announcement.address % alignof(StagingHead) != 0) {
+    broken(thread, in, "an announcement");
+    return false;
+  }
+  RemoteMemory memory{
+      announcement.address, sizeof(StagingHead) + announcement.bytes, {}, in.peer, 0};
+  memory.keys[job.way(in.peer).key] = {announcement.region, announcement.key};
+  detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
+  Code code = Code::ok;
+  thread.in = &in;
+  thread.remote = job.memory_on_way(memory);
+  thread.remote_mapped = nullptr;
+  if (!in.fabric->mapped())
+    code = Code::unsupported;
+  else
+    thread.remote_mapped = job.thread(thread.number).mappings.find(*in.fabric, memory, code);
+  if (thread.remote_mapped != nullptr) {
+    block.cursor = thread.remote_mapped + sizeof(StagingHead);
+  } else {
+    if (code == Code::unsupported) {
+      thread.fetched.resize(announcement.bytes);
+      code = in.fabric->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
+                            announcement.bytes);
+    }
+    if (code != Code::ok) {
+      if (code != Code::peer_lost && !is_lost(in.peer) && !dropping)
+        broken(thread, in, "the memory of an announced block");
+      return false;
+    }
+    block.cursor = thread.fetched.data();
+  }
+  block.end = block.cursor + announcement.bytes;
+  block.source = in.peer;
+  thread.from = Thread::From::remote;
+  return true;
+}
+
+bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
+  while (!thread.aside.empty()) {
+    Aside& aside = thread.aside.front();
+    const auto length = static_cast<std::uint32_t>(aside.data.size());
+    bool taken = take(thread, *aside.in, aside.kind, aside.data.data(), length);
+    if (taken && aside.kind == kBlock) {
+      thread.from = Thread::From::aside;
+      return true;
+    }
+    if (taken) {
+      Announcement announcement;
+      std::memcpy(&announcement, aside.data.data(), sizeof announcement);
+      taken = fetch(thread, *aside.in, announcement);
+    }
+    thread.aside.pop_front();
+    if (taken) return true;
+  }
+  const std::size_t num = thread.ins.size();
+  for (std::size_t i = 0; i < num; ++i) {
+    if (thread.turn >= num) thread.turn = 0;
+    In& in = *thread.ins[thread.turn++];
+    Entry entry;
+    if (!look(thread, in, entry)) continue;
+    if (!take(thread, in, entry.kind, entry.data, entry.length)) continue;
+    if (entry.kind == kBlock) [[likely]] {
+      thread.from = Thread::From::ring;
+      thread.entry_length = entry.length;
+      return true;
+    }
+    Announcement announcement;
+    std::memcpy(&announcement, entry.data, sizeof announcement);
+    in.lane.ring.pop(entry.length);
+    in.lane.return_credit(false);
+    if (fetch(thread, in, announcement)) return true;
+  }
+  accept(thread);
+  if (has_remote) poll_remote(thread);
+  if (++thread.num_idle % kIdlePerLook == 0) engine.look_for_lost();
+  return false;
+}
+
+void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
+  switch (thread.from) {
+    case Thread::From::ring:
+      thread.in->lane.ring.pop(thread.entry_length);
+      thread.in->lane.return_credit(false);
+      break;
+    case Thread::From::aside:
+      thread.aside.pop_front();
+      break;
+    case Thread::From::remote: {
+      const std::uint64_t done = 1;
+      if (thread.remote_mapped != nullptr) {
+        // release: we are done with the block; pairs with the acquire in StagingPool::collect.
+        std::atomic_ref(reinterpret_cast<StagingHead*>(thread.remote_mapped)->done)
+            .store(done, std::memory_order_release);
+      } else if (thread.in->fabric->put(thread.in->peer, thread.remote, 0, &done, sizeof done) !=
+                 Code::ok) {
+        // It is lost, which whoever waits for it will be told.
+      }
+      ring_doorbell(*thread.in->lane.sleeping);
+      break;
+    }
+    case Thread::From::kept:
+    case Thread::From::nowhere:
+      break;
+  }
+  thread.from = Thread::From::nowhere;
+  detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
+  block.cursor = block.end = nullptr;
+  // release: what was done with the messages, before whoever ends the phase goes on.
+  thread.received.store(thread.received.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_release);
+}
+
+// At the end: nothing is received any more, and nobody shall wait for that.
+void ExchangeBase::Impl::drop_all() noexcept {
+  for (auto& thread : threads) {
+    detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread->number)];
+    block.held = false;
+    if (thread->from != Thread::From::nowhere) finish_block(*thread);
+    while (next_block(*thread)) finish_block(*thread);
+  }
+}
+
+bool ExchangeBase::next_block(int thread) noexcept {
+  return impl_->next_block(*impl_->threads[static_cast<std::size_t>(thread)]);
+}
+void ExchangeBase::finish_block(int thread) noexcept {
+  impl_->finish_block(*impl_->threads[static_cast<std::size_t>(thread)]);
+}
+void ExchangeBase::broken_block(int number) noexcept {
+  Thread& thread = *impl_->threads[static_cast<std::size_t>(number)];
+  impl_->broken(thread, *thread.in, "the length of a message");
+  impl_->finish_block(thread);
+}
+
+}  // namespace weft::transport

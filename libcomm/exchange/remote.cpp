@@ -1,0 +1,188 @@
+// One-sided access: reads, writes and atomic operations on memory of other ranks.
+#include <atomic>
+#include <cstring>
+
+#include "exchange/job_impl.hpp"
+#include "weft/job.hpp"
+
+namespace weft::transport {
+
+MappingCache::~MappingCache() {
+  for (MappedMemory& entry : entries_)
+    if (entry.data != nullptr) fabric_->unmap(entry);
+}
+
+std::byte* MappingCache::map(Fabric& fabric, MappedMemory& entry, const RemoteMemory& memory,
+                             Code& code) noexcept {
+  MappedMemory mapped;
+  code = fabric.map(memory.owner, fabric_memory(memory), mapped);
+  if (code != Code::ok) return nullptr;
+  fabric_ = &fabric;
+  if (entry.data != nullptr) {
+    if (window_.region == entry.region) window_.owner = -1;
+    fabric.unmap(entry);
+  }
+  entry = mapped;
+  return entry.find(fabric_memory(memory));
+}
+
+namespace {
+
+// Memory that is mapped outlives its owner, so somebody must look whether it still lives: often
+// enough to see it within 100 ms, seldom enough to cost nothing.
+constexpr unsigned kCallsPerLook = 256;
+
+// The first checks of every access. What remains is the owner's to say.
+Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t bytes) noexcept {
+  if (!job.has_rank(memory.owner) || bytes > memory.bytes) return Code::bad_argument;
+  const Job::Impl::Way& way = job.way(memory.owner);
+  if (way.fabric == nullptr) return Code::unsupported;
+  const auto& key = memory.keys[way.key];
+  if (key.region == 0 && (way.key == 0 || key.extra == 0)) return Code::bad_argument;
+  if (++job.thread(thread).num_calls % kCallsPerLook == 0) job.engine->look_for_lost();
+  return job.engine->num_lost() == 0 || job.engine->is_alive(memory.owner) ? Code::ok
+                                                                           : Code::peer_lost;
+}
+
+// Short copies are worth a mapping; long ones are the fabric's, which knows how to move them.
+constexpr std::size_t kMappedCopyBytes = 64 * 1024;
+
+}  // namespace
+
+Code Job::rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
+  Impl& impl = *impl_;
+  Code code = check(impl, thread, from, bytes);
+  if (code != Code::ok || bytes == 0) return code;
+  Fabric& fabric = *impl.way(from.owner).fabric;
+  if (bytes <= kMappedCopyBytes && fabric.mapped()) {
+    if (const std::byte* data = impl.thread(thread).mappings.find(fabric, from, code)) {
+      std::memcpy(to, data, bytes);
+      return Code::ok;
+    }
+    if (code != Code::unsupported) return code;
+  }
+  return fabric.get(from.owner, impl.memory_on_way(from), 0, to, bytes);
+}
+
+Code Job::rdma_write(int thread, const RemoteMemory& to, const void* from,
+                     std::size_t bytes) noexcept {
+  Impl& impl = *impl_;
+  Code code = check(impl, thread, to, bytes);
+  if (code != Code::ok || bytes == 0) return code;
+  Fabric& fabric = *impl.way(to.owner).fabric;
+  if (bytes <= kMappedCopyBytes && fabric.mapped()) {
+    if (std::byte* data = impl.thread(thread).mappings.find(fabric, to, code)) {
+      std::memcpy(data, from, bytes);
+      return Code::ok;
+    }
+    if (code != Code::unsupported) return code;
+  }
+  return fabric.put(to.owner, impl.memory_on_way(to), 0, from, bytes);
+}
+
+namespace {
+
+// A free place for the outcome of a transfer.
+Completion& take_slot(ThreadState& state, Token& token) {
+  if (state.free_slots.empty()) {
+    state.free_slots.push_back(static_cast<std::uint32_t>(state.completions.size()));
+    state.completions.emplace_back();
+  }
+  token.slot = state.free_slots.back();
+  state.free_slots.pop_back();
+  Completion& completion = state.completions[token.slot];
+  completion.reset();
+  return completion;
+}
+
+}  // namespace
+
+Token Job::rdma_read_async(int thread, const RemoteMemory& from, void* to, std::size_t bytes) {
+  Token token;
+  Completion& completion = take_slot(impl_->thread(thread), token);
+  const Code code = check(*impl_, thread, from, bytes);
+  if (code != Code::ok || bytes == 0)
+    completion.set(code);
+  else
+    impl_->way(from.owner)
+        .fabric->start_get(from.owner, impl_->memory_on_way(from), 0, to, bytes, completion);
+  return token;
+}
+
+Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from,
+                            std::size_t bytes) {
+  Token token;
+  Completion& completion = take_slot(impl_->thread(thread), token);
+  const Code code = check(*impl_, thread, to, bytes);
+  if (code != Code::ok || bytes == 0)
+    completion.set(code);
+  else
+    impl_->way(to.owner).fabric->start_put(to.owner, impl_->memory_on_way(to), 0, from, bytes,
+                                           completion);
+  return token;
+}
+
+Code Job::test(int thread, Token token) noexcept {
+  ThreadState& state = impl_->thread(thread);
+  if (token.slot >= state.completions.size()) return Code::bad_argument;
+  Completion& completion = state.completions[token.slot];
+  if (!completion.is_done()) {
+    impl_->engine->progress();
+    if (!completion.is_done()) return Code::again;
+  }
+  state.free_slots.push_back(token.slot);
+  return completion.code();
+}
+
+Code Job::wait(int thread, Token token) noexcept {
+  ThreadState& state = impl_->thread(thread);
+  if (token.slot >= state.completions.size()) return Code::bad_argument;
+  Completion& completion = state.completions[token.slot];
+  impl_->engine->wait_until([&completion] { return completion.is_done(); });
+  state.free_slots.push_back(token.slot);
+  return completion.code();
+}
+
+Fetched Job::cas_there(int thread, const RemoteMemory& word, std::uint64_t compare,
+                       std::uint64_t swap) noexcept {
+  Impl& impl = *impl_;
+  Fetched fetched{check(impl, thread, word, 8), compare};
+  if (fetched.code != Code::ok) return fetched;
+  if (word.address % 8 != 0) return {Code::bad_argument, 0};
+  Fabric& fabric = *impl.way(word.owner).fabric;
+  auto& mappings = impl.thread(thread).mappings;
+  if (!fabric.mapped()) fetched.code = Code::unsupported;
+  if (std::byte* data =
+          fetched.code == Code::ok ? mappings.find(fabric, word, fetched.code) : nullptr) {
+    mappings.show(word);
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
+        .compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
+    return fetched;
+  }
+  if (fetched.code == Code::unsupported)
+    fetched.code =
+        fabric.cas(word.owner, impl.memory_on_way(word), 0, compare, swap, fetched.value);
+  return fetched;
+}
+
+Fetched Job::fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
+  Impl& impl = *impl_;
+  Fetched fetched{check(impl, thread, word, 8), 0};
+  if (fetched.code != Code::ok) return fetched;
+  if (word.address % 8 != 0) return {Code::bad_argument, 0};
+  Fabric& fabric = *impl.way(word.owner).fabric;
+  auto& mappings = impl.thread(thread).mappings;
+  if (!fabric.mapped()) fetched.code = Code::unsupported;
+  if (std::byte* data =
+          fetched.code == Code::ok ? mappings.find(fabric, word, fetched.code) : nullptr) {
+    mappings.show(word);
+    fetched.value = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
+                        .fetch_add(value, std::memory_order_seq_cst);
+    return fetched;
+  }
+  if (fetched.code == Code::unsupported)
+    fetched.code = fabric.fetch_add(word.owner, impl.memory_on_way(word), 0, value, fetched.value);
+  return fetched;
+}
+
+}  // namespace weft::transport

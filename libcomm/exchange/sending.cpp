@@ -1,0 +1,226 @@
+// The datapath of sending: blocks go into rings, or are announced and wait to be read.
+#include <cstring>
+
+#include "base/log.hpp"
+#include "exchange/exchange_impl.hpp"
+
+namespace weft::transport {
+
+Code ExchangeBase::Impl::lose(Thread& thread, Out& out) noexcept {
+  out.lost = true;
+  thread.staging.forget(out.peer);
+  detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(&out - thread.outs.data())];
+  if (out.staging.head != nullptr) thread.staging.give_back(std::exchange(out.staging, {}));
+  block = {};
+  return Code::peer_lost;
+}
+
+Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
+  if (out.lost || is_lost(out.peer)) return lose(thread, out);
+  if (out.lane.connected()) return Code::ok;
+  if (out.fabric == nullptr) {
+    log_line(LogLevel::error, job.members->rank(), "{}", job.fabrics->explain(out.peer));
+    return lose(thread, out);
+  }
+  SendMemory memory;
+  memory.ring_bytes = ring_max;
+  const int channel =
+      channel_number({static_cast<std::uint16_t>(client), static_cast<std::uint8_t>(thread.number),
+                      static_cast<std::uint8_t>(out.reader)});
+  Status status;
+  const Code code = until_room(thread, out, [&] {
+    status = out.fabric->connect(out.peer, channel, memory);
+    return status.code();
+  });
+  if (code != Code::ok) {
+    log_line(LogLevel::info, job.members->rank(), "cannot connect to {}: {}",
+             job.members->describe(out.peer), status.text());
+    return code == Code::no_memory ? code : lose(thread, out);
+  }
+  out.lane.open(*out.fabric, memory, ring_min, ring_max);
+  ring_doorbell(*out.lane.sleeping);
+  return Code::ok;
+}
+
+// After it the block has room for at least one message, or for bytes.
+Code ExchangeBase::Impl::open_block(Thread& thread, int destination) noexcept {
+  Out& out = thread.outs[static_cast<std::size_t>(destination)];
+  detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
+  if (const Code code = connect(thread, out); code != Code::ok) return code;
+  if (block_bytes >= settings.rendezvous_bytes) {
+    const Code code =
+        until_room(thread, out, [&] { return thread.staging.take(block_bytes, out.staging); });
+    if (code != Code::ok) return code;
+    block.begin = out.staging.data();
+  } else {
+    if (!out.buffer) out.buffer.reset(new (std::nothrow) std::byte[block_bytes]);
+    if (!out.buffer) return Code::no_memory;
+    block.begin = out.buffer.get();
+  }
+  block.cursor = block.begin;
+  block.end = block.begin + block_bytes;
+  return Code::ok;
+}
+
+Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
+  Out& out = thread.outs[static_cast<std::size_t>(destination)];
+  detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
+  const auto bytes = static_cast<std::size_t>(block.cursor - block.begin);
+  if (bytes == 0) return Code::ok;
+  if (engine.num_lost() != 0 && is_lost(out.peer)) [[unlikely]]
+    return lose(thread, out);
+  if (out.staging.head != nullptr) {
+    const Code code = announce(thread, out, out.staging, bytes);
+    if (code != Code::ok) return code;
+    out.staging = {};
+    block = {};
+    return Code::ok;
+  }
+  // relaxed: phases end with all threads at rest.
+  const std::uint64_t immediate =
+      make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
+  if (!out.lane.send(kBlock, immediate, block.begin, bytes, past_cache(bytes))) [[unlikely]] {
+    const Code code = until_room(thread, out, [&] {
+      return out.lane.send(kBlock, immediate, block.begin, bytes, past_cache(bytes)) ? Code::ok
+                                                                                     : Code::again;
+    });
+    if (code != Code::ok) return code;
+  }
+  block.cursor = block.begin;
+  auto& sent = thread.sent[static_cast<std::size_t>(out.peer)];
+  sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return Code::ok;
+}
+
+Code ExchangeBase::Impl::announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer,
+                                  std::size_t bytes) {
+  const auto& key = buffer.memory.keys[job.way(out.peer).key];
+  const Announcement announcement{buffer.memory.address, bytes, key.region, key.extra};
+  const std::uint64_t immediate =
+      make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
+  const Code code = until_room(thread, out, [&] {
+    return out.lane.send(kAnnounce, immediate, &announcement, sizeof announcement) ? Code::ok
+                                                                                   : Code::again;
+  });
+  if (code != Code::ok) return code;
+  thread.staging.lend(buffer, out.peer);
+  auto& sent = thread.sent[static_cast<std::size_t>(out.peer)];
+  sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return Code::ok;
+}
+
+Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
+                                    std::span<const std::byte> message) noexcept {
+  if (message.size() > Exchange<Bytes>::kMaxBytes) return Code::bad_argument;
+  Out& out = thread.outs[static_cast<std::size_t>(destination)];
+  detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
+  if (Code code = send_block(thread, destination); code != Code::ok) return code;
+  const auto length = static_cast<std::uint32_t>(message.size());
+  const std::size_t bytes = (sizeof length + message.size() + 3) & ~std::size_t{3};
+  const auto put = [&](std::byte* to, bool past) {
+    // The padding goes first: it may be all there is.
+    std::memset(to + bytes - sizeof length, 0, sizeof length);
+    if (length > 0) {
+      if (past)
+        copy_past_cache(to + sizeof length, message.data(), length);
+      else
+        std::memcpy(to + sizeof length, message.data(), length);
+    }
+    std::memcpy(to, &length, sizeof length);
+  };
+  if (bytes <= block_bytes) {
+    if (block.begin == nullptr) {
+      if (const Code code = open_block(thread, destination); code != Code::ok) return code;
+    }
+    put(block.cursor, false);
+    block.cursor += bytes;
+    return block.cursor == block.end ? send_block(thread, destination) : Code::ok;
+  }
+  if (const Code code = connect(thread, out); code != Code::ok) return code;
+  if (bytes >= settings.rendezvous_bytes) {
+    StagingPool::Buffer buffer;
+    Code code = until_room(thread, out, [&] { return thread.staging.take(bytes, buffer); });
+    if (code != Code::ok) return code;
+    put(buffer.data(), false);
+    code = announce(thread, out, buffer, bytes);
+    if (code != Code::ok) thread.staging.give_back(buffer);
+    return code;
+  }
+  std::byte* to = nullptr;
+  const Code code = until_room(thread, out, [&] {
+    to = out.lane.reserve(bytes);
+    return to != nullptr ? Code::ok : Code::again;
+  });
+  if (code != Code::ok) return code;
+  put(to, past_cache(bytes));
+  out.lane.publish(kBlock, bytes,
+                   make_immediate(phase.load(std::memory_order_relaxed), message_bytes));
+  auto& sent = thread.sent[static_cast<std::size_t>(out.peer)];
+  sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return Code::ok;
+}
+
+Code ExchangeBase::Impl::flush(Thread& thread) noexcept {
+  Code first = Code::ok;
+  for (int d = 0; d < static_cast<int>(thread.blocks.size()); ++d) {
+    const detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(d)];
+    if (block.cursor == block.begin) continue;
+    const Code code = send_block(thread, d);
+    if (first == Code::ok) first = code;
+  }
+  if (!has_remote) return first;
+  for (Out& out : thread.outs) {
+    if (out.lost || out.lane.remote == nullptr) continue;
+    const Code code =
+        until_room(thread, out, [&] { return out.lane.flush() ? Code::ok : Code::again; });
+    if (first == Code::ok) first = code;
+  }
+  return first;
+}
+
+// Moves the ways to other hosts forward, and what this thread has for them.
+void ExchangeBase::Impl::poll_remote(Thread& thread) noexcept {
+  job.poll_remote();
+  for (Out& out : thread.outs)
+    if (out.lane.remote != nullptr && !out.lost && !out.lane.flushed()) (void)out.lane.flush();
+}
+
+// Takes what has come for the thread out of the rings, so that its senders get on while it waits
+// for room itself. It is received in its turn.
+void ExchangeBase::Impl::set_aside(Thread& thread) {
+  accept(thread);
+  detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
+  if (thread.from == Thread::From::ring) {
+    if (block.held) return;  // lent to the program, and all behind it has to wait
+    thread.kept.assign(block.cursor, block.end);
+    block.cursor = thread.kept.data();
+    block.end = block.cursor + thread.kept.size();
+    thread.from = Thread::From::kept;
+    thread.in->lane.ring.pop(thread.entry_length);
+    thread.in->lane.return_credit(false);
+  }
+  for (auto& in : thread.ins) {
+    Entry entry;
+    while (look(thread, *in, entry)) {
+      thread.aside.push_back({in.get(), entry.kind, {entry.data, entry.data + entry.length}});
+      in->lane.ring.pop(entry.length);
+      in->lane.return_credit(false);
+    }
+  }
+}
+
+Code ExchangeBase::open_block(int thread, int destination) noexcept {
+  return impl_->open_block(*impl_->threads[static_cast<std::size_t>(thread)], destination);
+}
+Code ExchangeBase::send_block(int thread, int destination) noexcept {
+  return impl_->send_block(*impl_->threads[static_cast<std::size_t>(thread)], destination);
+}
+Code ExchangeBase::send_large(int thread, int destination,
+                              std::span<const std::byte> message) noexcept {
+  return impl_->send_large(*impl_->threads[static_cast<std::size_t>(thread)], destination, message);
+}
+Code ExchangeBase::flushSend(int thread) noexcept {
+  return impl_->flush(*impl_->threads[static_cast<std::size_t>(thread)]);
+}
+
+}  // namespace weft::transport

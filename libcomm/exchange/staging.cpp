@@ -1,0 +1,74 @@
+#include "exchange/staging.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+
+namespace weft::transport {
+namespace {
+// What small buffers are cut from: a region costs a descriptor.
+constexpr std::size_t kSlabBytes = std::size_t{1} << 20;
+}  // namespace
+
+void StagingPool::close() noexcept {
+  for (void* slab : slabs_) (void)job_->release(slab);
+  slabs_.clear();
+}
+
+Code StagingPool::take(std::size_t bytes, Buffer& buffer) {
+  const std::size_t whole = bytes + sizeof(StagingHead);
+  const int size_class = std::max(kMinClass, static_cast<int>(std::bit_width(whole - 1)));
+  if (size_class > kMaxClass) return Code::bad_argument;
+  auto& free = free_[static_cast<std::size_t>(size_class - kMinClass)];
+  // Even where some are free: what was just read is warm in the caches.
+  collect();
+  if (free.empty()) {
+    if (const Code code = grow(size_class); code != Code::ok) return code;
+  }
+  buffer = free.back();
+  free.pop_back();
+  buffer.head->done = 0;
+  return Code::ok;
+}
+
+Code StagingPool::grow(int size_class) {
+  const std::size_t each = std::size_t{1} << size_class;
+  const std::size_t slab = std::max(each, kSlabBytes);
+  // What a single message needs is given, whatever the limit.
+  if (allocated_ + slab > limit_ && !lent_.empty()) return Code::again;
+  void* address = nullptr;
+  RemoteMemory memory;
+  if (Status status = job_->allocate(slab, address, memory); !status)
+    return lent_.empty() ? status.code() : Code::again;
+  slabs_.push_back(address);
+  allocated_ += slab;
+  for (std::size_t offset = 0; offset < slab; offset += each) {
+    Buffer buffer;
+    buffer.head = reinterpret_cast<StagingHead*>(static_cast<std::byte*>(address) + offset);
+    buffer.memory = memory;
+    buffer.memory.address += offset;
+    buffer.memory.bytes = each;
+    buffer.size_class = size_class;
+    give_back(buffer);
+  }
+  return Code::ok;
+}
+
+void StagingPool::collect() {
+  std::erase_if(lent_, [this](const Buffer& buffer) {
+    // acquire: the reader is done with the block; pairs with its release (or its put).
+    if (std::atomic_ref(buffer.head->done).load(std::memory_order_acquire) == 0) return false;
+    give_back(buffer);
+    return true;
+  });
+}
+
+void StagingPool::forget(int peer) {
+  std::erase_if(lent_, [this, peer](const Buffer& buffer) {
+    if (buffer.peer != peer) return false;
+    give_back(buffer);
+    return true;
+  });
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,63 @@
+#pragma once
+// Staging: registered memory for blocks that are read by their receiver, kept and used again, since
+// registering costs more than copying (rdma-object-store, section 3.4). One pool a thread.
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "exchange/job_impl.hpp"
+#include "exchange/wire.hpp"
+
+namespace weft::transport {
+
+class StagingPool {
+ public:
+  struct Buffer {
+    StagingHead* head = nullptr;
+    RemoteMemory memory;  // head and block
+    int size_class = 0;
+    int peer = -1;  // who reads it
+
+    std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(head + 1); }
+    std::size_t room() const noexcept { return memory.bytes - sizeof(StagingHead); }
+  };
+
+  // limit: what the pool may allocate.
+  void open(Job::Impl& job, std::size_t limit) {
+    job_ = &job;
+    limit_ = limit;
+  }
+  // Gives the memory back, also what is still being read.
+  void close() noexcept;
+
+  // A buffer with room for `bytes`. again: the limit is reached, and all is being read.
+  Code take(std::size_t bytes, Buffer& buffer);
+  // Not announced after all.
+  void give_back(const Buffer& buffer) { free_[index(buffer)].push_back(buffer); }
+  // Announced to `peer`: comes back when that has read it.
+  void lend(Buffer buffer, int peer) {
+    buffer.peer = peer;
+    lent_.push_back(buffer);
+  }
+  // Takes back what was read.
+  void collect();
+  // The peer will never read.
+  void forget(int peer);
+
+ private:
+  static constexpr int kMinClass = 16;  // 64 KiB
+  static constexpr int kMaxClass = 31;
+  static std::size_t index(const Buffer& buffer) {
+    return static_cast<std::size_t>(buffer.size_class - kMinClass);
+  }
+  Code grow(int size_class);
+
+  Job::Impl* job_ = nullptr;
+  std::size_t limit_ = 0;
+  std::size_t allocated_ = 0;
+  std::array<std::vector<Buffer>, kMaxClass - kMinClass + 1> free_;  // by size class
+  std::vector<Buffer> lent_;
+  std::vector<void*> slabs_;
+};
+
+}  // namespace weft::transport

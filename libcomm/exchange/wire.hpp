@@ -1,0 +1,36 @@
+#pragma once
+// What two exchanges say to each other inside ring entries; the page is docs/wire.md. Every field
+// is checked by its receiver before use.
+#include <cstdint>
+
+namespace weft::transport {
+
+enum Kind : std::uint8_t {
+  kBlock = 1,     // messages one behind the other
+  kAnnounce = 2,  // Announcement: a block waits at the sender
+};
+
+// An entry's immediate: the phase it was sent in, and the size of a message (0: of any length).
+constexpr std::uint64_t make_immediate(std::uint32_t phase, std::uint32_t message_bytes) noexcept {
+  return std::uint64_t{phase} << 32 | message_bytes;
+}
+
+// The memory holds a StagingHead and then the block.
+struct Announcement {
+  std::uint64_t address;
+  std::uint64_t bytes;  // of the block
+  std::uint32_t region;
+  std::uint32_t key;
+};
+static_assert(sizeof(Announcement) == 24);
+
+// In front of a block that waits to be read.
+struct StagingHead {
+  std::uint64_t done;  // 0; the reader writes 1 when it has read the block
+  std::uint64_t unused[7];
+};
+static_assert(sizeof(StagingHead) == 64);
+
+inline constexpr std::uint64_t kMaxBlockBytes = (std::uint64_t{1} << 30) + 64;
+
+}  // namespace weft::transport

@@ -1,0 +1,262 @@
+#pragma once
+// Exchange: messages between the threads of a job's ranks. Each thread gathers its small messages
+// in blocks, one for each destination, and writes full blocks into a ring at the receiver that it
+// alone writes; so no thread waits for another. Messages from one thread to one destination are
+// received in their order, once, unaltered. docs/transport.md tells more.
+//
+// Threads. Every call that takes a thread's number is made by one thread at a time for that number;
+// threads do not disturb one another. What thread t of a rank sends arrives at thread t modulo the
+// receiving rank's number of threads ("thread to machine"), or where the sender says ("thread to
+// thread").
+//
+// Blocking. send and flushSend block while the ring of the receiver is full; meanwhile they set
+// aside what arrives for the calling thread, so threads that only send cannot stop one another.
+// receive never blocks. wait and quiesce block as they say; waiting threads sleep after a short
+// while.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include "weft/job.hpp"
+
+namespace weft::transport {
+
+enum class Pairing {
+  thread_to_machine,  // a thread has one lane to each rank; destinations are ranks
+  thread_to_thread,  // a thread has one lane to each thread of each rank; destinations are place()s
+};
+
+struct ExchangeSettings {
+  int block_messages = 256;          // messages in a block, at most
+  std::size_t block_bytes = 2048;    // bytes in a block, at most; a longer message is its own block
+  std::size_t ring_bytes = 0;        // the largest a ring can get; 0: WEFT_RING_MAX_BYTES, 2 MiB
+  std::size_t rendezvous_bytes = 0;  // blocks from this size on stay at the sender, and the
+                                     // receiver reads them there; 0: WEFT_EXCHANGE_RENDEZVOUS_BYTES
+  Pairing pairing = Pairing::thread_to_machine;
+};
+
+namespace detail {
+
+struct SendBlock {
+  std::byte* cursor = nullptr;
+  std::byte* end = nullptr;  // of the room for messages
+  std::byte* begin = nullptr;
+};
+
+struct alignas(64) ReceiveBlock {
+  const std::byte* cursor = nullptr;
+  const std::byte* end = nullptr;
+  int source = -1;
+  bool held = false;  // the message received last is still lent to the program
+};
+
+}  // namespace detail
+
+// What Exchange<Message> and Exchange<Bytes> share.
+class WEFT_API ExchangeBase {
+ public:
+  ExchangeBase(const ExchangeBase&) = delete;
+  ExchangeBase& operator=(const ExchangeBase&) = delete;
+
+  int num_threads() const noexcept { return num_threads_; }
+  // Threads of another rank's part of this exchange.
+  int num_threads(int rank) const noexcept;
+  // With thread_to_thread: the destination that is this thread of this rank.
+  int place(int rank, int thread) const noexcept { return rank * places_per_rank_ + thread; }
+  int num_destinations() const noexcept { return num_destinations_; }
+
+  // Sends what the thread's blocks hold, to all destinations. ok, or the first error as of send.
+  Code flushSend(int thread) noexcept;  // NOLINT: the paper's name
+
+  // The rank that the message came from that this thread received last.
+  int source(int thread) const noexcept { return receiving_[thread].source; }
+
+  // Blocks until receive would give this thread something: ok. timed_out: nothing came. peer_lost:
+  // a rank was lost, told once to each thread; what it had sent is received before. corrupt: a rank
+  // sent bytes that make no sense, and its lane was closed; told once as well.
+  Status wait(int thread, std::chrono::microseconds timeout);
+
+  // Ends a phase while other threads receive, or have received all: returns when every message that
+  // any rank sent before its own call has been received everywhere. To be called by one thread of
+  // each rank after all its threads have flushed; no thread of the rank sends until it returns.
+  // Once it has returned, and not before, messages of the next phase may arrive. ok, peer_lost or
+  // corrupt (the same error on all ranks that live). Collective.
+  Status quiesce();
+
+  struct Impl;
+
+ protected:
+  // message_bytes: 0 for messages of any length.
+  ExchangeBase(Job& job, int num_threads, const ExchangeSettings& settings,
+               std::uint32_t message_bytes);
+  ~ExchangeBase();
+
+  // Makes the destination's block ready for messages; sends what is in it.
+  Code open_block(int thread, int destination) noexcept;
+  Code send_block(int thread, int destination) noexcept;
+  // A message that has a block of its own.
+  Code send_large(int thread, int destination, std::span<const std::byte> message) noexcept;
+  // Makes receiving_[thread] the next block. False: none now.
+  bool next_block(int thread) noexcept;
+  // All of it is received.
+  void finish_block(int thread) noexcept;
+  void broken_block(int thread) noexcept;
+  Status quiesce(int thread, bool (*drain)(void*), void* argument);
+
+  std::unique_ptr<Impl> impl_;
+  detail::SendBlock* const* sending_ = nullptr;  // [thread][destination]
+  detail::ReceiveBlock* receiving_ = nullptr;    // [thread]
+  int num_threads_ = 0;
+  int num_destinations_ = 0;
+  int places_per_rank_ = 0;
+};
+
+// Messages of one trivially copyable type.
+template <class Message>
+class Exchange : public ExchangeBase {
+  static_assert(std::is_trivially_copyable_v<Message>);
+
+ public:
+  // Opens this rank's part. Collective; every rank must open the same exchanges in the same order,
+  // with the same settings and message but not necessarily as many threads. Throws Error
+  // (bad_argument with what does not fit, peer_lost, no_memory). The destructor is collective as
+  // well: it waits for the others, at most WEFT_PEER_TIMEOUT_MS. Messages that were not received
+  // are dropped.
+  Exchange(Job& job, int num_threads, const ExchangeSettings& settings = {})
+      : ExchangeBase(job, num_threads, settings, sizeof(Message)) {}
+
+  // Puts a copy of the message into the destination's block, and sends the block when it is full.
+  // ok; bad_argument: no such destination; peer_lost: the destination is gone, what was in the
+  // block is dropped; no_memory: the receiver has no room for a ring, or this side none for a
+  // block: the message was not taken, later it may be.
+  Code send(int destination, int thread, const Message& message) noexcept {
+    if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
+      return Code::bad_argument;
+    detail::SendBlock& block = sending_[thread][destination];
+    if (block.cursor == block.end) [[unlikely]] {
+      if (const Code code = open_block(thread, destination); code != Code::ok) return code;
+    }
+    std::memcpy(block.cursor, &message, sizeof message);
+    block.cursor += sizeof message;
+    return block.cursor == block.end ? send_block(thread, destination) : Code::ok;
+  }
+
+  // Takes the next message for this thread, if there is one. Never blocks.
+  bool receive(int thread, Message& message) noexcept {
+    detail::ReceiveBlock& block = receiving_[thread];
+    if (block.cursor == block.end && !next_block(thread)) return false;
+    std::memcpy(&message, block.cursor, sizeof message);
+    block.cursor += sizeof message;
+    if (block.cursor == block.end) finish_block(thread);
+    return true;
+  }
+
+  using ExchangeBase::quiesce;
+  // The same end of a phase for programs whose threads do it together: every thread of every rank
+  // calls it; it flushes, and gives each message that still comes to `handle(message)`, which must
+  // not send.
+  template <class Handle>
+  Status quiesce(int thread, Handle&& handle) {
+    struct Drain {
+      Exchange& exchange;
+      int thread;
+      std::remove_reference_t<Handle>& handle;
+    } drain{*this, thread, handle};
+    return ExchangeBase::quiesce(
+        thread,
+        [](void* argument) {
+          auto& [exchange, thread, handle] = *static_cast<Drain*>(argument);
+          Message message;
+          bool any = false;
+          for (; exchange.receive(thread, message); any = true) handle(message);
+          return any;
+        },
+        &drain);
+  }
+};
+
+// Messages of any length up to 1 GiB.
+using Bytes = std::span<const std::byte>;
+
+template <>
+class Exchange<Bytes> : public ExchangeBase {
+ public:
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
+
+  Exchange(Job& job, int num_threads, const ExchangeSettings& settings = {})
+      : ExchangeBase(job, num_threads, settings, 0) {}
+
+  // As above; the bytes may be reused at once. bad_argument: longer than kMaxBytes.
+  Code send(int destination, int thread, Bytes message) noexcept {
+    if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
+      return Code::bad_argument;
+    detail::SendBlock& block = sending_[thread][destination];
+    const std::size_t bytes = room_for(message.size());
+    if (bytes > static_cast<std::size_t>(block.end - block.cursor)) [[unlikely]]
+      return send_large(thread, destination, message);
+    const auto length = static_cast<std::uint32_t>(message.size());
+    std::memcpy(block.cursor, &length, sizeof length);
+    if (length > 0) std::memcpy(block.cursor + sizeof length, message.data(), length);
+    block.cursor += bytes;
+    return block.cursor == block.end ? send_block(thread, destination) : Code::ok;
+  }
+
+  // Takes the next message for this thread, if there is one: a view into the ring, valid until the
+  // thread's next receive, wait or release. Long held, it holds up its sender; a thread that sends
+  // while it holds one may wait for a receiver that waits for it, so release first. Never blocks.
+  bool receive(int thread, Bytes& message) noexcept {
+    detail::ReceiveBlock& block = receiving_[thread];
+    release(thread);
+    if (block.cursor == block.end && !next_block(thread)) return false;
+    std::uint32_t length = 0;
+    const auto room = static_cast<std::size_t>(block.end - block.cursor);
+    if (room >= sizeof length) std::memcpy(&length, block.cursor, sizeof length);
+    if (room < sizeof length || room_for(length) > room) [[unlikely]] {
+      broken_block(thread);
+      return false;
+    }
+    message = {block.cursor + sizeof length, length};
+    block.cursor += room_for(length);
+    block.held = true;
+    return true;
+  }
+  // Gives back the message received last.
+  void release(int thread) noexcept {
+    detail::ReceiveBlock& block = receiving_[thread];
+    if (!block.held) return;
+    block.held = false;
+    if (block.cursor == block.end) finish_block(thread);
+  }
+
+  using ExchangeBase::quiesce;
+  template <class Handle>
+  Status quiesce(int thread, Handle&& handle) {
+    struct Drain {
+      Exchange& exchange;
+      int thread;
+      std::remove_reference_t<Handle>& handle;
+    } drain{*this, thread, handle};
+    return ExchangeBase::quiesce(
+        thread,
+        [](void* argument) {
+          auto& [exchange, thread, handle] = *static_cast<Drain*>(argument);
+          Bytes message;
+          bool any = false;
+          for (; exchange.receive(thread, message); any = true) handle(message);
+          return any;
+        },
+        &drain);
+  }
+
+ private:
+  // A length, the bytes, and up to 3 bytes to the next length.
+  static constexpr std::size_t room_for(std::size_t length) noexcept {
+    return (sizeof(std::uint32_t) + length + 3) & ~std::size_t{3};
+  }
+};
+
+}  // namespace weft::transport

@@ -1,0 +1,265 @@
+#pragma once
+// Job: the processes that run together, the memory they lend to one another, and what they do all
+// together. With exchange.hpp the threaded transport; docs/transport.md explains both.
+//
+// Threads. A process numbers the threads that communicate 0, 1, ... (below 256); calls that take a
+// thread's number may run at the same time for different numbers, and never for the same. Calls of
+// all ranks together (marked "collective") are made by one thread of a rank at a time, in the same
+// order everywhere. The other calls may be made by any thread.
+//
+// Errors come back as Code or Status: bad_argument (outside the memory, unaligned, freed, wrong
+// key, no such rank), peer_lost (a process is gone), no_memory, not_permitted (the kernel refuses),
+// unsupported. Only constructors throw, weft::Error. A process that dies is noticed within 100 ms
+// on its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "weft/export.hpp"
+#include "weft/status.hpp"
+
+namespace weft {
+
+// What constructors throw.
+class WEFT_API Error : public std::runtime_error {
+ public:
+  explicit Error(Status status) : std::runtime_error(status.text()), status_(std::move(status)) {}
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+};
+
+}  // namespace weft
+
+namespace weft::transport {
+
+inline constexpr int kMaxThreads = 256;
+
+// Names memory of a rank: plain bytes, good in every process of the job. What it names is checked
+// on the owner's side, so a forged or outdated one gives bad_argument, not other memory.
+struct RemoteMemory {
+  // What the owner calls it towards its own host, over verbs and over libfabric.
+  struct Key {
+    std::uint32_t region = 0;
+    std::uint32_t extra = 0;
+  };
+
+  std::uint64_t address = 0;  // in the owner
+  std::uint64_t bytes = 0;
+  Key keys[3];
+  std::int32_t owner = -1;
+  std::uint32_t unused = 0;
+
+  // The part [offset, offset + length); of no bytes, and good for nothing, if that lies outside.
+  RemoteMemory part(std::uint64_t offset, std::uint64_t length) const noexcept {
+    RemoteMemory inner = *this;
+    const bool fits = offset <= bytes && length <= bytes - offset;
+    inner.address += fits ? offset : 0;
+    inner.bytes = fits ? length : 0;
+    return inner;
+  }
+  // The 64-bit word with this index.
+  RemoteMemory word(std::uint64_t index) const noexcept {
+    return index < bytes / 8 ? part(index * 8, 8) : part(1, bytes);
+  }
+};
+static_assert(sizeof(RemoteMemory) == 48 && std::is_trivially_copyable_v<RemoteMemory>);
+
+// An asynchronous transfer of one thread.
+struct Token {
+  std::uint32_t slot = 0;
+};
+
+// What an atomic operation found.
+struct Fetched {
+  Code code = Code::ok;
+  std::uint64_t value = 0;  // the word before
+};
+
+namespace detail {
+
+// The memory of a peer that a thread's atomic operations touched last, as it is mapped here.
+struct alignas(64) Window {
+  std::byte* data = nullptr;
+  std::uint64_t address = 0;                           // in the owner
+  std::uint64_t last_word = 0;                         // offset of the last 64-bit word
+  const std::atomic<std::uint32_t>* number = nullptr;  // the owner's; not `region`: released
+  std::uint32_t region = 0;
+  std::int32_t owner = -1;  // -1: nothing
+  std::uint32_t num_calls = 0;
+};
+
+}  // namespace detail
+
+// Operations for all_reduce beside std::plus<> and the like.
+struct Min {
+  template <class T>
+  T operator()(const T& a, const T& b) const {
+    return b < a ? b : a;
+  }
+};
+struct Max {
+  template <class T>
+  T operator()(const T& a, const T& b) const {
+    return a < b ? b : a;
+  }
+};
+
+// Ranks that are threads of this process, for tests and for programs that want no launcher. Must
+// outlive their jobs.
+class WEFT_API LocalRanks {
+ public:
+  explicit LocalRanks(int num_ranks);
+  ~LocalRanks();
+  struct Impl;
+
+ private:
+  friend class Job;
+  std::unique_ptr<Impl> impl_;
+};
+
+class WEFT_API Job {
+ public:
+  // Joins the job that this process was started in: by weftrun, by a PMIx launcher, or alone.
+  // Collective; blocks until all have started, at most WEFT_START_TIMEOUT_MS. MPI may run in the
+  // same process. At most one Job a process.
+  Job();
+  // Joins as one of the ranks that are threads of this process; to be called by its thread.
+  Job(LocalRanks& ranks, int rank);
+  // Collective. Waits for the others, at most WEFT_PEER_TIMEOUT_MS. Exchanges must be gone before.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  const std::string& host(int rank) const;
+  bool same_host(int a, int b) const;
+  // "rank 3 (pid 4711 on node7)", for messages.
+  std::string describe(int rank) const;
+  // False once the rank is known to be gone.
+  bool is_alive(int rank) const;
+
+  // --- Memory. `memory` may be sent to any rank and used there until release or unshare.
+  // Page-aligned, zeroed memory that all ranks can reach fastest: all of the calls below work on
+  // it.
+  Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
+  // Ends what allocate gave. Who uses it afterwards gets bad_argument.
+  Status release(void* address);
+  // Makes memory of the program's own reachable; its owner must keep it until unshare.
+  Status share(void* address, std::size_t bytes, RemoteMemory& memory);
+  Status unshare(const RemoteMemory& memory);
+
+  // --- One-sided access to the memory of any rank, this one included; the owner does nothing.
+  // `bytes` at the memory's start are copied. Blocking calls block until the data are there.
+  Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept;
+  Code rdma_write(int thread, const RemoteMemory& to, const void* from, std::size_t bytes) noexcept;
+  // The same without waiting. Any number may be under way; each must be finished by test or wait,
+  // by the same thread. Until then the local memory belongs to the transfer. What is wrong with the
+  // call itself is told by test or wait as well.
+  [[nodiscard]] Token rdma_read_async(int thread, const RemoteMemory& from, void* to,
+                                      std::size_t bytes);
+  [[nodiscard]] Token rdma_write_async(int thread, const RemoteMemory& to, const void* from,
+                                       std::size_t bytes);
+  // again while it is under way; otherwise its result, and the token is used up. wait blocks.
+  Code test(int thread, Token token) noexcept;
+  Code wait(int thread, Token token) noexcept;
+  // On the 64-bit word at the start of `word`, aligned to 8: cas stores `swap` if it equals
+  // `compare`. Atomic against each other and against std::atomic of the owner, with sequential
+  // consistency. Block until the old value is there.
+  Fetched cas(int thread, const RemoteMemory& word, std::uint64_t compare,
+              std::uint64_t swap) noexcept {
+    std::uint64_t* here = word_here(thread, word);
+    if (here == nullptr) [[unlikely]]
+      return cas_there(thread, word, compare, swap);
+    Fetched fetched{Code::ok, compare};
+    std::atomic_ref(*here).compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
+    return fetched;
+  }
+  Fetched fetch_add(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
+    std::uint64_t* here = word_here(thread, word);
+    if (here == nullptr) [[unlikely]]
+      return fetch_add_there(thread, word, value);
+    return {Code::ok, std::atomic_ref(*here).fetch_add(value, std::memory_order_seq_cst)};
+  }
+
+  // --- Collective. All block until every rank has come, and return ok or peer_lost.
+  Status barrier();
+  // value = op(value of rank 0, value of rank 1, ...), everywhere; op must be associative.
+  template <class T, class Op>
+  Status all_reduce(T& value, Op op) {
+    return all_reduce(std::span<T>(&value, 1), op);
+  }
+  // The same for each element.
+  template <class T, class Op>
+  Status all_reduce(std::span<T> values, Op op) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return all_reduce_bytes(
+        values.data(), values.size(), sizeof(T),
+        [](const void* in, void* inout, std::size_t count, void* argument) {
+          const auto* from = static_cast<const T*>(in);
+          auto* to = static_cast<T*>(inout);
+          Op& apply = *static_cast<Op*>(argument);
+          for (std::size_t i = 0; i < count; ++i) to[i] = apply(from[i], to[i]);
+        },
+        &op);
+  }
+  // all[r] becomes the value of rank r.
+  template <class T>
+  Status all_gather(const T& value, std::vector<T>& all) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    all.resize(static_cast<std::size_t>(size()));
+    return all_gather_bytes(&value, all.data(), sizeof(T));
+  }
+  // The elements of all ranks in their order; counts[r] becomes their number at rank r.
+  template <class T>
+  Status all_gather(std::span<const T> mine, std::vector<T>& all,
+                    std::vector<std::size_t>& counts) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    Status status = all_gather(mine.size(), counts);
+    if (!status) return status;
+    std::size_t total = 0;
+    for (const std::size_t count : counts) total += count;
+    all.resize(total);
+    return all_gather_spans(mine.data(), all.data(), counts, sizeof(T));
+  }
+
+  struct Impl;
+  Impl& impl() noexcept { return *impl_; }
+
+ private:
+  // The word, if the thread's window shows it: checked as by its owner, in a few instructions.
+  std::uint64_t* word_here(int thread, const RemoteMemory& word) noexcept {
+    detail::Window& window = windows_[thread];
+    const std::uint64_t offset = word.address - window.address;
+    // Every 256th call takes the long way, which looks whether the owner is alive.
+    if (window.owner != word.owner || window.region != word.keys[0].region || word.bytes < 8 ||
+        word.address % 8 != 0 || offset > window.last_word || ++window.num_calls % 256 == 0 ||
+        num_lost_->load(std::memory_order_relaxed) != 0 ||
+        window.number->load(std::memory_order_acquire) != window.region)
+      return nullptr;
+    return reinterpret_cast<std::uint64_t*>(window.data + offset);
+  }
+  Fetched cas_there(int thread, const RemoteMemory& word, std::uint64_t compare,
+                    std::uint64_t swap) noexcept;
+  Fetched fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t value) noexcept;
+
+  Status all_reduce_bytes(void* values, std::size_t count, std::size_t element_bytes,
+                          void (*apply)(const void*, void*, std::size_t, void*), void* argument);
+  Status all_gather_bytes(const void* mine, void* all, std::size_t bytes);
+  Status all_gather_spans(const void* mine, void* all, const std::vector<std::size_t>& counts,
+                          std::size_t element_bytes);
+
+  std::unique_ptr<Impl> impl_;
+  detail::Window* windows_ = nullptr;  // by thread
+  const std::atomic<std::uint32_t>* num_lost_ = nullptr;
+};
+
+}  // namespace weft::transport

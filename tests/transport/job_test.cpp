@@ -1,0 +1,247 @@
+// Job: memory of other ranks and what all ranks do together, between ranks that are threads of this
+// process.
+#include <cstring>
+#include <numeric>
+
+#include "transport/ranks.hpp"
+
+namespace weft::testing {
+
+using namespace weft::transport;
+
+TEST_CASE("allocated memory of any rank is read, written and counted in", "[job]") {
+  const int num_ranks = GENERATE(1, 2, 3);
+  with_ranks(num_ranks, [&](Job& job) {
+    constexpr std::size_t kWords = 100'000;
+    void* address = nullptr;
+    RemoteMemory mine;
+    EXPECT(job.allocate(kWords * 8, address, mine).ok());
+    auto* words = static_cast<std::uint64_t*>(address);
+    for (std::size_t i = 0; i < kWords; ++i) words[i] = i * 10 + static_cast<unsigned>(job.rank());
+    words[0] = words[1] = 0;
+    std::vector<RemoteMemory> all;
+    EXPECT(job.all_gather(mine, all).ok());
+    const int peer = (job.rank() + 1) % num_ranks;
+    const RemoteMemory& there = all[static_cast<std::size_t>(peer)];
+    EXPECT(there.owner == peer);
+
+    // Short and long, at an offset, waiting and not.
+    std::vector<std::uint64_t> local(kWords);
+    EXPECT(job.rdma_read(0, there.part(800, 80), local.data(), 80) == Code::ok);
+    for (std::size_t i = 0; i < 10; ++i)
+      EXPECT(local[i] == (i + 100) * 10 + static_cast<unsigned>(peer));
+    std::vector<Token> tokens;
+    for (std::size_t i = 0; i < 50; ++i)
+      tokens.push_back(
+          job.rdma_read_async(0, there.part(i * 16'000, 16'000), &local[i * 2000], 16'000));
+    for (std::size_t i = 0; i < 50; ++i) {
+      Code code = i % 2 == 0 ? job.wait(0, tokens[i]) : Code::again;
+      while (code == Code::again) code = job.test(0, tokens[i]);
+      EXPECT(code == Code::ok);
+    }
+    for (std::size_t i = 2; i < kWords; ++i)
+      EXPECT(local[i] == i * 10 + static_cast<unsigned>(peer));
+    EXPECT(job.rdma_read(0, there, local.data(), kWords * 8) == Code::ok);
+    EXPECT(local[kWords - 1] == (kWords - 1) * 10 + static_cast<unsigned>(peer));
+
+    // Everybody counts in a word of rank 0, by both operations.
+    for (int i = 0; i < 5000; ++i) {
+      EXPECT(job.fetch_add(0, all[0].word(0), 1).code == Code::ok);
+      Fetched seen = job.fetch_add(0, all[0].word(1), 0);
+      for (;;) {
+        const Fetched before = job.cas(0, all[0].word(1), seen.value, seen.value + 2);
+        EXPECT(before.code == Code::ok);
+        if (before.value == seen.value) break;
+        seen = before;
+      }
+    }
+    EXPECT(job.barrier().ok());
+    if (job.rank() == 0) {
+      EXPECT(std::atomic_ref(words[0]).load() == 5000u * static_cast<unsigned>(num_ranks));
+      EXPECT(std::atomic_ref(words[1]).load() == 10'000u * static_cast<unsigned>(num_ranks));
+    }
+    const std::uint64_t value = 4711;
+    EXPECT(job.rdma_write(0, there.word(7), &value, 8) == Code::ok);
+    EXPECT(job.wait(0, job.rdma_write_async(0, there.word(8), &value, 8)) == Code::ok);
+    EXPECT(job.barrier().ok());
+    EXPECT(words[7] == 4711);
+    EXPECT(words[8] == 4711);
+    EXPECT(job.barrier().ok());
+    EXPECT(job.release(address).ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
+  const int num_ranks = GENERATE(1, 2);
+  with_ranks(num_ranks, [&](Job& job) {
+    void* address = nullptr;
+    RemoteMemory mine;
+    EXPECT(job.allocate(8192, address, mine).ok());
+    std::vector<RemoteMemory> all;
+    EXPECT(job.all_gather(mine, all).ok());
+    const RemoteMemory good = all.back();
+    std::uint64_t word = 0;
+    const auto refused = [&](const RemoteMemory& memory, std::size_t bytes) {
+      return job.rdma_read(0, memory, &word, bytes) == Code::bad_argument &&
+             job.rdma_write(0, memory, &word, bytes) == Code::bad_argument &&
+             job.wait(0, job.rdma_read_async(0, memory, &word, bytes)) == Code::bad_argument;
+    };
+    EXPECT(job.rdma_read(0, good, &word, 8) == Code::ok);
+    EXPECT(refused(good.part(8190, 2), 3));
+    EXPECT(refused(good.part(8190, 3), 3));
+    EXPECT(refused(good.part(~std::uint64_t{0} - 2, 8), 8));
+    EXPECT(refused(good.word(1024), 8));
+    RemoteMemory bad = good;
+    bad.bytes = 1 << 20;
+    bad.address += 8192 - 4;
+    EXPECT(refused(bad, 8));
+    bad = good;
+    bad.address -= 4096;  // in front of it lies what the fabric keeps there
+    EXPECT(refused(bad, 8));
+    bad = good;
+    bad.keys[0].region += 1 << 16;
+    EXPECT(refused(bad, 8));
+    bad = good;
+    bad.keys[0].region = 0;
+    EXPECT(refused(bad, 8));
+    for (const int owner : {-1, num_ranks, 1 << 30}) {
+      bad = good;
+      bad.owner = owner;
+      EXPECT(refused(bad, 8));
+    }
+    EXPECT(refused(RemoteMemory{}, 1));
+    EXPECT(job.fetch_add(0, good.part(4, 8), 1).code == Code::bad_argument);
+    EXPECT(job.fetch_add(0, good.part(0, 4), 1).code == Code::bad_argument);
+    EXPECT(job.cas(0, good.word(1024), 0, 1).code == Code::bad_argument);
+    EXPECT(job.fetch_add(0, good.word(5), 1).code == Code::ok);
+    EXPECT(job.fetch_add(0, good.part(44, 8), 1).code == Code::bad_argument);
+    bad = good.word(5);
+    bad.address += 8192;
+    EXPECT(job.fetch_add(0, bad, 1).code == Code::bad_argument);
+    EXPECT(job.cas(0, bad, 0, 1).code == Code::bad_argument);
+
+    EXPECT(job.barrier().ok());
+    EXPECT(job.release(address).ok());
+    EXPECT(job.release(address) == Code::bad_argument);
+    EXPECT(job.barrier().ok());
+    EXPECT(refused(good, 8));
+    EXPECT(job.fetch_add(0, good.word(5), 1).code == Code::bad_argument);
+    EXPECT(job.cas(0, good.word(5), 0, 1).code == Code::bad_argument);
+    EXPECT(!job.allocate(0, address, mine).ok());
+    EXPECT(job.barrier().ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("memory of the program's own is shared by name, for as long as it says", "[job]") {
+  with_ranks(2, [&](Job& job) {
+    alignas(8) std::uint64_t words[100] = {};
+    words[3] = static_cast<unsigned>(job.rank()) + 50;
+    RemoteMemory mine;
+    EXPECT(job.share(words, sizeof words, mine).ok());
+    EXPECT(!job.share(nullptr, 8, mine).ok());
+    std::vector<RemoteMemory> all;
+    EXPECT(job.all_gather(mine, all).ok());
+    const RemoteMemory there = all[static_cast<std::size_t>(1 - job.rank())];
+    std::uint64_t word = 0;
+    EXPECT(job.rdma_read(0, there.word(3), &word, 8) == Code::ok);
+    EXPECT(word == static_cast<unsigned>(1 - job.rank()) + 50);
+    for (int i = 0; i < 100; ++i) EXPECT(job.fetch_add(0, there.word(5), 2).code == Code::ok);
+    RemoteMemory bad = there;
+    bad.bytes += 8;
+    EXPECT(job.rdma_read(0, bad, &word, 8) == Code::bad_argument);
+    bad = there;
+    bad.keys[0].region ^= 1 << 13;
+    EXPECT(job.rdma_read(0, bad, &word, 8) == Code::bad_argument);
+    EXPECT(job.unshare(there) == Code::bad_argument);
+    EXPECT(job.barrier().ok());
+    EXPECT(words[5] == 200);
+    EXPECT(job.unshare(mine).ok());
+    EXPECT(job.unshare(mine) == Code::bad_argument);
+    EXPECT(job.barrier().ok());
+    EXPECT(job.rdma_read(0, there.word(3), &word, 8) == Code::bad_argument);
+    EXPECT(job.fetch_add(0, there.word(5), 2).code == Code::bad_argument);
+    EXPECT(job.barrier().ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("threads reach the same memory at once, and it may go away meanwhile", "[job]") {
+  with_ranks(2, [&](Job& job) {
+    for (int round = 0; round < 20; ++round) {
+      void* address = nullptr;
+      RemoteMemory mine;
+      EXPECT(job.allocate(1 << 16, address, mine).ok());
+      std::vector<RemoteMemory> all;
+      EXPECT(job.all_gather(mine, all).ok());
+      const RemoteMemory there = all[static_cast<std::size_t>(1 - job.rank())];
+      with_threads(3, [&](int t) {
+        std::vector<char> local(1 << 16);
+        Code code = Code::ok;
+        for (int i = 0; i < 200 && code == Code::ok; ++i) {
+          code = job.rdma_read(t, there, local.data(), local.size());
+          if (code == Code::ok)
+            code = job.fetch_add(t, there.word(static_cast<unsigned>(t)), 1).code;
+          if (t == 0 && i == 100) EXPECT(job.release(address).ok());
+        }
+        EXPECT(code == Code::ok || code == Code::bad_argument);
+      });
+      EXPECT(job.barrier().ok());
+    }
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("what ranks do together", "[job]") {
+  const int num_ranks = GENERATE(1, 2, 5);
+  with_ranks(num_ranks, [&](Job& job) {
+    EXPECT(job.size() == num_ranks);
+    EXPECT(job.same_host(0, num_ranks - 1));
+    EXPECT(job.host(0) == job.host(num_ranks - 1));
+    EXPECT(job.is_alive(0));
+    EXPECT(!job.is_alive(num_ranks));
+    double sum = job.rank() + 0.5;
+    EXPECT(job.all_reduce(sum, std::plus<>()).ok());
+    EXPECT(sum == num_ranks * (num_ranks - 1) / 2 + num_ranks * 0.5);
+    int most = job.rank(), least = job.rank();
+    EXPECT(job.all_reduce(most, Max()).ok());
+    EXPECT(job.all_reduce(least, Min()).ok());
+    EXPECT(most == num_ranks - 1);
+    EXPECT(least == 0);
+    std::vector<std::uint64_t> many(10'000, 2);
+    EXPECT(job.all_reduce(std::span(many), std::plus<>()).ok());
+    EXPECT(std::count(many.begin(), many.end(), 2u * static_cast<unsigned>(num_ranks)) == 10'000);
+    // In the order of the ranks, for operations that are not commutative: f(f(a, b), c), where each
+    // is a function x -> m x + c.
+    struct Line {
+      double m, c;
+    } line{job.rank() + 1.0, job.rank() + 0.0}, expected{1, 0};
+    for (int r = 0; r < num_ranks; ++r)
+      expected = r == 0 ? Line{1, 0} : Line{expected.m * (r + 1), expected.c * (r + 1) + r};
+    EXPECT(job.all_reduce(line,
+                          [](const Line& a, const Line& b) {
+                            return Line{a.m * b.m, a.c * b.m + b.c};
+                          })
+               .ok());
+    EXPECT(line.m == expected.m);
+    EXPECT(line.c == expected.c);
+    std::vector<int> ranks;
+    EXPECT(job.all_gather(job.rank() * 2, ranks).ok());
+    for (int r = 0; r < num_ranks; ++r) EXPECT(ranks[static_cast<std::size_t>(r)] == r * 2);
+    // Rank r brings r values.
+    const std::vector<int> mine(static_cast<std::size_t>(job.rank()), job.rank());
+    std::vector<int> all;
+    std::vector<std::size_t> counts;
+    EXPECT(job.all_gather(std::span<const int>(mine), all, counts).ok());
+    std::size_t at = 0;
+    for (int r = 0; r < num_ranks; ++r) {
+      EXPECT(counts[static_cast<std::size_t>(r)] == static_cast<std::size_t>(r));
+      for (int i = 0; i < r; ++i) EXPECT(all[at++] == r);
+    }
+    EXPECT(at == all.size());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+}  // namespace weft::testing

@@ -156,9 +156,9 @@ class Router {
 // OpenSM's MINIHOP-MC: one entry per group, group i at entry i.
 Status route_minhop(const Topology& topology, const std::vector<Group>& groups,
                     std::vector<Tree>* trees);
-// OpenSM's SSSP-MC (its engine sssp), with the same root rule as MINIHOP-MC. OpenSM gives up and
-// uses minhop on fabrics where path length times the square of the number of nodes reaches 2^31;
-// this does not.
+// OpenSM's SSSP-MC (its engine sssp). The root is chosen as for MINIHOP-MC, but by the hops of this
+// engine's own paths. OpenSM gives up and uses minhop on fabrics where path length times the square
+// of the number of ports with an address reaches 2^31; this does not.
 Status route_opensm_sssp(const Topology& topology, const std::vector<Group>& groups,
                          std::vector<Tree>* trees);
 // SSSP-MC as the MR4LMS paper words it: link weight = groups on the link. Root: of the switches

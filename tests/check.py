@@ -11,7 +11,9 @@ import time
 
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PHASES = ['format', 'release', 'address', 'thread', 'fuzz']
+sys.path.insert(0, os.path.join(ROOT, 'tests', 'softroce'))
+import phase as softroce  # noqa: E402
+PHASES = ['format', 'release', 'softroce', 'address', 'thread', 'fuzz']
 SANITIZER_ENV = {
     'address': {
         'ASAN_OPTIONS': 'detect_leaks=1:abort_on_error=0:exitcode=66:detect_stack_use_after_return=0',
@@ -273,7 +275,11 @@ def main():
                 check_format(tally)
             continue
         folder = os.path.join(ROOT, f'build-check-{phase}')
-        if phase == 'fuzz':
+        if phase == 'softroce':
+            folder = os.path.join(ROOT, 'build-check-release')
+            if 'release' in phases or build(tally, 'release', folder):
+                softroce.run(tally, folder, options)
+        elif phase == 'fuzz':
             fuzz(tally, folder, options)
         elif build(tally, phase, folder):
             unit_tests(tally, phase, folder, options)

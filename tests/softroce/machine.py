@@ -1,7 +1,7 @@
 """The guests' kernel and first file system, made once from Debian's packages and kept in a cache.
 
-Nothing is installed: the kernel package is downloaded and unpacked. The cache is one folder per
-content, $XDG_CACHE_HOME/weft/softroce (or ~/.cache/...), about 15 MB.
+Nothing is installed: the kernel package is downloaded and unpacked. The cache is build-softroce, one
+folder per content, about 15 MB.
 """
 import contextlib
 import fcntl
@@ -151,8 +151,7 @@ def build(folder, package):
 def prepare(say):
     """Returns the paths of the kernel and of the initial files, made now if need be."""
     need_programs()
-    cache = os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
-                         'weft', 'softroce')
+    cache = os.path.join(ROOT, 'build-softroce')
     os.makedirs(cache, exist_ok=True)
     content = hashlib.sha256(' '.join(MODULES).encode())
     for name in ('init', 'machine.py'):

@@ -1,0 +1,111 @@
+// A process on another host is killed while this one reads its memory or changes it atomically,
+// below MPI, on the fabric that leads there.
+//   fabric_fault get|put|atomic LIMIT_S
+// Two ranks on two hosts. Rank 1 owns memory and is killed by rank 0's operations reaching a count;
+// rank 0 goes on until an operation fails, which must be with peer_lost and within LIMIT_S of the
+// last one that did not.
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "fabric/registry.hpp"
+#include "job/job.hpp"
+
+extern char** environ;
+
+namespace {
+
+using namespace weft;
+
+constexpr std::size_t kBytes = 1u << 20;
+constexpr std::uint64_t kDieAt = 60;  // operations
+
+int complain(std::string_view what, const Status& status) {
+  fprintf(stderr, "fabric_fault: %s: %s\n", std::string(what).c_str(), status.text().c_str());
+  return 3;
+}
+
+// Drives the fabric so that the peer can reach this memory, until rank 0's count comes.
+void serve_and_die(Fabric& fabric, std::atomic<std::uint64_t>& count) {
+  while (count.load(std::memory_order_acquire) < kDieAt) fabric.poll();
+  raise(SIGKILL);
+}
+
+Code operate(Fabric& fabric, std::string_view what, const RemoteMemory& memory,
+             std::vector<char>& buffer, std::uint64_t& number) {
+  std::uint64_t previous = 0;
+  if (what == "get") {
+    const Code code = fabric.get(1, memory, 64, buffer.data(), buffer.size());
+    if (code != Code::ok) return code;
+    for (char byte : buffer)
+      if (byte != 'w') return Code::corrupt;
+  } else if (what == "put") {
+    const Code code = fabric.put(1, memory, 64, buffer.data(), buffer.size());
+    if (code != Code::ok) return code;
+  }
+  const Code code = fabric.fetch_add(1, memory, 0, 1, previous);
+  if (code == Code::ok && previous != number++) return Code::corrupt;
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const std::string_view what = argv[1];
+  const double limit_s = atof(argv[2]);
+  Settings settings;
+  std::unique_ptr<Job> job;
+  Status status = Settings::from_environment(environ, settings);
+  if (status) status = Job::open(settings, job);
+  if (!status) return complain("job", status);
+  std::unique_ptr<Fabrics> fabrics;
+  status = Fabrics::open(*job, fabrics);
+  if (!status) return complain("fabrics", status);
+  const int peer = 1 - job->rank();
+  Fabric* fabric = job->size() == 2 ? fabrics->to(peer) : nullptr;
+  if (fabric == nullptr)
+    return complain("no way to the peer", {Code::not_found, fabrics->explain(peer)});
+
+  void* address = nullptr;
+  RemoteMemory memory{};
+  status = fabric->allocate(kBytes, address, memory);
+  if (!status) return complain("allocate", status);
+  memset(address, 0, 64);
+  memset(static_cast<char*>(address) + 64, 'w', kBytes - 64);
+  std::string text(reinterpret_cast<const char*>(&memory), sizeof memory);
+  status = job->board().put("fault.memory", text);
+  if (status) status = job->board().fence(30000);
+  if (status) status = job->board().get(peer, "fault.memory", text);
+  if (!status) return complain("exchange", status);
+  memcpy(&memory, text.data(), sizeof memory);
+
+  if (job->rank() == 1) serve_and_die(*fabric, *static_cast<std::atomic<std::uint64_t>*>(address));
+
+  std::vector<char> buffer(what == "atomic" ? 0 : 300000, 'w');
+  std::uint64_t number = 0, last_ns = now_ns();
+  for (;;) {
+    const Code code = operate(*fabric, what, memory, buffer, number);
+    const double late_s = static_cast<double>(now_ns() - last_ns) * 1e-9;
+    if (code == Code::ok) {
+      last_ns = now_ns();
+      if (number > 100 * kDieAt) return complain("the dead go on", code);
+      continue;
+    }
+    fprintf(stderr, "rank 0: after %llu operations and %.1f s: %s\n",
+            static_cast<unsigned long long>(number), late_s, std::string(code_name(code)).c_str());
+    if (code != Code::peer_lost || late_s > limit_s || number < kDieAt) return 1;
+    puts("as expected");
+    fflush(stdout);
+    _exit(0);
+  }
+}

@@ -41,12 +41,15 @@ Status OfiFabric::start() {
   // A control message must not overtake writes for this, nor be overtaken.
   counts_checked_ = std::string_view(info.fabric_attr->prov_name).starts_with("tcp");
 
+  gets_pushed_ = counts_checked_ && !endpoint_->has_mode(FI_MR_VIRT_ADDR);
+
   std::uint64_t random[2];
   if (getrandom(random, sizeof random, 0) != sizeof random)
     return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
   secret_ = random[0];
   next_key_ = random[1];
   peers_ = std::vector<PeerNode>(static_cast<std::size_t>(job_.size()));
+  for (int peer = 0; peer < job_.size(); ++peer) node(peer).context.peer = peer;
   for (int i = 0; i < kNumReceives; ++i) {
     receive_buffers_.push_back(std::make_unique<ReceiveBuffer>());
     post_receive(*receive_buffers_.back());
@@ -62,8 +65,7 @@ OfiFabric::~OfiFabric() {
     if (lane != nullptr) close_lane(*lane);
   for (auto& lane : receive_lanes_)
     if (lane != nullptr) close_lane(*lane);
-  for (auto& [key, registration] : shared_) fi_close(&registration.mr->fid);
-  for (auto& [start, allocated] : allocated_) fi_close(&allocated.registration.mr->fid);
+  for (auto& [key, registration] : registrations_) fi_close(&registration.mr->fid);
   endpoint_.reset();
 }
 

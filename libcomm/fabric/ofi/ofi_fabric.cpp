@@ -78,14 +78,15 @@ Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric)
   return {};
 }
 
-std::string ofi_text(const Settings& settings) {
-  fi_info* hints = ofi::make_hints(settings.text(Setting::ofi_provider));
+std::string ofi_text() {
+  const std::string provider = Settings().text(Setting::ofi_provider);
+  fi_info* hints = ofi::make_hints(provider);
   fi_info* list = nullptr;
   const int error = fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
   if (hints != nullptr) fi_freeinfo(hints);
   if (error != 0)
-    return fmt::format("  ofi: libfabric has no provider '{}' here: {}\n",
-                       settings.text(Setting::ofi_provider), fi_strerror(-error));
+    return fmt::format("  ofi: libfabric has no provider '{}' here: {}\n", provider,
+                       fi_strerror(-error));
   std::string text = fmt::format("  ofi: {} on", list->fabric_attr->prov_name);
   for (const fi_info* info = list; info != nullptr; info = info->next)
     text += fmt::format(" {}", info->domain_attr->name);

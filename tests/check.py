@@ -243,6 +243,40 @@ def mpi_tests(tally, phase, folder, options):
             tally.add(phase, record['name'], record['outcome'], record['why'])
 
 
+# What does not need memory shared between processes, as no process has any there.
+OFI_CASES = r'^(p2p_|coll_|flood_|storm|types|death_(recv|any|barrier)|handles|err_truncate)'
+
+
+def mpi_over_ofi(tally, folder, options):
+    """The same programs on one host whose processes may only use the ofi fabric."""
+    if options.quick:
+        return
+    stage = os.path.join(folder, 'stage')
+    info = subprocess.run([os.path.join(stage, 'bin', 'weft-info'), '--fabrics'],
+                          capture_output=True, text=True, check=False).stdout
+    if '  ofi: ' not in info or 'no provider' in info:
+        tally.add('release', 'multi-process tests over ofi', 'skipped', 'libfabric is not here')
+        return
+    report = os.path.join(folder, 'mpi-tests-ofi.json')
+    if os.path.exists(report):
+        os.remove(report)
+    command = [os.path.join(ROOT, 'tests/mpi/run'), '--prefix', stage, '--build',
+               os.path.join(folder, 'mpi-tests'), '--json', report, '--np', '2,3', '--slow', '4',
+               '--budget', '400', '--filter', options.filter or OFI_CASES,
+               '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_DOMAIN=lo',
+               # Not the time this is about, and machines that run tests are busy.
+               '--env', 'WEFT_PEER_TIMEOUT_MS=20000']
+    tally.at('release: multi-process tests over ofi')
+    subprocess.run(command, cwd=ROOT, check=False)
+    if not os.path.exists(report):
+        tally.add('release', 'multi-process tests over ofi', 'failed', 'the runner itself failed')
+        return
+    with open(report, encoding='utf-8') as file:
+        for record in json.load(file):
+            if re.search(OFI_CASES, record['name']):
+                tally.add('release', 'ofi ' + record['name'], record['outcome'], record['why'])
+
+
 def abi(tally, folder, options):
     names = ['abi constants', 'abi functions', 'abi exports']
     if options.filter and not any(re.search(options.filter, name) for name in names):
@@ -286,6 +320,8 @@ def main():
             if phase == 'release':
                 abi(tally, folder, options)
             mpi_tests(tally, phase, folder, options)
+            if phase == 'release':
+                mpi_over_ofi(tally, folder, options)
     tally.at('done')
     return tally.finish()
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kListKey = "fabric.list";
 constexpr std::string_view kNames[] = {"shm", "verbs", "ofi"};  // in the order of choice
 
-Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
+[[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
   return {Code::unsupported, "not in this build"};
 }
 
@@ -37,6 +37,21 @@ const std::vector<FabricRow>& remote_fabrics() {
 #endif
   };
   return rows;
+}
+
+std::string fabrics_text() {
+  std::string text = shm_text();
+#ifdef WEFT_HAVE_VERBS
+  text += verbs_text();
+#else
+  text += "  verbs: not in this build\n";
+#endif
+#ifdef WEFT_HAVE_OFI
+  text += ofi_text();
+#else
+  text += "  ofi: not in this build\n";
+#endif
+  return text;
 }
 
 bool fabric_allowed(const Settings& settings, std::string_view name) {

@@ -60,6 +60,9 @@ struct FabricRow {
 // Those of this build, in the order of choice; shm, which comes first, is not among them.
 const std::vector<FabricRow>& remote_fabrics();
 
+// For weft-info: what each fabric can do on this machine.
+std::string fabrics_text();
+
 // WEFT_FABRIC: whether it names this fabric. bad_setting for a name that is none.
 Status check_fabric_setting(const Settings& settings);
 bool fabric_allowed(const Settings& settings, std::string_view name);

@@ -6,7 +6,7 @@
 
 #include "base/info.hpp"
 #include "coll/selection.hpp"
-#include "fabric/shm/shm_fabric.hpp"
+#include "fabric/registry.hpp"
 #include "mpi/unimplemented.hpp"
 
 extern char** environ;

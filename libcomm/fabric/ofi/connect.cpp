@@ -269,6 +269,10 @@ void OfiFabric::on_control(const Control& control) noexcept {
     case Type::farewell:
       node.farewell = true;
       return;
+    case Type::get:
+      return on_get(control);
+    case Type::denied:
+      return on_denied(control);
   }
 }
 

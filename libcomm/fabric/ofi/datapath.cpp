@@ -72,8 +72,10 @@ Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
 }
 
 void OfiFabric::on_immediate(std::uint32_t data) noexcept {
-  if ((data & kCredit) != 0) {
-    const std::uint32_t number = data & ~kCredit;
+  const std::uint32_t kind = data & ~kNumberMask;
+  if (kind == kGot) return on_got(data & kNumberMask);
+  if (kind == kCredit) {
+    const std::uint32_t number = data & kNumberMask;
     if (number >= send_lanes_.size() || send_lanes_[number] == nullptr) return;
     SendLaneState& lane = *send_lanes_[number];
     node(lane.peer).heard_ns = now_ns_;
@@ -139,7 +141,7 @@ void OfiFabric::poll_locked() noexcept {
     if (count < kBatch) break;
   }
   if (!full_outboxes_.empty()) flush_outboxes();
-  if (!waiting_operations_.empty()) retry_operations();
+  if (!waiting_operations_.empty() || !waiting_pushes_.empty()) retry_operations();
   if (now_ns_ - checked_ns_ > kCheckNs) check_peers(now_ns_);
 }
 

@@ -71,24 +71,32 @@ void OfiFabric::lose(int peer, const char* why) noexcept {
   if (node.state.load(std::memory_order_relaxed) != PeerState::alive) return;
   if (!leaving_) log_line(LogLevel::info, job_.rank(), "ofi: {} {}", job_.describe(peer), why);
   node.state.store(PeerState::dead, std::memory_order_release);
+  // First of all: whoever hears that an operation has failed may use its buffer for something else.
+  close_connection(node);
   abandon_operations(peer);
   ring_doorbell(local_.sleeping(0));
+}
+
+// With FI_AV_REMOVE_CLEANUP, see endpoint.cpp: no byte comes in after it.
+void OfiFabric::close_connection(PeerNode& node) noexcept {
+  if (node.handle == FI_ADDR_NOTAVAIL) return;
+  fi_av_remove(endpoint_->av(), &node.handle, 1, 0);
+  node.handle = FI_ADDR_NOTAVAIL;
 }
 
 void OfiFabric::disconnect(int peer) noexcept {
   const std::lock_guard lock(lock_);
   PeerNode& node = this->node(peer);
+  if (node.state.load(std::memory_order_relaxed) == PeerState::left) {
+    // Its answer to our goodbye may still be on its way.
+    abandon_operations(peer);
+    return;
+  }
   PeerState alive = PeerState::alive;
   node.state.compare_exchange_strong(alive, PeerState::dead);
+  close_connection(node);
   abandon_operations(peer);
   node.outbox.clear();
-  if (node.state.load(std::memory_order_relaxed) == PeerState::left) return;
-  // Closes the connection, with FI_AV_REMOVE_CLEANUP: no byte comes in after it. Then nobody can
-  // find our memory by what this peer was told.
-  if (node.handle != FI_ADDR_NOTAVAIL) {
-    fi_av_remove(endpoint_->av(), &node.handle, 1, 0);
-    node.handle = FI_ADDR_NOTAVAIL;
-  }
   for (auto& lane : send_lanes_)
     if (lane != nullptr && lane->peer == peer) close_lane(*lane);
   for (auto& lane : receive_lanes_)

@@ -52,6 +52,8 @@ Status OfiFabric::add(void* address, std::size_t bytes, std::uint64_t access,
     return {Code::no_memory, fmt::format("libfabric cannot register {} bytes: {} (see ulimit -l)",
                                          bytes, fi_strerror(-error))};
   registration.key = fi_mr_key(registration.mr);
+  registration.start = static_cast<std::byte*>(address);
+  registration.bytes = bytes;
   registration.address =
       endpoint_->has_mode(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(address) : 0;
   if (static_cast<std::uint32_t>(registration.key) == 0) {
@@ -78,22 +80,26 @@ constexpr std::uint64_t kPeersMay = FI_REMOTE_READ | FI_REMOTE_WRITE;
 Status OfiFabric::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
   if (bytes == 0 || bytes > (std::size_t{1} << 46))
     return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
-  Allocated made{std::make_unique<Mapping>(), bytes, {}};
-  if (Status status = made.mapping->map((bytes + 4095) / 4096 * 4096); !status) return status;
+  auto mapping = std::make_unique<Mapping>();
+  if (Status status = mapping->map((bytes + 4095) / 4096 * 4096); !status) return status;
+  Registration registration;
   {
     const std::lock_guard lock(lock_);
-    if (Status status = add(made.mapping->data(), bytes, kPeersMay, made.registration); !status)
+    if (Status status = add(mapping->data(), bytes, kPeersMay, registration); !status)
       return status;
   }
-  address = made.mapping->data();
-  memory = remote_memory(made.registration, 0, bytes);
+  address = mapping->data();
+  memory = remote_memory(registration, 0, bytes);
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
   const std::lock_guard lock(memory_lock_);
-  allocated_.emplace(reinterpret_cast<std::uintptr_t>(address), std::move(made));
+  allocated_[start] = {std::move(mapping), registration.key};
+  registrations_.emplace(registration.key, registration);
   return {};
 }
 
 Status OfiFabric::release(void* address) {
   Allocated taken;
+  fid_mr* mr = nullptr;
   {
     const std::lock_guard lock(memory_lock_);
     const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
@@ -101,9 +107,11 @@ Status OfiFabric::release(void* address) {
       return {Code::bad_argument, "this address was not allocated here, or is free already"};
     taken = std::move(found->second);
     allocated_.erase(found);
+    mr = registrations_.at(taken.key).mr;
+    registrations_.erase(taken.key);
   }
   const std::lock_guard lock(lock_);
-  fi_close(&taken.registration.mr->fid);
+  fi_close(&mr->fid);
   return {};
 }
 
@@ -117,23 +125,22 @@ Status OfiFabric::share(void* address, std::size_t bytes, RemoteMemory& memory) 
   }
   memory = remote_memory(registration, 0, bytes);
   const std::lock_guard lock(memory_lock_);
-  shared_.emplace(registration.key, registration);
+  registrations_.emplace(registration.key, registration);
   return {};
 }
 
 Status OfiFabric::unshare(const RemoteMemory& memory) {
+  const std::uint64_t key = std::uint64_t{memory.extra} << 32 | memory.region;
   fid_mr* mr = nullptr;
   {
     const std::lock_guard lock(memory_lock_);
-    const auto found = shared_.find(std::uint64_t{memory.extra} << 32 | memory.region);
-    if (found == shared_.end()) {
-      for (const auto& [start, allocated] : allocated_)
-        if (static_cast<std::uint32_t>(allocated.registration.key) == memory.region)
-          return {};  // release() ends it
-      return {Code::bad_argument, "this memory is not shared"};
-    }
+    const auto found = registrations_.find(key);
+    if (found == registrations_.end()) return {Code::bad_argument, "this memory is not shared"};
+    const auto start = reinterpret_cast<std::uintptr_t>(found->second.start);
+    const auto owner = allocated_.find(start);
+    if (owner != allocated_.end() && owner->second.key == key) return {};  // release() ends it
     mr = found->second.mr;
-    shared_.erase(found);
+    registrations_.erase(found);
   }
   const std::lock_guard lock(lock_);
   fi_close(&mr->fid);
@@ -147,8 +154,9 @@ RemoteMemory OfiFabric::describe(const void* address, std::size_t bytes) const n
   if (after != allocated_.begin()) {
     --after;
     const std::size_t offset = start - after->first;
-    if (offset < after->second.bytes && bytes <= after->second.bytes - offset)
-      return remote_memory(after->second.registration, offset, bytes);
+    const Registration& registration = registrations_.at(after->second.key);
+    if (offset < registration.bytes && bytes <= registration.bytes - offset)
+      return remote_memory(registration, offset, bytes);
   }
   return {start, bytes, 0, 0};
 }

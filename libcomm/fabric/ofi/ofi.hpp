@@ -44,6 +44,8 @@ struct Registration {
   fid_mr* mr = nullptr;
   std::uint64_t key = 0;
   std::uint64_t address = 0;  // as peers name its start
+  std::byte* start = nullptr;
+  std::size_t bytes = 0;
 };
 
 // What every operation of libfabric carries along. Receives have a buffer, posts nothing.
@@ -91,6 +93,12 @@ struct ReceiveLaneState {
 };
 
 // A get, put or atomic under way. Lives until libfabric has told its end, even if nobody waits.
+//
+// Pushed gets. When a connection ends in the middle of the answer to a read, the tcp provider of
+// libfabric 1.17 ends that read twice, and what was freed is used. Writes do not have this. So with
+// that provider a get asks the owner to write, which it does on the same terms: software on its
+// side has to answer a read just as well. It also lets the owner say no without ending the
+// connection.
 struct Operation {
   Context context;
   enum Kind : std::uint8_t { get, put, cas, fetch_add } kind = get;
@@ -102,9 +110,12 @@ struct Operation {
   std::uint64_t* previous = nullptr;  // where the client wants the result
   fid_mr* local_mr = nullptr;
   bool started = false;
+  bool pushed = false;  // the owner writes
+  std::uint32_t number = 0;
 };
 
 struct PeerNode {
+  Context context;      // of pushes to it
   bool known = false;   // has an address that fits ours
   std::string address;  // the provider's
   std::uint64_t secret = 0;
@@ -198,6 +209,7 @@ class OfiFabric final : public Fabric {
   void check_count(int peer, std::uint64_t bytes) noexcept;
   void lose(int peer, const char* why) noexcept;
   void watch(int peer) noexcept;
+  void close_connection(PeerNode& node) noexcept;
 
   // datapath.cpp; with the lock held
   void poll_locked() noexcept;
@@ -216,6 +228,10 @@ class OfiFabric final : public Fabric {
   void retry_operations() noexcept;
   void finish(Operation& operation, Code code) noexcept;
   void abandon_operations(int peer) noexcept;
+  void on_get(const Control& request) noexcept;
+  bool try_push(const Control& request) noexcept;
+  void on_got(std::uint32_t number) noexcept;
+  void on_denied(const Control& answer) noexcept;
 
   Job& job_;
   Fabric& local_;
@@ -226,6 +242,7 @@ class OfiFabric final : public Fabric {
   std::uint64_t timeout_ns_ = 0;
   std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0;
   bool counts_checked_ = false;
+  bool gets_pushed_ = false;
   bool leaving_ = false;
   bool told_stranger_ = false;
 
@@ -241,15 +258,15 @@ class OfiFabric final : public Fabric {
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
   std::deque<Operation*> waiting_operations_;  // for room
+  std::deque<Control> waiting_pushes_;
 
-  mutable std::mutex memory_lock_;
+  mutable std::mutex memory_lock_;  // taken with or without lock_, never the other way round
   struct Allocated {
     std::unique_ptr<Mapping> mapping;
-    std::size_t bytes;
-    Registration registration;
+    std::uint64_t key = 0;
   };
-  std::map<std::uintptr_t, Allocated> allocated_;           // by start
-  std::unordered_map<std::uint64_t, Registration> shared_;  // by key
+  std::map<std::uintptr_t, Allocated> allocated_;                  // by start
+  std::unordered_map<std::uint64_t, Registration> registrations_;  // by key: what peers may reach
   std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it
 };
 

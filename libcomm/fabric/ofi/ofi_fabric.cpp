@@ -41,12 +41,15 @@ Status OfiFabric::start() {
   // A control message must not overtake writes for this, nor be overtaken.
   counts_checked_ = std::string_view(info.fabric_attr->prov_name).starts_with("tcp");
 
+  gets_pushed_ = counts_checked_ && !endpoint_->has_mode(FI_MR_VIRT_ADDR);
+
   std::uint64_t random[2];
   if (getrandom(random, sizeof random, 0) != sizeof random)
     return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
   secret_ = random[0];
   next_key_ = random[1];
   peers_ = std::vector<PeerNode>(static_cast<std::size_t>(job_.size()));
+  for (int peer = 0; peer < job_.size(); ++peer) node(peer).context.peer = peer;
   for (int i = 0; i < kNumReceives; ++i) {
     receive_buffers_.push_back(std::make_unique<ReceiveBuffer>());
     post_receive(*receive_buffers_.back());
@@ -62,8 +65,7 @@ OfiFabric::~OfiFabric() {
     if (lane != nullptr) close_lane(*lane);
   for (auto& lane : receive_lanes_)
     if (lane != nullptr) close_lane(*lane);
-  for (auto& [key, registration] : shared_) fi_close(&registration.mr->fid);
-  for (auto& [start, allocated] : allocated_) fi_close(&allocated.registration.mr->fid);
+  for (auto& [key, registration] : registrations_) fi_close(&registration.mr->fid);
   endpoint_.reset();
 }
 
@@ -76,14 +78,15 @@ Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric)
   return {};
 }
 
-std::string ofi_text(const Settings& settings) {
-  fi_info* hints = ofi::make_hints(settings.text(Setting::ofi_provider));
+std::string ofi_text() {
+  const std::string provider = Settings().text(Setting::ofi_provider);
+  fi_info* hints = ofi::make_hints(provider);
   fi_info* list = nullptr;
   const int error = fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
   if (hints != nullptr) fi_freeinfo(hints);
   if (error != 0)
-    return fmt::format("  ofi: libfabric has no provider '{}' here: {}\n",
-                       settings.text(Setting::ofi_provider), fi_strerror(-error));
+    return fmt::format("  ofi: libfabric has no provider '{}' here: {}\n", provider,
+                       fi_strerror(-error));
   std::string text = fmt::format("  ofi: {} on", list->fabric_attr->prov_name);
   for (const fi_info* info = list; info != nullptr; info = info->next)
     text += fmt::format(" {}", info->domain_attr->name);

@@ -14,6 +14,6 @@ namespace weft {
 Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 
 // For weft-info: what libfabric finds on this machine.
-std::string ofi_text(const Settings& settings);
+std::string ofi_text();
 
 }  // namespace weft

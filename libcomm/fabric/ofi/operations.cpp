@@ -14,6 +14,22 @@ namespace weft::ofi {
 
 long OfiFabric::try_start(Operation& operation) noexcept {
   PeerNode& peer = node(operation.context.peer);
+  if (operation.pushed) {
+    if (fi_mr_reg(endpoint_->domain(), operation.here, operation.bytes, FI_REMOTE_WRITE, 0,
+                  next_key(), 0, &operation.local_mr, nullptr) != 0)
+      return -FI_ENOMEM;
+    Control ask{};
+    ask.type = Type::get;
+    ask.channel = operation.number;
+    ask.address = operation.address;
+    ask.key = operation.key;
+    ask.bytes = operation.bytes;
+    const std::uint64_t key = fi_mr_key(operation.local_mr);
+    ask.lane = static_cast<std::uint32_t>(key);
+    ask.other_lane = static_cast<std::uint32_t>(key >> 32);
+    send(operation.context.peer, ask);
+    return 0;
+  }
   void* descriptor = nullptr;
   if (operation.kind <= Operation::put && endpoint_->has_mode(FI_MR_LOCAL)) {
     if (operation.local_mr == nullptr &&
@@ -69,10 +85,16 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   watch(peer);
   if (node(peer).state.load(std::memory_order_relaxed) != PeerState::alive)
     return completion.set(Code::peer_lost);
-  if (free_operations_.empty()) free_operations_.push_back(&operations_.emplace_back());
+  if (free_operations_.empty()) {
+    free_operations_.push_back(&operations_.emplace_back());
+    operations_.back().number = static_cast<std::uint32_t>(operations_.size() - 1);
+  }
   Operation& operation = *free_operations_.back();
   free_operations_.pop_back();
+  const std::uint32_t number = operation.number;
   operation = {};
+  operation.number = number;
+  operation.pushed = kind == Operation::get && gets_pushed_;
   operation.context.kind = Context::operation;
   operation.context.peer = peer;
   operation.kind = kind;
@@ -94,7 +116,68 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   }
 }
 
+void OfiFabric::on_get(const Control& request) noexcept {
+  const int peer = static_cast<int>(request.from);
+  Code code = Code::ok;
+  {
+    const std::lock_guard lock(memory_lock_);
+    const auto found = registrations_.find(request.key);
+    if (found == registrations_.end() || request.address > found->second.bytes ||
+        request.bytes > found->second.bytes - request.address)
+      code = Code::bad_argument;
+  }
+  if (code != Code::ok) {
+    Control answer{};
+    answer.type = Type::denied;
+    answer.channel = request.channel;
+    answer.code = static_cast<std::uint16_t>(code);
+    return send(peer, answer);
+  }
+  if (!waiting_pushes_.empty() || !try_push(request)) waiting_pushes_.push_back(request);
+}
+
+// False: no room now.
+bool OfiFabric::try_push(const Control& request) noexcept {
+  PeerNode& peer = node(static_cast<int>(request.from));
+  if (peer.handle == FI_ADDR_NOTAVAIL) return true;  // it is lost
+  std::byte* start = nullptr;
+  {
+    const std::lock_guard lock(memory_lock_);
+    const auto found = registrations_.find(request.key);
+    if (found == registrations_.end()) return true;  // its owner has ended it meanwhile
+    start = found->second.start;
+  }
+  iovec local{start + request.address, request.bytes};
+  const fi_rma_iov remote{0, request.bytes, std::uint64_t{request.other_lane} << 32 | request.lane};
+  fi_msg_rma message{};
+  message.msg_iov = &local;
+  message.iov_count = 1;
+  message.addr = peer.handle;
+  message.rma_iov = &remote;
+  message.rma_iov_count = 1;
+  message.context = &peer.context;
+  message.data = kGot | (request.channel & kNumberMask);
+  return fi_writemsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA) != -FI_EAGAIN;
+}
+
+void OfiFabric::on_got(std::uint32_t number) noexcept {
+  if (number >= operations_.size()) return;
+  Operation& operation = operations_[number];
+  if (!operation.started || !operation.pushed) return;
+  node(operation.context.peer).heard_ns = now_ns_;
+  finish(operation, Code::ok);
+}
+
+void OfiFabric::on_denied(const Control& answer) noexcept {
+  if (answer.channel >= operations_.size()) return;
+  Operation& operation = operations_[answer.channel];
+  if (operation.started && operation.pushed &&
+      operation.context.peer == static_cast<int>(answer.from))
+    finish(operation, Code::bad_argument);
+}
+
 void OfiFabric::retry_operations() noexcept {
+  while (!waiting_pushes_.empty() && try_push(waiting_pushes_.front())) waiting_pushes_.pop_front();
   // One peer's connection that is not made yet must not hold up the others: each gets its turn.
   for (std::size_t i = waiting_operations_.size(); i > 0; --i) {
     Operation& operation = *waiting_operations_.front();
@@ -134,8 +217,12 @@ void OfiFabric::abandon_operations(int peer) noexcept {
   }
   // The rest ends when the provider says so, to nobody.
   for (Operation& operation : operations_) {
-    if (!operation.started || operation.context.peer != peer || operation.completion == nullptr)
+    if (!operation.started || operation.context.peer != peer) continue;
+    if (operation.pushed) {
+      finish(operation, Code::peer_lost);
       continue;
+    }
+    if (operation.completion == nullptr) continue;
     operation.completion->set(Code::peer_lost);
     operation.completion = nullptr;
   }

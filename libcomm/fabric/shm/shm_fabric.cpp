@@ -475,7 +475,7 @@ class ShmFabric final : public Fabric {
 
 }  // namespace
 
-std::string fabrics_text() {
+std::string shm_text() {
   // Trying it on ourselves shows whether a seccomp profile refuses the call; Yama says the rest.
   std::uint64_t from = shm::kArenaMagic, to = 0;
   iovec mine{&to, sizeof to}, theirs{&from, sizeof from};

@@ -14,6 +14,6 @@ namespace weft {
 Status make_shm_fabric(Job& job, std::unique_ptr<Fabric>& fabric);
 
 // For weft-info: what this fabric can do on this machine.
-std::string fabrics_text();
+std::string shm_text();
 
 }  // namespace weft

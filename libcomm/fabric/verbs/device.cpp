@@ -1,0 +1,274 @@
+#include "fabric/verbs/device.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <hwloc.h>
+#include <hwloc/openfabrics-verbs.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+namespace weft::verbs {
+namespace {
+
+constexpr int kMaxGids = 256;
+
+double speed(const ibv_port_attr& port) noexcept {
+  static constexpr struct {
+    int code;
+    double gbit;
+  } kLanes[] = {{1, 2.5}, {2, 5}, {4, 10}, {8, 10}, {16, 14}, {32, 25}, {64, 50}, {128, 100}};
+  const int width = port.active_width == 1   ? 1
+                    : port.active_width == 2 ? 4
+                    : port.active_width == 4 ? 8
+                    : port.active_width == 8 ? 12
+                                             : 2;
+  for (const auto& lane : kLanes)
+    if (lane.code == port.active_speed) return lane.gbit * width;
+  return 0;
+}
+
+void find_roce_address(ibv_context* context, Port& port) {
+  std::vector<ibv_gid_entry> gids(kMaxGids);
+  const ssize_t count = ibv_query_gid_table(context, gids.data(), gids.size(), 0);
+  int best = -1;
+  for (ssize_t i = 0; i < count; ++i) {
+    const ibv_gid_entry& entry = gids[static_cast<std::size_t>(i)];
+    if (static_cast<int>(entry.port_num) != port.number || entry.gid_type != IBV_GID_TYPE_ROCE_V2)
+      continue;
+    const int rank = gid_rank(entry.gid);
+    if (rank <= best) continue;
+    best = rank;
+    port.gid_index = static_cast<int>(entry.gid_index);
+    port.address = gid_address(entry.gid);
+    port.scope = rank == 0 ? static_cast<int>(entry.ndev_ifindex) : 0;
+  }
+  if (best < 0)
+    port.why_unusable =
+        "no RoCE v2 address: its network interface is down or has no IP address, or the device "
+        "speaks RoCE v1 only";
+}
+
+// The IP address of the port's own network interface (IPoIB).
+void find_ipoib_address(Port& port) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    const std::string own = fmt::format("/sys/class/infiniband/{}/device/net/{}/dev_port",
+                                        port.device, entry->ifa_name);
+    int number = -1;
+    std::ifstream(own) >> number;
+    if (number + 1 != port.number) continue;
+    char text[INET_ADDRSTRLEN];
+    const auto* address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
+    port.address = inet_ntop(AF_INET, &address->sin_addr, text, sizeof text);
+    break;
+  }
+  freeifaddrs(list);
+  if (port.address.empty())
+    port.why_unusable = "no IP address: connections need IPoIB on this port (ip address add)";
+}
+
+// Whether the process may run next to the device. Without knowledge everything is near.
+bool is_near(hwloc_topology_t topology, ibv_device* device) {
+  hwloc_bitmap_t near = hwloc_bitmap_alloc();
+  hwloc_bitmap_t own = hwloc_bitmap_alloc();
+  const bool apart = topology != nullptr &&
+                     hwloc_ibv_get_device_cpuset(topology, device, near) == 0 &&
+                     hwloc_get_cpubind(topology, own, HWLOC_CPUBIND_PROCESS) == 0 &&
+                     !hwloc_bitmap_iszero(near) && !hwloc_bitmap_intersects(near, own);
+  hwloc_bitmap_free(near);
+  hwloc_bitmap_free(own);
+  return !apart;
+}
+
+void look_at_ports(ibv_device* device, hwloc_topology_t topology, std::vector<Port>& ports) {
+  Port port;
+  port.device = ibv_get_device_name(device);
+  port.near = is_near(topology, device);
+  ibv_context* context = ibv_open_device(device);
+  if (context == nullptr) {
+    port.why_unusable = fmt::format("cannot be opened: {} (see the rights of /dev/infiniband/{})",
+                                    std::strerror(errno), device->dev_name);
+    ports.push_back(port);
+    return;
+  }
+  ibv_device_attr limits{};
+  if (ibv_query_device(context, &limits) != 0) limits.phys_port_cnt = 1;
+  for (int number = 1; number <= limits.phys_port_cnt; ++number) {
+    Port one = port;
+    one.number = number;
+    ibv_port_attr state{};
+    if (ibv_query_port(context, static_cast<std::uint8_t>(number), &state) != 0) {
+      one.why_unusable = fmt::format("cannot be asked: {}", std::strerror(errno));
+    } else {
+      one.active = state.state == IBV_PORT_ACTIVE;
+      one.roce = state.link_layer == IBV_LINK_LAYER_ETHERNET;
+      one.gbit_per_s = speed(state);
+      if (device->transport_type != IBV_TRANSPORT_IB)
+        one.why_unusable = "not of the InfiniBand transport (iWARP and others are left to ofi)";
+      else if (!one.active)
+        one.why_unusable =
+            fmt::format("the port is {} (cable? ip link set up?)", ibv_port_state_str(state.state));
+      else if (one.roce)
+        find_roce_address(context, one);
+      else
+        find_ipoib_address(one);
+    }
+    ports.push_back(one);
+  }
+  ibv_close_device(context);
+}
+
+}  // namespace
+
+int gid_rank(const ibv_gid& gid) noexcept {
+  static constexpr unsigned char kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (std::memcmp(gid.raw, kMapped, sizeof kMapped) == 0)
+    return gid.raw[12] == 169 && gid.raw[13] == 254 ? 1 : 3;
+  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80 ? 0 : 2;
+}
+
+std::string gid_address(const ibv_gid& gid) {
+  char text[INET6_ADDRSTRLEN];
+  const bool is_v4 = (gid_rank(gid) & 1) != 0;
+  return inet_ntop(is_v4 ? AF_INET : AF_INET6, gid.raw + (is_v4 ? 12 : 0), text, sizeof text);
+}
+
+Status find_ports(std::vector<Port>& ports) {
+  int count = 0;
+  ibv_device** devices = ibv_get_device_list(&count);
+  if (devices == nullptr || count == 0) {
+    if (devices != nullptr) ibv_free_device_list(devices);
+    return {Code::not_found,
+            "no RDMA device (rdma link shows them; is the device's driver loaded, and are "
+            "/dev/infiniband and /sys/class/infiniband visible here?)"};
+  }
+  hwloc_topology_t topology = nullptr;
+  if (count > 1 && (hwloc_topology_init(&topology) != 0 || hwloc_topology_load(topology) != 0))
+    topology = nullptr;
+  for (int i = 0; i < count; ++i) look_at_ports(devices[i], topology, ports);
+  if (topology != nullptr) hwloc_topology_destroy(topology);
+  ibv_free_device_list(devices);
+  return {};
+}
+
+Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port& chosen) {
+  std::string_view name = wanted;
+  int number = 0;
+  if (const std::size_t colon = wanted.rfind(':'); colon != std::string_view::npos) {
+    name = wanted.substr(0, colon);
+    const char* end = wanted.data() + wanted.size();
+    const auto parsed = std::from_chars(wanted.data() + colon + 1, end, number);
+    if (parsed.ec != std::errc() || parsed.ptr != end || number < 1)
+      return {Code::bad_setting,
+              fmt::format("WEFT_DEVICE={}: name or name:port is wanted", wanted)};
+  }
+  const Port* best = nullptr;
+  std::string there;
+  for (const Port& port : ports) {
+    there += fmt::format("{}{}:{} ({})", there.empty() ? "" : ", ", port.device, port.number,
+                         port.why_unusable.empty() ? "usable" : port.why_unusable);
+    if (!name.empty() && (port.device != name || (number != 0 && port.number != number))) continue;
+    if (!port.why_unusable.empty()) continue;
+    if (best == nullptr || (port.near && !best->near) ||
+        (port.near == best->near && port.gbit_per_s > best->gbit_per_s))
+      best = &port;
+  }
+  if (best == nullptr)
+    return {Code::not_found,
+            fmt::format("no usable RDMA port{}; there are: {}",
+                        wanted.empty() ? "" : fmt::format(" (WEFT_DEVICE={})", wanted), there)};
+  chosen = *best;
+  return {};
+}
+
+std::string ports_text() {
+  std::vector<Port> ports;
+  if (Status status = find_ports(ports); !status)
+    return fmt::format("  verbs: {}\n", status.text());
+  Port chosen;
+  const bool any = choose_port(ports, "", chosen).ok();
+  std::string text;
+  for (const Port& port : ports) {
+    text += fmt::format("  verbs: {}:{} {}, {} Gbit/s, ", port.device, port.number,
+                        port.roce ? "RoCE" : "InfiniBand", port.gbit_per_s);
+    if (!port.why_unusable.empty()) {
+      text += port.why_unusable + "\n";
+      continue;
+    }
+    text += fmt::format("address {}", port.address);
+    if (port.gid_index >= 0) text += fmt::format(" (GID {}, RoCE v2)", port.gid_index);
+    if (!port.near) text += ", far from this process's cores";
+    if (any && port.device == chosen.device && port.number == chosen.number)
+      text += " <- chosen unless WEFT_DEVICE says otherwise";
+    text += "\n";
+  }
+  return text;
+}
+
+Status Device::open(const Port& port, std::unique_ptr<Device>& device) {
+  // Before anything is registered: pages that the device writes must stay this process's when it
+  // forks. Kernels from 5.12 copy pinned pages at fork and say so; then nothing is needed.
+  if (ibv_is_fork_initialized() != IBV_FORK_UNNEEDED) (void)ibv_fork_init();
+  auto made = std::make_unique<Device>();
+  made->port = port;
+  int count = 0;
+  ibv_device** devices = ibv_get_device_list(&count);
+  for (int i = 0; devices != nullptr && i < count; ++i)
+    if (port.device == ibv_get_device_name(devices[i])) made->context = ibv_open_device(devices[i]);
+  if (devices != nullptr) ibv_free_device_list(devices);
+  if (made->context == nullptr)
+    return {Code::not_permitted,
+            fmt::format("cannot open {}: {}", port.device, std::strerror(errno))};
+  ibv_port_attr state{};
+  if (ibv_query_device(made->context, &made->limits) != 0 ||
+      ibv_query_port(made->context, static_cast<std::uint8_t>(port.number), &state) != 0)
+    return {Code::unsupported,
+            fmt::format("cannot ask {} for its limits: {}", port.device, std::strerror(errno))};
+  made->max_message = state.max_msg_sz;
+  made->pd = ibv_alloc_pd(made->context);
+  if (made->pd == nullptr)
+    return {Code::no_memory,
+            fmt::format("{} gives no protection domain: {}", port.device, std::strerror(errno))};
+  if (made->limits.atomic_cap == IBV_ATOMIC_NONE)
+    return {Code::unsupported, fmt::format("{} has no atomics", port.device)};
+  const int flags = fcntl(made->context->async_fd, F_GETFL);
+  fcntl(made->context->async_fd, F_SETFL, flags | O_NONBLOCK);
+  device = std::move(made);
+  return {};
+}
+
+Device::~Device() {
+  if (pd != nullptr) ibv_dealloc_pd(pd);
+  if (context != nullptr) ibv_close_device(context);
+}
+
+Status registration_error(int error, std::size_t bytes) {
+  if (error == ENOMEM || error == EAGAIN) {
+    rlimit limit{};
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    if (limit.rlim_cur != RLIM_INFINITY)
+      return {Code::no_memory,
+              fmt::format("cannot register {} bytes with the RDMA device: the limit of locked "
+                          "memory is {} bytes (raise it: ulimit -l unlimited, or memlock in "
+                          "/etc/security/limits.conf; or use less: WEFT_VERBS_CACHE_BYTES, "
+                          "WEFT_RING_MIN_BYTES)",
+                          bytes, limit.rlim_cur)};
+  }
+  return {
+      error == EFAULT || error == EACCES || error == EINVAL ? Code::bad_argument : Code::no_memory,
+      fmt::format("cannot register {} bytes with the RDMA device: {}", bytes,
+                  std::strerror(error))};
+}
+
+}  // namespace weft::verbs

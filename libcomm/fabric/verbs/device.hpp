@@ -1,0 +1,63 @@
+#pragma once
+// Devices: the RDMA ports of this machine, which of them to use, and the one in use.
+//
+// A port is usable if it is active, speaks InfiniBand's transport (RoCE or InfiniBand itself) and
+// has an IP address, by which connections are made: on RoCE that of a GID of version 2, on
+// InfiniBand that of its network interface (IPoIB).
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/status.hpp"
+
+namespace weft::verbs {
+
+struct Port {
+  std::string device;
+  int number = 1;
+  bool active = false;
+  bool roce = false;
+  int gid_index = -1;   // RoCE: of the GID in use
+  std::string address;  // numeric; empty: none
+  int scope = 0;        // the interface of a link-local address
+  double gbit_per_s = 0;
+  bool near = true;          // this process may run on a core next to the device
+  std::string why_unusable;  // empty: usable
+};
+
+// All ports of all devices. not_found with the reason if there is no device.
+Status find_ports(std::vector<Port>& ports);
+// The one to use: as `wanted` says ("name" or "name:port"), or the nearest, then the fastest. The
+// error says what was wanted, what is there, and why it is of no use.
+Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port& chosen);
+// For weft-info.
+std::string ports_text();
+
+// Whether a network interface's GID is a better way to be reached by than another: the addresses
+// that hosts route come before link-local ones. For tests.
+int gid_rank(const ibv_gid& gid) noexcept;
+std::string gid_address(const ibv_gid& gid);
+
+// A port in use.
+struct Device {
+  static Status open(const Port& port, std::unique_ptr<Device>& device);
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  Port port;
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_device_attr limits{};
+  std::uint32_t max_message = 0;  // of one operation
+};
+
+// What a failed registration means and what to do about it.
+Status registration_error(int error, std::size_t bytes);
+
+}  // namespace weft::verbs

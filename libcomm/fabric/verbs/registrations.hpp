@@ -1,0 +1,87 @@
+#pragma once
+// Registrations: memory that the device may reach, kept registered after use, because registering
+// takes far longer than a message does. A kept one is used again only while its memory is the same
+// (MemoryWatch); where memory cannot be watched nothing is kept. The bytes that are kept are
+// bounded by WEFT_VERBS_CACHE_BYTES: the longest unused ones go first.
+//
+// Threads: any. Calls may register, which takes microseconds per page; a hit takes a short lock.
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "fabric/verbs/memory_watch.hpp"
+#include "weft/status.hpp"
+
+namespace weft::verbs {
+
+// One registered range: no byte more than was asked for, as peers may read it. Valid from acquire()
+// to release(), for that caller.
+struct Registration {
+  ibv_mr* mr = nullptr;
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  bool writable = false;
+  // Guarded by the lock:
+  bool kept = false;  // the memory is what it was: may be given to others and kept
+  bool watched = false;
+  bool in_use = false;  // the slot
+  bool ready = false;   // registered; before, only its maker knows it
+  std::uint32_t references = 0;
+  std::uint64_t last_use = 0;
+
+  std::uint32_t lkey() const noexcept { return mr->lkey; }
+  std::uint32_t rkey() const noexcept { return mr->rkey; }
+};
+
+class Registrations {
+ public:
+  Registrations(ibv_pd* pd, std::size_t max_bytes);
+  ~Registrations();
+
+  // ok, or why nothing is kept.
+  const Status& watch_status() const noexcept { return watch_status_; }
+
+  // Registers memory for the device's and the peers' reading, and for their writing if it is
+  // writable here; `write`: it must be. no_memory (the text says what to do), bad_argument (not
+  // this process's memory, or not writable).
+  Status acquire(const void* address, std::size_t bytes, bool write, Registration*& registration);
+  void release(Registration* registration) noexcept;
+  // Gives back what lost its memory since. Cheap when there is nothing.
+  void collect() noexcept;
+
+  struct Counts {
+    std::uint64_t hits, misses, changes;
+    std::size_t bytes, entries;
+  };
+  Counts counts() noexcept;
+
+ private:
+  static constexpr int kMaxEntries = 1024;
+  static constexpr int kVictims = 16;
+
+  static void changed(void* context, std::uintptr_t begin, std::uintptr_t end);
+  Registration* find(std::uintptr_t begin, std::uintptr_t end, bool write) noexcept;
+  Registration* take_slot() noexcept;
+  void drop(Registration& entry) noexcept;
+  int take_victims(ibv_mr* (&victims)[kVictims], std::size_t max_bytes, bool one) noexcept;
+  static void deregister(ibv_mr* const* victims, int count) noexcept;
+
+  ibv_pd* const pd_;
+  const std::size_t max_bytes_;
+  std::mutex lock_;
+  // A fixed table: nothing may be allocated under the lock.
+  Registration entries_[kMaxEntries];
+  int num_slots_ = 0;  // slots ever used
+  std::size_t bytes_ = 0;
+  std::uint64_t clock_ = 0;
+  std::atomic<int> num_doomed_{0};
+  std::uint64_t hits_ = 0, misses_ = 0, changes_ = 0;
+  MemoryWatch watch_;
+  Status watch_status_;
+};
+
+}  // namespace weft::verbs

@@ -1,0 +1,213 @@
+// The registration cache over a real device; skipped without one (tests/softroce/run has one).
+#include "fabric/verbs/registrations.hpp"
+
+#include <linux/capability.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "fabric/verbs/device.hpp"
+
+namespace {
+
+using namespace weft;
+using namespace weft::verbs;
+
+std::unique_ptr<Device> open_device() {
+  std::vector<Port> ports;
+  Port port;
+  std::unique_ptr<Device> device;
+  Status status = find_ports(ports);
+  if (status) status = choose_port(ports, "", port);
+  if (status) status = Device::open(port, device);
+  if (!status) WARN("skipped: " << status.text());
+  return device;
+}
+
+void* map(std::size_t bytes, int rights = PROT_READ | PROT_WRITE) {
+  void* memory = mmap(nullptr, bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  return memory;
+}
+
+}  // namespace
+
+TEST_CASE("registrations are kept while their memory is the same", "[registrations]") {
+  const auto device = open_device();
+  if (device == nullptr) return;
+  Registrations cache(device->pd, 64u << 20);
+  INFO(cache.watch_status().text());
+  REQUIRE(cache.watch_status().ok());
+  constexpr std::size_t kBytes = 1 << 20;
+  auto* memory = static_cast<std::byte*>(map(kBytes));
+
+  Registration* first = nullptr;
+  Registration* again = nullptr;
+  REQUIRE(cache.acquire(memory, kBytes, true, first).ok());
+  const std::uint32_t key = first->rkey();
+  cache.release(first);
+  REQUIRE(cache.acquire(memory + 100, kBytes - 200, true, again).ok());
+  CHECK(again->rkey() == key);
+  CHECK(cache.counts().hits == 1);
+  cache.release(again);
+
+  SECTION("unmapped and mapped again at the same place: registered anew") {
+    for (int round = 1; round <= 20; ++round) {
+      munmap(memory, kBytes);
+      REQUIRE(mmap(memory, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                   -1, 0) == memory);
+      const auto misses = cache.counts().misses;
+      REQUIRE(cache.acquire(memory, kBytes, true, again).ok());
+      CHECK(cache.counts().misses == misses + 1);
+      cache.release(again);
+    }
+    CHECK(cache.counts().changes == 20);
+    // Nothing of the former ones is left.
+    cache.collect();
+    CHECK(cache.counts().entries == 1);
+  }
+  SECTION("discarded in part: registered anew") {
+    madvise(memory + 8192, 4096, MADV_DONTNEED);
+    const auto misses = cache.counts().misses;
+    REQUIRE(cache.acquire(memory, kBytes, true, again).ok());
+    CHECK(cache.counts().misses == misses + 1);
+    cache.release(again);
+  }
+  SECTION("malloc and free, over and over") {
+    for (int round = 0; round < 200; ++round) {
+      const std::size_t bytes = (static_cast<std::size_t>(round) * 7919 % 400 + 1) * 1024;
+      auto* block = static_cast<char*>(malloc(bytes));
+      std::memset(block, round, bytes);
+      REQUIRE(cache.acquire(block, bytes, true, again).ok());
+      cache.release(again);
+      free(block);
+    }
+  }
+  SECTION("threads that free while others register") {
+    std::vector<std::thread> threads;
+    std::atomic<int> failures{0};
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&cache, &failures, t] {
+        for (int i = 0; i < 100; ++i) {
+          const std::size_t bytes = (static_cast<std::size_t>(i + t) % 50 + 1) * 8192;
+          void* block = malloc(bytes);
+          Registration* mine = nullptr;
+          if (!cache.acquire(block, bytes, true, mine).ok()) ++failures;
+          if (mine != nullptr) cache.release(mine);
+          free(block);
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(failures == 0);
+  }
+  munmap(memory, kBytes);
+}
+
+TEST_CASE("what is kept is bounded", "[registrations]") {
+  const auto device = open_device();
+  if (device == nullptr) return;
+  constexpr std::size_t kBytes = 1 << 20;
+  Registrations cache(device->pd, 4 * kBytes);
+  auto* memory = static_cast<std::byte*>(map(16 * kBytes));
+  Registration* one = nullptr;
+  for (std::size_t i = 0; i < 16; ++i) {
+    REQUIRE(cache.acquire(memory + i * kBytes, kBytes, true, one).ok());
+    cache.release(one);
+    CHECK(cache.counts().bytes <= 4 * kBytes);
+  }
+  // What is longer than all that may be kept is used and given back.
+  REQUIRE(cache.acquire(memory, 16 * kBytes, true, one).ok());
+  cache.release(one);
+  CHECK(cache.counts().bytes <= 4 * kBytes);
+  munmap(memory, 16 * kBytes);
+}
+
+TEST_CASE("memory that cannot be registered gives an error that says why", "[registrations]") {
+  const auto device = open_device();
+  if (device == nullptr) return;
+  Registrations cache(device->pd, 64u << 20);
+  Registration* one = nullptr;
+  SECTION("not there") {
+    void* memory = map(8192);
+    munmap(memory, 8192);
+    CHECK(!cache.acquire(memory, 8192, true, one).ok());
+  }
+  SECTION("read-only: for reading it will do") {
+    void* memory = map(8192);
+    mprotect(memory, 8192, PROT_READ);
+    CHECK(cache.acquire(memory, 8192, true, one).code() == Code::bad_argument);
+    REQUIRE(cache.acquire(memory, 8192, false, one).ok());
+    cache.release(one);
+    munmap(memory, 8192);
+  }
+  SECTION("more than may be locked") {
+    // Root may lock more than the limit by a capability, which is put aside for the moment.
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct before[2]{}, without[2]{};
+    REQUIRE(syscall(SYS_capget, &header, before) == 0);
+    std::memcpy(without, before, sizeof before);
+    without[0].effective &= ~(1u << CAP_IPC_LOCK);
+    REQUIRE(syscall(SYS_capset, &header, without) == 0);
+    rlimit old{};
+    getrlimit(RLIMIT_MEMLOCK, &old);
+    const rlimit small{4u << 20, old.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_MEMLOCK, &small) == 0);
+    void* memory = map(16u << 20);
+    auto* bytes = static_cast<std::byte*>(memory);
+    // What is kept makes room for what is needed now.
+    for (std::size_t i = 0; i < 8; ++i) {
+      REQUIRE(cache.acquire(bytes + i * (1u << 20), 1u << 20, true, one).ok());
+      cache.release(one);
+    }
+    const Status status = cache.acquire(memory, 16u << 20, true, one);
+    CHECK(status.code() == Code::no_memory);
+    CHECK(status.text().find("ulimit -l") != std::string::npos);
+    munmap(memory, 16u << 20);
+    REQUIRE(syscall(SYS_capset, &header, before) == 0);
+    setrlimit(RLIMIT_MEMLOCK, &old);
+  }
+}
+
+TEST_CASE("addresses that hosts route come before link-local ones", "[registrations]") {
+  ibv_gid v4{}, own{}, global{}, link{};
+  v4.raw[10] = v4.raw[11] = 0xff;
+  own = v4;
+  v4.raw[12] = 10, v4.raw[15] = 7;
+  own.raw[12] = 169, own.raw[13] = 254, own.raw[15] = 1;
+  global.raw[0] = 0x20, global.raw[15] = 1;
+  link.raw[0] = 0xfe, link.raw[1] = 0x80, link.raw[15] = 1;
+  CHECK(gid_rank(v4) > gid_rank(global));
+  CHECK(gid_rank(global) > gid_rank(own));
+  CHECK(gid_rank(own) > gid_rank(link));
+  CHECK(gid_address(v4) == "10.0.0.7");
+  CHECK(gid_address(global) == "2000::1");
+  CHECK(gid_address(link) == "fe80::1");
+}
+
+TEST_CASE("the port in use is the usable, near, fast one, or the one asked for",
+          "[registrations]") {
+  Port slow, fast, far, down;
+  slow.device = "a", slow.gbit_per_s = 25;
+  fast.device = "b", fast.gbit_per_s = 100;
+  far.device = "c", far.gbit_per_s = 400, far.near = false;
+  down.device = "d", down.gbit_per_s = 800, down.why_unusable = "the port is down";
+  Port chosen;
+  REQUIRE(choose_port({slow, far, fast, down}, "", chosen).ok());
+  CHECK(chosen.device == "b");
+  REQUIRE(choose_port({slow, far, fast, down}, "c:1", chosen).ok());
+  CHECK(chosen.device == "c");
+  const Status status = choose_port({slow, far, fast, down}, "d", chosen);
+  CHECK(status.code() == Code::not_found);
+  CHECK(status.text().find("the port is down") != std::string::npos);
+  CHECK(choose_port({slow}, "a:2", chosen).code() == Code::not_found);
+  CHECK(choose_port({slow}, "a:x", chosen).code() == Code::bad_setting);
+}

@@ -1,0 +1,416 @@
+// Connections, made by librdmacm at first need.
+//
+// Each process listens on a port that it publishes on the job's board together with a key, and asks
+// the others there. Whoever does not know the key of the one asked is refused. When two ask each
+// other at once, the request of the lower rank counts: it refuses the other's with kMineGoesFirst,
+// and the higher rank drops its own when the lower one's arrives. A request that replaces an
+// earlier, unfinished one of the same peer (packets were lost) is taken in its place. So there is
+// one connection per pair at most, and neither waits for the other without a deadline.
+//
+// The queue pair is this file's, not librdmacm's, as its timeouts follow WEFT_PEER_TIMEOUT_MS.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "fabric/verbs/impl.hpp"
+
+namespace weft::verbs {
+namespace {
+
+// The device repeats a request that is not acknowledged, this often. 7 would mean "for ever" to
+// the kernel's software device.
+constexpr int kRepeats = 6;
+constexpr int kRepeatWhileFull = 7;          // receiver has no receive posted: for ever, it lives
+constexpr std::uint8_t kWaitWhileFull = 12;  // 0.64 ms
+constexpr int kResolveMs = 2000;
+constexpr std::uint64_t kAgainNs = 100'000'000;
+constexpr int kNobodyListens = 8;  // InfiniBand's reason for a rejection: invalid service
+
+// Guards a sockaddr of either family.
+bool parse_address(const std::string& text, int port, int scope, sockaddr_storage& address) {
+  address = {};
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address);
+  if (inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(static_cast<std::uint16_t>(port));
+    return true;
+  }
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address);
+  if (inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) != 1) return false;
+  v6->sin6_family = AF_INET6;
+  v6->sin6_port = htons(static_cast<std::uint16_t>(port));
+  v6->sin6_scope_id = static_cast<std::uint32_t>(scope);
+  return true;
+}
+
+std::string source_of(rdma_cm_id* id) {
+  char text[INET6_ADDRSTRLEN] = "?";
+  const sockaddr* address = rdma_get_peer_addr(id);
+  if (address->sa_family == AF_INET)
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+  else if (address->sa_family == AF_INET6)
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text,
+              sizeof text);
+  return text;
+}
+
+void refuse(rdma_cm_id* id, std::uint32_t reason) {
+  const Refusal refusal{kMagic, reason};
+  (void)rdma_reject(id, &refusal, sizeof refusal);
+  rdma_destroy_id(id);
+}
+
+}  // namespace
+
+std::string VerbsFabric::both_ends(int peer) const {
+  const Address& theirs = addresses_[static_cast<std::size_t>(peer)];
+  return fmt::format("{} at {} port {} from {} at {} ({}:{})", job_.describe(peer), theirs.address,
+                     theirs.port, job_.describe(job_.rank()), device_->port.address,
+                     device_->port.device, device_->port.number);
+}
+
+Status VerbsFabric::start_listening() {
+  events_ = rdma_create_event_channel();
+  if (events_ == nullptr)
+    return {Code::unsupported,
+            fmt::format("librdmacm does not work here: {} (is the module rdma_ucm loaded, and "
+                        "/dev/infiniband/rdma_cm there?)",
+                        std::strerror(errno))};
+  sockaddr_storage address{};
+  if (!parse_address(device_->port.address, 0, device_->port.scope, address))
+    return {Code::internal, fmt::format("'{}' is no address", device_->port.address)};
+  if (rdma_create_id(events_, &listener_, nullptr, RDMA_PS_TCP) != 0 ||
+      rdma_bind_addr(listener_, reinterpret_cast<sockaddr*>(&address)) != 0 ||
+      rdma_listen(listener_, 256) != 0)
+    return {Code::unsupported, fmt::format("cannot listen at {} of {}: {}", device_->port.address,
+                                           device_->port.device, std::strerror(errno))};
+  return {};
+}
+
+void VerbsFabric::begin_connecting(Connection& connection) {
+  if (connection.state != Connection::idle) return;
+  connection.deadline_ns = now_ns() + peer_timeout_ns_;
+  num_asking_.fetch_add(1, std::memory_order_relaxed);
+  ask(connection);
+}
+
+void VerbsFabric::ask(Connection& connection) {
+  connection.state = Connection::asking;
+  connection.attempt_ns = now_ns() + std::max<std::uint64_t>(peer_timeout_ns_ / 4, 1'000'000'000);
+  const Address& theirs = address_of(connection.peer);
+  sockaddr_storage from{}, to{};
+  if (!parse_address(device_->port.address, 0, device_->port.scope, from) ||
+      !parse_address(theirs.address, theirs.port, device_->port.scope, to))
+    return attempt_failed(connection, "no usable address");
+  if (rdma_create_id(events_, &connection.id, &connection, RDMA_PS_TCP) != 0) {
+    connection.id = nullptr;
+    return attempt_failed(connection, fmt::format("rdma_create_id: {}", std::strerror(errno)));
+  }
+  if (rdma_resolve_addr(connection.id, reinterpret_cast<sockaddr*>(&from),
+                        reinterpret_cast<sockaddr*>(&to), kResolveMs) != 0)
+    attempt_failed(connection, fmt::format("rdma_resolve_addr: {}", std::strerror(errno)));
+}
+
+rdma_conn_param VerbsFabric::parameters(const Connection& connection, const Hello& hello) const {
+  rdma_conn_param parameters{};
+  parameters.private_data = &hello;
+  parameters.private_data_len = sizeof hello;
+  parameters.responder_resources = parameters.initiator_depth =
+      static_cast<std::uint8_t>(hello.read_depth);
+  parameters.retry_count = kRepeats;
+  parameters.rnr_retry_count = kRepeatWhileFull;
+  parameters.srq = 1;
+  parameters.qp_num = connection.qp_number;
+  return parameters;
+}
+
+Status VerbsFabric::make_queue_pair(Connection& connection) {
+  // Every receive and every request of every queue pair may end at once, when a host goes away.
+  const int need = static_cast<int>(num_receives_) + (queue_pairs_ + 1) * static_cast<int>(kDepth);
+  if (need > queue_room_) {
+    const int room = std::min(std::max(need, queue_room_ * 2), device_->limits.max_cqe);
+    if (room > queue_room_ && ibv_resize_cq(queue_, room) == 0) queue_room_ = room;
+  }
+  ibv_qp_init_attr init{};
+  init.qp_type = IBV_QPT_RC;
+  init.send_cq = init.recv_cq = queue_;
+  init.srq = receives_;
+  init.cap.max_send_wr = kDepth;
+  init.cap.max_send_sge = 1;
+  init.cap.max_inline_data = max_inline_;
+  connection.qp = ibv_create_qp(device_->pd, &init);
+  if (connection.qp == nullptr)
+    return {Code::no_memory, fmt::format("{} gives no queue pair: {} ({} are in use)",
+                                         device_->port.device, std::strerror(errno), queue_pairs_)};
+  ++queue_pairs_;
+  connection.qp_number = connection.qp->qp_num;
+  ibv_qp_attr attributes{};
+  int mask = 0;
+  attributes.qp_state = IBV_QPS_INIT;
+  if (rdma_init_qp_attr(connection.id, &attributes, &mask) != 0)
+    return {Code::internal, fmt::format("rdma_init_qp_attr: {}", std::strerror(errno))};
+  attributes.qp_access_flags =
+      IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  if (const int error = ibv_modify_qp(connection.qp, &attributes, mask); error != 0)
+    return {Code::internal, fmt::format("a queue pair's start: {}", std::strerror(error))};
+  return {};
+}
+
+Status VerbsFabric::bring_up(Connection& connection, std::uint32_t read_depth) {
+  const auto own = [&](int limit) {
+    return static_cast<std::uint8_t>(std::clamp(limit, 1, static_cast<int>(kMaxReadDepth)));
+  };
+  ibv_qp_attr attributes{};
+  int mask = 0;
+  attributes.qp_state = IBV_QPS_RTR;
+  if (rdma_init_qp_attr(connection.id, &attributes, &mask) != 0)
+    return {Code::internal, fmt::format("rdma_init_qp_attr: {}", std::strerror(errno))};
+  attributes.max_dest_rd_atomic = own(device_->limits.max_qp_rd_atom);
+  attributes.min_rnr_timer = kWaitWhileFull;
+  if (const int error = ibv_modify_qp(connection.qp, &attributes, mask); error != 0)
+    return {Code::internal,
+            fmt::format("a queue pair, ready to receive: {}", std::strerror(error))};
+  attributes = {};
+  mask = 0;
+  attributes.qp_state = IBV_QPS_RTS;
+  if (rdma_init_qp_attr(connection.id, &attributes, &mask) != 0)
+    return {Code::internal, fmt::format("rdma_init_qp_attr: {}", std::strerror(errno))};
+  connection.read_depth = std::min<std::uint32_t>(own(device_->limits.max_qp_init_rd_atom),
+                                                  own(static_cast<int>(read_depth)));
+  attributes.max_rd_atomic = static_cast<std::uint8_t>(connection.read_depth);
+  attributes.timeout = ack_timeout_;
+  attributes.retry_cnt = kRepeats;
+  attributes.rnr_retry = kRepeatWhileFull;
+  if (const int error = ibv_modify_qp(connection.qp, &attributes, mask); error != 0)
+    return {Code::internal, fmt::format("a queue pair, ready to send: {}", std::strerror(error))};
+  return {};
+}
+
+void VerbsFabric::become_ready(Connection& connection) {
+  num_asking_.fetch_sub(1, std::memory_order_relaxed);
+  connection.heard_ns.store(now_ns(), std::memory_order_relaxed);
+  // release: the queue pair before the state; pairs with the acquire of those who post.
+  connection.state.store(Connection::ready, std::memory_order_release);
+  open_waiting_lanes(connection);
+  push(connection);
+}
+
+// Takes down what an attempt has made. The state is the caller's to set.
+void VerbsFabric::end_attempt(Connection& connection) {
+  if (connection.qp != nullptr) {
+    (void)ibv_destroy_qp(connection.qp);
+    --queue_pairs_;
+  }
+  if (connection.id != nullptr) rdma_destroy_id(connection.id);
+  connection.qp = nullptr;
+  connection.qp_number = 0;
+  connection.id = nullptr;
+}
+
+void VerbsFabric::attempt_failed(Connection& connection, std::string_view why) {
+  end_attempt(connection);
+  const std::uint64_t now = now_ns();
+  if (now >= connection.deadline_ns) {
+    num_asking_.fetch_sub(1, std::memory_order_relaxed);
+    return fail(connection,
+                fmt::format("no connection within {} ms: {}", peer_timeout_ns_ / 1'000'000, why));
+  }
+  connection.why = why;
+  connection.state = Connection::waiting;
+  connection.attempt_ns = now + kAgainNs;
+}
+
+// Deadlines of what is in the making.
+void VerbsFabric::check_attempts(std::uint64_t now) {
+  for (Connection& connection : connections_) {
+    const auto state = connection.state.load(std::memory_order_relaxed);
+    if (state != Connection::asking && state != Connection::waiting &&
+        state != Connection::answering)
+      continue;
+    if (now >= connection.deadline_ns) {
+      attempt_failed(connection,
+                     connection.why.empty() ? "no answer" : std::string(connection.why));
+    } else if (state != Connection::answering && now >= connection.attempt_ns) {
+      end_attempt(connection);
+      ask(connection);
+    }
+  }
+}
+
+void VerbsFabric::poll_events() {
+  const std::lock_guard lock(setup_);
+  rdma_cm_event* event = nullptr;
+  while (rdma_get_cm_event(events_, &event) == 0) {
+    // An event must be given back before its id may be destroyed: work on copies.
+    rdma_cm_event copy = *event;
+    std::byte data[256];
+    const std::size_t bytes = copy.param.conn.private_data == nullptr
+                                  ? 0
+                                  : std::min<std::size_t>(copy.param.conn.private_data_len, 256);
+    if (bytes > 0) std::memcpy(data, copy.param.conn.private_data, bytes);
+    rdma_ack_cm_event(event);
+    on_event(copy, data, bytes);
+  }
+  if (num_asking_.load(std::memory_order_relaxed) > 0) check_attempts(now_ns());
+
+  ibv_async_event async;
+  while (ibv_get_async_event(device_->context, &async) == 0) {
+    const ibv_event_type type = async.event_type;
+    ibv_ack_async_event(&async);
+    if (type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR)
+      log_line(LogLevel::warn, job_.rank(), "{}:{}: {} (what is not answered within {} ms is lost)",
+               device_->port.device, device_->port.number, ibv_event_type_str(type),
+               peer_timeout_ns_ / 1'000'000);
+  }
+}
+
+void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t bytes) {
+  if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) return on_request(event, data, bytes);
+  auto* context = static_cast<Connection*>(event.id->context);
+  if (context == nullptr || context->id != event.id) return;
+  Connection& connection = *context;
+  switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      if (rdma_resolve_route(connection.id, kResolveMs) != 0)
+        attempt_failed(connection, fmt::format("rdma_resolve_route: {}", std::strerror(errno)));
+      return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED: {
+      if (Status status = make_queue_pair(connection); !status)
+        return attempt_failed(connection, status.text());
+      const Address& theirs = address_of(connection.peer);
+      const Hello hello{kMagic,
+                        kVersion,
+                        static_cast<std::uint32_t>(job_.rank()),
+                        static_cast<std::uint32_t>(std::clamp(device_->limits.max_qp_rd_atom, 1,
+                                                              static_cast<int>(kMaxReadDepth))),
+                        {theirs.key[0], theirs.key[1]}};
+      rdma_conn_param request = parameters(connection, hello);
+      if (rdma_connect(connection.id, &request) != 0)
+        attempt_failed(connection, fmt::format("rdma_connect: {}", std::strerror(errno)));
+      return;
+    }
+    case RDMA_CM_EVENT_CONNECT_RESPONSE: {
+      Hello answer;
+      if (bytes < sizeof answer) return attempt_failed(connection, "the answer makes no sense");
+      std::memcpy(&answer, data, sizeof answer);
+      if (answer.magic != kMagic || answer.version != kVersion ||
+          answer.rank != static_cast<std::uint32_t>(connection.peer) ||
+          std::memcmp(answer.key, own_key_, sizeof own_key_) != 0)
+        return attempt_failed(connection, "somebody else answers there");
+      if (Status status = bring_up(connection, answer.read_depth); !status)
+        return attempt_failed(connection, status.text());
+      if (rdma_establish(connection.id) != 0)
+        return attempt_failed(connection, fmt::format("rdma_establish: {}", std::strerror(errno)));
+      return become_ready(connection);
+    }
+    case RDMA_CM_EVENT_ESTABLISHED:
+      if (connection.state == Connection::answering) become_ready(connection);
+      return;
+    case RDMA_CM_EVENT_REJECTED:
+      return on_refused(connection, event.status, data, bytes);
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+      if (connection.state == Connection::ready || connection.state == Connection::failed) return;
+      return attempt_failed(connection,
+                            fmt::format("{} ({})", rdma_event_str(event.event),
+                                        event.status < 0 ? std::strerror(-event.status)
+                                                         : fmt::format("{}", event.status)));
+    case RDMA_CM_EVENT_DISCONNECTED:
+      if (connection.state != Connection::ready) {
+        if (connection.state != Connection::failed) attempt_failed(connection, "it hung up");
+        return;
+      }
+      hung_up_.push_back(&connection);
+      return;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      return fail(connection, "the RDMA device was removed");
+    default:
+      return;
+  }
+}
+
+void VerbsFabric::on_refused(Connection& connection, int status, const void* data,
+                             std::size_t bytes) {
+  if (connection.state != Connection::asking) return;
+  Refusal refusal{};
+  if (bytes >= sizeof refusal) std::memcpy(&refusal, data, sizeof refusal);
+  const std::uint32_t reason = refusal.magic == kMagic ? refusal.reason : 0;
+  if (reason == kMineGoesFirst) {
+    end_attempt(connection);
+    connection.state = Connection::waiting;  // until attempt_ns
+    return;
+  }
+  if (reason == 0 && status != kNobodyListens)
+    return attempt_failed(connection, fmt::format("refused ({})", status));
+  end_attempt(connection);
+  num_asking_.fetch_sub(1, std::memory_order_relaxed);
+  fail(connection, reason == kStranger ? "it takes this process for a stranger (wrong job key)"
+                   : reason == kGone   ? "it takes this process for lost"
+                   : reason == kNoRoom ? "it has no room for another connection"
+                                       : "no process listens there any more");
+}
+
+void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t bytes) {
+  rdma_cm_id* id = event.id;
+  Hello hello{};
+  if (bytes >= sizeof hello) std::memcpy(&hello, data, sizeof hello);
+  if (hello.magic != kMagic || hello.version != kVersion ||
+      std::memcmp(hello.key, own_key_, sizeof own_key_) != 0 || hello.rank >= connections_.size() ||
+      address_of(static_cast<int>(hello.rank)).state != Address::known) {
+    log_line(LogLevel::warn, job_.rank(),
+             "a connection from {} is refused: it does not know this job's key", source_of(id));
+    return refuse(id, kStranger);
+  }
+  Connection& connection = at(static_cast<int>(hello.rank));
+  switch (connection.state) {
+    case Connection::asking:
+      // Compare what the file's head says. Between two attempts of ours theirs is as good.
+      if (connection.id != nullptr && connection.peer > job_.rank())
+        return refuse(id, kMineGoesFirst);
+      end_attempt(connection);
+      break;
+    case Connection::answering:
+      end_attempt(connection);
+      break;
+    case Connection::idle:
+      num_asking_.fetch_add(1, std::memory_order_relaxed);
+      connection.deadline_ns = now_ns() + peer_timeout_ns_;
+      break;
+    case Connection::waiting:
+      break;
+    case Connection::ready:
+    case Connection::failed:
+      return refuse(id, kGone);
+  }
+  connection.state = Connection::answering;
+  connection.id = id;
+  id->context = &connection;
+  Status status = make_queue_pair(connection);
+  if (status) status = bring_up(connection, hello.read_depth);
+  if (!status) {
+    // Its own attempts go on until it has had enough; so does this.
+    log_line(LogLevel::warn, job_.rank(), "cannot answer {}: {}", job_.describe(connection.peer),
+             status.text());
+    const Refusal refusal{kMagic, kNoRoom};
+    (void)rdma_reject(id, &refusal, sizeof refusal);
+    return attempt_failed(connection, status.text());
+  }
+  const Address& theirs = address_of(connection.peer);
+  const Hello answer{kMagic,
+                     kVersion,
+                     static_cast<std::uint32_t>(job_.rank()),
+                     static_cast<std::uint32_t>(std::clamp(device_->limits.max_qp_rd_atom, 1,
+                                                           static_cast<int>(kMaxReadDepth))),
+                     {theirs.key[0], theirs.key[1]}};
+  rdma_conn_param parameters = this->parameters(connection, answer);
+  if (rdma_accept(id, &parameters) != 0)
+    attempt_failed(connection, fmt::format("rdma_accept: {}", std::strerror(errno)));
+}
+
+}  // namespace weft::verbs

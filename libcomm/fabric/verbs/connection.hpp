@@ -1,0 +1,149 @@
+#pragma once
+// What the verbs fabric keeps per peer: the connection, its lanes, and what is under way on it.
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "fabric/fabric.hpp"
+#include "fabric/verbs/registrations.hpp"
+#include "fabric/verbs/wire.hpp"
+
+namespace weft::verbs {
+
+class SpinLock {
+ public:
+  void lock() noexcept {
+    while (taken_.exchange(true, std::memory_order_acquire)) cpu_relax();
+  }
+  void unlock() noexcept { taken_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> taken_{false};
+};
+
+// A registered stretch of a ring or of its mirror.
+struct Chunk {
+  std::uint64_t begin = 0, end = 0;
+  ibv_mr* mr = nullptr;        // here
+  std::uint32_t peer_key = 0;  // writer: of the ring's chunk
+};
+
+struct Connection;
+
+// A ring's memory, reserved whole, registered chunk by chunk.
+struct LaneMemory {
+  std::byte* base = nullptr;
+  std::size_t mapped_bytes = 0;
+  std::uint32_t ring_bytes = 0;
+  std::uint32_t first_bytes = 0;
+  int num_chunks = 0;  // that the ring can have
+  Chunk chunks[kMaxChunks];
+
+  Status reserve(std::uint32_t bytes, std::uint32_t first);
+  Status register_chunk(ibv_pd* pd, int index, int access);
+  void free() noexcept;
+};
+
+// A lane that writes to a peer. Guarded by the fabric's setup lock until opened, then by the
+// connection's lock, but for what the comments say.
+struct WriteLane {
+  enum State { asking, opened, refused };
+  Connection* connection = nullptr;
+  int channel = 0;
+  std::uint32_t number = 0;       // here
+  std::uint32_t peer_number = 0;  // the reader's
+  State state = asking;
+  bool asked = false;
+  Code refusal = Code::ok;
+  std::uint64_t deadline_ns = 0;
+  LaneMemory mirror;
+  std::uint64_t peer_address = 0;
+  std::atomic<int> ready_chunks{0};        // both ends have registered these; written by poll()
+  int asked_chunks = 0;                    // of the lane's thread
+  std::atomic<std::uint64_t> consumed{0};  // written by poll()
+  std::atomic<std::uint32_t> sleeping{0};  // nobody: the reader is woken by its own device
+};
+
+// A lane that a peer writes. Made and used by poll().
+struct ReadLane {
+  Connection* connection = nullptr;
+  int channel = 0;
+  std::uint32_t number = 0;       // here
+  std::uint32_t peer_number = 0;  // the writer's
+  LaneMemory ring;
+  std::uint64_t pending_bytes = 0;         // arrived, but to be counted with what follows
+  std::atomic<std::uint64_t> arrived{0};   // written by poll()
+  std::atomic<std::uint64_t> consumed{0};  // nobody reads it
+  std::atomic<std::uint32_t> sleeping{0};  // as above
+};
+
+// A get, put or atomic, which may take several requests of the device.
+struct Operation {
+  enum Kind : std::uint8_t { read, write, cas, add };
+  Kind kind = read;
+  bool bounced = false;
+  Code code = Code::ok;
+  std::uint32_t parts = 0;  // not yet complete; guarded by the connection's lock
+  Completion* completion = nullptr;
+  Registration* registration = nullptr;  // of the memory here; null: bounced
+  void* user = nullptr;                  // bounced read: where the bytes go at last
+  std::uint32_t user_bytes = 0;
+  std::byte* slot = nullptr;  // bounced: registered memory
+  Operation* next_free = nullptr;
+};
+
+// One request of an operation.
+struct Part {
+  Operation* operation;
+  std::uint64_t here;
+  std::uint64_t there;
+  std::uint32_t bytes;
+  std::uint32_t lkey;
+  std::uint32_t rkey;
+  std::uint64_t compare_or_add;
+  std::uint64_t swap;
+};
+
+inline constexpr std::uint32_t kDepth = 64;         // requests in a send queue
+inline constexpr std::uint32_t kKeptBack = 8;       // of these, for control messages
+inline constexpr std::uint32_t kSignalEvery = 16;   // of unsignalled requests
+inline constexpr std::uint32_t kMaxReadDepth = 16;  // gets and atomics at once
+
+struct Connection {
+  enum State : std::uint8_t { idle, asking, waiting, answering, ready, failed };
+
+  int peer = 0;
+  std::atomic<State> state{idle};  // changed with the setup lock held
+  std::atomic<bool> peer_left{false};
+  std::string why;  // failed: the reason, for messages
+  rdma_cm_id* id = nullptr;
+  ibv_qp* qp = nullptr;
+  std::uint32_t qp_number = 0;
+  std::uint32_t read_depth = 1;                     // that the peer answers
+  std::uint64_t deadline_ns = 0;                    // of connecting
+  std::uint64_t attempt_ns = 0;                     // when the present attempt is given up
+  std::vector<std::unique_ptr<WriteLane>> writers;  // guarded by the setup lock
+
+  SpinLock lock;  // guards the rest
+  std::uint32_t posted = 0;
+  std::uint32_t done = 0;  // all up to here have left the send queue
+  std::uint32_t unsignalled = 0;
+  std::uint32_t reads = 0;  // gets and atomics in the send queue
+  Operation* operations[kDepth] = {};
+  std::deque<Control> controls;  // no room yet
+  std::deque<Part> parts;        // no room yet
+  bool probing = false;
+  std::uint32_t probe = 0;
+  std::atomic<std::uint64_t> heard_ns{0};  // a request of ours was last acknowledged
+
+  std::uint32_t room() const noexcept { return kDepth - (posted - done); }
+};
+
+}  // namespace weft::verbs

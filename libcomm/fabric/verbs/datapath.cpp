@@ -1,0 +1,319 @@
+// The hot path: posting into the send queues, and what completes.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "fabric/doorbell.hpp"
+#include "fabric/verbs/impl.hpp"
+
+namespace weft::verbs {
+namespace {
+
+constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;
+constexpr int kBatch = 32;
+constexpr int kMaxBatches = 8;  // in one poll, so that one busy peer does not hold up everything
+// How many polls pass between two looks at what is not the completion queue: a system call each.
+constexpr std::uint32_t kEventPeriod = 256;
+constexpr std::uint32_t kEventPeriodAsking = 8;
+
+}  // namespace
+
+// With the connection's lock held and room in the send queue. `operation`: completes with this
+// request. Unsignalled requests leave the queue with the next signalled one.
+Code VerbsFabric::post_request(Connection& connection, ibv_send_wr& request,
+                               Operation* operation) noexcept {
+  const std::uint32_t number = connection.posted;
+  request.wr_id = std::uint64_t{static_cast<std::uint32_t>(connection.peer)} << 32 | number;
+  if (operation != nullptr || connection.unsignalled + 1 >= kSignalEvery)
+    request.send_flags |= IBV_SEND_SIGNALED;
+  ibv_send_wr* bad = nullptr;
+  if (ibv_post_send(connection.qp, &request, &bad) != 0) return Code::again;
+  connection.unsignalled =
+      (request.send_flags & IBV_SEND_SIGNALED) != 0 ? 0 : connection.unsignalled + 1;
+  connection.operations[number % kDepth] = operation;
+  ++connection.posted;
+  return Code::ok;
+}
+
+bool VerbsFabric::post_control(Connection& connection, const Control& control) noexcept {
+  if (connection.room() == 0) return false;
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(&control), sizeof control, 0};
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_INLINE;
+  if (control.kind == ControlKind::goodbye) request.send_flags |= IBV_SEND_SIGNALED;
+  return post_request(connection, request, nullptr) == Code::ok;
+}
+
+bool VerbsFabric::post_part(Connection& connection, const Part& part) noexcept {
+  ibv_sge piece{part.here, part.bytes, part.lkey};
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  switch (part.operation->kind) {
+    case Operation::read:
+      request.opcode = IBV_WR_RDMA_READ;
+      break;
+    case Operation::write:
+      request.opcode = IBV_WR_RDMA_WRITE;
+      break;
+    case Operation::cas:
+      request.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+      break;
+    case Operation::add:
+      request.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+      break;
+  }
+  if (part.operation->kind == Operation::cas || part.operation->kind == Operation::add) {
+    request.wr.atomic = {part.there, part.compare_or_add, part.swap, part.rkey};
+  } else {
+    request.wr.rdma = {part.there, part.rkey};
+  }
+  return post_request(connection, request, part.operation) == Code::ok;
+}
+
+// With the connection's lock taken here: what waited for room, control messages first.
+void VerbsFabric::push(Connection& connection) noexcept {
+  const std::lock_guard lock(connection.lock);
+  if (connection.state.load(std::memory_order_relaxed) != Connection::ready) return;
+  while (!connection.controls.empty() && post_control(connection, connection.controls.front()))
+    connection.controls.pop_front();
+  while (!connection.parts.empty() && connection.room() > kKeptBack) {
+    const Part& part = connection.parts.front();
+    const bool reads = part.operation->kind != Operation::write;
+    // More reads than the peer answers at once would hold up the writes behind them.
+    if (reads && connection.reads >= connection.read_depth) break;
+    if (!post_part(connection, part)) break;
+    connection.reads += reads ? 1 : 0;
+    connection.parts.pop_front();
+  }
+}
+
+Code VerbsFabric::post(void* handle, std::size_t offset, std::size_t bytes) noexcept {
+  auto& lane = *static_cast<WriteLane*>(handle);
+  Connection& connection = *lane.connection;
+  // acquire: pairs with the release in become_ready.
+  if (connection.state.load(std::memory_order_acquire) != Connection::ready) return Code::peer_lost;
+  if (bytes == 0) return Code::ok;
+  const std::size_t end = offset + bytes;
+  // acquire: the chunk's key; pairs with the release in on_grown.
+  const int ready = lane.ready_chunks.load(std::memory_order_acquire);
+  if (ready < lane.mirror.num_chunks && lane.asked_chunks == ready) [[unlikely]] {
+    const bool needed = end > lane.mirror.chunks[ready - 1].end;
+    // The step from an idle lane to one in use is foreseen, later ones are the ring's growth.
+    if (needed || (ready == 1 && end > kFirstChunk / 2)) {
+      if (Status status = lane.mirror.register_chunk(device_->pd, ready, 0); !status) {
+        log_line(LogLevel::error, job_.rank(), "a ring cannot grow: {}", status.text());
+        return status.code();
+      }
+      lane.asked_chunks = ready + 1;
+      send_control(
+          connection,
+          {ControlKind::grow, {}, 0, lane.peer_number, static_cast<std::uint32_t>(ready), 0, 0, 0});
+    }
+  }
+  if (end > lane.mirror.chunks[ready - 1].end) return Code::again;
+
+  const std::lock_guard lock(connection.lock);
+  int first = 0;
+  while (lane.mirror.chunks[first].end <= offset) ++first;
+  int last = first;
+  while (lane.mirror.chunks[last].end < end) ++last;
+  std::size_t lines = bytes / kLineBytes;
+  const std::size_t extra = (lines - 1) / kMaxLines;
+  if (!connection.controls.empty() ||
+      connection.room() < static_cast<std::size_t>(last - first) + 1 + extra + kKeptBack)
+    return Code::again;
+  ibv_sge piece{};
+  ibv_send_wr request{};
+  for (std::size_t i = 0; i < extra; ++i, lines -= kMaxLines) {
+    // Counts without bytes; they take effect with the last one.
+    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.imm_data = htonl(immediate(lane.peer_number, 0));
+    request.wr.rdma = {lane.peer_address, lane.mirror.chunks[0].peer_key};
+    if (post_request(connection, request, nullptr) != Code::ok) return Code::again;
+    request = {};
+  }
+  for (int i = first; i <= last; ++i) {
+    const Chunk& chunk = lane.mirror.chunks[i];
+    const std::size_t begin = std::max<std::size_t>(offset, chunk.begin);
+    const std::size_t stop = std::min<std::size_t>(end, chunk.end);
+    piece = {reinterpret_cast<std::uintptr_t>(lane.mirror.base) + begin,
+             static_cast<std::uint32_t>(stop - begin), chunk.mr->lkey};
+    request = {};
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = i == last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+    if (i == last) request.imm_data = htonl(immediate(lane.peer_number, lines));
+    if (stop - begin <= max_inline_) request.send_flags = IBV_SEND_INLINE;
+    request.wr.rdma = {lane.peer_address + begin, chunk.peer_key};
+    if (post_request(connection, request, nullptr) != Code::ok) return Code::again;
+  }
+  return Code::ok;
+}
+
+Code VerbsFabric::return_credit(void* handle, std::uint64_t word) noexcept {
+  auto& lane = *static_cast<ReadLane*>(handle);
+  Connection& connection = *lane.connection;
+  if (connection.state.load(std::memory_order_acquire) != Connection::ready) return Code::peer_lost;
+  const Control control{ControlKind::credit,
+                        {},
+                        static_cast<std::uint32_t>(job_.rank()),
+                        lane.peer_number,
+                        0,
+                        word,
+                        0,
+                        0};
+  const std::lock_guard lock(connection.lock);
+  if (!connection.controls.empty()) return Code::again;
+  return post_control(connection, control) ? Code::ok : Code::again;
+}
+
+void VerbsFabric::flush_receives() noexcept {
+  if (num_returned_ == 0) return;
+  ibv_recv_wr requests[kBatch]{};
+  ibv_sge pieces[kBatch];
+  for (int i = 0; i < num_returned_; ++i) {
+    pieces[i] = {reinterpret_cast<std::uintptr_t>(receive_memory_) + returned_[i] * sizeof(Control),
+                 sizeof(Control), receive_mr_->lkey};
+    requests[i].wr_id = kReceiveBit | returned_[i];
+    requests[i].sg_list = &pieces[i];
+    requests[i].num_sge = 1;
+    requests[i].next = i + 1 < num_returned_ ? &requests[i + 1] : nullptr;
+  }
+  ibv_recv_wr* bad = nullptr;
+  if (ibv_post_srq_recv(receives_, requests, &bad) != 0)
+    log_line(LogLevel::error, job_.rank(), "the shared receive queue takes no more: {}",
+             std::strerror(errno));
+  num_returned_ = 0;
+}
+
+void VerbsFabric::post_receive(std::uint64_t index) noexcept {
+  returned_[num_returned_++] = index;
+  if (num_returned_ == kBatch) flush_receives();
+}
+
+// A peer has written into one of our rings.
+void VerbsFabric::on_written(const ibv_wc& wc) noexcept {
+  const std::uint32_t word = ntohl(wc.imm_data);
+  const std::uint32_t number = word >> 16;
+  const std::uint32_t lines = word & 0xffff;
+  ReadLane* lane = number < readers_.size() ? readers_[number].get() : nullptr;
+  if (lane == nullptr || lane->connection->qp_number != wc.qp_num) return;
+  if (lines == 0) {
+    lane->pending_bytes += kMaxLines * kLineBytes;
+    return;
+  }
+  // release: the completion says that all bytes up to here are visible; pairs with the acquire of
+  // the lane's reader.
+  lane->arrived.store(
+      lane->arrived.load(std::memory_order_relaxed) + lane->pending_bytes + lines * kLineBytes,
+      std::memory_order_release);
+  lane->pending_bytes = 0;
+  ring_own(reader_doorbell(lane->channel));
+}
+
+// A request of ours has left its send queue.
+void VerbsFabric::on_sent(const ibv_wc& wc) noexcept {
+  const auto peer = static_cast<std::uint32_t>(wc.wr_id >> 32);
+  if (peer >= connections_.size()) return;
+  Connection& connection = connections_[peer];
+  if (connection.qp == nullptr || connection.qp_number != wc.qp_num) return;
+  const auto number = static_cast<std::uint32_t>(wc.wr_id);
+  Operation* finished = nullptr;
+  {
+    const std::lock_guard lock(connection.lock);
+    Operation* operation = std::exchange(connection.operations[number % kDepth], nullptr);
+    connection.done = number + 1;
+    if (connection.probing && number == connection.probe) connection.probing = false;
+    if (operation != nullptr) {
+      if (operation->kind != Operation::write) --connection.reads;
+      if (part_done(*operation, wc.status == IBV_WC_SUCCESS ? Code::ok : Code::peer_lost))
+        finished = operation;
+    }
+  }
+  if (finished != nullptr) end_operation(*finished);
+  if (wc.status == IBV_WC_SUCCESS) {
+    connection.heard_ns.store(now_ns(), std::memory_order_relaxed);
+    if (!connection.parts.empty() || !connection.controls.empty()) push(connection);
+    return;
+  }
+  if (wc.status == IBV_WC_WR_FLUSH_ERR && connection.state == Connection::failed) return;
+  fail(connection,
+       wc.status == IBV_WC_RETRY_EXC_ERR
+           ? "it does not acknowledge (process or host gone, cable, or a network that drops)"
+       : wc.status == IBV_WC_REM_ACCESS_ERR
+           ? "it refuses an access to memory that it does not share"
+           : ibv_wc_status_str(wc.status));
+}
+
+void VerbsFabric::on_completion(const ibv_wc& wc) noexcept {
+  if ((wc.wr_id & kReceiveBit) == 0) return on_sent(wc);
+  const std::uint64_t index = wc.wr_id & ~kReceiveBit;
+  if (wc.status == IBV_WC_SUCCESS) {
+    if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+      on_written(wc);
+    } else if (wc.byte_len == sizeof(Control)) {
+      Control control;
+      std::memcpy(&control, receive_memory_ + index * sizeof control, sizeof control);
+      on_control(control, wc.qp_num);
+    }
+  }
+  post_receive(index);
+}
+
+// True if there was something.
+bool VerbsFabric::poll_completions() noexcept {
+  ibv_wc completions[kBatch];
+  bool any = false;
+  for (int batch = 0; batch < kMaxBatches; ++batch) {
+    const int count = ibv_poll_cq(queue_, kBatch, completions);
+    for (int i = 0; i < count; ++i) on_completion(completions[i]);
+    any |= count > 0;
+    if (count < kBatch) break;
+  }
+  return any;
+}
+
+void VerbsFabric::poll() noexcept {
+  const std::unique_lock lock(poll_lock_, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // somebody does it
+  poll_completions();
+  const bool woken =
+      armed_.load(std::memory_order_relaxed) && armed_.exchange(false, std::memory_order_relaxed);
+  if (woken) {
+    ibv_cq* queue = nullptr;
+    void* context = nullptr;
+    unsigned count = 0;
+    while (ibv_get_cq_event(completion_channel_, &queue, &context) == 0) ++count;
+    if (count > 0) ibv_ack_cq_events(queue_, count);
+  }
+  ++polls_;
+  const bool asking = num_asking_.load(std::memory_order_relaxed) > 0;
+  if (woken || polls_ % (asking ? kEventPeriodAsking : kEventPeriod) == 0) {
+    poll_events();
+    if (!hung_up_.empty()) hear_goodbyes();
+    registrations_->collect();
+  }
+  if (found_operation_.exchange(false, std::memory_order_relaxed)) ring_all();
+}
+
+bool VerbsFabric::arm() noexcept {
+  // Set first: whoever polls from here on takes the event out of the channel.
+  armed_.store(true, std::memory_order_relaxed);
+  (void)ibv_req_notify_cq(queue_, 0);
+  // What completed before the notification was asked for is told by nobody.
+  const std::unique_lock lock(poll_lock_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  const bool any = poll_completions();
+  if (found_operation_.exchange(false, std::memory_order_relaxed)) ring_all();
+  return !any;
+}
+
+}  // namespace weft::verbs

@@ -1,0 +1,237 @@
+#pragma once
+// The verbs fabric's inside, shared by its files: verbs_fabric.cpp (start, end, memory),
+// connect.cpp (connections), lanes.cpp (lanes and control messages), operations.cpp (get, put,
+// atomics), datapath.cpp (posting and polling), liveness.cpp (peers that are lost or leave).
+//
+// Locks, in the order of taking: poll_lock_ (whoever polls; the device's completions, the lanes
+// that are read), setup_ (connections' states, lanes that are written, memory), Connection::lock
+// (its send queue). Nothing is called back with a lock held.
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "fabric/fabric.hpp"
+#include "fabric/verbs/connection.hpp"
+#include "fabric/verbs/device.hpp"
+#include "fabric/verbs/registrations.hpp"
+#include "fabric/verbs/verbs_fabric.hpp"
+#include "job/job.hpp"
+
+namespace weft::verbs {
+
+class VerbsFabric final : public Fabric {
+ public:
+  VerbsFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
+  ~VerbsFabric() override;
+  Status start();
+
+  std::string_view name() const noexcept override { return "verbs"; }
+  bool reaches(int peer) const noexcept override;
+  Status connect(int peer, int channel, SendMemory& memory) override;
+  Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) override;
+  void close_client(int client) noexcept override;
+  const std::atomic<std::uint32_t>& connections() const noexcept override {
+    return num_connections_;
+  }
+
+  Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) override;
+  Status release(void* address) override;
+  Status share(void* address, std::size_t bytes, RemoteMemory& memory) override;
+  Status unshare(const RemoteMemory& memory) override;
+  RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override;
+
+  Code get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+           std::size_t bytes) noexcept override;
+  Code put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+           std::size_t bytes) noexcept override;
+  Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+           std::uint64_t swap, std::uint64_t& previous) noexcept override;
+  Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
+                 std::uint64_t& previous) noexcept override;
+  void start_get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+                 std::size_t bytes, Completion& completion) noexcept override;
+  void start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+                 std::size_t bytes, Completion& completion) noexcept override;
+
+  bool can_copy(int) noexcept override { return false; }
+  SharedCopy* own_copy(std::uint32_t) noexcept override { return nullptr; }
+  SharedCopy* peer_copy(int, std::uint32_t) noexcept override { return nullptr; }
+  std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
+    return local_.sleeping(doorbell);
+  }
+  std::atomic<std::uint32_t>* peer_sleeping(int) noexcept override { return nullptr; }
+  Status open_doorbell(int) override { return Code::unsupported; }
+
+  bool mapped() const noexcept override { return false; }
+  std::size_t eager_max() const noexcept override { return eager_max_; }
+  std::size_t piece_max() const noexcept override { return kPieceMax; }
+  Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
+  Code return_credit(void* lane, std::uint64_t word) noexcept override;
+  void poll() noexcept override;
+  int wait_fd() const noexcept override { return epoll_; }
+  bool arm() noexcept override;
+  void disconnect(int peer) noexcept override;
+  PeerState state(int peer) noexcept override;
+  void leave() noexcept override;
+
+  Registrations::Counts registration_counts() noexcept { return registrations_->counts(); }
+
+ private:
+  static constexpr std::size_t kSlotBytes = 4096;
+  static constexpr std::size_t kNumSlots = 64;
+  static constexpr std::size_t kPieceMax = std::size_t{64} << 20;
+
+  struct Address {
+    enum { unknown, none, known } state = unknown;
+    std::string address;
+    int port = 0;
+    bool roce = false;
+    std::uint64_t key[2] = {};
+  };
+  struct Shared {
+    Registration* registration = nullptr;  // null: free
+  };
+
+  Connection& at(int peer) noexcept { return connections_[static_cast<std::size_t>(peer)]; }
+  std::string both_ends(int peer) const;
+
+  // verbs_fabric.cpp
+  Status start_queues();
+  Status start_listening();
+  Status start_waiting();
+  const Address& address_of(int peer) const;
+
+  // connect.cpp. With poll_lock_ and setup_ held, but begin_connecting: setup_.
+  void begin_connecting(Connection& connection);
+  void ask(Connection& connection);
+  void on_event(rdma_cm_event& event, const void* data, std::size_t bytes);
+  void on_request(rdma_cm_event& event, const void* data, std::size_t bytes);
+  void on_refused(Connection& connection, int status, const void* data, std::size_t bytes);
+  void attempt_failed(Connection& connection, std::string_view why);
+  Status make_queue_pair(Connection& connection);
+  Status bring_up(Connection& connection, std::uint32_t read_depth);
+  void become_ready(Connection& connection);
+  void end_attempt(Connection& connection);
+  void check_attempts(std::uint64_t now);
+  rdma_conn_param parameters(const Connection& connection, const Hello& hello) const;
+  void poll_events();
+
+  // lanes.cpp. With poll_lock_ and setup_ held.
+  void on_control(const Control& control, std::uint32_t qp_number);
+  void on_credit(Connection& connection, const Control& control);
+  void on_open(Connection& connection, const Control& control);
+  void on_opened(Connection& connection, const Control& control);
+  void on_grow(Connection& connection, const Control& control);
+  void on_grown(Connection& connection, const Control& control);
+  WriteLane* writer_of(Connection& connection, std::uint32_t number) noexcept;
+  void open_waiting_lanes(Connection& connection);
+  void send_open(WriteLane& lane);
+  void drop_read_lane(ReadLane& lane) noexcept;
+  void send_control(Connection& connection, Control control) noexcept;
+  void broken(Connection& connection, const char* what);
+
+  // operations.cpp
+  void start(Operation::Kind kind, int peer, const RemoteMemory& remote, std::size_t offset,
+             void* here, std::size_t bytes, Completion& completion) noexcept;
+  Code atomic(Operation::Kind kind, int peer, const RemoteMemory& word, std::size_t offset,
+              std::uint64_t compare_or_add, std::uint64_t swap, std::uint64_t& previous) noexcept;
+  Code finish(int peer, Completion& completion) noexcept;
+  Operation* take_operation(bool with_slot) noexcept;
+  void end_operation(Operation& operation) noexcept;
+  bool part_done(Operation& operation, Code code) noexcept;
+  void begin(Connection& connection) noexcept;
+  void drop_parts(Connection& connection) noexcept;
+  Status make_slots();
+
+  // datapath.cpp. The post_ ones with the connection's lock held.
+  Code post_request(Connection& connection, ibv_send_wr& request, Operation* operation) noexcept;
+  bool post_control(Connection& connection, const Control& control) noexcept;
+  bool post_part(Connection& connection, const Part& part) noexcept;
+  void push(Connection& connection) noexcept;  // what waits for room
+  void on_completion(const ibv_wc& wc) noexcept;
+  void on_sent(const ibv_wc& wc) noexcept;
+  void on_written(const ibv_wc& wc) noexcept;
+  void post_receive(std::uint64_t index) noexcept;
+  void flush_receives() noexcept;
+  bool poll_completions() noexcept;
+
+  // liveness.cpp
+  void fail(Connection& connection, std::string_view why) noexcept;
+  void tear_down(Connection& connection) noexcept;
+  void probe(Connection& connection, std::uint64_t now) noexcept;
+  void hear_goodbyes() noexcept;
+  void note_doorbell(int doorbell) noexcept;
+  void ring_own(int doorbell) noexcept;
+  void ring_all() noexcept;  // whose owner could wait for anything
+
+  Job& job_;
+  Fabric& local_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Registrations> registrations_;
+  std::uint64_t peer_timeout_ns_ = 0;
+  std::uint64_t probe_after_ns_ = 0;
+  std::uint8_t ack_timeout_ = 17;  // 4.096 us * 2^this until a request is repeated
+  std::size_t eager_max_ = 0;
+  std::size_t lane_memory_max_ = 0;
+  std::size_t lane_memory_ = 0;  // guarded by setup_
+  std::uint32_t ring_min_ = 0, ring_max_ = 0;
+  std::uint32_t max_inline_ = 0;
+  std::uint64_t own_key_[2] = {};
+  mutable std::vector<Address> addresses_;
+  std::vector<Connection> connections_;
+
+  ibv_comp_channel* completion_channel_ = nullptr;
+  ibv_cq* queue_ = nullptr;
+  int queue_room_ = 0;
+  int queue_pairs_ = 0;
+  ibv_srq* receives_ = nullptr;
+  ibv_mr* receive_mr_ = nullptr;
+  std::byte* receive_memory_ = nullptr;
+  std::uint32_t num_receives_ = 0;
+  std::uint64_t returned_[32] = {};  // receives to be posted again
+  int num_returned_ = 0;
+  rdma_event_channel* events_ = nullptr;
+  rdma_cm_id* listener_ = nullptr;
+  int epoll_ = -1;
+
+  std::mutex poll_lock_;
+  std::mutex setup_;
+  std::uint32_t polls_ = 0;  // guarded by poll_lock_
+  std::atomic<bool> found_operation_{false};
+  std::atomic<bool> armed_{false};
+  std::atomic<int> num_asking_{0};                  // connections in the making
+  std::atomic<int> last_doorbell_{0};               // of those that threads of this process wait at
+  std::vector<Connection*> hung_up_;                // guarded by poll_lock_
+  std::vector<std::unique_ptr<ReadLane>> readers_;  // by number; guarded by poll_lock_
+  std::vector<ReadLane*> unaccepted_;               // guarded by setup_
+  std::atomic<std::uint32_t> num_connections_{0};
+  std::uint32_t next_writer_ = 1;
+
+  struct Allocated {
+    std::size_t bytes;
+    ibv_mr* mr;
+    std::uint32_t region;
+  };
+  std::unordered_map<std::uintptr_t, Allocated> allocated_;  // guarded by memory_
+  std::vector<Shared> shared_;
+  std::vector<std::uint32_t> free_shared_;
+  std::uint32_t next_region_ = 1;
+  mutable std::mutex memory_;
+
+  SpinLock operations_lock_;
+  Operation* free_operations_ = nullptr;
+  Operation* free_slotted_ = nullptr;
+  std::vector<std::unique_ptr<Operation[]>> operation_blocks_;
+  std::byte* slots_ = nullptr;
+  ibv_mr* slot_mr_ = nullptr;
+  std::atomic<bool> leaving_{false};
+};
+
+}  // namespace weft::verbs

@@ -1,0 +1,319 @@
+// Lanes and the control messages about them. A lane costs a page at each end until it is used, then
+// what rings begin with; see chunk_end.
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "fabric/verbs/impl.hpp"
+
+namespace weft::verbs {
+
+Status LaneMemory::reserve(std::uint32_t bytes, std::uint32_t first) {
+  ring_bytes = bytes;
+  first_bytes = first;
+  mapped_bytes = std::size_t{bytes} + kFirstChunk;  // the mark at the very end has a line beyond
+  void* address = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) {
+    mapped_bytes = 0;
+    return {Code::no_memory,
+            fmt::format("cannot map a ring of {} bytes: {}", bytes, std::strerror(errno))};
+  }
+  // A huge page would cost 2 MiB where a small one is meant.
+  (void)madvise(address, mapped_bytes, MADV_NOHUGEPAGE);
+  base = static_cast<std::byte*>(address);
+  std::uint64_t begin = 0;
+  for (num_chunks = 0; begin < bytes && num_chunks < kMaxChunks; ++num_chunks) {
+    chunks[num_chunks] = {begin, chunk_end(num_chunks, first_bytes, bytes), nullptr, 0};
+    begin = chunks[num_chunks].end;
+  }
+  if (begin < bytes) return {Code::bad_argument, fmt::format("a ring of {} bytes", bytes)};
+  chunks[num_chunks - 1].end = mapped_bytes;
+  return {};
+}
+
+Status LaneMemory::register_chunk(ibv_pd* pd, int index, int access) {
+  Chunk& chunk = chunks[index];
+  if (chunk.mr != nullptr) return {};
+  chunk.mr = ibv_reg_mr(pd, base + chunk.begin, chunk.end - chunk.begin, access);
+  if (chunk.mr == nullptr) return registration_error(errno, chunk.end - chunk.begin);
+  return {};
+}
+
+void LaneMemory::free() noexcept {
+  for (Chunk& chunk : chunks)
+    if (chunk.mr != nullptr) (void)ibv_dereg_mr(chunk.mr);
+  if (base != nullptr) munmap(base, mapped_bytes);
+  *this = {};
+}
+
+Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
+  const std::lock_guard lock(setup_);
+  if (!reaches(peer)) return Code::unsupported;
+  Connection& connection = at(peer);
+  if (connection.state == Connection::failed) {
+    const std::lock_guard guard(connection.lock);
+    return {Code::peer_lost, fmt::format("{}: {}", both_ends(peer), connection.why)};
+  }
+  const auto found = std::find_if(connection.writers.begin(), connection.writers.end(),
+                                  [&](const auto& lane) { return lane->channel == channel; });
+  WriteLane* lane = found != connection.writers.end() ? found->get() : nullptr;
+  if (lane == nullptr) {
+    auto made = std::make_unique<WriteLane>();
+    const std::uint32_t bytes = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max_;
+    if (lane_memory_ + bytes > lane_memory_max_)
+      return {Code::no_memory,
+              fmt::format("rings take {} bytes already, and WEFT_LANE_MEMORY_BYTES "
+                          "is {}",
+                          lane_memory_, lane_memory_max_)};
+    if (Status status = made->mirror.reserve(bytes, std::max(ring_min_, 2 * kFirstChunk)); !status)
+      return status;
+    if (Status status = made->mirror.register_chunk(device_->pd, 0, 0); !status) {
+      made->mirror.free();
+      return status;
+    }
+    lane_memory_ += bytes;
+    made->connection = &connection;
+    made->channel = channel;
+    made->number = next_writer_++;
+    made->deadline_ns = now_ns() + peer_timeout_ns_;
+    lane = made.get();
+    connection.writers.push_back(std::move(made));
+    note_doorbell(writer_doorbell(channel));
+    if (connection.state == Connection::ready)
+      send_open(*lane);
+    else
+      begin_connecting(connection);
+  }
+  if (lane->state == WriteLane::opened) {
+    memory = {lane->mirror.base, &lane->consumed, &lane->sleeping, lane->mirror.ring_bytes, lane};
+    return {};
+  }
+  if (lane->state == WriteLane::asking && now_ns() < lane->deadline_ns) return Code::again;
+  const bool was_refused = lane->state == WriteLane::refused;
+  const Code code = lane->refusal;
+  lane_memory_ -= lane->mirror.ring_bytes;
+  lane->mirror.free();
+  std::erase_if(connection.writers, [&](const auto& other) { return other.get() == lane; });
+  if (was_refused)
+    return {code, fmt::format("{} has no room for another ring", job_.describe(peer))};
+  return {Code::peer_lost, fmt::format("{}: no answer within {} ms{}{}", both_ends(peer),
+                                       peer_timeout_ns_ / 1'000'000,
+                                       connection.why.empty() ? "" : ": ", connection.why)};
+}
+
+void VerbsFabric::send_open(WriteLane& lane) {
+  lane.asked = true;
+  send_control(*lane.connection, {ControlKind::open,
+                                  {},
+                                  0,
+                                  lane.number,
+                                  static_cast<std::uint32_t>(lane.channel),
+                                  lane.mirror.ring_bytes,
+                                  lane.mirror.first_bytes,
+                                  0});
+}
+
+void VerbsFabric::open_waiting_lanes(Connection& connection) {
+  for (const auto& lane : connection.writers)
+    if (!lane->asked) send_open(*lane);
+}
+
+Status VerbsFabric::accept(int client, int& peer, int& channel, ReceiveMemory& memory) {
+  const std::lock_guard lock(setup_);
+  peer = -1;
+  channel = 0;
+  const auto found = std::find_if(unaccepted_.begin(), unaccepted_.end(), [&](ReadLane* lane) {
+    return channel_of(lane->channel).client == client;
+  });
+  if (found == unaccepted_.end()) return {};
+  ReadLane& lane = **found;
+  unaccepted_.erase(found);
+  peer = lane.connection->peer;
+  channel = lane.channel;
+  memory = {lane.ring.base,       &lane.consumed, &lane.sleeping,
+            lane.ring.ring_bytes, &lane.arrived,  &lane};
+  return {};
+}
+
+void VerbsFabric::drop_read_lane(ReadLane& lane) noexcept {
+  std::erase(unaccepted_, &lane);
+  lane_memory_ -= lane.ring.ring_bytes;
+  lane.ring.free();
+  readers_[lane.number].reset();
+}
+
+void VerbsFabric::close_client(int client) noexcept {
+  const std::lock_guard poll(poll_lock_);
+  const std::lock_guard lock(setup_);
+  for (auto& lane : readers_)
+    if (lane != nullptr && channel_of(lane->channel).client == client) drop_read_lane(*lane);
+  for (Connection& connection : connections_)
+    std::erase_if(connection.writers, [&](const auto& lane) {
+      if (channel_of(lane->channel).client != client) return false;
+      lane_memory_ -= lane->mirror.ring_bytes;
+      lane->mirror.free();
+      return true;
+    });
+}
+
+void VerbsFabric::send_control(Connection& connection, Control control) noexcept {
+  control.rank = static_cast<std::uint32_t>(job_.rank());
+  const std::lock_guard lock(connection.lock);
+  if (connection.state != Connection::ready) return;
+  if (connection.controls.empty() && post_control(connection, control)) return;
+  connection.controls.push_back(control);
+}
+
+void VerbsFabric::broken(Connection& connection, const char* what) {
+  fail(connection, fmt::format("it sent {} that makes no sense", what));
+}
+
+WriteLane* VerbsFabric::writer_of(Connection& connection, std::uint32_t number) noexcept {
+  for (const auto& lane : connection.writers)
+    if (lane->number == number) return lane.get();
+  return nullptr;
+}
+
+void VerbsFabric::on_control(const Control& control, std::uint32_t qp_number) {
+  if (control.rank >= connections_.size()) return;
+  Connection& connection = at(static_cast<int>(control.rank));
+  if (connection.qp_number != qp_number || connection.qp == nullptr) return;  // of a lost one
+  if (control.kind == ControlKind::credit) return on_credit(connection, control);
+  const std::lock_guard lock(setup_);
+  // It has our acceptance, or it would not send: the network lost the message that says so.
+  if (connection.state == Connection::answering) become_ready(connection);
+  if (connection.state != Connection::ready) return;
+  switch (control.kind) {
+    case ControlKind::open:
+      return on_open(connection, control);
+    case ControlKind::opened:
+    case ControlKind::refused:
+      return on_opened(connection, control);
+    case ControlKind::grow:
+      return on_grow(connection, control);
+    case ControlKind::grown:
+      return on_grown(connection, control);
+    case ControlKind::goodbye:
+      connection.peer_left.store(true, std::memory_order_release);
+      return ring_all();
+    default:
+      return broken(connection, "a control message");
+  }
+}
+
+void VerbsFabric::on_credit(Connection& connection, const Control& control) {
+  const std::lock_guard lock(setup_);
+  WriteLane* lane = writer_of(connection, control.lane);
+  if (lane == nullptr) return;  // closed meanwhile
+  // release: the reader is done with what it counts; pairs with the acquire in RingWriter::look.
+  lane->consumed.store(control.b, std::memory_order_release);
+  ring_own(writer_doorbell(lane->channel));
+}
+
+void VerbsFabric::on_open(Connection& connection, const Control& control) {
+  const auto refuse = [&](Code code) {
+    send_control(
+        connection,
+        {ControlKind::refused, {}, 0, control.lane, static_cast<std::uint32_t>(code), 0, 0, 0});
+  };
+  const std::uint64_t bytes = control.b;
+  if (bytes < kFirstChunk || bytes % kFirstChunk != 0 || bytes > (1u << 30) ||
+      control.key < 2 * kFirstChunk || control.key % kFirstChunk != 0)
+    return broken(connection, "a ring");
+  auto free = std::find(readers_.begin(), readers_.end(), nullptr);
+  if (free == readers_.end()) {
+    if (readers_.size() >= kMaxLanes) return refuse(Code::no_memory);
+    free = readers_.insert(readers_.end(), nullptr);
+  }
+  if (lane_memory_ + bytes > lane_memory_max_) return refuse(Code::no_memory);
+  auto lane = std::make_unique<ReadLane>();
+  lane->connection = &connection;
+  lane->channel = static_cast<int>(control.a);
+  lane->number = static_cast<std::uint32_t>(free - readers_.begin());
+  lane->peer_number = control.lane;
+  Status status = lane->ring.reserve(static_cast<std::uint32_t>(bytes), control.key);
+  if (status)
+    status =
+        lane->ring.register_chunk(device_->pd, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  if (!status) {
+    log_line(LogLevel::error, job_.rank(), "no ring for {}: {}", job_.describe(connection.peer),
+             status.text());
+    lane->ring.free();
+    return refuse(status.code());
+  }
+  lane_memory_ += bytes;
+  send_control(connection, {ControlKind::opened,
+                            {},
+                            0,
+                            control.lane,
+                            lane->number,
+                            reinterpret_cast<std::uintptr_t>(lane->ring.base),
+                            lane->ring.chunks[0].mr->rkey,
+                            0});
+  unaccepted_.push_back(lane.get());
+  note_doorbell(reader_doorbell(lane->channel));
+  const int doorbell = reader_doorbell(lane->channel);
+  *free = std::move(lane);
+  // release: pairs with the acquire of who looks for something to accept.
+  num_connections_.fetch_add(1, std::memory_order_release);
+  ring_own(doorbell);
+}
+
+void VerbsFabric::on_opened(Connection& connection, const Control& control) {
+  WriteLane* lane = writer_of(connection, control.lane);
+  if (lane == nullptr) return;  // given up meanwhile
+  if (lane->state != WriteLane::asking) return broken(connection, "an answer");
+  if (control.kind == ControlKind::refused) {
+    lane->refusal = control.a == static_cast<std::uint32_t>(Code::no_memory) ? Code::no_memory
+                                                                             : Code::not_permitted;
+    lane->state = WriteLane::refused;
+  } else {
+    if (control.a >= kMaxLanes) return broken(connection, "the number of a lane");
+    lane->peer_number = control.a;
+    lane->peer_address = control.b;
+    lane->mirror.chunks[0].peer_key = control.key;
+    lane->asked_chunks = 1;
+    lane->ready_chunks.store(1, std::memory_order_release);
+    lane->state = WriteLane::opened;
+  }
+  ring_own(writer_doorbell(lane->channel));
+}
+
+void VerbsFabric::on_grow(Connection& connection, const Control& control) {
+  ReadLane* lane = control.lane < readers_.size() ? readers_[control.lane].get() : nullptr;
+  if (lane == nullptr || lane->connection != &connection ||
+      control.a >= static_cast<std::uint32_t>(lane->ring.num_chunks))
+    return broken(connection, "the number of a lane");
+  const auto index = static_cast<int>(control.a);
+  const Status status = lane->ring.register_chunk(device_->pd, index,
+                                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  // Without more of its ring the lane cannot go on: its writer may be where it must.
+  if (!status) return fail(connection, fmt::format("its ring cannot grow: {}", status.text()));
+  send_control(connection, {ControlKind::grown,
+                            {},
+                            0,
+                            lane->peer_number,
+                            control.a,
+                            0,
+                            lane->ring.chunks[index].mr->rkey,
+                            0});
+}
+
+void VerbsFabric::on_grown(Connection& connection, const Control& control) {
+  WriteLane* lane = writer_of(connection, control.lane);
+  if (lane == nullptr) return;
+  const int ready = lane->ready_chunks.load(std::memory_order_relaxed);
+  if (control.a != static_cast<std::uint32_t>(ready) || ready >= lane->mirror.num_chunks)
+    return broken(connection, "an answer");
+  lane->mirror.chunks[ready].peer_key = control.key;
+  // release: the key before the count; pairs with the acquire in post().
+  lane->ready_chunks.store(ready + 1, std::memory_order_release);
+  ring_own(writer_doorbell(lane->channel));
+}
+
+}  // namespace weft::verbs

@@ -1,0 +1,144 @@
+// Peers that are lost or leave.
+//
+// A process that ends, however, closes its connections in the kernel, which tells the other end
+// (DISCONNECTED). A host that goes away says nothing: its peers' requests are repeated by the
+// device for a time set to end within WEFT_PEER_TIMEOUT_MS, and then the queue pair fails (retry
+// exceeded). If there are no requests, state() sends one of no bytes now and then, which the peer's
+// device acknowledges without its processor.
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "base/log.hpp"
+#include "fabric/doorbell.hpp"
+#include "fabric/verbs/impl.hpp"
+
+namespace weft::verbs {
+
+void VerbsFabric::note_doorbell(int doorbell) noexcept {
+  int last = last_doorbell_.load(std::memory_order_relaxed);
+  while (doorbell > last && !last_doorbell_.compare_exchange_weak(last, doorbell)) {
+  }
+}
+
+void VerbsFabric::ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
+
+void VerbsFabric::ring_all() noexcept {
+  const int last = last_doorbell_.load(std::memory_order_relaxed);
+  for (int doorbell = 0; doorbell <= last; ++doorbell) ring_own(doorbell);
+}
+
+// The connection is of no more use. Requests in the send queue end with errors one by one, what
+// waits for room ends at once. With poll_lock_ held, or setup_ while it is in the making.
+void VerbsFabric::fail(Connection& connection, std::string_view why) noexcept {
+  {
+    const std::lock_guard lock(connection.lock);
+    if (connection.state == Connection::failed) return;
+    connection.why = why;
+    connection.state.store(Connection::failed, std::memory_order_release);
+    if (connection.qp != nullptr) {
+      ibv_qp_attr attributes{};
+      attributes.qp_state = IBV_QPS_ERR;
+      (void)ibv_modify_qp(connection.qp, &attributes, IBV_QP_STATE);
+    }
+  }
+  drop_parts(connection);
+  if (!connection.peer_left.load(std::memory_order_relaxed) &&
+      !leaving_.load(std::memory_order_relaxed))
+    log_line(LogLevel::info, job_.rank(), "the connection with {} is lost: {}",
+             both_ends(connection.peer), why);
+  ring_all();
+}
+
+// With poll_lock_ and setup_ held: after this the device does nothing more for this peer.
+void VerbsFabric::tear_down(Connection& connection) noexcept {
+  fail(connection, "closed by this process");
+  end_attempt(connection);
+  drop_parts(connection);
+  for (Operation*& operation : connection.operations) {
+    if (operation == nullptr) continue;
+    Operation* finished = nullptr;
+    {
+      const std::lock_guard lock(connection.lock);
+      if (part_done(*operation, Code::peer_lost)) finished = operation;
+      operation = nullptr;
+    }
+    if (finished != nullptr) end_operation(*finished);
+  }
+}
+
+void VerbsFabric::disconnect(int peer) noexcept {
+  if (!reaches(peer)) return;
+  const std::lock_guard poll(poll_lock_);
+  const std::lock_guard lock(setup_);
+  Connection& connection = at(peer);
+  const auto state = connection.state.load(std::memory_order_relaxed);
+  if (state == Connection::asking || state == Connection::waiting || state == Connection::answering)
+    num_asking_.fetch_sub(1, std::memory_order_relaxed);
+  tear_down(connection);
+}
+
+// What the other end had sent before it hung up has completed by now, and counts.
+void VerbsFabric::hear_goodbyes() noexcept {
+  while (poll_completions()) {
+  }
+  for (Connection* connection : hung_up_) fail(*connection, "its process has ended");
+  hung_up_.clear();
+}
+
+void VerbsFabric::probe(Connection& connection, std::uint64_t now) noexcept {
+  if (now - connection.heard_ns.load(std::memory_order_relaxed) < probe_after_ns_) return;
+  const std::lock_guard lock(connection.lock);
+  // Requests under way that will be answered by an acknowledgement are as good, if one is
+  // signalled.
+  if (connection.probing || connection.room() <= kKeptBack ||
+      connection.state.load(std::memory_order_relaxed) != Connection::ready)
+    return;
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  const std::uint32_t number = connection.posted;
+  if (post_request(connection, request, nullptr) != Code::ok) return;
+  connection.probing = true;
+  connection.probe = number;
+}
+
+PeerState VerbsFabric::state(int peer) noexcept {
+  if (!reaches(peer)) return PeerState::alive;
+  Connection& connection = at(peer);
+  // acquire: what it wrote before it left has arrived; pairs with the release in on_control.
+  if (connection.peer_left.load(std::memory_order_acquire)) return PeerState::left;
+  switch (connection.state.load(std::memory_order_acquire)) {
+    case Connection::failed:
+      return PeerState::dead;
+    case Connection::ready:
+      probe(connection, now_ns());
+      return PeerState::alive;
+    case Connection::idle: {
+      const std::lock_guard lock(setup_);
+      begin_connecting(connection);
+      return PeerState::alive;
+    }
+    default:
+      return PeerState::alive;
+  }
+}
+
+void VerbsFabric::leave() noexcept {
+  leaving_.store(true, std::memory_order_relaxed);
+  for (Connection& connection : connections_)
+    send_control(connection, {ControlKind::goodbye, {}, 0, 0, 0, 0, 0, 0});
+  // What was sent is delivered only once the other device has acknowledged it.
+  const std::uint64_t limit = now_ns() + peer_timeout_ns_;
+  for (Connection& connection : connections_) {
+    const auto gone = [&] {
+      const std::lock_guard lock(connection.lock);
+      return connection.state != Connection::ready ||
+             (connection.controls.empty() && connection.parts.empty() &&
+              connection.posted == connection.done);
+    };
+    while (!gone() && now_ns() < limit) poll();
+  }
+}
+
+}  // namespace weft::verbs

@@ -1,0 +1,232 @@
+// Get, put and atomics. The memory here is registered by way of the cache, or, if there are few
+// bytes, the operation goes by way of a slot of registered memory: copying them is cheaper than
+// registering, say, a word on a stack.
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "fabric/verbs/impl.hpp"
+
+namespace weft::verbs {
+namespace {
+
+constexpr std::size_t kOperationBlock = 64;
+constexpr std::size_t kPartMax = std::size_t{1} << 20;
+constexpr std::uint64_t kFlushNs = 1'000'000'000;
+
+}  // namespace
+
+Status VerbsFabric::make_slots() {
+  void* memory = mmap(nullptr, kNumSlots * kSlotBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return {Code::no_memory, "cannot map memory"};
+  slots_ = static_cast<std::byte*>(memory);
+  slot_mr_ = ibv_reg_mr(device_->pd, memory, kNumSlots * kSlotBytes, IBV_ACCESS_LOCAL_WRITE);
+  if (slot_mr_ == nullptr) return registration_error(errno, kNumSlots * kSlotBytes);
+  operation_blocks_.push_back(std::make_unique<Operation[]>(kNumSlots));
+  for (std::size_t i = 0; i < kNumSlots; ++i) {
+    Operation& operation = operation_blocks_[0][i];
+    operation.slot = slots_ + i * kSlotBytes;
+    operation.next_free = std::exchange(free_slotted_, &operation);
+  }
+  return {};
+}
+
+Operation* VerbsFabric::take_operation(bool with_slot) noexcept {
+  const std::lock_guard lock(operations_lock_);
+  Operation*& list = with_slot ? free_slotted_ : free_operations_;
+  if (list == nullptr) {
+    if (with_slot) return nullptr;
+    operation_blocks_.push_back(std::make_unique<Operation[]>(kOperationBlock));
+    for (std::size_t i = 0; i < kOperationBlock; ++i) {
+      Operation& operation = operation_blocks_.back()[i];
+      operation.next_free = std::exchange(list, &operation);
+    }
+  }
+  Operation* operation = list;
+  list = operation->next_free;
+  operation->code = Code::ok;
+  return operation;
+}
+
+// With the connection's lock held. True: that was the last part, end_operation() is due.
+bool VerbsFabric::part_done(Operation& operation, Code code) noexcept {
+  if (code != Code::ok && operation.code == Code::ok) operation.code = code;
+  return --operation.parts == 0;
+}
+
+void VerbsFabric::end_operation(Operation& operation) noexcept {
+  if (operation.slot != nullptr && operation.user != nullptr && operation.code == Code::ok)
+    std::memcpy(operation.user, operation.slot, operation.user_bytes);
+  if (operation.registration != nullptr) registrations_->release(operation.registration);
+  operation.registration = nullptr;
+  Completion* completion = operation.completion;
+  const Code code = operation.code;
+  {
+    const std::lock_guard lock(operations_lock_);
+    Operation*& list = operation.slot != nullptr ? free_slotted_ : free_operations_;
+    operation.next_free = std::exchange(list, &operation);
+  }
+  found_operation_.store(true, std::memory_order_relaxed);
+  // Last: its owner may free it, and the memory.
+  completion->set(code);
+}
+
+void VerbsFabric::start(Operation::Kind kind, int peer, const RemoteMemory& remote,
+                        std::size_t offset, void* here, std::size_t bytes,
+                        Completion& completion) noexcept {
+  if (offset > remote.bytes || bytes > remote.bytes - offset)
+    return completion.set(Code::bad_argument);
+  if (remote.region == 0) return completion.set(Code::bad_argument);  // nobody shares it
+  if (bytes == 0) return completion.set(Code::ok);
+  if (!reaches(peer)) return completion.set(Code::unsupported);
+  Connection& connection = at(peer);
+  if (connection.state.load(std::memory_order_acquire) == Connection::failed)
+    return completion.set(Code::peer_lost);
+
+  Operation* operation = bytes <= kSlotBytes ? take_operation(true) : nullptr;
+  std::uint64_t local = 0;
+  std::uint32_t lkey = 0;
+  if (operation != nullptr) {
+    operation->user = kind == Operation::read ? here : nullptr;
+    operation->user_bytes = static_cast<std::uint32_t>(bytes);
+    if (kind == Operation::write) std::memcpy(operation->slot, here, bytes);
+    local = reinterpret_cast<std::uintptr_t>(operation->slot);
+    lkey = slot_mr_->lkey;
+  } else {
+    Registration* registration = nullptr;
+    if (Status status = registrations_->acquire(here, bytes, kind == Operation::read, registration);
+        !status) {
+      log_line(LogLevel::error, job_.rank(), "{}", status.text());
+      return completion.set(status.code());
+    }
+    operation = take_operation(false);
+    operation->registration = registration;
+    local = reinterpret_cast<std::uintptr_t>(here);
+    lkey = registration->lkey();
+  }
+  operation->kind = kind;
+  operation->completion = &completion;
+  const std::size_t part_max = std::min<std::size_t>(kPartMax, device_->max_message);
+  operation->parts = static_cast<std::uint32_t>((bytes + part_max - 1) / part_max);
+  {
+    const std::lock_guard lock(connection.lock);
+    for (std::size_t done = 0; done < bytes; done += part_max)
+      connection.parts.push_back({operation, local + done, remote.address + offset + done,
+                                  static_cast<std::uint32_t>(std::min(part_max, bytes - done)),
+                                  lkey, remote.extra, 0, 0});
+  }
+  begin(connection);
+}
+
+// What was queued goes out, or once there is a connection, or ends with it.
+void VerbsFabric::begin(Connection& connection) noexcept {
+  switch (connection.state.load(std::memory_order_acquire)) {
+    case Connection::ready:
+      return push(connection);
+    case Connection::idle: {
+      const std::lock_guard lock(setup_);
+      return begin_connecting(connection);
+    }
+    case Connection::failed:
+      return drop_parts(connection);
+    default:
+      return;
+  }
+}
+
+void VerbsFabric::drop_parts(Connection& connection) noexcept {
+  for (;;) {
+    Operation* finished = nullptr;
+    {
+      const std::lock_guard lock(connection.lock);
+      connection.controls.clear();
+      if (connection.parts.empty()) return;
+      Operation* operation = connection.parts.front().operation;
+      connection.parts.pop_front();
+      if (part_done(*operation, Code::peer_lost)) finished = operation;
+    }
+    if (finished != nullptr) end_operation(*finished);
+  }
+}
+
+void VerbsFabric::start_get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+                            std::size_t bytes, Completion& completion) noexcept {
+  start(Operation::read, peer, from, offset, to, bytes, completion);
+}
+void VerbsFabric::start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+                            std::size_t bytes, Completion& completion) noexcept {
+  start(Operation::write, peer, to, offset, const_cast<void*>(from), bytes, completion);
+}
+
+Code VerbsFabric::finish(int peer, Completion& completion) noexcept {
+  std::uint64_t failed_at = 0;
+  for (unsigned i = 1; !completion.is_done(); ++i) {
+    poll();
+    if (i % 64 != 0) continue;
+    sched_yield();
+    if (at(peer).state.load(std::memory_order_acquire) != Connection::failed) continue;
+    // Its requests are being flushed; a device that does not do that is not waited for.
+    const std::uint64_t now = now_ns();
+    if (failed_at == 0) failed_at = now;
+    if (now - failed_at > kFlushNs) disconnect(peer);
+  }
+  return completion.code();
+}
+
+Code VerbsFabric::get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+                      std::size_t bytes) noexcept {
+  Completion completion;
+  start(Operation::read, peer, from, offset, to, bytes, completion);
+  return finish(peer, completion);
+}
+Code VerbsFabric::put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+                      std::size_t bytes) noexcept {
+  Completion completion;
+  start(Operation::write, peer, to, offset, const_cast<void*>(from), bytes, completion);
+  return finish(peer, completion);
+}
+
+Code VerbsFabric::atomic(Operation::Kind kind, int peer, const RemoteMemory& word,
+                         std::size_t offset, std::uint64_t compare_or_add, std::uint64_t swap,
+                         std::uint64_t& previous) noexcept {
+  if (word.region == 0 || (word.address + offset) % 8 != 0 || offset > word.bytes ||
+      word.bytes - offset < 8)
+    return Code::bad_argument;
+  if (!reaches(peer)) return Code::unsupported;
+  Connection& connection = at(peer);
+  if (connection.state.load(std::memory_order_acquire) == Connection::failed)
+    return Code::peer_lost;
+  Operation* operation = nullptr;
+  while ((operation = take_operation(true)) == nullptr) poll();  // slots come back
+  Completion completion;
+  operation->kind = kind;
+  operation->completion = &completion;
+  operation->user = &previous;
+  operation->user_bytes = 8;
+  operation->parts = 1;
+  {
+    const std::lock_guard lock(connection.lock);
+    connection.parts.push_back({operation, reinterpret_cast<std::uintptr_t>(operation->slot),
+                                word.address + offset, 8, slot_mr_->lkey, word.extra,
+                                compare_or_add, swap});
+  }
+  begin(connection);
+  return finish(peer, completion);
+}
+
+Code VerbsFabric::cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+                      std::uint64_t swap, std::uint64_t& previous) noexcept {
+  return atomic(Operation::cas, peer, word, offset, compare, swap, previous);
+}
+Code VerbsFabric::fetch_add(int peer, const RemoteMemory& word, std::size_t offset,
+                            std::uint64_t value, std::uint64_t& previous) noexcept {
+  return atomic(Operation::add, peer, word, offset, value, 0, previous);
+}
+
+}  // namespace weft::verbs

@@ -1,0 +1,79 @@
+#pragma once
+// What two verbs fabrics say to each other. Version 1; the page is docs/wire.md. Little-endian, as
+// every machine with such devices. Every field is checked by its receiver before use.
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::verbs {
+
+inline constexpr std::uint32_t kMagic = 0x31565457;  // "WTV1"
+inline constexpr std::uint32_t kVersion = 1;
+
+// With a connection request and with its acceptance, as private data.
+struct Hello {
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t rank;        // of the process that says it
+  std::uint32_t read_depth;  // gets and atomics that it answers at once
+  std::uint64_t key[2];      // of the process that is asked, from the job's board
+};
+static_assert(sizeof(Hello) == 32);
+
+// With a refusal.
+struct Refusal {
+  std::uint32_t magic;
+  std::uint32_t reason;
+};
+inline constexpr std::uint32_t kMineGoesFirst = 1;  // both ask at once: wait for my request
+inline constexpr std::uint32_t kStranger = 2;
+inline constexpr std::uint32_t kNoRoom = 3;
+inline constexpr std::uint32_t kGone = 4;  // the connection was lost before
+
+// Small messages beside the rings, as sends. Lanes are named by numbers of the one who is told,
+// except where said.
+enum class ControlKind : std::uint8_t {
+  open = 1,    // lane: the writer's number; a: channel; b: ring_bytes
+  opened = 2,  // lane: the writer's; a: the reader's number; b: address of the ring; key: chunk 0's
+  refused = 3,  // lane: the writer's; a: Code
+  grow = 4,     // lane: the reader's; a: the chunk that is wanted
+  grown = 5,    // lane: the writer's; a: the chunk; key; b: 0, or a Code for "cannot"
+  credit = 6,   // lane: the writer's; b: the word
+  goodbye = 7,  // the process leaves in good order
+};
+
+struct Control {
+  ControlKind kind;
+  std::uint8_t unused[3];
+  std::uint32_t rank;  // of the sender
+  std::uint32_t lane;
+  std::uint32_t a;
+  std::uint64_t b;
+  std::uint32_t key;
+  std::uint32_t unused2;
+};
+static_assert(sizeof(Control) == 32);
+
+// The immediate of an RDMA WRITE into a ring: the reader's number of the lane and how many lines of
+// entries have now arrived; 0: kMaxLines of them, and more follow before they count.
+inline constexpr std::uint32_t kMaxLanes = 0x10000;
+inline constexpr std::size_t kLineBytes = 64;
+inline constexpr std::size_t kMaxLines = 0xffff;
+
+constexpr std::uint32_t immediate(std::uint32_t lane, std::size_t lines) noexcept {
+  return lane << 16 | static_cast<std::uint32_t>(lines);
+}
+
+// A ring is registered in chunks, as far as it is used: an idle lane has a page at each end, a busy
+// one what rings begin with, and one under load doubles. Both ends compute the same bounds.
+inline constexpr std::uint32_t kFirstChunk = 4096;
+inline constexpr int kMaxChunks = 24;
+
+// Where chunk `index` ends, in a ring of ring_bytes that is first used up to `first_bytes`.
+constexpr std::uint64_t chunk_end(int index, std::uint64_t first_bytes,
+                                  std::uint64_t ring_bytes) noexcept {
+  std::uint64_t end = kFirstChunk;
+  for (int i = 0; i < index && end < ring_bytes; ++i) end = i == 0 ? first_bytes : end * 2;
+  return end < ring_bytes ? end : ring_bytes;
+}
+
+}  // namespace weft::verbs

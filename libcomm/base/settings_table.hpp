@@ -27,6 +27,15 @@ WEFT_SETTING(ofi_domain, "OFI_DOMAIN", "", text,
              "first that is not the loopback")
 WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "64K", bytes,
              "as EAGER_MAX_BYTES, over ofi")
+WEFT_SETTING(device, "DEVICE", "", text,
+             "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); empty: "
+             "the active one nearest to the process's cores")
+WEFT_SETTING(verbs_eager_max_bytes, "VERBS_EAGER_MAX_BYTES", "32K", bytes,
+             "over verbs, messages from this size on are announced, and read by the receiver "
+             "straight into its buffer")
+WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
+             "memory of the program that stays registered with the RDMA device after its use; 0: "
+             "none")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
              "a lane's ring after growing under load")

@@ -198,8 +198,8 @@ class WEFT_API Job {
     return all_reduce(std::span<T>(&value, 1), op);
   }
   // The same for each element.
-  template <class T, class Op>
-  Status all_reduce(std::span<T> values, Op op) {
+  template <class T, std::size_t kExtent, class Op>
+  Status all_reduce(std::span<T, kExtent> values, Op op) {
     static_assert(std::is_trivially_copyable_v<T>);
     return all_reduce_bytes(
         values.data(), values.size(), sizeof(T),

@@ -1,0 +1,263 @@
+// One rank of a job of three in which rank 2 dies or does harm. The others print one line if all is
+// as it must be: "ok". Started by faults_test.
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "exchange/wire.hpp"
+#include "transport/ring.hpp"
+#include "weft/transport.hpp"
+
+using namespace weft;
+using namespace weft::transport;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+#define REQUIRE(...)                                                                 \
+  do {                                                                               \
+    if (!(__VA_ARGS__)) {                                                            \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #__VA_ARGS__); \
+      _exit(1);                                                                      \
+    }                                                                                \
+  } while (0)
+
+constexpr int kVictim = 2;
+constexpr auto kLimit = 1s;  // a death on the same host is seen much sooner
+
+// The two others still do with each other what they did before.
+void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came = false) {
+  const int other = 1 - job.rank();
+  REQUIRE(exchange.send(other, 0, 4711) == Code::ok);
+  REQUIRE(exchange.flushSend(0) == Code::ok);
+  std::uint64_t message = 0;
+  const auto start = Clock::now();
+  while (!other_came) {
+    if (exchange.receive(0, message)) {
+      other_came = message == 4711;
+      continue;
+    }
+    const Status status = exchange.wait(0, 1s);
+    REQUIRE(status.ok() || status == Code::peer_lost);
+    REQUIRE(Clock::now() - start < 10s);
+  }
+}
+
+[[noreturn]] void die() {
+  kill(getpid(), SIGKILL);
+  _exit(1);
+}
+
+void die_while_others_send(Job& job) {
+  Exchange<std::uint64_t> exchange(job, 1);
+  if (job.rank() == kVictim) {
+    std::uint64_t message = 0;
+    for (int i = 0; i < 100'000;) i += exchange.receive(0, message);
+    die();
+  }
+  Code code = Code::ok;
+  auto last_good = Clock::now();
+  for (std::uint64_t i = 0; code == Code::ok; ++i) {
+    last_good = Clock::now();
+    code = exchange.send(kVictim, 0, i);
+  }
+  REQUIRE(code == Code::peer_lost);
+  REQUIRE(Clock::now() - last_good < kLimit);
+  REQUIRE(exchange.send(kVictim, 0, 1) == Code::peer_lost);
+  REQUIRE(!job.is_alive(kVictim));
+  go_on(job, exchange);
+}
+
+void die_while_others_receive(Job& job) {
+  Exchange<std::uint64_t> exchange(job, 1);
+  constexpr std::uint64_t kNum = 50'000;
+  if (job.rank() == kVictim) {
+    for (std::uint64_t i = 0; i < kNum; ++i)
+      for (const int to : {0, 1}) REQUIRE(exchange.send(to, 0, i) == Code::ok);
+    REQUIRE(exchange.flushSend(0) == Code::ok);
+    die();
+  }
+  // All that it had sent is received, in order; then its death is told, once.
+  std::uint64_t next = 0, message = 0;
+  Status status;
+  auto last = Clock::now();
+  bool other_came = false;
+  for (;;) {
+    if (exchange.receive(0, message)) {
+      if (exchange.source(0) == kVictim) {
+        REQUIRE(message == next++);
+      } else {
+        other_came = true;  // it is further than this one
+      }
+      last = Clock::now();
+      continue;
+    }
+    status = exchange.wait(0, 10s);
+    if (!status) break;
+  }
+  REQUIRE(status == Code::peer_lost);
+  REQUIRE(status.text().find("rank 2") != std::string::npos);
+  REQUIRE(next == kNum);
+  REQUIRE(Clock::now() - last < kLimit);
+  go_on(job, exchange, other_came);
+}
+
+void die_while_others_read(Job& job) {
+  void* address = nullptr;
+  RemoteMemory mine;
+  REQUIRE(job.allocate(1 << 20, address, mine).ok());
+  std::vector<RemoteMemory> all;
+  REQUIRE(job.all_gather(mine, all).ok());
+  std::string own(1 << 20, 'x');
+  RemoteMemory shared;
+  REQUIRE(job.share(own.data(), own.size(), shared).ok());
+  std::vector<RemoteMemory> all_shared;
+  REQUIRE(job.all_gather(shared, all_shared).ok());
+  Exchange<std::uint64_t> exchange(job, 1);
+  if (job.rank() == kVictim) {
+    while (std::atomic_ref(*static_cast<std::uint64_t*>(address)).load() < 1000) {
+    }
+    die();
+  }
+  std::string local(1 << 20, ' ');
+  const auto start = Clock::now();
+  Code code = Code::ok;
+  while (code == Code::ok) {
+    code = job.fetch_add(0, all[kVictim].word(0), 1).code;
+    if (code == Code::ok) code = job.rdma_read(0, all[kVictim].part(64, 64), local.data(), 64);
+    if (code == Code::ok) code = job.rdma_read(0, all_shared[kVictim], local.data(), local.size());
+    REQUIRE(Clock::now() - start < 10s);
+  }
+  REQUIRE(code == Code::peer_lost);
+  // The kernel may know before the engine does.
+  while (job.is_alive(kVictim)) REQUIRE(Clock::now() - start < 10s);
+  REQUIRE(job.rdma_read(0, all[kVictim], local.data(), 8) == Code::peer_lost);
+  REQUIRE(job.rdma_write(0, all[kVictim], local.data(), 8) == Code::peer_lost);
+  REQUIRE(job.wait(0, job.rdma_read_async(0, all[kVictim], local.data(), 8)) == Code::peer_lost);
+  REQUIRE(job.cas(0, all[kVictim].word(0), 0, 1).code == Code::peer_lost);
+  const int other = 1 - job.rank();
+  REQUIRE(job.rdma_read(0, all[static_cast<std::size_t>(other)], local.data(), 64) == Code::ok);
+  go_on(job, exchange);
+}
+
+void die_while_others_end_a_phase(Job& job) {
+  Exchange<std::uint64_t> exchange(job, 1);
+  for (int phase = 0;; ++phase) {
+    for (std::uint64_t i = 0; i < 3000; ++i)
+      for (int to = 0; to < 3; ++to) {
+        const Code code = exchange.send(to, 0, i);
+        REQUIRE(code == Code::ok || code == Code::peer_lost);
+      }
+    if (job.rank() == kVictim && phase == 5) die();
+    const auto start = Clock::now();
+    const Status status = exchange.quiesce(0, [](std::uint64_t) {});
+    if (status.ok()) continue;
+    REQUIRE(phase == 5);
+    REQUIRE(status == Code::peer_lost);
+    REQUIRE(Clock::now() - start < kLimit);
+    break;
+  }
+  REQUIRE(exchange.quiesce(0, [](std::uint64_t) {}) == Code::peer_lost);
+}
+
+void die_before_others_leave(Job& job) {
+  Exchange<std::uint64_t> exchange(job, 1);
+  for (std::uint64_t i = 0; i < 1000; ++i)
+    REQUIRE(exchange.send((job.rank() + 1) % 3, 0, i) == Code::ok);
+  REQUIRE(job.barrier().ok());
+  if (job.rank() == kVictim) die();
+}
+
+// The mapped ring of this rank's only lane out: its own arena's lanes are mapped once they are
+// accepted, which this rank takes care not to do.
+std::byte* lane_ring() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from = 0, to = 0;
+    if (line.find("weft-arena") == std::string::npos ||
+        std::sscanf(line.c_str(), "%lx-%lx", &from, &to) != 2)
+      continue;
+    if (to - from == (2u << 20) + 4096) return reinterpret_cast<std::byte*>(from);
+  }
+  return nullptr;
+}
+
+// Rank 2 writes what no exchange writes behind its first message to rank 0.
+void write_garbage(Job& job, const char* what) {
+  Exchange<std::uint64_t> exchange(job, 1);
+  std::uint64_t message = 0;
+  if (job.rank() == kVictim) {
+    REQUIRE(exchange.send(0, 0, 1) == Code::ok);
+    REQUIRE(exchange.flushSend(0) == Code::ok);
+    std::byte* ring = lane_ring();
+    REQUIRE(ring != nullptr);
+    auto* head = reinterpret_cast<EntryHead*>(ring + kEntryAlign);
+    const auto* first = reinterpret_cast<const EntryHead*>(ring);
+    REQUIRE(first->length == 8);
+    head->length = 8;
+    head->immediate = first->immediate;
+    std::uint32_t kind = kBlock;
+    Announcement announcement{4096, 8, 0, 0};
+    if (std::strcmp(what, "length") == 0) head->length = 0xffff'fff0;
+    if (std::strcmp(what, "odd") == 0) head->length = 13;
+    if (std::strcmp(what, "empty") == 0) head->length = 0;
+    if (std::strcmp(what, "kind") == 0) kind = 99;
+    if (std::strcmp(what, "wrong_phase") == 0) head->immediate += std::uint64_t{7} << 32;
+    if (std::strcmp(what, "size") == 0) head->immediate += 1;
+    if (std::strcmp(what, "turn") == 0) kind = kKindTurn, head->length = 0xffff'ffc0;
+    if (std::strncmp(what, "announce", 8) == 0) {
+      kind = kAnnounce;
+      head->length = sizeof announcement;
+      if (std::strcmp(what, "announce_far") == 0)
+        announcement = {0x7fff'0000'0000, 1 << 20, 0x0001'0003, 0};
+      if (std::strcmp(what, "announce_long") == 0) announcement = {4096, ~std::uint64_t{0}, 1, 1};
+      if (std::strcmp(what, "announce_odd") == 0) announcement = {4096, 13, 1, 1};
+      std::memcpy(ring + kEntryAlign + sizeof *head, &announcement, sizeof announcement);
+    }
+    head->state.store(2u << 8 | kind, std::memory_order_release);
+    REQUIRE(job.barrier().ok());
+  } else {
+    if (job.rank() == 0) {
+      Status status = exchange.wait(0, 5s);
+      REQUIRE(status.ok());
+      REQUIRE(exchange.receive(0, message) && message == 1);
+      while (status.ok() && !exchange.receive(0, message)) status = exchange.wait(0, 5s);
+      REQUIRE(status == Code::corrupt);
+    }
+    REQUIRE(job.barrier().ok());
+    go_on(job, exchange);
+  }
+  // Everybody hears of it at the end of the phase.
+  REQUIRE(exchange.quiesce(0, [](std::uint64_t) {}) == Code::corrupt);
+  REQUIRE(job.barrier().ok());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string scenario = argc > 1 ? argv[1] : "";
+  Job job;
+  REQUIRE(job.size() == 3);
+  if (scenario == "send") {
+    die_while_others_send(job);
+  } else if (scenario == "receive") {
+    die_while_others_receive(job);
+  } else if (scenario == "read") {
+    die_while_others_read(job);
+  } else if (scenario == "phase") {
+    die_while_others_end_a_phase(job);
+  } else if (scenario == "leave") {
+    die_before_others_leave(job);
+  } else {
+    write_garbage(job, scenario.c_str());
+  }
+  std::puts("ok");
+}

@@ -206,9 +206,17 @@ int main(int argc, char** argv) {
   if (Status status = Settings::from_environment(environ, settings); !status)
     return fail(status.text().c_str());
   if (Status status = Job::open(settings, job); !status) return fail(status.text().c_str());
-  if (mode == "get" || mode == "atomic") return one_sided(*job, mode == "atomic");
-  std::unique_ptr<Engine> engine;
-  if (Status status = Engine::create(*job, engine); !status) return fail(status.text().c_str());
-  if (mode == "storm") return storm(*engine, argc > 2 ? atoi(argv[2]) : 3);
-  return messages(*engine, mode == "eager" ? 1000 : std::size_t{1} << 20);
+  int status = 0;
+  if (mode == "get" || mode == "atomic") {
+    status = one_sided(*job, mode == "atomic");
+  } else {
+    std::unique_ptr<Engine> engine;
+    if (Status made = Engine::create(*job, engine); !made) return fail(made.text().c_str());
+    status = mode == "storm" ? storm(*engine, argc > 2 ? atoi(argv[2]) : 3)
+                             : messages(*engine, mode == "eager" ? 1000 : std::size_t{1} << 20);
+  }
+  // With a rank lost, whoever runs the rendezvous waits for it in vain, so nobody asks for more.
+  if (Status closed = job->board().close(); !closed && mode == "storm")
+    return fail(closed.text().c_str());
+  return status;
 }

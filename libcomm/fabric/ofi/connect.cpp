@@ -1,6 +1,6 @@
-// Lanes: the writer asks with where its credit goes, the reader makes a ring and answers with where
-// that is. Nobody waits: connect() says "again" until the answer is there. Both ends may ask at
-// once, each for its own direction.
+// Lanes: the writer asks, the reader makes a ring and answers with its number. Nobody waits:
+// connect() says "again" until the answer is there. Both ends may ask at once, each for its own
+// direction.
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
 
@@ -16,8 +16,6 @@ namespace weft::ofi {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// Beyond this a ring has no use, and a post of all of it still fits into the immediate data.
-constexpr std::uint32_t kMaxRing = 2u << 20;
 
 // "provider secret address", all but the first in hexadecimal digits.
 bool read_hex(std::string_view text, std::string& bytes) {
@@ -88,18 +86,15 @@ Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneS
   made->number = static_cast<std::uint32_t>(send_lanes_.size());
   if (made->number >= kMaxLanes) return {Code::no_memory, "more than 32768 lanes"};
   // One page beyond the ring, as the mark that sends the reader back may lie there.
-  if (Status status = made->memory.map(kPage + ring_bytes + kPage); !status) return status;
-  const bool local = endpoint_->has_mode(FI_MR_LOCAL);
-  if (Status status = add(made->memory.data(), local ? made->memory.bytes() : kPage,
-                          FI_REMOTE_WRITE | (local ? FI_WRITE : 0), made->registration);
-      !status)
-    return status;
-  if (local) made->descriptor = fi_mr_desc(made->registration.mr);
+  if (Status status = made->mirror.map(ring_bytes + kPage); !status) return status;
+  if (endpoint_->has_mode(FI_MR_LOCAL)) {
+    if (Status status = add(made->mirror.data(), made->mirror.bytes(), FI_SEND, made->registration);
+        !status)
+      return status;
+  }
   Control request{};
   request.type = Type::connect;
   request.channel = static_cast<std::uint32_t>(channel);
-  request.address = made->registration.address;
-  request.key = made->registration.key;
   request.lane = made->number;
   request.bytes = ring_bytes;
   lane = made.get();
@@ -137,8 +132,8 @@ Status OfiFabric::connect(int peer, int channel, SendMemory& memory) {
     return {lane->code, fmt::format("{} refused a lane of {}", job_.describe(peer),
                                     job_.describe(job_.rank()))};
   }
-  memory.ring = lane->memory.data() + kPage;
-  memory.consumed = &lane->credit();
+  memory.ring = lane->mirror.data();
+  memory.consumed = &lane->credit;
   memory.sleeping = &never_;
   memory.ring_bytes = lane->ring_bytes;
   memory.lane = lane;
@@ -157,7 +152,7 @@ Status OfiFabric::accept(int client, int& peer, int& channel, ReceiveMemory& mem
   arriving_.erase(found);
   peer = lane.peer;
   channel = lane.channel;
-  memory.ring = lane.memory.data();
+  memory.ring = lane.ring.data();
   memory.consumed = &lane.consumed;
   memory.sleeping = &never_;
   memory.ring_bytes = lane.ring_bytes;
@@ -176,8 +171,6 @@ void OfiFabric::close_lane(SendLaneState& lane) noexcept {
 void OfiFabric::close_lane(ReceiveLaneState& lane) noexcept {
   if (lane.closed) return;
   lane.closed = true;
-  if (lane.registration.mr != nullptr) fi_close(&lane.registration.mr->fid);
-  lane.registration.mr = nullptr;
 }
 
 void OfiFabric::close_client(int client) noexcept {
@@ -269,8 +262,12 @@ void OfiFabric::on_control(const Control& control) noexcept {
     case Type::farewell:
       node.farewell = true;
       return;
+    case Type::credit:
+      return on_credit(control);
     case Type::get:
       return on_get(control);
+    case Type::got:
+      return on_got(control);
     case Type::denied:
       return on_denied(control);
   }
@@ -286,14 +283,9 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   made->peer = peer;
   made->channel = static_cast<int>(request.channel);
   made->ring_bytes = static_cast<std::uint32_t>(request.bytes);
-  made->credit_address = request.address;
-  made->credit_key = request.key;
   made->writer_lane = request.lane;
-  if (Status status = made->memory.map(request.bytes + kPage); !status) return status;
-  if (Status status =
-          add(made->memory.data(), made->memory.bytes(), FI_REMOTE_WRITE, made->registration);
-      !status)
-    return status;
+  made->token = tokens_ ? static_cast<std::uint32_t>(next_key()) : 0;
+  if (Status status = made->ring.map(request.bytes + kPage); !status) return status;
   lane = made.get();
   receive_lanes_.push_back(std::move(made));
   return {};
@@ -313,8 +305,7 @@ void OfiFabric::on_connect(const Control& request) noexcept {
     return send(peer, answer);
   }
   answer.type = Type::accept;
-  answer.address = lane->registration.address;
-  answer.key = lane->registration.key;
+  answer.key = lane->token;
   answer.lane = static_cast<std::uint32_t>(receive_lanes_.size() - 1);
   arriving_.push_back(lane);
   // release: pairs with the acquire of whoever looks before accept().
@@ -334,9 +325,8 @@ void OfiFabric::on_answer(const Control& answer) noexcept {
                                                                             : Code::bad_argument;
     return;
   }
-  lane->ring_address = answer.address;
-  lane->ring_key = answer.key;
   lane->ring_lane = answer.lane;
+  lane->token = static_cast<std::uint32_t>(answer.key);
   lane->state = SendLaneState::open;
 }
 

@@ -1,17 +1,19 @@
 // Posting what lanes have written, and polling for what has come.
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
-#include <rdma/fi_rma.h>
+
+#include <algorithm>
+#include <cstring>
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
 #include "fabric/doorbell.hpp"
+#include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::uint64_t kCheckNs = 10'000'000;
 constexpr int kBatch = 16;
 
@@ -24,32 +26,41 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
   if (lane.state != SendLaneState::open || peer.handle == FI_ADDR_NOTAVAIL ||
       peer.state.load(std::memory_order_relaxed) != PeerState::alive)
     return Code::peer_lost;
-  std::byte* from = lane.memory.data() + kPage + offset;
-  const std::uint64_t data = immediate(lane.ring_lane, bytes);
-  ssize_t error = 0;
-  if (bytes <= inject_max_) {
-    error = fi_inject_writedata(endpoint_->ep(), from, bytes, data, peer.handle,
-                                lane.ring_address + offset, lane.ring_key);
-  } else {
-    iovec local{from, bytes};
-    const fi_rma_iov remote{lane.ring_address + offset, bytes, lane.ring_key};
-    fi_msg_rma message{};
-    message.msg_iov = &local;
-    message.desc = lane.descriptor != nullptr ? &lane.descriptor : nullptr;
-    message.iov_count = 1;
-    message.addr = peer.handle;
-    message.rma_iov = &remote;
-    message.rma_iov_count = 1;
-    message.context = &lane.context;
-    message.data = data;
-    error = fi_writemsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
+  // After "again" the caller comes back with the same start.
+  std::size_t done = lane.part_offset == offset ? lane.part_done : 0;
+  lane.part_done = 0;
+  while (done < bytes) {
+    std::byte* from = lane.mirror.data() + offset + done;
+    const std::size_t part = std::min(bytes - done, kMaxPart);
+    const std::uint64_t data = immediate(lane.token, lane.ring_lane, offset + done);
+    ssize_t error = 0;
+    if (part <= inject_max_) {
+      error = fi_injectdata(endpoint_->ep(), from, part, data, peer.handle);
+    } else {
+      const iovec local{from, part};
+      void* descriptor =
+          lane.registration.mr != nullptr ? fi_mr_desc(lane.registration.mr) : nullptr;
+      fi_msg message{};
+      message.msg_iov = &local;
+      message.desc = descriptor != nullptr ? &descriptor : nullptr;
+      message.iov_count = 1;
+      message.addr = peer.handle;
+      message.context = &lane.context;
+      message.data = data;
+      error = fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
+    }
+    if (error == -FI_EAGAIN) {
+      lane.part_offset = offset;
+      lane.part_done = done;
+      return Code::again;
+    }
+    if (error != 0) {
+      lose(lane.peer, error_text(error));
+      return Code::peer_lost;
+    }
+    peer.posted_bytes += part;
+    done += part;
   }
-  if (error == -FI_EAGAIN) return Code::again;
-  if (error != 0) {
-    lose(lane.peer, fi_strerror(static_cast<int>(-error)));
-    return Code::peer_lost;
-  }
-  peer.posted_bytes += bytes;
   return Code::ok;
 }
 
@@ -60,48 +71,48 @@ Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
   if (lane.closed || peer.handle == FI_ADDR_NOTAVAIL ||
       peer.state.load(std::memory_order_relaxed) != PeerState::alive)
     return Code::peer_lost;
-  const ssize_t error =
-      fi_inject_writedata(endpoint_->ep(), &word, sizeof word, kCredit | lane.writer_lane,
-                          peer.handle, lane.credit_address, lane.credit_key);
-  if (error == -FI_EAGAIN) return Code::again;
-  if (error != 0) {
-    lose(lane.peer, fi_strerror(static_cast<int>(-error)));
-    return Code::peer_lost;
-  }
+  Control credit{};
+  credit.type = Type::credit;
+  credit.other_lane = lane.writer_lane;
+  credit.bytes = word;
+  send(lane.peer, credit);
   return Code::ok;
 }
 
-void OfiFabric::on_immediate(std::uint32_t data) noexcept {
-  const std::uint32_t kind = data & ~kNumberMask;
-  if (kind == kGot) return on_got(data & kNumberMask);
-  if (kind == kCredit) {
-    const std::uint32_t number = data & kNumberMask;
-    if (number >= send_lanes_.size() || send_lanes_[number] == nullptr) return;
-    SendLaneState& lane = *send_lanes_[number];
-    node(lane.peer).heard_ns = now_ns_;
-    ring_doorbell(local_.sleeping(writer_doorbell(lane.channel)));
-    return;
-  }
-  const std::uint32_t number = data >> 16;
+void OfiFabric::on_credit(const Control& control) noexcept {
+  if (control.other_lane >= send_lanes_.size()) return;
+  SendLaneState* lane = send_lanes_[control.other_lane].get();
+  if (lane == nullptr || lane->peer != static_cast<int>(control.from)) return;
+  // release: pairs with the acquire in RingWriter::look.
+  lane->credit.store(control.bytes, std::memory_order_release);
+  ring_doorbell(local_.sleeping(writer_doorbell(lane->channel)));
+}
+
+void OfiFabric::on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept {
+  const std::uint32_t number = static_cast<std::uint32_t>(data) >> kLineBits;
+  const std::size_t offset = (data & ((1u << kLineBits) - 1)) * kLine;
   if (number >= receive_lanes_.size() || receive_lanes_[number] == nullptr) return;
   ReceiveLaneState& lane = *receive_lanes_[number];
+  if (lane.token != data >> 32 || lane.closed || offset > lane.ring.bytes() ||
+      length > lane.ring.bytes() - offset)
+    return;
   PeerNode& peer = node(lane.peer);
-  const std::size_t bytes = (data & 0xffff) * kLine;
+  std::memcpy(lane.ring.data() + offset, bytes, length);
   peer.heard_ns = now_ns_;
-  peer.arrived_bytes += bytes;
+  peer.arrived_bytes += length;
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
-  lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + bytes,
+  lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + length,
                      std::memory_order_release);
   ring_doorbell(local_.sleeping(reader_doorbell(lane.channel)));
 }
 
 void OfiFabric::post_receive(ReceiveBuffer& buffer) noexcept {
   buffer.context.kind = Context::receive;
-  const ssize_t error = fi_recv(endpoint_->ep(), &buffer.control, sizeof buffer.control, nullptr,
-                                FI_ADDR_UNSPEC, &buffer.context);
-  if (error != 0)
-    log_line(LogLevel::error, job_.rank(), "ofi: fi_recv: {}",
-             fi_strerror(static_cast<int>(-error)));
+  void* descriptor =
+      receive_registration_.mr != nullptr ? fi_mr_desc(receive_registration_.mr) : nullptr;
+  const ssize_t error =
+      fi_recv(endpoint_->ep(), buffer.data, kMaxPart, descriptor, FI_ADDR_UNSPEC, &buffer.context);
+  if (error != 0) log_line(LogLevel::error, job_.rank(), "ofi: fi_recv: {}", error_text(error));
 }
 
 void OfiFabric::poll() noexcept {
@@ -123,15 +134,17 @@ void OfiFabric::poll_locked() noexcept {
     if (count <= 0) break;
     for (ssize_t i = 0; i < count; ++i) {
       const fi_cq_data_entry& entry = entries[i];
-      if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
-        on_immediate(static_cast<std::uint32_t>(entry.data));
-        continue;
-      }
       auto* context = static_cast<Context*>(entry.op_context);
       if (context == nullptr) continue;
       if (context->kind == Context::receive) {
         auto& buffer = *reinterpret_cast<ReceiveBuffer*>(context);
-        if (entry.len == sizeof buffer.control) on_control(buffer.control);
+        if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
+          on_part(entry.data, buffer.data, entry.len);
+        } else if (entry.len == sizeof(Control)) {
+          Control control;
+          std::memcpy(&control, buffer.data, sizeof control);
+          on_control(control);
+        }
         post_receive(buffer);
       } else if (context->kind == Context::operation) {
         node(context->peer).heard_ns = now_ns_;
@@ -154,14 +167,14 @@ void OfiFabric::on_error() noexcept {
     if (error.err != FI_ECANCELED) post_receive(*reinterpret_cast<ReceiveBuffer*>(context));
     return;
   }
-  if (context->kind == Context::post) return lose(context->peer, fi_strerror(error.err));
+  if (context->kind == Context::post) return lose(context->peer, error_text(error.err));
   if (context->kind == Context::operation) {
     auto& operation = *reinterpret_cast<Operation*>(context);
     const int peer = operation.context.peer;
     // An access outside what the owner shares ends the connection, as far as providers over TCP go.
     finish(operation, error.err == FI_EACCES || error.err == FI_EKEYREJECTED ? Code::bad_argument
                                                                              : Code::peer_lost);
-    lose(peer, fi_strerror(error.err));
+    lose(peer, error_text(error.err));
   }
 }
 

@@ -2,22 +2,23 @@
 
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
-#include <stdlib.h>
 
 #include <cstring>
 #include <string_view>
+
+#include "fabric/ofi/library.hpp"
 
 namespace weft::ofi {
 namespace {
 
 Status failed(const char* what, int error) {
-  return {Code::unsupported, fmt::format("libfabric's {} failed: {}", what, fi_strerror(-error))};
+  return {Code::unsupported, fmt::format("libfabric's {} failed: {}", what, error_text(error))};
 }
 
 }  // namespace
 
 fi_info* make_hints(const std::string& provider) {
-  fi_info* hints = fi_allocinfo();
+  fi_info* hints = library().dupinfo(nullptr);
   if (hints == nullptr) return nullptr;
   hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
   hints->ep_attr->type = FI_EP_RDM;
@@ -28,16 +29,16 @@ fi_info* make_hints(const std::string& provider) {
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  // A lane's writes become visible in order.
-  hints->tx_attr->msg_order = FI_ORDER_RMA_WAW;
+  // A lane's entries arrive in order.
+  hints->tx_attr->msg_order = FI_ORDER_SAS;
+  hints->rx_attr->msg_order = FI_ORDER_SAS;
   if (provider.starts_with("tcp")) hints->addr_format = FI_SOCKADDR_IN;
   return hints;
 }
 
 Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {
-  // Read once by libfabric: taking an address out of the table also closes the connection to it.
-  // The buffers of a lost peer's messages are safe by that alone.
-  setenv("FI_AV_REMOVE_CLEANUP", "1", 0);
+  const Library* library = nullptr;
+  if (Status status = load(library); !status) return status;
   std::unique_ptr<Endpoint> opened(new Endpoint);
   if (Status status = opened->open_info(settings); !status) return status;
   if (Status status = opened->open_objects(); !status) return status;
@@ -52,14 +53,14 @@ Status Endpoint::open_info(const Settings& settings) {
   if (hints == nullptr) return Code::no_memory;
   if (!domain.empty()) hints->domain_attr->name = strdup(domain.c_str());
   fi_info* list = nullptr;
-  const int error = fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
-  fi_freeinfo(hints);
+  const int error = library().getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
+  library().freeinfo(hints);
   if (error != 0 || list == nullptr)
     return {
         Code::unsupported,
         fmt::format("libfabric has no provider '{}'{} with remote memory access and atomics: {} "
                     "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
-                    provider, domain.empty() ? "" : " on " + domain, fi_strerror(-error))};
+                    provider, domain.empty() ? "" : " on " + domain, error_text(error))};
   // The loopback only if there is nothing else.
   const fi_info* chosen = list;
   for (const fi_info* info = list; info != nullptr; info = info->next) {
@@ -69,13 +70,13 @@ Status Endpoint::open_info(const Settings& settings) {
       break;
     }
   }
-  info_ = fi_dupinfo(chosen);
-  fi_freeinfo(list);
+  info_ = library().dupinfo(chosen);
+  library().freeinfo(list);
   return info_ != nullptr ? Status{} : Status{Code::no_memory};
 }
 
 Status Endpoint::open_objects() {
-  int error = fi_fabric(info_->fabric_attr, &fabric_, nullptr);
+  int error = library().fabric(info_->fabric_attr, &fabric_, nullptr);
   if (error != 0) return failed("fi_fabric", error);
   error = fi_domain(fabric_, info_, &domain_, nullptr);
   if (error != 0) return failed("fi_domain", error);
@@ -125,7 +126,7 @@ Endpoint::~Endpoint() {
   if (av_ != nullptr) fi_close(&av_->fid);
   if (domain_ != nullptr) fi_close(&domain_->fid);
   if (fabric_ != nullptr) fi_close(&fabric_->fid);
-  if (info_ != nullptr) fi_freeinfo(info_);
+  if (info_ != nullptr) library().freeinfo(info_);
 }
 
 }  // namespace weft::ofi

@@ -15,7 +15,7 @@
 
 namespace weft::ofi {
 
-// What the fabric asks libfabric for; the caller frees it with fi_freeinfo.
+// What the fabric asks libfabric for; the caller frees it. load() comes first.
 fi_info* make_hints(const std::string& provider);
 
 class Endpoint {

@@ -3,6 +3,7 @@
 // written so far: should the network's connection break and be made anew without anybody's notice,
 // what was lost with it is missing in that count.
 #include <rdma/fi_errno.h>
+#include <sched.h>
 
 #include <algorithm>
 
@@ -105,32 +106,30 @@ void OfiFabric::disconnect(int peer) noexcept {
 }
 
 void OfiFabric::leave() noexcept {
-  const auto open = [this](PeerNode& node) {
-    return node.handle != FI_ADDR_NOTAVAIL && !node.farewell &&
-           node.state.load(std::memory_order_relaxed) == PeerState::alive;
+  // An answer says that the peer has everything: only then may the connection be closed, as closing
+  // it can take back what is still on its way. A peer that leaves at the same time answers too.
+  const auto open = [](const PeerNode& node) {
+    return node.said_goodbye && !node.farewell &&
+           node.state.load(std::memory_order_relaxed) != PeerState::dead;
   };
-  {
-    const std::lock_guard lock(lock_);
-    leaving_ = true;
-    for (int peer = 0; peer < job_.size(); ++peer) {
-      if (!open(node(peer))) continue;
-      Control goodbye{};
-      goodbye.type = Type::goodbye;
-      send(peer, goodbye);
-      watch(peer);
-    }
+  const std::lock_guard lock(lock_);
+  leaving_ = true;
+  for (int peer = 0; peer < job_.size(); ++peer) {
+    PeerNode& node = this->node(peer);
+    if (node.handle == FI_ADDR_NOTAVAIL ||
+        node.state.load(std::memory_order_relaxed) != PeerState::alive)
+      continue;
+    Control goodbye{};
+    goodbye.type = Type::goodbye;
+    node.said_goodbye = true;
+    send(peer, goodbye);
+    watch(peer);
   }
   const std::uint64_t limit = now_ns() + timeout_ns_;
-  // An answer says that the peer has everything: only then may the connection be closed, as closing
-  // it can take back what is still on its way.
-  for (bool waiting = true; waiting && now_ns() < limit;) {
-    {
-      const std::lock_guard lock(lock_);
-      poll_locked();
-      waiting = !full_outboxes_.empty();
-      for (int peer = 0; peer < job_.size(); ++peer) waiting = waiting || open(node(peer));
-    }
-    if (waiting) sched_yield();
+  while (now_ns() < limit &&
+         (!full_outboxes_.empty() || std::any_of(peers_.begin(), peers_.end(), open))) {
+    poll_locked();
+    sched_yield();
   }
 }
 

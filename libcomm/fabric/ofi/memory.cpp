@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
@@ -50,7 +51,7 @@ Status OfiFabric::add(void* address, std::size_t bytes, std::uint64_t access,
   }
   if (error != 0)
     return {Code::no_memory, fmt::format("libfabric cannot register {} bytes: {} (see ulimit -l)",
-                                         bytes, fi_strerror(-error))};
+                                         bytes, error_text(error))};
   registration.key = fi_mr_key(registration.mr);
   registration.start = static_cast<std::byte*>(address);
   registration.bytes = bytes;

@@ -57,7 +57,7 @@ struct Context {
 
 struct ReceiveBuffer {
   Context context;
-  Control control;
+  std::byte* data = nullptr;  // kMaxPart bytes
 };
 
 struct SendLaneState {
@@ -69,14 +69,13 @@ struct SendLaneState {
   enum { asking, open, refused, closed } state = asking;
   Code code = Code::ok;  // refused
   std::uint64_t asked_ns = 0;
-  Mapping memory;  // a page with the credit word, then the mirror
-  Registration registration;
-  void* descriptor = nullptr;  // of the mirror, where the provider wants local memory registered
-  std::uint64_t ring_address = 0, ring_key = 0;
+  Mapping mirror;
+  Registration registration;    // of the mirror, where the provider wants local memory registered
   std::uint32_t ring_lane = 0;  // the peer's number
-  std::atomic<std::uint64_t>& credit() noexcept {
-    return *reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data());
-  }
+  std::uint32_t token = 0;      // see immediate()
+  // A post that the provider had no room for: how much of it has been sent.
+  std::size_t part_offset = 0, part_done = 0;
+  alignas(64) std::atomic<std::uint64_t> credit{0};
 };
 
 struct ReceiveLaneState {
@@ -84,9 +83,8 @@ struct ReceiveLaneState {
   int channel = 0;
   std::uint32_t ring_bytes = 0;
   bool closed = false;
-  Mapping memory;
-  Registration registration;
-  std::uint64_t credit_address = 0, credit_key = 0;
+  Mapping ring;
+  std::uint32_t token = 0;
   std::uint32_t writer_lane = 0;  // the peer's number
   alignas(64) std::atomic<std::uint64_t> arrived{0};
   std::atomic<std::uint64_t> consumed{0};  // the reader's own copy
@@ -124,7 +122,8 @@ struct PeerNode {
   std::atomic<bool> watched{false};
   std::uint64_t heard_ns = 0, asked_ns = 0;
   std::uint64_t posted_bytes = 0, arrived_bytes = 0;
-  bool farewell = false;
+  bool said_goodbye = false;
+  bool farewell = false;                               // the answer to that
   std::deque<Control> outbox;                          // what the provider had no room for
   std::unordered_map<int, SendLaneState*> send_lanes;  // by channel
 };
@@ -213,7 +212,8 @@ class OfiFabric final : public Fabric {
 
   // datapath.cpp; with the lock held
   void poll_locked() noexcept;
-  void on_immediate(std::uint32_t data) noexcept;
+  void on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
+  void on_credit(const Control& control) noexcept;
   void on_error() noexcept;
   void post_receive(ReceiveBuffer& buffer) noexcept;
 
@@ -230,7 +230,7 @@ class OfiFabric final : public Fabric {
   void abandon_operations(int peer) noexcept;
   void on_get(const Control& request) noexcept;
   bool try_push(const Control& request) noexcept;
-  void on_got(std::uint32_t number) noexcept;
+  void on_got(const Control& answer) noexcept;
   void on_denied(const Control& answer) noexcept;
 
   Job& job_;
@@ -243,6 +243,7 @@ class OfiFabric final : public Fabric {
   std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0;
   bool counts_checked_ = false;
   bool gets_pushed_ = false;
+  bool tokens_ = false;  // see immediate()
   bool leaving_ = false;
   bool told_stranger_ = false;
 
@@ -251,6 +252,8 @@ class OfiFabric final : public Fabric {
   std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // by number
   std::deque<ReceiveLaneState*> arriving_;                        // not accepted yet
   std::vector<std::unique_ptr<ReceiveBuffer>> receive_buffers_;
+  Mapping receive_memory_;
+  Registration receive_registration_;
   std::vector<int> full_outboxes_;  // peers
   std::vector<int> watched_;
   std::uint64_t checked_ns_ = 0, now_ns_ = 0;

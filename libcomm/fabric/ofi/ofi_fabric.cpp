@@ -8,13 +8,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft {
 namespace ofi {
 namespace {
 
-constexpr int kNumReceives = 64;
+constexpr std::size_t kNumReceives = 64;
 // Several gets of this size are under way at once for one long message.
 constexpr std::size_t kPiece = std::size_t{4} << 20;
 
@@ -35,9 +36,12 @@ Status OfiFabric::start() {
                         settings.bytes(Setting::ring_max_bytes));
   piece_max_ = std::min<std::size_t>(kPiece, info.ep_attr->max_msg_size);
   inject_max_ = info.tx_attr->inject_size;
-  if (info.domain_attr->cq_data_size < 4 || inject_max_ < 8)
-    return {Code::unsupported, fmt::format("provider {} has no immediate data of 32 bits",
-                                           info.fabric_attr->prov_name)};
+  if (info.domain_attr->cq_data_size < 4 || inject_max_ < sizeof(Control))
+    return {Code::unsupported,
+            fmt::format("provider {} has no immediate data of 32 bits, or cannot take {} bytes at "
+                        "once",
+                        info.fabric_attr->prov_name, sizeof(Control))};
+  tokens_ = info.domain_attr->cq_data_size >= 8;
   // A control message must not overtake writes for this, nor be overtaken.
   counts_checked_ = std::string_view(info.fabric_attr->prov_name).starts_with("tcp");
 
@@ -50,8 +54,16 @@ Status OfiFabric::start() {
   next_key_ = random[1];
   peers_ = std::vector<PeerNode>(static_cast<std::size_t>(job_.size()));
   for (int peer = 0; peer < job_.size(); ++peer) node(peer).context.peer = peer;
-  for (int i = 0; i < kNumReceives; ++i) {
+  if (Status status = receive_memory_.map(kNumReceives * kMaxPart); !status) return status;
+  if (endpoint_->has_mode(FI_MR_LOCAL)) {
+    if (Status status =
+            add(receive_memory_.data(), receive_memory_.bytes(), FI_RECV, receive_registration_);
+        !status)
+      return status;
+  }
+  for (std::size_t i = 0; i < kNumReceives; ++i) {
     receive_buffers_.push_back(std::make_unique<ReceiveBuffer>());
+    receive_buffers_.back()->data = receive_memory_.data() + i * kMaxPart;
     post_receive(*receive_buffers_.back());
   }
   const std::string secret(reinterpret_cast<const char*>(&secret_), sizeof secret_);
@@ -66,6 +78,7 @@ OfiFabric::~OfiFabric() {
   for (auto& lane : receive_lanes_)
     if (lane != nullptr) close_lane(*lane);
   for (auto& [key, registration] : registrations_) fi_close(&registration.mr->fid);
+  if (receive_registration_.mr != nullptr) fi_close(&receive_registration_.mr->fid);
   endpoint_.reset();
 }
 
@@ -79,18 +92,21 @@ Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric)
 }
 
 std::string ofi_text() {
+  const ofi::Library* library = nullptr;
+  if (Status status = ofi::load(library); !status)
+    return fmt::format("  ofi: libfabric cannot be loaded: {}\n", status.text());
   const std::string provider = Settings().text(Setting::ofi_provider);
   fi_info* hints = ofi::make_hints(provider);
   fi_info* list = nullptr;
-  const int error = fi_getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
-  if (hints != nullptr) fi_freeinfo(hints);
+  const int error = library->getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
+  if (hints != nullptr) library->freeinfo(hints);
   if (error != 0)
     return fmt::format("  ofi: libfabric has no provider '{}' here: {}\n", provider,
-                       fi_strerror(-error));
+                       ofi::error_text(error));
   std::string text = fmt::format("  ofi: {} on", list->fabric_attr->prov_name);
   for (const fi_info* info = list; info != nullptr; info = info->next)
     text += fmt::format(" {}", info->domain_attr->name);
-  fi_freeinfo(list);
+  library->freeinfo(list);
   return text + "\n";
 }
 

@@ -156,16 +156,22 @@ bool OfiFabric::try_push(const Control& request) noexcept {
   message.rma_iov = &remote;
   message.rma_iov_count = 1;
   message.context = &peer.context;
-  message.data = kGot | (request.channel & kNumberMask);
-  return fi_writemsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA) != -FI_EAGAIN;
+  // No immediate data: when a connection ends amid a write that has, the provider's reader crashes.
+  const ssize_t error = fi_writemsg(endpoint_->ep(), &message, 0);
+  if (error == -FI_EAGAIN) return false;
+  Control answer{};
+  answer.type = Type::got;
+  answer.channel = request.channel;
+  send(static_cast<int>(request.from), answer);
+  return true;
 }
 
-void OfiFabric::on_got(std::uint32_t number) noexcept {
-  if (number >= operations_.size()) return;
-  Operation& operation = operations_[number];
-  if (!operation.started || !operation.pushed) return;
-  node(operation.context.peer).heard_ns = now_ns_;
-  finish(operation, Code::ok);
+void OfiFabric::on_got(const Control& answer) noexcept {
+  if (answer.channel >= operations_.size()) return;
+  Operation& operation = operations_[answer.channel];
+  if (operation.started && operation.pushed &&
+      operation.context.peer == static_cast<int>(answer.from))
+    finish(operation, Code::ok);
 }
 
 void OfiFabric::on_denied(const Control& answer) noexcept {

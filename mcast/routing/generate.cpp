@@ -78,13 +78,67 @@ void two_level(Builder& build, uint32_t leaves, uint32_t hosts, uint32_t spines,
   }
 }
 
+// The Sunway machines, as far as they are known (docs/mr4lms.md): supernodes that are two-level
+// trees without pruning, joined by director switches which are two-level trees themselves. A
+// director takes `paths` of a supernode's middle switches, so that many paths lead from a leaf to
+// each of its spines; its line chips are divided among those paths. All chips have 36 ports.
+struct Supernodes {
+  uint32_t count, leaves, hosts, middles, directors, paths;
+  static constexpr uint32_t kChip = 36, kLineDown = kChip / 2, kSpines = 9;
+  uint32_t lines_per_path() const { return (count + kLineDown - 1) / kLineDown; }
+  bool fits() const {
+    return hosts <= kChip && middles <= kChip && leaves <= kChip && paths <= middles &&
+           hosts + middles <= kChip && directors * paths % middles == 0 &&
+           leaves + directors * paths / middles <= kChip && paths * lines_per_path() <= kChip / 2;
+  }
+};
+
+void supernodes(Builder& build, const Supernodes& n) {
+  std::vector<uint32_t> leaf, middle, line, spine;
+  const uint32_t lines = n.lines_per_path();
+  for (uint32_t i = 0; i < n.count * n.leaves; ++i) {
+    leaf.push_back(build.add(true, numbered("S-L", i), n.kChip));
+  }
+  for (uint32_t i = 0; i < n.count * n.middles; ++i) {
+    middle.push_back(build.add(true, numbered("S-M", i), n.kChip));
+  }
+  for (uint32_t i = 0; i < n.directors * n.paths * lines; ++i) {
+    line.push_back(build.add(true, numbered("S-D", i), n.kChip));
+  }
+  for (uint32_t i = 0; i < n.directors * n.kSpines; ++i) {
+    spine.push_back(build.add(true, numbered("S-T", i), n.kChip));
+  }
+  for (const uint32_t l : leaf) build.hosts(l, n.hosts);
+  for (uint32_t s = 0; s < n.count; ++s) {
+    for (uint32_t l = 0; l < n.leaves; ++l) {
+      for (uint32_t m = 0; m < n.middles; ++m) {
+        build.cable(leaf[s * n.leaves + l], middle[s * n.middles + m]);
+      }
+    }
+    for (uint32_t d = 0; d < n.directors; ++d) {
+      for (uint32_t k = 0; k < n.paths; ++k) {
+        build.cable(middle[s * n.middles + (d * n.paths + k) % n.middles],
+                    line[(d * n.paths + k) * lines + s / n.kLineDown]);
+      }
+    }
+  }
+  for (uint32_t i = 0; i < line.size(); ++i) {
+    const uint32_t d = i / (n.paths * lines);
+    for (uint32_t t = 0; t < n.kSpines; ++t) {
+      for (uint32_t c = 0; c < n.kLineDown / n.kSpines; ++c) {
+        build.cable(line[i], spine[d * n.kSpines + t]);
+      }
+    }
+  }
+}
+
 void torus(Builder& build, uint32_t x, uint32_t y, uint32_t z, uint32_t hosts) {
   for (uint32_t i = 0; i < x * y * z; ++i) build.add(true, numbered("S-", i), hosts + 6);
   for (uint32_t i = 0; i < x * y * z; ++i) build.hosts(i, hosts);
-  const auto at = [&](uint32_t a, uint32_t b, uint32_t c) { return (a * y + b) * z + c; };
-  for (uint32_t a = 0; a < x; ++a) {
+  const auto at = [&](uint32_t a, uint32_t b, uint32_t c) { return (c * y + b) * x + a; };
+  for (uint32_t c = 0; c < z; ++c) {
     for (uint32_t b = 0; b < y; ++b) {
-      for (uint32_t c = 0; c < z; ++c) {
+      for (uint32_t a = 0; a < x; ++a) {
         // A ring of two has one cable, a ring of one has none.
         if (x > 2 || a + 1 < x) build.cable(at(a, b, c), at((a + 1) % x, b, c));
         if (y > 2 || b + 1 < y) build.cable(at(a, b, c), at(a, (b + 1) % y, c));
@@ -149,6 +203,11 @@ Status make_topology(const std::string& kind, const std::vector<uint32_t>& n, To
     if (!need(4)) return sizes;
     if (n[1] + n[2] * n[3] > 254 || n[0] * n[3] > 254) return ports;
     two_level(build, n[0], n[1], n[2], n[3]);
+  } else if (kind == "supernodes") {
+    if (!need(6)) return sizes;
+    const Supernodes machine{n[0], n[1], n[2], n[3], n[4], n[5]};
+    if (!machine.fits()) return {Code::bad_argument, "supernodes: needs chips of over 36 ports"};
+    supernodes(build, machine);
   } else if (kind == "torus") {
     if (!need(4)) return sizes;
     if (n[3] + 6 > 254) return ports;
@@ -184,7 +243,7 @@ Status make_grid_groups(const Topology& topology, const std::vector<uint32_t>& d
   }
   for (size_t d = 0; d < dims.size(); ++d) {
     uint64_t stride = 1;
-    for (size_t i = d + 1; i < dims.size(); ++i) stride *= dims[i];
+    for (size_t i = 0; i < d; ++i) stride *= dims[i];
     for (uint64_t start = 0; start < total; ++start) {
       if (start / stride % dims[d] != 0) continue;
       Group group;

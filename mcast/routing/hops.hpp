@@ -1,9 +1,11 @@
 #pragma once
 // Hop distances between switches, and what the routers ask of them.
 //
-// A row (distances from one switch to all) is one breadth-first search, made when first asked for;
-// a group needs the rows of its members' switches only. A row is a byte per switch, so the maximum
-// over a group's members is a loop that the compiler turns into vector instructions.
+// A row holds the distances from one switch to all, a byte each, so the maximum over a group's
+// members is a loop that the compiler turns into vector instructions. Rows are made when first
+// asked for, a switch's together with its neighbours': one breadth-first search carries a bit for
+// each of 64 starts, so a cable is looked at once per level for all of them. Starts near each other
+// reach a switch in few different levels, and neighbours are likely to be asked for next.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,23 +17,27 @@ namespace weft::mcast {
 class Hops {
  public:
   static constexpr uint8_t kFar = 255;  // not reachable, or further than 254 hops
-  explicit Hops(const Topology& topology) : topology_(topology), rows_(topology.num_switches()) {}
-  const uint8_t* row(uint32_t from);
-
- private:
-  // Rows beyond this are forgotten all at once; a caller holds a row only until its next call of
-  // prepare().
-  static constexpr uint64_t kBudgetBytes = 1ull << 30;
-
- public:
-  // To be called before each group: makes room if needed.
+  explicit Hops(const Topology& topology);
+  const uint8_t* row(uint32_t from) {
+    if (!rows_[from]) make(from);
+    return rows_[from].get();
+  }
+  // To be called before each group: makes room if needed. Rows got before are gone then.
   void prepare();
 
  private:
+  static constexpr uint64_t kBudgetBytes = 1ull << 30;
+  static constexpr size_t kReach = 512;  // farther switches are no neighbours
+  void make(uint32_t from);
+  void search();
+
   const Topology& topology_;
   std::vector<std::unique_ptr<uint8_t[]>> rows_;
-  std::vector<uint32_t> queue_;
+  std::vector<uint64_t> reached_, now_, next_;  // a bit per start
+  std::vector<uint32_t> starts_, ball_, seen_, frontier_, next_frontier_;
+  uint32_t ball_number_ = 0;
   uint64_t bytes_ = 0;
+  bool all_fit_ = false;  // all rows together stay within the budget
 };
 
 // The switches that members hang on, each once, in order of first appearance.

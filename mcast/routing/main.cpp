@@ -12,6 +12,7 @@
 
 #include "routing/files.hpp"
 #include "routing/install.hpp"
+#include "routing/paper.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace {
@@ -38,33 +39,14 @@ Status load_groups(const std::string& path, const Topology& topology, std::vecto
   return read_groups(in, path, topology, groups);
 }
 
-struct Preset {
-  const char* name;
-  const char* kind;
-  std::vector<uint32_t> sizes;
-};
-
-// The paper's fabrics at full size. It does not give the wiring of the two Sunway machines, only
-// hosts and paths from a leaf to the top: we assume two levels and one switch chassis per spine.
-const std::vector<Preset>& presets() {
-  static const std::vector<Preset> all = {
-      {"paper-fat-tree", "fat-tree", {40}},
-      {"paper-torus", "torus", {30, 20, 20, 2}},
-      {"paper-dragonfly", "dragonfly", {18, 9, 9}},
-      {"paper-random", "random", {2048, 20, 20, 1}},
-      {"bluelight", "pruned-fat-tree", {34, 246, 8, 1}},
-      {"taihulight", "pruned-fat-tree", {160, 252, 2, 1}},
-  };
-  return all;
-}
-
 struct RouteOptions {
   std::string topology, groups, algorithm = "mr4lms", colors = "unlimited", json, tables, dump_fts;
   std::string trace, old_trees = "keep";
   uint32_t refine = 32;
 };
 
-Status run_trace(const std::string& path, const std::vector<Group>& groups, Router* router) {
+Status run_trace(const std::string& path, const std::vector<Group>& groups, Router* router,
+                 std::vector<double>* group_ms) {
   std::ifstream in;
   const Status opened = open_input(path, &in);
   if (!opened.ok()) return opened;
@@ -73,8 +55,14 @@ Status run_trace(const std::string& path, const std::vector<Group>& groups, Rout
   if (!read.ok()) return read;
   for (const TraceEvent& event : events) {
     const Group& group = groups[event.group];
+    const auto start = std::chrono::steady_clock::now();
     const Status done =
         event.create ? router->add_group(event.group, group) : router->remove_group(event.group);
+    if (event.create) {
+      (*group_ms)[event.group] =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+              .count();
+    }
     if (!done.ok()) {
       return {done.code(), path + ":" + std::to_string(event.line) + ": " + done.text()};
     }
@@ -102,6 +90,7 @@ int route(const RouteOptions& options) {
   router_options.keep_old_trees = options.old_trees == "keep";
   router_options.refine_roots = options.refine;
   std::vector<Tree> trees;
+  std::vector<double> group_ms(groups.size(), -1);  // only MR4LMS routes one after the other
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -109,11 +98,13 @@ int route(const RouteOptions& options) {
   if (options.algorithm == "mr4lms") {
     Router router(topology, router_options);
     if (!options.trace.empty()) {
-      status = run_trace(options.trace, groups, &router);
+      status = run_trace(options.trace, groups, &router, &group_ms);
     } else {
       double told = 1;
       for (uint32_t g = 0; g < groups.size() && status.ok(); ++g) {
+        const double before = seconds();
         status = router.add_group(g, groups[g]);
+        group_ms[g] = (seconds() - before) * 1e3;
         if (seconds() < told) continue;
         told = seconds() + 1;
         std::fprintf(stderr, "\r%u of %zu groups, about %.0f s left ", g + 1, groups.size(),
@@ -169,14 +160,20 @@ int route(const RouteOptions& options) {
                         {"max_tfi", f.max_tfi},
                         {"mean_tfi", f.mean_tfi},
                         {"max_height", f.max_height},
+                        {"mean_height", f.mean_height},
                         {"seconds", took},
                         {"peak_memory_mib", usage.ru_maxrss / 1024}};
+    const std::vector<uint32_t> loads = cable_loads(topology, trees);
+    HeightMeter meter(topology);
+    j["per_group"] = nlohmann::json::array();
     for (const Tree& tree : trees) {
+      const uint32_t height = meter.height(tree), efi = tree_efi(tree, loads);
       for (const uint32_t g : tree.groups) {
-        j["per_group"].push_back({{"id", groups[g].id},
-                                  {"color", tree.color},
-                                  {"tfi", tree.groups.size()},
-                                  {"switches", tree.switches.size()}});
+        nlohmann::json one = {{"id", groups[g].id},        {"color", tree.color},
+                              {"height", height},          {"efi", efi},
+                              {"tfi", tree.groups.size()}, {"switches", tree.switches.size()}};
+        if (group_ms[g] >= 0) one["ms"] = group_ms[g];
+        j["per_group"].push_back(std::move(one));
       }
     }
     output.add(options.json, j.dump(1) + "\n");
@@ -197,7 +194,7 @@ int route(const RouteOptions& options) {
 
 int topo(const std::string& kind, std::vector<uint32_t> sizes) {
   std::string real_kind = kind;
-  for (const Preset& preset : presets()) {
+  for (const PaperFabric& preset : paper_fabrics(false)) {
     if (kind == preset.name && sizes.empty()) real_kind = preset.kind, sizes = preset.sizes;
   }
   Topology topology;
@@ -251,6 +248,13 @@ int verify(const std::string& topology_path, const std::string& groups_path,
   return 0;
 }
 
+int paper(const PaperOptions& options) {
+  nlohmann::json results;
+  Status status = run_paper(options, &results);
+  if (status.ok()) status = draw_paper(options, results);
+  return status.ok() ? 0 : fail(status);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -267,7 +271,8 @@ int main(int argc, char** argv) {
   topo_command
       ->add_option(
           "kind", kind,
-          "fat-tree PORTS | pruned-fat-tree LEAVES HOSTS SPINES CABLES | torus X Y Z HOSTS | "
+          "fat-tree PORTS | pruned-fat-tree LEAVES HOSTS SPINES CABLES | "
+          "supernodes COUNT LEAVES HOSTS MIDDLES DIRECTORS PATHS | torus X Y Z HOSTS | "
           "dragonfly A P H | random SWITCHES HOSTS PORTS SEED, or a preset: paper-fat-tree, "
           "paper-torus, paper-dragonfly, paper-random, bluelight, taihulight")
       ->required();
@@ -307,6 +312,15 @@ int main(int argc, char** argv) {
   auto* install_command = app.add_subcommand("install", "write tables into the fabric");
   InstallOptions install_options;
   add_install_options(install_command, &install_options);
+  PaperOptions paper_options;
+  auto* paper_command =
+      app.add_subcommand("paper", "run the evaluation of the MR4LMS paper and draw its figures");
+  paper_command->add_option("--out", paper_options.out, "folder for results and pictures")
+      ->required();
+  paper_command->add_option("--only", paper_options.only, "one fabric (a preset's name)");
+  paper_command->add_option("--runs", paper_options.runs, "only runs whose name contains this");
+  paper_command->add_flag("--quick", paper_options.quick, "small fabrics of the same kinds");
+  paper_command->add_flag("--draw", paper_options.draw_only, "only draw, from earlier results");
 
   try {
     app.parse(argc, argv);
@@ -315,6 +329,7 @@ int main(int argc, char** argv) {
   }
   if (*topo_command) return topo(kind, sizes);
   if (*groups_command) return groups(pattern, sides, topology_path, per_host, seed);
+  if (*paper_command) return paper(paper_options);
   if (*route_command) return route(options);
   if (*install_command) {
     const Status status = install(install_options);

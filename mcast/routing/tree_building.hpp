@@ -15,14 +15,16 @@ inline uint32_t cable_of(const Topology& topology, uint32_t arc) {
 class TreeBuilder {
  public:
   explicit TreeBuilder(const Topology& topology)
-      : topology_(topology), stamp_(topology.num_switches()) {}
+      : topology_(topology),
+        stamp_(topology.num_switches()),
+        cost_(topology.num_switches()),
+        next_(topology.num_switches()) {}
 
   // From every target towards the root, always one hop nearer, over the least loaded cable; stops
-  // where the tree already is. Fills root, switches and links of *tree. Every target must reach the
-  // root.
-  void bottom_up(Hops& hops, uint32_t root, const std::vector<uint32_t>& targets,
+  // where the tree already is. `distance`: hops to the root, kFar where no path may go. Fills root,
+  // switches and links of *tree. Every target must reach the root.
+  void bottom_up(const uint8_t* distance, uint32_t root, const std::vector<uint32_t>& targets,
                  const std::vector<uint32_t>& load, Tree* tree) {
-    const uint8_t* distance = hops.row(root);
     ++now_;
     tree->root = root;
     tree->switches.assign(1, root);
@@ -44,9 +46,62 @@ class TreeBuilder {
     }
   }
 
+  // The same, but each path is the best as a whole: the squares of its cables' loads are the least
+  // that a shortest path to the root can have. Looks at all shortest paths of the targets.
+  void best_paths(const uint8_t* distance, uint32_t root, const std::vector<uint32_t>& targets,
+                  const std::vector<uint32_t>& load, Tree* tree) {
+    ++now_;
+    for (const uint32_t t : targets) {
+      if (layers_.size() <= distance[t]) layers_.resize(distance[t] + 1u);
+      if (stamp_[t] != now_) layers_[distance[t]].push_back(t);
+      stamp_[t] = now_;
+    }
+    for (size_t d = layers_.size(); d-- > 1;) {
+      for (const uint32_t s : layers_[d]) {
+        for (uint32_t a = topology_.arc_begin[s]; a < topology_.arc_begin[s + 1]; ++a) {
+          const uint32_t to = topology_.arcs[a].to;
+          if (distance[to] + 1u != d || stamp_[to] == now_) continue;
+          stamp_[to] = now_;
+          layers_[d - 1].push_back(to);
+        }
+      }
+    }
+    cost_[root] = 0;
+    for (size_t d = 1; d < layers_.size(); ++d) {
+      for (const uint32_t s : layers_[d]) {
+        uint64_t best = UINT64_MAX;
+        for (uint32_t a = topology_.arc_begin[s]; a < topology_.arc_begin[s + 1]; ++a) {
+          const uint32_t to = topology_.arcs[a].to;
+          if (distance[to] + 1u != d) continue;
+          const uint64_t l = load[cable_of(topology_, a)] + 1;
+          if (cost_[to] + l * l >= best) continue;
+          best = cost_[to] + l * l;
+          next_[s] = a;
+        }
+        cost_[s] = best;
+      }
+    }
+    for (auto& layer : layers_) layer.clear();
+    ++now_;
+    tree->root = root;
+    tree->switches.assign(1, root);
+    tree->links.clear();
+    stamp_[root] = now_;
+    for (uint32_t at : targets) {
+      for (; stamp_[at] != now_; at = topology_.arcs[next_[at]].to) {
+        stamp_[at] = now_;
+        tree->switches.push_back(at);
+        tree->links.push_back(next_[at]);
+      }
+    }
+  }
+
  private:
   const Topology& topology_;
   std::vector<uint32_t> stamp_;
+  std::vector<uint64_t> cost_;
+  std::vector<uint32_t> next_;
+  std::vector<std::vector<uint32_t>> layers_;  // switches on shortest paths, by distance
   uint32_t now_ = 0;
 };
 

@@ -81,7 +81,8 @@ Status read_topology(std::istream& in, const std::string& name, Topology* topolo
 void write_topology(const Topology& topology, std::ostream& out);
 
 // kinds: fat-tree {k}, pruned-fat-tree {leaves, hosts per leaf, spines, cables from leaf to
-// spine}, torus {x, y, z, hosts}, dragonfly {a, p, h}, random {switches, hosts, fabric ports,
+// spine}, supernodes {supernodes, leaves, hosts per leaf, middle switches, directors, paths},
+// torus {x, y, z, hosts}, dragonfly {a, p, h}, random {switches, hosts, fabric ports,
 // seed}.
 Status make_topology(const std::string& kind, const std::vector<uint32_t>& sizes,
                      Topology* topology);
@@ -107,7 +108,7 @@ struct TraceEvent {
 Status read_trace(std::istream& in, const std::string& name, const std::vector<Group>& groups,
                   std::vector<TraceEvent>* events);
 
-// Processes in row-major order on a grid, `per_host` of them on a host; every line along every
+// Processes on a grid, the first side fastest, `per_host` of them on a host; every line along every
 // dimension is a group. Lines inside one host make no group.
 Status make_grid_groups(const Topology& topology, const std::vector<uint32_t>& dims,
                         uint32_t per_host, std::vector<Group>* groups);
@@ -128,6 +129,8 @@ struct RouterOptions {
   uint32_t colors = kNone;     // table entries a switch may use; kNone: no limit
   bool keep_old_trees = true;  // false: merged trees are destroyed and built anew
   uint32_t refine_roots = 32;  // trees compared per group; 1 is the paper's greedy choice
+  uint32_t extra_height = 4;   // hops a tree may be higher than the least to get an entry at all
+  bool as_paper = false;       // nothing but what the paper describes; see router.cpp
 };
 
 // MR4LMS. Reads `topology`, which must outlive it.
@@ -186,8 +189,22 @@ Status verify_tables(const Topology& topology, const std::vector<Group>& groups,
 
 struct Figures {
   uint32_t colors = 0, trees = 0, max_tfi = 0, max_height = 0, max_efi = 0, max_host_efi = 0;
-  double mean_tfi = 0, mean_efi = 0;
+  double mean_tfi = 0, mean_efi = 0, mean_height = 0;  // heights are weighted by groups
 };
 Figures measure(const Topology& topology, const std::vector<Tree>& trees);
+// Groups on each arc's cable (both directions together), and the most on a cable of the tree.
+std::vector<uint32_t> cable_loads(const Topology& topology, const std::vector<Tree>& trees);
+uint32_t tree_efi(const Tree& tree, const std::vector<uint32_t>& loads);
+
+// Hops from a tree's root to the farthest of its switches. Keeps its memory between trees.
+class HeightMeter {
+ public:
+  explicit HeightMeter(const Topology& topology);
+  uint32_t height(const Tree& tree);
+
+ private:
+  const Topology& topology_;
+  std::vector<uint32_t> first_, depth_, next_, queue_;
+};
 
 }  // namespace weft::mcast

@@ -195,11 +195,16 @@ TEST_CASE("addresses that hosts route come before link-local ones", "[registrati
 
 TEST_CASE("the port in use is the usable, near, fast one, or the one asked for",
           "[registrations]") {
-  Port slow, fast, far, down;
-  slow.device = "a", slow.gbit_per_s = 25;
-  fast.device = "b", fast.gbit_per_s = 100;
-  far.device = "c", far.gbit_per_s = 400, far.near = false;
-  down.device = "d", down.gbit_per_s = 800, down.why_unusable = "the port is down";
+  const auto port = [](const char* name, double gbit) {
+    Port one;
+    one.device.append(name);
+    one.gbit_per_s = gbit;
+    return one;
+  };
+  const Port slow = port("a", 25), fast = port("b", 100);
+  Port far = port("c", 400), down = port("d", 800);
+  far.near = false;
+  down.why_unusable.append("the port is down");
   Port chosen;
   REQUIRE(choose_port({slow, far, fast, down}, "", chosen).ok());
   CHECK(chosen.device == "b");

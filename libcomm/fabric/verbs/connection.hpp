@@ -111,7 +111,9 @@ struct Part {
   std::uint64_t swap;
 };
 
-inline constexpr std::uint32_t kDepth = 64;         // requests in a send queue
+// One less than a power of two: devices round up, and some take one more than asked for.
+inline constexpr std::uint32_t kDepth = 63;         // requests in a send queue
+inline constexpr std::uint32_t kSlots = 64;         // numbers of requests, modulo this
 inline constexpr std::uint32_t kKeptBack = 8;       // of these, for control messages
 inline constexpr std::uint32_t kSignalEvery = 16;   // of unsignalled requests
 inline constexpr std::uint32_t kMaxReadDepth = 16;  // gets and atomics at once
@@ -136,7 +138,7 @@ struct Connection {
   std::uint32_t done = 0;  // all up to here have left the send queue
   std::uint32_t unsignalled = 0;
   std::uint32_t reads = 0;  // gets and atomics in the send queue
-  Operation* operations[kDepth] = {};
+  Operation* operations[kSlots] = {};
   std::deque<Control> controls;  // no room yet
   std::deque<Part> parts;        // no room yet
   bool probing = false;

@@ -34,7 +34,7 @@ Code VerbsFabric::post_request(Connection& connection, ibv_send_wr& request,
   if (ibv_post_send(connection.qp, &request, &bad) != 0) return Code::again;
   connection.unsignalled =
       (request.send_flags & IBV_SEND_SIGNALED) != 0 ? 0 : connection.unsignalled + 1;
-  connection.operations[number % kDepth] = operation;
+  connection.operations[number % kSlots] = operation;
   ++connection.posted;
   return Code::ok;
 }
@@ -229,7 +229,7 @@ void VerbsFabric::on_sent(const ibv_wc& wc) noexcept {
   Operation* finished = nullptr;
   {
     const std::lock_guard lock(connection.lock);
-    Operation* operation = std::exchange(connection.operations[number % kDepth], nullptr);
+    Operation* operation = std::exchange(connection.operations[number % kSlots], nullptr);
     connection.done = number + 1;
     if (connection.probing && number == connection.probe) connection.probing = false;
     if (operation != nullptr) {

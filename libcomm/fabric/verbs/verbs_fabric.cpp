@@ -115,7 +115,7 @@ Status VerbsFabric::start_queues() {
       return {};
     }
   }
-  return failed("reliable queue pair of 64 requests with 32 bytes inline");
+  return failed("reliable queue pair with 32 bytes inline");
 }
 
 Status VerbsFabric::start_waiting() {

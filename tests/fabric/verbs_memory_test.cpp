@@ -1,0 +1,141 @@
+// What lanes over verbs cost in memory; skipped without a device (tests/softroce/run has one). The
+// numbers printed are those of docs/performance.md.
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "fabric/registry.hpp"
+#include "fabric/verbs/device.hpp"
+
+namespace {
+
+using namespace weft;
+
+constexpr std::uint64_t kDeadlineNs = 60'000'000'000;
+constexpr int kLanes = 64;
+constexpr int kPeers = 8;
+
+template <class F>
+bool wait_for(F&& done) {
+  for (const std::uint64_t limit = now_ns() + kDeadlineNs; !done(); std::this_thread::yield())
+    if (now_ns() > limit) return false;
+  return true;
+}
+
+// Pages that the device holds, in KiB.
+long pinned_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmPin:")) return std::stol(line.substr(6));
+  return -1;
+}
+
+// Queues that are shared with the device, in KiB.
+long queues_kib() {
+  std::ifstream maps("/proc/self/maps");
+  long bytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/dev/infiniband/uverbs") == std::string::npos) continue;
+    std::istringstream range(line);
+    unsigned long begin = 0, end = 0;
+    char dash = 0;
+    range >> std::hex >> begin >> dash >> end;
+    bytes += static_cast<long>(end - begin);
+  }
+  return bytes / 1024;
+}
+
+struct Rank {
+  std::unique_ptr<Job> job;
+  std::unique_ptr<Fabrics> fabrics;
+};
+
+bool has_device() {
+  std::vector<verbs::Port> ports;
+  verbs::Port port;
+  Status status = verbs::find_ports(ports);
+  if (status) status = verbs::choose_port(ports, "", port);
+  if (!status) WARN("skipped: " << status.text());
+  return status.ok();
+}
+
+std::vector<Rank> open_ranks(int count) {
+  Settings settings;
+  REQUIRE(settings.set("FABRIC", "verbs").ok());
+  REQUIRE(settings.set("PEER_TIMEOUT_MS", "30000").ok());
+  auto boards = make_thread_boards(count);
+  std::vector<Rank> ranks(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([&, i] {
+      const auto index = static_cast<std::size_t>(i);
+      if (Job::open(settings, std::move(boards[index]), ranks[index].job).ok())
+        (void)Fabrics::open(*ranks[index].job, ranks[index].fabrics);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const Rank& rank : ranks) REQUIRE(rank.fabrics != nullptr);
+  return ranks;
+}
+
+// Both ends are polled here.
+void open_lane(std::vector<Rank>& ranks, int peer, int channel) {
+  Fabric& fabric = *ranks[0].fabrics->to(peer);
+  Fabric& other = *ranks[static_cast<std::size_t>(peer)].fabrics->to(0);
+  SendMemory memory;
+  Status status;
+  REQUIRE(wait_for([&] {
+    fabric.poll();
+    other.poll();
+    status = fabric.connect(peer, channel, memory);
+    return status.code() != Code::again;
+  }));
+  INFO(status.text());
+  REQUIRE(status.ok());
+  ReceiveMemory receive;
+  int from = -1, accepted = -1;
+  REQUIRE(wait_for([&] {
+    other.poll();
+    return other.accept(channel_of(channel).client, from, accepted, receive).ok() && from == 0;
+  }));
+}
+
+}  // namespace
+
+TEST_CASE("an idle lane costs a page at each end", "[verbs]") {
+  if (!has_device()) return;
+  std::vector<Rank> ranks = open_ranks(2);
+  open_lane(ranks, 1, 0);
+  const long before = pinned_kib();
+  for (int i = 1; i <= kLanes; ++i) {
+    Channel channel{1, static_cast<std::uint8_t>(i), 0};
+    open_lane(ranks, 1, channel_number(channel));
+  }
+  const long both_ends = (pinned_kib() - before) / kLanes;
+  printf("an idle lane: %ld KiB, both ends\n", both_ends);
+  CHECK(before > 0);
+  CHECK(both_ends <= 8);
+  for (Rank& rank : ranks) rank.fabrics->remote()[0]->close_client(1);
+  CHECK(pinned_kib() <= before + 8);
+}
+
+TEST_CASE("a connection's queues are small", "[verbs]") {
+  if (!has_device()) return;
+  std::vector<Rank> ranks = open_ranks(1 + kPeers);
+  open_lane(ranks, 1, 0);
+  const long pinned = pinned_kib(), queues = queues_kib();
+  for (int peer = 2; peer <= kPeers; ++peer) open_lane(ranks, peer, 0);
+  // Two ends of each.
+  const double pinned_each = static_cast<double>(pinned_kib() - pinned) / (kPeers - 1) / 2;
+  const double queues_each = static_cast<double>(queues_kib() - queues) / (kPeers - 1) / 2;
+  printf("an end of a connection with a lane: %.1f KiB of rings, %.1f KiB of queues; ", pinned_each,
+         queues_each);
+  const double busy = 2 * 64;  // a ring and a mirror that have been used (WEFT_RING_MIN_BYTES)
+  printf("1000 busy peers: %.0f MiB\n", (busy + queues_each) * 1000 / 1024);
+  CHECK((busy + queues_each) * 1000 < 1024 * 1024);
+}

@@ -1,6 +1,6 @@
-// typical BYTES ITERATIONS: half of a ping-pong's round trip between ranks 0 and 1 in microseconds,
-// as the median and the mean over the iterations, as perftest takes its t_typical and t_avg. The
-// median is what can be compared on a machine that is interrupted all the time.
+// half_round_trip BYTES ITERATIONS: half of a ping-pong's round trip between ranks 0 and 1 in
+// microseconds, as the median and the mean over the iterations, as perftest takes its t_typical and
+// t_avg. The median is what can be compared on a machine that is interrupted all the time.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

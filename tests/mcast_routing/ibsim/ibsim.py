@@ -16,7 +16,7 @@ import time
 ENV = {**os.environ, 'PATH': os.environ.get('PATH', '') + ':/usr/sbin:/sbin',
        # The programs under ibsim-run get its library before the sanitizer's.
        'ASAN_OPTIONS': os.environ.get('ASAN_OPTIONS', '') + ':verify_asan_link_order=0'}
-DEADLINE_S = 60
+DEADLINE_S = 90
 
 
 class Failure(Exception):
@@ -121,12 +121,14 @@ class Fabric:
             raise Failure(f'{" ".join(command)}: not within {DEADLINE_S} s') from None
 
     def start_opensm(self, engine, *options):
+        # Without a sweep it never tries again, so -t has it wait even on a machine that is busy.
         # A partition without "ipoib" makes no group besides those that ports join.
         with open(self.path('partitions'), 'w', encoding='utf-8') as file:
             file.write('Default=0x7fff : ALL=full ;\n')
         process = self.start(
             ['ibsim-run', 'opensm', '-R', engine, '-s', '0', '-D', '0x43', '-d2', '-f',
-             self.path('opensm.log'), '-P', self.path('partitions'), *options], 'opensm.out')
+             self.path('opensm.log'), '-P', self.path('partitions'), '-t', '20000', *options],
+            'opensm.out')
         until(lambda: 'SUBNET UP' in self.read('opensm.log'), 'start of OpenSM', process)
         # It turns to another engine without failing; -d2 has every line in the log at once.
         if f'{engine} tables configured' not in self.read('opensm.log'):

@@ -153,7 +153,8 @@ def refuses_a_changed_fabric(case):
 
 def refuses_tables_that_do_not_fit(case):
     with ibsim.Fabric(case.path('net'), max_entries=32) as fabric:
-        case.install(fabric, 'a', status=2, says='has 32 entries; the tables need entry')
+        case.install(fabric, 'a', '--first-mlid', '0xc020', status=2,
+                     says='has 32 entries; the tables need entry')
     with ibsim.Fabric(case.path('net')) as fabric:
         case.install(fabric, 'a', '--first-mlid', '0xfff0', status=2, says='more entries than')
         case.install(fabric, 'a', '--first-mlid', '0xbfff', status=2, says='0xc000 to 0xfffe')

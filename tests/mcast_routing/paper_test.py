@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """weft-mcroute paper at small scale: every run and figure is there, and the numbers hold together.
 
 Also the JSON of one routing, and that deleting and creating groups rewrites only tables of theirs.

@@ -297,7 +297,8 @@ int main(int argc, char** argv) {
   route_command->add_option("--colors", options.colors, "entries a switch has, or unlimited");
   route_command->add_option("--old-trees", options.old_trees, "when groups merge")
       ->check(CLI::IsMember({"keep", "destroy"}));
-  route_command->add_option("--refine", options.refine, "trees compared per group; 1: all as in the paper")
+  route_command
+      ->add_option("--refine", options.refine, "trees compared per group; 1: all as in the paper")
       ->check(CLI::Range(1, 64));
   route_command->add_option("--trace", options.trace, "file of create and delete events");
   route_command->add_option("--json", options.json);

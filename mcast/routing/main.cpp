@@ -89,6 +89,7 @@ int route(const RouteOptions& options) {
   }
   router_options.keep_old_trees = options.old_trees == "keep";
   router_options.refine_roots = options.refine;
+  router_options.as_paper = options.refine == 1;
   std::vector<Tree> trees;
   std::vector<double> group_ms(groups.size(), -1);  // only MR4LMS routes one after the other
   const auto start = std::chrono::steady_clock::now();
@@ -296,7 +297,8 @@ int main(int argc, char** argv) {
   route_command->add_option("--colors", options.colors, "entries a switch has, or unlimited");
   route_command->add_option("--old-trees", options.old_trees, "when groups merge")
       ->check(CLI::IsMember({"keep", "destroy"}));
-  route_command->add_option("--refine", options.refine, "trees compared per group; 1: none")
+  route_command
+      ->add_option("--refine", options.refine, "trees compared per group; 1: all as in the paper")
       ->check(CLI::Range(1, 64));
   route_command->add_option("--trace", options.trace, "file of create and delete events");
   route_command->add_option("--json", options.json);

@@ -6,7 +6,7 @@ namespace weft::mcast {
 namespace {
 // Roots tried per group when colours run short; more would seldom find what these do not.
 constexpr uint32_t kRootsTried = 32;
-constexpr uint32_t kRootsSearched = 2;
+constexpr uint32_t kRootsSearched = 1;
 constexpr uint32_t kRootsOfBestPaths = 1;
 constexpr uint32_t kColorsBuilt = 2;  // per root
 }  // namespace

@@ -31,6 +31,8 @@ using rendezvous::Server;
 
 // Time between asking the ranks to end (SIGTERM) and ending them (SIGKILL).
 constexpr std::uint64_t kGraceNs = 500'000'000;
+// Time between the end of an agent's connection and taking its host for lost.
+constexpr std::uint64_t kSilenceNs = 1'000'000'000;
 // How long the last output is waited for after the last rank has ended.
 constexpr std::uint64_t kDrainNs = 1'000'000'000;
 // A rank's death is told to the others with its cause, once weftrun has seen the cause itself.
@@ -285,7 +287,10 @@ void Launcher::wait_for_something() {
   if (reads_input) polls.push_back({0, POLLIN, 0});
 
   int timeout_ms = server_->timeout_ms();
-  for (std::uint64_t at_ns : {kill_at_ns_, timeout_at_ns_, answer_at_ns_, drain_until_ns_}) {
+  std::uint64_t silent_at_ns = UINT64_MAX;
+  for (const auto& [host, at_ns] : silent_at_ns_) silent_at_ns = std::min(silent_at_ns, at_ns);
+  for (std::uint64_t at_ns :
+       {kill_at_ns_, timeout_at_ns_, answer_at_ns_, silent_at_ns, drain_until_ns_}) {
     if (at_ns == UINT64_MAX) continue;
     const std::uint64_t now = now_ns();
     const int left_ms = at_ns <= now ? 0
@@ -373,11 +378,12 @@ void Launcher::lost(int host, const Status& why) {
   if (!ending_ && options_.on_death == OnDeath::kill) end_job();
 }
 
-// Before the launch command itself notices, which may take minutes.
+// Before the launch command itself notices, which may take minutes. If the agent has only ended,
+// the launch command ends soon, too, and knows more about it.
 void Launcher::take_lost_visitors() {
   for (int host : server_->take_lost_visitors())
     if (host < static_cast<int>(entries_.size()) && !is_local(static_cast<std::size_t>(host)))
-      hosts_[static_cast<std::size_t>(host)]->silent();
+      silent_at_ns_.emplace(host, now_ns() + kSilenceNs);
 }
 
 void Launcher::judge_exits() {
@@ -441,6 +447,11 @@ void Launcher::check_deadlines() {
     for (auto& host : hosts_)
       if (!host->answered()) host->silent();
   }
+  std::erase_if(silent_at_ns_, [&](const auto& entry) {
+    if (now < entry.second) return false;
+    hosts_[static_cast<std::size_t>(entry.first)]->silent();
+    return true;
+  });
   if (now >= kill_at_ns_) {
     kill_at_ns_ = UINT64_MAX;
     signal_all(SIGKILL);

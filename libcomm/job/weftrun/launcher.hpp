@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -107,6 +108,7 @@ class Launcher final : public HostEvents {
   std::uint64_t timeout_at_ns_ = UINT64_MAX;
   std::uint64_t answer_at_ns_ = UINT64_MAX;  // when every host must have answered
   std::uint64_t drain_until_ns_ = UINT64_MAX;
+  std::map<int, std::uint64_t> silent_at_ns_;  // when a host whose agent is gone counts as lost
 };
 
 }  // namespace weft::weftrun

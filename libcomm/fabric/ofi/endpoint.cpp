@@ -32,6 +32,9 @@ fi_info* make_hints(const std::string& provider) {
   // A lane's entries arrive in order.
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
+  // Credit bounds what is under way; the default of 2048 only costs memory.
+  hints->tx_attr->size = 256;
+  hints->rx_attr->size = 256;
   if (provider.starts_with("tcp")) hints->addr_format = FI_SOCKADDR_IN;
   return hints;
 }
@@ -56,11 +59,11 @@ Status Endpoint::open_info(const Settings& settings) {
   const int error = library().getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
   library().freeinfo(hints);
   if (error != 0 || list == nullptr)
-    return {
-        Code::unsupported,
-        fmt::format("libfabric has no provider '{}'{} with remote memory access and atomics: {} "
-                    "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
-                    provider, domain.empty() ? "" : " on " + domain, error_text(error))};
+    return {Code::unsupported,
+            fmt::format(
+                "libfabric has no provider '{}'{} with remote memory access and atomics: {} "
+                "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
+                provider, domain.empty() ? "" : fmt::format(" on {}", domain), error_text(error))};
   // The loopback only if there is nothing else.
   const fi_info* chosen = list;
   for (const fi_info* info = list; info != nullptr; info = info->next) {

@@ -11,7 +11,7 @@ Status shm_barrier(ShmTeam& team) {
     team.publish(own);
     team.ring_all();
   }
-  if (!team.meet()) return Code::peer_lost;
+  if (!team.wait_for_all()) return Code::peer_lost;
   team.end();
   return {};
 }
@@ -24,7 +24,6 @@ Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset);
     team.begin();
-    team.set_source(root);
     if (team.rank() == root) {
       const Own own(team, piece);
       if (own.cell == nullptr) return Code::peer_lost;
@@ -44,15 +43,14 @@ Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t b
   const int n = team.size();
   // The root would copy all blocks alone: many short ones, too, are better read by their owners.
   // Crowded, the root's wait for the readers costs more, as long as a bank holds all blocks.
-  if (team.is_crowded()
-          ? index(n) * bytes > kBankBytes && bytes >= team.direct_min_bytes()
-          : index(n - 1) * bytes / 4 >= team.direct_min_bytes() || bytes >= team.direct_min_bytes())
+  if (team.is_crowded() ? index(n) * bytes > kBankBytes && bytes >= team.direct_min_bytes()
+                        : index(n - 1) * bytes / 4 >= team.direct_min_bytes() ||
+                              bytes >= team.direct_min_bytes())
     return direct_scatter(team, send, receive, bytes, root);
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   for (std::size_t offset = 0; offset < bytes; offset += most) {
     const std::size_t piece = std::min(most, bytes - offset), all = index(n) * piece;
     team.begin();
-    team.set_source(root);
     if (team.rank() == root) {
       const Own own(team, all);
       if (own.cell == nullptr) return Code::peer_lost;

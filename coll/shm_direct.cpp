@@ -61,7 +61,6 @@ Status copy_between(ShmTeam& team, bool sends, const void* send, void* receive, 
 Status read_from_root(ShmTeam& team, const void* exposed_here, void* into, std::size_t offset,
                       std::size_t length, int root) {
   team.begin();
-  team.set_source(root);
   if (team.rank() == root) {
     if (!expose(team, exposed_here)) return Code::peer_lost;
     team.ring_all();

@@ -1,8 +1,6 @@
 // Reductions inside a host. Vectors are combined straight from the slots, always in rank order from
 // the right (a0 op (a1 op (a2 op a3))), so that the result does not depend on who arrived when, and
 // so that operations need not commute.
-#include <atomic>
-
 #include "coll/shm_collectives.hpp"
 
 namespace weft::coll {
@@ -63,42 +61,6 @@ Status allreduce_by_all(ShmTeam& team, const void* input, void* receive, std::si
   return {};
 }
 
-// A long vector is announced before it is in the bank; the cell's first word then counts the
-// elements that are there.
-constexpr std::size_t kPiecesPerRound = 4;
-
-std::atomic_ref<std::uint64_t> filled(Cell& cell) noexcept {
-  return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(cell.data));
-}
-
-// Writes and announces this member's slot of `count` elements, `step` at a time.
-void fill(ShmTeam& team, const Own& own, const std::byte* from, std::size_t count, std::size_t step,
-          std::size_t unit, int root) {
-  const bool at_once = count <= step;
-  if (at_once) copy_bytes(own.data, from, count * unit);
-  if (!at_once) filled(*own.cell).store(0, std::memory_order_relaxed);
-  team.publish(own.cell);
-  if (team.rank() != root) team.ring(root);
-  for (std::size_t done = 0; !at_once && done < count; done += step) {
-    const std::size_t piece = std::min(step, count - done);
-    copy_bytes(own.data + done * unit, from + done * unit, piece * unit);
-    // release: pairs with the acquire in wait_filled().
-    filled(*own.cell).store(done + piece, std::memory_order_release);
-    if (team.rank() != root) team.ring(root);
-  }
-}
-
-// Waits until a member's slot of `count` elements holds the first `needed`.
-bool wait_filled(ShmTeam& team, int member, std::size_t needed, std::size_t count,
-                 std::size_t step) {
-  if (!team.wait_for(member)) return false;
-  if (count <= step) return true;
-  return team.wait([&] {
-    // acquire: pairs with the release in fill().
-    return filled(team.cell(member)).load(std::memory_order_acquire) >= needed;
-  });
-}
-
 }  // namespace
 
 Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
@@ -116,38 +78,34 @@ Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_
 Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
                   const Reduction& op, int root) {
   const int n = team.size();
-  // Uncrowded, the root follows the others through their banks piece by piece, and they need not
-  // wait for it within the four pieces of a round. Crowded, nobody follows anybody.
-  const std::size_t step =
-      piece_count(team.is_crowded() ? kBankBytes : team.piece_bytes() / kPiecesPerRound, op);
-  const std::size_t most = team.is_crowded() ? step
-                                             : std::min(step * kPiecesPerRound * kPiecesPerRound,
-                                                        piece_count(kBankBytes, op));
+  // Shorter pieces than elsewhere: the root starts earlier, and both its vector and a piece stay in
+  // its first cache.
+  constexpr std::size_t kMostBytes = 8 * 1024;
+  const std::size_t most = piece_count(
+      team.is_crowded() ? team.piece_bytes() : std::min(kMostBytes, team.piece_bytes()), op);
   for (std::size_t first = 0; first < count; first += most) {
-    const std::size_t num = std::min(most, count - first), bytes = num * op.element_bytes;
-    const std::byte* from = at(input, first * op.element_bytes);
-    std::byte* into = at(receive, first * op.element_bytes);
+    const std::size_t piece = std::min(most, count - first);
+    const std::size_t offset = first * op.element_bytes, bytes = piece * op.element_bytes;
     team.begin();
     // The root, too, needs a slot if its vector belongs between others'.
     const bool root_first = op.commutative || root == n - 1;
     if (team.rank() != root || !root_first) {
       const Own own(team, bytes, root);
       if (own.cell == nullptr) return Code::peer_lost;
-      fill(team, own, from, num, step, op.element_bytes, root);
+      copy_bytes(own.data, at(input, offset), bytes);
+      team.publish(own.cell);
+      if (team.rank() != root) team.ring(root);
     }
     if (team.rank() == root) {
-      for (std::size_t done = 0; done < num; done += step) {
-        const std::size_t piece = std::min(step, num - done), offset = done * op.element_bytes;
-        if (root_first) copy_bytes(into + offset, from + offset, piece * op.element_bytes);
-        for (int r = n - 1; r >= 0; --r) {
-          if (r == root && root_first) continue;
-          if (!wait_filled(team, r, done + piece, num, step)) return Code::peer_lost;
-          const std::byte* theirs = slot(team, r, bytes) + offset;
-          if (r == n - 1 && !root_first)
-            copy_bytes(into + offset, theirs, piece * op.element_bytes);
-          else
-            op.apply(theirs, into + offset, piece, op.argument);
-        }
+      std::byte* into = at(receive, offset);
+      if (root_first) copy_bytes(into, at(input, offset), bytes);
+      for (int r = n - 1; r >= 0; --r) {
+        if (r == root && root_first) continue;
+        if (!team.wait_for(r)) return Code::peer_lost;
+        if (r == n - 1 && !root_first)
+          copy_bytes(into, slot(team, r, bytes), bytes);
+        else
+          op.apply(slot(team, r, bytes), into, piece, op.argument);
       }
     }
     team.end();

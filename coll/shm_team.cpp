@@ -42,17 +42,6 @@ bool ShmTeam::wait_for_all() {
   return true;
 }
 
-bool ShmTeam::meet() {
-  if (!crowded_ || source_round_ + 1 != round_) return wait_for_all();
-  if (arrive_last() && rank_ != source_) ring(source_);
-  if (rank_ != source_) return wait_for_result();
-  // acquire: pairs with the acq_rel of every arrival.
-  if (!wait([this] { return header_->arrivals.load(std::memory_order_acquire) >= sync_target_; }))
-    return false;
-  publish_result();
-  return true;
-}
-
 bool ShmTeam::wait_done(int member, std::uint64_t round) {
   // acquire: pairs with the release in end(); the member's reads are over.
   const auto done = [&] { return members_[member].done.load(std::memory_order_acquire) >= round; };

@@ -15,10 +15,7 @@
 //
 // Crowded teams (more processes on the host than cores) are paid for in context switches: there
 // arrivals are counted, whoever arrives last does the work or lets all go at once, and waiting
-// yields the core almost at once. Who leaves first matters as well: a root that leaves a barrier
-// last makes everybody wait for it in the next broadcast, one that leaves first is never waited
-// for. So a barrier that follows a round in which one member had data for all (set_source) lets
-// that member go first, and it lets the others go.
+// yields the core at once.
 //
 // One thread at a time, like the Team.
 #include <atomic>
@@ -126,14 +123,6 @@ class ShmTeam {
     ring_all();
   }
   bool wait_for_all();
-  // The same for a barrier: nothing but the arrival of all matters.
-  bool meet();
-  // This round's data come from one member alone: the next meet(), if nothing comes between, lets
-  // it leave first. Called by all members alike.
-  void set_source(int member) noexcept {
-    source_ = member;
-    source_round_ = round_;
-  }
   // Waits until the member is through with this round; false if a member is lost.
   bool wait_until_done(int member) { return wait_done(member, round_); }
   // Ends the round for this member.
@@ -192,7 +181,7 @@ class ShmTeam {
   template <class Done>
   bool wait(Done&& done) {
     if (done()) return true;
-    for (int i = crowded_ ? kCrowdedSpins : kSpins; i > 0; --i) {
+    for (int i = crowded_ ? 0 : kSpins; i > 0; --i) {
       cpu_relax();
       if (done()) return true;
     }
@@ -201,8 +190,6 @@ class ShmTeam {
 
  private:
   static constexpr int kSpins = 2000;
-  // Less than a context switch takes: enough for somebody who runs just now to get there.
-  static constexpr int kCrowdedSpins = 32;
 
   struct Use {
     std::uint64_t round = 0;
@@ -227,8 +214,6 @@ class ShmTeam {
   std::uint64_t round_ = 0;
   std::uint64_t all_done_ = 0;  // everybody is known to be done with the rounds up to this one
   std::uint64_t sync_target_ = 0;
-  std::uint64_t source_round_ = 0;  // the last round with a source
-  int source_ = 0;
   int rank_;
   int size_;
   bool crowded_;

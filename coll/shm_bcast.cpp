@@ -43,9 +43,9 @@ Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t b
   const int n = team.size();
   // The root would copy all blocks alone: many short ones, too, are better read by their owners.
   // Crowded, the root's wait for the readers costs more, as long as a bank holds all blocks.
-  if (team.is_crowded() ? index(n) * bytes > kBankBytes && bytes >= team.direct_min_bytes()
-                        : index(n - 1) * bytes / 4 >= team.direct_min_bytes() ||
-                              bytes >= team.direct_min_bytes())
+  if (team.is_crowded()
+          ? index(n) * bytes > kBankBytes && bytes >= team.direct_min_bytes()
+          : index(n - 1) * bytes / 4 >= team.direct_min_bytes() || bytes >= team.direct_min_bytes())
     return direct_scatter(team, send, receive, bytes, root);
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   for (std::size_t offset = 0; offset < bytes; offset += most) {

@@ -54,6 +54,8 @@ Process::Process(const std::vector<std::string>& command, const Environment& env
     dup2(in[0], 0);
     dup2(out[1], 1);
     dup2(err[1], 2);
+    // Whoever started the tests may ignore some, as shells do for what runs in the background.
+    for (int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1}) ::signal(number, SIG_DFL);
     execvpe(argv[0], argv.data(), envp.data());
     _exit(127);
   }

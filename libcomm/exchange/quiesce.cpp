@@ -112,18 +112,21 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
                       ? Status(Code::peer_lost, "a rank is lost")
                       : Status(Code::corrupt, "a lane between two ranks was closed");
     }
-    // The last to leave reads what the next phase would write.
-    num_finished.store(num - 1, std::memory_order_relaxed);
-    if (outcome) phase.fetch_add(1, std::memory_order_relaxed);
     const Status result = outcome;
+    num_finished.store(num - 1, std::memory_order_relaxed);
     advance();
+    // The others receive until they see this, and must not find messages of the next phase.
     Waiter waiter(*this, 0);
     while (num_finished.load(std::memory_order_acquire) != 0) waiter.pause();
+    if (result) phase.fetch_add(1, std::memory_order_relaxed);
+    advance();
     return result;
   }
   until([&] { return step.load(std::memory_order_acquire) == begin + 2; });
   const Status result = outcome;
   if (num_finished.fetch_sub(1, std::memory_order_acq_rel) == 1) ring_doorbell(local.sleeping(0));
+  Waiter waiter(*this, number);
+  while (step.load(std::memory_order_acquire) != begin + 3) waiter.pause();
   return result;
 }
 

@@ -125,25 +125,23 @@ bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
   thread.in = &in;
   thread.remote = job.memory_on_way(memory);
   thread.remote_mapped = nullptr;
-  if (!in.fabric->mapped())
-    code = Code::unsupported;
-  else
+  const std::byte* data = nullptr;
+  if (in.fabric->mapped()) {
+    // Staging is allocated, so it can be mapped: what can not be is not staging.
     thread.remote_mapped = job.thread(thread.number).mappings.find(*in.fabric, memory, code);
-  if (thread.remote_mapped != nullptr) {
-    block.cursor = thread.remote_mapped + sizeof(StagingHead);
+    if (thread.remote_mapped != nullptr) data = thread.remote_mapped + sizeof(StagingHead);
   } else {
-    if (code == Code::unsupported) {
-      thread.fetched.resize(announcement.bytes);
-      code = in.fabric->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
-                            announcement.bytes);
-    }
-    if (code != Code::ok) {
-      if (code != Code::peer_lost && !is_lost(in.peer) && !dropping)
-        broken(thread, in, "the memory of an announced block");
-      return false;
-    }
-    block.cursor = thread.fetched.data();
+    thread.fetched.resize(announcement.bytes);
+    code = in.fabric->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
+                          announcement.bytes);
+    if (code == Code::ok) data = thread.fetched.data();
   }
+  if (data == nullptr) {
+    if (code != Code::peer_lost && !is_lost(in.peer) && !dropping)
+      broken(thread, in, "the memory of an announced block");
+    return false;
+  }
+  block.cursor = data;
   block.end = block.cursor + announcement.bytes;
   block.source = in.peer;
   thread.from = Thread::From::remote;

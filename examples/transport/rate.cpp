@@ -28,19 +28,7 @@
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-void with_threads(int num, auto&& body) {
-  std::vector<std::thread> threads;
-  for (int t = 1; t < num; ++t) threads.emplace_back([&body, t] { body(t); });
-  body(0);
-  for (auto& thread : threads) thread.join();
-}
 
 void require(weft::Code code, const char* what) {
   if (code == weft::Code::ok) return;

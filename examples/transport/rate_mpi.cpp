@@ -28,22 +28,10 @@
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::size_t kBlock = 256;         // messages
 constexpr std::size_t kShared = 64 * 1024;  // messages in a shared buffer
 
 int rank = 0;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-void with_threads(int num, auto&& body) {
-  std::vector<std::thread> threads;
-  for (int t = 1; t < num; ++t) threads.emplace_back([&body, t] { body(t); });
-  body(0);
-  for (auto& thread : threads) thread.join();
-}
 
 // Waits politely: there are more threads than cores.
 template <class Done>

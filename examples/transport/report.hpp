@@ -1,8 +1,25 @@
 #pragma once
-// What the programs of this folder print: one line a measurement, and with --json FILE one JSON
-// object a line. Used by rank 0.
+// What measuring programs of this folder share: threads, time, and what rank 0 prints, one line a
+// measurement, and with --json FILE one JSON object a line.
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
+#include <vector>
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Runs body(0) here and body(1) to body(num - 1) on threads of their own.
+inline void with_threads(int num, auto&& body) {
+  std::vector<std::thread> threads;
+  for (int t = 1; t < num; ++t) threads.emplace_back([&body, t] { body(t); });
+  body(0);
+  for (auto& thread : threads) thread.join();
+}
 
 class Report {
  public:

@@ -143,25 +143,37 @@ Code Job::wait(int thread, Token token) noexcept {
   return completion.code();
 }
 
+namespace {
+
+// The word of a checked access where it is mapped here, or null with the reason; unsupported: the
+// fabric's own atomic operation has to do it.
+std::uint64_t* mapped_word(Job::Impl& impl, int thread, const RemoteMemory& word,
+                           Code& code) noexcept {
+  Fabric& fabric = *impl.way(word.owner).fabric;
+  if (!fabric.mapped()) {
+    code = Code::unsupported;
+    return nullptr;
+  }
+  auto& mappings = impl.thread(thread).mappings;
+  std::byte* data = mappings.find(fabric, word, code);
+  if (data != nullptr) mappings.show(word);
+  return reinterpret_cast<std::uint64_t*>(data);
+}
+
+}  // namespace
+
 Fetched Job::cas_there(int thread, const RemoteMemory& word, std::uint64_t compare,
                        std::uint64_t swap) noexcept {
   Impl& impl = *impl_;
   Fetched fetched{check(impl, thread, word, 8), compare};
   if (fetched.code != Code::ok) return fetched;
   if (word.address % 8 != 0) return {Code::bad_argument, 0};
-  Fabric& fabric = *impl.way(word.owner).fabric;
-  auto& mappings = impl.thread(thread).mappings;
-  if (!fabric.mapped()) fetched.code = Code::unsupported;
-  if (std::byte* data =
-          fetched.code == Code::ok ? mappings.find(fabric, word, fetched.code) : nullptr) {
-    mappings.show(word);
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
-        .compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
-    return fetched;
-  }
-  if (fetched.code == Code::unsupported)
+  if (auto* there = mapped_word(impl, thread, word, fetched.code))
+    std::atomic_ref(*there).compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
+  else if (fetched.code == Code::unsupported)
     fetched.code =
-        fabric.cas(word.owner, impl.memory_on_way(word), 0, compare, swap, fetched.value);
+        impl.way(word.owner)
+            .fabric->cas(word.owner, impl.memory_on_way(word), 0, compare, swap, fetched.value);
   return fetched;
 }
 
@@ -170,18 +182,12 @@ Fetched Job::fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t
   Fetched fetched{check(impl, thread, word, 8), 0};
   if (fetched.code != Code::ok) return fetched;
   if (word.address % 8 != 0) return {Code::bad_argument, 0};
-  Fabric& fabric = *impl.way(word.owner).fabric;
-  auto& mappings = impl.thread(thread).mappings;
-  if (!fabric.mapped()) fetched.code = Code::unsupported;
-  if (std::byte* data =
-          fetched.code == Code::ok ? mappings.find(fabric, word, fetched.code) : nullptr) {
-    mappings.show(word);
-    fetched.value = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data))
-                        .fetch_add(value, std::memory_order_seq_cst);
-    return fetched;
-  }
-  if (fetched.code == Code::unsupported)
-    fetched.code = fabric.fetch_add(word.owner, impl.memory_on_way(word), 0, value, fetched.value);
+  if (auto* there = mapped_word(impl, thread, word, fetched.code))
+    fetched.value = std::atomic_ref(*there).fetch_add(value, std::memory_order_seq_cst);
+  else if (fetched.code == Code::unsupported)
+    fetched.code =
+        impl.way(word.owner)
+            .fabric->fetch_add(word.owner, impl.memory_on_way(word), 0, value, fetched.value);
   return fetched;
 }
 

@@ -106,6 +106,25 @@ class WEFT_API ExchangeBase {
   void finish_block(int thread) noexcept;
   void broken_block(int thread) noexcept;
   Status quiesce(int thread, bool (*drain)(void*), void* argument);
+  // The same; what comes meanwhile is received by `exchange`, which is *this, and handed on.
+  template <class Message, class Exchange, class Handle>
+  Status quiesce_into(Exchange& exchange, int thread, Handle& handle) {
+    struct Drain {
+      Exchange& exchange;
+      int thread;
+      Handle& handle;
+    } drain{exchange, thread, handle};
+    return quiesce(
+        thread,
+        [](void* argument) {
+          auto& [exchange, thread, handle] = *static_cast<Drain*>(argument);
+          Message message;
+          bool any = false;
+          for (; exchange.receive(thread, message); any = true) handle(message);
+          return any;
+        },
+        &drain);
+  }
 
   std::unique_ptr<Impl> impl_;
   detail::SendBlock* const* sending_ = nullptr;  // [thread][destination]
@@ -161,21 +180,7 @@ class Exchange : public ExchangeBase {
   // not send.
   template <class Handle>
   Status quiesce(int thread, Handle&& handle) {
-    struct Drain {
-      Exchange& exchange;
-      int thread;
-      std::remove_reference_t<Handle>& handle;
-    } drain{*this, thread, handle};
-    return ExchangeBase::quiesce(
-        thread,
-        [](void* argument) {
-          auto& [exchange, thread, handle] = *static_cast<Drain*>(argument);
-          Message message;
-          bool any = false;
-          for (; exchange.receive(thread, message); any = true) handle(message);
-          return any;
-        },
-        &drain);
+    return quiesce_into<Message>(*this, thread, handle);
   }
 };
 
@@ -235,21 +240,7 @@ class Exchange<Bytes> : public ExchangeBase {
   using ExchangeBase::quiesce;
   template <class Handle>
   Status quiesce(int thread, Handle&& handle) {
-    struct Drain {
-      Exchange& exchange;
-      int thread;
-      std::remove_reference_t<Handle>& handle;
-    } drain{*this, thread, handle};
-    return ExchangeBase::quiesce(
-        thread,
-        [](void* argument) {
-          auto& [exchange, thread, handle] = *static_cast<Drain*>(argument);
-          Bytes message;
-          bool any = false;
-          for (; exchange.receive(thread, message); any = true) handle(message);
-          return any;
-        },
-        &drain);
+    return quiesce_into<Bytes>(*this, thread, handle);
   }
 
  private:

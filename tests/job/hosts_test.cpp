@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
@@ -16,14 +15,12 @@
 #include <sstream>
 
 #include "job/rendezvous_wire.hpp"
-#include "tests/support/process.hpp"
+#include "tests/job/launch.hpp"
 
-using weft::testing::ends_within;
-using weft::testing::Process;
+using namespace weft::testing;
 
 namespace {
 
-using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kLaunch = "ip netns exec {host}";
@@ -33,27 +30,6 @@ Words weftrun(Words options, const Words& command) {
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), command.begin(), command.end());
   return words;
-}
-
-Words shell(const std::string& script) { return {"sh", "-c", script}; }
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-Words sorted_lines(const std::string& text) {
-  Words lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  std::ranges::sort(lines);
-  return lines;
-}
-
-std::vector<pid_t> numbers_in(const std::string& text) {
-  std::vector<pid_t> pids;
-  std::istringstream stream(text);
-  for (pid_t pid; stream >> pid;) pids.push_back(pid);
-  return pids;
 }
 
 // Prints "RANK on HOST", by the address that the host has.
@@ -274,29 +250,7 @@ TEST_CASE("a job that takes too long is ended on all hosts") {
 }
 
 TEST_CASE("signals go to the ranks of all hosts") {
-  SECTION("that end by them") {
-    const int signal = GENERATE(SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1);
-    Process run(weftrun({"--hosts", "h1,h2"}, shell("ulimit -c 0; exec " JOB_PROBE " stay")));
-    REQUIRE(run.wait_for_lines(2));
-    run.signal(signal);
-    CHECK(run.wait() == 128 + signal);
-  }
-  SECTION("that handle them") {
-    Process run(weftrun({"--hosts", "h1,h2"}, shell("trap 'echo caught; exit 0' TERM; echo ready; "
-                                                    "while :; do sleep 0.05; done")));
-    REQUIRE(run.wait_for_lines(2));
-    run.signal(SIGTERM);
-    CHECK(run.wait() == 0);
-    CHECK(sorted_lines(run.out()) == Words{"caught", "caught", "ready", "ready"});
-  }
-  SECTION("that ignore them, until the second") {
-    Process run(weftrun({"--hosts", "h1,h2"}, shell("trap '' TERM INT; echo ready; "
-                                                    "while :; do sleep 1; done")));
-    REQUIRE(run.wait_for_lines(2));
-    run.signal(SIGINT);
-    run.signal(SIGTERM);
-    CHECK(run.wait() > 128);
-  }
+  check_signals([](const Words& command) { return weftrun({"--hosts", "h1,h2"}, command); });
 }
 
 TEST_CASE("nothing outlives a weftrun that is killed, on no host") {

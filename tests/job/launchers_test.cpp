@@ -10,17 +10,11 @@
 #include <catch2/catch.hpp>
 #include <memory>
 
-#include "tests/support/process.hpp"
+#include "tests/job/launch.hpp"
 
-using weft::testing::Process;
+using namespace weft::testing;
 
 namespace {
-
-using Words = std::vector<std::string>;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string free_address() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);

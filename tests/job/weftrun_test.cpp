@@ -3,41 +3,24 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <map>
 #include <sstream>
 
 #include "base/topology.hpp"
-#include "tests/support/process.hpp"
+#include "tests/job/launch.hpp"
 
-using weft::testing::ends_within;
-using weft::testing::Process;
+using namespace weft::testing;
 
 namespace {
 
-using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
 Words weftrun(Words options, const Words& command) {
   options.insert(options.begin(), WEFTRUN);
   options.insert(options.end(), command.begin(), command.end());
   return options;
-}
-
-Words shell(const std::string& script) { return {"sh", "-c", script}; }
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-Words sorted_lines(const std::string& text) {
-  Words lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  std::ranges::sort(lines);
-  return lines;
 }
 
 }  // namespace
@@ -144,38 +127,14 @@ TEST_CASE("a job that takes too long is ended, and who still runs is named") {
 }
 
 TEST_CASE("signals go to all ranks") {
-  SECTION("that end by them") {
-    const int signal = GENERATE(SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1);
-    Process run(weftrun({"-n", "2"}, shell("ulimit -c 0; exec " JOB_PROBE " stay")));
-    REQUIRE(run.wait_for_lines(2));
-    run.signal(signal);
-    CHECK(run.wait() == 128 + signal);
-  }
-  SECTION("that handle them") {
-    Process run(weftrun({"-n", "2"}, shell("trap 'echo caught; exit 0' TERM; echo ready; "
-                                           "while :; do sleep 0.05; done")));
-    REQUIRE(run.wait_for_lines(2));
-    run.signal(SIGTERM);
-    CHECK(run.wait() == 0);
-    CHECK(sorted_lines(run.out()) == Words{"caught", "caught", "ready", "ready"});
-  }
-  SECTION("that ignore them, until the second") {
-    Process run(weftrun({"-n", "2"}, shell("trap '' TERM INT; echo ready; "
-                                           "while :; do sleep 1; done")));
-    REQUIRE(run.wait_for_lines(2));
-    run.signal(SIGINT);
-    run.signal(SIGTERM);
-    CHECK(run.wait() > 128);
-  }
+  check_signals([](const Words& command) { return weftrun({"-n", "2"}, command); });
 }
 
 TEST_CASE("nothing outlives a weftrun that is killed, not even what ranks have started") {
   Process run(weftrun({"-n", "3"}, shell("trap '' TERM INT HUP; (trap '' HUP; exec sleep 1000) & "
                                          "echo $$ $!; wait")));
   REQUIRE(run.wait_for_lines(3));
-  std::vector<pid_t> pids;
-  std::istringstream numbers(run.out());
-  for (pid_t pid; numbers >> pid;) pids.push_back(pid);
+  const auto pids = numbers_in(run.out());
   REQUIRE(pids.size() == 6);
   for (pid_t pid : pids) REQUIRE(kill(pid, 0) == 0);
   const pid_t group = getpgid(pids[0]);

@@ -35,7 +35,9 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
   if (code != Code::ok) {
     log_line(LogLevel::info, job.members->rank(), "cannot connect to {}: {}",
              job.members->describe(out.peer), status.text());
-    return code == Code::no_memory ? code : lose(thread, out);
+    if (code == Code::no_memory) return code;
+    if (code == Code::peer_lost) engine.lose(out.peer);
+    return lose(thread, out);
   }
   out.lane.open(*out.fabric, memory, ring_min, ring_max);
   ring_doorbell(*out.lane.sleeping);

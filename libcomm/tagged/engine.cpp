@@ -270,6 +270,11 @@ void Engine::look_for_lost() {
   impl_->check_liveness();
 }
 
+void Engine::lose(int peer) {
+  const Guard guard(*impl_);
+  impl_->end_of(impl_->peer(peer));
+}
+
 bool Engine::is_alive(int peer) const noexcept {
   const Guard guard(*impl_);
   return !impl_->peer(peer).lost;

@@ -104,6 +104,9 @@ class Engine {
   Fabrics& fabrics() noexcept;
   // Looks for dead peers now, as waits do; costs a system call a peer at most every 20 ms.
   void look_for_lost();
+  // For whoever has heard from a fabric that the peer is gone, which may be before it is noticed
+  // here: from now on it is lost for all.
+  void lose(int peer);
 
   // False once the peer is known to be dead. A dead peer is noticed within 100 ms of any wait.
   bool is_alive(int peer) const noexcept;

@@ -20,17 +20,22 @@ void Engine::Impl::check_liveness() {
     if (peer.remote && !peer.watched) continue;
     const PeerState state = peer.fabric->state(peer.rank);
     if (state == PeerState::alive) continue;
-    // What it sent before it ended still counts.
-    accept_peers(*peer.fabric);
-    if (peer.accepted)
-      for (std::uint64_t before = ~std::uint64_t{0}; before != peer.in.ring.consumed();) {
-        before = peer.in.ring.consumed();
-        drain(peer);
-      }
     if (state == PeerState::dead && !closed)
       log_line(LogLevel::info, job.rank(), "{} died", job.describe(peer.rank));
-    lose(peer);
+    end_of(peer);
   }
+}
+
+void Engine::Impl::end_of(Peer& peer) {
+  if (peer.lost || peer.fabric == nullptr) return;
+  // What it sent before it ended still counts.
+  accept_peers(*peer.fabric);
+  if (peer.accepted)
+    for (std::uint64_t before = ~std::uint64_t{0}; before != peer.in.ring.consumed();) {
+      before = peer.in.ring.consumed();
+      drain(peer);
+    }
+  lose(peer);
 }
 
 // Remote peers are watched once somebody here has to do with them: watching costs messages.

@@ -258,6 +258,7 @@ struct Engine::Impl {
   void check_liveness();
   void find_watched();
   bool all_out() const noexcept;  // nothing waits to be sent
+  void end_of(Peer& peer);
   void lose(Peer& peer);
 
   // waiting.cpp

@@ -76,6 +76,31 @@ void die_while_others_send(Job& job) {
   go_on(job, exchange);
 }
 
+// It is gone before the first message to it, and before anybody has had reason to look.
+void die_before_others_connect(Job& job) {
+  void* address = nullptr;
+  RemoteMemory mine;
+  REQUIRE(job.allocate(64, address, mine).ok());
+  std::vector<RemoteMemory> all;
+  REQUIRE(job.all_gather(mine, all).ok());
+  std::vector<pid_t> pids;
+  REQUIRE(job.all_gather(getpid(), pids).ok());
+  Exchange<std::uint64_t> exchange(job, 1);
+  if (job.rank() == kVictim) {
+    while (std::atomic_ref(*static_cast<std::uint64_t*>(address)).load() < 2) {
+    }
+    die();
+  }
+  REQUIRE(job.is_alive(kVictim));
+  REQUIRE(job.fetch_add(0, all[kVictim].word(0), 1).code == Code::ok);
+  const std::string files = "/proc/" + std::to_string(pids[kVictim]) + "/fd/0";
+  const auto start = Clock::now();
+  while (access(files.c_str(), F_OK) == 0) REQUIRE(Clock::now() - start < 10s);
+  REQUIRE(exchange.send(kVictim, 0, 1) == Code::peer_lost);
+  REQUIRE(!job.is_alive(kVictim));
+  go_on(job, exchange);
+}
+
 void die_while_others_receive(Job& job) {
   Exchange<std::uint64_t> exchange(job, 1);
   constexpr std::uint64_t kNum = 50'000;
@@ -246,7 +271,9 @@ int main(int argc, char** argv) {
   const std::string scenario = argc > 1 ? argv[1] : "";
   Job job;
   REQUIRE(job.size() == 3);
-  if (scenario == "send") {
+  if (scenario == "connect") {
+    die_before_others_connect(job);
+  } else if (scenario == "send") {
     die_while_others_send(job);
   } else if (scenario == "receive") {
     die_while_others_receive(job);

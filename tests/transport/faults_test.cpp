@@ -19,7 +19,7 @@ void run(const char* scenario, int exit_code, const std::string& out) {
 }  // namespace
 
 TEST_CASE("the death of a rank ends what needs it, and nothing else") {
-  for (const char* scenario : {"send", "receive", "read", "phase", "leave"})
+  for (const char* scenario : {"connect", "send", "receive", "read", "phase", "leave"})
     run(scenario, 128 + 9, "ok\nok\n");
 }
 

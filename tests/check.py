@@ -16,6 +16,8 @@ import phase as softroce  # noqa: E402
 PHASES = ['format', 'release', 'address', 'thread', 'fuzz']
 # On demand: virtual machines without hardware support take longer than all the rest.
 ON_DEMAND = ['softroce']
+# Enough optimization for the tests to be quick, little enough for g++ to be.
+SANITIZED = ['-Doptimization=1', '-Ddebug=false', '-Db_ndebug=false']
 SANITIZER_ENV = {
     'address': {
         'ASAN_OPTIONS': 'detect_leaks=1:abort_on_error=0:exitcode=66:detect_stack_use_after_return=0',
@@ -111,12 +113,11 @@ def build(tally, phase, folder):
     open(log, 'wb').close()
     options = ['--prefix', os.path.join(folder, 'stage'), '-Dwerror=true', '-Dtests=enabled']
     if phase == 'address':
-        options += ['-Db_sanitize=address,undefined', '-Dbuildtype=debugoptimized', '-Db_ndebug=false']
+        options += ['-Db_sanitize=address,undefined', *SANITIZED, '-Dcpp_args=-g1']
     elif phase == 'thread':
         # It does not follow fences (-Wtsan warns of that): they order atomics only here, on which
         # there are no races to find.
-        options += ['-Db_sanitize=thread', '-Dbuildtype=debugoptimized', '-Db_ndebug=false',
-                    '-Dcpp_args=-Wno-tsan']
+        options += ['-Db_sanitize=thread', *SANITIZED, '-Dcpp_args=-g1 -Wno-tsan']
     else:
         options += ['-Dbuildtype=release']
     new = not os.path.exists(os.path.join(folder, 'build.ninja'))
@@ -301,7 +302,7 @@ def main():
     parser = argparse.ArgumentParser(prog='./check', add_help=False)
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--filter')
-    parser.add_argument('--only', action='append', choices=PHASES + ON_DEMAND)
+    parser.add_argument('--only', action='extend', nargs='+', choices=PHASES + ON_DEMAND)
     options = parser.parse_args()
     phases = options.only or (['format', 'release'] if options.quick else PHASES)
     tally = Tally()

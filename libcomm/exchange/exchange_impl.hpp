@@ -86,6 +86,8 @@ struct ExchangeBase::Impl {
   Code open_block(Thread& thread, int destination) noexcept;
   Code send_block(Thread& thread, int destination) noexcept;
   Code send_large(Thread& thread, int destination, std::span<const std::byte> message) noexcept;
+  Code send_run(Thread& thread, int destination, std::span<const std::byte>& rest) noexcept;
+  Code put_block(Thread& thread, Out& out, const std::byte* data, std::size_t bytes) noexcept;
   Code flush(Thread& thread) noexcept;
   Code announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer, std::size_t bytes);
   void set_aside(Thread& thread);

@@ -233,8 +233,14 @@ void ExchangeBase::Impl::drop_all() noexcept {
   }
 }
 
-bool ExchangeBase::next_block(int thread) noexcept {
-  return impl_->next_block(*impl_->threads[static_cast<std::size_t>(thread)]);
+bool ExchangeBase::next_block(int number) noexcept {
+  Thread& thread = *impl_->threads[static_cast<std::size_t>(number)];
+  detail::ReceiveBlock& block = receiving_[number];
+  if (block.held) {
+    block.held = false;
+    impl_->finish_block(thread);
+  }
+  return impl_->next_block(thread);
 }
 void ExchangeBase::finish_block(int thread) noexcept {
   impl_->finish_block(*impl_->threads[static_cast<std::size_t>(thread)]);

@@ -40,6 +40,12 @@ void require(const weft::Status& status, const char* what) {
   require(status.code(), what);
 }
 
+// Sends the numbers below `num`, a call each.
+template <class Message>
+void send_all(weft::Exchange<Message>& exchange, int thread, std::uint64_t num) {
+  for (std::uint64_t i = 0; i < num; ++i) require(exchange.send(1, thread, i), "send");
+}
+
 // Receives `num` messages, waiting where none is there; returns their sum, so that none is skipped.
 template <class Message>
 std::uint64_t receive_all(weft::Exchange<Message>& exchange, int thread, std::uint64_t num) {
@@ -95,7 +101,7 @@ void measure_rate(weft::Job& job, Report& report, bool runs, int num_threads, do
         if (runs)
           send_runs(exchange, t, per_thread);
         else
-          for (std::uint64_t i = 0; i < per_thread; ++i) require(exchange.send(1, t, i), "send");
+          send_all(exchange, t, per_thread);
         require(exchange.flushSend(t), "flushSend");
       } else {
         const std::uint64_t sum = runs ? receive_runs(exchange, t, per_thread)

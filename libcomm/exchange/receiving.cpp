@@ -170,8 +170,8 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
   while (!thread.aside.empty()) {
     Aside& aside = thread.aside.front();
     const auto length = static_cast<std::uint32_t>(aside.data.size());
-    Code code = take(thread, *aside.in, aside.kind, aside.data.data(), length) ? Code::ok
-                                                                               : Code::corrupt;
+    Code code =
+        take(thread, *aside.in, aside.kind, aside.data.data(), length) ? Code::ok : Code::corrupt;
     if (code == Code::ok && aside.kind == kBlock) {
       thread.from = Thread::From::aside;
       return true;

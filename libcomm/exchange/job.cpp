@@ -32,7 +32,8 @@ Settings read_settings() {
 
 std::unique_ptr<weft::Job> open_members(const Settings& settings) {
   std::unique_ptr<weft::Job> members;
-  if (Status status = weft::Job::open(settings, members); !status) throw Error(status);
+  if (Status status = weft::Job::open(settings, members, Party::transport); !status)
+    throw Error(status);
   return members;
 }
 

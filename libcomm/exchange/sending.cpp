@@ -1,4 +1,5 @@
 // The datapath of sending: blocks go into rings, or are announced and wait to be read.
+#include <algorithm>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -72,25 +73,62 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   if (engine.num_lost() != 0 && is_lost(out.peer)) [[unlikely]]
     return lose(thread, out);
   if (out.staging.head != nullptr) {
+    out.staging.head->ready = bytes;
     const Code code = announce(thread, out, out.staging, bytes);
     if (code != Code::ok) return code;
     out.staging = {};
     block = {};
     return Code::ok;
   }
+  const Code code = put_block(thread, out, block.begin, bytes);
+  if (code == Code::ok) block.cursor = block.begin;
+  return code;
+}
+
+// Writes a block into the ring.
+Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* data,
+                                   std::size_t bytes) noexcept {
   // relaxed: phases end with all threads at rest.
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
-  if (!out.lane.send(kBlock, immediate, block.begin, bytes, past_cache(bytes))) [[unlikely]] {
+  if (!out.lane.send(kBlock, immediate, data, bytes, past_cache(bytes))) [[unlikely]] {
     const Code code = until_room(thread, out, [&] {
-      return out.lane.send(kBlock, immediate, block.begin, bytes, past_cache(bytes)) ? Code::ok
-                                                                                     : Code::again;
+      return out.lane.send(kBlock, immediate, data, bytes, past_cache(bytes)) ? Code::ok
+                                                                              : Code::again;
     });
     if (code != Code::ok) return code;
   }
-  block.cursor = block.begin;
   auto& sent = thread.sent[static_cast<std::size_t>(out.peer)];
   sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return Code::ok;
+}
+
+// rest: what is still to be sent, afterwards what was not taken.
+Code ExchangeBase::Impl::send_run(Thread& thread, int destination,
+                                  std::span<const std::byte>& rest) noexcept {
+  Out& out = thread.outs[static_cast<std::size_t>(destination)];
+  detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
+  while (!rest.empty()) {
+    if (block.cursor == block.begin && rest.size() >= block_bytes &&
+        block_bytes < settings.rendezvous_bytes) {
+      Code code = connect(thread, out);
+      if (code == Code::ok) code = put_block(thread, out, rest.data(), block_bytes);
+      if (code != Code::ok) return code;
+      rest = rest.subspan(block_bytes);
+      continue;
+    }
+    if (block.cursor == block.end) {
+      if (const Code code = open_block(thread, destination); code != Code::ok) return code;
+    }
+    const std::size_t fits =
+        std::min(rest.size(), static_cast<std::size_t>(block.end - block.cursor));
+    std::memcpy(block.cursor, rest.data(), fits);
+    block.cursor += fits;
+    rest = rest.subspan(fits);
+    if (block.cursor == block.end) {
+      if (const Code code = send_block(thread, destination); code != Code::ok) return code;
+    }
+  }
   return Code::ok;
 }
 
@@ -109,6 +147,30 @@ Code ExchangeBase::Impl::announce(Thread& thread, Out& out, const StagingPool::B
   auto& sent = thread.sent[static_cast<std::size_t>(out.peer)];
   sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return Code::ok;
+}
+
+// Copies a message of `bytes` with its length into a block that is announced already, and says how
+// far it is, so that the receiver's core fetches what is there meanwhile.
+void ExchangeBase::Impl::put_in_pieces(Out& out, const StagingPool::Buffer& buffer,
+                                       std::span<const std::byte> message,
+                                       std::size_t bytes) noexcept {
+  constexpr std::size_t kPieceBytes = 16 * 1024;
+  std::atomic_ref ready(buffer.head->ready);
+  const auto length = static_cast<std::uint32_t>(message.size());
+  std::byte* to = buffer.data();
+  // The padding goes first: it may be all there is.
+  std::memset(to + bytes - sizeof length, 0, sizeof length);
+  std::memcpy(to, &length, sizeof length);
+  to += sizeof length;
+  for (std::size_t done = 0; done < message.size();) {
+    const std::size_t piece = std::min(kPieceBytes, message.size() - done);
+    std::memcpy(to + done, message.data() + done, piece);
+    done += piece;
+    // release: what was copied; pairs with the acquire in fetch().
+    ready.store(done == message.size() ? bytes : done, std::memory_order_release);
+  }
+  // It may have gone to sleep in between.
+  ring_doorbell(*out.lane.sleeping);
 }
 
 Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
@@ -143,9 +205,14 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     StagingPool::Buffer buffer;
     Code code = until_room(thread, out, [&] { return thread.staging.take(bytes, buffer); });
     if (code != Code::ok) return code;
-    put(buffer.data(), false);
+    const bool mapped = out.lane.remote == nullptr;
+    if (!mapped) put(buffer.data(), false);
+    buffer.head->ready = mapped ? 0 : bytes;
     code = announce(thread, out, buffer, bytes);
-    if (code != Code::ok) thread.staging.give_back(buffer);
+    if (code != Code::ok)
+      thread.staging.give_back(buffer);
+    else if (mapped)
+      put_in_pieces(out, buffer, message, bytes);
     return code;
   }
   std::byte* to = nullptr;
@@ -220,6 +287,16 @@ Code ExchangeBase::send_block(int thread, int destination) noexcept {
 Code ExchangeBase::send_large(int thread, int destination,
                               std::span<const std::byte> message) noexcept {
   return impl_->send_large(*impl_->threads[static_cast<std::size_t>(thread)], destination, message);
+}
+Code ExchangeBase::send_run(int thread, int destination, std::span<const std::byte> messages,
+                            std::size_t message_bytes, std::size_t* num_taken) noexcept {
+  std::span<const std::byte> rest = messages;
+  const Code code =
+      static_cast<unsigned>(destination) < static_cast<unsigned>(num_destinations_)
+          ? impl_->send_run(*impl_->threads[static_cast<std::size_t>(thread)], destination, rest)
+          : Code::bad_argument;
+  if (num_taken != nullptr) *num_taken = (messages.size() - rest.size()) / message_bytes;
+  return code;
 }
 Code ExchangeBase::flushSend(int thread) noexcept {
   return impl_->flush(*impl_->threads[static_cast<std::size_t>(thread)]);

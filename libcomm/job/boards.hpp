@@ -24,20 +24,22 @@ struct RendezvousPlace {
   std::string address;  // host:port
   std::string key;
   bool server_is_launcher = false;
+  Party party = Party::mpi;
   int close_timeout_ms = 5000;  // how long rank 0, as server, waits for the others' goodbye
 };
 
 // Reads the five variables above. not_found if WEFT_RENDEZVOUS is not set, bad_setting if one of
 // them is missing or wrong.
 Status read_rendezvous_place(RendezvousPlace& place);
-// Joins the server; as rank 0 without a launcher, runs it in a thread until close().
+// Joins the server; as rank 0 without a launcher, runs it in a thread until close(), or until its
+// other party, if that began to run it, has closed: so what joins last should leave first there.
 Status make_rendezvous_board(const RendezvousPlace& place, int timeout_ms,
                              std::unique_ptr<Board>& board);
 
 // True if a PMIx launcher started this process; whether this build can use it is another matter.
 bool pmix_is_there() noexcept;
 // unsupported if built without PMIx.
-Status make_pmix_board(std::unique_ptr<Board>& board);
+Status make_pmix_board(Party party, std::unique_ptr<Board>& board);
 
 // "rank 3", "ranks 3 and 5", "ranks 3, 5, 7 and 12 more": who is missing, at a readable length.
 std::string name_ranks(const std::vector<int>& ranks);

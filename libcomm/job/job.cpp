@@ -58,27 +58,28 @@ bool decode_member(std::string_view text, Member& member) {
   return !member.host.empty() && !member.host_id.empty();
 }
 
-Status make_board(const Settings& settings, std::unique_ptr<Board>& board) {
+Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>& board) {
   // WEFT_RENDEZVOUS first: weftrun may run inside another launcher's process.
   RendezvousPlace place;
   Status status = read_rendezvous_place(place);
   if (status) {
+    place.party = party;
     place.close_timeout_ms = static_cast<int>(settings.number(Setting::peer_timeout_ms));
     return make_rendezvous_board(
         place, static_cast<int>(settings.number(Setting::start_timeout_ms)), board);
   }
   if (status.code() != Code::not_found) return status;
-  if (pmix_is_there()) return make_pmix_board(board);
+  if (pmix_is_there()) return make_pmix_board(party, board);
   board = make_alone_board();
   return {};
 }
 
 }  // namespace
 
-Status Job::open(const Settings& settings, std::unique_ptr<Job>& job) {
+Status Job::open(const Settings& settings, std::unique_ptr<Job>& job, Party party) {
   log::set_level(static_cast<LogLevel>(settings.number(Setting::log)));
   std::unique_ptr<Board> board;
-  Status status = make_board(settings, board);
+  Status status = make_board(settings, party, board);
   if (!status) return status;
   return open(settings, std::move(board), job);
 }

@@ -2,6 +2,8 @@
 // Job: who is in the job, where each process runs, and a key-value board on which they publish how
 // they can be reached. Opened once per process by the layers above; used during setup and at the
 // end, never on a datapath. Not thread-safe: one thread at a time.
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +13,12 @@
 #include "weft/status.hpp"
 
 namespace weft {
+
+// What of a process joins. A program may use MPI and the threaded transport; these know nothing of
+// each other (they are two libraries), so each joins for itself and has a job of its own, with the
+// same ranks.
+enum class Party : std::uint32_t { mpi, transport };
+inline constexpr std::size_t kNumParties = 2;
 
 // The board and the bookkeeping of one way to start a job (PMIx, a rendezvous server, alone, or
 // threads of one process in tests). Every blocking call ends within the given time with timed_out
@@ -46,7 +54,7 @@ class Job {
  public:
   // Finds how this process was started (PMIx, WEFT_RENDEZVOUS, alone), joins, and learns about all
   // members. Blocks until all have started, at most START_TIMEOUT_MS.
-  static Status open(const Settings& settings, std::unique_ptr<Job>& job);
+  static Status open(const Settings& settings, std::unique_ptr<Job>& job, Party party = Party::mpi);
   // The same over a given board; ranks that are threads of one process use this.
   static Status open(const Settings& settings, std::unique_ptr<Board> board,
                      std::unique_ptr<Job>& job);

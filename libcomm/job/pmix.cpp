@@ -9,7 +9,7 @@ namespace weft {
 
 bool pmix_is_there() noexcept { return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE"); }
 
-Status make_pmix_board(std::unique_ptr<Board>&) {
+Status make_pmix_board(Party, std::unique_ptr<Board>&) {
   return {Code::unsupported,
           "this process was started by a PMIx launcher, but Weft was built without PMIx"};
 }
@@ -21,14 +21,24 @@ Status make_pmix_board(std::unique_ptr<Board>&) {
 #include <fmt/format.h>
 #include <pmix.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 
 namespace weft {
 namespace {
 
 constexpr const char* kArrivedKey = "weft.arrived";
+
+// PMIx cannot begin again once it has ended, and an MPI in this process may still want to begin. So
+// it ends with the process, for every board that was closed.
+std::atomic<int> num_closed{0};
+
+void finalize_at_exit() {
+  for (int i = num_closed.load(); i > 0; --i) (void)PMIx_Finalize(nullptr, 0);
+}
 
 // The outcome of a fence. Shared with PMIx's thread, which may report after the waiter gave up.
 struct FenceResult {
@@ -56,6 +66,7 @@ class PmixBoard final : public Board {
  public:
   ~PmixBoard() override = default;  // without close() the launcher must take the process for dead
 
+  explicit PmixBoard(Party party) : party_(party) {}
   Status join();
 
   int rank() const noexcept override { return static_cast<int>(self_.rank); }
@@ -75,6 +86,12 @@ class PmixBoard final : public Board {
     return proc;
   }
   std::string name_missing(unsigned fence);
+  // All boards of a process write to the same place.
+  std::string own(std::string_view key) const {
+    return fmt::format("{}{}", party_ == Party::mpi ? "m." : "t.", key);
+  }
+
+  const Party party_;
 
   pmix_proc_t self_{};
   int size_ = 0;
@@ -97,13 +114,14 @@ Status PmixBoard::join() {
 }
 
 Status PmixBoard::put(std::string_view key, std::string_view value) {
-  if (key.size() > PMIX_MAX_KEYLEN)
+  const std::string name = own(key);
+  if (name.size() > PMIX_MAX_KEYLEN)
     return {Code::bad_argument, fmt::format("key \"{}\" is too long", key)};
   pmix_value_t entry{};
   entry.type = PMIX_BYTE_OBJECT;
   entry.data.bo.bytes = const_cast<char*>(value.data());  // copied by PMIx_Put
   entry.data.bo.size = value.size();
-  const pmix_status_t result = PMIx_Put(PMIX_GLOBAL, std::string(key).c_str(), &entry);
+  const pmix_status_t result = PMIx_Put(PMIX_GLOBAL, name.c_str(), &entry);
   if (result != PMIX_SUCCESS) return pmix_error(Code::internal, "PMIx_Put", result);
   return {};
 }
@@ -141,7 +159,7 @@ Status PmixBoard::fence(int timeout_ms) {
 }
 
 std::string PmixBoard::name_missing(unsigned fence) {
-  const std::string key = fmt::format("{}.{}", kArrivedKey, fence);
+  const std::string key = own(fmt::format("{}.{}", kArrivedKey, fence));
   pmix_info_t info;
   PMIX_INFO_CONSTRUCT(&info);
   bool immediate = true;
@@ -167,7 +185,7 @@ Status PmixBoard::get(int rank, std::string_view key, std::string& value) {
   bool optional = rank != this->rank();
   PMIX_INFO_LOAD(&info, PMIX_OPTIONAL, &optional, PMIX_BOOL);
   pmix_value_t* entry = nullptr;
-  const pmix_status_t result = PMIx_Get(&proc, std::string(key).c_str(), &info, 1, &entry);
+  const pmix_status_t result = PMIx_Get(&proc, own(key).c_str(), &info, 1, &entry);
   if (result != PMIX_SUCCESS || entry->type != PMIX_BYTE_OBJECT) {
     if (result == PMIX_SUCCESS) PMIX_VALUE_RELEASE(entry);
     return {Code::not_found, fmt::format("rank {} has published no \"{}\"", rank, key)};
@@ -182,8 +200,8 @@ void PmixBoard::abort(int exit_code, std::string_view message) {
 }
 
 Status PmixBoard::close() {
-  const pmix_status_t result = PMIx_Finalize(nullptr, 0);
-  if (result != PMIX_SUCCESS) return pmix_error(Code::peer_lost, "PMIx_Finalize", result);
+  if (num_closed.fetch_add(1) == 0 && std::atexit(finalize_at_exit) != 0)
+    return {Code::no_memory, "cannot end PMIx with the process"};
   return {};
 }
 
@@ -191,8 +209,8 @@ Status PmixBoard::close() {
 
 bool pmix_is_there() noexcept { return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE"); }
 
-Status make_pmix_board(std::unique_ptr<Board>& board) {
-  auto opened = std::make_unique<PmixBoard>();
+Status make_pmix_board(Party party, std::unique_ptr<Board>& board) {
+  auto opened = std::make_unique<PmixBoard>(party);
   Status status = opened->join();
   if (status) board = std::move(opened);
   return status;

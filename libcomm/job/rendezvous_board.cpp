@@ -140,6 +140,7 @@ Status RendezvousBoard::connect_once(const Deadline& deadline) {
   append_word(hello, static_cast<std::uint32_t>(place_.rank));
   append_word(hello, static_cast<std::uint32_t>(place_.size));
   append_word(hello, static_cast<std::uint32_t>(getpid()));
+  append_word(hello, static_cast<std::uint32_t>(place_.party));
   append_text(hello, place_.key);
   Status status = link_.greet(place_.address, make_frame(Type::hello, hello), deadline);
   if (status.code() == Code::not_permitted)
@@ -291,7 +292,9 @@ Status make_rendezvous_board(const RendezvousPlace& place, int timeout_ms,
   std::unique_ptr<ServerThread> server;
   if (place.rank == 0 && !place.server_is_launcher) {
     Status status = ServerThread::start(place, server);
-    if (!status) return status;
+    // Somebody listens there already. It should be this process's other party.
+    if (!status && status.code() != Code::not_permitted) return status;
+    if (!status) log_line(LogLevel::info, 0, "{}; joining who does", status.text());
   }
   auto opened = std::make_unique<RendezvousBoard>(place, std::move(server));
   Status status = opened->join(timeout_ms);

@@ -51,7 +51,8 @@ std::string peer_name(int fd) {
 
 struct Server::Connection {
   int fd = -1;
-  int rank = -1;     // -1: none
+  int rank = -1;  // -1: none
+  Party party = Party::mpi;
   int visitor = -1;  // -1: none; with neither it is a stranger
   std::uint64_t hello_deadline_ns = 0;
   std::string peer;
@@ -64,8 +65,16 @@ struct Server::Connection {
   ~Connection() { ::close(fd); }
 };
 
-Server::Server(const Options& options)
-    : options_(options), ranks_(static_cast<std::size_t>(options.size)) {}
+Server::Server(const Options& options) : options_(options) {
+  for (Group& group : groups_) group.ranks.resize(static_cast<std::size_t>(options.size));
+}
+
+Server::Group& Server::group_of(const Connection& connection) noexcept {
+  return groups_[static_cast<std::size_t>(connection.party)];
+}
+Server::Rank& Server::rank_of(const Connection& connection) noexcept {
+  return group_of(connection).ranks[static_cast<std::size_t>(connection.rank)];
+}
 
 Server::~Server() {
   connections_.clear();
@@ -127,11 +136,12 @@ int Server::timeout_ms() const noexcept {
   std::uint64_t earliest = UINT64_MAX;
   for (const auto& [fd, connection] : connections_)
     if (connection->stranger()) earliest = std::min(earliest, connection->hello_deadline_ns);
-  for (const Rank& rank : ranks_) {
-    if (rank.at_fence) earliest = std::min(earliest, rank.fence_deadline_ns);
-    if (rank.state == RankState::lost && rank.gone.empty())
-      earliest = std::min(earliest, rank.gone_at_ns);
-  }
+  for (const Group& group : groups_)
+    for (const Rank& rank : group.ranks) {
+      if (rank.at_fence) earliest = std::min(earliest, rank.fence_deadline_ns);
+      if (rank.state == RankState::lost && rank.gone.empty())
+        earliest = std::min(earliest, rank.gone_at_ns);
+    }
   if (earliest == UINT64_MAX) return -1;
   const std::uint64_t now = now_ns();
   if (earliest <= now) return 0;
@@ -155,7 +165,7 @@ void Server::serve() {
   for (auto& [fd, connection] : connections_)
     if (connection->stranger() && !connection->dead && connection->hello_deadline_ns <= now)
       drop(*connection, "said no hello in time");
-  settle();
+  for (Group& group : groups_) settle(group);
   std::erase_if(connections_, [](const auto& entry) {
     return entry.second->dead || (entry.second->closing && entry.second->output.empty());
   });
@@ -252,11 +262,11 @@ bool Server::take_frames(Connection& connection) {
         break;
       }
       case Type::goodbye: {
-        Rank& rank = ranks_[static_cast<std::size_t>(connection.rank)];
+        Rank& rank = rank_of(connection);
         rank.state = RankState::left;
         rank.connection = nullptr;
         rank.at_fence = false;
-        mark_gone(connection.rank, "has left the job");
+        mark_gone(group_of(connection), connection.rank, "has left the job");
         connection.closing = true;
         send(connection, make_frame(Type::farewell, {}));
         return false;
@@ -279,17 +289,21 @@ bool Server::handle_hello(Connection& connection, std::string_view body) {
   const std::uint32_t rank = reader.word();
   const std::uint32_t size = reader.word();
   reader.word();  // the process id, for a reader of the traffic
+  const std::uint32_t party = reader.word();
   const std::string_view key = reader.text();
   if (!reader.complete() || !may_enter(connection, version, key)) return false;
-  if (size != ranks_.size() || rank >= ranks_.size()) {
+  if (party >= kNumParties) return false;
+  auto& ranks = groups_[party].ranks;
+  if (size != ranks.size() || rank >= ranks.size()) {
     refuse(connection,
-           fmt::format("the job has {} ranks, so no rank {} of {}", ranks_.size(), rank, size));
-  } else if (ranks_[rank].state != RankState::absent) {
+           fmt::format("the job has {} ranks, so no rank {} of {}", ranks.size(), rank, size));
+  } else if (ranks[rank].state != RankState::absent) {
     refuse(connection, fmt::format("rank {} has joined before", rank));
   } else {
     connection.rank = static_cast<int>(rank);
-    ranks_[rank].state = RankState::joined;
-    ranks_[rank].connection = &connection;
+    connection.party = static_cast<Party>(party);
+    ranks[rank].state = RankState::joined;
+    ranks[rank].connection = &connection;
     send(connection, make_frame(Type::welcome, {}));
     return !connection.dead;
   }
@@ -320,7 +334,8 @@ bool Server::may_enter(Connection& connection, std::uint32_t version, std::strin
 }
 
 bool Server::handle_fence(Connection& connection, std::string_view body) {
-  Rank& rank = ranks_[static_cast<std::size_t>(connection.rank)];
+  Group& group = group_of(connection);
+  Rank& rank = rank_of(connection);
   BodyReader reader(body);
   const std::uint32_t timeout_ms = reader.word();
   const std::uint32_t count = reader.word();
@@ -331,9 +346,9 @@ bool Server::handle_fence(Connection& connection, std::string_view body) {
     append_text(entries, reader.text());
   }
   if (!reader.complete() || rank.at_fence) return false;
-  if (pending_.size() + entries.size() > kMaxReleaseBytes) return false;
-  pending_ += entries;
-  num_pending_ += count;
+  if (group.pending.size() + entries.size() > kMaxReleaseBytes) return false;
+  group.pending += entries;
+  group.num_pending += count;
   rank.at_fence = true;
   rank.fence_timeout_ms = timeout_ms;
   rank.fence_deadline_ns = now_ns() + ms_to_ns(timeout_ms);
@@ -386,7 +401,7 @@ void Server::drop(Connection& connection, std::string_view why) {
     log_line(LogLevel::warn, -1, "dropped a stranger at {}: it {}", connection.peer, why);
     return;
   }
-  Rank& rank = ranks_[static_cast<std::size_t>(connection.rank)];
+  Rank& rank = rank_of(connection);
   if (rank.connection != &connection) return;  // said goodbye
   log_line(LogLevel::info, -1, "lost rank {}: it {}", connection.rank, why);
   rank.state = RankState::lost;
@@ -396,11 +411,22 @@ void Server::drop(Connection& connection, std::string_view why) {
 }
 
 Server::RankState Server::state(int rank) const noexcept {
-  return ranks_[static_cast<std::size_t>(rank)].state;
+  RankState found = RankState::absent;
+  for (const Group& group : groups_) {
+    const RankState state = group.ranks[static_cast<std::size_t>(rank)].state;
+    // Who left as one party and not as the other has not left.
+    if (found == RankState::absent || (found == RankState::left && state != RankState::absent))
+      found = state;
+  }
+  return found;
 }
 
 void Server::mark_gone(int rank, std::string_view how) {
-  Rank& entry = ranks_[static_cast<std::size_t>(rank)];
+  for (Group& group : groups_) mark_gone(group, rank, how);
+}
+
+void Server::mark_gone(Group& group, int rank, std::string_view how) {
+  Rank& entry = group.ranks[static_cast<std::size_t>(rank)];
   if (entry.gone.empty()) entry.gone = fmt::format("rank {} {}", rank, how);
 }
 
@@ -411,61 +437,62 @@ bool Server::quiet() const noexcept {
 }
 
 // Ends the fence if all have come, and the waiting of those who wait in vain.
-void Server::settle() {
+void Server::settle(Group& group) {
   const std::uint64_t now = now_ns();
   std::size_t num_at_fence = 0;
   const Rank* gone = nullptr;
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    Rank& rank = ranks_[i];
+  for (std::size_t i = 0; i < group.ranks.size(); ++i) {
+    Rank& rank = group.ranks[i];
     num_at_fence += rank.at_fence;
     if (rank.state == RankState::lost && rank.gone.empty() && rank.gone_at_ns <= now)
-      mark_gone(static_cast<int>(i), "died");
+      mark_gone(group, static_cast<int>(i), "died");
     if (!rank.gone.empty() && gone == nullptr) gone = &rank;
   }
   if (num_at_fence == 0) return;
-  if (num_at_fence == ranks_.size()) return release();
-  const auto overdue = std::ranges::find_if(
-      ranks_, [now](const Rank& rank) { return rank.at_fence && rank.fence_deadline_ns <= now; });
+  if (num_at_fence == group.ranks.size()) return release(group);
+  const auto overdue = std::ranges::find_if(group.ranks, [now](const Rank& rank) {
+    return rank.at_fence && rank.fence_deadline_ns <= now;
+  });
   // One who gives up ends the fence for all at it, or the next would hear of that one only, and not
   // of those who are missing.
   if (gone != nullptr)
-    fail_fence(Code::peer_lost, gone->gone);
-  else if (overdue != ranks_.end())
-    fail_fence(Code::timed_out,
-               fmt::format("after {} ms {}", overdue->fence_timeout_ms, name_missing()));
+    fail_fence(group, Code::peer_lost, gone->gone);
+  else if (overdue != group.ranks.end())
+    fail_fence(group, Code::timed_out,
+               fmt::format("after {} ms {}", overdue->fence_timeout_ms, name_missing(group)));
 }
 
-void Server::release() {
+void Server::release(Group& group) {
   std::string body;
-  append_word(body, num_pending_);
-  body += pending_;
+  append_word(body, group.num_pending);
+  body += group.pending;
   const std::string frame = make_frame(Type::release, body);
-  pending_.clear();
-  num_pending_ = 0;
-  for (Rank& rank : ranks_) {
+  group.pending.clear();
+  group.num_pending = 0;
+  for (Rank& rank : group.ranks) {
     rank.at_fence = false;
     if (rank.connection != nullptr) send(*rank.connection, frame);
   }
 }
 
-void Server::fail_fence(Code code, std::string_view why) {
+void Server::fail_fence(Group& group, Code code, std::string_view why) {
   std::string body;
   append_word(body, static_cast<std::uint32_t>(code));
   append_text(body, why);
   const std::string frame = make_frame(Type::failed, body);
-  for (Rank& rank : ranks_) {
+  for (Rank& rank : group.ranks) {
     if (!rank.at_fence) continue;
     rank.at_fence = false;
     send(*rank.connection, frame);
   }
 }
 
-std::string Server::name_missing() const {
+std::string Server::name_missing(const Group& group) {
   std::vector<int> absent, late;
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (ranks_[i].state == RankState::absent)
+  for (std::size_t i = 0; i < group.ranks.size(); ++i) {
+    if (group.ranks[i].state == RankState::absent)
       absent.push_back(static_cast<int>(i));
-    else if (!ranks_[i].at_fence)
+    else if (!group.ranks[i].at_fence)
       late.push_back(static_cast<int>(i));
   }
   const auto have = [](const std::vector<int>& ranks) {

@@ -4,6 +4,7 @@
 //
 // Strangers are refused: a connection must say hello with the job's key within a few seconds;
 // whatever else it sends ends the connection and nothing more.
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "job/job.hpp"
 #include "weft/status.hpp"
 
 namespace weft::rendezvous {
@@ -72,6 +74,13 @@ class Server {
     std::uint32_t fence_timeout_ms = 0;
   };
 
+  // The ranks as one party of theirs.
+  struct Group {
+    std::vector<Rank> ranks;
+    std::string pending;  // encoded (rank, key, value) of the next release
+    std::uint32_t num_pending = 0;
+  };
+
   explicit Server(const Options& options);
   Status bind_and_listen();
   int bound_socket(const std::string& host) const;
@@ -87,19 +96,20 @@ class Server {
   void refuse(Connection& connection, std::string_view why);
   void drop(Connection& connection, std::string_view why);
   void limit_strangers();
-  void settle();
-  void release();
-  void fail_fence(Code code, std::string_view why);
-  std::string name_missing() const;
+  Group& group_of(const Connection& connection) noexcept;
+  Rank& rank_of(const Connection& connection) noexcept;
+  static void mark_gone(Group& group, int rank, std::string_view how);
+  void settle(Group& group);
+  void release(Group& group);
+  void fail_fence(Group& group, Code code, std::string_view why);
+  static std::string name_missing(const Group& group);
 
   const Options options_;
   int listener_ = -1;
   int epoll_ = -1;
   std::uint16_t port_ = 0;
-  std::vector<Rank> ranks_;
+  std::array<Group, kNumParties> groups_;
   std::map<int, std::unique_ptr<Connection>> connections_;  // by file descriptor
-  std::string pending_;  // encoded (rank, key, value) of the next release
-  std::uint32_t num_pending_ = 0;
   std::optional<AbortRequest> abort_;
   std::vector<int> lost_visitors_;
 };

@@ -1,17 +1,18 @@
 #pragma once
-// The wire format of the rendezvous server, version 1. Every message is a frame: a head of three
+// The wire format of the rendezvous server, version 2. Every message is a frame: a head of three
 // little-endian 32-bit words (magic, type, length of the body), then the body. A body is a row of
 // 32-bit words and texts (a word with the length, then the bytes). Nothing a peer sends is believed
 // before it was checked: BodyReader stops at the first thing that does not fit.
 //
 //   client -> server                          server -> client
-//   hello    version rank size pid key        welcome
+//   hello    version rank size pid party key  welcome
 //   visit    version visitor key              refused  why
 //   fence    timeout_ms n (key value)*n       release  n (rank key value)*n
 //                                             failed   code why
 //   abort    exit_code message
 //   goodbye                                   farewell
 //
+// A rank may join once as each party (job.hpp); the parties have nothing to do with each other.
 // A visitor is no rank: an agent of weftrun on another host, which so finds out that its ranks will
 // reach the server, and keeps the connection so that either side notices when the other is gone.
 #include <cstddef>
@@ -22,7 +23,7 @@
 namespace weft::rendezvous {
 
 inline constexpr std::uint32_t kMagic = 0x31544657;  // "WFT1"
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kHeadBytes = 12;
 inline constexpr std::size_t kMaxHelloBytes = 1024;           // from a stranger
 inline constexpr std::size_t kMaxBodyBytes = 16u << 20;       // from a rank

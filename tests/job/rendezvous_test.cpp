@@ -107,9 +107,9 @@ class Stranger {
 };
 
 std::string hello(std::uint32_t version, std::uint32_t rank, std::uint32_t size,
-                  std::string_view key) {
+                  std::string_view key, std::uint32_t party = 0) {
   std::string body;
-  for (std::uint32_t word : {version, rank, size, 1u}) append_word(body, word);
+  for (std::uint32_t word : {version, rank, size, 1u, party}) append_word(body, word);
   append_text(body, key);
   return make_frame(Type::hello, body);
 }
@@ -163,6 +163,29 @@ TEST_CASE("a rank that does not belong is refused") {
   CHECK(status.text().find("has joined before") != std::string::npos);
 }
 
+TEST_CASE("the parties of a rank join, meet and leave for themselves") {
+  Running running(options_of(1));
+  std::unique_ptr<Board> boards[2];
+  for (const Party party : {Party::mpi, Party::transport}) {
+    auto place = running.place(0, 1);
+    place.party = party;
+    auto& board = boards[static_cast<std::size_t>(party)];
+    REQUIRE(make_rendezvous_board(place, kTimeoutMs, board).ok());
+    std::unique_ptr<Board> second;
+    CHECK(make_rendezvous_board(place, kTimeoutMs, second) == Code::not_permitted);
+    REQUIRE(board->put("key", party == Party::mpi ? "of mpi" : "of transport").ok());
+  }
+  std::string value;
+  for (const int i : {1, 0}) {
+    REQUIRE(boards[i]->fence(kTimeoutMs).ok());
+    REQUIRE(boards[i]->get(0, "key", value).ok());
+    CHECK(value == (i == 0 ? "of mpi" : "of transport"));
+  }
+  REQUIRE(boards[0]->close().ok());
+  CHECK(boards[1]->fence(kTimeoutMs).ok());
+  CHECK(boards[1]->close().ok());
+}
+
 TEST_CASE("malformed messages end the connection that sent them and nothing else") {
   const Running running(options_of(2));
   std::string huge;
@@ -179,6 +202,7 @@ TEST_CASE("malformed messages end the connection that sent them and nothing else
       hello(kVersion, 0, 2, "right") + "no frame, this",
       hello(kVersion, 0xffffffff, 2, "right"),
       hello(kVersion + 1, 0, 2, "right"),
+      hello(kVersion, 0, 2, "right", kNumParties),
       make_frame(Type::hello, ""),
       make_frame(Type::hello, std::string(900, 'x')),
       make_frame(Type::fence, std::string(8, '\0')),

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 #include <type_traits>
 
@@ -51,8 +52,29 @@ struct alignas(64) ReceiveBlock {
   const std::byte* cursor = nullptr;
   const std::byte* end = nullptr;
   int source = -1;
-  bool held = false;  // the message received last is still lent to the program
+  bool held = false;  // what was received last is still lent to the program
 };
+
+// Blocks lie at multiples of this everywhere: in rings, in buffers and where they are staged.
+inline constexpr std::size_t kBlockAlign = 16;
+
+// Copies of messages in blocks. As values of their type, where that is aligned: a compiler has to
+// assume that copied bytes may change the very cursors above, and then every message waits for the
+// one before it to reach memory.
+template <class Message>
+void put_message(std::byte* to, const Message& message) noexcept {
+  if constexpr (alignof(Message) <= kBlockAlign)
+    ::new (static_cast<void*>(to)) Message(message);
+  else
+    std::memcpy(to, &message, sizeof message);
+}
+template <class Message>
+void get_message(const std::byte* from, Message& message) noexcept {
+  if constexpr (alignof(Message) <= kBlockAlign)
+    message = *std::launder(reinterpret_cast<const Message*>(from));
+  else
+    std::memcpy(&message, from, sizeof message);
+}
 
 }  // namespace detail
 
@@ -100,7 +122,10 @@ class WEFT_API ExchangeBase {
   Code send_block(int thread, int destination) noexcept;
   // A message that has a block of its own.
   Code send_large(int thread, int destination, std::span<const std::byte> message) noexcept;
-  // Makes receiving_[thread] the next block. False: none now.
+  // Several messages behind one another, `message_bytes` each; num_taken: how many were taken.
+  Code send_run(int thread, int destination, std::span<const std::byte> messages,
+                std::size_t message_bytes, std::size_t* num_taken) noexcept;
+  // Makes receiving_[thread] the next block, which ends what was lent. False: none now.
   bool next_block(int thread) noexcept;
   // All of it is received.
   void finish_block(int thread) noexcept;
@@ -159,19 +184,51 @@ class Exchange : public ExchangeBase {
     if (block.cursor == block.end) [[unlikely]] {
       if (const Code code = open_block(thread, destination); code != Code::ok) return code;
     }
-    std::memcpy(block.cursor, &message, sizeof message);
-    block.cursor += sizeof message;
+    std::byte* const place = block.cursor;
+    detail::put_message(place, message);
+    block.cursor = place + sizeof message;
     return block.cursor == block.end ? send_block(thread, destination) : Code::ok;
+  }
+
+  // The same for a run of messages, as if one by one; whole blocks of it are not copied twice. After
+  // an error *num_taken says how many were taken.
+  Code send(int destination, int thread, std::span<const Message> messages,
+            std::size_t* num_taken = nullptr) noexcept {
+    return send_run(thread, destination, std::as_bytes(messages), sizeof(Message), num_taken);
   }
 
   // Takes the next message for this thread, if there is one. Never blocks.
   bool receive(int thread, Message& message) noexcept {
     detail::ReceiveBlock& block = receiving_[thread];
     if (block.cursor == block.end && !next_block(thread)) return false;
-    std::memcpy(&message, block.cursor, sizeof message);
-    block.cursor += sizeof message;
+    const std::byte* const place = block.cursor;
+    block.cursor = place + sizeof message;
+    detail::get_message(place, message);
     if (block.cursor == block.end) finish_block(thread);
     return true;
+  }
+
+  // Takes a run of messages, all of one rank: what is left of a block, shown where it lies, valid
+  // until the thread's next receive, wait, quiesce or release. What is said of views of bytes below
+  // holds for it. Never blocks.
+  bool receive(int thread, std::span<const Message>& messages) noexcept
+    requires(alignof(Message) <= detail::kBlockAlign)
+  {
+    detail::ReceiveBlock& block = receiving_[thread];
+    if (block.cursor == block.end && !next_block(thread)) return false;
+    const auto bytes = static_cast<std::size_t>(block.end - block.cursor);
+    messages = {std::launder(reinterpret_cast<const Message*>(block.cursor)),
+                bytes / sizeof(Message)};
+    block.cursor = block.end;
+    block.held = true;
+    return true;
+  }
+  // Gives back the run received last.
+  void release(int thread) noexcept {
+    detail::ReceiveBlock& block = receiving_[thread];
+    if (!block.held) return;
+    block.held = false;
+    finish_block(thread);
   }
 
   using ExchangeBase::quiesce;

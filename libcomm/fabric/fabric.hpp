@@ -5,7 +5,7 @@
 // Peers are world ranks. Memory that others may reach is made by allocate() or named by share(),
 // and can be reached until release() or unshare(); its RemoteMemory can be sent to other processes
 // as bytes. put and get are complete when they return. cas and fetch_add work on 8-byte-aligned
-// words of allocated memory only and are atomic against each other and against the owner's own
+// words of allocated or shared memory and are atomic against each other and against the owner's own
 // atomics.
 //
 // Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone), not_permitted

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "base/wait.hpp"
@@ -214,6 +215,50 @@ TEST_CASE("any memory of a peer can be copied, where the kernel allows it", "[fa
         return wait_for([&] { return shared.mark.load() == 2; }) ? 0 : 93;
       },
       settings);
+}
+
+TEST_CASE("words of memory that a peer shares are counted in, whatever the peer does", "[fabric]") {
+  static std::uint64_t words[4] = {0, 5, 98, 0};
+  with_pair(
+      [](Fabric& fabric, Shared& shared, pid_t) {
+        REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
+        const RemoteMemory memory = shared.memory;
+        std::uint64_t before = 0;
+        REQUIRE(fabric.cas(1, memory, 16, 97, 1, before) == Code::ok);
+        CHECK(before == 98);
+        REQUIRE(fabric.cas(1, memory, 16, 98, 1, before) == Code::ok);
+        CHECK(before == 98);
+        // The owner computes and never calls the fabric, and adds to the same word.
+        std::atomic<int> num_failed{0};
+        std::thread threads[2];
+        for (std::thread& thread : threads)
+          thread = std::thread([&] {
+            std::uint64_t old = 0;
+            for (int i = 0; i < 500; ++i)
+              num_failed += fabric.fetch_add(1, memory, 8, 2, old) != Code::ok;
+          });
+        for (std::thread& thread : threads) thread.join();
+        CHECK(num_failed == 0);
+        CHECK(fabric.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
+        CHECK(fabric.fetch_add(1, memory, 32, 1, before) == Code::bad_argument);
+        RemoteMemory wrong = memory;
+        wrong.region ^= 1 << 13;
+        CHECK(fabric.fetch_add(1, wrong, 8, 1, before) == Code::bad_argument);
+        shared.mark.store(2);
+        REQUIRE(wait_for([&] { return shared.mark.load() == 3; }));
+        CHECK(fabric.fetch_add(1, memory, 8, 1, before) == Code::bad_argument);
+        shared.mark.store(4);
+      },
+      [](Fabric& fabric, Shared& shared) {
+        if (!fabric.share(words, sizeof words, shared.memory)) return 91;
+        shared.mark.store(1);
+        for (int i = 0; i < 2000; ++i) std::atomic_ref(words[1]).fetch_add(1);
+        if (!wait_for([&] { return shared.mark.load() == 2; })) return 92;
+        if (words[1] != 5 + 2000 + 2000 || words[2] != 1 || words[0] != 0) return 93;
+        if (!fabric.unshare(shared.memory)) return 94;
+        shared.mark.store(3);
+        return wait_for([&] { return shared.mark.load() == 4; }) ? 0 : 95;
+      });
 }
 
 TEST_CASE("a peer that was killed is dead, one that said goodbye has left", "[fabric]") {

@@ -157,6 +157,7 @@ void die_while_others_read(Job& job) {
   Code code = Code::ok;
   while (code == Code::ok) {
     code = job.fetch_add(0, all[kVictim].word(0), 1).code;
+    if (code == Code::ok) code = job.fetch_add(0, all_shared[kVictim].word(0), 1).code;
     if (code == Code::ok) code = job.rdma_read(0, all[kVictim].part(64, 64), local.data(), 64);
     if (code == Code::ok) code = job.rdma_read(0, all_shared[kVictim], local.data(), local.size());
     REQUIRE(Clock::now() - start < 10s);
@@ -168,6 +169,7 @@ void die_while_others_read(Job& job) {
   REQUIRE(job.rdma_write(0, all[kVictim], local.data(), 8) == Code::peer_lost);
   REQUIRE(job.wait(0, job.rdma_read_async(0, all[kVictim], local.data(), 8)) == Code::peer_lost);
   REQUIRE(job.cas(0, all[kVictim].word(0), 0, 1).code == Code::peer_lost);
+  REQUIRE(job.cas(0, all_shared[kVictim].word(0), 0, 1).code == Code::peer_lost);
   const int other = 1 - job.rank();
   REQUIRE(job.rdma_read(0, all[static_cast<std::size_t>(other)], local.data(), 64) == Code::ok);
   go_on(job, exchange);

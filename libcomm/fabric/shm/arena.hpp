@@ -7,8 +7,8 @@
 //
 // Layout, all offsets computed by ArenaLayout from two numbers that the job's processes share:
 //   header | doorbells | lane controls, one a local peer | records of shared copies |
-//   directory of lanes | table of shared memory | rings, one a local peer | memory for the rings of
-//   lanes
+//   requests for atomic operations, one a local peer | directory of lanes | table of shared memory
+//   | rings, one a local peer | memory for the rings of lanes
 // The engine's lanes have a control and a ring each; all other lanes are made by their writer,
 // which takes an entry of the directory and as much of the memory behind, that both sides then map.
 #include <atomic>
@@ -25,7 +25,7 @@ namespace weft::shm {
 
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::uint64_t kArenaMagic = 0x3230'6e65'7261'5457u;  // version 2
+inline constexpr std::uint64_t kArenaMagic = 0x3330'6e65'7261'5457u;  // version 3
 
 // First page of the arena.
 struct ArenaHeader {
@@ -38,8 +38,10 @@ struct ArenaHeader {
   // Entries of the directory and bytes of lane memory handed out so far. Peers add.
   alignas(kLineBytes) std::atomic<std::uint32_t> num_entries;
   std::atomic<std::uint64_t> lane_bytes;
+  // Grows with every request for an atomic operation. Peers add, the owner sleeps on it.
+  alignas(kLineBytes) std::atomic<std::uint32_t> atomic_bell;
 };
-static_assert(sizeof(ArenaHeader) == 3 * kLineBytes);
+static_assert(sizeof(ArenaHeader) == 4 * kLineBytes);
 
 // 1 while the thread may sleep. It sets it, ringers clear it and wake it.
 struct Doorbell {
@@ -73,6 +75,21 @@ static_assert(sizeof(SharedMemory) == 32);
 inline constexpr std::uint32_t kMaxShared = 4096;
 inline constexpr std::uint32_t kSharedBit = 1u << 31;  // of a region's number: slot in the low bits
 
+// What one local peer asks the owner to do with a word that it shares (atomics.hpp).
+struct AtomicRequest {
+  enum State : std::uint32_t { kIdle, kPosted, kDone };
+  // The peer posts and takes back, and writes the fields but the last two while it is idle; the
+  // owner does, and writes those before it says so.
+  alignas(kLineBytes) std::atomic<std::uint32_t> state;
+  std::uint32_t is_cas;
+  RemoteMemory word;
+  std::uint64_t operand;
+  std::uint64_t swap;
+  std::uint64_t previous;
+  std::uint32_t code;
+};
+static_assert(sizeof(AtomicRequest) == kLineBytes);
+
 inline constexpr std::uint32_t kMaxLanes = 16384;
 inline constexpr std::uint32_t kMaxRingBytes = 1u << 30;
 
@@ -103,8 +120,9 @@ struct ArenaLayout {
     return round_to_pages(doorbells() + kNumDoorbells * sizeof(Doorbell));
   }
   std::size_t copies() const noexcept { return controls() + num_local * sizeof(LaneControl); }
+  std::size_t requests() const noexcept { return copies() + kNumSharedCopies * sizeof(SharedCopy); }
   std::size_t directory() const noexcept {
-    return round_to_pages(copies() + kNumSharedCopies * sizeof(SharedCopy));
+    return round_to_pages(requests() + num_local * sizeof(AtomicRequest));
   }
   std::size_t shared() const noexcept { return directory() + kMaxLanes * sizeof(LaneEntry); }
   std::size_t rings() const noexcept { return shared() + kMaxShared * sizeof(SharedMemory); }
@@ -141,6 +159,9 @@ class Arena {
   }
   SharedCopy& copy(std::size_t index) noexcept {
     return reinterpret_cast<SharedCopy*>(base_ + layout_.copies())[index];
+  }
+  AtomicRequest& request(std::size_t local) noexcept {
+    return reinterpret_cast<AtomicRequest*>(base_ + layout_.requests())[local];
   }
   std::byte* ring(std::size_t local) noexcept {
     return base_ + layout_.rings() + local * ArenaLayout::stride(layout_.ring_bytes);

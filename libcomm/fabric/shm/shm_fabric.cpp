@@ -18,6 +18,7 @@
 
 #include "base/log.hpp"
 #include "fabric/shm/arena.hpp"
+#include "fabric/shm/atomics.hpp"
 #include "fabric/shm/region.hpp"
 
 namespace weft {
@@ -30,6 +31,7 @@ class ShmFabric final : public Fabric {
  public:
   explicit ShmFabric(Job& job) : job_(job) {}
   ~ShmFabric() override {
+    server_.reset();  // it looks at what follows
     for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
     for (const Local& local : locals_)
       if (local.pidfd >= 0) close(local.pidfd);
@@ -132,6 +134,17 @@ class ShmFabric final : public Fabric {
     memory = regions_.describe(address, bytes);
     if (memory.region != 0) return {};
     const std::lock_guard lock(setup_);
+    if (!server_ &&
+        std::ranges::any_of(locals_, [this](const Local& local) { return local.pid != getpid_; })) {
+      if (Status status = shm::AtomicServer::start(
+              own_, layout_.num_local, setup_,
+              [this](const RemoteMemory& word) {
+                return (word.region & shm::kSharedBit) != 0 && is_shared(*own_, word) == Code::ok;
+              },
+              server_);
+          !status)
+        return status;
+    }
     for (std::uint32_t i = 0; i < shm::kMaxShared; ++i) {
       shm::SharedMemory& slot = own_->shared(i);
       if (slot.number.load(std::memory_order_relaxed) != 0) continue;
@@ -170,16 +183,17 @@ class ShmFabric final : public Fabric {
 
   Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept override {
-    return on_word(peer, word, offset, [&](std::atomic_ref<std::uint64_t> target) {
-      previous = compare;
-      target.compare_exchange_strong(previous, swap, std::memory_order_seq_cst);
-    });
+    shm::AtomicOperation operation{true, {}, compare, swap, 0};
+    const Code code = on_word(peer, word, offset, operation);
+    previous = operation.previous;
+    return code;
   }
   Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
                  std::uint64_t& previous) noexcept override {
-    return on_word(peer, word, offset, [&](std::atomic_ref<std::uint64_t> target) {
-      previous = target.fetch_add(value, std::memory_order_seq_cst);
-    });
+    shm::AtomicOperation operation{false, {}, value, 0, 0};
+    const Code code = on_word(peer, word, offset, operation);
+    previous = operation.previous;
+    return code;
   }
 
   Code map(int peer, const RemoteMemory& memory, MappedMemory& mapped) noexcept override {
@@ -270,6 +284,7 @@ class ShmFabric final : public Fabric {
     std::shared_ptr<Arena> mapped;           // the peer's, or our own
     std::atomic<Arena*> arena{nullptr};      // the same; set once, under setup_
     shm::PeerRegions regions;
+    std::mutex asking;  // our request in the peer's arena
   };
 
   // A mapped ring of a client other than the engine.
@@ -428,7 +443,11 @@ class ShmFabric final : public Fabric {
       if (Status status = map(local); !status) return status.code();
       arena = local.arena;
     }
-    const shm::SharedMemory& slot = arena->shared(memory.region % shm::kMaxShared);
+    return is_shared(*arena, memory);
+  }
+
+  static Code is_shared(Arena& arena, const RemoteMemory& memory) noexcept {
+    const shm::SharedMemory& slot = arena.shared(memory.region % shm::kMaxShared);
     // acquire: pairs with the release in share().
     if (slot.number.load(std::memory_order_acquire) != memory.region) return Code::bad_argument;
     const std::uint64_t first = memory.address - slot.address;
@@ -437,23 +456,29 @@ class ShmFabric final : public Fabric {
     return Code::ok;
   }
 
-  template <class F>
-  Code on_word(int peer, const RemoteMemory& word, std::size_t offset, F&& f) noexcept {
+  Code on_word(int peer, const RemoteMemory& word, std::size_t offset,
+               shm::AtomicOperation& operation) noexcept {
     if (word.region == 0 || (word.address + offset) % 8 != 0) return Code::bad_argument;
     Local& local = local_at(peer);
     if ((word.region & shm::kSharedBit) != 0) {
       if (const Code code = find_shared(local, word); code != Code::ok) return code;
       if (offset > word.bytes || word.bytes - offset < 8) return Code::bad_argument;
-      // Another process's memory that is not mapped here has no atomics.
-      if (local.pid != getpid_) return Code::unsupported;
-      f(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word.address + offset)));
+      if (local.pid != getpid_) {
+        operation.word = {word.address + offset, 8, word.region, word.extra};
+        Arena& arena = *local.arena.load();
+        const std::lock_guard lock(local.asking);
+        return shm::ask(arena, arena.request(me_), operation,
+                        [this, peer] { return state(peer) == PeerState::alive; });
+      }
+      shm::apply(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word.address + offset)),
+                 operation);
       return Code::ok;
     }
     Code code = Code::ok;
     std::byte* data = nullptr;
     auto* region = local.regions.use(local.pid, word, offset, 8, data, code);
     if (region == nullptr) return code;
-    f(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data)));
+    shm::apply(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data)), operation);
     local.regions.done(region);
     return Code::ok;
   }
@@ -471,6 +496,7 @@ class ShmFabric final : public Fabric {
   bool direct_copy_ = true;
   std::atomic<bool> told_{false};
   shm::OwnRegions regions_;
+  std::unique_ptr<shm::AtomicServer> server_;  // once memory is shared; made under setup_
 };
 
 }  // namespace

@@ -148,12 +148,13 @@ class WEFT_API Job {
   bool is_alive(int rank) const;
 
   // --- Memory. `memory` may be sent to any rank and used there until release or unshare.
-  // Page-aligned, zeroed memory that all ranks can reach fastest: all of the calls below work on
-  // it.
+  // Page-aligned, zeroed memory that all ranks can reach fastest.
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   // Ends what allocate gave. Who uses it afterwards gets bad_argument.
   Status release(void* address);
-  // Makes memory of the program's own reachable; its owner must keep it until unshare.
+  // Makes memory of the program's own reachable; its owner must keep it until unshare. On the
+  // owner's host, cas and fetch_add on it take some microseconds: a thread of the owner that sleeps
+  // until it is asked does them.
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);
   Status unshare(const RemoteMemory& memory);
 

@@ -1,0 +1,122 @@
+#include "fabric/shm/atomics.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+
+#include "base/wait.hpp"
+
+namespace weft::shm {
+namespace {
+
+// How long either side sleeps before it looks for its end.
+constexpr std::uint64_t kSleepUs = 50'000;
+// The owner's thread has to be woken; that it answers sooner is rare, and spinning would keep it
+// from a core.
+constexpr int kSpins = 100;
+
+}  // namespace
+
+void apply(std::atomic_ref<std::uint64_t> word, AtomicOperation& operation) noexcept {
+  if (operation.is_cas) {
+    operation.previous = operation.operand;
+    word.compare_exchange_strong(operation.previous, operation.swap, std::memory_order_seq_cst);
+  } else {
+    operation.previous = word.fetch_add(operation.operand, std::memory_order_seq_cst);
+  }
+}
+
+Status AtomicServer::start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,
+                           std::function<bool(const RemoteMemory&)> may,
+                           std::unique_ptr<AtomicServer>& server) {
+  std::unique_ptr<AtomicServer> made(new AtomicServer);
+  made->arena_ = std::move(arena);
+  made->num_local_ = num_local;
+  made->mutex_ = &mutex;
+  made->may_ = std::move(may);
+  // The program's signals are not for this thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  try {
+    made->thread_ = std::thread([raw = made.get()] { raw->run(); });
+  } catch (const std::system_error& error) {
+    status = {Code::no_memory,
+              fmt::format("cannot start a thread: {} (see ulimit -u)", error.what())};
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (status) server = std::move(made);
+  return status;
+}
+
+AtomicServer::~AtomicServer() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  auto& bell = arena_->header().atomic_bell;
+  bell.fetch_add(1);
+  futex_wake_all(&bell);
+  thread_.join();
+}
+
+void AtomicServer::run() noexcept {
+  auto& bell = arena_->header().atomic_bell;
+  for (;;) {
+    // acquire: requests posted before it rang; pairs with the release in ask().
+    const std::uint32_t heard = bell.load(std::memory_order_acquire);
+    if (stopping_.load()) return;
+    for (std::uint32_t i = 0; i < num_local_; ++i) serve(arena_->request(i));
+    futex_wait(&bell, heard, kSleepUs * 20);
+  }
+}
+
+void AtomicServer::serve(AtomicRequest& request) noexcept {
+  // acquire: its fields; pairs with the release in ask().
+  if (request.state.load(std::memory_order_acquire) != AtomicRequest::kPosted) return;
+  // Copied before it is checked: the peer could change it.
+  AtomicOperation operation{request.is_cas != 0, request.word, request.operand, request.swap, 0};
+  operation.word.bytes = 8;
+  Code code = Code::bad_argument;
+  {
+    const std::lock_guard lock(*mutex_);
+    if (operation.word.address % 8 == 0 && may_(operation.word)) {
+      apply(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(operation.word.address)), operation);
+      code = Code::ok;
+    }
+  }
+  request.previous = operation.previous;
+  request.code = static_cast<std::uint32_t>(code);
+  // release: the result; pairs with the acquire in ask().
+  request.state.store(AtomicRequest::kDone, std::memory_order_release);
+  futex_wake_all(&request.state);
+}
+
+Code ask(Arena& arena, AtomicRequest& request, AtomicOperation& operation,
+         const std::function<bool()>& alive) noexcept {
+  request.is_cas = operation.is_cas ? 1 : 0;
+  request.word = operation.word;
+  request.operand = operation.operand;
+  request.swap = operation.swap;
+  // release: pairs with the acquire in serve().
+  request.state.store(AtomicRequest::kPosted, std::memory_order_release);
+  auto& bell = arena.header().atomic_bell;
+  bell.fetch_add(1, std::memory_order_release);
+  futex_wake_all(&bell);
+  const auto done = [&request] {
+    return request.state.load(std::memory_order_acquire) == AtomicRequest::kDone;
+  };
+  for (int i = 0; i < kSpins && !done(); ++i) cpu_relax();
+  while (!done()) {
+    futex_wait(&request.state, AtomicRequest::kPosted, kSleepUs);
+    // Whether it was done at the last moment shows once the owner is gone.
+    if (!done() && !alive() && !done()) return Code::peer_lost;
+  }
+  operation.previous = request.previous;
+  const std::uint32_t code = request.code;
+  request.state.store(AtomicRequest::kIdle, std::memory_order_relaxed);
+  return code == 0 ? Code::ok : Code::bad_argument;
+}
+
+}  // namespace weft::shm

@@ -1,12 +1,13 @@
 // rate_mpi: the MPI twins of rate, in the two ways that threaded MPI codes communicate.
 //
-//   funnel:   threads append to one shared send buffer, one more thread calls MPI for all
-//             (MPI_THREAD_FUNNELED); at the receiver it hands what came to the threads.
-//   gathered: the same, but each thread gathers 256 messages before it appends them.
-//   multiple: each thread gathers 256 messages and calls MPI itself (MPI_THREAD_MULTIPLE).
+//   funnel:    threads append every message to one shared send buffer, one more thread calls MPI
+//              for all (MPI_THREAD_FUNNELED); at the receiver it hands what came to the threads.
+//   multiple:  each thread calls MPI for every message (MPI_THREAD_MULTIPLE).
+//   funnel-by-hand, multiple-by-hand: the same, but each thread gathers 256 messages in a block
+//              before it appends or sends them: what Weft's blocks do, in the program's own code.
 //
-//   mpirun -n 2 rate_mpi --way funnel|gathered|multiple [--only rate,block,single] [--threads LIST]
-//          [--ms N] [--json FILE] [--library NAME]
+//   mpirun -n 2 rate_mpi --way WAY [--only rate,block,single] [--threads LIST] [--ms N]
+//          [--json FILE] [--library NAME]
 //
 // "single" is one 8-byte MPI_Send a message from the main thread, 64 under way, as in osu_mbw_mr.
 #include <mpi.h>
@@ -174,9 +175,16 @@ void fail(const char* what) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
+// The threads call MPI themselves.
+bool is_multiple(const char* way) { return std::strncmp(way, "multiple", 8) == 0; }
+// How many messages a thread hands on at a time.
+std::size_t gathered(const char* way) {
+  return std::strstr(way, "-by-hand") != nullptr ? kBlock : 1;
+}
+
 void turn_of_rate(const char* way, int num_threads, std::uint64_t per_thread) {
-  const bool multiple = std::strcmp(way, "multiple") == 0;
-  const std::size_t gather = std::strcmp(way, "funnel") == 0 ? 1 : kBlock;
+  const bool multiple = is_multiple(way);
+  const std::size_t gather = gathered(way);
   const std::uint64_t total = per_thread * static_cast<unsigned>(num_threads);
   const std::uint64_t right =
       per_thread * (per_thread - 1) / 2 * static_cast<unsigned>(num_threads);
@@ -185,7 +193,7 @@ void turn_of_rate(const char* way, int num_threads, std::uint64_t per_thread) {
     with_threads(num_threads, [&](int t) {
       std::uint64_t block[kBlock], mine = 0;
       for (std::uint64_t i = 0; i < per_thread;) {
-        const auto num = std::min<std::uint64_t>(kBlock, per_thread - i);
+        const auto num = std::min<std::uint64_t>(gather, per_thread - i);
         if (rank == 0) {
           for (std::uint64_t k = 0; k < num; ++k) block[k] = i + k;
           MPI_Send(block, static_cast<int>(num), MPI_UINT64_T, 1, t, MPI_COMM_WORLD);
@@ -378,7 +386,7 @@ void measure_blocks(Report& report, const char* way, double seconds) {
 int main(int argc, char** argv) {
   const char* way = option(argc, argv, "--way");
   if (way == nullptr) way = "funnel";
-  const bool multiple = std::strcmp(way, "multiple") == 0;
+  const bool multiple = is_multiple(way);
   int provided = 0, size = 0;
   // The thread that calls MPI is not the main thread, but the only one at a time.
   MPI_Init_thread(&argc, &argv, multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED, &provided);

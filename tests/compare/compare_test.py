@@ -194,14 +194,22 @@ class CompareTest(unittest.TestCase):
         path = os.path.join(self.folder, "points.json")
         page = os.path.join(self.folder, "page.html")
         self.compare("--against", self.library("slow", 4.0), "--rounds", "1", "--json", path)
+        threaded = os.path.join(self.folder, "threaded.json")
+        with open(threaded, "w", encoding="utf-8") as file:
+            for what, library, median in (("block_latency", "weft", 1.5), ("rate", "weft", 9.0),
+                                          ("block_latency_funnel", "slow", 6.25)):
+                file.write(json.dumps({"what": what, "library": library, "bytes": 64,
+                                       "median": median}) + "\n")
         result = subprocess.run([sys.executable, os.path.join(OSU, "report"), "--json", path,
-                                 "--output", page, "--weft", self.folder, "--note", "a < b"],
+                                 "--output", page, "--weft", self.folder, "--note", "a < b",
+                                 "--transport", threaded],
                                 capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
         with open(page, encoding="utf-8") as file:
             text = file.read()
         self.assertIn("4.00&times;", text)
         self.assertIn("a &lt; b", text)
+        self.assertIn("<td>1.500</td><td>6.250</td>", text)
         self.assertIn("prefers-color-scheme: dark", text)
         for outside in ("src=\"http", "href=\"http", "url(", "<script", "@import"):
             self.assertNotIn(outside, text)

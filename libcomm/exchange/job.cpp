@@ -112,11 +112,19 @@ bool Job::is_alive(int rank) const {
   return impl_->has_rank(rank) && impl_->engine->is_alive(rank);
 }
 
+void Job::Impl::name(RemoteMemory& memory, const Fabric& fabric,
+                     const weft::RemoteMemory& made) noexcept {
+  const std::size_t index = key_index(fabric);
+  memory.keys[index] = {made.region, made.extra};
+  // Either the owner's address or 0, as the device wants it.
+  if (made.address != memory.address) memory.counted |= 1u << index;
+}
+
 Status Job::Impl::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
   weft::RemoteMemory made{};
   Status status = local->allocate(bytes, address, made);
   if (!status) return status;
-  memory = {made.address, bytes, {}, members->rank(), 0};
+  memory = {made.address, bytes, {}, members->rank(), 0, made.address};
   memory.keys[0] = {made.region, made.extra};
   if (fabrics->remote().empty()) return {};
   for (Fabric* fabric : fabrics->remote()) {
@@ -125,7 +133,7 @@ Status Job::Impl::allocate(std::size_t bytes, void*& address, RemoteMemory& memo
       (void)local->release(address);
       return status;
     }
-    memory.keys[key_index(*fabric)] = {made.region, made.extra};
+    name(memory, *fabric, made);
   }
   const std::lock_guard lock(allocated_mutex);
   allocated[address] = memory;
@@ -147,14 +155,14 @@ Status Job::Impl::share(void* address, std::size_t bytes, RemoteMemory& memory) 
   weft::RemoteMemory named{};
   Status status = local->share(address, bytes, named);
   if (!status) return status;
-  memory = {named.address, bytes, {}, members->rank(), 0};
+  memory = {named.address, bytes, {}, members->rank(), 0, named.address};
   memory.keys[0] = {named.region, named.extra};
   for (Fabric* fabric : fabrics->remote()) {
     if (status = fabric->share(address, bytes, named); !status) {
       (void)unshare(memory);
       return status;
     }
-    memory.keys[key_index(*fabric)] = {named.region, named.extra};
+    name(memory, *fabric, named);
   }
   return {};
 }
@@ -164,7 +172,8 @@ Status Job::Impl::unshare(const RemoteMemory& memory) {
   for (Fabric* fabric : fabrics->remote()) {
     const auto& key = memory.keys[key_index(*fabric)];
     if (key.region == 0 && key.extra == 0) continue;
-    Status status = fabric->unshare({memory.address, memory.bytes, key.region, key.extra});
+    Status status = fabric->unshare(
+        {address_for(memory, key_index(*fabric)), memory.bytes, key.region, key.extra});
     if (first.ok()) first = status;
   }
   return first;

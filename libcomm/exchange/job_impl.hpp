@@ -94,9 +94,17 @@ struct Job::Impl {
   const Way& way(int rank) const noexcept { return ways[static_cast<std::size_t>(rank)]; }
   // As the fabric to the memory's owner names it.
   weft::RemoteMemory memory_on_way(const RemoteMemory& memory) const noexcept {
-    const auto& key = memory.keys[way(memory.owner).key];
-    return {memory.address, memory.bytes, key.region, key.extra};
+    const std::size_t index = way(memory.owner).key;
+    const auto& key = memory.keys[index];
+    return {address_for(memory, index), memory.bytes, key.region, key.extra};
   }
+  // As who uses keys[index] counts: from the start of its own registration, or in the owner.
+  static std::uint64_t address_for(const RemoteMemory& memory, std::size_t index) noexcept {
+    return (memory.counted >> index & 1) != 0 ? memory.address - memory.start : memory.address;
+  }
+  // Enters what a remote fabric calls this memory.
+  static void name(RemoteMemory& memory, const Fabric& fabric,
+                   const weft::RemoteMemory& made) noexcept;
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   Status release(void* address);
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);

@@ -125,7 +125,7 @@ Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
     return Code::corrupt;
   }
   RemoteMemory memory{
-      announcement.address, sizeof(StagingHead) + announcement.bytes, {}, in.peer, 0};
+      announcement.address, sizeof(StagingHead) + announcement.bytes, {}, in.peer, 0, 0};
   memory.keys[job.way(in.peer).key] = {announcement.region, announcement.key};
   Code code = Code::ok;
   std::byte* mapped = nullptr;

@@ -134,8 +134,10 @@ Code ExchangeBase::Impl::send_run(Thread& thread, int destination,
 
 Code ExchangeBase::Impl::announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer,
                                   std::size_t bytes) {
-  const auto& key = buffer.memory.keys[job.way(out.peer).key];
-  const Announcement announcement{buffer.memory.address, bytes, key.region, key.extra};
+  const std::size_t index = job.way(out.peer).key;
+  const auto& key = buffer.memory.keys[index];
+  const Announcement announcement{Job::Impl::address_for(buffer.memory, index), bytes, key.region,
+                                  key.extra};
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
   const Code code = until_room(thread, out, [&] {

@@ -55,7 +55,8 @@ struct RemoteMemory {
   std::uint64_t bytes = 0;
   Key keys[3];
   std::int32_t owner = -1;
-  std::uint32_t unused = 0;
+  std::uint32_t counted = 0;  // bit k: who uses keys[k] counts addresses from `start`
+  std::uint64_t start = 0;    // of all the memory that was allocated or shared, in the owner
 
   // The part [offset, offset + length); of no bytes, and good for nothing, if that lies outside.
   RemoteMemory part(std::uint64_t offset, std::uint64_t length) const noexcept {
@@ -70,7 +71,7 @@ struct RemoteMemory {
     return index < bytes / 8 ? part(index * 8, 8) : part(1, bytes);
   }
 };
-static_assert(sizeof(RemoteMemory) == 48 && std::is_trivially_copyable_v<RemoteMemory>);
+static_assert(sizeof(RemoteMemory) == 56 && std::is_trivially_copyable_v<RemoteMemory>);
 
 // An asynchronous transfer of one thread.
 struct Token {

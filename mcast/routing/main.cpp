@@ -112,6 +112,7 @@ int route(const RouteOptions& options) {
                      seconds() / (g + 1) * (groups.size() - g - 1));
       }
       if (told > 1) std::fputc('\n', stderr);
+      if (status.ok()) router.spread();
     }
     trees = router.trees();
   } else if (options.algorithm == "opensm-minhop") {
@@ -130,29 +131,22 @@ int route(const RouteOptions& options) {
                                          std::to_string(kLastMlid - kFirstMlid + 1)});
   }
   const Tables tables = make_tables(topology, trees);
-  std::vector<Group> alive;
-  std::vector<uint32_t> entry_of;
-  for (const Tree& tree : trees) {
-    for (const uint32_t g : tree.groups) {
-      alive.push_back(groups[g]);
-      entry_of.push_back(tree.color);
-    }
-  }
-  status = verify_tables(topology, alive, entry_of, tables, router_options.colors);
+  const Served served = served_groups(groups, trees);
+  status = verify_tables(topology, served.groups, served.entry_of, tables, router_options.colors);
   if (!status.ok()) return fail(status);
   const Figures f = measure(topology, trees);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   std::printf("%-12s %zu\n%-12s %u\n%-12s %u\n%-12s %u (mean %.2f)\n%-12s %u\n", "groups",
-              alive.size(), "trees", f.trees, "colours", f.colors, "EFI", f.max_efi, f.mean_efi,
-              "host EFI", f.max_host_efi);
+              served.groups.size(), "trees", f.trees, "colours", f.colors, "EFI", f.max_efi,
+              f.mean_efi, "host EFI", f.max_host_efi);
   std::printf("%-12s %u (mean %.2f)\n%-12s %u\n%-12s %.3f s, %.3f ms a group\n%-12s %ld MiB\n",
               "TFI", f.max_tfi, f.mean_tfi, "height", f.max_height, "time", took,
-              took * 1e3 / std::max<size_t>(1, alive.size()), "peak memory",
+              took * 1e3 / std::max<size_t>(1, served.groups.size()), "peak memory",
               usage.ru_maxrss / 1024);
   OutputFiles output;
   if (!options.json.empty()) {
-    nlohmann::json j = {{"groups", alive.size()},
+    nlohmann::json j = {{"groups", served.groups.size()},
                         {"trees", f.trees},
                         {"colors", f.colors},
                         {"max_efi", f.max_efi},

@@ -74,6 +74,7 @@ void Hops::divide(uint32_t from) {
 void Hops::make(uint32_t from) {
   if (side_[from] == kNoSide) divide(from);
   const bool halve = all_fit_ && two_sides_;
+  if (halve && side_[from] == 1) return make_from_neighbours(from);
   starts_.clear();
   ball_.assign(1, from);
   ++ball_number_;
@@ -88,8 +89,7 @@ void Hops::make(uint32_t from) {
       seen_[to] = ball_number_;
     }
   }
-  if (!starts_.empty()) search();
-  if (!rows_[from]) make_from_neighbours(from);
+  search();
 }
 
 // One hop more than from the nearest of its neighbours, all of whose rows are there.

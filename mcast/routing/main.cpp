@@ -111,8 +111,16 @@ int route(const RouteOptions& options) {
         std::fprintf(stderr, "\r%u of %zu groups, about %.0f s left ", g + 1, groups.size(),
                      seconds() / (g + 1) * (groups.size() - g - 1));
       }
+      const double spread_at = seconds();
+      if (status.ok()) {
+        router.spread([&](size_t built, size_t most) {
+          if (seconds() < told) return;
+          told = seconds() + 1;
+          std::fprintf(stderr, "\rtaking load off the busiest cables, at most %.0f s left    ",
+                       (seconds() - spread_at) / double(built + 1) * double(most - built));
+        });
+      }
       if (told > 1) std::fputc('\n', stderr);
-      if (status.ok()) router.spread();
     }
     trees = router.trees();
   } else if (options.algorithm == "opensm-minhop") {
@@ -313,7 +321,8 @@ int main(int argc, char** argv) {
       app.add_subcommand("paper", "run the evaluation of the MR4LMS paper and draw its figures");
   paper_command->add_option("--out", paper_options.out, "folder for results and pictures")
       ->required();
-  paper_command->add_option("--only", paper_options.only, "one fabric (a preset's name)");
+  paper_command->add_option("--only", paper_options.only,
+                            "one fabric (a preset's name), or scaling");
   paper_command->add_option("--runs", paper_options.runs, "only runs whose name contains this");
   paper_command->add_flag("--quick", paper_options.quick, "small fabrics of the same kinds");
   paper_command->add_flag("--draw", paper_options.draw_only, "only draw, from earlier results");

@@ -248,6 +248,37 @@ Status draw_colors(const PaperOptions& options, const json& results) {
   return plot(options.out, "figure11", "1000,420", text.str());
 }
 
+// Time and memory against the size of the fabric; *table has the numbers as HTML.
+Status draw_scaling(const PaperOptions& options, const json& results, std::string* table) {
+  std::ostringstream data, html;
+  for (const PaperFabric& fabric : scaling_fabrics(options.quick)) {
+    const json* run = run_of(results, fabric.name, fabric.patterns[0].label, "unlimited");
+    if (run == nullptr) continue;
+    const uint32_t ports = fabric.sizes[0];
+    const double seconds = (*run)["seconds"], groups = (*run)["groups"];
+    data << ports * ports * ports / 4 << ' ' << seconds << ' ' << (*run)["peak_memory_mib"].dump()
+         << '\n';
+    html << "<tr><td>" << ports << "</td><td>" << fabric.title << "</td><td>" << groups
+         << "</td><td>" << (*run)["colors"].dump() << "</td><td>" << (*run)["max_efi"].dump()
+         << "</td><td>" << number_text(seconds) << "</td><td>"
+         << number_text(seconds * 1e3 / groups) << "</td><td>" << (*run)["peak_memory_mib"].dump()
+         << "</td></tr>";
+  }
+  if (data.str().empty()) return Code::ok;
+  *table =
+      "<table><tr><th>ports</th><th>hosts</th><th>groups</th><th>colours</th><th>EFI</th>"
+      "<th>seconds</th><th>ms a group</th><th>MiB</th></tr>" +
+      html.str() + "</table>";
+  return plot(options.out, "scaling", "1000,420",
+              "set multiplot layout 1,2\nset logscale xy\nset xlabel 'hosts'\nset grid lc rgb "
+              "'#999999'\nset key off\n$d << EOD\n" +
+                  data.str() +
+                  "EOD\nset ylabel 'seconds'\nset title 'Processor time'\nplot $d using 1:2 with "
+                  "linespoints lw 2 pt 7 lc rgb '#2a7fd4'\nset ylabel 'MiB'\nset title 'Peak "
+                  "memory'\nplot $d using 1:3 with linespoints lw 2 pt 7 lc rgb '#d4622a'\nunset "
+                  "multiplot\n");
+}
+
 Status draw_heat(const PaperOptions& options, const json& results, const PaperFabric& fabric,
                  bool* drawn) {
   *drawn = false;
@@ -376,6 +407,13 @@ Status draw_paper(const PaperOptions& options, const json& results) {
       if (status.ok()) status = draw_colors(options, results);
       section(11, "Trees and groups of every colour", "figure11");
     }
+  }
+  std::string scaling;
+  if (status.ok()) status = draw_scaling(options, results, &scaling);
+  if (!scaling.empty()) {
+    page << "<h2>Scaling</h2><p>Fat trees, random groups of 16, any number of entries.</p><img "
+            "src=\"scaling.svg\" alt=\"time and memory against hosts\">"
+         << scaling;
   }
   for (const PaperFabric& fabric : paper_fabrics(options.quick)) {
     bool drawn = false;

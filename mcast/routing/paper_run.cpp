@@ -240,6 +240,13 @@ std::vector<Step> plan(const PaperOptions& options) {
                        return route_opensm_sssp_at_once(t, fabric, r);
                      }});
   }
+  for (const PaperFabric& fabric : scaling_fabrics(options.quick)) {
+    if (!options.only.empty() && options.only != "scaling") continue;
+    steps.push_back(
+        {&fabric, 0, "unlimited", 3, [](const Topology& t, const std::vector<Group>& g, json* r) {
+           return route_mr4lms(t, g, RouterOptions(), false, r);
+         }});
+  }
   return steps;
 }
 

@@ -88,7 +88,7 @@ bool Router::Impl::move_below(uint32_t slot, uint32_t most, uint32_t highest_tre
   return true;
 }
 
-void Router::Impl::spread() {
+void Router::Impl::spread(const std::function<void(size_t built, size_t most)>& progress) {
   if (load.empty()) return;
   const size_t most_trees = routed.size();
   HeightMeter meter(topology);
@@ -115,6 +115,7 @@ void Router::Impl::spread() {
       std::sort(over.begin(), over.end());
       bool moved = false;
       for (size_t i = over.size(); i-- > 0 && !moved && built < most_trees;) {
+        if (progress) progress(built, most_trees);
         ++built;
         moved = move_below(over[i].second, most, highest_tree, &meter);
       }

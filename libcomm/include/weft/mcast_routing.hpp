@@ -4,6 +4,7 @@
 // Used by weft-mcroute and by whoever decides which groups get trees in hardware. Nothing here is
 // shared between threads: one Router belongs to one thread; a Topology may be read by many.
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <unordered_map>
@@ -148,8 +149,9 @@ class Router {
 
   // Takes load off the busiest cables by building trees over them again, if groups had to share
   // trees or entries ran short. For many groups routed at once: it rewrites entries of groups that
-  // are there already. Takes less time than routing them did.
-  void spread();
+  // are there already. It builds at most as many trees as there are groups, and tells `progress`,
+  // if given, how many of those it has built.
+  void spread(const std::function<void(size_t built, size_t most)>& progress = {});
 
   // The trees in use.
   std::vector<Tree> trees() const;

@@ -65,6 +65,14 @@ class Paper(unittest.TestCase):
                               check=False)
         self.assertEqual(done.returncode, 2)
 
+    @unittest.skipUnless(shutil.which('gnuplot'), 'gnuplot is not installed')
+    def test_only_part(self):
+        self.run_ok('paper', '--quick', '--only', 'scaling', '--out', self.dir)
+        self.assertIn('scaling.svg', os.listdir(self.dir))
+        self.assertNotIn('figure6.svg', os.listdir(self.dir))
+        self.run_ok('paper', '--quick', '--only', 'paper-torus', '--runs', 'minhop', '--out', self.dir)
+        self.assertIn('figure7.svg', os.listdir(self.dir))
+
     def test_json_per_group(self):
         net = self.save('t.net', self.run_ok('topo', 'torus', '4', '4', '2', '2'))
         groups = self.save('t.groups', self.run_ok('groups', 'grid', '8x8', '--topology', net))

@@ -111,6 +111,15 @@ int route(const RouteOptions& options) {
         std::fprintf(stderr, "\r%u of %zu groups, about %.0f s left ", g + 1, groups.size(),
                      seconds() / (g + 1) * (groups.size() - g - 1));
       }
+      const double spread_at = seconds();
+      if (status.ok()) {
+        router.spread([&](size_t built, size_t most) {
+          if (seconds() < told) return;
+          told = seconds() + 1;
+          std::fprintf(stderr, "\rtaking load off the busiest cables, at most %.0f s left    ",
+                       (seconds() - spread_at) / double(built + 1) * double(most - built));
+        });
+      }
       if (told > 1) std::fputc('\n', stderr);
     }
     trees = router.trees();
@@ -130,29 +139,22 @@ int route(const RouteOptions& options) {
                                          std::to_string(kLastMlid - kFirstMlid + 1)});
   }
   const Tables tables = make_tables(topology, trees);
-  std::vector<Group> alive;
-  std::vector<uint32_t> entry_of;
-  for (const Tree& tree : trees) {
-    for (const uint32_t g : tree.groups) {
-      alive.push_back(groups[g]);
-      entry_of.push_back(tree.color);
-    }
-  }
-  status = verify_tables(topology, alive, entry_of, tables, router_options.colors);
+  const Served served = served_groups(groups, trees);
+  status = verify_tables(topology, served.groups, served.entry_of, tables, router_options.colors);
   if (!status.ok()) return fail(status);
   const Figures f = measure(topology, trees);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   std::printf("%-12s %zu\n%-12s %u\n%-12s %u\n%-12s %u (mean %.2f)\n%-12s %u\n", "groups",
-              alive.size(), "trees", f.trees, "colours", f.colors, "EFI", f.max_efi, f.mean_efi,
-              "host EFI", f.max_host_efi);
+              served.groups.size(), "trees", f.trees, "colours", f.colors, "EFI", f.max_efi,
+              f.mean_efi, "host EFI", f.max_host_efi);
   std::printf("%-12s %u (mean %.2f)\n%-12s %u\n%-12s %.3f s, %.3f ms a group\n%-12s %ld MiB\n",
               "TFI", f.max_tfi, f.mean_tfi, "height", f.max_height, "time", took,
-              took * 1e3 / std::max<size_t>(1, alive.size()), "peak memory",
+              took * 1e3 / std::max<size_t>(1, served.groups.size()), "peak memory",
               usage.ru_maxrss / 1024);
   OutputFiles output;
   if (!options.json.empty()) {
-    nlohmann::json j = {{"groups", alive.size()},
+    nlohmann::json j = {{"groups", served.groups.size()},
                         {"trees", f.trees},
                         {"colors", f.colors},
                         {"max_efi", f.max_efi},
@@ -319,7 +321,8 @@ int main(int argc, char** argv) {
       app.add_subcommand("paper", "run the evaluation of the MR4LMS paper and draw its figures");
   paper_command->add_option("--out", paper_options.out, "folder for results and pictures")
       ->required();
-  paper_command->add_option("--only", paper_options.only, "one fabric (a preset's name)");
+  paper_command->add_option("--only", paper_options.only,
+                            "one fabric (a preset's name), or scaling");
   paper_command->add_option("--runs", paper_options.runs, "only runs whose name contains this");
   paper_command->add_flag("--quick", paper_options.quick, "small fabrics of the same kinds");
   paper_command->add_flag("--draw", paper_options.draw_only, "only draw, from earlier results");

@@ -26,9 +26,23 @@ uint32_t tree_efi(const Tree& tree, const std::vector<uint32_t>& loads) {
 HeightMeter::HeightMeter(const Topology& topology)
     : topology_(topology),
       first_(topology.num_switches(), kNone),
-      depth_(topology.num_switches()) {}
+      depth_(topology.num_switches()),
+      parent_(topology.num_switches()) {}
 
 uint32_t HeightMeter::height(const Tree& tree) {
+  uint32_t hops = 0;
+  farthest(tree, tree.root, &hops);
+  return hops;
+}
+
+void HeightMeter::centre(Tree* tree) {
+  uint32_t hops = 0;
+  const uint32_t end = farthest(*tree, tree->root, &hops);
+  tree->root = farthest(*tree, end, &hops);
+  for (uint32_t i = 0; i < hops / 2; ++i) tree->root = parent_[tree->root];
+}
+
+uint32_t HeightMeter::farthest(const Tree& tree, uint32_t root, uint32_t* hops) {
   // The tree's cables as lists by switch: next_[2i] and next_[2i + 1] follow cable i's two ends.
   next_.resize(2 * tree.links.size());
   for (uint32_t i = 0; i < tree.links.size(); ++i) {
@@ -38,12 +52,10 @@ uint32_t HeightMeter::height(const Tree& tree) {
     next_[2 * i + 1] = first_[to];
     first_[to] = 2 * i + 1;
   }
-  queue_.assign(1, tree.root);
-  depth_[tree.root] = 0;
-  uint32_t highest = 0;
+  queue_.assign(1, root);
+  depth_[root] = 0;
   for (size_t head = 0; head < queue_.size(); ++head) {
     const uint32_t s = queue_[head];
-    highest = std::max(highest, depth_[s]);
     const uint32_t list = first_[s];
     first_[s] = kNone;  // a switch met again has no cables left, so every cable is followed once
     for (uint32_t end = list; end != kNone; end = next_[end]) {
@@ -51,11 +63,13 @@ uint32_t HeightMeter::height(const Tree& tree) {
       const uint32_t other = end % 2 == 0 ? topology_.arcs[link].to : topology_.arc_from[link];
       if (first_[other] == kNone) continue;
       depth_[other] = depth_[s] + 1;
+      parent_[other] = s;
       queue_.push_back(other);
     }
   }
   for (const uint32_t s : tree.switches) first_[s] = kNone;
-  return highest;
+  *hops = depth_[queue_.back()];
+  return queue_.back();
 }
 
 Figures measure(const Topology& topology, const std::vector<Tree>& trees) {

@@ -28,12 +28,15 @@ struct PaperFabric {
 // The six fabrics at full size, or small ones of the same kinds.
 const std::vector<PaperFabric>& paper_fabrics(bool quick);
 
+// Fat trees of growing size with random groups, half as many as hosts: how time and memory grow.
+const std::vector<PaperFabric>& scaling_fabrics(bool quick);
+
 Status make_pattern(const Topology& topology, const PaperPattern& pattern,
                     std::vector<Group>* groups);
 
 struct PaperOptions {
   std::string out;   // folder for everything
-  std::string only;  // one fabric's name; empty: all
+  std::string only;  // one fabric's name, or "scaling"; empty: all
   std::string runs;  // only runs whose name contains this
   bool quick = false;
   bool draw_only = false;  // draw again from the results that the folder holds

@@ -3,6 +3,8 @@
 // The paper names some patterns only; the others are chosen after its rule: two 2-D and two 3-D
 // grids, one of each that follows the fabric and one (nearly) square, random groups, and a 3-D grid
 // with four processes per host. docs/mr4lms.md says which are the paper's own.
+#include <algorithm>
+
 #include "routing/paper.hpp"
 
 namespace weft::mcast {
@@ -109,6 +111,25 @@ const std::vector<PaperFabric>& paper_fabrics(bool quick) {
        16,
        {grid("16x8", {16, 8}), grid("4x4x8", {4, 4, 8}), random_groups(60, 6)}},
   };
+  return quick ? small : full;
+}
+
+const std::vector<PaperFabric>& scaling_fabrics(bool quick) {
+  static const auto make = [](const std::vector<uint32_t>& ports) {
+    std::vector<PaperFabric> made;
+    for (const uint32_t k : ports) {
+      const uint32_t hosts = k * k * k / 4;
+      made.push_back({"scaling-" + std::to_string(k),
+                      std::to_string(hosts) + " hosts",
+                      "fat-tree",
+                      {k},
+                      kNone,
+                      {random_groups(std::min(50000u, hosts / 2), 16)}});
+    }
+    return made;
+  };
+  static const std::vector<PaperFabric> full = make({20, 30, 40, 50, 60, 74});
+  static const std::vector<PaperFabric> small = make({6, 8, 10});
   return quick ? small : full;
 }
 

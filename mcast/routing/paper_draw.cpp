@@ -41,49 +41,50 @@ constexpr Printed kPrinted[] = {
 };
 
 struct Series {
-  const char *run, *title, *color;
+  const char *run, *key, *title, *color;
 };
 
 struct Figure {
   int number;
-  const char *title, *axis, *key;
+  const char *title, *axis;
   bool log;
   std::vector<Series> series;
 };
 
 const std::vector<Figure>& figures() {
   static const std::vector<Figure> all = {
-      {6, "Groups and colours without a limit", "count", "", true, {}},
+      {6,
+       "Groups and colours without a limit",
+       "count",
+       true,
+       {{"unlimited", "groups", "groups", "#9a9a9a"},
+        {"unlimited", "colors", "colours", "#2a7fd4"}}},
       {7,
        "Maximum EFI without a limit",
        "groups on the busiest cable",
-       "max_efi",
        true,
-       {{"unlimited", "MR4LMS", "#2a7fd4"},
-        {"unlimited-greedy", "MR4LMS as in the paper", "#8fbce8"},
-        {"opensm-minhop", "OpenSM minhop", "#d4622a"},
-        {"opensm-sssp", "OpenSM sssp", "#b59a2e"},
-        {"paper-sssp", "SSSP-MC by group count", "#3f9b57"}}},
+       {{"unlimited", "max_efi", "MR4LMS", "#2a7fd4"},
+        {"unlimited-greedy", "max_efi", "MR4LMS as in the paper", "#8fbce8"},
+        {"opensm-minhop", "max_efi", "OpenSM minhop", "#d4622a"},
+        {"opensm-sssp", "max_efi", "OpenSM sssp", "#b59a2e"},
+        {"paper-sssp", "max_efi", "SSSP-MC by group count", "#3f9b57"}}},
       {9,
        "Maximum EFI with the recommended number of entries",
        "groups on the busiest cable",
-       "max_efi",
        true,
-       {{"unlimited", "any number of entries", "#8fbce8"},
-        {"recommended", "recommended", "#2a7fd4"}}},
+       {{"unlimited", "max_efi", "any number of entries", "#8fbce8"},
+        {"recommended", "max_efi", "recommended", "#2a7fd4"}}},
       {10,
        "Maximum TFI with the recommended number of entries",
        "groups on one tree",
-       "max_tfi",
        false,
-       {{"recommended", "recommended", "#2a7fd4"}}},
+       {{"recommended", "max_tfi", "recommended", "#2a7fd4"}}},
       {12,
        "Run time",
        "seconds",
-       "seconds",
        true,
-       {{"unlimited", "any number of entries", "#8fbce8"},
-        {"recommended", "recommended", "#2a7fd4"}}},
+       {{"unlimited", "seconds", "any number of entries", "#8fbce8"},
+        {"recommended", "seconds", "recommended", "#2a7fd4"}}},
   };
   return all;
 }
@@ -154,40 +155,42 @@ const char* const kPanels =
     "set style fill solid 0.9 noborder\nset xtics rotate by -30 scale 0\nset grid ytics lc rgb "
     "'#999999'\nset key top left samplen 1 spacing 0.9\n";
 
-std::string panel_data(const json& results, const PaperFabric& fabric, const Figure& figure) {
+std::string panel_data(const json& results, const PaperFabric& fabric,
+                       const std::vector<Series>& series) {
   std::ostringstream data;
   data << "$data << EOD\n";
   for (const PaperPattern& pattern : fabric.patterns) {
     data << '"' << pattern.label << '"';
-    const auto value = [&](const char* run, const char* key) {
-      const json* r = run_of(results, fabric.name, pattern.label, run);
-      if (r == nullptr) {
-        data << " NaN";
-      } else {
-        data << ' ' << (*r)[key].dump();
-      }
-    };
-    if (figure.number == 6) {
-      value("unlimited", "groups");
-      value("unlimited", "colors");
+    for (const Series& each : series) {
+      const json* r = run_of(results, fabric.name, pattern.label, each.run);
+      data << ' ' << (r == nullptr ? "NaN" : (*r)[each.key].dump());
     }
-    for (const Series& series : figure.series) value(series.run, figure.key);
     data << '\n';
   }
   data << "EOD\n";
   return data.str();
 }
 
-Status draw_bars(const PaperOptions& options, const json& results, const Figure& figure) {
+Status draw_bars(const PaperOptions& options, const json& results, const Figure& figure,
+                 bool* drawn) {
+  *drawn = false;
   std::ostringstream text;
   text << kPanels << "set ylabel '" << figure.axis << "'\n"
        << (figure.log ? "set logscale y\n" : "");
-  std::vector<Series> series = figure.series;
-  if (figure.number == 6) {
-    series = {{"", "groups", "#9a9a9a"}, {"", "colours", "#2a7fd4"}};
-  }
   for (const PaperFabric& fabric : paper_fabrics(options.quick)) {
-    text << panel_data(results, fabric, figure) << "set title '" << fabric.title << "'\n"
+    // gnuplot refuses to draw a series of which nothing has been run.
+    std::vector<Series> series = figure.series;
+    std::erase_if(series, [&](const Series& each) {
+      return std::none_of(fabric.patterns.begin(), fabric.patterns.end(), [&](const auto& pattern) {
+        return run_of(results, fabric.name, pattern.label, each.run) != nullptr;
+      });
+    });
+    if (series.empty()) {
+      text << "set multiplot next\n";
+      continue;
+    }
+    *drawn = true;
+    text << panel_data(results, fabric, series) << "set title '" << fabric.title << "'\n"
          << "set yrange [" << (figure.number == 12 ? "*" : "0.8") << ":*]\nplot ";
     for (size_t s = 0; s < series.size(); ++s) {
       text << (s ? ", " : "") << "$data using " << s + 2 << (s ? "" : ":xtic(1)") << " title '"
@@ -196,11 +199,12 @@ Status draw_bars(const PaperOptions& options, const json& results, const Figure&
     text << '\n';
   }
   text << "unset multiplot\n";
+  if (!*drawn) return Code::ok;
   return plot(options.out, "figure" + std::to_string(figure.number), "1200,640", text.str());
 }
 
 // Figure 8: EFI against the size of the table.
-Status draw_table_sizes(const PaperOptions& options, const json& results) {
+Status draw_table_sizes(const PaperOptions& options, const json& results, bool* drawn) {
   std::ostringstream text, curves;
   text << "set logscale xy 2\nset xlabel 'table entries'\nset ylabel 'maximum EFI'\n"
        << "set grid lc rgb '#999999'\n";
@@ -225,14 +229,16 @@ Status draw_table_sizes(const PaperOptions& options, const json& results) {
       ++curve;
     }
   }
+  *drawn = curve > 0;
   if (curve == 0) return Code::ok;  // those fabrics were not asked for
   return plot(options.out, "figure8", "700,420", text.str() + curves.str());
 }
 
 // Figure 11: trees and groups of every colour.
-Status draw_colors(const PaperOptions& options, const json& results) {
+Status draw_colors(const PaperOptions& options, const json& results, bool* drawn) {
   const PaperFabric& fabric = paper_fabrics(options.quick)[1];
   const json* run = run_of(results, fabric.name, fabric.patterns.back().label, "recommended");
+  *drawn = run != nullptr;
   if (run == nullptr) return Code::ok;
   std::ostringstream text;
   text << "set xlabel 'colour'\nset ylabel 'count'\nset grid ytics lc rgb '#999999'\nset title '"
@@ -246,6 +252,37 @@ Status draw_colors(const PaperOptions& options, const json& results) {
       << "EOD\nplot [-1:*] [0:*] $d using 1:3 with boxes lc rgb '#8fbce8' title 'groups', $d using "
          "1:2 with boxes lc rgb '#2a7fd4' title 'trees'";
   return plot(options.out, "figure11", "1000,420", text.str());
+}
+
+// Time and memory against the size of the fabric; *table has the numbers as HTML.
+Status draw_scaling(const PaperOptions& options, const json& results, std::string* table) {
+  std::ostringstream data, html;
+  for (const PaperFabric& fabric : scaling_fabrics(options.quick)) {
+    const json* run = run_of(results, fabric.name, fabric.patterns[0].label, "unlimited");
+    if (run == nullptr) continue;
+    const uint32_t ports = fabric.sizes[0];
+    const double seconds = (*run)["seconds"], groups = (*run)["groups"];
+    data << ports * ports * ports / 4 << ' ' << seconds << ' ' << (*run)["peak_memory_mib"].dump()
+         << '\n';
+    html << "<tr><td>" << ports << "</td><td>" << fabric.title << "</td><td>" << groups
+         << "</td><td>" << (*run)["colors"].dump() << "</td><td>" << (*run)["max_efi"].dump()
+         << "</td><td>" << number_text(seconds) << "</td><td>"
+         << number_text(seconds * 1e3 / groups) << "</td><td>" << (*run)["peak_memory_mib"].dump()
+         << "</td></tr>";
+  }
+  if (data.str().empty()) return Code::ok;
+  *table =
+      "<table><tr><th>ports</th><th>hosts</th><th>groups</th><th>colours</th><th>EFI</th>"
+      "<th>seconds</th><th>ms a group</th><th>MiB</th></tr>" +
+      html.str() + "</table>";
+  return plot(options.out, "scaling", "1000,420",
+              "set multiplot layout 1,2\nset logscale xy\nset xlabel 'hosts'\nset grid lc rgb "
+              "'#999999'\nset key off\n$d << EOD\n" +
+                  data.str() +
+                  "EOD\nset ylabel 'seconds'\nset title 'Processor time'\nplot $d using 1:2 with "
+                  "linespoints lw 2 pt 7 lc rgb '#2a7fd4'\nset ylabel 'MiB'\nset title 'Peak "
+                  "memory'\nplot $d using 1:3 with linespoints lw 2 pt 7 lc rgb '#d4622a'\nunset "
+                  "multiplot\n");
 }
 
 Status draw_heat(const PaperOptions& options, const json& results, const PaperFabric& fabric,
@@ -361,24 +398,33 @@ Status draw_paper(const PaperOptions& options, const json& results) {
        << "EFI: groups on the busiest cable between switches. TFI: groups on one tree. N: the "
           "recommended number of table entries. Times are processor time of one thread.</p>"
        << summary_table(options, results);
+  bool drawn = false;
   const auto section = [&](int number, const std::string& title, const std::string& file) {
+    if (!drawn) return;
     page << "<h2>Figure " << number << ": " << title << "</h2><img src=\"" << file
          << ".svg\" alt=\"" << title << "\">" << printed_table(results, number, options.quick);
   };
   Status status;
   for (const Figure& figure : figures()) {
-    if (status.ok()) status = draw_bars(options, results, figure);
+    if (status.ok()) status = draw_bars(options, results, figure, &drawn);
     section(figure.number, figure.title, "figure" + std::to_string(figure.number));
     if (figure.number == 7) {
-      if (status.ok()) status = draw_table_sizes(options, results);
+      if (status.ok()) status = draw_table_sizes(options, results, &drawn);
       section(8, "Maximum EFI against the size of the table", "figure8");
     } else if (figure.number == 10) {
-      if (status.ok()) status = draw_colors(options, results);
+      if (status.ok()) status = draw_colors(options, results, &drawn);
       section(11, "Trees and groups of every colour", "figure11");
     }
   }
+  std::string scaling;
+  if (status.ok()) status = draw_scaling(options, results, &scaling);
+  if (!scaling.empty()) {
+    page << "<h2>Scaling</h2><p>Fat trees, random groups of 16, any number of entries.</p><img "
+            "src=\"scaling.svg\" alt=\"time and memory against hosts\">"
+         << scaling;
+  }
   for (const PaperFabric& fabric : paper_fabrics(options.quick)) {
-    bool drawn = false;
+    drawn = false;
     if (status.ok()) status = draw_heat(options, results, fabric, &drawn);
     if (!drawn) continue;
     page << "<h2>EFI of the cables: " << fabric.title

@@ -62,16 +62,10 @@ json heat_cells(const Topology& topology, const std::vector<Tree>& trees) {
 
 Status prove(const Topology& topology, const std::vector<Group>& groups,
              const std::vector<Tree>& trees, uint32_t colors) {
-  std::vector<Group> alive;
-  std::vector<uint32_t> entries;
-  for (const Tree& tree : trees) {
-    for (const uint32_t g : tree.groups) {
-      alive.push_back(groups[g]);
-      entries.push_back(tree.color);
-    }
-  }
-  if (alive.size() != groups.size()) return {Code::internal, "some groups have no tree"};
-  return verify_tables(topology, alive, entries, make_tables(topology, trees), colors);
+  const Served served = served_groups(groups, trees);
+  if (served.groups.size() != groups.size()) return {Code::internal, "some groups have no tree"};
+  return verify_tables(topology, served.groups, served.entry_of, make_tables(topology, trees),
+                       colors);
 }
 
 // Runs `work` in a child; what it returns arrives here, with the child's peak memory.
@@ -121,6 +115,7 @@ Status route_mr4lms(const Topology& topology, const std::vector<Group>& groups,
     const Status status = router.add_group(g, groups[g]);
     if (!status.ok()) return status;
   }
+  router.spread();
   const double took = processor_seconds() - start;
   const std::vector<Tree> trees = router.trees();
   *result = figures_json(topology, trees);
@@ -244,6 +239,13 @@ std::vector<Step> plan(const PaperOptions& options) {
                      [&fabric](const Topology& t, const std::vector<Group>&, json* r) {
                        return route_opensm_sssp_at_once(t, fabric, r);
                      }});
+  }
+  for (const PaperFabric& fabric : scaling_fabrics(options.quick)) {
+    if (!options.only.empty() && options.only != "scaling") continue;
+    steps.push_back(
+        {&fabric, 0, "unlimited", 3, [](const Topology& t, const std::vector<Group>& g, json* r) {
+           return route_mr4lms(t, g, RouterOptions(), false, r);
+         }});
   }
   return steps;
 }

@@ -177,6 +177,9 @@ Router::~Router() { delete impl_; }
 
 Status Router::add_group(uint32_t number, const Group& group) { return impl_->add(number, group); }
 Status Router::remove_group(uint32_t number) { return impl_->remove(number); }
+void Router::spread(const std::function<void(size_t built, size_t most)>& progress) {
+  if (impl_->ran_short && !impl_->options.as_paper) impl_->spread(progress);
+}
 
 std::vector<Tree> Router::trees() const {
   std::vector<Tree> used;

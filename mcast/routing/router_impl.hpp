@@ -1,6 +1,7 @@
 #pragma once
 // The router's state and steps: router.cpp adds and removes groups, router_build.cpp makes trees
-// for groups that get an entry of their own, router_merge.cpp those that share one.
+// for groups that get an entry of their own, router_merge.cpp those that share one,
+// router_spread.cpp builds trees over the busiest cables again.
 #include <algorithm>
 #include <map>
 #include <queue>
@@ -104,6 +105,11 @@ struct Router::Impl {
             std::vector<uint32_t>* merged);
   void rebuild(const std::vector<uint32_t>& merged, Tree* tree);
   Price price_of_merge(const Tree& tree, const std::vector<uint32_t>& merged);
+
+  // Relief of the busiest cables (router_spread.cpp).
+  void spread(const std::function<void(size_t built, size_t most)>& progress);
+  bool move_below(uint32_t slot, uint32_t most, uint32_t highest_tree, HeightMeter* meter);
+  bool build_below(uint32_t slot, uint32_t limit, Tree* tree);
 
   // Shortest paths by hops, then by load, from `from` among the switches that `allowed` admits;
   // `arc_back[s]` leads from s towards the start. No path is longer than `limit` hops.

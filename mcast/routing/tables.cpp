@@ -27,4 +27,15 @@ Tables make_tables(const Topology& topology, const std::vector<Tree>& trees) {
   return tables;
 }
 
+Served served_groups(const std::vector<Group>& groups, const std::vector<Tree>& trees) {
+  Served served;
+  for (const Tree& tree : trees) {
+    for (const uint32_t g : tree.groups) {
+      served.groups.push_back(groups[g]);
+      served.entry_of.push_back(tree.color);
+    }
+  }
+  return served;
+}
+
 }  // namespace weft::mcast

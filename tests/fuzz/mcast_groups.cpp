@@ -3,16 +3,13 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "mcast_torus.hpp"
 #include "weft/mcast_routing.hpp"
 
 using namespace weft::mcast;  // NOLINT(google-build-using-namespace)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Topology topology = [] {
-    Topology made;
-    if (!make_topology("torus", {3, 2, 2, 2}, &made).ok()) std::abort();
-    return made;
-  }();
+  const Topology& topology = small_torus();
   std::istringstream in(std::string(reinterpret_cast<const char*>(data), size));
   std::vector<Group> groups, again;
   if (!read_groups(in, "input", topology, &groups).ok()) return 0;

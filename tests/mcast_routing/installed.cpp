@@ -20,18 +20,14 @@ int main() {
   }
   if (!router.remove_group(7).ok() || router.remove_group(7).ok()) return 4;
   if (router.take_changes().empty() || !router.take_changes().empty()) return 5;
-  std::vector<Group> alive;
-  std::vector<uint32_t> entries;
+  router.spread();
   const std::vector<Tree> trees = router.trees();
-  for (const Tree& tree : trees) {
-    for (const uint32_t g : tree.groups) {
-      alive.push_back(groups[g]);
-      entries.push_back(tree.color);
-    }
-  }
-  if (alive.size() != groups.size() - 1) return 6;
+  const Served served = served_groups(groups, trees);
+  if (served.groups.size() != groups.size() - 1) return 6;
   const Tables tables = make_tables(topology, trees);
-  if (!verify_tables(topology, alive, entries, tables, options.colors).ok()) return 7;
+  if (!verify_tables(topology, served.groups, served.entry_of, tables, options.colors).ok()) {
+    return 7;
+  }
   std::stringstream text;
   write_mcfdbs(topology, tables, text);
   Tables again;

@@ -39,6 +39,8 @@ class Paper(unittest.TestCase):
         self.run_ok('paper', '--quick', '--out', self.dir)
         with open(self.path('results.json'), encoding='utf-8') as file:
             runs = json.load(file)['runs']
+        sizes = [runs.pop(f'scaling-{ports}') for ports in (6, 8, 10)]
+        self.assertEqual([size['random']['unlimited']['groups'] for size in sizes], [27, 64, 125])
         self.assertEqual(len(runs), 6)
         for fabric, patterns in runs.items():
             for pattern, run in patterns.items():
@@ -51,7 +53,8 @@ class Paper(unittest.TestCase):
                     limited = run['recommended']
                     self.assertEqual(sum(limited['groups_of_color']), ours['groups'])
                     self.assertLessEqual(limited['colors'], 16)
-        for name in [f'figure{n}' for n in range(6, 13)] + [f'heat-{f}' for f in runs]:
+        for name in ([f'figure{n}' for n in range(6, 13)] + [f'heat-{f}' for f in runs] +
+                     ['scaling']):
             xml.dom.minidom.parse(self.path(name + '.svg'))
         with open(self.path('index.html'), encoding='utf-8') as file:
             page = file.read()
@@ -61,6 +64,14 @@ class Paper(unittest.TestCase):
         done = subprocess.run([MCROUTE, 'paper', '--out', self.dir], capture_output=True, timeout=60,
                               check=False)
         self.assertEqual(done.returncode, 2)
+
+    @unittest.skipUnless(shutil.which('gnuplot'), 'gnuplot is not installed')
+    def test_only_part(self):
+        self.run_ok('paper', '--quick', '--only', 'scaling', '--out', self.dir)
+        self.assertIn('scaling.svg', os.listdir(self.dir))
+        self.assertNotIn('figure6.svg', os.listdir(self.dir))
+        self.run_ok('paper', '--quick', '--only', 'paper-torus', '--runs', 'minhop', '--out', self.dir)
+        self.assertIn('figure7.svg', os.listdir(self.dir))
 
     def test_json_per_group(self):
         net = self.save('t.net', self.run_ok('topo', 'torus', '4', '4', '2', '2'))

@@ -4,6 +4,7 @@
 // Used by weft-mcroute and by whoever decides which groups get trees in hardware. Nothing here is
 // shared between threads: one Router belongs to one thread; a Topology may be read by many.
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <unordered_map>
@@ -146,6 +147,12 @@ class Router {
   Status add_group(uint32_t number, const Group& group);
   Status remove_group(uint32_t number);
 
+  // Takes load off the busiest cables by building trees over them again, if groups had to share
+  // trees or entries ran short. For many groups routed at once: it rewrites entries of groups that
+  // are there already. It builds at most as many trees as there are groups, and tells `progress`,
+  // if given, how many of those it has built.
+  void spread(const std::function<void(size_t built, size_t most)>& progress = {});
+
   // The trees in use.
   std::vector<Tree> trees() const;
   // Table entries written since the last call, each (switch << 32 | color), ascending.
@@ -181,6 +188,14 @@ void write_dump_fts(const Topology& topology, const Tables& tables, std::ostream
 // Reads either form, as written above or by the tools themselves. corrupt, "name:line: reason".
 Status read_tables(std::istream& in, const std::string& name, Tables* tables);
 
+// The groups that the trees serve, and the entry of each, as verify_tables() wants them. groups[i]
+// has the number i in the trees.
+struct Served {
+  std::vector<Group> groups;
+  std::vector<uint32_t> entry_of;
+};
+Served served_groups(const std::vector<Group>& groups, const std::vector<Tree>& trees);
+
 // Forwards a packet from every member of every group through the tables. entry_of[i] is group i's
 // entry; if entry_of is empty, some entry must serve each group. max_colors kNone: no limit.
 Status verify_tables(const Topology& topology, const std::vector<Group>& groups,
@@ -201,10 +216,13 @@ class HeightMeter {
  public:
   explicit HeightMeter(const Topology& topology);
   uint32_t height(const Tree& tree);
+  // Makes a switch in the middle of the tree's longest path the root.
+  void centre(Tree* tree);
 
  private:
+  uint32_t farthest(const Tree& tree, uint32_t root, uint32_t* hops);
   const Topology& topology_;
-  std::vector<uint32_t> first_, depth_, next_, queue_;
+  std::vector<uint32_t> first_, depth_, parent_, next_, queue_;
 };
 
 }  // namespace weft::mcast

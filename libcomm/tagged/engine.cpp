@@ -106,7 +106,7 @@ Code Engine::Impl::connect(Peer& peer) {
     return Code::peer_lost;
   }
   const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
-  peer.out.open(*peer.fabric, memory, std::min(ring_min, maximum), maximum);
+  peer.out.open(*peer.fabric, memory, std::min(ring_min_of(*peer.fabric), maximum), maximum);
   if (peer.remote) {
     peer.remote_piece = RingWriter::max_length(peer.out.ring.capacity());
     remote_out.push_back(&peer);

@@ -1,6 +1,7 @@
 #pragma once
 // The engine's inside, shared by its files: engine.cpp (start, end, the calls), progress.cpp (what
 // arrives), rendezvous.cpp (announced messages), failure.cpp (lost peers), waiting.cpp.
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -205,6 +206,9 @@ struct Engine::Impl {
     return past_cache ? past_cache_piece : piece;
   }
 
+  std::uint32_t ring_min_of(const Fabric& fabric) const noexcept {
+    return std::max(ring_min, fabric.ring_min());
+  }
   std::size_t eager_max_of(const Peer& peer) const noexcept {
     if (peer.remote) [[unlikely]]
       return peer.fabric->eager_max() != 0 ? peer.fabric->eager_max() : eager_max;

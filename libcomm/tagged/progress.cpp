@@ -72,7 +72,7 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     Peer& peer = this->peer(rank);
     if (peer.lost || peer.accepted) continue;
     const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
-    peer.in.open(fabric, memory, std::min(ring_min, maximum), maximum);
+    peer.in.open(fabric, memory, std::min(ring_min_of(fabric), maximum), maximum);
     peer.accepted = true;
     incoming.push_back(&peer);
   }

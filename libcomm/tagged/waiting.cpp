@@ -23,15 +23,17 @@ void Engine::Impl::wait(const WaitCondition& condition) {
       mutex.unlock();
     }
   };
-  // With remote peers a poll costs system calls, so a yield more does not matter, and it helps
-  // whoever else needs this core to answer.
-  if (!crowded && !has_remote) {
+  // With remote peers a poll costs system calls: fewer polls before the first look at the clock, and
+  // a yield now and then for whoever else needs this core to answer.
+  if (!crowded) {
+    const unsigned round = has_remote ? 8 : 128;
     std::uint64_t limit = 0;
     for (unsigned i = 1;; ++i) {
       poll();
       if (condition()) return;
       cpu_relax();
-      if (i % 128 == 0) {
+      if (i % round == 0) {
+        if (has_remote) sched_yield();
         const std::uint64_t now = now_ns();
         if (limit == 0) limit = now + spin_ns;
         if (now >= limit) break;

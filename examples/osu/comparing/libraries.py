@@ -11,6 +11,8 @@ with the same placement:
 - Large messages: Open MPI's shared-memory transport copies directly between processes with CMA
   (btl_vader_single_copy_mechanism=cma) and MPICH over UCX does the same by default. Nothing
   switches that off here; `process_copy_allowed` tells whether the machine lets them.
+- Between hosts: one process on each, no binding (the hosts may be network namespaces of one
+  machine), and Open MPI by its tcp btl.
 - Weft runs with its default settings; its launcher places processes in the same way by itself.
 """
 
@@ -29,6 +31,9 @@ KNOWN_PEERS = {
 }
 
 
+BETWEEN_HOSTS = ("weft", "openmpi")
+
+
 class Missing(Exception):
     """A library that was asked for is not on this machine."""
 
@@ -42,8 +47,10 @@ class Library:
         self.launcher = _executable(launcher, name)
         self.kind, self.version = _identify(self.launcher)
 
-    def command(self, program, num_processes, threaded=False):
+    def command(self, program, num_processes, threaded=False, hosts=()):
         """The command line that runs `program` (a list) with `num_processes` processes."""
+        if hosts:
+            return [self.launcher] + self._between(hosts) + ["-n", str(num_processes)] + program
         bind = num_processes <= num_cores() and not threaded
         if self.kind == "openmpi":
             placement = ["--bind-to", "core" if bind else "none"]
@@ -58,6 +65,13 @@ class Library:
         else:
             placement = []
         return [self.launcher] + placement + ["-n", str(num_processes)] + program
+
+    def _between(self, hosts):
+        if self.kind == "weft":
+            return ["--bind", "none", "--hosts", ",".join(hosts)]
+        agent = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_host")
+        return ["--mca", "plm_rsh_agent", agent, "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
+                "--bind-to", "none", "-H", ",".join(hosts)]
 
     def environment(self):
         environment = dict(os.environ)

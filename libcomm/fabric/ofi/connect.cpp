@@ -84,7 +84,7 @@ Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneS
   made->ring_bytes = ring_bytes;
   made->asked_ns = now_ns();
   made->number = static_cast<std::uint32_t>(send_lanes_.size());
-  if (made->number >= kMaxLanes) return {Code::no_memory, "more than 32768 lanes"};
+  if (made->number >= kGetLane) return {Code::no_memory, "more than 32767 lanes"};
   // One page beyond the ring, as the mark that sends the reader back may lie there.
   if (Status status = made->mirror.map(ring_bytes + kPage); !status) return status;
   if (endpoint_->has_mode(FI_MR_LOCAL)) {
@@ -266,10 +266,12 @@ void OfiFabric::on_control(const Control& control) noexcept {
       return on_credit(control);
     case Type::get:
       return on_get(control);
-    case Type::got:
-      return on_got(control);
+    case Type::cas:
+    case Type::fetch_add:
+      return on_atomic(control);
+    case Type::value:
     case Type::denied:
-      return on_denied(control);
+      return on_answer_of_owner(control);
   }
 }
 
@@ -278,7 +280,7 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   if (request.bytes < kPage || request.bytes > kMaxRing || request.bytes % kPage != 0 ||
       request.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
     return Code::bad_argument;
-  if (receive_lanes_.size() >= kMaxLanes) return Code::no_memory;
+  if (receive_lanes_.size() >= kGetLane) return Code::no_memory;
   auto made = std::make_unique<ReceiveLaneState>();
   made->peer = peer;
   made->channel = static_cast<int>(request.channel);

@@ -31,7 +31,7 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
   lane.part_done = 0;
   while (done < bytes) {
     std::byte* from = lane.mirror.data() + offset + done;
-    const std::size_t part = std::min(bytes - done, kMaxPart);
+    const std::size_t part = std::min(bytes - done, part_max_);
     const std::uint64_t data = immediate(lane.token, lane.ring_lane, offset + done);
     ssize_t error = 0;
     if (part <= inject_max_) {
@@ -90,6 +90,7 @@ void OfiFabric::on_credit(const Control& control) noexcept {
 
 void OfiFabric::on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept {
   const std::uint32_t number = static_cast<std::uint32_t>(data) >> kLineBits;
+  if (number == kGetLane) return on_get_part(data, bytes, length);
   const std::size_t offset = (data & ((1u << kLineBits) - 1)) * kLine;
   if (number >= receive_lanes_.size() || receive_lanes_[number] == nullptr) return;
   ReceiveLaneState& lane = *receive_lanes_[number];
@@ -111,7 +112,7 @@ void OfiFabric::post_receive(ReceiveBuffer& buffer) noexcept {
   void* descriptor =
       receive_registration_.mr != nullptr ? fi_mr_desc(receive_registration_.mr) : nullptr;
   const ssize_t error =
-      fi_recv(endpoint_->ep(), buffer.data, kMaxPart, descriptor, FI_ADDR_UNSPEC, &buffer.context);
+      fi_recv(endpoint_->ep(), buffer.data, part_max_, descriptor, FI_ADDR_UNSPEC, &buffer.context);
   if (error != 0) log_line(LogLevel::error, job_.rank(), "ofi: fi_recv: {}", error_text(error));
 }
 

@@ -15,12 +15,11 @@ Status failed(const char* what, int error) {
   return {Code::unsupported, fmt::format("libfabric's {} failed: {}", what, error_text(error))};
 }
 
-}  // namespace
-
 fi_info* make_hints(const std::string& provider) {
   fi_info* hints = library().dupinfo(nullptr);
   if (hints == nullptr) return nullptr;
-  hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
+  // Over TCP atomics go by message, see Operation.
+  hints->caps = FI_MSG | FI_RMA | (is_tcp(provider) ? 0 : FI_ATOMIC);
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = strdup(provider.c_str());
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -35,8 +34,29 @@ fi_info* make_hints(const std::string& provider) {
   // Credit bounds what is under way; the default of 2048 only costs memory.
   hints->tx_attr->size = 256;
   hints->rx_attr->size = 256;
-  if (provider.starts_with("tcp")) hints->addr_format = FI_SOCKADDR_IN;
+  if (is_tcp(provider)) hints->addr_format = FI_SOCKADDR_IN;
   return hints;
+}
+
+}  // namespace
+
+bool is_tcp(std::string_view provider) noexcept {
+  return provider.starts_with("tcp") || provider.starts_with("net");
+}
+
+int find_provider(const std::string& providers, const std::string& domain, fi_info*& list) {
+  int error = -FI_ENODATA;
+  std::size_t start = 0;
+  for (std::size_t end = 0; end != std::string::npos; start = end + 1) {
+    end = providers.find(',', start);
+    fi_info* hints = make_hints(providers.substr(start, end - start));
+    if (hints == nullptr) return -FI_ENOMEM;
+    if (!domain.empty()) hints->domain_attr->name = strdup(domain.c_str());
+    error = library().getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
+    library().freeinfo(hints);
+    if (error == 0 && list != nullptr) return 0;
+  }
+  return error;
 }
 
 Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {
@@ -52,13 +72,9 @@ Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpo
 Status Endpoint::open_info(const Settings& settings) {
   const std::string& provider = settings.text(Setting::ofi_provider);
   const std::string& domain = settings.text(Setting::ofi_domain);
-  fi_info* hints = make_hints(provider);
-  if (hints == nullptr) return Code::no_memory;
-  if (!domain.empty()) hints->domain_attr->name = strdup(domain.c_str());
   fi_info* list = nullptr;
-  const int error = library().getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
-  library().freeinfo(hints);
-  if (error != 0 || list == nullptr)
+  const int error = find_provider(provider, domain, list);
+  if (error != 0)
     return {Code::unsupported,
             fmt::format(
                 "libfabric has no provider '{}'{} with remote memory access and atomics: {} "
@@ -91,7 +107,7 @@ Status Endpoint::open_objects() {
 
   fi_cq_attr cq_attr{};
   cq_attr.format = FI_CQ_FORMAT_DATA;
-  cq_attr.wait_obj = FI_WAIT_FD;
+  cq_attr.wait_obj = has_bell() ? FI_WAIT_NONE : FI_WAIT_FD;
   cq_attr.size = 8192;
   error = fi_cq_open(domain_, &cq_attr, &cq_, nullptr);
   if (error != 0) return failed("fi_cq_open", error);
@@ -107,7 +123,13 @@ Status Endpoint::open_objects() {
   error = fi_enable(ep_);
   if (error != 0) return failed("fi_enable", error);
 
-  error = fi_control(&cq_->fid, FI_GETWAIT, &wait_fd_);
+  if (has_bell()) {
+    cq_attr.wait_obj = FI_WAIT_FD;
+    cq_attr.size = 1;
+    error = fi_cq_open(domain_, &cq_attr, &bell_, nullptr);
+    if (error != 0) return failed("fi_cq_open", error);
+  }
+  error = fi_control(&(has_bell() ? bell_ : cq_)->fid, FI_GETWAIT, &wait_fd_);
   if (error != 0) return failed("fi_control(FI_GETWAIT)", error);
   std::size_t length = 0;
   error = fi_getname(&ep_->fid, nullptr, &length);
@@ -119,12 +141,14 @@ Status Endpoint::open_objects() {
 }
 
 bool Endpoint::try_wait() noexcept {
+  if (has_bell()) return true;
   fid* fids[] = {&cq_->fid};
   return fi_trywait(fabric_, fids, 1) == FI_SUCCESS;
 }
 
 Endpoint::~Endpoint() {
   if (ep_ != nullptr) fi_close(&ep_->fid);
+  if (bell_ != nullptr) fi_close(&bell_->fid);
   if (cq_ != nullptr) fi_close(&cq_->fid);
   if (av_ != nullptr) fi_close(&av_->fid);
   if (domain_ != nullptr) fi_close(&domain_->fid);

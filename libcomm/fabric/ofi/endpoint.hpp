@@ -9,14 +9,19 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/settings.hpp"
 #include "weft/status.hpp"
 
 namespace weft::ofi {
 
-// What the fabric asks libfabric for; the caller frees it. load() comes first.
-fi_info* make_hints(const std::string& provider);
+// Whether what comes from this provider goes through TCP sockets.
+bool is_tcp(std::string_view provider) noexcept;
+
+// What libfabric has of the first of these providers (with commas) that is there, for the fabric's
+// needs; the caller frees it. An error is libfabric's. load() comes first.
+int find_provider(const std::string& providers, const std::string& domain, fi_info*& list);
 
 class Endpoint {
  public:
@@ -43,11 +48,17 @@ class Endpoint {
   Status open_info(const Settings& settings);
   Status open_objects();
 
+  // The native RDM endpoints over TCP write to a descriptor at every completion of a queue that has
+  // one, and nothing makes that one unreadable again. But the descriptor of a queue that is used
+  // for nothing is readable when a socket is, which is what a sleeper wants, and costs nothing.
+  bool has_bell() const noexcept { return info_->ep_attr->protocol == FI_PROTO_XNET; }
+
   fi_info* info_ = nullptr;
   fid_fabric* fabric_ = nullptr;
   fid_domain* domain_ = nullptr;
   fid_av* av_ = nullptr;
   fid_cq* cq_ = nullptr;
+  fid_cq* bell_ = nullptr;  // see has_bell
   fid_ep* ep_ = nullptr;
   int wait_fd_ = -1;
   std::string address_;

@@ -57,7 +57,7 @@ struct Context {
 
 struct ReceiveBuffer {
   Context context;
-  std::byte* data = nullptr;  // kMaxPart bytes
+  std::byte* data = nullptr;  // part_max_ bytes
 };
 
 struct SendLaneState {
@@ -92,11 +92,13 @@ struct ReceiveLaneState {
 
 // A get, put or atomic under way. Lives until libfabric has told its end, even if nobody waits.
 //
-// Pushed gets. When a connection ends in the middle of the answer to a read, the tcp provider of
-// libfabric 1.17 ends that read twice, and what was freed is used. Writes do not have this. So with
-// that provider a get asks the owner to write, which it does on the same terms: software on its
-// side has to answer a read just as well. It also lets the owner say no without ending the
-// connection.
+// By message. Over TCP software on the owner's side does every operation anyway. When a connection
+// ends in the middle of the answer to a read, the tcp provider of libfabric 1.17 ends that read
+// twice and uses what was freed; its native RDM endpoints have no atomics, and nothing that closes
+// one connection, so that a lost peer's late bytes could still come into a buffer that has been
+// given up. So there a get asks for parts, which come into receive buffers and are copied if they
+// are still wanted, and the owner's processor does the atomics. It also lets the owner say no
+// without ending the connection.
 struct Operation {
   Context context;
   enum Kind : std::uint8_t { get, put, cas, fetch_add } kind = get;
@@ -104,12 +106,14 @@ struct Operation {
   std::uint64_t address = 0, key = 0;
   void* here = nullptr;
   std::size_t bytes = 0;
+  std::size_t received = 0;  // by message
   std::uint64_t operand = 0, compare = 0, result = 0;
   std::uint64_t* previous = nullptr;  // where the client wants the result
   fid_mr* local_mr = nullptr;
   bool started = false;
-  bool pushed = false;  // the owner writes
+  bool by_message = false;
   std::uint32_t number = 0;
+  std::uint32_t token = 0;  // random
 };
 
 struct PeerNode {
@@ -138,6 +142,7 @@ class OfiFabric final : public Fabric {
   bool reaches(int peer) const noexcept override;
   bool mapped() const noexcept override { return false; }
   std::size_t eager_max() const noexcept override { return eager_max_; }
+  std::uint32_t ring_min() const noexcept override { return kMinRing; }
   std::size_t piece_max() const noexcept override { return piece_max_; }
 
   Status connect(int peer, int channel, SendMemory& memory) override;
@@ -229,9 +234,13 @@ class OfiFabric final : public Fabric {
   void finish(Operation& operation, Code code) noexcept;
   void abandon_operations(int peer) noexcept;
   void on_get(const Control& request) noexcept;
-  bool try_push(const Control& request) noexcept;
-  void on_got(const Control& answer) noexcept;
-  void on_denied(const Control& answer) noexcept;
+  bool try_push(Control& request) noexcept;
+  bool find_registered(const Control& request, std::size_t bytes, std::byte*& start) const noexcept;
+  void deny(const Control& request) noexcept;
+  void on_atomic(const Control& request) noexcept;
+  Operation* find_operation(int peer, std::uint32_t number, std::uint32_t token) noexcept;
+  void on_get_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
+  void on_answer_of_owner(const Control& answer) noexcept;
 
   Job& job_;
   Fabric& local_;
@@ -240,10 +249,10 @@ class OfiFabric final : public Fabric {
   mutable std::vector<PeerNode> peers_;
   std::uint64_t secret_ = 0, next_key_ = 0;
   std::uint64_t timeout_ns_ = 0;
-  std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0;
+  std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0, part_max_ = 0;
   bool counts_checked_ = false;
-  bool gets_pushed_ = false;
-  bool tokens_ = false;  // see immediate()
+  bool by_message_ = false;  // gets and atomics
+  bool tokens_ = false;      // see immediate()
   bool leaving_ = false;
   bool told_stranger_ = false;
 

@@ -43,9 +43,9 @@ Status OfiFabric::start() {
                         info.fabric_attr->prov_name, sizeof(Control))};
   tokens_ = info.domain_attr->cq_data_size >= 8;
   // A control message must not overtake writes for this, nor be overtaken.
-  counts_checked_ = std::string_view(info.fabric_attr->prov_name).starts_with("tcp");
-
-  gets_pushed_ = counts_checked_ && !endpoint_->has_mode(FI_MR_VIRT_ADDR);
+  counts_checked_ = by_message_ = is_tcp(info.fabric_attr->prov_name);
+  part_max_ =
+      std::string_view(info.fabric_attr->prov_name).ends_with("ofi_rxm") ? kMaxPartRxm : kMaxPart;
 
   std::uint64_t random[2];
   if (getrandom(random, sizeof random, 0) != sizeof random)
@@ -54,7 +54,7 @@ Status OfiFabric::start() {
   next_key_ = random[1];
   peers_ = std::vector<PeerNode>(static_cast<std::size_t>(job_.size()));
   for (int peer = 0; peer < job_.size(); ++peer) node(peer).context.peer = peer;
-  if (Status status = receive_memory_.map(kNumReceives * kMaxPart); !status) return status;
+  if (Status status = receive_memory_.map(kNumReceives * part_max_); !status) return status;
   if (endpoint_->has_mode(FI_MR_LOCAL)) {
     if (Status status =
             add(receive_memory_.data(), receive_memory_.bytes(), FI_RECV, receive_registration_);
@@ -63,7 +63,7 @@ Status OfiFabric::start() {
   }
   for (std::size_t i = 0; i < kNumReceives; ++i) {
     receive_buffers_.push_back(std::make_unique<ReceiveBuffer>());
-    receive_buffers_.back()->data = receive_memory_.data() + i * kMaxPart;
+    receive_buffers_.back()->data = receive_memory_.data() + i * part_max_;
     post_receive(*receive_buffers_.back());
   }
   const std::string secret(reinterpret_cast<const char*>(&secret_), sizeof secret_);
@@ -96,10 +96,8 @@ std::string ofi_text() {
   if (Status status = ofi::load(library); !status)
     return fmt::format("  ofi: libfabric cannot be loaded: {}\n", status.text());
   const std::string provider = Settings().text(Setting::ofi_provider);
-  fi_info* hints = ofi::make_hints(provider);
   fi_info* list = nullptr;
-  const int error = library->getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
-  if (hints != nullptr) library->freeinfo(hints);
+  const int error = ofi::find_provider(provider, "", list);
   if (error != 0)
     return fmt::format("  ofi: libfabric has no provider '{}' here: {}\n", provider,
                        ofi::error_text(error));

@@ -5,28 +5,29 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 
 #include "base/wait.hpp"
 #include "fabric/doorbell.hpp"
+#include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
 
 long OfiFabric::try_start(Operation& operation) noexcept {
   PeerNode& peer = node(operation.context.peer);
-  if (operation.pushed) {
-    if (fi_mr_reg(endpoint_->domain(), operation.here, operation.bytes, FI_REMOTE_WRITE, 0,
-                  next_key(), 0, &operation.local_mr, nullptr) != 0)
-      return -FI_ENOMEM;
+  if (operation.by_message) {
     Control ask{};
-    ask.type = Type::get;
+    ask.type = operation.kind == Operation::get   ? Type::get
+               : operation.kind == Operation::cas ? Type::cas
+                                                  : Type::fetch_add;
     ask.channel = operation.number;
+    ask.lane = operation.token;
     ask.address = operation.address;
     ask.key = operation.key;
-    ask.bytes = operation.bytes;
-    const std::uint64_t key = fi_mr_key(operation.local_mr);
-    ask.lane = static_cast<std::uint32_t>(key);
-    ask.other_lane = static_cast<std::uint32_t>(key >> 32);
+    ask.bytes = operation.kind == Operation::get ? operation.bytes : operation.operand;
+    ask.compare = operation.compare;
     send(operation.context.peer, ask);
     return 0;
   }
@@ -86,6 +87,7 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   if (node(peer).state.load(std::memory_order_relaxed) != PeerState::alive)
     return completion.set(Code::peer_lost);
   if (free_operations_.empty()) {
+    if (operations_.size() == kMaxOperations) return completion.set(Code::no_memory);
     free_operations_.push_back(&operations_.emplace_back());
     operations_.back().number = static_cast<std::uint32_t>(operations_.size() - 1);
   }
@@ -94,7 +96,8 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   const std::uint32_t number = operation.number;
   operation = {};
   operation.number = number;
-  operation.pushed = kind == Operation::get && gets_pushed_;
+  operation.token = static_cast<std::uint32_t>(next_key());
+  operation.by_message = kind != Operation::put && by_message_;
   operation.context.kind = Context::operation;
   operation.context.peer = peer;
   operation.kind = kind;
@@ -116,70 +119,118 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   }
 }
 
-void OfiFabric::on_get(const Control& request) noexcept {
-  const int peer = static_cast<int>(request.from);
-  Code code = Code::ok;
-  {
-    const std::lock_guard lock(memory_lock_);
-    const auto found = registrations_.find(request.key);
-    if (found == registrations_.end() || request.address > found->second.bytes ||
-        request.bytes > found->second.bytes - request.address)
-      code = Code::bad_argument;
-  }
-  if (code != Code::ok) {
-    Control answer{};
-    answer.type = Type::denied;
-    answer.channel = request.channel;
-    answer.code = static_cast<std::uint16_t>(code);
-    return send(peer, answer);
-  }
-  if (!waiting_pushes_.empty() || !try_push(request)) waiting_pushes_.push_back(request);
-}
-
-// False: no room now.
-bool OfiFabric::try_push(const Control& request) noexcept {
-  PeerNode& peer = node(static_cast<int>(request.from));
-  if (peer.handle == FI_ADDR_NOTAVAIL) return true;  // it is lost
-  std::byte* start = nullptr;
-  {
-    const std::lock_guard lock(memory_lock_);
-    const auto found = registrations_.find(request.key);
-    if (found == registrations_.end()) return true;  // its owner has ended it meanwhile
-    start = found->second.start;
-  }
-  iovec local{start + request.address, request.bytes};
-  const fi_rma_iov remote{0, request.bytes, std::uint64_t{request.other_lane} << 32 | request.lane};
-  fi_msg_rma message{};
-  message.msg_iov = &local;
-  message.iov_count = 1;
-  message.addr = peer.handle;
-  message.rma_iov = &remote;
-  message.rma_iov_count = 1;
-  message.context = &peer.context;
-  // No immediate data: when a connection ends amid a write that has, the provider's reader crashes.
-  const ssize_t error = fi_writemsg(endpoint_->ep(), &message, 0);
-  if (error == -FI_EAGAIN) return false;
-  Control answer{};
-  answer.type = Type::got;
-  answer.channel = request.channel;
-  send(static_cast<int>(request.from), answer);
+// True: all of it is shared, and starts here.
+bool OfiFabric::find_registered(const Control& request, std::size_t bytes,
+                                std::byte*& start) const noexcept {
+  const std::lock_guard lock(memory_lock_);
+  const auto found = registrations_.find(request.key);
+  if (found == registrations_.end()) return false;
+  const Registration& registration = found->second;
+  if (request.address < registration.address) return false;
+  const std::uint64_t offset = request.address - registration.address;
+  if (offset > registration.bytes || bytes > registration.bytes - offset) return false;
+  start = registration.start + offset;
   return true;
 }
 
-void OfiFabric::on_got(const Control& answer) noexcept {
-  if (answer.channel >= operations_.size()) return;
-  Operation& operation = operations_[answer.channel];
-  if (operation.started && operation.pushed &&
-      operation.context.peer == static_cast<int>(answer.from))
-    finish(operation, Code::ok);
+void OfiFabric::deny(const Control& request) noexcept {
+  Control answer{};
+  answer.type = Type::denied;
+  answer.channel = request.channel;
+  answer.lane = request.lane;
+  answer.code = static_cast<std::uint16_t>(Code::bad_argument);
+  send(static_cast<int>(request.from), answer);
 }
 
-void OfiFabric::on_denied(const Control& answer) noexcept {
-  if (answer.channel >= operations_.size()) return;
-  Operation& operation = operations_[answer.channel];
-  if (operation.started && operation.pushed &&
-      operation.context.peer == static_cast<int>(answer.from))
-    finish(operation, Code::bad_argument);
+void OfiFabric::on_get(const Control& request) noexcept {
+  std::byte* start = nullptr;
+  if (request.channel >= kMaxOperations || !find_registered(request, request.bytes, start))
+    return deny(request);
+  Control rest = request;
+  if (!waiting_pushes_.empty() || !try_push(rest)) waiting_pushes_.push_back(rest);
+}
+
+// Sends what a get has asked for. False: no room now for the rest, which `request` then names.
+bool OfiFabric::try_push(Control& request) noexcept {
+  PeerNode& peer = node(static_cast<int>(request.from));
+  while (request.bytes > 0) {
+    std::byte* start = nullptr;
+    if (peer.handle == FI_ADDR_NOTAVAIL) return true;  // it is lost
+    if (!find_registered(request, request.bytes, start)) {
+      deny(request);  // its owner has ended it meanwhile
+      return true;
+    }
+    const std::size_t part = std::min<std::uint64_t>(request.bytes, part_max_);
+    const iovec local{start, part};
+    fi_msg message{};
+    message.msg_iov = &local;
+    message.iov_count = 1;
+    message.addr = peer.handle;
+    message.context = &peer.context;
+    message.data = immediate_of_get(request.lane, request.channel);
+    const ssize_t error = fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
+    if (error == -FI_EAGAIN) return false;
+    if (error != 0) {
+      lose(static_cast<int>(request.from), error_text(error));
+      return true;
+    }
+    peer.posted_bytes += part;
+    request.address += part;
+    request.bytes -= part;
+  }
+  return true;
+}
+
+Operation* OfiFabric::find_operation(int peer, std::uint32_t number, std::uint32_t token) noexcept {
+  if (number >= operations_.size()) return nullptr;
+  Operation& operation = operations_[number];
+  if (!operation.started || !operation.by_message || operation.token != token) return nullptr;
+  return peer < 0 || operation.context.peer == peer ? &operation : nullptr;
+}
+
+// Only the owner of the memory knows the random number.
+void OfiFabric::on_get_part(std::uint64_t data, const std::byte* bytes,
+                            std::size_t length) noexcept {
+  Operation* operation = find_operation(-1, static_cast<std::uint32_t>(data) & (kMaxOperations - 1),
+                                        static_cast<std::uint32_t>(data >> 32));
+  if (operation == nullptr || operation->kind != Operation::get ||
+      length > operation->bytes - operation->received)
+    return;
+  PeerNode& peer = node(operation->context.peer);
+  peer.heard_ns = now_ns_;
+  peer.arrived_bytes += length;
+  std::memcpy(static_cast<std::byte*>(operation->here) + operation->received, bytes, length);
+  operation->received += length;
+  if (operation->received == operation->bytes) finish(*operation, Code::ok);
+}
+
+// The owner's own atomics are the processor's too, so that all are atomic against each other.
+void OfiFabric::on_atomic(const Control& request) noexcept {
+  std::byte* start = nullptr;
+  if (!find_registered(request, sizeof(std::uint64_t), start) ||
+      reinterpret_cast<std::uintptr_t>(start) % sizeof(std::uint64_t) != 0)
+    return deny(request);
+  const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(start));
+  Control answer{};
+  answer.type = Type::value;
+  answer.channel = request.channel;
+  answer.lane = request.lane;
+  if (request.type == Type::fetch_add) {
+    answer.bytes = word.fetch_add(request.bytes);
+  } else {
+    answer.bytes = request.compare;
+    word.compare_exchange_strong(answer.bytes, request.bytes);
+  }
+  send(static_cast<int>(request.from), answer);
+}
+
+void OfiFabric::on_answer_of_owner(const Control& answer) noexcept {
+  Operation* operation = find_operation(static_cast<int>(answer.from), answer.channel, answer.lane);
+  if (operation == nullptr) return;
+  if (answer.type == Type::denied) return finish(*operation, Code::bad_argument);
+  if (operation->kind == Operation::get) return;
+  operation->result = answer.bytes;
+  finish(*operation, Code::ok);
 }
 
 void OfiFabric::retry_operations() noexcept {
@@ -224,7 +275,7 @@ void OfiFabric::abandon_operations(int peer) noexcept {
   // The rest ends when the provider says so, to nobody.
   for (Operation& operation : operations_) {
     if (!operation.started || operation.context.peer != peer) continue;
-    if (operation.pushed) {
+    if (operation.by_message) {
       finish(operation, Code::peer_lost);
       continue;
     }

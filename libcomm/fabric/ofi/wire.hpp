@@ -1,13 +1,14 @@
 #pragma once
-// What two ofi fabrics say to each other, apart from the rings: short messages for connecting and
-// for signs of life, and the immediate data of writes. Version 1. Every field is checked by its
+// What two ofi fabrics say to each other, apart from the rings: short messages for connecting,
+// for signs of life and for one-sided operations, and the immediate data of what they carry.
+// Version 2. Every field is checked by its
 // receiver before use.
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::ofi {
 
-inline constexpr std::uint32_t kMagic = 0x31464f57;  // "WOF1"
+inline constexpr std::uint32_t kMagic = 0x32464f57;  // "WOF2"
 
 enum class Type : std::uint16_t {
   connect = 1,  // a lane, and how large its ring is to be
@@ -16,11 +17,13 @@ enum class Type : std::uint16_t {
   credit,       // how much of the ring has been read
   ping,         // a sign of life that wants one back
   pong,
-  goodbye,   // leaves in good order, and everything before has been received once
-  farewell,  // answers
-  get,       // wants memory written to it, see Operation::pushed
-  got,       // answer, behind what was written
-  denied,    // answer: why that is not done (a Code)
+  goodbye,    // leaves in good order, and everything before has been received once
+  farewell,   // answers
+  get,        // wants memory sent, see Operation::by_message; the answer is parts
+  cas,        // wants a word changed
+  fetch_add,  // the same
+  value,      // answer: the word before
+  denied,     // answer: why that is not done (a Code)
 };
 
 struct Control {
@@ -28,18 +31,21 @@ struct Control {
   Type type;
   std::uint16_t code;     // refuse, denied
   std::uint32_t from;     // rank
-  std::uint32_t channel;  // connect, accept; get, got, denied: the asker's number of the operation
+  std::uint32_t channel;  // connect, accept; from get on: the asker's number of the operation
   // The receiver's, from the job's board: who does not know it is a stranger.
   std::uint64_t secret;
-  std::uint64_t address;     // get: from where
-  std::uint64_t key;         // get: of that; accept: the lane's random number
-  std::uint32_t lane;        // connect, accept: the sender's number of the lane
+  std::uint64_t address;  // get, cas, fetch_add: where
+  std::uint64_t key;      // get, cas, fetch_add: of that; accept: the lane's random number
+  // connect, accept: the sender's number of the lane. get to denied: the asker's random number of
+  // the operation.
+  std::uint32_t lane;
   std::uint32_t other_lane;  // accept, refuse, credit: the receiver's number of it
-  // connect: the ring's size. credit: the word. ping, pong: bytes sent to rings of the receiver so
-  // far. get: how many; the two lanes together are the key of where they go.
+  // connect: the ring's size. credit: the word. ping, pong: bytes sent in parts to the receiver so
+  // far. get: how many. cas, fetch_add: the new value, or what to add. value: the old one.
   std::uint64_t bytes;
+  std::uint64_t compare;  // cas
 };
-static_assert(sizeof(Control) == 56);
+static_assert(sizeof(Control) == 64);
 
 // A message with immediate data is a part of a ring: the receiver's number of the lane, and where
 // in the ring it goes, in lines of 64 bytes. 32 bits, which is what every provider carries. Where
@@ -48,16 +54,27 @@ static_assert(sizeof(Control) == 56);
 inline constexpr int kLineBits = 17;
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::uint32_t kMaxLanes = 1u << (32 - kLineBits);
+// In place of a lane's number: a part of what a get has asked for. The operation's number takes the
+// place of the line, and its random number that of the lane's. Such parts come in order.
+inline constexpr std::uint32_t kGetLane = kMaxLanes - 1;
+inline constexpr std::uint32_t kMaxOperations = 1u << kLineBits;
 // No ring needs to be larger.
 inline constexpr std::uint32_t kMaxRing = 2u << 20;
 static_assert(kMaxRing / kLine + 1 < 1u << kLineBits);
-// Part of a ring that one message carries: what tcp;ofi_rxm sends without asking first.
-inline constexpr std::size_t kMaxPart = 16384;
+// So that an entry is as long as what one message carries.
+inline constexpr std::uint32_t kMinRing = 256u << 10;
+// What one message carries of a ring or of a get. ofi_rxm sends no more without asking first.
+inline constexpr std::size_t kMaxPart = 65536;
+inline constexpr std::size_t kMaxPartRxm = 16384;
 
 constexpr std::uint64_t immediate(std::uint32_t token, std::uint32_t lane,
                                   std::size_t offset) noexcept {
   return std::uint64_t{token} << 32 | lane << kLineBits |
          static_cast<std::uint32_t>(offset / kLine);
+}
+
+constexpr std::uint64_t immediate_of_get(std::uint32_t token, std::uint32_t number) noexcept {
+  return std::uint64_t{token} << 32 | kGetLane << kLineBits | number;
 }
 
 }  // namespace weft::ofi

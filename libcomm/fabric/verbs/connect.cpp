@@ -101,6 +101,7 @@ void VerbsFabric::begin_connecting(Connection& connection) {
 
 void VerbsFabric::ask(Connection& connection) {
   connection.state = Connection::asking;
+  ++connection.attempts;
   connection.attempt_ns =
       now_ns() + (connection.mending
                       ? peer_timeout_ns_ / 10
@@ -142,7 +143,7 @@ Hello VerbsFabric::hello_to(const Connection& connection) const {
               std::clamp(device_->limits.max_qp_rd_atom, 1, static_cast<int>(kMaxReadDepth))),
           {theirs.key[0], theirs.key[1]},
           connection.received,
-          0};
+          connection.attempts};
 }
 
 Status VerbsFabric::make_queue_pair(Connection& connection) {
@@ -352,6 +353,7 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
       if (rdma_establish(connection.id) != 0)
         return attempt_failed(connection, fmt::format("rdma_establish: {}", std::strerror(errno)));
       connection.peer_received = answer.received;
+      connection.peer_attempts = answer.attempt;
       return become_ready(connection);
     }
     case RDMA_CM_EVENT_ESTABLISHED:
@@ -419,6 +421,9 @@ void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t
     return refuse(id, kStranger);
   }
   Connection& connection = at(static_cast<int>(hello.rank));
+  // Overtaken by a later one, or by the answer to ours.
+  if (static_cast<std::int32_t>(hello.attempt - connection.peer_attempts) <= 0)
+    return refuse(id, kMineGoesFirst);
   switch (connection.state) {
     case Connection::asking:
       // Compare what the file's head says. Between two attempts of ours theirs is as good.
@@ -441,6 +446,7 @@ void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t
       return refuse(id, kGone);
   }
   connection.peer_received = hello.received;
+  connection.peer_attempts = hello.attempt;
   connection.state = Connection::answering;
   connection.id = id;
   id->context = &connection;

@@ -155,6 +155,8 @@ struct Connection {
   std::string broke;                   // mending: why
   std::uint64_t mend_deadline_ns = 0;  // 0: something has come through since the last break
   std::uint32_t received = 0;          // messages of the peer that have completed here, ever
+  std::uint32_t attempts = 0;          // requests for a connection, made
+  std::uint32_t peer_attempts = 0;     // and of the peer, heard of
   std::uint32_t peer_received = 0;     // mending: of ours, as the peer says
   std::atomic<std::uint8_t> break_{none};
   rdma_cm_id* id = nullptr;

@@ -17,7 +17,7 @@ struct Hello {
   std::uint32_t read_depth;  // gets and atomics that it answers at once
   std::uint64_t key[2];      // of the process that is asked, from the job's board
   std::uint32_t received;    // messages of the other that have arrived over earlier queue pairs
-  std::uint32_t unused;
+  std::uint32_t attempt;     // how often it has asked, ever; older requests of it are void
 };
 static_assert(sizeof(Hello) == 40);
 

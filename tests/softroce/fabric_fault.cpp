@@ -1,9 +1,11 @@
 // A process on another host is killed while this one reads its memory or changes it atomically,
 // below MPI, on the fabric that leads there.
 //   fabric_fault get|put|atomic LIMIT_S
+//   fabric_fault last SECONDS
 // Two ranks on two hosts. Rank 1 owns memory and is killed by rank 0's operations reaching a count;
 // rank 0 goes on until an operation fails, which must be with peer_lost and within LIMIT_S of the
-// last one that did not.
+// last one that did not. `last`: nobody is killed, and rank 0 puts and gets back for SECONDS, of
+// which none may fail whatever happens to the link.
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,9 +37,37 @@ int complain(std::string_view what, const Status& status) {
 }
 
 // Drives the fabric so that the peer can reach this memory, until rank 0's count comes.
-void serve_and_die(Fabric& fabric, std::atomic<std::uint64_t>& count) {
-  while (count.load(std::memory_order_acquire) < kDieAt) fabric.poll();
-  raise(SIGKILL);
+void serve(Fabric& fabric, std::atomic<std::uint64_t>& count) {
+  while (count.load(std::memory_order_acquire) < kDieAt) {
+    fabric.poll();
+    (void)fabric.state(0);  // looks after the link
+  }
+}
+
+// Puts what no other round puts, and gets it back.
+Code write_and_read(Fabric& fabric, const RemoteMemory& memory, std::vector<char>& buffer,
+                    std::uint64_t round) {
+  std::vector<char> expected(buffer.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] = static_cast<char>(i * 7 + i / 4096 + round * 31);
+  Code code = fabric.put(1, memory, 64, expected.data(), expected.size());
+  if (code == Code::ok) code = fabric.get(1, memory, 64, buffer.data(), buffer.size());
+  return code == Code::ok && buffer != expected ? Code::corrupt : code;
+}
+
+int last(Fabric& fabric, const RemoteMemory& memory, double seconds) {
+  fprintf(stderr, "rank 0: begins\n");
+  std::vector<char> buffer(300000);
+  const std::uint64_t end_ns = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+  std::uint64_t round = 0, previous = 0;
+  for (; now_ns() < end_ns; ++round)
+    if (const Code code = write_and_read(fabric, memory, buffer, round); code != Code::ok)
+      return complain("a put or a get", code);
+  fprintf(stderr, "rank 0: %llu rounds\n", static_cast<unsigned long long>(round));
+  if (fabric.fetch_add(1, memory, 0, kDieAt, previous) != Code::ok || previous != 0)
+    return complain("the end", Code::corrupt);
+  puts("as expected");
+  return 0;
 }
 
 Code operate(Fabric& fabric, std::string_view what, const RemoteMemory& memory,
@@ -89,7 +119,17 @@ int main(int argc, char** argv) {
   if (!status) return complain("exchange", status);
   memcpy(&memory, text.data(), sizeof memory);
 
-  if (job->rank() == 1) serve_and_die(*fabric, *static_cast<std::atomic<std::uint64_t>*>(address));
+  if (job->rank() == 1) {
+    serve(*fabric, *static_cast<std::atomic<std::uint64_t>*>(address));
+    if (what != "last") raise(SIGKILL);
+    fabric->leave();
+    return 0;
+  }
+  if (what == "last") {
+    const int result = last(*fabric, memory, limit_s);
+    fabric->leave();
+    return result;
+  }
 
   std::vector<char> buffer(what == "atomic" ? 0 : 300000, 'w');
   std::uint64_t number = 0, last_ns = now_ns();

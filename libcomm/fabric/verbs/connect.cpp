@@ -3,9 +3,10 @@
 // Each process listens on a port that it publishes on the job's board together with a key, and asks
 // the others there. Whoever does not know the key of the one asked is refused. When two ask each
 // other at once, the request of the lower rank counts: it refuses the other's with kMineGoesFirst,
-// and the higher rank drops its own when the lower one's arrives. A request that replaces an
-// earlier, unfinished one of the same peer (packets were lost) is taken in its place. So there is
-// one connection per pair at most, and neither waits for the other without a deadline.
+// and the higher rank drops its own when the lower one's arrives. A request from a peer that is
+// connected, or being answered, says that it has given that queue pair up: it is taken down here
+// too (mending.cpp), and the peer asks again. So there is one connection per pair at most, and
+// neither waits for the other without a deadline.
 //
 // The queue pair is this file's, not librdmacm's, as its timeouts follow WEFT_PEER_TIMEOUT_MS.
 #include <arpa/inet.h>
@@ -100,7 +101,12 @@ void VerbsFabric::begin_connecting(Connection& connection) {
 
 void VerbsFabric::ask(Connection& connection) {
   connection.state = Connection::asking;
-  connection.attempt_ns = now_ns() + std::max<std::uint64_t>(peer_timeout_ns_ / 4, 1'000'000'000);
+  ++connection.attempts;
+  connection.attempt_ns =
+      now_ns() + (connection.mending
+                      ? peer_timeout_ns_ / 10
+                      : std::max<std::uint64_t>(peer_timeout_ns_ / 4, 1'000'000'000));
+  if (!port_is_active()) return attempt_failed(connection, "this host's port is down");
   const Address& theirs = address_of(connection.peer);
   sockaddr_storage from{}, to{};
   if (!parse_address(device_->port.address, 0, device_->port.scope, from) ||
@@ -128,7 +134,20 @@ rdma_conn_param VerbsFabric::parameters(const Connection& connection, const Hell
   return parameters;
 }
 
+Hello VerbsFabric::hello_to(const Connection& connection) const {
+  const Address& theirs = address_of(connection.peer);
+  return {kMagic,
+          kVersion,
+          static_cast<std::uint32_t>(job_.rank()),
+          static_cast<std::uint32_t>(
+              std::clamp(device_->limits.max_qp_rd_atom, 1, static_cast<int>(kMaxReadDepth))),
+          {theirs.key[0], theirs.key[1]},
+          connection.received,
+          connection.attempts};
+}
+
 Status VerbsFabric::make_queue_pair(Connection& connection) {
+  if (connection.log == nullptr) connection.log = std::make_unique<Posted[]>(kSlots);
   // Every receive and every request of every queue pair may end at once, when a host goes away.
   const int need = static_cast<int>(num_receives_) + (queue_pairs_ + 1) * static_cast<int>(kDepth);
   if (need > queue_room_) {
@@ -193,10 +212,38 @@ Status VerbsFabric::bring_up(Connection& connection, std::uint32_t read_depth) {
 void VerbsFabric::become_ready(Connection& connection) {
   num_asking_.fetch_sub(1, std::memory_order_relaxed);
   connection.heard_ns.store(now_ns(), std::memory_order_relaxed);
-  // release: the queue pair before the state; pairs with the acquire of those who post.
-  connection.state.store(Connection::ready, std::memory_order_release);
+  bool ok = true;
+  {
+    // Nobody posts before what is to be repeated.
+    const std::lock_guard lock(connection.lock);
+    connection.probing = false;
+    connection.why.clear();
+    // release: the queue pair before the state; pairs with the acquire of those who post.
+    connection.state.store(Connection::ready, std::memory_order_release);
+    if (connection.mending) ok = replay(connection);
+    connection.mending.store(false, std::memory_order_relaxed);
+  }
+  if (!ok) return fail(connection, "it counts messages otherwise");
+  ring_all();  // whoever had no room may have some
   open_waiting_lanes(connection);
   push(connection);
+}
+
+bool VerbsFabric::port_is_active() const noexcept {
+  ibv_port_attr port{};
+  return ibv_query_port(device_->context, static_cast<std::uint8_t>(device_->port.number), &port) !=
+             0 ||
+         port.state == IBV_PORT_ACTIVE;
+}
+
+// Destroying an id tells the other end. While the link is down that must not be tried: the queue
+// pair that rxe sends such messages through would fail for the whole host, for ever (kernel 6.1).
+void VerbsFabric::give_up(rdma_cm_id* id) {
+  id->context = nullptr;
+  if (port_is_active())
+    rdma_destroy_id(id);
+  else
+    given_up_.push_back(id);
 }
 
 // Takes down what an attempt has made. The state is the caller's to set.
@@ -205,7 +252,7 @@ void VerbsFabric::end_attempt(Connection& connection) {
     (void)ibv_destroy_qp(connection.qp);
     --queue_pairs_;
   }
-  if (connection.id != nullptr) rdma_destroy_id(connection.id);
+  if (connection.id != nullptr) give_up(connection.id);
   connection.qp = nullptr;
   connection.qp_number = 0;
   connection.id = nullptr;
@@ -216,8 +263,11 @@ void VerbsFabric::attempt_failed(Connection& connection, std::string_view why) {
   const std::uint64_t now = now_ns();
   if (now >= connection.deadline_ns) {
     num_asking_.fetch_sub(1, std::memory_order_relaxed);
-    return fail(connection,
-                fmt::format("no connection within {} ms: {}", peer_timeout_ns_ / 1'000'000, why));
+    return fail(connection, connection.mending
+                                ? fmt::format("{}, and not mended within {} ms: {}",
+                                              connection.broke, peer_timeout_ns_ / 1'000'000, why)
+                                : fmt::format("no connection within {} ms: {}",
+                                              peer_timeout_ns_ / 1'000'000, why));
   }
   connection.why = why;
   connection.state = Connection::waiting;
@@ -231,6 +281,7 @@ void VerbsFabric::check_attempts(std::uint64_t now) {
     if (state != Connection::asking && state != Connection::waiting &&
         state != Connection::answering)
       continue;
+    if (connection.break_ != Connection::none) continue;
     if (now >= connection.deadline_ns) {
       attempt_failed(connection,
                      connection.why.empty() ? "no answer" : std::string(connection.why));
@@ -256,6 +307,8 @@ void VerbsFabric::poll_events() {
     on_event(copy, data, bytes);
   }
   if (num_asking_.load(std::memory_order_relaxed) > 0) check_attempts(now_ns());
+  if (!given_up_.empty() && port_is_active())
+    for (rdma_cm_id* id : std::exchange(given_up_, {})) rdma_destroy_id(id);
 
   ibv_async_event async;
   while (ibv_get_async_event(device_->context, &async) == 0) {
@@ -281,13 +334,7 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
     case RDMA_CM_EVENT_ROUTE_RESOLVED: {
       if (Status status = make_queue_pair(connection); !status)
         return attempt_failed(connection, status.text());
-      const Address& theirs = address_of(connection.peer);
-      const Hello hello{kMagic,
-                        kVersion,
-                        static_cast<std::uint32_t>(job_.rank()),
-                        static_cast<std::uint32_t>(std::clamp(device_->limits.max_qp_rd_atom, 1,
-                                                              static_cast<int>(kMaxReadDepth))),
-                        {theirs.key[0], theirs.key[1]}};
+      const Hello hello = hello_to(connection);
       rdma_conn_param request = parameters(connection, hello);
       if (rdma_connect(connection.id, &request) != 0)
         attempt_failed(connection, fmt::format("rdma_connect: {}", std::strerror(errno)));
@@ -305,6 +352,8 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
         return attempt_failed(connection, status.text());
       if (rdma_establish(connection.id) != 0)
         return attempt_failed(connection, fmt::format("rdma_establish: {}", std::strerror(errno)));
+      connection.peer_received = answer.received;
+      connection.peer_attempts = answer.attempt;
       return become_ready(connection);
     }
     case RDMA_CM_EVENT_ESTABLISHED:
@@ -317,16 +366,17 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_UNREACHABLE:
       if (connection.state == Connection::ready || connection.state == Connection::failed) return;
+      if (connection.state == Connection::answering)
+        return note_break(connection, Connection::unanswered);
       return attempt_failed(connection,
                             fmt::format("{} ({})", rdma_event_str(event.event),
                                         event.status < 0 ? std::strerror(-event.status)
                                                          : fmt::format("{}", event.status)));
     case RDMA_CM_EVENT_DISCONNECTED:
-      if (connection.state != Connection::ready) {
-        if (connection.state != Connection::failed) attempt_failed(connection, "it hung up");
-        return;
-      }
-      hung_up_.push_back(&connection);
+      if (connection.state == Connection::ready || connection.state == Connection::answering)
+        note_break(connection, Connection::hung_up);
+      else if (connection.state != Connection::failed)
+        attempt_failed(connection, "it hung up");
       return;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
       return fail(connection, "the RDMA device was removed");
@@ -346,10 +396,13 @@ void VerbsFabric::on_refused(Connection& connection, int status, const void* dat
     connection.state = Connection::waiting;  // until attempt_ns
     return;
   }
+  if (reason == kAskAgain) return attempt_failed(connection, "it is not ready for another");
   if (reason == 0 && status != kNobodyListens)
     return attempt_failed(connection, fmt::format("refused ({})", status));
   end_attempt(connection);
   num_asking_.fetch_sub(1, std::memory_order_relaxed);
+  if (connection.mending && (reason == kStranger || reason == 0))
+    return fail(connection, "its process has ended");
   fail(connection, reason == kStranger ? "it takes this process for a stranger (wrong job key)"
                    : reason == kGone   ? "it takes this process for lost"
                    : reason == kNoRoom ? "it has no room for another connection"
@@ -368,6 +421,9 @@ void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t
     return refuse(id, kStranger);
   }
   Connection& connection = at(static_cast<int>(hello.rank));
+  // Overtaken by a later one, or by the answer to ours.
+  if (static_cast<std::int32_t>(hello.attempt - connection.peer_attempts) <= 0)
+    return refuse(id, kMineGoesFirst);
   switch (connection.state) {
     case Connection::asking:
       // Compare what the file's head says. Between two attempts of ours theirs is as good.
@@ -376,18 +432,21 @@ void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t
       end_attempt(connection);
       break;
     case Connection::answering:
-      end_attempt(connection);
-      break;
+    case Connection::ready:
+      // What has arrived counts, and that is known only once the old queue pair is gone.
+      note_break(connection, Connection::asked_anew);
+      return refuse(id, kAskAgain);
     case Connection::idle:
       num_asking_.fetch_add(1, std::memory_order_relaxed);
       connection.deadline_ns = now_ns() + peer_timeout_ns_;
       break;
     case Connection::waiting:
       break;
-    case Connection::ready:
     case Connection::failed:
       return refuse(id, kGone);
   }
+  connection.peer_received = hello.received;
+  connection.peer_attempts = hello.attempt;
   connection.state = Connection::answering;
   connection.id = id;
   id->context = &connection;
@@ -401,13 +460,7 @@ void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t
     (void)rdma_reject(id, &refusal, sizeof refusal);
     return attempt_failed(connection, status.text());
   }
-  const Address& theirs = address_of(connection.peer);
-  const Hello answer{kMagic,
-                     kVersion,
-                     static_cast<std::uint32_t>(job_.rank()),
-                     static_cast<std::uint32_t>(std::clamp(device_->limits.max_qp_rd_atom, 1,
-                                                           static_cast<int>(kMaxReadDepth))),
-                     {theirs.key[0], theirs.key[1]}};
+  const Hello answer = hello_to(connection);
   rdma_conn_param parameters = this->parameters(connection, answer);
   if (rdma_accept(id, &parameters) != 0)
     attempt_failed(connection, fmt::format("rdma_accept: {}", std::strerror(errno)));

@@ -111,6 +111,29 @@ struct Part {
   std::uint64_t swap;
 };
 
+// A request in a send queue, as it would be posted again on another queue pair.
+struct Posted {
+  Operation* operation = nullptr;  // completes with this request
+  std::uint64_t here = 0;
+  std::uint64_t there = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t immediate = 0;  // in the network's order
+  std::uint32_t message = 0;    // its number among those that take a receive of the peer, from 1
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  bool inlined = false;
+  Control control{};  // IBV_WR_SEND
+
+  bool is_message() const noexcept {
+    return opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  }
+  bool is_read() const noexcept { return opcode == IBV_WR_RDMA_READ || is_atomic(); }
+  bool is_atomic() const noexcept {
+    return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  }
+};
+
 // One less than a power of two: devices round up, and some take one more than asked for.
 inline constexpr std::uint32_t kDepth = 63;         // requests in a send queue
 inline constexpr std::uint32_t kSlots = 64;         // numbers of requests, modulo this
@@ -120,11 +143,22 @@ inline constexpr std::uint32_t kMaxReadDepth = 16;  // gets and atomics at once
 
 struct Connection {
   enum State : std::uint8_t { idle, asking, waiting, answering, ready, failed };
+  // Why poll() is to take the queue pair down and make another (mending.cpp).
+  enum Break : std::uint8_t { none, hung_up, unanswered, stalled, asked_anew, device_error };
 
   int peer = 0;
   std::atomic<State> state{idle};  // changed with the setup lock held
   std::atomic<bool> peer_left{false};
-  std::string why;  // failed: the reason, for messages
+  std::string why;  // failed: the reason, for messages; being made: why the last attempt failed
+  // There has been a queue pair before, and what was under way on it is kept. With the setup lock.
+  std::atomic<bool> mending{false};
+  std::string broke;                   // mending: why
+  std::uint64_t mend_deadline_ns = 0;  // 0: something has come through since the last break
+  std::uint32_t received = 0;          // messages of the peer that have completed here, ever
+  std::uint32_t attempts = 0;          // requests for a connection, made
+  std::uint32_t peer_attempts = 0;     // and of the peer, heard of
+  std::uint32_t peer_received = 0;     // mending: of ours, as the peer says
+  std::atomic<std::uint8_t> break_{none};
   rdma_cm_id* id = nullptr;
   ibv_qp* qp = nullptr;
   std::uint32_t qp_number = 0;
@@ -137,12 +171,13 @@ struct Connection {
   std::uint32_t posted = 0;
   std::uint32_t done = 0;  // all up to here have left the send queue
   std::uint32_t unsignalled = 0;
-  std::uint32_t reads = 0;  // gets and atomics in the send queue
-  Operation* operations[kSlots] = {};
-  std::deque<Control> controls;  // no room yet
-  std::deque<Part> parts;        // no room yet
+  std::uint32_t reads = 0;        // gets and atomics in the send queue
+  std::uint32_t messages = 0;     // that take a receive of the peer, posted ever
+  std::unique_ptr<Posted[]> log;  // of the last kSlots requests; made with the first queue pair
+  std::deque<Control> controls;   // no room yet
+  std::deque<Part> parts;         // no room yet
   bool probing = false;
-  std::uint32_t probe = 0;
+  std::uint64_t probe_ns = 0;              // when it was posted, or would have been
   std::atomic<std::uint64_t> heard_ns{0};  // a request of ours was last acknowledged
 
   std::uint32_t room() const noexcept { return kDepth - (posted - done); }

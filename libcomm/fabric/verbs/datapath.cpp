@@ -26,6 +26,7 @@ constexpr std::uint32_t kEventPeriodAsking = 8;
 // request. Unsignalled requests leave the queue with the next signalled one.
 Code VerbsFabric::post_request(Connection& connection, ibv_send_wr& request,
                                Operation* operation) noexcept {
+  if (connection.state.load(std::memory_order_relaxed) != Connection::ready) return Code::again;
   const std::uint32_t number = connection.posted;
   request.wr_id = std::uint64_t{static_cast<std::uint32_t>(connection.peer)} << 32 | number;
   if (operation != nullptr || connection.unsignalled + 1 >= kSignalEvery)
@@ -34,8 +35,25 @@ Code VerbsFabric::post_request(Connection& connection, ibv_send_wr& request,
   if (ibv_post_send(connection.qp, &request, &bad) != 0) return Code::again;
   connection.unsignalled =
       (request.send_flags & IBV_SEND_SIGNALED) != 0 ? 0 : connection.unsignalled + 1;
-  connection.operations[number % kSlots] = operation;
   ++connection.posted;
+  Posted& record = connection.log[number % kSlots];
+  record.operation = operation;
+  record.opcode = request.opcode;
+  record.inlined = (request.send_flags & IBV_SEND_INLINE) != 0;
+  record.bytes = 0;
+  if (request.num_sge != 0) {
+    record.here = request.sg_list->addr;
+    record.bytes = request.sg_list->length;
+    record.lkey = request.sg_list->lkey;
+  }
+  if (request.opcode == IBV_WR_SEND) {
+    std::memcpy(&record.control, reinterpret_cast<const void*>(record.here), sizeof(Control));
+  } else if (!record.is_atomic()) {  // those are not repeated
+    record.there = request.wr.rdma.remote_addr;
+    record.rkey = request.wr.rdma.rkey;
+    record.immediate = request.imm_data;
+  }
+  if (record.is_message()) record.message = ++connection.messages;
   return Code::ok;
 }
 
@@ -99,7 +117,8 @@ Code VerbsFabric::post(void* handle, std::size_t offset, std::size_t bytes) noex
   auto& lane = *static_cast<WriteLane*>(handle);
   Connection& connection = *lane.connection;
   // acquire: pairs with the release in become_ready.
-  if (connection.state.load(std::memory_order_acquire) != Connection::ready) return Code::peer_lost;
+  if (connection.state.load(std::memory_order_acquire) != Connection::ready)
+    return connection.state == Connection::failed ? Code::peer_lost : Code::again;
   if (bytes == 0) return Code::ok;
   const std::size_t end = offset + bytes;
   // acquire: the chunk's key; pairs with the release in on_grown.
@@ -161,7 +180,8 @@ Code VerbsFabric::post(void* handle, std::size_t offset, std::size_t bytes) noex
 Code VerbsFabric::return_credit(void* handle, std::uint64_t word) noexcept {
   auto& lane = *static_cast<ReadLane*>(handle);
   Connection& connection = *lane.connection;
-  if (connection.state.load(std::memory_order_acquire) != Connection::ready) return Code::peer_lost;
+  if (connection.state.load(std::memory_order_acquire) != Connection::ready)
+    return connection.state == Connection::failed ? Code::peer_lost : Code::again;
   const Control control{ControlKind::credit,
                         {},
                         static_cast<std::uint32_t>(job_.rank()),
@@ -205,7 +225,12 @@ void VerbsFabric::on_written(const ibv_wc& wc) noexcept {
   const std::uint32_t number = word >> 16;
   const std::uint32_t lines = word & 0xffff;
   ReadLane* lane = number < readers_.size() ? readers_[number].get() : nullptr;
-  if (lane == nullptr || lane->connection->qp_number != wc.qp_num) return;
+  Connection* connection = lane != nullptr && lane->connection->qp_number == wc.qp_num
+                               ? lane->connection
+                               : connection_of(wc.qp_num);
+  if (connection == nullptr) return;
+  count_message(*connection);
+  if (lane == nullptr || lane->connection != connection) return;
   if (lines == 0) {
     lane->pending_bytes += kMaxLines * kLineBytes;
     return;
@@ -224,14 +249,26 @@ void VerbsFabric::on_sent(const ibv_wc& wc) noexcept {
   const auto peer = static_cast<std::uint32_t>(wc.wr_id >> 32);
   if (peer >= connections_.size()) return;
   Connection& connection = connections_[peer];
-  if (connection.qp == nullptr || connection.qp_number != wc.qp_num) return;
+  if (connection.qp_number != wc.qp_num) return;
   const auto number = static_cast<std::uint32_t>(wc.wr_id);
+  if (wc.status != IBV_WC_SUCCESS) {
+    const auto state = connection.state.load(std::memory_order_relaxed);
+    // rxe's word for "no route to the host", which it gives at once when a link goes down, is
+    // LOC_QP_OP_ERR.
+    const auto why = wc.status == IBV_WC_RETRY_EXC_ERR ? Connection::unanswered
+                     : wc.status == IBV_WC_LOC_QP_OP_ERR || wc.status == IBV_WC_WR_FLUSH_ERR
+                         ? Connection::device_error
+                         : Connection::none;
+    if (state != Connection::failed && why != Connection::none)
+      return note_break(connection, why);  // what is in the queue stays in the log
+    if (state != Connection::failed && connection.break_ != Connection::none) return;
+  }
   Operation* finished = nullptr;
   {
     const std::lock_guard lock(connection.lock);
-    Operation* operation = std::exchange(connection.operations[number % kSlots], nullptr);
+    Operation* operation = std::exchange(connection.log[number % kSlots].operation, nullptr);
     connection.done = number + 1;
-    if (connection.probing && number == connection.probe) connection.probing = false;
+    connection.probing = false;
     if (operation != nullptr) {
       if (operation->kind != Operation::write) --connection.reads;
       if (part_done(*operation, wc.status == IBV_WC_SUCCESS ? Code::ok : Code::peer_lost))
@@ -241,16 +278,15 @@ void VerbsFabric::on_sent(const ibv_wc& wc) noexcept {
   if (finished != nullptr) end_operation(*finished);
   if (wc.status == IBV_WC_SUCCESS) {
     connection.heard_ns.store(now_ns(), std::memory_order_relaxed);
+    if (connection.mend_deadline_ns != 0) [[unlikely]]
+      came_through(connection);
     if (!connection.parts.empty() || !connection.controls.empty()) push(connection);
     return;
   }
   if (wc.status == IBV_WC_WR_FLUSH_ERR && connection.state == Connection::failed) return;
-  fail(connection,
-       wc.status == IBV_WC_RETRY_EXC_ERR
-           ? "it does not acknowledge (process or host gone, cable, or a network that drops)"
-       : wc.status == IBV_WC_REM_ACCESS_ERR
-           ? "it refuses an access to memory that it does not share"
-           : ibv_wc_status_str(wc.status));
+  fail(connection, wc.status == IBV_WC_REM_ACCESS_ERR
+                       ? "it refuses an access to memory that it does not share"
+                       : ibv_wc_status_str(wc.status));
 }
 
 void VerbsFabric::on_completion(const ibv_wc& wc) noexcept {
@@ -298,9 +334,9 @@ void VerbsFabric::poll() noexcept {
   const bool asking = num_asking_.load(std::memory_order_relaxed) > 0;
   if (woken || polls_ % (asking ? kEventPeriodAsking : kEventPeriod) == 0) {
     poll_events();
-    if (!hung_up_.empty()) hear_goodbyes();
     registrations_->collect();
   }
+  if (any_broken_.load(std::memory_order_relaxed)) mend_broken();
   if (found_operation_.exchange(false, std::memory_order_relaxed)) ring_all();
 }
 
@@ -311,7 +347,7 @@ bool VerbsFabric::arm() noexcept {
   // What completed before the notification was asked for is told by nobody.
   const std::unique_lock lock(poll_lock_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  const bool any = poll_completions();
+  const bool any = poll_completions() || any_broken_.load(std::memory_order_relaxed);
   if (found_operation_.exchange(false, std::memory_order_relaxed)) ring_all();
   return !any;
 }

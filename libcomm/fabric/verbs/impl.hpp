@@ -1,7 +1,8 @@
 #pragma once
 // The verbs fabric's inside, shared by its files: verbs_fabric.cpp (start, end, memory),
 // connect.cpp (connections), lanes.cpp (lanes and control messages), operations.cpp (get, put,
-// atomics), datapath.cpp (posting and polling), liveness.cpp (peers that are lost or leave).
+// atomics), datapath.cpp (posting and polling), liveness.cpp (peers that are lost or leave),
+// mending.cpp (links that break and come back).
 //
 // Locks, in the order of taking: poll_lock_ (whoever polls; the device's completions, the lanes
 // that are read), setup_ (connections' states, lanes that are written, memory), Connection::lock
@@ -115,10 +116,13 @@ class VerbsFabric final : public Fabric {
   void on_request(rdma_cm_event& event, const void* data, std::size_t bytes);
   void on_refused(Connection& connection, int status, const void* data, std::size_t bytes);
   void attempt_failed(Connection& connection, std::string_view why);
+  Hello hello_to(const Connection& connection) const;
   Status make_queue_pair(Connection& connection);
   Status bring_up(Connection& connection, std::uint32_t read_depth);
   void become_ready(Connection& connection);
   void end_attempt(Connection& connection);
+  bool port_is_active() const noexcept;
+  void give_up(rdma_cm_id* id);
   void check_attempts(std::uint64_t now);
   rdma_conn_param parameters(const Connection& connection, const Hello& hello) const;
   void poll_events();
@@ -165,8 +169,18 @@ class VerbsFabric final : public Fabric {
   // liveness.cpp
   void fail(Connection& connection, std::string_view why) noexcept;
   void tear_down(Connection& connection) noexcept;
+  void drop_posted(Connection& connection) noexcept;
   void probe(Connection& connection, std::uint64_t now) noexcept;
-  void hear_goodbyes() noexcept;
+
+  // mending.cpp
+  void note_break(Connection& connection, Connection::Break why) noexcept;
+  void mend_broken() noexcept;
+  void mend(Connection& connection, Connection::Break why) noexcept;
+  bool replay(Connection& connection) noexcept;  // with the connection's lock held
+  void came_through(Connection& connection) noexcept;
+  void count_message(Connection& connection) noexcept;
+  Connection* connection_of(std::uint32_t qp_number) noexcept;
+
   void note_doorbell(int doorbell) noexcept;
   void ring_own(int doorbell) noexcept;
   void ring_all() noexcept;  // whose owner could wait for anything
@@ -177,7 +191,8 @@ class VerbsFabric final : public Fabric {
   std::unique_ptr<Registrations> registrations_;
   std::uint64_t peer_timeout_ns_ = 0;
   std::uint64_t probe_after_ns_ = 0;
-  std::uint8_t ack_timeout_ = 17;  // 4.096 us * 2^this until a request is repeated
+  std::uint8_t ack_timeout_ = 16;  // 4.096 us * 2^this until a request is repeated
+  std::uint64_t repeats_ns_ = 0;   // until the device gives a request up
   std::size_t eager_max_ = 0;
   std::size_t lane_memory_max_ = 0;
   std::size_t lane_memory_ = 0;  // guarded by setup_
@@ -199,6 +214,7 @@ class VerbsFabric final : public Fabric {
   int num_returned_ = 0;
   rdma_event_channel* events_ = nullptr;
   rdma_cm_id* listener_ = nullptr;
+  std::vector<rdma_cm_id*> given_up_;  // until the link lives again; guarded by setup_
   int epoll_ = -1;
 
   std::mutex poll_lock_;
@@ -208,7 +224,7 @@ class VerbsFabric final : public Fabric {
   std::atomic<bool> armed_{false};
   std::atomic<int> num_asking_{0};                  // connections in the making
   std::atomic<int> last_doorbell_{0};               // of those that threads of this process wait at
-  std::vector<Connection*> hung_up_;                // guarded by poll_lock_
+  std::atomic<bool> any_broken_{false};             // some Connection::break_ is set
   std::vector<std::unique_ptr<ReadLane>> readers_;  // by number; guarded by poll_lock_
   std::vector<ReadLane*> unaccepted_;               // guarded by setup_
   std::atomic<std::uint32_t> num_connections_{0};

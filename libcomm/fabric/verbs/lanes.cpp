@@ -84,7 +84,7 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
     lane = made.get();
     connection.writers.push_back(std::move(made));
     note_doorbell(writer_doorbell(channel));
-    if (connection.state == Connection::ready)
+    if (connection.state == Connection::ready || connection.mending)
       send_open(*lane);
     else
       begin_connecting(connection);
@@ -164,7 +164,7 @@ void VerbsFabric::close_client(int client) noexcept {
 void VerbsFabric::send_control(Connection& connection, Control control) noexcept {
   control.rank = static_cast<std::uint32_t>(job_.rank());
   const std::lock_guard lock(connection.lock);
-  if (connection.state != Connection::ready) return;
+  if (connection.state != Connection::ready && !connection.mending) return;
   if (connection.controls.empty() && post_control(connection, control)) return;
   connection.controls.push_back(control);
 }
@@ -182,12 +182,11 @@ WriteLane* VerbsFabric::writer_of(Connection& connection, std::uint32_t number) 
 void VerbsFabric::on_control(const Control& control, std::uint32_t qp_number) {
   if (control.rank >= connections_.size()) return;
   Connection& connection = at(static_cast<int>(control.rank));
-  if (connection.qp_number != qp_number || connection.qp == nullptr) return;  // of a lost one
+  if (connection.qp_number != qp_number) return;  // of a lost one
+  count_message(connection);
   if (control.kind == ControlKind::credit) return on_credit(connection, control);
   const std::lock_guard lock(setup_);
-  // It has our acceptance, or it would not send: the network lost the message that says so.
-  if (connection.state == Connection::answering) become_ready(connection);
-  if (connection.state != Connection::ready) return;
+  if (connection.state != Connection::ready && !connection.mending) return;
   switch (control.kind) {
     case ControlKind::open:
       return on_open(connection, control);

@@ -2,9 +2,10 @@
 //
 // A process that ends, however, closes its connections in the kernel, which tells the other end
 // (DISCONNECTED). A host that goes away says nothing: its peers' requests are repeated by the
-// device for a time set to end within WEFT_PEER_TIMEOUT_MS, and then the queue pair fails (retry
-// exceeded). If there are no requests, state() sends one of no bytes now and then, which the peer's
-// device acknowledges without its processor.
+// device for half of WEFT_PEER_TIMEOUT_MS, and then the queue pair fails (retry exceeded). If there
+// are no requests, state() sends one of no bytes now and then, which the peer's device acknowledges
+// without its processor. In every case the rest of the time goes to making another queue pair
+// (mending.cpp); only when that is refused or fails the peer is lost.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -43,6 +44,7 @@ void VerbsFabric::fail(Connection& connection, std::string_view why) noexcept {
     }
   }
   drop_parts(connection);
+  if (connection.qp == nullptr) drop_posted(connection);  // there is nothing that would flush it
   if (!connection.peer_left.load(std::memory_order_relaxed) &&
       !leaving_.load(std::memory_order_relaxed))
     log_line(LogLevel::info, job_.rank(), "the connection with {} is lost: {}",
@@ -55,13 +57,18 @@ void VerbsFabric::tear_down(Connection& connection) noexcept {
   fail(connection, "closed by this process");
   end_attempt(connection);
   drop_parts(connection);
-  for (Operation*& operation : connection.operations) {
-    if (operation == nullptr) continue;
+  drop_posted(connection);
+}
+
+// Ends the operations in a send queue whose queue pair is gone.
+void VerbsFabric::drop_posted(Connection& connection) noexcept {
+  if (connection.log == nullptr) return;
+  for (std::uint32_t i = 0; i < kSlots; ++i) {
     Operation* finished = nullptr;
     {
       const std::lock_guard lock(connection.lock);
-      if (part_done(*operation, Code::peer_lost)) finished = operation;
-      operation = nullptr;
+      Operation* operation = std::exchange(connection.log[i].operation, nullptr);
+      if (operation != nullptr && part_done(*operation, Code::peer_lost)) finished = operation;
     }
     if (finished != nullptr) end_operation(*finished);
   }
@@ -78,29 +85,24 @@ void VerbsFabric::disconnect(int peer) noexcept {
   tear_down(connection);
 }
 
-// What the other end had sent before it hung up has completed by now, and counts.
-void VerbsFabric::hear_goodbyes() noexcept {
-  while (poll_completions()) {
-  }
-  for (Connection* connection : hung_up_) fail(*connection, "its process has ended");
-  hung_up_.clear();
-}
-
 void VerbsFabric::probe(Connection& connection, std::uint64_t now) noexcept {
   if (now - connection.heard_ns.load(std::memory_order_relaxed) < probe_after_ns_) return;
   const std::lock_guard lock(connection.lock);
-  // Requests under way that will be answered by an acknowledgement are as good, if one is
-  // signalled.
-  if (connection.probing || connection.room() <= kKeptBack ||
-      connection.state.load(std::memory_order_relaxed) != Connection::ready)
+  if (connection.state.load(std::memory_order_relaxed) != Connection::ready) return;
+  if (connection.probing) {
+    // Devices have been seen that neither repeat a request nor give it up: rxe after its link was
+    // down.
+    if (now - connection.probe_ns > repeats_ns_ + repeats_ns_ / 4)
+      note_break(connection, Connection::stalled);
     return;
+  }
+  connection.probing = true;  // until any request of ours is acknowledged
+  connection.probe_ns = now;
+  if (connection.room() <= kKeptBack) return;  // there are signalled ones among so many
   ibv_send_wr request{};
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = IBV_SEND_SIGNALED;
-  const std::uint32_t number = connection.posted;
-  if (post_request(connection, request, nullptr) != Code::ok) return;
-  connection.probing = true;
-  connection.probe = number;
+  (void)post_request(connection, request, nullptr);
 }
 
 PeerState VerbsFabric::state(int peer) noexcept {
@@ -133,6 +135,7 @@ void VerbsFabric::leave() noexcept {
   for (Connection& connection : connections_) {
     const auto gone = [&] {
       const std::lock_guard lock(connection.lock);
+      if (connection.mending) return connection.state == Connection::failed;
       return connection.state != Connection::ready ||
              (connection.controls.empty() && connection.parts.empty() &&
               connection.posted == connection.done);

@@ -41,12 +41,12 @@ Status VerbsFabric::start() {
 
   peer_timeout_ns_ =
       static_cast<std::uint64_t>(settings.number(Setting::peer_timeout_ms)) * 1'000'000;
-  // The longest time between repeats with which a silent peer is found out in time.
+  // The longest time between repeats with which a request is given up in half of the time: the
+  // rest is for making another queue pair.
   for (ack_timeout_ = 8; ack_timeout_ < 20; ++ack_timeout_)
-    if (kRepeatsAndFirst * (4096ull << (ack_timeout_ + 1)) > peer_timeout_ns_ * 8 / 10) break;
-  probe_after_ns_ = std::max<std::uint64_t>(
-      (peer_timeout_ns_ - kRepeatsAndFirst * (4096ull << ack_timeout_)) / 2, 10'000'000);
-  probe_after_ns_ = std::min(probe_after_ns_, peer_timeout_ns_ / 4);
+    if (kRepeatsAndFirst * (4096ull << (ack_timeout_ + 1)) > peer_timeout_ns_ / 2) break;
+  repeats_ns_ = kRepeatsAndFirst * (4096ull << ack_timeout_);
+  probe_after_ns_ = std::max<std::uint64_t>(peer_timeout_ns_ / 8, 10'000'000);
   const std::size_t eager = settings.bytes(Setting::verbs_eager_max_bytes);
   eager_max_ = eager > 1 ? eager - 1 : 1;
   ring_min_ = static_cast<std::uint32_t>(settings.bytes(Setting::ring_min_bytes));
@@ -145,6 +145,7 @@ VerbsFabric::~VerbsFabric() {
     (void)ibv_dereg_mr(memory.mr);
     munmap(reinterpret_cast<void*>(address), memory.bytes);
   }
+  for (rdma_cm_id* id : given_up_) rdma_destroy_id(id);
   if (listener_ != nullptr) rdma_destroy_id(listener_);
   if (events_ != nullptr) rdma_destroy_event_channel(events_);
   if (epoll_ >= 0) close(epoll_);

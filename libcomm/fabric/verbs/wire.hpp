@@ -1,13 +1,13 @@
 #pragma once
-// What two verbs fabrics say to each other. Version 1; the page is docs/wire.md. Little-endian, as
+// What two verbs fabrics say to each other. Version 2; the page is docs/wire.md. Little-endian, as
 // every machine with such devices. Every field is checked by its receiver before use.
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::verbs {
 
-inline constexpr std::uint32_t kMagic = 0x31565457;  // "WTV1"
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kMagic = 0x32565457;  // "WTV2"
+inline constexpr std::uint32_t kVersion = 2;
 
 // With a connection request and with its acceptance, as private data.
 struct Hello {
@@ -16,8 +16,10 @@ struct Hello {
   std::uint32_t rank;        // of the process that says it
   std::uint32_t read_depth;  // gets and atomics that it answers at once
   std::uint64_t key[2];      // of the process that is asked, from the job's board
+  std::uint32_t received;    // messages of the other that have arrived over earlier queue pairs
+  std::uint32_t attempt;     // how often it has asked, ever; older requests of it are void
 };
-static_assert(sizeof(Hello) == 32);
+static_assert(sizeof(Hello) == 40);
 
 // With a refusal.
 struct Refusal {
@@ -27,7 +29,8 @@ struct Refusal {
 inline constexpr std::uint32_t kMineGoesFirst = 1;  // both ask at once: wait for my request
 inline constexpr std::uint32_t kStranger = 2;
 inline constexpr std::uint32_t kNoRoom = 3;
-inline constexpr std::uint32_t kGone = 4;  // the connection was lost before
+inline constexpr std::uint32_t kGone = 4;      // the connection was lost before
+inline constexpr std::uint32_t kAskAgain = 5;  // the old queue pair has to be taken down first
 
 // Small messages beside the rings, as sends. Lanes are named by numbers of the one who is told,
 // except where said.

@@ -97,6 +97,18 @@ std::string error_text(int code) {
   return found == added->entries.end() ? std::string() : found->second.text;
 }
 
+// Who is lost, by name, as far as this process has noticed; empty: nobody.
+static std::string lost_text() {
+  if (engine == nullptr) return {};
+  constexpr std::size_t kMostNames = 4;  // fit into MPI_MAX_ERROR_STRING
+  const std::vector<int> lost = engine->lost();
+  std::string text;
+  for (std::size_t i = 0; i < std::min(lost.size(), kMostNames); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", engine->job().describe(lost[i]));
+  if (lost.size() > kMostNames) text += fmt::format(" and {} more", lost.size() - kMostNames);
+  return text;
+}
+
 int last_used_code() {
   std::lock_guard lock(added->mutex);
   return added->entries.empty() ? MPI_ERR_LASTCODE : added->entries.rbegin()->first;
@@ -128,6 +140,11 @@ int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* fun
   std::string where;
   if (comm != nullptr && !comm->name.empty()) where = fmt::format(" on {}", comm->name);
   const std::string what = error_text(code);
+  // Collectives, and calls that complete several requests, don't know whom they failed for.
+  const std::string lost =
+      text.empty() && (code == MPI_ERR_PROC_ABORTED || code == MPI_ERR_IN_STATUS) ? lost_text()
+                                                                                  : std::string();
+  if (!lost.empty()) text = lost;
   end_job(code > 0 && code < 256 ? code : 1,
           fmt::format("{}{}: {}{}{}", exported_name(function), where,
                       what.empty() ? fmt::format("error {}", code) : what, text.empty() ? "" : ": ",
@@ -160,7 +177,10 @@ int raise(Comm* comm, int code, const char* function, std::string_view text) {
 
 int raise_status(Comm* comm, const Status& status, const char* function) {
   if (status.ok()) return MPI_SUCCESS;
-  return raise(comm, error_class(status.code()), function, status.text());
+  std::string text = status.text();
+  // The bare name of the code says nothing that the class does not.
+  if (status == Code::peer_lost && text == code_name(Code::peer_lost)) text.clear();
+  return raise(comm, error_class(status.code()), function, text);
 }
 
 int raise_unimplemented(const char* function) {
@@ -247,7 +267,11 @@ MPI_FUNCTION(Error_string)(int errorcode, char* string, int* resultlen) {
     known = added->entries.count(errorcode) != 0;
   }
   if (!known) return raise(nullptr, MPI_ERR_ARG, __func__, "no such error code");
-  const std::string text = error_text(errorcode).substr(0, MPI_MAX_ERROR_STRING - 1);
+  std::string text = error_text(errorcode);
+  if (const std::string lost = errorcode == MPI_ERR_PROC_ABORTED ? lost_text() : std::string();
+      !lost.empty())
+    text += ": " + lost;
+  text.resize(std::min<std::size_t>(text.size(), MPI_MAX_ERROR_STRING - 1));
   std::memcpy(string, text.c_str(), text.size() + 1);
   *resultlen = static_cast<int>(text.size());
   return MPI_SUCCESS;

@@ -286,6 +286,11 @@ std::uint32_t Engine::num_lost() const noexcept {
 
 const std::atomic<std::uint32_t>& Engine::lost_counter() const noexcept { return impl_->num_lost; }
 
+std::vector<int> Engine::lost() const {
+  const Guard guard(*impl_);
+  return impl_->lost;
+}
+
 std::string Engine::describe(const Request& request) const {
   if (request.code == Code::peer_lost)
     return fmt::format("{} is lost", impl_->job.describe(request.peer));

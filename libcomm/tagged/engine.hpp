@@ -113,6 +113,8 @@ class Engine {
   // Lost peers so far; when it changes, waits on shared flags should look at is_alive.
   std::uint32_t num_lost() const noexcept;
   const std::atomic<std::uint32_t>& lost_counter() const noexcept;
+  // Who is lost, in the order in which it was noticed.
+  std::vector<int> lost() const;
   // "rank 3 (pid 4711 on node7) is lost", for a request that ended with an error.
   std::string describe(const Request& request) const;
 

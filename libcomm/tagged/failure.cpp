@@ -116,6 +116,7 @@ void Engine::Impl::lose(Peer& peer) {
     request.peer = peer.rank;
     complete(request, Code::peer_lost);
   });
+  lost.push_back(peer.rank);
   // release: pairs with the acquire in Engine::num_lost.
   num_lost.fetch_add(1, std::memory_order_release);
 }

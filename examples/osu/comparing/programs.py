@@ -8,17 +8,19 @@ class Program:
     """One benchmark.
 
     `column` is the place of the measured value in a row of output, counted after the size.
+    `whole_column` is that of the time of whole iterations, where a program prints it.
     `goal_point` and `goal_mean` are what Weft aims at: the ratio of its median to the best peer's
     at every size, and as geometric mean over the sizes.
     """
 
     def __init__(self, name, source, unit, goal_point, goal_mean, arguments=(), column=0,
-                 sizes=(1, 4 << 20), scales=False, threaded=False):
+                 sizes=(1, 4 << 20), scales=False, threaded=False, whole_column=None):
         self.name = name
         self.source = source
         self.arguments = list(arguments)
         self.unit = unit
         self.column = column
+        self.whole_column = whole_column
         self.sizes = sizes
         self.scales = scales
         self.threaded = threaded
@@ -50,7 +52,7 @@ def _all():
     ]
     for name in COLLECTIVES:
         programs.append(Program(name, "coll.c", "us", 0.9, 0.6, arguments=[name],
-                                sizes=(8, 1 << 16), scales=True))
+                                sizes=(8, 1 << 16), scales=True, whole_column=3))
     return {program.name: program for program in programs}
 
 
@@ -76,8 +78,9 @@ def select(text):
     return [PROGRAMS[name] for name in dict.fromkeys(chosen)]
 
 
-def parse_output(program, text):
-    """Rows of output as {bytes: value}. Raises ValueError if there is none or data was wrong."""
+def parse_output(program, text, whole=False):
+    """Rows of output as {bytes: value}; `whole` asks for the time of whole iterations. Raises ValueError if there is none or data was wrong."""
+    column = program.whole_column if whole and program.whole_column else program.column
     values = {}
     for line in text.splitlines():
         fields = line.split()
@@ -85,7 +88,7 @@ def parse_output(program, text):
             continue
         if "Fail" in fields:
             raise ValueError("wrong data at %s bytes" % fields[0])
-        values[int(fields[0])] = float(fields[1 + program.column])
+        values[int(fields[0])] = float(fields[1 + column])
     if not values:
         raise ValueError("no results in the output")
     return values

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -255,9 +256,13 @@ class ShmFabric final : public Fabric {
   PeerState state(int peer) noexcept override {
     if (!reaches(peer)) return PeerState::alive;
     Local& local = local_at(peer);
-    if (local.pidfd < 0) return PeerState::alive;
-    pollfd poll{local.pidfd, POLLIN, 0};
-    if (::poll(&poll, 1, 0) <= 0) return PeerState::alive;
+    if (local.pidfd >= 0) {
+      pollfd poll{local.pidfd, POLLIN, 0};
+      if (::poll(&poll, 1, 0) <= 0) return PeerState::alive;
+    } else if (kill(local.pid, 0) == 0 || errno != ESRCH) {
+      // Ourselves, or no pidfd is to be had. A peer that died before its pidfd was opened is seen.
+      return PeerState::alive;
+    }
     // acquire: what it wrote before it left is visible; pairs with the release in leave().
     return own_->control(index_of(local)).peer_left.load(std::memory_order_acquire) != 0
                ? PeerState::left

@@ -45,6 +45,12 @@ static void survive(const char* what, int victim) {
   EXPECT_OK(MPI_Irecv(&got, 1, MPI_INT, victim, 5, MPI_COMM_WORLD, &request));
   EXPECT_CLASS(operation(what, victim), MPI_ERR_PROC_ABORTED);
   EXPECT(seconds() - start < 5);
+  // What the error says names the process.
+  char text[MPI_MAX_ERROR_STRING], name[32];
+  int length;
+  MPI_Error_string(MPI_ERR_PROC_ABORTED, text, &length);
+  snprintf(name, sizeof name, "rank %d (pid ", victim);
+  EXPECT(strstr(text, name) != NULL);
   EXPECT_CLASS(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
   for (int i = 0; i < 3; ++i) {
     EXPECT_CLASS(MPI_Ssend(&value, 1, MPI_INT, victim, 6, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);

@@ -228,8 +228,8 @@ class Fabric {
   // The longest message that travels inside the ring, if that is not WEFT_EAGER_MAX_BYTES; and the
   // largest piece of a start_get or start_put.
   virtual std::size_t eager_max() const noexcept { return 0; }
-  // A ring's size at its first message, if that is more than WEFT_RING_MIN_BYTES. An entry has at most
-  // a quarter of it, and longer messages are cut.
+  // A ring's size at its first message, if that is more than WEFT_RING_MIN_BYTES. An entry has at
+  // most a quarter of it, and longer messages are cut.
   virtual std::uint32_t ring_min() const noexcept { return 0; }
   virtual std::size_t piece_max() const noexcept { return ~std::size_t{0}; }
   // Writes the mirror's bytes [offset, offset + bytes), whole entries, to the ring and counts them

@@ -23,8 +23,8 @@ void Engine::Impl::wait(const WaitCondition& condition) {
       mutex.unlock();
     }
   };
-  // With remote peers a poll costs system calls: fewer polls before the first look at the clock, and
-  // a yield now and then for whoever else needs this core to answer.
+  // With remote peers a poll costs system calls: fewer polls before the first look at the clock,
+  // and a yield now and then for whoever else needs this core to answer.
   if (!crowded) {
     const unsigned round = has_remote ? 8 : 128;
     std::uint64_t limit = 0;

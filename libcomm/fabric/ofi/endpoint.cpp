@@ -91,6 +91,9 @@ Status Endpoint::open_info(const Settings& settings) {
   }
   info_ = library().dupinfo(chosen);
   library().freeinfo(list);
+  // Memory has the address that its owner knows it by, as with other fabrics: these endpoints do as
+  // the domain is asked.
+  if (info_ != nullptr && has_bell()) info_->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
   return info_ != nullptr ? Status{} : Status{Code::no_memory};
 }
 

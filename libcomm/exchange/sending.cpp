@@ -166,7 +166,7 @@ void ExchangeBase::Impl::put_in_pieces(Out& out, const StagingPool::Buffer& buff
   to += sizeof length;
   for (std::size_t done = 0; done < message.size();) {
     const std::size_t piece = std::min(kPieceBytes, message.size() - done);
-    copy_past_cache(to + done, message.data() + done, piece);
+    std::memcpy(to + done, message.data() + done, piece);
     done += piece;
     // release: what was copied; pairs with the acquire in fetch().
     ready.store(done == message.size() ? bytes : done, std::memory_order_release);

@@ -32,7 +32,6 @@ struct In {
   Fabric* fabric = nullptr;
   int peer = -1;
   bool broken = false;
-  std::uint64_t touched = 0;  // bytes of the next announced block that were asked for ahead
 };
 
 // A block taken out of its ring while its thread could not receive it.
@@ -91,19 +90,16 @@ struct ExchangeBase::Impl {
   Code put_block(Thread& thread, Out& out, const std::byte* data, std::size_t bytes) noexcept;
   Code flush(Thread& thread) noexcept;
   Code announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer, std::size_t bytes);
-  void put_in_pieces(Out& out, const StagingPool::Buffer& buffer,
-                     std::span<const std::byte> message, std::size_t bytes) noexcept;
   void set_aside(Thread& thread);
   template <class Attempt>
   Code until_room(Thread& thread, Out& out, Attempt&& attempt) noexcept;
 
   // receiving.cpp
   bool next_block(Thread& thread) noexcept;
-  bool found_nothing(Thread& thread) noexcept;
   bool look(Thread& thread, In& in, Entry& entry) noexcept;
   bool take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
             std::uint32_t length) noexcept;
-  Code fetch(Thread& thread, In& in, const Announcement& announcement) noexcept;
+  bool fetch(Thread& thread, In& in, const Announcement& announcement) noexcept;
   void finish_block(Thread& thread) noexcept;
   void broken(Thread& thread, In& in, const char* what) noexcept;
   void accept(Thread& thread) noexcept;

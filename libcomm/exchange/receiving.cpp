@@ -9,12 +9,6 @@ namespace weft::transport {
 namespace {
 // How many calls that find nothing go by between two looks for lost peers.
 constexpr unsigned kIdlePerLook = 4096;
-
-// Asks for the bytes from `touched` to `ready` of a block that its sender is still writing, so that
-// they are in this core's cache when the last ones come.
-void touch(const std::byte* block, std::uint64_t& touched, std::uint64_t ready) noexcept {
-  for (; touched < ready; touched += kEntryAlign) __builtin_prefetch(block + touched, 0, 2);
-}
 }  // namespace
 
 void ExchangeBase::Impl::broken(Thread& thread, In& in, const char* what) noexcept {
@@ -115,76 +109,61 @@ bool ExchangeBase::Impl::take(Thread& thread, In& in, std::uint8_t kind, const s
   return true;
 }
 
-// Makes an announced block the one that is received; in place where its memory can be mapped.
-// again: its sender is still writing it. Another error: it is not to be had.
-Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& announcement) noexcept {
+// Reads an announced block, in place where its memory can be mapped.
+bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& announcement) noexcept {
   if (announcement.bytes == 0 || announcement.bytes > kMaxBlockBytes ||
       (message_bytes != 0 && announcement.bytes % message_bytes != 0) ||
       announcement.address % alignof(StagingHead) != 0) {
     broken(thread, in, "an announcement");
-    return Code::corrupt;
+    return false;
   }
   RemoteMemory memory{
       announcement.address, sizeof(StagingHead) + announcement.bytes, {}, in.peer, 0, 0};
   memory.keys[job.way(in.peer).key] = {announcement.region, announcement.key};
+  detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   Code code = Code::ok;
-  std::byte* mapped = nullptr;
+  thread.in = &in;
+  thread.remote = job.memory_on_way(memory);
+  thread.remote_mapped = nullptr;
   const std::byte* data = nullptr;
   if (in.fabric->mapped()) {
     // Staging is allocated, so it can be mapped: what can not be is not staging.
-    mapped = job.thread(thread.number).mappings.find(*in.fabric, memory, code);
-    if (mapped != nullptr) {
-      data = mapped + sizeof(StagingHead);
-      // acquire: the bytes; pairs with the release in put_in_pieces().
-      const std::uint64_t ready = std::atomic_ref(reinterpret_cast<StagingHead*>(mapped)->ready)
-                                      .load(std::memory_order_acquire);
-      if (ready < announcement.bytes) {
-        touch(data, in.touched, ready);
-        return is_lost(in.peer) ? Code::peer_lost : Code::again;
-      }
-    }
+    thread.remote_mapped = job.thread(thread.number).mappings.find(*in.fabric, memory, code);
+    if (thread.remote_mapped != nullptr) data = thread.remote_mapped + sizeof(StagingHead);
   } else {
-    thread.remote = job.memory_on_way(memory);
     thread.fetched.resize(announcement.bytes);
     code = in.fabric->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
                           announcement.bytes);
     if (code == Code::ok) data = thread.fetched.data();
   }
-  in.touched = 0;
   if (data == nullptr) {
     if (code != Code::peer_lost && !is_lost(in.peer) && !dropping)
       broken(thread, in, "the memory of an announced block");
-    return code;
+    return false;
   }
-  detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
-  thread.in = &in;
-  thread.remote_mapped = mapped;
   block.cursor = data;
   block.end = block.cursor + announcement.bytes;
   block.source = in.peer;
   thread.from = Thread::From::remote;
-  return Code::ok;
+  return true;
 }
 
 bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
   while (!thread.aside.empty()) {
     Aside& aside = thread.aside.front();
     const auto length = static_cast<std::uint32_t>(aside.data.size());
-    Code code =
-        take(thread, *aside.in, aside.kind, aside.data.data(), length) ? Code::ok : Code::corrupt;
-    if (code == Code::ok && aside.kind == kBlock) {
+    bool taken = take(thread, *aside.in, aside.kind, aside.data.data(), length);
+    if (taken && aside.kind == kBlock) {
       thread.from = Thread::From::aside;
       return true;
     }
-    if (code == Code::ok) {
+    if (taken) {
       Announcement announcement;
       std::memcpy(&announcement, aside.data.data(), sizeof announcement);
-      code = fetch(thread, *aside.in, announcement);
+      taken = fetch(thread, *aside.in, announcement);
     }
-    // What is behind it in the ring must not overtake it; its sender does not wait for anybody.
-    if (code == Code::again) return found_nothing(thread);
     thread.aside.pop_front();
-    if (code == Code::ok) return true;
+    if (taken) return true;
   }
   const std::size_t num = thread.ins.size();
   for (std::size_t i = 0; i < num; ++i) {
@@ -200,17 +179,11 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     }
     Announcement announcement;
     std::memcpy(&announcement, entry.data, sizeof announcement);
-    const Code code = fetch(thread, in, announcement);
-    if (code == Code::again) continue;
     in.lane.ring.pop(entry.length);
     in.lane.return_credit(false);
-    if (code == Code::ok) return true;
+    if (fetch(thread, in, announcement)) return true;
   }
   accept(thread);
-  return found_nothing(thread);
-}
-
-bool ExchangeBase::Impl::found_nothing(Thread& thread) noexcept {
   if (has_remote) poll_remote(thread);
   if (++thread.num_idle % kIdlePerLook == 0) engine.look_for_lost();
   return false;

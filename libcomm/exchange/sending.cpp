@@ -73,7 +73,6 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   if (engine.num_lost() != 0 && is_lost(out.peer)) [[unlikely]]
     return lose(thread, out);
   if (out.staging.head != nullptr) {
-    out.staging.head->ready = bytes;
     const Code code = announce(thread, out, out.staging, bytes);
     if (code != Code::ok) return code;
     out.staging = {};
@@ -151,30 +150,6 @@ Code ExchangeBase::Impl::announce(Thread& thread, Out& out, const StagingPool::B
   return Code::ok;
 }
 
-// Copies a message of `bytes` with its length into a block that is announced already, and says how
-// far it is, so that the receiver's core fetches what is there meanwhile.
-void ExchangeBase::Impl::put_in_pieces(Out& out, const StagingPool::Buffer& buffer,
-                                       std::span<const std::byte> message,
-                                       std::size_t bytes) noexcept {
-  constexpr std::size_t kPieceBytes = 16 * 1024;
-  std::atomic_ref ready(buffer.head->ready);
-  const auto length = static_cast<std::uint32_t>(message.size());
-  std::byte* to = buffer.data();
-  // The padding goes first: it may be all there is.
-  std::memset(to + bytes - sizeof length, 0, sizeof length);
-  std::memcpy(to, &length, sizeof length);
-  to += sizeof length;
-  for (std::size_t done = 0; done < message.size();) {
-    const std::size_t piece = std::min(kPieceBytes, message.size() - done);
-    std::memcpy(to + done, message.data() + done, piece);
-    done += piece;
-    // release: what was copied; pairs with the acquire in fetch().
-    ready.store(done == message.size() ? bytes : done, std::memory_order_release);
-  }
-  // It may have gone to sleep in between.
-  ring_doorbell(*out.lane.sleeping);
-}
-
 Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
                                     std::span<const std::byte> message) noexcept {
   if (message.size() > Exchange<Bytes>::kMaxBytes) return Code::bad_argument;
@@ -207,14 +182,10 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     StagingPool::Buffer buffer;
     Code code = until_room(thread, out, [&] { return thread.staging.take(bytes, buffer); });
     if (code != Code::ok) return code;
-    const bool mapped = out.lane.remote == nullptr;
-    if (!mapped) put(buffer.data(), false);
-    buffer.head->ready = mapped ? 0 : bytes;
+    // Another core read these lines last, and taking each of them back costs more than memory.
+    put(buffer.data(), true);
     code = announce(thread, out, buffer, bytes);
-    if (code != Code::ok)
-      thread.staging.give_back(buffer);
-    else if (mapped)
-      put_in_pieces(out, buffer, message, bytes);
+    if (code != Code::ok) thread.staging.give_back(buffer);
     return code;
   }
   std::byte* to = nullptr;

@@ -26,10 +26,8 @@ static_assert(sizeof(Announcement) == 24);
 
 // In front of a block that waits to be read.
 struct StagingHead {
-  std::uint64_t done;   // 0; the reader writes 1 when it has read the block
-  std::uint64_t ready;  // bytes of the block that are there; where memory is mapped, the writer
-                        // announces a block before it has copied all of it
-  std::uint64_t unused[6];
+  std::uint64_t done;  // 0; the reader writes 1 when it has read the block
+  std::uint64_t unused[7];
 };
 static_assert(sizeof(StagingHead) == 64);
 

@@ -315,6 +315,47 @@ TEST_CASE("waiting ends with a message, or when the time is over", "[exchange]")
   CHECK_NOTHING_WRONG();
 }
 
+TEST_CASE("runs and single messages mix, in order", "[exchange]") {
+  with_ranks(2, [](Job& job) {
+    ExchangeSettings settings;
+    settings.block_messages = 16;
+    Exchange<std::uint64_t> exchange(job, 1, settings);
+    std::vector<std::uint64_t> numbers(2000);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
+    const int to = 1 - job.rank();
+    std::size_t sent = 0, taken = 0;
+    for (std::size_t length = 0; sent < numbers.size(); ++length) {
+      const std::size_t count = std::min(length, numbers.size() - sent);
+      const std::span<const std::uint64_t> run(numbers.data() + sent, count);
+      EXPECT(exchange.send(to, 0, run, &taken) == Code::ok);
+      EXPECT(taken == count);
+      sent += count;
+      if (sent < numbers.size()) EXPECT(exchange.send(to, 0, numbers[sent++]) == Code::ok);
+    }
+    EXPECT(exchange.send(2, 0, std::span<const std::uint64_t>(numbers), &taken) ==
+           Code::bad_argument);
+    EXPECT(taken == 0);
+    EXPECT(exchange.flushSend(0) == Code::ok);
+    std::uint64_t next = 0;
+    while (next < numbers.size()) {
+      std::uint64_t one = 0;
+      std::span<const std::uint64_t> run;
+      if (next % 3 == 0 ? exchange.receive(0, one) : false) {
+        EXPECT(one == next);
+        ++next;
+      } else if (exchange.receive(0, run)) {
+        EXPECT(!run.empty());
+        for (const std::uint64_t number : run) EXPECT(number == next++);
+        if (next % 2 == 0) exchange.release(0);
+      } else {
+        EXPECT(exchange.wait(0, 10s).ok());
+      }
+    }
+    EXPECT(exchange.quiesce(0, [](std::uint64_t) { EXPECT(false); }).ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
 TEST_CASE("exchanges stand side by side, and end with messages under way", "[exchange]") {
   with_ranks(2, [&](Job& job) {
     for (int round = 0; round < 30; ++round) {

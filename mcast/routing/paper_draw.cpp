@@ -153,7 +153,7 @@ Status plot(const std::string& out, const std::string& name, const std::string& 
 const char* const kPanels =
     "set multiplot layout 2,3\nset style data histogram\nset style histogram clustered gap 1\n"
     "set style fill solid 0.9 noborder\nset xtics rotate by -30 scale 0\nset grid ytics lc rgb "
-    "'#999999'\nset key top left samplen 1 spacing 0.9\n";
+    "'#999999'\nset key above samplen 1 spacing 0.9 font ',9'\n";
 
 std::string panel_data(const json& results, const PaperFabric& fabric,
                        const std::vector<Series>& series) {

@@ -20,7 +20,7 @@ class Distance {
   // Writers and readers number what they exchange alike; of the numbers that this divides, the
   // writer leaves the data in its cache and the reader measures. Odd, since programs call in
   // patterns.
-  static constexpr std::uint64_t kEvery = 31;
+  static constexpr std::uint64_t kEvery = 61;
   static constexpr std::size_t kMeasureMinBytes = 1024;
 
   // Looks at kMeasureMinBytes or more that another core wrote and this one has not read yet.

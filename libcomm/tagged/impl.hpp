@@ -178,10 +178,11 @@ struct Engine::Impl {
     if (peer.slow_copies >= kSlowCopies) return length >= past_cache_far;
     return length >= (peer.both_ways > 0 ? past_cache_min : past_cache_burst);
   }
-  // Whether a single message is one by which the receiver measures the distance.
+  // Whether a single message is one by which the receiver measures the distance. Only lengths for
+  // which the distance matters.
   bool to_measure(const Peer& peer, std::size_t length) const noexcept {
-    return length >= Distance::kFarMinBytes && peer.burst == 0 && !peer.remote &&
-           peer.out.ring.sequence() % Distance::kEvery == 0;
+    return length >= Distance::kFarMinBytes && length < past_cache_min && peer.burst == 0 &&
+           !peer.remote && peer.out.ring.sequence() % Distance::kEvery == 0;
   }
   // Sends a whole message in one entry. Every so often it measures how long a plain copy takes:
   // between cores that share no cache it takes several times longer, and a way past the caches pays

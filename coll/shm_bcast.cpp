@@ -27,12 +27,12 @@ Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
     if (team.rank() == root) {
       const Own own(team, piece);
       if (own.cell == nullptr) return Code::peer_lost;
-      copy_bytes(own.data, at(data, offset), piece);
+      team.fill(own.data, at(data, offset), piece);
       team.publish(own.cell);
       team.ring_all();
     } else {
       if (!team.wait_for(root)) return Code::peer_lost;
-      copy_bytes(at(data, offset), slot(team, root, piece), piece);
+      copy_bytes(at(data, offset), arrived(team, root, piece, 0, piece), piece);
     }
     team.end();
   }
@@ -56,12 +56,13 @@ Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t b
       if (own.cell == nullptr) return Code::peer_lost;
       for (int r = 0; r < n; ++r)
         if (r != root)
-          copy_bytes(own.data + index(r) * piece, at(send, index(r) * bytes + offset), piece);
+          team.fill(own.data + index(r) * piece, at(send, index(r) * bytes + offset), piece);
       team.publish(own.cell);
       team.ring_all();
     } else {
       if (!team.wait_for(root)) return Code::peer_lost;
-      copy_bytes(at(receive, offset), slot(team, root, all) + index(team.rank()) * piece, piece);
+      copy_bytes(at(receive, offset), arrived(team, root, all, index(team.rank()) * piece, piece),
+                 piece);
     }
     team.end();
   }

@@ -15,14 +15,15 @@ Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t by
     if (team.rank() != root) {
       const Own own(team, piece, root);
       if (own.cell == nullptr) return Code::peer_lost;
-      copy_bytes(own.data, at(send, offset), piece);
+      team.fill(own.data, at(send, offset), piece);
       team.publish(own.cell);
       team.ring(root);
     } else {
       for (int r = 0; r < team.size(); ++r) {
         if (r == root) continue;
         if (!team.wait_for(r)) return Code::peer_lost;
-        copy_bytes(at(receive, index(r) * bytes + offset), slot(team, r, piece), piece);
+        copy_bytes(at(receive, index(r) * bytes + offset), arrived(team, r, piece, 0, piece),
+                   piece);
       }
     }
     team.end();
@@ -42,13 +43,13 @@ Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t
     const Own own(team, piece);
     if (own.cell == nullptr) return Code::peer_lost;
     std::byte* place = at(receive, index(me) * bytes + offset);
-    copy_bytes(own.data, send != nullptr ? at(send, offset) : place, piece);
+    team.fill(own.data, send != nullptr ? at(send, offset) : place, piece);
     team.publish_and_ring(own.cell);
     if (send != nullptr) copy_bytes(place, at(send, offset), piece);
     if (!team.wait_for_all()) return Code::peer_lost;
     for (int step = 1; step < n; ++step) {
       const int r = (me + step) % n;
-      copy_bytes(at(receive, index(r) * bytes + offset), slot(team, r, piece), piece);
+      copy_bytes(at(receive, index(r) * bytes + offset), arrived(team, r, piece, 0, piece), piece);
     }
     team.end();
   }
@@ -57,8 +58,8 @@ Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t
 
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   const int n = team.size(), me = team.rank();
-  // Crowded, the second wait is only worth it once the banks leave the cache.
-  if ((team.is_crowded() ? index(n - 1) * bytes / 12 : bytes) >= team.direct_min_bytes())
+  // Crowded, the second wait costs more than the second copy, as long as a bank holds all blocks.
+  if (bytes >= team.direct_min_bytes() && (!team.is_crowded() || index(n) * bytes > kBankBytes))
     return direct_alltoall(team, send, receive, bytes);
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   copy_bytes(at(receive, index(me) * bytes), at(send, index(me) * bytes), bytes);
@@ -69,13 +70,13 @@ Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t 
     if (own.cell == nullptr) return Code::peer_lost;
     for (int r = 0; r < n; ++r)
       if (r != me)
-        copy_bytes(own.data + index(r) * piece, at(send, index(r) * bytes + offset), piece);
+        team.fill(own.data + index(r) * piece, at(send, index(r) * bytes + offset), piece);
     team.publish_and_ring(own.cell);
     if (!team.wait_for_all()) return Code::peer_lost;
     for (int step = 1; step < n; ++step) {
       const int r = (me + step) % n;
-      copy_bytes(at(receive, index(r) * bytes + offset), slot(team, r, all) + index(me) * piece,
-                 piece);
+      copy_bytes(at(receive, index(r) * bytes + offset),
+                 arrived(team, r, all, index(me) * piece, piece), piece);
     }
     team.end();
   }

@@ -15,9 +15,10 @@ std::size_t piece_count(std::size_t bytes, const Reduction& op) noexcept {
 // `slot_bytes`.
 void combine(ShmTeam& team, std::byte* into, int first, int last, std::size_t slot_bytes,
              std::size_t offset, std::size_t count, const Reduction& op) {
-  copy_bytes(into, slot(team, last, slot_bytes) + offset, count * op.element_bytes);
+  const std::size_t bytes = count * op.element_bytes;
+  copy_bytes(into, arrived(team, last, slot_bytes, offset, bytes), bytes);
   for (int r = last - 1; r >= first; --r)
-    op.apply(slot(team, r, slot_bytes) + offset, into, count, op.argument);
+    op.apply(arrived(team, r, slot_bytes, offset, bytes), into, count, op.argument);
 }
 
 // Crowded: who arrives last combines all vectors; the others only fetch the result.
@@ -27,7 +28,7 @@ Status allreduce_by_last(ShmTeam& team, const void* input, void* receive, std::s
   team.begin();
   const Own own(team, bytes);
   if (own.cell == nullptr) return Code::peer_lost;
-  copy_bytes(own.data, input, bytes);
+  team.fill(own.data, input, bytes);
   std::byte* result = bytes <= kCellBytes ? team.result_cell().data : team.result_bank();
   if (team.arrive_last()) {
     combine(team, result, 0, team.size() - 1, bytes, 0, count, op);
@@ -47,12 +48,12 @@ Status allreduce_by_all(ShmTeam& team, const void* input, void* receive, std::si
   team.begin();
   const Own own(team, bytes);
   if (own.cell == nullptr) return Code::peer_lost;
-  copy_bytes(own.data, input, bytes);
+  team.fill(own.data, input, bytes);
   team.publish_and_ring(own.cell);
   if (team.size() == 2 && (op.commutative || team.rank() == 1)) {
     copy_bytes(receive, input, bytes);
     if (!team.wait_for_all()) return Code::peer_lost;
-    op.apply(slot(team, 1 - team.rank(), bytes), receive, count, op.argument);
+    op.apply(arrived(team, 1 - team.rank(), bytes, 0, bytes), receive, count, op.argument);
   } else {
     if (!team.wait_for_all()) return Code::peer_lost;
     combine(team, static_cast<std::byte*>(receive), 0, team.size() - 1, bytes, 0, count, op);
@@ -92,7 +93,7 @@ Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t c
     if (team.rank() != root || !root_first) {
       const Own own(team, bytes, root);
       if (own.cell == nullptr) return Code::peer_lost;
-      copy_bytes(own.data, at(input, offset), bytes);
+      team.fill(own.data, at(input, offset), bytes);
       team.publish(own.cell);
       if (team.rank() != root) team.ring(root);
     }
@@ -103,9 +104,9 @@ Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t c
         if (r == root && root_first) continue;
         if (!team.wait_for(r)) return Code::peer_lost;
         if (r == n - 1 && !root_first)
-          copy_bytes(into, slot(team, r, bytes), bytes);
+          copy_bytes(into, arrived(team, r, bytes, 0, bytes), bytes);
         else
-          op.apply(slot(team, r, bytes), into, piece, op.argument);
+          op.apply(arrived(team, r, bytes, 0, bytes), into, piece, op.argument);
       }
     }
     team.end();
@@ -131,7 +132,7 @@ Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
     if (own.cell == nullptr) return Code::peer_lost;
     std::size_t begin = 0;
     for (int r = 0; r < n; ++r) {
-      copy_bytes(own.data + index(r) * stride, at(input, (begin + first) * unit), piece(r) * unit);
+      team.fill(own.data + index(r) * stride, at(input, (begin + first) * unit), piece(r) * unit);
       begin += counts[r];
     }
     team.publish_and_ring(own.cell);
@@ -153,7 +154,7 @@ Status shm_scan(ShmTeam& team, const void* input, void* receive, std::size_t cou
     team.begin();
     const Own own(team, bytes);
     if (own.cell == nullptr) return Code::peer_lost;
-    copy_bytes(own.data, at(input, offset), bytes);
+    team.fill(own.data, at(input, offset), bytes);
     team.publish_and_ring(own.cell);
     if (!team.wait_for_all()) return Code::peer_lost;
     if (last >= 0) combine(team, at(receive, offset), 0, last, bytes, 0, piece, op);

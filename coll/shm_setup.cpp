@@ -166,12 +166,17 @@ ShmTeam* Team::make_shm() {
   // Whole lines, and for the longest element (max_shm_element_bytes) at least one.
   const std::size_t piece = std::clamp<std::size_t>(
       job.settings().bytes(Setting::coll_piece_bytes) / kLine * kLine, 4096, kBankBytes);
+  using Far = ShmTeam::Outside::Far;
+  const std::string& far_setting = job.settings().text(Setting::coll_far);
   shm_ = std::make_unique<ShmTeam>(
       static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0,
       ShmTeam::Outside{
           this, wait_outside, ring_outside, read_outside, write_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
-          piece});
+          piece,
+          far_setting == "yes"  ? Far::yes
+          : far_setting == "no" ? Far::no
+                                : Far::measured});
   segment_ = std::move(segment);
   return shm_.get();
 }

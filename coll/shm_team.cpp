@@ -26,6 +26,11 @@ ShmTeam::ShmTeam(std::byte* segment, int rank, int size, bool crowded, Outside o
       crowded_(crowded),
       outside_(outside) {}
 
+void ShmTeam::measure(const std::byte* data, std::size_t bytes) noexcept {
+  if (distance_.measure(data, bytes))
+    header_->far.store(distance_.is_far() ? 1 : 0, std::memory_order_relaxed);
+}
+
 bool ShmTeam::wait_for_all() {
   if (!crowded_) {
     for (int r = 0; r < size_; ++r)

@@ -17,6 +17,8 @@
 // arrivals are counted, whoever arrives last does the work or lets all go at once, and waiting
 // yields the core at once.
 //
+// While members are far from each other (base/distance.hpp), long data are written past the caches.
+//
 // One thread at a time, like the Team.
 #include <atomic>
 #include <cstddef>
@@ -24,6 +26,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/copy.hpp"
+#include "base/distance.hpp"
 #include "base/wait.hpp"
 #include "weft/status.hpp"
 
@@ -61,6 +65,9 @@ struct SegmentHeader {
   alignas(kLine) Cell result;
   // Members that wait, perhaps asleep, for others to be done.
   alignas(kLine) std::atomic<std::uint32_t> want_done;
+  // 1: members are far apart, as the last one to change its mind found. In this line, since every
+  // member looks at it in every round anyway.
+  std::atomic<std::uint32_t> far;
 };
 
 class ShmTeam {
@@ -78,6 +85,8 @@ class ShmTeam {
     std::size_t direct_min_bytes;
     // How many bytes of one vector go through one round, if not crowded.
     std::size_t piece_bytes;
+    // Whether members are far apart.
+    enum class Far { measured, no, yes } far;
   };
 
   static std::size_t segment_bytes(int size) noexcept;
@@ -108,6 +117,17 @@ class ShmTeam {
     if (!is_free(use) && !wait_free(use)) return nullptr;
     use = {round_, reader};
     return &cell(rank_);
+  }
+  // Copies into this member's bank or cell. Long data go past the caches while members are far
+  // apart, so that nobody waits for lines to go from one cache to the other.
+  void fill(void* to, const void* from, std::size_t bytes) noexcept {
+    if (bytes >= Distance::kFarMinBytes && is_far()) return copy_past_cache(to, from, bytes);
+    copy_small(to, from, bytes);
+  }
+  // To be called before another member's data are read.
+  void note_read(const std::byte* data, std::size_t bytes) noexcept {
+    if (bytes >= Distance::kFarMinBytes && measures()) [[unlikely]]
+      measure(data, bytes);
   }
   // Announces the round: what was written to bank and cell before is now visible.
   void publish(Cell* own) noexcept { own->round.store(round_, std::memory_order_release); }
@@ -206,6 +226,16 @@ class ShmTeam {
   }
   bool is_free(const Use& use) const noexcept { return use.round <= all_done_; }
   bool wait_free(const Use& use);
+  // In rounds that measure, lines come from the writer's cache.
+  bool measures() const noexcept {
+    return round_ % Distance::kEvery == 0 && !crowded_ && outside_.far == Outside::Far::measured;
+  }
+  bool is_far() const noexcept {
+    if (outside_.far != Outside::Far::measured) return outside_.far == Outside::Far::yes;
+    // relaxed: advice.
+    return header_->far.load(std::memory_order_relaxed) != 0 && !measures();
+  }
+  void measure(const std::byte* data, std::size_t bytes) noexcept;
   bool wait_done(int member, std::uint64_t round);
 
   SegmentHeader* header_;
@@ -217,6 +247,7 @@ class ShmTeam {
   int rank_;
   int size_;
   bool crowded_;
+  Distance distance_;
   Use cell_uses_[kNumCells];
   Use bank_uses_[kNumBanks];
   Outside outside_;

@@ -100,6 +100,10 @@ WEFT_SETTING(
     coll_crowded, "COLL_CROWDED", "auto", choice,
     "auto|yes|no: whether collectives inside a host count context switches (more processes "
     "than cores) or polling; auto: by the number of processes and cores")
+WEFT_SETTING(
+    coll_far, "COLL_FAR", "auto", choice,
+    "auto|yes|no: whether collectives inside a host write long data past the caches, because cores "
+    "that share no cache wait long for each other's lines; auto: measured again and again")
 WEFT_SETTING(coll_piece_bytes, "COLL_PIECE_BYTES", "32K", bytes,
              "collectives inside a host pass long data on in pieces of this size, so that one side "
              "writes while the other reads (when every process has a core of its own)")

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/distance.hpp"
 #include "fabric/registry.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/match.hpp"
@@ -68,6 +69,7 @@ struct Peer {
   std::uint32_t burst = 0;       // messages sent since one came from this peer
   std::uint32_t long_burst = 0;  // the long ones among them
   std::uint8_t slow_copies = 0;  // 0 to 2 * kSlowCopies - 1
+  Distance distance;             // of what comes from this peer
   std::uint32_t both_ways = 0;   // long sends for which streaming both ways is still believed
   ReceiveLane in;
   bool accepted = false;
@@ -169,9 +171,18 @@ struct Engine::Impl {
   bool past_cache(const Peer& peer, std::size_t length) const noexcept {
     if (peer.remote) [[unlikely]]
       return false;  // into the mirror, from which the device or the kernel takes it next
-    if (peer.burst == 0) return length >= past_cache_min;
+    if (peer.burst == 0) {
+      if (to_measure(peer, length)) return false;
+      return length >= (peer.distance.is_far() ? Distance::kFarMinBytes : past_cache_min);
+    }
     if (peer.slow_copies >= kSlowCopies) return length >= past_cache_far;
     return length >= (peer.both_ways > 0 ? past_cache_min : past_cache_burst);
+  }
+  // Whether a single message is one by which the receiver measures the distance. Only lengths for
+  // which the distance matters.
+  bool to_measure(const Peer& peer, std::size_t length) const noexcept {
+    return length >= Distance::kFarMinBytes && length < past_cache_min && peer.burst == 0 &&
+           !peer.remote && peer.out.ring.sequence() % Distance::kEvery == 0;
   }
   // Sends a whole message in one entry. Every so often it measures how long a plain copy takes:
   // between cores that share no cache it takes several times longer, and a way past the caches pays
@@ -180,7 +191,8 @@ struct Engine::Impl {
                   bool past_cache) noexcept {
     if (peer.burst % kCopyProbe != kCopyProbe - 1 || length < past_cache_far ||
         length >= past_cache_min) [[likely]]
-      return peer.out.send(kEager, immediate, data, length, past_cache);
+      return peer.out.send(to_measure(peer, length) ? kEagerCached : kEager, immediate, data,
+                           length, past_cache);
     return send_measured(peer, immediate, data, length);
   }
   bool send_measured(Peer& peer, std::uint64_t immediate, const void* data,

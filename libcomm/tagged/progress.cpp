@@ -99,10 +99,18 @@ void Engine::Impl::drain(Peer& peer) {
 void Engine::Impl::on_entry(Peer& peer, const Entry& entry) {
   peer.burst = 0;
   switch (entry.kind) {
+    case kEagerCached:
+      if (entry.length >= Distance::kMeasureMinBytes)
+        peer.distance.measure(entry.data, entry.length);
+      [[fallthrough]];
     case kEager:
       return on_eager(peer, entry, entry.length, entry.data, entry.length);
     case kEagerMore:
       return on_more(peer, entry);
+    case kEagerFirstCached:
+      if (entry.length >= Distance::kMeasureMinBytes)
+        peer.distance.measure(entry.data, entry.length);
+      [[fallthrough]];
     case kEagerFirst: {
       std::uint64_t bytes = 0;
       if (entry.length < sizeof bytes || peer.incoming_bytes != 0)
@@ -282,12 +290,13 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
       return true;
     }
     const std::size_t length = piece - sizeof(std::uint64_t);
+    const bool measured = to_measure(peer, request.length);
     std::byte* to = peer.out.reserve(piece);
     if (to == nullptr) return false;
     const std::uint64_t bytes = request.length;
     fill_entry(to + sizeof bytes, data, length, kInlineBytes - sizeof bytes, past_cache);
     std::memcpy(to, &bytes, sizeof bytes);
-    peer.out.publish(kEagerFirst, piece, immediate);
+    peer.out.publish(measured ? kEagerFirstCached : kEagerFirst, piece, immediate);
     request.progress_bytes = length;
     request.phase = kPieces;
   }

@@ -67,6 +67,8 @@ class RingWriter {
   // mark of the last turn is until forget_turn(), or kNoTurn.
   static constexpr std::uint32_t kNoTurn = ~std::uint32_t{0};
   std::uint32_t offset() const noexcept { return offset_; }
+  // The number of the next entry.
+  std::uint32_t sequence() const noexcept { return sequence_; }
   std::uint32_t turned_at() const noexcept { return turned_at_; }
   void forget_turn() noexcept { turned_at_ = kNoTurn; }
 

@@ -1,6 +1,7 @@
 // The hot path: posting into the send queues, and what completes.
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,6 +20,9 @@ constexpr int kMaxBatches = 8;  // in one poll, so that one busy peer does not h
 // How many polls pass between two looks at what is not the completion queue: a system call each.
 constexpr std::uint32_t kEventPeriod = 256;
 constexpr std::uint32_t kEventPeriodAsking = 8;
+// Polls in vain, and then the longest sleep; others who are polled for may wait so long.
+constexpr int kIdlePolls = 4;
+constexpr long kMakeWayNs = 300'000;
 
 }  // namespace
 
@@ -317,10 +321,28 @@ bool VerbsFabric::poll_completions() noexcept {
   return any;
 }
 
+// A device in software moves bytes with the processor for which polling competes: while it has much
+// to move, who waits for it sleeps a little.
+void VerbsFabric::make_way() noexcept {
+  if (!arm()) return;
+  pollfd completed{completion_channel_->fd, POLLIN, 0};
+  const timespec limit{0, kMakeWayNs};
+  (void)ppoll(&completed, 1, &limit, nullptr);
+}
+
 void VerbsFabric::poll() noexcept {
-  const std::unique_lock lock(poll_lock_, std::try_to_lock);
+  std::unique_lock lock(poll_lock_, std::try_to_lock);
   if (!lock.owns_lock()) return;  // somebody does it
-  poll_completions();
+  if (poll_completions()) {
+    idle_polls_ = 0;
+  } else if (device_->is_software && num_bulk_.load(std::memory_order_relaxed) > 0 &&
+             ++idle_polls_ >= kIdlePolls) {
+    idle_polls_ = 0;
+    lock.unlock();
+    make_way();
+    if (!lock.try_lock()) return;
+    poll_completions();
+  }
   const bool woken =
       armed_.load(std::memory_order_relaxed) && armed_.exchange(false, std::memory_order_relaxed);
   if (woken) {

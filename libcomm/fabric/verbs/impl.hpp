@@ -165,6 +165,7 @@ class VerbsFabric final : public Fabric {
   void post_receive(std::uint64_t index) noexcept;
   void flush_receives() noexcept;
   bool poll_completions() noexcept;
+  void make_way() noexcept;
 
   // liveness.cpp
   void fail(Connection& connection, std::string_view why) noexcept;
@@ -219,7 +220,9 @@ class VerbsFabric final : public Fabric {
 
   std::mutex poll_lock_;
   std::mutex setup_;
-  std::uint32_t polls_ = 0;  // guarded by poll_lock_
+  std::uint32_t polls_ = 0;       // guarded by poll_lock_
+  int idle_polls_ = 0;            // the same
+  std::atomic<int> num_bulk_{0};  // operations and shared memory that are not short
   std::atomic<bool> found_operation_{false};
   std::atomic<bool> armed_{false};
   std::atomic<int> num_asking_{0};                  // connections in the making

@@ -63,7 +63,10 @@ bool VerbsFabric::part_done(Operation& operation, Code code) noexcept {
 void VerbsFabric::end_operation(Operation& operation) noexcept {
   if (operation.slot != nullptr && operation.user != nullptr && operation.code == Code::ok)
     std::memcpy(operation.user, operation.slot, operation.user_bytes);
-  if (operation.registration != nullptr) registrations_->release(operation.registration);
+  if (operation.registration != nullptr) {
+    registrations_->release(operation.registration);
+    num_bulk_.fetch_sub(1, std::memory_order_relaxed);
+  }
   operation.registration = nullptr;
   Completion* completion = operation.completion;
   const Code code = operation.code;
@@ -107,6 +110,7 @@ void VerbsFabric::start(Operation::Kind kind, int peer, const RemoteMemory& remo
     }
     operation = take_operation(false);
     operation->registration = registration;
+    num_bulk_.fetch_add(1, std::memory_order_relaxed);
     local = reinterpret_cast<std::uintptr_t>(here);
     lkey = registration->lkey();
   }

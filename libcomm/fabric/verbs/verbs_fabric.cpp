@@ -237,6 +237,7 @@ Status VerbsFabric::share(void* address, std::size_t bytes, RemoteMemory& memory
   const std::uint32_t index = free_shared_.back();
   free_shared_.pop_back();
   shared_[index].registration = registration;
+  num_bulk_.fetch_add(1, std::memory_order_relaxed);
   memory.region = kRegionBit | index;
   memory.extra = registration->rkey();
   return {};
@@ -253,6 +254,7 @@ Status VerbsFabric::unshare(const RemoteMemory& memory) {
       return {Code::bad_argument, "this memory is not shared"};
     registration = std::exchange(shared_[index].registration, nullptr);
     free_shared_.push_back(index);
+    num_bulk_.fetch_sub(1, std::memory_order_relaxed);
   }
   registrations_->release(registration);
   return {};

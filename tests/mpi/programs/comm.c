@@ -51,8 +51,6 @@ static void dup(void) {
 
 // The processes of this one's host, unless they are told not to share memory.
 static int num_sharing(void) {
-  const char* fabrics = getenv("WEFT_FABRIC");
-  if (fabrics && !strstr(fabrics, "shm")) return 1;
   char(*hosts)[MPI_MAX_PROCESSOR_NAME] = calloc((size_t)size, sizeof *hosts);
   int length, count = 0;
   MPI_Get_processor_name(hosts[rank], &length);
@@ -60,7 +58,8 @@ static int num_sharing(void) {
                 MPI_COMM_WORLD);
   for (int i = 0; i < size; ++i) count += strcmp(hosts[i], hosts[rank]) == 0;
   free(hosts);
-  return count;
+  const char* fabrics = getenv("WEFT_FABRIC");
+  return fabrics && !strstr(fabrics, "shm") ? 1 : count;
 }
 
 static void split(void) {

@@ -104,8 +104,8 @@ void measure_rate(weft::Job& job, Report& report, bool runs, int num_threads, do
           send_all(exchange, t, per_thread);
         require(exchange.flushSend(t), "flushSend");
       } else {
-        const std::uint64_t sum = runs ? receive_runs(exchange, t, per_thread)
-                                       : receive_all(exchange, t, per_thread);
+        const std::uint64_t sum =
+            runs ? receive_runs(exchange, t, per_thread) : receive_all(exchange, t, per_thread);
         if (sum != per_thread * (per_thread - 1) / 2) require(weft::Code::corrupt, "the sum");
       }
     });

@@ -190,8 +190,8 @@ class Exchange : public ExchangeBase {
     return block.cursor == block.end ? send_block(thread, destination) : Code::ok;
   }
 
-  // The same for a run of messages, as if one by one; whole blocks of it are not copied twice. After
-  // an error *num_taken says how many were taken.
+  // The same for a run of messages, as if one by one; whole blocks of it are not copied twice.
+  // After an error *num_taken says how many were taken.
   Code send(int destination, int thread, std::span<const Message> messages,
             std::size_t* num_taken = nullptr) noexcept {
     return send_run(thread, destination, std::as_bytes(messages), sizeof(Message), num_taken);
@@ -212,8 +212,7 @@ class Exchange : public ExchangeBase {
   // until the thread's next receive, wait, quiesce or release. What is said of views of bytes below
   // holds for it. Never blocks.
   bool receive(int thread, std::span<const Message>& messages) noexcept
-    requires(alignof(Message) <= detail::kBlockAlign)
-  {
+      requires(alignof(Message) <= detail::kBlockAlign) {
     detail::ReceiveBlock& block = receiving_[thread];
     if (block.cursor == block.end && !next_block(thread)) return false;
     const auto bytes = static_cast<std::size_t>(block.end - block.cursor);

@@ -185,8 +185,11 @@ ExchangeBase::Impl::~Impl() {
   dropping = true;
   const Background drop{[](void* impl) { static_cast<Impl*>(impl)->drop_all(); }, this};
   const Background* before = std::exchange(background, &drop);
-  const Status status = coll::barrier(*job.team);
+  Status status = coll::barrier(*job.team);
   background = before;
+  // Nobody sends any more, but who was told of that last may still be dropping, and write to staged
+  // blocks that they are read: no memory goes before that, too, is over.
+  if (status) status = coll::barrier(*job.team);
   if (status) {
     local.close_client(client);
     for (Fabric* fabric : job.fabrics->remote()) fabric->close_client(client);

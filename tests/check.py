@@ -82,15 +82,10 @@ def check_format(tally):
     except (OSError, subprocess.CalledProcessError):
         tally.add('format', 'clang-format', 'skipped', 'clang-format is not installed')
         return
-    listed = subprocess.run(['git', 'ls-files', '-z', '*.c', '*.h', '*.cpp', '*.hpp'], cwd=ROOT,
-                            capture_output=True, check=False)
-    if listed.returncode == 0:
-        files = [name for name in listed.stdout.decode().split('\0') if name]
-    else:  # not a git checkout
-        files = [os.path.relpath(os.path.join(folder, name), ROOT)
-                 for top in ('libcomm', 'coll', 'tests', 'examples')
-                 for folder, _, names in os.walk(os.path.join(ROOT, top)) for name in names
-                 if name.endswith(('.c', '.h', '.cpp', '.hpp'))]
+    files = [os.path.relpath(os.path.join(folder, name), ROOT)
+             for top in ('libcomm', 'coll', 'mcast', 'tests', 'examples')
+             for folder, _, names in os.walk(os.path.join(ROOT, top)) for name in names
+             if name.endswith(('.c', '.h', '.cpp', '.hpp'))]
     # A table of one row a line is laid out by hand.
     files = [name for name in files
              if os.path.exists(os.path.join(ROOT, name)) and not name.endswith('_table.hpp')]

@@ -10,7 +10,8 @@ trap 'rm -rf "$folder"' EXIT
 # -idirafter: the mpi.h of this folder is Weft's.
 mpicxx.openmpi -std=c++20 -O2 "$1" -idirafter "$2" "$3" -pthread \
   -Wl,-rpath,"$(dirname "$3")" -o "$folder/program"
-for way in mpi-first job-first job-before job-after; do
+# Not job-after: once Open MPI has ended PMIx in a rank, fences of ranks that begin again can fail.
+for way in mpi-first job-first job-before; do
   timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 3 "$folder/program" $way ||
     { echo "$way failed" >&2; exit 1; }
 done

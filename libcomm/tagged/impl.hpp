@@ -156,7 +156,9 @@ struct Engine::Impl {
   bool threaded = false;
   std::atomic<void (*)()> background{nullptr};  // acquire and release: with what it works on
   std::mutex mutex;
-  std::vector<int> lost;  // in the order of their loss
+  std::uint64_t num_completed = 0;  // requests, while threaded
+  std::atomic<int> num_waiting{0};  // threads, likewise
+  std::vector<int> lost;            // in the order of their loss
   std::atomic<std::uint32_t> num_lost{0};
   std::uint64_t last_liveness_ns = 0;
   std::uint64_t spin_ns = 0, yield_ns = 0;

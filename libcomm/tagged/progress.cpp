@@ -14,7 +14,10 @@ void Engine::Impl::complete(Request& request, Code code) noexcept {
   // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
   request.complete.store(true, std::memory_order_release);
   // Another thread of this process may sleep until this very request is complete.
-  if (threaded) ring_doorbell(local->sleeping(0));
+  if (threaded) {
+    ++num_completed;
+    ring_doorbell(local->sleeping(0));
+  }
 }
 
 void Engine::Impl::progress() {

@@ -11,17 +11,40 @@ namespace {
 constexpr std::uint64_t kSleepUs = 50'000;
 constexpr std::uint64_t kShortSleepUs = 500;
 
+// Counts the threads that wait at the same time; null: there is only one.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>* count) noexcept : count_(count) {
+    if (count_ != nullptr) count_->fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Counted() {
+    if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_relaxed);
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int>* count_;
+};
+
 }  // namespace
 
 void Engine::Impl::wait(const WaitCondition& condition) {
-  // One thread at a time makes progress; the others look at their own condition meanwhile.
+  const Counted counted(threaded ? &num_waiting : nullptr);
+  // One thread at a time makes progress; the others look at their own condition meanwhile. True:
+  // what became complete may be what another thread waits for.
   const auto poll = [this] {
     if (auto* work = background.load(std::memory_order_acquire)) work();
-    if (!threaded) return progress();
-    if (mutex.try_lock()) {
+    if (!threaded) {
       progress();
-      mutex.unlock();
+      return false;
     }
+    if (!mutex.try_lock()) return false;
+    const std::uint64_t before = num_completed;
+    progress();
+    const bool any = num_completed != before;
+    mutex.unlock();
+    return any && num_waiting.load(std::memory_order_relaxed) > 1;
   };
   // With remote peers a poll costs system calls: fewer polls before the first look at the clock,
   // and a yield now and then for whoever else needs this core to answer.
@@ -29,8 +52,10 @@ void Engine::Impl::wait(const WaitCondition& condition) {
     const unsigned round = has_remote ? 8 : 128;
     std::uint64_t limit = 0;
     for (unsigned i = 1;; ++i) {
-      poll();
+      const bool handed_over = poll();
       if (condition()) return;
+      // The other thread may need this core to go on.
+      if (handed_over) sched_yield();
       cpu_relax();
       if (i % round == 0) {
         if (has_remote) sched_yield();

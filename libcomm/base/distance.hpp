@@ -34,20 +34,27 @@ class Distance {
     for (std::size_t i = 0; i < kLines; ++i)
       std::memcpy(&value, data + i * step + (value & none), sizeof value);
     asm volatile("" : : "r"(value));  // the last one, too, is loaded
-    const bool slow = now_ns() - start > kLines * kFarLineNs;
+    return note(now_ns() - start > kLines * kFarLineNs);
+  }
+  // Notes how long it took to read a single line that another core had changed, as now_ns() tells
+  // it; likewise.
+  bool note_line(std::uint64_t ns) noexcept { return note(ns > kClockNs + kFarLineNs); }
+  bool is_far() const noexcept { return far_; }
+
+ private:
+  static constexpr std::size_t kLines = 4;
+  static constexpr std::uint64_t kFarLineNs = 85;
+  static constexpr std::uint64_t kClockNs = 25;
+  // The verdict changes once this many more measurements spoke for it than against it.
+  static constexpr int kSeen = 4;
+
+  bool note(bool slow) noexcept {
     if (slow ? seen_ == kSeen : seen_ == 0) return false;
     seen_ += slow ? 1 : -1;
     const bool before = far_;
     far_ = seen_ == kSeen || (far_ && seen_ != 0);
     return far_ != before;
   }
-  bool is_far() const noexcept { return far_; }
-
- private:
-  static constexpr std::size_t kLines = 4;
-  static constexpr std::uint64_t kFarLineNs = 85;
-  // The verdict changes once this many more measurements spoke for it than against it.
-  static constexpr int kSeen = 4;
 
   int seen_ = 0;
   bool far_ = false;

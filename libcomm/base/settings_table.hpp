@@ -49,22 +49,23 @@ WEFT_SETTING(
 WEFT_SETTING(
     eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
     "longer eager messages are cut into pieces of this size, so that both sides copy at once")
-WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "6K", bytes,
+WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "12K", bytes,
              "eager messages from this size on are written to the ring past the caches")
 WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "3K", bytes,
              "the same for messages sent one after the other without an answer between")
 WEFT_SETTING(past_cache_far_bytes, "PAST_CACHE_FAR_BYTES", "1K", bytes,
-             "the same where plain copies are measured to be slow: between cores without a common "
-             "cache")
+             "the same between cores without a common cache, which is measured again and again")
 WEFT_SETTING(past_cache_piece_bytes, "PAST_CACHE_PIECE_BYTES", "8K", bytes,
              "the size of pieces then, in place of EAGER_PIECE_BYTES")
 WEFT_SETTING(copy_piece_bytes, "COPY_PIECE_BYTES", "128K", bytes,
              "sender and receiver share the copy of an announced message in pieces of this size")
 WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
              "shorter announced messages are copied by the receiver alone")
-WEFT_SETTING(both_ways_min_bytes, "BOTH_WAYS_MIN_BYTES", "12K", bytes,
-             "messages from this size on that stream in both directions at once are announced, and "
-             "copied by the receiver alone")
+WEFT_SETTING(both_ways_near_bytes, "BOTH_WAYS_NEAR_BYTES", "128K", bytes,
+             "in place of EAGER_MAX_BYTES for messages that stream in both directions at once "
+             "between cores with a common cache; at most RING_MAX_BYTES counts")
+WEFT_SETTING(both_ways_far_bytes, "BOTH_WAYS_FAR_BYTES", "12K", bytes,
+             "the same between cores without a common cache")
 WEFT_SETTING(exchange_rendezvous_bytes, "EXCHANGE_RENDEZVOUS_BYTES", "32K", bytes,
              "blocks of an exchange from this size on stay at the sender, and the receiver reads "
              "them there")

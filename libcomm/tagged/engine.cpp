@@ -61,7 +61,8 @@ Status Engine::Impl::start() {
                         ring_max)};
   copy_piece = settings.bytes(Setting::copy_piece_bytes);
   if (copy_piece < 4096) return {Code::bad_setting, "WEFT_COPY_PIECE_BYTES must be at least 4096"};
-  both_ways_min = settings.bytes(Setting::both_ways_min_bytes);
+  both_ways_near = std::min<std::size_t>(settings.bytes(Setting::both_ways_near_bytes), ring_max);
+  both_ways_far = std::min<std::size_t>(settings.bytes(Setting::both_ways_far_bytes), ring_max);
   copy_shared_min = settings.bytes(Setting::copy_shared_min_bytes);
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
   spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
@@ -137,7 +138,7 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   }
   if (peer.out.on_hold()) [[unlikely]]
     return false;
-  if (!impl.send_eager(peer, envelope(context, tag), data, length, past_cache)) return false;
+  if (!peer.out.send(kEager, envelope(context, tag), data, length, past_cache)) return false;
   impl.note_sent(peer, length);
   return true;
 }

@@ -68,8 +68,6 @@ struct Peer {
   SendLane out;
   std::uint32_t burst = 0;       // messages sent since one came from this peer
   std::uint32_t long_burst = 0;  // the long ones among them
-  std::uint8_t slow_copies = 0;  // 0 to 2 * kSlowCopies - 1
-  Distance distance;             // of what comes from this peer
   std::uint32_t both_ways = 0;   // long sends for which streaming both ways is still believed
   ReceiveLane in;
   bool accepted = false;
@@ -115,13 +113,6 @@ class RequestTable {
 
 // How many long sends a sign of streaming both ways lasts for: some windows of messages.
 inline constexpr std::uint32_t kBothWaysMessages = 256;
-// Every so many messages in a row one copy is measured; the measured ones must be slow this many
-// times more often than not.
-inline constexpr std::uint32_t kCopyProbe = 32;
-inline constexpr std::uint8_t kSlowCopies = 4;
-// A line that the other core read last: 10 ns each in a stream if both cores share a cache, 35 ns
-// and more if not.
-inline constexpr std::uint64_t kSlowLineNs = 20;
 
 struct Engine::Impl {
   explicit Impl(Job& the_job) : job(the_job) {}
@@ -149,15 +140,15 @@ struct Engine::Impl {
   std::vector<std::uint32_t> closing_records;  // done here, the sender may still look at them
 
   std::size_t past_cache_min = 0, past_cache_burst = 0, past_cache_far = 0, past_cache_piece = 0;
-  std::size_t both_ways_min = 0;
+  std::size_t both_ways_near = 0, both_ways_far = 0;
   std::size_t eager_max = 0, piece = 0, copy_piece = 0, copy_shared_min = 0, unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
 
   bool threaded = false;
   std::atomic<void (*)()> background{nullptr};  // acquire and release: with what it works on
   std::mutex mutex;
-  std::uint64_t num_completed = 0;  // requests, while threaded
-  std::atomic<int> num_waiting{0};  // threads, likewise
+  std::uint64_t num_completed = 0;  // requests
+  std::atomic<int> num_waiting{0};  // threads, if more than one may call
   std::vector<int> lost;            // in the order of their loss
   std::atomic<std::uint32_t> num_lost{0};
   std::uint64_t last_liveness_ns = 0;
@@ -169,40 +160,20 @@ struct Engine::Impl {
   Peer& peer(int rank) noexcept { return peers[static_cast<std::size_t>(rank)]; }
 
   // Whether to write a message of this length past the caches: what is sent in a row waits in the
-  // ring for a while, so that bandwidth counts; a single message is waited for.
+  // ring for a while, so that bandwidth counts; a single message is waited for. In both directions
+  // at once the ring stays in the caches of cores that share one.
   bool past_cache(const Peer& peer, std::size_t length) const noexcept {
     if (peer.remote) [[unlikely]]
       return false;  // into the mirror, from which the device or the kernel takes it next
-    if (peer.burst == 0) {
-      if (to_measure(peer, length)) return false;
-      return length >= (peer.distance.is_far() ? Distance::kFarMinBytes : past_cache_min);
-    }
-    if (peer.slow_copies >= kSlowCopies) return length >= past_cache_far;
-    return length >= (peer.both_ways > 0 ? past_cache_min : past_cache_burst);
+    const bool far = peer.out.ring.is_far();
+    if (peer.both_ways > 0) return far && length >= past_cache_far;
+    if (peer.burst == 0) return length >= (far ? Distance::kFarMinBytes : past_cache_min);
+    return length >= (far ? past_cache_far : past_cache_burst);
   }
-  // Whether a single message is one by which the receiver measures the distance. Only lengths for
-  // which the distance matters.
-  bool to_measure(const Peer& peer, std::size_t length) const noexcept {
-    return length >= Distance::kFarMinBytes && length < past_cache_min && peer.burst == 0 &&
-           !peer.remote && peer.out.ring.sequence() % Distance::kEvery == 0;
-  }
-  // Sends a whole message in one entry. Every so often it measures how long a plain copy takes:
-  // between cores that share no cache it takes several times longer, and a way past the caches pays
-  // for shorter messages.
-  bool send_eager(Peer& peer, std::uint64_t immediate, const void* data, std::size_t length,
-                  bool past_cache) noexcept {
-    if (peer.burst % kCopyProbe != kCopyProbe - 1 || length < past_cache_far ||
-        length >= past_cache_min) [[likely]]
-      return peer.out.send(to_measure(peer, length) ? kEagerCached : kEager, immediate, data,
-                           length, past_cache);
-    return send_measured(peer, immediate, data, length);
-  }
-  bool send_measured(Peer& peer, std::uint64_t immediate, const void* data,
-                     std::size_t length) noexcept;
 
-  // Messages that stream in both directions at once keep both cores busy anyway, so that one copy
-  // by each receiver beats two shared ones. Told by messages that come while more than one of ours
-  // is on its way; believed for a while.
+  // Messages that stream in both directions at once keep both cores busy anyway, so that two cores
+  // that share a cache best copy through it, and far ones leave the copy to each receiver. Told by
+  // messages that come while more than one of ours is on its way; believed for a while.
   void note_sent(Peer& peer, std::size_t length) noexcept {
     ++peer.burst;
     if (length < past_cache_burst) return;
@@ -227,7 +198,9 @@ struct Engine::Impl {
   std::size_t eager_max_of(const Peer& peer) const noexcept {
     if (peer.remote) [[unlikely]]
       return peer.fabric->eager_max() != 0 ? peer.fabric->eager_max() : eager_max;
-    return eager_max;
+    if (peer.both_ways == 0) return eager_max;
+    if (!peer.out.ring.is_far()) return both_ways_near;
+    return local->can_copy(peer.rank) ? both_ways_far : eager_max;
   }
 
   // engine.cpp
@@ -243,9 +216,10 @@ struct Engine::Impl {
   void accept_peers(Fabric& fabric);
   void progress_remote();
   void drain(Peer& peer);
-  void on_entry(Peer& peer, const Entry& entry);
-  void on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
-                std::size_t length);
+  // may_leave: a message that nobody has asked for yet may be left for the next call: false then.
+  bool on_entry(Peer& peer, const Entry& entry, bool may_leave);
+  bool on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
+                std::size_t length, bool may_leave);
   void on_more(Peer& peer, const Entry& entry);
   void deliver(Request& request, Unexpected& message);
   void release_unexpected(Peer& peer, Unexpected& message);

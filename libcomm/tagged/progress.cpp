@@ -8,16 +8,14 @@
 namespace weft::tagged {
 
 void Engine::Impl::complete(Request& request, Code code) noexcept {
+  ++num_completed;
   request.code = code;
   request.phase = kIdle;
   if (request.finish != nullptr) request.finish(request);
   // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
   request.complete.store(true, std::memory_order_release);
   // Another thread of this process may sleep until this very request is complete.
-  if (threaded) {
-    ++num_completed;
-    ring_doorbell(local->sleeping(0));
-  }
+  if (threaded) ring_doorbell(local->sleeping(0));
 }
 
 void Engine::Impl::progress() {
@@ -83,6 +81,7 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
 
 void Engine::Impl::drain(Peer& peer) {
   // Bounded, so that one busy peer does not starve the others.
+  const std::uint64_t before = num_completed;
   Entry entry;
   for (int i = 0; i < 256; ++i) {
     if (!peer.in.peek(entry)) {
@@ -91,7 +90,7 @@ void Engine::Impl::drain(Peer& peer) {
       peer.in.return_credit(true);
       return;
     }
-    on_entry(peer, entry);
+    if (!on_entry(peer, entry, num_completed != before)) return peer.in.return_credit(true);
     if (peer.lost) [[unlikely]]
       return;
     peer.in.ring.pop(entry.length);
@@ -99,59 +98,68 @@ void Engine::Impl::drain(Peer& peer) {
   }
 }
 
-void Engine::Impl::on_entry(Peer& peer, const Entry& entry) {
+bool Engine::Impl::on_entry(Peer& peer, const Entry& entry, bool may_leave) {
   peer.burst = 0;
   switch (entry.kind) {
-    case kEagerCached:
-      if (entry.length >= Distance::kMeasureMinBytes)
-        peer.distance.measure(entry.data, entry.length);
-      [[fallthrough]];
     case kEager:
-      return on_eager(peer, entry, entry.length, entry.data, entry.length);
-    case kEagerMore:
-      return on_more(peer, entry);
-    case kEagerFirstCached:
-      if (entry.length >= Distance::kMeasureMinBytes)
-        peer.distance.measure(entry.data, entry.length);
-      [[fallthrough]];
+      return on_eager(peer, entry, entry.length, entry.data, entry.length, may_leave);
     case kEagerFirst: {
       std::uint64_t bytes = 0;
-      if (entry.length < sizeof bytes || peer.incoming_bytes != 0)
-        return broken(peer, "the start of a long message");
+      if (entry.length < sizeof bytes || peer.incoming_bytes != 0) {
+        broken(peer, "the start of a long message");
+        return true;
+      }
       std::memcpy(&bytes, entry.data, sizeof bytes);
       const std::size_t length = entry.length - sizeof bytes;
-      if (length >= bytes || bytes > ring_max) return broken(peer, "the length of a message");
-      return on_eager(peer, entry, bytes, entry.data + sizeof bytes, length);
+      if (length >= bytes || bytes > ring_max) {
+        broken(peer, "the length of a message");
+        return true;
+      }
+      return on_eager(peer, entry, bytes, entry.data + sizeof bytes, length, may_leave);
     }
+    case kEagerMore:
+      on_more(peer, entry);
+      break;
     case kAnnounce:
-      return on_announce(peer, entry);
+      on_announce(peer, entry);
+      break;
     case kReady:
-      return on_ready(peer, entry);
+      on_ready(peer, entry);
+      break;
     case kFinished:
-      return on_finished(peer, entry);
+      on_finished(peer, entry);
+      break;
     case kStream:
-      return on_stream(peer, entry);
+      on_stream(peer, entry);
+      break;
     default:
-      return broken(peer, "the kind of a message");
+      broken(peer, "the kind of a message");
   }
+  return true;
 }
 
 // A whole message (length == bytes) or the first piece of one.
-void Engine::Impl::on_eager(Peer& peer, const Entry& entry, std::size_t bytes,
-                            const std::byte* data, std::size_t length) {
+bool Engine::Impl::on_eager(Peer& peer, const Entry& entry, std::size_t bytes,
+                            const std::byte* data, std::size_t length, bool may_leave) {
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
   note_arrived(peer, bytes);
-  if (Request* request = matcher.take_posted(peer.rank, context, tag)) {
+  Request* request = matcher.take_posted(peer.rank, context, tag);
+  if (request != nullptr) {
     request->peer = peer.rank;
     request->tag = tag;
     request->received = bytes;
     copy_small(request->buffer, data, std::min(length, request->length));
-    if (length == bytes)
-      return complete(*request, bytes <= request->length ? Code::ok : Code::truncated);
+    if (length == bytes) {
+      complete(*request, bytes <= request->length ? Code::ok : Code::truncated);
+      return true;
+    }
     request->phase = kArriving;
     peer.incoming = request;
   } else {
+    // Who waits for what has just become complete may well post a receive for this one next, and
+    // then it need not be copied twice.
+    if (may_leave) return false;
     Unexpected* message = matcher.allocate();
     message->source = peer.rank;
     message->tag = tag;
@@ -166,11 +174,12 @@ void Engine::Impl::on_eager(Peer& peer, const Entry& entry, std::size_t bytes,
       peer.in.hold = true;
       peer.in.return_now();
     }
-    if (length == bytes) return;
+    if (length == bytes) return true;
     peer.incoming_unexpected = message;
   }
   peer.incoming_bytes = bytes;
   peer.incoming_offset = length;
+  return true;
 }
 
 void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
@@ -265,16 +274,6 @@ void Engine::Impl::flush(Peer& peer) {
   }
 }
 
-bool Engine::Impl::send_measured(Peer& peer, std::uint64_t immediate, const void* data,
-                                 std::size_t length) noexcept {
-  const std::uint64_t start = now_ns();
-  if (!peer.out.send(kEager, immediate, data, length, false)) return false;
-  const bool slow = now_ns() - start > kSlowLineNs * (length / kEntryAlign);
-  if (slow && peer.slow_copies < 2 * kSlowCopies - 1) ++peer.slow_copies;
-  if (!slow && peer.slow_copies > 0) --peer.slow_copies;
-  return true;
-}
-
 // Moves a send as far as there is room. True: it has left the queue.
 bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const auto* data = static_cast<const std::byte*>(request.buffer);
@@ -283,23 +282,20 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const std::size_t piece = piece_of(peer, past_cache);
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
-    if (request.synchronous || request.length > eager_max_of(peer) || peer.out.on_hold() ||
-        (peer.both_ways > 0 && request.length >= both_ways_min && !peer.remote &&
-         local->can_copy(peer.rank)))
+    if (request.synchronous || request.length > eager_max_of(peer) || peer.out.on_hold())
       return announce(peer, request);
     if (request.length <= piece) {
-      if (!send_eager(peer, immediate, data, request.length, past_cache)) return false;
+      if (!peer.out.send(kEager, immediate, data, request.length, past_cache)) return false;
       complete(request, Code::ok);
       return true;
     }
     const std::size_t length = piece - sizeof(std::uint64_t);
-    const bool measured = to_measure(peer, request.length);
     std::byte* to = peer.out.reserve(piece);
     if (to == nullptr) return false;
     const std::uint64_t bytes = request.length;
     fill_entry(to + sizeof bytes, data, length, kInlineBytes - sizeof bytes, past_cache);
     std::memcpy(to, &bytes, sizeof bytes);
-    peer.out.publish(measured ? kEagerFirstCached : kEagerFirst, piece, immediate);
+    peer.out.publish(kEagerFirst, piece, immediate);
     request.progress_bytes = length;
     request.phase = kPieces;
   }

@@ -15,9 +15,6 @@ enum Kind : std::uint8_t {
   kReady = 5,       // Ready: the receiver of an announced message takes part in its copy
   kFinished = 6,    // immediate: send id; the receiver has all it wants of an announced message
   kStream = 7,      // immediate: receive id; bytes of an announced message, in order
-  // As kEager and kEagerFirst; the data lie in the sender's cache, for the receiver to measure.
-  kEagerCached = 8,
-  kEagerFirstCached = 9,
 };
 
 constexpr std::uint64_t envelope(std::uint32_t context, std::int32_t tag) noexcept {

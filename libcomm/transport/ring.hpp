@@ -25,6 +25,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/distance.hpp"
+
 namespace weft {
 
 struct EntryHead {
@@ -67,8 +69,6 @@ class RingWriter {
   // mark of the last turn is until forget_turn(), or kNoTurn.
   static constexpr std::uint32_t kNoTurn = ~std::uint32_t{0};
   std::uint32_t offset() const noexcept { return offset_; }
-  // The number of the next entry.
-  std::uint32_t sequence() const noexcept { return sequence_; }
   std::uint32_t turned_at() const noexcept { return turned_at_; }
   void forget_turn() noexcept { turned_at_ = kNoTurn; }
 
@@ -118,16 +118,24 @@ class RingWriter {
 
   // The low bits that the reader last sent along with its count.
   std::uint64_t flags() const noexcept { return flags_; }
-  // Looks at the reader's word without need; flags() is current afterwards.
+  // Looks at the reader's word without need; flags() is current afterwards. A line that the reader
+  // has changed since tells how far it is.
   void look() noexcept {
+    const std::uint64_t start = ++looks_ % kTimedLook == 0 ? now_ns() : 0;
     // acquire: the reader is done with what it counts before we overwrite it; pairs with the
     // release in RingReader::return_credit.
     const std::uint64_t word = consumed_word_->load(std::memory_order_acquire);
+    if (start != 0 && (word & ~kFlagMask) != consumed_) distance_.note_line(now_ns() - start);
     consumed_ = word & ~kFlagMask;
     flags_ = word & kFlagMask;
   }
+  // Whether the reader runs on a core that shares no cache with this one, as far as looks told. For
+  // rings in memory that both have mapped.
+  bool is_far() const noexcept { return distance_.is_far(); }
 
  private:
+  static constexpr std::uint32_t kTimedLook = 8;  // one look in so many is timed
+
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 
   bool refresh(std::size_t bytes) noexcept {
@@ -166,6 +174,8 @@ class RingWriter {
   std::uint64_t flags_ = 0;
   std::uint32_t turned_at_ = kNoTurn;
   bool stalled_ = false;
+  Distance distance_;
+  std::uint32_t looks_ = 0;
 };
 
 // An entry as its reader sees it.

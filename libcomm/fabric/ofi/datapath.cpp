@@ -7,7 +7,6 @@
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
-#include "fabric/doorbell.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
@@ -85,7 +84,7 @@ void OfiFabric::on_credit(const Control& control) noexcept {
   if (lane == nullptr || lane->peer != static_cast<int>(control.from)) return;
   // release: pairs with the acquire in RingWriter::look.
   lane->credit.store(control.bytes, std::memory_order_release);
-  ring_doorbell(local_.sleeping(writer_doorbell(lane->channel)));
+  ring_own(writer_doorbell(lane->channel));
 }
 
 void OfiFabric::on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept {
@@ -104,7 +103,7 @@ void OfiFabric::on_part(std::uint64_t data, const std::byte* bytes, std::size_t 
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
   lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + length,
                      std::memory_order_release);
-  ring_doorbell(local_.sleeping(reader_doorbell(lane.channel)));
+  ring_own(reader_doorbell(lane.channel));
 }
 
 void OfiFabric::post_receive(ReceiveBuffer& buffer) noexcept {

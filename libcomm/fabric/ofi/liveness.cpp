@@ -9,7 +9,6 @@
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
-#include "fabric/doorbell.hpp"
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
@@ -75,7 +74,7 @@ void OfiFabric::lose(int peer, const char* why) noexcept {
   // First of all: whoever hears that an operation has failed may use its buffer for something else.
   close_connection(node);
   abandon_operations(peer);
-  ring_doorbell(local_.sleeping(0));
+  ring_own(0);
 }
 
 // With FI_AV_REMOVE_CLEANUP, see endpoint.cpp: no byte comes in after it.

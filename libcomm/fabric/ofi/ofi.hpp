@@ -16,10 +16,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fabric/fabric.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/wire.hpp"
-#include "job/job.hpp"
+#include "fabric/remote_fabric.hpp"
 
 namespace weft::ofi {
 
@@ -132,15 +131,14 @@ struct PeerNode {
   std::unordered_map<int, SendLaneState*> send_lanes;  // by channel
 };
 
-class OfiFabric final : public Fabric {
+class OfiFabric final : public RemoteFabric {
  public:
-  OfiFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
+  OfiFabric(Job& job, Fabric& local) : RemoteFabric(job, local) {}
   ~OfiFabric() override;
   Status start();
 
   std::string_view name() const noexcept override { return "ofi"; }
   bool reaches(int peer) const noexcept override;
-  bool mapped() const noexcept override { return false; }
   std::size_t eager_max() const noexcept override { return eager_max_; }
   std::uint32_t ring_min() const noexcept override { return kMinRing; }
   std::size_t piece_max() const noexcept override { return piece_max_; }
@@ -168,15 +166,6 @@ class OfiFabric final : public Fabric {
                  std::size_t bytes, Completion& completion) noexcept override;
   void start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
                  std::size_t bytes, Completion& completion) noexcept override;
-
-  bool can_copy(int) noexcept override { return false; }
-  SharedCopy* own_copy(std::uint32_t) noexcept override { return nullptr; }
-  SharedCopy* peer_copy(int, std::uint32_t) noexcept override { return nullptr; }
-  std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
-    return local_.sleeping(doorbell);
-  }
-  std::atomic<std::uint32_t>* peer_sleeping(int) noexcept override { return nullptr; }
-  Status open_doorbell(int) override { return Code::unsupported; }
 
   Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
   Code return_credit(void* lane, std::uint64_t word) noexcept override;
@@ -242,8 +231,6 @@ class OfiFabric final : public Fabric {
   void on_get_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
   void on_answer_of_owner(const Control& answer) noexcept;
 
-  Job& job_;
-  Fabric& local_;
   mutable std::mutex lock_;
   std::unique_ptr<Endpoint> endpoint_;
   mutable std::vector<PeerNode> peers_;

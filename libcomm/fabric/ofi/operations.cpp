@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "base/wait.hpp"
-#include "fabric/doorbell.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
@@ -260,7 +259,7 @@ void OfiFabric::finish(Operation& operation, Code code) noexcept {
   operation.started = false;
   operation.context.peer = -1;
   free_operations_.push_back(&operation);
-  ring_doorbell(local_.sleeping(0));
+  ring_own(0);
 }
 
 void OfiFabric::abandon_operations(int peer) noexcept {

@@ -44,7 +44,7 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
       message.desc = descriptor != nullptr ? &descriptor : nullptr;
       message.iov_count = 1;
       message.addr = peer.handle;
-      message.context = &lane.context;
+      message.context = &peer.context;
       message.data = data;
       error = fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
     }
@@ -73,6 +73,7 @@ Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
   Control credit{};
   credit.type = Type::credit;
   credit.other_lane = lane.writer_lane;
+  credit.channel = static_cast<std::uint32_t>(lane.channel);
   credit.bytes = word;
   send(lane.peer, credit);
   return Code::ok;
@@ -81,7 +82,9 @@ Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
 void OfiFabric::on_credit(const Control& control) noexcept {
   if (control.other_lane >= send_lanes_.size()) return;
   SendLaneState* lane = send_lanes_[control.other_lane].get();
-  if (lane == nullptr || lane->peer != static_cast<int>(control.from)) return;
+  if (lane == nullptr || lane->peer != static_cast<int>(control.from) ||
+      lane->channel != static_cast<int>(control.channel))
+    return;
   // release: pairs with the acquire in RingWriter::look.
   lane->credit.store(control.bytes, std::memory_order_release);
   ring_own(writer_doorbell(lane->channel));
@@ -140,12 +143,14 @@ void OfiFabric::poll_locked() noexcept {
         auto& buffer = *reinterpret_cast<ReceiveBuffer*>(context);
         if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
           on_part(entry.data, buffer.data, entry.len);
-        } else if (entry.len == sizeof(Control)) {
+        } else if (entry.len >= sizeof(Control)) {
           Control control;
           std::memcpy(&control, buffer.data, sizeof control);
-          on_control(control);
+          on_control(control, {buffer.data + sizeof control, entry.len - sizeof control});
         }
         post_receive(buffer);
+      } else if (context->kind == Context::push) {
+        give_back(*reinterpret_cast<Push*>(context));
       } else if (context->kind == Context::operation) {
         node(context->peer).heard_ns = now_ns_;
         finish(*reinterpret_cast<Operation*>(context), Code::ok);
@@ -154,7 +159,7 @@ void OfiFabric::poll_locked() noexcept {
     if (count < kBatch) break;
   }
   if (!full_outboxes_.empty()) flush_outboxes();
-  if (!waiting_operations_.empty() || !waiting_pushes_.empty()) retry_operations();
+  if (!waiting_operations_.empty() || !waiting_gets_.empty()) retry_operations();
   if (now_ns_ - checked_ns_ > kCheckNs) check_peers(now_ns_);
 }
 
@@ -167,7 +172,11 @@ void OfiFabric::on_error() noexcept {
     if (error.err != FI_ECANCELED) post_receive(*reinterpret_cast<ReceiveBuffer*>(context));
     return;
   }
-  if (context->kind == Context::post) return lose(context->peer, error_text(error.err));
+  if (context->kind == Context::push || context->kind == Context::post) {
+    const int peer = context->peer;
+    if (context->kind == Context::push) give_back(*reinterpret_cast<Push*>(context));
+    return lose(peer, error_text(error.err));
+  }
   if (context->kind == Context::operation) {
     auto& operation = *reinterpret_cast<Operation*>(context);
     const int peer = operation.context.peer;

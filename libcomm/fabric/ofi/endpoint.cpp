@@ -18,8 +18,8 @@ Status failed(const char* what, int error) {
 fi_info* make_hints(const std::string& provider) {
   fi_info* hints = library().dupinfo(nullptr);
   if (hints == nullptr) return nullptr;
-  // Over TCP atomics go by message, see Operation.
-  hints->caps = FI_MSG | FI_RMA | (is_tcp(provider) ? 0 : FI_ATOMIC);
+  // Over TCP everything goes by message, see Operation.
+  hints->caps = is_tcp(provider) ? FI_MSG : FI_MSG | FI_RMA | FI_ATOMIC;
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = strdup(provider.c_str());
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -76,10 +76,10 @@ Status Endpoint::open_info(const Settings& settings) {
   const int error = find_provider(provider, domain, list);
   if (error != 0)
     return {Code::unsupported,
-            fmt::format(
-                "libfabric has no provider '{}'{} with remote memory access and atomics: {} "
-                "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
-                provider, domain.empty() ? "" : fmt::format(" on {}", domain), error_text(error))};
+            fmt::format("libfabric has no provider '{}'{} with all that Weft needs: {} "
+                        "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
+                        provider, domain.empty() ? "" : fmt::format(" on {}", domain),
+                        error_text(error))};
   // The loopback only if there is nothing else.
   const fi_info* chosen = list;
   for (const fi_info* info = list; info != nullptr; info = info->next) {
@@ -91,9 +91,6 @@ Status Endpoint::open_info(const Settings& settings) {
   }
   info_ = library().dupinfo(chosen);
   library().freeinfo(list);
-  // Memory has the address that its owner knows it by, as with other fabrics: these endpoints do as
-  // the domain is asked.
-  if (info_ != nullptr && has_bell()) info_->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
   return info_ != nullptr ? Status{} : Status{Code::no_memory};
 }
 

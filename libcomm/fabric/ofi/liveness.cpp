@@ -73,6 +73,7 @@ void OfiFabric::lose(int peer, const char* why) noexcept {
   node.state.store(PeerState::dead, std::memory_order_release);
   // First of all: whoever hears that an operation has failed may use its buffer for something else.
   close_connection(node);
+  forget_pushes(peer);
   abandon_operations(peer);
   ring_own(0);
 }
@@ -95,12 +96,13 @@ void OfiFabric::disconnect(int peer) noexcept {
   PeerState alive = PeerState::alive;
   node.state.compare_exchange_strong(alive, PeerState::dead);
   close_connection(node);
+  forget_pushes(peer);
   abandon_operations(peer);
   node.outbox.clear();
   for (auto& lane : send_lanes_)
     if (lane != nullptr && lane->peer == peer) close_lane(*lane);
   for (auto& lane : receive_lanes_)
-    if (lane != nullptr && lane->peer == peer) close_lane(*lane);
+    if (lane != nullptr && lane->peer == peer) lane->closed = true;
   poll_locked();
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // OfiFabric: see ofi_fabric.hpp. Its parts: memory.cpp (what peers may reach), connect.cpp (lanes,
-// control messages), liveness.cpp (signs of life, the end), datapath.cpp (posts, polling), and
-// operations.cpp (get, put, atomics).
+// control messages), liveness.cpp (signs of life, the end), datapath.cpp (posts, polling),
+// operations.cpp (get, put, atomics), and serving.cpp (those of peers).
 //
 // One lock guards everything; the provider is told so and has none of its own. What lanes read
 // without it is atomic: arrived, the credit words, connections, the peers' states.
@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -38,9 +39,9 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-// Memory that peers may reach.
+// Memory that peers may reach, or that the provider wants to know.
 struct Registration {
-  fid_mr* mr = nullptr;
+  fid_mr* mr = nullptr;  // null: the provider does not know it, see Operation
   std::uint64_t key = 0;
   std::uint64_t address = 0;  // as peers name its start
   std::byte* start = nullptr;
@@ -50,7 +51,7 @@ struct Registration {
 // What every operation of libfabric carries along. Receives have a buffer, posts nothing.
 struct Context {
   fi_context2 reserved{};
-  enum Kind : std::uint8_t { post, receive, operation } kind = post;
+  enum Kind : std::uint8_t { post, receive, push, operation } kind = post;
   int peer = -1;
 };
 
@@ -59,8 +60,15 @@ struct ReceiveBuffer {
   std::byte* data = nullptr;  // part_max_ bytes
 };
 
+// A message that the provider sends straight from memory of the program: a part of a put, or of
+// what a get has asked for.
+struct Push {
+  Context context;
+  Control head{};         // of a put
+  std::uint64_t key = 0;  // of what a get has asked for; 0: nobody waits for its end
+};
+
 struct SendLaneState {
-  Context context;  // of every post
   int peer = 0;
   int channel = 0;
   std::uint32_t number = 0;
@@ -80,6 +88,7 @@ struct SendLaneState {
 struct ReceiveLaneState {
   int peer = 0;
   int channel = 0;
+  std::uint32_t number = 0;
   std::uint32_t ring_bytes = 0;
   bool closed = false;
   Mapping ring;
@@ -96,8 +105,8 @@ struct ReceiveLaneState {
 // twice and uses what was freed; its native RDM endpoints have no atomics, and nothing that closes
 // one connection, so that a lost peer's late bytes could still come into a buffer that has been
 // given up. So there a get asks for parts, which come into receive buffers and are copied if they
-// are still wanted, and the owner's processor does the atomics. It also lets the owner say no
-// without ending the connection.
+// are still wanted, a put sends its parts to the owner, whose processor writes them and does the
+// atomics. It also lets the owner say no without ending the connection.
 struct Operation {
   Context context;
   enum Kind : std::uint8_t { get, put, cas, fetch_add } kind = get;
@@ -105,7 +114,8 @@ struct Operation {
   std::uint64_t address = 0, key = 0;
   void* here = nullptr;
   std::size_t bytes = 0;
-  std::size_t received = 0;  // by message
+  std::size_t moved = 0;  // by message: what a get has received, or a put has sent
+  Code code = Code::ok;   // by message: what the owner said so far
   std::uint64_t operand = 0, compare = 0, result = 0;
   std::uint64_t* previous = nullptr;  // where the client wants the result
   fid_mr* local_mr = nullptr;
@@ -116,7 +126,7 @@ struct Operation {
 };
 
 struct PeerNode {
-  Context context;      // of pushes to it
+  Context context;      // of posts to it
   bool known = false;   // has an address that fits ours
   std::string address;  // the provider's
   std::uint64_t secret = 0;
@@ -181,6 +191,8 @@ class OfiFabric final : public RemoteFabric {
 
   // memory.cpp
   Status add(void* address, std::size_t bytes, std::uint64_t access, Registration& registration);
+  Status open_to_peers(void* address, std::size_t bytes, Registration& registration);
+  void close_to_peers(const Registration& registration) noexcept;
   std::uint64_t next_key() noexcept;
 
   // connect.cpp; all with the lock held
@@ -188,14 +200,18 @@ class OfiFabric final : public RemoteFabric {
   Status reach(int peer);  // gives the peer a handle
   Status ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
   Status take_request(const Control& request, ReceiveLaneState*& lane);
+  void sign(Control& control, const PeerNode& to) const noexcept;
   void send(int peer, Control control) noexcept;
   bool try_send(PeerNode& node, const Control& control) noexcept;
   void flush_outboxes() noexcept;
-  void on_control(const Control& control) noexcept;
+  void on_control(const Control& control, std::span<const std::byte> data) noexcept;
   void on_connect(const Control& control) noexcept;
   void on_answer(const Control& control) noexcept;
+  Status take_lane_memory(int channel, std::uint32_t bytes);
+  void give_lane_memory(int channel, std::uint32_t bytes) noexcept;
   void close_lane(SendLaneState& lane) noexcept;
-  void close_lane(ReceiveLaneState& lane) noexcept;
+  void drop(std::unique_ptr<SendLaneState>& lane) noexcept;
+  void drop(std::unique_ptr<ReceiveLaneState>& lane) noexcept;
 
   // liveness.cpp; with the lock held
   void check_peers(std::uint64_t now) noexcept;
@@ -211,7 +227,7 @@ class OfiFabric final : public RemoteFabric {
   void on_error() noexcept;
   void post_receive(ReceiveBuffer& buffer) noexcept;
 
-  // operations.cpp
+  // operations.cpp; but start and run with the lock held
   void start(int peer, Operation::Kind kind, const RemoteMemory& there, std::size_t offset,
              void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
              Completion& completion, std::uint64_t* previous) noexcept;
@@ -219,17 +235,30 @@ class OfiFabric final : public RemoteFabric {
            void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
            std::uint64_t* previous) noexcept;
   long try_start(Operation& operation) noexcept;
+  long try_put(Operation& operation) noexcept;
+  long try_rma(Operation& operation) noexcept;
+  long try_atomic(Operation& operation) noexcept;
+  Control request_of(const Operation& operation) const noexcept;
   void retry_operations() noexcept;
   void finish(Operation& operation, Code code) noexcept;
+  void fail(Operation& operation, long error) noexcept;
   void abandon_operations(int peer) noexcept;
-  void on_get(const Control& request) noexcept;
-  bool try_push(Control& request) noexcept;
-  bool find_registered(const Control& request, std::size_t bytes, std::byte*& start) const noexcept;
-  void deny(const Control& request) noexcept;
-  void on_atomic(const Control& request) noexcept;
   Operation* find_operation(int peer, std::uint32_t number, std::uint32_t token) noexcept;
   void on_get_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
   void on_answer_of_owner(const Control& answer) noexcept;
+
+  // serving.cpp; but end_pushes with the lock held
+  void on_get(const Control& request) noexcept;
+  bool try_push(Control& request) noexcept;
+  void on_put(const Control& request, std::span<const std::byte> data) noexcept;
+  static void store(std::byte* to, std::span<const std::byte> data) noexcept;
+  void on_atomic(const Control& request) noexcept;
+  bool find_registered(const Control& request, std::size_t bytes, std::byte*& start) const noexcept;
+  void reply(const Control& request, Type type, Code code, std::uint64_t bytes) noexcept;
+  Push& take_push(int peer) noexcept;
+  void give_back(Push& push) noexcept;
+  void forget_pushes(int peer) noexcept;
+  void end_pushes(std::uint64_t key) noexcept;
 
   mutable std::mutex lock_;
   std::unique_ptr<Endpoint> endpoint_;
@@ -238,12 +267,13 @@ class OfiFabric final : public RemoteFabric {
   std::uint64_t timeout_ns_ = 0;
   std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0, part_max_ = 0;
   bool counts_checked_ = false;
-  bool by_message_ = false;  // gets and atomics
+  bool by_message_ = false;  // see Operation
   bool tokens_ = false;      // see immediate()
   bool leaving_ = false;
   bool told_stranger_ = false;
 
   std::atomic<std::uint32_t> connections_{0};
+  std::size_t lane_memory_ = 0;
   std::vector<std::unique_ptr<SendLaneState>> send_lanes_;        // by number
   std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // by number
   std::deque<ReceiveLaneState*> arriving_;                        // not accepted yet
@@ -257,7 +287,9 @@ class OfiFabric final : public RemoteFabric {
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
   std::deque<Operation*> waiting_operations_;  // for room
-  std::deque<Control> waiting_pushes_;
+  std::deque<Push> pushes_;
+  std::vector<Push*> free_pushes_;
+  std::deque<Control> waiting_gets_;  // of peers, for room
 
   mutable std::mutex memory_lock_;  // taken with or without lock_, never the other way round
   struct Allocated {

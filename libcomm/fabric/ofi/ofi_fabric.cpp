@@ -75,9 +75,8 @@ OfiFabric::~OfiFabric() {
   const std::lock_guard lock(lock_);
   for (auto& lane : send_lanes_)
     if (lane != nullptr) close_lane(*lane);
-  for (auto& lane : receive_lanes_)
-    if (lane != nullptr) close_lane(*lane);
-  for (auto& [key, registration] : registrations_) fi_close(&registration.mr->fid);
+  for (auto& [key, registration] : registrations_)
+    if (registration.mr != nullptr) fi_close(&registration.mr->fid);
   if (receive_registration_.mr != nullptr) fi_close(&receive_registration_.mr->fid);
   endpoint_.reset();
 }

@@ -1,14 +1,13 @@
 #pragma once
 // What two ofi fabrics say to each other, apart from the rings: short messages for connecting,
 // for signs of life and for one-sided operations, and the immediate data of what they carry.
-// Version 2. Every field is checked by its
-// receiver before use.
+// Version 3. Every field is checked by its receiver before use.
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::ofi {
 
-inline constexpr std::uint32_t kMagic = 0x32464f57;  // "WOF2"
+inline constexpr std::uint32_t kMagic = 0x33464f57;  // "WOF3"
 
 enum class Type : std::uint16_t {
   connect = 1,  // a lane, and how large its ring is to be
@@ -20,8 +19,10 @@ enum class Type : std::uint16_t {
   goodbye,    // leaves in good order, and everything before has been received once
   farewell,   // answers
   get,        // wants memory sent, see Operation::by_message; the answer is parts
+  put,        // wants memory written with the bytes that follow in the same message
   cas,        // wants a word changed
   fetch_add,  // the same
+  written,    // answer: the last bytes of a put are there, or some are refused (a Code)
   value,      // answer: the word before
   denied,     // answer: why that is not done (a Code)
 };
@@ -29,19 +30,21 @@ enum class Type : std::uint16_t {
 struct Control {
   std::uint32_t magic;
   Type type;
-  std::uint16_t code;     // refuse, denied
-  std::uint32_t from;     // rank
-  std::uint32_t channel;  // connect, accept; from get on: the asker's number of the operation
+  std::uint16_t code;  // refuse, written, denied
+  std::uint32_t from;  // rank
+  // connect, accept, refuse, credit: of the lane. From get on: the asker's number of the operation.
+  std::uint32_t channel;
   // The receiver's, from the job's board: who does not know it is a stranger.
   std::uint64_t secret;
-  std::uint64_t address;  // get, cas, fetch_add: where
-  std::uint64_t key;      // get, cas, fetch_add: of that; accept: the lane's random number
+  std::uint64_t address;  // get, put, cas, fetch_add: where
+  std::uint64_t key;      // the same: of that; accept: the lane's random number
   // connect, accept: the sender's number of the lane. get to denied: the asker's random number of
   // the operation.
   std::uint32_t lane;
   std::uint32_t other_lane;  // accept, refuse, credit: the receiver's number of it
   // connect: the ring's size. credit: the word. ping, pong: bytes sent in parts to the receiver so
-  // far. get: how many. cas, fetch_add: the new value, or what to add. value: the old one.
+  // far. get: how many. put: how many from here on to the put's end. written: how many are still to
+  // come. cas, fetch_add: the new value, or what to add. value: the old one.
   std::uint64_t bytes;
   std::uint64_t compare;  // cas
 };
@@ -63,7 +66,8 @@ inline constexpr std::uint32_t kMaxRing = 2u << 20;
 static_assert(kMaxRing / kLine + 1 < 1u << kLineBits);
 // So that an entry is as long as what one message carries.
 inline constexpr std::uint32_t kMinRing = 256u << 10;
-// What one message carries of a ring or of a get. ofi_rxm sends no more without asking first.
+// The longest message: a part of a ring or of what a get has asked for, or a control message and a
+// part of a put. ofi_rxm sends no more without asking first.
 inline constexpr std::size_t kMaxPart = 65536;
 inline constexpr std::size_t kMaxPartRxm = 16384;
 

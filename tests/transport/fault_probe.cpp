@@ -32,10 +32,10 @@ namespace {
 
 constexpr int kVictim = 2;
 // Set where ranks may not share memory. Then a death is noticed by silence, else it is seen much
-// sooner than in a second.
+// sooner than in a second. Machines that test are busy.
 const char* const kTimeoutMs = std::getenv("WEFT_PEER_TIMEOUT_MS");
 const auto kLimit =
-    kTimeoutMs == nullptr ? 1000ms : std::chrono::milliseconds(std::atoi(kTimeoutMs)) + 500ms;
+    (kTimeoutMs == nullptr ? 0ms : std::chrono::milliseconds(std::atoi(kTimeoutMs))) + 1000ms;
 
 // The two others still do with each other what they did before.
 void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came = false) {
@@ -49,7 +49,8 @@ void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came = false)
       other_came = message == 4711;
       continue;
     }
-    const Status status = exchange.wait(0, 1s);
+    // It may notice the death later.
+    const Status status = exchange.wait(0, 10s);
     REQUIRE(status.ok() || status == Code::peer_lost);
     REQUIRE(Clock::now() - start < 10s);
   }

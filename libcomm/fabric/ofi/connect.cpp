@@ -196,16 +196,24 @@ void OfiFabric::close_lane(SendLaneState& lane) noexcept {
   lane.registration.mr = nullptr;
 }
 
+// The provider may not be done with the memory of a lost peer's lanes: the native endpoints over
+// TCP do not close its connection, and if the network comes back, so do late bytes.
 void OfiFabric::drop(std::unique_ptr<SendLaneState>& lane) noexcept {
+  PeerNode& peer = node(lane->peer);
   close_lane(*lane);
   give_lane_memory(lane->channel, lane->ring_bytes);
-  node(lane->peer).send_lanes.erase(lane->channel);
+  peer.send_lanes.erase(lane->channel);
+  if (peer.state.load(std::memory_order_relaxed) == PeerState::dead)
+    lost_memory_.push_back(std::move(lane->mirror));
   lane.reset();
 }
 
 void OfiFabric::drop(std::unique_ptr<ReceiveLaneState>& lane) noexcept {
   give_lane_memory(lane->channel, lane->ring_bytes);
+  if (lane->registration.mr != nullptr) fi_close(&lane->registration.mr->fid);
   std::erase(arriving_, lane.get());
+  if (node(lane->peer).state.load(std::memory_order_relaxed) == PeerState::dead)
+    lost_memory_.push_back(std::move(lane->ring));
   lane.reset();
 }
 
@@ -328,6 +336,12 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   made->token = tokens_ ? static_cast<std::uint32_t>(next_key()) : 0;
   made->number = static_cast<std::uint32_t>(number);
   if (Status status = made->ring.map(request.bytes + kPage); !status) return status;
+  if (rings_written_) {
+    if (Status status =
+            add(made->ring.data(), made->ring.bytes(), FI_REMOTE_WRITE, made->registration);
+        !status)
+      return status;
+  }
   if (Status status = take_lane_memory(made->channel, made->ring_bytes); !status) return status;
   lane = made.get();
   if (number == receive_lanes_.size()) receive_lanes_.emplace_back();
@@ -349,7 +363,9 @@ void OfiFabric::on_connect(const Control& request) noexcept {
     return send(peer, answer);
   }
   answer.type = Type::accept;
-  answer.key = lane->token;
+  answer.address = lane->registration.address;
+  answer.key = lane->registration.key;
+  answer.compare = lane->token;
   answer.lane = lane->number;
   arriving_.push_back(lane);
   // release: pairs with the acquire of whoever looks before accept().
@@ -370,7 +386,9 @@ void OfiFabric::on_answer(const Control& answer) noexcept {
     return;
   }
   lane->ring_lane = answer.lane;
-  lane->token = static_cast<std::uint32_t>(answer.key);
+  lane->ring_address = answer.address;
+  lane->ring_key = answer.key;
+  lane->token = static_cast<std::uint32_t>(answer.compare);
   lane->state = SendLaneState::open;
 }
 

@@ -1,6 +1,7 @@
 // Posting what lanes have written, and polling for what has come.
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 
 #include <algorithm>
 #include <cstring>
@@ -29,25 +30,8 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
   std::size_t done = lane.part_offset == offset ? lane.part_done : 0;
   lane.part_done = 0;
   while (done < bytes) {
-    std::byte* from = lane.mirror.data() + offset + done;
     const std::size_t part = std::min(bytes - done, part_max_);
-    const std::uint64_t data = immediate(lane.token, lane.ring_lane, offset + done);
-    ssize_t error = 0;
-    if (part <= inject_max_) {
-      error = fi_injectdata(endpoint_->ep(), from, part, data, peer.handle);
-    } else {
-      const iovec local{from, part};
-      void* descriptor =
-          lane.registration.mr != nullptr ? fi_mr_desc(lane.registration.mr) : nullptr;
-      fi_msg message{};
-      message.msg_iov = &local;
-      message.desc = descriptor != nullptr ? &descriptor : nullptr;
-      message.iov_count = 1;
-      message.addr = peer.handle;
-      message.context = &peer.context;
-      message.data = data;
-      error = fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
-    }
+    const long error = post_part(lane, offset + done, part);
     if (error == -FI_EAGAIN) {
       lane.part_offset = offset;
       lane.part_done = done;
@@ -61,6 +45,40 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
     done += part;
   }
   return Code::ok;
+}
+
+long OfiFabric::post_part(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept {
+  PeerNode& peer = node(lane.peer);
+  std::byte* from = lane.mirror.data() + offset;
+  const bool writes = lane.ring_key != 0;
+  const std::uint64_t data = immediate(lane.token, lane.ring_lane, writes ? bytes : offset);
+  if (bytes <= inject_max_)
+    return writes ? fi_inject_writedata(endpoint_->ep(), from, bytes, data, peer.handle,
+                                        lane.ring_address + offset, lane.ring_key)
+                  : fi_injectdata(endpoint_->ep(), from, bytes, data, peer.handle);
+  const iovec local{from, bytes};
+  void* descriptor = lane.registration.mr != nullptr ? fi_mr_desc(lane.registration.mr) : nullptr;
+  if (writes) {
+    const fi_rma_iov remote{lane.ring_address + offset, bytes, lane.ring_key};
+    fi_msg_rma message{};
+    message.msg_iov = &local;
+    message.desc = descriptor != nullptr ? &descriptor : nullptr;
+    message.iov_count = 1;
+    message.addr = peer.handle;
+    message.rma_iov = &remote;
+    message.rma_iov_count = 1;
+    message.context = &peer.context;
+    message.data = data;
+    return fi_writemsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
+  }
+  fi_msg message{};
+  message.msg_iov = &local;
+  message.desc = descriptor != nullptr ? &descriptor : nullptr;
+  message.iov_count = 1;
+  message.addr = peer.handle;
+  message.context = &peer.context;
+  message.data = data;
+  return fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
 }
 
 Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
@@ -90,21 +108,37 @@ void OfiFabric::on_credit(const Control& control) noexcept {
   ring_own(writer_doorbell(lane->channel));
 }
 
-void OfiFabric::on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept {
+// The lane of a part, or null if the part is none of an open lane's.
+ReceiveLaneState* OfiFabric::find_lane(std::uint64_t data) noexcept {
   const std::uint32_t number = static_cast<std::uint32_t>(data) >> kLineBits;
-  if (number == kGetLane) return on_get_part(data, bytes, length);
-  const std::size_t offset = (data & ((1u << kLineBits) - 1)) * kLine;
-  if (number >= receive_lanes_.size() || receive_lanes_[number] == nullptr) return;
+  if (number >= receive_lanes_.size() || receive_lanes_[number] == nullptr) return nullptr;
   ReceiveLaneState& lane = *receive_lanes_[number];
-  if (lane.token != data >> 32 || lane.closed || offset > lane.ring.bytes() ||
-      length > lane.ring.bytes() - offset)
+  return lane.token == data >> 32 && !lane.closed ? &lane : nullptr;
+}
+
+void OfiFabric::on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept {
+  if (static_cast<std::uint32_t>(data) >> kLineBits == kGetLane)
+    return on_get_part(data, bytes, length);
+  ReceiveLaneState* lane = find_lane(data);
+  const std::size_t offset = lines_of(data) * kLine;
+  if (lane == nullptr || offset > lane->ring.bytes() || length > lane->ring.bytes() - offset)
     return;
+  std::memcpy(lane->ring.data() + offset, bytes, length);
+  arrive(*lane, length);
+}
+
+// The provider has written it, and checked where.
+void OfiFabric::on_written_part(std::uint64_t data) noexcept {
+  ReceiveLaneState* lane = find_lane(data);
+  if (lane != nullptr && lane->registration.mr != nullptr) arrive(*lane, lines_of(data) * kLine);
+}
+
+void OfiFabric::arrive(ReceiveLaneState& lane, std::size_t bytes) noexcept {
   PeerNode& peer = node(lane.peer);
-  std::memcpy(lane.ring.data() + offset, bytes, length);
   peer.heard_ns = now_ns_;
-  peer.arrived_bytes += length;
+  peer.arrived_bytes += bytes;
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
-  lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + length,
+  lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + bytes,
                      std::memory_order_release);
   ring_own(reader_doorbell(lane.channel));
 }
@@ -137,6 +171,10 @@ void OfiFabric::poll_locked() noexcept {
     if (count <= 0) break;
     for (ssize_t i = 0; i < count; ++i) {
       const fi_cq_data_entry& entry = entries[i];
+      if ((entry.flags & FI_REMOTE_WRITE) != 0) {
+        on_written_part(entry.data);
+        continue;
+      }
       auto* context = static_cast<Context*>(entry.op_context);
       if (context == nullptr) continue;
       if (context->kind == Context::receive) {

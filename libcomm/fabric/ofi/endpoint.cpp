@@ -18,8 +18,8 @@ Status failed(const char* what, int error) {
 fi_info* make_hints(const std::string& provider) {
   fi_info* hints = library().dupinfo(nullptr);
   if (hints == nullptr) return nullptr;
-  // Over TCP everything goes by message, see Operation.
-  hints->caps = is_tcp(provider) ? FI_MSG : FI_MSG | FI_RMA | FI_ATOMIC;
+  // Over TCP atomics go by message, see Operation.
+  hints->caps = FI_MSG | FI_RMA | (is_tcp(provider) ? 0 : FI_ATOMIC);
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = strdup(provider.c_str());
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -91,6 +91,9 @@ Status Endpoint::open_info(const Settings& settings) {
   }
   info_ = library().dupinfo(chosen);
   library().freeinfo(list);
+  // Memory has the address that its owner knows it by, as with other fabrics: these endpoints do as
+  // the domain is asked.
+  if (info_ != nullptr && is_native_tcp()) info_->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
   return info_ != nullptr ? Status{} : Status{Code::no_memory};
 }
 
@@ -107,7 +110,7 @@ Status Endpoint::open_objects() {
 
   fi_cq_attr cq_attr{};
   cq_attr.format = FI_CQ_FORMAT_DATA;
-  cq_attr.wait_obj = has_bell() ? FI_WAIT_NONE : FI_WAIT_FD;
+  cq_attr.wait_obj = is_native_tcp() ? FI_WAIT_NONE : FI_WAIT_FD;
   cq_attr.size = 8192;
   error = fi_cq_open(domain_, &cq_attr, &cq_, nullptr);
   if (error != 0) return failed("fi_cq_open", error);
@@ -123,13 +126,13 @@ Status Endpoint::open_objects() {
   error = fi_enable(ep_);
   if (error != 0) return failed("fi_enable", error);
 
-  if (has_bell()) {
+  if (is_native_tcp()) {
     cq_attr.wait_obj = FI_WAIT_FD;
     cq_attr.size = 1;
     error = fi_cq_open(domain_, &cq_attr, &bell_, nullptr);
     if (error != 0) return failed("fi_cq_open", error);
   }
-  error = fi_control(&(has_bell() ? bell_ : cq_)->fid, FI_GETWAIT, &wait_fd_);
+  error = fi_control(&(is_native_tcp() ? bell_ : cq_)->fid, FI_GETWAIT, &wait_fd_);
   if (error != 0) return failed("fi_control(FI_GETWAIT)", error);
   std::size_t length = 0;
   error = fi_getname(&ep_->fid, nullptr, &length);
@@ -141,7 +144,7 @@ Status Endpoint::open_objects() {
 }
 
 bool Endpoint::try_wait() noexcept {
-  if (has_bell()) return true;
+  if (is_native_tcp()) return true;
   fid* fids[] = {&cq_->fid};
   return fi_trywait(fabric_, fids, 1) == FI_SUCCESS;
 }

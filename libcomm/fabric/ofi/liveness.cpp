@@ -78,7 +78,8 @@ void OfiFabric::lose(int peer, const char* why) noexcept {
   ring_own(0);
 }
 
-// With FI_AV_REMOVE_CLEANUP, see endpoint.cpp: no byte comes in after it.
+// With FI_AV_REMOVE_CLEANUP, see library.cpp, no byte comes in after it; over the native endpoints
+// it goes into receive buffers and rings only, which stay.
 void OfiFabric::close_connection(PeerNode& node) noexcept {
   if (node.handle == FI_ADDR_NOTAVAIL) return;
   fi_av_remove(endpoint_->av(), &node.handle, 1, 0);

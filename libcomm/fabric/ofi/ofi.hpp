@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "fabric/ofi/endpoint.hpp"
@@ -27,8 +28,9 @@ namespace weft::ofi {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Mapping& operator=(Mapping&&) = delete;
   ~Mapping();
   Status map(std::size_t bytes);
   std::byte* data() const noexcept { return data_; }
@@ -80,6 +82,8 @@ struct SendLaneState {
   Registration registration;    // of the mirror, where the provider wants local memory registered
   std::uint32_t ring_lane = 0;  // the peer's number
   std::uint32_t token = 0;      // see immediate()
+  // The peer's ring as the provider writes it; key 0: parts go as messages.
+  std::uint64_t ring_address = 0, ring_key = 0;
   // A post that the provider had no room for: how much of it has been sent.
   std::size_t part_offset = 0, part_done = 0;
   alignas(64) std::atomic<std::uint64_t> credit{0};
@@ -92,6 +96,7 @@ struct ReceiveLaneState {
   std::uint32_t ring_bytes = 0;
   bool closed = false;
   Mapping ring;
+  Registration registration;  // of the ring, where the provider writes it
   std::uint32_t token = 0;
   std::uint32_t writer_lane = 0;  // the peer's number
   alignas(64) std::atomic<std::uint64_t> arrived{0};
@@ -222,7 +227,11 @@ class OfiFabric final : public RemoteFabric {
 
   // datapath.cpp; with the lock held
   void poll_locked() noexcept;
+  long post_part(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
   void on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
+  void on_written_part(std::uint64_t data) noexcept;
+  ReceiveLaneState* find_lane(std::uint64_t data) noexcept;
+  void arrive(ReceiveLaneState& lane, std::size_t bytes) noexcept;
   void on_credit(const Control& control) noexcept;
   void on_error() noexcept;
   void post_receive(ReceiveBuffer& buffer) noexcept;
@@ -267,12 +276,14 @@ class OfiFabric final : public RemoteFabric {
   std::uint64_t timeout_ns_ = 0;
   std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0, part_max_ = 0;
   bool counts_checked_ = false;
-  bool by_message_ = false;  // see Operation
-  bool tokens_ = false;      // see immediate()
+  bool by_message_ = false;     // see Operation
+  bool rings_written_ = false;  // the provider writes rings itself
+  bool tokens_ = false;         // see immediate()
   bool leaving_ = false;
   bool told_stranger_ = false;
 
   std::atomic<std::uint32_t> connections_{0};
+  std::vector<Mapping> lost_memory_;  // of lost peers' lanes; to be freed after the endpoint
   std::size_t lane_memory_ = 0;
   std::vector<std::unique_ptr<SendLaneState>> send_lanes_;        // by number
   std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // by number

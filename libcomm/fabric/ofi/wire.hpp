@@ -36,8 +36,9 @@ struct Control {
   std::uint32_t channel;
   // The receiver's, from the job's board: who does not know it is a stranger.
   std::uint64_t secret;
-  std::uint64_t address;  // get, put, cas, fetch_add: where
-  std::uint64_t key;      // the same: of that; accept: the lane's random number
+  // get, put, cas, fetch_add: where. accept: the ring, where the provider writes it, else 0.
+  std::uint64_t address;
+  std::uint64_t key;  // the same: of that
   // connect, accept: the sender's number of the lane. get to denied: the asker's random number of
   // the operation.
   std::uint32_t lane;
@@ -46,14 +47,15 @@ struct Control {
   // far. get: how many. put: how many from here on to the put's end. written: how many are still to
   // come. cas, fetch_add: the new value, or what to add. value: the old one.
   std::uint64_t bytes;
-  std::uint64_t compare;  // cas
+  std::uint64_t compare;  // cas. accept: the lane's random number
 };
 static_assert(sizeof(Control) == 64);
 
 // A message with immediate data is a part of a ring: the receiver's number of the lane, and where
 // in the ring it goes, in lines of 64 bytes. 32 bits, which is what every provider carries. Where
 // there are 64, the upper half is a random number of the lane, so that a stranger who finds the
-// port cannot write into rings.
+// port cannot write into rings. A write with immediate data is the same, but for how many lines
+// were written in place of where.
 inline constexpr int kLineBits = 17;
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::uint32_t kMaxLanes = 1u << (32 - kLineBits);
@@ -64,8 +66,9 @@ inline constexpr std::uint32_t kMaxOperations = 1u << kLineBits;
 // No ring needs to be larger.
 inline constexpr std::uint32_t kMaxRing = 2u << 20;
 static_assert(kMaxRing / kLine + 1 < 1u << kLineBits);
-// So that an entry is as long as what one message carries.
-inline constexpr std::uint32_t kMinRing = 256u << 10;
+// So that an entry is as long as what one message carries, and credit, which costs a message,
+// seldom.
+inline constexpr std::uint32_t kMinRing = 512u << 10;
 // The longest message: a part of a ring or of what a get has asked for, or a control message and a
 // part of a put. ofi_rxm sends no more without asking first.
 inline constexpr std::size_t kMaxPart = 65536;
@@ -75,6 +78,10 @@ constexpr std::uint64_t immediate(std::uint32_t token, std::uint32_t lane,
                                   std::size_t offset) noexcept {
   return std::uint64_t{token} << 32 | lane << kLineBits |
          static_cast<std::uint32_t>(offset / kLine);
+}
+
+constexpr std::size_t lines_of(std::uint64_t immediate) noexcept {
+  return immediate & ((1u << kLineBits) - 1);
 }
 
 constexpr std::uint64_t immediate_of_get(std::uint32_t token, std::uint32_t number) noexcept {

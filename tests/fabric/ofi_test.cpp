@@ -1,6 +1,7 @@
 // The contract of fabric.hpp over a remote fabric, WEFT_TEST_FABRIC in the environment (ofi unless
 // set), between ranks that are threads of this process and are told not to share memory. The owner
 // of memory never polls here: its watcher answers for it.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
@@ -189,6 +190,91 @@ TEST_CASE("allocated memory of a remote peer is read, written and counted in", "
       });
 }
 
+TEST_CASE("long puts arrive whole, several at once", "[ofi]") {
+  constexpr std::size_t kBytes = 700'001;
+  const auto byte = [](std::size_t i) { return static_cast<char>(i * 7 + i / 1000); };
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        std::vector<char> data(4 * kBytes);
+        for (std::size_t i = 0; i < data.size(); ++i) data[i] = byte(i);
+        EXPECT(shared.reach(1));
+        Completion completions[4];
+        for (std::size_t i = 0; i < 4; ++i)
+          fabric.start_put(1, shared.memory, 3 + i * kBytes, &data[i * kBytes], kBytes,
+                           completions[i]);
+        for (Completion& completion : completions) {
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            return completion.is_done();
+          }));
+          EXPECT(completion.code() == Code::ok);
+        }
+        shared.mark.store(2);
+        return shared.reach(3);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        void* address = nullptr;
+        EXPECT(fabric.allocate(4 * kBytes + 6, address, shared.memory).ok());
+        shared.mark.store(1);
+        EXPECT(shared.reach(2));
+        const char* data = static_cast<const char*>(address);
+        for (std::size_t i = 0; i < 4 * kBytes; ++i) EXPECT(data[3 + i] == byte(i));
+        for (const std::size_t i : {0, 1, 2}) EXPECT(data[i] == 0 && data[4 * kBytes + 3 + i] == 0);
+        EXPECT(fabric.release(address).ok());
+        shared.mark.store(3);
+        return true;
+      });
+}
+
+TEST_CASE("memory may go away while a peer reads and writes it, and the two go on", "[ofi]") {
+  if (over_verbs()) return;  // an RDMA device ends the connection then
+  constexpr int kRounds = 30;
+  constexpr std::size_t kBytes = 8 << 20;
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        std::vector<char> read(kBytes);
+        const std::vector<char> written(kBytes, 'w');
+        for (int round = 0; round < kRounds; ++round) {
+          EXPECT(shared.reach(2 * round + 1));
+          const RemoteMemory memory = shared.memory;
+          char first = 0;
+          EXPECT(fabric.get(1, memory, 0, &first, 1) == Code::ok);
+          EXPECT(first == 'x');
+          Completion got, put;
+          fabric.start_get(1, memory, 0, read.data(), kBytes, got);
+          if (round % 2 != 0) fabric.start_put(1, memory, 0, written.data(), kBytes, put);
+          shared.mark.store(2 * round + 2);
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            return got.is_done() && (round % 2 == 0 || put.is_done());
+          }));
+          EXPECT(got.code() == Code::ok || got.code() == Code::bad_argument);
+          if (round % 2 != 0) EXPECT(put.code() == Code::ok || put.code() == Code::bad_argument);
+        }
+        return shared.reach(2 * kRounds + 1);
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        for (int round = 0; round < kRounds; ++round) {
+          void* address = nullptr;
+          EXPECT(fabric.allocate(kBytes, address, shared.memory).ok());
+          std::memset(address, 'x', kBytes);
+          shared.mark.store(2 * round + 1);
+          EXPECT(shared.reach(2 * round + 2));
+          // The request may be here by now; then some of it is on its way.
+          for (int i = 0; i < round * 4; ++i) fabric.poll();
+          EXPECT(fabric.release(address).ok());  // unmaps it
+        }
+        shared.mark.store(2 * kRounds + 1);
+        return true;
+      });
+}
+
 TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
   const int what = GENERATE(0, 1, 2);  // a wrong key, too far, no longer shared
   // Kept registrations stay open to the job's processes.
@@ -207,8 +293,28 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
         if (what == 0) memory.extra ^= 0x1000;
         if (what == 1) memory.bytes += 4096, memory.address += 4096;
         std::memset(bytes, 0, sizeof bytes);
-        EXPECT(fabric.get(1, memory, 0, bytes, sizeof bytes) != Code::ok);
+        const Code got = fabric.get(1, memory, 0, bytes, sizeof bytes);
+        EXPECT(got != Code::ok);
         EXPECT(bytes[0] == 0);
+        std::memset(bytes, 'y', sizeof bytes);
+        const Code put = fabric.put(1, memory, 0, bytes, sizeof bytes);
+        EXPECT(put != Code::ok);
+        if (!over_verbs()) {
+          // The owner says so, which harms nothing else. Also in the middle of a long one.
+          EXPECT(got == Code::bad_argument && put == Code::bad_argument);
+          const std::vector<char> large(1 << 20, 'y');
+          memory.bytes = large.size();
+          EXPECT(fabric.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
+          if (what == 1) {
+            memory = shared.memory;
+            memory.bytes = large.size();
+            EXPECT(fabric.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
+          }
+          if (what != 2) {
+            EXPECT(fabric.get(1, shared.memory, 0, bytes, sizeof bytes) == Code::ok);
+            EXPECT(bytes[0] == 'x' && bytes[63] == 'x');
+          }
+        }
         shared.mark.store(4);
         return true;
       },
@@ -222,6 +328,7 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
         if (what == 2) EXPECT(fabric.unshare(shared.memory).ok());
         shared.mark.store(3);
         EXPECT(shared.reach(4));
+        EXPECT(std::count(std::begin(bytes), std::end(bytes), 'x') == sizeof bytes);
         if (what != 2) EXPECT(fabric.unshare(shared.memory).ok());
         return true;
       });

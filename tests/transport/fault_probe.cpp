@@ -31,7 +31,11 @@ namespace {
   } while (0)
 
 constexpr int kVictim = 2;
-constexpr auto kLimit = 1s;  // a death on the same host is seen much sooner
+// Set where ranks may not share memory. Then a death is noticed by silence, else it is seen much
+// sooner than in a second. Machines that test are busy.
+const char* const kTimeoutMs = std::getenv("WEFT_PEER_TIMEOUT_MS");
+const auto kLimit =
+    (kTimeoutMs == nullptr ? 0ms : std::chrono::milliseconds(std::atoi(kTimeoutMs))) + 1000ms;
 
 // The two others still do with each other what they did before.
 void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came = false) {
@@ -45,7 +49,8 @@ void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came = false)
       other_came = message == 4711;
       continue;
     }
-    const Status status = exchange.wait(0, 1s);
+    // It may notice the death later.
+    const Status status = exchange.wait(0, 10s);
     REQUIRE(status.ok() || status == Code::peer_lost);
     REQUIRE(Clock::now() - start < 10s);
   }
@@ -108,9 +113,12 @@ void die_while_others_receive(Job& job) {
     for (std::uint64_t i = 0; i < kNum; ++i)
       for (const int to : {0, 1}) REQUIRE(exchange.send(to, 0, i) == Code::ok);
     REQUIRE(exchange.flushSend(0) == Code::ok);
+    std::uint64_t half = 0;
+    for (int i = 0; i < 2;) i += exchange.receive(0, half);
     die();
   }
-  // All that it had sent is received, in order; then its death is told, once.
+  // All that lies in this process's memory is received, in order, and what was on its way to
+  // another host as far as it came; then its death is told, once.
   std::uint64_t next = 0, message = 0;
   Status status;
   auto last = Clock::now();
@@ -119,6 +127,10 @@ void die_while_others_receive(Job& job) {
     if (exchange.receive(0, message)) {
       if (exchange.source(0) == kVictim) {
         REQUIRE(message == next++);
+        if (next == kNum / 2) {
+          REQUIRE(exchange.send(kVictim, 0, next) == Code::ok);
+          REQUIRE(exchange.flushSend(0) == Code::ok);
+        }
       } else {
         other_came = true;  // it is further than this one
       }
@@ -130,12 +142,12 @@ void die_while_others_receive(Job& job) {
   }
   REQUIRE(status == Code::peer_lost);
   REQUIRE(status.text().find("rank 2") != std::string::npos);
-  REQUIRE(next == kNum);
+  REQUIRE(next == kNum || (kTimeoutMs != nullptr && next >= kNum / 2));
   REQUIRE(Clock::now() - last < kLimit);
   go_on(job, exchange, other_came);
 }
 
-void die_while_others_read(Job& job) {
+void die_while_others_access(Job& job, bool write) {
   void* address = nullptr;
   RemoteMemory mine;
   REQUIRE(job.allocate(1 << 20, address, mine).ok());
@@ -154,15 +166,23 @@ void die_while_others_read(Job& job) {
   }
   std::string local(1 << 20, ' ');
   const auto start = Clock::now();
+  auto last_good = start;
+  const auto access = [&](const RemoteMemory& memory) {
+    return write ? job.rdma_write(0, memory, local.data(), memory.bytes)
+                 : job.rdma_read(0, memory, local.data(), memory.bytes);
+  };
+  const std::size_t all_but_word = local.size() - 64;
   Code code = Code::ok;
   while (code == Code::ok) {
+    last_good = Clock::now();
     code = job.fetch_add(0, all[kVictim].word(0), 1).code;
     if (code == Code::ok) code = job.fetch_add(0, all_shared[kVictim].word(0), 1).code;
-    if (code == Code::ok) code = job.rdma_read(0, all[kVictim].part(64, 64), local.data(), 64);
-    if (code == Code::ok) code = job.rdma_read(0, all_shared[kVictim], local.data(), local.size());
+    if (code == Code::ok) code = access(all[kVictim].part(64, 64));
+    if (code == Code::ok) code = access(all_shared[kVictim].part(64, all_but_word));
     REQUIRE(Clock::now() - start < 10s);
   }
   REQUIRE(code == Code::peer_lost);
+  REQUIRE(Clock::now() - last_good < kLimit);
   // The kernel may know before the engine does.
   while (job.is_alive(kVictim)) REQUIRE(Clock::now() - start < 10s);
   REQUIRE(job.rdma_read(0, all[kVictim], local.data(), 8) == Code::peer_lost);
@@ -280,7 +300,9 @@ int main(int argc, char** argv) {
   } else if (scenario == "receive") {
     die_while_others_receive(job);
   } else if (scenario == "read") {
-    die_while_others_read(job);
+    die_while_others_access(job, false);
+  } else if (scenario == "write") {
+    die_while_others_access(job, true);
   } else if (scenario == "phase") {
     die_while_others_end_a_phase(job);
   } else if (scenario == "leave") {

@@ -7,10 +7,12 @@
 namespace weft::testing {
 namespace {
 
-void run(const char* scenario, int exit_code, const std::string& out) {
+void run(const char* scenario, int exit_code, const std::string& out,
+         const Process::Environment& environment = {}) {
   INFO(scenario);
   Process process({std::getenv("WEFTRUN"), "-n", "3", "--timeout", "30", "--on-death", "continue",
-                   std::getenv("FAULT_PROBE"), scenario});
+                   std::getenv("FAULT_PROBE"), scenario},
+                  environment);
   CHECK(process.wait(40'000) == exit_code);
   INFO(process.err());
   CHECK(process.out() == out);
@@ -19,9 +21,17 @@ void run(const char* scenario, int exit_code, const std::string& out) {
 }  // namespace
 
 TEST_CASE("the death of a rank ends what needs it, and nothing else") {
-  for (const char* scenario : {"connect", "send", "receive", "read", "phase", "leave"})
+  for (const char* scenario : {"connect", "send", "receive", "read", "write", "phase", "leave"})
     run(scenario, 128 + 9, "ok\nok\n");
 }
+
+#ifdef WEFT_HAVE_OFI
+TEST_CASE("the same between ranks that share no memory") {
+  for (const char* scenario : {"connect", "send", "receive", "read", "write", "phase", "leave"})
+    run(scenario, 128 + 9, "ok\nok\n",
+        {{"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_DOMAIN", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "2000"}});
+}
+#endif
 
 TEST_CASE("garbage in a ring closes that lane, and its reader survives") {
   for (const char* scenario : {"length", "odd", "empty", "kind", "wrong_phase", "size", "turn",

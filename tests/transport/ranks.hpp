@@ -3,6 +3,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -10,6 +12,12 @@
 #include "weft/transport.hpp"
 
 namespace weft::testing {
+
+// Whether ranks share memory, as they do unless WEFT_FABRIC takes it away.
+inline bool over_shm() {
+  const char* fabrics = std::getenv("WEFT_FABRIC");
+  return fabrics == nullptr || std::strstr(fabrics, "shm") != nullptr;
+}
 
 // Runs `body` once for each rank, in threads of their own.
 inline void with_ranks(int num_ranks, const std::function<void(transport::Job&)>& body) {

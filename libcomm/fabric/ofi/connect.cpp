@@ -33,7 +33,30 @@ bool read_hex(std::string_view text, std::string& bytes) {
   return true;
 }
 
+// A lane's number is taken again once it is free. What is still on its way to the old one is told
+// by its random number or its channel, which no other lane has had.
+template <class Lane>
+std::size_t free_number(const std::vector<std::unique_ptr<Lane>>& lanes) {
+  return static_cast<std::size_t>(std::find(lanes.begin(), lanes.end(), nullptr) - lanes.begin());
+}
+
 }  // namespace
+
+// What the rings of exchanges take, and our mirrors of others'.
+Status OfiFabric::take_lane_memory(int channel, std::uint32_t bytes) {
+  if (channel_of(channel).client == 0) return {};
+  const std::size_t maximum = job_.settings().bytes(Setting::lane_memory_bytes);
+  if (bytes > maximum || lane_memory_ > maximum - bytes)
+    return {Code::no_memory, fmt::format("rings take {} bytes already, and WEFT_LANE_MEMORY_BYTES "
+                                         "is {}",
+                                         lane_memory_, maximum)};
+  lane_memory_ += bytes;
+  return {};
+}
+
+void OfiFabric::give_lane_memory(int channel, std::uint32_t bytes) noexcept {
+  if (channel_of(channel).client != 0) lane_memory_ -= bytes;
+}
 
 Status OfiFabric::read_address(int peer, PeerNode& node) const {
   std::string text;
@@ -78,19 +101,22 @@ Status OfiFabric::reach(int peer) {
 Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane) {
   if (Status status = reach(peer); !status) return status;
   auto made = std::make_unique<SendLaneState>();
-  made->context.peer = peer;
   made->peer = peer;
   made->channel = channel;
   made->ring_bytes = ring_bytes;
   made->asked_ns = now_ns();
-  made->number = static_cast<std::uint32_t>(send_lanes_.size());
-  if (made->number >= kGetLane) return {Code::no_memory, "more than 32767 lanes"};
+  const std::size_t number = free_number(send_lanes_);
+  if (number >= kGetLane) return {Code::no_memory, "more than 32767 lanes"};
+  made->number = static_cast<std::uint32_t>(number);
   // One page beyond the ring, as the mark that sends the reader back may lie there.
   if (Status status = made->mirror.map(ring_bytes + kPage); !status) return status;
+  if (Status status = take_lane_memory(channel, ring_bytes); !status) return status;
   if (endpoint_->has_mode(FI_MR_LOCAL)) {
     if (Status status = add(made->mirror.data(), made->mirror.bytes(), FI_SEND, made->registration);
-        !status)
+        !status) {
+      give_lane_memory(channel, ring_bytes);
       return status;
+    }
   }
   Control request{};
   request.type = Type::connect;
@@ -99,7 +125,8 @@ Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneS
   request.bytes = ring_bytes;
   lane = made.get();
   node(peer).send_lanes[channel] = lane;
-  send_lanes_.push_back(std::move(made));
+  if (number == send_lanes_.size()) send_lanes_.emplace_back();
+  send_lanes_[number] = std::move(made);
   watch(peer);
   send(peer, request);
   return {};
@@ -128,9 +155,10 @@ Status OfiFabric::connect(int peer, int channel, SendMemory& memory) {
                         endpoint_->info().fabric_attr->prov_name)};
   }
   if (lane->state != SendLaneState::open) {
-    node.send_lanes.erase(channel);
-    return {lane->code, fmt::format("{} refused a lane of {}", job_.describe(peer),
-                                    job_.describe(job_.rank()))};
+    const Code code = lane->code;
+    drop(send_lanes_[lane->number]);
+    return {code, fmt::format("{} refused a lane of {}", job_.describe(peer),
+                              job_.describe(job_.rank()))};
   }
   memory.ring = lane->mirror.data();
   memory.consumed = &lane->credit;
@@ -168,32 +196,44 @@ void OfiFabric::close_lane(SendLaneState& lane) noexcept {
   lane.registration.mr = nullptr;
 }
 
-void OfiFabric::close_lane(ReceiveLaneState& lane) noexcept {
-  if (lane.closed) return;
-  lane.closed = true;
+// The provider may not be done with the memory of a lost peer's lanes: the native endpoints over
+// TCP do not close its connection, and if the network comes back, so do late bytes.
+void OfiFabric::drop(std::unique_ptr<SendLaneState>& lane) noexcept {
+  PeerNode& peer = node(lane->peer);
+  close_lane(*lane);
+  give_lane_memory(lane->channel, lane->ring_bytes);
+  peer.send_lanes.erase(lane->channel);
+  if (peer.state.load(std::memory_order_relaxed) == PeerState::dead)
+    lost_memory_.push_back(std::move(lane->mirror));
+  lane.reset();
+}
+
+void OfiFabric::drop(std::unique_ptr<ReceiveLaneState>& lane) noexcept {
+  give_lane_memory(lane->channel, lane->ring_bytes);
+  if (lane->registration.mr != nullptr) fi_close(&lane->registration.mr->fid);
+  std::erase(arriving_, lane.get());
+  if (node(lane->peer).state.load(std::memory_order_relaxed) == PeerState::dead)
+    lost_memory_.push_back(std::move(lane->ring));
+  lane.reset();
 }
 
 void OfiFabric::close_client(int client) noexcept {
   const std::lock_guard lock(lock_);
-  for (auto& lane : send_lanes_) {
-    if (lane == nullptr || channel_of(lane->channel).client != client) continue;
-    close_lane(*lane);
-    node(lane->peer).send_lanes.erase(lane->channel);
-    lane.reset();
-  }
-  for (auto& lane : receive_lanes_) {
-    if (lane == nullptr || channel_of(lane->channel).client != client) continue;
-    close_lane(*lane);
-    std::erase(arriving_, lane.get());
-    lane.reset();
-  }
+  for (auto& lane : send_lanes_)
+    if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
+  for (auto& lane : receive_lanes_)
+    if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
+}
+
+void OfiFabric::sign(Control& control, const PeerNode& to) const noexcept {
+  control.magic = kMagic;
+  control.from = static_cast<std::uint32_t>(job_.rank());
+  control.secret = to.secret;
 }
 
 void OfiFabric::send(int peer, Control control) noexcept {
   PeerNode& node = this->node(peer);
-  control.magic = kMagic;
-  control.from = static_cast<std::uint32_t>(job_.rank());
-  control.secret = node.secret;
+  sign(control, node);
   if (node.outbox.empty() && try_send(node, control)) return;
   if (node.outbox.empty()) full_outboxes_.push_back(peer);
   node.outbox.push_back(control);
@@ -221,7 +261,7 @@ void OfiFabric::flush_outboxes() noexcept {
   });
 }
 
-void OfiFabric::on_control(const Control& control) noexcept {
+void OfiFabric::on_control(const Control& control, std::span<const std::byte> data) noexcept {
   if (control.magic != kMagic || control.secret != secret_ ||
       control.from >= static_cast<std::uint32_t>(job_.size()) ||
       static_cast<int>(control.from) == job_.rank()) {
@@ -234,6 +274,7 @@ void OfiFabric::on_control(const Control& control) noexcept {
   const int peer = static_cast<int>(control.from);
   PeerNode& node = this->node(peer);
   if (node.state.load(std::memory_order_relaxed) == PeerState::dead) return;
+  if (!data.empty() && control.type != Type::put) return;
   if (Status status = reach(peer); !status) return;
   node.heard_ns = now_ns_;
   switch (control.type) {
@@ -255,6 +296,7 @@ void OfiFabric::on_control(const Control& control) noexcept {
       Control answer{};
       answer.type = Type::farewell;
       send(peer, answer);
+      forget_pushes(peer);
       // release: what it wrote before; pairs with the acquire in state().
       node.state.store(PeerState::left, std::memory_order_release);
       return;
@@ -266,9 +308,12 @@ void OfiFabric::on_control(const Control& control) noexcept {
       return on_credit(control);
     case Type::get:
       return on_get(control);
+    case Type::put:
+      return on_put(control, data);
     case Type::cas:
     case Type::fetch_add:
       return on_atomic(control);
+    case Type::written:
     case Type::value:
     case Type::denied:
       return on_answer_of_owner(control);
@@ -280,16 +325,27 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   if (request.bytes < kPage || request.bytes > kMaxRing || request.bytes % kPage != 0 ||
       request.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
     return Code::bad_argument;
-  if (receive_lanes_.size() >= kGetLane) return Code::no_memory;
+  // Without random numbers nothing tells what is on its way to an old lane.
+  const std::size_t number = tokens_ ? free_number(receive_lanes_) : receive_lanes_.size();
+  if (number >= kGetLane) return Code::no_memory;
   auto made = std::make_unique<ReceiveLaneState>();
   made->peer = peer;
   made->channel = static_cast<int>(request.channel);
   made->ring_bytes = static_cast<std::uint32_t>(request.bytes);
   made->writer_lane = request.lane;
   made->token = tokens_ ? static_cast<std::uint32_t>(next_key()) : 0;
+  made->number = static_cast<std::uint32_t>(number);
   if (Status status = made->ring.map(request.bytes + kPage); !status) return status;
+  if (rings_written_) {
+    if (Status status =
+            add(made->ring.data(), made->ring.bytes(), FI_REMOTE_WRITE, made->registration);
+        !status)
+      return status;
+  }
+  if (Status status = take_lane_memory(made->channel, made->ring_bytes); !status) return status;
   lane = made.get();
-  receive_lanes_.push_back(std::move(made));
+  if (number == receive_lanes_.size()) receive_lanes_.emplace_back();
+  receive_lanes_[number] = std::move(made);
   return {};
 }
 
@@ -307,8 +363,10 @@ void OfiFabric::on_connect(const Control& request) noexcept {
     return send(peer, answer);
   }
   answer.type = Type::accept;
-  answer.key = lane->token;
-  answer.lane = static_cast<std::uint32_t>(receive_lanes_.size() - 1);
+  answer.address = lane->registration.address;
+  answer.key = lane->registration.key;
+  answer.compare = lane->token;
+  answer.lane = lane->number;
   arriving_.push_back(lane);
   // release: pairs with the acquire of whoever looks before accept().
   connections_.fetch_add(1, std::memory_order_release);
@@ -319,7 +377,7 @@ void OfiFabric::on_answer(const Control& answer) noexcept {
   if (answer.other_lane >= send_lanes_.size()) return;
   SendLaneState* lane = send_lanes_[answer.other_lane].get();
   if (lane == nullptr || lane->peer != static_cast<int>(answer.from) ||
-      lane->state != SendLaneState::asking)
+      lane->state != SendLaneState::asking || lane->channel != static_cast<int>(answer.channel))
     return;
   if (answer.type == Type::refuse) {
     lane->state = SendLaneState::refused;
@@ -328,7 +386,9 @@ void OfiFabric::on_answer(const Control& answer) noexcept {
     return;
   }
   lane->ring_lane = answer.lane;
-  lane->token = static_cast<std::uint32_t>(answer.key);
+  lane->ring_address = answer.address;
+  lane->ring_key = answer.key;
+  lane->token = static_cast<std::uint32_t>(answer.compare);
   lane->state = SendLaneState::open;
 }
 

@@ -1,13 +1,13 @@
 // Posting what lanes have written, and polling for what has come.
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
-#include "fabric/doorbell.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
@@ -30,25 +30,8 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
   std::size_t done = lane.part_offset == offset ? lane.part_done : 0;
   lane.part_done = 0;
   while (done < bytes) {
-    std::byte* from = lane.mirror.data() + offset + done;
     const std::size_t part = std::min(bytes - done, part_max_);
-    const std::uint64_t data = immediate(lane.token, lane.ring_lane, offset + done);
-    ssize_t error = 0;
-    if (part <= inject_max_) {
-      error = fi_injectdata(endpoint_->ep(), from, part, data, peer.handle);
-    } else {
-      const iovec local{from, part};
-      void* descriptor =
-          lane.registration.mr != nullptr ? fi_mr_desc(lane.registration.mr) : nullptr;
-      fi_msg message{};
-      message.msg_iov = &local;
-      message.desc = descriptor != nullptr ? &descriptor : nullptr;
-      message.iov_count = 1;
-      message.addr = peer.handle;
-      message.context = &lane.context;
-      message.data = data;
-      error = fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
-    }
+    const long error = post_part(lane, offset + done, part);
     if (error == -FI_EAGAIN) {
       lane.part_offset = offset;
       lane.part_done = done;
@@ -64,6 +47,40 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
   return Code::ok;
 }
 
+long OfiFabric::post_part(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept {
+  PeerNode& peer = node(lane.peer);
+  std::byte* from = lane.mirror.data() + offset;
+  const bool writes = lane.ring_key != 0;
+  const std::uint64_t data = immediate(lane.token, lane.ring_lane, writes ? bytes : offset);
+  if (bytes <= inject_max_)
+    return writes ? fi_inject_writedata(endpoint_->ep(), from, bytes, data, peer.handle,
+                                        lane.ring_address + offset, lane.ring_key)
+                  : fi_injectdata(endpoint_->ep(), from, bytes, data, peer.handle);
+  const iovec local{from, bytes};
+  void* descriptor = lane.registration.mr != nullptr ? fi_mr_desc(lane.registration.mr) : nullptr;
+  if (writes) {
+    const fi_rma_iov remote{lane.ring_address + offset, bytes, lane.ring_key};
+    fi_msg_rma message{};
+    message.msg_iov = &local;
+    message.desc = descriptor != nullptr ? &descriptor : nullptr;
+    message.iov_count = 1;
+    message.addr = peer.handle;
+    message.rma_iov = &remote;
+    message.rma_iov_count = 1;
+    message.context = &peer.context;
+    message.data = data;
+    return fi_writemsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
+  }
+  fi_msg message{};
+  message.msg_iov = &local;
+  message.desc = descriptor != nullptr ? &descriptor : nullptr;
+  message.iov_count = 1;
+  message.addr = peer.handle;
+  message.context = &peer.context;
+  message.data = data;
+  return fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
+}
+
 Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
   auto& lane = *static_cast<ReceiveLaneState*>(opaque);
   const std::lock_guard lock(lock_);
@@ -74,6 +91,7 @@ Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
   Control credit{};
   credit.type = Type::credit;
   credit.other_lane = lane.writer_lane;
+  credit.channel = static_cast<std::uint32_t>(lane.channel);
   credit.bytes = word;
   send(lane.peer, credit);
   return Code::ok;
@@ -82,29 +100,47 @@ Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
 void OfiFabric::on_credit(const Control& control) noexcept {
   if (control.other_lane >= send_lanes_.size()) return;
   SendLaneState* lane = send_lanes_[control.other_lane].get();
-  if (lane == nullptr || lane->peer != static_cast<int>(control.from)) return;
+  if (lane == nullptr || lane->peer != static_cast<int>(control.from) ||
+      lane->channel != static_cast<int>(control.channel))
+    return;
   // release: pairs with the acquire in RingWriter::look.
   lane->credit.store(control.bytes, std::memory_order_release);
-  ring_doorbell(local_.sleeping(writer_doorbell(lane->channel)));
+  ring_own(writer_doorbell(lane->channel));
+}
+
+// The lane of a part, or null if the part is none of an open lane's.
+ReceiveLaneState* OfiFabric::find_lane(std::uint64_t data) noexcept {
+  const std::uint32_t number = static_cast<std::uint32_t>(data) >> kLineBits;
+  if (number >= receive_lanes_.size() || receive_lanes_[number] == nullptr) return nullptr;
+  ReceiveLaneState& lane = *receive_lanes_[number];
+  return lane.token == data >> 32 && !lane.closed ? &lane : nullptr;
 }
 
 void OfiFabric::on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept {
-  const std::uint32_t number = static_cast<std::uint32_t>(data) >> kLineBits;
-  if (number == kGetLane) return on_get_part(data, bytes, length);
-  const std::size_t offset = (data & ((1u << kLineBits) - 1)) * kLine;
-  if (number >= receive_lanes_.size() || receive_lanes_[number] == nullptr) return;
-  ReceiveLaneState& lane = *receive_lanes_[number];
-  if (lane.token != data >> 32 || lane.closed || offset > lane.ring.bytes() ||
-      length > lane.ring.bytes() - offset)
+  if (static_cast<std::uint32_t>(data) >> kLineBits == kGetLane)
+    return on_get_part(data, bytes, length);
+  ReceiveLaneState* lane = find_lane(data);
+  const std::size_t offset = lines_of(data) * kLine;
+  if (lane == nullptr || offset > lane->ring.bytes() || length > lane->ring.bytes() - offset)
     return;
+  std::memcpy(lane->ring.data() + offset, bytes, length);
+  arrive(*lane, length);
+}
+
+// The provider has written it, and checked where.
+void OfiFabric::on_written_part(std::uint64_t data) noexcept {
+  ReceiveLaneState* lane = find_lane(data);
+  if (lane != nullptr && lane->registration.mr != nullptr) arrive(*lane, lines_of(data) * kLine);
+}
+
+void OfiFabric::arrive(ReceiveLaneState& lane, std::size_t bytes) noexcept {
   PeerNode& peer = node(lane.peer);
-  std::memcpy(lane.ring.data() + offset, bytes, length);
   peer.heard_ns = now_ns_;
-  peer.arrived_bytes += length;
+  peer.arrived_bytes += bytes;
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
-  lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + length,
+  lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + bytes,
                      std::memory_order_release);
-  ring_doorbell(local_.sleeping(reader_doorbell(lane.channel)));
+  ring_own(reader_doorbell(lane.channel));
 }
 
 void OfiFabric::post_receive(ReceiveBuffer& buffer) noexcept {
@@ -135,18 +171,24 @@ void OfiFabric::poll_locked() noexcept {
     if (count <= 0) break;
     for (ssize_t i = 0; i < count; ++i) {
       const fi_cq_data_entry& entry = entries[i];
+      if ((entry.flags & FI_REMOTE_WRITE) != 0) {
+        on_written_part(entry.data);
+        continue;
+      }
       auto* context = static_cast<Context*>(entry.op_context);
       if (context == nullptr) continue;
       if (context->kind == Context::receive) {
         auto& buffer = *reinterpret_cast<ReceiveBuffer*>(context);
         if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
           on_part(entry.data, buffer.data, entry.len);
-        } else if (entry.len == sizeof(Control)) {
+        } else if (entry.len >= sizeof(Control)) {
           Control control;
           std::memcpy(&control, buffer.data, sizeof control);
-          on_control(control);
+          on_control(control, {buffer.data + sizeof control, entry.len - sizeof control});
         }
         post_receive(buffer);
+      } else if (context->kind == Context::push) {
+        give_back(*reinterpret_cast<Push*>(context));
       } else if (context->kind == Context::operation) {
         node(context->peer).heard_ns = now_ns_;
         finish(*reinterpret_cast<Operation*>(context), Code::ok);
@@ -155,7 +197,7 @@ void OfiFabric::poll_locked() noexcept {
     if (count < kBatch) break;
   }
   if (!full_outboxes_.empty()) flush_outboxes();
-  if (!waiting_operations_.empty() || !waiting_pushes_.empty()) retry_operations();
+  if (!waiting_operations_.empty() || !waiting_gets_.empty()) retry_operations();
   if (now_ns_ - checked_ns_ > kCheckNs) check_peers(now_ns_);
 }
 
@@ -168,7 +210,11 @@ void OfiFabric::on_error() noexcept {
     if (error.err != FI_ECANCELED) post_receive(*reinterpret_cast<ReceiveBuffer*>(context));
     return;
   }
-  if (context->kind == Context::post) return lose(context->peer, error_text(error.err));
+  if (context->kind == Context::push || context->kind == Context::post) {
+    const int peer = context->peer;
+    if (context->kind == Context::push) give_back(*reinterpret_cast<Push*>(context));
+    return lose(peer, error_text(error.err));
+  }
   if (context->kind == Context::operation) {
     auto& operation = *reinterpret_cast<Operation*>(context);
     const int peer = operation.context.peer;

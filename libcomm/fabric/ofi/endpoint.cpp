@@ -76,10 +76,10 @@ Status Endpoint::open_info(const Settings& settings) {
   const int error = find_provider(provider, domain, list);
   if (error != 0)
     return {Code::unsupported,
-            fmt::format(
-                "libfabric has no provider '{}'{} with remote memory access and atomics: {} "
-                "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
-                provider, domain.empty() ? "" : fmt::format(" on {}", domain), error_text(error))};
+            fmt::format("libfabric has no provider '{}'{} with all that Weft needs: {} "
+                        "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
+                        provider, domain.empty() ? "" : fmt::format(" on {}", domain),
+                        error_text(error))};
   // The loopback only if there is nothing else.
   const fi_info* chosen = list;
   for (const fi_info* info = list; info != nullptr; info = info->next) {
@@ -93,7 +93,7 @@ Status Endpoint::open_info(const Settings& settings) {
   library().freeinfo(list);
   // Memory has the address that its owner knows it by, as with other fabrics: these endpoints do as
   // the domain is asked.
-  if (info_ != nullptr && has_bell()) info_->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
+  if (info_ != nullptr && is_native_tcp()) info_->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
   return info_ != nullptr ? Status{} : Status{Code::no_memory};
 }
 
@@ -110,7 +110,7 @@ Status Endpoint::open_objects() {
 
   fi_cq_attr cq_attr{};
   cq_attr.format = FI_CQ_FORMAT_DATA;
-  cq_attr.wait_obj = has_bell() ? FI_WAIT_NONE : FI_WAIT_FD;
+  cq_attr.wait_obj = is_native_tcp() ? FI_WAIT_NONE : FI_WAIT_FD;
   cq_attr.size = 8192;
   error = fi_cq_open(domain_, &cq_attr, &cq_, nullptr);
   if (error != 0) return failed("fi_cq_open", error);
@@ -126,13 +126,13 @@ Status Endpoint::open_objects() {
   error = fi_enable(ep_);
   if (error != 0) return failed("fi_enable", error);
 
-  if (has_bell()) {
+  if (is_native_tcp()) {
     cq_attr.wait_obj = FI_WAIT_FD;
     cq_attr.size = 1;
     error = fi_cq_open(domain_, &cq_attr, &bell_, nullptr);
     if (error != 0) return failed("fi_cq_open", error);
   }
-  error = fi_control(&(has_bell() ? bell_ : cq_)->fid, FI_GETWAIT, &wait_fd_);
+  error = fi_control(&(is_native_tcp() ? bell_ : cq_)->fid, FI_GETWAIT, &wait_fd_);
   if (error != 0) return failed("fi_control(FI_GETWAIT)", error);
   std::size_t length = 0;
   error = fi_getname(&ep_->fid, nullptr, &length);
@@ -144,7 +144,7 @@ Status Endpoint::open_objects() {
 }
 
 bool Endpoint::try_wait() noexcept {
-  if (has_bell()) return true;
+  if (is_native_tcp()) return true;
   fid* fids[] = {&cq_->fid};
   return fi_trywait(fabric_, fids, 1) == FI_SUCCESS;
 }

@@ -39,6 +39,9 @@ class Endpoint {
   // False: there is something to read already.
   bool try_wait() noexcept;
 
+  // RDM endpoints right over sockets (provider net, in later versions tcp).
+  bool is_native_tcp() const noexcept { return info_->ep_attr->protocol == FI_PROTO_XNET; }
+
   bool has_mode(std::uint64_t bit) const noexcept {
     return (static_cast<std::uint64_t>(info_->domain_attr->mr_mode) & bit) != 0;
   }
@@ -48,17 +51,15 @@ class Endpoint {
   Status open_info(const Settings& settings);
   Status open_objects();
 
-  // The native RDM endpoints over TCP write to a descriptor at every completion of a queue that has
-  // one, and nothing makes that one unreadable again. But the descriptor of a queue that is used
-  // for nothing is readable when a socket is, which is what a sleeper wants, and costs nothing.
-  bool has_bell() const noexcept { return info_->ep_attr->protocol == FI_PROTO_XNET; }
-
   fi_info* info_ = nullptr;
   fid_fabric* fabric_ = nullptr;
   fid_domain* domain_ = nullptr;
   fid_av* av_ = nullptr;
   fid_cq* cq_ = nullptr;
-  fid_cq* bell_ = nullptr;  // see has_bell
+  // The native RDM endpoints over TCP write to a descriptor at every completion of a queue that has
+  // one, and nothing makes that one unreadable again. But the descriptor of a queue that is used
+  // for nothing is readable when a socket is, which is what a sleeper wants, and costs nothing.
+  fid_cq* bell_ = nullptr;
   fid_ep* ep_ = nullptr;
   int wait_fd_ = -1;
   std::string address_;

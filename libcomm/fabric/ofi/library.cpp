@@ -15,7 +15,8 @@ struct Loaded {
 
   Loaded() {
     // Read when libfabric starts. Taking an address out of the table also closes the connection to
-    // it: the buffers of a lost peer's messages are safe by that alone.
+    // it, but for the native endpoints over TCP: the buffers of a lost peer's messages are safe by
+    // that alone.
     setenv("FI_AV_REMOVE_CLEANUP", "1", 0);
     // Read when the libraries of two providers are loaded: no signal handlers, no files with
     // traces.

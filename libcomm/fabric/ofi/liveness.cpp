@@ -9,7 +9,6 @@
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
-#include "fabric/doorbell.hpp"
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
@@ -74,11 +73,13 @@ void OfiFabric::lose(int peer, const char* why) noexcept {
   node.state.store(PeerState::dead, std::memory_order_release);
   // First of all: whoever hears that an operation has failed may use its buffer for something else.
   close_connection(node);
+  forget_pushes(peer);
   abandon_operations(peer);
-  ring_doorbell(local_.sleeping(0));
+  ring_own(0);
 }
 
-// With FI_AV_REMOVE_CLEANUP, see endpoint.cpp: no byte comes in after it.
+// With FI_AV_REMOVE_CLEANUP, see library.cpp, no byte comes in after it; over the native endpoints
+// it goes into receive buffers and rings only, which stay.
 void OfiFabric::close_connection(PeerNode& node) noexcept {
   if (node.handle == FI_ADDR_NOTAVAIL) return;
   fi_av_remove(endpoint_->av(), &node.handle, 1, 0);
@@ -96,12 +97,13 @@ void OfiFabric::disconnect(int peer) noexcept {
   PeerState alive = PeerState::alive;
   node.state.compare_exchange_strong(alive, PeerState::dead);
   close_connection(node);
+  forget_pushes(peer);
   abandon_operations(peer);
   node.outbox.clear();
   for (auto& lane : send_lanes_)
     if (lane != nullptr && lane->peer == peer) close_lane(*lane);
   for (auto& lane : receive_lanes_)
-    if (lane != nullptr && lane->peer == peer) close_lane(*lane);
+    if (lane != nullptr && lane->peer == peer) lane->closed = true;
   poll_locked();
 }
 

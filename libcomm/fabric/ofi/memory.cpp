@@ -1,5 +1,6 @@
-// What peers may reach: rings, credit words, allocated and shared memory. Each has a random key of
-// its own, so that nobody who was not told finds it; the provider checks key and bounds.
+// What peers may reach: allocated and shared memory. Each has a random key of its own, so that
+// nobody who was not told finds it; the provider checks key and bounds, or this process does
+// (serving.cpp).
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
 #include <sys/mman.h>
@@ -34,7 +35,7 @@ std::uint64_t OfiFabric::next_key() noexcept {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     z ^= z >> 31;
-    if (endpoint_->info().domain_attr->mr_key_size < 8)
+    if (!by_message_ && endpoint_->info().domain_attr->mr_key_size < 8)
       z &= (std::uint64_t{1} << endpoint_->info().domain_attr->mr_key_size * 8) - 1;
     if (static_cast<std::uint32_t>(z) != 0) return z;
   }
@@ -74,9 +75,25 @@ RemoteMemory remote_memory(const Registration& registration, std::size_t offset,
           static_cast<std::uint32_t>(registration.key >> 32)};
 }
 
-constexpr std::uint64_t kPeersMay = FI_REMOTE_READ | FI_REMOTE_WRITE;
-
 }  // namespace
+
+Status OfiFabric::open_to_peers(void* address, std::size_t bytes, Registration& registration) {
+  if (by_message_) {
+    registration.key = next_key();
+    registration.start = static_cast<std::byte*>(address);
+    registration.address = reinterpret_cast<std::uintptr_t>(address);
+    registration.bytes = bytes;
+    return {};
+  }
+  return add(address, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, registration);
+}
+
+// It has been taken out of the table. Nothing is read or written on anybody's behalf afterwards.
+void OfiFabric::close_to_peers(const Registration& registration) noexcept {
+  if (by_message_) return end_pushes(registration.key);
+  const std::lock_guard lock(lock_);
+  fi_close(&registration.mr->fid);
+}
 
 Status OfiFabric::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
   if (bytes == 0 || bytes > (std::size_t{1} << 46))
@@ -86,8 +103,7 @@ Status OfiFabric::allocate(std::size_t bytes, void*& address, RemoteMemory& memo
   Registration registration;
   {
     const std::lock_guard lock(lock_);
-    if (Status status = add(mapping->data(), bytes, kPeersMay, registration); !status)
-      return status;
+    if (Status status = open_to_peers(mapping->data(), bytes, registration); !status) return status;
   }
   address = mapping->data();
   memory = remote_memory(registration, 0, bytes);
@@ -100,7 +116,7 @@ Status OfiFabric::allocate(std::size_t bytes, void*& address, RemoteMemory& memo
 
 Status OfiFabric::release(void* address) {
   Allocated taken;
-  fid_mr* mr = nullptr;
+  Registration registration;
   {
     const std::lock_guard lock(memory_lock_);
     const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
@@ -108,11 +124,10 @@ Status OfiFabric::release(void* address) {
       return {Code::bad_argument, "this address was not allocated here, or is free already"};
     taken = std::move(found->second);
     allocated_.erase(found);
-    mr = registrations_.at(taken.key).mr;
+    registration = registrations_.at(taken.key);
     registrations_.erase(taken.key);
   }
-  const std::lock_guard lock(lock_);
-  fi_close(&mr->fid);
+  close_to_peers(registration);
   return {};
 }
 
@@ -122,7 +137,7 @@ Status OfiFabric::share(void* address, std::size_t bytes, RemoteMemory& memory) 
   Registration registration;
   {
     const std::lock_guard lock(lock_);
-    if (Status status = add(address, bytes, kPeersMay, registration); !status) return status;
+    if (Status status = open_to_peers(address, bytes, registration); !status) return status;
   }
   memory = remote_memory(registration, 0, bytes);
   const std::lock_guard lock(memory_lock_);
@@ -132,7 +147,7 @@ Status OfiFabric::share(void* address, std::size_t bytes, RemoteMemory& memory) 
 
 Status OfiFabric::unshare(const RemoteMemory& memory) {
   const std::uint64_t key = std::uint64_t{memory.extra} << 32 | memory.region;
-  fid_mr* mr = nullptr;
+  Registration registration;
   {
     const std::lock_guard lock(memory_lock_);
     const auto found = registrations_.find(key);
@@ -140,11 +155,10 @@ Status OfiFabric::unshare(const RemoteMemory& memory) {
     const auto start = reinterpret_cast<std::uintptr_t>(found->second.start);
     const auto owner = allocated_.find(start);
     if (owner != allocated_.end() && owner->second.key == key) return {};  // release() ends it
-    mr = found->second.mr;
+    registration = found->second;
     registrations_.erase(found);
   }
-  const std::lock_guard lock(lock_);
-  fi_close(&mr->fid);
+  close_to_peers(registration);
   return {};
 }
 

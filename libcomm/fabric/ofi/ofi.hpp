@@ -1,7 +1,7 @@
 #pragma once
 // OfiFabric: see ofi_fabric.hpp. Its parts: memory.cpp (what peers may reach), connect.cpp (lanes,
-// control messages), liveness.cpp (signs of life, the end), datapath.cpp (posts, polling), and
-// operations.cpp (get, put, atomics).
+// control messages), liveness.cpp (signs of life, the end), datapath.cpp (posts, polling),
+// operations.cpp (get, put, atomics), and serving.cpp (those of peers).
 //
 // One lock guards everything; the provider is told so and has none of its own. What lanes read
 // without it is atomic: arrived, the credit words, connections, the peers' states.
@@ -12,14 +12,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "fabric/fabric.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/wire.hpp"
-#include "job/job.hpp"
+#include "fabric/remote_fabric.hpp"
 
 namespace weft::ofi {
 
@@ -27,8 +28,9 @@ namespace weft::ofi {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Mapping& operator=(Mapping&&) = delete;
   ~Mapping();
   Status map(std::size_t bytes);
   std::byte* data() const noexcept { return data_; }
@@ -39,9 +41,9 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-// Memory that peers may reach.
+// Memory that peers may reach, or that the provider wants to know.
 struct Registration {
-  fid_mr* mr = nullptr;
+  fid_mr* mr = nullptr;  // null: the provider does not know it, see Operation
   std::uint64_t key = 0;
   std::uint64_t address = 0;  // as peers name its start
   std::byte* start = nullptr;
@@ -51,7 +53,7 @@ struct Registration {
 // What every operation of libfabric carries along. Receives have a buffer, posts nothing.
 struct Context {
   fi_context2 reserved{};
-  enum Kind : std::uint8_t { post, receive, operation } kind = post;
+  enum Kind : std::uint8_t { post, receive, push, operation } kind = post;
   int peer = -1;
 };
 
@@ -60,8 +62,15 @@ struct ReceiveBuffer {
   std::byte* data = nullptr;  // part_max_ bytes
 };
 
+// A message that the provider sends straight from memory of the program: a part of a put, or of
+// what a get has asked for.
+struct Push {
+  Context context;
+  Control head{};         // of a put
+  std::uint64_t key = 0;  // of what a get has asked for; 0: nobody waits for its end
+};
+
 struct SendLaneState {
-  Context context;  // of every post
   int peer = 0;
   int channel = 0;
   std::uint32_t number = 0;
@@ -73,6 +82,8 @@ struct SendLaneState {
   Registration registration;    // of the mirror, where the provider wants local memory registered
   std::uint32_t ring_lane = 0;  // the peer's number
   std::uint32_t token = 0;      // see immediate()
+  // The peer's ring as the provider writes it; key 0: parts go as messages.
+  std::uint64_t ring_address = 0, ring_key = 0;
   // A post that the provider had no room for: how much of it has been sent.
   std::size_t part_offset = 0, part_done = 0;
   alignas(64) std::atomic<std::uint64_t> credit{0};
@@ -81,9 +92,11 @@ struct SendLaneState {
 struct ReceiveLaneState {
   int peer = 0;
   int channel = 0;
+  std::uint32_t number = 0;
   std::uint32_t ring_bytes = 0;
   bool closed = false;
   Mapping ring;
+  Registration registration;  // of the ring, where the provider writes it
   std::uint32_t token = 0;
   std::uint32_t writer_lane = 0;  // the peer's number
   alignas(64) std::atomic<std::uint64_t> arrived{0};
@@ -97,8 +110,8 @@ struct ReceiveLaneState {
 // twice and uses what was freed; its native RDM endpoints have no atomics, and nothing that closes
 // one connection, so that a lost peer's late bytes could still come into a buffer that has been
 // given up. So there a get asks for parts, which come into receive buffers and are copied if they
-// are still wanted, and the owner's processor does the atomics. It also lets the owner say no
-// without ending the connection.
+// are still wanted, a put sends its parts to the owner, whose processor writes them and does the
+// atomics. It also lets the owner say no without ending the connection.
 struct Operation {
   Context context;
   enum Kind : std::uint8_t { get, put, cas, fetch_add } kind = get;
@@ -106,7 +119,8 @@ struct Operation {
   std::uint64_t address = 0, key = 0;
   void* here = nullptr;
   std::size_t bytes = 0;
-  std::size_t received = 0;  // by message
+  std::size_t moved = 0;  // by message: what a get has received, or a put has sent
+  Code code = Code::ok;   // by message: what the owner said so far
   std::uint64_t operand = 0, compare = 0, result = 0;
   std::uint64_t* previous = nullptr;  // where the client wants the result
   fid_mr* local_mr = nullptr;
@@ -117,7 +131,7 @@ struct Operation {
 };
 
 struct PeerNode {
-  Context context;      // of pushes to it
+  Context context;      // of posts to it
   bool known = false;   // has an address that fits ours
   std::string address;  // the provider's
   std::uint64_t secret = 0;
@@ -132,15 +146,14 @@ struct PeerNode {
   std::unordered_map<int, SendLaneState*> send_lanes;  // by channel
 };
 
-class OfiFabric final : public Fabric {
+class OfiFabric final : public RemoteFabric {
  public:
-  OfiFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
+  OfiFabric(Job& job, Fabric& local) : RemoteFabric(job, local) {}
   ~OfiFabric() override;
   Status start();
 
   std::string_view name() const noexcept override { return "ofi"; }
   bool reaches(int peer) const noexcept override;
-  bool mapped() const noexcept override { return false; }
   std::size_t eager_max() const noexcept override { return eager_max_; }
   std::uint32_t ring_min() const noexcept override { return kMinRing; }
   std::size_t piece_max() const noexcept override { return piece_max_; }
@@ -169,15 +182,6 @@ class OfiFabric final : public Fabric {
   void start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
                  std::size_t bytes, Completion& completion) noexcept override;
 
-  bool can_copy(int) noexcept override { return false; }
-  SharedCopy* own_copy(std::uint32_t) noexcept override { return nullptr; }
-  SharedCopy* peer_copy(int, std::uint32_t) noexcept override { return nullptr; }
-  std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
-    return local_.sleeping(doorbell);
-  }
-  std::atomic<std::uint32_t>* peer_sleeping(int) noexcept override { return nullptr; }
-  Status open_doorbell(int) override { return Code::unsupported; }
-
   Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
   Code return_credit(void* lane, std::uint64_t word) noexcept override;
   void poll() noexcept override;
@@ -192,6 +196,8 @@ class OfiFabric final : public Fabric {
 
   // memory.cpp
   Status add(void* address, std::size_t bytes, std::uint64_t access, Registration& registration);
+  Status open_to_peers(void* address, std::size_t bytes, Registration& registration);
+  void close_to_peers(const Registration& registration) noexcept;
   std::uint64_t next_key() noexcept;
 
   // connect.cpp; all with the lock held
@@ -199,14 +205,18 @@ class OfiFabric final : public Fabric {
   Status reach(int peer);  // gives the peer a handle
   Status ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
   Status take_request(const Control& request, ReceiveLaneState*& lane);
+  void sign(Control& control, const PeerNode& to) const noexcept;
   void send(int peer, Control control) noexcept;
   bool try_send(PeerNode& node, const Control& control) noexcept;
   void flush_outboxes() noexcept;
-  void on_control(const Control& control) noexcept;
+  void on_control(const Control& control, std::span<const std::byte> data) noexcept;
   void on_connect(const Control& control) noexcept;
   void on_answer(const Control& control) noexcept;
+  Status take_lane_memory(int channel, std::uint32_t bytes);
+  void give_lane_memory(int channel, std::uint32_t bytes) noexcept;
   void close_lane(SendLaneState& lane) noexcept;
-  void close_lane(ReceiveLaneState& lane) noexcept;
+  void drop(std::unique_ptr<SendLaneState>& lane) noexcept;
+  void drop(std::unique_ptr<ReceiveLaneState>& lane) noexcept;
 
   // liveness.cpp; with the lock held
   void check_peers(std::uint64_t now) noexcept;
@@ -217,12 +227,16 @@ class OfiFabric final : public Fabric {
 
   // datapath.cpp; with the lock held
   void poll_locked() noexcept;
+  long post_part(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
   void on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
+  void on_written_part(std::uint64_t data) noexcept;
+  ReceiveLaneState* find_lane(std::uint64_t data) noexcept;
+  void arrive(ReceiveLaneState& lane, std::size_t bytes) noexcept;
   void on_credit(const Control& control) noexcept;
   void on_error() noexcept;
   void post_receive(ReceiveBuffer& buffer) noexcept;
 
-  // operations.cpp
+  // operations.cpp; but start and run with the lock held
   void start(int peer, Operation::Kind kind, const RemoteMemory& there, std::size_t offset,
              void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
              Completion& completion, std::uint64_t* previous) noexcept;
@@ -230,20 +244,31 @@ class OfiFabric final : public Fabric {
            void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
            std::uint64_t* previous) noexcept;
   long try_start(Operation& operation) noexcept;
+  long try_put(Operation& operation) noexcept;
+  long try_rma(Operation& operation) noexcept;
+  long try_atomic(Operation& operation) noexcept;
+  Control request_of(const Operation& operation) const noexcept;
   void retry_operations() noexcept;
   void finish(Operation& operation, Code code) noexcept;
+  void fail(Operation& operation, long error) noexcept;
   void abandon_operations(int peer) noexcept;
-  void on_get(const Control& request) noexcept;
-  bool try_push(Control& request) noexcept;
-  bool find_registered(const Control& request, std::size_t bytes, std::byte*& start) const noexcept;
-  void deny(const Control& request) noexcept;
-  void on_atomic(const Control& request) noexcept;
   Operation* find_operation(int peer, std::uint32_t number, std::uint32_t token) noexcept;
   void on_get_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
   void on_answer_of_owner(const Control& answer) noexcept;
 
-  Job& job_;
-  Fabric& local_;
+  // serving.cpp; but end_pushes with the lock held
+  void on_get(const Control& request) noexcept;
+  bool try_push(Control& request) noexcept;
+  void on_put(const Control& request, std::span<const std::byte> data) noexcept;
+  static void store(std::byte* to, std::span<const std::byte> data) noexcept;
+  void on_atomic(const Control& request) noexcept;
+  bool find_registered(const Control& request, std::size_t bytes, std::byte*& start) const noexcept;
+  void reply(const Control& request, Type type, Code code, std::uint64_t bytes) noexcept;
+  Push& take_push(int peer) noexcept;
+  void give_back(Push& push) noexcept;
+  void forget_pushes(int peer) noexcept;
+  void end_pushes(std::uint64_t key) noexcept;
+
   mutable std::mutex lock_;
   std::unique_ptr<Endpoint> endpoint_;
   mutable std::vector<PeerNode> peers_;
@@ -251,12 +276,15 @@ class OfiFabric final : public Fabric {
   std::uint64_t timeout_ns_ = 0;
   std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0, part_max_ = 0;
   bool counts_checked_ = false;
-  bool by_message_ = false;  // gets and atomics
-  bool tokens_ = false;      // see immediate()
+  bool by_message_ = false;     // see Operation
+  bool rings_written_ = false;  // the provider writes rings itself
+  bool tokens_ = false;         // see immediate()
   bool leaving_ = false;
   bool told_stranger_ = false;
 
   std::atomic<std::uint32_t> connections_{0};
+  std::vector<Mapping> lost_memory_;  // of lost peers' lanes; to be freed after the endpoint
+  std::size_t lane_memory_ = 0;
   std::vector<std::unique_ptr<SendLaneState>> send_lanes_;        // by number
   std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // by number
   std::deque<ReceiveLaneState*> arriving_;                        // not accepted yet
@@ -270,7 +298,9 @@ class OfiFabric final : public Fabric {
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
   std::deque<Operation*> waiting_operations_;  // for room
-  std::deque<Control> waiting_pushes_;
+  std::deque<Push> pushes_;
+  std::vector<Push*> free_pushes_;
+  std::deque<Control> waiting_gets_;  // of peers, for room
 
   mutable std::mutex memory_lock_;  // taken with or without lock_, never the other way round
   struct Allocated {

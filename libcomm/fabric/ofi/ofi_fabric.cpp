@@ -15,7 +15,8 @@ namespace weft {
 namespace ofi {
 namespace {
 
-constexpr std::size_t kNumReceives = 64;
+// Few, so that they stay in the caches: the next one is used when the first is taken out.
+constexpr std::size_t kNumReceives = 8;
 // Several gets of this size are under way at once for one long message.
 constexpr std::size_t kPiece = std::size_t{4} << 20;
 
@@ -44,6 +45,7 @@ Status OfiFabric::start() {
   tokens_ = info.domain_attr->cq_data_size >= 8;
   // A control message must not overtake writes for this, nor be overtaken.
   counts_checked_ = by_message_ = is_tcp(info.fabric_attr->prov_name);
+  rings_written_ = endpoint_->is_native_tcp() && tokens_;
   part_max_ =
       std::string_view(info.fabric_attr->prov_name).ends_with("ofi_rxm") ? kMaxPartRxm : kMaxPart;
 
@@ -76,8 +78,9 @@ OfiFabric::~OfiFabric() {
   for (auto& lane : send_lanes_)
     if (lane != nullptr) close_lane(*lane);
   for (auto& lane : receive_lanes_)
-    if (lane != nullptr) close_lane(*lane);
-  for (auto& [key, registration] : registrations_) fi_close(&registration.mr->fid);
+    if (lane != nullptr && lane->registration.mr != nullptr) fi_close(&lane->registration.mr->fid);
+  for (auto& [key, registration] : registrations_)
+    if (registration.mr != nullptr) fi_close(&registration.mr->fid);
   if (receive_registration_.mr != nullptr) fi_close(&receive_registration_.mr->fid);
   endpoint_.reset();
 }

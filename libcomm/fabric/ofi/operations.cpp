@@ -9,30 +9,63 @@
 #include <cstring>
 
 #include "base/wait.hpp"
-#include "fabric/doorbell.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
 
 long OfiFabric::try_start(Operation& operation) noexcept {
-  PeerNode& peer = node(operation.context.peer);
+  if (operation.by_message && operation.kind == Operation::put) return try_put(operation);
   if (operation.by_message) {
-    Control ask{};
-    ask.type = operation.kind == Operation::get   ? Type::get
-               : operation.kind == Operation::cas ? Type::cas
-                                                  : Type::fetch_add;
-    ask.channel = operation.number;
-    ask.lane = operation.token;
-    ask.address = operation.address;
-    ask.key = operation.key;
-    ask.bytes = operation.kind == Operation::get ? operation.bytes : operation.operand;
-    ask.compare = operation.compare;
-    send(operation.context.peer, ask);
+    send(operation.context.peer, request_of(operation));
     return 0;
   }
+  return operation.kind <= Operation::put ? try_rma(operation) : try_atomic(operation);
+}
+
+Control OfiFabric::request_of(const Operation& operation) const noexcept {
+  static constexpr Type kTypes[] = {Type::get, Type::put, Type::cas, Type::fetch_add};
+  Control request{};
+  request.type = kTypes[operation.kind];
+  request.channel = operation.number;
+  request.lane = operation.token;
+  request.address = operation.address + operation.moved;
+  request.key = operation.key;
+  request.bytes =
+      operation.kind <= Operation::put ? operation.bytes - operation.moved : operation.operand;
+  request.compare = operation.compare;
+  return request;
+}
+
+// By message. Sends what has not been sent yet.
+long OfiFabric::try_put(Operation& operation) noexcept {
+  PeerNode& peer = node(operation.context.peer);
+  while (operation.moved < operation.bytes) {
+    Push& push = take_push(operation.context.peer);
+    push.head = request_of(operation);
+    sign(push.head, peer);
+    const std::size_t part =
+        std::min(operation.bytes - operation.moved, part_max_ - sizeof push.head);
+    const iovec local[] = {{&push.head, sizeof push.head},
+                           {static_cast<std::byte*>(operation.here) + operation.moved, part}};
+    fi_msg message{};
+    message.msg_iov = local;
+    message.iov_count = std::size(local);
+    message.addr = peer.handle;
+    message.context = &push.context;
+    if (const ssize_t error = fi_sendmsg(endpoint_->ep(), &message, FI_COMPLETION); error != 0) {
+      give_back(push);
+      return error;
+    }
+    peer.posted_bytes += part;
+    operation.moved += part;
+  }
+  return 0;
+}
+
+long OfiFabric::try_rma(Operation& operation) noexcept {
   void* descriptor = nullptr;
-  if (operation.kind <= Operation::put && endpoint_->has_mode(FI_MR_LOCAL)) {
+  if (endpoint_->has_mode(FI_MR_LOCAL)) {
     if (operation.local_mr == nullptr &&
         fi_mr_reg(endpoint_->domain(), operation.here, operation.bytes,
                   operation.kind == Operation::get ? FI_READ : FI_WRITE, 0, next_key(), 0,
@@ -42,27 +75,27 @@ long OfiFabric::try_start(Operation& operation) noexcept {
   }
   iovec local{operation.here, operation.bytes};
   const fi_rma_iov remote{operation.address, operation.bytes, operation.key};
-  if (operation.kind <= Operation::put) {
-    fi_msg_rma message{};
-    message.msg_iov = &local;
-    message.desc = descriptor != nullptr ? &descriptor : nullptr;
-    message.iov_count = 1;
-    message.addr = peer.handle;
-    message.rma_iov = &remote;
-    message.rma_iov_count = 1;
-    message.context = &operation.context;
-    if (operation.kind == Operation::get)
-      return fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION);
-    // Complete when it can be seen there, not when it has left.
-    return fi_writemsg(endpoint_->ep(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
-  }
+  fi_msg_rma message{};
+  message.msg_iov = &local;
+  message.desc = descriptor != nullptr ? &descriptor : nullptr;
+  message.iov_count = 1;
+  message.addr = node(operation.context.peer).handle;
+  message.rma_iov = &remote;
+  message.rma_iov_count = 1;
+  message.context = &operation.context;
+  if (operation.kind == Operation::get) return fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION);
+  // Complete when it can be seen there, not when it has left.
+  return fi_writemsg(endpoint_->ep(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+}
+
+long OfiFabric::try_atomic(Operation& operation) noexcept {
   fi_ioc operand{&operation.operand, 1}, compare{&operation.compare, 1},
       result{&operation.result, 1};
   const fi_rma_ioc target{operation.address, 1, operation.key};
   fi_msg_atomic message{};
   message.msg_iov = &operand;
   message.iov_count = 1;
-  message.addr = peer.handle;
+  message.addr = node(operation.context.peer).handle;
   message.rma_iov = &target;
   message.rma_iov_count = 1;
   message.datatype = FI_UINT64;
@@ -97,7 +130,7 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   operation = {};
   operation.number = number;
   operation.token = static_cast<std::uint32_t>(next_key());
-  operation.by_message = kind != Operation::put && by_message_;
+  operation.by_message = operation.started = by_message_;
   operation.context.kind = Context::operation;
   operation.context.peer = peer;
   operation.kind = kind;
@@ -110,75 +143,12 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   operation.compare = compare;
   operation.previous = previous;
   const long error = waiting_operations_.empty() ? try_start(operation) : -FI_EAGAIN;
-  if (error == 0) {
+  if (error == 0)
     operation.started = true;
-  } else if (error == -FI_EAGAIN) {
+  else if (error == -FI_EAGAIN)
     waiting_operations_.push_back(&operation);
-  } else {
-    finish(operation, error == -FI_ENOMEM ? Code::no_memory : Code::peer_lost);
-  }
-}
-
-// True: all of it is shared, and starts here.
-bool OfiFabric::find_registered(const Control& request, std::size_t bytes,
-                                std::byte*& start) const noexcept {
-  const std::lock_guard lock(memory_lock_);
-  const auto found = registrations_.find(request.key);
-  if (found == registrations_.end()) return false;
-  const Registration& registration = found->second;
-  if (request.address < registration.address) return false;
-  const std::uint64_t offset = request.address - registration.address;
-  if (offset > registration.bytes || bytes > registration.bytes - offset) return false;
-  start = registration.start + offset;
-  return true;
-}
-
-void OfiFabric::deny(const Control& request) noexcept {
-  Control answer{};
-  answer.type = Type::denied;
-  answer.channel = request.channel;
-  answer.lane = request.lane;
-  answer.code = static_cast<std::uint16_t>(Code::bad_argument);
-  send(static_cast<int>(request.from), answer);
-}
-
-void OfiFabric::on_get(const Control& request) noexcept {
-  std::byte* start = nullptr;
-  if (request.channel >= kMaxOperations || !find_registered(request, request.bytes, start))
-    return deny(request);
-  Control rest = request;
-  if (!waiting_pushes_.empty() || !try_push(rest)) waiting_pushes_.push_back(rest);
-}
-
-// Sends what a get has asked for. False: no room now for the rest, which `request` then names.
-bool OfiFabric::try_push(Control& request) noexcept {
-  PeerNode& peer = node(static_cast<int>(request.from));
-  while (request.bytes > 0) {
-    std::byte* start = nullptr;
-    if (peer.handle == FI_ADDR_NOTAVAIL) return true;  // it is lost
-    if (!find_registered(request, request.bytes, start)) {
-      deny(request);  // its owner has ended it meanwhile
-      return true;
-    }
-    const std::size_t part = std::min<std::uint64_t>(request.bytes, part_max_);
-    const iovec local{start, part};
-    fi_msg message{};
-    message.msg_iov = &local;
-    message.iov_count = 1;
-    message.addr = peer.handle;
-    message.context = &peer.context;
-    message.data = immediate_of_get(request.lane, request.channel);
-    const ssize_t error = fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
-    if (error == -FI_EAGAIN) return false;
-    if (error != 0) {
-      lose(static_cast<int>(request.from), error_text(error));
-      return true;
-    }
-    peer.posted_bytes += part;
-    request.address += part;
-    request.bytes -= part;
-  }
-  return true;
+  else
+    fail(operation, error);
 }
 
 Operation* OfiFabric::find_operation(int peer, std::uint32_t number, std::uint32_t token) noexcept {
@@ -194,49 +164,42 @@ void OfiFabric::on_get_part(std::uint64_t data, const std::byte* bytes,
   Operation* operation = find_operation(-1, static_cast<std::uint32_t>(data) & (kMaxOperations - 1),
                                         static_cast<std::uint32_t>(data >> 32));
   if (operation == nullptr || operation->kind != Operation::get ||
-      length > operation->bytes - operation->received)
+      length > operation->bytes - operation->moved)
     return;
   PeerNode& peer = node(operation->context.peer);
   peer.heard_ns = now_ns_;
   peer.arrived_bytes += length;
-  std::memcpy(static_cast<std::byte*>(operation->here) + operation->received, bytes, length);
-  operation->received += length;
-  if (operation->received == operation->bytes) finish(*operation, Code::ok);
-}
-
-// The owner's own atomics are the processor's too, so that all are atomic against each other.
-void OfiFabric::on_atomic(const Control& request) noexcept {
-  std::byte* start = nullptr;
-  if (!find_registered(request, sizeof(std::uint64_t), start) ||
-      reinterpret_cast<std::uintptr_t>(start) % sizeof(std::uint64_t) != 0)
-    return deny(request);
-  const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(start));
-  Control answer{};
-  answer.type = Type::value;
-  answer.channel = request.channel;
-  answer.lane = request.lane;
-  if (request.type == Type::fetch_add) {
-    answer.bytes = word.fetch_add(request.bytes);
-  } else {
-    answer.bytes = request.compare;
-    word.compare_exchange_strong(answer.bytes, request.bytes);
-  }
-  send(static_cast<int>(request.from), answer);
+  std::memcpy(static_cast<std::byte*>(operation->here) + operation->moved, bytes, length);
+  operation->moved += length;
+  if (operation->moved == operation->bytes) finish(*operation, Code::ok);
 }
 
 void OfiFabric::on_answer_of_owner(const Control& answer) noexcept {
   Operation* operation = find_operation(static_cast<int>(answer.from), answer.channel, answer.lane);
   if (operation == nullptr) return;
+  const bool is_put = operation->kind == Operation::put;
+  if (is_put != (answer.type == Type::written)) return;
   if (answer.type == Type::denied) return finish(*operation, Code::bad_argument);
+  if (is_put) {
+    if (answer.code != 0) operation->code = Code::bad_argument;
+    // Not before the provider has nothing more of it to send.
+    if (answer.bytes == 0 && operation->moved == operation->bytes)
+      finish(*operation, operation->code);
+    return;
+  }
   if (operation->kind == Operation::get) return;
   operation->result = answer.bytes;
   finish(*operation, Code::ok);
 }
 
 void OfiFabric::retry_operations() noexcept {
-  while (!waiting_pushes_.empty() && try_push(waiting_pushes_.front())) waiting_pushes_.pop_front();
   // One peer's connection that is not made yet must not hold up the others: each gets its turn.
-  for (std::size_t i = waiting_operations_.size(); i > 0; --i) {
+  for (std::size_t i = waiting_gets_.size(); i > 0 && !waiting_gets_.empty(); --i) {
+    Control request = waiting_gets_.front();
+    waiting_gets_.pop_front();
+    if (!try_push(request)) waiting_gets_.push_back(request);
+  }
+  for (std::size_t i = waiting_operations_.size(); i > 0 && !waiting_operations_.empty(); --i) {
     Operation& operation = *waiting_operations_.front();
     waiting_operations_.pop_front();
     const long error = try_start(operation);
@@ -245,8 +208,14 @@ void OfiFabric::retry_operations() noexcept {
     else if (error == -FI_EAGAIN)
       waiting_operations_.push_back(&operation);
     else
-      finish(operation, error == -FI_ENOMEM ? Code::no_memory : Code::peer_lost);
+      fail(operation, error);
   }
+}
+
+void OfiFabric::fail(Operation& operation, long error) noexcept {
+  const int peer = operation.context.peer;
+  finish(operation, error == -FI_ENOMEM ? Code::no_memory : Code::peer_lost);
+  if (error != -FI_ENOMEM) lose(peer, error_text(error));
 }
 
 void OfiFabric::finish(Operation& operation, Code code) noexcept {
@@ -260,7 +229,7 @@ void OfiFabric::finish(Operation& operation, Code code) noexcept {
   operation.started = false;
   operation.context.peer = -1;
   free_operations_.push_back(&operation);
-  ring_doorbell(local_.sleeping(0));
+  ring_own(0);
 }
 
 void OfiFabric::abandon_operations(int peer) noexcept {

@@ -1,14 +1,13 @@
 #pragma once
 // What two ofi fabrics say to each other, apart from the rings: short messages for connecting,
 // for signs of life and for one-sided operations, and the immediate data of what they carry.
-// Version 2. Every field is checked by its
-// receiver before use.
+// Version 3. Every field is checked by its receiver before use.
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::ofi {
 
-inline constexpr std::uint32_t kMagic = 0x32464f57;  // "WOF2"
+inline constexpr std::uint32_t kMagic = 0x33464f57;  // "WOF3"
 
 enum class Type : std::uint16_t {
   connect = 1,  // a lane, and how large its ring is to be
@@ -20,8 +19,10 @@ enum class Type : std::uint16_t {
   goodbye,    // leaves in good order, and everything before has been received once
   farewell,   // answers
   get,        // wants memory sent, see Operation::by_message; the answer is parts
+  put,        // wants memory written with the bytes that follow in the same message
   cas,        // wants a word changed
   fetch_add,  // the same
+  written,    // answer: the last bytes of a put are there, or some are refused (a Code)
   value,      // answer: the word before
   denied,     // answer: why that is not done (a Code)
 };
@@ -29,28 +30,32 @@ enum class Type : std::uint16_t {
 struct Control {
   std::uint32_t magic;
   Type type;
-  std::uint16_t code;     // refuse, denied
-  std::uint32_t from;     // rank
-  std::uint32_t channel;  // connect, accept; from get on: the asker's number of the operation
+  std::uint16_t code;  // refuse, written, denied
+  std::uint32_t from;  // rank
+  // connect, accept, refuse, credit: of the lane. From get on: the asker's number of the operation.
+  std::uint32_t channel;
   // The receiver's, from the job's board: who does not know it is a stranger.
   std::uint64_t secret;
-  std::uint64_t address;  // get, cas, fetch_add: where
-  std::uint64_t key;      // get, cas, fetch_add: of that; accept: the lane's random number
+  // get, put, cas, fetch_add: where. accept: the ring, where the provider writes it, else 0.
+  std::uint64_t address;
+  std::uint64_t key;  // the same: of that
   // connect, accept: the sender's number of the lane. get to denied: the asker's random number of
   // the operation.
   std::uint32_t lane;
   std::uint32_t other_lane;  // accept, refuse, credit: the receiver's number of it
   // connect: the ring's size. credit: the word. ping, pong: bytes sent in parts to the receiver so
-  // far. get: how many. cas, fetch_add: the new value, or what to add. value: the old one.
+  // far. get: how many. put: how many from here on to the put's end. written: how many are still to
+  // come. cas, fetch_add: the new value, or what to add. value: the old one.
   std::uint64_t bytes;
-  std::uint64_t compare;  // cas
+  std::uint64_t compare;  // cas. accept: the lane's random number
 };
 static_assert(sizeof(Control) == 64);
 
 // A message with immediate data is a part of a ring: the receiver's number of the lane, and where
 // in the ring it goes, in lines of 64 bytes. 32 bits, which is what every provider carries. Where
 // there are 64, the upper half is a random number of the lane, so that a stranger who finds the
-// port cannot write into rings.
+// port cannot write into rings. A write with immediate data is the same, but for how many lines
+// were written in place of where.
 inline constexpr int kLineBits = 17;
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::uint32_t kMaxLanes = 1u << (32 - kLineBits);
@@ -61,9 +66,11 @@ inline constexpr std::uint32_t kMaxOperations = 1u << kLineBits;
 // No ring needs to be larger.
 inline constexpr std::uint32_t kMaxRing = 2u << 20;
 static_assert(kMaxRing / kLine + 1 < 1u << kLineBits);
-// So that an entry is as long as what one message carries.
-inline constexpr std::uint32_t kMinRing = 256u << 10;
-// What one message carries of a ring or of a get. ofi_rxm sends no more without asking first.
+// So that an entry is as long as what one message carries, and credit, which costs a message,
+// seldom.
+inline constexpr std::uint32_t kMinRing = 512u << 10;
+// The longest message: a part of a ring or of what a get has asked for, or a control message and a
+// part of a put. ofi_rxm sends no more without asking first.
 inline constexpr std::size_t kMaxPart = 65536;
 inline constexpr std::size_t kMaxPartRxm = 16384;
 
@@ -71,6 +78,10 @@ constexpr std::uint64_t immediate(std::uint32_t token, std::uint32_t lane,
                                   std::size_t offset) noexcept {
   return std::uint64_t{token} << 32 | lane << kLineBits |
          static_cast<std::uint32_t>(offset / kLine);
+}
+
+constexpr std::size_t lines_of(std::uint64_t immediate) noexcept {
+  return immediate & ((1u << kLineBits) - 1);
 }
 
 constexpr std::uint64_t immediate_of_get(std::uint32_t token, std::uint32_t number) noexcept {

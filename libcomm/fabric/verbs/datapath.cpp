@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/log.hpp"
-#include "fabric/doorbell.hpp"
 #include "fabric/verbs/impl.hpp"
 
 namespace weft::verbs {

@@ -18,18 +18,17 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/fabric.hpp"
+#include "fabric/remote_fabric.hpp"
 #include "fabric/verbs/connection.hpp"
 #include "fabric/verbs/device.hpp"
 #include "fabric/verbs/registrations.hpp"
 #include "fabric/verbs/verbs_fabric.hpp"
-#include "job/job.hpp"
 
 namespace weft::verbs {
 
-class VerbsFabric final : public Fabric {
+class VerbsFabric final : public RemoteFabric {
  public:
-  VerbsFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
+  VerbsFabric(Job& job, Fabric& local) : RemoteFabric(job, local) {}
   ~VerbsFabric() override;
   Status start();
 
@@ -61,16 +60,6 @@ class VerbsFabric final : public Fabric {
   void start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
                  std::size_t bytes, Completion& completion) noexcept override;
 
-  bool can_copy(int) noexcept override { return false; }
-  SharedCopy* own_copy(std::uint32_t) noexcept override { return nullptr; }
-  SharedCopy* peer_copy(int, std::uint32_t) noexcept override { return nullptr; }
-  std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
-    return local_.sleeping(doorbell);
-  }
-  std::atomic<std::uint32_t>* peer_sleeping(int) noexcept override { return nullptr; }
-  Status open_doorbell(int) override { return Code::unsupported; }
-
-  bool mapped() const noexcept override { return false; }
   std::size_t eager_max() const noexcept override { return eager_max_; }
   std::size_t piece_max() const noexcept override { return kPieceMax; }
   Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
@@ -183,11 +172,8 @@ class VerbsFabric final : public Fabric {
   Connection* connection_of(std::uint32_t qp_number) noexcept;
 
   void note_doorbell(int doorbell) noexcept;
-  void ring_own(int doorbell) noexcept;
   void ring_all() noexcept;  // whose owner could wait for anything
 
-  Job& job_;
-  Fabric& local_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Registrations> registrations_;
   std::uint64_t peer_timeout_ns_ = 0;

@@ -11,7 +11,6 @@
 #include <cerrno>
 
 #include "base/log.hpp"
-#include "fabric/doorbell.hpp"
 #include "fabric/verbs/impl.hpp"
 
 namespace weft::verbs {
@@ -21,8 +20,6 @@ void VerbsFabric::note_doorbell(int doorbell) noexcept {
   while (doorbell > last && !last_doorbell_.compare_exchange_weak(last, doorbell)) {
   }
 }
-
-void VerbsFabric::ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
 
 void VerbsFabric::ring_all() noexcept {
   const int last = last_doorbell_.load(std::memory_order_relaxed);

@@ -1,0 +1,33 @@
+#pragma once
+// RemoteFabric: what fabrics that cross hosts have in common. They map nothing of a peer, and
+// whoever waits in this process sleeps on the doorbells of the fabric inside the host.
+#include "fabric/doorbell.hpp"
+#include "fabric/fabric.hpp"
+#include "job/job.hpp"
+
+namespace weft {
+
+class RemoteFabric : public Fabric {
+ public:
+  bool mapped() const noexcept override { return false; }
+  bool can_copy(int) noexcept override { return false; }
+  SharedCopy* own_copy(std::uint32_t) noexcept override { return nullptr; }
+  SharedCopy* peer_copy(int, std::uint32_t) noexcept override { return nullptr; }
+  std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
+    return local_.sleeping(doorbell);
+  }
+  std::atomic<std::uint32_t>* peer_sleeping(int) noexcept override { return nullptr; }
+  Status open_doorbell(int) override { return Code::unsupported; }
+
+ protected:
+  // local: the fabric inside the host; outlives this one.
+  RemoteFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
+  void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
+
+  Job& job_;
+
+ private:
+  Fabric& local_;
+};
+
+}  // namespace weft

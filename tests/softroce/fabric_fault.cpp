@@ -194,8 +194,12 @@ int main(int argc, char** argv) {
   Fabric* fabric = job->size() == 2 ? fabrics->to(peer) : nullptr;
   if (fabric == nullptr)
     return complain("no way to the peer", {Code::not_found, fabrics->explain(peer)});
-  if (what == "stranger") return stranger(*job, *fabric, limit_s);
-  if (what.starts_with("outside_")) return outside(*job, *fabric, what, limit_s);
+  if (what == "stranger" || what.starts_with("outside_")) {
+    const int result = what == "stranger" ? stranger(*job, *fabric, limit_s)
+                                          : outside(*job, *fabric, what, limit_s);
+    status = job->board().close();
+    return result == 0 && !status ? complain("close", status) : result;
+  }
 
   void* address = nullptr;
   RemoteMemory memory{};

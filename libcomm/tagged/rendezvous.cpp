@@ -5,6 +5,7 @@
 // refuses such copies the receiver asks for the data through the ring (kReady with kStreamed).
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
 #include "tagged/impl.hpp"
@@ -225,6 +226,8 @@ void Engine::Impl::run_transfers() {
       ++i;
     }
   }
+  // Not in between: this ends transfers, too.
+  if (Peer* peer = std::exchange(found_lost, nullptr)) end_of(*peer);
 }
 
 // Several gets at once, so that one's answer is on its way while the next is asked for.
@@ -255,6 +258,10 @@ bool Engine::Impl::step_remote(Transfer& transfer) {
   }
   if (busy || (gets.code == Code::ok && transfer.copied < transfer.length)) return false;
   const Code code = gets.code;
+  if (code == Code::peer_lost) {
+    found_lost = &peer;
+    return false;
+  }
   free_gets.push_back(&gets);
   enqueue(peer, Control{kFinished, transfer.send_id, 0, {}});
   complete(request, code != Code::ok                     ? code
@@ -278,7 +285,9 @@ bool Engine::Impl::step(Transfer& transfer) {
         std::min<std::uint64_t>(transfer.length - transfer.copied, 4 * copy_piece);
     const Code code = bytes == 0 ? Code::ok : copy(transfer.copied, bytes);
     transfer.copied += bytes;
-    if (code == Code::ok && transfer.copied < transfer.length) return false;
+    if (code == Code::peer_lost) found_lost = &this->peer(transfer.peer);
+    if (code == Code::peer_lost || (code == Code::ok && transfer.copied < transfer.length))
+      return false;
     enqueue(peer(transfer.peer), Control{kFinished, transfer.send_id, 0, {}});
     complete(request, code != Code::ok                     ? code
                       : request.received <= request.length ? Code::ok

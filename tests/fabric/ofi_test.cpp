@@ -12,6 +12,7 @@
 
 #include "base/wait.hpp"
 #include "fabric/registry.hpp"
+#include "tests/support/wrong_board.hpp"
 #include "transport/lane.hpp"
 
 namespace {
@@ -51,41 +52,13 @@ Settings remote_settings(const char* timeout_ms = "30000") {
   return settings;
 }
 
-// A board that tells a wrong secret of rank 0: whoever uses it is a stranger to rank 0.
-class WrongBoard final : public Board {
- public:
-  explicit WrongBoard(std::unique_ptr<Board> board) : board_(std::move(board)) {}
-  int rank() const noexcept override { return board_->rank(); }
-  int size() const noexcept override { return board_->size(); }
-  std::string_view launcher() const noexcept override { return board_->launcher(); }
-  Status put(std::string_view key, std::string_view value) override {
-    return board_->put(key, value);
-  }
-  Status fence(int timeout_ms) override { return board_->fence(timeout_ms); }
-  Status get(int rank, std::string_view key, std::string& value) override {
-    Status status = board_->get(rank, key, value);
-    if (status && rank == 0 && key == fabric_name() + ".address") {
-      char& digit = over_verbs() ? value.back() : value[value.find(' ') + 1];
-      digit = digit == '0' ? '1' : '0';
-    }
-    return status;
-  }
-  void abort(int exit_code, std::string_view message) override {
-    board_->abort(exit_code, message);
-  }
-  Status close() override { return board_->close(); }
-
- private:
-  std::unique_ptr<Board> board_;
-};
-
 using Body = std::function<bool(Fabrics&, Shared&)>;
 
 // Runs two ranks; each body returns whether all was as expected. Catch is for one thread only.
 void with_pair(const Settings& settings, const Body& here, const Body& there,
                bool wrong_board = false) {
   auto boards = make_thread_boards(2);
-  if (wrong_board) boards[1] = std::make_unique<WrongBoard>(std::move(boards[1]));
+  if (wrong_board) boards[1] = std::make_unique<WrongBoard>(std::move(boards[1]), fabric_name());
   Shared shared;
   bool good[2] = {false, false};
   std::vector<std::thread> ranks;

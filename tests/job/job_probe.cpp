@@ -79,6 +79,13 @@ int main(int argc, char** argv) {
     raise(argument);
   } else if (action == "abort" && last) {
     job->board().abort(argument, "as it was told");
+  } else if (action == "lost") {  // rank 0 gives up because of the last, which is seen to die later
+    if (job->rank() == 0) {
+      job->board().abort(58, {});
+      _exit(58);
+    }
+    if (last && job->board().fence(20000).code() == Code::peer_lost) raise(SIGKILL);
+    pause();
   } else if (action == "absent" && last) {  // is alive, but does not come to the fence
     pause();
   } else if (action == "stubborn") {  // cannot be asked to end

@@ -67,6 +67,14 @@ TEST_CASE("the first failing rank decides the exit status, and is named") {
   }
 }
 
+TEST_CASE("a rank's death counts before the end that another makes because of it") {
+  Process run(weftrun({"-n", "3"}, {JOB_PROBE, "lost"}));
+  CHECK(run.wait() == 137);
+  INFO(run.err());
+  CHECK(has(run.err(), "was killed by signal 9"));
+  CHECK(!has(run.err(), "rank 0"));
+}
+
 TEST_CASE("programs that never join: their exit status counts all the same") {
   CHECK(Process(weftrun({"-n", "3"}, {"true"})).wait() == 0);
   CHECK(Process(weftrun({"-n", "3"}, shell("exit $WEFT_RANK"))).wait() > 0);

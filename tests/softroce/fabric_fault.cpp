@@ -1,11 +1,14 @@
-// A process on another host is killed while this one reads its memory or changes it atomically,
-// below MPI, on the fabric that leads there.
+// A process on another host is killed while this one reads its memory or changes it atomically, or
+// asks for what it has no right to, below MPI, on the fabric that leads there.
 //   fabric_fault get|put|atomic LIMIT_S
 //   fabric_fault last SECONDS
+//   fabric_fault stranger|outside_read|outside_write|outside_key LIMIT_S
 // Two ranks on two hosts. Rank 1 owns memory and is killed by rank 0's operations reaching a count;
 // rank 0 goes on until an operation fails, which must be with peer_lost and within LIMIT_S of the
 // last one that did not. `last`: nobody is killed, and rank 0 puts and gets back for SECONDS, of
-// which none may fail whatever happens to the link.
+// which none may fail whatever happens to the link. `stranger`: rank 1 does not know rank 0's key,
+// must not get a connection and must hear of it in time. `outside_...`: what rank 0 was told as a
+// rendezvous tells it is not memory that rank 1 shares, and must neither be read nor written.
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +23,9 @@
 
 #include "base/wait.hpp"
 #include "fabric/registry.hpp"
+#include "job/boards.hpp"
 #include "job/job.hpp"
+#include "tests/support/wrong_board.hpp"
 
 extern char** environ;
 
@@ -87,6 +92,90 @@ Code operate(Fabric& fabric, std::string_view what, const RemoteMemory& memory,
   return code;
 }
 
+Status join(bool as_stranger, const Settings& settings, std::unique_ptr<Job>& job) {
+  if (!as_stranger || std::string_view(getenv(kRankVariable)) != "1")
+    return Job::open(settings, job);
+  RendezvousPlace place;
+  std::unique_ptr<Board> board;
+  Status status = read_rendezvous_place(place);
+  if (status) status = make_rendezvous_board(place, 30000, board);
+  if (!status) return status;
+  return Job::open(settings,
+                   std::make_unique<WrongBoard>(std::move(board), settings.text(Setting::fabric)),
+                   job);
+}
+
+// Rank 0 is asked for a connection by somebody without its key, and must not give one.
+int stranger(Job& job, Fabric& fabric, double limit_s) {
+  const int limit_ms = static_cast<int>(limit_s * 1000) + 30000;
+  if (job.rank() == 1) {
+    SendMemory memory;
+    Status status = Code::again;
+    const std::uint64_t begin_ns = now_ns();
+    while (status.code() == Code::again) {
+      fabric.poll();
+      status = fabric.connect(0, 0, memory);
+    }
+    const double late_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+    fprintf(stderr, "rank 1: after %.1f s: %s\n", late_s, status.text().c_str());
+    const bool good = (status.code() == Code::peer_lost || status.code() == Code::timed_out) &&
+                      status.text().find("rank 0") != std::string::npos && late_s <= limit_s;
+    if (good) puts("as expected");
+    fflush(stdout);
+    return job.board().fence(limit_ms) && good ? 0 : 1;
+  }
+  // The watcher answers requests meanwhile.
+  if (Status status = job.board().fence(limit_ms); !status) return complain("fence", status);
+  if (fabric.connections().load() != 0) return complain("the stranger was let in", Code::corrupt);
+  puts("as expected");
+  return 0;
+}
+
+// Rank 1 shares the middle one of three pages. Nothing else of its memory can be got or put,
+// whatever address or key is named.
+int outside(Job& job, Fabric& fabric, std::string_view how, double limit_s) {
+  constexpr std::size_t kPage = 4096;
+  alignas(kPage) static unsigned char pages[3 * kPage];
+  memset(pages, 's', sizeof pages);
+  RemoteMemory memory{};
+  Status status = fabric.share(pages + kPage, kPage, memory);
+  std::string text(reinterpret_cast<const char*>(&memory), sizeof memory);
+  if (status) status = job.board().put("fault.page", text);
+  if (status) status = job.board().fence(30000);
+  if (status) status = job.board().get(1, "fault.page", text);
+  if (!status) return complain("exchange", status);
+  if (job.rank() == 1) {
+    // The watcher answers where the device does not.
+    if (status = job.board().fence(static_cast<int>(limit_s * 1000) + 30000); !status)
+      return complain("fence", status);
+    for (const unsigned char byte : pages)
+      if (byte != 's') return complain("memory that is not shared was written", Code::corrupt);
+    puts("as expected");
+    return 0;
+  }
+  memcpy(&memory, text.data(), sizeof memory);
+  std::vector<unsigned char> buffer(kPage, 'u');
+  if (fabric.get(1, memory, 0, buffer.data(), kPage) != Code::ok || buffer[0] != 's')
+    return complain("what is shared cannot be read", Code::corrupt);
+  if (how == "outside_read") memory.address -= kPage;
+  if (how == "outside_write") memory.address += 8;
+  if (how == "outside_key") memory.extra ^= 0x1000;
+  buffer.assign(kPage, 'u');
+  const std::uint64_t begin_ns = now_ns();
+  const Code code = how == "outside_write" ? fabric.put(1, memory, 0, buffer.data(), kPage)
+                                           : fabric.get(1, memory, 0, buffer.data(), kPage);
+  const double late_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+  fprintf(stderr, "rank 0: after %.1f s: %s\n", late_s, std::string(code_name(code)).c_str());
+  if (code == Code::ok) return complain("it was not refused", code);
+  if (buffer != std::vector<unsigned char>(kPage, 'u'))
+    return complain("bytes came from outside", Code::corrupt);
+  if (late_s > limit_s) return complain("the refusal came late", code);
+  puts("as expected");
+  fflush(stdout);
+  status = job.board().fence(30000);
+  return status ? 0 : complain("fence", status);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -96,7 +185,7 @@ int main(int argc, char** argv) {
   Settings settings;
   std::unique_ptr<Job> job;
   Status status = Settings::from_environment(environ, settings);
-  if (status) status = Job::open(settings, job);
+  if (status) status = join(what == "stranger", settings, job);
   if (!status) return complain("job", status);
   std::unique_ptr<Fabrics> fabrics;
   status = Fabrics::open(*job, fabrics);
@@ -105,6 +194,12 @@ int main(int argc, char** argv) {
   Fabric* fabric = job->size() == 2 ? fabrics->to(peer) : nullptr;
   if (fabric == nullptr)
     return complain("no way to the peer", {Code::not_found, fabrics->explain(peer)});
+  if (what == "stranger" || what.starts_with("outside_")) {
+    const int result = what == "stranger" ? stranger(*job, *fabric, limit_s)
+                                          : outside(*job, *fabric, what, limit_s);
+    status = job->board().close();
+    return result == 0 && !status ? complain("close", status) : result;
+  }
 
   void* address = nullptr;
   RemoteMemory memory{};

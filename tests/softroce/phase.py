@@ -3,22 +3,34 @@ machines of tests/softroce/run. Uses the release build, whose folder holds the r
 import json
 import os
 import re
+import shlex
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 NAME = 'softroce'
+SKIPPED = 77  # of tests/softroce/run
 # Multi-process tests that say something about what lies between hosts. The guests are slow, so that
 # ./check runs a few minutes of them, and --only softroce all.
-ONE_GUEST = r'^(p2p_(modes|order|probe|requests|bsend|cancel)|coll_(move|reduce)|types|comm|' \
-            r'storm|storm_threads|flood_(small|large)|death_(recv|send))-'
-TWO_GUESTS = r'^(p2p_(modes|order)|coll_move|comm|storm|flood_large|death_(recv|send)|' \
-             r'survive_(recv|send))-'
-FEW_ONE_GUEST = r'^(p2p_(order|requests|cancel)|comm|storm|death_send)-'
-FEW_TWO_GUESTS = r'^(p2p_order|comm|storm|survive_send)-'
-FEW_FAULTS = r'^fault_(loss_1|link_silent_2s|link_down_2s|first_contact_after_a_break|' \
-             r'killed_in_(rendezvous|get)|powered_off)_'
+ONE_GUEST = r'^((p2p_(modes|order|probe|requests|bsend|cancel)|coll_(move|reduce)|types|comm|' \
+            r'storm|storm_threads|flood_(small|large)|death_send)-2|(death|survive)_recv-3)$'
+TWO_GUESTS = r'^((p2p_(modes|order)|coll_move|comm|storm|flood_large|death_send)-2|' \
+             r'survive_(recv|any)-3|survive_send-4)$'
+FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|types|comm|storm|flood_large|death_send)-2|' \
+                 r'survive_recv-3)$'
+FEW_PROGRAMS = r'^fabric_|storm-2|hash|death_send'
+FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_down_2s|killed_in_(eager|rendezvous|get|atomic)|' \
+             r'stranger|outside_read|powered_off)_'
 SLOW = '12'  # how much slower than outside the guests may be
+MPI_S = 240  # for the multi-process tests of one machine
+FEW_MPI_S = 150
+
+
+class Step:
+    """A command of the guests that writes a report, and the seconds it may take."""
+
+    def __init__(self, title, limit_s, command):
+        self.title, self.limit_s, self.command = title, limit_s, command
 
 
 class Phase:
@@ -28,50 +40,73 @@ class Phase:
         self.reports = os.path.join(folder, 'softroce')
         os.makedirs(self.reports, exist_ok=True)
 
-    def machine(self, title, hosts, timeout_s, command):
-        """Runs a command that writes a report, and adds what the report says."""
-        if self.options.filter and not re.search(self.options.filter, title):
+    def machine(self, hosts, steps):
+        """Runs these in one machine, one after the other, and adds what their reports say."""
+        if self.options.filter:
+            steps = [step for step in steps if re.search(self.options.filter, step.title)]
+        if not steps:
             return
-        self.tally.at(f'{NAME}: {title}')
-        report = os.path.join(self.reports, 'report.json')
-        if os.path.exists(report):
-            os.remove(report)
-        log = os.path.join(self.reports, re.sub(r'\W+', '-', title) + '.log')
+        name = steps[0].title if len(steps) == 1 else f'{len(steps)} steps, {hosts} hosts'
+        self.tally.at(f'{NAME}: {name}')
+        reports = [os.path.join(self.reports, f'report-{number}.json')
+                   for number in range(len(steps))]
+        for report in reports:
+            if os.path.exists(report):
+                os.remove(report)
+        line = '; '.join(
+            shlex.join(['timeout', '-k', '5', str(step.limit_s), *step.command, '--json', report]) +
+            f'; echo "step {number}: exit status $?"'
+            for number, (step, report) in enumerate(zip(steps, reports)))
+        log = os.path.join(self.reports, re.sub(r'\W+', '-', name) + '.log')
         with open(log, 'wb') as file:
             status = subprocess.run(
-                [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--timeout', str(timeout_s),
-                 '--write', self.reports, '--', *command, '--json', report],
+                [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--timeout',
+                 str(60 + sum(step.limit_s for step in steps)), '--write', self.reports, '--', line],
                 cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
-        records = []
-        if os.path.exists(report):
-            with open(report, encoding='utf-8') as file:
-                records = json.load(file)
-        for record in records:
-            self.tally.add(NAME, f'{title}: {record["name"]}', record['outcome'], record['why'])
-        if not records or status not in (0, 1):
-            with open(log, encoding='utf-8', errors='replace') as file:
-                print(''.join(file.readlines()[-25:]))
-            self.tally.add(NAME, title, 'failed', f'exit status {status}; all of it is in {log}')
+        with open(log, encoding='utf-8', errors='replace') as file:
+            lines = file.readlines()
+        ends = dict(re.findall(r'^step (\d+): exit status (\d+)$', ''.join(lines), re.MULTILINE))
+        complete = True
+        for number, (step, report) in enumerate(zip(steps, reports)):
+            end = ends.get(str(number), f'none, the machine had {status}')
+            records = []
+            if os.path.exists(report):
+                with open(report, encoding='utf-8') as file:
+                    records = json.load(file)
+            for record in records:
+                self.tally.add(NAME, f'{step.title}: {record["name"]}', record['outcome'],
+                               record['why'])
+            if status == SKIPPED:
+                self.tally.add(NAME, step.title, 'skipped', lines[-1].strip() if lines else '')
+            elif not records or end not in ('0', '1'):
+                complete = False
+                self.tally.add(NAME, step.title, 'failed', f'exit status {end}: see {log}')
+        if not complete:
+            print(''.join(lines[-25:]))
 
-    def mpi(self, fabric, hosts, pattern, np, budget_s):
+    def mpi(self, fabric, hosts, pattern, budget_s):
         names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
-        self.machine(
-            f'multi-process tests over {fabric}, {hosts} host{"s" if hosts > 1 else ""}', hosts,
+        return Step(
+            f'multi-process tests over {fabric}, {hosts} host{"s" if hosts > 1 else ""}',
             budget_s + 60,
             ['env', f'WEFT_LAUNCH={HERE}/remote {{host}}', os.path.join(ROOT, 'tests/mpi/run'),
              '--prefix', self.stage, '--build', os.path.join(self.folder, 'mpi-tests'),
              *(['--hosts', names] if hosts > 1 else []), '--env', f'WEFT_FABRIC={fabric}',
-             '--np', np, '--slow', SLOW, '--budget', str(budget_s), '--filter', pattern])
+             # Not the time this is about, and the guests are slow.
+             '--env', 'WEFT_PEER_TIMEOUT_MS=20000',
+             '--slow', SLOW, '--budget', str(budget_s), '--verbose', '--filter', pattern])
 
-    def programs(self, few):
-        self.machine(
-            'unit tests and the transport over verbs, 1 host', 1, 200 if few else 400,
+    def programs(self, hosts, pattern=''):
+        names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
+        return Step(
+            f'unit tests and the transport over verbs, {hosts} host{"s" if hosts > 1 else ""}',
+            150 if pattern else 400,
             [os.path.join(HERE, 'programs'), '--build', self.folder, '--stage', self.stage,
-             '--filter', r'^fabric_|storm-2|hash|death_send' if few else ''])
+             *(['--hosts', names] if hosts > 1 else []), '--filter', pattern])
 
     def faults(self, fabric, pattern=''):
-        self.machine(
-            f'faults over {fabric}', 2, 200 if pattern else 420,
+        return Step(
+            f'faults over {fabric}', 240 if pattern else 600,
             [os.path.join(HERE, 'faults'), '--stage', self.stage, '--programs',
              os.path.join(self.folder, 'mpi-tests'), '--probe',
              os.path.join(self.folder, 'tests/softroce/fabric_fault'), '--fabric', fabric,
@@ -86,33 +121,28 @@ def fabrics_of(stage):
 
 
 def run(tally, folder, options, few):
-    """`few`: what takes about five minutes on two cores that nobody else uses."""
-    if few and options.filter:
-        return None
-    works = subprocess.run([os.path.join(HERE, 'run'), '--timeout', '90', '--', 'true'], cwd=ROOT,
-                           stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if works.returncode:
-        outcome = 'skipped' if works.returncode == 77 else 'failed'
-        why = (works.stderr.strip().splitlines() or ['no word'])[-1]
-        return tally.add(NAME, 'the soft-RoCE machine', outcome, why)
-    tally.add(NAME, 'the soft-RoCE machine', 'passed')
+    """`few`: one machine of two guests for about four minutes on two cores."""
     phase = Phase(tally, folder, options)
+    if not os.path.exists(os.path.join(phase.stage, 'bin/weft-info')):
+        tally.add(NAME, 'the machine', 'failed', 'Weft was not installed')
+        return
     # Compiled here, where that is fast; the guests find nothing older than its source.
     subprocess.run([os.path.join(ROOT, 'tests/mpi/run'), '--prefix', phase.stage, '--build',
                     os.path.join(folder, 'mpi-tests'), '--compile'], cwd=ROOT, check=False)
     present = fabrics_of(phase.stage)
+    for fabric in ('verbs', 'ofi'):
+        if fabric not in present:
+            tally.add(NAME, fabric, 'skipped', 'not in this build')
+    if few:  # tests/ofi has ofi between network namespaces
+        if 'verbs' in present:
+            phase.machine(2, [phase.programs(2, FEW_PROGRAMS),
+                              phase.mpi('verbs', 2, FEW_TWO_GUESTS, FEW_MPI_S),
+                              phase.faults('verbs', FEW_FAULTS)])
+        return
     if 'verbs' in present:
-        phase.programs(few)
-        phase.mpi('verbs', 1, FEW_ONE_GUEST if few else ONE_GUEST, '2', 60 if few else 240)
-        phase.mpi('verbs', 2, FEW_TWO_GUESTS if few else TWO_GUESTS, '2', 60 if few else 240)
-        phase.faults('verbs', FEW_FAULTS if few else '')
-    else:
-        tally.add(NAME, 'verbs', 'skipped', 'not in this build')
-    if few:
-        pass  # tests/ofi has it between network namespaces
-    elif 'ofi' in present:
-        phase.mpi('ofi', 2, TWO_GUESTS, '2', 240)
-        phase.faults('ofi')
-    else:
-        tally.add(NAME, 'ofi', 'skipped', 'not in this build')
-    return None
+        phase.machine(1, [phase.programs(1), phase.mpi('verbs', 1, ONE_GUEST, MPI_S)])
+        phase.machine(2, [phase.programs(2), phase.mpi('verbs', 2, TWO_GUESTS, MPI_S)])
+        phase.machine(2, [phase.faults('verbs')])
+    if 'ofi' in present:
+        phase.machine(2, [phase.mpi('ofi', 2, TWO_GUESTS, MPI_S)])
+        phase.machine(2, [phase.faults('ofi')])

@@ -2,6 +2,7 @@
 // What the verbs fabric keeps per peer: the connection, its lanes, and what is under way on it.
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <sched.h>
 
 #include <atomic>
 #include <cstdint>
@@ -17,14 +18,19 @@
 
 namespace weft::verbs {
 
+// Held for the time of a request's posting. On a device in software that is a system call, in which
+// the kernel may move other data meanwhile, and its owner may share a core with who waits: so that
+// one yields soon.
 class SpinLock {
  public:
   void lock() noexcept {
-    while (taken_.exchange(true, std::memory_order_acquire)) cpu_relax();
+    for (int i = 0; taken_.exchange(true, std::memory_order_acquire); ++i)
+      i < kSpins ? cpu_relax() : static_cast<void>(sched_yield());
   }
   void unlock() noexcept { taken_.store(false, std::memory_order_release); }
 
  private:
+  static constexpr int kSpins = 64;
   std::atomic<bool> taken_{false};
 };
 

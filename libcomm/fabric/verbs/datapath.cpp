@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;
 constexpr int kBatch = 32;
+// An empty queue is looked at again before everything else that is polled: that costs a fraction of
+// a round through all of it.
+constexpr int kLooks = 4;
 constexpr int kMaxBatches = 8;  // in one poll, so that one busy peer does not hold up everything
 // How many polls pass between two looks at what is not the completion queue: a system call each.
 constexpr std::uint32_t kEventPeriod = 256;
@@ -312,7 +315,9 @@ bool VerbsFabric::poll_completions() noexcept {
   ibv_wc completions[kBatch];
   bool any = false;
   for (int batch = 0; batch < kMaxBatches; ++batch) {
-    const int count = ibv_poll_cq(queue_, kBatch, completions);
+    int count = ibv_poll_cq(queue_, kBatch, completions);
+    for (int look = 1; count == 0 && batch == 0 && look < kLooks; ++look)
+      count = ibv_poll_cq(queue_, kBatch, completions);
     for (int i = 0; i < count; ++i) on_completion(completions[i]);
     any |= count > 0;
     if (count < kBatch) break;

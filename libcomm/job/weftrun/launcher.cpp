@@ -37,6 +37,9 @@ constexpr std::uint64_t kSilenceNs = 1'000'000'000;
 constexpr std::uint64_t kDrainNs = 1'000'000'000;
 // A rank's death is told to the others with its cause, once weftrun has seen the cause itself.
 constexpr int kLossGraceMs = 500;
+// The code with which MPI ends a job that has lost a process (MPI_ERR_PROC_ABORTED). The lost one's
+// own end says more, and may become known a little later.
+constexpr int kPeerLostCode = 58;
 constexpr int kTimeoutStatus = 124;  // as timeout(1)
 constexpr int kMissingStatus = 127;  // as a shell
 constexpr int kLostStatus = 125;     // a host could not be used any more
@@ -290,7 +293,7 @@ void Launcher::wait_for_something() {
   std::uint64_t silent_at_ns = UINT64_MAX;
   for (const auto& [host, at_ns] : silent_at_ns_) silent_at_ns = std::min(silent_at_ns, at_ns);
   for (std::uint64_t at_ns :
-       {kill_at_ns_, timeout_at_ns_, answer_at_ns_, silent_at_ns, drain_until_ns_}) {
+       {kill_at_ns_, timeout_at_ns_, answer_at_ns_, abort_at_ns_, silent_at_ns, drain_until_ns_}) {
     if (at_ns == UINT64_MAX) continue;
     const std::uint64_t now = now_ns();
     const int left_ms = at_ns <= now ? 0
@@ -390,7 +393,13 @@ void Launcher::judge_exits() {
   // Of several ends seen at once a signal's is the likely cause of the others.
   std::ranges::stable_sort(exits_, std::ranges::greater{},
                            [](const Exit& exit) { return WIFSIGNALED(exit.wait_status); });
-  for (const Exit& exit : std::exchange(exits_, {})) judge(exit);
+  for (const Exit& exit : std::exchange(exits_, {}))
+    if (!holds_abort_of(exit.rank)) judge(exit);
+}
+
+bool Launcher::holds_abort_of(int rank) const {
+  const auto& request = server_->abort_request();
+  return !ending_ && request && request->rank == rank && request->exit_code == kPeerLostCode;
 }
 
 void Launcher::judge(const Exit& exit) {
@@ -426,6 +435,11 @@ void Launcher::judge(const Exit& exit) {
 void Launcher::take_abort_request() {
   const auto& request = server_->abort_request();
   if (!request || ending_) return;
+  if (request->exit_code == kPeerLostCode && num_running() > 0) {
+    if (abort_at_ns_ == UINT64_MAX) abort_at_ns_ = now_ns() + kLossGraceMs * 1'000'000ull;
+    if (now_ns() < abort_at_ns_) return;
+  }
+  abort_at_ns_ = UINT64_MAX;
   const int status = request->exit_code & 0xff;
   say(fmt::format("rank {} ended the job with code {}{}{}", request->rank, request->exit_code,
                   request->message.empty() ? "" : ": ", request->message));

@@ -71,6 +71,7 @@ class Launcher final : public HostEvents {
   void judge(const Exit& exit);
   void take_lost_visitors();
   void take_abort_request();
+  bool holds_abort_of(int rank) const;
   void check_deadlines();
   void end_job();
   void signal_all(int number);
@@ -107,6 +108,7 @@ class Launcher final : public HostEvents {
   std::uint64_t kill_at_ns_ = UINT64_MAX;
   std::uint64_t timeout_at_ns_ = UINT64_MAX;
   std::uint64_t answer_at_ns_ = UINT64_MAX;  // when every host must have answered
+  std::uint64_t abort_at_ns_ = UINT64_MAX;   // when a rank's wish to end the job is granted
   std::uint64_t drain_until_ns_ = UINT64_MAX;
   std::map<int, std::uint64_t> silent_at_ns_;  // when a host whose agent is gone counts as lost
 };

@@ -70,6 +70,7 @@ static void check_error(int code, int peer, double late, double limit) {
   snprintf(name, sizeof name, "rank %d", peer);
   EXPECT_CLASS(code, MPI_ERR_PROC_ABORTED);
   EXPECT(late <= limit);
+  EXPECT(strstr(text, name) != NULL);
   fprintf(stderr, "rank %d: after %.1f s: %s\n", rank, late, text);
 }
 

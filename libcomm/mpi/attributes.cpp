@@ -12,7 +12,7 @@ struct Keyvals {
   std::mutex mutex;
   std::unordered_map<int, std::shared_ptr<Keyval>> by_number;
   std::unordered_map<int, std::weak_ptr<Keyval>> freed;  // in use when they were freed
-  int next = 1024;  // above the predefined keys
+  int next = 1024;                                       // above the predefined keys
 };
 Immortal<Keyvals> keyvals;
 

@@ -11,7 +11,7 @@ namespace weft::mpi {
 
 inline int check_inter_root(const Comm& comm, int root) noexcept {
   return root == MPI_ROOT || root == MPI_PROC_NULL || is_peer(comm, root) ? MPI_SUCCESS
-                                                                           : MPI_ERR_ROOT;
+                                                                          : MPI_ERR_ROOT;
 }
 
 // Blocks that go to, or come from, ranks of the remote group. One block for several ranks is the

@@ -102,7 +102,8 @@ int main(int argc, char** argv) {
   MPI_Comm_free_keyval(&null_key);
   MPI_Comm_free_keyval(&dup_key);
 
-  // A delete function may free its own key, though others have freed it; once it is unused, no more.
+  // A delete function may free its own key, though others have freed it; once it is unused, no
+  // more.
   EXPECT_OK(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_own, &key, NULL));
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Comm_dup(MPI_COMM_WORLD, &second);

@@ -11,7 +11,8 @@ namespace {
 struct Keyvals {
   std::mutex mutex;
   std::unordered_map<int, std::shared_ptr<Keyval>> by_number;
-  int next = 1024;  // above the predefined keys
+  std::unordered_map<int, std::weak_ptr<Keyval>> freed;  // in use when they were freed
+  int next = 1024;                                       // above the predefined keys
 };
 Immortal<Keyvals> keyvals;
 
@@ -128,8 +129,14 @@ std::shared_ptr<Keyval> find_keyval(int number, Kind kind) {
 
 bool free_keyval(int number, Kind kind) {
   std::lock_guard lock(keyvals->mutex);
+  std::erase_if(keyvals->freed, [](const auto& entry) { return entry.second.expired(); });
+  if (const auto gone = keyvals->freed.find(number); gone != keyvals->freed.end()) {
+    const std::shared_ptr<Keyval> key = gone->second.lock();
+    return key != nullptr && key->kind == kind;
+  }
   const auto found = keyvals->by_number.find(number);
   if (found == keyvals->by_number.end() || found->second->kind != kind) return false;
+  keyvals->freed[number] = found->second;
   keyvals->by_number.erase(found);  // attributes that use it keep it alive
   return true;
 }

@@ -24,6 +24,8 @@ struct Keyval {
 // Keys by number; numbers are never used twice and lie above the predefined ones.
 int make_keyval(Kind kind, void (*copy)(), void (*drop)(), void* extra_state);
 std::shared_ptr<Keyval> find_keyval(int number, Kind kind);  // null if it is none of that kind
+// False if it is no key of that kind. A key that was freed while attributes used it may be freed
+// again, without effect, until the last of them is gone: delete functions of programs do that.
 bool free_keyval(int number, Kind kind);
 
 class AttributeSet {

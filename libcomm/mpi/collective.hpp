@@ -6,10 +6,15 @@
 //   void build(Schedule&)          the form that runs in the background
 //   void finish()                  bytes become typed memory again
 //   void each_type(f)              calls f(Datatype*) for the types found, some may be null
-// so that blocking, nonblocking and persistent functions differ in a template only.
+//   using Inter                    the Call for intercommunicators, made from this one
+//                                  (intercomm_calls.hpp); void: there is none
+// so that blocking, nonblocking and persistent functions differ in a template only. A Call without
+// `run` blocks by waiting for its background form.
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "coll/coll.hpp"
@@ -141,36 +146,6 @@ inline int check_root(const Comm& comm, int root) noexcept {
   return root < 0 || root >= comm.size() ? MPI_ERR_ROOT : MPI_SUCCESS;
 }
 
-template <class Call>
-int check_call(Comm*& comm, MPI_Comm handle, Call& call, const char* function) {
-  comm = find_comm(handle);
-  if (comm == nullptr) [[unlikely]]
-    return raise(nullptr, MPI_ERR_COMM, function);
-  if (comm->is_inter()) [[unlikely]]
-    return raise(comm, MPI_ERR_UNSUPPORTED_OPERATION, function,
-                 "collective operations on intercommunicators are not part of Weft yet");
-  const int code = call.check(*comm);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return raise(comm, code, function);
-  return MPI_SUCCESS;
-}
-
-template <class Call>
-int run_blocking(MPI_Comm handle, Call&& call, const char* function) {
-  Comm* comm;
-  int code = check_call(comm, handle, call, function);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return code;
-  code = call.prepare(*comm);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return raise(comm, code, function);
-  const Status status = call.run(*comm->team);
-  if (!status) [[unlikely]]
-    return raise_status(comm, status, function);
-  call.finish();
-  return MPI_SUCCESS;
-}
-
 // A Call that runs in the background.
 template <class Call>
 class Background final : public Operation {
@@ -206,16 +181,21 @@ class Background final : public Operation {
 };
 
 template <class Call>
-int run_background(MPI_Comm handle, Call&& call, bool persistent, MPI_Request* out,
-                   const char* function) {
-  Comm* comm;
-  const int code = check_call(comm, handle, call, function);
+int check_call(Comm& comm, Call& call, const char* function) {
+  const int code = call.check(comm);
+  return code == MPI_SUCCESS ? code : raise(&comm, code, function);
+}
+
+template <class Call>
+int start_background(Comm& comm, Call&& call, bool persistent, MPI_Request* out,
+                     const char* function) {
+  const int code = check_call(comm, call, function);
   if (code != MPI_SUCCESS) return code;
-  if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "request is null");
-  RequestObject* request = new_request(comm, RequestObject::Kind::operation);
-  if (request == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
+  if (out == nullptr) return raise(&comm, MPI_ERR_ARG, function, "request is null");
+  RequestObject* request = new_request(&comm, RequestObject::Kind::operation);
+  if (request == nullptr) return raise(&comm, MPI_ERR_NO_MEM, function);
   using Held = std::remove_cvref_t<Call>;
-  request->operation = std::make_unique<Background<Held>>(*comm, std::move(call));
+  request->operation = std::make_unique<Background<Held>>(comm, std::move(call));
   request->persistent = persistent;
   request->active = !persistent;
   *out = request->handle;
@@ -224,10 +204,69 @@ int run_background(MPI_Comm handle, Call&& call, bool persistent, MPI_Request* o
   if (started != Code::ok) {
     *out = MPI_REQUEST_NULL;
     free_request(request);
-    return raise_status(comm, started, function);
+    return raise_status(&comm, started, function);
   }
   add_operation(request);
   return MPI_SUCCESS;
+}
+
+// The blocking form of a Call that has none of its own.
+template <class Call>
+int run_waiting(Comm& comm, Call&& call, const char* function) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = start_background(comm, std::move(call), false, &request, function);
+  if (code != MPI_SUCCESS) return code;
+  RequestObject* object = find_request(request);
+  wait_progressing(object->base);
+  Comm* site = object->comm;
+  retain(site);
+  const int result = finish_request(object, &request, MPI_STATUS_IGNORE);
+  const int raised = result == MPI_SUCCESS ? result : raise(site, result, function);
+  release(site);
+  return raised;
+}
+
+template <class Call, class Run>
+[[gnu::noinline]] int run_inter(Comm* comm, Call&& call, const char* function, Run&& run) {
+  using Inter = typename std::remove_cvref_t<Call>::Inter;
+  if constexpr (std::is_void_v<Inter>)
+    return raise(comm, MPI_ERR_COMM, function, "an intercommunicator");
+  else
+    return run(Inter(std::move(call)));
+}
+
+template <class Call>
+int run_blocking(MPI_Comm handle, Call&& call, const char* function) {
+  Comm* comm = find_comm(handle);
+  if (comm == nullptr) [[unlikely]]
+    return raise(nullptr, MPI_ERR_COMM, function);
+  if (comm->is_inter()) [[unlikely]]
+    return run_inter(comm, std::move(call), function, [comm, function](auto&& inter) {
+      return run_waiting(*comm, std::move(inter), function);
+    });
+  int code = check_call(*comm, call, function);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return code;
+  code = call.prepare(*comm);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return raise(comm, code, function);
+  const Status status = call.run(*comm->team);
+  if (!status) [[unlikely]]
+    return raise_status(comm, status, function);
+  call.finish();
+  return MPI_SUCCESS;
+}
+
+template <class Call>
+int run_background(MPI_Comm handle, Call&& call, bool persistent, MPI_Request* out,
+                   const char* function) {
+  Comm* comm = find_comm(handle);
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
+  if (comm->is_inter())
+    return run_inter(comm, std::move(call), function, [&](auto&& inter) {
+      return start_background(*comm, std::move(inter), persistent, out, function);
+    });
+  return start_background(*comm, std::move(call), persistent, out, function);
 }
 
 }  // namespace weft::mpi

@@ -2,10 +2,12 @@
 // The collectives that move data, as Calls (collective.hpp). Count is int or MPI_Count, Place int
 // or MPI_Aint: the plain and the large-count forms of the interface.
 #include "mpi/collective.hpp"
+#include "mpi/intercomm_calls.hpp"
 
 namespace weft::mpi {
 
 struct BarrierCall {
+  using Inter = InterBarrier<BarrierCall>;
   template <class F>
   void each_type(F&&) const {}
   int check(Comm&) { return MPI_SUCCESS; }
@@ -16,6 +18,7 @@ struct BarrierCall {
 };
 
 struct BcastCall {
+  using Inter = InterBcast<BcastCall>;
   void* buffer;
   MPI_Count count;
   MPI_Datatype datatype;
@@ -47,6 +50,7 @@ struct BcastCall {
 
 // One block from every process, to the root or to all; blocks of one size.
 struct GatherCall {
+  using Inter = InterMove<GatherCall>;
   const void* send_buffer;
   MPI_Count send_count;
   MPI_Datatype send_datatype;
@@ -125,9 +129,21 @@ struct GatherCall {
   void finish() {
     if (receives) receive.unpack();
   }
+  int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {
+    if (root != -1) {
+      if (const int code = check_inter_root(comm, root); code != MPI_SUCCESS) return code;
+      if (root == MPI_PROC_NULL) return MPI_SUCCESS;
+      if (root >= 0) return out.one(send_buffer, send_count, send_datatype, root, 1);
+    } else if (const int code = out.one(send_buffer, send_count, send_datatype, 0, comm.num_peers);
+               code != MPI_SUCCESS) {
+      return code;
+    }
+    return in.equal(receive_buffer, receive_count, receive_datatype, comm);
+  }
 };
 
 struct ScatterCall {
+  using Inter = InterMove<ScatterCall>;
   const void* send_buffer;
   MPI_Count send_count;
   MPI_Datatype send_datatype;
@@ -201,10 +217,17 @@ struct ScatterCall {
   void finish() {
     if (!in_place) receive.unpack();
   }
+  int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {
+    if (const int code = check_inter_root(comm, root); code != MPI_SUCCESS) return code;
+    if (root == MPI_PROC_NULL) return MPI_SUCCESS;
+    if (root >= 0) return in.one(receive_buffer, receive_count, receive_datatype, root, 1);
+    return out.equal(send_buffer, send_count, send_datatype, comm);
+  }
 };
 
 template <class Count, class Place>
 struct GathervCall {
+  using Inter = InterMove<GathervCall>;
   const void* send_buffer;
   MPI_Count send_count;
   MPI_Datatype send_datatype;
@@ -285,10 +308,27 @@ struct GathervCall {
   void finish() {
     if (receives) receive.unpack();
   }
+  int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {
+    if (root != -1) {
+      if (const int code = check_inter_root(comm, root); code != MPI_SUCCESS) return code;
+      if (root == MPI_PROC_NULL) return MPI_SUCCESS;
+      if (root >= 0) return out.one(send_buffer, send_count, send_datatype, root, 1);
+    } else if (const int code = out.one(send_buffer, send_count, send_datatype, 0, comm.num_peers);
+               code != MPI_SUCCESS) {
+      return code;
+    }
+    if (receive_counts == nullptr || places == nullptr) return MPI_ERR_ARG;
+    return in.each(
+        receive_buffer, comm, false,
+        [this](std::size_t i) { return static_cast<MPI_Count>(receive_counts[i]); },
+        [this](std::size_t i) { return places[i]; },
+        [this](std::size_t) { return receive_datatype; });
+  }
 };
 
 template <class Count, class Place>
 struct ScattervCall {
+  using Inter = InterMove<ScattervCall>;
   const void* send_buffer;
   const Count* send_counts;
   const Place* places;
@@ -361,6 +401,16 @@ struct ScattervCall {
   void finish() {
     if (!in_place) receive.unpack();
   }
+  int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {
+    if (const int code = check_inter_root(comm, root); code != MPI_SUCCESS) return code;
+    if (root == MPI_PROC_NULL) return MPI_SUCCESS;
+    if (root >= 0) return in.one(receive_buffer, receive_count, receive_datatype, root, 1);
+    if (send_counts == nullptr || places == nullptr) return MPI_ERR_ARG;
+    return out.each(
+        send_buffer, comm, false,
+        [this](std::size_t i) { return static_cast<MPI_Count>(send_counts[i]); },
+        [this](std::size_t i) { return places[i]; }, [this](std::size_t) { return send_datatype; });
+  }
 };
 
 // Everyone sends a block to everyone: direct messages, all at once.
@@ -391,6 +441,7 @@ inline void schedule_alltoall(Schedule& schedule, const Blocks* send, Blocks& re
 }
 
 struct AlltoallCall {
+  using Inter = InterMove<AlltoallCall>;
   const void* send_buffer;
   MPI_Count send_count;
   MPI_Datatype send_datatype;
@@ -461,11 +512,17 @@ struct AlltoallCall {
     schedule.wait();
   }
   void finish() { receive.unpack(); }
+  int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {
+    const int code = out.equal(send_buffer, send_count, send_datatype, comm);
+    return code == MPI_SUCCESS ? in.equal(receive_buffer, receive_count, receive_datatype, comm)
+                               : code;
+  }
 };
 
 // alltoallv and, with a type for each process and places in bytes, alltoallw.
 template <class Count, class Place>
 struct AlltoallvCall {
+  using Inter = InterMove<AlltoallvCall>;
   const void* send_buffer;
   const Count* send_counts;
   const Place* send_places;
@@ -545,6 +602,23 @@ struct AlltoallvCall {
     schedule_alltoall(schedule, in_place ? nullptr : &send, receive);
   }
   void finish() { receive.unpack(); }
+  static int plan_side(const Comm& comm, RemoteBlocks& side, const void* buffer,
+                       const Count* counts, const Place* places, const MPI_Datatype* handles,
+                       MPI_Datatype one) {
+    if (counts == nullptr || places == nullptr) return MPI_ERR_ARG;
+    return side.each(
+        buffer, comm, handles != nullptr,
+        [counts](std::size_t i) { return static_cast<MPI_Count>(counts[i]); },
+        [places](std::size_t i) { return places[i]; },
+        [handles, one](std::size_t i) { return handles == nullptr ? one : handles[i]; });
+  }
+  int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {
+    const int code =
+        plan_side(comm, out, send_buffer, send_counts, send_places, send_datatypes, one_send);
+    return code == MPI_SUCCESS ? plan_side(comm, in, receive_buffer, receive_counts, receive_places,
+                                           receive_datatypes, one_receive)
+                               : code;
+  }
 };
 
 }  // namespace weft::mpi

@@ -3,6 +3,7 @@
 //
 // Operations see packed elements (op.hpp), so data with gaps are packed and unpacked around.
 #include "mpi/collective.hpp"
+#include "mpi/intercomm_calls.hpp"
 #include "mpi/op.hpp"
 
 namespace weft::mpi {
@@ -43,9 +44,18 @@ class BoundOp {
 
 enum class Shape { reduce, allreduce, scan, exscan };
 
+// On intercommunicators: a group gets the result of the other one.
+template <class Call>
+struct InterReduce;
+template <class Call>
+struct InterReduceScatter;
+
 // Reductions of one vector per process.
 template <Shape shape>
 struct ReduceCall {
+  static constexpr bool kRooted = shape == Shape::reduce;
+  using Inter = std::conditional_t<shape == Shape::reduce || shape == Shape::allreduce,
+                                   InterReduce<ReduceCall>, void>;
   const void* send_buffer;
   void* receive_buffer;
   MPI_Count count;
@@ -138,6 +148,7 @@ struct ReduceCall {
 // reduce_scatter and reduce_scatter_block: `counts` is null for equal blocks of `block`.
 template <class Count>
 struct ReduceScatterCall {
+  using Inter = InterReduceScatter<ReduceScatterCall>;
   const void* send_buffer;
   void* receive_buffer;
   const Count* counts;
@@ -159,9 +170,9 @@ struct ReduceScatterCall {
   }
   int check(Comm& comm) {
     rank = comm.rank;
-    int code = check_elements(counts == nullptr ? block : 0, datatype, type);
-    if (code != MPI_SUCCESS) return code;
-    code = op.bind(operation, type);
+    const int counted = check_elements(counts == nullptr ? block : 0, datatype, type);
+    if (counted != MPI_SUCCESS) return counted;
+    const int code = op.bind(operation, type);
     if (code != MPI_SUCCESS) return code;
     elements.resize(static_cast<std::size_t>(comm.size()));
     total = 0;
@@ -214,6 +225,111 @@ struct ReduceScatterCall {
     schedule.wait();
   }
   void finish() { receive.unpack(); }
+};
+
+template <class Call>
+struct InterReduce {
+  explicit InterReduce(Call&& the_call) : call(std::move(the_call)) {}
+  Call call;
+  bool sends = true;
+  bool receives = true;
+
+  template <class F>
+  void each_type(F&& f) const {
+    f(call.type);
+  }
+  int check(Comm& comm) {
+    if constexpr (Call::kRooted) {
+      if (const int code = check_inter_root(comm, call.root); code != MPI_SUCCESS) return code;
+      sends = call.root >= 0;
+      receives = call.root == MPI_ROOT;
+      if (!sends && !receives) return MPI_SUCCESS;
+    }
+    const int code = check_elements(call.count, call.datatype, call.type);
+    if (code != MPI_SUCCESS) return code;
+    if (sends && call.send_buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
+    if (receives && call.receive_buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
+    return call.op.bind(call.operation, call.type);
+  }
+  int prepare(Comm&) {
+    if (sends) {
+      const int code = call.send.set(call.send_buffer, call.count, call.type);
+      if (code != MPI_SUCCESS) return code;
+      call.send.pack();
+    }
+    return receives ? call.receive.set(call.receive_buffer, call.count, call.type) : MPI_SUCCESS;
+  }
+  void build(Schedule& schedule) {
+    const char* result = nullptr;
+    std::size_t bytes = 0;
+    if (sends) {
+      const auto n = static_cast<std::size_t>(call.count);
+      bytes = n * call.op.reduction().element_bytes;
+      char* mine = schedule.allocate(bytes);
+      if (mine == nullptr) return;
+      schedule.copy(mine, call.send.data(), bytes);
+      result = schedule_reduce(schedule, mine, n, call.op.reduction(), 0);
+    }
+    if constexpr (Call::kRooted) {
+      if (result != nullptr) schedule.send_remote(call.root, result, bytes);
+      if (receives) schedule.receive_remote(0, call.receive.data(), call.receive.bytes());
+      schedule.wait();
+    } else {
+      if (result != nullptr) {
+        schedule.receive_remote(0, call.receive.data(), call.receive.bytes());
+        schedule.send_remote(0, result, bytes);
+        schedule.wait();
+      }
+      schedule_bcast(schedule, call.receive.data(), call.receive.bytes(), 0);
+    }
+  }
+  void finish() {
+    if (receives) call.receive.unpack();
+  }
+};
+
+// `counts` are those of the local group; their sum is the same in both.
+template <class Call>
+struct InterReduceScatter {
+  explicit InterReduceScatter(Call&& the_call) : call(std::move(the_call)) {}
+  Call call;
+
+  template <class F>
+  void each_type(F&& f) const {
+    f(call.type);
+  }
+  int check(Comm& comm) {
+    return call.send_buffer == MPI_IN_PLACE ? MPI_ERR_BUFFER : call.check(comm);
+  }
+  int prepare(Comm& comm) { return call.prepare(comm); }
+  void build(Schedule& schedule) {
+    const std::size_t element = call.op.reduction().element_bytes;
+    const auto n = static_cast<std::size_t>(call.total);
+    char* mine = schedule.allocate(n * element);
+    if (mine == nullptr) return;
+    schedule.copy(mine, call.send.data(), n * element);
+    const char* result = schedule_reduce(schedule, mine, n, call.op.reduction(), 0);
+    const auto bytes = [&](int rank) {
+      return call.elements[static_cast<std::size_t>(rank)] * element;
+    };
+    if (result == nullptr) {
+      schedule.receive(0, call.receive.data(), bytes(schedule.rank()));
+    } else {
+      char* theirs = schedule.allocate(n * element);
+      if (theirs == nullptr) return;
+      schedule.receive_remote(0, theirs, n * element);
+      schedule.send_remote(0, result, n * element);
+      schedule.wait();
+      std::size_t place = bytes(0);
+      for (int i = 1; i < schedule.size(); ++i) {
+        schedule.send(i, theirs + place, bytes(i));
+        place += bytes(i);
+      }
+      schedule.copy(call.receive.data(), theirs, bytes(0));
+    }
+    schedule.wait();
+  }
+  void finish() { call.receive.unpack(); }
 };
 
 }  // namespace

@@ -93,6 +93,15 @@ int free_comm(Comm* comm);
 void create_predefined_comms();
 void destroy_comms();
 
+// Duplicates what hangs on a communicator: info (`info` unless keep_info), topology, attributes.
+// MPI_SUCCESS or the code that a copy function returned.
+int copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info);
+// Whether the first process of this side of an intercommunicator comes first in the job: its
+// context is then that of both sides.
+inline bool leads(const Comm& comm) noexcept {
+  return comm.group->world(0) < comm.remote->world(0);
+}
+
 // What MPI_Comm_split and MPI_Comm_create do within one group, for all that build on them.
 // Collective. `out` is null if this process is not a member. Errors are raised.
 int split(Comm* comm, int color, int key, Comm*& out, const char* function);

@@ -7,9 +7,7 @@
 #include "mpi/transfer.hpp"
 
 namespace weft::mpi {
-namespace {
 
-// Duplicates what hangs on a communicator. MPI_SUCCESS or the code that a copy function returned.
 int copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info) {
   {
     std::lock_guard lock(from->mutex);
@@ -18,6 +16,8 @@ int copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info) {
   }
   return from->attributes.copy_to(from->handle, to->attributes);
 }
+
+namespace {
 
 int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const char* function) {
   Comm* comm = find_comm(handle);

@@ -119,7 +119,7 @@ MPI_FUNCTION(Type_free)(MPI_Datatype* handle) {
   MPI_MUST_RUN();
   if (handle == nullptr) return fail(MPI_ERR_ARG, __func__, "datatype is null");
   Datatype* type = find_derived(*handle);
-  if (type == nullptr)
+  if (type == nullptr || type->predefined_)
     return fail(MPI_ERR_TYPE, __func__,
                 find_datatype(*handle) != nullptr ? "a predefined type cannot be freed" : "");
   // Other handles of the same type (from MPI_Type_get_contents) carry no attributes.
@@ -250,9 +250,10 @@ MPI_FUNCTION(Type_match_size)(int typeclass, int size, MPI_Datatype* type) {
     case MPI_TYPECLASS_INTEGER:
       return pick({MPI_INTEGER1, MPI_INTEGER2, MPI_INTEGER4, MPI_INTEGER8, MPI_INTEGER16});
     case MPI_TYPECLASS_REAL:
-      return pick({MPI_REAL2, MPI_REAL4, MPI_REAL8, MPI_REAL16});
+      return pick({MPI_REAL2, MPI_REAL4, MPI_REAL8, MPI_REAL16, MPI_LONG_DOUBLE});
     case MPI_TYPECLASS_COMPLEX:
-      return pick({MPI_COMPLEX4, MPI_COMPLEX8, MPI_COMPLEX16, MPI_COMPLEX32});
+      return pick(
+          {MPI_COMPLEX4, MPI_COMPLEX8, MPI_COMPLEX16, MPI_COMPLEX32, MPI_C_LONG_DOUBLE_COMPLEX});
     default:
       return fail(MPI_ERR_ARG, __func__, "the type class is unknown");
   }

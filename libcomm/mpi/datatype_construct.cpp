@@ -205,6 +205,94 @@ int subarray(int ndims, const Count* sizes, const Count* subsizes, const Count* 
   return deliver(builder, true, newtype, function);
 }
 
+// The share of one process of an array that is dealt out to a grid of processes: dimension by
+// dimension, from the one that varies fastest outwards, the type so far becomes one whose extent is
+// the whole dimension.
+template <class Count>
+int darray(int size, int rank, int ndims, const Count* gsizes, const int* distribs,
+           const int* dargs, const int* psizes, int order, MPI_Datatype oldtype,
+           MPI_Datatype* newtype, const char* function) {
+  CHECK_TYPE_ARGUMENTS(0, oldtype, newtype);
+  if (ndims < 1) return fail(MPI_ERR_ARG, function, "there is no dimension");
+  if (gsizes == nullptr || distribs == nullptr || dargs == nullptr || psizes == nullptr)
+    return fail(MPI_ERR_ARG, function, "an array is null");
+  if (order != MPI_ORDER_C && order != MPI_ORDER_FORTRAN)
+    return fail(MPI_ERR_ARG, function, "the order is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN");
+  if (size < 1 || rank < 0 || rank >= size)
+    return fail(MPI_ERR_ARG, function, "the rank is not one of the grid");
+  std::int64_t processes = 1;
+  for (int d = 0; d < ndims; ++d) {
+    if (gsizes[d] < 1) return fail(MPI_ERR_ARG, function, "the array has no elements");
+    if (psizes[d] < 1 || __builtin_mul_overflow(processes, psizes[d], &processes))
+      return fail(MPI_ERR_ARG, function, "the grid has no processes in a dimension");
+    const bool has_default = dargs[d] == MPI_DISTRIBUTE_DFLT_DARG;
+    switch (distribs[d]) {
+      case MPI_DISTRIBUTE_NONE:
+        if (psizes[d] != 1)
+          return fail(MPI_ERR_ARG, function, "an undistributed dimension has several processes");
+        break;
+      case MPI_DISTRIBUTE_BLOCK:
+        if (!has_default && (dargs[d] < 1 || std::int64_t{dargs[d]} * psizes[d] < gsizes[d]))
+          return fail(MPI_ERR_ARG, function, "the blocks do not hold the array");
+        break;
+      case MPI_DISTRIBUTE_CYCLIC:
+        if (!has_default && dargs[d] < 1)
+          return fail(MPI_ERR_ARG, function, "a block has no elements");
+        break;
+      default:
+        return fail(MPI_ERR_ARG, function, "the distribution is unknown");
+    }
+  }
+  if (processes != size)
+    return fail(MPI_ERR_ARG, function, "the grid's dimensions do not make its size");
+
+  // The grid's ranks are in C order whatever that of the array is.
+  std::vector<int> coords(static_cast<std::size_t>(ndims));
+  for (int d = ndims - 1, rest = rank; d >= 0; --d) {
+    coords[static_cast<std::size_t>(d)] = rest % psizes[d];
+    rest /= psizes[d];
+  }
+  auto inner = std::make_unique<Builder>(MPI_COMBINER_DARRAY, kLarge<Count>);
+  Datatype* part = old;
+  std::ptrdiff_t stride = old->extent();
+  for (int i = 0; i < ndims; ++i) {
+    const int d = order == MPI_ORDER_C ? ndims - 1 - i : i;
+    const auto whole = static_cast<std::int64_t>(gsizes[d]);
+    const std::int64_t p = psizes[d], c = coords[static_cast<std::size_t>(d)];
+    // This process has blocks of `block` elements, every `period` elements from `first` on.
+    std::int64_t block = whole;
+    if (distribs[d] != MPI_DISTRIBUTE_NONE) {
+      block = distribs[d] == MPI_DISTRIBUTE_BLOCK ? (whole + p - 1) / p : 1;
+      if (dargs[d] != MPI_DISTRIBUTE_DFLT_DARG) block = dargs[d];
+    }
+    const std::int64_t period = block * p, first = block * c;
+    const std::int64_t full = first + block > whole ? 0 : (whole - first - block) / period + 1;
+    const std::int64_t last = first + full * period;
+    std::ptrdiff_t extent = 0;
+    auto outer = std::make_unique<Builder>(MPI_COMBINER_DARRAY, kLarge<Count>);
+    // All places lie inside the dimension, so they fit if it does.
+    const bool fits = Builder::scale(whole, stride, extent) &&
+                      outer->add_repeated(*part, block, full == 0 ? 0 : first * stride, full,
+                                          full == 0 ? 0 : period * stride) &&
+                      (last >= whole || outer->add(*part, whole - last, last * stride));
+    if (!fits) return deliver(*outer, false, newtype, function);
+    outer->set_bounds(0, extent);
+    stride = extent;
+    inner = std::move(outer);
+    part = &inner->type();
+  }
+  inner->note_int(size);
+  inner->note_int(rank);
+  inner->note_int(ndims);
+  inner->note(gsizes, ndims);
+  for (int d = 0; d < ndims; ++d) inner->note_int(distribs[d]);
+  for (int d = 0; d < ndims; ++d) inner->note_int(dargs[d]);
+  for (int d = 0; d < ndims; ++d) inner->note_int(psizes[d]);
+  inner->note_int(order);
+  inner->note(old);
+  return deliver(*inner, true, newtype, function);
+}
+
 }  // namespace
 }  // namespace weft::mpi
 
@@ -298,4 +386,16 @@ MPI_FUNCTION(Type_create_subarray_c)
 (int ndims, const MPI_Count sizes[], const MPI_Count subsizes[], const MPI_Count starts[],
  int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
   return subarray(ndims, sizes, subsizes, starts, order, oldtype, newtype, __func__);
+}
+MPI_FUNCTION(Type_create_darray)
+(int size, int rank, int ndims, const int gsizes[], const int distribs[], const int dargs[],
+ const int psizes[], int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return darray(size, rank, ndims, gsizes, distribs, dargs, psizes, order, oldtype, newtype,
+                __func__);
+}
+MPI_FUNCTION(Type_create_darray_c)
+(int size, int rank, int ndims, const MPI_Count gsizes[], const int distribs[], const int dargs[],
+ const int psizes[], int order, MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return darray(size, rank, ndims, gsizes, distribs, dargs, psizes, order, oldtype, newtype,
+                __func__);
 }

@@ -1,6 +1,7 @@
 // The predefined datatypes: one table, in the order of their handles.
 #include <complex>
 #include <cstddef>
+#include <type_traits>
 
 #include "mpi/datatype.hpp"
 #include "mpi/state.hpp"
@@ -110,12 +111,32 @@ std::size_t alignment(const Row& row) {
   }
 }
 
-void make_pair(Datatype& type, std::size_t first, std::size_t second, std::ptrdiff_t offset,
+Form form_of(const Row& row) {
+  if (row.handle == MPI_LONG) return {Form::Kind::is_long, 8};
+  if (row.handle == MPI_UNSIGNED_LONG) return {Form::Kind::is_unsigned_long, 8};
+  if (row.handle == MPI_WCHAR) return {Form::Kind::wide_character, sizeof(wchar_t)};
+  if (row.basic == Basic::f80 || row.basic == Basic::c80)
+    return {Form::Kind::long_double, sizeof(long double)};
+  const bool is_complex = row.kind == BasicClass::complex;
+  return {Form::Kind::plain, static_cast<std::uint8_t>(is_complex ? row.size / 2 : row.size)};
+}
+
+template <class T>
+constexpr Form pair_form() {
+  Form form{Form::Kind::plain, sizeof(T)};
+  if constexpr (std::is_same_v<T, long>) form.kind = Form::Kind::is_long;
+  if constexpr (std::is_same_v<T, long double>) form.kind = Form::Kind::long_double;
+  return form;
+}
+
+void make_pair(Datatype& type, Form first_form, std::size_t second, std::ptrdiff_t offset,
                std::size_t whole, std::size_t align) {
+  const std::size_t first = first_form.unit;
   type.layout_.append(Layout::block(first), 0, 1, 0);
   type.layout_.append(Layout::block(second), offset, 1, 0);
-  type.signature_.append(Signature::basic(first), 1);
-  type.signature_.append(Signature::basic(second), 1);
+  type.signature_.append(Signature::basic(first, first_form), 1);
+  const Form second_form{Form::Kind::plain, static_cast<std::uint8_t>(second)};
+  type.signature_.append(Signature::basic(second, second_form), 1);
   type.size_ = first + second;
   type.ub_ = static_cast<std::ptrdiff_t>(whole);
   type.true_ub_ = offset + static_cast<std::ptrdiff_t>(second);
@@ -124,7 +145,7 @@ void make_pair(Datatype& type, std::size_t first, std::size_t second, std::ptrdi
 
 template <class T>
 void make_pair_with_int(Datatype& type) {
-  make_pair(type, sizeof(T), sizeof(int), offsetof(Pair<T>, index), sizeof(Pair<T>),
+  make_pair(type, pair_form<T>(), sizeof(int), offsetof(Pair<T>, index), sizeof(Pair<T>),
             alignof(Pair<T>));
 }
 
@@ -157,14 +178,14 @@ Datatype* make_all() {
         make_pair_with_int<long double>(type);
         break;
       case Basic::two_real:
-        make_pair(type, 4, 4, 4, 8, 4);
+        make_pair(type, pair_form<float>(), 4, 4, 8, 4);
         break;
       case Basic::two_double:
-        make_pair(type, 8, 8, 8, 16, 8);
+        make_pair(type, pair_form<double>(), 8, 8, 16, 8);
         break;
       default:
         type.layout_ = Layout::block(row.size);
-        type.signature_ = Signature::basic(row.size);
+        type.signature_ = Signature::basic(row.size, form_of(row));
         type.size_ = row.size;
         type.ub_ = type.true_ub_ = static_cast<std::ptrdiff_t>(row.size);
         type.align_ = alignment(row);

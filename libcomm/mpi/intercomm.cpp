@@ -226,8 +226,7 @@ MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintraco
   const bool own_high = high != 0;
   const bool other_high = theirs.at(0) != 0;
   // If both sides say the same, the one whose first process comes first in the job leads.
-  const bool own_first =
-      own_high != other_high ? !own_high : comm->group->world(0) < comm->remote->world(0);
+  const bool own_first = own_high != other_high ? !own_high : leads(*comm);
   const Group& first = own_first ? *comm->group : *comm->remote;
   const Group& second = own_first ? *comm->remote : *comm->group;
   std::vector<int> members = first.members();

@@ -178,7 +178,7 @@ void Signature::add(Part part) {
   bytes_ += part.count * part.bytes;
   elements_ += part.count * part.elements;
   if (!parts_.empty() && part.inner == nullptr && parts_.back().inner == nullptr &&
-      parts_.back().bytes == part.bytes) {
+      parts_.back().bytes == part.bytes && parts_.back().form == part.form) {
     parts_.back().count += part.count;
     return;
   }
@@ -196,7 +196,7 @@ void Signature::append(const Signature& element, std::int64_t count) {
     part.count *= count;
     return add(std::move(part));
   }
-  add({count, element.bytes_, element.elements_, std::make_shared<const Signature>(element)});
+  add({count, element.bytes_, element.elements_, {}, std::make_shared<const Signature>(element)});
 }
 
 std::int64_t Signature::elements_in(std::int64_t bytes, std::int64_t* rest) const noexcept {

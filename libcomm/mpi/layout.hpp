@@ -50,12 +50,20 @@ class Layout {
   std::vector<Run> runs_;
 };
 
+// What a basic element is made of, for converting it: numbers of `unit` bytes.
+struct Form {
+  enum class Kind : std::uint8_t { plain, is_long, is_unsigned_long, wide_character, long_double };
+  Kind kind = Kind::plain;
+  std::uint8_t unit = 1;
+  bool operator==(const Form&) const = default;
+};
+
 // Basic elements in the order of the bytes.
 class Signature {
  public:
-  static Signature basic(std::size_t bytes) {
+  static Signature basic(std::size_t bytes, Form form) {
     Signature result;
-    result.add({1, static_cast<std::int64_t>(bytes), 1, nullptr});
+    result.add({1, static_cast<std::int64_t>(bytes), 1, form, nullptr});
     return result;
   }
   void append(const Signature& element, std::int64_t count);
@@ -66,11 +74,26 @@ class Signature {
   std::int64_t elements_in(std::int64_t bytes, std::int64_t* rest) const noexcept;
   std::int64_t bytes_of(std::int64_t elements) const noexcept;
 
+  // visit(form, numbers) for runs of equal numbers, in order, until it returns false.
+  template <class Visit>
+  bool for_each_run(Visit&& visit) const {
+    for (const Part& part : parts_) {
+      if (part.inner == nullptr) {
+        if (!visit(part.form, part.count * (part.bytes / part.form.unit))) return false;
+        continue;
+      }
+      for (std::int64_t i = 0; i < part.count; ++i)
+        if (!part.inner->for_each_run(visit)) return false;
+    }
+    return true;
+  }
+
  private:
   struct Part {
     std::int64_t count;
     std::int64_t bytes;     // of one
     std::int64_t elements;  // of one
+    Form form;              // of basic elements
     std::shared_ptr<const Signature> inner;
   };
   void add(Part part);

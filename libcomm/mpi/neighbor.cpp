@@ -10,6 +10,7 @@ namespace {
 // counts means blocks of one size that lie one after the other.
 template <class Count, class Place>
 struct NeighborCall {
+  using Inter = void;  // these have no topology
   const void* send_buffer;
   MPI_Count send_count;
   const Count* send_counts;
@@ -99,18 +100,10 @@ struct NeighborCall {
 };
 
 template <class Call>
-int run_neighbor(MPI_Comm comm, Call&& call, const char* function) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = run_background(comm, std::move(call), false, &request, function);
-  if (code != MPI_SUCCESS) return code;
-  RequestObject* object = find_request(request);
-  wait_progressing(object->base);
-  Comm* site = object->comm;
-  retain(site);
-  const int result = finish_request(object, &request, MPI_STATUS_IGNORE);
-  const int raised = result == MPI_SUCCESS ? result : raise(site, result, function);
-  release(site);
-  return raised;
+int run_neighbor(MPI_Comm handle, Call&& call, const char* function) {
+  Comm* comm = find_comm(handle);
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
+  return run_waiting(*comm, std::move(call), function);
 }
 
 }  // namespace

@@ -183,8 +183,9 @@ Kernel integer(unsigned code, BasicClass kind) noexcept {
   Kernel found = nullptr;
   if (kind == BasicClass::integer || kind == BasicClass::multi) found = arithmetic<T>(code);
   if (found == nullptr && kind != BasicClass::logical) found = bitwise<T>(code);
-  if (found == nullptr && (kind == BasicClass::integer || kind == BasicClass::logical))
-    found = logical<T>(code);
+  // The standard has no logical operations on MPI_AINT and its like; other libraries do, and
+  // programs use them.
+  if (found == nullptr && kind != BasicClass::byte) found = logical<T>(code);
   return found;
 }
 

@@ -11,11 +11,11 @@ Schedule::Schedule(Comm& comm)
            static_cast<std::int32_t>(comm.num_schedules.fetch_add(1, std::memory_order_relaxed) &
                                      static_cast<std::uint32_t>(kTagUb))) {}
 
-void Schedule::send(int rank, const void* data, std::size_t bytes) {
-  steps_.push_back({Step::Kind::send, rank, data, nullptr, bytes, nullptr});
+void Schedule::add_send(int peer, const void* data, std::size_t bytes) {
+  steps_.push_back({Step::Kind::send, peer, data, nullptr, bytes, nullptr});
 }
-void Schedule::receive(int rank, void* data, std::size_t bytes) {
-  steps_.push_back({Step::Kind::receive, rank, nullptr, data, bytes, nullptr});
+void Schedule::add_receive(int peer, void* data, std::size_t bytes) {
+  steps_.push_back({Step::Kind::receive, peer, nullptr, data, bytes, nullptr});
 }
 void Schedule::wait() { steps_.push_back({Step::Kind::wait, 0, nullptr, nullptr, 0, nullptr}); }
 void Schedule::copy(void* to, const void* from, std::size_t bytes) {
@@ -64,15 +64,13 @@ bool Schedule::advance(Code& code) {
     }
     const Step& step = steps_[next_];
     switch (step.kind) {
-      case Step::Kind::send: {
-        const int peer = comm_.group->world(step.rank);
-        if (!engine->try_send(peer, comm_.context, tag_, step.from, step.size))
-          engine->isend(messages_.emplace_back(), peer, comm_.context, tag_, step.from, step.size);
+      case Step::Kind::send:
+        if (!engine->try_send(step.peer, comm_.context, tag_, step.from, step.size))
+          engine->isend(messages_.emplace_back(), step.peer, comm_.context, tag_, step.from,
+                        step.size);
         break;
-      }
       case Step::Kind::receive:
-        engine->irecv(messages_.emplace_back(), comm_.group->world(step.rank), comm_.context, tag_,
-                      step.to, step.size);
+        engine->irecv(messages_.emplace_back(), step.peer, comm_.context, tag_, step.to, step.size);
         break;
       case Step::Kind::copy:
         std::memmove(step.to, step.from, step.size);

@@ -26,8 +26,19 @@ class Schedule {
   Comm& comm() const noexcept { return comm_; }
   int rank() const noexcept { return comm_.rank; }
   int size() const noexcept { return comm_.size(); }
-  void send(int rank, const void* data, std::size_t bytes);
-  void receive(int rank, void* data, std::size_t bytes);
+  void send(int rank, const void* data, std::size_t bytes) {
+    add_send(comm_.group->world(rank), data, bytes);
+  }
+  void receive(int rank, void* data, std::size_t bytes) {
+    add_receive(comm_.group->world(rank), data, bytes);
+  }
+  // Intercommunicators: to and from a rank of the remote group.
+  void send_remote(int rank, const void* data, std::size_t bytes) {
+    add_send(comm_.remote->world(rank), data, bytes);
+  }
+  void receive_remote(int rank, void* data, std::size_t bytes) {
+    add_receive(comm_.remote->world(rank), data, bytes);
+  }
   // Everything after it begins when all messages before it are complete.
   void wait();
   void copy(void* to, const void* from, std::size_t bytes);
@@ -46,12 +57,15 @@ class Schedule {
   struct Step {
     enum class Kind { send, receive, wait, copy, reduce };
     Kind kind;
-    int rank;
+    int peer;  // world rank
     const void* from;
     void* to;
     std::size_t size;  // bytes; of a reduction: elements
     const coll::Reduction* op;
   };
+
+  void add_send(int peer, const void* data, std::size_t bytes);
+  void add_receive(int peer, void* data, std::size_t bytes);
 
   Comm& comm_;
   const std::int32_t tag_;

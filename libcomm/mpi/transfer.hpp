@@ -40,13 +40,24 @@ inline Pointer first_byte(Pointer buffer, const Datatype& type) noexcept {
   return static_cast<Byte*>(buffer) + type.true_lb();
 }
 
+// What a type is when there is nobody to send to: programs give MPI_DATATYPE_NULL then.
+[[gnu::cold, gnu::noinline]] inline int check_nothing(int code, MPI_Count count,
+                                                      MPI_Datatype handle, int peer,
+                                                      Datatype*& type) noexcept {
+  if (code != MPI_ERR_TYPE || count != 0 || handle != MPI_DATATYPE_NULL || peer != MPI_PROC_NULL)
+    return code;
+  type = find_datatype(MPI_BYTE);
+  return MPI_SUCCESS;
+}
+
 // Checks of a send's and a receive's arguments, in the order the standard lists them. MPI_SUCCESS
 // or the error class; `type` is set on success.
 inline int check_send(const Comm& comm, MPI_Count count, MPI_Datatype handle, int destination,
                       int tag, Datatype*& type) noexcept {
-  const int code = check_elements(count, handle, type);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return code;
+  if (int code = check_elements(count, handle, type); code != MPI_SUCCESS) [[unlikely]] {
+    code = check_nothing(code, count, handle, destination, type);
+    if (code != MPI_SUCCESS) return code;
+  }
   if (!is_send_tag(tag)) [[unlikely]]
     return MPI_ERR_TAG;
   if (!is_peer(comm, destination) && destination != MPI_PROC_NULL) [[unlikely]]
@@ -55,9 +66,10 @@ inline int check_send(const Comm& comm, MPI_Count count, MPI_Datatype handle, in
 }
 inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle, int source,
                          int tag, Datatype*& type) noexcept {
-  const int code = check_elements(count, handle, type);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return code;
+  if (int code = check_elements(count, handle, type); code != MPI_SUCCESS) [[unlikely]] {
+    code = check_nothing(code, count, handle, source, type);
+    if (code != MPI_SUCCESS) return code;
+  }
   if (!is_receive_tag(tag)) [[unlikely]]
     return MPI_ERR_TAG;
   if (!is_peer(comm, source) && source != MPI_ANY_SOURCE && source != MPI_PROC_NULL) [[unlikely]]

@@ -244,6 +244,8 @@ struct Engine::Impl {
   void stream_instead(Transfer& transfer);
   bool step(Transfer& transfer);  // true: finished, remove it
   void run_transfers();
+  // Whether a transfer is under way that this side moves forward: then polling is work, not waiting.
+  bool has_copies() const noexcept;
   std::uint32_t take_record();
   bool step_remote(Transfer& transfer);
   void end_share(Request& request);

@@ -230,6 +230,20 @@ void Engine::Impl::run_transfers() {
   if (Peer* peer = std::exchange(found_lost, nullptr)) end_of(*peer);
 }
 
+bool Engine::Impl::has_copies() const noexcept {
+  for (const Transfer& transfer : transfers) {
+    if (transfer.gets != nullptr) {
+      // With none on its way nothing would wake us.
+      if (std::none_of(std::begin(transfer.gets->busy), std::end(transfer.gets->busy),
+                       [](bool busy) { return busy; }))
+        return true;
+    } else if (transfer.record == nullptr || transfer.claims) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Several gets at once, so that one's answer is on its way while the next is asked for.
 bool Engine::Impl::step_remote(Transfer& transfer) {
   Request& request = *transfer.request;

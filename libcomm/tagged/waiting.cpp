@@ -10,6 +10,8 @@ namespace {
 // that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
 constexpr std::uint64_t kSleepUs = 50'000;
 constexpr std::uint64_t kShortSleepUs = 500;
+// Pieces copied between two looks for lost peers.
+constexpr unsigned kCopyRound = 32;
 
 // Counts the threads that wait at the same time; null: there is only one.
 class Counted {
@@ -77,22 +79,33 @@ void Engine::Impl::wait(const WaitCondition& condition) {
     }
   }
   auto& sleeping = local->sleeping(0);
+  const auto copies = [this] {
+    const Guard guard(*this);
+    return has_copies();
+  };
   for (;;) {
     {
       const Guard guard(*this);
       check_liveness();
     }
+    for (unsigned i = 0; i < kCopyRound && copies(); ++i) {
+      poll();
+      if (condition()) return;
+      if (crowded) sched_yield();
+    }
     sleeping.store(1, std::memory_order_seq_cst);
     heavy_fence();  // pairs with ring_doorbell()
     poll();
-    if (condition()) break;
-    if (has_remote) fabrics->watcher()->arm(sleeping);
-    futex_wait(&sleeping, 1, fence_works ? kSleepUs : kShortSleepUs);
-    poll();
-    if (condition()) break;
+    const bool done = condition();
+    if (!done && !copies()) {
+      if (has_remote) fabrics->watcher()->arm(sleeping);
+      futex_wait(&sleeping, 1, fence_works ? kSleepUs : kShortSleepUs);
+      poll();
+    }
+    // Other threads may have armed it: then it stays, at the cost of one needless wake.
+    if (!threaded) sleeping.store(0, std::memory_order_relaxed);
+    if (done || condition()) return;
   }
-  // Other threads may have armed it: then it stays, at the cost of one needless wake.
-  if (!threaded) sleeping.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace weft::tagged

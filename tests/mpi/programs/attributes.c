@@ -25,6 +25,14 @@ static int delete (MPI_Comm comm, int keyval, void* value, void* extra) {
   return refuse_delete ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
+static int free_own(MPI_Comm comm, int keyval, void* value, void* extra) {
+  (void)comm;
+  (void)value;
+  (void)extra;
+  EXPECT_OK(MPI_Comm_free_keyval(&keyval));
+  return MPI_SUCCESS;
+}
+
 static void* get(MPI_Comm comm, int keyval) {
   void* value = (void*)-1;
   int flag = -1;
@@ -93,6 +101,21 @@ int main(int argc, char** argv) {
   EXPECT_EQ(deletes, 1);
   MPI_Comm_free_keyval(&null_key);
   MPI_Comm_free_keyval(&dup_key);
+
+  // A delete function may free its own key, though others have freed it; once it is unused, no
+  // more.
+  EXPECT_OK(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_own, &key, NULL));
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_dup(MPI_COMM_WORLD, &second);
+  EXPECT_OK(MPI_Comm_set_attr(comm, key, place));
+  EXPECT_OK(MPI_Comm_set_attr(second, key, place));
+  MPI_Comm_free(&second);
+  int same_key = key;
+  EXPECT_OK(MPI_Comm_free_keyval(&same_key));
+  same_key = key;
+  EXPECT_OK(MPI_Comm_free_keyval(&same_key));
+  MPI_Comm_free(&comm);
+  if (!kOpenMpi && !kMpich) EXPECT_CLASS(MPI_Comm_free_keyval(&key), MPI_ERR_KEYVAL);
 
   // Predefined.
   int flag, *value;

@@ -218,6 +218,8 @@ int main(int argc, char** argv) {
   integer<MPI_Aint>(MPI_AINT, "AINT");
   integer<MPI_Offset>(MPI_OFFSET, "OFFSET");
   integer<MPI_Count>(MPI_COUNT, "COUNT");
+  logical<MPI_Aint>(MPI_AINT, "AINT");
+  logical<MPI_Count>(MPI_COUNT, "COUNT");
   logical<int>(MPI_INT, "INT");
   logical<short>(MPI_SHORT, "SHORT");
   logical<std::uint64_t>(MPI_UINT64_T, "UINT64_T");

@@ -216,6 +216,40 @@ static void groups(void) {
   }
 }
 
+// Made in the background, several at once, among other traffic of the same communicator.
+static void idup(void) {
+  enum { kCopies = 5 };
+  MPI_Comm copies[kCopies], parent;
+  MPI_Request requests[kCopies + 1];
+  int one = 1, sum = 0, key, flag, *value;
+  static int attribute = 7;
+  MPI_Comm_dup(MPI_COMM_WORLD, &parent);
+  MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &key, NULL);
+  MPI_Comm_set_attr(parent, key, &attribute);
+  for (int i = 0; i < kCopies; ++i) EXPECT_OK(MPI_Comm_idup(parent, &copies[i], &requests[i]));
+  EXPECT_OK(MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, parent, &requests[kCopies]));
+  EXPECT_OK(MPI_Comm_free(&parent));  // the duplicates still come
+  EXPECT_OK(MPI_Waitall(kCopies + 1, requests, MPI_STATUSES_IGNORE));
+  EXPECT_EQ(sum, size);
+  for (int i = 0; i < kCopies; ++i) {
+    EXPECT_OK(MPI_Comm_get_attr(copies[i], key, &value, &flag));
+    EXPECT(flag && value == &attribute);
+    check_traffic(copies[i]);
+    EXPECT_OK(MPI_Comm_free(&copies[i]));
+  }
+  MPI_Comm_free_keyval(&key);
+  MPI_Info info, used;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "colour", "blue");
+  EXPECT_OK(MPI_Comm_idup_with_info(MPI_COMM_WORLD, info, &parent, &requests[0]));
+  MPI_Info_free(&info);
+  EXPECT_OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
+  EXPECT_OK(MPI_Comm_get_info(parent, &used));
+  MPI_Info_free(&used);
+  check_traffic(parent);
+  MPI_Comm_free(&parent);
+}
+
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   int r, n, flag = 1, length;
@@ -226,6 +260,7 @@ int main(int argc, char** argv) {
   dup();
   split();
   groups();
+  if (!kOpenMpi && !kMpich) idup();
   EXPECT_OK(MPI_Comm_test_inter(MPI_COMM_WORLD, &flag));
   EXPECT_EQ(flag, 0);
   EXPECT_OK(MPI_Comm_get_name(MPI_COMM_WORLD, name, &length));

@@ -236,6 +236,17 @@ static void large(void) {
   free(column);
 }
 
+static void match_size(void) {
+  MPI_Datatype type;
+  int bytes;
+  EXPECT_OK(MPI_Type_match_size(MPI_TYPECLASS_INTEGER, 4, &type));
+  EXPECT_OK(MPI_Type_size(type, &bytes));
+  EXPECT_EQ(bytes, 4);
+  EXPECT_OK(MPI_Type_match_size(MPI_TYPECLASS_REAL, sizeof(long double), &type));
+  EXPECT_OK(MPI_Type_size(type, &bytes));
+  EXPECT_EQ(bytes, sizeof(long double));
+}
+
 static void envelope(void) {
   int integers, addresses, types, combiner;
   EXPECT_OK(MPI_Type_get_envelope(MPI_INT, &integers, &addresses, &types, &combiner));
@@ -258,7 +269,10 @@ int main(int argc, char** argv) {
   bounds();
   bottom();
   large();
-  if (argc > 1 && strcmp(argv[1], "envelope") == 0) envelope();
+  if (argc > 1 && strcmp(argv[1], "envelope") == 0) {
+    envelope();
+    match_size();
+  }
   for (int i = 0; i < num_layouts; ++i) MPI_Type_free(&layouts[i].type);
   return end();
 }

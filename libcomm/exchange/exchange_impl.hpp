@@ -113,7 +113,9 @@ struct ExchangeBase::Impl {
   Status agree_on_counts(bool& all_received);
   std::uint64_t received_here() const noexcept;
 
-  bool past_cache(std::size_t bytes) const noexcept { return bytes >= past_cache_min; }
+  bool past_cache(const Out& out, std::size_t bytes) const noexcept {
+    return bytes >= (out.lane.is_far() ? Distance::kFarMinBytes : past_cache_min);
+  }
 
   ExchangeBase& owner;
   Job::Impl& job;

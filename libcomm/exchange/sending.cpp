@@ -90,10 +90,10 @@ Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* da
   // relaxed: phases end with all threads at rest.
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
-  if (!out.lane.send(kBlock, immediate, data, bytes, past_cache(bytes))) [[unlikely]] {
+  if (!out.lane.send(kBlock, immediate, data, bytes, past_cache(out, bytes))) [[unlikely]] {
     const Code code = until_room(thread, out, [&] {
-      return out.lane.send(kBlock, immediate, data, bytes, past_cache(bytes)) ? Code::ok
-                                                                              : Code::again;
+      return out.lane.send(kBlock, immediate, data, bytes, past_cache(out, bytes)) ? Code::ok
+                                                                                   : Code::again;
     });
     if (code != Code::ok) return code;
   }
@@ -194,7 +194,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     return to != nullptr ? Code::ok : Code::again;
   });
   if (code != Code::ok) return code;
-  put(to, past_cache(bytes));
+  put(to, past_cache(out, bytes));
   out.lane.publish(kBlock, bytes,
                    make_immediate(phase.load(std::memory_order_relaxed), message_bytes));
   auto& sent = thread.sent[static_cast<std::size_t>(out.peer)];

@@ -166,7 +166,7 @@ struct Engine::Impl {
   bool past_cache(const Peer& peer, std::size_t length) const noexcept {
     if (peer.remote) [[unlikely]]
       return false;  // into the mirror, from which the device or the kernel takes it next
-    const bool far = peer.out.ring.is_far();
+    const bool far = peer.out.is_far();
     if (peer.both_ways > 0) return far && length >= past_cache_far;
     if (peer.burst == 0) return length >= (far ? Distance::kFarMinBytes : past_cache_min);
     return length >= (far ? past_cache_far : past_cache_burst);
@@ -200,7 +200,7 @@ struct Engine::Impl {
     if (peer.remote) [[unlikely]]
       return peer.fabric->eager_max() != 0 ? peer.fabric->eager_max() : eager_max;
     if (peer.both_ways == 0) return eager_max;
-    if (!peer.out.ring.is_far()) return both_ways_near;
+    if (!peer.out.is_far()) return both_ways_near;
     return local->can_copy(peer.rank) ? both_ways_far : eager_max;
   }
 

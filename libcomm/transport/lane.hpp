@@ -40,6 +40,8 @@ struct SendLane {
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
   bool on_hold() const noexcept { return ring.flags() != 0; }
+  // Whether data that the receiver is to read soon had better be written past the caches.
+  bool is_far() const noexcept { return remote == nullptr && ring.is_far(); }
 
   void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum) {

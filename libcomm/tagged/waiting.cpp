@@ -10,6 +10,9 @@ namespace {
 // that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
 constexpr std::uint64_t kSleepUs = 50'000;
 constexpr std::uint64_t kShortSleepUs = 500;
+// The first polls of a wait follow each other at once: a pause is longer than a poll, and what comes
+// soon is seen later by half of it.
+constexpr unsigned kBusyPolls = 64;
 // Pieces copied between two looks for lost peers.
 constexpr unsigned kCopyRound = 32;
 
@@ -58,7 +61,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
       if (condition()) return;
       // The other thread may need this core to go on.
       if (handed_over) sched_yield();
-      cpu_relax();
+      if (i > kBusyPolls) cpu_relax();
       if (i % round == 0) {
         if (has_remote) sched_yield();
         const std::uint64_t now = now_ns();

@@ -202,7 +202,11 @@ class RingReader {
     auto* head = reinterpret_cast<EntryHead*>(base_ + offset_);
     // acquire: pairs with the release in RingWriter::publish.
     const std::uint32_t state = head->state.load(std::memory_order_acquire);
-    if (state >> 8 != sequence_) return false;
+    if (state >> 8 != sequence_) {
+      for (std::uint32_t i = 1; i < ahead_; ++i)
+        __builtin_prefetch(reinterpret_cast<std::byte*>(head) + i * kEntryAlign);
+      return false;
+    }
     entry.kind = state & 0xff;
     if (entry.kind == kKindTurn) [[unlikely]]
       return turn(*head, entry);
@@ -223,6 +227,7 @@ class RingReader {
   void pop(std::uint32_t length) noexcept {
     const auto bytes = static_cast<std::uint32_t>(entry_bytes(length));
     offset_ += bytes;
+    ahead_ = bytes <= kAheadBytes ? bytes / kEntryAlign : 0;
     consumed_ += bytes;
     sequence_ = next_sequence(sequence_);
   }
@@ -248,6 +253,12 @@ class RingReader {
   bool turn(const EntryHead& head, Entry& entry) noexcept;
   bool take_turn(const EntryHead& head) noexcept;
 
+  // Entries up to this size are expected to be followed by ones of the same size: while the head
+  // is waited for, their other lines are asked for, too, so that they come as soon as the writer
+  // has written them and not one way later. With longer ones reader and writer take lines from each
+  // other.
+  static constexpr std::uint32_t kAheadBytes = 5 * kEntryAlign;
+
   std::byte* base_ = nullptr;
   std::uint32_t offset_ = 0;
   std::uint32_t sequence_ = 1;
@@ -256,6 +267,7 @@ class RingReader {
   std::uint64_t skipped_ = 0;  // consumed, but never written: gaps but for their marks
   std::atomic<std::uint64_t>* consumed_word_ = nullptr;
   std::uint32_t maximum_ = 0;
+  std::uint32_t ahead_ = 0;  // lines of the last entry, if that was short
   bool broken_ = false;
 };
 

@@ -16,7 +16,7 @@ ONE_GUEST = r'^((p2p_(modes|order|probe|requests|bsend|cancel)|coll_(move|reduce
             r'storm|storm_threads|flood_(small|large)|death_send)-2|(death|survive)_recv-3)$'
 TWO_GUESTS = r'^((p2p_(modes|order)|coll_move|comm|storm|flood_large|death_send)-2|' \
              r'survive_(recv|any)-3|survive_send-4)$'
-FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|types|comm|storm|flood_large|death_send)-2|' \
+FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_send)-2|' \
                  r'survive_recv-3)$'
 FEW_PROGRAMS = r'^fabric_|storm-2|hash|death_send'
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_down_2s|killed_in_(eager|rendezvous|get|atomic)|' \
@@ -106,7 +106,7 @@ class Phase:
 
     def faults(self, fabric, pattern=''):
         return Step(
-            f'faults over {fabric}', 240 if pattern else 600,
+            f'faults over {fabric}', 330 if pattern else 900,
             [os.path.join(HERE, 'faults'), '--stage', self.stage, '--programs',
              os.path.join(self.folder, 'mpi-tests'), '--probe',
              os.path.join(self.folder, 'tests/softroce/fabric_fault'), '--fabric', fabric,

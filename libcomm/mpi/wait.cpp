@@ -490,7 +490,7 @@ MPI_FUNCTION(Cancel)(MPI_Request* request) {
     return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
   } else if (object->kind == RequestObject::Kind::operation) {
     return raise(object->comm, MPI_ERR_REQUEST, __func__,
-                 "collective operations cannot be cancelled");
+                 "such an operation cannot be cancelled");
   }
   return MPI_SUCCESS;
 }

@@ -3,7 +3,7 @@
  * Programs compiled with this header run with every library that implements the standard ABI
  * (libmpi_abi.so.1), and the other way round. All constants are compile-time constants, every
  * handle is a pointer to a type that is never defined, and MPI_Status has 32 bytes.
- * The one exception is the block marked "Extension" at the end: inline functions that are not part
+ * The one exception are the blocks marked "Extension" at the end: inline functions that are not part
  * of the standard ABI and need nothing of the library beyond it. */
 #ifndef MPI_H_INCLUDED
 #define MPI_H_INCLUDED
@@ -2897,5 +2897,55 @@ static inline MPI_Session MPI_Session_f2c(MPI_Fint session) { return MPI_Session
 static inline MPI_Fint MPI_Win_c2f(MPI_Win win) { return MPI_Win_toint(win); }
 static inline MPI_Win MPI_Win_f2c(MPI_Fint win) { return MPI_Win_fromint(win); }
 #endif /* WEFT_NO_MPI_FINT */
+
+/* Extension: what MPI 3.0 removed and old programs still call, by what took its place. MPI_LB and
+ * MPI_UB have no replacement and are not here. */
+#ifndef WEFT_NO_MPI_REMOVED
+typedef MPI_Comm_errhandler_function MPI_Handler_function;
+
+static inline int MPI_Address(void* location, MPI_Aint* address) {
+  return MPI_Get_address(location, address);
+}
+static inline int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint* extent) {
+  MPI_Aint lb;
+  return MPI_Type_get_extent(datatype, &lb, extent);
+}
+static inline int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint* displacement) {
+  MPI_Aint extent;
+  return MPI_Type_get_extent(datatype, displacement, &extent);
+}
+static inline int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint* displacement) {
+  MPI_Aint lb, extent;
+  const int code = MPI_Type_get_extent(datatype, &lb, &extent);
+  if (code == MPI_SUCCESS) *displacement = lb + extent;
+  return code;
+}
+static inline int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride,
+                                   MPI_Datatype oldtype, MPI_Datatype* newtype) {
+  return MPI_Type_create_hvector(count, blocklength, stride, oldtype, newtype);
+}
+static inline int MPI_Type_hindexed(int count, int array_of_blocklengths[],
+                                    MPI_Aint array_of_displacements[], MPI_Datatype oldtype,
+                                    MPI_Datatype* newtype) {
+  return MPI_Type_create_hindexed(count, array_of_blocklengths, array_of_displacements, oldtype,
+                                  newtype);
+}
+static inline int MPI_Type_struct(int count, int array_of_blocklengths[],
+                                  MPI_Aint array_of_displacements[], MPI_Datatype array_of_types[],
+                                  MPI_Datatype* newtype) {
+  return MPI_Type_create_struct(count, array_of_blocklengths, array_of_displacements,
+                                array_of_types, newtype);
+}
+static inline int MPI_Errhandler_create(MPI_Handler_function* handler_fn,
+                                        MPI_Errhandler* errhandler) {
+  return MPI_Comm_create_errhandler(handler_fn, errhandler);
+}
+static inline int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler) {
+  return MPI_Comm_set_errhandler(comm, errhandler);
+}
+static inline int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler* errhandler) {
+  return MPI_Comm_get_errhandler(comm, errhandler);
+}
+#endif /* WEFT_NO_MPI_REMOVED */
 
 #endif /* MPI_H_INCLUDED */

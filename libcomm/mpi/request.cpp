@@ -168,6 +168,18 @@ void progress_operations() {
   }
 }
 
+namespace {
+
+int read_cancelled(MPI_Status* status) {
+  if (status != MPI_STATUS_IGNORE) {
+    fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
+    store_private(*status, 0, true);
+  }
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
 int read_result(RequestObject* request, MPI_Status* status) {
   const tagged::Request& base = request->base;
   switch (request->kind) {
@@ -178,13 +190,7 @@ int read_result(RequestObject* request, MPI_Status* status) {
       fill_proc_null(status);
       return MPI_SUCCESS;
     case RequestObject::Kind::receive:
-      if (base.code == Code::cancelled) {
-        if (status != MPI_STATUS_IGNORE) {
-          fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
-          store_private(*status, 0, true);
-        }
-        return MPI_SUCCESS;
-      }
+      if (base.code == Code::cancelled) return read_cancelled(status);
       if (request->peer == MPI_PROC_NULL) {
         fill_proc_null(status);
         return MPI_SUCCESS;
@@ -214,6 +220,7 @@ int read_result(RequestObject* request, MPI_Status* status) {
       request->operation->describe(status);
       return error_class(base.code);
     case RequestObject::Kind::send:
+      if (base.code == Code::cancelled) return read_cancelled(status);
       break;
   }
   if (status != MPI_STATUS_IGNORE) fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);

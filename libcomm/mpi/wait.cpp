@@ -481,17 +481,16 @@ MPI_FUNCTION(Cancel)(MPI_Request* request) {
   RequestObject* object = find_request(*request);
   if (object == nullptr) return raise(nullptr, MPI_ERR_REQUEST, __func__);
   if (is_idle(object)) return raise(object->comm, MPI_ERR_REQUEST, __func__);
-  if (object->kind == RequestObject::Kind::receive) {
-    // A message that matched first is received as usual. Sends are never taken back: the standard
-    // leaves it open, and their data may have left.
-    if (!object->is_complete()) engine->cancel(object->base);
+  if (object->kind == RequestObject::Kind::receive || object->kind == RequestObject::Kind::send) {
+    // A message that matched first is received as usual, and so is one whose data have left.
+    engine->cancel(object->base);
   } else if (object->kind == RequestObject::Kind::generalized) {
     const int code =
         object->generalized.cancel(object->generalized.extra_state, object->is_complete());
     return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
   } else if (object->kind == RequestObject::Kind::operation) {
     return raise(object->comm, MPI_ERR_REQUEST, __func__,
-                 "collective operations cannot be cancelled");
+                 "such an operation cannot be cancelled");
   }
   return MPI_SUCCESS;
 }

@@ -222,7 +222,9 @@ void Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, 
 
 bool Engine::cancel(Request& request) {
   const Guard guard(*impl_);
-  if (!request.is_receive || request.phase != kPosted) return false;
+  if (request.is_complete()) return false;
+  if (!request.is_receive) return impl_->withdraw(request);
+  if (request.phase != kPosted) return false;
   impl_->matcher.remove_posted(request);
   impl_->complete(request, Code::cancelled);
   return true;

@@ -62,8 +62,10 @@ class Engine {
   void irecv(Request& request, int source, std::uint32_t context, std::int32_t tag, void* buffer,
              std::size_t room);
 
-  // Takes back a receive that has not matched yet: true, and the request is complete with
-  // cancelled. False: it matched and will complete as usual.
+  // Takes back a receive that has not matched yet, or a send that has not left: true, and the
+  // request is complete with cancelled. False for all others, which complete as usual, but for
+  // announced sends: these are asked back, and complete with cancelled if the receiver had not
+  // matched.
   bool cancel(Request& request);
 
   // Looks for a message that an irecv with these arguments would match. Makes progress once. `code`

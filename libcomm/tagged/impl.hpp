@@ -238,13 +238,17 @@ struct Engine::Impl {
   void on_ready(Peer& peer, const Entry& entry);
   void on_finished(Peer& peer, const Entry& entry);
   void on_stream(Peer& peer, const Entry& entry);
+  bool withdraw(Request& request);  // true: complete, with cancelled
+  void on_withdraw(Peer& peer, const Entry& entry);
+  void on_withdrawn(Peer& peer, const Entry& entry);
   bool announce(Peer& peer, Request& request);
   void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
              const RemoteMemory& memory, std::uint64_t send_id);
   void stream_instead(Transfer& transfer);
   bool step(Transfer& transfer);  // true: finished, remove it
   void run_transfers();
-  // Whether a transfer is under way that this side moves forward: then polling is work, not waiting.
+  // Whether a transfer is under way that this side moves forward: then polling is work, not
+  // waiting.
   bool has_copies() const noexcept;
   std::uint32_t take_record();
   bool step_remote(Transfer& transfer);

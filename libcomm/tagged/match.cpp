@@ -39,6 +39,12 @@ Unexpected* Matcher::find_unexpected_slow(int source, std::uint32_t context,
   return nullptr;
 }
 
+Unexpected* Matcher::find_announced(int source, std::uint64_t send_id) noexcept {
+  for (Unexpected* m = arrival_.head; m != nullptr; m = m->next_any)
+    if (m->announced && m->source == source && m->send_id == send_id) return m;
+  return nullptr;
+}
+
 void Matcher::add_unexpected(Unexpected& message) noexcept {
   MessageList& list = unexpected_[bucket(message.context, message.source)];
   message.next = nullptr;

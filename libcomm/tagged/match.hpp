@@ -84,6 +84,8 @@ class Matcher {
     if (num_unexpected_ == 0) return nullptr;
     return find_unexpected_slow(source, context, tag);
   }
+  // The announced message of this number, or null.
+  Unexpected* find_announced(int source, std::uint64_t send_id) noexcept;
   void add_unexpected(Unexpected& message) noexcept;
   void remove_unexpected(Unexpected& message) noexcept;
   std::size_t num_unexpected() const noexcept { return num_unexpected_; }

@@ -132,6 +132,12 @@ bool Engine::Impl::on_entry(Peer& peer, const Entry& entry, bool may_leave) {
     case kStream:
       on_stream(peer, entry);
       break;
+    case kWithdraw:
+      on_withdraw(peer, entry);
+      break;
+    case kWithdrawn:
+      on_withdrawn(peer, entry);
+      break;
     default:
       broken(peer, "the kind of a message");
   }

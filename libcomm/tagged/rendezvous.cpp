@@ -216,6 +216,40 @@ void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
   complete(*request, request->received <= request->length ? Code::ok : Code::truncated);
 }
 
+// Takes back a send. What is in the ring stays there.
+bool Engine::Impl::withdraw(Request& request) {
+  Peer& peer = this->peer(request.peer);
+  if (request.phase == kAnnounced) enqueue(peer, Control{kWithdraw, request.id, 0, {}});
+  if (request.phase != kQueued) return false;
+  Request* previous = nullptr;
+  for (Request* r = peer.queue_head; r != nullptr; previous = r, r = r->next) {
+    if (r != &request) continue;
+    (previous != nullptr ? previous->next : peer.queue_head) = request.next;
+    if (peer.queue_tail == &request) peer.queue_tail = previous;
+    complete(request, Code::cancelled);
+    return true;
+  }
+  return false;
+}
+
+// A message that has matched is answered as if nothing had been said.
+void Engine::Impl::on_withdraw(Peer& peer, const Entry& entry) {
+  Unexpected* message = matcher.find_announced(peer.rank, entry.immediate);
+  if (message == nullptr) return;
+  matcher.remove_unexpected(*message);
+  matcher.release(message);
+  enqueue(peer, Control{kWithdrawn, entry.immediate, 0, {}});
+}
+
+void Engine::Impl::on_withdrawn(Peer& peer, const Entry& entry) {
+  Request* request = sends.find(entry.immediate, peer.rank);
+  if (request == nullptr || request->phase != kAnnounced)
+    return broken(peer, "the number of a message");
+  sends.remove(entry.immediate);
+  end_share(*request);
+  complete(*request, Code::cancelled);
+}
+
 void Engine::Impl::run_transfers() {
   // Receivers work from the oldest, senders from the newest, so that the two sides of a stream of
   // messages mostly copy different ones. One piece each, then back to the rings.

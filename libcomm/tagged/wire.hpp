@@ -15,6 +15,8 @@ enum Kind : std::uint8_t {
   kReady = 5,       // Ready: the receiver of an announced message takes part in its copy
   kFinished = 6,    // immediate: send id; the receiver has all it wants of an announced message
   kStream = 7,      // immediate: receive id; bytes of an announced message, in order
+  kWithdraw = 8,    // immediate: send id; the sender wants an announced message back
+  kWithdrawn = 9,   // immediate: send id; the receiver had not matched it, and has forgotten it
 };
 
 constexpr std::uint64_t envelope(std::uint32_t context, std::int32_t tag) noexcept {

@@ -129,7 +129,7 @@ struct Engine::Impl {
   std::uint32_t remote_polls = 0;
   std::deque<Gets> gets;
   std::vector<Gets*> free_gets;
-  Peer* found_lost = nullptr;  // by a transfer with it
+  Peer* found_lost = nullptr;   // by a transfer with it
   std::vector<Peer> peers;      // by world rank
   std::vector<Peer*> incoming;  // those that have connected to us
   std::vector<Peer*> blocked;   // those with queued sends or controls
@@ -149,6 +149,7 @@ struct Engine::Impl {
   std::atomic<void (*)()> background{nullptr};  // acquire and release: with what it works on
   std::mutex mutex;
   std::uint64_t num_completed = 0;  // requests
+  bool left_entries = false;        // by the last call of progress, in a ring
   std::atomic<int> num_waiting{0};  // threads, if more than one may call
   std::vector<int> lost;            // in the order of their loss
   std::atomic<std::uint32_t> num_lost{0};

@@ -24,6 +24,7 @@ void Engine::Impl::progress() {
     accept_peers(*local);
   if (has_remote) [[unlikely]]
     progress_remote();
+  left_entries = false;
   // By number: a peer that turns out to be lost leaves the list.
   for (std::size_t i = 0; i < incoming.size(); ++i) drain(*incoming[i]);
   if (!blocked.empty()) [[unlikely]] {
@@ -90,12 +91,16 @@ void Engine::Impl::drain(Peer& peer) {
       peer.in.return_credit(true);
       return;
     }
-    if (!on_entry(peer, entry, num_completed != before)) return peer.in.return_credit(true);
+    if (!on_entry(peer, entry, num_completed != before)) {
+      left_entries = true;
+      return peer.in.return_credit(true);
+    }
     if (peer.lost) [[unlikely]]
       return;
     peer.in.ring.pop(entry.length);
     peer.in.return_credit(false);
   }
+  left_entries = true;
 }
 
 bool Engine::Impl::on_entry(Peer& peer, const Entry& entry, bool may_leave) {

@@ -10,8 +10,8 @@ namespace {
 // that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
 constexpr std::uint64_t kSleepUs = 50'000;
 constexpr std::uint64_t kShortSleepUs = 500;
-// The first polls of a wait follow each other at once: a pause is longer than a poll, and what comes
-// soon is seen later by half of it.
+// The first polls of a wait follow each other at once: a pause is longer than a poll, and what
+// comes soon is seen later by half of it.
 constexpr unsigned kBusyPolls = 64;
 // Pieces copied between two looks for lost peers.
 constexpr unsigned kCopyRound = 32;
@@ -82,16 +82,17 @@ void Engine::Impl::wait(const WaitCondition& condition) {
     }
   }
   auto& sleeping = local->sleeping(0);
-  const auto copies = [this] {
+  // Whether the next poll finds something to do, whatever the doorbell says.
+  const auto has_work = [this] {
     const Guard guard(*this);
-    return has_copies();
+    return left_entries || has_copies();
   };
   for (;;) {
     {
       const Guard guard(*this);
       check_liveness();
     }
-    for (unsigned i = 0; i < kCopyRound && copies(); ++i) {
+    for (unsigned i = 0; i < kCopyRound && has_work(); ++i) {
       poll();
       if (condition()) return;
       if (crowded) sched_yield();
@@ -100,7 +101,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
     heavy_fence();  // pairs with ring_doorbell()
     poll();
     const bool done = condition();
-    if (!done && !copies()) {
+    if (!done && !has_work()) {
       if (has_remote) fabrics->watcher()->arm(sleeping);
       futex_wait(&sleeping, 1, fence_works ? kSleepUs : kShortSleepUs);
       poll();

@@ -63,7 +63,8 @@ struct alignas(64) Thread {
   std::atomic<std::uint64_t> received{0};  // blocks; written by the thread
 
   std::uint64_t known_connections = 0;
-  unsigned num_idle = 0;  // calls that found nothing
+  std::uint64_t looked_ns = 0;  // when a send last looked for lost peers, by the coarse clock
+  unsigned num_idle = 0;        // calls that found nothing
   std::uint32_t lost_told = 0;
   bool corrupt_told = false;
   // Lanes accepted for this thread by whichever thread looked. Guarded by Impl::accept_mutex.
@@ -80,6 +81,15 @@ struct ExchangeBase::Impl {
   Code lose(Thread& thread, Out& out) noexcept;
   bool is_lost(int peer) const noexcept { return engine.num_lost() != 0 && !engine.is_alive(peer); }
   Status trouble(Thread& thread);
+  // A ring has room for long, and who only sends into it looks for nothing else. A few ns a block.
+  static bool must_look(Thread& thread) noexcept {
+    constexpr std::uint64_t kPeriodNs = 20'000'000;
+    const std::uint64_t now = coarse_now_ns();
+    if (now - thread.looked_ns < kPeriodNs) [[likely]]
+      return false;
+    thread.looked_ns = now;
+    return true;
+  }
 
   // sending.cpp
   Code connect(Thread& thread, Out& out) noexcept;

@@ -112,8 +112,7 @@ bool ExchangeBase::Impl::take(Thread& thread, In& in, std::uint8_t kind, const s
 // Reads an announced block, in place where its memory can be mapped.
 bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& announcement) noexcept {
   if (announcement.bytes == 0 || announcement.bytes > kMaxBlockBytes ||
-      (message_bytes != 0 && announcement.bytes % message_bytes != 0) ||
-      announcement.address % alignof(StagingHead) != 0) {
+      (message_bytes != 0 && announcement.bytes % message_bytes != 0)) {
     broken(thread, in, "an announcement");
     return false;
   }
@@ -136,8 +135,13 @@ bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
                           announcement.bytes);
     if (code == Code::ok) data = thread.fetched.data();
   }
+  // Where its memory begins is the sender's word, and messages are read as values of their type.
+  if (reinterpret_cast<std::uintptr_t>(data) % detail::kBlockAlign != 0) data = nullptr;
   if (data == nullptr) {
-    if (code != Code::peer_lost && !is_lost(in.peer) && !dropping)
+    if (dropping) return false;
+    if (code == Code::peer_lost || is_lost(in.peer))
+      in.broken = true;  // what it sent behind this must not be received without it
+    else
       broken(thread, in, "the memory of an announced block");
     return false;
   }

@@ -17,6 +17,8 @@ Code ExchangeBase::Impl::lose(Thread& thread, Out& out) noexcept {
 }
 
 Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
+  if (must_look(thread)) [[unlikely]]
+    engine.look_for_lost();
   if (out.lost || is_lost(out.peer)) return lose(thread, out);
   if (out.lane.connected()) return Code::ok;
   if (out.fabric == nullptr) {
@@ -70,6 +72,8 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
   const auto bytes = static_cast<std::size_t>(block.cursor - block.begin);
   if (bytes == 0) return Code::ok;
+  if (must_look(thread)) [[unlikely]]
+    engine.look_for_lost();
   if (engine.num_lost() != 0 && is_lost(out.peer)) [[unlikely]]
     return lose(thread, out);
   if (out.staging.head != nullptr) {

@@ -159,6 +159,8 @@ struct ExchangeBase::Impl {
   std::uint64_t expected = 0;          // blocks for this rank; written before step grows
   bool receive_more = false;           // the same
   Status outcome;                      // written before step grows for the second time
+  // One thread ends the phase and waits for what others receive. Written by it.
+  std::atomic<bool> others_receive{false};
 };
 
 // A wait that polls, then yields, then sleeps on the thread's doorbell. Use: look for what is
@@ -172,7 +174,7 @@ class Waiter {
   ExchangeBase::Impl& impl_;
   const int thread_;
   enum class Stage : std::uint8_t { spin, yield, sleep } stage_ = Stage::spin;
-  bool armed_ = false;
+  std::uint32_t armed_ = 0;  // what arm_doorbell() gave; 0: not armed
   unsigned count_ = 0;
   std::uint64_t limit_ns_ = 0;
 };

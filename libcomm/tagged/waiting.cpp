@@ -10,8 +10,8 @@ namespace {
 // that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
 constexpr std::uint64_t kSleepUs = 50'000;
 constexpr std::uint64_t kShortSleepUs = 500;
-// The first polls of a wait follow each other at once: a pause is longer than a poll, and what comes
-// soon is seen later by half of it.
+// The first polls of a wait follow each other at once: a pause is longer than a poll, and what
+// comes soon is seen later by half of it.
 constexpr unsigned kBusyPolls = 64;
 // Pieces copied between two looks for lost peers.
 constexpr unsigned kCopyRound = 32;
@@ -96,17 +96,16 @@ void Engine::Impl::wait(const WaitCondition& condition) {
       if (condition()) return;
       if (crowded) sched_yield();
     }
-    sleeping.store(1, std::memory_order_seq_cst);
-    heavy_fence();  // pairs with ring_doorbell()
+    const std::uint32_t armed = arm_doorbell(sleeping);
     poll();
     const bool done = condition();
     if (!done && !copies()) {
       if (has_remote) fabrics->watcher()->arm(sleeping);
-      futex_wait(&sleeping, 1, fence_works ? kSleepUs : kShortSleepUs);
+      sleep_on_doorbell(sleeping, armed, fence_works ? kSleepUs : kShortSleepUs);
       poll();
     }
     // Other threads may have armed it: then it stays, at the cost of one needless wake.
-    if (!threaded) sleeping.store(0, std::memory_order_relaxed);
+    if (!threaded) sleeping.fetch_and(~kDoorbellArmed, std::memory_order_relaxed);
     if (done || condition()) return;
   }
 }

@@ -44,7 +44,7 @@ struct ArenaHeader {
 };
 static_assert(sizeof(ArenaHeader) == 4 * kLineBytes);
 
-// 1 while the thread may sleep. It sets it, ringers clear it and wake it.
+// As in fabric/doorbell.hpp. Threads of the owner arm it, anybody rings.
 struct Doorbell {
   alignas(kLineBytes) std::atomic<std::uint32_t> sleeping;
 };

@@ -64,6 +64,7 @@ struct alignas(64) Thread {
 
   std::uint64_t known_connections = 0;
   std::uint64_t looked_ns = 0;  // when a send last looked for lost peers, by the coarse clock
+  int num_unclocked = 0;        // blocks that may go before a send reads the clock again
   unsigned num_idle = 0;        // calls that found nothing
   std::uint32_t lost_told = 0;
   bool corrupt_told = false;
@@ -81,15 +82,6 @@ struct ExchangeBase::Impl {
   Code lose(Thread& thread, Out& out) noexcept;
   bool is_lost(int peer) const noexcept { return engine.num_lost() != 0 && !engine.is_alive(peer); }
   Status trouble(Thread& thread);
-  // A ring has room for long, and who only sends into it looks for nothing else. A few ns a block.
-  static bool must_look(Thread& thread) noexcept {
-    constexpr std::uint64_t kPeriodNs = 20'000'000;
-    const std::uint64_t now = coarse_now_ns();
-    if (now - thread.looked_ns < kPeriodNs) [[likely]]
-      return false;
-    thread.looked_ns = now;
-    return true;
-  }
 
   // sending.cpp
   Code connect(Thread& thread, Out& out) noexcept;
@@ -101,6 +93,7 @@ struct ExchangeBase::Impl {
   Code flush(Thread& thread) noexcept;
   Code announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer, std::size_t bytes);
   void set_aside(Thread& thread);
+  void count_sent(Thread& thread, const Out& out) noexcept;
   template <class Attempt>
   Code until_room(Thread& thread, Out& out, Attempt&& attempt) noexcept;
 

@@ -225,7 +225,8 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
   // release: what was done with the messages, before whoever ends the phase goes on.
   thread.received.store(thread.received.load(std::memory_order_relaxed) + 1,
                         std::memory_order_release);
-  // Ordered behind that by the compiler, and by the heavy fence of who waits, as in ring_doorbell().
+  // Ordered behind that by the compiler, and by the heavy fence of who waits, as in
+  // ring_doorbell().
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (others_receive.load(std::memory_order_relaxed)) [[unlikely]]
     ring_doorbell(local.sleeping(0));

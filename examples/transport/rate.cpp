@@ -278,7 +278,7 @@ void measure_idle(weft::Job& job, Report& report) {
   weft::Exchange<std::uint64_t> exchange(job, 1);
   std::vector<double> answers;
   double share = 0;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 7; ++i) {
     require(job.barrier(), "barrier");
     std::uint64_t message = 0;
     if (job.rank() == 1) {
@@ -303,7 +303,7 @@ void measure_idle(weft::Job& job, Report& report) {
   if (job.rank() != 0) return;
   std::sort(answers.begin(), answers.end());
   report.add("idle_cpu", 2, 1, 8, share * 100, "%");
-  report.add("idle_answer", 2, 1, 8, answers[1], "us");
+  report.add("idle_answer", 2, 1, 8, answers[answers.size() / 2], "us");
 }
 
 // Resident memory of this process, from what the kernel says.

@@ -11,12 +11,19 @@
 
 namespace weft {
 
-std::uint64_t now_ns() noexcept {
+namespace {
+
+std::uint64_t read_clock(clockid_t clock) noexcept {
   timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
          static_cast<std::uint64_t>(now.tv_nsec);
 }
+
+}  // namespace
+
+std::uint64_t now_ns() noexcept { return read_clock(CLOCK_MONOTONIC); }
+std::uint64_t coarse_now_ns() noexcept { return read_clock(CLOCK_MONOTONIC_COARSE); }
 
 void futex_wait(const void* word, std::uint32_t expected, std::uint64_t timeout_us) noexcept {
   const timespec limit{static_cast<time_t>(timeout_us / 1'000'000),

@@ -29,6 +29,8 @@ inline void cpu_relax() noexcept {
 
 // Nanoseconds of the monotonic clock.
 std::uint64_t now_ns() noexcept;
+// The same as of the kernel's last tick, some milliseconds ago at most, in a fifth of the time.
+std::uint64_t coarse_now_ns() noexcept;
 
 // Sleeps while *word == expected, at most timeout_us; wakes early on futex_wake or a signal. The
 // word may lie in memory shared with other processes.

@@ -58,17 +58,16 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
     stage_ = Stage::sleep;
   }
   auto& sleeping = impl_.local.sleeping(thread_);
-  if (!armed_) {
+  if (armed_ == 0) {
     impl_.engine.look_for_lost();
     impl_.engine.progress();
-    sleeping.store(1, std::memory_order_seq_cst);
-    heavy_fence();  // pairs with ring_doorbell(); the caller looks once more before we sleep
-    armed_ = true;
+    armed_ = arm_doorbell(sleeping);  // the caller looks once more before we sleep
     return;
   }
   if (impl_.has_remote) impl_.job.fabrics->watcher()->arm(sleeping);
-  futex_wait(&sleeping, 1, std::min(longest_us, impl_.fence_works ? kSleepUs : kShortSleepUs));
-  armed_ = false;
+  sleep_on_doorbell(sleeping, armed_,
+                    std::min(longest_us, impl_.fence_works ? kSleepUs : kShortSleepUs));
+  armed_ = 0;
 }
 
 ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_threads,

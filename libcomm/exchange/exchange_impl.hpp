@@ -63,7 +63,9 @@ struct alignas(64) Thread {
   std::atomic<std::uint64_t> received{0};  // blocks; written by the thread
 
   std::uint64_t known_connections = 0;
-  unsigned num_idle = 0;  // calls that found nothing
+  std::uint64_t looked_ns = 0;  // when a send last looked for lost peers, by the coarse clock
+  int num_unclocked = 0;        // blocks that may go before a send reads the clock again
+  unsigned num_idle = 0;        // calls that found nothing
   std::uint32_t lost_told = 0;
   bool corrupt_told = false;
   // Lanes accepted for this thread by whichever thread looked. Guarded by Impl::accept_mutex.
@@ -91,6 +93,7 @@ struct ExchangeBase::Impl {
   Code flush(Thread& thread) noexcept;
   Code announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer, std::size_t bytes);
   void set_aside(Thread& thread);
+  void count_sent(Thread& thread, const Out& out) noexcept;
   template <class Attempt>
   Code until_room(Thread& thread, Out& out, Attempt&& attempt) noexcept;
 
@@ -149,6 +152,8 @@ struct ExchangeBase::Impl {
   std::uint64_t expected = 0;          // blocks for this rank; written before step grows
   bool receive_more = false;           // the same
   Status outcome;                      // written before step grows for the second time
+  // One thread ends the phase and waits for what others receive. Written by it.
+  std::atomic<bool> others_receive{false};
 };
 
 // A wait that polls, then yields, then sleeps on the thread's doorbell. Use: look for what is
@@ -162,7 +167,7 @@ class Waiter {
   ExchangeBase::Impl& impl_;
   const int thread_;
   enum class Stage : std::uint8_t { spin, yield, sleep } stage_ = Stage::spin;
-  bool armed_ = false;
+  std::uint32_t armed_ = 0;  // what arm_doorbell() gave; 0: not armed
   unsigned count_ = 0;
   std::uint64_t limit_ns_ = 0;
 };

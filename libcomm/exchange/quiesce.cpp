@@ -97,7 +97,9 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
 
   const bool second = receive_more;
   if (second) {
+    if (thread == nullptr) others_receive.store(true, std::memory_order_relaxed);
     until([&] { return received_here() >= expected || in_trouble(); });
+    if (thread == nullptr) others_receive.store(false, std::memory_order_relaxed);
     // The others' last block may have been what the leader waits for.
     if (!leads) ring_doorbell(local.sleeping(0));
   }

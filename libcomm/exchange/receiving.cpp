@@ -112,8 +112,7 @@ bool ExchangeBase::Impl::take(Thread& thread, In& in, std::uint8_t kind, const s
 // Reads an announced block, in place where its memory can be mapped.
 bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& announcement) noexcept {
   if (announcement.bytes == 0 || announcement.bytes > kMaxBlockBytes ||
-      (message_bytes != 0 && announcement.bytes % message_bytes != 0) ||
-      announcement.address % alignof(StagingHead) != 0) {
+      (message_bytes != 0 && announcement.bytes % message_bytes != 0)) {
     broken(thread, in, "an announcement");
     return false;
   }
@@ -136,8 +135,13 @@ bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
                           announcement.bytes);
     if (code == Code::ok) data = thread.fetched.data();
   }
+  // Where its memory begins is the sender's word, and messages are read as values of their type.
+  if (reinterpret_cast<std::uintptr_t>(data) % detail::kBlockAlign != 0) data = nullptr;
   if (data == nullptr) {
-    if (code != Code::peer_lost && !is_lost(in.peer) && !dropping)
+    if (dropping) return false;
+    if (code == Code::peer_lost || is_lost(in.peer))
+      in.broken = true;  // what it sent behind this must not be received without it
+    else
       broken(thread, in, "the memory of an announced block");
     return false;
   }
@@ -221,6 +225,11 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
   // release: what was done with the messages, before whoever ends the phase goes on.
   thread.received.store(thread.received.load(std::memory_order_relaxed) + 1,
                         std::memory_order_release);
+  // Ordered behind that by the compiler, and by the heavy fence of who waits, as in
+  // ring_doorbell().
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (others_receive.load(std::memory_order_relaxed)) [[unlikely]]
+    ring_doorbell(local.sleeping(0));
 }
 
 // At the end: nothing is received any more, and nobody shall wait for that.

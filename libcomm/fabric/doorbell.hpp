@@ -1,5 +1,11 @@
 #pragma once
-// Doorbell: a word that is 1 while its owner may sleep on it. Any thread may ring.
+// Doorbell: a word on which threads of one process sleep until any process rings. Bit 0 says that
+// somebody sleeps or is about to; the other bits count the rings that found it set.
+//
+// A thread that waits: looks for what it waits for; arms the doorbell; looks once more; sleeps on
+// what it armed; and begins anew. A thread that publishes: publishes, then rings. Several threads
+// may wait on one doorbell: the count keeps each from sleeping through a ring that came after it
+// armed, even if another one has armed it again since. tests/transport/model checks all that.
 #include <atomic>
 #include <cstdint>
 
@@ -7,13 +13,33 @@
 
 namespace weft {
 
-// Wakes the owner of a doorbell if it may be asleep. Call after publishing what it waits for. The
-// order "publish, then look" is kept by the compiler here and by the sleeper's heavy_fence():
-// either we see that it sleeps, or it sees what we published before it falls asleep.
-inline void ring_doorbell(std::atomic<std::uint32_t>& sleeping) noexcept {
+inline constexpr std::uint32_t kDoorbellArmed = 1;
+
+// Says that the caller may sleep. The caller looks once more before it sleeps on the result.
+inline std::uint32_t arm_doorbell(std::atomic<std::uint32_t>& doorbell) noexcept {
+  const std::uint32_t armed =
+      doorbell.fetch_or(kDoorbellArmed, std::memory_order_seq_cst) | kDoorbellArmed;
+  heavy_fence();  // pairs with the compiler fence in ring_doorbell()
+  return armed;
+}
+
+// Sleeps until the doorbell has been rung since it was armed, at most timeout_us.
+inline void sleep_on_doorbell(const std::atomic<std::uint32_t>& doorbell, std::uint32_t armed,
+                              std::uint64_t timeout_us) noexcept {
+  futex_wait(&doorbell, armed, timeout_us);
+}
+
+// Wakes who may be asleep. Call after publishing what it waits for. The order "publish, then look"
+// is kept by the compiler here and by the sleeper's heavy_fence(): either we see that it is armed,
+// or it sees what we published before it falls asleep.
+inline void ring_doorbell(std::atomic<std::uint32_t>& doorbell) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (sleeping.load(std::memory_order_relaxed) != 0) [[unlikely]] {
-    if (sleeping.exchange(0, std::memory_order_seq_cst) != 0) futex_wake_all(&sleeping);
+  std::uint32_t seen = doorbell.load(std::memory_order_relaxed);
+  // Once it is not armed, another thread has rung, or the sleeper will look once more.
+  while ((seen & kDoorbellArmed) != 0) [[unlikely]] {
+    if (!doorbell.compare_exchange_weak(seen, seen + kDoorbellArmed, std::memory_order_seq_cst))
+      continue;
+    return futex_wake_all(&doorbell);
   }
 }
 

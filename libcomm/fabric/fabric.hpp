@@ -214,7 +214,7 @@ class Fabric {
   virtual SharedCopy* own_copy(std::uint32_t index) noexcept = 0;
   virtual SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept = 0;
 
-  // A doorbell of this process: 1 while its owner may sleep; whoever clears it wakes it.
+  // A doorbell of this process (doorbell.hpp).
   virtual std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept = 0;
   // The peer's doorbell 0 once connected in either direction, else null.
   virtual std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept = 0;

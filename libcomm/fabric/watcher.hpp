@@ -21,7 +21,7 @@ class Watcher {
   static Status start(const std::vector<Fabric*>& fabrics, std::unique_ptr<Watcher>& watcher);
   ~Watcher();
 
-  // To be called before sleeping on a doorbell of this process, after it was armed (set to 1) and
+  // To be called before sleeping on a doorbell of this process, after it was armed and
   // all was polled once more. Any thread. The doorbell is rung when a fabric has something to do.
   void arm(std::atomic<std::uint32_t>& doorbell) noexcept;
   // To be called with every round of polling: says that this process polls by itself.

@@ -27,6 +27,8 @@ Status make_pmix_board(Party, std::unique_ptr<Board>&) {
 #include <cstdlib>
 #include <mutex>
 
+#include "base/log.hpp"
+
 namespace weft {
 namespace {
 
@@ -85,6 +87,8 @@ class PmixBoard final : public Board {
     proc.rank = static_cast<pmix_rank_t>(rank);
     return proc;
   }
+  // PMIX_ERR_TIMEOUT: not all have come by then.
+  pmix_status_t fence_once(std::chrono::steady_clock::time_point deadline);
   std::string name_missing(unsigned fence);
   // All boards of a process write to the same place.
   std::string own(std::string_view key) const {
@@ -134,28 +138,40 @@ Status PmixBoard::fence(int timeout_ms) {
   pmix_status_t result = PMIx_Commit();
   if (result != PMIX_SUCCESS) return pmix_error(Code::internal, "PMIx_Commit", result);
 
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  // The first fence of a process that has ended PMIx before, as MPI_Finalize does: the launcher may
+  // hear of another rank's end while this one's fence waits, takes that rank for lost, and ends the
+  // fence of those who are there (PMIx 4.2: "partial success"). They come again, and meet the one
+  // that was late. Where a rank is really lost no attempt helps.
+  constexpr int kAttempts = 20;
+  for (int attempt = 1;; ++attempt) {
+    result = fence_once(deadline);
+    if (result != PMIX_ERR_PARTIAL_SUCCESS || number != 1 || attempt == kAttempts) break;
+    log_line(LogLevel::debug, rank(), "PMIx's fence was for some only; again");
+  }
+  if (result == PMIX_ERR_TIMEOUT)
+    return {Code::timed_out, fmt::format("after {} ms {}", timeout_ms, name_missing(number))};
+  if (result != PMIX_SUCCESS) return pmix_error(Code::peer_lost, "PMIx_Fence", result);
+  return {};
+}
+
+pmix_status_t PmixBoard::fence_once(std::chrono::steady_clock::time_point deadline) {
   auto shared = std::make_shared<FenceResult>();
   pmix_info_t info;
   PMIX_INFO_CONSTRUCT(&info);
   bool collect = true;
   PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
   auto* argument = new std::shared_ptr<FenceResult>(shared);
-  result = PMIx_Fence_nb(nullptr, 0, &info, 1, on_fence_done, argument);
+  const pmix_status_t result = PMIx_Fence_nb(nullptr, 0, &info, 1, on_fence_done, argument);
   if (result != PMIX_SUCCESS) {
     delete argument;
     // "operation succeeded" means: done at once, and the callback will not be called.
-    if (result == PMIX_OPERATION_SUCCEEDED) return {};
-    return pmix_error(Code::peer_lost, "PMIx_Fence", result);
+    return result == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : result;
   }
   std::unique_lock lock(shared->mutex);
-  if (!shared->changed.wait_for(lock, std::chrono::milliseconds(timeout_ms),
-                                [&] { return shared->done; })) {
-    lock.unlock();
-    return {Code::timed_out, fmt::format("after {} ms {}", timeout_ms, name_missing(number))};
-  }
-  if (shared->status != PMIX_SUCCESS)
-    return pmix_error(Code::peer_lost, "PMIx_Fence", shared->status);
-  return {};
+  if (!shared->changed.wait_until(lock, deadline, [&] { return shared->done; }))
+    return PMIX_ERR_TIMEOUT;
+  return shared->status;
 }
 
 std::string PmixBoard::name_missing(unsigned fence) {

@@ -209,12 +209,18 @@ Status RendezvousBoard::fence(int timeout_ms) {
 Status RendezvousBoard::take_release(std::string_view body) {
   BodyReader reader(body);
   const std::uint32_t count = reader.word();
-  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
-    const auto rank = static_cast<int>(reader.word());
+  // All of it or nothing.
+  std::map<std::pair<int, std::string>, std::string> values;
+  bool good = true;
+  for (std::uint32_t i = 0; i < count && good; ++i) {
+    const std::uint32_t rank = reader.word();
     std::string key(reader.text());
-    values_.insert_or_assign({rank, std::move(key)}, std::string(reader.text()));
+    values.insert_or_assign({static_cast<int>(rank), std::move(key)}, std::string(reader.text()));
+    good = reader.ok() && rank < static_cast<std::uint32_t>(place_.size);
   }
-  if (!reader.complete()) return {Code::corrupt, "the rendezvous server sent a malformed release"};
+  if (!good || !reader.complete())
+    return {Code::corrupt, "the rendezvous server sent a malformed release"};
+  for (auto& [name, value] : values) values_.insert_or_assign(name, std::move(value));
   return {};
 }
 

@@ -163,8 +163,15 @@ Status Link::receive_frame(Type& type, std::string& body, const Deadline& deadli
   const Head head = read_head(bytes);
   if (head.magic != kMagic || head.length > kMaxReleaseBytes) return no_server();
   type = head.type;
-  body.resize(head.length);
-  return receive_bytes(body.data(), body.size(), deadline);
+  // Memory for what has come, and not for what a stranger says will.
+  constexpr std::size_t kStepBytes = std::size_t{1} << 20;
+  body.clear();
+  while (status && body.size() < head.length) {
+    const std::size_t before = body.size();
+    body.resize(std::min(head.length, before + kStepBytes));
+    status = receive_bytes(body.data() + before, body.size() - before, deadline);
+  }
+  return status;
 }
 
 }  // namespace weft::rendezvous

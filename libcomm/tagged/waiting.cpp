@@ -97,17 +97,16 @@ void Engine::Impl::wait(const WaitCondition& condition) {
       if (condition()) return;
       if (crowded) sched_yield();
     }
-    sleeping.store(1, std::memory_order_seq_cst);
-    heavy_fence();  // pairs with ring_doorbell()
+    const std::uint32_t armed = arm_doorbell(sleeping);
     poll();
     const bool done = condition();
     if (!done && !has_work()) {
       if (has_remote) fabrics->watcher()->arm(sleeping);
-      futex_wait(&sleeping, 1, fence_works ? kSleepUs : kShortSleepUs);
+      sleep_on_doorbell(sleeping, armed, fence_works ? kSleepUs : kShortSleepUs);
       poll();
     }
     // Other threads may have armed it: then it stays, at the cost of one needless wake.
-    if (!threaded) sleeping.store(0, std::memory_order_relaxed);
+    if (!threaded) sleeping.fetch_and(~kDoorbellArmed, std::memory_order_relaxed);
     if (done || condition()) return;
   }
 }

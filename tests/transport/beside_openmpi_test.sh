@@ -10,8 +10,15 @@ trap 'rm -rf "$folder"' EXIT
 # -idirafter: the mpi.h of this folder is Weft's.
 mpicxx.openmpi -std=c++20 -O2 "$1" -idirafter "$2" "$3" -pthread \
   -Wl,-rpath,"$(dirname "$3")" -o "$folder/program"
-# Not job-after: once Open MPI has ended PMIx in a rank, fences of ranks that begin again can fail.
-for way in mpi-first job-first job-before; do
-  timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 3 "$folder/program" $way ||
-    { echo "$way failed" >&2; exit 1; }
+run() { timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 3 "$folder/program" $1; }
+for way in mpi-first job-first job-before job-after; do
+  run $way || { echo "$way failed" >&2; exit 1; }
+done
+# Several at once: ranks that begin again then meet others that have not ended yet.
+pids=
+for i in 1 2 3 4 5 6; do
+  run job-after & pids="$pids $!"
+done
+for pid in $pids; do
+  wait $pid || { echo "job-after failed, among others" >&2; exit 1; }
 done

@@ -1,5 +1,7 @@
 // Exchanges between ranks that are threads of this process: order, completeness, sizes, phases,
 // limits, ends.
+#include <time.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -286,6 +288,50 @@ TEST_CASE("ranks may have different numbers of threads", "[exchange]") {
                  .ok());
     });
     EXPECT(received == 5000 * 8);
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("every thread is a destination, however many each rank has", "[exchange]") {
+  with_ranks(3, [&](Job& job) {
+    const auto threads_of = [](int rank) { return rank == 0 ? 1 : rank == 1 ? 5 : 2; };
+    const int num_threads = threads_of(job.rank());
+    ExchangeSettings settings;
+    settings.pairing = Pairing::thread_to_thread;
+    Exchange<int> exchange(job, num_threads, settings);
+    std::atomic<int> received{0};
+    with_threads(num_threads, [&](int t) {
+      // Places beyond a rank's threads go round among those it has.
+      for (int i = 0; i < 3000; ++i)
+        for (int rank = 0; rank < 3; ++rank)
+          for (int thread = 0; thread < 5; ++thread)
+            EXPECT(exchange.send(exchange.place(rank, thread), t, thread) == Code::ok);
+      EXPECT(exchange.send(exchange.num_destinations(), t, 0) == Code::bad_argument);
+      EXPECT(exchange
+                 .quiesce(t,
+                          [&](int thread) {
+                            EXPECT(thread % num_threads == t);
+                            ++received;
+                          })
+                 .ok());
+    });
+    EXPECT(received == 3000 * 8 * 5);
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("a thread that waits in silence sleeps", "[exchange]") {
+  const auto cpu_ms = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
+  };
+  with_ranks(2, [&](Job& job) {
+    Exchange<int> exchange(job, 1);
+    // The first milliseconds it looks and yields, which counts as well.
+    const double before = cpu_ms();
+    EXPECT(exchange.wait(0, 1s) == Code::timed_out);
+    EXPECT(cpu_ms() - before < 50);  // 5 % of a core
   });
   CHECK_NOTHING_WRONG();
 }

@@ -1,65 +1,16 @@
 // One rank of a job of three in which rank 2 dies or does harm. The others print one line if all is
 // as it must be: "ok". Started by faults_test.
-#include <signal.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
 
 #include "exchange/wire.hpp"
+#include "transport/probe.hpp"
 #include "transport/ring.hpp"
-#include "weft/transport.hpp"
 
-using namespace weft;
-using namespace weft::transport;
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-
+namespace weft::testing {
 namespace {
-
-#define REQUIRE(...)                                                                 \
-  do {                                                                               \
-    if (!(__VA_ARGS__)) {                                                            \
-      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #__VA_ARGS__); \
-      _exit(1);                                                                      \
-    }                                                                                \
-  } while (0)
-
-constexpr int kVictim = 2;
-// Set where ranks may not share memory. Then a death is noticed by silence, else it is seen much
-// sooner than in a second. Machines that test are busy.
-const char* const kTimeoutMs = std::getenv("WEFT_PEER_TIMEOUT_MS");
-const auto kLimit =
-    (kTimeoutMs == nullptr ? 0ms : std::chrono::milliseconds(std::atoi(kTimeoutMs))) + 1000ms;
-
-// The two others still do with each other what they did before.
-void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came = false) {
-  const int other = 1 - job.rank();
-  REQUIRE(exchange.send(other, 0, 4711) == Code::ok);
-  REQUIRE(exchange.flushSend(0) == Code::ok);
-  std::uint64_t message = 0;
-  const auto start = Clock::now();
-  while (!other_came) {
-    if (exchange.receive(0, message)) {
-      other_came = message == 4711;
-      continue;
-    }
-    // It may notice the death later.
-    const Status status = exchange.wait(0, 10s);
-    REQUIRE(status.ok() || status == Code::peer_lost);
-    REQUIRE(Clock::now() - start < 10s);
-  }
-}
-
-[[noreturn]] void die() {
-  kill(getpid(), SIGKILL);
-  _exit(1);
-}
 
 void die_while_others_send(Job& job) {
   Exchange<std::uint64_t> exchange(job, 1);
@@ -98,9 +49,7 @@ void die_before_others_connect(Job& job) {
   }
   REQUIRE(job.is_alive(kVictim));
   REQUIRE(job.fetch_add(0, all[kVictim].word(0), 1).code == Code::ok);
-  const std::string files = "/proc/" + std::to_string(pids[kVictim]) + "/fd/0";
-  const auto start = Clock::now();
-  while (access(files.c_str(), F_OK) == 0) REQUIRE(Clock::now() - start < 10s);
+  wait_for_end(pids[kVictim]);
   REQUIRE(exchange.send(kVictim, 0, 1) == Code::peer_lost);
   REQUIRE(!job.is_alive(kVictim));
   go_on(job, exchange);
@@ -288,10 +237,12 @@ void write_garbage(Job& job, const char* what) {
 }
 
 }  // namespace
+}  // namespace weft::testing
 
 int main(int argc, char** argv) {
+  using namespace weft::testing;
   const std::string scenario = argc > 1 ? argv[1] : "";
-  Job job;
+  weft::transport::Job job;
   REQUIRE(job.size() == 3);
   if (scenario == "connect") {
     die_before_others_connect(job);

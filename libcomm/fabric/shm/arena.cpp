@@ -150,7 +150,7 @@ Arena::~Arena() {
 
 Status Arena::map_slice(std::uint64_t offset, std::uint32_t ring_bytes, std::byte*& ring) {
   const std::lock_guard lock(lanes_mutex_);
-  MappedLane& lane = lanes_[offset];
+  MappedLane& lane = lanes_[{offset, ring_bytes}];
   if (lane.users == 0) {
     int fd = fd_;
     if (pid_ != 0) {
@@ -178,6 +178,7 @@ void Arena::unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept
 Status Arena::take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*& ring) {
   const std::size_t stride = ArenaLayout::stride(ring_bytes);
   entry = nullptr;
+  std::uint64_t offset = 0;  // checked, and not read again: any peer may write to the directory
   // acquire: what the owner cleared; pairs with the release in free_lane().
   const std::uint32_t num_entries =
       std::min(kMaxLanes, header().num_entries.load(std::memory_order_acquire));
@@ -187,16 +188,17 @@ Status Arena::take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*&
     if (candidate.state.load(std::memory_order_acquire) != state ||
         candidate.ring_bytes != ring_bytes)
       continue;
+    offset = std::atomic_ref(candidate.offset).load(std::memory_order_relaxed);
+    if (!is_inside(offset, ring_bytes)) continue;
     if (candidate.state.compare_exchange_strong(state, LaneEntry::kTaken,
                                                 std::memory_order_acq_rel))
       entry = &candidate;
   }
   if (entry == nullptr) {
     // relaxed: only the numbers matter, what is behind them is fresh.
-    std::uint64_t offset = header().lane_bytes.load(std::memory_order_relaxed);
-    const std::size_t room = total_ - layout_.mapped();
+    offset = header().lane_bytes.load(std::memory_order_relaxed);
     do {
-      if (offset > room || stride > room - offset)
+      if (!is_inside(offset, ring_bytes))
         return {Code::no_memory, "no room for another ring (see WEFT_LANE_MEMORY_BYTES)"};
     } while (!header().lane_bytes.compare_exchange_weak(offset, offset + stride,
                                                         std::memory_order_relaxed));
@@ -208,17 +210,17 @@ Status Arena::take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*&
     entry->ring_bytes = ring_bytes;
     entry->state.store(LaneEntry::kTaken, std::memory_order_relaxed);
   }
-  Status status = map_slice(entry->offset, ring_bytes, ring);
+  Status status = map_slice(offset, ring_bytes, ring);
   if (!status) entry->state.store(LaneEntry::kFree, std::memory_order_release);
   return status;
 }
 
-Status Arena::map_lane(const LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring) {
-  ring_bytes = entry.ring_bytes;
-  const std::uint64_t offset = entry.offset;
-  const std::size_t room = total_ - layout_.mapped();
-  if (ring_bytes < 4096 || ring_bytes > kMaxRingBytes || ring_bytes % 4096 != 0 ||
-      offset % 4096 != 0 || offset > room || ArenaLayout::stride(ring_bytes) > room - offset)
+Status Arena::map_lane(LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring) {
+  // Read once: the peer may change them after the check.
+  ring_bytes = std::atomic_ref(entry.ring_bytes).load();
+  const std::uint64_t offset = std::atomic_ref(entry.offset).load();
+  if (ring_bytes < kPageBytes || ring_bytes > kMaxRingBytes || ring_bytes % kPageBytes != 0 ||
+      !is_inside(offset, ring_bytes))
     return {Code::corrupt, "a peer connected with a ring that does not exist"};
   return map_slice(offset, ring_bytes, ring);
 }

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "fabric/fabric.hpp"
 #include "weft/status.hpp"
@@ -43,7 +44,7 @@ struct ArenaHeader {
 };
 static_assert(sizeof(ArenaHeader) == 4 * kLineBytes);
 
-// 1 while the thread may sleep. It sets it, ringers clear it and wake it.
+// As in fabric/doorbell.hpp. Threads of the owner arm it, anybody rings.
 struct Doorbell {
   alignas(kLineBytes) std::atomic<std::uint32_t> sleeping;
 };
@@ -174,11 +175,11 @@ class Arena {
   }
 
   // As a peer: takes an entry with memory for a ring of this size and maps the ring. The entry is
-  // kTaken; the caller fills it and connects it. no_memory: there is no room in the arena, or the
-  // ring cannot be mapped.
+  // kTaken; the caller fills it and connects it. Entries that name memory outside the arena are
+  // passed over. no_memory: there is no room in the arena, or the ring cannot be mapped.
   Status take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*& ring);
   // Maps the ring that an entry names. corrupt if it does not lie in the arena.
-  Status map_lane(const LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring);
+  Status map_lane(LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring);
   void unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept;
   // As the owner: the entry and its memory, cleared, are free for others.
   void free_lane(LaneEntry& entry) noexcept;
@@ -194,13 +195,21 @@ class Arena {
   ArenaLayout layout_;
   std::size_t total_;  // size of the file
 
+  bool is_inside(std::uint64_t offset, std::uint32_t ring_bytes) const noexcept {
+    const std::size_t room = total_ - layout_.mapped();
+    return offset % kPageBytes == 0 && offset <= room &&
+           ArenaLayout::stride(ring_bytes) <= room - offset;
+  }
+
   // One mapping of a ring for all who use it in this process, for the same reason as of the arena.
   struct MappedLane {
     std::byte* ring = nullptr;
     int users = 0;
   };
   std::mutex lanes_mutex_;
-  std::map<std::uint64_t, MappedLane> lanes_;  // by offset; guarded by lanes_mutex_
+  // By offset and length: a hostile peer may name one place with two lengths. Guarded by
+  // lanes_mutex_.
+  std::map<std::pair<std::uint64_t, std::uint32_t>, MappedLane> lanes_;
 };
 
 }  // namespace weft::shm

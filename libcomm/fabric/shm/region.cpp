@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "fabric/shm/arena.hpp"
@@ -33,6 +33,27 @@ std::uint32_t make_number(int fd) noexcept {
   static std::atomic<std::uint32_t> counter{0};
   const std::uint32_t count = counter.fetch_add(1, std::memory_order_relaxed) % 0x7fffu + 1;
   return count << 16 | static_cast<std::uint32_t>(fd);
+}
+
+// True if the process is gone or on its way: its files are closed some time before those who watch
+// it are told, and longer if it had much memory.
+bool is_ending(int pid) noexcept {
+  char text[512];
+  *fmt::format_to_n(text, sizeof text - 1, "/proc/{}/stat", pid).out = '\0';
+  const int fd = ::open(text, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno == ENOENT;
+  const ssize_t length = ::read(fd, text, sizeof text - 1);
+  close(fd);
+  if (length <= 0) return true;  // gone since
+  text[length] = '\0';
+  // Behind the name, which may have any bytes: state, six numbers, and the flags of the task.
+  const char* rest = std::strrchr(text, ')');
+  char state = '?';
+  unsigned flags = 0;
+  if (rest == nullptr || std::sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
+    return false;
+  constexpr unsigned kExiting = 0x4;  // the kernel's PF_EXITING
+  return state == 'Z' || state == 'X' || (flags & kExiting) != 0;
 }
 
 std::size_t round_to_pages(std::size_t bytes) noexcept {
@@ -127,7 +148,7 @@ Code PeerRegions::open(int pid, std::uint32_t number,
   *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/fd/{}", pid, number & 0xffff).out = '\0';
   const int fd = ::open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) {
-    if (errno == ENOENT) return ::kill(pid, 0) == 0 ? Code::bad_argument : Code::peer_lost;
+    if (errno == ENOENT) return is_ending(pid) ? Code::peer_lost : Code::bad_argument;
     return errno == EMFILE || errno == ENFILE ? Code::no_memory : Code::not_permitted;
   }
   struct stat info {};

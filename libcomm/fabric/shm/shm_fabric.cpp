@@ -118,7 +118,10 @@ class ShmFabric final : public Fabric {
     std::erase_if(lanes_, [&](const Lane& lane) {
       if (lane.client != client) return false;
       lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
-      if (lane.entry != nullptr) own_->free_lane(*lane.entry);
+      if (lane.entry != nullptr) {
+        accepted_[static_cast<std::size_t>(lane.entry - &own_->entry(0))] = false;
+        own_->free_lane(*lane.entry);
+      }
       return true;
     });
   }
@@ -324,17 +327,20 @@ class ShmFabric final : public Fabric {
     for (std::uint32_t i = 0; i < num_entries; ++i) {
       shm::LaneEntry& entry = own_->entry(i);
       // acquire: pairs with the release in connect().
-      if (entry.state.load(std::memory_order_acquire) != shm::LaneEntry::kConnected ||
-          channel_of(static_cast<int>(entry.channel)).client != client)
+      if (accepted_[i] || entry.state.load(std::memory_order_acquire) != shm::LaneEntry::kConnected)
         continue;
-      // Ours from here on, until close_client().
+      // Each is read once: a hostile peer could change it after a check.
+      const std::uint32_t number = std::atomic_ref(entry.channel).load(std::memory_order_relaxed);
+      const std::uint32_t writer = std::atomic_ref(entry.writer).load(std::memory_order_relaxed);
+      if (channel_of(static_cast<int>(number)).client != client) continue;
+      // Ours from here on, until close_client(), whatever a hostile peer makes of the state.
+      accepted_[i] = true;
       entry.state.store(shm::LaneEntry::kTaken, std::memory_order_relaxed);
-      const std::uint32_t writer = entry.writer;
       if (writer >= locals_.size())
         return {Code::corrupt, fmt::format("a process that is not there ({}) connected", writer)};
       Local& local = locals_[writer];
       peer = local.rank;
-      channel = static_cast<int>(entry.channel);
+      channel = static_cast<int>(number);
       if (Status status = map(local); !status) return status;
       if (Status status = own_->map_lane(entry, memory.ring_bytes, memory.ring); !status)
         return status;
@@ -495,6 +501,7 @@ class ShmFabric final : public Fabric {
   std::vector<Local> locals_;
   std::mutex setup_;  // guards what connects and what is connected
   std::vector<Lane> lanes_;
+  std::vector<bool> accepted_ = std::vector<bool>(shm::kMaxLanes);  // by entry of our directory
   std::uint32_t shared_count_ = 0;
   std::size_t me_ = 0;
   const int getpid_ = getpid();

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "fabric/verbs/handshake.hpp"
 #include "fabric/verbs/impl.hpp"
 
 namespace weft::verbs {
@@ -342,11 +343,8 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
     }
     case RDMA_CM_EVENT_CONNECT_RESPONSE: {
       Hello answer;
-      if (bytes < sizeof answer) return attempt_failed(connection, "the answer makes no sense");
-      std::memcpy(&answer, data, sizeof answer);
-      if (answer.magic != kMagic || answer.version != kVersion ||
-          answer.rank != static_cast<std::uint32_t>(connection.peer) ||
-          std::memcmp(answer.key, own_key_, sizeof own_key_) != 0)
+      if (!read_hello(data, bytes, own_key_, connections_.size(), answer) ||
+          answer.rank != static_cast<std::uint32_t>(connection.peer))
         return attempt_failed(connection, "somebody else answers there");
       if (Status status = bring_up(connection, answer.read_depth); !status)
         return attempt_failed(connection, status.text());
@@ -388,9 +386,7 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
 void VerbsFabric::on_refused(Connection& connection, int status, const void* data,
                              std::size_t bytes) {
   if (connection.state != Connection::asking) return;
-  Refusal refusal{};
-  if (bytes >= sizeof refusal) std::memcpy(&refusal, data, sizeof refusal);
-  const std::uint32_t reason = refusal.magic == kMagic ? refusal.reason : 0;
+  const std::uint32_t reason = read_refusal(data, bytes);
   if (reason == kMineGoesFirst) {
     end_attempt(connection);
     connection.state = Connection::waiting;  // until attempt_ns
@@ -411,10 +407,8 @@ void VerbsFabric::on_refused(Connection& connection, int status, const void* dat
 
 void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t bytes) {
   rdma_cm_id* id = event.id;
-  Hello hello{};
-  if (bytes >= sizeof hello) std::memcpy(&hello, data, sizeof hello);
-  if (hello.magic != kMagic || hello.version != kVersion ||
-      std::memcmp(hello.key, own_key_, sizeof own_key_) != 0 || hello.rank >= connections_.size() ||
+  Hello hello;
+  if (!read_hello(data, bytes, own_key_, connections_.size(), hello) ||
       address_of(static_cast<int>(hello.rank)).state != Address::known) {
     log_line(LogLevel::warn, job_.rank(),
              "a connection from {} is refused: it does not know this job's key", source_of(id));

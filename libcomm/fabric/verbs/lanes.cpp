@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "fabric/verbs/handshake.hpp"
 #include "fabric/verbs/impl.hpp"
 
 namespace weft::verbs {
@@ -221,9 +222,7 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
         {ControlKind::refused, {}, 0, control.lane, static_cast<std::uint32_t>(code), 0, 0, 0});
   };
   const std::uint64_t bytes = control.b;
-  if (bytes < kFirstChunk || bytes % kFirstChunk != 0 || bytes > (1u << 30) ||
-      control.key < 2 * kFirstChunk || control.key % kFirstChunk != 0)
-    return broken(connection, "a ring");
+  if (!is_possible_ring(control)) return broken(connection, "a ring");
   auto free = std::find(readers_.begin(), readers_.end(), nullptr);
   if (free == readers_.end()) {
     if (readers_.size() >= kMaxLanes) return refuse(Code::no_memory);

@@ -85,19 +85,22 @@ class WEFT_API ExchangeBase {
   ExchangeBase& operator=(const ExchangeBase&) = delete;
 
   int num_threads() const noexcept { return num_threads_; }
-  // Threads of another rank's part of this exchange.
+  // Threads of another rank's part of this exchange; `rank` must be one.
   int num_threads(int rank) const noexcept;
-  // With thread_to_thread: the destination that is this thread of this rank.
+  // With thread_to_thread: the destination that is this thread of this rank, counted modulo the
+  // threads that it has.
   int place(int rank, int thread) const noexcept { return rank * places_per_rank_ + thread; }
   int num_destinations() const noexcept { return num_destinations_; }
 
-  // Sends what the thread's blocks hold, to all destinations. ok, or the first error as of send.
+  // Sends what the thread's blocks hold, to all destinations. ok, or the first error as of send:
+  // the others' blocks have gone all the same. May block as send does.
   Code flushSend(int thread) noexcept;  // NOLINT: the paper's name
 
   // The rank that the message came from that this thread received last.
   int source(int thread) const noexcept { return receiving_[thread].source; }
 
-  // Blocks until receive would give this thread something: ok. timed_out: nothing came. peer_lost:
+  // Blocks until receive would give this thread something: ok. timed_out: nothing came in that time
+  // (0: it looks, and does not block). peer_lost:
   // a rank was lost, told once to each thread; what it had sent is received before. corrupt: a rank
   // sent bytes that make no sense, and its lane was closed; told once as well.
   Status wait(int thread, std::chrono::microseconds timeout);
@@ -167,16 +170,20 @@ class Exchange : public ExchangeBase {
  public:
   // Opens this rank's part. Collective; every rank must open the same exchanges in the same order,
   // with the same settings and message but not necessarily as many threads. Throws Error
-  // (bad_argument with what does not fit, peer_lost, no_memory). The destructor is collective as
-  // well: it waits for the others, at most WEFT_PEER_TIMEOUT_MS. Messages that were not received
-  // are dropped.
+  // (bad_argument with what does not fit, peer_lost, no_memory). Blocks until all ranks have come
+  // or one is lost. The destructor is collective as well, and blocks in the same way: meanwhile it
+  // drops what still comes for this exchange, so that nobody is stopped in sending to it, but takes
+  // nothing that comes for others; so end the phase of those first. No other call may run. Messages
+  // that were not received are dropped.
   Exchange(Job& job, int num_threads, const ExchangeSettings& settings = {})
       : ExchangeBase(job, num_threads, settings, sizeof(Message)) {}
 
   // Puts a copy of the message into the destination's block, and sends the block when it is full.
-  // ok; bad_argument: no such destination; peer_lost: the destination is gone, what was in the
-  // block is dropped; no_memory: the receiver has no room for a ring, or this side none for a
-  // block: the message was not taken, later it may be.
+  // Blocks only while the receiver's ring is full, or while as much is staged as may be. ok;
+  // bad_argument: no such destination; peer_lost: the destination is gone (known some 20 ms after a
+  // death on this host), what was in the block is dropped; no_memory: the receiver has no room for
+  // a ring, or this side none for a block: the message was not taken, later it may be. `thread` is
+  // not checked: it must be below num_threads().
   Code send(int destination, int thread, const Message& message) noexcept {
     if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
       return Code::bad_argument;

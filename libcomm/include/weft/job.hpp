@@ -134,7 +134,8 @@ class WEFT_API Job {
   Job();
   // Joins as one of the ranks that are threads of this process; to be called by its thread.
   Job(LocalRanks& ranks, int rank);
-  // Collective. Waits for the others, at most WEFT_PEER_TIMEOUT_MS. Exchanges must be gone before.
+  // Collective. Blocks until the others have come or are lost. Exchanges must be gone before;
+  // memory that was allocated goes with it.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -148,8 +149,11 @@ class WEFT_API Job {
   // False once the rank is known to be gone.
   bool is_alive(int rank) const;
 
-  // --- Memory. `memory` may be sent to any rank and used there until release or unshare.
-  // Page-aligned, zeroed memory that all ranks can reach fastest.
+  // --- Memory. `memory` may be sent to any rank and used there until release or unshare. None of
+  // these calls waits for another rank; each makes system calls, so they are not for inner loops.
+  // ok; bad_argument: 0 bytes, or an address that was not allocated or shared; no_memory: the
+  // kernel has none, or no file descriptors are left (one for each allocation). Page-aligned,
+  // zeroed memory that all ranks can reach fastest.
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   // Ends what allocate gave. Who uses it afterwards gets bad_argument.
   Status release(void* address);
@@ -160,7 +164,10 @@ class WEFT_API Job {
   Status unshare(const RemoteMemory& memory);
 
   // --- One-sided access to the memory of any rank, this one included; the owner does nothing.
-  // `bytes` at the memory's start are copied. Blocking calls block until the data are there.
+  // `bytes` at the memory's start are copied. Blocking calls block until the data are there. ok;
+  // bad_argument: more than the memory has, or it is not the owner's to lend, or no longer;
+  // peer_lost; not_permitted: the kernel refuses copies between processes (shared memory only;
+  // weft-info tells); unsupported: no fabric leads to the owner. `thread` is not checked.
   Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept;
   Code rdma_write(int thread, const RemoteMemory& to, const void* from, std::size_t bytes) noexcept;
   // The same without waiting. Any number may be under way; each must be finished by test or wait,

@@ -1,0 +1,68 @@
+#pragma once
+// What the ranks of fault tests share. Rank 2 of a job of three dies or does harm; the others print
+// one line if all is as it must be: "ok".
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "weft/transport.hpp"
+
+namespace weft::testing {
+
+using namespace weft::transport;
+using transport::Job;
+using transport::RemoteMemory;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+#define REQUIRE(...)                                                                 \
+  do {                                                                               \
+    if (!(__VA_ARGS__)) {                                                            \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #__VA_ARGS__); \
+      _exit(1);                                                                      \
+    }                                                                                \
+  } while (0)
+
+inline constexpr int kVictim = 2;
+// Set where ranks may not share memory. Then a death is noticed by silence, else it is seen much
+// sooner than in a second. Machines that test are busy.
+inline const char* const kTimeoutMs = std::getenv("WEFT_PEER_TIMEOUT_MS");
+inline const auto kLimit =
+    (kTimeoutMs == nullptr ? 0ms : std::chrono::milliseconds(std::atoi(kTimeoutMs))) + 1000ms;
+
+// The two others still do with each other what they did before.
+inline void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came = false) {
+  const int other = 1 - job.rank();
+  REQUIRE(exchange.send(other, 0, 4711) == Code::ok);
+  REQUIRE(exchange.flushSend(0) == Code::ok);
+  std::uint64_t message = 0;
+  const auto start = Clock::now();
+  while (!other_came) {
+    if (exchange.receive(0, message)) {
+      other_came = message == 4711;
+      continue;
+    }
+    // It may notice the death later.
+    const Status status = exchange.wait(0, 10s);
+    REQUIRE(status.ok() || status == Code::peer_lost);
+    REQUIRE(Clock::now() - start < 10s);
+  }
+}
+
+[[noreturn]] inline void die() {
+  kill(getpid(), SIGKILL);
+  _exit(1);
+}
+
+// Until a process has ended, as the kernel sees it.
+inline void wait_for_end(pid_t pid) {
+  const std::string files = "/proc/" + std::to_string(pid) + "/fd/0";
+  const auto start = Clock::now();
+  while (access(files.c_str(), F_OK) == 0) REQUIRE(Clock::now() - start < 10s);
+}
+
+}  // namespace weft::testing

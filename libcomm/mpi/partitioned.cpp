@@ -266,7 +266,7 @@ int init(const void* buffer, int partitions, MPI_Count count, MPI_Datatype datat
          int tag, MPI_Comm handle, MPI_Info info, MPI_Request* out, const char* function) {
   Comm* comm = find_comm(handle);
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
-  if (partitions < 0) return raise(comm, MPI_ERR_ARG, function, "partitions is negative");
+  if (partitions < 1) return raise(comm, MPI_ERR_ARG, function, "there is no partition");
   if (info != MPI_INFO_NULL && find_info(info) == nullptr)
     return raise(comm, MPI_ERR_INFO, function);
   Datatype* type;
@@ -359,6 +359,12 @@ MPI_FUNCTION(Pready_list)(int length, const int partitions[], MPI_Request reques
 }
 
 MPI_FUNCTION(Parrived)(MPI_Request handle, int partition, int* flag) {
+  MPI_MUST_RUN();
+  // Nothing is under way, as with an inactive request.
+  if (handle == MPI_REQUEST_NULL && flag != nullptr) {
+    *flag = 1;
+    return MPI_SUCCESS;
+  }
   RequestObject* request;
   PartitionedReceive* receive = nullptr;
   if (const int code = find(handle, partition, partition, request, receive, __func__);

@@ -127,9 +127,13 @@ static void wrong(void) {
   EXPECT_CLASS(MPI_Precv_init(&value, 1, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD,
                               MPI_INFO_NULL, &request),
                MPI_ERR_RANK);
-  EXPECT_CLASS(
-      MPI_Psend_init(&value, -1, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request),
-      MPI_ERR_ARG);
+  for (int partitions = -1; partitions < 1; ++partitions)
+    EXPECT_CLASS(MPI_Psend_init(&value, partitions, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+                                &request),
+                 MPI_ERR_ARG);
+  flag = 0;
+  EXPECT_OK(MPI_Parrived(MPI_REQUEST_NULL, 0, &flag));
+  EXPECT_EQ(flag, 1);
   EXPECT_OK(MPI_Psend_init(&value, 2, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
                            &request));
   EXPECT_CLASS(MPI_Pready(0, request), MPI_ERR_REQUEST);  // not started

@@ -131,7 +131,7 @@ struct Engine::Impl {
   std::uint32_t remote_polls = 0;
   std::deque<Gets> gets;
   std::vector<Gets*> free_gets;
-  Peer* found_lost = nullptr;  // by a transfer with it
+  Peer* found_lost = nullptr;   // by a transfer with it
   std::vector<Peer> peers;      // by world rank
   std::vector<Peer*> incoming;  // those that have connected to us
   std::vector<Peer*> blocked;   // those with queued sends or controls

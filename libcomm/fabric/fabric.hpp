@@ -40,6 +40,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "weft/status.hpp"
@@ -236,6 +237,16 @@ class Fabric {
   // as arrived. The mirror's bytes must not change before credit for them has come back. again: no
   // room now, nothing was posted. Any other error: the lane is of no more use, and state() tells.
   virtual Code post(void*, std::size_t, std::size_t) noexcept { return Code::unsupported; }
+  // As post() for one entry of `entry` bytes at `offset`, of which the mirror has the first `head`;
+  // `data` follow them. Once `done` (which may be null) is ok, nobody looks at them any more; posts
+  // of a lane are done in order.
+  virtual Code post_in_place(void*, std::size_t /*offset*/, std::size_t /*entry*/,
+                             std::size_t /*head*/, std::span<const std::byte> /*data*/,
+                             Completion* /*done*/) noexcept {
+    return Code::unsupported;
+  }
+  // The shortest message for which that pays.
+  virtual std::size_t in_place_min() const noexcept { return ~std::size_t{0}; }
   // Writes `word` to the `consumed` of the lane's writer. again as above; a later word replaces an
   // earlier one.
   virtual Code return_credit(void*, std::uint64_t) noexcept { return Code::unsupported; }

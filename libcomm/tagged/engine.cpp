@@ -131,7 +131,8 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
   const bool past_cache = impl.past_cache(peer, length);
-  if (length > impl.piece_of(peer, past_cache) || peer.queue_head != nullptr || peer.lost)
+  if (length > impl.piece_of(peer, past_cache) || peer.queue_head != nullptr || peer.lost ||
+      (peer.remote && length >= peer.fabric->in_place_min()))
     return false;
   if (!peer.out.connected()) [[unlikely]] {
     if (impl.connect(peer) != Code::ok) return false;

@@ -52,7 +52,7 @@ void Engine::Impl::find_watched() {
 }
 
 bool Engine::Impl::all_out() const noexcept {
-  return blocked.empty() && transfers.empty() &&
+  return blocked.empty() && transfers.empty() && taken.empty() &&
          std::all_of(remote_out.begin(), remote_out.end(),
                      [](const Peer* peer) { return peer->out.flushed(); });
 }
@@ -70,6 +70,7 @@ void Engine::Impl::lose(Peer& peer) {
     complete(*request, Code::peer_lost);
   }
   peer.queue_tail = nullptr;
+  finish_taken();  // disconnect() has ended what this peer did not take
 
   const auto fail_all = [&](RequestTable& table) {
     std::vector<Request*> doomed;

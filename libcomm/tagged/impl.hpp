@@ -25,6 +25,7 @@ enum Phase : std::uint8_t {
   kCopying,    // either: part of a Transfer, or waiting for the other side to finish
   kQueued,     // send: waiting for room in the ring
   kPieces,     // send: partly in the ring
+  kTaken,      // send: the fabric takes the last bytes from the buffer
   kAnnounced,  // send: the receiver has not answered yet
   kStreaming,  // send: an announced message goes through the ring
 };
@@ -126,6 +127,7 @@ struct Engine::Impl {
   bool has_remote = false;
   std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
   std::vector<Peer*> remote_out;                        // connected to
+  std::vector<Request*> taken;                          // in phase kTaken
   std::uint32_t remote_polls = 0;
   std::deque<Gets> gets;
   std::vector<Gets*> free_gets;
@@ -229,6 +231,8 @@ struct Engine::Impl {
   void flush(Peer& peer);
   bool retry(Peer& peer);  // true: nothing of this peer waits any more
   bool send_some(Peer& peer, Request& request);
+  bool send_in_place(Peer& peer, Request& request, std::size_t piece);
+  void finish_taken();
   void enqueue(Peer& peer, Request& request);
   void enqueue(Peer& peer, const Control& control);
   void note_blocked(Peer& peer);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fabric/fabric.hpp"
 #include "weft/status.hpp"
 
 namespace weft::tagged {
@@ -38,6 +39,7 @@ struct Request {
   std::uint64_t id = 0;         // in this side's table
   std::uint64_t stream_id = 0;  // in the receiver's table
   std::uint8_t phase = 0;
+  Completion taken;  // a send in place: nobody looks at the buffer any more
 
   bool is_complete() const noexcept { return complete.load(std::memory_order_acquire); }
 };

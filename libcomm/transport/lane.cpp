@@ -1,5 +1,7 @@
 #include "transport/lane.hpp"
 
+#include <algorithm>
+
 namespace weft {
 
 bool SendLane::flush() noexcept {
@@ -11,10 +13,29 @@ bool SendLane::flush() noexcept {
     posted = 0;
   }
   if (posted == ring.offset()) return true;
-  const Code code = remote->post(remote_lane, posted, ring.offset() - posted);
+  const std::uint32_t bytes = ring.offset() - posted;
+  const Code code = in_place.data.empty()
+                        ? remote->post(remote_lane, posted, bytes)
+                        : remote->post_in_place(remote_lane, posted, bytes, in_place.head,
+                                                in_place.data, in_place.done);
   if (code == Code::again) return false;
   // Another error: the peer is lost, and its state tells.
   posted = ring.offset();
+  if (code != Code::ok && in_place.done != nullptr) in_place.done->set(code);
+  in_place = {};
+  return true;
+}
+
+bool SendLane::send_in_place(std::uint8_t kind, std::uint64_t immediate,
+                             std::span<const std::byte> first, std::span<const std::byte> data,
+                             Completion* done) noexcept {
+  std::byte* to = reserve(first.size() + data.size());
+  // An entry in place is posted alone.
+  if (to == nullptr || !flush()) return false;
+  std::copy(first.begin(), first.end(), to);
+  ring.publish(kind, static_cast<std::uint32_t>(first.size() + data.size()), immediate);
+  in_place = {static_cast<std::uint32_t>(sizeof(EntryHead) + first.size()), data, done};
+  flush();
   return true;
 }
 

@@ -3,6 +3,7 @@
 // A lane is used by one thread at a time and needs no lock then.
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "base/copy.hpp"
 #include "fabric/doorbell.hpp"
@@ -36,6 +37,12 @@ struct SendLane {
   Fabric* remote = nullptr;  // null: the ring is mapped
   void* remote_lane = nullptr;
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
+  // Remote: the last entry, while it is to be posted with its data from elsewhere (bytes not 0).
+  struct InPlace {
+    std::uint32_t head = 0;  // of the entry, in the mirror
+    std::span<const std::byte> data;
+    Completion* done = nullptr;
+  } in_place;
 
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
@@ -53,8 +60,10 @@ struct SendLane {
 
   // Where an entry's data go, or null: no room now.
   std::byte* reserve(std::size_t length) noexcept {
-    // A second turn must not hide a first one that is still to be posted.
-    if (ring.turned_at() != RingWriter::kNoTurn && remote != nullptr) [[unlikely]] {
+    // A second turn must not hide a first one that is still to be posted, nor an entry one in
+    // place.
+    if (remote != nullptr && (ring.turned_at() != RingWriter::kNoTurn || !in_place.data.empty()))
+        [[unlikely]] {
       if (!flush()) return nullptr;
     }
     return ring.reserve(length);
@@ -76,6 +85,11 @@ struct SendLane {
     publish(kind, length, immediate);
     return true;
   }
+
+  // Remote: as send(), but `data` are taken from where they are, after a copy of `first`, until
+  // `done` (which may be null) is ok. They are not empty.
+  bool send_in_place(std::uint8_t kind, std::uint64_t immediate, std::span<const std::byte> first,
+                     std::span<const std::byte> data, Completion* done) noexcept;
 
   // Remote: true if nothing waits to be posted. The owner calls flush() from its progress until so.
   bool flushed() const noexcept {

@@ -360,6 +360,96 @@ TEST_CASE("a lane to a remote peer keeps order and content through many rounds",
       });
 }
 
+TEST_CASE("entries are taken from where they are, in order with the others", "[ofi]") {
+  if (over_verbs()) return;
+  constexpr std::uint32_t kRing = 65536;
+  constexpr int kCount = 2000;
+  const auto length = [](int i) { return 1 + static_cast<std::size_t>(i * 977 % 16'000); };
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, kRing));
+        // Each buffer stays until it is done, and is overwritten then.
+        std::vector<std::byte> buffers[4];
+        Completion done[4];
+        for (auto& buffer : buffers) buffer.resize(16'000);
+        for (auto& one : done) one.set(Code::ok);
+        for (int i = 0; i < kCount; ++i) {
+          auto& buffer = buffers[i % 4];
+          Completion& mine = done[i % 4];
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            if (!lane.flushed()) lane.flush();
+            return mine.is_done();
+          }));
+          EXPECT(mine.code() == Code::ok);
+          std::fill(buffer.begin(), buffer.end(), static_cast<std::byte>(i & 0xff));
+          const std::span<const std::byte> all(buffer.data(), length(i));
+          const bool in_place = i % 3 != 0 && all.size() > 8;
+          if (in_place) mine.reset();
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            if (!in_place)
+              return lane.send(1, static_cast<std::uint64_t>(i), all.data(), all.size());
+            return lane.send_in_place(1, static_cast<std::uint64_t>(i), all.first(8),
+                                      all.subspan(8), &mine);
+          }));
+        }
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return lane.flush();
+        }));
+        return shared.reach(1);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        ReceiveLane lane;
+        ReceiveMemory memory;
+        int peer = -1, channel = -1;
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
+        }));
+        lane.open(fabric, memory, kRing, kRing);
+        Entry entry;
+        for (int i = 0; i < kCount; ++i) {
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            return lane.peek(entry) || lane.ring.broken();
+          }));
+          EXPECT(!lane.ring.broken());
+          EXPECT(entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length(i));
+          for (std::size_t k = 0; k < entry.length; ++k)
+            EXPECT(entry.data[k] == static_cast<std::byte>(i & 0xff));
+          lane.ring.pop(entry.length);
+          lane.return_credit(false);
+        }
+        shared.mark.store(1);
+        return true;
+      });
+}
+
+TEST_CASE("what is taken from where it is ends with the peer", "[ofi]") {
+  if (over_verbs()) return;
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, 2u << 20));
+        fabric.disconnect(1);
+        const std::vector<std::byte> data(100'000);
+        Completion done;
+        EXPECT(lane.send_in_place(1, 0, {}, data, &done));
+        EXPECT(done.is_done() && done.code() == Code::peer_lost);
+        shared.mark.store(1);
+        return true;
+      },
+      [](Fabrics&, Shared& shared) { return shared.reach(1); });
+}
+
 TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]") {
   with_pair(
       remote_settings(),

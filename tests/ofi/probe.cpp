@@ -2,7 +2,8 @@
 //
 //   probe storm SECONDS       everybody sends to the next rank and receives from the one before,
 //                             messages of all sizes; content and order are checked
-//   probe eager|rendezvous    rank 0 and the last rank exchange messages without end; the others
+//   probe eager|in_place|rendezvous
+//                             rank 0 and the last rank exchange messages without end; the others
 //   probe get|atomic          use each other's memory. The last rank is lost at some time:
 //   everybody
 //                             else must see that in time, and still reach the rest
@@ -42,8 +43,8 @@ void fill(std::vector<unsigned char>& data, std::size_t bytes, unsigned seed) {
 
 // Sizes on both sides of every limit, in an order that both ends can compute.
 std::size_t size_of(unsigned number) {
-  static constexpr std::size_t kSizes[] = {8,    0,     64,    1000,  5000,   16368, 16369,
-                                           3000, 65536, 65537, 20000, 300000, 48,    7};
+  static constexpr std::size_t kSizes[] = {
+      8, 0, 64, 1000, 5000, 16368, 16369, 3000, 65536, 65537, 20000, 300000, 48, 1'500'000, 7};
   return kSizes[number % std::size(kSizes)];
 }
 
@@ -58,7 +59,7 @@ int storm(Engine& engine, int seconds) {
   bool ending = false, ended = false;
   for (auto& request : sends) request.complete.store(true);
   // One receive at a time of unknown size keeps order checkable; sends run ahead by the window.
-  std::vector<unsigned char> buffer(300001);
+  std::vector<unsigned char> buffer(1'500'001);
   Request receive;
   engine.irecv(receive, before, kContext, tagged::kAnyTag, buffer.data(), buffer.size());
   for (;;) {
@@ -199,7 +200,7 @@ int one_sided(Job& job, bool atomic) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return fail("usage: probe storm|eager|rendezvous|get|atomic [SECONDS]");
+  if (argc < 2) return fail("usage: probe storm|eager|in_place|rendezvous|get|atomic [SECONDS]");
   const std::string_view mode = argv[1];
   Settings settings;
   std::unique_ptr<Job> job;
@@ -213,7 +214,9 @@ int main(int argc, char** argv) {
     std::unique_ptr<Engine> engine;
     if (Status made = Engine::create(*job, engine); !made) return fail(made.text().c_str());
     status = mode == "storm" ? storm(*engine, argc > 2 ? atoi(argv[2]) : 3)
-                             : messages(*engine, mode == "eager" ? 1000 : std::size_t{1} << 20);
+                             : messages(*engine, mode == "eager"      ? 1000
+                                                 : mode == "in_place" ? std::size_t{200'000}
+                                                                      : std::size_t{4} << 20);
   }
   // With a rank lost, whoever runs the rendezvous waits for it in vain, so nobody asks for more.
   if (Status closed = job->board().close(); !closed && mode == "storm")

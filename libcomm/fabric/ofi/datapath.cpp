@@ -16,21 +16,30 @@ namespace {
 
 constexpr std::uint64_t kCheckNs = 10'000'000;
 constexpr int kBatch = 16;
+// Shorter data are copied faster than they are waited for.
+constexpr std::size_t kInPlaceMin = 8192;
 
 }  // namespace
 
+bool OfiFabric::is_open(const SendLaneState& lane) const noexcept {
+  const PeerNode& peer = node(lane.peer);
+  return lane.state == SendLaneState::open && peer.handle != FI_ADDR_NOTAVAIL &&
+         peer.state.load(std::memory_order_relaxed) == PeerState::alive;
+}
+
 Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexcept {
-  auto& lane = *static_cast<SendLaneState*>(opaque);
   const std::lock_guard lock(lock_);
+  return post_locked(*static_cast<SendLaneState*>(opaque), offset, bytes);
+}
+
+Code OfiFabric::post_locked(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept {
+  if (!is_open(lane)) return Code::peer_lost;
   PeerNode& peer = node(lane.peer);
-  if (lane.state != SendLaneState::open || peer.handle == FI_ADDR_NOTAVAIL ||
-      peer.state.load(std::memory_order_relaxed) != PeerState::alive)
-    return Code::peer_lost;
   // After "again" the caller comes back with the same start.
   std::size_t done = lane.part_offset == offset ? lane.part_done : 0;
   lane.part_done = 0;
   while (done < bytes) {
-    const std::size_t part = std::min(bytes - done, part_max_);
+    const std::size_t part = lane.ring_key != 0 ? bytes - done : std::min(bytes - done, part_max_);
     const long error = post_part(lane, offset + done, part);
     if (error == -FI_EAGAIN) {
       lane.part_offset = offset;
@@ -106,6 +115,48 @@ void OfiFabric::on_credit(const Control& control) noexcept {
   // release: pairs with the acquire in RingWriter::look.
   lane->credit.store(control.bytes, std::memory_order_release);
   ring_own(writer_doorbell(lane->channel));
+}
+
+std::size_t OfiFabric::in_place_min() const noexcept {
+  return rings_written_ ? kInPlaceMin : RemoteFabric::in_place_min();
+}
+
+// One write of both. Other endpoints get a copy.
+Code OfiFabric::post_in_place(void* opaque, std::size_t offset, std::size_t entry, std::size_t head,
+                              std::span<const std::byte> data, Completion* done) noexcept {
+  auto& lane = *static_cast<SendLaneState*>(opaque);
+  const std::lock_guard lock(lock_);
+  if (!is_open(lane)) return Code::peer_lost;
+  if (lane.ring_key == 0) {
+    std::memcpy(lane.mirror.data() + offset + head, data.data(), data.size());
+    const Code code = post_locked(lane, offset, entry);
+    if (code == Code::ok && done != nullptr) done->set(Code::ok);
+    return code;
+  }
+  PeerNode& peer = node(lane.peer);
+  Push* push = done != nullptr ? &take_push(lane.peer) : nullptr;
+  if (push != nullptr) push->done = done;
+  const iovec local[] = {{lane.mirror.data() + offset, head},
+                         {const_cast<std::byte*>(data.data()), data.size()}};
+  const fi_rma_iov remote{lane.ring_address + offset, head + data.size(), lane.ring_key};
+  fi_msg_rma message{};
+  message.msg_iov = local;
+  message.iov_count = std::size(local);
+  message.addr = peer.handle;
+  message.rma_iov = &remote;
+  message.rma_iov_count = 1;
+  message.context = push != nullptr ? &push->context : &peer.context;
+  message.data = immediate(lane.token, lane.ring_lane, entry);
+  const ssize_t error = fi_writemsg(endpoint_->ep(), &message,
+                                    FI_REMOTE_CQ_DATA | (push != nullptr ? FI_COMPLETION : 0));
+  if (error == 0) {
+    peer.posted_bytes += entry;
+    return Code::ok;
+  }
+  if (push != nullptr) give_back(*push);
+  if (error == -FI_EAGAIN) return Code::again;
+  lose(lane.peer, error_text(error));
+  return Code::peer_lost;
 }
 
 // The lane of a part, or null if the part is none of an open lane's.
@@ -188,7 +239,12 @@ void OfiFabric::poll_locked() noexcept {
         }
         post_receive(buffer);
       } else if (context->kind == Context::push) {
-        give_back(*reinterpret_cast<Push*>(context));
+        auto& push = *reinterpret_cast<Push*>(context);
+        if (push.done != nullptr) {
+          push.done->set(Code::ok);
+          ring_own(0);
+        }
+        give_back(push);
       } else if (context->kind == Context::operation) {
         node(context->peer).heard_ns = now_ns_;
         finish(*reinterpret_cast<Operation*>(context), Code::ok);
@@ -212,8 +268,9 @@ void OfiFabric::on_error() noexcept {
   }
   if (context->kind == Context::push || context->kind == Context::post) {
     const int peer = context->peer;
+    lose(peer, error_text(error.err));
     if (context->kind == Context::push) give_back(*reinterpret_cast<Push*>(context));
-    return lose(peer, error_text(error.err));
+    return;
   }
   if (context->kind == Context::operation) {
     auto& operation = *reinterpret_cast<Operation*>(context);

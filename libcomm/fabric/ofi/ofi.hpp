@@ -62,12 +62,13 @@ struct ReceiveBuffer {
   std::byte* data = nullptr;  // part_max_ bytes
 };
 
-// A message that the provider sends straight from memory of the program: a part of a put, or of
-// what a get has asked for.
+// A message that the provider sends straight from memory of the program: a part of a put, of what a
+// get has asked for, or an entry in place.
 struct Push {
   Context context;
-  Control head{};         // of a put
-  std::uint64_t key = 0;  // of what a get has asked for; 0: nobody waits for its end
+  Control head{};              // of a put
+  std::uint64_t key = 0;       // of what a get has asked for; 0: nobody waits for its end
+  Completion* done = nullptr;  // of an entry in place; null: nobody waits for its end
 };
 
 struct SendLaneState {
@@ -183,6 +184,9 @@ class OfiFabric final : public RemoteFabric {
                  std::size_t bytes, Completion& completion) noexcept override;
 
   Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
+  Code post_in_place(void* lane, std::size_t offset, std::size_t entry, std::size_t head,
+                     std::span<const std::byte> data, Completion* done) noexcept override;
+  std::size_t in_place_min() const noexcept override;
   Code return_credit(void* lane, std::uint64_t word) noexcept override;
   void poll() noexcept override;
   int wait_fd() const noexcept override { return endpoint_->wait_fd(); }
@@ -227,6 +231,8 @@ class OfiFabric final : public RemoteFabric {
 
   // datapath.cpp; with the lock held
   void poll_locked() noexcept;
+  bool is_open(const SendLaneState& lane) const noexcept;
+  Code post_locked(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
   long post_part(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
   void on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
   void on_written_part(std::uint64_t data) noexcept;

@@ -15,8 +15,10 @@ namespace weft {
 namespace ofi {
 namespace {
 
-// Few, so that they stay in the caches: the next one is used when the first is taken out.
-constexpr std::size_t kNumReceives = 8;
+// Where rings do not come through them few are enough, and stay in the caches: each message takes
+// the next one.
+constexpr std::size_t kNumReceives = 64;
+constexpr std::size_t kFewReceives = 8;
 // Several gets of this size are under way at once for one long message.
 constexpr std::size_t kPiece = std::size_t{4} << 20;
 
@@ -56,14 +58,15 @@ Status OfiFabric::start() {
   next_key_ = random[1];
   peers_ = std::vector<PeerNode>(static_cast<std::size_t>(job_.size()));
   for (int peer = 0; peer < job_.size(); ++peer) node(peer).context.peer = peer;
-  if (Status status = receive_memory_.map(kNumReceives * part_max_); !status) return status;
+  const std::size_t num_receives = rings_written_ ? kFewReceives : kNumReceives;
+  if (Status status = receive_memory_.map(num_receives * part_max_); !status) return status;
   if (endpoint_->has_mode(FI_MR_LOCAL)) {
     if (Status status =
             add(receive_memory_.data(), receive_memory_.bytes(), FI_RECV, receive_registration_);
         !status)
       return status;
   }
-  for (std::size_t i = 0; i < kNumReceives; ++i) {
+  for (std::size_t i = 0; i < num_receives; ++i) {
     receive_buffers_.push_back(std::make_unique<ReceiveBuffer>());
     receive_buffers_.back()->data = receive_memory_.data() + i * part_max_;
     post_receive(*receive_buffers_.back());

@@ -133,14 +133,19 @@ Push& OfiFabric::take_push(int peer) noexcept {
 void OfiFabric::give_back(Push& push) noexcept {
   push.context.peer = -1;
   push.key = 0;
+  push.done = nullptr;
   free_pushes_.push_back(&push);
 }
 
 // Its connection is closed: nothing of this process's memory is sent any more. The pushes come back
 // when the provider has told their end.
 void OfiFabric::forget_pushes(int peer) noexcept {
-  for (Push& push : pushes_)
-    if (push.context.peer == peer) push.key = 0;
+  for (Push& push : pushes_) {
+    if (push.context.peer != peer) continue;
+    push.key = 0;
+    if (push.done != nullptr) push.done->set(Code::peer_lost);
+    push.done = nullptr;
+  }
   std::erase_if(waiting_gets_, [peer](const Control& request) {
     return request.from == static_cast<std::uint32_t>(peer);
   });

@@ -71,7 +71,7 @@ static_assert(kMaxRing / kLine + 1 < 1u << kLineBits);
 inline constexpr std::uint32_t kMinRing = 512u << 10;
 // The longest message: a part of a ring or of what a get has asked for, or a control message and a
 // part of a put. ofi_rxm sends no more without asking first.
-inline constexpr std::size_t kMaxPart = 65536;
+inline constexpr std::size_t kMaxPart = 131072;
 inline constexpr std::size_t kMaxPartRxm = 16384;
 
 constexpr std::uint64_t immediate(std::uint32_t token, std::uint32_t lane,

@@ -61,7 +61,7 @@ class Phase:
         with open(log, 'wb') as file:
             status = subprocess.run(
                 [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--timeout',
-                 str(60 + sum(step.limit_s for step in steps)), '--write', self.reports, '--', line],
+                 str(180 + sum(step.limit_s for step in steps)), '--write', self.reports, '--', line],
                 cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
         with open(log, encoding='utf-8', errors='replace') as file:
             lines = file.readlines()

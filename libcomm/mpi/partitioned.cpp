@@ -129,8 +129,10 @@ class PartitionedSend final : public Partitioned {
       engine->isend(messages_[partition], comm_.world(peer_), context_,
                     static_cast<std::int32_t>(partition), bytes_of(partition), bytes_);
     }
+    // Once the last one is counted another thread may complete and free the request.
+    const std::size_t partitions = partitions_;
     // release: the message above is started; pairs with the acquire in advance().
-    if (num_ready_.fetch_add(1, std::memory_order_release) + 1 == partitions_)
+    if (num_ready_.fetch_add(1, std::memory_order_release) + 1 == partitions)
       engine->ring(engine->rank());
     return true;
   }

@@ -95,7 +95,6 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
   const int size = job.members->size();
   const long num_local = static_cast<long>(job.members->local_ranks().size());
   crowded = num_local * num_threads > sysconf(_SC_NPROCESSORS_ONLN);
-  const int num_destinations = size * places_per_rank;
   receiving = std::vector<detail::ReceiveBlock>(static_cast<std::size_t>(num_threads));
   for (int t = 0; t < num_threads; ++t) {
     auto thread = std::make_unique<Thread>();
@@ -104,12 +103,15 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
     thread->outs.resize(static_cast<std::size_t>(num_destinations));
     thread->sent = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(size));
     thread->staging.open(job, defaults.bytes(Setting::exchange_staging_bytes));
-    for (int d = 0; d < num_destinations; ++d) {
-      Out& out = thread->outs[static_cast<std::size_t>(d)];
-      out.peer = d / places_per_rank;
-      out.fabric = job.way(out.peer).fabric;
-      const int there = threads_of[static_cast<std::size_t>(out.peer)];
-      out.reader = (places_per_rank == 1 ? t : d % places_per_rank) % there;
+    for (int rank = 0; rank < size; ++rank) {
+      const auto [first, count] = places[static_cast<std::size_t>(rank)];
+      for (int place = 0; place < count; ++place) {
+        Out& out = thread->outs[static_cast<std::size_t>(first + place)];
+        out.peer = rank;
+        out.fabric = job.way(rank).fabric;
+        const int there = threads_of[static_cast<std::size_t>(rank)];
+        out.reader = settings.pairing == Pairing::thread_to_thread ? place : t % there;
+      }
     }
     sending.push_back(thread->blocks.data());
     threads.push_back(std::move(thread));
@@ -131,14 +133,12 @@ void ExchangeBase::Impl::agree() {
   std::vector<Terms> all(static_cast<std::size_t>(job.members->size()));
   if (Status status = coll::allgather(*job.team, &mine, all.data(), sizeof mine); !status)
     throw Error(status);
-  int most_threads = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     Terms terms = all[rank];
     if (terms.num_threads < 1 || terms.num_threads > kMaxThreads)
       throw Error({Code::bad_argument, fmt::format("rank {} wants {} threads; 1 to {} can be", rank,
                                                    terms.num_threads, kMaxThreads)});
     threads_of.push_back(terms.num_threads);
-    most_threads = std::max(most_threads, terms.num_threads);
     terms.num_threads = all[0].num_threads;
     if (std::memcmp(&terms, &all[0], sizeof terms) != 0)
       throw Error({Code::bad_argument,
@@ -176,7 +176,10 @@ void ExchangeBase::Impl::agree() {
                              settings.ring_bytes, kPage, need, longest)});
   ring_max = static_cast<std::uint32_t>(settings.ring_bytes);
   ring_min = std::min(ring_max, std::max(ring_min, static_cast<std::uint32_t>(need)));
-  places_per_rank = settings.pairing == Pairing::thread_to_thread ? most_threads : 1;
+  for (const int there : threads_of) {
+    places.push_back({num_destinations, settings.pairing == Pairing::thread_to_thread ? there : 1});
+    num_destinations += places.back().count;
+  }
 }
 
 ExchangeBase::Impl::~Impl() {
@@ -222,8 +225,8 @@ ExchangeBase::ExchangeBase(Job& job, int num_threads, const ExchangeSettings& se
   sending_ = impl_->sending.data();
   receiving_ = impl_->receiving.data();
   num_threads_ = num_threads;
-  places_per_rank_ = impl_->places_per_rank;
-  num_destinations_ = job.size() * places_per_rank_;
+  places_ = impl_->places.data();
+  num_destinations_ = impl_->num_destinations;
 }
 
 ExchangeBase::~ExchangeBase() = default;

@@ -132,8 +132,9 @@ struct ExchangeBase::Impl {
   std::size_t block_bytes = 0;  // room of a block
   std::uint32_t ring_min = 0, ring_max = 0;
   std::size_t past_cache_min = 0;
-  std::vector<int> threads_of;  // by rank
-  int places_per_rank = 1;
+  std::vector<int> threads_of;         // by rank
+  std::vector<detail::Places> places;  // by rank
+  int num_destinations = 0;
   std::uint64_t spin_ns = 0, yield_ns = 0;
   bool crowded = false;
   bool fence_works = false;

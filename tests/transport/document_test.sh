@@ -5,7 +5,7 @@
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-page=$(readlink -f "$1") weftrun=$2 include=$3 library=$4
+page=$(readlink -f "$1") weftrun=$(readlink -f "$2") include=$3 library=$(readlink -f "$4")
 sed -n '/^```cpp$/,/^```$/{/^```/d;p}' "$page" >"$folder/program.cpp"
 test -s "$folder/program.cpp"
 expected=$(sed -n 's/^It prints `\(.*\)`\..*/\1/p' "$page")

@@ -55,6 +55,12 @@ struct alignas(64) ReceiveBlock {
   bool held = false;  // what was received last is still lent to the program
 };
 
+// A rank's destinations: one, or one for each of its threads.
+struct Places {
+  int first = 0;
+  int count = 1;
+};
+
 // Blocks lie at multiples of this everywhere: in rings, in buffers and where they are staged.
 inline constexpr std::size_t kBlockAlign = 16;
 
@@ -89,7 +95,10 @@ class WEFT_API ExchangeBase {
   int num_threads(int rank) const noexcept;
   // With thread_to_thread: the destination that is this thread of this rank, counted modulo the
   // threads that it has.
-  int place(int rank, int thread) const noexcept { return rank * places_per_rank_ + thread; }
+  int place(int rank, int thread) const noexcept {
+    const detail::Places& places = places_[rank];
+    return places.first + (thread < places.count ? thread : thread % places.count);
+  }
   int num_destinations() const noexcept { return num_destinations_; }
 
   // Sends what the thread's blocks hold, to all destinations. ok, or the first error as of send:
@@ -159,7 +168,7 @@ class WEFT_API ExchangeBase {
   detail::ReceiveBlock* receiving_ = nullptr;    // [thread]
   int num_threads_ = 0;
   int num_destinations_ = 0;
-  int places_per_rank_ = 0;
+  const detail::Places* places_ = nullptr;  // [rank]
 };
 
 // Messages of one trivially copyable type.

@@ -7,14 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'softroce'))
 import phase as softroce  # noqa: E402
-PHASES = ['format', 'release', 'softroce', 'address', 'thread', 'fuzz']
+PHASES = ['format', 'release', 'address', 'thread', 'fuzz']
+# On demand: its faults are timed, and emulated machines keep time only where nothing else runs.
+ON_DEMAND = ['softroce']
 # Enough optimization for the tests to be quick, little enough for g++ to be.
 SANITIZED = ['-Doptimization=1', '-Ddebug=false', '-Db_ndebug=false']
 SANITIZER_ENV = {
@@ -61,11 +62,8 @@ def jobs():
     return str(max(1, len(os.sched_getaffinity(0))))
 
 
-def quiet(command, log, env=None, aside=False):
-    """Runs a step whose output matters only when it fails. True if it succeeded. aside: with what
-    other work leaves of the processors."""
-    if aside:
-        command = ['nice', '-n', '19', *command]
+def quiet(command, log, env=None):
+    """Runs a step whose output matters only when it fails. True if it succeeded."""
     with open(log, 'ab') as file:
         done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False,
                               env=env)
@@ -103,7 +101,7 @@ def check_format(tally):
         tally.add('format', f'{len(files)} files', 'passed')
 
 
-def build(tally, phase, folder, aside=False):
+def build(tally, phase, folder):
     """Configures, builds and installs into the folder's own stage. True if that worked."""
     os.makedirs(folder, exist_ok=True)
     log = os.path.join(folder, 'check.log')
@@ -122,28 +120,12 @@ def build(tally, phase, folder, aside=False):
     setup = ['meson', 'setup', folder, ROOT, *options] + ([] if new else ['--reconfigure'])
     for step in (setup, ['ninja', '-C', folder, '-j', jobs()],
                  ['meson', 'install', '-C', folder, '--no-rebuild', '--quiet']):
-        if not quiet(step, log, aside=aside):
+        if not quiet(step, log):
             print(last_lines(log))
             tally.add(phase, 'build', 'failed', f'{" ".join(step[:2])}: all of it is in {log}')
             return False
     tally.add(phase, 'build', 'passed')
     return True
-
-
-class Ahead:
-    """A build that goes on while another phase runs and mostly waits."""
-
-    def __init__(self, tally, phase, folder):
-        self.good = False
-        self.thread = threading.Thread(target=self.run, args=(tally, phase, folder))
-        self.thread.start()
-
-    def run(self, *arguments):
-        self.good = build(*arguments, aside=True)
-
-    def result(self):
-        self.thread.join()
-        return self.good
 
 
 def run_meson_tests(tally, phase, folder, names, log, slow):
@@ -315,11 +297,10 @@ def main():
     parser = argparse.ArgumentParser(prog='./check', add_help=False)
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--filter')
-    parser.add_argument('--only', action='extend', nargs='+', choices=PHASES)
+    parser.add_argument('--only', action='extend', nargs='+', choices=PHASES + ON_DEMAND)
     options = parser.parse_args()
     phases = options.only or (['format', 'release'] if options.quick else PHASES)
     tally = Tally()
-    ahead = {}
     for number, phase in enumerate(phases, 1):
         tally.at(f'phase {number} of {len(phases)}: {phase}')
         if phase == 'format':
@@ -329,15 +310,12 @@ def main():
         folder = os.path.join(ROOT, f'build-check-{phase}')
         if phase == 'softroce':
             folder = os.path.join(ROOT, 'build-check-release')
-            if 'release' not in phases and not build(tally, 'release', folder):
-                continue
-            if 'address' in phases:
-                ahead['address'] = Ahead(tally, 'address', os.path.join(ROOT, 'build-check-address'))
-            # All of it takes half an hour, as the machines are emulated.
-            softroce.run(tally, folder, options, few=options.quick or not options.only)
+            if 'release' in phases or build(tally, 'release', folder):
+                # All of it takes half an hour, as the machines are emulated.
+                softroce.run(tally, folder, options, few=options.quick)
         elif phase == 'fuzz':
             fuzz(tally, folder, options)
-        elif ahead[phase].result() if phase in ahead else build(tally, phase, folder):
+        elif build(tally, phase, folder):
             unit_tests(tally, phase, folder, options)
             if phase == 'release':
                 abi(tally, folder, options)

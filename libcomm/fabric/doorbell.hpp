@@ -37,10 +37,10 @@ inline void ring_doorbell(std::atomic<std::uint32_t>& doorbell) noexcept {
   std::uint32_t seen = doorbell.load(std::memory_order_relaxed);
   // Once it is not armed, another thread has rung, or the sleeper will look once more.
   while ((seen & kDoorbellArmed) != 0) [[unlikely]] {
-    if (!doorbell.compare_exchange_weak(seen, seen + kDoorbellArmed, std::memory_order_seq_cst))
-      continue;
-    return futex_wake_all(&doorbell);
-  }
+      if (!doorbell.compare_exchange_weak(seen, seen + kDoorbellArmed, std::memory_order_seq_cst))
+        continue;
+      return futex_wake_all(&doorbell);
+    }
 }
 
 }  // namespace weft

@@ -3,8 +3,8 @@
  * Programs compiled with this header run with every library that implements the standard ABI
  * (libmpi_abi.so.1), and the other way round. All constants are compile-time constants, every
  * handle is a pointer to a type that is never defined, and MPI_Status has 32 bytes.
- * The one exception are the blocks marked "Extension" at the end: inline functions that are not part
- * of the standard ABI and need nothing of the library beyond it. */
+ * The one exception are the blocks marked "Extension" at the end: inline functions that are not
+ * part of the standard ABI and need nothing of the library beyond it. */
 #ifndef MPI_H_INCLUDED
 #define MPI_H_INCLUDED
 

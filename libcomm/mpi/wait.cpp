@@ -489,8 +489,7 @@ MPI_FUNCTION(Cancel)(MPI_Request* request) {
         object->generalized.cancel(object->generalized.extra_state, object->is_complete());
     return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
   } else if (object->kind == RequestObject::Kind::operation) {
-    return raise(object->comm, MPI_ERR_REQUEST, __func__,
-                 "such an operation cannot be cancelled");
+    return raise(object->comm, MPI_ERR_REQUEST, __func__, "such an operation cannot be cancelled");
   }
   return MPI_SUCCESS;
 }

@@ -130,14 +130,11 @@ struct GatherCall {
     if (receives) receive.unpack();
   }
   int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {
-    if (root != -1) {
-      if (const int code = check_inter_root(comm, root); code != MPI_SUCCESS) return code;
-      if (root == MPI_PROC_NULL) return MPI_SUCCESS;
-      if (root >= 0) return out.one(send_buffer, send_count, send_datatype, root, 1);
-    } else if (const int code = out.one(send_buffer, send_count, send_datatype, 0, comm.num_peers);
-               code != MPI_SUCCESS) {
+    bool receives_here = false;
+    if (const int code =
+            plan_gathered(comm, root, send_buffer, send_count, send_datatype, out, receives_here);
+        code != MPI_SUCCESS || !receives_here)
       return code;
-    }
     return in.equal(receive_buffer, receive_count, receive_datatype, comm);
   }
 };
@@ -309,14 +306,11 @@ struct GathervCall {
     if (receives) receive.unpack();
   }
   int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {
-    if (root != -1) {
-      if (const int code = check_inter_root(comm, root); code != MPI_SUCCESS) return code;
-      if (root == MPI_PROC_NULL) return MPI_SUCCESS;
-      if (root >= 0) return out.one(send_buffer, send_count, send_datatype, root, 1);
-    } else if (const int code = out.one(send_buffer, send_count, send_datatype, 0, comm.num_peers);
-               code != MPI_SUCCESS) {
+    bool receives_here = false;
+    if (const int code =
+            plan_gathered(comm, root, send_buffer, send_count, send_datatype, out, receives_here);
+        code != MPI_SUCCESS || !receives_here)
       return code;
-    }
     if (receive_counts == nullptr || places == nullptr) return MPI_ERR_ARG;
     return in.each(
         receive_buffer, comm, false,

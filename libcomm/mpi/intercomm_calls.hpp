@@ -83,6 +83,16 @@ class RemoteBlocks {
   Blocks blocks_;
 };
 
+// What a member gives to a gather of the remote group's (root: as MPI has it) or an allgather (root
+// -1). receives: it is also given something.
+inline int plan_gathered(const Comm& comm, int root, const void* buffer, MPI_Count count,
+                         MPI_Datatype datatype, RemoteBlocks& out, bool& receives) {
+  receives = root == -1 || root == MPI_ROOT;
+  if (root == -1) return out.one(buffer, count, datatype, 0, comm.num_peers);
+  if (const int code = check_inter_root(comm, root); code != MPI_SUCCESS) return code;
+  return root >= 0 ? out.one(buffer, count, datatype, root, 1) : MPI_SUCCESS;
+}
+
 // Gather, scatter, allgather and alltoall in all their forms: the Call says which blocks go and
 // come,
 //   int plan(const Comm&, RemoteBlocks& out, RemoteBlocks& in)

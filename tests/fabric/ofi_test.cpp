@@ -101,6 +101,34 @@ bool connect(Fabric& fabric, int peer, SendLane& lane, std::uint32_t bytes) {
     }                                                                         \
   } while (false)
 
+// Accepts rank 0's lane and receives `count` entries of length(i) bytes, all of them i.
+template <class Length>
+bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length) {
+  ReceiveLane lane;
+  ReceiveMemory memory;
+  int peer = -1, channel = -1;
+  EXPECT(wait_for([&] {
+    fabric.poll();
+    return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
+  }));
+  EXPECT(memory.ring_bytes == ring_bytes);
+  lane.open(fabric, memory, ring_bytes, ring_bytes);
+  Entry entry;
+  for (int i = 0; i < count; ++i) {
+    EXPECT(wait_for([&] {
+      fabric.poll();
+      return lane.peek(entry) || lane.ring.broken();
+    }));
+    EXPECT(!lane.ring.broken());
+    EXPECT(entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length(i));
+    for (std::size_t k = 0; k < entry.length; ++k)
+      EXPECT(entry.data[k] == static_cast<std::byte>(i & 0xff));
+    lane.ring.pop(entry.length);
+    lane.return_credit(false);
+  }
+  return true;
+}
+
 TEST_CASE("allocated memory of a remote peer is read, written and counted in", "[ofi]") {
   with_pair(
       remote_settings(),
@@ -333,28 +361,7 @@ TEST_CASE("a lane to a remote peer keeps order and content through many rounds",
       },
       [&](Fabrics& fabrics, Shared& shared) {
         Fabric& fabric = *fabrics.to(0);
-        ReceiveLane lane;
-        ReceiveMemory memory;
-        int peer = -1, channel = -1;
-        EXPECT(wait_for([&] {
-          fabric.poll();
-          return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
-        }));
-        EXPECT(memory.ring_bytes == kRing);
-        lane.open(fabric, memory, kRing, kRing);
-        Entry entry;
-        for (int i = 0; i < kCount; ++i) {
-          EXPECT(wait_for([&] {
-            fabric.poll();
-            return lane.peek(entry) || lane.ring.broken();
-          }));
-          EXPECT(!lane.ring.broken());
-          EXPECT(entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length(i));
-          for (std::size_t k = 0; k < entry.length; ++k)
-            EXPECT(entry.data[k] == static_cast<std::byte>(i & 0xff));
-          lane.ring.pop(entry.length);
-          lane.return_credit(false);
-        }
+        EXPECT(receive_entries(fabric, kRing, kCount, length));
         shared.mark.store(1);
         return true;
       });
@@ -405,27 +412,7 @@ TEST_CASE("entries are taken from where they are, in order with the others", "[o
       },
       [&](Fabrics& fabrics, Shared& shared) {
         Fabric& fabric = *fabrics.to(0);
-        ReceiveLane lane;
-        ReceiveMemory memory;
-        int peer = -1, channel = -1;
-        EXPECT(wait_for([&] {
-          fabric.poll();
-          return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
-        }));
-        lane.open(fabric, memory, kRing, kRing);
-        Entry entry;
-        for (int i = 0; i < kCount; ++i) {
-          EXPECT(wait_for([&] {
-            fabric.poll();
-            return lane.peek(entry) || lane.ring.broken();
-          }));
-          EXPECT(!lane.ring.broken());
-          EXPECT(entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length(i));
-          for (std::size_t k = 0; k < entry.length; ++k)
-            EXPECT(entry.data[k] == static_cast<std::byte>(i & 0xff));
-          lane.ring.pop(entry.length);
-          lane.return_credit(false);
-        }
+        EXPECT(receive_entries(fabric, kRing, kCount, length));
         shared.mark.store(1);
         return true;
       });

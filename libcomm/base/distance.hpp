@@ -38,13 +38,13 @@ class Distance {
   }
   // Notes how long it took to read a single line that another core had changed, as now_ns() tells
   // it; likewise.
-  bool note_line(std::uint64_t ns) noexcept { return note(ns > kClockNs + kFarLineNs); }
+  bool note_line(std::uint64_t ns) noexcept { return note(ns > kFarLookNs); }
   bool is_far() const noexcept { return far_; }
 
  private:
   static constexpr std::size_t kLines = 4;
   static constexpr std::uint64_t kFarLineNs = 85;
-  static constexpr std::uint64_t kClockNs = 25;
+  static constexpr std::uint64_t kFarLookNs = 80;  // 20 to 60 near, 100 to 160 far
   // The verdict changes once this many more measurements spoke for it than against it.
   static constexpr int kSeen = 4;
 

@@ -22,25 +22,49 @@ inline int conclude(Comm* comm, tagged::Request& request, int source, int tag, M
   return raise_status(comm, Status(request.code, engine->describe(request)), function);
 }
 
+[[gnu::noinline]] int receive_waiting(Comm* comm, void* buffer, MPI_Count count, Datatype* type,
+                                      int source, int tag, MPI_Status* status,
+                                      const char* function) {
+  BlockingTransfer transfer;
+  const int code = begin_receive(transfer, *comm, buffer, count, type, source, tag);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return raise(comm, code, function);
+  end_blocking(transfer);
+  return conclude(comm, transfer.request, source, tag, status, function);
+}
+
+// Tries to receive without a request. Only for checked arguments, and not from MPI_PROC_NULL.
+inline bool receive_at_once(const Comm& comm, void* buffer, MPI_Count count, const Datatype& type,
+                            int source, int tag, MPI_Status* status) {
+  if (source == MPI_ANY_SOURCE || !type.is_contiguous()) return false;
+  std::size_t bytes;
+  if (__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes)) return false;
+  void* data = first_byte(buffer, type);
+  if (data == nullptr && bytes != 0) [[unlikely]]
+    return false;
+  tagged::MessageInfo info;
+  if (!engine->try_receive(comm.world(source), comm.context, engine_tag(tag), data, bytes, info))
+    return false;
+  fill_status(status, source, info.tag, static_cast<std::int64_t>(info.bytes));
+  return true;
+}
+
 inline int recv(void* buffer, MPI_Count count, MPI_Datatype datatype, int source, int tag,
                 MPI_Comm handle, MPI_Status* status, const char* function) {
   Comm* comm = find_comm(handle);
   if (comm == nullptr) [[unlikely]]
     return raise(nullptr, MPI_ERR_COMM, function);
   Datatype* type;
-  int code = check_receive(*comm, count, datatype, source, tag, type);
+  const int code = check_receive(*comm, count, datatype, source, tag, type);
   if (code != MPI_SUCCESS) [[unlikely]]
     return raise(comm, code, function);
   if (source == MPI_PROC_NULL) [[unlikely]] {
     fill_proc_null(status);
     return MPI_SUCCESS;
   }
-  BlockingTransfer transfer;
-  code = begin_receive(transfer, *comm, buffer, count, type, source, tag);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return raise(comm, code, function);
-  end_blocking(transfer);
-  return conclude(comm, transfer.request, source, tag, status, function);
+  if (receive_at_once(*comm, buffer, count, *type, source, tag, status)) [[likely]]
+    return MPI_SUCCESS;
+  return receive_waiting(comm, buffer, count, type, source, tag, status, function);
 }
 
 inline int irecv(void* buffer, MPI_Count count, MPI_Datatype datatype, int source, int tag,

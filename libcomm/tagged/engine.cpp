@@ -10,6 +10,14 @@
 #include "tagged/impl.hpp"
 
 namespace weft::tagged {
+namespace {
+
+// Looks of try_receive at a ring: about as long as a short message and its answer take.
+constexpr unsigned kReceiveLooks = 256;
+// One receive in so many goes the long way, on which everything else moves forward, too.
+constexpr unsigned kReceivesAtOnce = 64;
+
+}  // namespace
 
 Guard::Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
   if (mutex_ != nullptr) mutex_->lock();
@@ -63,6 +71,8 @@ Status Engine::Impl::start() {
   if (copy_piece < 4096) return {Code::bad_setting, "WEFT_COPY_PIECE_BYTES must be at least 4096"};
   both_ways_near = std::min<std::size_t>(settings.bytes(Setting::both_ways_near_bytes), ring_max);
   both_ways_far = std::min<std::size_t>(settings.bytes(Setting::both_ways_far_bytes), ring_max);
+  plain_below = std::min({kShortBytes + 1, piece, past_cache_min, past_cache_burst, past_cache_far,
+                          Distance::kFarMinBytes});
   copy_shared_min = settings.bytes(Setting::copy_shared_min_bytes);
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
   spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
@@ -74,6 +84,7 @@ Status Engine::Impl::start() {
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
   crowded = static_cast<long>(job.num_on_host()) > (num_cores > 1 ? num_cores : online);
   fence_works = heavy_fence_register();
+  receive_looks = crowded ? 0 : kReceiveLooks;
 
   if (Status status = Fabrics::open(job, fabrics); !status) return status;
   local = &fabrics->local();
@@ -130,6 +141,14 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   Impl& impl = *impl_;
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
+  if (length < impl.plain_below && peer.is_clear()) [[likely]] {
+    std::byte* to = peer.out.ring.reserve(length);
+    if (to == nullptr) return false;
+    copy_small(to, data, length);
+    peer.out.publish_mapped(kEager, length, envelope(context, tag));
+    ++peer.burst;
+    return true;
+  }
   const bool past_cache = impl.past_cache(peer, length);
   if (length > impl.piece_of(peer, past_cache) || peer.queue_head != nullptr || peer.lost ||
       (peer.remote && length >= peer.fabric->in_place_min()))
@@ -141,6 +160,33 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
     return false;
   if (!peer.out.send(kEager, envelope(context, tag), data, length, past_cache)) return false;
   impl.note_sent(peer, length);
+  return true;
+}
+
+bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void* buffer,
+                         std::size_t room, MessageInfo& info) {
+  Impl& impl = *impl_;
+  // What waits for progress must not wait for these looks, nor other threads.
+  if (impl.threaded || impl.has_remote || !impl.blocked.empty() || !impl.transfers.empty() ||
+      ++impl.received_at_once % kReceivesAtOnce == 0)
+    return false;
+  Peer& peer = impl.peer(rank);
+  if (!peer.accepted || peer.lost || !impl.matcher.none_posted(rank, context) ||
+      impl.matcher.find_unexpected(rank, context, tag) != nullptr)
+    return false;
+  Entry entry;
+  for (unsigned looks = 0; !peer.in.peek(entry); ++looks)
+    if (looks == impl.receive_looks) return false;
+  const auto arrived_tag = static_cast<std::int32_t>(entry.immediate);
+  if (entry.kind != kEager || entry.length > room || (entry.immediate >> 32) != context ||
+      !tag_matches(tag, arrived_tag))
+    return false;
+  peer.burst = 0;
+  impl.note_arrived(peer, entry.length);
+  copy_small(buffer, entry.data, entry.length);
+  peer.in.ring.pop(entry.length);
+  peer.in.return_credit(false);
+  info = {rank, arrived_tag, entry.length};
   return true;
 }
 

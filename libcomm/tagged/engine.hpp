@@ -57,6 +57,12 @@ class Engine {
   bool try_send(int peer, std::uint32_t context, std::int32_t tag, const void* data,
                 std::size_t length);
 
+  // Receives without a request if the message is the next one from its source, or will be within
+  // the time of some looks (small message; source and context exact). True: it is in `buffer`, and
+  // `info` tells what it was. False: nothing happened, and irecv is to be called.
+  bool try_receive(int source, std::uint32_t context, std::int32_t tag, void* buffer,
+                   std::size_t room, MessageInfo& info);
+
   // Posts a receive. `source` may be kAnySource, `tag` kAnyTag (which matches tags >= 0 only:
   // negative tags are for internal use and match exactly).
   void irecv(Request& request, int source, std::uint32_t context, std::int32_t tag, void* buffer,

@@ -88,6 +88,11 @@ struct Peer {
   std::size_t incoming_offset = 0;
   // Eager data of this peer that waits unmatched.
   std::size_t unexpected_bytes = 0;
+
+  // Mapped, and nothing keeps a short message from being written right now but the ring's room.
+  bool is_clear() const noexcept {
+    return out.connected() && !remote && !lost && queue_head == nullptr && !out.on_hold();
+  }
 };
 
 // Requests known to a peer by number.
@@ -144,6 +149,7 @@ struct Engine::Impl {
 
   std::size_t past_cache_min = 0, past_cache_burst = 0, past_cache_far = 0, past_cache_piece = 0;
   std::size_t both_ways_near = 0, both_ways_far = 0;
+  std::size_t plain_below = 0;  // shorter ones are always copied plainly and in one piece
   std::size_t eager_max = 0, piece = 0, copy_piece = 0, copy_shared_min = 0, unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
 
@@ -157,7 +163,9 @@ struct Engine::Impl {
   std::atomic<std::uint32_t> num_lost{0};
   std::uint64_t last_liveness_ns = 0;
   std::uint64_t spin_ns = 0, yield_ns = 0;
-  bool crowded = false;      // more processes than cores on this host
+  bool crowded = false;        // more processes than cores on this host
+  unsigned receive_looks = 0;  // of try_receive, after the first
+  unsigned received_at_once = 0;
   bool fence_works = false;  // the asymmetric fence is available
   bool closed = false;
 

@@ -65,6 +65,11 @@ class Matcher {
     return found;
   }
 
+  // Whether no receive is posted that could take a message of this source and context.
+  bool none_posted(int source, std::uint32_t context) const noexcept {
+    return posted_[bucket(context, source)].head == nullptr && any_.head == nullptr;
+  }
+
   void post(Request& request) noexcept {
     request.progress_bytes = next_number_++;
     List& list = list_of(request);

@@ -12,13 +12,14 @@
 
 namespace weft {
 
+inline constexpr std::size_t kShortBytes = 304;  // of data: five lines with the head
+
 // Fills an entry's place with data, of which `first` bytes lie in the head's line. The reader polls
 // that line, so it comes last, after the others from the last to the first, except in short copies:
 // else it would be taken back in between. past_cache: see copy_past_cache.
 inline void fill_entry(std::byte* to, const void* from, std::size_t length, std::size_t first,
                        bool past_cache) noexcept {
-  constexpr std::size_t kShort = 304;  // five lines with the head
-  if (length <= kShort) return copy_small(to, from, length);
+  if (length <= kShortBytes) return copy_small(to, from, length);
   const auto* data = static_cast<const std::byte*>(from);
   if (past_cache) {
     copy_past_cache(to + first, data + first, length - first);
@@ -69,11 +70,15 @@ struct SendLane {
     return ring.reserve(length);
   }
   void publish(std::uint8_t kind, std::size_t length, std::uint64_t immediate) noexcept {
+    if (remote == nullptr) [[likely]]
+      return publish_mapped(kind, length, immediate);
     ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
-    if (remote != nullptr) [[unlikely]]
-      flush();
-    else
-      ring_doorbell(*sleeping);
+    flush();
+  }
+  // The same where the ring is known to be mapped.
+  void publish_mapped(std::uint8_t kind, std::size_t length, std::uint64_t immediate) noexcept {
+    ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
+    ring_doorbell(*sleeping);
   }
 
   // False: no room now.

@@ -3,6 +3,7 @@
 #include "tagged/engine.hpp"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -187,4 +188,85 @@ TEST_CASE("threads of one rank share its engine", "[engine][threads]") {
           for (std::thread& thread : threads) thread.join();
           return good.load();
         }) == 0);
+}
+
+TEST_CASE("a receive without a request takes nothing out of its order", "[engine][threads]") {
+  const auto body = [](Engine& engine) {
+    char got[16] = {};
+    tagged::MessageInfo info;
+    if (engine.rank() == 1) {
+      // Each letter is tag and data; the answer keeps the next ones from coming early.
+      for (const char* word : {"ab", "cd", "ef", "g", "h", "i"}) {
+        for (const char* letter = word; *letter != 0; ++letter) {
+          Request request;
+          engine.isend(request, 0, kContext, *letter, letter, 1);
+          if (engine.wait(request) != Code::ok) return false;
+        }
+        Request answer;
+        engine.irecv(answer, 0, kContext, 0, got, 0);
+        if (engine.wait(answer) != Code::ok) return false;
+      }
+      return true;
+    }
+    const auto answer = [&engine] {
+      Request request;
+      engine.isend(request, 1, kContext, 0, nullptr, 0);
+      return engine.wait(request) == Code::ok;
+    };
+    const auto receive = [&](Request& request, int source, int tag, std::size_t room) {
+      engine.irecv(request, source, kContext, tag, got, room);
+    };
+    const auto try_receive = [&](int tag, std::size_t room) {
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (std::chrono::steady_clock::now() < limit)
+        if (engine.try_receive(1, kContext, tag, got, room, info)) return true;
+      return false;
+    };
+    // Some tries are left to the long way, and it all may take a while: 100 in vain are a no.
+    const auto refuses = [&](std::uint32_t context, int tag, std::size_t room) {
+      for (int i = 0; i < 100; ++i)
+        if (engine.try_receive(1, context, tag, got, room, info)) return false;
+      return true;
+    };
+    Request first, second;
+
+    // Another tag or context than that of the next message.
+    receive(first, 1, 'a', 1);
+    if (engine.wait(first) != Code::ok) return false;
+    if (!refuses(kContext, 'x', 1) || !refuses(kContext + 1, 'b', 1)) return false;
+    if (!try_receive('b', 8) || got[0] != 'b' || info.tag != 'b' || info.bytes != 1 ||
+        info.source != 1 || !answer())
+      return false;
+
+    // A receive that was posted before, here from any source, comes first.
+    receive(first, tagged::kAnySource, tagged::kAnyTag, 1);
+    if (!refuses(kContext, tagged::kAnyTag, 1)) return false;
+    if (engine.wait(first) != Code::ok || first.tag != 'c') return false;
+    receive(second, 1, 'd', 1);
+    if (engine.wait(second) != Code::ok || got[0] != 'd' || !answer()) return false;
+
+    // So does a message that was looked at.
+    for (Code code = Code::again; code != Code::ok;)
+      if (code = engine.iprobe(1, kContext, 'f', info); code == Code::peer_lost) return false;
+    if (!refuses(kContext, 'e', 1) || !refuses(kContext, tagged::kAnyTag, 1)) return false;
+    receive(first, 1, 'f', 1);
+    receive(second, 1, tagged::kAnyTag, 1);
+    if (engine.wait(first) != Code::ok || engine.wait(second) != Code::ok || second.tag != 'e' ||
+        !answer())
+      return false;
+
+    // With any tag; what is too long is left to the receive that says so.
+    if (!try_receive(tagged::kAnyTag, 1) || got[0] != 'g' || info.tag != 'g' || !answer())
+      return false;
+    if (!refuses(kContext, 'h', 0)) return false;
+    receive(first, 1, 'h', 0);
+    if (engine.wait(first) != Code::truncated || !answer()) return false;
+
+    // Several threads: always the long way.
+    engine.set_threaded(true);
+    if (!refuses(kContext, 'i', 1)) return false;
+    receive(first, 1, 'i', 1);
+    return engine.wait(first) == Code::ok && answer();
+  };
+  CHECK(run_ranks(2, Settings(), body) == 0);
 }

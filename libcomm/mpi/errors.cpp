@@ -61,7 +61,7 @@ std::string exported_name(const char* function) {
 
 }  // namespace
 
-int error_class(Code code) noexcept {
+int error_class_of_failure(Code code) noexcept {
   switch (code) {
     case Code::ok:
       return MPI_SUCCESS;

@@ -28,7 +28,10 @@ void release(ErrorHandler* handler);
 MPI_Errhandler make_errhandler(Kind object, void (*function)());
 
 // The error class of a code of Weft.
-int error_class(Code code) noexcept;
+int error_class_of_failure(Code code) noexcept;
+inline int error_class(Code code) noexcept {
+  return code == Code::ok ? MPI_SUCCESS : error_class_of_failure(code);
+}
 
 // Raises what an operation of Weft ended with; ok gives MPI_SUCCESS.
 [[gnu::cold]] int raise_status(Comm* comm, const Status& status, const char* function);

@@ -59,6 +59,8 @@ inline bool is_predefined(const void* handle) noexcept {
 // Handle: the pointer type of mpi.h, such as MPI_Comm. T: the object; the table does not own it.
 template <class Handle, class T, Kind kind>
 class HandleTable {
+  struct Slot;
+
  public:
   HandleTable() = default;
   ~HandleTable() {
@@ -79,23 +81,10 @@ class HandleTable {
   // A new handle for the object; null if 16 million are in use.
   Handle insert(T* object) {
     OptionalLock lock(mutex_);
-    std::uint32_t index = free_;
-    if (index != kNoIndex) {
-      free_ = slot_at(index).next_free;
-    } else {
-      if (used_ == kIndexMask) return nullptr;
-      index = used_++;
-      auto& chunk = chunks_[index >> kChunkBits];
-      if (chunk.load(std::memory_order_relaxed) == nullptr)
-        chunk.store(new Slot[kChunkSlots], std::memory_order_release);  // pairs with find_slot
-    }
-    Slot& slot = slot_at(index);
-    slot.generation = (slot.generation + 1) & 0x7fffffffu;
-    slot.object = object;
-    const std::uintptr_t value = (static_cast<std::uintptr_t>(slot.generation) << 32) |
-                                 (static_cast<std::uintptr_t>(kind) << 27) | index;
-    slot.handle.store(value, std::memory_order_release);  // pairs with find
-    return reinterpret_cast<Handle>(value);
+    const std::uint32_t index = take_index();
+    if (index == kNoIndex) return nullptr;
+    slot_at(index).object = object;
+    return name(slot_at(index), index);
   }
 
   // Makes the handle invalid. Returns its object, or null if it was not valid.
@@ -110,6 +99,32 @@ class HandleTable {
     slot.next_free = free_;
     free_ = index;
     return object;
+  }
+
+  // A place in the table for an object that gets and loses its handle often: for as long as the
+  // table lives, and without a lock. Of each, one thread at a time opens and closes it.
+  class Place {
+   public:
+    bool is_valid() const noexcept { return slot_ != nullptr; }
+
+   private:
+    friend HandleTable;
+    Slot* slot_ = nullptr;
+    std::uint32_t index_ = 0;
+  };
+  // Not valid if 16 million are in use.
+  Place reserve(T* object) {
+    OptionalLock lock(mutex_);
+    Place place;
+    place.index_ = take_index();
+    if (place.index_ == kNoIndex) return place;
+    place.slot_ = &slot_at(place.index_);
+    place.slot_->object = object;
+    return place;
+  }
+  Handle open(const Place& place) noexcept { return name(*place.slot_, place.index_); }
+  void close(const Place& place) noexcept {
+    place.slot_->handle.store(kFreeSlot, std::memory_order_release);
   }
 
   // The two directions of MPI_*_toint and MPI_*_fromint. An int that names nothing gives a handle
@@ -162,6 +177,28 @@ class HandleTable {
     return chunk == nullptr ? nullptr : &chunk[index & (kChunkSlots - 1)];
   }
   Slot& slot_at(std::uint32_t index) noexcept { return *find_slot(index); }
+
+  // Under the mutex; kNoIndex if none is left.
+  std::uint32_t take_index() {
+    const std::uint32_t free = free_;
+    if (free != kNoIndex) {
+      free_ = slot_at(free).next_free;
+      return free;
+    }
+    if (used_ == kIndexMask) return kNoIndex;
+    auto& chunk = chunks_[used_ >> kChunkBits];
+    if (chunk.load(std::memory_order_relaxed) == nullptr)
+      chunk.store(new Slot[kChunkSlots], std::memory_order_release);  // pairs with find_slot
+    return used_++;
+  }
+  // Gives the slot a new handle.
+  static Handle name(Slot& slot, std::uint32_t index) noexcept {
+    slot.generation = (slot.generation + 1) & 0x7fffffffu;
+    const std::uintptr_t value = (static_cast<std::uintptr_t>(slot.generation) << 32) |
+                                 (static_cast<std::uintptr_t>(kind) << 27) | index;
+    slot.handle.store(value, std::memory_order_release);  // pairs with find
+    return reinterpret_cast<Handle>(value);
+  }
 
   std::atomic<Slot*> chunks_[std::size_t{1} << (kIndexBits - kChunkBits)]{};
   std::mutex mutex_;

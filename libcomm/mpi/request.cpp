@@ -27,16 +27,17 @@ Immortal<Running> running;
 
 constexpr std::size_t kBlockRequests = 256;
 
-void put_back(RequestObject* request) {
-  if (request->type != nullptr) {
-    release(request->type);
-    request->type = nullptr;
-  }
-  if (request->staging != nullptr) {
-    std::free(request->staging);
-    request->staging = nullptr;
-  }
+[[gnu::noinline]] void drop_belongings(RequestObject* request) {
+  if (request->type != nullptr) release(request->type);
+  request->type = nullptr;
+  std::free(request->staging);
+  request->staging = nullptr;
   request->operation.reset();
+}
+
+inline void put_back(RequestObject* request) {
+  if (request->type != nullptr || request->staging != nullptr || request->operation) [[unlikely]]
+    drop_belongings(request);
   if (request->comm != nullptr) {
     release(request->comm);
     request->comm = nullptr;
@@ -44,6 +45,20 @@ void put_back(RequestObject* request) {
   OptionalLock lock(pool->mutex);
   request->next = pool->free;
   pool->free = request;
+}
+
+// More free requests, each with its place among the handles; none if there is no memory, or no
+// place.
+[[gnu::noinline]] void add_block() {
+  auto* block = new (std::nothrow) RequestObject[kBlockRequests];
+  if (block == nullptr) return;
+  pool->blocks.emplace_back(block);
+  for (std::size_t i = 0; i < kBlockRequests; ++i) {
+    block[i].place = requests->reserve(&block[i]);
+    if (!block[i].place.is_valid()) return;
+    block[i].next = pool->free;
+    pool->free = &block[i];
+  }
 }
 
 void reclaim_detached() {
@@ -71,13 +86,8 @@ RequestObject* new_request(Comm* comm, RequestObject::Kind kind) {
   {
     OptionalLock lock(pool->mutex);
     if (pool->free == nullptr) [[unlikely]] {
-      auto* block = new (std::nothrow) RequestObject[kBlockRequests];
-      if (block == nullptr) return nullptr;
-      pool->blocks.emplace_back(block);
-      for (std::size_t i = 0; i < kBlockRequests; ++i) {
-        block[i].next = pool->free;
-        pool->free = &block[i];
-      }
+      add_block();
+      if (pool->free == nullptr) return nullptr;
     }
     request = pool->free;
     pool->free = request->next;
@@ -91,21 +101,17 @@ RequestObject* new_request(Comm* comm, RequestObject::Kind kind) {
   request->base.complete.store(false, std::memory_order_relaxed);
   request->base.code = Code::ok;
   request->base.finish = nullptr;
-  request->handle = requests->insert(request);
-  if (request->handle == nullptr) [[unlikely]] {
-    put_back(request);
-    return nullptr;
-  }
+  request->handle = requests->open(request->place);
   return request;
 }
 
 void free_request(RequestObject* request) {
-  requests->erase(request->handle);
+  requests->close(request->place);
   put_back(request);
 }
 
 void detach_request(RequestObject* request) {
-  requests->erase(request->handle);
+  requests->close(request->place);
   {
     OptionalLock lock(pool->mutex);
     pool->detached.push_back(request);
@@ -182,6 +188,8 @@ int read_cancelled(MPI_Status* status) {
 
 int read_result(RequestObject* request, MPI_Status* status) {
   const tagged::Request& base = request->base;
+  if (status == MPI_STATUS_IGNORE && request->kind <= RequestObject::Kind::receive)
+    return base.code == Code::cancelled ? MPI_SUCCESS : error_class(base.code);
   switch (request->kind) {
     case RequestObject::Kind::done_send:
       fill_empty(status);

@@ -31,6 +31,9 @@ class Operation {
 
 enum class SendMode : std::uint8_t { standard, synchronous, buffered, ready };
 
+struct RequestObject;
+using RequestTable = HandleTable<MPI_Request, RequestObject, Kind::request>;
+
 struct RequestObject {
   tagged::Request base;  // `complete` and `code` serve every kind of request
   enum class Kind : std::uint8_t { done_send, done_none, send, receive, operation, generalized };
@@ -40,6 +43,7 @@ struct RequestObject {
   SendMode mode = SendMode::standard;
   Comm* comm = nullptr;  // counted
   MPI_Request handle = MPI_REQUEST_NULL;
+  RequestTable::Place place;
   RequestObject* next = nullptr;  // in the free list
 
   // The program's data. `staging` is the packed form of a non-contiguous one.
@@ -62,7 +66,6 @@ struct RequestObject {
   bool is_complete() const noexcept { return base.is_complete(); }
 };
 
-using RequestTable = HandleTable<MPI_Request, RequestObject, Kind::request>;
 extern Immortal<RequestTable> requests;
 
 inline RequestObject* find_request(MPI_Request handle) noexcept { return requests->find(handle); }

@@ -236,8 +236,7 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
   impl.matcher.post(request);
 }
 
-bool Engine::Impl::nobody_left(int source) const noexcept {
-  if (num_lost.load(std::memory_order_relaxed) == 0) return false;
+bool Engine::Impl::is_lost(int source) const noexcept {
   if (source != kAnySource) return peers[static_cast<std::size_t>(source)].lost;
   // This process itself can always send.
   return job.size() > 1 &&

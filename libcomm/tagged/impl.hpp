@@ -220,7 +220,10 @@ struct Engine::Impl {
   // again: a remote peer has not answered yet; what is queued goes out once it has.
   Code connect(Peer& peer);
   // True if no message can come from `source` any more.
-  bool nobody_left(int source) const noexcept;
+  bool nobody_left(int source) const noexcept {
+    return num_lost.load(std::memory_order_relaxed) != 0 && is_lost(source);
+  }
+  bool is_lost(int source) const noexcept;  // kAnySource: all others are
   void receive_unexpected(Request& request, Unexpected& message);
 
   // progress.cpp
@@ -228,10 +231,13 @@ struct Engine::Impl {
   void accept_peers(Fabric& fabric);
   void progress_remote();
   void drain(Peer& peer);
-  // may_leave: a message that nobody has asked for yet may be left for the next call: false then.
-  bool on_entry(Peer& peer, const Entry& entry, bool may_leave);
+  // An entry of kEager, and any other. may_leave: a message that nobody has asked for yet may be
+  // left for the next call: false then.
+  bool on_other(Peer& peer, const Entry& entry, bool may_leave);
   bool on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
                 std::size_t length, bool may_leave);
+  void keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag, std::size_t bytes,
+                       const std::byte* data, std::size_t length);
   void on_more(Peer& peer, const Entry& entry);
   void deliver(Request& request, Unexpected& message);
   void release_unexpected(Peer& peer, Unexpected& message);
@@ -244,7 +250,7 @@ struct Engine::Impl {
   void enqueue(Peer& peer, Request& request);
   void enqueue(Peer& peer, const Control& control);
   void note_blocked(Peer& peer);
-  void complete(Request& request, Code code) noexcept;
+  void complete(Request& request, Code code) noexcept;  // below
 
   // rendezvous.cpp
   void on_announce(Peer& peer, const Entry& entry);
@@ -277,6 +283,17 @@ struct Engine::Impl {
   // waiting.cpp
   void wait(const WaitCondition& condition);
 };
+
+inline void Engine::Impl::complete(Request& request, Code code) noexcept {
+  ++num_completed;
+  request.code = code;
+  request.phase = kIdle;
+  if (request.finish != nullptr) request.finish(request);
+  // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
+  request.complete.store(true, std::memory_order_release);
+  // Another thread of this process may sleep until this very request is complete.
+  if (threaded) ring_doorbell(local->sleeping(0));
+}
 
 // Holds the engine's lock if more than one thread may call.
 class Guard {

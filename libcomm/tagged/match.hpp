@@ -61,7 +61,7 @@ class Matcher {
     }
     if (any_.head != nullptr) [[unlikely]]
       return take_first(found, context, tag);
-    if (found != nullptr) remove_posted(*found);
+    if (found != nullptr) unlink(list, *found);
     return found;
   }
 
@@ -78,11 +78,7 @@ class Matcher {
     (list.tail ? list.tail->next : list.head) = &request;
     list.tail = &request;
   }
-  void remove_posted(Request& request) noexcept {
-    List& list = list_of(request);
-    (request.previous ? request.previous->next : list.head) = request.next;
-    (request.next ? request.next->previous : list.tail) = request.previous;
-  }
+  void remove_posted(Request& request) noexcept { unlink(list_of(request), request); }
 
   // The earliest message that a receive with these arguments would take, or null.
   Unexpected* find_unexpected(int source, std::uint32_t context, std::int32_t tag) noexcept {
@@ -123,6 +119,10 @@ class Matcher {
   }
   List& list_of(const Request& request) noexcept {
     return request.peer == kAnySource ? any_ : posted_[bucket(request.context, request.peer)];
+  }
+  static void unlink(List& list, Request& request) noexcept {
+    (request.previous ? request.previous->next : list.head) = request.next;
+    (request.next ? request.next->previous : list.tail) = request.previous;
   }
   template <class F>
   static void each(List& list, F&& f) {

@@ -7,17 +7,6 @@
 
 namespace weft::tagged {
 
-void Engine::Impl::complete(Request& request, Code code) noexcept {
-  ++num_completed;
-  request.code = code;
-  request.phase = kIdle;
-  if (request.finish != nullptr) request.finish(request);
-  // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
-  request.complete.store(true, std::memory_order_release);
-  // Another thread of this process may sleep until this very request is complete.
-  if (threaded) ring_doorbell(local->sleeping(0));
-}
-
 void Engine::Impl::progress() {
   // acquire: pairs with the release in Fabric::connect of the peer.
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
@@ -81,34 +70,38 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
   }
 }
 
-void Engine::Impl::drain(Peer& peer) {
-  // Bounded, so that one busy peer does not starve the others.
-  const std::uint64_t before = num_completed;
-  Entry entry;
-  for (int i = 0; i < 256; ++i) {
-    if (!peer.in.peek(entry)) {
-      if (peer.in.ring.broken()) [[unlikely]]
-        return broken(peer, "the head of a message");
-      peer.in.return_credit(true);
-      return;
-    }
-    if (!on_entry(peer, entry, num_completed != before)) {
-      left_entries = true;
-      return peer.in.return_credit(true);
-    }
-    if (peer.lost) [[unlikely]]
-      return;
-    peer.in.ring.pop(entry.length);
-    peer.in.return_credit(false);
+// A whole message (length == bytes) or the first piece of one. Part of the loop in drain().
+[[gnu::always_inline]] inline bool Engine::Impl::on_eager(Peer& peer, const Entry& entry,
+                                                          std::size_t bytes, const std::byte* data,
+                                                          std::size_t length, bool may_leave) {
+  const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
+  const auto tag = static_cast<std::int32_t>(entry.immediate);
+  note_arrived(peer, bytes);
+  Request* request = matcher.take_posted(peer.rank, context, tag);
+  if (request == nullptr) [[unlikely]] {
+    // Who waits for what has just become complete may well post a receive for this one next, and
+    // then it need not be copied twice.
+    if (may_leave) return false;
+    keep_unexpected(peer, context, tag, bytes, data, length);
+    return true;
   }
-  left_entries = true;
+  request->peer = peer.rank;
+  request->tag = tag;
+  request->received = bytes;
+  copy_small(request->buffer, data, std::min(length, request->length));
+  if (length == bytes) {
+    complete(*request, bytes <= request->length ? Code::ok : Code::truncated);
+    return true;
+  }
+  request->phase = kArriving;
+  peer.incoming = request;
+  peer.incoming_bytes = bytes;
+  peer.incoming_offset = length;
+  return true;
 }
 
-bool Engine::Impl::on_entry(Peer& peer, const Entry& entry, bool may_leave) {
-  peer.burst = 0;
+bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
   switch (entry.kind) {
-    case kEager:
-      return on_eager(peer, entry, entry.length, entry.data, entry.length, may_leave);
     case kEagerFirst: {
       std::uint64_t bytes = 0;
       if (entry.length < sizeof bytes || peer.incoming_bytes != 0) {
@@ -150,48 +143,55 @@ bool Engine::Impl::on_entry(Peer& peer, const Entry& entry, bool may_leave) {
   return true;
 }
 
-// A whole message (length == bytes) or the first piece of one.
-bool Engine::Impl::on_eager(Peer& peer, const Entry& entry, std::size_t bytes,
-                            const std::byte* data, std::size_t length, bool may_leave) {
-  const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
-  const auto tag = static_cast<std::int32_t>(entry.immediate);
-  note_arrived(peer, bytes);
-  Request* request = matcher.take_posted(peer.rank, context, tag);
-  if (request != nullptr) {
-    request->peer = peer.rank;
-    request->tag = tag;
-    request->received = bytes;
-    copy_small(request->buffer, data, std::min(length, request->length));
-    if (length == bytes) {
-      complete(*request, bytes <= request->length ? Code::ok : Code::truncated);
-      return true;
+void Engine::Impl::drain(Peer& peer) {
+  // Bounded, so that one busy peer does not starve the others.
+  const std::uint64_t before = num_completed;
+  Entry entry;
+  for (int i = 0; i < 256; ++i) {
+    if (!peer.in.peek(entry)) {
+      if (peer.in.ring.broken()) [[unlikely]]
+        return broken(peer, "the head of a message");
+      peer.in.return_credit(true);
+      return;
     }
-    request->phase = kArriving;
-    peer.incoming = request;
-  } else {
-    // Who waits for what has just become complete may well post a receive for this one next, and
-    // then it need not be copied twice.
-    if (may_leave) return false;
-    Unexpected* message = matcher.allocate();
-    message->source = peer.rank;
-    message->tag = tag;
-    message->context = context;
-    message->bytes = bytes;
-    message->arrived = length;
-    if (bytes > Unexpected::kSmall) message->data.reset(new std::byte[bytes]);
-    std::memcpy(message->storage(), data, length);
-    matcher.add_unexpected(*message);
-    peer.unexpected_bytes += bytes + sizeof(Unexpected);
-    if (peer.unexpected_bytes > unexpected_max && !peer.in.hold) {
-      peer.in.hold = true;
-      peer.in.return_now();
+    peer.burst = 0;
+    const bool may_leave = num_completed != before;
+    const bool taken = entry.kind == kEager ? on_eager(peer, entry, entry.length, entry.data,
+                                                       entry.length, may_leave)
+                                            : on_other(peer, entry, may_leave);
+    if (!taken) {
+      left_entries = true;
+      return peer.in.return_credit(true);
     }
-    if (length == bytes) return true;
-    peer.incoming_unexpected = message;
+    if (peer.lost) [[unlikely]]
+      return;
+    peer.in.ring.pop(entry.length);
+    peer.in.return_credit(false);
   }
+  left_entries = true;
+}
+
+// A message, or the first piece of one, that no receive was posted for.
+void Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
+                                   std::size_t bytes, const std::byte* data, std::size_t length) {
+  Unexpected* message = matcher.allocate();
+  message->source = peer.rank;
+  message->tag = tag;
+  message->context = context;
+  message->bytes = bytes;
+  message->arrived = length;
+  if (bytes > Unexpected::kSmall) message->data.reset(new std::byte[bytes]);
+  std::memcpy(message->storage(), data, length);
+  matcher.add_unexpected(*message);
+  peer.unexpected_bytes += bytes + sizeof(Unexpected);
+  if (peer.unexpected_bytes > unexpected_max && !peer.in.hold) {
+    peer.in.hold = true;
+    peer.in.return_now();
+  }
+  if (length == bytes) return;
+  peer.incoming_unexpected = message;
   peer.incoming_bytes = bytes;
   peer.incoming_offset = length;
-  return true;
 }
 
 void Engine::Impl::on_more(Peer& peer, const Entry& entry) {

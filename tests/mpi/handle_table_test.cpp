@@ -91,5 +91,24 @@ TEST_CASE("a status keeps the bytes and the cancelled mark and nothing else") {
   CHECK(status.MPI_ERROR == 42);
 }
 
+TEST_CASE("an object with a place gets a new handle each time") {
+  Table table;
+  int number = 1, other = 2;
+  const Table::Place place = table.reserve(&number);
+  REQUIRE(place.is_valid());
+  const MPI_Comm first = table.open(place);
+  CHECK(table.find(first) == &number);
+  table.close(place);
+  CHECK(table.find(first) == nullptr);
+  // The place is kept: others go elsewhere.
+  const MPI_Comm elsewhere = table.insert(&other);
+  const MPI_Comm second = table.open(place);
+  CHECK(second != first);
+  CHECK(table.find(first) == nullptr);
+  CHECK(table.find(second) == &number);
+  CHECK(table.find(elsewhere) == &other);
+  CHECK_FALSE(Table::Place().is_valid());
+}
+
 }  // namespace
 }  // namespace weft::mpi

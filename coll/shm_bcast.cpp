@@ -5,13 +5,17 @@ namespace weft::coll {
 
 Status shm_barrier(ShmTeam& team) {
   team.begin();
-  if (!team.is_crowded()) {
+  if (team.is_crowded()) {
+    // The others would soon wait for the usual root, and who waits has to be scheduled once more.
+    constexpr int kUsualRoot = 0;
+    if (!team.wait_for_all_behind(kUsualRoot)) return Code::peer_lost;
+  } else {
     Cell* own = team.open_cell();
     if (own == nullptr) return Code::peer_lost;
     team.publish(own);
     team.ring_all();
+    if (!team.wait_for_all()) return Code::peer_lost;
   }
-  if (!team.wait_for_all()) return Code::peer_lost;
   team.end();
   return {};
 }

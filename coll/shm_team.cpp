@@ -37,11 +37,24 @@ bool ShmTeam::wait_for_all() {
       if (r != rank_ && !wait_for(r)) return false;
   } else if (arrive_last()) {
     ring_all();
-  } else if (!wait([this] {
-               // acquire: pairs with the acq_rel of every arrival.
-               return header_->arrivals.load(std::memory_order_acquire) >= sync_target_;
-             })) {
+  } else if (!wait_for_arrivals(sync_target_)) {
     return false;
+  }
+  note_all_arrived();
+  return true;
+}
+
+bool ShmTeam::wait_for_all_behind(int first) {
+  const bool last = arrive_last();
+  // One more arrival, by which `first` says that it goes on.
+  const std::uint64_t all = sync_target_++;
+  if (rank_ == first) {
+    if (!last && !wait_for_arrivals(all)) return false;
+    arrive();
+    ring_all();
+  } else {
+    if (last) ring(first);
+    if (!wait_for_arrivals(sync_target_)) return false;
   }
   note_all_arrived();
   return true;

@@ -143,6 +143,8 @@ class ShmTeam {
     ring_all();
   }
   bool wait_for_all();
+  // The same if crowded, but `first` is the first that goes on.
+  bool wait_for_all_behind(int first);
   // Waits until the member is through with this round; false if a member is lost.
   bool wait_until_done(int member) { return wait_done(member, round_); }
   // Ends the round for this member.
@@ -157,9 +159,7 @@ class ShmTeam {
   // release() or publish a result.
   bool arrive_last() noexcept {
     sync_target_ += static_cast<std::uint64_t>(size_);
-    // acq_rel: the last one sees what all others wrote before they arrived.
-    const bool last = header_->arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == sync_target_;
-    return last;
+    return arrive() == sync_target_;
   }
   // Waits for the result of this round's last arriver.
   bool wait_for_result() {
@@ -237,6 +237,16 @@ class ShmTeam {
   }
   void measure(const std::byte* data, std::size_t bytes) noexcept;
   bool wait_done(int member, std::uint64_t round);
+  // Counts an arrival: how many there are now.
+  std::uint64_t arrive() noexcept {
+    // acq_rel: the last one sees what all others wrote before they arrived.
+    return header_->arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
+  }
+  bool wait_for_arrivals(std::uint64_t count) {
+    // acquire: pairs with arrive().
+    return wait(
+        [this, count] { return header_->arrivals.load(std::memory_order_acquire) >= count; });
+  }
 
   SegmentHeader* header_;
   MemberControl* members_;

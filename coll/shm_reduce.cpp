@@ -135,10 +135,13 @@ Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
       team.fill(own.data + index(r) * stride, at(input, (begin + first) * unit), piece(r) * unit);
       begin += counts[r];
     }
-    team.publish_and_ring(own.cell);
-    if (!team.wait_for_all()) return Code::peer_lost;
-    if (piece(me) != 0)
+    // Who gets nothing goes on at once.
+    const bool all_get = std::all_of(counts, counts + n, [&](std::size_t c) { return c > first; });
+    all_get ? team.publish_and_ring(own.cell) : team.publish_and_ring_each(own.cell);
+    if (piece(me) != 0) {
+      if (!(all_get ? team.wait_for_all() : team.wait_for_each())) return Code::peer_lost;
       combine(team, at(receive, first * unit), 0, n - 1, all, index(me) * stride, piece(me), op);
+    }
     team.end();
   }
   return {};

@@ -32,10 +32,8 @@ void ShmTeam::measure(const std::byte* data, std::size_t bytes) noexcept {
 }
 
 bool ShmTeam::wait_for_all() {
-  if (!crowded_) {
-    for (int r = 0; r < size_; ++r)
-      if (r != rank_ && !wait_for(r)) return false;
-  } else if (arrive_last()) {
+  if (!crowded_) return wait_for_each();
+  if (arrive_last()) {
     ring_all();
   } else if (!wait_for_arrivals(sync_target_)) {
     return false;

@@ -135,15 +135,24 @@ class ShmTeam {
   bool wait_for(int member) {
     return wait([this, member] { return has_round(cell(member)); });
   }
-  // The two halves of "everybody waits for everybody". Without crowding all cells are looked at;
-  // crowded, arrivals are counted and only the last one wakes the others.
-  void publish_and_ring(Cell* own) noexcept {
-    if (crowded_) return;  // visible with the arrival
+  // Where only some wait for everybody, crowded or not.
+  void publish_and_ring_each(Cell* own) noexcept {
     publish(own);
     ring_all();
   }
+  bool wait_for_each() {
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_ && !wait_for(r)) return false;
+    note_all_arrived();
+    return true;
+  }
+  // The two halves of "everybody waits for everybody". Without crowding all cells are looked at;
+  // crowded, arrivals are counted and only the last one wakes the others.
+  void publish_and_ring(Cell* own) noexcept {
+    if (!crowded_) publish_and_ring_each(own);  // else visible with the arrival
+  }
   bool wait_for_all();
-  // The same if crowded, but `first` is the first that goes on.
+  // wait_for_all() if crowded, but `first` is the first that goes on.
   bool wait_for_all_behind(int first);
   // Waits until the member is through with this round; false if a member is lost.
   bool wait_until_done(int member) { return wait_done(member, round_); }

@@ -40,6 +40,10 @@ WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
              "a lane's ring after growing under load")
+WEFT_SETTING(ring_busy_bytes, "RING_BUSY_BYTES", "8M", bytes,
+             "what the rings to all processes of the host that this one sends messages to grow to "
+             "together by use, up to RING_MAX_BYTES each: larger than a core's caches they are "
+             "faster; 0: they grow only when a sender has to wait")
 WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes,
              "the most that the rings of a process's exchanges may take; costs nothing until used")
 WEFT_SETTING(
@@ -49,19 +53,21 @@ WEFT_SETTING(
 WEFT_SETTING(
     eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
     "longer eager messages are cut into pieces of this size, so that both sides copy at once")
+WEFT_SETTING(eager_long_piece_bytes, "EAGER_LONG_PIECE_BYTES", "8K", bytes,
+             "the longest pieces: past the caches, and in rings larger than these")
 WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "12K", bytes,
-             "eager messages from this size on are written to the ring past the caches")
+             "eager messages from this size on are written past the caches to a ring that has not "
+             "grown")
 WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "3K", bytes,
-             "the same for messages sent one after the other without an answer between")
+             "the same for messages sent one after the other without an answer between, and up to "
+             "EAGER_LONG_PIECE_BYTES for all rings")
 WEFT_SETTING(past_cache_far_bytes, "PAST_CACHE_FAR_BYTES", "1K", bytes,
              "the same between cores without a common cache, which is measured again and again")
-WEFT_SETTING(past_cache_piece_bytes, "PAST_CACHE_PIECE_BYTES", "8K", bytes,
-             "the size of pieces then, in place of EAGER_PIECE_BYTES")
 WEFT_SETTING(copy_piece_bytes, "COPY_PIECE_BYTES", "128K", bytes,
              "sender and receiver share the copy of an announced message in pieces of this size")
 WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
              "shorter announced messages are copied by the receiver alone")
-WEFT_SETTING(both_ways_near_bytes, "BOTH_WAYS_NEAR_BYTES", "128K", bytes,
+WEFT_SETTING(both_ways_near_bytes, "BOTH_WAYS_NEAR_BYTES", "256K", bytes,
              "in place of EAGER_MAX_BYTES for messages that stream in both directions at once "
              "between cores with a common cache; at most RING_MAX_BYTES counts")
 WEFT_SETTING(both_ways_far_bytes, "BOTH_WAYS_FAR_BYTES", "12K", bytes,

@@ -47,6 +47,7 @@ Status Engine::Impl::start() {
         fmt::format("WEFT_RING_MIN_BYTES={} and WEFT_RING_MAX_BYTES={} must be multiples of 4096, "
                     "from 4096 to 1G, in this order",
                     ring_min, ring_max)};
+  ring_busy = settings.bytes(Setting::ring_busy_bytes);
   eager_max = settings.bytes(Setting::eager_max_bytes);
   piece = settings.bytes(Setting::eager_piece_bytes);
   const std::size_t longest = RingWriter::max_length(ring_min);
@@ -57,12 +58,13 @@ Status Engine::Impl::start() {
   past_cache_min = settings.bytes(Setting::past_cache_min_bytes);
   past_cache_burst = settings.bytes(Setting::past_cache_burst_bytes);
   past_cache_far = settings.bytes(Setting::past_cache_far_bytes);
-  past_cache_piece = settings.bytes(Setting::past_cache_piece_bytes);
-  if (past_cache_piece < 64 || past_cache_piece > longest)
-    return {Code::bad_setting,
-            fmt::format("WEFT_PAST_CACHE_PIECE_BYTES={} must be from 64 to {} with "
-                        "WEFT_RING_MIN_BYTES={}",
-                        past_cache_piece, longest, ring_min)};
+  long_piece = settings.bytes(Setting::eager_long_piece_bytes);
+  if (long_piece < piece || long_piece > longest)
+    return {
+        Code::bad_setting,
+        fmt::format("WEFT_EAGER_LONG_PIECE_BYTES={} must be from {} (WEFT_EAGER_PIECE_BYTES) to "
+                    "{} with WEFT_RING_MIN_BYTES={}",
+                    long_piece, piece, longest, ring_min)};
   if (eager_max > ring_max)
     return {Code::bad_setting,
             fmt::format("WEFT_EAGER_MAX_BYTES={} must not exceed WEFT_RING_MAX_BYTES={}", eager_max,
@@ -118,12 +120,14 @@ Code Engine::Impl::connect(Peer& peer) {
     return Code::peer_lost;
   }
   const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
-  peer.out.open(*peer.fabric, memory, std::min(ring_min_of(*peer.fabric), maximum), maximum);
+  const std::uint32_t capacity = std::min(ring_min_of(*peer.fabric), maximum);
+  peer.out.open(*peer.fabric, memory, capacity, maximum, peer.remote ? nullptr : &busy_ring);
   if (peer.remote) {
     peer.remote_piece = RingWriter::max_length(peer.out.ring.capacity());
     remote_out.push_back(&peer);
     return Code::ok;
   }
+  busy_ring = static_cast<std::uint32_t>(std::min<std::size_t>(ring_busy / ++num_mapped, ring_max));
   ring_doorbell(*peer.out.sleeping);
   return Code::ok;
 }
@@ -150,7 +154,7 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
     return true;
   }
   const bool past_cache = impl.past_cache(peer, length);
-  if (length > impl.piece_of(peer, past_cache) || peer.queue_head != nullptr || peer.lost ||
+  if (length > impl.piece_of(peer, length, past_cache) || peer.queue_head != nullptr || peer.lost ||
       (peer.remote && length >= peer.fabric->in_place_min()))
     return false;
   if (!peer.out.connected()) [[unlikely]] {

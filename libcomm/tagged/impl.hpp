@@ -117,6 +117,9 @@ class RequestTable {
   std::vector<std::uint32_t> free_;
 };
 
+// A ring of this size is larger than the second-level cache of most cores.
+inline constexpr std::uint32_t kSpaciousBytes = 1 << 20;
+
 // How many long sends a sign of streaming both ways lasts for: some windows of messages.
 inline constexpr std::uint32_t kBothWaysMessages = 256;
 
@@ -147,11 +150,16 @@ struct Engine::Impl {
   std::vector<std::uint32_t> free_records;
   std::vector<std::uint32_t> closing_records;  // done here, the sender may still look at them
 
-  std::size_t past_cache_min = 0, past_cache_burst = 0, past_cache_far = 0, past_cache_piece = 0;
+  std::size_t past_cache_min = 0, past_cache_burst = 0, past_cache_far = 0;
   std::size_t both_ways_near = 0, both_ways_far = 0;
   std::size_t plain_below = 0;  // shorter ones are always copied plainly and in one piece
-  std::size_t eager_max = 0, piece = 0, copy_piece = 0, copy_shared_min = 0, unexpected_max = 0;
+  std::size_t eager_max = 0, piece = 0, long_piece = 0, copy_piece = 0, copy_shared_min = 0,
+              unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
+  // What the mapped rings that this process writes may grow to by use: together, and each.
+  std::size_t ring_busy = 0;
+  std::uint32_t busy_ring = 0;
+  std::uint32_t num_mapped = 0;
 
   bool threaded = false;
   std::atomic<void (*)()> background{nullptr};  // acquire and release: with what it works on
@@ -177,10 +185,15 @@ struct Engine::Impl {
   bool past_cache(const Peer& peer, std::size_t length) const noexcept {
     if (peer.remote) [[unlikely]]
       return false;  // into the mirror, from which the device or the kernel takes it next
-    const bool far = peer.out.is_far();
+    const bool far = peer.out.is_far(), single = peer.burst == 0;
     if (peer.both_ways > 0) return far && length >= past_cache_far;
-    if (peer.burst == 0) return length >= (far ? Distance::kFarMinBytes : past_cache_min);
-    return length >= (far ? past_cache_far : past_cache_burst);
+    if (far) return length >= (single ? Distance::kFarMinBytes : past_cache_far);
+    if (single) return length >= past_cache_min && !is_spacious(peer);
+    return length >= past_cache_burst && !(length >= long_piece && is_spacious(peer));
+  }
+  // Whether the ring is larger than the caches of a core, as it becomes by use.
+  static bool is_spacious(const Peer& peer) noexcept {
+    return peer.out.ring.capacity() >= kSpaciousBytes;
   }
 
   // Messages that stream in both directions at once keep both cores busy anyway, so that two cores
@@ -197,11 +210,14 @@ struct Engine::Impl {
     peer.long_burst = 0;
   }
 
-  // The longest entry of a message that is cut into several.
-  std::size_t piece_of(const Peer& peer, bool past_cache) const noexcept {
+  // The longest entry of a message that is cut into several, so that both sides copy at once; of
+  // messages in a row one is read while the next is written anyway.
+  std::size_t piece_of(const Peer& peer, std::size_t length, bool past_cache) const noexcept {
     if (peer.remote) [[unlikely]]
       return peer.remote_piece;
-    return past_cache ? past_cache_piece : piece;
+    if (past_cache) return long_piece;
+    if (!is_spacious(peer)) return piece;
+    return peer.burst != 0 ? long_piece : std::clamp(length / 4, piece, long_piece);
   }
 
   std::uint32_t ring_min_of(const Fabric& fabric) const noexcept {

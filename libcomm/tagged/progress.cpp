@@ -291,7 +291,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const auto* data = static_cast<const std::byte*>(request.buffer);
   const std::uint64_t immediate = envelope(request.context, request.tag);
   const bool past_cache = this->past_cache(peer, request.length);
-  const std::size_t piece = piece_of(peer, past_cache);
+  const std::size_t piece = piece_of(peer, request.length, past_cache);
   const bool in_place = peer.remote && request.length >= peer.fabric->in_place_min();
   if (in_place && request.phase == kPieces) return send_in_place(peer, request, piece);
   if (request.phase == kQueued) {

@@ -6,11 +6,13 @@ namespace weft {
 
 bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
   const std::uint32_t gap = capacity_ - offset_;
-  if (stalled_ && capacity_ < maximum_) {
+  const bool worn = busy_ != nullptr && rounds_ >= kBusyRounds && *busy_ / 2 >= capacity_;
+  if ((stalled_ || worn) && capacity_ < maximum_) {
     // Behind the old end all is free. Up to there it is only once the reader has come round: what
     // it has not read yet may lie there, a mark to turn included.
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
+    rounds_ = 0;
     capacity_ = std::min(capacity_ * 2, maximum_);
     return true;  // an entry is shorter than what the ring grew by
   }
@@ -28,6 +30,7 @@ bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
   turned_at_ = offset_;
   written_ += gap;
   offset_ = 0;
+  ++rounds_;
   return true;
 }
 

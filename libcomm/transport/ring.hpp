@@ -15,9 +15,12 @@
 // Credit. Both sides count bytes from the start, gaps included. The reader publishes what it has
 // consumed; the writer may be ahead by at most the capacity. Capacity is the writer's choice and
 // grows at the end of the ring: instead of turning back it goes on into fresh memory. The reader
-// needs no notice of that, it follows entries until one says "turn back".
+// needs no notice of that, it follows entries until one says "turn back". A ring grows when its
+// writer has to wait, and while it is used: once it is larger than the caches of a core, the writer
+// finds its lines in the shared cache, and need not take them back from the reader's own.
 //
 // Threads: one writer, one reader, in the same or in different processes.
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstddef>
@@ -54,12 +57,15 @@ inline std::size_t entry_bytes(std::size_t length) noexcept {
 class RingWriter {
  public:
   // base: `maximum` bytes and one line beyond; consumed: where the reader publishes its count.
+  // busy: what the ring may grow to because it is used, looked at from time to time; null: to
+  // nothing.
   void attach(std::byte* base, std::uint32_t capacity, std::uint32_t maximum,
-              const std::atomic<std::uint64_t>* consumed) {
+              const std::atomic<std::uint64_t>* consumed, const std::uint32_t* busy = nullptr) {
     base_ = base;
     capacity_ = capacity;
     maximum_ = maximum;
     consumed_word_ = consumed;
+    busy_ = busy;
     data_lines_.assign(maximum / kEntryAlign / 64 + 1, 0);
   }
   bool attached() const noexcept { return base_ != nullptr; }
@@ -82,7 +88,7 @@ class RingWriter {
   std::byte* reserve(std::size_t length) noexcept {
     const std::size_t bytes = entry_bytes(length);
     if (offset_ + bytes > capacity_ && !turn_or_grow(bytes)) return nullptr;
-    if (written_ + bytes + kEntryAlign > limit() && !refresh(bytes)) return nullptr;
+    if (written_ + bytes + kEntryAlign > look_before_ && !refresh(bytes)) return nullptr;
     reserved_ = bytes;
     return base_ + offset_ + sizeof(EntryHead);
   }
@@ -135,11 +141,15 @@ class RingWriter {
 
  private:
   static constexpr std::uint32_t kTimedLook = 8;  // one look in so many is timed
+  // After so many bytes at the latest the writer looks, so that it knows flags and distance.
+  static constexpr std::uint64_t kLookBytes = 64 * 1024;
+  static constexpr std::uint32_t kBusyRounds = 8;  // at one size, before a ring in use grows
 
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 
   bool refresh(std::size_t bytes) noexcept {
     look();
+    look_before_ = std::min(limit(), written_ + kLookBytes);
     if (written_ + bytes + kEntryAlign <= limit()) return true;
     stalled_ = true;
     return false;
@@ -167,6 +177,7 @@ class RingWriter {
   std::uint32_t sequence_ = 1;
   std::uint32_t maximum_ = 0;
   std::uint64_t written_ = 0;
+  std::uint64_t look_before_ = 0;  // writes beyond: at most limit()
   std::uint64_t consumed_ = 0;
   std::size_t reserved_ = 0;
   const std::atomic<std::uint64_t>* consumed_word_ = nullptr;
@@ -174,6 +185,8 @@ class RingWriter {
   std::uint64_t flags_ = 0;
   std::uint32_t turned_at_ = kNoTurn;
   bool stalled_ = false;
+  std::uint32_t rounds_ = 0;  // at this capacity
+  const std::uint32_t* busy_ = nullptr;
   Distance distance_;
   std::uint32_t looks_ = 0;
 };

@@ -77,7 +77,7 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
                                {"RING_MAX_BYTES", "8K"},
                                {"EAGER_PIECE_BYTES", "512"},
-                               {"PAST_CACHE_PIECE_BYTES", "512"},
+                               {"EAGER_LONG_PIECE_BYTES", "512"},
                                {"EAGER_MAX_BYTES", "4K"},
                                {"UNEXPECTED_MAX_BYTES", "4K"}})
       REQUIRE(settings.set(name, value).ok());
@@ -96,7 +96,7 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
                                {"RING_MAX_BYTES", "16K"},
                                {"EAGER_PIECE_BYTES", "512"},
-                               {"PAST_CACHE_PIECE_BYTES", "512"},
+                               {"EAGER_LONG_PIECE_BYTES", "512"},
                                {"EAGER_MAX_BYTES", "8K"},
                                {"UNEXPECTED_MAX_BYTES", "4K"}})
       REQUIRE(settings.set(name, value).ok());

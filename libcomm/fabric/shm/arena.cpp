@@ -85,12 +85,13 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_bytes,
   // The memory for lanes is an address range until it is used, and may be any size the limits
   // allow; going over them would end the process with SIGXFSZ.
   std::size_t total = layout.mapped() + ArenaLayout::round_to_pages(lane_bytes);
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    total = std::max<std::size_t>(layout.mapped(),
-                                  std::min<std::size_t>(total, limit.rlim_cur / 4096 * 4096));
-  if (ftruncate(fd, static_cast<off_t>(total)) != 0 || !seal(fd)) {
-    const int error = errno;
+  rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  total = std::max<std::size_t>(layout.mapped(),
+                                std::min<std::size_t>(total, limit.rlim_cur / 4096 * 4096));
+  const bool allowed = limit.rlim_cur >= total;
+  if (!allowed || ftruncate(fd, static_cast<off_t>(total)) != 0 || !seal(fd)) {
+    const int error = allowed ? errno : EFBIG;
     close(fd);
     return {Code::no_memory,
             fmt::format("cannot size shared memory to {} bytes: {} (see ulimit -f)", total,

@@ -112,8 +112,9 @@ Code Engine::Impl::connect(Peer& peer) {
   SendMemory memory;
   if (Status status = peer.fabric->connect(peer.rank, 0, memory); !status) {
     if (status == Code::again) return Code::again;
-    log_line(LogLevel::error, job.rank(), "cannot connect to {}: {}", job.describe(peer.rank),
-             status.text());
+    // Of a peer that has died the operation's own error tells.
+    log_line(status == Code::peer_lost ? LogLevel::info : LogLevel::error, job.rank(),
+             "cannot connect to {}: {}", job.describe(peer.rank), status.text());
     lose(peer);
     return Code::peer_lost;
   }

@@ -32,10 +32,10 @@ Status map(int fd, std::size_t offset, std::size_t bytes, std::byte*& base) {
 Status open_file(int pid, int fd, int& opened) {
   opened = ::open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC);
   if (opened >= 0) return {};
+  if (errno == ENOENT)
+    return {Code::peer_lost, fmt::format("the shared memory of process {} is gone", pid)};
   return {
-      errno == ENOENT                      ? Code::peer_lost
-      : errno == EMFILE || errno == ENFILE ? Code::no_memory
-                                           : Code::not_permitted,
+      errno == EMFILE || errno == ENFILE ? Code::no_memory : Code::not_permitted,
       fmt::format("cannot open the shared memory of process {}: {} (the processes of a job must "
                   "run as one user, in one pid namespace, and be dumpable)",
                   pid, std::strerror(errno))};

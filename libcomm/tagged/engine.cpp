@@ -298,8 +298,13 @@ Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, Messag
 }
 
 void Engine::progress() {
-  const Guard guard(*impl_);
-  impl_->progress();
+  {
+    const Guard guard(*impl_);
+    const std::uint64_t before = impl_->num_completed;
+    impl_->progress();
+    if (impl_->num_completed != before) return;
+  }
+  rest();
 }
 
 void Engine::wait_slow(const WaitCondition& condition) { impl_->wait(condition); }

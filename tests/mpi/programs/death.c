@@ -1,6 +1,7 @@
 // death WHO WHAT: one process is killed while the others are at work.
 //   WHO   a rank; `all` (every process and the launcher); `launcher`
-//   WHAT  what the others are doing: recv, any, send, barrier, allreduce, compute; or unmet: of
+//   WHAT  what the others are doing: recv, any, send, barrier, allreduce, compute; test or probe:
+//         asking again and again whether something has come, never waiting for it; or unmet: of
 //         three, rank 1 is dead before rank 0 says the first word to it
 // By default nobody says anything here: the launcher and the library must. With a third argument
 // `return` the error handler is MPI_ERRORS_RETURN and the survivors go on (the launcher must have
@@ -32,6 +33,16 @@ static int operation(const char* what, int victim) {
                     MPI_STATUS_IGNORE);
   if (strcmp(what, "send") == 0)
     return MPI_Ssend(data, sizeof data, MPI_BYTE, victim, 1, MPI_COMM_WORLD);
+  if (strcmp(what, "test") == 0) {
+    MPI_Request request;
+    MPI_Irecv(data, sizeof data, MPI_BYTE, victim, 1, MPI_COMM_WORLD, &request);
+    for (int flag = 0, code = 0;;)
+      if ((code = MPI_Test(&request, &flag, MPI_STATUS_IGNORE)) != 0 || flag) return code;
+  }
+  if (strcmp(what, "probe") == 0)
+    for (int flag = 0, code = 0;;)
+      if ((code = MPI_Iprobe(victim, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE)) != 0 || flag)
+        return code;
   if (strcmp(what, "barrier") == 0) return MPI_Barrier(MPI_COMM_WORLD);
   if (strcmp(what, "allreduce") == 0)
     return MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <fstream>
+#include <utility>
 
 #include "base/log.hpp"
 #include "job/boards.hpp"
@@ -58,6 +60,24 @@ bool decode_member(std::string_view text, Member& member) {
   return !member.host.empty() && !member.host_id.empty();
 }
 
+// A launcher that speaks no PMIx has started several processes, which cannot find each other: a job
+// of each is seldom what was meant. The first process says so.
+void warn_of_unknown_launcher() {
+  for (const auto [size, rank] :
+       {std::pair("PMI_SIZE", "PMI_RANK"), std::pair("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")}) {
+    const char* size_text = getenv(size);
+    const char* rank_text = getenv(rank);
+    if (size_text == nullptr || rank_text == nullptr || atoi(size_text) <= 1) continue;
+    if (atoi(rank_text) == 0)
+      log_line(
+          LogLevel::warn, -1,
+          "the launcher (which set {}={}) speaks no PMIx, so each of its processes is a job of "
+          "one; start them with weftrun, Open MPI's mpirun or srun --mpi=pmix",
+          size, size_text);
+    return;
+  }
+}
+
 Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>& board) {
   // WEFT_RENDEZVOUS first: weftrun may run inside another launcher's process.
   RendezvousPlace place;
@@ -70,6 +90,7 @@ Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>&
   }
   if (status.code() != Code::not_found) return status;
   if (pmix_is_there()) return make_pmix_board(party, board);
+  warn_of_unknown_launcher();
   board = make_alone_board();
   return {};
 }

@@ -21,7 +21,7 @@
 namespace weft::rendezvous {
 namespace {
 
-constexpr std::size_t kMaxStrangers = 64;
+constexpr std::size_t kMaxStrangers = 64;  // besides the ranks, which may all come at once
 constexpr int kMaxEvents = 64;
 constexpr std::size_t kReadBytes = 64u << 10;
 
@@ -200,7 +200,7 @@ void Server::limit_strangers() {
     if (oldest == nullptr || connection->hello_deadline_ns < oldest->hello_deadline_ns)
       oldest = connection.get();
   }
-  if (strangers >= kMaxStrangers) drop(*oldest, "made room for another");
+  if (strangers >= kMaxStrangers + groups_[0].ranks.size()) drop(*oldest, "made room for another");
 }
 
 void Server::receive(Connection& connection) {

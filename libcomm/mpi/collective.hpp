@@ -89,6 +89,8 @@ class Blocks {
       if (__builtin_mul_overflow(static_cast<std::size_t>(entry.count), entry.type->size(),
                                  &bytes[i]))
         return MPI_ERR_COUNT;
+      if (bytes[i] != 0 && base == nullptr && place(i) + entry.type->true_lb() == 0)
+        return MPI_ERR_BUFFER;
       total += bytes[i];
       packed_ = packed_ || !entry.type->is_contiguous();
     }
@@ -163,8 +165,9 @@ class Background final : public Operation {
   }
   Code start() override {
     schedule_.clear();
-    const int code = call_.prepare(comm_);
-    if (code != MPI_SUCCESS) return code == MPI_ERR_NO_MEM ? Code::no_memory : Code::bad_argument;
+    refusal_ = call_.prepare(comm_);
+    if (refusal_ != MPI_SUCCESS)
+      return refusal_ == MPI_ERR_NO_MEM ? Code::no_memory : Code::bad_argument;
     call_.build(schedule_);
     return schedule_.start();
   }
@@ -173,11 +176,14 @@ class Background final : public Operation {
     if (code == Code::ok) call_.finish();
     return true;
   }
+  // The class of error for which the arguments kept it from starting, or MPI_SUCCESS.
+  int refusal() const noexcept { return refusal_; }
 
  private:
   Comm& comm_;  // counted by the request
   Call call_;
   Schedule schedule_;
+  int refusal_ = MPI_SUCCESS;
 };
 
 template <class Call>
@@ -195,16 +201,20 @@ int start_background(Comm& comm, Call&& call, bool persistent, MPI_Request* out,
   RequestObject* request = new_request(&comm, RequestObject::Kind::operation);
   if (request == nullptr) return raise(&comm, MPI_ERR_NO_MEM, function);
   using Held = std::remove_cvref_t<Call>;
-  request->operation = std::make_unique<Background<Held>>(comm, std::move(call));
+  auto operation = std::make_unique<Background<Held>>(comm, std::move(call));
+  const auto* background = operation.get();
+  request->operation = std::move(operation);
   request->persistent = persistent;
   request->active = !persistent;
   *out = request->handle;
   if (persistent) return MPI_SUCCESS;
   const Code started = request->operation->start();
   if (started != Code::ok) {
+    const int refusal = background->refusal();
     *out = MPI_REQUEST_NULL;
     free_request(request);
-    return raise_status(&comm, started, function);
+    return refusal != MPI_SUCCESS ? raise(&comm, refusal, function)
+                                  : raise_status(&comm, started, function);
   }
   add_operation(request);
   return MPI_SUCCESS;

@@ -52,6 +52,9 @@ template <class Integer>
 int get_envelope(MPI_Datatype handle, Integer* num_integers, Integer* num_addresses,
                  Integer* num_counts, Integer* num_datatypes, int* combiner, const char* function) {
   MPI_MUST_RUN_IN(function);
+  if (num_integers == nullptr || num_addresses == nullptr || num_datatypes == nullptr ||
+      combiner == nullptr)
+    return fail(MPI_ERR_ARG, function, "an argument is null");
   const Datatype* type = find_datatype(handle);
   if (type == nullptr) return fail(MPI_ERR_TYPE, function);
   if (num_counts == nullptr && type->large_)

@@ -90,6 +90,8 @@ int isendrecv(Arguments a, bool replaces, MPI_Comm handle, MPI_Request* out, con
   if (replaces) {
     // What is sent must be out of the way before the first byte arrives.
     const std::size_t bytes = static_cast<std::size_t>(a.send_count) * send_type->size();
+    if (bytes != 0 && first_byte(a.send_buffer, *send_type) == nullptr)
+      return raise(comm, MPI_ERR_BUFFER, function);
     copy.reset(new (std::nothrow) char[bytes + 1]);
     if (copy == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
     if (a.destination != MPI_PROC_NULL) send_type->pack(copy.get(), a.send_buffer, a.send_count);

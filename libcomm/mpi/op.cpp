@@ -90,6 +90,8 @@ int reduce_local(const void* in, void* inout, MPI_Count count, MPI_Datatype data
   if (op == nullptr || make_reduction(op, type, user, reduction) != MPI_SUCCESS)
     return raise(nullptr, MPI_ERR_OP, name);
   if (count == 0) return MPI_SUCCESS;
+  if (first_byte(in, *type) == nullptr || first_byte(inout, *type) == nullptr)
+    return raise(nullptr, MPI_ERR_BUFFER, name);
   const auto n = static_cast<std::size_t>(count);
   if (type->is_contiguous()) {
     reduction.apply(first_byte(in, *type), first_byte(inout, *type), n, reduction.argument);

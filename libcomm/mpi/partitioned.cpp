@@ -373,8 +373,11 @@ MPI_FUNCTION(Parrived)(MPI_Request handle, int partition, int* flag) {
       code != MPI_SUCCESS)
     return code;
   if (flag == nullptr) return raise(request->comm, MPI_ERR_ARG, __func__, "flag is null");
-  if (request->active && !request->is_complete()) progress_once();
-  *flag = !request->active || request->is_complete() ||
-          receive->has_arrived(static_cast<std::size_t>(partition));
+  const auto arrived = [&] {
+    return !request->active || request->is_complete() ||
+           receive->has_arrived(static_cast<std::size_t>(partition));
+  };
+  if (!arrived()) progress_once();
+  *flag = arrived();
   return MPI_SUCCESS;
 }

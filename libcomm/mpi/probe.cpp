@@ -138,6 +138,7 @@ MPI_FUNCTION(Iprobe)(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* 
       engine->iprobe(engine_source(*object, source), object->context, engine_tag(tag), info);
   *flag = found == Code::ok;
   if (found == Code::ok) fill_from(*object, info, status);
+  if (found == Code::again) engine->rest();
   if (found == Code::ok || found == Code::again) return MPI_SUCCESS;
   return raise_status(object, found, __func__);
 }
@@ -181,7 +182,10 @@ MPI_FUNCTION(Improbe)
   const Code found = engine->improbe(engine_source(*object, source), object->context,
                                      engine_tag(tag), info, unexpected);
   *flag = found == Code::ok;
-  if (found == Code::again) return MPI_SUCCESS;
+  if (found == Code::again) {
+    engine->rest();
+    return MPI_SUCCESS;
+  }
   if (found != Code::ok) return raise_status(object, found, __func__);
   fill_from(*object, info, status);
   return take(object, unexpected, info, message, __func__);

@@ -169,6 +169,8 @@ int sendrecv_replace(void* buffer, MPI_Count count, MPI_Datatype datatype, int d
   if (code == MPI_SUCCESS) code = check_receive(*comm, count, datatype, source, receive_tag, type);
   if (code != MPI_SUCCESS) [[unlikely]]
     return raise(comm, code, function);
+  if (count * type->size() != 0 && first_byte(buffer, *type) == nullptr)
+    return raise(comm, MPI_ERR_BUFFER, function);
   // What is sent must be out of the way before the first byte arrives.
   std::unique_ptr<char[]> copy(
       new (std::nothrow) char[static_cast<std::size_t>(count) * type->size() + 1]);

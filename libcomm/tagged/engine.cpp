@@ -114,8 +114,9 @@ Code Engine::Impl::connect(Peer& peer) {
   SendMemory memory;
   if (Status status = peer.fabric->connect(peer.rank, 0, memory); !status) {
     if (status == Code::again) return Code::again;
-    log_line(LogLevel::error, job.rank(), "cannot connect to {}: {}", job.describe(peer.rank),
-             status.text());
+    // Of a peer that has died the operation's own error tells.
+    log_line(status == Code::peer_lost ? LogLevel::info : LogLevel::error, job.rank(),
+             "cannot connect to {}: {}", job.describe(peer.rank), status.text());
     lose(peer);
     return Code::peer_lost;
   }
@@ -301,8 +302,13 @@ Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, Messag
 }
 
 void Engine::progress() {
-  const Guard guard(*impl_);
-  impl_->progress();
+  {
+    const Guard guard(*impl_);
+    const std::uint64_t before = impl_->num_completed;
+    impl_->progress();
+    if (impl_->num_completed != before) return;
+  }
+  rest();
 }
 
 void Engine::wait_slow(const WaitCondition& condition) { impl_->wait(condition); }

@@ -82,8 +82,11 @@ class Engine {
                Unexpected*& message);
   void irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room);
 
-  // Moves everything pending forward once.
+  // Moves everything pending forward once, for a call that tests; rests if that completed nothing.
   void progress();
+  // For a call that has tested in vain, as programs do until it succeeds: with more processes than
+  // cores the others get this one's, and lost peers are looked for, as in waits.
+  void rest();
 
   // Blocks until the request is complete, making progress; returns its code.
   Code wait(Request& request) {

@@ -26,6 +26,10 @@ void Engine::Impl::check_liveness() {
   }
 }
 
+void Engine::Impl::check_liveness_if_due() {
+  if (coarse_now_ns() > last_liveness_ns + kLivenessPeriodNs) check_liveness();
+}
+
 void Engine::Impl::end_of(Peer& peer) {
   if (peer.lost || peer.fabric == nullptr) return;
   // What it sent before it ended still counts.

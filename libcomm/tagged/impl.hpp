@@ -291,6 +291,8 @@ struct Engine::Impl {
 
   // failure.cpp
   void check_liveness();
+  // The same where it must cost little; some milliseconds later.
+  void check_liveness_if_due();
   void find_watched();
   bool all_out() const noexcept;  // nothing waits to be sent
   void end_of(Peer& peer);

@@ -55,8 +55,8 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     int channel = 0;
     ReceiveMemory memory;
     if (Status status = fabric.accept(0, rank, channel, memory); !status) {
-      log_line(LogLevel::error, job.rank(), "cannot accept {}: {}", job.describe(rank),
-               status.text());
+      log_line(status == Code::peer_lost ? LogLevel::info : LogLevel::error, job.rank(),
+               "cannot accept {}: {}", job.describe(rank), status.text());
       if (rank >= 0) lose(peer(rank));
       continue;
     }

@@ -111,4 +111,12 @@ void Engine::Impl::wait(const WaitCondition& condition) {
   }
 }
 
+void Engine::rest() {
+  {
+    const Guard guard(*impl_);
+    impl_->check_liveness_if_due();
+  }
+  if (impl_->crowded) sched_yield();
+}
+
 }  // namespace weft::tagged

@@ -52,6 +52,18 @@ TEST_CASE("a program started by nobody is a job of one") {
   CHECK(run.out() == "rank 0 of 1 by alone\n");
 }
 
+TEST_CASE("processes that a launcher started in vain are told so once") {
+  for (const char* rank : {"0", "1"}) {
+    Process run({JOB_PROBE}, {{"PMI_SIZE", "2"}, {"PMI_RANK", rank}});
+    CHECK(run.wait() == 0);
+    CHECK(run.out() == "rank 0 of 1 by alone\n");
+    CHECK(has(run.err(), "PMI_SIZE=2") == (rank[0] == '0'));
+  }
+  Process run({JOB_PROBE}, {{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}});
+  CHECK(run.wait() == 0);
+  CHECK(run.err().empty());
+}
+
 TEST_CASE("an unknown or bad setting is an error that names it") {
   Process run({JOB_PROBE}, {{"WEFT_SPIM_US", "1"}});
   CHECK(run.wait() == 3);

@@ -264,6 +264,28 @@ TEST_CASE("silent strangers, more than there is room for, keep nobody out and ar
   for (const auto& stranger : strangers) CHECK(stranger->hear().empty());
 }
 
+TEST_CASE("the ranks of a large job may all come before the first is served") {
+  constexpr std::uint32_t kSize = 200;
+  Server::Options options = options_of(kSize);
+  options.key = "right";
+  std::unique_ptr<Server> server;
+  REQUIRE(Server::listen(options, server).ok());
+  std::vector<std::unique_ptr<Stranger>> ranks;
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    ranks.push_back(std::make_unique<Stranger>(server->port()));
+    ranks.back()->say(hello(kVersion, rank, kSize, "right"));
+  }
+  const auto num_joined = [&] {
+    std::uint32_t num = 0;
+    for (std::uint32_t rank = 0; rank < kSize; ++rank)
+      num += server->state(static_cast<int>(rank)) == Server::RankState::joined;
+    return num;
+  };
+  pollfd ready{server->poll_fd(), POLLIN, 0};
+  while (num_joined() < kSize && poll(&ready, 1, 5000) == 1) server->serve();
+  CHECK(num_joined() == kSize);
+}
+
 TEST_CASE("without a server a rank gives up in time and says where it looked") {
   std::uint16_t port = 0;
   {

@@ -194,6 +194,32 @@ TEST_CASE("a last line without an end gets one, if others could go on in it") {
   CHECK(one.out() == "x");
 }
 
+TEST_CASE("what one rank alone writes leaves as it came, however many others there are") {
+  Process run(weftrun({"-n", "3"}, shell("test $WEFT_RANK != 0 || printf 'a\\nb\\0c'")));
+  CHECK(run.wait() == 0);
+  CHECK(run.out() == std::string("a\nb\0c", 5));
+}
+
+TEST_CASE("no line has two writers, even if it is too long to be kept") {
+  constexpr std::size_t kBytes = 3u << 20;
+  Process run(weftrun({"-n", "3"}, shell("head -c 3145728 /dev/zero | tr '\\0' $WEFT_RANK; echo")));
+  CHECK(run.wait() == 0);
+  std::map<char, std::size_t> written;
+  std::istringstream stream(run.out());
+  for (std::string line; std::getline(stream, line);) {
+    REQUIRE_FALSE(line.empty());
+    written[line[0]] += line.size();
+    CHECK(line.find_first_not_of(line[0]) == std::string::npos);
+  }
+  CHECK(written == std::map<char, std::size_t>{{'0', kBytes}, {'1', kBytes}, {'2', kBytes}});
+}
+
+TEST_CASE("where output and errors go to one place, an error does not end up in a line of output") {
+  Process run(shell("exec 2>&1; exec " WEFTRUN " -n 1 sh -c 'printf begun; exit 3'"));
+  CHECK(run.wait() == 3);
+  CHECK(sorted_lines(run.out())[0] == "begun");
+}
+
 TEST_CASE("input goes to rank 0 alone") {
   Process run(weftrun({"-n", "3"}, shell("echo $WEFT_RANK:$(cat)")), {}, "some input\n");
   CHECK(run.wait() == 0);

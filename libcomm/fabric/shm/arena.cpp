@@ -32,10 +32,10 @@ Status map(int fd, std::size_t offset, std::size_t bytes, std::byte*& base) {
 Status open_file(int pid, int fd, int& opened) {
   opened = ::open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC);
   if (opened >= 0) return {};
+  if (errno == ENOENT)
+    return {Code::peer_lost, fmt::format("the shared memory of process {} is gone", pid)};
   return {
-      errno == ENOENT                      ? Code::peer_lost
-      : errno == EMFILE || errno == ENFILE ? Code::no_memory
-                                           : Code::not_permitted,
+      errno == EMFILE || errno == ENFILE ? Code::no_memory : Code::not_permitted,
       fmt::format("cannot open the shared memory of process {}: {} (the processes of a job must "
                   "run as one user, in one pid namespace, and be dumpable)",
                   pid, std::strerror(errno))};
@@ -85,12 +85,13 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_bytes,
   // The memory for lanes is an address range until it is used, and may be any size the limits
   // allow; going over them would end the process with SIGXFSZ.
   std::size_t total = layout.mapped() + ArenaLayout::round_to_pages(lane_bytes);
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    total = std::max<std::size_t>(layout.mapped(),
-                                  std::min<std::size_t>(total, limit.rlim_cur / 4096 * 4096));
-  if (ftruncate(fd, static_cast<off_t>(total)) != 0 || !seal(fd)) {
-    const int error = errno;
+  rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  total = std::max<std::size_t>(layout.mapped(),
+                                std::min<std::size_t>(total, limit.rlim_cur / 4096 * 4096));
+  const bool allowed = limit.rlim_cur >= total;
+  if (!allowed || ftruncate(fd, static_cast<off_t>(total)) != 0 || !seal(fd)) {
+    const int error = allowed ? errno : EFBIG;
     close(fd);
     return {Code::no_memory,
             fmt::format("cannot size shared memory to {} bytes: {} (see ulimit -f)", total,

@@ -96,7 +96,7 @@ Status Launcher::start() {
     const std::string prefix = options_.tag_output ? fmt::format("[{}] ", rank) : std::string();
     const bool whole_lines = options_.num_ranks > 1;
     rank_at(rank).out = std::make_unique<Lines>(&stdout_, prefix, whole_lines);
-    rank_at(rank).err = std::make_unique<Lines>(&stderr_, prefix, whole_lines);
+    rank_at(rank).err = std::make_unique<Lines>(&errors_, prefix, whole_lines);
   }
   Assignment assignment;
   assignment.job_size = options_.num_ranks;
@@ -485,7 +485,7 @@ void Launcher::signal_all(int number) {
   for (auto& host : hosts_) host->signal(number);
 }
 
-void Launcher::say(const std::string& text) { stderr_.append("weftrun: " + text + "\n"); }
+void Launcher::say(const std::string& text) { errors_.append("weftrun: " + text + "\n", this); }
 
 void Launcher::fail(int exit_status) {
   if (!exit_status_) exit_status_ = exit_status;

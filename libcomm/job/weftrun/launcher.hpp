@@ -92,6 +92,8 @@ class Launcher final : public HostEvents {
   std::vector<Rank> ranks_;
   std::vector<Exit> exits_;  // not judged yet
   Sink stdout_{1}, stderr_{2};
+  // Where errors go: one place has one sink, lest the one's line end in the middle of the other's.
+  Sink& errors_ = same_place(1, 2) ? stdout_ : stderr_;
   std::vector<std::unique_ptr<Host>> hosts_;
   int signals_ = -1;
   sigset_t old_mask_{};

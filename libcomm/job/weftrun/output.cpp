@@ -3,14 +3,18 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 namespace weft::weftrun {
 
-void Sink::append(std::string_view text) {
-  if (!broken_) pending_ += text;
+void Sink::append(std::string_view text, const void* writer) {
+  if (broken_ || text.empty()) return;
+  if (line_writer_ != nullptr && line_writer_ != writer) pending_ += '\n';
+  pending_ += text;
+  line_writer_ = text.back() == '\n' ? nullptr : writer;
 }
 
 void Sink::write_some() {
@@ -36,6 +40,13 @@ void Sink::write_some() {
   pending_.erase(0, written);
 }
 
+bool same_place(int fd, int other_fd) {
+  struct stat one {
+  }, other{};
+  return fstat(fd, &one) == 0 && fstat(other_fd, &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
 void Lines::take(std::string_view bytes) {
   line_ += bytes;
   std::size_t end = line_.rfind('\n');
@@ -46,20 +57,17 @@ void Lines::take(std::string_view bytes) {
 }
 
 void Lines::emit(std::string_view text) {
-  if (prefix_.empty()) return sink_->append(text);
+  if (prefix_.empty()) return sink_->append(text, this);
   while (!text.empty()) {
-    if (at_line_start_) sink_->append(prefix_);
+    if (!sink_->is_inside_line_of(this)) sink_->append(prefix_, this);
     const std::size_t end = text.find('\n');
-    at_line_start_ = end != std::string_view::npos;
-    const std::size_t length = at_line_start_ ? end + 1 : text.size();
-    sink_->append(text.substr(0, length));
+    const std::size_t length = end != std::string_view::npos ? end + 1 : text.size();
+    sink_->append(text.substr(0, length), this);
     text.remove_prefix(length);
   }
 }
 
 void Lines::finish() {
-  // With several ranks the next line of another one must not continue this one.
-  if (whole_lines_ && !line_.empty()) line_ += '\n';
   emit(line_);
   line_.clear();
 }

@@ -14,7 +14,11 @@ class Sink {
   bool empty() const { return pending_.empty(); }
   // Nothing should be appended while it is full.
   bool full() const { return pending_.size() >= kRoomBytes; }
-  void append(std::string_view text);
+  // writer: anybody's own address. A line that another writer has left open is ended first, so
+  // that no line is of two writers; what one writer alone wrote leaves as it came.
+  void append(std::string_view text, const void* writer);
+  // The writer's next text goes on in a line of its own.
+  bool is_inside_line_of(const void* writer) const { return line_writer_ == writer; }
   // Writes what fits without blocking. Call when poll reports room.
   void write_some();
 
@@ -23,7 +27,11 @@ class Sink {
   int fd_;
   bool broken_ = false;  // nobody reads any more: the rest is dropped
   std::string pending_;
+  const void* line_writer_ = nullptr;  // whose line is open at the end of the text
 };
+
+// Both descriptors lead to one file or terminal.
+bool same_place(int fd, int other_fd);
 
 // One output of one rank, cut into lines.
 class Lines {
@@ -37,13 +45,13 @@ class Lines {
   void finish();
 
  private:
-  static constexpr std::size_t kLongestLineBytes = 1u << 20;  // longer ones are cut
+  // Of a longer one pieces pass at once; only then can another writer's line come in between.
+  static constexpr std::size_t kLongestLineBytes = 1u << 20;
   void emit(std::string_view text);
 
   Sink* sink_;
   std::string prefix_;
   bool whole_lines_;
-  bool at_line_start_ = true;
   std::string line_;
 };
 

@@ -1,9 +1,12 @@
 // death WHO WHAT: one process is killed while the others are at work.
 //   WHO   a rank; `all` (every process and the launcher); `launcher`
-//   WHAT  what the others are doing: recv, any, send, barrier, allreduce, compute
+//   WHAT  what the others are doing: recv, any, send, barrier, allreduce, compute; test or probe:
+//         asking again and again whether something has come, never waiting for it; or unmet: of
+//         three, rank 1 is dead before rank 0 says the first word to it
 // By default nobody says anything here: the launcher and the library must. With a third argument
 // `return` the error handler is MPI_ERRORS_RETURN and the survivors go on (the launcher must have
 // been told to let them).
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +33,16 @@ static int operation(const char* what, int victim) {
                     MPI_STATUS_IGNORE);
   if (strcmp(what, "send") == 0)
     return MPI_Ssend(data, sizeof data, MPI_BYTE, victim, 1, MPI_COMM_WORLD);
+  if (strcmp(what, "test") == 0) {
+    MPI_Request request;
+    MPI_Irecv(data, sizeof data, MPI_BYTE, victim, 1, MPI_COMM_WORLD, &request);
+    for (int flag = 0, code = 0;;)
+      if ((code = MPI_Test(&request, &flag, MPI_STATUS_IGNORE)) != 0 || flag) return code;
+  }
+  if (strcmp(what, "probe") == 0)
+    for (int flag = 0, code = 0;;)
+      if ((code = MPI_Iprobe(victim, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE)) != 0 || flag)
+        return code;
   if (strcmp(what, "barrier") == 0) return MPI_Barrier(MPI_COMM_WORLD);
   if (strcmp(what, "allreduce") == 0)
     return MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -77,11 +90,38 @@ static void survive(const char* what, int victim) {
   _exit(num_failures ? 1 : 0);
 }
 
+// Rank 2 sees to it that rank 1 is dead and that rank 0, outside the library, has not noticed.
+static void meet_the_dead(void) {
+  int pid = (int)getpid(), pids[2];
+  double start = seconds();
+  sigset_t wake;
+  sigemptyset(&wake);
+  sigaddset(&wake, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &wake, NULL);
+  if (rank == 2) {
+    for (int i = 0; i < 2; ++i)
+      MPI_Recv(&pids[i], 1, MPI_INT, i, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    kill(pids[1], SIGKILL);
+    while (kill(pids[1], 0) == 0 && seconds() - start < 10) sched_yield();
+    kill(pids[0], SIGUSR1);
+  } else {
+    MPI_Ssend(&pid, 1, MPI_INT, 2, 0, MPI_COMM_WORLD);
+    while (rank == 1) pause();
+    struct timespec limit = {10, 0};
+    EXPECT_EQ(sigtimedwait(&wake, NULL, &limit), SIGUSR1);
+    EXPECT_CLASS(MPI_Send(&pid, 1, MPI_INT, 1, 1, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+    if (num_failures == 0) printf("as expected\n");
+    fflush(stdout);
+  }
+  _exit(num_failures ? 1 : 0);
+}
+
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   const char *who = argc > 1 ? argv[1] : "0", *what = argc > 2 ? argv[2] : "recv";
   int returning = argc > 3 && strcmp(argv[3], "return") == 0;
   if (returning) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (strcmp(what, "unmet") == 0) meet_the_dead();
   // Everybody is connected with everybody, with small and with large messages.
   static unsigned char out[200000], in[200000];
   for (int step = 0; step < size; ++step)

@@ -37,6 +37,14 @@ static void communication(void) {
   if (!kMpich)  // which crashes
     EXPECT_CLASS(MPI_Sendrecv_replace(&value, -1, MPI_INT, peer, 0, peer, 0, world, &status),
                  MPI_ERR_COUNT);
+  if (!kMpich && !kOpenMpi) {  // which crash
+    EXPECT_CLASS(MPI_Sendrecv_replace(NULL, 1, MPI_INT, peer, 0, peer, 0, world, &status),
+                 MPI_ERR_BUFFER);
+#if MPI_VERSION >= 4
+    EXPECT_CLASS(MPI_Isendrecv_replace(NULL, 1, MPI_INT, peer, 0, peer, 0, world, &request),
+                 MPI_ERR_BUFFER);
+#endif
+  }
   // Above the largest tag.
   int flag, *largest;
   MPI_Comm_get_attr(world, MPI_TAG_UB, &largest, &flag);
@@ -84,6 +92,18 @@ static void collectives(void) {
   EXPECT_CLASS(MPI_Alltoall(counts, 1, MPI_INT, displacements, 1, MPI_DATATYPE_NULL, world),
                MPI_ERR_TYPE);
   if (kOpenMpi || kMpich) return;  // which crash in these
+  EXPECT_CLASS(MPI_Reduce_local(NULL, &b, 1, MPI_INT, MPI_SUM), MPI_ERR_BUFFER);
+  EXPECT_CLASS(MPI_Reduce_local(&a, NULL, 1, MPI_INT, MPI_SUM), MPI_ERR_BUFFER);
+  MPI_Request request = MPI_REQUEST_NULL;
+  counts[0] = -1;
+  EXPECT_CLASS(MPI_Iallgatherv(&a, 1, MPI_INT, displacements, counts, displacements, MPI_INT, world,
+                               &request),
+               MPI_ERR_COUNT);
+  EXPECT(request == MPI_REQUEST_NULL);
+  counts[0] = 1;
+  EXPECT_CLASS(
+      MPI_Iallgatherv(&a, 1, MPI_INT, NULL, counts, displacements, MPI_INT, world, &request),
+      MPI_ERR_BUFFER);
   EXPECT_CLASS(MPI_Allgather(&a, -1, MPI_INT, counts, 1, MPI_INT, world), MPI_ERR_COUNT);
   counts[0] = -1;
   EXPECT_CLASS(MPI_Allgatherv(&a, 1, MPI_INT, displacements, counts, displacements, MPI_INT, world),
@@ -125,6 +145,8 @@ static void objects(void) {
   EXPECT_CLASS(MPI_Type_free(&type), MPI_ERR_TYPE);
   EXPECT_CLASS(MPI_Type_contiguous(-1, MPI_INT, &type), MPI_ERR_COUNT);
   EXPECT_CLASS(MPI_Type_vector(2, -1, 1, MPI_INT, &type), kMpich ? MPI_ERR_COUNT : MPI_ERR_ARG);
+  if (!kMpich && !kOpenMpi)
+    EXPECT_CLASS(MPI_Type_get_envelope(MPI_INT, &value, NULL, &flag, &length), MPI_ERR_ARG);
   EXPECT_CLASS(MPI_Op_free(&op), MPI_ERR_OP);
   op = MPI_SUM;
   EXPECT_CLASS(MPI_Op_free(&op), MPI_ERR_OP);

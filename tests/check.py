@@ -159,7 +159,7 @@ def run_meson_tests(tally, phase, folder, names, log, slow):
 def fuzz(tally, folder, options):
     """Builds the targets of tests/fuzz as fuzzers and runs each for some seconds."""
     with open(os.path.join(ROOT, 'tests/fuzz/meson.build'), encoding='utf-8') as file:
-        names = ['fuzz/' + name for name in re.findall(r"^    '(\w+)':", file.read(), re.M)]
+        names = ['fuzz/' + name for name in re.findall(r"'(\w+)': \w+_dep", file.read())]
     if options.filter:
         names = [name for name in names if re.search(options.filter, name)]
     if not names:

@@ -7,8 +7,8 @@
 // --ms: how long a measurement takes, about (default 200)
 // --json: appends one object a measurement
 //
-// What the names of measurements mean is in README.md; compare runs this program and its MPI twins
-// in turn and takes medians.
+// --only memory runs with any number of ranks. What is measured, and what came out, is in
+// docs/performance.md; measure runs this program and its MPI twins in turn and takes medians.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -306,21 +306,29 @@ void measure_idle(weft::Job& job, Report& report) {
   report.add("idle_answer", 2, 1, 8, answers[answers.size() / 2], "us");
 }
 
-// Resident memory of this process, from what the kernel says.
-double resident_kib(const char* which) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(which)) return std::atof(line.c_str() + std::strlen(which));
-  return 0;
+// Memory of this process in KiB, as the kernel counts it.
+struct Memory {
+  double resident = 0;  // all that it has mapped and touched
+  double share = 0;     // of that, pages that others have mapped as well by their part only
+};
+Memory memory_of_process() {
+  Memory memory;
+  std::ifstream file("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(file, line);) {
+    const auto number = [&line] { return std::atof(line.c_str() + line.find(':') + 1); };
+    if (line.starts_with("Rss:")) memory.resident = number();
+    if (line.starts_with("Pss:")) memory.share = number();
+  }
+  return memory;
 }
 
-// What an exchange adds to the resident memory: opened, and after a storm to everybody.
+// What an exchange adds to the memory of rank 0: opened, and after a storm of everybody to
+// everybody, beside what docs/transport.md says is the most.
 void measure_memory(weft::Job& job, Report& report, int num_threads) {
-  const auto resident = [] { return resident_kib("VmRSS:"); };
   require(job.barrier(), "barrier");
-  const double before = resident();
+  const Memory before = memory_of_process();
   weft::Exchange<std::uint64_t> exchange(job, num_threads);
-  const double opened = resident() - before;
+  const Memory opened = memory_of_process();
   with_threads(num_threads, [&](int t) {
     std::uint64_t message, sum = 0;
     for (std::uint64_t i = 0; i < 4'000'000 / static_cast<unsigned>(num_threads); ++i) {
@@ -330,10 +338,20 @@ void measure_memory(weft::Job& job, Report& report, int num_threads) {
     }
     require(exchange.quiesce(t, [&](std::uint64_t last) { sum += last; }), "quiesce");
   });
-  const double after = resident() - before;
+  const Memory after = memory_of_process();
+  require(job.barrier(), "barrier");
   if (job.rank() != 0) return;
-  report.add("memory_opened", job.size(), num_threads, 8, opened, "KiB");
-  report.add("memory_after_storm", job.size(), num_threads, 8, after, "KiB");
+  constexpr double kRingKib = 2048 + 4;
+  const double block_kib = static_cast<double>(weft::ExchangeSettings().block_bytes) / 1024;
+  const double lanes = num_threads * job.size();
+  const auto add = [&](const char* what, double value) {
+    report.add(what, job.size(), num_threads, 8, value, "KiB");
+  };
+  add("memory_opened", opened.resident - before.resident);
+  add("memory_after_storm", after.resident - before.resident);
+  add("memory_formula", lanes * (2 * kRingKib + block_kib));
+  // Rings between two processes of a host are in both, and one memory.
+  add("memory_share", after.share - before.share);
 }
 
 std::vector<int> list_of(const char* text) {
@@ -350,8 +368,11 @@ int main(int argc, char** argv) {
   weft::Job job;
   Report report("weft");
   const char* json = option(argc, argv, "--json");
-  if (job.size() != 2 || (job.rank() == 0 && json != nullptr && !report.open(json))) {
-    std::fprintf(stderr, "rate: needs 2 ranks, and a file that can be written\n");
+  const char* only = option(argc, argv, "--only");
+  const bool fits = job.size() == 2 || (only != nullptr && std::strcmp(only, "memory") == 0);
+  if (!fits || (job.rank() == 0 && json != nullptr && !report.open(json))) {
+    std::fprintf(stderr,
+                 "rate: needs 2 ranks (but for --only memory), and a file that can be written\n");
     return 2;
   }
   const char* ms = option(argc, argv, "--ms");

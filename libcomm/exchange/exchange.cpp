@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/log.hpp"
 #include "exchange/exchange_impl.hpp"
@@ -164,9 +165,8 @@ void ExchangeBase::Impl::agree() {
     block_bytes = settings.block_bytes / 4 * 4;
   }
   // The largest entry is a quarter of a ring at most.
-  const std::size_t longest = std::min(
-      settings.rendezvous_bytes,
-      std::max<std::size_t>(block_bytes, message_bytes == 0 ? settings.rendezvous_bytes : 0));
+  const std::size_t longest =
+      std::min(settings.rendezvous_bytes, message_bytes == 0 ? kMaxBlockBytes : block_bytes);
   const std::size_t need = (4 * (longest + 2 * kEntryAlign) + kPage - 1) / kPage * kPage;
   if (settings.ring_bytes % kPage != 0 || settings.ring_bytes < need ||
       settings.ring_bytes > (1u << 30))
@@ -243,7 +243,9 @@ Status ExchangeBase::wait(int number, std::chrono::microseconds timeout) {
     if (block.cursor == block.end) impl_->finish_block(thread);
   }
   const std::uint64_t start = now_ns();
-  const auto limit = static_cast<std::uint64_t>(std::max<std::int64_t>(timeout.count(), 0)) * 1000;
+  constexpr std::int64_t kLongestUs = std::numeric_limits<std::int64_t>::max() / 1000;
+  const auto limit =
+      static_cast<std::uint64_t>(std::clamp<std::int64_t>(timeout.count(), 0, kLongestUs)) * 1000;
   Waiter waiter(*impl_, number);
   for (;;) {
     if (block.cursor != block.end || impl_->next_block(thread)) return {};

@@ -192,7 +192,8 @@ Status Job::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
 Status Job::release(void* address) { return impl_->release(address); }
 
 Status Job::share(void* address, std::size_t bytes, RemoteMemory& memory) {
-  if (address == nullptr || bytes == 0) return {Code::bad_argument, "there is nothing to share"};
+  if (address == nullptr || bytes == 0 || bytes > ~reinterpret_cast<std::uintptr_t>(address))
+    return {Code::bad_argument, fmt::format("there are no {} bytes to share", bytes)};
   return impl_->share(address, bytes, memory);
 }
 

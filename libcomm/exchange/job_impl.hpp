@@ -60,12 +60,18 @@ class MappingCache {
   std::array<MappedMemory, kNumEntries> entries_;
 };
 
+// Where the outcome of an asynchronous transfer goes.
+struct TransferSlot {
+  Completion completion;
+  std::uint32_t use = 1;  // the token of another use is used up
+};
+
 // What belongs to one thread of the program; touched by nobody else.
 struct ThreadState {
   explicit ThreadState(detail::Window& window) : mappings(window) {}
 
   MappingCache mappings;
-  std::deque<Completion> completions;  // by a token's slot
+  std::deque<TransferSlot> transfers;  // by a token's slot
   std::vector<std::uint32_t> free_slots;
   unsigned num_calls = 0;
 };

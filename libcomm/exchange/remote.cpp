@@ -85,14 +85,28 @@ namespace {
 // A free place for the outcome of a transfer.
 Completion& take_slot(ThreadState& state, Token& token) {
   if (state.free_slots.empty()) {
-    state.free_slots.push_back(static_cast<std::uint32_t>(state.completions.size()));
-    state.completions.emplace_back();
+    state.free_slots.push_back(static_cast<std::uint32_t>(state.transfers.size()));
+    state.transfers.emplace_back();
   }
   token.slot = state.free_slots.back();
   state.free_slots.pop_back();
-  Completion& completion = state.completions[token.slot];
-  completion.reset();
-  return completion;
+  TransferSlot& slot = state.transfers[token.slot];
+  token.use = slot.use;
+  slot.completion.reset();
+  return slot.completion;
+}
+
+// Null: no token of this thread, or used up.
+TransferSlot* find_slot(ThreadState& state, Token token) noexcept {
+  if (token.slot >= state.transfers.size()) return nullptr;
+  TransferSlot& slot = state.transfers[token.slot];
+  return slot.use == token.use ? &slot : nullptr;
+}
+
+Code use_up(ThreadState& state, Token token, TransferSlot& slot) noexcept {
+  slot.use += slot.use == ~0u ? 2 : 1;  // never 0
+  state.free_slots.push_back(token.slot);
+  return slot.completion.code();
 }
 
 }  // namespace
@@ -124,23 +138,21 @@ Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from
 
 Code Job::test(int thread, Token token) noexcept {
   ThreadState& state = impl_->thread(thread);
-  if (token.slot >= state.completions.size()) return Code::bad_argument;
-  Completion& completion = state.completions[token.slot];
-  if (!completion.is_done()) {
+  TransferSlot* slot = find_slot(state, token);
+  if (slot == nullptr) return Code::bad_argument;
+  if (!slot->completion.is_done()) {
     impl_->engine->progress();
-    if (!completion.is_done()) return Code::again;
+    if (!slot->completion.is_done()) return Code::again;
   }
-  state.free_slots.push_back(token.slot);
-  return completion.code();
+  return use_up(state, token, *slot);
 }
 
 Code Job::wait(int thread, Token token) noexcept {
   ThreadState& state = impl_->thread(thread);
-  if (token.slot >= state.completions.size()) return Code::bad_argument;
-  Completion& completion = state.completions[token.slot];
-  impl_->engine->wait_until([&completion] { return completion.is_done(); });
-  state.free_slots.push_back(token.slot);
-  return completion.code();
+  TransferSlot* slot = find_slot(state, token);
+  if (slot == nullptr) return Code::bad_argument;
+  impl_->engine->wait_until([slot] { return slot->completion.is_done(); });
+  return use_up(state, token, *slot);
 }
 
 namespace {

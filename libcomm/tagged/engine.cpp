@@ -256,6 +256,10 @@ void Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
   }
   if (message.arrived == message.bytes) return deliver(request, message);
   request.peer = message.source;
+  if (peer(message.source).lost) {
+    matcher.release(&message);
+    return complete(request, Code::peer_lost);
+  }
   request.phase = kArriving;
   message.receiver = &request;
 }
@@ -297,6 +301,7 @@ Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, Messag
   message = impl_->matcher.find_unexpected(source, context, tag);
   if (message == nullptr) return impl_->nobody_left(source) ? Code::peer_lost : Code::again;
   impl_->matcher.remove_unexpected(*message);
+  message->taken = true;
   info = {message->source, message->tag, message->bytes};
   return Code::ok;
 }

@@ -106,12 +106,12 @@ void Engine::Impl::lose(Peer& peer) {
 
   if (peer.incoming != nullptr) complete(*std::exchange(peer.incoming, nullptr), Code::peer_lost);
   if (Unexpected* message = std::exchange(peer.incoming_unexpected, nullptr)) {
-    // Never whole: it did not arrive.
+    // Never whole: it did not arrive. Who has it from a probe hears of that in receiving it.
     if (message->receiver != nullptr)
       complete(*message->receiver, Code::peer_lost);
-    else
+    else if (!message->taken)
       matcher.remove_unexpected(*message);
-    matcher.release(message);
+    if (message->receiver != nullptr || !message->taken) matcher.release(message);
   }
 
   // A receive from any source may have waited for this peer: its owner must know, once.

@@ -75,6 +75,7 @@ Unexpected* Matcher::allocate() {
   message->announced = false;
   message->arrived = 0;
   message->receiver = nullptr;
+  message->taken = false;
   return message;
 }
 

@@ -26,6 +26,7 @@ struct Unexpected {
   std::uint32_t region = 0;           // announced
   std::uint32_t extra = 0;            // announced
   Request* receiver = nullptr;        // matched while still arriving
+  bool taken = false;                 // out of matching by a matched probe
 
   static constexpr std::size_t kSmall = 192;
   std::byte small[kSmall];

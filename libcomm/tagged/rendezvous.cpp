@@ -170,9 +170,14 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
   Request* request = sends.find(ready.send_id, peer.rank);
   if (request == nullptr || ready.length > request->length)
     return broken(peer, "the number of a message");
+  SharedCopy* record = nullptr;
+  if (ready.record != kStreamed) {
+    if (!peer.remote) record = local->peer_copy(peer.rank, ready.record);
+    if (record == nullptr) return broken(peer, "the number of a copy");
+  }
   sends.remove(ready.send_id);
   end_share(*request);
-  if (ready.record == kStreamed) {
+  if (record == nullptr) {
     request->phase = kStreaming;
     request->progress_bytes = 0;
     request->received = ready.length;
@@ -180,8 +185,6 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
     enqueue(peer, *request);
     return;
   }
-  SharedCopy* record = peer.remote ? nullptr : local->peer_copy(peer.rank, ready.record);
-  if (record == nullptr) return broken(peer, "the number of a copy");
   request->phase = kCopying;
   Transfer transfer{};
   transfer.request = request;

@@ -40,7 +40,7 @@ bool RingReader::turn(const EntryHead& head, Entry& entry) noexcept {
 
 bool RingReader::take_turn(const EntryHead& head) noexcept {
   const std::uint32_t gap = head.length;
-  if (offset_ == 0 || gap > maximum_ - std::min(offset_, maximum_)) {
+  if (offset_ == 0 || gap > maximum_ - offset_) {
     broken_ = true;
     return false;
   }
@@ -70,7 +70,7 @@ bool RingReader::peek_arrived(Entry& entry, std::uint64_t arrived) noexcept {
     entry.length = head.length;
     entry.immediate = head.immediate;
     entry.data = reinterpret_cast<const std::byte*>(&head + 1);
-    if (entry.length > maximum_ - offset_) {
+    if (!fits(entry.length)) {
       broken_ = true;
       return false;
     }

@@ -226,7 +226,7 @@ class RingReader {
     entry.length = head->length;  // read once: the writer could change it after the check
     entry.immediate = head->immediate;
     entry.data = reinterpret_cast<const std::byte*>(head + 1);
-    if (entry.length > maximum_ - offset_) [[unlikely]] {
+    if (!fits(entry.length)) [[unlikely]] {
       broken_ = true;
       return false;
     }
@@ -262,6 +262,11 @@ class RingReader {
   bool broken() const noexcept { return broken_; }
 
  private:
+  // Whether an entry at offset_ ends within the ring, and so the next one begins there or right
+  // behind it, where a mark to turn may be. Both are multiples of kEntryAlign.
+  bool fits(std::uint32_t length) const noexcept {
+    return sizeof(EntryHead) + length <= maximum_ - offset_;
+  }
   // Out of line: once a round.
   bool turn(const EntryHead& head, Entry& entry) noexcept;
   bool take_turn(const EntryHead& head) noexcept;

@@ -1,10 +1,29 @@
-// A ring whose bytes a hostile peer wrote: no entry may reach beyond the ring's memory.
+// A ring whose bytes a hostile peer wrote: no entry may reach beyond the ring's memory, be it
+// mapped, or written by a fabric on behalf of a peer that tells any count of what has arrived.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "transport/ring.hpp"
+
+namespace {
+
+template <class Peek>
+void read_all(std::byte* memory, std::uint32_t ring_bytes, Peek&& peek) {
+  std::atomic<std::uint64_t> consumed{0};
+  weft::RingReader reader;
+  reader.attach(memory, ring_bytes, &consumed);
+  weft::Entry entry;
+  unsigned sum = 0;
+  for (int i = 0; i < 1000 && peek(reader, entry); ++i) {
+    for (std::uint32_t k = 0; k < entry.length; ++k) sum += static_cast<unsigned>(entry.data[k]);
+    reader.pop(entry.length);
+    reader.return_credit(sum & 1);
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::uint32_t kRing = 8192;
@@ -14,15 +33,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       static_cast<std::byte*>(std::aligned_alloc(64, kWhole)), std::free);
   std::memset(memory.get(), 0, kWhole);
   std::memcpy(memory.get(), data, std::min(size, kWhole));
-  std::atomic<std::uint64_t> consumed{0};
-  weft::RingReader reader;
-  reader.attach(memory.get(), kRing, &consumed);
-  weft::Entry entry;
-  unsigned sum = 0;
-  for (int i = 0; i < 1000 && reader.peek(entry); ++i) {
-    for (std::uint32_t k = 0; k < entry.length; ++k) sum += static_cast<unsigned>(entry.data[k]);
-    reader.pop(entry.length);
-    reader.return_credit(sum & 1);
-  }
+  read_all(memory.get(), kRing, [](auto& reader, auto& entry) { return reader.peek(entry); });
+  for (const std::uint64_t arrived : {std::uint64_t{size}, ~std::uint64_t{0} / 2})
+    read_all(memory.get(), kRing,
+             [=](auto& reader, auto& entry) { return reader.peek_arrived(entry, arrived); });
   return 0;
 }

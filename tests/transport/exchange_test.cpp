@@ -146,7 +146,9 @@ TEST_CASE("messages of any length arrive as they were", "[exchange]") {
     });
     // Over the limit; the address is not looked at.
     const auto* nowhere = reinterpret_cast<const std::byte*>(4096);
-    EXPECT(exchange.send(0, 0, Bytes(nowhere, (std::size_t{1} << 30) + 1)) == Code::bad_argument);
+    for (const std::size_t length :
+         {(std::size_t{1} << 30) + 1, ~std::size_t{0}, 0 - std::size_t{8}})
+      EXPECT(exchange.send(0, 0, Bytes(nowhere, length)) == Code::bad_argument);
     EXPECT(exchange.send(2, 0, {}) == Code::bad_argument);
     EXPECT(exchange.send(-1, 0, {}) == Code::bad_argument);
   });
@@ -351,7 +353,8 @@ TEST_CASE("waiting ends with a message, or when the time is over", "[exchange]")
       EXPECT(exchange.receive(1, message) && message == 43);
       EXPECT(exchange.wait(0, 0us) == Code::timed_out);
     } else {
-      EXPECT(exchange.wait(1, 10s).ok());
+      EXPECT(exchange.wait(0, std::chrono::microseconds::min()) == Code::timed_out);
+      EXPECT(exchange.wait(1, std::chrono::microseconds(std::int64_t{1} << 62)).ok());
       EXPECT(exchange.receive(1, message) && message == 42);
       std::this_thread::sleep_for(10ms);  // so that the other side sleeps, most times
       EXPECT(exchange.send(0, 1, 43) == Code::ok);
@@ -461,6 +464,15 @@ TEST_CASE("what ranks disagree on, and what cannot be, is refused on all of them
     settings = {};
     settings.block_messages = 0;
     EXPECT(code(1, settings) == Code::bad_argument);
+    settings = {};
+    settings.rendezvous_bytes = ~std::size_t{0};
+    EXPECT(code(1, settings) == Code::ok);  // whatever it is, a block of ints fits a ring
+    try {
+      Exchange<Bytes> bytes(job, 1, settings);
+      EXPECT(false);  // no ring has room for any message
+    } catch (const Error& error) {
+      EXPECT(error.status() == Code::bad_argument);
+    }
     try {
       if (job.rank() == 0)
         Exchange<int>(job, 1);

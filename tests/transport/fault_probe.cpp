@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "exchange/wire.hpp"
 #include "transport/probe.hpp"
@@ -241,25 +242,16 @@ void write_garbage(Job& job, const char* what) {
 
 int main(int argc, char** argv) {
   using namespace weft::testing;
-  const std::string scenario = argc > 1 ? argv[1] : "";
-  weft::transport::Job job;
-  REQUIRE(job.size() == 3);
-  if (scenario == "connect") {
-    die_before_others_connect(job);
-  } else if (scenario == "send") {
-    die_while_others_send(job);
-  } else if (scenario == "receive") {
-    die_while_others_receive(job);
-  } else if (scenario == "read") {
-    die_while_others_access(job, false);
-  } else if (scenario == "write") {
-    die_while_others_access(job, true);
-  } else if (scenario == "phase") {
-    die_while_others_end_a_phase(job);
-  } else if (scenario == "leave") {
-    die_before_others_leave(job);
-  } else {
-    write_garbage(job, scenario.c_str());
-  }
-  std::puts("ok");
+  std::vector<Scenario> scenarios = {
+      {"connect", die_before_others_connect},
+      {"send", die_while_others_send},
+      {"receive", die_while_others_receive},
+      {"read", [](Job& job) { die_while_others_access(job, false); }},
+      {"write", [](Job& job) { die_while_others_access(job, true); }},
+      {"phase", die_while_others_end_a_phase},
+      {"leave", die_before_others_leave}};
+  for (const char* what : {"length", "odd", "empty", "kind", "wrong_phase", "size", "turn",
+                           "announce", "announce_far", "announce_long", "announce_odd"})
+    scenarios.push_back({what, [=](Job& job) { write_garbage(job, what); }});
+  return run_scenario(argc, argv, scenarios);
 }

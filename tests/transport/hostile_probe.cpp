@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "exchange/job_impl.hpp"
 #include "exchange/wire.hpp"
@@ -185,23 +186,14 @@ void announce_unaligned(Job& job) {
 
 int main(int argc, char** argv) {
   using namespace weft::testing;
-  const std::string scenario = argc > 1 ? argv[1] : "";
-  weft::transport::Job job;
-  REQUIRE(job.size() == 3);
-  if (scenario.starts_with("lane_")) {
-    connect_wrongly(job, scenario.c_str());
-  } else if (scenario == "credit_ahead") {
-    write_wrong_credit(job, std::uint64_t{1} << 63);
-  } else if (scenario == "credit_behind") {
-    write_wrong_credit(job, 0 - std::uint64_t{64});
-  } else if (scenario == "length_over") {
-    write_wrong_lengths(job, 5);
-  } else if (scenario == "length_huge") {
-    write_wrong_lengths(job, ~std::uint32_t{0});
-  } else if (scenario == "announce_unaligned") {
-    announce_unaligned(job);
-  } else {
-    REQUIRE(false);
-  }
-  std::puts("ok");
+  std::vector<Scenario> scenarios = {
+      {"credit_ahead", [](Job& job) { write_wrong_credit(job, std::uint64_t{1} << 63); }},
+      {"credit_behind", [](Job& job) { write_wrong_credit(job, 0 - std::uint64_t{64}); }},
+      {"length_over", [](Job& job) { write_wrong_lengths(job, 5); }},
+      {"length_huge", [](Job& job) { write_wrong_lengths(job, ~std::uint32_t{0}); }},
+      {"announce_unaligned", announce_unaligned}};
+  for (const char* what : {"lane_far", "lane_wraps", "lane_odd", "lane_small", "lane_huge",
+                           "lane_nobody", "lane_thread", "lane_twice"})
+    scenarios.push_back({what, [=](Job& job) { connect_wrongly(job, what); }});
+  return run_scenario(argc, argv, scenarios);
 }

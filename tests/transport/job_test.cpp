@@ -138,6 +138,36 @@ TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
     EXPECT(job.fetch_add(0, good.word(5), 1).code == Code::bad_argument);
     EXPECT(job.cas(0, good.word(5), 0, 1).code == Code::bad_argument);
     EXPECT(!job.allocate(0, address, mine).ok());
+    EXPECT(!job.allocate(~std::size_t{0}, address, mine).ok());
+    EXPECT(job.share(&word, 0, mine) == Code::bad_argument);
+    EXPECT(job.share(&word, ~std::size_t{0}, mine) == Code::bad_argument);
+    EXPECT(job.barrier().ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("a token is good for one transfer of its thread", "[job]") {
+  with_ranks(2, [&](Job& job) {
+    void* address = nullptr;
+    RemoteMemory mine;
+    EXPECT(job.allocate(4096, address, mine).ok());
+    std::vector<RemoteMemory> all;
+    EXPECT(job.all_gather(mine, all).ok());
+    const RemoteMemory& there = all[static_cast<std::size_t>(1 - job.rank())];
+    std::uint64_t words[2] = {};
+    const auto read = [&](int i) { return job.rdma_read_async(0, there, &words[i], 8); };
+    EXPECT(job.test(0, Token{}) == Code::bad_argument);
+    const Token first = read(0);
+    EXPECT(job.wait(0, first) == Code::ok);
+    EXPECT(job.wait(0, first) == Code::bad_argument);
+    EXPECT(job.test(0, first) == Code::bad_argument);
+    EXPECT(job.test(0, Token{}) == Code::bad_argument);
+    const Token second = read(0), third = read(1);
+    EXPECT(second.slot != third.slot);
+    EXPECT(job.test(0, first) == Code::bad_argument);  // its slot is another's now
+    EXPECT(job.test(1, second) == Code::bad_argument);
+    EXPECT(job.wait(0, third) == Code::ok);
+    EXPECT(job.wait(0, second) == Code::ok);
     EXPECT(job.barrier().ok());
   });
   CHECK_NOTHING_WRONG();

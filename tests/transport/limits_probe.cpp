@@ -260,27 +260,14 @@ void close_with_messages_under_way(Job& job) {
 
 int main(int argc, char** argv) {
   using namespace weft::testing;
-  const std::string scenario = argc > 1 ? argv[1] : "";
-  weft::transport::Job job;
-  REQUIRE(job.size() == 3);
-  if (scenario == "announced") {
-    die_with_blocks_to_be_read(job);
-  } else if (scenario == "staged") {
-    die_while_staged_blocks_are_out(job);
-  } else if (scenario == "little") {
-    die_while_others_send_little(job, false);
-  } else if (scenario == "little_runs") {
-    die_while_others_send_little(job, true);
-  } else if (scenario == "barrier") {
-    die_while_others_are_in_a_barrier(job);
-  } else if (scenario == "memory") {
-    use_wrong_memory(job);
-  } else if (scenario == "rings") {
-    use_up_rings(job);
-  } else if (scenario == "close") {
-    close_with_messages_under_way(job);
-  } else {
-    REQUIRE(false);
-  }
-  std::puts("ok");
+  const Scenario scenarios[] = {
+      {"announced", die_with_blocks_to_be_read},
+      {"staged", die_while_staged_blocks_are_out},
+      {"little", [](Job& job) { die_while_others_send_little(job, false); }},
+      {"little_runs", [](Job& job) { die_while_others_send_little(job, true); }},
+      {"barrier", die_while_others_are_in_a_barrier},
+      {"memory", use_wrong_memory},
+      {"rings", use_up_rings},
+      {"close", close_with_messages_under_way}};
+  return run_scenario(argc, argv, scenarios);
 }

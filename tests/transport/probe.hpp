@@ -4,10 +4,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "weft/transport.hpp"
 
@@ -63,6 +67,24 @@ inline void wait_for_end(pid_t pid) {
   const std::string files = "/proc/" + std::to_string(pid) + "/fd/0";
   const auto start = Clock::now();
   while (access(files.c_str(), F_OK) == 0) REQUIRE(Clock::now() - start < 10s);
+}
+
+// What the ranks of a job do, under the name by which a test asks for it.
+struct Scenario {
+  std::string_view name;
+  std::function<void(Job&)> run;
+};
+
+// The main of a probe: joins the job of three and runs the scenario that the command line names.
+inline int run_scenario(int argc, char** argv, std::span<const Scenario> scenarios) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  const auto found = std::ranges::find(scenarios, name, &Scenario::name);
+  REQUIRE(found != scenarios.end());
+  Job job;
+  REQUIRE(job.size() == 3);
+  found->run(job);
+  std::puts("ok");
+  return 0;
 }
 
 }  // namespace weft::testing

@@ -208,6 +208,43 @@ TEST_CASE("the reader survives a hostile writer", "[ring]") {
     head->length = 64;
     head->state.store(1u << 8 | kKindTurn, std::memory_order_release);
   }
+  SECTION("an entry that ends behind the ring, where no limit would hold any more") {
+    head->length = 4096;
+    head->state.store(1u << 8 | 1, std::memory_order_release);
+  }
+  SECTION("the same, in a ring that somebody says has arrived") {
+    head->length = 4096 - 15;
+    head->state.store(1u << 8 | 1, std::memory_order_release);
+    REQUIRE_FALSE(reader.peek_arrived(entry, 1 << 20));
+    REQUIRE(reader.broken());
+    return;
+  }
   REQUIRE_FALSE(reader.peek(entry));
   REQUIRE(reader.broken());
+}
+
+TEST_CASE("the largest entry ends with the ring", "[ring]") {
+  Memory memory(4096);
+  RingReader reader;
+  reader.attach(memory.bytes.get(), 4096, &memory.consumed);
+  auto* head = reinterpret_cast<EntryHead*>(memory.bytes.get());
+  head->length = 4096 - 16;
+  head->state.store(1u << 8 | 1, std::memory_order_release);
+  Entry entry;
+  REQUIRE(reader.peek(entry));
+  reader.pop(entry.length);
+  // Behind it may be a mark to turn, of no gap; an entry may not.
+  auto* mark = reinterpret_cast<EntryHead*>(memory.bytes.get() + 4096);
+  SECTION("a mark") {
+    mark->length = 0;
+    mark->state.store(2u << 8 | kKindTurn, std::memory_order_release);
+    REQUIRE_FALSE(reader.peek(entry));
+    REQUIRE_FALSE(reader.broken());
+  }
+  SECTION("an entry") {
+    mark->length = 0;
+    mark->state.store(2u << 8 | 1, std::memory_order_release);
+    REQUIRE_FALSE(reader.peek(entry));
+    REQUIRE(reader.broken());
+  }
 }

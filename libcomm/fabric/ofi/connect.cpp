@@ -233,6 +233,7 @@ void OfiFabric::sign(Control& control, const PeerNode& to) const noexcept {
 
 void OfiFabric::send(int peer, Control control) noexcept {
   PeerNode& node = this->node(peer);
+  if (node.handle == FI_ADDR_NOTAVAIL) return;  // what it has said has just lost it
   sign(control, node);
   if (node.outbox.empty() && try_send(node, control)) return;
   if (node.outbox.empty()) full_outboxes_.push_back(peer);
@@ -325,6 +326,12 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   if (request.bytes < kPage || request.bytes > kMaxRing || request.bytes % kPage != 0 ||
       request.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
     return Code::bad_argument;
+  const auto is_same = [&](const std::unique_ptr<ReceiveLaneState>& other) {
+    return other != nullptr && other->peer == peer &&
+           other->channel == static_cast<int>(request.channel);
+  };
+  if (std::any_of(receive_lanes_.begin(), receive_lanes_.end(), is_same))
+    return {Code::bad_argument, "it has that lane already"};
   // Without random numbers nothing tells what is on its way to an old lane.
   const std::size_t number = tokens_ ? free_number(receive_lanes_) : receive_lanes_.size();
   if (number >= kGetLane) return Code::no_memory;
@@ -336,13 +343,15 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   made->token = tokens_ ? static_cast<std::uint32_t>(next_key()) : 0;
   made->number = static_cast<std::uint32_t>(number);
   if (Status status = made->ring.map(request.bytes + kPage); !status) return status;
+  if (Status status = take_lane_memory(made->channel, made->ring_bytes); !status) return status;
   if (rings_written_) {
     if (Status status =
             add(made->ring.data(), made->ring.bytes(), FI_REMOTE_WRITE, made->registration);
-        !status)
+        !status) {
+      give_lane_memory(made->channel, made->ring_bytes);
       return status;
+    }
   }
-  if (Status status = take_lane_memory(made->channel, made->ring_bytes); !status) return status;
   lane = made.get();
   if (number == receive_lanes_.size()) receive_lanes_.emplace_back();
   receive_lanes_[number] = std::move(made);

@@ -194,6 +194,16 @@ void OfiFabric::arrive(ReceiveLaneState& lane, std::size_t bytes) noexcept {
   ring_own(reader_doorbell(lane.channel));
 }
 
+void OfiFabric::on_arrival(std::uint64_t flags, std::uint64_t data,
+                           std::span<const std::byte> bytes) noexcept {
+  if ((flags & FI_REMOTE_WRITE) != 0) return on_written_part(data);
+  if ((flags & FI_REMOTE_CQ_DATA) != 0) return on_part(data, bytes.data(), bytes.size());
+  if (bytes.size() < sizeof(Control)) return;
+  Control control;
+  std::memcpy(&control, bytes.data(), sizeof control);
+  on_control(control, bytes.subspan(sizeof control));
+}
+
 void OfiFabric::post_receive(ReceiveBuffer& buffer) noexcept {
   buffer.context.kind = Context::receive;
   void* descriptor =
@@ -223,20 +233,14 @@ void OfiFabric::poll_locked() noexcept {
     for (ssize_t i = 0; i < count; ++i) {
       const fi_cq_data_entry& entry = entries[i];
       if ((entry.flags & FI_REMOTE_WRITE) != 0) {
-        on_written_part(entry.data);
+        on_arrival(entry.flags, entry.data, {});
         continue;
       }
       auto* context = static_cast<Context*>(entry.op_context);
       if (context == nullptr) continue;
       if (context->kind == Context::receive) {
         auto& buffer = *reinterpret_cast<ReceiveBuffer*>(context);
-        if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
-          on_part(entry.data, buffer.data, entry.len);
-        } else if (entry.len >= sizeof(Control)) {
-          Control control;
-          std::memcpy(&control, buffer.data, sizeof control);
-          on_control(control, {buffer.data + sizeof control, entry.len - sizeof control});
-        }
+        on_arrival(entry.flags, entry.data, {buffer.data, entry.len});
         post_receive(buffer);
       } else if (context->kind == Context::push) {
         auto& push = *reinterpret_cast<Push*>(context);

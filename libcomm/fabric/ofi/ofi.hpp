@@ -195,6 +195,11 @@ class OfiFabric final : public RemoteFabric {
   PeerState state(int peer) noexcept override;
   void leave() noexcept override;
 
+  // What a peer made arrive, which poll() calls with the lock held: libfabric's flags and immediate
+  // data of its completion, and the bytes, if it is a message. None of it is trusted.
+  void on_arrival(std::uint64_t flags, std::uint64_t data,
+                  std::span<const std::byte> bytes) noexcept;
+
  private:
   PeerNode& node(int peer) const noexcept { return peers_[static_cast<std::size_t>(peer)]; }
 

@@ -273,7 +273,8 @@ class Exchange<Bytes> : public ExchangeBase {
       return Code::bad_argument;
     detail::SendBlock& block = sending_[thread][destination];
     const std::size_t bytes = room_for(message.size());
-    if (bytes > static_cast<std::size_t>(block.end - block.cursor)) [[unlikely]]
+    const auto room = static_cast<std::size_t>(block.end - block.cursor);
+    if (bytes > room || message.size() > room) [[unlikely]]
       return send_large(thread, destination, message);
     const auto length = static_cast<std::uint32_t>(message.size());
     std::memcpy(block.cursor, &length, sizeof length);

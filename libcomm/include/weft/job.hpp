@@ -76,6 +76,7 @@ static_assert(sizeof(RemoteMemory) == 56 && std::is_trivially_copyable_v<RemoteM
 // An asynchronous transfer of one thread.
 struct Token {
   std::uint32_t slot = 0;
+  std::uint32_t use = 0;  // of the slot; 0: no transfer
 };
 
 // What an atomic operation found.
@@ -177,7 +178,8 @@ class WEFT_API Job {
                                       std::size_t bytes);
   [[nodiscard]] Token rdma_write_async(int thread, const RemoteMemory& to, const void* from,
                                        std::size_t bytes);
-  // again while it is under way; otherwise its result, and the token is used up. wait blocks.
+  // again while it is under way; otherwise its result, and the token is used up: bad_argument from
+  // then on. wait blocks.
   Code test(int thread, Token token) noexcept;
   Code wait(int thread, Token token) noexcept;
   // On the 64-bit word at the start of `word`, aligned to 8: cas stores `swap` if it equals

@@ -14,7 +14,7 @@ SKIPPED = 77  # of tests/softroce/run
 # ./check runs a few minutes of them, and --only softroce all.
 ONE_GUEST = r'^((p2p_(modes|order|probe|requests|bsend|cancel)|coll_(move|reduce)|types|comm|' \
             r'storm|storm_threads|flood_(small|large)|death_send)-2|(death|survive)_recv-3)$'
-TWO_GUESTS = r'^((p2p_(modes|order)|coll_move|comm|storm|flood_large|death_send)-2|' \
+TWO_GUESTS = r'^((p2p_(modes|order)|coll_(move|ops)|comm|storm|flood_large|death_send)-2|' \
              r'survive_(recv|any)-3|survive_send-4)$'
 FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_send)-2|' \
                  r'survive_recv-3)$'

@@ -326,7 +326,7 @@ bool VerbsFabric::poll_completions() noexcept {
 }
 
 // A device in software moves bytes with the processor for which polling competes: while it has much
-// to move, who waits for it sleeps a little.
+// to move, or there is no other processor, who waits for it sleeps a little.
 void VerbsFabric::make_way() noexcept {
   if (!arm()) return;
   pollfd completed{completion_channel_->fd, POLLIN, 0};
@@ -339,7 +339,8 @@ void VerbsFabric::poll() noexcept {
   if (!lock.owns_lock()) return;  // somebody does it
   if (poll_completions()) {
     idle_polls_ = 0;
-  } else if (device_->is_software && num_bulk_.load(std::memory_order_relaxed) > 0 &&
+  } else if (device_->is_software &&
+             (only_processor_ || num_bulk_.load(std::memory_order_relaxed) > 0) &&
              ++idle_polls_ >= kIdlePolls) {
     idle_polls_ = 0;
     lock.unlock();

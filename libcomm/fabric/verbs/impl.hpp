@@ -9,6 +9,7 @@
 // (its send queue). Nothing is called back with a lock held.
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -204,6 +205,7 @@ class VerbsFabric final : public RemoteFabric {
   std::vector<rdma_cm_id*> given_up_;  // until the link lives again; guarded by setup_
   int epoll_ = -1;
 
+  const bool only_processor_ = sysconf(_SC_NPROCESSORS_ONLN) == 1;  // of the machine
   std::mutex poll_lock_;
   std::mutex setup_;
   std::uint32_t polls_ = 0;       // guarded by poll_lock_

@@ -78,12 +78,19 @@ class VerbsFabric final : public RemoteFabric {
   static constexpr std::size_t kSlotBytes = 4096;
   static constexpr std::size_t kNumSlots = 64;
   static constexpr std::size_t kPieceMax = std::size_t{64} << 20;
+  static constexpr std::size_t kPartMax = std::size_t{1} << 20;
+  // Where one device in software is both ends, all bytes that are asked for move within the system
+  // call that posts, for milliseconds, and whoever else needs the connection waits at its lock. So
+  // only so much is asked for at once, and the first part may be used while the next one moves.
+  static constexpr std::size_t kLoopReadMax = std::size_t{128} << 10;
+  static constexpr std::size_t kLoopPartMax = kLoopReadMax / 2;
 
   struct Address {
     enum { unknown, none, known } state = unknown;
     std::string address;
     int port = 0;
     bool roce = false;
+    bool loops_back = false;  // a device in software, and the same one
     std::uint64_t key[2] = {};
   };
   struct Shared {

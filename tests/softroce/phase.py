@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -11,19 +12,22 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 NAME = 'softroce'
 SKIPPED = 77  # of tests/softroce/run
 # Multi-process tests that say something about what lies between hosts. The guests are slow, so that
-# ./check runs a few minutes of them, and --only softroce all.
+# ./check runs a few minutes of them, and --only softroce all. While this phase runs nothing else
+# does, and its limits are several times what the steps take then: they end what hangs.
 ONE_GUEST = r'^((p2p_(modes|order|probe|requests|bsend|cancel)|coll_(move|reduce)|types|comm|' \
             r'storm|storm_threads|flood_(small|large)|death_send)-2|(death|survive)_recv-3)$'
-TWO_GUESTS = r'^((p2p_(modes|order)|coll_move|comm|storm|flood_large|death_send)-2|' \
+TWO_GUESTS = r'^((p2p_(modes|order)|coll_(move|ops)|comm|storm|flood_large|death_send)-2|' \
              r'survive_(recv|any)-3|survive_send-4)$'
+FEW_ONE_GUEST = r'^((p2p_(modes|requests)|coll_move|storm_threads|flood_small|death_send)-2|' \
+                r'death_recv-3)$'
 FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_send)-2|' \
                  r'survive_recv-3)$'
 FEW_PROGRAMS = r'^fabric_|storm-2|hash|death_send'
+FEW_PROGRAMS_ONE_GUEST = r'^fabric_ofi|storm-3|pagerank'
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_down_2s|killed_in_(eager|rendezvous|get|atomic)|' \
              r'stranger|outside_read|powered_off)_'
 SLOW = '12'  # how much slower than outside the guests may be
-MPI_S = 240  # for the multi-process tests of one machine
-FEW_MPI_S = 150
+MPI_S = 600  # for the multi-process tests of one machine
 
 
 class Step:
@@ -74,6 +78,11 @@ class Phase:
                 with open(report, encoding='utf-8') as file:
                     records = json.load(file)
             for record in records:
+                if 'median' in record:
+                    print(f'  {record["program"]} of {record["bytes"]} B, {record["library"]}: '
+                          f'{record["median"]:.1f} {record["unit"]}')
+                if 'outcome' not in record:
+                    continue
                 self.tally.add(NAME, f'{step.title}: {record["name"]}', record['outcome'],
                                record['why'])
             if status == SKIPPED:
@@ -84,33 +93,45 @@ class Phase:
         if not complete:
             print(''.join(lines[-25:]))
 
-    def mpi(self, fabric, hosts, pattern, budget_s):
+    def mpi(self, fabric, hosts, pattern):
         names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
         return Step(
             f'multi-process tests over {fabric}, {hosts} host{"s" if hosts > 1 else ""}',
-            budget_s + 60,
+            MPI_S + 60,
             ['env', f'WEFT_LAUNCH={HERE}/remote {{host}}', os.path.join(ROOT, 'tests/mpi/run'),
              '--prefix', self.stage, '--build', os.path.join(self.folder, 'mpi-tests'),
              *(['--hosts', names] if hosts > 1 else []), '--env', f'WEFT_FABRIC={fabric}',
              # Not the time this is about, and the guests are slow.
              '--env', 'WEFT_PEER_TIMEOUT_MS=20000',
-             '--slow', SLOW, '--budget', str(budget_s), '--verbose', '--filter', pattern])
+             '--slow', SLOW, '--budget', str(MPI_S), '--verbose', '--filter', pattern])
 
     def programs(self, hosts, pattern=''):
         names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
         return Step(
             f'unit tests and the transport over verbs, {hosts} host{"s" if hosts > 1 else ""}',
-            150 if pattern else 400,
+            600,
             [os.path.join(HERE, 'programs'), '--build', self.folder, '--stage', self.stage,
              *(['--hosts', names] if hosts > 1 else []), '--filter', pattern])
 
     def faults(self, fabric, pattern=''):
         return Step(
-            f'faults over {fabric}', 330 if pattern else 900,
+            f'faults over {fabric}', 1200,
             [os.path.join(HERE, 'faults'), '--stage', self.stage, '--programs',
              os.path.join(self.folder, 'mpi-tests'), '--probe',
              os.path.join(self.folder, 'tests/softroce/fabric_fault'), '--fabric', fabric,
              '--filter', pattern])
+
+    def speed(self):
+        missing = [name for name in ('ib_write_lat', 'ib_read_bw', 'ib_send_bw')
+                   if not shutil.which(name)]
+        title = 'speed over verbs next to perftest'
+        if missing:
+            self.tally.add(NAME, title, 'skipped', f'no {missing[0]}: the package is perftest')
+            return []
+        command = [os.path.join(HERE, 'measure'), '--stage', self.stage, '--build',
+                   os.path.join(self.folder, 'softroce-speed')]
+        subprocess.run([*command, '--compile'], check=False)
+        return [Step(title, 600, [*command, '--rounds', '3', '--inside'])]
 
 
 def fabrics_of(stage):
@@ -121,7 +142,7 @@ def fabrics_of(stage):
 
 
 def run(tally, folder, options, few):
-    """`few`: one machine of two guests for about four minutes on two cores."""
+    """`few`: what ./check has time for, five minutes on two cores with nothing else to do."""
     phase = Phase(tally, folder, options)
     if not os.path.exists(os.path.join(phase.stage, 'bin/weft-info')):
         tally.add(NAME, 'the machine', 'failed', 'Weft was not installed')
@@ -133,16 +154,12 @@ def run(tally, folder, options, few):
     for fabric in ('verbs', 'ofi'):
         if fabric not in present:
             tally.add(NAME, fabric, 'skipped', 'not in this build')
-    if few:  # tests/ofi has ofi between network namespaces
-        if 'verbs' in present:
-            phase.machine(2, [phase.programs(2, FEW_PROGRAMS),
-                              phase.mpi('verbs', 2, FEW_TWO_GUESTS, FEW_MPI_S),
-                              phase.faults('verbs', FEW_FAULTS)])
-        return
     if 'verbs' in present:
-        phase.machine(1, [phase.programs(1), phase.mpi('verbs', 1, ONE_GUEST, MPI_S)])
-        phase.machine(2, [phase.programs(2), phase.mpi('verbs', 2, TWO_GUESTS, MPI_S)])
-        phase.machine(2, [phase.faults('verbs')])
-    if 'ofi' in present:
-        phase.machine(2, [phase.mpi('ofi', 2, TWO_GUESTS, MPI_S)])
-        phase.machine(2, [phase.faults('ofi')])
+        phase.machine(1, [phase.programs(1, FEW_PROGRAMS_ONE_GUEST if few else ''),
+                          phase.mpi('verbs', 1, FEW_ONE_GUEST if few else ONE_GUEST),
+                          *phase.speed()])
+        phase.machine(2, [phase.programs(2, FEW_PROGRAMS if few else ''),
+                          phase.mpi('verbs', 2, FEW_TWO_GUESTS if few else TWO_GUESTS),
+                          phase.faults('verbs', FEW_FAULTS if few else '')])
+    if 'ofi' in present and not few:  # tests/ofi has it between network namespaces
+        phase.machine(2, [phase.mpi('ofi', 2, TWO_GUESTS), phase.faults('ofi')])

@@ -178,6 +178,7 @@ struct Connection {
   std::uint32_t done = 0;  // all up to here have left the send queue
   std::uint32_t unsignalled = 0;
   std::uint32_t reads = 0;        // gets and atomics in the send queue
+  std::uint64_t read_bytes = 0;   // and what they ask for
   std::uint32_t messages = 0;     // that take a receive of the peer, posted ever
   std::unique_ptr<Posted[]> log;  // of the last kSlots requests; made with the first queue pair
   std::deque<Control> controls;   // no room yet

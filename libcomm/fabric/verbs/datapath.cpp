@@ -60,6 +60,10 @@ Code VerbsFabric::post_request(Connection& connection, ibv_send_wr& request,
     record.immediate = request.imm_data;
   }
   if (record.is_message()) record.message = ++connection.messages;
+  if (record.is_read()) {
+    ++connection.reads;
+    connection.read_bytes += record.bytes;
+  }
   return Code::ok;
 }
 
@@ -108,13 +112,15 @@ void VerbsFabric::push(Connection& connection) noexcept {
   if (connection.state.load(std::memory_order_relaxed) != Connection::ready) return;
   while (!connection.controls.empty() && post_control(connection, connection.controls.front()))
     connection.controls.pop_front();
+  const bool loops_back = address_of(connection.peer).loops_back;
   while (!connection.parts.empty() && connection.room() > kKeptBack) {
     const Part& part = connection.parts.front();
     const bool reads = part.operation->kind != Operation::write;
     // More reads than the peer answers at once would hold up the writes behind them.
-    if (reads && connection.reads >= connection.read_depth) break;
+    if (reads && (connection.reads >= connection.read_depth ||
+                  (loops_back && connection.read_bytes + part.bytes > kLoopReadMax)))
+      break;
     if (!post_part(connection, part)) break;
-    connection.reads += reads ? 1 : 0;
     connection.parts.pop_front();
   }
 }
@@ -272,11 +278,15 @@ void VerbsFabric::on_sent(const ibv_wc& wc) noexcept {
   Operation* finished = nullptr;
   {
     const std::lock_guard lock(connection.lock);
-    Operation* operation = std::exchange(connection.log[number % kSlots].operation, nullptr);
+    Posted& record = connection.log[number % kSlots];
+    Operation* operation = std::exchange(record.operation, nullptr);
     connection.done = number + 1;
     connection.probing = false;
     if (operation != nullptr) {
-      if (operation->kind != Operation::write) --connection.reads;
+      if (record.is_read()) {
+        --connection.reads;
+        connection.read_bytes -= record.bytes;
+      }
       if (part_done(*operation, wc.status == IBV_WC_SUCCESS ? Code::ok : Code::peer_lost))
         finished = operation;
     }
@@ -326,7 +336,7 @@ bool VerbsFabric::poll_completions() noexcept {
 }
 
 // A device in software moves bytes with the processor for which polling competes: while it has much
-// to move, who waits for it sleeps a little.
+// to move, or there is no other processor, who waits for it sleeps a little.
 void VerbsFabric::make_way() noexcept {
   if (!arm()) return;
   pollfd completed{completion_channel_->fd, POLLIN, 0};
@@ -339,7 +349,8 @@ void VerbsFabric::poll() noexcept {
   if (!lock.owns_lock()) return;  // somebody does it
   if (poll_completions()) {
     idle_polls_ = 0;
-  } else if (device_->is_software && num_bulk_.load(std::memory_order_relaxed) > 0 &&
+  } else if (device_->is_software &&
+             (only_processor_ || num_bulk_.load(std::memory_order_relaxed) > 0) &&
              ++idle_polls_ >= kIdlePolls) {
     idle_polls_ = 0;
     lock.unlock();

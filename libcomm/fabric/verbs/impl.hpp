@@ -9,6 +9,7 @@
 // (its send queue). Nothing is called back with a lock held.
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -77,12 +78,19 @@ class VerbsFabric final : public RemoteFabric {
   static constexpr std::size_t kSlotBytes = 4096;
   static constexpr std::size_t kNumSlots = 64;
   static constexpr std::size_t kPieceMax = std::size_t{64} << 20;
+  static constexpr std::size_t kPartMax = std::size_t{1} << 20;
+  // Where one device in software is both ends, all bytes that are asked for move within the system
+  // call that posts, for milliseconds, and whoever else needs the connection waits at its lock. So
+  // only so much is asked for at once, and the first part may be used while the next one moves.
+  static constexpr std::size_t kLoopReadMax = std::size_t{128} << 10;
+  static constexpr std::size_t kLoopPartMax = kLoopReadMax / 2;
 
   struct Address {
     enum { unknown, none, known } state = unknown;
     std::string address;
     int port = 0;
     bool roce = false;
+    bool loops_back = false;  // a device in software, and the same one
     std::uint64_t key[2] = {};
   };
   struct Shared {
@@ -204,6 +212,7 @@ class VerbsFabric final : public RemoteFabric {
   std::vector<rdma_cm_id*> given_up_;  // until the link lives again; guarded by setup_
   int epoll_ = -1;
 
+  const bool only_processor_ = sysconf(_SC_NPROCESSORS_ONLN) == 1;  // of the machine
   std::mutex poll_lock_;
   std::mutex setup_;
   std::uint32_t polls_ = 0;       // guarded by poll_lock_

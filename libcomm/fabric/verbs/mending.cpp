@@ -154,6 +154,7 @@ bool VerbsFabric::replay(Connection& connection) noexcept {
   connection.done = connection.posted;
   connection.unsignalled = 0;
   connection.reads = 0;
+  connection.read_bytes = 0;
   connection.messages = connection.peer_received;
   for (Posted& record : again) {
     ibv_sge piece{record.here, record.bytes, record.lkey};
@@ -169,7 +170,6 @@ bool VerbsFabric::replay(Connection& connection) noexcept {
     request.imm_data = record.immediate;
     request.wr.rdma = {record.there, record.rkey};
     if (post_request(connection, request, record.operation) != Code::ok) return false;
-    connection.reads += record.is_read() ? 1 : 0;
   }
   return true;
 }

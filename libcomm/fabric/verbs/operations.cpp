@@ -16,7 +16,6 @@ namespace weft::verbs {
 namespace {
 
 constexpr std::size_t kOperationBlock = 64;
-constexpr std::size_t kPartMax = std::size_t{1} << 20;
 constexpr std::uint64_t kFlushNs = 1'000'000'000;
 
 }  // namespace
@@ -116,7 +115,8 @@ void VerbsFabric::start(Operation::Kind kind, int peer, const RemoteMemory& remo
   }
   operation->kind = kind;
   operation->completion = &completion;
-  const std::size_t part_max = std::min<std::size_t>(kPartMax, device_->max_message);
+  const std::size_t part_max = std::min<std::size_t>(
+      address_of(peer).loops_back ? kLoopPartMax : kPartMax, device_->max_message);
   operation->parts = static_cast<std::uint32_t>((bytes + part_max - 1) / part_max);
   {
     const std::lock_guard lock(connection.lock);

@@ -169,6 +169,7 @@ const VerbsFabric::Address& VerbsFabric::address_of(int peer) const {
   std::string kind;
   words >> kind >> address.address >> address.port >> std::hex >> address.key[0] >> address.key[1];
   address.roce = kind == "roce";
+  address.loops_back = device_->is_software && address.address == device_->port.address;
   // Between RoCE and InfiniBand there is no way.
   if (words && address.roce == device_->port.roce) address.state = Address::known;
   return address;

@@ -40,10 +40,9 @@ WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
              "a lane's ring after growing under load")
-WEFT_SETTING(ring_busy_bytes, "RING_BUSY_BYTES", "8M", bytes,
-             "what the rings to all processes of the host that this one sends messages to grow to "
-             "together by use, up to RING_MAX_BYTES each: larger than a core's caches they are "
-             "faster; 0: they grow only when a sender has to wait")
+WEFT_SETTING(ring_share_bytes, "RING_SHARE_BYTES", "8M", bytes,
+             "a process's rings to the others of its host share this, each at least "
+             "RING_MIN_BYTES: rings larger than a core's caches are faster")
 WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes,
              "the most that the rings of a process's exchanges may take; costs nothing until used")
 WEFT_SETTING(
@@ -54,10 +53,10 @@ WEFT_SETTING(
     eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
     "longer eager messages are cut into pieces of this size, so that both sides copy at once")
 WEFT_SETTING(eager_long_piece_bytes, "EAGER_LONG_PIECE_BYTES", "8K", bytes,
-             "the longest pieces: past the caches, and in rings larger than these")
+             "the longest pieces: past the caches, and in rings larger than they are")
 WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "12K", bytes,
-             "eager messages from this size on are written past the caches to a ring that has not "
-             "grown")
+             "eager messages from this size on are written past the caches to rings that fit in "
+             "them")
 WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "3K", bytes,
              "the same for messages sent one after the other without an answer between, and up to "
              "EAGER_LONG_PIECE_BYTES for all rings")

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/log.hpp"
 #include "tagged/impl.hpp"
@@ -47,7 +48,9 @@ Status Engine::Impl::start() {
         fmt::format("WEFT_RING_MIN_BYTES={} and WEFT_RING_MAX_BYTES={} must be multiples of 4096, "
                     "from 4096 to 1G, in this order",
                     ring_min, ring_max)};
-  ring_busy = settings.bytes(Setting::ring_busy_bytes);
+  const std::size_t others = std::max<std::size_t>(job.num_on_host(), 2) - 1;
+  ring_share = static_cast<std::uint32_t>(std::min<std::size_t>(
+      std::bit_floor(settings.bytes(Setting::ring_share_bytes) / others), ring_max));
   eager_max = settings.bytes(Setting::eager_max_bytes);
   piece = settings.bytes(Setting::eager_piece_bytes);
   const std::size_t longest = RingWriter::max_length(ring_min);
@@ -121,14 +124,15 @@ Code Engine::Impl::connect(Peer& peer) {
     return Code::peer_lost;
   }
   const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
-  const std::uint32_t capacity = std::min(ring_min_of(*peer.fabric), maximum);
-  peer.out.open(*peer.fabric, memory, capacity, maximum, peer.remote ? nullptr : &busy_ring);
+  const std::uint32_t least = ring_min_of(*peer.fabric);
+  peer.out.open(*peer.fabric, memory,
+                std::min(peer.remote ? least : std::max(least, ring_share), maximum), maximum);
   if (peer.remote) {
     peer.remote_piece = RingWriter::max_length(peer.out.ring.capacity());
     remote_out.push_back(&peer);
     return Code::ok;
   }
-  busy_ring = static_cast<std::uint32_t>(std::min<std::size_t>(ring_busy / ++num_mapped, ring_max));
+  peer.out.ring.populate();
   ring_doorbell(*peer.out.sleeping);
   return Code::ok;
 }

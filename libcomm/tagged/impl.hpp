@@ -156,10 +156,7 @@ struct Engine::Impl {
   std::size_t eager_max = 0, piece = 0, long_piece = 0, copy_piece = 0, copy_shared_min = 0,
               unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
-  // What the mapped rings that this process writes may grow to by use: together, and each.
-  std::size_t ring_busy = 0;
-  std::uint32_t busy_ring = 0;
-  std::uint32_t num_mapped = 0;
+  std::uint32_t ring_share = 0;  // what mapped rings have at first
 
   bool threaded = false;
   std::atomic<void (*)()> background{nullptr};  // acquire and release: with what it works on
@@ -191,7 +188,7 @@ struct Engine::Impl {
     if (single) return length >= past_cache_min && !is_spacious(peer);
     return length >= past_cache_burst && !(length >= long_piece && is_spacious(peer));
   }
-  // Whether the ring is larger than the caches of a core, as it becomes by use.
+  // Whether the ring is larger than the caches of a core.
   static bool is_spacious(const Peer& peer) noexcept {
     return peer.out.ring.capacity() >= kSpaciousBytes;
   }

@@ -51,10 +51,9 @@ struct SendLane {
   // Whether data that the receiver is to read soon had better be written past the caches.
   bool is_far() const noexcept { return remote == nullptr && ring.is_far(); }
 
-  // busy: see RingWriter::attach.
-  void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity, std::uint32_t maximum,
-            const std::uint32_t* busy = nullptr) {
-    ring.attach(memory.ring, capacity, maximum, memory.consumed, busy);
+  void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity,
+            std::uint32_t maximum) {
+    ring.attach(memory.ring, capacity, maximum, memory.consumed);
     sleeping = memory.sleeping;
     if (!fabric.mapped()) remote = &fabric;
     remote_lane = memory.lane;

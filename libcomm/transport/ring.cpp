@@ -1,18 +1,23 @@
 #include "transport/ring.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 namespace weft {
 
+void RingWriter::populate() noexcept {
+  // Where the kernel knows no such advice the pages come one by one.
+  madvise(base_, capacity_, MADV_POPULATE_WRITE);
+}
+
 bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
   const std::uint32_t gap = capacity_ - offset_;
-  const bool worn = busy_ != nullptr && rounds_ >= kBusyRounds && *busy_ / 2 >= capacity_;
-  if ((stalled_ || worn) && capacity_ < maximum_) {
+  if (stalled_ && capacity_ < maximum_) {
     // Behind the old end all is free. Up to there it is only once the reader has come round: what
     // it has not read yet may lie there, a mark to turn included.
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
-    rounds_ = 0;
     capacity_ = std::min(capacity_ * 2, maximum_);
     return true;  // an entry is shorter than what the ring grew by
   }
@@ -30,7 +35,6 @@ bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
   turned_at_ = offset_;
   written_ += gap;
   offset_ = 0;
-  ++rounds_;
   return true;
 }
 

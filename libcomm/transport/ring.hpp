@@ -15,9 +15,9 @@
 // Credit. Both sides count bytes from the start, gaps included. The reader publishes what it has
 // consumed; the writer may be ahead by at most the capacity. Capacity is the writer's choice and
 // grows at the end of the ring: instead of turning back it goes on into fresh memory. The reader
-// needs no notice of that, it follows entries until one says "turn back". A ring grows when its
-// writer has to wait, and while it is used: once it is larger than the caches of a core, the writer
-// finds its lines in the shared cache, and need not take them back from the reader's own.
+// needs no notice of that, it follows entries until one says "turn back". In a ring larger than the
+// caches of a core the writer finds its lines in the shared cache, and need not take them back from
+// the reader's own.
 //
 // Threads: one writer, one reader, in the same or in different processes.
 #include <algorithm>
@@ -57,19 +57,18 @@ inline std::size_t entry_bytes(std::size_t length) noexcept {
 class RingWriter {
  public:
   // base: `maximum` bytes and one line beyond; consumed: where the reader publishes its count.
-  // busy: what the ring may grow to because it is used, looked at from time to time; null: to
-  // nothing.
   void attach(std::byte* base, std::uint32_t capacity, std::uint32_t maximum,
-              const std::atomic<std::uint64_t>* consumed, const std::uint32_t* busy = nullptr) {
+              const std::atomic<std::uint64_t>* consumed) {
     base_ = base;
     capacity_ = capacity;
     maximum_ = maximum;
     consumed_word_ = consumed;
-    busy_ = busy;
     data_lines_.assign(maximum / kEntryAlign / 64 + 1, 0);
   }
   bool attached() const noexcept { return base_ != nullptr; }
   std::uint32_t capacity() const noexcept { return capacity_; }
+  // Takes the memory of the capacity at once, where base begins a page: no entry then waits for it.
+  void populate() noexcept;
 
   // For lanes that post what was written (remote fabrics). Where the next entry goes, and where the
   // mark of the last turn is until forget_turn(), or kNoTurn.
@@ -143,7 +142,6 @@ class RingWriter {
   static constexpr std::uint32_t kTimedLook = 8;  // one look in so many is timed
   // After so many bytes at the latest the writer looks, so that it knows flags and distance.
   static constexpr std::uint64_t kLookBytes = 64 * 1024;
-  static constexpr std::uint32_t kBusyRounds = 8;  // at one size, before a ring in use grows
 
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 
@@ -185,8 +183,6 @@ class RingWriter {
   std::uint64_t flags_ = 0;
   std::uint32_t turned_at_ = kNoTurn;
   bool stalled_ = false;
-  std::uint32_t rounds_ = 0;  // at this capacity
-  const std::uint32_t* busy_ = nullptr;
   Distance distance_;
   std::uint32_t looks_ = 0;
 };

@@ -109,42 +109,6 @@ TEST_CASE("a ring that drains can always take an entry again", "[ring]") {
   }
 }
 
-TEST_CASE("a ring that is used grows as far as its owner wants", "[ring]") {
-  Memory memory(65536);
-  RingWriter writer;
-  RingReader reader;
-  std::uint32_t busy = 16384;
-  writer.attach(memory.bytes.get(), 4096, 65536, &memory.consumed, &busy);
-  reader.attach(memory.bytes.get(), 65536, &memory.consumed);
-  // One entry at a time: the writer never has to wait.
-  std::uint64_t number = 0;
-  const auto pass = [&](std::uint64_t bytes) {
-    for (std::uint64_t sent = 0; sent < bytes; sent += 128) {
-      std::byte* to = writer.reserve(100);
-      REQUIRE(to != nullptr);
-      fill(to, 100, number);
-      writer.publish(1, 100, number);
-      Entry entry;
-      REQUIRE(reader.peek(entry));
-      REQUIRE(entry.immediate == number);
-      REQUIRE(holds(entry.data, 100, number));
-      reader.pop(entry.length);
-      reader.return_credit(0);
-      ++number;
-    }
-  };
-  pass(4096);
-  CHECK(writer.capacity() == 4096);
-  pass(1 << 20);
-  CHECK(writer.capacity() == 16384);
-  busy = 40000;
-  pass(1 << 20);
-  CHECK(writer.capacity() == 32768);
-  busy = 4096;  // it does not shrink
-  pass(1 << 20);
-  CHECK(writer.capacity() == 32768);
-}
-
 TEST_CASE("a writer hears of its reader's flags while there is room", "[ring]") {
   Memory memory(1 << 20);
   RingWriter writer;

@@ -20,17 +20,19 @@ WEFT_SETTING(
     fabric, "FABRIC", "shm,verbs,ofi", text,
     "ways to reach other processes that may be used; two processes take the first that both "
     "have, in this order. Without shm, the processes of a host are as if on different ones")
-WEFT_SETTING(ofi_provider, "OFI_PROVIDER", "net,tcp", text,
-             "libfabric's provider for the ofi fabric (fi_info -l lists them); of several the first "
-             "that is there")
+WEFT_SETTING(
+    ofi_provider, "OFI_PROVIDER", "net,tcp", text,
+    "libfabric's provider for the ofi fabric (fi_info -l lists them); of several the first "
+    "that is there")
 WEFT_SETTING(ofi_domain, "OFI_DOMAIN", "", text,
              "libfabric's domain for the ofi fabric, with tcp the network interface; empty: the "
              "first that is not the loopback")
 WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "1M", bytes,
              "as EAGER_MAX_BYTES, over ofi")
-WEFT_SETTING(device, "DEVICE", "", text,
-             "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); empty: "
-             "the active one nearest to the process's cores")
+WEFT_SETTING(
+    device, "DEVICE", "", text,
+    "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); empty: "
+    "the active one nearest to the process's cores")
 WEFT_SETTING(verbs_eager_max_bytes, "VERBS_EAGER_MAX_BYTES", "32K", bytes,
              "over verbs, messages from this size on are announced, and read by the receiver "
              "straight into its buffer")

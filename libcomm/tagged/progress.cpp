@@ -196,8 +196,7 @@ void Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
 
 void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
   const std::size_t offset = peer.incoming_offset;
-  if (peer.incoming_bytes == 0 || entry.length == 0 ||
-      entry.length > peer.incoming_bytes - offset)
+  if (peer.incoming_bytes == 0 || entry.length == 0 || entry.length > peer.incoming_bytes - offset)
     return broken(peer, "a piece of a message");
   peer.incoming_offset += entry.length;
   const bool last = peer.incoming_offset == peer.incoming_bytes;

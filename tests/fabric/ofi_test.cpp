@@ -276,6 +276,34 @@ TEST_CASE("memory may go away while a peer reads and writes it, and the two go o
       });
 }
 
+// Keys were counted up and mixed by splitmix64, which can be undone.
+TEST_CASE("a key does not tell the next one", "[ofi]") {
+  if (over_verbs()) return;
+  const auto mix = [](std::uint64_t z) {
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+  };
+  const auto unmix = [](std::uint64_t z) {
+    z = (z ^ z >> 31 ^ z >> 62) * 0x319642b2d24d8ec3u;
+    z = (z ^ z >> 27 ^ z >> 54) * 0x96de1b173f119089u;
+    return z ^ z >> 30 ^ z >> 60;
+  };
+  REQUIRE(unmix(mix(4711)) == 4711);
+  const Body body = [&](Fabrics& fabrics, Shared&) {
+    std::uint64_t keys[2];
+    for (std::uint64_t& key : keys) {
+      void* address = nullptr;
+      RemoteMemory memory{};
+      EXPECT(fabrics.remote().front()->allocate(4096, address, memory).ok());
+      key = std::uint64_t{memory.extra} << 32 | memory.region;
+    }
+    EXPECT(mix(unmix(keys[0]) + 0x9e3779b97f4a7c15u) != keys[1]);
+    return true;
+  };
+  with_pair(remote_settings(), body, body);
+}
+
 TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
   const int what = GENERATE(0, 1, 2);  // a wrong key, too far, no longer shared
   // Kept registrations stay open to the job's processes.

@@ -23,6 +23,7 @@
 #include "fabric/ofi/ofi.hpp"
 #include "fabric/shm/shm_fabric.hpp"
 #include "job/job.hpp"
+#include "script.hpp"
 #include "transport/lane.hpp"
 
 using namespace weft;
@@ -114,31 +115,6 @@ struct Ranks {
     std::thread other(f, 1);
     f(0);
     other.join();
-  }
-};
-
-struct Script {
-  const std::uint8_t* data;
-  std::size_t size;
-
-  template <class T>
-  T take() noexcept {
-    T value{};
-    const std::size_t bytes = std::min(size, sizeof value);
-    std::memcpy(&value, data, bytes);
-    data += bytes;
-    size -= bytes;
-    return value;
-  }
-  std::vector<std::byte> take_bytes(std::size_t most) {
-    const auto* start = reinterpret_cast<const std::byte*>(data);
-    const std::size_t bytes = std::min(size, most);
-    data += bytes;
-    size -= bytes;
-    std::vector<std::byte> taken;
-    taken.reserve(1);  // receive buffers are never null
-    taken.assign(start, start + bytes);
-    return taken;
   }
 };
 

@@ -18,6 +18,7 @@
 #include "base/log.hpp"
 #include "fabric/registry.hpp"
 #include "job/job.hpp"
+#include "script.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/wire.hpp"
 #include "transport/lane.hpp"
@@ -52,31 +53,9 @@ struct Ranks {
   }
 };
 
-struct Request0 : Request {
+struct OwnRequest : Request {
   std::unique_ptr<std::byte[]> memory;  // of exactly the length, so that the sanitizer guards it
   bool finished = false;
-};
-
-struct Script {
-  const std::uint8_t* data;
-  std::size_t size;
-
-  template <class T>
-  T take() noexcept {
-    T value{};
-    const std::size_t bytes = std::min(size, sizeof value);
-    std::memcpy(&value, data, bytes);
-    data += bytes;
-    size -= bytes;
-    return value;
-  }
-  std::vector<std::byte> take_bytes(std::size_t most) {
-    const auto* start = reinterpret_cast<const std::byte*>(data);
-    const std::size_t bytes = std::min(size, most);
-    data += bytes;
-    size -= bytes;
-    return {start, start + bytes};
-  }
 };
 
 struct Scene {
@@ -89,11 +68,11 @@ struct Scene {
     lane.open(fabrics->local(), memory, 1 << 20, 2 << 20);
   }
 
-  Request0& request(std::size_t bytes) {
-    Request0& made = requests.emplace_back();
+  OwnRequest& request(std::size_t bytes) {
+    OwnRequest& made = requests.emplace_back();
     made.memory.reset(new std::byte[bytes]());
     made.finish = [](Request& request) {
-      must(!std::exchange(static_cast<Request0&>(request).finished, true));
+      must(!std::exchange(static_cast<OwnRequest&>(request).finished, true));
     };
     return made;
   }
@@ -137,12 +116,12 @@ struct Scene {
     switch (what % 16) {
       case 6:
       case 7: {
-        Request0& made = request(bytes);
+        OwnRequest& made = request(bytes);
         return engine->irecv(made, any ? kAnySource : 1, 3, tag, made.memory.get(), bytes);
       }
       case 8:
       case 9: {
-        Request0& made = request(bytes);
+        OwnRequest& made = request(bytes);
         return engine->isend(made, 1, 3, what / 16, made.memory.get(), bytes, any);
       }
       case 10: {
@@ -152,7 +131,7 @@ struct Scene {
       }
       case 11: {
         if (probed.empty()) return;
-        Request0& made = request(bytes);
+        OwnRequest& made = request(bytes);
         made.is_receive = true;
         engine->irecv_matched(made, probed.front(), made.memory.get(), bytes);
         return probed.pop_front();
@@ -183,16 +162,16 @@ struct Scene {
     for (int i = 0; i < 8; ++i) engine->progress();
     engine->lose(1);
     while (!probed.empty()) {
-      Request0& made = request(64);
+      OwnRequest& made = request(64);
       made.is_receive = true;
       engine->irecv_matched(made, probed.front(), made.memory.get(), 64);
       probed.pop_front();
     }
-    for (Request0& made : requests) must(made.is_complete() && made.finished);
+    for (OwnRequest& made : requests) must(made.is_complete() && made.finished);
   }
 
   std::vector<std::byte>& own;  // the peer's memory: more than anybody asks for
-  std::deque<Request0> requests;
+  std::deque<OwnRequest> requests;
   std::deque<Unexpected*> probed;
   std::unique_ptr<Fabrics> fabrics;  // of rank 1
   std::unique_ptr<Engine> engine;    // of rank 0

@@ -275,10 +275,10 @@ TEST_CASE("what ranks do together", "[job]") {
     EXPECT(job.all_gather(job.rank() * 2, ranks).ok());
     for (int r = 0; r < num_ranks; ++r) EXPECT(ranks[static_cast<std::size_t>(r)] == r * 2);
     // Rank r brings r values.
-    const std::vector<int> mine(static_cast<std::size_t>(job.rank()), job.rank());
+    std::vector<int> mine(static_cast<std::size_t>(job.rank()), job.rank());
     std::vector<int> all;
     std::vector<std::size_t> counts;
-    EXPECT(job.all_gather(std::span<const int>(mine), all, counts).ok());
+    EXPECT(job.all_gather(std::span(mine), all, counts).ok());
     std::size_t at = 0;
     for (int r = 0; r < num_ranks; ++r) {
       EXPECT(counts[static_cast<std::size_t>(r)] == static_cast<std::size_t>(r));

@@ -283,7 +283,7 @@ class OfiFabric final : public RemoteFabric {
   mutable std::mutex lock_;
   std::unique_ptr<Endpoint> endpoint_;
   mutable std::vector<PeerNode> peers_;
-  std::uint64_t secret_ = 0, next_key_ = 0;
+  std::uint64_t secret_ = 0, next_key_ = 0, key_secret_ = 0;
   std::uint64_t timeout_ns_ = 0;
   std::size_t eager_max_ = 0, piece_max_ = 0, inject_max_ = 0, part_max_ = 0;
   bool counts_checked_ = false;

@@ -51,11 +51,12 @@ Status OfiFabric::start() {
   part_max_ =
       std::string_view(info.fabric_attr->prov_name).ends_with("ofi_rxm") ? kMaxPartRxm : kMaxPart;
 
-  std::uint64_t random[2];
+  std::uint64_t random[3];
   if (getrandom(random, sizeof random, 0) != sizeof random)
     return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
   secret_ = random[0];
   next_key_ = random[1];
+  key_secret_ = random[2];
   peers_ = std::vector<PeerNode>(static_cast<std::size_t>(job_.size()));
   for (int peer = 0; peer < job_.size(); ++peer) node(peer).context.peer = peer;
   const std::size_t num_receives = rings_written_ ? kFewReceives : kNumReceives;

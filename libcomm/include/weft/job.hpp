@@ -143,11 +143,12 @@ class WEFT_API Job {
 
   int rank() const noexcept;
   int size() const noexcept;
+  // `rank` must be one of the job's in all three.
   const std::string& host(int rank) const;
   bool same_host(int a, int b) const;
   // "rank 3 (pid 4711 on node7)", for messages.
   std::string describe(int rank) const;
-  // False once the rank is known to be gone.
+  // False once the rank is known to be gone, and for none of the job's.
   bool is_alive(int rank) const;
 
   // --- Memory. `memory` may be sent to any rank and used there until release or unshare. None of
@@ -171,9 +172,10 @@ class WEFT_API Job {
   // weft-info tells); unsupported: no fabric leads to the owner. `thread` is not checked.
   Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept;
   Code rdma_write(int thread, const RemoteMemory& to, const void* from, std::size_t bytes) noexcept;
-  // The same without waiting. Any number may be under way; each must be finished by test or wait,
-  // by the same thread. Until then the local memory belongs to the transfer. What is wrong with the
-  // call itself is told by test or wait as well.
+  // The same without waiting. Any number may be under way, over libfabric 131072 of a process (more
+  // end with no_memory); each must be finished by test or wait, by the same thread. Until then the
+  // local memory belongs to the transfer. What is wrong with the call itself is told by test or
+  // wait as well.
   [[nodiscard]] Token rdma_read_async(int thread, const RemoteMemory& from, void* to,
                                       std::size_t bytes);
   [[nodiscard]] Token rdma_write_async(int thread, const RemoteMemory& to, const void* from,
@@ -230,8 +232,8 @@ class WEFT_API Job {
     return all_gather_bytes(&value, all.data(), sizeof(T));
   }
   // The elements of all ranks in their order; counts[r] becomes their number at rank r.
-  template <class T>
-  Status all_gather(std::span<const T> mine, std::vector<T>& all,
+  template <class T, std::size_t kExtent>
+  Status all_gather(std::span<T, kExtent> mine, std::vector<std::remove_const_t<T>>& all,
                     std::vector<std::size_t>& counts) {
     static_assert(std::is_trivially_copyable_v<T>);
     Status status = all_gather(mine.size(), counts);

@@ -63,7 +63,7 @@ bool decode_member(std::string_view text, Member& member) {
 // A launcher that speaks no PMIx has started several processes, which cannot find each other: a job
 // of each is seldom what was meant. The first process says so.
 void warn_of_unknown_launcher() {
-  for (const auto [size, rank] :
+  for (const auto& [size, rank] :
        {std::pair("PMI_SIZE", "PMI_RANK"), std::pair("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")}) {
     const char* size_text = getenv(size);
     const char* rank_text = getenv(rank);

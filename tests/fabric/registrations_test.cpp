@@ -168,6 +168,15 @@ TEST_CASE("memory that cannot be registered gives an error that says why", "[reg
       REQUIRE(cache.acquire(bytes + i * (1u << 20), 1u << 20, true, one).ok());
       cache.release(one);
     }
+    // Also for what others register, as rings.
+    void* ring = map(3u << 20);
+    const auto register_ring = [&] { return ibv_reg_mr(device->pd, ring, 3u << 20, 0); };
+    CHECK(register_ring() == nullptr);
+    ibv_mr* mr = nullptr;
+    while (mr == nullptr && cache.make_room()) mr = register_ring();
+    REQUIRE(mr != nullptr);
+    CHECK(ibv_dereg_mr(mr) == 0);
+    munmap(ring, 3u << 20);
     const Status status = cache.acquire(memory, 16u << 20, true, one);
     CHECK(status.code() == Code::no_memory);
     CHECK(status.text().find("ulimit -l") != std::string::npos);

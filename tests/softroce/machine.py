@@ -34,14 +34,18 @@ def need_programs():
     """Installs what is missing of the package group softroce."""
     names = ['qemu-system-x86_64', 'busybox', 'depmod', 'rdma', 'tc']
     path = os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
-    absent = [name for name in names if not shutil.which(name, path=path)]
-    if not absent:
+
+    def absent():
+        return ', '.join(name for name in names if not shutil.which(name, path=path))
+
+    if not absent():
         return
     done = subprocess.run([os.path.join(ROOT, 'scripts/install-packages'), 'softroce'],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if done.returncode:
-        raise Missing(f'no {", ".join(absent)}: ' +
-                      done.stdout.decode(errors='replace').strip().splitlines()[-1])
+    if absent():
+        raise Missing(f'no {absent()}: ' +
+                      (done.stdout.decode(errors='replace').strip() or 'though its package is installed')
+                      .splitlines()[-1])
 
 
 def kernel_package():

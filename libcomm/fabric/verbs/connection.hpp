@@ -53,7 +53,8 @@ struct LaneMemory {
   Chunk chunks[kMaxChunks];
 
   Status reserve(std::uint32_t bytes, std::uint32_t first);
-  Status register_chunk(ibv_pd* pd, int index, int access);
+  // `kept` makes room where the limit of locked memory leaves none.
+  Status register_chunk(ibv_pd* pd, Registrations& kept, int index, int access);
   void free() noexcept;
 };
 

@@ -139,9 +139,14 @@ Code VerbsFabric::post(void* handle, std::size_t offset, std::size_t bytes) noex
     const bool needed = end > lane.mirror.chunks[ready - 1].end;
     // The step from an idle lane to one in use is foreseen, later ones are the ring's growth.
     if (needed || (ready == 1 && end > kFirstChunk / 2)) {
-      if (Status status = lane.mirror.register_chunk(device_->pd, ready, 0); !status) {
-        log_line(LogLevel::error, job_.rank(), "a ring cannot grow: {}", status.text());
-        return status.code();
+      if (Status status = lane.mirror.register_chunk(device_->pd, *registrations_, ready, 0);
+          !status) {
+        log_line(LogLevel::error, job_.rank(), "a ring for {} cannot grow: {}",
+                 job_.describe(connection.peer), status.text());
+        // What is in the ring already can be sent no more: nothing may follow it.
+        const std::lock_guard lock(poll_lock_);
+        fail(connection, "a ring for it cannot grow");
+        return Code::peer_lost;
       }
       lane.asked_chunks = ready + 1;
       send_control(

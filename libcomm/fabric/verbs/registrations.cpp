@@ -190,16 +190,8 @@ Status Registrations::acquire(const void* address, std::size_t bytes, bool write
       return {Code::bad_argument, "this memory is read-only"};
     }
     // Memory that is kept without use may be what is in the way of the limit.
-    if ((error != ENOMEM && error != EAGAIN) || tries >= 64)
+    if ((error != ENOMEM && error != EAGAIN) || tries >= 64 || !make_room())
       return registration_error(error, bytes);
-    bool any = false;
-    {
-      const std::lock_guard lock(lock_);
-      num_victims = take_victims(victims, bytes_ / 2, true);
-      any = num_victims > 0;
-    }
-    deregister(victims, num_victims);
-    if (!any) return registration_error(error, bytes);
   }
 }
 
@@ -223,6 +215,17 @@ void Registrations::collect() noexcept {
     count = take_victims(victims, max_bytes_, false);
   }
   deregister(victims, count);
+}
+
+bool Registrations::make_room() noexcept {
+  ibv_mr* victims[kVictims];
+  int count = 0;
+  {
+    const std::lock_guard lock(lock_);
+    count = take_victims(victims, bytes_ / 2, true);
+  }
+  deregister(victims, count);
+  return count > 0;
 }
 
 Registrations::Counts Registrations::counts() noexcept {

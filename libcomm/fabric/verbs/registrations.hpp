@@ -52,6 +52,9 @@ class Registrations {
   void release(Registration* registration) noexcept;
   // Gives back what lost its memory since. Cheap when there is nothing.
   void collect() noexcept;
+  // Gives back half of what is kept without use, for memory that must be registered otherwise and
+  // for which the limit of locked memory leaves no room. False: there was nothing.
+  bool make_room() noexcept;
 
   struct Counts {
     std::uint64_t hits, misses, changes;

@@ -67,7 +67,7 @@ inline constexpr std::uint32_t kMaxRing = 2u << 20;
 static_assert(kMaxRing / kLine + 1 < 1u << kLineBits);
 // So that an entry is as long as what one message carries, and credit, which costs a message,
 // seldom.
-inline constexpr std::uint32_t kMinRing = 512u << 10;
+inline constexpr std::uint32_t kMinRing = 1056u << 10;
 // The longest message: a part of a ring or of what a get has asked for, or a control message and a
 // part of a put. ofi_rxm sends no more without asking first.
 inline constexpr std::size_t kMaxPart = 131072;

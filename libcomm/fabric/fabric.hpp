@@ -90,7 +90,7 @@ struct SendMemory {
   const std::atomic<std::uint64_t>* consumed = nullptr;  // the peer counts here what it has read
   std::atomic<std::uint32_t>* sleeping = nullptr;        // the doorbell of the ring's reader
   // Set by the caller of connect: the largest that the ring can get, a multiple of 4096; 0 for
-  // WEFT_RING_MAX_BYTES, which is what channel 0 has.
+  // WEFT_RING_MAX_BYTES, which is what channel 0 has. A fabric may make it less.
   std::uint32_t ring_bytes = 0;
   void* lane = nullptr;      // remote: for post()
   bool can_restart = false;  // remote: the fabric knows restart()

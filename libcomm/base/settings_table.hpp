@@ -27,7 +27,7 @@ WEFT_SETTING(
 WEFT_SETTING(ofi_domain, "OFI_DOMAIN", "", text,
              "libfabric's domain for the ofi fabric, with tcp the network interface; empty: the "
              "first that is not the loopback")
-WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "1M", bytes,
+WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "2M", bytes,
              "as EAGER_MAX_BYTES, over ofi")
 WEFT_SETTING(
     device, "DEVICE", "", text,

@@ -33,7 +33,8 @@ void ExchangeBase::Impl::accept_all(Fabric& fabric) noexcept {
     }
     if (peer < 0) return;
     const int reader = channel_of(channel).reader;
-    if (reader >= num_threads || memory.ring_bytes != ring_max) {
+    // A fabric may have smaller rings.
+    if (reader >= num_threads || memory.ring_bytes < ring_min || memory.ring_bytes > ring_max) {
       log_line(LogLevel::error, job.members->rank(),
                "{} connected to thread {}, of {}, with {} bytes", job.members->describe(peer),
                reader, num_threads, memory.ring_bytes);
@@ -43,7 +44,7 @@ void ExchangeBase::Impl::accept_all(Fabric& fabric) noexcept {
     auto in = std::make_unique<In>();
     in->peer = peer;
     in->fabric = &fabric;
-    in->lane.open(fabric, memory, ring_min, ring_max);
+    in->lane.open(fabric, memory, ring_min, memory.ring_bytes);
     threads[static_cast<std::size_t>(reader)]->arrived.push_back(std::move(in));
     // Its thread may sleep, and the sender rang before the lane was there.
     ring_doorbell(local.sleeping(reader));

@@ -33,6 +33,12 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
     status = out.fabric->connect(out.peer, channel, memory);
     return status.code();
   });
+  if (code == Code::ok && memory.ring_bytes < ring_min) {
+    log_line(LogLevel::error, job.members->rank(),
+             "blocks of this exchange need rings of {} bytes, and {} has at most {}", ring_min,
+             out.fabric->name(), memory.ring_bytes);
+    return lose(thread, out);
+  }
   if (code != Code::ok) {
     log_line(LogLevel::info, job.members->rank(), "cannot connect to {}: {}",
              job.members->describe(out.peer), status.text());
@@ -40,7 +46,7 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
     if (code == Code::peer_lost) engine.lose(out.peer);
     return lose(thread, out);
   }
-  out.lane.open(*out.fabric, memory, ring_min, ring_max);
+  out.lane.open(*out.fabric, memory, ring_min, memory.ring_bytes);
   ring_doorbell(*out.lane.sleeping);
   return Code::ok;
 }

@@ -73,6 +73,11 @@ constexpr Channel channel_of(int number) noexcept {
   return {static_cast<std::uint16_t>(number >> 16), static_cast<std::uint8_t>(number >> 8),
           static_cast<std::uint8_t>(number)};
 }
+// The channel of the same two threads the other way round.
+constexpr int reverse_channel(int number) noexcept {
+  const Channel channel = channel_of(number);
+  return channel_number({channel.client, channel.reader, channel.writer});
+}
 
 // A doorbell per thread of a process, whichever client it waits for; 0 is also the engine's.
 inline constexpr int kNumDoorbells = kMaxThreads;
@@ -85,12 +90,14 @@ struct SendMemory {
   const std::atomic<std::uint64_t>* consumed = nullptr;  // the peer counts here what it has read
   std::atomic<std::uint32_t>* sleeping = nullptr;        // the doorbell of the ring's reader
   // Set by the caller of connect: the largest that the ring can get, a multiple of 4096; 0 for
-  // WEFT_RING_MAX_BYTES, which is what channel 0 has.
+  // WEFT_RING_MAX_BYTES, which is what channel 0 has. A fabric may make it less.
   std::uint32_t ring_bytes = 0;
-  void* lane = nullptr;  // remote: for post()
+  void* lane = nullptr;      // remote: for post()
+  bool can_restart = false;  // remote: the fabric knows restart()
 };
 
 // What a lane that receives from a peer works on.
+inline constexpr std::uint64_t kNeverRestarted = ~std::uint64_t{0};
 struct ReceiveMemory {
   std::byte* ring = nullptr;
   std::atomic<std::uint64_t>* consumed = nullptr;
@@ -100,6 +107,12 @@ struct ReceiveMemory {
   // the ring leaves out at its end does not count.
   const std::atomic<std::uint64_t>* arrived = nullptr;
   void* lane = nullptr;  // remote: for return_credit()
+  // Remote: what `arrived` was when the writer last went back to the ring's start without a turn.
+  // Set before the bytes that lie there are counted. Null: it never does, as `can_restart` says.
+  const std::atomic<std::uint64_t>* restarted = nullptr;
+  // Remote: what the writer has been told of `consumed` along with other messages; the reader then
+  // keeps `consumed` up to date, and calls return_credit() for the rest. Null: nothing.
+  const std::atomic<std::uint64_t>* told = nullptr;
 };
 
 // How an asynchronous get or put went. The fabric sets it, any thread may look.
@@ -245,7 +258,10 @@ class Fabric {
                              Completion* /*done*/) noexcept {
     return Code::unsupported;
   }
-  // The shortest message for which that pays.
+  // The lane's next post is for the ring's start, without the mark of a turn, which the reader is
+  // told. Only where all that was posted has been consumed, and SendMemory::can_restart.
+  virtual void restart(void*) noexcept {}
+  // The shortest message for which post_in_place() pays.
   virtual std::size_t in_place_min() const noexcept { return ~std::size_t{0}; }
   // Writes `word` to the `consumed` of the lane's writer. again as above; a later word replaces an
   // earlier one.

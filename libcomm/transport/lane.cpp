@@ -4,6 +4,17 @@
 
 namespace weft {
 
+// Before an entry is written to the mirror. False: no room now.
+bool SendLane::prepare() noexcept {
+  // A second turn must not hide a first one that is still to be posted, nor an entry one in place.
+  if ((ring.turned_at() != RingWriter::kNoTurn || !in_place.data.empty()) && !flush()) return false;
+  if (can_restart && flushed() && ring.restart()) {
+    posted = 0;
+    remote->restart(remote_lane);
+  }
+  return true;
+}
+
 bool SendLane::flush() noexcept {
   if (const std::uint32_t mark = ring.turned_at(); mark != RingWriter::kNoTurn) {
     // Up to the end of the mark, then from the ring's start.

@@ -38,6 +38,7 @@ struct SendLane {
   Fabric* remote = nullptr;  // null: the ring is mapped
   void* remote_lane = nullptr;
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
+  bool can_restart = false;
   // Remote: the last entry, while it is to be posted with its data from elsewhere (bytes not 0).
   struct InPlace {
     std::uint32_t head = 0;  // of the entry, in the mirror
@@ -57,16 +58,13 @@ struct SendLane {
     sleeping = memory.sleeping;
     if (!fabric.mapped()) remote = &fabric;
     remote_lane = memory.lane;
+    can_restart = memory.can_restart;
   }
 
   // Where an entry's data go, or null: no room now.
   std::byte* reserve(std::size_t length) noexcept {
-    // A second turn must not hide a first one that is still to be posted, nor an entry one in
-    // place.
-    if (remote != nullptr && (ring.turned_at() != RingWriter::kNoTurn || !in_place.data.empty()))
-        [[unlikely]] {
-      if (!flush()) return nullptr;
-    }
+    if (remote != nullptr && !prepare()) [[unlikely]]
+      return nullptr;
     return ring.reserve(length);
   }
   void publish(std::uint8_t kind, std::size_t length, std::uint64_t immediate) noexcept {
@@ -102,6 +100,9 @@ struct SendLane {
   }
   // Out of line: posts what was published, as far as the fabric has room. True: all of it.
   bool flush() noexcept;
+
+ private:
+  bool prepare() noexcept;
 };
 
 struct ReceiveLane {
@@ -113,6 +114,8 @@ struct ReceiveLane {
   Fabric* remote = nullptr;
   void* remote_lane = nullptr;
   const std::atomic<std::uint64_t>* arrived = nullptr;
+  const std::atomic<std::uint64_t>* restarted = nullptr;
+  const std::atomic<std::uint64_t>* told = nullptr;
 
   void open(Fabric& fabric, const ReceiveMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum) {
@@ -122,19 +125,29 @@ struct ReceiveLane {
     if (!fabric.mapped()) remote = &fabric;
     remote_lane = memory.lane;
     arrived = memory.arrived;
+    restarted = memory.restarted;
+    told = memory.told;
   }
 
   // See RingReader::peek.
   bool peek(Entry& entry) noexcept {
-    if (arrived != nullptr) [[unlikely]]
-      // acquire: the bytes before the count; pairs with the release in the fabric's poll().
-      return ring.peek_arrived(entry, arrived->load(std::memory_order_acquire));
+    if (arrived != nullptr) [[unlikely]] {
+      // acquire: the bytes before the count; pairs with the release in the fabric's poll(). It also
+      // makes the restart visible that came before them; there is no other before they are read.
+      const std::uint64_t bytes = arrived->load(std::memory_order_acquire);
+      return ring.peek_arrived(
+          entry, bytes,
+          restarted != nullptr ? restarted->load(std::memory_order_relaxed) : kNeverRestarted);
+    }
     return ring.peek(entry);
   }
 
   // Gives back credit for what was popped once it is worth it, or at once when idle. Remote: credit
   // costs a message, and with less than a quarter of the ring held back the sender never waits.
   void return_credit(bool idle) noexcept {
+    // relaxed: a number of this lane's own bytes.
+    if (told != nullptr) [[unlikely]]
+      ring.share_credit(told->load(std::memory_order_relaxed));
     if (ring.unreturned() >= credit_step || owed ||
         (idle && remote == nullptr && ring.unreturned() != 0))
       return_now();

@@ -77,6 +77,16 @@ class RingWriter {
   std::uint32_t turned_at() const noexcept { return turned_at_; }
   void forget_turn() noexcept { turned_at_ = kNoTurn; }
 
+  // For lanes whose reader hears of it: goes back to the ring's start, which the caches still have,
+  // if the reader has consumed everything. False: it has not, or this is the start.
+  bool restart() noexcept {
+    if (offset_ == 0) return false;
+    look();
+    if (consumed_ != written_) return false;
+    offset_ = 0;
+    return true;
+  }
+
   // The longest data that one entry can have in a ring that has not grown.
   static std::size_t max_length(std::size_t capacity) noexcept {
     return capacity / 4 - sizeof(EntryHead);
@@ -231,7 +241,8 @@ class RingReader {
 
   // The same where the ring is written by a remote fabric, which says how many bytes of entries
   // have arrived; nothing beyond them is looked at, and what is there must be in sequence.
-  bool peek_arrived(Entry& entry, std::uint64_t arrived) noexcept;
+  // restarted: how many had arrived when the writer last went back to the start without a turn.
+  bool peek_arrived(Entry& entry, std::uint64_t arrived, std::uint64_t restarted) noexcept;
 
   void pop(std::uint32_t length) noexcept {
     const auto bytes = static_cast<std::uint32_t>(entry_bytes(length));
@@ -253,6 +264,13 @@ class RingReader {
   std::uint64_t take_credit(std::uint64_t flags) noexcept {
     returned_ = consumed_;
     return consumed_ | flags;
+  }
+  // Where somebody else tells the writer too: shows what has been consumed, and learns how much of
+  // that the writer has been told.
+  void share_credit(std::uint64_t told) noexcept {
+    // release: pairs with the acquire of whoever tells the writer.
+    consumed_word_->store(consumed_, std::memory_order_release);
+    if (told > returned_) returned_ = told;
   }
   std::uint64_t consumed() const noexcept { return consumed_; }
   bool broken() const noexcept { return broken_; }

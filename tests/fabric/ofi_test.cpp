@@ -395,6 +395,79 @@ TEST_CASE("a lane to a remote peer keeps order and content through many rounds",
       });
 }
 
+namespace {
+
+// One side of messages to and fro: rounds of one, in which a ring that is read empty starts over,
+// and now and then bursts of both at once, which go around it.
+bool to_and_fro(Fabrics& fabrics, int peer) {
+  constexpr std::uint32_t kRing = 16384;
+  constexpr int kRounds = 3000, kBurst = 40;
+  Fabric& fabric = *fabrics.to(peer);
+  SendLane out;
+  ReceiveLane in;
+  ReceiveMemory memory;
+  int client = -1, channel = -1;
+  EXPECT(connect(fabric, peer, out, kRing));
+  EXPECT(wait_for([&] {
+    fabric.poll();
+    return fabric.accept(0, client, channel, memory).ok() && client == peer;
+  }));
+  in.open(fabric, memory, kRing, kRing);
+  const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
+  std::vector<char> data(4096);
+  int sent = 0, received = 0;
+  Entry entry;
+  bool good = true;
+  const auto step = [&](int send_up_to) {
+    fabric.poll();
+    if (!out.flushed()) out.flush();
+    std::memset(data.data(), sent & 0xff, data.size());
+    if (sent < send_up_to &&
+        out.send(1, static_cast<std::uint64_t>(sent), data.data(), length(sent)))
+      ++sent;
+    while (in.peek(entry)) {
+      good = good && entry.immediate == static_cast<std::uint64_t>(received) &&
+             entry.length == length(received);
+      for (std::size_t k = 0; good && k < entry.length; ++k)
+        good = entry.data[k] == static_cast<std::byte>(received & 0xff);
+      in.ring.pop(entry.length);
+      in.return_credit(false);
+      ++received;
+    }
+    good = good && !in.ring.broken();
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    const int goal = sent + (round % 100 == 99 ? kBurst : 1);
+    // Rank 1 answers.
+    EXPECT(wait_for([&] {
+      step(peer == 1 || received >= goal || goal - sent > 1 ? goal : sent);
+      return (sent == goal && received >= goal) || !good;
+    }));
+    EXPECT(good);
+    // What it received last told this side that all before had been read.
+    if (peer == 1 && out.can_restart && round % 100 > 1 && round % 100 < 99)
+      EXPECT(out.ring.offset() == entry_bytes(length(sent - 1)));
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("in both directions credit goes along, and an empty ring starts over", "[ofi]") {
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        EXPECT(to_and_fro(fabrics, 1));
+        shared.mark.fetch_add(1);
+        return shared.reach(2);
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        EXPECT(to_and_fro(fabrics, 0));
+        shared.mark.fetch_add(1);
+        return shared.reach(2);
+      });
+}
+
 TEST_CASE("entries are taken from where they are, in order with the others", "[ofi]") {
   if (over_verbs()) return;
   constexpr std::uint32_t kRing = 65536;

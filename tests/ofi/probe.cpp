@@ -43,8 +43,9 @@ void fill(std::vector<unsigned char>& data, std::size_t bytes, unsigned seed) {
 
 // Sizes on both sides of every limit, in an order that both ends can compute.
 std::size_t size_of(unsigned number) {
-  static constexpr std::size_t kSizes[] = {
-      8, 0, 64, 1000, 5000, 16368, 16369, 3000, 65536, 65537, 20000, 300000, 48, 1'500'000, 7};
+  static constexpr std::size_t kSizes[] = {8,      0,    64,      1000,      5000,   16368,
+                                           16369,  3000, 65536,   65537,     270320, 7,
+                                           270321, 48,   300'000, 1'500'000, 20,     2'500'000};
   return kSizes[number % std::size(kSizes)];
 }
 
@@ -59,7 +60,7 @@ int storm(Engine& engine, int seconds) {
   bool ending = false, ended = false;
   for (auto& request : sends) request.complete.store(true);
   // One receive at a time of unknown size keeps order checkable; sends run ahead by the window.
-  std::vector<unsigned char> buffer(1'500'001);
+  std::vector<unsigned char> buffer(2'500'001);
   Request receive;
   engine.irecv(receive, before, kContext, tagged::kAnyTag, buffer.data(), buffer.size());
   for (;;) {

@@ -114,6 +114,21 @@ TEST_CASE("threads that only send do not stop one another", "[exchange]") {
   CHECK_NOTHING_WRONG();
 }
 
+TEST_CASE("rings may be asked for that are larger than a fabric has", "[exchange]") {
+  constexpr std::uint32_t kNum = 2'000'000;  // 16 MB under way, as nobody receives meanwhile
+  with_ranks(2, [](Job& job) {
+    ExchangeSettings settings;
+    settings.ring_bytes = 8u << 20;
+    Exchange<std::uint64_t> exchange(job, 1, settings);
+    for (std::uint64_t i = 0; i < kNum; ++i)
+      EXPECT(exchange.send(1 - job.rank(), 0, i) == Code::ok);
+    std::uint64_t next = 0;
+    EXPECT(exchange.quiesce(0, [&](std::uint64_t i) { EXPECT(i == next++); }).ok());
+    EXPECT(next == kNum);
+  });
+  CHECK_NOTHING_WRONG();
+}
+
 TEST_CASE("messages of any length arrive as they were", "[exchange]") {
   const std::vector<std::size_t> lengths{
       0,    1,    2,    3,     4,     5,     60,    63,    64,      2043,    2044,      2045,

@@ -125,6 +125,7 @@ Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneS
   request.bytes = ring_bytes;
   lane = made.get();
   node(peer).send_lanes[channel] = lane;
+  join_lanes(node(peer), channel);
   if (number == send_lanes_.size()) send_lanes_.emplace_back();
   send_lanes_[number] = std::move(made);
   watch(peer);
@@ -165,6 +166,7 @@ Status OfiFabric::connect(int peer, int channel, SendMemory& memory) {
   memory.sleeping = &never_;
   memory.ring_bytes = lane->ring_bytes;
   memory.lane = lane;
+  memory.can_restart = lane->ring_key != 0;
   return {};
 }
 
@@ -185,8 +187,23 @@ Status OfiFabric::accept(int client, int& peer, int& channel, ReceiveMemory& mem
   memory.sleeping = &never_;
   memory.ring_bytes = lane.ring_bytes;
   memory.arrived = &lane.arrived;
+  if (rings_written_) {
+    memory.restarted = &lane.restarted;
+    memory.told = &lane.told;
+  }
   memory.lane = &lane;
   return {};
+}
+
+// Tells the lane that sends on this channel and the one the other way round of each other.
+void OfiFabric::join_lanes(PeerNode& peer, int channel) noexcept {
+  const auto out = peer.send_lanes.find(channel);
+  const auto in = peer.receive_lanes.find(reverse_channel(channel));
+  if (out == peer.send_lanes.end() || in == peer.receive_lanes.end()) return;
+  // The peer may have asked for the same lane before.
+  if (out->second->back != nullptr) out->second->back->back = nullptr;
+  out->second->back = in->second;
+  in->second->back = out->second;
 }
 
 void OfiFabric::close_lane(SendLaneState& lane) noexcept {
@@ -203,6 +220,7 @@ void OfiFabric::drop(std::unique_ptr<SendLaneState>& lane) noexcept {
   close_lane(*lane);
   give_lane_memory(lane->channel, lane->ring_bytes);
   peer.send_lanes.erase(lane->channel);
+  if (lane->back != nullptr) lane->back->back = nullptr;
   if (peer.state.load(std::memory_order_relaxed) == PeerState::dead)
     lost_memory_.push_back(std::move(lane->mirror));
   lane.reset();
@@ -212,7 +230,14 @@ void OfiFabric::drop(std::unique_ptr<ReceiveLaneState>& lane) noexcept {
   give_lane_memory(lane->channel, lane->ring_bytes);
   if (lane->registration.mr != nullptr) fi_close(&lane->registration.mr->fid);
   std::erase(arriving_, lane.get());
-  if (node(lane->peer).state.load(std::memory_order_relaxed) == PeerState::dead)
+  PeerNode& peer = node(lane->peer);
+  if (rings_written_) written_lanes_.erase(lane->token);
+  if (lane->back != nullptr) lane->back->back = nullptr;
+  // The peer may have asked for the same lane again.
+  if (const auto found = peer.receive_lanes.find(lane->channel);
+      found != peer.receive_lanes.end() && found->second == lane.get())
+    peer.receive_lanes.erase(found);
+  if (peer.state.load(std::memory_order_relaxed) == PeerState::dead)
     lost_memory_.push_back(std::move(lane->ring));
   lane.reset();
 }
@@ -341,6 +366,9 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   made->ring_bytes = static_cast<std::uint32_t>(request.bytes);
   made->writer_lane = request.lane;
   made->token = tokens_ ? static_cast<std::uint32_t>(next_key()) : 0;
+  if (rings_written_)
+    while (written_lanes_.contains(made->token &= kWriteTokenMask))
+      made->token = static_cast<std::uint32_t>(next_key());
   made->number = static_cast<std::uint32_t>(number);
   if (Status status = made->ring.map(request.bytes + kPage); !status) return status;
   if (Status status = take_lane_memory(made->channel, made->ring_bytes); !status) return status;
@@ -355,6 +383,9 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   lane = made.get();
   if (number == receive_lanes_.size()) receive_lanes_.emplace_back();
   receive_lanes_[number] = std::move(made);
+  if (rings_written_) written_lanes_[lane->token] = lane;
+  node(peer).receive_lanes[lane->channel] = lane;
+  join_lanes(node(peer), reverse_channel(lane->channel));
   return {};
 }
 

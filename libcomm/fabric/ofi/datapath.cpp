@@ -18,6 +18,8 @@ constexpr std::uint64_t kCheckNs = 10'000'000;
 constexpr int kBatch = 16;
 // Shorter data are copied faster than they are waited for.
 constexpr std::size_t kInPlaceMin = 8192;
+// What credit carries along with a multiple of lines.
+constexpr std::uint64_t kFlags = kLine - 1;
 
 }  // namespace
 
@@ -34,12 +36,17 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
 
 Code OfiFabric::post_locked(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept {
   if (!is_open(lane)) return Code::peer_lost;
+  std::byte* from = lane.mirror.data() + offset;
+  if (lane.ring_key != 0) {
+    const iovec local{from, bytes};
+    return write(lane, offset, {&local, 1}, bytes, nullptr);
+  }
   PeerNode& peer = node(lane.peer);
   // After "again" the caller comes back with the same start.
   std::size_t done = lane.part_offset == offset ? lane.part_done : 0;
   lane.part_done = 0;
   while (done < bytes) {
-    const std::size_t part = lane.ring_key != 0 ? bytes - done : std::min(bytes - done, part_max_);
+    const std::size_t part = std::min(bytes - done, part_max_);
     const long error = post_part(lane, offset + done, part);
     if (error == -FI_EAGAIN) {
       lane.part_offset = offset;
@@ -59,27 +66,10 @@ Code OfiFabric::post_locked(SendLaneState& lane, std::size_t offset, std::size_t
 long OfiFabric::post_part(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept {
   PeerNode& peer = node(lane.peer);
   std::byte* from = lane.mirror.data() + offset;
-  const bool writes = lane.ring_key != 0;
-  const std::uint64_t data = immediate(lane.token, lane.ring_lane, writes ? bytes : offset);
-  if (bytes <= inject_max_)
-    return writes ? fi_inject_writedata(endpoint_->ep(), from, bytes, data, peer.handle,
-                                        lane.ring_address + offset, lane.ring_key)
-                  : fi_injectdata(endpoint_->ep(), from, bytes, data, peer.handle);
+  const std::uint64_t data = immediate(lane.token, lane.ring_lane, offset);
+  if (bytes <= inject_max_) return fi_injectdata(endpoint_->ep(), from, bytes, data, peer.handle);
   const iovec local{from, bytes};
   void* descriptor = lane.registration.mr != nullptr ? fi_mr_desc(lane.registration.mr) : nullptr;
-  if (writes) {
-    const fi_rma_iov remote{lane.ring_address + offset, bytes, lane.ring_key};
-    fi_msg_rma message{};
-    message.msg_iov = &local;
-    message.desc = descriptor != nullptr ? &descriptor : nullptr;
-    message.iov_count = 1;
-    message.addr = peer.handle;
-    message.rma_iov = &remote;
-    message.rma_iov_count = 1;
-    message.context = &peer.context;
-    message.data = data;
-    return fi_writemsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
-  }
   fi_msg message{};
   message.msg_iov = &local;
   message.desc = descriptor != nullptr ? &descriptor : nullptr;
@@ -88,6 +78,48 @@ long OfiFabric::post_part(SendLaneState& lane, std::size_t offset, std::size_t b
   message.context = &peer.context;
   message.data = data;
   return fi_sendmsg(endpoint_->ep(), &message, FI_REMOTE_CQ_DATA);
+}
+
+// Has the provider write `local`, entries of `bytes` in all, into the ring. Credit for the lane the
+// other way round goes along, so that in both directions at once it takes no message of its own.
+// push: told its end; null: nobody waits for it.
+Code OfiFabric::write(SendLaneState& lane, std::size_t offset, std::span<const iovec> local,
+                      std::size_t bytes, Push* push) noexcept {
+  PeerNode& peer = node(lane.peer);
+  // acquire: its reader is done with what it counted, and the peer may write there; pairs with the
+  // release in RingReader::share_credit.
+  const std::uint64_t consumed =
+      lane.back != nullptr ? lane.back->consumed.load(std::memory_order_acquire) : 0;
+  const std::uint64_t data =
+      immediate_of_write({lane.token, lane.restarts, static_cast<std::uint16_t>(bytes / kLine),
+                          static_cast<std::uint16_t>(consumed / kLine)});
+  ssize_t error = 0;
+  if (push == nullptr && local.size() == 1 && bytes <= inject_max_) {
+    error = fi_inject_writedata(endpoint_->ep(), local[0].iov_base, bytes, data, peer.handle,
+                                lane.ring_address + offset, lane.ring_key);
+  } else {
+    fi_rma_iov remote{lane.ring_address + offset, 0, lane.ring_key};
+    for (const iovec& part : local) remote.len += part.iov_len;
+    fi_msg_rma message{};
+    message.msg_iov = local.data();
+    message.iov_count = local.size();
+    message.addr = peer.handle;
+    message.rma_iov = &remote;
+    message.rma_iov_count = 1;
+    message.context = push != nullptr ? &push->context : &peer.context;
+    message.data = data;
+    error = fi_writemsg(endpoint_->ep(), &message,
+                        FI_REMOTE_CQ_DATA | (push != nullptr ? FI_COMPLETION : 0));
+  }
+  if (error == -FI_EAGAIN) return Code::again;
+  if (error != 0) {
+    lose(lane.peer, error_text(error));
+    return Code::peer_lost;
+  }
+  peer.posted_bytes += bytes;
+  lane.restarts = false;
+  if (lane.back != nullptr) lane.back->told.store(consumed, std::memory_order_relaxed);
+  return Code::ok;
 }
 
 Code OfiFabric::return_credit(void* opaque, std::uint64_t word) noexcept {
@@ -112,9 +144,15 @@ void OfiFabric::on_credit(const Control& control) noexcept {
   if (lane == nullptr || lane->peer != static_cast<int>(control.from) ||
       lane->channel != static_cast<int>(control.channel))
     return;
+  // A write may have overtaken it with a later count, but not with flags.
+  const std::uint64_t known = lane->credit.load(std::memory_order_relaxed) & ~kFlags;
+  take_credit(*lane, std::max(known, control.bytes & ~kFlags) | (control.bytes & kFlags));
+}
+
+void OfiFabric::take_credit(SendLaneState& lane, std::uint64_t word) noexcept {
   // release: pairs with the acquire in RingWriter::look.
-  lane->credit.store(control.bytes, std::memory_order_release);
-  ring_own(writer_doorbell(lane->channel));
+  lane.credit.store(word, std::memory_order_release);
+  ring_own(writer_doorbell(lane.channel));
 }
 
 std::size_t OfiFabric::in_place_min() const noexcept {
@@ -133,31 +171,16 @@ Code OfiFabric::post_in_place(void* opaque, std::size_t offset, std::size_t entr
     if (code == Code::ok && done != nullptr) done->set(Code::ok);
     return code;
   }
-  PeerNode& peer = node(lane.peer);
   Push* push = done != nullptr ? &take_push(lane.peer) : nullptr;
   if (push != nullptr) push->done = done;
   const iovec local[] = {{lane.mirror.data() + offset, head},
                          {const_cast<std::byte*>(data.data()), data.size()}};
-  const fi_rma_iov remote{lane.ring_address + offset, head + data.size(), lane.ring_key};
-  fi_msg_rma message{};
-  message.msg_iov = local;
-  message.iov_count = std::size(local);
-  message.addr = peer.handle;
-  message.rma_iov = &remote;
-  message.rma_iov_count = 1;
-  message.context = push != nullptr ? &push->context : &peer.context;
-  message.data = immediate(lane.token, lane.ring_lane, entry);
-  const ssize_t error = fi_writemsg(endpoint_->ep(), &message,
-                                    FI_REMOTE_CQ_DATA | (push != nullptr ? FI_COMPLETION : 0));
-  if (error == 0) {
-    peer.posted_bytes += entry;
-    return Code::ok;
-  }
-  if (push != nullptr) give_back(*push);
-  if (error == -FI_EAGAIN) return Code::again;
-  lose(lane.peer, error_text(error));
-  return Code::peer_lost;
+  const Code code = write(lane, offset, local, entry, push);
+  if (code != Code::ok && push != nullptr) give_back(*push);
+  return code;
 }
+
+void OfiFabric::restart(void* lane) noexcept { static_cast<SendLaneState*>(lane)->restarts = true; }
 
 // The lane of a part, or null if the part is none of an open lane's.
 ReceiveLaneState* OfiFabric::find_lane(std::uint64_t data) noexcept {
@@ -180,8 +203,22 @@ void OfiFabric::on_part(std::uint64_t data, const std::byte* bytes, std::size_t 
 
 // The provider has written it, and checked where.
 void OfiFabric::on_written_part(std::uint64_t data) noexcept {
-  ReceiveLaneState* lane = find_lane(data);
-  if (lane != nullptr && lane->registration.mr != nullptr) arrive(*lane, lines_of(data) * kLine);
+  const Written written = written_of(data);
+  const auto found = written_lanes_.find(written.token);
+  if (found == written_lanes_.end() || found->second->closed) return;
+  ReceiveLaneState& lane = *found->second;
+  // relaxed: made visible with the count of what has arrived.
+  if (written.restarts)
+    lane.restarted.store(lane.arrived.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  if (lane.back != nullptr) on_credit_along(*lane.back, written.consumed);
+  arrive(lane, written.lines * kLine);
+}
+
+// Of a lane's credit the lower bits, in lines.
+void OfiFabric::on_credit_along(SendLaneState& lane, std::uint16_t lines) noexcept {
+  const std::uint64_t word = lane.credit.load(std::memory_order_relaxed);
+  const auto more = static_cast<std::uint16_t>(lines - word / kLine);
+  if (more != 0 && more * kLine <= lane.ring_bytes) take_credit(lane, word + more * kLine);
 }
 
 void OfiFabric::arrive(ReceiveLaneState& lane, std::size_t bytes) noexcept {

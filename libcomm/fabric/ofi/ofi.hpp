@@ -71,6 +71,8 @@ struct Push {
   Completion* done = nullptr;  // of an entry in place; null: nobody waits for its end
 };
 
+struct ReceiveLaneState;
+
 struct SendLaneState {
   int peer = 0;
   int channel = 0;
@@ -82,7 +84,9 @@ struct SendLaneState {
   Mapping mirror;
   Registration registration;    // of the mirror, where the provider wants local memory registered
   std::uint32_t ring_lane = 0;  // the peer's number
-  std::uint32_t token = 0;      // see immediate()
+  std::uint32_t token = 0;      // see immediate(), and Written where the provider writes the ring
+  bool restarts = false;        // with the next post
+  ReceiveLaneState* back = nullptr;  // the lane of the same threads the other way round
   // The peer's ring as the provider writes it; key 0: parts go as messages.
   std::uint64_t ring_address = 0, ring_key = 0;
   // A post that the provider had no room for: how much of it has been sent.
@@ -100,8 +104,11 @@ struct ReceiveLaneState {
   Registration registration;  // of the ring, where the provider writes it
   std::uint32_t token = 0;
   std::uint32_t writer_lane = 0;  // the peer's number
+  SendLaneState* back = nullptr;  // as above
   alignas(64) std::atomic<std::uint64_t> arrived{0};
-  std::atomic<std::uint64_t> consumed{0};  // the reader's own copy
+  std::atomic<std::uint64_t> restarted{kNeverRestarted};
+  std::atomic<std::uint64_t> told{0};
+  std::atomic<std::uint64_t> consumed{0};  // by the reader, see ReceiveMemory::told
 };
 
 // A get, put or atomic under way. Lives until libfabric has told its end, even if nobody waits.
@@ -142,9 +149,10 @@ struct PeerNode {
   std::uint64_t heard_ns = 0, asked_ns = 0;
   std::uint64_t posted_bytes = 0, arrived_bytes = 0;
   bool said_goodbye = false;
-  bool farewell = false;                               // the answer to that
-  std::deque<Control> outbox;                          // what the provider had no room for
-  std::unordered_map<int, SendLaneState*> send_lanes;  // by channel
+  bool farewell = false;                                     // the answer to that
+  std::deque<Control> outbox;                                // what the provider had no room for
+  std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
+  std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
 };
 
 class OfiFabric final : public RemoteFabric {
@@ -186,6 +194,7 @@ class OfiFabric final : public RemoteFabric {
   Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
   Code post_in_place(void* lane, std::size_t offset, std::size_t entry, std::size_t head,
                      std::span<const std::byte> data, Completion* done) noexcept override;
+  void restart(void* lane) noexcept override;
   std::size_t in_place_min() const noexcept override;
   Code return_credit(void* lane, std::uint64_t word) noexcept override;
   void poll() noexcept override;
@@ -224,6 +233,7 @@ class OfiFabric final : public RemoteFabric {
   Status take_lane_memory(int channel, std::uint32_t bytes);
   void give_lane_memory(int channel, std::uint32_t bytes) noexcept;
   void close_lane(SendLaneState& lane) noexcept;
+  void join_lanes(PeerNode& peer, int channel) noexcept;
   void drop(std::unique_ptr<SendLaneState>& lane) noexcept;
   void drop(std::unique_ptr<ReceiveLaneState>& lane) noexcept;
 
@@ -243,7 +253,11 @@ class OfiFabric final : public RemoteFabric {
   void on_written_part(std::uint64_t data) noexcept;
   ReceiveLaneState* find_lane(std::uint64_t data) noexcept;
   void arrive(ReceiveLaneState& lane, std::size_t bytes) noexcept;
+  Code write(SendLaneState& lane, std::size_t offset, std::span<const iovec> local,
+             std::size_t bytes, Push* push) noexcept;
   void on_credit(const Control& control) noexcept;
+  void on_credit_along(SendLaneState& lane, std::uint16_t lines) noexcept;
+  void take_credit(SendLaneState& lane, std::uint64_t word) noexcept;
   void on_error() noexcept;
   void post_receive(ReceiveBuffer& buffer) noexcept;
 
@@ -296,9 +310,10 @@ class OfiFabric final : public RemoteFabric {
   std::atomic<std::uint32_t> connections_{0};
   std::vector<Mapping> lost_memory_;  // of lost peers' lanes; to be freed after the endpoint
   std::size_t lane_memory_ = 0;
-  std::vector<std::unique_ptr<SendLaneState>> send_lanes_;        // by number
-  std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // by number
-  std::deque<ReceiveLaneState*> arriving_;                        // not accepted yet
+  std::vector<std::unique_ptr<SendLaneState>> send_lanes_;              // by number
+  std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;        // by number
+  std::unordered_map<std::uint32_t, ReceiveLaneState*> written_lanes_;  // by token
+  std::deque<ReceiveLaneState*> arriving_;                              // not accepted yet
   std::vector<std::unique_ptr<ReceiveBuffer>> receive_buffers_;
   Mapping receive_memory_;
   Registration receive_registration_;

@@ -1,13 +1,13 @@
 #pragma once
 // What two ofi fabrics say to each other, apart from the rings: short messages for connecting,
 // for signs of life and for one-sided operations, and the immediate data of what they carry.
-// Version 3. Every field is checked by its receiver before use.
+// Version 4. Every field is checked by its receiver before use.
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::ofi {
 
-inline constexpr std::uint32_t kMagic = 0x33464f57;  // "WOF3"
+inline constexpr std::uint32_t kMagic = 0x34464f57;  // "WOF4"
 
 enum class Type : std::uint16_t {
   connect = 1,  // a lane, and how large its ring is to be
@@ -54,8 +54,7 @@ static_assert(sizeof(Control) == 64);
 // A message with immediate data is a part of a ring: the receiver's number of the lane, and where
 // in the ring it goes, in lines of 64 bytes. 32 bits, which is what every provider carries. Where
 // there are 64, the upper half is a random number of the lane, so that a stranger who finds the
-// port cannot write into rings. A write with immediate data is the same, but for how many lines
-// were written in place of where.
+// port cannot write into rings.
 inline constexpr int kLineBits = 17;
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::uint32_t kMaxLanes = 1u << (32 - kLineBits);
@@ -68,7 +67,7 @@ inline constexpr std::uint32_t kMaxRing = 2u << 20;
 static_assert(kMaxRing / kLine + 1 < 1u << kLineBits);
 // So that an entry is as long as what one message carries, and credit, which costs a message,
 // seldom.
-inline constexpr std::uint32_t kMinRing = 512u << 10;
+inline constexpr std::uint32_t kMinRing = 1056u << 10;
 // The longest message: a part of a ring or of what a get has asked for, or a control message and a
 // part of a put. ofi_rxm sends no more without asking first.
 inline constexpr std::size_t kMaxPart = 131072;
@@ -82,6 +81,30 @@ constexpr std::uint64_t immediate(std::uint32_t token, std::uint32_t lane,
 
 constexpr std::size_t lines_of(std::uint64_t immediate) noexcept {
   return immediate & ((1u << kLineBits) - 1);
+}
+
+// A write with immediate data: a part of a ring that the provider has put there. From the top: the
+// lane's random number, which also says which lane it is, 31 bits; whether the part lies at the
+// ring's start though no turn has come; how many lines it has, 16; and how many lines of the lane
+// the other way round its writer has consumed, modulo 2^16.
+struct Written {
+  std::uint32_t token;
+  bool restarts;
+  std::uint16_t lines;
+  std::uint16_t consumed;
+};
+inline constexpr std::uint32_t kWriteTokenMask = (1u << 31) - 1;
+// A part is at most a ring and the mark of a turn behind it, and what is under way at most a ring.
+static_assert(kMaxRing / kLine + 1 < 1u << 16);
+
+constexpr std::uint64_t immediate_of_write(const Written& written) noexcept {
+  return std::uint64_t{written.token} << 33 | std::uint64_t{written.restarts} << 32 |
+         std::uint64_t{written.lines} << 16 | written.consumed;
+}
+
+constexpr Written written_of(std::uint64_t immediate) noexcept {
+  return {static_cast<std::uint32_t>(immediate >> 33), (immediate >> 32 & 1) != 0,
+          static_cast<std::uint16_t>(immediate >> 16), static_cast<std::uint16_t>(immediate)};
 }
 
 constexpr std::uint64_t immediate_of_get(std::uint32_t token, std::uint32_t number) noexcept {

@@ -34,8 +34,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memset(memory.get(), 0, kWhole);
   std::memcpy(memory.get(), data, std::min(size, kWhole));
   read_all(memory.get(), kRing, [](auto& reader, auto& entry) { return reader.peek(entry); });
+  // As if the writer had gone back to the start never, at once, or behind the first line.
   for (const std::uint64_t arrived : {std::uint64_t{size}, ~std::uint64_t{0} / 2})
-    read_all(memory.get(), kRing,
-             [=](auto& reader, auto& entry) { return reader.peek_arrived(entry, arrived); });
+    for (const std::uint64_t restarted : {~std::uint64_t{0}, std::uint64_t{0}, std::uint64_t{64}})
+      read_all(memory.get(), kRing, [=](auto& reader, auto& entry) {
+        return reader.peek_arrived(entry, arrived, restarted);
+      });
   return 0;
 }

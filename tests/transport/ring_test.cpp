@@ -179,7 +179,8 @@ TEST_CASE("the reader survives a hostile writer", "[ring]") {
   SECTION("the same, in a ring that somebody says has arrived") {
     head->length = 4096 - 15;
     head->state.store(1u << 8 | 1, std::memory_order_release);
-    REQUIRE_FALSE(reader.peek_arrived(entry, 1 << 20));
+    constexpr std::uint64_t kNeverRestarted = ~std::uint64_t{0};
+    REQUIRE_FALSE(reader.peek_arrived(entry, 1 << 20, kNeverRestarted));
     REQUIRE(reader.broken());
     return;
   }

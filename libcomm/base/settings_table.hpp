@@ -40,11 +40,13 @@ WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
              "memory of the program that stays registered with the RDMA device after its use; 0: "
              "none")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
-WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
+WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "4M", bytes,
              "a lane's ring after growing under load")
-WEFT_SETTING(ring_share_bytes, "RING_SHARE_BYTES", "8M", bytes,
-             "a process's rings to the others of its host share this, each at least "
-             "RING_MIN_BYTES: rings larger than a core's caches are faster")
+WEFT_SETTING(
+    ring_share_bytes, "RING_SHARE_BYTES", "8M", bytes,
+    "a process's rings to the others of its host share this, each at least "
+    "RING_MIN_BYTES and at most half of RING_MAX_BYTES: rings larger than a core's caches are "
+    "faster")
 WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes,
              "the most that the rings of a process's exchanges may take; costs nothing until used")
 WEFT_SETTING(
@@ -73,6 +75,8 @@ WEFT_SETTING(both_ways_near_bytes, "BOTH_WAYS_NEAR_BYTES", "256K", bytes,
              "between cores with a common cache; at most RING_MAX_BYTES counts")
 WEFT_SETTING(both_ways_far_bytes, "BOTH_WAYS_FAR_BYTES", "12K", bytes,
              "the same between cores without a common cache")
+WEFT_SETTING(exchange_ring_bytes, "EXCHANGE_RING_BYTES", "2M", bytes,
+             "as RING_MAX_BYTES, for the lanes of an exchange")
 WEFT_SETTING(exchange_rendezvous_bytes, "EXCHANGE_RENDEZVOUS_BYTES", "32K", bytes,
              "blocks of an exchange from this size on stay at the sender, and the receiver reads "
              "them there")

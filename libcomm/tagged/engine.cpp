@@ -49,8 +49,8 @@ Status Engine::Impl::start() {
                     "from 4096 to 1G, in this order",
                     ring_min, ring_max)};
   const std::size_t others = std::max<std::size_t>(job.num_on_host(), 2) - 1;
-  ring_share = static_cast<std::uint32_t>(std::min<std::size_t>(
-      std::bit_floor(settings.bytes(Setting::ring_share_bytes) / others), ring_max));
+  ring_share = static_cast<std::uint32_t>(std::bit_floor(
+      std::min<std::size_t>(settings.bytes(Setting::ring_share_bytes) / others, ring_max / 2)));
   eager_max = settings.bytes(Setting::eager_max_bytes);
   piece = settings.bytes(Setting::eager_piece_bytes);
   const std::size_t longest = RingWriter::max_length(ring_min);

@@ -26,6 +26,10 @@ void ExchangeBase::Impl::accept_all(Fabric& fabric) noexcept {
     int channel = 0;
     ReceiveMemory memory;
     if (Status status = fabric.accept(client, peer, channel, memory); !status) {
+      if (status == Code::peer_lost && peer >= 0) {
+        engine.lose(peer);  // it ended between its first message and now
+        continue;
+      }
       log_line(LogLevel::error, job.members->rank(), "cannot accept a lane of {}: {}",
                job.members->describe(peer), status.text());
       corrupt.store(true, std::memory_order_release);

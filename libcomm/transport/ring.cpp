@@ -13,12 +13,15 @@ void RingWriter::populate() noexcept {
 
 bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
   const std::uint32_t gap = capacity_ - offset_;
-  if (stalled_ && capacity_ < maximum_) {
+  // Short entries that nobody waits for take several times their place in the ring once they are
+  // read: there are to be fewer of them.
+  const std::uint32_t most = bytes < kLongEntryBytes ? maximum_ / 2 : maximum_;
+  if (stalled_ && capacity_ < most) {
     // Behind the old end all is free. Up to there it is only once the reader has come round: what
     // it has not read yet may lie there, a mark to turn included.
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
-    capacity_ = std::min(capacity_ * 2, maximum_);
+    capacity_ = std::min(capacity_ * 2, most);
     return true;  // an entry is shorter than what the ring grew by
   }
   // The gap counts as written. The place of the mark is free: reserve() keeps one line ahead.

@@ -152,6 +152,7 @@ class RingWriter {
   static constexpr std::uint32_t kTimedLook = 8;  // one look in so many is timed
   // After so many bytes at the latest the writer looks, so that it knows flags and distance.
   static constexpr std::uint64_t kLookBytes = 64 * 1024;
+  static constexpr std::size_t kLongEntryBytes = 512;
 
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 

@@ -6,9 +6,9 @@
 
 namespace weft {
 
-void RingWriter::populate() noexcept {
+void RingWriter::populate(std::uint32_t from) noexcept {
   // Where the kernel knows no such advice the pages come one by one.
-  madvise(base_, capacity_, MADV_POPULATE_WRITE);
+  madvise(base_ + from, capacity_ - from, MADV_POPULATE_WRITE);
 }
 
 bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
@@ -21,7 +21,9 @@ bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
     // it has not read yet may lie there, a mark to turn included.
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
+    const std::uint32_t before = capacity_;
     capacity_ = std::min(capacity_ * 2, most);
+    populate(before);
     return true;  // an entry is shorter than what the ring grew by
   }
   // The gap counts as written. The place of the mark is free: reserve() keeps one line ahead.

@@ -67,8 +67,9 @@ class RingWriter {
   }
   bool attached() const noexcept { return base_ != nullptr; }
   std::uint32_t capacity() const noexcept { return capacity_; }
-  // Takes the memory of the capacity at once, where base begins a page: no entry then waits for it.
-  void populate() noexcept;
+  // Takes the memory of the capacity at once, where base and `from` begin a page: no entry then
+  // waits for it.
+  void populate(std::uint32_t from = 0) noexcept;
 
   // For lanes that post what was written (remote fabrics). Where the next entry goes, and where the
   // mark of the last turn is until forget_turn(), or kNoTurn.

@@ -37,6 +37,7 @@ constexpr std::uint64_t kSilenceNs = 1'000'000'000;
 constexpr std::uint64_t kDrainNs = 1'000'000'000;
 // A rank's death is told to the others with its cause, once weftrun has seen the cause itself.
 constexpr int kLossGraceMs = 500;
+constexpr std::uint64_t kDeathGraceNs = 100'000'000;
 // The code with which MPI ends a job that has lost a process (MPI_ERR_PROC_ABORTED). The lost one's
 // own end says more, and may become known a little later.
 constexpr int kPeerLostCode = 58;
@@ -292,8 +293,8 @@ void Launcher::wait_for_something() {
   int timeout_ms = server_->timeout_ms();
   std::uint64_t silent_at_ns = UINT64_MAX;
   for (const auto& [host, at_ns] : silent_at_ns_) silent_at_ns = std::min(silent_at_ns, at_ns);
-  for (std::uint64_t at_ns :
-       {kill_at_ns_, timeout_at_ns_, answer_at_ns_, abort_at_ns_, silent_at_ns, drain_until_ns_}) {
+  for (std::uint64_t at_ns : {kill_at_ns_, timeout_at_ns_, answer_at_ns_, abort_at_ns_,
+                              judge_at_ns_, silent_at_ns, drain_until_ns_}) {
     if (at_ns == UINT64_MAX) continue;
     const std::uint64_t now = now_ns();
     const int left_ms = at_ns <= now ? 0
@@ -390,9 +391,21 @@ void Launcher::take_lost_visitors() {
 }
 
 void Launcher::judge_exits() {
+  // The kernel tells of an end only when all memory is given back: a rank that ended because
+  // another one was killed may be seen before that one.
+  const auto ended_early = [this](const Exit& exit) {
+    const auto state = server_->state(exit.rank);
+    return state != Server::RankState::left && state != Server::RankState::absent;
+  };
+  const auto was_killed = [](const Exit& exit) { return WIFSIGNALED(exit.wait_status); };
+  if (!ending_ && num_running() > 0 && std::ranges::any_of(exits_, ended_early) &&
+      std::ranges::none_of(exits_, was_killed)) {
+    if (judge_at_ns_ == UINT64_MAX) judge_at_ns_ = now_ns() + kDeathGraceNs;
+    if (now_ns() < judge_at_ns_) return;
+  }
+  judge_at_ns_ = UINT64_MAX;
   // Of several ends seen at once a signal's is the likely cause of the others.
-  std::ranges::stable_sort(exits_, std::ranges::greater{},
-                           [](const Exit& exit) { return WIFSIGNALED(exit.wait_status); });
+  std::ranges::stable_sort(exits_, std::ranges::greater{}, was_killed);
   for (const Exit& exit : std::exchange(exits_, {}))
     if (!holds_abort_of(exit.rank)) judge(exit);
 }

@@ -111,6 +111,7 @@ class Launcher final : public HostEvents {
   std::uint64_t timeout_at_ns_ = UINT64_MAX;
   std::uint64_t answer_at_ns_ = UINT64_MAX;  // when every host must have answered
   std::uint64_t abort_at_ns_ = UINT64_MAX;   // when a rank's wish to end the job is granted
+  std::uint64_t judge_at_ns_ = UINT64_MAX;   // when early ends count as they are
   std::uint64_t drain_until_ns_ = UINT64_MAX;
   std::map<int, std::uint64_t> silent_at_ns_;  // when a host whose agent is gone counts as lost
 };

@@ -8,6 +8,10 @@
 
 namespace weft {
 
+// The code with which MPI ends a job that has lost a process (MPI_ERR_PROC_ABORTED). The lost one's
+// own end says more, and may become known to the launcher a little later.
+inline constexpr int kPeerLostCode = 58;
+
 // The environment that a launcher sets for each process.
 inline constexpr const char* kRankVariable = "WEFT_RANK";
 inline constexpr const char* kSizeVariable = "WEFT_SIZE";

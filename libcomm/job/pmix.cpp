@@ -2,6 +2,7 @@
 #include "job/boards.hpp"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #ifndef WEFT_HAVE_PMIX
 
@@ -212,6 +213,7 @@ Status PmixBoard::get(int rank, std::string_view key, std::string& value) {
 }
 
 void PmixBoard::abort(int exit_code, std::string_view message) {
+  if (exit_code == kPeerLostCode) usleep(200'000);  // the launcher is to hear of that one first
   (void)PMIx_Abort(exit_code, std::string(message).c_str(), nullptr, 0);
 }
 

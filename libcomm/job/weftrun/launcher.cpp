@@ -38,9 +38,6 @@ constexpr std::uint64_t kDrainNs = 1'000'000'000;
 // A rank's death is told to the others with its cause, once weftrun has seen the cause itself.
 constexpr int kLossGraceMs = 500;
 constexpr std::uint64_t kDeathGraceNs = 100'000'000;
-// The code with which MPI ends a job that has lost a process (MPI_ERR_PROC_ABORTED). The lost one's
-// own end says more, and may become known a little later.
-constexpr int kPeerLostCode = 58;
 constexpr int kTimeoutStatus = 124;  // as timeout(1)
 constexpr int kMissingStatus = 127;  // as a shell
 constexpr int kLostStatus = 125;     // a host could not be used any more

@@ -12,9 +12,8 @@ Status shm_barrier(ShmTeam& team) {
   } else {
     Cell* own = team.open_cell();
     if (own == nullptr) return Code::peer_lost;
-    team.publish(own);
-    team.ring_all();
-    if (!team.wait_for_all()) return Code::peer_lost;
+    team.publish_and_ring_each(own);
+    if (!team.wait_for_each()) return Code::peer_lost;
   }
   team.end();
   return {};
@@ -32,8 +31,7 @@ Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
       const Own own(team, piece);
       if (own.cell == nullptr) return Code::peer_lost;
       team.fill(own.data, at(data, offset), piece);
-      team.publish(own.cell);
-      team.ring_all();
+      team.publish_and_ring_each(own.cell);
     } else {
       if (!team.wait_for(root)) return Code::peer_lost;
       copy_bytes(at(data, offset), arrived(team, root, piece, 0, piece), piece);
@@ -61,8 +59,7 @@ Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t b
       for (int r = 0; r < n; ++r)
         if (r != root)
           team.fill(own.data + index(r) * piece, at(send, index(r) * bytes + offset), piece);
-      team.publish(own.cell);
-      team.ring_all();
+      team.publish_and_ring_each(own.cell);
     } else {
       if (!team.wait_for(root)) return Code::peer_lost;
       copy_bytes(at(receive, offset), arrived(team, root, all, index(team.rank()) * piece, piece),

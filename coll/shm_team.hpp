@@ -135,11 +135,12 @@ class ShmTeam {
   bool wait_for(int member) {
     return wait([this, member] { return has_round(cell(member)); });
   }
-  // Where only some wait for everybody, crowded or not.
+  // The same, and wakes whoever may wait for it.
   void publish_and_ring_each(Cell* own) noexcept {
     publish(own);
     ring_all();
   }
+  // Waits for all others one by one, crowded or not: for rounds in which not everybody does.
   bool wait_for_each() {
     for (int r = 0; r < size_; ++r)
       if (r != rank_ && !wait_for(r)) return false;

@@ -101,18 +101,31 @@ bool connect(Fabric& fabric, int peer, SendLane& lane, std::uint32_t bytes) {
     }                                                                         \
   } while (false)
 
-// Accepts rank 0's lane and receives `count` entries of length(i) bytes, all of them i.
-template <class Length>
-bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length) {
-  ReceiveLane lane;
+bool accept(Fabric& fabric, int from, std::uint32_t ring_bytes, ReceiveLane& lane) {
   ReceiveMemory memory;
   int peer = -1, channel = -1;
   EXPECT(wait_for([&] {
     fabric.poll();
-    return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
+    return fabric.accept(0, peer, channel, memory).ok() && peer == from;
   }));
   EXPECT(memory.ring_bytes == ring_bytes);
   lane.open(fabric, memory, ring_bytes, ring_bytes);
+  return true;
+}
+
+// Whether this is entry number i: `length` bytes, all of them i.
+bool is_entry(const Entry& entry, int i, std::size_t length) {
+  EXPECT(entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length);
+  for (std::size_t k = 0; k < entry.length; ++k)
+    EXPECT(entry.data[k] == static_cast<std::byte>(i & 0xff));
+  return true;
+}
+
+// Accepts rank 0's lane and receives `count` entries of length(i) bytes, all of them i.
+template <class Length>
+bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length) {
+  ReceiveLane lane;
+  EXPECT(accept(fabric, 0, ring_bytes, lane));
   Entry entry;
   for (int i = 0; i < count; ++i) {
     EXPECT(wait_for([&] {
@@ -120,13 +133,34 @@ bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const 
       return lane.peek(entry) || lane.ring.broken();
     }));
     EXPECT(!lane.ring.broken());
-    EXPECT(entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length(i));
-    for (std::size_t k = 0; k < entry.length; ++k)
-      EXPECT(entry.data[k] == static_cast<std::byte>(i & 0xff));
+    EXPECT(is_entry(entry, i, length(i)));
     lane.ring.pop(entry.length);
     lane.return_credit(false);
   }
   return true;
+}
+
+// Rank 0 sends all entries by send(fabric, lane), rank 1 receives them as above.
+template <class Length, class Send>
+void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, const Send& send) {
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, ring_bytes));
+        EXPECT(send(fabric, lane));
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return lane.flush();
+        }));
+        return shared.reach(1);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        EXPECT(receive_entries(*fabrics.to(0), ring_bytes, count, length));
+        shared.mark.store(1);
+        return true;
+      });
 }
 
 TEST_CASE("allocated memory of a remote peer is read, written and counted in", "[ofi]") {
@@ -367,32 +401,17 @@ TEST_CASE("a lane to a remote peer keeps order and content through many rounds",
   constexpr std::uint32_t kRing = 16384;
   constexpr int kCount = 5000;
   const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
-  with_pair(
-      remote_settings(),
-      [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
-        SendLane lane;
-        EXPECT(connect(fabric, 1, lane, kRing));
-        std::vector<char> data(4096);
-        for (int i = 0; i < kCount; ++i) {
-          std::memset(data.data(), i & 0xff, data.size());
-          EXPECT(wait_for([&] {
-            fabric.poll();
-            return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i));
-          }));
-        }
-        EXPECT(wait_for([&] {
-          fabric.poll();
-          return lane.flush();
-        }));
-        return shared.reach(1);
-      },
-      [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
-        EXPECT(receive_entries(fabric, kRing, kCount, length));
-        shared.mark.store(1);
-        return true;
-      });
+  pass_entries(kRing, kCount, length, [&](Fabric& fabric, SendLane& lane) {
+    std::vector<char> data(4096);
+    for (int i = 0; i < kCount; ++i) {
+      std::memset(data.data(), i & 0xff, data.size());
+      EXPECT(wait_for([&] {
+        fabric.poll();
+        return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i));
+      }));
+    }
+    return true;
+  });
 }
 
 namespace {
@@ -405,14 +424,8 @@ bool to_and_fro(Fabrics& fabrics, int peer) {
   Fabric& fabric = *fabrics.to(peer);
   SendLane out;
   ReceiveLane in;
-  ReceiveMemory memory;
-  int client = -1, channel = -1;
   EXPECT(connect(fabric, peer, out, kRing));
-  EXPECT(wait_for([&] {
-    fabric.poll();
-    return fabric.accept(0, client, channel, memory).ok() && client == peer;
-  }));
-  in.open(fabric, memory, kRing, kRing);
+  EXPECT(accept(fabric, peer, kRing, in));
   const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
   std::vector<char> data(4096);
   int sent = 0, received = 0;
@@ -426,10 +439,7 @@ bool to_and_fro(Fabrics& fabrics, int peer) {
         out.send(1, static_cast<std::uint64_t>(sent), data.data(), length(sent)))
       ++sent;
     while (in.peek(entry)) {
-      good = good && entry.immediate == static_cast<std::uint64_t>(received) &&
-             entry.length == length(received);
-      for (std::size_t k = 0; good && k < entry.length; ++k)
-        good = entry.data[k] == static_cast<std::byte>(received & 0xff);
+      good = good && is_entry(entry, received, length(received));
       in.ring.pop(entry.length);
       in.return_credit(false);
       ++received;
@@ -473,50 +483,34 @@ TEST_CASE("entries are taken from where they are, in order with the others", "[o
   constexpr std::uint32_t kRing = 65536;
   constexpr int kCount = 2000;
   const auto length = [](int i) { return 1 + static_cast<std::size_t>(i * 977 % 16'000); };
-  with_pair(
-      remote_settings(),
-      [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
-        SendLane lane;
-        EXPECT(connect(fabric, 1, lane, kRing));
-        // Each buffer stays until it is done, and is overwritten then.
-        std::vector<std::byte> buffers[4];
-        Completion done[4];
-        for (auto& buffer : buffers) buffer.resize(16'000);
-        for (auto& one : done) one.set(Code::ok);
-        for (int i = 0; i < kCount; ++i) {
-          auto& buffer = buffers[i % 4];
-          Completion& mine = done[i % 4];
-          EXPECT(wait_for([&] {
-            fabric.poll();
-            if (!lane.flushed()) lane.flush();
-            return mine.is_done();
-          }));
-          EXPECT(mine.code() == Code::ok);
-          std::fill(buffer.begin(), buffer.end(), static_cast<std::byte>(i & 0xff));
-          const std::span<const std::byte> all(buffer.data(), length(i));
-          const bool in_place = i % 3 != 0 && all.size() > 8;
-          if (in_place) mine.reset();
-          EXPECT(wait_for([&] {
-            fabric.poll();
-            if (!in_place)
-              return lane.send(1, static_cast<std::uint64_t>(i), all.data(), all.size());
-            return lane.send_in_place(1, static_cast<std::uint64_t>(i), all.first(8),
-                                      all.subspan(8), &mine);
-          }));
-        }
-        EXPECT(wait_for([&] {
-          fabric.poll();
-          return lane.flush();
-        }));
-        return shared.reach(1);
-      },
-      [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
-        EXPECT(receive_entries(fabric, kRing, kCount, length));
-        shared.mark.store(1);
-        return true;
-      });
+  // Each buffer stays until it is done, and is overwritten then; the last ones until all is over.
+  std::vector<std::byte> buffers[4];
+  Completion done[4];
+  for (auto& buffer : buffers) buffer.resize(16'000);
+  for (auto& one : done) one.set(Code::ok);
+  pass_entries(kRing, kCount, length, [&](Fabric& fabric, SendLane& lane) {
+    for (int i = 0; i < kCount; ++i) {
+      auto& buffer = buffers[i % 4];
+      Completion& mine = done[i % 4];
+      EXPECT(wait_for([&] {
+        fabric.poll();
+        if (!lane.flushed()) lane.flush();
+        return mine.is_done();
+      }));
+      EXPECT(mine.code() == Code::ok);
+      std::fill(buffer.begin(), buffer.end(), static_cast<std::byte>(i & 0xff));
+      const std::span<const std::byte> all(buffer.data(), length(i));
+      const bool in_place = i % 3 != 0 && all.size() > 8;
+      if (in_place) mine.reset();
+      EXPECT(wait_for([&] {
+        fabric.poll();
+        if (!in_place) return lane.send(1, static_cast<std::uint64_t>(i), all.data(), all.size());
+        return lane.send_in_place(1, static_cast<std::uint64_t>(i), all.first(8), all.subspan(8),
+                                  &mine);
+      }));
+    }
+    return true;
+  });
 }
 
 TEST_CASE("what is taken from where it is ends with the peer", "[ofi]") {

@@ -233,10 +233,7 @@ void OfiFabric::drop(std::unique_ptr<ReceiveLaneState>& lane) noexcept {
   PeerNode& peer = node(lane->peer);
   if (rings_written_) written_lanes_.erase(lane->token);
   if (lane->back != nullptr) lane->back->back = nullptr;
-  // The peer may have asked for the same lane again.
-  if (const auto found = peer.receive_lanes.find(lane->channel);
-      found != peer.receive_lanes.end() && found->second == lane.get())
-    peer.receive_lanes.erase(found);
+  peer.receive_lanes.erase(lane->channel);
   if (peer.state.load(std::memory_order_relaxed) == PeerState::dead)
     lost_memory_.push_back(std::move(lane->ring));
   lane.reset();
@@ -351,11 +348,7 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   if (request.bytes < kPage || request.bytes > kMaxRing || request.bytes % kPage != 0 ||
       request.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
     return Code::bad_argument;
-  const auto is_same = [&](const std::unique_ptr<ReceiveLaneState>& other) {
-    return other != nullptr && other->peer == peer &&
-           other->channel == static_cast<int>(request.channel);
-  };
-  if (std::any_of(receive_lanes_.begin(), receive_lanes_.end(), is_same))
+  if (node(peer).receive_lanes.contains(static_cast<int>(request.channel)))
     return {Code::bad_argument, "it has that lane already"};
   // Without random numbers nothing tells what is on its way to an old lane.
   const std::size_t number = tokens_ ? free_number(receive_lanes_) : receive_lanes_.size();

@@ -82,8 +82,10 @@ WEFT_SETTING(exchange_rendezvous_bytes, "EXCHANGE_RENDEZVOUS_BYTES", "32K", byte
              "them there")
 WEFT_SETTING(exchange_staging_bytes, "EXCHANGE_STAGING_BYTES", "256M", bytes,
              "the most that the blocks of one thread may take that wait to be read so")
-WEFT_SETTING(unexpected_max_bytes, "UNEXPECTED_MAX_BYTES", "4M", bytes,
-             "eager data of one peer that may wait unmatched; beyond it that peer announces only")
+WEFT_SETTING(
+    unexpected_max_bytes, "UNEXPECTED_MAX_BYTES", "4M", bytes,
+    "eager data of one peer that may wait unmatched, beside what its ring holds by then; beyond it "
+    "that peer announces only")
 WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag,
              "copy between processes with process_vm_readv and process_vm_writev")
 // collectives

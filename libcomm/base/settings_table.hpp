@@ -70,6 +70,9 @@ WEFT_SETTING(copy_piece_bytes, "COPY_PIECE_BYTES", "128K", bytes,
              "sender and receiver share the copy of an announced message in pieces of this size")
 WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
              "shorter announced messages are copied by the receiver alone")
+WEFT_SETTING(pipe_min_bytes, "PIPE_MIN_BYTES", "48K", bytes,
+             "announced messages from this size on go through a pipe while such go in both "
+             "directions at once between cores with a common cache")
 WEFT_SETTING(both_ways_near_bytes, "BOTH_WAYS_NEAR_BYTES", "256K", bytes,
              "in place of EAGER_MAX_BYTES for messages that stream in both directions at once "
              "between cores with a common cache; at most RING_MAX_BYTES counts")

@@ -162,9 +162,15 @@ struct SharedCopy {
   std::atomic<std::uint64_t> given_back_bytes;
   std::atomic<std::uint32_t> failed;       // 1: a copy failed, both sides end with an error
   std::atomic<std::uint32_t> sender_left;  // 1: the sender will not touch the record again
-  std::uint64_t padding[3];
+  // Through a pipe: how many pieces the sender has lent and the receiver taken, and where the
+  // last are, offset << 24 | bytes.
+  std::atomic<std::uint32_t> piped;
+  std::atomic<std::uint32_t> taken;
+  std::atomic<std::uint64_t> piped_at[2];
 };
 static_assert(sizeof(SharedCopy) == 64);
+inline constexpr std::uint32_t kNumPiped = 2;            // pieces that a pipe has room for
+inline constexpr std::uint32_t kPipedBytes = 508 << 10;  // the largest
 inline constexpr std::uint32_t kNumSharedCopies = 256;
 
 enum class PeerState { alive, left, dead };
@@ -227,6 +233,14 @@ class Fabric {
   // A record in this process's memory, or in a connected peer's; null if this fabric has none.
   virtual SharedCopy* own_copy(std::uint32_t index) noexcept = 0;
   virtual SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept = 0;
+
+  // Pipes (shm/pipe.hpp), for the engine. Number of the one from this peer, which lends under it;
+  // -1 if there can be none.
+  virtual int own_pipe(int) noexcept { return -1; }
+  // How many of the bytes the peer's pipe for us has taken.
+  virtual std::size_t lend(int, int /*pipe*/, const void*, std::size_t) noexcept { return 0; }
+  // Takes as much as the peer has lent before. After an error the pipe is of no more use.
+  virtual Code take(int, void*, std::size_t) noexcept { return Code::unsupported; }
 
   // A doorbell of this process (doorbell.hpp).
   virtual std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept = 0;

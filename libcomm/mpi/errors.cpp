@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "job/boards.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/error_names.hpp"
 #include "mpi/unimplemented.hpp"
@@ -145,6 +146,9 @@ int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* fun
       text.empty() && (code == MPI_ERR_PROC_ABORTED || code == MPI_ERR_IN_STATUS) ? lost_text()
                                                                                   : std::string();
   if (!lost.empty()) text = lost;
+  // The launcher knows by this code that the lost process is the cause.
+  static_assert(kPeerLostCode == MPI_ERR_PROC_ABORTED);
+  if (!lost.empty()) code = kPeerLostCode;
   end_job(code > 0 && code < 256 ? code : 1,
           fmt::format("{}{}: {}{}{}", exported_name(function), where,
                       what.empty() ? fmt::format("error {}", code) : what, text.empty() ? "" : ": ",

@@ -50,6 +50,13 @@ struct Transfer {
   int peer;
   bool is_sender;
   bool claims;  // this side still claims pieces
+  // Through a pipe (piped.cpp): its number in the receiver, else -1; when it is this message's
+  // turn; how many pieces have been lent and taken; since when the receiver has waited for one.
+  int pipe;
+  std::uint32_t turn;
+  std::uint32_t lent;
+  std::uint32_t taken;
+  std::uint64_t waits_since_ns;
   // Remote: the gets under way, of which `copied` counts what was started. Not null from start to
   // end; null for a copy that the processor does.
   struct Gets* gets;
@@ -63,13 +70,22 @@ struct Gets {
   Code code = Code::ok;
 };
 
+// The pipes to and from a peer. A message's turn comes once those asked for before it are over.
+struct Pipe {
+  std::uint32_t asked = 0, taking = 0;      // from the peer
+  std::uint32_t promised = 0, lending = 0;  // to it
+  std::uint32_t num_lent = 0;               // pieces that are in it
+  bool refused = false;                     // the peer could not lend all it should
+};
+
 struct Peer {
   int rank = 0;
   Fabric* fabric = nullptr;  // the way to it; null: none in common
   SendLane out;
-  std::uint32_t burst = 0;       // messages sent since one came from this peer
-  std::uint32_t long_burst = 0;  // the long ones among them
-  std::uint32_t both_ways = 0;   // long sends for which streaming both ways is still believed
+  std::uint32_t burst = 0;          // messages sent since one came from this peer
+  std::uint32_t long_burst = 0;     // the long ones among them
+  std::uint32_t both_ways = 0;      // long sends for which streaming both ways is still believed
+  std::uint32_t num_announced = 0;  // sends on their way, announced or further
   ReceiveLane in;
   bool accepted = false;
   bool lost = false;
@@ -81,6 +97,7 @@ struct Peer {
   bool remote = false;
   std::size_t remote_piece = 0;  // set when connected
   bool watched = false;          // remote: somebody here waits for it
+  Pipe pipe;
   // The multi-piece message coming in.
   Request* incoming = nullptr;
   Unexpected* incoming_unexpected = nullptr;
@@ -154,7 +171,7 @@ struct Engine::Impl {
   std::size_t both_ways_near = 0, both_ways_far = 0;
   std::size_t plain_below = 0;  // shorter ones are always copied plainly and in one piece
   std::size_t eager_max = 0, piece = 0, long_piece = 0, copy_piece = 0, copy_shared_min = 0,
-              unexpected_max = 0;
+              pipe_min = 0, unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
   std::uint32_t ring_share = 0;  // what mapped rings have at first
 
@@ -277,6 +294,12 @@ struct Engine::Impl {
   void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
              const RemoteMemory& memory, std::uint64_t send_id);
   void stream_instead(Transfer& transfer);
+  void share_copy(Peer& peer, Transfer& transfer, int pipe);
+  void claim(Transfer& transfer, std::uint64_t bytes);
+  Code copy(const Transfer& transfer, std::uint64_t offset, std::uint64_t bytes);
+  void count_copied(Transfer& transfer, Code code, std::uint64_t bytes);
+  static void give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes);
+  void take_back(Transfer& transfer);
   bool step(Transfer& transfer);  // true: finished, remove it
   void run_transfers();
   // Whether a transfer is under way that this side moves forward: then polling is work, not
@@ -285,6 +308,13 @@ struct Engine::Impl {
   std::uint32_t take_record();
   bool step_remote(Transfer& transfer);
   void end_share(Request& request);
+
+  // piped.cpp
+  bool can_lend(const Transfer& transfer) const noexcept;
+  void lend(Transfer& transfer);
+  void end_lending(Transfer& transfer) noexcept;
+  bool take(Transfer& transfer);
+  bool waits_for_sender(Transfer& transfer) noexcept;
 
   // failure.cpp
   void check_liveness();

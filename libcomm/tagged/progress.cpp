@@ -328,6 +328,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
       return false;
     request.progress_bytes += length;
   }
+  if (streaming) --peer.num_announced;
   complete(request, Code::ok);
   return true;
 }

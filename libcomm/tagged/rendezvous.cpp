@@ -1,9 +1,11 @@
 // Announced messages. The sender says where the data are (kAnnounce); once matched, the receiver
 // fetches them. Long ones are copied by both sides at once: the receiver answers with kReady, and
 // both claim pieces of a SharedCopy until none is left, so that the copy takes half the time when
-// the sender waits too, and is finished by the receiver alone when it doesn't. Where the kernel
+// the sender waits too, and is finished by the receiver alone when it doesn't. While such messages
+// go in both directions at once, the receiver copies alone, if it can out of a pipe. Where the kernel
 // refuses such copies the receiver asks for the data through the ring (kReady with kStreamed).
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -51,6 +53,7 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
   }
   request.id = sends.add(request);
   request.phase = kAnnounced;
+  ++peer.num_announced;
   const Announce message{request.length, memory.address, request.id, memory.region, memory.extra};
   std::memcpy(to, &message, sizeof message);
   peer.out.publish(kAnnounce, sizeof message, envelope(request.context, request.tag));
@@ -126,6 +129,7 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
   transfer.send_id = send_id;
   transfer.peer = source;
   transfer.claims = true;
+  transfer.pipe = -1;
   const bool can_copy = !peer.remote && local->can_copy(source);
   if (wanted > 0 && !can_copy && memory.region == 0) return stream_instead(transfer);
   if (wanted > 0 && peer.remote) {
@@ -134,23 +138,36 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
     free_gets.pop_back();
     transfer.gets->code = Code::ok;
   }
-  if (wanted >= copy_shared_min && can_copy && peer.both_ways == 0) {
-    transfer.record_index = take_record();
-    if (transfer.record_index != kStreamed) {
-      transfer.record = local->own_copy(transfer.record_index);
-      // relaxed: the ring entry below publishes it.
-      transfer.record->claimed.store(0, std::memory_order_relaxed);
-      transfer.record->done.store(0, std::memory_order_relaxed);
-      transfer.record->given_back.store(0, std::memory_order_relaxed);
-      transfer.record->failed.store(0, std::memory_order_relaxed);
-      transfer.record->sender_left.store(0, std::memory_order_relaxed);
-      const RemoteMemory mine = local->describe(request.buffer, wanted);
-      Control control{kReady, 0, sizeof(Ready), {}};
-      control.ready = {wanted, mine.address, send_id, 0, transfer.record_index, mine.region};
-      enqueue(peer, control);
-    }
-  }
+  // While messages go both ways the sender has enough to do with its own; through a pipe less is to
+  // be done in all, unless the cores are far from each other.
+  const bool both_ways = peer.both_ways != 0 || peer.num_announced != 0;
+  const bool through_pipe = both_ways && wanted >= pipe_min && can_copy && memory.region == 0 &&
+                            !peer.out.is_far() && !peer.pipe.refused && !crowded;
+  const int pipe = through_pipe ? local->own_pipe(source) : -1;
+  if (pipe >= 0 || (wanted >= copy_shared_min && can_copy && !both_ways))
+    share_copy(peer, transfer, pipe);
   transfers.push_back(transfer);
+}
+
+// Asks the sender to take part in the copy, if there is a record for it.
+void Engine::Impl::share_copy(Peer& peer, Transfer& transfer, int pipe) {
+  transfer.record_index = take_record();
+  if (transfer.record_index == kStreamed) return;
+  SharedCopy& record = *local->own_copy(transfer.record_index);
+  // relaxed: the ring entry below publishes it.
+  for (auto* word : {&record.claimed, &record.done, &record.given_back})
+    word->store(0, std::memory_order_relaxed);
+  for (auto* word : {&record.failed, &record.sender_left, &record.piped, &record.taken})
+    word->store(0, std::memory_order_relaxed);
+  transfer.record = &record;
+  transfer.pipe = pipe;
+  if (pipe >= 0) transfer.turn = peer.pipe.asked++;
+  const RemoteMemory mine = local->describe(transfer.request->buffer, transfer.length);
+  Control control{kReady, 0, sizeof(Ready), {}};
+  control.ready = {transfer.length,       mine.address,
+                   transfer.send_id,      static_cast<std::uint64_t>(pipe + 1),
+                   transfer.record_index, mine.region};
+  enqueue(peer, control);
 }
 
 // The kernel does not let us copy: ask for the data through the ring.
@@ -170,6 +187,8 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
   Request* request = sends.find(ready.send_id, peer.rank);
   if (request == nullptr || ready.length > request->length)
     return broken(peer, "the number of a message");
+  if (ready.record != kStreamed && ready.receive_id > INT_MAX)
+    return broken(peer, "the number of a pipe");
   SharedCopy* record = nullptr;
   if (ready.record != kStreamed) {
     if (!peer.remote) record = local->peer_copy(peer.rank, ready.record);
@@ -193,7 +212,9 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
   transfer.length = ready.length;
   transfer.peer = peer.rank;
   transfer.is_sender = true;
-  transfer.claims = local->can_copy(peer.rank);
+  transfer.pipe = static_cast<int>(ready.receive_id) - 1;
+  if (transfer.pipe >= 0) transfer.turn = peer.pipe.promised++;
+  transfer.claims = transfer.pipe >= 0 || local->can_copy(peer.rank);
   transfers.push_back(transfer);
 }
 
@@ -202,6 +223,7 @@ void Engine::Impl::on_finished(Peer& peer, const Entry& entry) {
   if (request == nullptr) return broken(peer, "the number of a message");
   sends.remove(entry.immediate);
   end_share(*request);
+  --peer.num_announced;
   complete(*request, Code::ok);
 }
 
@@ -250,6 +272,7 @@ void Engine::Impl::on_withdrawn(Peer& peer, const Entry& entry) {
     return broken(peer, "the number of a message");
   sends.remove(entry.immediate);
   end_share(*request);
+  --peer.num_announced;
   complete(*request, Code::cancelled);
 }
 
@@ -274,6 +297,8 @@ bool Engine::Impl::has_copies() const noexcept {
       if (std::none_of(std::begin(transfer.gets->busy), std::end(transfer.gets->busy),
                        [](bool busy) { return busy; }))
         return true;
+    } else if (transfer.pipe >= 0 && transfer.is_sender) {
+      if (can_lend(transfer)) return true;
     } else if (transfer.record == nullptr || transfer.claims) {
       return true;
     }
@@ -321,20 +346,70 @@ bool Engine::Impl::step_remote(Transfer& transfer) {
   return true;
 }
 
+Code Engine::Impl::copy(const Transfer& transfer, std::uint64_t offset, std::uint64_t bytes) {
+  auto* here = static_cast<std::byte*>(transfer.request->buffer) + offset;
+  return transfer.is_sender ? local->put(transfer.peer, transfer.remote, offset, here, bytes)
+                            : local->get(transfer.peer, transfer.remote, offset, here, bytes);
+}
+
+// How the copy of a piece went.
+void Engine::Impl::count_copied(Transfer& transfer, Code code, std::uint64_t bytes) {
+  if (code == Code::ok) {
+    // release: the bytes before the count; pairs with the acquire in step() on the other side.
+    transfer.record->done.fetch_add(bytes, std::memory_order_release);
+  } else if (code == Code::peer_lost) {
+    found_lost = &peer(transfer.peer);
+  } else {
+    transfer.record->failed.store(1, std::memory_order_release);
+  }
+}
+
+// A piece that the sender cannot copy. It claims no more.
+void Engine::Impl::give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes) {
+  record.given_back_bytes.store(bytes, std::memory_order_relaxed);
+  record.given_back.store(offset + 1, std::memory_order_release);
+}
+
+void Engine::Impl::take_back(Transfer& transfer) {
+  SharedCopy& record = *transfer.record;
+  const std::uint64_t back = record.given_back.load(std::memory_order_acquire);
+  if (back == 0) return;
+  record.given_back.store(0, std::memory_order_relaxed);
+  if (transfer.pipe >= 0) peer(transfer.peer).pipe.refused = true;
+  const std::uint64_t bytes = record.given_back_bytes.load(std::memory_order_relaxed);
+  const bool fits = back <= transfer.length && bytes <= transfer.length - (back - 1);
+  count_copied(transfer, fits ? copy(transfer, back - 1, bytes) : Code::corrupt, bytes);
+}
+
+// A piece of a shared copy, of about this size.
+void Engine::Impl::claim(Transfer& transfer, std::uint64_t bytes) {
+  SharedCopy& record = *transfer.record;
+  // relaxed: only the number matters, each byte is claimed once.
+  const std::uint64_t offset = record.claimed.fetch_add(bytes, std::memory_order_relaxed);
+  if (offset >= transfer.length) {
+    transfer.claims = false;
+    return;
+  }
+  bytes = std::min(bytes, transfer.length - offset);
+  const Code code = copy(transfer, offset, bytes);
+  if (code != Code::ok && transfer.is_sender) {
+    // The receiver may be allowed what we are not.
+    transfer.claims = false;
+    give_back(record, offset, bytes);
+  } else {
+    count_copied(transfer, code, bytes);
+  }
+}
+
 bool Engine::Impl::step(Transfer& transfer) {
   if (transfer.gets != nullptr) return step_remote(transfer);
   Request& request = *transfer.request;
   SharedCopy* record = transfer.record;
-  const auto copy = [&](std::uint64_t offset, std::uint64_t bytes) {
-    auto* here = static_cast<std::byte*>(request.buffer) + offset;
-    return transfer.is_sender ? local->put(transfer.peer, transfer.remote, offset, here, bytes)
-                              : local->get(transfer.peer, transfer.remote, offset, here, bytes);
-  };
 
   if (record == nullptr) {
     const std::uint64_t bytes =
         std::min<std::uint64_t>(transfer.length - transfer.copied, 4 * copy_piece);
-    const Code code = bytes == 0 ? Code::ok : copy(transfer.copied, bytes);
+    const Code code = bytes == 0 ? Code::ok : copy(transfer, transfer.copied, bytes);
     transfer.copied += bytes;
     if (code == Code::peer_lost) found_lost = &this->peer(transfer.peer);
     if (code == Code::peer_lost || (code == Code::ok && transfer.copied < transfer.length))
@@ -346,48 +421,31 @@ bool Engine::Impl::step(Transfer& transfer) {
     return true;
   }
 
-  if (transfer.claims) {
-    std::uint64_t bytes = copy_piece;
-    if (transfer.length < 2 * copy_piece)
-      bytes = std::max<std::uint64_t>(4096, (transfer.length / 2 + 4095) & ~std::uint64_t{4095});
-    // relaxed: only the number matters, each byte is claimed once.
-    const std::uint64_t offset = record->claimed.fetch_add(bytes, std::memory_order_relaxed);
-    if (offset >= transfer.length) {
-      transfer.claims = false;
-    } else {
-      bytes = std::min(bytes, transfer.length - offset);
-      const Code code = copy(offset, bytes);
-      if (code == Code::ok) {
-        // release: the bytes before the count; pairs with the acquire below on the other side.
-        record->done.fetch_add(bytes, std::memory_order_release);
-      } else if (transfer.is_sender) {
-        // The receiver may be allowed what we are not.
-        transfer.claims = false;
-        record->given_back_bytes.store(bytes, std::memory_order_relaxed);
-        record->given_back.store(offset + 1, std::memory_order_release);
-      } else {
-        record->failed.store(1, std::memory_order_release);
-      }
-    }
-  } else if (!transfer.is_sender) {
-    if (const std::uint64_t back = record->given_back.exchange(0, std::memory_order_acquire)) {
-      const std::uint64_t bytes = record->given_back_bytes.load(std::memory_order_relaxed);
-      if (copy(back - 1, bytes) == Code::ok)
-        record->done.fetch_add(bytes, std::memory_order_release);
-      else
-        record->failed.store(1, std::memory_order_release);
-    }
+  if (transfer.pipe >= 0) {
+    if (transfer.is_sender)
+      lend(transfer);
+    else if (!take(transfer) && transfer.claims && !waits_for_sender(transfer))
+      claim(transfer, kPipedBytes);
+  } else if (transfer.claims) {
+    claim(transfer,
+          transfer.length >= 2 * copy_piece
+              ? copy_piece
+              : std::max<std::uint64_t>(4096, (transfer.length / 2 + 4095) & ~std::uint64_t{4095}));
   }
+  if (!transfer.is_sender) take_back(transfer);
 
   const std::uint32_t failed = record->failed.load(std::memory_order_acquire);
-  // acquire: all bytes have arrived; pairs with the releases above.
+  // acquire: all bytes have arrived; pairs with the releases in count_copied().
   if (failed == 0 && record->done.load(std::memory_order_acquire) < transfer.length) return false;
   if (transfer.is_sender) {
+    if (transfer.pipe >= 0) end_lending(transfer);
+    --peer(transfer.peer).num_announced;
     record->sender_left.store(1, std::memory_order_release);
     ring_doorbell(*peer(transfer.peer).out.sleeping);
     complete(request, failed == 0 ? Code::ok : Code::not_permitted);
     return true;
   }
+  if (transfer.pipe >= 0) ++peer(transfer.peer).pipe.taking;
   ring_doorbell(*peer(transfer.peer).out.sleeping);
   closing_records.push_back(transfer.record_index);
   complete(request, failed != 0                          ? Code::not_permitted

@@ -20,6 +20,7 @@
 #include "base/log.hpp"
 #include "fabric/shm/arena.hpp"
 #include "fabric/shm/atomics.hpp"
+#include "fabric/shm/pipe.hpp"
 #include "fabric/shm/region.hpp"
 
 namespace weft {
@@ -27,6 +28,10 @@ namespace {
 
 using shm::Arena;
 using shm::ArenaLayout;
+
+// Each is a file descriptor, and of the pages that a user's pipes may have (pipe-user-pages-soft)
+// one takes a 64th.
+constexpr int kMaxPipes = 16;
 
 class ShmFabric final : public Fabric {
  public:
@@ -242,6 +247,21 @@ class ShmFabric final : public Fabric {
     return arena != nullptr && index < kNumSharedCopies ? &arena->copy(index) : nullptr;
   }
 
+  int own_pipe(int peer) noexcept override {
+    Local& local = local_at(peer);
+    if (local.pid == getpid_) return -1;
+    if (!local.own_pipe.is_tried() && num_pipes_++ >= kMaxPipes) return -1;
+    return local.own_pipe.number();
+  }
+  std::size_t lend(int peer, int pipe, const void* data, std::size_t bytes) noexcept override {
+    Local& local = local_at(peer);
+    if (local.pid == getpid_) return 0;
+    return local.peer_pipe.lend(local.pid, pipe, data, bytes);
+  }
+  Code take(int peer, void* to, std::size_t bytes) noexcept override {
+    return local_at(peer).own_pipe.take(to, bytes);
+  }
+
   std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
     return own_->doorbell(doorbell).sleeping;
   }
@@ -292,6 +312,8 @@ class ShmFabric final : public Fabric {
     std::shared_ptr<Arena> mapped;           // the peer's, or our own
     std::atomic<Arena*> arena{nullptr};      // the same; set once, under setup_
     shm::PeerRegions regions;
+    shm::OwnPipe own_pipe;
+    shm::PeerPipe peer_pipe;
     std::mutex asking;  // our request in the peer's arena
   };
 
@@ -503,6 +525,7 @@ class ShmFabric final : public Fabric {
   std::vector<Lane> lanes_;
   std::vector<bool> accepted_ = std::vector<bool>(shm::kMaxLanes);  // by entry of our directory
   std::uint32_t shared_count_ = 0;
+  int num_pipes_ = 0;
   std::size_t me_ = 0;
   const int getpid_ = getpid();
   bool direct_copy_ = true;

@@ -1,8 +1,9 @@
 // death WHO WHAT: one process is killed while the others are at work.
 //   WHO   a rank; `all` (every process and the launcher); `launcher`
 //   WHAT  what the others are doing: recv, any, send, barrier, allreduce, compute; test or probe:
-//         asking again and again whether something has come, never waiting for it; or unmet: of
-//         three, rank 1 is dead before rank 0 says the first word to it
+//         asking again and again whether something has come, never waiting for it; windows: long
+//         messages in both directions, in the middle of which the process dies; or unmet: of three,
+//         rank 1 is dead before rank 0 says the first word to it
 // By default nobody says anything here: the launcher and the library must. With a third argument
 // `return` the error handler is MPI_ERRORS_RETURN and the survivors go on (the launcher must have
 // been told to let them).
@@ -21,6 +22,35 @@ static double seconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+// Windows of long messages between the victim and everybody else, until an error; the victim dies
+// with some of them under way.
+static int windows(int victim) {
+  enum { kWindow = 6, kBytes = 1 << 20, kMostPeers = 3 };
+  static char out[kBytes], in[kBytes];
+  MPI_Request requests[kMostPeers * kWindow * 2];
+  MPI_Status statuses[kMostPeers * kWindow * 2];
+  for (int round = 0;; ++round) {
+    int num = 0;
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank || (rank != victim && peer != victim)) continue;
+      for (int i = 0; i < kWindow; ++i) {
+        MPI_Irecv(in, kBytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[num++]);
+        MPI_Isend(out, kBytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[num++]);
+      }
+    }
+    for (int left = num; rank == victim && round == 30; --left) {
+      int done;
+      if (left == num / 2) raise(SIGKILL);
+      MPI_Waitany(num, requests, &done, MPI_STATUS_IGNORE);
+    }
+    if (MPI_Waitall(num, requests, statuses) == MPI_SUCCESS) continue;
+    int code = MPI_SUCCESS;
+    for (int i = 0; i < num && code == MPI_SUCCESS; ++i)
+      if (statuses[i].MPI_ERROR != MPI_ERR_PENDING) code = statuses[i].MPI_ERROR;
+    return code;
+  }
 }
 
 static int operation(const char* what, int victim) {
@@ -43,6 +73,7 @@ static int operation(const char* what, int victim) {
     for (int flag = 0, code = 0;;)
       if ((code = MPI_Iprobe(victim, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE)) != 0 || flag)
         return code;
+  if (strcmp(what, "windows") == 0) return windows(victim);
   if (strcmp(what, "barrier") == 0) return MPI_Barrier(MPI_COMM_WORLD);
   if (strcmp(what, "allreduce") == 0)
     return MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -142,6 +173,7 @@ int main(int argc, char** argv) {
     if (rank == 0) kill(getppid(), SIGKILL);
     victim = (rank + 1) % size;
   } else if (rank == victim) {
+    if (strcmp(what, "windows") == 0) windows(victim);
     raise(SIGKILL);
   }
   if (returning) survive(what, victim);

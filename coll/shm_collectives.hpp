@@ -2,6 +2,7 @@
 // The collectives inside a host, over a ShmTeam. Arguments as in algorithms.hpp: at least two
 // members, at least one byte, no MPI_IN_PLACE. Each returns ok or peer_lost.
 #include <algorithm>
+#include <cerrno>
 
 #include "coll/coll.hpp"
 #include "coll/links.hpp"
@@ -41,6 +42,11 @@ Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t
 Status direct_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
 Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
+
+// Why the kernel refused the last copy.
+inline Code copy_failure() noexcept {
+  return errno == ESRCH ? Code::peer_lost : Code::not_permitted;
+}
 
 // Where a member's data of a round lie: short data in the cell, next to the round's number.
 inline std::byte* slot(ShmTeam& team, int member, std::size_t bytes) noexcept {

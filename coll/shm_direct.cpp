@@ -4,8 +4,6 @@
 //
 // A copy that fails does not end the protocol, or the others would wait for ever; it is reported at
 // the end.
-#include <cerrno>
-
 #include "coll/shm_collectives.hpp"
 
 namespace weft::coll {
@@ -30,8 +28,6 @@ std::uint64_t exposed(ShmTeam& team, int member) noexcept {
   return address;
 }
 
-Code failure() noexcept { return errno == ESRCH ? Code::peer_lost : Code::not_permitted; }
-
 bool wait_for_readers(ShmTeam& team, int owner) {
   for (int r = 0; r < team.size(); ++r)
     if (r != owner && !team.wait_until_done(r)) return false;
@@ -50,7 +46,7 @@ Status copy_between(ShmTeam& team, bool sends, const void* send, void* receive, 
   const std::uint64_t theirs = exposed(team, peer);
   const bool copied = sends ? team.write(peer, at(send, half), theirs + half, bytes - half)
                             : team.read(peer, receive, theirs, half);
-  const Code code = copied ? Code::ok : failure();
+  const Code code = copied ? Code::ok : copy_failure();
   team.end();
   team.ring(peer);
   if (!team.wait_until_done(peer)) return Code::peer_lost;
@@ -69,7 +65,7 @@ Status read_from_root(ShmTeam& team, const void* exposed_here, void* into, std::
   }
   if (!team.wait_for(root)) return Code::peer_lost;
   const Code code =
-      team.read(root, into, exposed(team, root) + offset, length) ? Code::ok : failure();
+      team.read(root, into, exposed(team, root) + offset, length) ? Code::ok : copy_failure();
   team.end();
   team.ring(root);
   return code;
@@ -90,7 +86,7 @@ Status read_from_all(ShmTeam& team, const void* exposed_here, void* receive, std
   for (int step = 1; step < n; ++step) {
     const int r = (me + step) % n;
     if (!team.read(r, at(receive, index(r) * bytes), exposed(team, r) + offset, bytes))
-      code = failure();
+      code = copy_failure();
   }
   team.end();
   const Status met = shm_barrier(team);

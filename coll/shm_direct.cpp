@@ -71,9 +71,10 @@ Status read_from_root(ShmTeam& team, const void* exposed_here, void* into, std::
   return code;
 }
 
-// Everybody reads one block from everybody, at `offset` in what each exposes.
-Status read_from_all(ShmTeam& team, const void* exposed_here, void* receive, std::size_t bytes,
-                     std::size_t offset) {
+// Everybody reads one block from everybody, at `offset` in what each exposes, and copies its own
+// from `own_block` unless that is null.
+Status read_from_all(ShmTeam& team, const void* exposed_here, const void* own_block, void* receive,
+                     std::size_t bytes, std::size_t offset) {
   const int n = team.size(), me = team.rank();
   team.begin();
   Cell* own = team.open_cell();
@@ -89,8 +90,14 @@ Status read_from_all(ShmTeam& team, const void* exposed_here, void* receive, std
       code = copy_failure();
   }
   team.end();
-  const Status met = shm_barrier(team);
-  return met ? Status(code) : met;
+  // Last, so that nobody waits for it.
+  if (own_block != nullptr) copy_bytes(at(receive, index(me) * bytes), own_block, bytes);
+  if (team.is_crowded()) {
+    const Status met = shm_barrier(team);
+    return met ? Status(code) : met;
+  }
+  team.ring_all();
+  return wait_for_readers(team, me) ? code : Code::peer_lost;
 }
 
 }  // namespace
@@ -115,15 +122,13 @@ Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t
 }
 
 Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
-  std::byte* place = at(receive, index(team.rank()) * bytes);
-  if (send != nullptr) copy_bytes(place, send, bytes);
-  // The send buffer rather than its copy: more likely in the readers' caches.
-  return read_from_all(team, send != nullptr ? send : place, receive, bytes, 0);
+  return read_from_all(team, send != nullptr ? send : at(receive, index(team.rank()) * bytes), send,
+                       receive, bytes, 0);
 }
 
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
-  copy_bytes(at(receive, index(team.rank()) * bytes), at(send, index(team.rank()) * bytes), bytes);
-  return read_from_all(team, send, receive, bytes, index(team.rank()) * bytes);
+  const std::size_t offset = index(team.rank()) * bytes;
+  return read_from_all(team, send, at(send, offset), receive, bytes, offset);
 }
 
 }  // namespace weft::coll

@@ -44,6 +44,8 @@ class Team {
   // then null on every member.
   ShmTeam* shm() { return shm_tried_ ? shm_.get() : make_shm(); }
 
+  ShmSegment& segment() noexcept { return *segment_; }
+
   // For the algorithms.
   const Choices& choices() const noexcept { return choices_; }
   // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null if

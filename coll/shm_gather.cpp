@@ -3,6 +3,16 @@
 #include "coll/shm_collectives.hpp"
 
 namespace weft::coll {
+namespace {
+
+// From which size on everybody's blocks go straight to everybody. Two members have pipes, which pay
+// sooner.
+std::size_t exchange_direct_min(const ShmTeam& team) noexcept {
+  return team.size() == 2 && !team.is_crowded() ? team.direct_min_bytes() / 2
+                                                : team.direct_min_bytes();
+}
+
+}  // namespace
 
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
   // With more than two, leaves that need not wait for the root are worth more.
@@ -33,7 +43,7 @@ Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t by
 
 Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   // Crowded, the second wait costs more than the one copy into the bank that many readers share.
-  if ((team.is_crowded() ? bytes / 8 : bytes) >= team.direct_min_bytes())
+  if ((team.is_crowded() ? bytes / 8 : bytes) >= exchange_direct_min(team))
     return direct_allgather(team, send, receive, bytes);
   const int n = team.size(), me = team.rank();
   const std::size_t most = team.piece_bytes();
@@ -59,7 +69,7 @@ Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   const int n = team.size(), me = team.rank();
   // Crowded, the second wait costs more than the second copy, as long as a bank holds all blocks.
-  if (bytes >= team.direct_min_bytes() && (!team.is_crowded() || index(n) * bytes > kBankBytes))
+  if (bytes >= exchange_direct_min(team) && (!team.is_crowded() || index(n) * bytes > kBankBytes))
     return direct_alltoall(team, send, receive, bytes);
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   copy_bytes(at(receive, index(me) * bytes), at(send, index(me) * bytes), bytes);

@@ -1,6 +1,8 @@
 #pragma once
-// The mapping of a team's shared segment; unmapped at destruction.
+// The mapping of a team's shared segment, unmapped at destruction, and the pipes of two members.
 #include <cstddef>
+
+#include "fabric/shm/pipe.hpp"
 
 namespace weft::coll {
 
@@ -12,6 +14,8 @@ struct ShmSegment {
 
   void* memory = nullptr;
   std::size_t bytes = 0;
+  shm::OwnPipe own_pipe;
+  shm::PeerPipe peer_pipe;
 };
 
 }  // namespace weft::coll

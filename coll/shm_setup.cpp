@@ -107,6 +107,17 @@ bool write_outside(void* object, int member, const void* from, std::uint64_t to,
       [pid](iovec* here, iovec* there) { return process_vm_writev(pid, here, 1, there, 1, 0); });
 }
 
+int pipe_outside(void* object) { return static_cast<Team*>(object)->segment().own_pipe.number(); }
+
+std::size_t lend_outside(void* object, int pipe, const void* data, std::size_t bytes) {
+  Team& team = *static_cast<Team*>(object);
+  return team.segment().peer_pipe.lend(pid_of(object, 1 - team.rank()), pipe, data, bytes);
+}
+
+Code take_outside(void* object, void* to, std::size_t bytes) {
+  return static_cast<Team*>(object)->segment().own_pipe.take(to, bytes);
+}
+
 }  // namespace
 
 ShmSegment::~ShmSegment() {
@@ -171,7 +182,8 @@ ShmTeam* Team::make_shm() {
   shm_ = std::make_unique<ShmTeam>(
       static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0,
       ShmTeam::Outside{
-          this, wait_outside, ring_outside, read_outside, write_outside,
+          this, wait_outside, ring_outside, read_outside, write_outside, pipe_outside, lend_outside,
+          take_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
           piece,
           far_setting == "yes"  ? Far::yes

@@ -81,6 +81,11 @@ class ShmTeam {
     // Copies between this process and a member's private memory; false: see errno.
     bool (*read)(void* object, int member, void* to, std::uint64_t from, std::size_t bytes);
     bool (*write)(void* object, int member, const void* from, std::uint64_t to, std::size_t bytes);
+    // The pipes of a team of two (fabric/shm/pipe.hpp): the own one's number, or -1; how many of
+    // the bytes the other's has taken; takes what the other has lent.
+    int (*pipe)(void* object);
+    std::size_t (*lend)(void* object, int pipe, const void* data, std::size_t bytes);
+    Code (*take)(void* object, void* to, std::size_t bytes);
     // Blocks of at least this size are copied that way, straight between the users' buffers.
     std::size_t direct_min_bytes;
     // How many bytes of one vector go through one round, if not crowded.
@@ -207,6 +212,17 @@ class ShmTeam {
   bool write(int member, const void* from, std::uint64_t to, std::size_t bytes) noexcept {
     return outside_.write(outside_.object, member, from, to, bytes);
   }
+  int pipe() noexcept { return outside_.pipe(outside_.object); }
+  // The other's pipe is the one that it named last; nothing is lent while members are far apart:
+  // then the kernel's copy between processes is the faster one.
+  void note_pipe(int number) noexcept { others_pipe_ = number; }
+  std::size_t lend(const void* data, std::size_t bytes) noexcept {
+    if (others_pipe_ < 0 || is_far()) return 0;
+    return outside_.lend(outside_.object, others_pipe_, data, bytes);
+  }
+  Code take(void* to, std::size_t bytes) noexcept {
+    return outside_.take(outside_.object, to, bytes);
+  }
 
   template <class Done>
   bool wait(Done&& done) {
@@ -267,6 +283,7 @@ class ShmTeam {
   int rank_;
   int size_;
   bool crowded_;
+  int others_pipe_ = -1;
   Distance distance_;
   Use cell_uses_[kNumCells];
   Use bank_uses_[kNumBanks];

@@ -126,4 +126,4 @@ WEFT_SETTING(coll_piece_bytes, "COLL_PIECE_BYTES", "32K", bytes,
              "writes while the other reads (when every process has a core of its own)")
 WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes,
              "collectives inside a host copy blocks from this size on straight between the users' "
-             "buffers (if DIRECT_COPY allows)")
+             "buffers (if DIRECT_COPY allows); allgather and alltoall of two from half of it on")

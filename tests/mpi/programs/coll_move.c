@@ -278,6 +278,10 @@ static void all_of_them(void) {
     if (kCounts[i] <= 5000) gaps(kCounts[i]);
   }
   bcast(2000000);
+  for (int i = 0; i < 2; ++i) {
+    allgather(300000);
+    alltoall(300000);
+  }
 }
 
 int main(int argc, char** argv) {

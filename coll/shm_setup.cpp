@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "base/log.hpp"
@@ -178,7 +179,7 @@ ShmTeam* Team::make_shm() {
   const std::size_t piece = std::clamp<std::size_t>(
       job.settings().bytes(Setting::coll_piece_bytes) / kLine * kLine, 4096, kBankBytes);
   using Far = ShmTeam::Outside::Far;
-  const std::string& far_setting = job.settings().text(Setting::coll_far);
+  const std::optional<bool> far = far_setting(job.settings());
   shm_ = std::make_unique<ShmTeam>(
       static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0,
       ShmTeam::Outside{
@@ -186,9 +187,9 @@ ShmTeam* Team::make_shm() {
           take_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
           piece,
-          far_setting == "yes"  ? Far::yes
-          : far_setting == "no" ? Far::no
-                                : Far::measured});
+          !far   ? Far::measured
+          : *far ? Far::yes
+                 : Far::no});
   segment_ = std::move(segment);
   return shm_.get();
 }

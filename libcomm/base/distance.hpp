@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
+#include "base/settings.hpp"
 #include "base/wait.hpp"
 
 namespace weft {
@@ -40,6 +42,11 @@ class Distance {
   // it; likewise.
   bool note_line(std::uint64_t ns) noexcept { return note(ns > kFarLookNs); }
   bool is_far() const noexcept { return far_; }
+  // Measures no more.
+  void set(bool far) noexcept {
+    far_ = far;
+    is_set_ = true;
+  }
 
  private:
   static constexpr std::size_t kLines = 4;
@@ -49,7 +56,7 @@ class Distance {
   static constexpr int kSeen = 4;
 
   bool note(bool slow) noexcept {
-    if (slow ? seen_ == kSeen : seen_ == 0) return false;
+    if (is_set_ || (slow ? seen_ == kSeen : seen_ == 0)) return false;
     seen_ += slow ? 1 : -1;
     const bool before = far_;
     far_ = seen_ == kSeen || (far_ && seen_ != 0);
@@ -58,6 +65,14 @@ class Distance {
 
   int seen_ = 0;
   bool far_ = false;
+  bool is_set_ = false;
 };
+
+// What WEFT_FAR says; nothing: it is to be measured.
+inline std::optional<bool> far_setting(const Settings& settings) {
+  const std::string& text = settings.text(Setting::far);
+  if (text == "auto") return std::nullopt;
+  return text == "yes";
+}
 
 }  // namespace weft

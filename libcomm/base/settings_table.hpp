@@ -66,6 +66,10 @@ WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "3K", bytes,
              "EAGER_LONG_PIECE_BYTES for all rings")
 WEFT_SETTING(past_cache_far_bytes, "PAST_CACHE_FAR_BYTES", "1K", bytes,
              "the same between cores without a common cache, which is measured again and again")
+WEFT_SETTING(far, "FAR", "auto", choice,
+             "auto|yes|no: whether the cores of a host are taken to share no cache, so that they "
+             "wait long for each other's lines and long data are written past the caches; auto: "
+             "measured again and again")
 WEFT_SETTING(copy_piece_bytes, "COPY_PIECE_BYTES", "128K", bytes,
              "sender and receiver share the copy of an announced message in pieces of this size")
 WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
@@ -117,10 +121,6 @@ WEFT_SETTING(
     coll_crowded, "COLL_CROWDED", "auto", choice,
     "auto|yes|no: whether collectives inside a host count context switches (more processes "
     "than cores) or polling; auto: by the number of processes and cores")
-WEFT_SETTING(
-    coll_far, "COLL_FAR", "auto", choice,
-    "auto|yes|no: whether collectives inside a host write long data past the caches, because cores "
-    "that share no cache wait long for each other's lines; auto: measured again and again")
 WEFT_SETTING(coll_piece_bytes, "COLL_PIECE_BYTES", "32K", bytes,
              "collectives inside a host pass long data on in pieces of this size, so that one side "
              "writes while the other reads (when every process has a core of its own)")

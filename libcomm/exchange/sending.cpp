@@ -47,6 +47,7 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
     return lose(thread, out);
   }
   out.lane.open(*out.fabric, memory, ring_min, memory.ring_bytes);
+  if (const auto far = far_setting(job.members->settings())) out.lane.ring.set_far(*far);
   ring_doorbell(*out.lane.sleeping);
   return Code::ok;
 }

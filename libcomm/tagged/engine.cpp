@@ -134,6 +134,7 @@ Code Engine::Impl::connect(Peer& peer) {
     return Code::ok;
   }
   peer.out.ring.populate();
+  if (const auto far = far_setting(job.settings())) peer.out.ring.set_far(*far);
   ring_doorbell(*peer.out.sleeping);
   return Code::ok;
 }

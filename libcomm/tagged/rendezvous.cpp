@@ -2,8 +2,9 @@
 // fetches them. Long ones are copied by both sides at once: the receiver answers with kReady, and
 // both claim pieces of a SharedCopy until none is left, so that the copy takes half the time when
 // the sender waits too, and is finished by the receiver alone when it doesn't. While such messages
-// go in both directions at once, the receiver copies alone, if it can out of a pipe. Where the kernel
-// refuses such copies the receiver asks for the data through the ring (kReady with kStreamed).
+// go in both directions at once, the receiver copies alone, if it can out of a pipe. Where the
+// kernel refuses such copies the receiver asks for the data through the ring (kReady with
+// kStreamed).
 #include <algorithm>
 #include <climits>
 #include <cstring>

@@ -148,6 +148,7 @@ class RingWriter {
   // Whether the reader runs on a core that shares no cache with this one, as far as looks told. For
   // rings in memory that both have mapped.
   bool is_far() const noexcept { return distance_.is_far(); }
+  void set_far(bool far) noexcept { distance_.set(far); }
 
  private:
   static constexpr std::uint32_t kTimedLook = 8;  // one look in so many is timed

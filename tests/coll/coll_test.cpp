@@ -87,7 +87,7 @@ TEST_CASE("random calls in a row, written past the caches") {
   for (const int n : kNumRanks) {
     INFO(n << " ranks");
     const auto errors =
-        run_ranks(n, {{"COLL_CROWDED", "no"}, {"COLL_FAR", "yes"}}, [&](coll::Team& team) {
+        run_ranks(n, {{"COLL_CROWDED", "no"}, {"FAR", "yes"}}, [&](coll::Team& team) {
           Calls calls(team, static_cast<std::uint32_t>(n) + 7, 100'000);
           for (int i = 0; i < 200; ++i) calls.any();
           return calls.errors();

@@ -3,9 +3,11 @@
 //   - with both sides waiting
 //   - with receives that are too short for some of them
 //   - with a sender that is busy elsewhere until its messages have arrived
-// p2p_both_ways [WAY]: also checks that the messages went through a pipe (WAY = pipe), or that none
-// was made (no-pipe).
+// p2p_both_ways [WAY]: also checks that the messages went through a pipe (WAY = pipe), that none
+// was made (no-pipe), or that those of rank 1, which may open no more files, went another way
+// (refused).
 #include <dirent.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,8 +95,15 @@ int main(int argc, char** argv) {
     out[i] = allocate(kLargest + 4096);
     in[i] = allocate(kLargest + 4096);
   }
+  const char* way = argc > 1 ? argv[1] : "";
   const int before = num_pipes();
   const int peer = rank ^ 1;
+  MPI_Barrier(MPI_COMM_WORLD);
+  struct rlimit files, none;
+  getrlimit(RLIMIT_NOFILE, &files);
+  none = files;
+  none.rlim_cur = 0;
+  if (strcmp(way, "refused") == 0 && rank == 1) setrlimit(RLIMIT_NOFILE, &none);
   if (peer < size) {
     static const size_t kSizes[] = {70001,  262145,  520191,  520192,
                                     520193, 1048576, 1500003, kLargest};
@@ -105,10 +114,12 @@ int main(int argc, char** argv) {
     busy_sender(peer, 1048577, &round);
     windows(peer, 1048577, 1048577, 2, &round);
   }
-  const char* way = argc > 1 ? argv[1] : "";
+  setrlimit(RLIMIT_NOFILE, &files);
   // Without a core of its own for each there is none.
   if (strcmp(way, "pipe") == 0 && sysconf(_SC_NPROCESSORS_ONLN) >= size)
     EXPECT_EQ(num_pipes() - before, 2);
+  if (strcmp(way, "refused") == 0 && sysconf(_SC_NPROCESSORS_ONLN) >= size)
+    EXPECT_EQ(num_pipes() - before, rank == 0);
   if (strcmp(way, "no-pipe") == 0) EXPECT_EQ(num_pipes() - before, 0);
   for (int i = 0; i < kWindow; ++i) {
     free(out[i]);

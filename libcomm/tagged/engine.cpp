@@ -80,6 +80,7 @@ Status Engine::Impl::start() {
                           Distance::kFarMinBytes});
   copy_shared_min = settings.bytes(Setting::copy_shared_min_bytes);
   pipe_min = settings.bytes(Setting::pipe_min_bytes);
+  pipe_max = settings.bytes(Setting::pipe_max_bytes);
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
   spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
   yield_ns = static_cast<std::uint64_t>(settings.number(Setting::yield_us)) * 1000;

@@ -75,6 +75,7 @@ struct Pipe {
   std::uint32_t asked = 0, taking = 0;      // from the peer
   std::uint32_t promised = 0, lending = 0;  // to it
   std::uint32_t num_lent = 0;               // pieces that are in it
+  std::uint32_t num_far = 0;                // messages for which it was too far
   bool refused = false;                     // the peer could not lend all it should
 };
 
@@ -171,7 +172,7 @@ struct Engine::Impl {
   std::size_t both_ways_near = 0, both_ways_far = 0;
   std::size_t plain_below = 0;  // shorter ones are always copied plainly and in one piece
   std::size_t eager_max = 0, piece = 0, long_piece = 0, copy_piece = 0, copy_shared_min = 0,
-              pipe_min = 0, unexpected_max = 0;
+              pipe_min = 0, pipe_max = 0, unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
   std::uint32_t ring_share = 0;  // what mapped rings have at first
 
@@ -310,6 +311,7 @@ struct Engine::Impl {
   void end_share(Request& request);
 
   // piped.cpp
+  bool wants_pipe(Peer& peer, std::uint64_t length) noexcept;
   bool can_lend(const Transfer& transfer) const noexcept;
   void lend(Transfer& transfer);
   void end_lending(Transfer& transfer) noexcept;

@@ -14,10 +14,20 @@ namespace {
 // How long the receiver waits for the sender.
 constexpr std::uint64_t kPatienceNs = 20'000;
 
+constexpr std::uint32_t kTriedFar = 32;
+
 constexpr std::uint64_t kBytesBits = 24;
 static_assert(kPipedBytes < 1u << kBytesBits);
 
 }  // namespace
+
+// While messages go both ways the sender has enough to do with its own; through a pipe less is to
+// be done in all. Not between cores that are far from each other, nor where the messages are larger
+// than the caches; but now and then, to find out whether they still are far.
+bool Engine::Impl::wants_pipe(Peer& peer, std::uint64_t length) noexcept {
+  if (length < pipe_min || length > pipe_max || peer.pipe.refused || crowded) return false;
+  return !peer.out.is_far() || ++peer.pipe.num_far % kTriedFar == 0;
+}
 
 // Whether the sender could lend a piece now.
 bool Engine::Impl::can_lend(const Transfer& transfer) const noexcept {
@@ -60,8 +70,10 @@ bool Engine::Impl::take(Transfer& transfer) {
   Peer& peer = this->peer(transfer.peer);
   SharedCopy& record = *transfer.record;
   if (transfer.turn != peer.pipe.taking) return false;
+  const std::uint64_t start = now_ns();
   // acquire: where it is; pairs with the release in lend().
   if (record.piped.load(std::memory_order_acquire) == transfer.taken) return false;
+  peer.out.ring.note_line(now_ns() - start);
   const std::uint64_t piece =
       record.piped_at[transfer.taken % kNumPiped].load(std::memory_order_relaxed);
   const std::uint64_t offset = piece >> kBytesBits, bytes = piece & ((1u << kBytesBits) - 1);

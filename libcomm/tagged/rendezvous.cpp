@@ -139,11 +139,8 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
     free_gets.pop_back();
     transfer.gets->code = Code::ok;
   }
-  // While messages go both ways the sender has enough to do with its own; through a pipe less is to
-  // be done in all, unless the cores are far from each other.
   const bool both_ways = peer.both_ways != 0 || peer.num_announced != 0;
-  const bool through_pipe = both_ways && wanted >= pipe_min && can_copy && memory.region == 0 &&
-                            !peer.out.is_far() && !peer.pipe.refused && !crowded;
+  const bool through_pipe = both_ways && can_copy && memory.region == 0 && wants_pipe(peer, wanted);
   const int pipe = through_pipe ? local->own_pipe(source) : -1;
   if (pipe >= 0 || (wanted >= copy_shared_min && can_copy && !both_ways))
     share_copy(peer, transfer, pipe);

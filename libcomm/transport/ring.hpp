@@ -148,6 +148,8 @@ class RingWriter {
   // Whether the reader runs on a core that shares no cache with this one, as far as looks told. For
   // rings in memory that both have mapped.
   bool is_far() const noexcept { return distance_.is_far(); }
+  // How long a line that the reader had changed took, seen elsewhere.
+  void note_line(std::uint64_t ns) noexcept { distance_.note_line(ns); }
   void set_far(bool far) noexcept { distance_.set(far); }
 
  private:

@@ -333,6 +333,7 @@ static void all_of_them(int most) {
 // A persistent one sends what is in its buffer when it is started.
 static void repeated(void) {
 #if MPI_VERSION >= 4
+  if (kMpich) return;  // where it sends what was there the first time
   enum { kCount = 1000 };
   MPI_Request request;
   int *mine = make(kCount), *all = make((size_t)kCount * n);

@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'softroce'))
 import phase as softroce  # noqa: E402
+from progress import Progress  # noqa: E402
 PHASES = ['format', 'release', 'softroce', 'address', 'thread', 'fuzz']
 # Enough optimization for the tests to be quick, little enough for g++ to be.
 SANITIZED = ['-Doptimization=1', '-Ddebug=false', '-Db_ndebug=false']
@@ -61,11 +62,30 @@ def jobs():
 
 
 def quiet(command, log, env=None):
-    """Runs a step whose output matters only when it fails. True if it succeeded."""
+    """Runs a step whose output matters only when it fails, but for how far it is, as in ninja's
+    [3/7] and meson test's 3/7. True if it succeeded."""
+    progress = Progress()
     with open(log, 'ab') as file:
-        done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False,
-                              env=env)
-    return done.returncode == 0
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=env) as step:
+            for line in step.stdout:
+                file.write(line)
+                file.flush()
+                where = re.match(rb' *\[?(\d+/\d+)\]? +(\S+(?: \S+)*)', line)
+                if where:
+                    what = where[2].decode(errors='replace')[-60:]
+                    progress.at(f'[{where[1].decode()}] {what}')
+    progress.clear()
+    return step.returncode == 0
+
+
+def why_skipped(record):
+    """The reasons that a test program gave, one for each part that it left out."""
+    text = (record.get('stdout') or '') + '\n' + (record.get('stderr') or '')
+    found = re.findall(r'^\s*(?:\S+: )?skipped: (.+)', text, re.MULTILINE)
+    if not found and record['result'] == 'SKIP':
+        found = text.strip().splitlines()[-1:] or ['the test program gives no reason']
+    return list(dict.fromkeys(found))
 
 
 def last_lines(log, count=60):
@@ -142,8 +162,10 @@ def run_meson_tests(tally, phase, folder, names, log, slow):
                 seen.add(name)
                 if record['result'] in ('OK', 'EXPECTEDFAIL'):
                     tally.add(phase, name, 'passed')
+                    for why in why_skipped(record):
+                        tally.add(phase, f'part of {name}', 'skipped', why)
                 elif record['result'] == 'SKIP':
-                    tally.add(phase, name, 'skipped', 'the test program says so')
+                    tally.add(phase, name, 'skipped', '; '.join(why_skipped(record)))
                 else:
                     print(f'FAILED {phase}: {name}: {record["result"]}')
                     print((record.get('stdout') or '')[-4000:])
@@ -222,7 +244,7 @@ def mpi_tests(tally, phase, folder, options):
         if options.quick:
             command += ['--np', '1,2,4']
     elif phase == 'address':
-        command += ['--np', '2,3', '--slow', '6', '--budget', '900', '--without', 'nosanitize',
+        command += ['--np', '2,3', '--slow', '6', '--budget', '900',
                     '--cflags', '-O1 -g -fsanitize=address,undefined']
     else:
         command += ['--tag', 'threads', '--slow', '15', '--budget', '600',

@@ -1,5 +1,6 @@
 #include "mpi/attributes.hpp"
 
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -21,9 +22,6 @@ int* predefined_value(int keyval) {
   static int tag_ub = kTagUb;
   static int host = MPI_PROC_NULL;
   static int io = MPI_ANY_SOURCE;
-  static int wtime_is_global = 0;
-  static int universe_size = 0;
-  static int app_number = 0;
   static int last_used = 0;
   switch (keyval) {
     case MPI_TAG_UB:
@@ -35,17 +33,20 @@ int* predefined_value(int keyval) {
     case MPI_WTIME_IS_GLOBAL: {
       // The monotonic clock is one per host.
       const Job& job = *process->job;
-      wtime_is_global = static_cast<int>(job.local_ranks().size()) == job.size();
-      return &wtime_is_global;
+      static int is_global = static_cast<int>(job.local_ranks().size()) == job.size();
+      return &is_global;
     }
-    case MPI_UNIVERSE_SIZE:
-      universe_size = process->job->size();
+    case MPI_UNIVERSE_SIZE: {
+      static int universe_size = process->job->size();
       return &universe_size;
-    case MPI_APPNUM:
-      app_number = process->app_number;
+    }
+    case MPI_APPNUM: {
+      static int app_number = process->app_number;
       return &app_number;
+    }
     case MPI_LASTUSEDCODE:
-      last_used = last_used_code();
+      // relaxed: a thread that asks sees at least the codes it has added itself.
+      std::atomic_ref(last_used).store(last_used_code(), std::memory_order_relaxed);
       return &last_used;
     default:
       return nullptr;

@@ -2,9 +2,11 @@
 // Attributes: values that programs hang on communicators, datatypes and windows under keys they
 // made. One implementation for all kinds; Handle is the kind's handle type.
 //
-// Threads: a key may be used by several threads. A set of attributes is changed by one thread at a
-// time; its owner locks. Callbacks of the program run with no lock of this file held.
+// Threads: any may call anything. Callbacks of the program run with no lock held.
+#include <algorithm>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "mpi/abi.hpp"
@@ -33,47 +35,40 @@ class AttributeSet {
   // Each returns MPI_SUCCESS or the error code that a callback of the program returned.
   template <class Handle>
   int set(Handle owner, std::shared_ptr<Keyval> key, void* value) {
-    for (Entry& entry : entries_) {
-      if (entry.key->number != key->number) continue;
-      const int code = run_drop(owner, entry);
+    const std::optional<Entry> old = find(key->number);
+    if (old) {
+      const int code = run_drop(owner, *old);
       if (code != MPI_SUCCESS) return code;
-      entry.value = value;
-      return MPI_SUCCESS;
     }
-    entries_.push_back({std::move(key), value});
+    OptionalLock lock(mutex_);
+    // Not where it was found: the callback may have changed the set.
+    if (const auto entry = place(key->number); entry != entries_.end())
+      entry->value = value;
+    else
+      entries_.push_back({std::move(key), value});
     return MPI_SUCCESS;
   }
 
-  bool get(int number, void** value) const noexcept {
-    for (const Entry& entry : entries_) {
-      if (entry.key->number == number) {
-        *value = entry.value;
-        return true;
-      }
-    }
-    return false;
+  bool get(int number, void** value) const {
+    const std::optional<Entry> entry = find(number);
+    if (entry) *value = entry->value;
+    return entry.has_value();
   }
 
   // No attribute under that key is not an error.
   template <class Handle>
   int remove(Handle owner, int number) {
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (entries_[i].key->number != number) continue;
-      const Entry entry = entries_[i];
-      const int code = run_drop(owner, entry);
-      if (code != MPI_SUCCESS) return code;
-      for (std::size_t j = 0; j < entries_.size(); ++j) {  // the callback may have changed the set
-        if (entries_[j].key->number == number) {
-          entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(j));
-          break;
-        }
-      }
-      return MPI_SUCCESS;
-    }
+    const std::optional<Entry> entry = find(number);
+    if (!entry) return MPI_SUCCESS;
+    const int code = run_drop(owner, *entry);
+    if (code != MPI_SUCCESS) return code;
+    OptionalLock lock(mutex_);
+    if (const auto still = place(number); still != entries_.end()) entries_.erase(still);
     return MPI_SUCCESS;
   }
 
-  // Deletes all, last set first. Stops at the first callback that fails.
+  // Deletes all, last set first. Stops at the first callback that fails. Its owner is on its way
+  // out: no other thread uses it.
   template <class Handle>
   int clear(Handle owner) {
     while (!entries_.empty()) {
@@ -83,11 +78,10 @@ class AttributeSet {
     return MPI_SUCCESS;
   }
 
-  // What duplicating `owner` copies into `target`, which is empty.
+  // What duplicating `owner` copies into `target`, which is empty and nobody's yet.
   template <class Handle>
   int copy_to(Handle owner, AttributeSet& target) const {
-    const std::vector<Entry> entries = entries_;
-    for (const Entry& entry : entries) {
+    for (const Entry& entry : all()) {
       const Keyval& key = *entry.key;
       if (key.copy == nullptr) continue;
       void* copied = entry.value;
@@ -110,6 +104,23 @@ class AttributeSet {
     void* value;
   };
 
+  // A copy, to be used without the lock.
+  std::optional<Entry> find(int number) const {
+    OptionalLock lock(mutex_);
+    for (const Entry& entry : entries_)
+      if (entry.key->number == number) return entry;
+    return std::nullopt;
+  }
+  std::vector<Entry> all() const {
+    OptionalLock lock(mutex_);
+    return entries_;
+  }
+  // Under the lock.
+  std::vector<Entry>::iterator place(int number) {
+    return std::ranges::find(entries_, number,
+                             [](const Entry& entry) { return entry.key->number; });
+  }
+
   template <class Handle>
   static int run_drop(Handle owner, const Entry& entry) {
     if (entry.key->drop == nullptr) return MPI_SUCCESS;
@@ -118,6 +129,7 @@ class AttributeSet {
                                                    entry.key->extra_state);
   }
 
+  mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // in the order of setting
 };
 

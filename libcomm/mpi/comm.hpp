@@ -2,7 +2,8 @@
 // Comm: a communicator. Its own contexts, two groups at most, and what programs hang on it.
 //
 // The fields up to `rank` are all that sending and receiving read. They and the groups are constant
-// once the communicator has a handle; the rest is guarded by `mutex`.
+// once the communicator has a handle; the rest is guarded by `mutex`, but for the attributes, which
+// guard themselves.
 #include <atomic>
 #include <cstdint>
 #include <memory>

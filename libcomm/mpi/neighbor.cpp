@@ -56,11 +56,14 @@ struct NeighborCall {
     return find_types(sources.size(), receive_count, receive_counts, receive_datatype,
                       receive_datatypes, receive_types);
   }
+  // The block of a neighbour that is not there is empty: what the program has in its place stays.
   static int set(Blocks& blocks, const void* base, MPI_Count one_count, const Count* counts,
-                 const Place* places, bool in_bytes, const std::vector<Datatype*>& types) {
+                 const Place* places, bool in_bytes, const std::vector<Datatype*>& types,
+                 const std::vector<int>* peers) {
     return blocks.set(
         const_cast<void*>(base), static_cast<int>(types.size()),
-        [one_count, counts](std::size_t i) {
+        [one_count, counts, peers](std::size_t i) {
+          if (peers != nullptr && (*peers)[i] == MPI_PROC_NULL) return MPI_Count{0};
           return counts == nullptr ? one_count : static_cast<MPI_Count>(counts[i]);
         },
         [one_count, places, in_bytes, &types](std::size_t i) {
@@ -73,11 +76,11 @@ struct NeighborCall {
   }
   int prepare(Comm&) {
     int code = set(send, send_buffer, send_count, send_counts, send_places,
-                   send_datatypes != nullptr, send_types);
+                   send_datatypes != nullptr, send_types, one_block ? nullptr : &destinations);
     if (code != MPI_SUCCESS) return code;
     send.pack();
     return set(receive, receive_buffer, receive_count, receive_counts, receive_places,
-               receive_datatypes != nullptr, receive_types);
+               receive_datatypes != nullptr, receive_types, &sources);
   }
   void build(Schedule& schedule) {
     // Messages between two processes that are neighbours more than once match in order. With two

@@ -65,6 +65,15 @@ class StatisticsTest(unittest.TestCase):
         self.assertIn("geometric mean 0.50, worst 1.00 at 16 B", text)
         self.assertIn("mean <= 0.65 met, each <= 0.85 missed at 1 of 2", text)
 
+    def test_goal_at_one_size(self):
+        rate = programs.PROGRAMS["mbw_mr"]
+        points = tables.Points()
+        points.add(rate, 2, Named("weft"), {8: 2.7e7, 16: 1.0e7})
+        points.add(rate, 2, Named("a"), {8: 2.0e7, 16: 2.0e7})
+        self.assertIn("goal: >= 1.3 at 8 B met", tables.summary(points, rate, [2], ["a"]))
+        points.add(rate, 2, Named("b"), {8: 2.2e7})
+        self.assertIn("goal: >= 1.3 at 8 B missed", tables.summary(points, rate, [2], ["a", "b"]))
+
     def test_best_is_the_smallest_time(self):
         latency = programs.PROGRAMS["latency"]
         points = tables.Points(best=True)

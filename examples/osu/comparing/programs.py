@@ -10,11 +10,12 @@ class Program:
     `column` is the place of the measured value in a row of output, counted after the size.
     `whole_column` is that of the time of whole iterations, where a program prints it.
     `goal_point` and `goal_mean` are what Weft aims at: the ratio of its median to the best peer's
-    at every size, and as geometric mean over the sizes.
+    at every size, and as geometric mean over the sizes; with `goal_size` at that size alone.
     """
 
     def __init__(self, name, source, unit, goal_point, goal_mean, arguments=(), column=0,
-                 sizes=(1, 4 << 20), scales=False, threaded=False, whole_column=None):
+                 sizes=(1, 4 << 20), scales=False, threaded=False, whole_column=None,
+                 goal_size=None):
         self.name = name
         self.source = source
         self.arguments = list(arguments)
@@ -26,6 +27,7 @@ class Program:
         self.threaded = threaded
         self.goal_point = goal_point
         self.goal_mean = goal_mean
+        self.goal_size = goal_size
 
     @property
     def lower_is_better(self):
@@ -45,8 +47,8 @@ def _all():
         Program("latency", "latency.c", "us", 0.85, 0.65),
         Program("bw", "bw.c", "MB/s", 1.1, 1.5),
         Program("bibw", "bibw.c", "MB/s", 1.1, 1.5),
-        Program("mbw_mr", "mbw_mr.c", "msg/s", None, None, column=1, sizes=(1, 1 << 16),
-                scales=True),
+        Program("mbw_mr", "mbw_mr.c", "msg/s", 1.3, None, column=1, sizes=(1, 1 << 16),
+                scales=True, goal_size=8),
         Program("multi_lat", "multi_lat.c", "us", None, None, scales=True, sizes=(1, 1 << 16)),
         Program("latency_mt", "latency_mt.c", "us", None, None, threaded=True, sizes=(1, 1 << 16)),
     ]

@@ -57,10 +57,12 @@ class Points:
             file.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
 
 
-def read_json(path):
+def read_json(paths):
     """What write_json wrote, as Points of one median each, and as the rows themselves."""
-    with open(path, encoding="utf-8") as file:
-        rows = json.load(file)
+    rows = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            rows += json.load(file)
     points = Points()
     for row in rows:
         key = (row["program"], row["processes"], row["bytes"], row["library"])
@@ -131,6 +133,14 @@ def summary(points, program, processes, peers):
     if program.goal_point is None:
         return text
     sign = "<=" if program.lower_is_better else ">="
+    if program.goal_size is not None:
+        there = [ratio for ratio, _, size in ratios if size == program.goal_size]
+        if not there:
+            return text
+        missed = not all(_reaches(program, ratio, program.goal_point) for ratio in there)
+        return text + "; goal: %s %g at %s %s" % (sign, program.goal_point,
+                                                  size_text(program.goal_size),
+                                                  "missed" if missed else "met")
     missed = sum(not _reaches(program, ratio, program.goal_point) for ratio, _, _ in ratios)
     met = _reaches(program, mean, program.goal_mean)
     return text + "; goal: mean %s %g %s, each %s %g %s" % (

@@ -450,8 +450,7 @@ class ShmFabric final : public Fabric {
     switch (error) {
       case EPERM:
       case ENOSYS:
-        if (!told_) {
-          told_ = true;
+        if (!told_.exchange(true)) {
           log_line(
               LogLevel::info, job_.rank(),
               "copying straight between processes is refused ({}; Yama or a seccomp profile?): "

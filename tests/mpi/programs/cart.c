@@ -6,6 +6,19 @@ static void grid(int ndims, const int* dims, const int* periods) {
   MPI_Comm cart;
   int n = 1, r, got_dims[3], got_periods[3], coords[3], kind, count;
   for (int i = 0; i < ndims; ++i) n *= dims[i];
+  // Places that a reordering would give: as many as the grid has, each once. Open MPI forgets that
+  // some get none.
+  int place = -9, *map = allocate(size * sizeof(int)), *seen = calloc(n, sizeof(int));
+  EXPECT_OK(MPI_Cart_map(MPI_COMM_WORLD, ndims, dims, periods, &place));
+  MPI_Allgather(&place, 1, MPI_INT, map, 1, MPI_INT, MPI_COMM_WORLD);
+  for (int i = 0; i < size; ++i)
+    if (map[i] >= 0 && map[i] < n)
+      seen[map[i]]++;
+    else if (!kOpenMpi)
+      EXPECT_EQ(map[i], MPI_UNDEFINED);
+  for (int i = 0; i < n; ++i) EXPECT_EQ(seen[i], 1);
+  free(map);
+  free(seen);
   EXPECT_OK(MPI_Cart_create(MPI_COMM_WORLD, ndims, dims, periods, 0, &cart));
   EXPECT((cart == MPI_COMM_NULL) == (rank >= n));
   if (cart == MPI_COMM_NULL) return;

@@ -236,6 +236,7 @@ int main(int argc, char** argv) {
   floating<long double>(MPI_LONG_DOUBLE, "LONG_DOUBLE");
   arithmetic<std::complex<float>>(MPI_C_FLOAT_COMPLEX, "C_FLOAT_COMPLEX");
   arithmetic<std::complex<double>>(MPI_C_DOUBLE_COMPLEX, "C_DOUBLE_COMPLEX");
+  arithmetic<std::complex<long double>>(MPI_C_LONG_DOUBLE_COMPLEX, "C_LONG_DOUBLE_COMPLEX");
   bits<unsigned char>(MPI_BYTE, "BYTE");
   pairs<float>(MPI_FLOAT_INT, "FLOAT_INT");
   pairs<double>(MPI_DOUBLE_INT, "DOUBLE_INT");

@@ -1,6 +1,9 @@
 // Reductions with the program's own operations (commutative and not), in place, of derived types,
-// with zero elements, large, on subcommunicators, and many in a row.
-#include "expect.h"
+// with zero elements, large, on subcommunicators, many in a row, in the background and as
+// persistent requests.
+#include "forms.h"
+
+#define CALL(name, ...) CALL_ON(comm, name, __VA_ARGS__)
 
 static MPI_Comm comm;
 static int r, n;
@@ -59,36 +62,36 @@ static void ordered(MPI_Op op, int count) {
   for (int i = 0; i < count; ++i) mine[i] = map_of(r, i);
   for (int root = 0; root < n; ++root) {
     memset(result, 0, count * sizeof(Map));
-    EXPECT_OK(MPI_Reduce(mine, result, count, map_type, op, root, comm));
+    CALL(Reduce, mine, result, count, map_type, op, root);
     if (r == root) check(result, n - 1, 0, count, "Reduce");
     memcpy(result, mine, count * sizeof(Map));
     if (r == root)
-      EXPECT_OK(MPI_Reduce(MPI_IN_PLACE, result, count, map_type, op, root, comm));
+      CALL(Reduce, MPI_IN_PLACE, result, count, map_type, op, root);
     else
-      EXPECT_OK(MPI_Reduce(mine, NULL, count, map_type, op, root, comm));
+      CALL(Reduce, mine, NULL, count, map_type, op, root);
     if (r == root) check(result, n - 1, 0, count, "Reduce in place");
   }
-  EXPECT_OK(MPI_Allreduce(mine, result, count, map_type, op, comm));
+  CALL(Allreduce, mine, result, count, map_type, op);
   check(result, n - 1, 0, count, "Allreduce");
   memcpy(result, mine, count * sizeof(Map));
-  EXPECT_OK(MPI_Allreduce(MPI_IN_PLACE, result, count, map_type, op, comm));
+  CALL(Allreduce, MPI_IN_PLACE, result, count, map_type, op);
   check(result, n - 1, 0, count, "Allreduce in place");
-  EXPECT_OK(MPI_Scan(mine, result, count, map_type, op, comm));
+  CALL(Scan, mine, result, count, map_type, op);
   check(result, r, 0, count, "Scan");
   memcpy(result, mine, count * sizeof(Map));
-  EXPECT_OK(MPI_Scan(MPI_IN_PLACE, result, count, map_type, op, comm));
+  CALL(Scan, MPI_IN_PLACE, result, count, map_type, op);
   check(result, r, 0, count, "Scan in place");
-  EXPECT_OK(MPI_Exscan(mine, result, count, map_type, op, comm));
+  CALL(Exscan, mine, result, count, map_type, op);
   if (r > 0) check(result, r - 1, 0, count, "Exscan");
   memcpy(result, mine, count * sizeof(Map));
-  EXPECT_OK(MPI_Exscan(MPI_IN_PLACE, result, count, map_type, op, comm));
+  CALL(Exscan, MPI_IN_PLACE, result, count, map_type, op);
   if (r > 0) check(result, r - 1, 0, count, "Exscan in place");
 
   int block = count / n, counts[64], place = 0, used = 0;
-  EXPECT_OK(MPI_Reduce_scatter_block(mine, result, block, map_type, op, comm));
+  CALL(Reduce_scatter_block, mine, result, block, map_type, op);
   check(result, n - 1, r * block, block, "Reduce_scatter_block");
   memcpy(result, mine, count * sizeof(Map));
-  EXPECT_OK(MPI_Reduce_scatter_block(MPI_IN_PLACE, result, block, map_type, op, comm));
+  CALL(Reduce_scatter_block, MPI_IN_PLACE, result, block, map_type, op);
   check(result, n - 1, r * block, block, "Reduce_scatter_block in place");
   for (int i = 0; i < n; ++i) {  // uneven, some zero
     counts[i] = i % 3 == 1                                       ? 0
@@ -98,10 +101,10 @@ static void ordered(MPI_Op op, int count) {
     if (i < r) place += counts[i];
     used += counts[i];
   }
-  EXPECT_OK(MPI_Reduce_scatter(mine, result, counts, map_type, op, comm));
+  CALL(Reduce_scatter, mine, result, counts, map_type, op);
   check(result, n - 1, place, counts[r], "Reduce_scatter");
   memcpy(result, mine, count * sizeof(Map));
-  EXPECT_OK(MPI_Reduce_scatter(MPI_IN_PLACE, result, counts, map_type, op, comm));
+  CALL(Reduce_scatter, MPI_IN_PLACE, result, counts, map_type, op);
   check(result, n - 1, place, counts[r], "Reduce_scatter in place");
   free(mine);
   free(result);
@@ -110,7 +113,7 @@ static void ordered(MPI_Op op, int count) {
 static void commutative(MPI_Op op, int count) {
   int *mine = allocate(count * sizeof(int)), *result = allocate(count * sizeof(int));
   for (int i = 0; i < count; ++i) mine[i] = (int)(seed_of(r, i, 3) % 2000001) - 1000000;
-  EXPECT_OK(MPI_Allreduce(mine, result, count, MPI_INT, op, comm));
+  CALL(Allreduce, mine, result, count, MPI_INT, op);
   for (int i = 0; i < count; ++i) {
     int expected = 0;
     for (int k = 0; k < n; ++k) {
@@ -129,9 +132,9 @@ static void doubles(int count) {
   double* result = allocate(count * sizeof(double));
   double* first = allocate(count * sizeof(double));
   for (int i = 0; i < count; ++i) mine[i] = (double)(seed_of(r, i, 4) >> 11) * 0x1p-53;
-  EXPECT_OK(MPI_Allreduce(mine, result, count, MPI_DOUBLE, MPI_SUM, comm));
+  CALL(Allreduce, mine, result, count, MPI_DOUBLE, MPI_SUM);
   memcpy(first, result, count * sizeof(double));
-  EXPECT_OK(MPI_Bcast(first, count, MPI_DOUBLE, 0, comm));
+  CALL(Bcast, first, count, MPI_DOUBLE, 0);
   EXPECT(memcmp(first, result, count * sizeof(double)) == 0);
   for (int i = 0; i < count; ++i) {
     double sum = 0;
@@ -157,15 +160,16 @@ static void many(void) {
   }
 }
 
-static void all_of_them(MPI_Op composing, MPI_Op own) {
+static void all_of_them(MPI_Op composing, MPI_Op own, int most) {
   MPI_Comm_rank(comm, &r);
   MPI_Comm_size(comm, &n);
   static const int counts[] = {0, 1, 7, 100, 3000, 40000};
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 6 && counts[i] <= most; ++i) {
     ordered(composing, counts[i]);
     commutative(own, counts[i]);
     doubles(counts[i]);
   }
+  if (form != kBlocking) return;
   doubles(300000);
   many();
 }
@@ -185,12 +189,14 @@ int main(int argc, char** argv) {
   EXPECT_OK(MPI_Op_commutative(MPI_SUM, &flag));
   EXPECT_EQ(flag, 1);
   comm = MPI_COMM_WORLD;
-  all_of_them(composing, own);
+  all_of_them(composing, own, 40000);
+  for (form = kNonblocking; form < kForms; ++form) all_of_them(composing, own, 3000);
+  form = kBlocking;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &comm);
-  all_of_them(composing, own);
+  all_of_them(composing, own, 40000);
   MPI_Comm_free(&comm);
   comm = MPI_COMM_SELF;
-  all_of_them(composing, own);
+  all_of_them(composing, own, 40000);
   EXPECT_OK(MPI_Op_free(&composing));
   EXPECT(composing == MPI_OP_NULL);
   EXPECT_OK(MPI_Op_free(&own));

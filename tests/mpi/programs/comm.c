@@ -250,6 +250,35 @@ static void idup(void) {
   MPI_Comm_free(&parent);
 }
 
+// Hints are kept, copied with a duplicate or replaced, and change nothing.
+static void hints(void) {
+  MPI_Comm first, second;
+  MPI_Info info, used;
+  char value[MPI_MAX_INFO_VAL + 1] = "";
+  int flag = -1;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "colour", "blue");
+  EXPECT_OK(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &first));
+  MPI_Info_set(info, "colour", "green");
+  EXPECT_OK(MPI_Comm_dup(first, &second));
+  EXPECT_OK(MPI_Comm_set_info(second, info));
+  EXPECT_OK(MPI_Info_free(&info));
+  // A library may drop hints it does not know.
+  EXPECT_OK(MPI_Comm_get_info(first, &used));
+  EXPECT_OK(MPI_Info_get(used, "colour", MPI_MAX_INFO_VAL, value, &flag));
+  EXPECT(!flag || strcmp(value, "blue") == 0);
+  MPI_Info_free(&used);
+  EXPECT_OK(MPI_Comm_get_info(second, &used));
+  EXPECT_OK(MPI_Info_get(used, "colour", MPI_MAX_INFO_VAL, value, &flag));
+  EXPECT(!flag || strcmp(value, "green") == 0);
+  MPI_Info_free(&used);
+  check_traffic(first);
+  check_traffic(second);
+  MPI_Comm_free(&first);
+  EXPECT_OK(MPI_Comm_disconnect(&second));
+  EXPECT(second == MPI_COMM_NULL);
+}
+
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   int r, n, flag = 1, length;
@@ -260,6 +289,7 @@ int main(int argc, char** argv) {
   dup();
   split();
   groups();
+  hints();
   if (!kOpenMpi && !kMpich) idup();
   EXPECT_OK(MPI_Comm_test_inter(MPI_COMM_WORLD, &flag));
   EXPECT_EQ(flag, 0);

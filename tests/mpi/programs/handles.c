@@ -37,6 +37,29 @@ int main(int argc, char** argv) {
   EXPECT(MPI_Type_f2c(MPI_Type_c2f(MPI_DOUBLE)) == MPI_DOUBLE);
   EXPECT(MPI_Op_f2c(MPI_Op_c2f(MPI_MAXLOC)) == MPI_MAXLOC);
   EXPECT(MPI_Info_f2c(MPI_Info_c2f(info)) == info);
+  EXPECT(MPI_Errhandler_f2c(MPI_Errhandler_c2f(MPI_ERRORS_RETURN)) == MPI_ERRORS_RETURN);
+  EXPECT(MPI_Request_f2c(MPI_Request_c2f(MPI_REQUEST_NULL)) == MPI_REQUEST_NULL);
+  EXPECT(MPI_Message_f2c(MPI_Message_c2f(MPI_MESSAGE_NULL)) == MPI_MESSAGE_NULL);
+  EXPECT(MPI_Win_f2c(MPI_Win_c2f(MPI_WIN_NULL)) == MPI_WIN_NULL);
+  EXPECT(MPI_File_f2c(MPI_File_c2f(MPI_FILE_NULL)) == MPI_FILE_NULL);
+#if MPI_VERSION >= 5
+  EXPECT(MPI_Session_f2c(MPI_Session_c2f(MPI_SESSION_NULL)) == MPI_SESSION_NULL);
+#endif
+  // A request and a message under way, completed by what their integers lead to.
+  int out = rank + 3, in = -1;
+  MPI_Request requests[2], found;
+  MPI_Message message, taken;
+  MPI_Isend(&out, 1, MPI_INT, rank, 1, comm, &requests[0]);
+  MPI_Mprobe(rank, 1, comm, &message, MPI_STATUS_IGNORE);
+  taken = MPI_Message_f2c(MPI_Message_c2f(message));
+  EXPECT(taken == message);
+  EXPECT_OK(MPI_Imrecv(&in, 1, MPI_INT, &taken, &requests[1]));
+  for (int i = 0; i < 2; ++i) {
+    found = MPI_Request_f2c(MPI_Request_c2f(requests[i]));
+    EXPECT(found == requests[i]);
+    EXPECT_OK(MPI_Wait(&found, MPI_STATUS_IGNORE));
+  }
+  EXPECT_EQ(in, rank + 3);
   MPI_Info_free(&info);
   MPI_Type_free(&type);
   MPI_Group_free(&group);

@@ -1,69 +1,20 @@
 // Collectives between two groups: every collective in its blocking, nonblocking and persistent
 // form, with each process of both groups as the root in turn, on types with gaps too; duplicates of
 // intercommunicators made in the background; wrong arguments.
-#include "expect.h"
+#include "forms.h"
 
 enum { kBlock = 3, kMax = 8 };
-enum { kBlocking, kNonblocking, kPersistent, kForms };
 
 static MPI_Comm inter;
 static int side, local_rank, local_size, remote_size;  // side: 0 even world ranks, 1 odd
-static int form;
-static MPI_Datatype spread;  // an int and a gap of one
+static MPI_Datatype spread;                            // an int and a gap of one
 
 // Element i of what process r of a side gives to process `to` of the other (0 where all get one).
 static int value(int from_side, int r, int to, int i) {
   return from_side * 100000 + r * 1000 + to * 100 + i;
 }
 
-// Ends what a call of the current form began.
-static void complete(MPI_Request* request) {
-  if (form == kPersistent) {
-    EXPECT_OK(MPI_Start(request));
-    EXPECT_OK(MPI_Wait(request, MPI_STATUS_IGNORE));
-    EXPECT_OK(MPI_Request_free(request));
-  } else if (form == kNonblocking) {
-    EXPECT_OK(MPI_Wait(request, MPI_STATUS_IGNORE));
-  }
-}
-
-#define CALL(name, ...)                                                                            \
-  do {                                                                                             \
-    MPI_Request request_ = MPI_REQUEST_NULL;                                                       \
-    if (form == kBlocking) EXPECT_OK(MPI_##name(__VA_ARGS__, inter));                              \
-    if (form == kNonblocking) EXPECT_OK(MPI_I##name(__VA_ARGS__, inter, &request_));               \
-    if (form == kPersistent) EXPECT_OK(MPI_P##name(__VA_ARGS__, inter, MPI_INFO_NULL, &request_)); \
-    complete(&request_);                                                                           \
-  } while (0)
-// The names that CALL builds; MPI's own are not put together so evenly.
-#define MPI_IBcast MPI_Ibcast
-#define MPI_PBcast MPI_Bcast_init
-#define MPI_IGather MPI_Igather
-#define MPI_PGather MPI_Gather_init
-#define MPI_IGatherv MPI_Igatherv
-#define MPI_PGatherv MPI_Gatherv_init
-#define MPI_IScatter MPI_Iscatter
-#define MPI_PScatter MPI_Scatter_init
-#define MPI_IScatterv MPI_Iscatterv
-#define MPI_PScatterv MPI_Scatterv_init
-#define MPI_IAllgather MPI_Iallgather
-#define MPI_PAllgather MPI_Allgather_init
-#define MPI_IAllgatherv MPI_Iallgatherv
-#define MPI_PAllgatherv MPI_Allgatherv_init
-#define MPI_IAlltoall MPI_Ialltoall
-#define MPI_PAlltoall MPI_Alltoall_init
-#define MPI_IAlltoallv MPI_Ialltoallv
-#define MPI_PAlltoallv MPI_Alltoallv_init
-#define MPI_IAlltoallw MPI_Ialltoallw
-#define MPI_PAlltoallw MPI_Alltoallw_init
-#define MPI_IReduce MPI_Ireduce
-#define MPI_PReduce MPI_Reduce_init
-#define MPI_IAllreduce MPI_Iallreduce
-#define MPI_PAllreduce MPI_Allreduce_init
-#define MPI_IReduce_scatter MPI_Ireduce_scatter
-#define MPI_PReduce_scatter MPI_Reduce_scatter_init
-#define MPI_IReduce_scatter_block MPI_Ireduce_scatter_block
-#define MPI_PReduce_scatter_block MPI_Reduce_scatter_block_init
+#define CALL(name, ...) CALL_ON(inter, name, __VA_ARGS__)
 
 // The root argument of this process when process r of side s is the root.
 static int root_for(int s, int r) {
@@ -238,19 +189,6 @@ static void scattered(void) {
   }
 }
 
-static void barrier(void) {
-  MPI_Request request;
-  if (form == kBlocking) EXPECT_OK(MPI_Barrier(inter));
-  if (form == kNonblocking) {
-    EXPECT_OK(MPI_Ibarrier(inter, &request));
-    complete(&request);
-  }
-  if (form == kPersistent) {
-    EXPECT_OK(MPI_Barrier_init(inter, MPI_INFO_NULL, &request));
-    complete(&request);
-  }
-}
-
 static void duplicates(void) {
   MPI_Comm copies[2];
   MPI_Request requests[2];
@@ -268,6 +206,35 @@ static void duplicates(void) {
   }
   MPI_Comm_free(&copies[0]);
   MPI_Comm_free(&copies[1]);
+}
+
+// Both groups become one, whichever says that it comes last.
+static void merged(void) {
+  for (int high = 0; high < 2; ++high) {
+    MPI_Comm one;
+    MPI_Group theirs, world;
+    int r = -1, n = -1, result = -1, num_theirs = -1;
+    EXPECT_OK(MPI_Intercomm_merge(inter, side == high, &one));
+    MPI_Comm_rank(one, &r);
+    MPI_Comm_size(one, &n);
+    EXPECT_EQ(n, size);
+    EXPECT_EQ(r, side == high ? remote_size + local_rank : local_rank);
+    int sum = -1;
+    EXPECT_OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, one));
+    EXPECT_EQ(sum, size * (size - 1) / 2);
+    MPI_Comm_free(&one);
+    // The other side: every second rank of the world.
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    EXPECT_OK(MPI_Comm_remote_group(inter, &theirs));
+    MPI_Group_size(theirs, &num_theirs);
+    EXPECT_EQ(num_theirs, remote_size);
+    for (int i = 0; i < num_theirs; ++i) {
+      EXPECT_OK(MPI_Group_translate_ranks(theirs, 1, &i, world, &result));
+      EXPECT_EQ(result, 2 * i + 1 - side);
+    }
+    MPI_Group_free(&theirs);
+    MPI_Group_free(&world);
+  }
 }
 
 static void wrong(void) {
@@ -296,9 +263,10 @@ int main(int argc, char** argv) {
       for (int r = 0; r < (side == s ? local_size : remote_size); ++r) rooted(s, r);
     symmetric();
     scattered();
-    barrier();
+    barrier_on(inter);
   }
   duplicates();
+  merged();
   wrong();
   MPI_Type_free(&spread);
   MPI_Comm_free(&inter);

@@ -58,6 +58,35 @@ int main(int argc, char** argv) {
   EXPECT_EQ(got[0], from);
   EXPECT_OK(MPI_Buffer_detach(&detached, &bytes));
   EXPECT_EQ(bytes, message + MPI_BSEND_OVERHEAD);
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+  // A communicator's own buffer, and flushing: what was in the buffer has left it.
+  MPI_Comm own;
+  MPI_Request flush;
+  MPI_Comm_dup(MPI_COMM_WORLD, &own);
+  EXPECT_OK(MPI_Buffer_attach(buffer, room / 2));
+  EXPECT_OK(MPI_Comm_attach_buffer(own, buffer + room / 2, room / 2));
+  for (int background = 0; background < 2; ++background)
+    for (int c = 0; c < 2; ++c) {
+      MPI_Comm comm = c ? own : MPI_COMM_WORLD;
+      for (int k = 0; k < kInts; ++k) data[k] = rank + 10 * c + k;
+      MPI_Irecv(got, kInts, MPI_INT, from, 3, comm, &receive);
+      EXPECT_OK(MPI_Bsend(data, kInts, MPI_INT, to, 3, comm));
+      if (background) {
+        EXPECT_OK(c ? MPI_Comm_iflush_buffer(own, &flush) : MPI_Buffer_iflush(&flush));
+        EXPECT_OK(MPI_Wait(&flush, MPI_STATUS_IGNORE));
+      } else {
+        EXPECT_OK(c ? MPI_Comm_flush_buffer(own) : MPI_Buffer_flush());
+      }
+      memset(buffer + (c ? room / 2 : 0), 0x5a, room / 2);
+      MPI_Wait(&receive, MPI_STATUS_IGNORE);
+      for (int k = 0; k < kInts; ++k) EXPECT_EQ(got[k], from + 10 * c + k);
+    }
+  EXPECT_OK(MPI_Comm_detach_buffer(own, &detached, &bytes));
+  EXPECT(detached == buffer + room / 2 && bytes == room / 2);
+  EXPECT_OK(MPI_Buffer_detach(&detached, &bytes));
+  EXPECT(detached == buffer && bytes == room / 2);
+  MPI_Comm_free(&own);
+#endif
   free(large);
   free(buffer);
   return end();

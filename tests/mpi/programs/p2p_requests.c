@@ -97,6 +97,29 @@ static void all(int testing) {
   MPI_Waitall(kNum, sends, MPI_STATUSES_IGNORE);
 }
 
+// Questions about several requests, which leave them as they are.
+static void ask(int all_done) {
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+  int flag = -1, index = 5, count = 5, indices[kNum];
+  MPI_Status status, statuses[kNum];
+  EXPECT_OK(MPI_Request_get_status_all(kNum, receives, &flag, statuses));
+  EXPECT_EQ(flag, all_done);
+  for (int i = 0; all_done && i < kNum; ++i) EXPECT_EQ(statuses[i].MPI_TAG, i);
+  EXPECT_OK(MPI_Request_get_status_any(kNum, receives, &index, &flag, &status));
+  EXPECT_EQ(flag, all_done);
+  if (all_done)
+    EXPECT(index >= 0 && index < kNum && status.MPI_TAG == index);
+  else
+    EXPECT_EQ(index, MPI_UNDEFINED);
+  EXPECT_OK(MPI_Request_get_status_some(kNum, receives, &count, indices, statuses));
+  EXPECT_EQ(count, all_done ? kNum : 0);
+  for (int i = 0; all_done && i < kNum; ++i) EXPECT_EQ(statuses[i].MPI_TAG, indices[i]);
+  for (int i = 0; i < kNum; ++i) EXPECT(receives[i] != MPI_REQUEST_NULL);
+#else
+  (void)all_done;
+#endif
+}
+
 // Nothing has been sent: every test says so and leaves the requests as they are.
 static void nothing_yet(void) {
   int flag = 1, index = 5, count = 5, indices[kNum];
@@ -117,11 +140,15 @@ static void nothing_yet(void) {
   flag = 1;
   EXPECT_OK(MPI_Request_get_status(receives[3], &flag, statuses));
   EXPECT_EQ(flag, 0);
+  ask(0);
   MPI_Barrier(MPI_COMM_WORLD);
   post_sends();
   for (flag = 0; !flag;) EXPECT_OK(MPI_Request_get_status(receives[3], &flag, statuses));
   EXPECT(receives[3] != MPI_REQUEST_NULL);
   EXPECT_EQ(statuses[0].MPI_TAG, 3);
+  for (int i = 0; i < kNum; ++i)
+    for (flag = 0; !flag;) EXPECT_OK(MPI_Request_get_status(receives[i], &flag, statuses));
+  ask(1);
   for (int i = 0; i < kNum; ++i) {
     for (flag = 0; !flag;) EXPECT_OK(MPI_Test(&receives[i], &flag, &statuses[i]));
     check_one(i, &statuses[i]);
@@ -145,6 +172,45 @@ static void null_requests(void) {
   EXPECT_EQ(index, MPI_UNDEFINED);
   EXPECT_OK(MPI_Request_get_status(MPI_REQUEST_NULL, &flag, &status));
   EXPECT_EQ(flag, 1);
+}
+
+// Requests of the program's own: complete when it says so, with the status it gives.
+static int queries, frees;
+
+static int query(void* extra, MPI_Status* status) {
+  queries++;
+  MPI_Status_set_elements(status, MPI_INT, *(int*)extra);
+  MPI_Status_set_cancelled(status, 0);
+  status->MPI_SOURCE = 4;
+  status->MPI_TAG = 5;
+  return MPI_SUCCESS;
+}
+static int free_own(void* extra) {
+  frees += extra != NULL;
+  return MPI_SUCCESS;
+}
+static int cancel_own(void* extra, int complete) {
+  (void)extra;
+  (void)complete;
+  return MPI_SUCCESS;
+}
+
+static void own_requests(void) {
+  int elements = 12, flag = -1, count = -1;
+  MPI_Request request;
+  MPI_Status status;
+  EXPECT_OK(MPI_Grequest_start(query, free_own, cancel_own, &elements, &request));
+  EXPECT_OK(MPI_Test(&request, &flag, &status));
+  EXPECT_EQ(flag, 0);
+  EXPECT_EQ(queries, 0);
+  EXPECT_OK(MPI_Grequest_complete(request));
+  EXPECT_OK(MPI_Wait(&request, &status));
+  EXPECT(request == MPI_REQUEST_NULL);
+  EXPECT_EQ(queries, 1);
+  EXPECT_EQ(frees, 1);
+  EXPECT_OK(MPI_Get_count(&status, MPI_INT, &count));
+  EXPECT_EQ(count, 12);
+  EXPECT(status.MPI_SOURCE == 4 && status.MPI_TAG == 5);
 }
 
 // A freed send still arrives.
@@ -176,6 +242,7 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   nothing_yet();
   null_requests();
+  own_requests();
   freed(10);
   freed(100000);
   freed(5000000);

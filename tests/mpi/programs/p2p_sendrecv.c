@@ -23,6 +23,20 @@ int main(int argc, char** argv) {
       EXPECT_EQ(first_difference(out, bytes, seed_of(from, rank, i)), -1);
       MPI_Get_count(&status, MPI_BYTE, &count);
       EXPECT_EQ(count, bytes);
+#if MPI_VERSION >= 4
+      MPI_Request request;
+      fill(out, bytes, seed_of(rank, to, i + 100));
+      EXPECT_OK(MPI_Isendrecv(out, bytes, MPI_BYTE, to, i, in, bytes, MPI_BYTE, from, i,
+                              MPI_COMM_WORLD, &request));
+      EXPECT_OK(MPI_Wait(&request, &status));
+      EXPECT_EQ(first_difference(in, bytes, seed_of(from, rank, i + 100)), -1);
+      EXPECT_EQ(status.MPI_SOURCE, from);
+      EXPECT_EQ(status.MPI_TAG, i);
+      EXPECT_OK(
+          MPI_Isendrecv_replace(out, bytes, MPI_BYTE, to, i, from, i, MPI_COMM_WORLD, &request));
+      EXPECT_OK(MPI_Wait(&request, &status));
+      EXPECT_EQ(first_difference(out, bytes, seed_of(from, rank, i + 100)), -1);
+#endif
       free(out);
       free(in);
     }

@@ -1,7 +1,8 @@
 // storm_threads THREADS MESSAGES SEED: every thread of every process exchanges messages with the
 // thread of the same number in every other process, all on one communicator, told apart by tag;
-// at the same time one thread takes part in collectives on another communicator, and threads make
-// and free communicators of one. MPI_THREAD_MULTIPLE.
+// at the same time one thread takes part in collectives on another communicator, one makes and
+// frees communicators of one, and two hang attributes on the one these are made of.
+// MPI_THREAD_MULTIPLE.
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -103,6 +104,26 @@ void communicators(int rounds) {
   }
 }
 
+// Attributes of one communicator under keys of several threads.
+void attributes(int rounds) {
+  int key;
+  CHECK(MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &key, nullptr) ==
+        MPI_SUCCESS);
+  for (int i = 0; i < rounds; ++i) {
+    void* value = nullptr;
+    int flag = -1;
+    CHECK(MPI_Comm_set_attr(MPI_COMM_SELF, key, &key) == MPI_SUCCESS);
+    CHECK(MPI_Comm_get_attr(MPI_COMM_SELF, key, &value, &flag) == MPI_SUCCESS);
+    CHECK(flag == 1 && value == &key);
+    CHECK(MPI_Comm_delete_attr(MPI_COMM_SELF, key) == MPI_SUCCESS);
+    CHECK(MPI_Comm_get_attr(MPI_COMM_SELF, key, &value, &flag) == MPI_SUCCESS);
+    CHECK(flag == 0);
+    CHECK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &flag) == MPI_SUCCESS);
+    CHECK(flag == 1 && *static_cast<int*>(value) >= 32767);
+  }
+  CHECK(MPI_Comm_free_keyval(&key) == MPI_SUCCESS);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -119,6 +140,7 @@ int main(int argc, char** argv) {
   for (int t = 0; t < num_threads; ++t) threads.emplace_back(pair_traffic, t, messages, seed);
   threads.emplace_back(collectives, other, messages);
   threads.emplace_back(communicators, messages);
+  for (int t = 0; t < 2; ++t) threads.emplace_back(attributes, 50 * messages);
   for (std::thread& thread : threads) thread.join();
   threads.clear();
 

@@ -294,7 +294,7 @@ void OfiFabric::poll_locked() noexcept {
     if (count < kBatch) break;
   }
   if (!full_outboxes_.empty()) flush_outboxes();
-  if (!waiting_operations_.empty() || !waiting_gets_.empty()) retry_operations();
+  if (!waiting_peers_.empty()) retry_waiting();
   if (now_ns_ - checked_ns_ > kCheckNs) check_peers(now_ns_);
 }
 

@@ -286,8 +286,9 @@ class Exchange<Bytes> : public ExchangeBase {
   }
 
   // Takes the next message for this thread, if there is one: a view into the ring, valid until the
-  // thread's next receive, wait or release. Long held, it holds up its sender; a thread that sends
-  // while it holds one may wait for a receiver that waits for it, so release first. Never blocks.
+  // thread's next receive, wait, quiesce or release. Long held, it holds up its sender; a thread
+  // that sends while it holds one may wait for a receiver that waits for it, so release first.
+  // Never blocks.
   bool receive(int thread, Bytes& message) noexcept {
     detail::ReceiveBlock& block = receiving_[thread];
     release(thread);
@@ -313,6 +314,7 @@ class Exchange<Bytes> : public ExchangeBase {
   }
 
   using ExchangeBase::quiesce;
+  // As above; what `handle` gets is valid until it returns.
   template <class Handle>
   Status quiesce(int thread, Handle&& handle) {
     return quiesce_into<Bytes>(*this, thread, handle);

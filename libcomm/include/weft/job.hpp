@@ -115,7 +115,7 @@ struct Max {
 };
 
 // Ranks that are threads of this process, for tests and for programs that want no launcher. Must
-// outlive their jobs.
+// outlive their jobs. Throws Error (bad_argument: less than one).
 class WEFT_API LocalRanks {
  public:
   explicit LocalRanks(int num_ranks);
@@ -131,9 +131,12 @@ class WEFT_API Job {
  public:
   // Joins the job that this process was started in: by weftrun, by a PMIx launcher, or alone.
   // Collective; blocks until all have started, at most WEFT_START_TIMEOUT_MS. MPI may run in the
-  // same process. At most one Job a process.
+  // same process. At most one Job a process. Throws Error (bad_setting; timed_out: not all have
+  // started; peer_lost; corrupt: what calls itself a rank of the job is none; or what this machine
+  // lacks: no_memory, not_permitted, unsupported).
   Job();
-  // Joins as one of the ranks that are threads of this process; to be called by its thread.
+  // Joins as one of the ranks that are threads of this process; to be called by its thread. Throws
+  // as above, and bad_argument: no such rank, or it is taken.
   Job(LocalRanks& ranks, int rank);
   // Collective. Blocks until the others have come or are lost. Exchanges must be gone before;
   // memory that was allocated goes with it.
@@ -210,7 +213,7 @@ class WEFT_API Job {
   Status all_reduce(T& value, Op op) {
     return all_reduce(std::span<T>(&value, 1), op);
   }
-  // The same for each element.
+  // The same for each element; every rank must have as many.
   template <class T, std::size_t kExtent, class Op>
   Status all_reduce(std::span<T, kExtent> values, Op op) {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -85,6 +85,10 @@ TEST_CASE("allocated memory of any rank is read, written and counted in", "[job]
 TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
   const int num_ranks = GENERATE(1, 2);
   with_ranks(num_ranks, [&](Job& job) {
+    RemoteMemory nobodys;
+    EXPECT(job.rdma_read(0, nobodys, nullptr, 0) == Code::bad_argument);
+    nobodys.bytes = 8;
+    EXPECT(job.fetch_add(0, nobodys, 1).code == Code::bad_argument);
     void* address = nullptr;
     RemoteMemory mine;
     EXPECT(job.allocate(8192, address, mine).ok());
@@ -98,6 +102,8 @@ TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
              job.wait(0, job.rdma_read_async(0, memory, &word, bytes)) == Code::bad_argument;
     };
     EXPECT(job.rdma_read(0, good, &word, 8) == Code::ok);
+    EXPECT(job.rdma_read(0, good, &word, 0) == Code::ok);
+    EXPECT(job.rdma_write(0, good.part(8192, 0), &word, 0) == Code::ok);
     EXPECT(refused(good.part(8190, 2), 3));
     EXPECT(refused(good.part(8190, 3), 3));
     EXPECT(refused(good.part(~std::uint64_t{0} - 2, 8), 8));

@@ -2,8 +2,8 @@
 //
 //   weftrun -n 2 rate [--only LIST] [--threads LIST] [--ms N] [--json FILE]
 //
-// --only: rate, runs, unbatched, block, read, atomics, idle, memory (default: all)
-// --threads: thread counts of rate and memory (default 1,2,4)
+// --only: rate, runs, unbatched, block, quiesce, read, atomics, idle, memory (default: all)
+// --threads: thread counts of rate, runs, quiesce and memory (default 1,2,4)
 // --ms: how long a measurement takes, about (default 200)
 // --json: appends one object a measurement
 //
@@ -189,6 +189,40 @@ void measure_blocks(weft::Job& job, Report& report, double seconds) {
     if (job.rank() == 0)
       report.add("block_latency", 2, 1, static_cast<long long>(bytes), us / 2, "us");
   }
+}
+
+// The end of a phase: one in which nobody has sent anything, and one in which each thread has sent
+// one message to the other rank. Beside it an allreduce of what it adds up.
+void measure_quiesce(weft::Job& job, Report& report, int num_threads, double seconds) {
+  weft::Exchange<std::uint64_t> exchange(job, num_threads);
+  for (const bool sends : {false, true}) {
+    int num = 200;
+    for (int turn = 0;; ++turn) {
+      require(job.barrier(), "barrier");
+      const auto start = Clock::now();
+      with_threads(num_threads, [&](int t) {
+        for (int i = 0; i < num; ++i) {
+          if (sends) require(exchange.send(1 - job.rank(), t, 1), "send");
+          require(exchange.quiesce(t, [](std::uint64_t) {}), "quiesce");
+        }
+      });
+      double took = seconds_since(start);
+      require(job.all_reduce(took, weft::Max()), "all_reduce");
+      if (turn == 2) {
+        if (job.rank() == 0)
+          report.add(sends ? "quiesce_one" : "quiesce_none", 2, num_threads, 8, took / num * 1e6,
+                     "us");
+        break;
+      }
+      num = std::max(num, static_cast<int>(num * std::clamp(seconds / took, 1.0, 100.0)));
+    }
+  }
+  if (num_threads != 1) return;
+  std::uint64_t counts[4] = {};
+  const double us = round_trip_us(job, seconds, [&] {
+    require(job.all_reduce(std::span(counts), std::plus<>()), "all_reduce");
+  });
+  if (job.rank() == 0) report.add("all_reduce", 2, 1, sizeof counts, us, "us");
 }
 
 // Time of one copy of `bytes` bytes by `copy`, us.
@@ -401,9 +435,15 @@ int main(int argc, char** argv) {
     for (const int num : thread_counts) measure_rate(job, report, true, num, seconds);
   if (asked("unbatched")) measure_unbatched(job, report, seconds);
   if (asked("block")) measure_blocks(job, report, seconds / 4);
+  if (asked("quiesce"))
+    for (const int num : thread_counts) measure_quiesce(job, report, num, seconds / 4);
   if (asked("read")) measure_reads(job, report, seconds / 4);
   if (asked("atomics")) measure_atomics(job, report, seconds / 4);
   if (asked("idle")) measure_idle(job, report);
-  if (asked("memory"))
+  if (asked("memory")) {
+    require(job.barrier(), "barrier");
+    if (job.rank() == 0)
+      report.add("memory_job", job.size(), 1, 0, memory_of_process().resident, "KiB");
     for (const int num : thread_counts) measure_memory(job, report, num);
+  }
 }

@@ -179,6 +179,40 @@ TEST_CASE("a token is good for one transfer of its thread", "[job]") {
   CHECK_NOTHING_WRONG();
 }
 
+TEST_CASE("tens of thousands of transfers may be under way", "[job]") {
+  with_ranks(2, [&](Job& job) {
+    constexpr std::size_t kNum = 30'000;
+    void* address = nullptr;
+    RemoteMemory mine;
+    EXPECT(job.allocate(2 * kNum * 8, address, mine).ok());
+    auto* words = static_cast<std::uint64_t*>(address);
+    for (std::size_t i = 0; i < kNum; ++i) words[i] = i * 3;
+    std::vector<RemoteMemory> all;
+    EXPECT(job.all_gather(mine, all).ok());
+    const RemoteMemory& there = all[static_cast<std::size_t>(1 - job.rank())];
+    std::vector<std::uint64_t> in(kNum), out(kNum);
+    std::vector<Token> reads, writes;
+    for (std::size_t i = 0; i < kNum; ++i) {
+      out[i] = i * 5;
+      reads.push_back(job.rdma_read_async(0, there.word(i), &in[i], 8));
+      writes.push_back(job.rdma_write_async(0, there.word(kNum + i), &out[i], 8));
+    }
+    // In another order than they were begun.
+    for (std::size_t i = kNum; i-- > 0;) {
+      EXPECT(job.wait(0, reads[i]) == Code::ok);
+      EXPECT(job.wait(0, writes[i]) == Code::ok);
+    }
+    EXPECT(job.barrier().ok());
+    for (std::size_t i = 0; i < kNum; ++i) {
+      EXPECT(in[i] == i * 3);
+      EXPECT(words[kNum + i] == i * 5);
+    }
+    EXPECT(job.barrier().ok());
+    EXPECT(job.release(address).ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
 TEST_CASE("memory of the program's own is shared by name, for as long as it says", "[job]") {
   with_ranks(2, [&](Job& job) {
     alignas(8) std::uint64_t words[100] = {};

@@ -328,6 +328,7 @@ class OfiFabric final : public RemoteFabric {
   std::vector<int> waiting_peers_;  // with waiting_operations or waiting_gets, or that had some
   std::vector<int> watched_;
   std::uint64_t checked_ns_ = 0, now_ns_ = 0;
+  bool left_ = false;  // the last poll may have left completions
 
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;

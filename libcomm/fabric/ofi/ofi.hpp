@@ -134,6 +134,7 @@ struct Operation {
   fid_mr* local_mr = nullptr;
   bool started = false;
   bool by_message = false;
+  bool counted = false;  // in PeerNode::num_under_way
   std::uint32_t number = 0;
   std::uint32_t token = 0;  // random
 };
@@ -154,6 +155,7 @@ struct PeerNode {
   // the first of a list does not go, no other is tried.
   std::deque<Control> outbox;
   std::deque<Operation*> waiting_operations;
+  int num_under_way = 0;  // operations by message
   std::deque<Control> waiting_gets;
   std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
   std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
@@ -280,6 +282,7 @@ class OfiFabric final : public RemoteFabric {
   void note_waiting(int peer) noexcept;
   void retry_waiting() noexcept;
   bool retry_operations(PeerNode& peer) noexcept;
+  long start_in_window(Operation& operation) noexcept;
   void finish(Operation& operation, Code code) noexcept;
   void fail(Operation& operation, long error) noexcept;
   void abandon_operations(int peer) noexcept;

@@ -13,6 +13,24 @@
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
+namespace {
+
+// Operations by message that one peer has to answer at a time; more wait here. Without a bound, two
+// processes that ask each other for much could fill the connection in both directions, and signs of
+// life would come behind all of it.
+constexpr int kMaxUnderWay = 64;
+
+}  // namespace
+
+long OfiFabric::start_in_window(Operation& operation) noexcept {
+  int& under_way = node(operation.context.peer).num_under_way;
+  if (operation.by_message && !operation.counted) {
+    if (under_way == kMaxUnderWay) return -FI_EAGAIN;
+    ++under_way;
+    operation.counted = true;
+  }
+  return try_start(operation);
+}
 
 long OfiFabric::try_start(Operation& operation) noexcept {
   if (operation.by_message && operation.kind == Operation::put) return try_put(operation);
@@ -143,7 +161,7 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   operation.compare = compare;
   operation.previous = previous;
   std::deque<Operation*>& waiting = node(peer).waiting_operations;
-  const long error = waiting.empty() ? try_start(operation) : -FI_EAGAIN;
+  const long error = waiting.empty() ? start_in_window(operation) : -FI_EAGAIN;
   if (error == 0) {
     operation.started = true;
   } else if (error == -FI_EAGAIN) {
@@ -214,7 +232,7 @@ void OfiFabric::retry_waiting() noexcept {
 bool OfiFabric::retry_operations(PeerNode& peer) noexcept {
   while (!peer.waiting_operations.empty()) {
     Operation& operation = *peer.waiting_operations.front();
-    const long error = try_start(operation);
+    const long error = start_in_window(operation);
     if (error == -FI_EAGAIN) return false;
     peer.waiting_operations.pop_front();
     if (error == 0)
@@ -240,6 +258,7 @@ void OfiFabric::finish(Operation& operation, Code code) noexcept {
   }
   operation.completion = nullptr;
   operation.started = false;
+  if (std::exchange(operation.counted, false)) --node(operation.context.peer).num_under_way;
   operation.context.peer = -1;
   free_operations_.push_back(&operation);
   ring_own(0);

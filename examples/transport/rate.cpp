@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -248,8 +249,11 @@ void measure_reads(weft::Job& job, Report& report, double seconds) {
   std::vector<weft::RemoteMemory> all;
   require(job.all_gather(mine, all), "all_gather");
   if (job.rank() == 0) {
-    std::vector<char> local(1 << 20), other;
-    std::thread([&] { other.assign(1 << 20, 1); }).join();
+    std::vector<char> local(1 << 20);
+    // As allocated memory is: at the start of a page, which matters to the processor.
+    const std::unique_ptr<void, void (*)(void*)> other(std::aligned_alloc(4096, 1 << 20),
+                                                       std::free);
+    std::thread([&] { std::memset(other.get(), 1, 1 << 20); }).join();
     for (const std::size_t bytes : {std::size_t{64}, std::size_t{4096}, std::size_t{1} << 20}) {
       const auto size = static_cast<long long>(bytes);
       report.add(
@@ -260,7 +264,7 @@ void measure_reads(weft::Job& job, Report& report, double seconds) {
       // Not known to the compiler, as in any other program.
       const volatile std::size_t length = bytes;
       report.add("machine_read", 1, 2, size,
-                 copy_us(seconds, [&] { std::memcpy(local.data(), other.data(), length); }), "us");
+                 copy_us(seconds, [&] { std::memcpy(local.data(), other.get(), length); }), "us");
     }
   }
   require(job.barrier(), "barrier");

@@ -120,6 +120,8 @@ int main(int argc, char** argv) {
         // A look at what has come, so that the rings do not fill.
         while (exchange.receive(thread, push)) add(push);
       }
+      // What the blocks still hold travels while others push.
+      if (exchange.flushSend(thread) != weft::Code::ok) failed = true;
       if (!exchange.quiesce(thread, add).ok()) failed = true;
       // The sums are complete. What the others push from now on goes to the other array.
       for (std::uint32_t v = part(thread); v < part(thread + 1); ++v)

@@ -2,8 +2,8 @@
 //
 //   weftrun -n 2 rate [--only LIST] [--threads LIST] [--ms N] [--json FILE]
 //
-// --only: rate, runs, unbatched, block, read, atomics, idle, memory (default: all)
-// --threads: thread counts of rate and memory (default 1,2,4)
+// --only: rate, runs, unbatched, block, quiesce, read, atomics, idle, memory (default: all)
+// --threads: thread counts of rate, runs, quiesce and memory (default 1,2,4)
 // --ms: how long a measurement takes, about (default 200)
 // --json: appends one object a measurement
 //
@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -191,7 +192,55 @@ void measure_blocks(weft::Job& job, Report& report, double seconds) {
   }
 }
 
-// Both are at work on memory of rank 1: rank 0 measures, rank 1 waits.
+// The end of a phase: one in which nobody has sent anything, and one in which each thread has sent
+// one message to the other rank. Beside it an allreduce of what it adds up.
+void measure_quiesce(weft::Job& job, Report& report, int num_threads, double seconds) {
+  weft::Exchange<std::uint64_t> exchange(job, num_threads);
+  for (const bool sends : {false, true}) {
+    int num = 200;
+    for (int turn = 0;; ++turn) {
+      require(job.barrier(), "barrier");
+      const auto start = Clock::now();
+      with_threads(num_threads, [&](int t) {
+        for (int i = 0; i < num; ++i) {
+          if (sends) require(exchange.send(1 - job.rank(), t, 1), "send");
+          require(exchange.quiesce(t, [](std::uint64_t) {}), "quiesce");
+        }
+      });
+      double took = seconds_since(start);
+      require(job.all_reduce(took, weft::Max()), "all_reduce");
+      if (turn == 2) {
+        if (job.rank() == 0)
+          report.add(sends ? "quiesce_one" : "quiesce_none", 2, num_threads, 8, took / num * 1e6,
+                     "us");
+        break;
+      }
+      num = std::max(num, static_cast<int>(num * std::clamp(seconds / took, 1.0, 100.0)));
+    }
+  }
+  if (num_threads != 1) return;
+  std::uint64_t counts[4] = {};
+  const double us = round_trip_us(job, seconds, [&] {
+    require(job.all_reduce(std::span(counts), std::plus<>()), "all_reduce");
+  });
+  if (job.rank() == 0) report.add("all_reduce", 2, 1, sizeof counts, us, "us");
+}
+
+// Time of one copy of `bytes` bytes by `copy`, us.
+double copy_us(double seconds, auto&& copy) {
+  int num = 100;
+  double took = 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    if (turn == 1) num = std::max(100, static_cast<int>(num * seconds / took));
+    const auto start = Clock::now();
+    for (int i = 0; i < num; ++i) copy();
+    took = seconds_since(start);
+  }
+  return took / num * 1e6;
+}
+
+// Both are at work on memory of rank 1: rank 0 measures, rank 1 waits. Beside it the same between
+// threads of one process: what the machine can do.
 void measure_reads(weft::Job& job, Report& report, double seconds) {
   void* address = nullptr;
   weft::RemoteMemory mine;
@@ -201,17 +250,21 @@ void measure_reads(weft::Job& job, Report& report, double seconds) {
   require(job.all_gather(mine, all), "all_gather");
   if (job.rank() == 0) {
     std::vector<char> local(1 << 20);
+    // As allocated memory is: at the start of a page, which matters to the processor.
+    const std::unique_ptr<void, void (*)(void*)> other(std::aligned_alloc(4096, 1 << 20),
+                                                       std::free);
+    std::thread([&] { std::memset(other.get(), 1, 1 << 20); }).join();
     for (const std::size_t bytes : {std::size_t{64}, std::size_t{4096}, std::size_t{1} << 20}) {
-      int num = 100;
-      double took = 0;
-      for (int turn = 0; turn < 2; ++turn) {
-        if (turn == 1) num = std::max(100, static_cast<int>(num * seconds / took));
-        const auto start = Clock::now();
-        for (int i = 0; i < num; ++i)
-          require(job.rdma_read(0, all[1], local.data(), bytes), "rdma_read");
-        took = seconds_since(start);
-      }
-      report.add("rdma_read", 2, 1, static_cast<long long>(bytes), took / num * 1e6, "us");
+      const auto size = static_cast<long long>(bytes);
+      report.add(
+          "rdma_read", 2, 1, size,
+          copy_us(seconds,
+                  [&] { require(job.rdma_read(0, all[1], local.data(), bytes), "rdma_read"); }),
+          "us");
+      // Not known to the compiler, as in any other program.
+      const volatile std::size_t length = bytes;
+      report.add("machine_read", 1, 2, size,
+                 copy_us(seconds, [&] { std::memcpy(local.data(), other.get(), length); }), "us");
     }
   }
   require(job.barrier(), "barrier");
@@ -386,9 +439,15 @@ int main(int argc, char** argv) {
     for (const int num : thread_counts) measure_rate(job, report, true, num, seconds);
   if (asked("unbatched")) measure_unbatched(job, report, seconds);
   if (asked("block")) measure_blocks(job, report, seconds / 4);
+  if (asked("quiesce"))
+    for (const int num : thread_counts) measure_quiesce(job, report, num, seconds / 4);
   if (asked("read")) measure_reads(job, report, seconds / 4);
   if (asked("atomics")) measure_atomics(job, report, seconds / 4);
   if (asked("idle")) measure_idle(job, report);
-  if (asked("memory"))
+  if (asked("memory")) {
+    require(job.barrier(), "barrier");
+    if (job.rank() == 0)
+      report.add("memory_job", job.size(), 1, 0, memory_of_process().resident, "KiB");
     for (const int num : thread_counts) measure_memory(job, report, num);
+  }
 }

@@ -38,10 +38,9 @@ class MappingCache {
   // Makes the window show the memory, which was just found.
   void show(const RemoteMemory& memory) noexcept {
     const MappedMemory& entry = entries_[memory.keys[0].region % kNumEntries];
-    if (entry.bytes < 8) return;
     window_.data = entry.data;
     window_.address = entry.address;
-    window_.last_word = entry.bytes - 8;
+    window_.bytes = entry.bytes;
     window_.number = entry.number;
     window_.region = entry.region;
     window_.owner = entry.peer;

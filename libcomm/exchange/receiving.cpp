@@ -160,8 +160,9 @@ bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
 bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
   while (!thread.aside.empty()) {
     Aside& aside = thread.aside.front();
+    In& in = *aside.in;
     const auto length = static_cast<std::uint32_t>(aside.data.size());
-    bool taken = take(thread, *aside.in, aside.kind, aside.data.data(), length);
+    bool taken = take(thread, in, aside.kind, aside.data.data(), length);
     if (taken && aside.kind == kBlock) {
       thread.from = Thread::From::aside;
       return true;
@@ -169,10 +170,12 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     if (taken) {
       Announcement announcement;
       std::memcpy(&announcement, aside.data.data(), sizeof announcement);
-      taken = fetch(thread, *aside.in, announcement);
+      taken = fetch(thread, in, announcement);
     }
     thread.aside.pop_front();
     if (taken) return true;
+    // What came behind it must not be received without it.
+    std::erase_if(thread.aside, [&in](const Aside& behind) { return behind.in == &in; });
   }
   const std::size_t num = thread.ins.size();
   for (std::size_t i = 0; i < num; ++i) {

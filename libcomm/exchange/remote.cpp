@@ -19,7 +19,7 @@ std::byte* MappingCache::map(Fabric& fabric, MappedMemory& entry, const RemoteMe
   if (code != Code::ok) return nullptr;
   fabric_ = &fabric;
   if (entry.data != nullptr) {
-    if (window_.region == entry.region) window_.owner = -1;
+    if (window_.region == entry.region) window_.bytes = 0;
     fabric.unmap(entry);
   }
   entry = mapped;
@@ -49,13 +49,14 @@ constexpr std::size_t kMappedCopyBytes = 64 * 1024;
 
 }  // namespace
 
-Code Job::rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
+Code Job::read_there(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
   Impl& impl = *impl_;
   Code code = check(impl, thread, from, bytes);
   if (code != Code::ok || bytes == 0) return code;
   Fabric& fabric = *impl.way(from.owner).fabric;
   if (bytes <= kMappedCopyBytes && fabric.mapped()) {
     if (const std::byte* data = impl.thread(thread).mappings.find(fabric, from, code)) {
+      impl.thread(thread).mappings.show(from);
       std::memcpy(to, data, bytes);
       return Code::ok;
     }
@@ -64,14 +65,15 @@ Code Job::rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t 
   return fabric.get(from.owner, impl.memory_on_way(from), 0, to, bytes);
 }
 
-Code Job::rdma_write(int thread, const RemoteMemory& to, const void* from,
-                     std::size_t bytes) noexcept {
+Code Job::write_there(int thread, const RemoteMemory& to, const void* from,
+                      std::size_t bytes) noexcept {
   Impl& impl = *impl_;
   Code code = check(impl, thread, to, bytes);
   if (code != Code::ok || bytes == 0) return code;
   Fabric& fabric = *impl.way(to.owner).fabric;
   if (bytes <= kMappedCopyBytes && fabric.mapped()) {
     if (std::byte* data = impl.thread(thread).mappings.find(fabric, to, code)) {
+      impl.thread(thread).mappings.show(to);
       std::memcpy(data, from, bytes);
       return Code::ok;
     }

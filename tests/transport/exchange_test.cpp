@@ -227,6 +227,47 @@ TEST_CASE("messages larger than a block, and than the threshold", "[exchange]") 
   CHECK_NOTHING_WRONG();
 }
 
+TEST_CASE("messages need not be constructible or assignable, only trivially copyable",
+          "[exchange]") {
+  struct Fixed {
+    Fixed(std::uint64_t the_number, int the_rank) : number(the_number), rank(the_rank) {}
+    const std::uint64_t number;
+    const int rank;
+  };
+  struct Moved {
+    explicit Moved(std::uint64_t the_number) : number(the_number) {}
+    Moved(const Moved&) = delete;
+    Moved(Moved&&) = default;
+    std::uint64_t number;
+  };
+  with_ranks(2, [](Job& job) {
+    constexpr std::uint64_t kNum = 1000;
+    Exchange<Fixed> fixed(job, 1);
+    Exchange<Moved> moved(job, 1);
+    const int other = 1 - job.rank();
+    for (std::uint64_t i = 0; i < kNum; ++i) {
+      EXPECT(fixed.send(other, 0, Fixed(i, job.rank())) == Code::ok);
+      EXPECT(moved.send(other, 0, Moved(i)) == Code::ok);
+    }
+    EXPECT(fixed.flushSend(0) == Code::ok);
+    std::uint64_t next_fixed = 0, next_moved = 0;
+    const auto handle_fixed = [&](const Fixed& message) {
+      EXPECT(message.number == next_fixed++);
+      EXPECT(message.rank == other);
+    };
+    Fixed first(kNum, -1);
+    EXPECT(fixed.wait(0, 10s).ok());
+    EXPECT(fixed.receive(0, first));
+    handle_fixed(first);
+    EXPECT(fixed.quiesce(0, handle_fixed).ok());
+    const auto handle_moved = [&](const Moved& message) { EXPECT(message.number == next_moved++); };
+    EXPECT(moved.quiesce(0, handle_moved).ok());
+    EXPECT(next_fixed == kNum);
+    EXPECT(next_moved == kNum);
+  });
+  CHECK_NOTHING_WRONG();
+}
+
 TEST_CASE("a phase has its own messages, all of them, and no others", "[exchange]") {
   const int num_threads = GENERATE(1, 3);
   constexpr int kPhases = 300;

@@ -36,6 +36,16 @@ TEST_CASE("the same between ranks that share no memory") {
       {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_DOMAIN", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "2000"}};
   for (const char* scenario : {"connect", "send", "receive", "read", "write", "phase", "leave"})
     run("FAULT_PROBE", scenario, true, ofi);
+  for (const char* scenario : {"little", "little_runs", "barrier", "announced"})
+    run("LIMITS_PROBE", scenario, true, ofi);
+  const auto with = [&](const char* name, const char* value) {
+    Process::Environment environment = ofi;
+    environment.emplace_back(name, value);
+    return environment;
+  };
+  run("LIMITS_PROBE", "staged", true, with("WEFT_EXCHANGE_STAGING_BYTES", "4M"));
+  run("LIMITS_PROBE", "rings", false, with("WEFT_LANE_MEMORY_BYTES", "5M"));
+  for (const char* scenario : {"memory", "close"}) run("LIMITS_PROBE", scenario, false, ofi);
 }
 #endif
 

@@ -85,6 +85,10 @@ TEST_CASE("allocated memory of any rank is read, written and counted in", "[job]
 TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
   const int num_ranks = GENERATE(1, 2);
   with_ranks(num_ranks, [&](Job& job) {
+    RemoteMemory nobodys;
+    EXPECT(job.rdma_read(0, nobodys, nullptr, 0) == Code::bad_argument);
+    nobodys.bytes = 8;
+    EXPECT(job.fetch_add(0, nobodys, 1).code == Code::bad_argument);
     void* address = nullptr;
     RemoteMemory mine;
     EXPECT(job.allocate(8192, address, mine).ok());
@@ -98,6 +102,8 @@ TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
              job.wait(0, job.rdma_read_async(0, memory, &word, bytes)) == Code::bad_argument;
     };
     EXPECT(job.rdma_read(0, good, &word, 8) == Code::ok);
+    EXPECT(job.rdma_read(0, good, &word, 0) == Code::ok);
+    EXPECT(job.rdma_write(0, good.part(8192, 0), &word, 0) == Code::ok);
     EXPECT(refused(good.part(8190, 2), 3));
     EXPECT(refused(good.part(8190, 3), 3));
     EXPECT(refused(good.part(~std::uint64_t{0} - 2, 8), 8));
@@ -169,6 +175,40 @@ TEST_CASE("a token is good for one transfer of its thread", "[job]") {
     EXPECT(job.wait(0, third) == Code::ok);
     EXPECT(job.wait(0, second) == Code::ok);
     EXPECT(job.barrier().ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("tens of thousands of transfers may be under way", "[job]") {
+  with_ranks(2, [&](Job& job) {
+    constexpr std::size_t kNum = 30'000;
+    void* address = nullptr;
+    RemoteMemory mine;
+    EXPECT(job.allocate(2 * kNum * 8, address, mine).ok());
+    auto* words = static_cast<std::uint64_t*>(address);
+    for (std::size_t i = 0; i < kNum; ++i) words[i] = i * 3;
+    std::vector<RemoteMemory> all;
+    EXPECT(job.all_gather(mine, all).ok());
+    const RemoteMemory& there = all[static_cast<std::size_t>(1 - job.rank())];
+    std::vector<std::uint64_t> in(kNum), out(kNum);
+    std::vector<Token> reads, writes;
+    for (std::size_t i = 0; i < kNum; ++i) {
+      out[i] = i * 5;
+      reads.push_back(job.rdma_read_async(0, there.word(i), &in[i], 8));
+      writes.push_back(job.rdma_write_async(0, there.word(kNum + i), &out[i], 8));
+    }
+    // In another order than they were begun.
+    for (std::size_t i = kNum; i-- > 0;) {
+      EXPECT(job.wait(0, reads[i]) == Code::ok);
+      EXPECT(job.wait(0, writes[i]) == Code::ok);
+    }
+    EXPECT(job.barrier().ok());
+    for (std::size_t i = 0; i < kNum; ++i) {
+      EXPECT(in[i] == i * 3);
+      EXPECT(words[kNum + i] == i * 5);
+    }
+    EXPECT(job.barrier().ok());
+    EXPECT(job.release(address).ok());
   });
   CHECK_NOTHING_WRONG();
 }

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::uint64_t kCheckNs = 10'000'000;
 constexpr int kBatch = 16;
+constexpr int kRounds = 16;  // batches of a poll
 // Shorter data are copied faster than they are waited for.
 constexpr std::size_t kInPlaceMin = 8192;
 // What credit carries along with a multiple of lines.
@@ -259,14 +260,17 @@ void OfiFabric::poll() noexcept {
 
 void OfiFabric::poll_locked() noexcept {
   now_ns_ = now_ns();
+  left_ = true;
   fi_cq_data_entry entries[kBatch];
-  for (int round = 0; round < 16; ++round) {
+  for (int round = 0; left_ && round < kRounds; ++round) {
     const ssize_t count = fi_cq_read(endpoint_->cq(), entries, kBatch);
     if (count == -FI_EAVAIL) {
       on_error();
       continue;
     }
-    if (count <= 0) break;
+    // A provider that was out of receive buffers may hold more messages, of which no descriptor
+    // tells.
+    bool received = false;
     for (ssize_t i = 0; i < count; ++i) {
       const fi_cq_data_entry& entry = entries[i];
       if ((entry.flags & FI_REMOTE_WRITE) != 0) {
@@ -279,6 +283,7 @@ void OfiFabric::poll_locked() noexcept {
         auto& buffer = *reinterpret_cast<ReceiveBuffer*>(context);
         on_arrival(entry.flags, entry.data, {buffer.data, entry.len});
         post_receive(buffer);
+        received = true;
       } else if (context->kind == Context::push) {
         auto& push = *reinterpret_cast<Push*>(context);
         if (push.done != nullptr) {
@@ -291,10 +296,10 @@ void OfiFabric::poll_locked() noexcept {
         finish(*reinterpret_cast<Operation*>(context), Code::ok);
       }
     }
-    if (count < kBatch) break;
+    left_ = received || count == kBatch;
   }
   if (!full_outboxes_.empty()) flush_outboxes();
-  if (!waiting_operations_.empty() || !waiting_gets_.empty()) retry_operations();
+  if (!waiting_peers_.empty()) retry_waiting();
   if (now_ns_ - checked_ns_ > kCheckNs) check_peers(now_ns_);
 }
 
@@ -325,7 +330,7 @@ void OfiFabric::on_error() noexcept {
 
 bool OfiFabric::arm() noexcept {
   const std::lock_guard lock(lock_);
-  return endpoint_->try_wait();
+  return !left_ && endpoint_->try_wait();
 }
 
 }  // namespace weft::ofi

@@ -134,6 +134,7 @@ struct Operation {
   fid_mr* local_mr = nullptr;
   bool started = false;
   bool by_message = false;
+  bool counted = false;  // in PeerNode::num_under_way
   std::uint32_t number = 0;
   std::uint32_t token = 0;  // random
 };
@@ -149,8 +150,13 @@ struct PeerNode {
   std::uint64_t heard_ns = 0, asked_ns = 0;
   std::uint64_t posted_bytes = 0, arrived_bytes = 0;
   bool said_goodbye = false;
-  bool farewell = false;                                     // the answer to that
-  std::deque<Control> outbox;                                // what the provider had no room for
+  bool farewell = false;  // the answer to that
+  // What the provider had no room for: messages, operations, and what the peer's gets want. While
+  // the first of a list does not go, no other is tried.
+  std::deque<Control> outbox;
+  std::deque<Operation*> waiting_operations;
+  int num_under_way = 0;  // operations by message
+  std::deque<Control> waiting_gets;
   std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
   std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
 };
@@ -273,7 +279,10 @@ class OfiFabric final : public RemoteFabric {
   long try_rma(Operation& operation) noexcept;
   long try_atomic(Operation& operation) noexcept;
   Control request_of(const Operation& operation) const noexcept;
-  void retry_operations() noexcept;
+  void note_waiting(int peer) noexcept;
+  void retry_waiting() noexcept;
+  bool retry_operations(PeerNode& peer) noexcept;
+  long start_in_window(Operation& operation) noexcept;
   void finish(Operation& operation, Code code) noexcept;
   void fail(Operation& operation, long error) noexcept;
   void abandon_operations(int peer) noexcept;
@@ -284,6 +293,7 @@ class OfiFabric final : public RemoteFabric {
   // serving.cpp; but end_pushes with the lock held
   void on_get(const Control& request) noexcept;
   bool try_push(Control& request) noexcept;
+  bool retry_gets(PeerNode& peer) noexcept;
   void on_put(const Control& request, std::span<const std::byte> data) noexcept;
   static void store(std::byte* to, std::span<const std::byte> data) noexcept;
   void on_atomic(const Control& request) noexcept;
@@ -318,15 +328,15 @@ class OfiFabric final : public RemoteFabric {
   Mapping receive_memory_;
   Registration receive_registration_;
   std::vector<int> full_outboxes_;  // peers
+  std::vector<int> waiting_peers_;  // with waiting_operations or waiting_gets, or that had some
   std::vector<int> watched_;
   std::uint64_t checked_ns_ = 0, now_ns_ = 0;
+  bool left_ = false;  // the last poll may have left completions
 
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
-  std::deque<Operation*> waiting_operations_;  // for room
   std::deque<Push> pushes_;
   std::vector<Push*> free_pushes_;
-  std::deque<Control> waiting_gets_;  // of peers, for room
 
   mutable std::mutex memory_lock_;  // taken with or without lock_, never the other way round
   struct Allocated {

@@ -13,6 +13,24 @@
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
+namespace {
+
+// Operations by message that one peer has to answer at a time; more wait here. Without a bound, two
+// processes that ask each other for much could fill the connection in both directions, and signs of
+// life would come behind all of it.
+constexpr int kMaxUnderWay = 64;
+
+}  // namespace
+
+long OfiFabric::start_in_window(Operation& operation) noexcept {
+  int& under_way = node(operation.context.peer).num_under_way;
+  if (operation.by_message && !operation.counted) {
+    if (under_way == kMaxUnderWay) return -FI_EAGAIN;
+    ++under_way;
+    operation.counted = true;
+  }
+  return try_start(operation);
+}
 
 long OfiFabric::try_start(Operation& operation) noexcept {
   if (operation.by_message && operation.kind == Operation::put) return try_put(operation);
@@ -142,13 +160,16 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   operation.operand = operand;
   operation.compare = compare;
   operation.previous = previous;
-  const long error = waiting_operations_.empty() ? try_start(operation) : -FI_EAGAIN;
-  if (error == 0)
+  std::deque<Operation*>& waiting = node(peer).waiting_operations;
+  const long error = waiting.empty() ? start_in_window(operation) : -FI_EAGAIN;
+  if (error == 0) {
     operation.started = true;
-  else if (error == -FI_EAGAIN)
-    waiting_operations_.push_back(&operation);
-  else
+  } else if (error == -FI_EAGAIN) {
+    note_waiting(peer);
+    waiting.push_back(&operation);
+  } else {
     fail(operation, error);
+  }
 }
 
 Operation* OfiFabric::find_operation(int peer, std::uint32_t number, std::uint32_t token) noexcept {
@@ -192,24 +213,34 @@ void OfiFabric::on_answer_of_owner(const Control& answer) noexcept {
   finish(*operation, Code::ok);
 }
 
-void OfiFabric::retry_operations() noexcept {
-  // One peer's connection that is not made yet must not hold up the others: each gets its turn.
-  for (std::size_t i = waiting_gets_.size(); i > 0 && !waiting_gets_.empty(); --i) {
-    Control request = waiting_gets_.front();
-    waiting_gets_.pop_front();
-    if (!try_push(request)) waiting_gets_.push_back(request);
-  }
-  for (std::size_t i = waiting_operations_.size(); i > 0 && !waiting_operations_.empty(); --i) {
-    Operation& operation = *waiting_operations_.front();
-    waiting_operations_.pop_front();
-    const long error = try_start(operation);
+// Before its first entry in either list.
+void OfiFabric::note_waiting(int peer) noexcept {
+  const PeerNode& node = this->node(peer);
+  if (node.waiting_operations.empty() && node.waiting_gets.empty()) waiting_peers_.push_back(peer);
+}
+
+// One peer's connection that is not made yet does not hold up the others: each gets its turn.
+void OfiFabric::retry_waiting() noexcept {
+  std::erase_if(waiting_peers_, [this](int peer) {
+    PeerNode& node = this->node(peer);
+    const bool no_gets = retry_gets(node);
+    return retry_operations(node) && no_gets;
+  });
+}
+
+// True: none waits any more.
+bool OfiFabric::retry_operations(PeerNode& peer) noexcept {
+  while (!peer.waiting_operations.empty()) {
+    Operation& operation = *peer.waiting_operations.front();
+    const long error = start_in_window(operation);
+    if (error == -FI_EAGAIN) return false;
+    peer.waiting_operations.pop_front();
     if (error == 0)
       operation.started = true;
-    else if (error == -FI_EAGAIN)
-      waiting_operations_.push_back(&operation);
     else
       fail(operation, error);
   }
+  return true;
 }
 
 void OfiFabric::fail(Operation& operation, long error) noexcept {
@@ -227,20 +258,15 @@ void OfiFabric::finish(Operation& operation, Code code) noexcept {
   }
   operation.completion = nullptr;
   operation.started = false;
+  if (std::exchange(operation.counted, false)) --node(operation.context.peer).num_under_way;
   operation.context.peer = -1;
   free_operations_.push_back(&operation);
   ring_own(0);
 }
 
 void OfiFabric::abandon_operations(int peer) noexcept {
-  for (std::size_t i = waiting_operations_.size(); i > 0; --i) {
-    Operation* operation = waiting_operations_.front();
-    waiting_operations_.pop_front();
-    if (operation->context.peer == peer)
-      finish(*operation, Code::peer_lost);
-    else
-      waiting_operations_.push_back(operation);
-  }
+  for (Operation* operation : std::exchange(node(peer).waiting_operations, {}))
+    finish(*operation, Code::peer_lost);
   // The rest ends when the provider says so, to nobody.
   for (Operation& operation : operations_) {
     if (!operation.started || operation.context.peer != peer) continue;

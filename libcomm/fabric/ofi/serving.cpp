@@ -40,9 +40,26 @@ void OfiFabric::on_get(const Control& request) noexcept {
   std::byte* start = nullptr;
   if (request.channel >= kMaxOperations || !find_registered(request, request.bytes, start))
     return reply(request, Type::denied, Code::bad_argument, 0);
-  watch(static_cast<int>(request.from));  // for whoever waits in end_pushes()
+  const int peer = static_cast<int>(request.from);
+  watch(peer);  // for whoever waits in end_pushes()
+  std::deque<Control>& waiting = node(peer).waiting_gets;
   Control rest = request;
-  if (!try_push(rest)) waiting_gets_.push_back(rest);
+  if (waiting.empty() && try_push(rest)) return;
+  note_waiting(peer);
+  waiting.push_back(rest);
+}
+
+// True: none waits any more.
+bool OfiFabric::retry_gets(PeerNode& peer) noexcept {
+  while (!peer.waiting_gets.empty()) {
+    // Taken out first: should the peer turn out to be lost, the list is emptied.
+    Control request = peer.waiting_gets.front();
+    peer.waiting_gets.pop_front();
+    if (try_push(request)) continue;
+    peer.waiting_gets.push_front(request);
+    return false;
+  }
+  return true;
 }
 
 // Sends what a get has asked for. False: no room now for the rest, which `request` then names.
@@ -146,9 +163,7 @@ void OfiFabric::forget_pushes(int peer) noexcept {
     if (push.done != nullptr) push.done->set(Code::peer_lost);
     push.done = nullptr;
   }
-  std::erase_if(waiting_gets_, [peer](const Control& request) {
-    return request.from == static_cast<std::uint32_t>(peer);
-  });
+  node(peer).waiting_gets.clear();
 }
 
 // Waits until the provider sends nothing more of this memory, which nobody can ask for any more. It

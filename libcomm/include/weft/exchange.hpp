@@ -69,17 +69,17 @@ inline constexpr std::size_t kBlockAlign = 16;
 // one before it to reach memory.
 template <class Message>
 void put_message(std::byte* to, const Message& message) noexcept {
-  if constexpr (alignof(Message) <= kBlockAlign)
+  if constexpr (alignof(Message) <= kBlockAlign && std::is_copy_constructible_v<Message>)
     ::new (static_cast<void*>(to)) Message(message);
   else
     std::memcpy(to, &message, sizeof message);
 }
 template <class Message>
 void get_message(const std::byte* from, Message& message) noexcept {
-  if constexpr (alignof(Message) <= kBlockAlign)
+  if constexpr (alignof(Message) <= kBlockAlign && std::is_copy_assignable_v<Message>)
     message = *std::launder(reinterpret_cast<const Message*>(from));
   else
-    std::memcpy(&message, from, sizeof message);
+    std::memcpy(static_cast<void*>(&message), from, sizeof message);
 }
 
 }  // namespace detail
@@ -155,7 +155,9 @@ class WEFT_API ExchangeBase {
         thread,
         [](void* argument) {
           auto& [exchange, thread, handle] = *static_cast<Drain*>(argument);
-          Message message;
+          // Not made by a constructor: a message need not have one without arguments.
+          alignas(Message) std::byte room[sizeof(Message)];
+          auto& message = *std::launder(reinterpret_cast<Message*>(room));
           bool any = false;
           for (; exchange.receive(thread, message); any = true) handle(message);
           return any;
@@ -284,8 +286,9 @@ class Exchange<Bytes> : public ExchangeBase {
   }
 
   // Takes the next message for this thread, if there is one: a view into the ring, valid until the
-  // thread's next receive, wait or release. Long held, it holds up its sender; a thread that sends
-  // while it holds one may wait for a receiver that waits for it, so release first. Never blocks.
+  // thread's next receive, wait, quiesce or release. Long held, it holds up its sender; a thread
+  // that sends while it holds one may wait for a receiver that waits for it, so release first.
+  // Never blocks.
   bool receive(int thread, Bytes& message) noexcept {
     detail::ReceiveBlock& block = receiving_[thread];
     release(thread);
@@ -311,6 +314,7 @@ class Exchange<Bytes> : public ExchangeBase {
   }
 
   using ExchangeBase::quiesce;
+  // As above; what `handle` gets is valid until it returns.
   template <class Handle>
   Status quiesce(int thread, Handle&& handle) {
     return quiesce_into<Bytes>(*this, thread, handle);

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -87,14 +88,14 @@ struct Fetched {
 
 namespace detail {
 
-// The memory of a peer that a thread's atomic operations touched last, as it is mapped here.
+// The memory of a peer that a thread touched last, as it is mapped here.
 struct alignas(64) Window {
   std::byte* data = nullptr;
   std::uint64_t address = 0;                           // in the owner
-  std::uint64_t last_word = 0;                         // offset of the last 64-bit word
+  std::uint64_t bytes = 0;                             // 0: nothing
   const std::atomic<std::uint32_t>* number = nullptr;  // the owner's; not `region`: released
   std::uint32_t region = 0;
-  std::int32_t owner = -1;  // -1: nothing
+  std::int32_t owner = -1;
   std::uint32_t num_calls = 0;
 };
 
@@ -115,7 +116,7 @@ struct Max {
 };
 
 // Ranks that are threads of this process, for tests and for programs that want no launcher. Must
-// outlive their jobs.
+// outlive their jobs. Throws Error (bad_argument: less than one).
 class WEFT_API LocalRanks {
  public:
   explicit LocalRanks(int num_ranks);
@@ -131,9 +132,12 @@ class WEFT_API Job {
  public:
   // Joins the job that this process was started in: by weftrun, by a PMIx launcher, or alone.
   // Collective; blocks until all have started, at most WEFT_START_TIMEOUT_MS. MPI may run in the
-  // same process. At most one Job a process.
+  // same process. At most one Job a process. Throws Error (bad_setting; timed_out: not all have
+  // started; peer_lost; corrupt: what calls itself a rank of the job is none; or what this machine
+  // lacks: no_memory, not_permitted, unsupported).
   Job();
-  // Joins as one of the ranks that are threads of this process; to be called by its thread.
+  // Joins as one of the ranks that are threads of this process; to be called by its thread. Throws
+  // as above, and bad_argument: no such rank, or it is taken.
   Job(LocalRanks& ranks, int rank);
   // Collective. Blocks until the others have come or are lost. Exchanges must be gone before;
   // memory that was allocated goes with it.
@@ -170,8 +174,21 @@ class WEFT_API Job {
   // bad_argument: more than the memory has, or it is not the owner's to lend, or no longer;
   // peer_lost; not_permitted: the kernel refuses copies between processes (shared memory only;
   // weft-info tells); unsupported: no fabric leads to the owner. `thread` is not checked.
-  Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept;
-  Code rdma_write(int thread, const RemoteMemory& to, const void* from, std::size_t bytes) noexcept;
+  Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
+    const std::byte* here = find_here(thread, from, bytes);
+    if (here == nullptr || bytes > kShortCopy) [[unlikely]]
+      return read_there(thread, from, to, bytes);
+    std::memcpy(to, here, bytes);
+    return Code::ok;
+  }
+  Code rdma_write(int thread, const RemoteMemory& to, const void* from,
+                  std::size_t bytes) noexcept {
+    std::byte* here = find_here(thread, to, bytes);
+    if (here == nullptr || bytes > kShortCopy) [[unlikely]]
+      return write_there(thread, to, from, bytes);
+    std::memcpy(here, from, bytes);
+    return Code::ok;
+  }
   // The same without waiting. Any number may be under way, over libfabric 131072 of a process (more
   // end with no_memory); each must be finished by test or wait, by the same thread. Until then the
   // local memory belongs to the transfer. What is wrong with the call itself is told by test or
@@ -189,18 +206,20 @@ class WEFT_API Job {
   // consistency. Block until the old value is there.
   Fetched cas(int thread, const RemoteMemory& word, std::uint64_t compare,
               std::uint64_t swap) noexcept {
-    std::uint64_t* here = word_here(thread, word);
-    if (here == nullptr) [[unlikely]]
+    std::byte* here = find_here(thread, word, 8);
+    if (here == nullptr || word.address % 8 != 0) [[unlikely]]
       return cas_there(thread, word, compare, swap);
     Fetched fetched{Code::ok, compare};
-    std::atomic_ref(*here).compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(here))
+        .compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
     return fetched;
   }
   Fetched fetch_add(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
-    std::uint64_t* here = word_here(thread, word);
-    if (here == nullptr) [[unlikely]]
+    std::byte* here = find_here(thread, word, 8);
+    if (here == nullptr || word.address % 8 != 0) [[unlikely]]
       return fetch_add_there(thread, word, value);
-    return {Code::ok, std::atomic_ref(*here).fetch_add(value, std::memory_order_seq_cst)};
+    const std::atomic_ref there(*reinterpret_cast<std::uint64_t*>(here));
+    return {Code::ok, there.fetch_add(value, std::memory_order_seq_cst)};
   }
 
   // --- Collective. All block until every rank has come, and return ok or peer_lost.
@@ -210,7 +229,7 @@ class WEFT_API Job {
   Status all_reduce(T& value, Op op) {
     return all_reduce(std::span<T>(&value, 1), op);
   }
-  // The same for each element.
+  // The same for each element; every rank must have as many.
   template <class T, std::size_t kExtent, class Op>
   Status all_reduce(std::span<T, kExtent> values, Op op) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -248,18 +267,26 @@ class WEFT_API Job {
   Impl& impl() noexcept { return *impl_; }
 
  private:
-  // The word, if the thread's window shows it: checked as by its owner, in a few instructions.
-  std::uint64_t* word_here(int thread, const RemoteMemory& word) noexcept {
+  // With longer copies it does not matter what the long way costs.
+  static constexpr std::size_t kShortCopy = 1024;
+
+  // The memory, if it has `bytes` (0: never) and the thread's window shows it: checked as by its
+  // owner, in a few instructions.
+  std::byte* find_here(int thread, const RemoteMemory& memory, std::size_t bytes) noexcept {
     detail::Window& window = windows_[thread];
-    const std::uint64_t offset = word.address - window.address;
+    const std::uint64_t offset = memory.address - window.address;
     // Every 256th call takes the long way, which looks whether the owner is alive.
-    if (window.owner != word.owner || window.region != word.keys[0].region || word.bytes < 8 ||
-        word.address % 8 != 0 || offset > window.last_word || ++window.num_calls % 256 == 0 ||
+    if (window.owner != memory.owner || window.region != memory.keys[0].region ||
+        offset > window.bytes || memory.bytes > window.bytes - offset ||
+        bytes - 1 >= memory.bytes || ++window.num_calls % 256 == 0 ||
         num_lost_->load(std::memory_order_relaxed) != 0 ||
         window.number->load(std::memory_order_acquire) != window.region)
       return nullptr;
-    return reinterpret_cast<std::uint64_t*>(window.data + offset);
+    return window.data + offset;
   }
+  Code read_there(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept;
+  Code write_there(int thread, const RemoteMemory& to, const void* from,
+                   std::size_t bytes) noexcept;
   Fetched cas_there(int thread, const RemoteMemory& word, std::uint64_t compare,
                     std::uint64_t swap) noexcept;
   Fetched fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t value) noexcept;

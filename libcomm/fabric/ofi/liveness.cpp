@@ -48,6 +48,12 @@ void OfiFabric::check_peers(std::uint64_t now) noexcept {
     const std::uint64_t silent = now - std::min(now, node.heard_ns);
     // Early enough that everybody has heard of it when the timeout ends.
     if (silent > timeout_ns_ - timeout_ns_ / 10) {
+      // What needs it ends as if the peer had died, with its name alone.
+      if (!node.answered && !leaving_)
+        log_line(LogLevel::warn, job_.rank(),
+                 "ofi: {} has never answered {} over {} (has it ended, or is a port closed?)",
+                 job_.describe(peer), job_.describe(job_.rank()),
+                 endpoint_->info().fabric_attr->prov_name);
       lose(peer, "has been silent for too long");
       continue;
     }

@@ -340,6 +340,8 @@ void OfiFabric::on_control(const Control& control, std::span<const std::byte> da
     case Type::value:
     case Type::denied:
       return on_answer_of_owner(control);
+    case Type::lost:
+      return lose(peer, "takes this process for lost");
   }
 }
 

@@ -76,6 +76,12 @@ void OfiFabric::lose(int peer, const char* why) noexcept {
   PeerNode& node = this->node(peer);
   if (node.state.load(std::memory_order_relaxed) != PeerState::alive) return;
   if (!leaving_) log_line(LogLevel::info, job_.rank(), "ofi: {} {}", job_.describe(peer), why);
+  if (node.answered && node.handle != FI_ADDR_NOTAVAIL) {
+    Control last{};
+    last.type = Type::lost;
+    sign(last, node);
+    (void)try_send(node, last);
+  }
   node.state.store(PeerState::dead, std::memory_order_release);
   // First of all: whoever hears that an operation has failed may use its buffer for something else.
   close_connection(node);

@@ -1,6 +1,9 @@
 // The contract of fabric.hpp over a remote fabric, WEFT_TEST_FABRIC in the environment (ofi unless
 // set), between ranks that are threads of this process and are told not to share memory. The owner
 // of memory never polls here: its watcher answers for it.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -11,6 +14,8 @@
 #include <vector>
 
 #include "base/wait.hpp"
+#include "fabric/ofi/endpoint.hpp"
+#include "fabric/ofi/library.hpp"
 #include "fabric/registry.hpp"
 #include "tests/support/wrong_board.hpp"
 #include "transport/lane.hpp"
@@ -43,11 +48,26 @@ const std::string& fabric_name() {
   return name;
 }
 bool over_verbs() { return fabric_name() == "verbs"; }
+const char* const kProvider = getenv("WEFT_TEST_OFI_PROVIDER");
+// Reads and writes are the device's, or such a provider's, which ends the connection where an owner
+// would only say no.
+bool by_device() { return over_verbs() || (kProvider != nullptr && !ofi::is_tcp(kProvider)); }
+
+// Some come and go with libfabric's version.
+bool has_provider() {
+  if (kProvider == nullptr) return true;
+  const ofi::Library* library = nullptr;
+  fi_info* list = nullptr;
+  if (!ofi::load(library) || ofi::find_provider(kProvider, "", list) != 0) return false;
+  library->freeinfo(list);
+  return true;
+}
 
 Settings remote_settings(const char* timeout_ms = "30000") {
   Settings settings;
   REQUIRE(settings.set("FABRIC", fabric_name()).ok());
   REQUIRE(settings.set("OFI_DOMAIN", "lo").ok());
+  if (kProvider != nullptr) REQUIRE(settings.set("OFI_PROVIDER", kProvider).ok());
   REQUIRE(settings.set("PEER_TIMEOUT_MS", timeout_ms).ok());
   return settings;
 }
@@ -57,6 +77,10 @@ using Body = std::function<bool(Fabrics&, Shared&)>;
 // Runs two ranks; each body returns whether all was as expected. Catch is for one thread only.
 void with_pair(const Settings& settings, const Body& here, const Body& there,
                bool wrong_board = false) {
+  if (!has_provider()) {
+    WARN("skipped: libfabric has no " << kProvider);
+    return;
+  }
   auto boards = make_thread_boards(2);
   if (wrong_board) boards[1] = std::make_unique<WrongBoard>(std::move(boards[1]), fabric_name());
   Shared shared;
@@ -265,7 +289,7 @@ TEST_CASE("long puts arrive whole, several at once", "[ofi]") {
 }
 
 TEST_CASE("memory may go away while a peer reads and writes it, and the two go on", "[ofi]") {
-  if (over_verbs()) return;  // an RDMA device ends the connection then
+  if (by_device()) return;
   constexpr int kRounds = 30;
   constexpr std::size_t kBytes = 8 << 20;
   with_pair(
@@ -362,7 +386,7 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
         std::memset(bytes, 'y', sizeof bytes);
         const Code put = fabric.put(1, memory, 0, bytes, sizeof bytes);
         EXPECT(put != Code::ok);
-        if (!over_verbs()) {
+        if (!by_device()) {
           // The owner says so, which harms nothing else. Also in the middle of a long one.
           EXPECT(got == Code::bad_argument && put == Code::bad_argument);
           const std::vector<char> large(1 << 20, 'y');
@@ -573,6 +597,53 @@ TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]")
           lane.ring.pop(entry.length);
           if (i == 4) shared.mark.store(6);
         }
+        return true;
+      });
+}
+
+TEST_CASE("what peers may reach stays this process's when it forks", "[ofi]") {
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        EXPECT(shared.reach(1));
+        // The device knows the memory of both sides before the fork.
+        std::vector<char> bytes(8192);
+        EXPECT(fabric.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
+        shared.mark.store(2);
+        EXPECT(shared.reach(3));
+        EXPECT(fabric.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
+        EXPECT(std::count(bytes.begin(), bytes.end(), 'n') == 8192);
+        std::fill(bytes.begin(), bytes.end(), 'p');
+        EXPECT(fabric.put(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
+        shared.mark.store(4);
+        return shared.reach(5);
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        std::vector<char> bytes(8192, 'b');
+        EXPECT(fabric.share(bytes.data(), bytes.size(), shared.memory).ok());
+        shared.mark.store(1);
+        EXPECT(shared.reach(2));
+        int ends[2];
+        EXPECT(pipe(ends) == 0);
+        const pid_t child = fork();
+        if (child == 0) {
+          // Has the same pages until this process has done with them, or ends.
+          close(ends[1]);
+          char byte = 0;
+          _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+        }
+        std::fill(bytes.begin(), bytes.end(), 'n');
+        shared.mark.store(3);
+        EXPECT(shared.reach(4));
+        EXPECT(std::count(bytes.begin(), bytes.end(), 'p') == 8192);
+        close(ends[0]);
+        close(ends[1]);
+        int status = 0;
+        EXPECT(waitpid(child, &status, 0) == child && status == 0);
+        EXPECT(fabric.unshare(shared.memory).ok());
+        shared.mark.store(5);
         return true;
       });
 }

@@ -299,7 +299,7 @@ void OfiFabric::on_control(const Control& control, std::span<const std::byte> da
   if (node.state.load(std::memory_order_relaxed) == PeerState::dead) return;
   if (!data.empty() && control.type != Type::put) return;
   if (Status status = reach(peer); !status) return;
-  node.heard_ns = now_ns_;
+  node.note_heard(now_ns_);
   switch (control.type) {
     case Type::connect:
       return on_connect(control);
@@ -340,6 +340,8 @@ void OfiFabric::on_control(const Control& control, std::span<const std::byte> da
     case Type::value:
     case Type::denied:
       return on_answer_of_owner(control);
+    case Type::lost:
+      return lose(peer, "takes this process for lost");
   }
 }
 

@@ -224,7 +224,7 @@ void OfiFabric::on_credit_along(SendLaneState& lane, std::uint16_t lines) noexce
 
 void OfiFabric::arrive(ReceiveLaneState& lane, std::size_t bytes) noexcept {
   PeerNode& peer = node(lane.peer);
-  peer.heard_ns = now_ns_;
+  peer.note_heard(now_ns_);
   peer.arrived_bytes += bytes;
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
   lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + bytes,
@@ -292,7 +292,7 @@ void OfiFabric::poll_locked() noexcept {
         }
         give_back(push);
       } else if (context->kind == Context::operation) {
-        node(context->peer).heard_ns = now_ns_;
+        node(context->peer).note_heard(now_ns_);
         finish(*reinterpret_cast<Operation*>(context), Code::ok);
       }
     }

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <string_view>
 
@@ -10,6 +13,9 @@
 
 namespace weft::ofi {
 namespace {
+
+// How often a sleeper looks where the provider cannot wake it.
+constexpr long kLookNs = 500'000;
 
 Status failed(const char* what, int error) {
   return {Code::unsupported, fmt::format("libfabric's {} failed: {}", what, error_text(error))};
@@ -113,6 +119,10 @@ Status Endpoint::open_objects() {
   cq_attr.wait_obj = is_native_tcp() ? FI_WAIT_NONE : FI_WAIT_FD;
   cq_attr.size = 8192;
   error = fi_cq_open(domain_, &cq_attr, &cq_, nullptr);
+  if (error == -FI_ENOSYS) {
+    cq_attr.wait_obj = FI_WAIT_NONE;
+    error = fi_cq_open(domain_, &cq_attr, &cq_, nullptr);
+  }
   if (error != 0) return failed("fi_cq_open", error);
 
   error = fi_endpoint(domain_, info_, &ep_, nullptr);
@@ -132,8 +142,12 @@ Status Endpoint::open_objects() {
     error = fi_cq_open(domain_, &cq_attr, &bell_, nullptr);
     if (error != 0) return failed("fi_cq_open", error);
   }
-  error = fi_control(&(is_native_tcp() ? bell_ : cq_)->fid, FI_GETWAIT, &wait_fd_);
-  if (error != 0) return failed("fi_control(FI_GETWAIT)", error);
+  if (fi_control(&(is_native_tcp() ? bell_ : cq_)->fid, FI_GETWAIT, &wait_fd_) != 0) {
+    timer_ = wait_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (timer_ < 0)
+      return {Code::no_memory,
+              fmt::format("cannot make a timer: {} (see ulimit -n)", std::strerror(errno))};
+  }
   std::size_t length = 0;
   error = fi_getname(&ep_->fid, nullptr, &length);
   if (error != -FI_ETOOSMALL) return failed("fi_getname", error);
@@ -144,12 +158,17 @@ Status Endpoint::open_objects() {
 }
 
 bool Endpoint::try_wait() noexcept {
+  if (timer_ >= 0) {
+    const itimerspec soon{{0, 0}, {0, kLookNs}};
+    return timerfd_settime(timer_, 0, &soon, nullptr) == 0;
+  }
   if (is_native_tcp()) return true;
   fid* fids[] = {&cq_->fid};
   return fi_trywait(fabric_, fids, 1) == FI_SUCCESS;
 }
 
 Endpoint::~Endpoint() {
+  if (timer_ >= 0) close(timer_);
   if (ep_ != nullptr) fi_close(&ep_->fid);
   if (bell_ != nullptr) fi_close(&bell_->fid);
   if (cq_ != nullptr) fi_close(&cq_->fid);

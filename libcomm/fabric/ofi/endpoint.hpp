@@ -61,6 +61,7 @@ class Endpoint {
   // for nothing is readable when a socket is, which is what a sleeper wants, and costs nothing.
   fid_cq* bell_ = nullptr;
   fid_ep* ep_ = nullptr;
+  int timer_ = -1;  // of providers without anything to wait for, as EFA's
   int wait_fd_ = -1;
   std::string address_;
 };

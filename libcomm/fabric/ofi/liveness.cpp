@@ -48,6 +48,12 @@ void OfiFabric::check_peers(std::uint64_t now) noexcept {
     const std::uint64_t silent = now - std::min(now, node.heard_ns);
     // Early enough that everybody has heard of it when the timeout ends.
     if (silent > timeout_ns_ - timeout_ns_ / 10) {
+      // What needs it ends as if the peer had died, with its name alone.
+      if (!node.answered && !leaving_)
+        log_line(LogLevel::warn, job_.rank(),
+                 "ofi: {} has never answered {} over {} (has it ended, or is a port closed?)",
+                 job_.describe(peer), job_.describe(job_.rank()),
+                 endpoint_->info().fabric_attr->prov_name);
       lose(peer, "has been silent for too long");
       continue;
     }
@@ -70,6 +76,12 @@ void OfiFabric::lose(int peer, const char* why) noexcept {
   PeerNode& node = this->node(peer);
   if (node.state.load(std::memory_order_relaxed) != PeerState::alive) return;
   if (!leaving_) log_line(LogLevel::info, job_.rank(), "ofi: {} {}", job_.describe(peer), why);
+  if (node.answered && node.handle != FI_ADDR_NOTAVAIL) {
+    Control last{};
+    last.type = Type::lost;
+    sign(last, node);
+    (void)try_send(node, last);
+  }
   node.state.store(PeerState::dead, std::memory_order_release);
   // First of all: whoever hears that an operation has failed may use its buffer for something else.
   close_connection(node);

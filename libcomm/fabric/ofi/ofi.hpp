@@ -149,6 +149,7 @@ struct PeerNode {
   std::atomic<bool> watched{false};
   std::uint64_t heard_ns = 0, asked_ns = 0;
   std::uint64_t posted_bytes = 0, arrived_bytes = 0;
+  bool answered = false;  // ever
   bool said_goodbye = false;
   bool farewell = false;  // the answer to that
   // What the provider had no room for: messages, operations, and what the peer's gets want. While
@@ -159,6 +160,11 @@ struct PeerNode {
   std::deque<Control> waiting_gets;
   std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
   std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
+
+  void note_heard(std::uint64_t now) noexcept {
+    heard_ns = now;
+    answered = true;
+  }
 };
 
 class OfiFabric final : public RemoteFabric {

@@ -188,7 +188,7 @@ void OfiFabric::on_get_part(std::uint64_t data, const std::byte* bytes,
       length > operation->bytes - operation->moved)
     return;
   PeerNode& peer = node(operation->context.peer);
-  peer.heard_ns = now_ns_;
+  peer.note_heard(now_ns_);
   peer.arrived_bytes += length;
   std::memcpy(static_cast<std::byte*>(operation->here) + operation->moved, bytes, length);
   operation->moved += length;

@@ -25,6 +25,7 @@ enum class Type : std::uint16_t {
   written,    // answer: the last bytes of a put are there, or some are refused (a Code)
   value,      // answer: the word before
   denied,     // answer: why that is not done (a Code)
+  lost,       // takes the receiver for lost, which it may hear where the way back is cut
 };
 
 struct Control {

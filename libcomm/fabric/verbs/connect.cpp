@@ -95,7 +95,7 @@ Status VerbsFabric::start_listening() {
 
 void VerbsFabric::begin_connecting(Connection& connection) {
   if (connection.state != Connection::idle) return;
-  connection.deadline_ns = now_ns() + peer_timeout_ns_;
+  connection.deadline_ns = now_ns() + patience_ns_;
   num_asking_.fetch_add(1, std::memory_order_relaxed);
   ask(connection);
 }
@@ -264,11 +264,13 @@ void VerbsFabric::attempt_failed(Connection& connection, std::string_view why) {
   const std::uint64_t now = now_ns();
   if (now >= connection.deadline_ns) {
     num_asking_.fetch_sub(1, std::memory_order_relaxed);
-    return fail(connection, connection.mending
-                                ? fmt::format("{}, and not mended within {} ms: {}",
-                                              connection.broke, peer_timeout_ns_ / 1'000'000, why)
-                                : fmt::format("no connection within {} ms: {}",
-                                              peer_timeout_ns_ / 1'000'000, why));
+    if (connection.mending)
+      return fail(connection, fmt::format("{}, and not mended within {} ms: {}", connection.broke,
+                                          patience_ns_ / 1'000'000, why));
+    // What needs it ends as if the peer had died, with its name alone.
+    return fail(connection,
+                fmt::format("no connection within {} ms: {}", patience_ns_ / 1'000'000, why),
+                LogLevel::warn);
   }
   connection.why = why;
   connection.state = Connection::waiting;
@@ -307,7 +309,9 @@ void VerbsFabric::poll_events() {
     rdma_ack_cm_event(event);
     on_event(copy, data, bytes);
   }
-  if (num_asking_.load(std::memory_order_relaxed) > 0) check_attempts(now_ns());
+  const std::uint64_t now = now_ns();
+  if (num_asking_.load(std::memory_order_relaxed) > 0) check_attempts(now);
+  look_after_peers(now);
   if (!given_up_.empty() && port_is_active())
     for (rdma_cm_id* id : std::exchange(given_up_, {})) rdma_destroy_id(id);
 
@@ -432,7 +436,7 @@ void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t
       return refuse(id, kAskAgain);
     case Connection::idle:
       num_asking_.fetch_add(1, std::memory_order_relaxed);
-      connection.deadline_ns = now_ns() + peer_timeout_ns_;
+      connection.deadline_ns = now_ns() + patience_ns_;
       break;
     case Connection::waiting:
       break;

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "fabric/remote_fabric.hpp"
 #include "fabric/verbs/connection.hpp"
 #include "fabric/verbs/device.hpp"
@@ -165,10 +166,11 @@ class VerbsFabric final : public RemoteFabric {
   void make_way() noexcept;
 
   // liveness.cpp
-  void fail(Connection& connection, std::string_view why) noexcept;
+  void fail(Connection& connection, std::string_view why, LogLevel level = LogLevel::info) noexcept;
   void tear_down(Connection& connection) noexcept;
   void drop_posted(Connection& connection) noexcept;
   void probe(Connection& connection, std::uint64_t now) noexcept;
+  void look_after_peers(std::uint64_t now) noexcept;
 
   // mending.cpp
   void note_break(Connection& connection, Connection::Break why) noexcept;
@@ -185,6 +187,7 @@ class VerbsFabric final : public RemoteFabric {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Registrations> registrations_;
   std::uint64_t peer_timeout_ns_ = 0;
+  std::uint64_t patience_ns_ = 0;  // how long a peer may be silent
   std::uint64_t probe_after_ns_ = 0;
   std::uint8_t ack_timeout_ = 16;  // 4.096 us * 2^this until a request is repeated
   std::uint64_t repeats_ns_ = 0;   // until the device gives a request up
@@ -217,6 +220,7 @@ class VerbsFabric final : public RemoteFabric {
   std::mutex setup_;
   std::uint32_t polls_ = 0;       // guarded by poll_lock_
   int idle_polls_ = 0;            // the same
+  std::uint64_t looked_ns_ = 0;   // the same
   std::atomic<int> num_bulk_{0};  // operations and shared memory that are not short
   std::atomic<bool> found_operation_{false};
   std::atomic<bool> armed_{false};

@@ -86,7 +86,7 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
     made->connection = &connection;
     made->channel = channel;
     made->number = next_writer_++;
-    made->deadline_ns = now_ns() + peer_timeout_ns_;
+    made->deadline_ns = now_ns() + patience_ns_;
     lane = made.get();
     connection.writers.push_back(std::move(made));
     note_doorbell(writer_doorbell(channel));
@@ -107,9 +107,9 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
   std::erase_if(connection.writers, [&](const auto& other) { return other.get() == lane; });
   if (was_refused)
     return {code, fmt::format("{} has no room for another ring", job_.describe(peer))};
-  return {Code::peer_lost, fmt::format("{}: no answer within {} ms{}{}", both_ends(peer),
-                                       peer_timeout_ns_ / 1'000'000,
-                                       connection.why.empty() ? "" : ": ", connection.why)};
+  return {Code::peer_lost,
+          fmt::format("{}: no answer within {} ms{}{}", both_ends(peer), patience_ns_ / 1'000'000,
+                      connection.why.empty() ? "" : ": ", connection.why)};
 }
 
 void VerbsFabric::send_open(WriteLane& lane) {

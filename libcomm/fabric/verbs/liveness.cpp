@@ -2,10 +2,10 @@
 //
 // A process that ends, however, closes its connections in the kernel, which tells the other end
 // (DISCONNECTED). A host that goes away says nothing: its peers' requests are repeated by the
-// device for half of WEFT_PEER_TIMEOUT_MS, and then the queue pair fails (retry exceeded). If there
-// are no requests, state() sends one of no bytes now and then, which the peer's device acknowledges
-// without its processor. In every case the rest of the time goes to making another queue pair
-// (mending.cpp); only when that is refused or fails the peer is lost.
+// device for up to half of WEFT_PEER_TIMEOUT_MS, and then the queue pair fails (retry exceeded). If
+// there are no requests, state() sends one of no bytes now and then, which the peer's device
+// acknowledges without its processor. In every case the rest of the time, less an eighth, goes to
+// making another queue pair (mending.cpp); only when that is refused or fails the peer is lost.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -28,7 +28,7 @@ void VerbsFabric::ring_all() noexcept {
 
 // The connection is of no more use. Requests in the send queue end with errors one by one, what
 // waits for room ends at once. With poll_lock_ held, or setup_ while it is in the making.
-void VerbsFabric::fail(Connection& connection, std::string_view why) noexcept {
+void VerbsFabric::fail(Connection& connection, std::string_view why, LogLevel level) noexcept {
   {
     const std::lock_guard lock(connection.lock);
     if (connection.state == Connection::failed) return;
@@ -44,8 +44,8 @@ void VerbsFabric::fail(Connection& connection, std::string_view why) noexcept {
   if (connection.qp == nullptr) drop_posted(connection);  // there is nothing that would flush it
   if (!connection.peer_left.load(std::memory_order_relaxed) &&
       !leaving_.load(std::memory_order_relaxed))
-    log_line(LogLevel::info, job_.rank(), "the connection with {} is lost: {}",
-             both_ends(connection.peer), why);
+    log_line(level, job_.rank(), "the connection with {} is lost: {}", both_ends(connection.peer),
+             why);
   ring_all();
 }
 
@@ -100,6 +100,20 @@ void VerbsFabric::probe(Connection& connection, std::uint64_t now) noexcept {
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = IBV_SEND_SIGNALED;
   (void)post_request(connection, request, nullptr);
+}
+
+// What is under way must end even if nobody asks for the peer's state. With poll_lock_ held.
+void VerbsFabric::look_after_peers(std::uint64_t now) noexcept {
+  if (now - looked_ns_ < probe_after_ns_ / 4) return;
+  looked_ns_ = now;
+  const auto is_under_way = [](Connection& connection) {
+    const std::lock_guard lock(connection.lock);
+    return connection.posted != connection.done || !connection.parts.empty();
+  };
+  for (Connection& connection : connections_)
+    if (connection.state.load(std::memory_order_relaxed) == Connection::ready &&
+        is_under_way(connection))
+      probe(connection, now);
 }
 
 PeerState VerbsFabric::state(int peer) noexcept {

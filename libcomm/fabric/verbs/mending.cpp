@@ -1,7 +1,7 @@
 // Links that break and come back. A queue pair does not outlive a break: the device gives a request
 // up after its repeats, and rxe at once when its host has no route to the other. So the connection
-// is made anew, as at first (connect.cpp), within what is left of WEFT_PEER_TIMEOUT_MS, and goes on
-// where it was. Nothing is lost or doubled because
+// is made anew, as at first (connect.cpp), within what is left of WEFT_PEER_TIMEOUT_MS, less an
+// eighth, and goes on where it was. Nothing is lost or doubled because
 //
 // - every request stays in Connection::log until it is known to be done;
 // - a queue pair is first put into its error state, then everything that had arrived is taken out
@@ -98,13 +98,15 @@ void VerbsFabric::mend(Connection& connection, Connection::Break why) noexcept {
   connection.qp_number = 0;
   if (connection.state == Connection::failed) return drop_posted(connection);
   if (before == Connection::ready) {
-    // From when it was silent. A link on which nothing has come through since the last time is the
-    // same break still.
-    const std::uint64_t begin = why == Connection::unanswered ? now - repeats_ns_
+    // From when it was last heard, unless nobody has listened since: then from when it could have
+    // been missed. A link on which nothing has come through since the last time is the same break
+    // still.
+    const std::uint64_t asked = why == Connection::unanswered ? now - repeats_ns_
                                 : why == Connection::stalled  ? connection.probe_ns
                                                               : now;
+    const std::uint64_t silent = std::max(connection.heard_ns.load(), asked - probe_after_ns_);
     if (connection.mend_deadline_ns == 0)
-      connection.mend_deadline_ns = std::max(begin + peer_timeout_ns_, now + peer_timeout_ns_ / 4);
+      connection.mend_deadline_ns = std::max(silent + patience_ns_, now + peer_timeout_ns_ / 4);
     connection.deadline_ns = connection.mend_deadline_ns;
   } else {
     num_asking_.fetch_sub(1, std::memory_order_relaxed);

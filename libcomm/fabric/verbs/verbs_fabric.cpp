@@ -41,6 +41,9 @@ Status VerbsFabric::start() {
 
   peer_timeout_ns_ =
       static_cast<std::uint64_t>(settings.number(Setting::peer_timeout_ms)) * 1'000'000;
+  // The rest of it goes to who waits and has yet to hear of it: out of a sleep, which looks at the
+  // clock every 50 to 100 ms.
+  patience_ns_ = peer_timeout_ns_ - peer_timeout_ns_ / 8;
   // The longest time between repeats with which a request is given up in half of the time: the
   // rest is for making another queue pair.
   for (ack_timeout_ = 8; ack_timeout_ < 20; ++ack_timeout_)

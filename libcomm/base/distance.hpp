@@ -42,6 +42,7 @@ class Distance {
   // it; likewise.
   bool note_line(std::uint64_t ns) noexcept { return note(ns > kFarLookNs); }
   bool is_far() const noexcept { return far_; }
+  bool is_measured() const noexcept { return !is_set_; }
   // Measures no more.
   void set(bool far) noexcept {
     far_ = far;

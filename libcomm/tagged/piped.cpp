@@ -26,7 +26,8 @@ static_assert(kPipedBytes < 1u << kBytesBits);
 // than the caches; but now and then, to find out whether they still are far.
 bool Engine::Impl::wants_pipe(Peer& peer, std::uint64_t length) noexcept {
   if (length < pipe_min || length > pipe_max || peer.pipe.refused || crowded) return false;
-  return !peer.out.is_far() || ++peer.pipe.num_far % kTriedFar == 0;
+  if (!peer.out.is_far()) return true;
+  return peer.out.ring.measures_distance() && ++peer.pipe.num_far % kTriedFar == 0;
 }
 
 // Whether the sender could lend a piece now.

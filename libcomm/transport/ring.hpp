@@ -150,6 +150,7 @@ class RingWriter {
   bool is_far() const noexcept { return distance_.is_far(); }
   // How long a line that the reader had changed took, seen elsewhere.
   void note_line(std::uint64_t ns) noexcept { distance_.note_line(ns); }
+  bool measures_distance() const noexcept { return distance_.is_measured(); }
   void set_far(bool far) noexcept { distance_.set(far); }
 
  private:

@@ -78,7 +78,7 @@ WEFT_SETTING(pipe_min_bytes, "PIPE_MIN_BYTES", "48K", bytes,
              "announced messages from this size on go through a pipe while such go in both "
              "directions at once between cores with a common cache")
 WEFT_SETTING(pipe_max_bytes, "PIPE_MAX_BYTES", "2M", bytes, "the longest of them")
-WEFT_SETTING(both_ways_near_bytes, "BOTH_WAYS_NEAR_BYTES", "256K", bytes,
+WEFT_SETTING(both_ways_near_bytes, "BOTH_WAYS_NEAR_BYTES", "64K", bytes,
              "in place of EAGER_MAX_BYTES for messages that stream in both directions at once "
              "between cores with a common cache; at most RING_MAX_BYTES counts")
 WEFT_SETTING(both_ways_far_bytes, "BOTH_WAYS_FAR_BYTES", "12K", bytes,

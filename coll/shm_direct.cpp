@@ -165,14 +165,14 @@ Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t
 
 Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   const void* own = send != nullptr ? send : at(receive, index(team.rank()) * bytes);
-  if (team.size() == 2 && !team.is_crowded()) return swap_blocks(team, own, send, receive, bytes);
+  if (team.is_pair()) return swap_blocks(team, own, send, receive, bytes);
   return read_from_all(team, own, send, receive, bytes, 0);
 }
 
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   const std::size_t offset = index(team.rank()) * bytes;
   const void* own = at(send, offset);
-  if (team.size() == 2 && !team.is_crowded())
+  if (team.is_pair())
     return swap_blocks(team, at(send, index(1 - team.rank()) * bytes), own, receive, bytes);
   return read_from_all(team, send, own, receive, bytes, offset);
 }

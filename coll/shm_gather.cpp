@@ -8,15 +8,14 @@ namespace {
 // From which size on everybody's blocks go straight to everybody. Two members have pipes, which pay
 // sooner.
 std::size_t exchange_direct_min(const ShmTeam& team) noexcept {
-  return team.size() == 2 && !team.is_crowded() ? team.direct_min_bytes() / 2
-                                                : team.direct_min_bytes();
+  return team.is_pair() ? team.direct_min_bytes() / 2 : team.direct_min_bytes();
 }
 
 }  // namespace
 
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
   // With more than two, leaves that need not wait for the root are worth more.
-  if (team.size() == 2 && !team.is_crowded() && bytes >= team.direct_min_bytes())
+  if (team.is_pair() && bytes >= team.direct_min_bytes())
     return direct_gather(team, send, receive, bytes, root);
   const std::size_t most = team.piece_bytes();
   for (std::size_t offset = 0; offset < bytes; offset += most) {

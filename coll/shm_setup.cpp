@@ -17,6 +17,7 @@
 #include "coll/patience.hpp"
 #include "coll/shm_segment.hpp"
 #include "coll/shm_team.hpp"
+#include "fabric/shm/arena.hpp"
 
 namespace weft::coll {
 namespace {
@@ -151,15 +152,14 @@ ShmTeam* Team::make_shm() {
   }
   Status status = bcast_binomial(*this, &offer, sizeof offer, 0);
   if (status && rank_ != 0 && offer.fd >= 0 && offer.bytes == segment->bytes) {
-    const std::string path =
-        "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.fd);
-    const int theirs = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    const int theirs = shm::open_of(offer.pid, offer.fd);
     if (theirs >= 0) {
       segment->memory = map(theirs, segment->bytes);
       ::close(theirs);
     }
     if (segment->memory == nullptr)
-      log_line(LogLevel::info, engine_.rank(), "cannot map {}, collectives use messages: {}", path,
+      log_line(LogLevel::info, engine_.rank(),
+               "cannot map /proc/{}/fd/{}, collectives use messages: {}", offer.pid, offer.fd,
                std::strerror(errno));
   }
   std::uint64_t probe = 0;

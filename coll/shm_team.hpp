@@ -102,6 +102,8 @@ class ShmTeam {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   bool is_crowded() const noexcept { return crowded_; }
+  // Two members that both are running.
+  bool is_pair() const noexcept { return size_ == 2 && !crowded_; }
 
   // --- a round, in this order ---
 

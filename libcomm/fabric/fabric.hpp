@@ -153,6 +153,9 @@ struct MappedMemory {
   }
 };
 
+inline constexpr std::uint32_t kNumPiped = 2;            // pieces that a pipe has room for
+inline constexpr std::uint32_t kPipedBytes = 508 << 10;  // the largest
+
 // A copy that two processes share: each claims pieces until none is left. Lies in memory that both
 // have mapped, owned by the receiver.
 struct SharedCopy {
@@ -166,11 +169,9 @@ struct SharedCopy {
   // last are, offset << 24 | bytes.
   std::atomic<std::uint32_t> piped;
   std::atomic<std::uint32_t> taken;
-  std::atomic<std::uint64_t> piped_at[2];
+  std::atomic<std::uint64_t> piped_at[kNumPiped];
 };
 static_assert(sizeof(SharedCopy) == 64);
-inline constexpr std::uint32_t kNumPiped = 2;            // pieces that a pipe has room for
-inline constexpr std::uint32_t kPipedBytes = 508 << 10;  // the largest
 inline constexpr std::uint32_t kNumSharedCopies = 256;
 
 enum class PeerState { alive, left, dead };

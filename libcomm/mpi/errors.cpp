@@ -145,10 +145,12 @@ int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* fun
   const std::string lost =
       text.empty() && (code == MPI_ERR_PROC_ABORTED || code == MPI_ERR_IN_STATUS) ? lost_text()
                                                                                   : std::string();
-  if (!lost.empty()) text = lost;
-  // The launcher knows by this code that the lost process is the cause.
-  static_assert(kPeerLostCode == MPI_ERR_PROC_ABORTED);
-  if (!lost.empty()) code = kPeerLostCode;
+  if (!lost.empty()) {
+    text = lost;
+    // The launcher knows by this code that the lost process is the cause.
+    static_assert(kPeerLostCode == MPI_ERR_PROC_ABORTED);
+    code = kPeerLostCode;
+  }
   end_job(code > 0 && code < 256 ? code : 1,
           fmt::format("{}{}: {}{}{}", exported_name(function), where,
                       what.empty() ? fmt::format("error {}", code) : what, text.empty() ? "" : ": ",

@@ -309,6 +309,7 @@ struct Engine::Impl {
   std::uint32_t take_record();
   bool step_remote(Transfer& transfer);
   void end_share(Request& request);
+  void end_announced(Request& request, Code code);
 
   // piped.cpp
   bool wants_pipe(Peer& peer, std::uint64_t length) noexcept;

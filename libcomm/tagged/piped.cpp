@@ -1,8 +1,8 @@
 // Announced messages through a pipe (fabric/shm/pipe.hpp), while such go in both directions at
-// once. As in any shared copy each side claims pieces: the sender's go through the
-// pipe; the receiver, who has all the copying to do then, claims some only when the sender, busy
-// elsewhere, lends nothing. A pipe has room for kNumPiped pieces, and serves one message after the
-// other, in the order in which the receiver asked for them.
+// once. As in any shared copy each side claims pieces: the sender's go through the pipe; the
+// receiver, who has all the copying to do then, claims some only when the sender, busy elsewhere,
+// lends nothing. A pipe has room for kNumPiped pieces, and serves one message after the other, in
+// the order in which the receiver asked for them.
 #include <algorithm>
 
 #include "base/wait.hpp"
@@ -14,6 +14,7 @@ namespace {
 // How long the receiver waits for the sender.
 constexpr std::uint64_t kPatienceNs = 20'000;
 
+// Of so many messages that have it too far one is tried.
 constexpr std::uint32_t kTriedFar = 32;
 
 constexpr std::uint64_t kBytesBits = 24;

@@ -328,8 +328,10 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
       return false;
     request.progress_bytes += length;
   }
-  if (streaming) --peer.num_announced;
-  complete(request, Code::ok);
+  if (streaming)
+    end_announced(request, Code::ok);
+  else
+    complete(request, Code::ok);
   return true;
 }
 

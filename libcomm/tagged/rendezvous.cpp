@@ -61,6 +61,12 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
   return true;
 }
 
+// A send that was announced is over.
+void Engine::Impl::end_announced(Request& request, Code code) {
+  --peer(request.peer).num_announced;
+  complete(request, code);
+}
+
 // The receiver needs the announced data no more.
 void Engine::Impl::end_share(Request& request) {
   Peer& peer = this->peer(request.peer);
@@ -221,8 +227,7 @@ void Engine::Impl::on_finished(Peer& peer, const Entry& entry) {
   if (request == nullptr) return broken(peer, "the number of a message");
   sends.remove(entry.immediate);
   end_share(*request);
-  --peer.num_announced;
-  complete(*request, Code::ok);
+  end_announced(*request, Code::ok);
 }
 
 void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
@@ -270,8 +275,7 @@ void Engine::Impl::on_withdrawn(Peer& peer, const Entry& entry) {
     return broken(peer, "the number of a message");
   sends.remove(entry.immediate);
   end_share(*request);
-  --peer.num_announced;
-  complete(*request, Code::cancelled);
+  end_announced(*request, Code::cancelled);
 }
 
 void Engine::Impl::run_transfers() {
@@ -437,10 +441,9 @@ bool Engine::Impl::step(Transfer& transfer) {
   if (failed == 0 && record->done.load(std::memory_order_acquire) < transfer.length) return false;
   if (transfer.is_sender) {
     if (transfer.pipe >= 0) end_lending(transfer);
-    --peer(transfer.peer).num_announced;
     record->sender_left.store(1, std::memory_order_release);
     ring_doorbell(*peer(transfer.peer).out.sleeping);
-    complete(request, failed == 0 ? Code::ok : Code::not_permitted);
+    end_announced(request, failed == 0 ? Code::ok : Code::not_permitted);
     return true;
   }
   if (transfer.pipe >= 0) ++peer(transfer.peer).pipe.taking;

@@ -30,7 +30,7 @@ Status map(int fd, std::size_t offset, std::size_t bytes, std::byte*& base) {
 }
 
 Status open_file(int pid, int fd, int& opened) {
-  opened = ::open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC);
+  opened = open_of(pid, fd);
   if (opened >= 0) return {};
   if (errno == ENOENT)
     return {Code::peer_lost, fmt::format("the shared memory of process {} is gone", pid)};
@@ -65,6 +65,12 @@ Made& made() {
 }
 
 }  // namespace
+
+int open_of(int pid, int fd, int more) noexcept {
+  char path[64];
+  *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/fd/{}", pid, fd).out = '\0';
+  return ::open(path, O_RDWR | O_CLOEXEC | more);
+}
 
 bool seal(int fd) noexcept {
   return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;

@@ -94,6 +94,9 @@ static_assert(sizeof(AtomicRequest) == kLineBytes);
 inline constexpr std::uint32_t kMaxLanes = 16384;
 inline constexpr std::uint32_t kMaxRingBytes = 1u << 30;
 
+// Opens for reading and writing what another process has open as `fd`; -1: see errno. more: flags.
+int open_of(int pid, int fd, int more = 0) noexcept;
+
 // A file that others map must not shrink under their feet.
 bool seal(int fd) noexcept;
 bool is_sealed(int fd) noexcept;

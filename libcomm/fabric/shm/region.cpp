@@ -144,9 +144,7 @@ std::byte* PeerRegion::data() const noexcept { return base + kPageBytes; }
 
 Code PeerRegions::open(int pid, std::uint32_t number,
                        std::unique_ptr<PeerRegion>& region) noexcept {
-  char path[64];
-  *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/fd/{}", pid, number & 0xffff).out = '\0';
-  const int fd = ::open(path, O_RDWR | O_CLOEXEC);
+  const int fd = open_of(pid, static_cast<int>(number & 0xffff));
   if (fd < 0) {
     if (errno == ENOENT) return is_ending(pid) ? Code::peer_lost : Code::bad_argument;
     return errno == EMFILE || errno == ENFILE ? Code::no_memory : Code::not_permitted;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/wait.hpp"
+#include "fabric/shm/pipe.hpp"
 #include "fabric/shm/shm_fabric.hpp"
 
 namespace {
@@ -354,4 +355,29 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
         REQUIRE(settings.set("LANE_MEMORY_BYTES", "16M").ok());
         return settings;
       }());
+}
+
+TEST_CASE("a pipe gives what was lent to it, and nothing after an error", "[fabric]") {
+  shm::OwnPipe in;
+  shm::PeerPipe out;
+  std::vector<char> sent(300'001), received(sent.size());
+  for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7 / 5);
+  const int number = in.number();
+  if (number < 0) {
+    WARN("skipped: this user may have no pipe of that size (see pipe(7))");
+    return;
+  }
+  REQUIRE(in.number() == number);
+  REQUIRE(out.lend(getpid(), number, sent.data(), sent.size()) == sent.size());
+  CHECK(in.take(received.data(), 1000) == Code::ok);
+  CHECK(in.take(received.data() + 1000, received.size() - 1000) == Code::ok);
+  CHECK(received == sent);
+  // More than was lent: what comes later must not be taken for the rest.
+  REQUIRE(out.lend(getpid(), number, sent.data(), 5000) == 5000);
+  CHECK(in.take(received.data(), 5001) == Code::corrupt);
+  CHECK(in.number() == -1);
+  out.lend(getpid(), number, sent.data(), 5000);
+  CHECK(in.take(received.data(), 1) == Code::corrupt);
+  // Not a pipe.
+  CHECK(out.lend(getpid(), 0x7fffffff, sent.data(), 1) == 0);
 }

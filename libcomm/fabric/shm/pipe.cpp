@@ -1,7 +1,6 @@
 #include "fabric/shm/pipe.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "fabric/fabric.hpp"
+#include "fabric/shm/arena.hpp"
 
 namespace weft::shm {
 namespace {
@@ -45,8 +45,11 @@ Code OwnPipe::take(void* to, std::size_t bytes) noexcept {
     const ssize_t n = read(fd_, static_cast<char*>(to) + done, bytes - done);
     if (n > 0)
       done += static_cast<std::size_t>(n);
-    else if (n == 0 || errno != EINTR)
-      return n < 0 && errno == EFAULT ? Code::bad_argument : Code::corrupt;
+    else if (n == 0 || errno != EINTR) {
+      const Code code = n < 0 && errno == EFAULT ? Code::bad_argument : Code::corrupt;
+      close_at(fd_);  // what is left in it belongs to nobody
+      return code;
+    }
   }
   return Code::ok;
 }
@@ -57,8 +60,7 @@ bool PeerPipe::open(int pid, int number) noexcept {
   close_at(fd_);
   number_ = number;
   // For reading, too: with nobody left to read, writing would be a signal's death.
-  const int fd = ::open(fmt::format("/proc/{}/fd/{}", pid, number).c_str(),
-                        O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int fd = open_of(pid, number, O_NONBLOCK | O_NOCTTY);
   struct stat found {};
   if (fd < 0 || fstat(fd, &found) != 0 || !S_ISFIFO(found.st_mode)) {
     if (fd >= 0) close(fd);

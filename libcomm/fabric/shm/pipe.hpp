@@ -23,7 +23,7 @@ class OwnPipe {
   int number() noexcept;
   bool is_tried() const noexcept { return tried_; }
   // Takes exactly this much, which the sender must have lent. bad_argument: `to` cannot be written;
-  // corrupt: it has not.
+  // corrupt: it has not. After either there is no pipe any more.
   Code take(void* to, std::size_t bytes) noexcept;
 
  private:

@@ -250,7 +250,10 @@ class ShmFabric final : public Fabric {
   int own_pipe(int peer) noexcept override {
     Local& local = local_at(peer);
     if (local.pid == getpid_) return -1;
-    if (!local.own_pipe.is_tried() && num_pipes_++ >= kMaxPipes) return -1;
+    if (!local.own_pipe.is_tried()) {
+      if (num_pipes_ == kMaxPipes) return -1;
+      ++num_pipes_;
+    }
     return local.own_pipe.number();
   }
   std::size_t lend(int peer, int pipe, const void* data, std::size_t bytes) noexcept override {

@@ -48,7 +48,7 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
     memory = local->describe(request.buffer, request.length);
   } else if (request.length > 0) {
     // What cannot be shared goes through the ring: the receiver sees it from the region.
-    if (Status status = peer.fabric->share(request.buffer, request.length, memory); !status)
+    if (Status status = peer.fabric->share_once(request.buffer, request.length, memory); !status)
       memory = {};
     request.stream_id = std::uint64_t{memory.extra} << 32 | memory.region;
   }

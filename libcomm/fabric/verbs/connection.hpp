@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/wait.hpp"
@@ -53,8 +54,7 @@ struct LaneMemory {
   Chunk chunks[kMaxChunks];
 
   Status reserve(std::uint32_t bytes, std::uint32_t first);
-  // `kept` makes room where the limit of locked memory leaves none.
-  Status register_chunk(ibv_pd* pd, Registrations& kept, int index, int access);
+  Status register_chunk(Registrations& registrations, int index, int access);
   void free() noexcept;
 };
 
@@ -91,6 +91,40 @@ struct ReadLane {
   std::atomic<std::uint32_t> sleeping{0};  // as above
 };
 
+struct Operation;
+
+// One request of an operation; or all of it, before it is cut.
+struct Part {
+  Operation* operation;
+  std::uint64_t here;
+  std::uint64_t there;
+  std::uint64_t bytes;
+  std::uint32_t lkey;
+  std::uint32_t rkey;
+  std::uint64_t compare_or_add;
+  std::uint64_t swap;
+};
+
+// Memory of a peer as this process may use it (regions.cpp).
+struct PeerRegion {
+  enum State : std::uint8_t { asking, found, ending };
+  State state = asking;
+  std::uint32_t number = 0;
+  std::uint32_t key = 0;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t num_operations = 0;  // not yet ended
+  std::vector<Part> waiting;         // whole operations, for the owner's answer
+
+  bool has(const Part& part) const noexcept {
+    const std::uint64_t first = part.there - address;
+    return part.there >= address && first <= bytes && part.bytes <= bytes - first;
+  }
+};
+constexpr std::uint64_t region_name(std::uint32_t number, std::uint32_t key) noexcept {
+  return std::uint64_t{number} << 32 | key;
+}
+
 // A get, put or atomic, which may take several requests of the device.
 struct Operation {
   enum Kind : std::uint8_t { read, write, cas, add };
@@ -99,23 +133,12 @@ struct Operation {
   Code code = Code::ok;
   std::uint32_t parts = 0;  // not yet complete; guarded by the connection's lock
   Completion* completion = nullptr;
+  PeerRegion* region = nullptr;          // null: shared once
   Registration* registration = nullptr;  // of the memory here; null: bounced
   void* user = nullptr;                  // bounced read: where the bytes go at last
   std::uint32_t user_bytes = 0;
   std::byte* slot = nullptr;  // bounced: registered memory
   Operation* next_free = nullptr;
-};
-
-// One request of an operation.
-struct Part {
-  Operation* operation;
-  std::uint64_t here;
-  std::uint64_t there;
-  std::uint32_t bytes;
-  std::uint32_t lkey;
-  std::uint32_t rkey;
-  std::uint64_t compare_or_add;
-  std::uint64_t swap;
 };
 
 // A request in a send queue, as it would be posted again on another queue pair.
@@ -184,6 +207,7 @@ struct Connection {
   std::unique_ptr<Posted[]> log;  // of the last kSlots requests; made with the first queue pair
   std::deque<Control> controls;   // no room yet
   std::deque<Part> parts;         // no room yet
+  std::unordered_map<std::uint64_t, PeerRegion> regions;  // by region_name
   bool probing = false;
   std::uint64_t probe_ns = 0;              // when it was posted, or would have been
   std::atomic<std::uint64_t> heard_ns{0};  // a request of ours was last acknowledged

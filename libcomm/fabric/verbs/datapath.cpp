@@ -80,7 +80,7 @@ bool VerbsFabric::post_control(Connection& connection, const Control& control) n
 }
 
 bool VerbsFabric::post_part(Connection& connection, const Part& part) noexcept {
-  ibv_sge piece{part.here, part.bytes, part.lkey};
+  ibv_sge piece{part.here, static_cast<std::uint32_t>(part.bytes), part.lkey};
   ibv_send_wr request{};
   request.sg_list = &piece;
   request.num_sge = 1;
@@ -139,8 +139,7 @@ Code VerbsFabric::post(void* handle, std::size_t offset, std::size_t bytes) noex
     const bool needed = end > lane.mirror.chunks[ready - 1].end;
     // The step from an idle lane to one in use is foreseen, later ones are the ring's growth.
     if (needed || (ready == 1 && end > kFirstChunk / 2)) {
-      if (Status status = lane.mirror.register_chunk(device_->pd, *registrations_, ready, 0);
-          !status) {
+      if (Status status = lane.mirror.register_chunk(*registrations_, ready, 0); !status) {
         log_line(LogLevel::error, job_.rank(), "a ring for {} cannot grow: {}",
                  job_.describe(connection.peer), status.text());
         // What is in the ring already can be sent no more: nothing may follow it.
@@ -292,7 +291,8 @@ void VerbsFabric::on_sent(const ibv_wc& wc) noexcept {
         --connection.reads;
         connection.read_bytes -= record.bytes;
       }
-      if (part_done(*operation, wc.status == IBV_WC_SUCCESS ? Code::ok : Code::peer_lost))
+      if (part_done(connection, *operation,
+                    wc.status == IBV_WC_SUCCESS ? Code::ok : Code::peer_lost))
         finished = operation;
     }
   }

@@ -1,21 +1,22 @@
 #pragma once
-// The verbs fabric's inside, shared by its files: verbs_fabric.cpp (start, end, memory),
-// connect.cpp (connections), lanes.cpp (lanes and control messages), operations.cpp (get, put,
-// atomics), datapath.cpp (posting and polling), liveness.cpp (peers that are lost or leave),
-// mending.cpp (links that break and come back).
+// The verbs fabric's inside, shared by its files: verbs_fabric.cpp (start and end), regions.cpp
+// (memory that others may use), connect.cpp (connections), lanes.cpp (lanes and control messages),
+// operations.cpp (get, put, atomics), datapath.cpp (posting and polling), liveness.cpp (peers that
+// are lost or leave), mending.cpp (links that break and come back).
 //
 // Locks, in the order of taking: poll_lock_ (whoever polls; the device's completions, the lanes
-// that are read), setup_ (connections' states, lanes that are written, memory), Connection::lock
-// (its send queue). Nothing is called back with a lock held.
+// that are read), setup_ (connections' states, lanes that are written), Connection::lock (its send
+// queue, memory of the peer). memory_ (memory of this process) is held alone. Nothing is called
+// back with a lock held.
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,7 @@ class VerbsFabric final : public RemoteFabric {
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) override;
   Status release(void* address) override;
   Status share(void* address, std::size_t bytes, RemoteMemory& memory) override;
+  Status share_once(void* address, std::size_t bytes, RemoteMemory& memory) override;
   Status unshare(const RemoteMemory& memory) override;
   RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override;
 
@@ -94,9 +96,20 @@ class VerbsFabric final : public RemoteFabric {
     bool loops_back = false;  // a device in software, and the same one
     std::uint64_t key[2] = {};
   };
-  struct Shared {
+  // Memory of this process that peers may use until it is unshared or released.
+  struct Region {
+    std::uintptr_t address = 0;
+    std::size_t bytes = 0;
+    std::size_t mapped_bytes = 0;  // 0: the program's own memory
+    ibv_mr* mr = nullptr;
+    bool ending = false;
+    std::vector<int> users;  // peers that have found it and not forgotten it
+  };
+  // Memory that a peer reads once.
+  struct SharedOnce {
     Registration* registration = nullptr;  // null: free
   };
+  static constexpr std::uint32_t kOnceBit = 0x80000000;  // of a region's number
 
   Connection& at(int peer) noexcept { return connections_[static_cast<std::size_t>(peer)]; }
   std::string both_ends(int peer) const;
@@ -139,6 +152,21 @@ class VerbsFabric final : public RemoteFabric {
   void send_control(Connection& connection, Control control) noexcept;
   void broken(Connection& connection, const char* what);
 
+  // regions.cpp. on_ with poll_lock_ and setup_ held.
+  Status add_region(void* address, std::size_t bytes, std::size_t mapped_bytes,
+                    RemoteMemory& memory);
+  Status end_region(std::uint32_t number) noexcept;
+  bool has_users(std::uint32_t number) noexcept;
+  Code admit(Connection& connection, const RemoteMemory& remote, const Part& whole);
+  void leave_region(Connection& connection, Operation& operation) noexcept;
+  void forget(Connection& connection, const PeerRegion& region) noexcept;
+  Operation* refuse_access(Connection& connection, const Part& whole) noexcept;
+  Control about(ControlKind kind, std::uint32_t number, std::uint32_t key) const noexcept;
+  void on_look(Connection& connection, const Control& control);
+  void on_found(Connection& connection, const Control& control);
+  void on_gone(Connection& connection, const Control& control);
+  void on_forgotten(Connection& connection, const Control& control);
+
   // operations.cpp
   void start(Operation::Kind kind, int peer, const RemoteMemory& remote, std::size_t offset,
              void* here, std::size_t bytes, Completion& completion) noexcept;
@@ -147,8 +175,9 @@ class VerbsFabric final : public RemoteFabric {
   Code finish(int peer, Completion& completion) noexcept;
   Operation* take_operation(bool with_slot) noexcept;
   void end_operation(Operation& operation) noexcept;
-  bool part_done(Operation& operation, Code code) noexcept;
-  void begin(Connection& connection) noexcept;
+  bool part_done(Connection& connection, Operation& operation, Code code) noexcept;
+  void queue(Connection& connection, const Part& whole);
+  void begin(Connection& connection, const RemoteMemory& remote, const Part& whole) noexcept;
   void drop_parts(Connection& connection) noexcept;
   Status make_slots();
 
@@ -221,7 +250,7 @@ class VerbsFabric final : public RemoteFabric {
   std::uint32_t polls_ = 0;       // guarded by poll_lock_
   int idle_polls_ = 0;            // the same
   std::uint64_t looked_ns_ = 0;   // the same
-  std::atomic<int> num_bulk_{0};  // operations and shared memory that are not short
+  std::atomic<int> num_bulk_{0};  // transfers that are not short, of this process or of a peer
   std::atomic<bool> found_operation_{false};
   std::atomic<bool> armed_{false};
   std::atomic<int> num_asking_{0};                  // connections in the making
@@ -232,16 +261,11 @@ class VerbsFabric final : public RemoteFabric {
   std::atomic<std::uint32_t> num_connections_{0};
   std::uint32_t next_writer_ = 1;
 
-  struct Allocated {
-    std::size_t bytes;
-    ibv_mr* mr;
-    std::uint32_t region;
-  };
-  std::unordered_map<std::uintptr_t, Allocated> allocated_;  // guarded by memory_
-  std::vector<Shared> shared_;
-  std::vector<std::uint32_t> free_shared_;
+  mutable std::mutex memory_;  // guards what follows
+  std::map<std::uint32_t, Region> regions_;
+  std::vector<SharedOnce> shared_once_;
+  std::vector<std::uint32_t> free_once_;
   std::uint32_t next_region_ = 1;
-  mutable std::mutex memory_;
 
   SpinLock operations_lock_;
   Operation* free_operations_ = nullptr;

@@ -37,17 +37,10 @@ Status LaneMemory::reserve(std::uint32_t bytes, std::uint32_t first) {
   return {};
 }
 
-Status LaneMemory::register_chunk(ibv_pd* pd, Registrations& kept, int index, int access) {
+Status LaneMemory::register_chunk(Registrations& registrations, int index, int access) {
   Chunk& chunk = chunks[index];
   if (chunk.mr != nullptr) return {};
-  const std::size_t bytes = chunk.end - chunk.begin;
-  for (;;) {
-    chunk.mr = ibv_reg_mr(pd, base + chunk.begin, bytes, access);
-    if (chunk.mr != nullptr) return {};
-    const int error = errno;
-    if ((error != ENOMEM && error != EAGAIN) || !kept.make_room())
-      return registration_error(error, bytes);
-  }
+  return registrations.make(base + chunk.begin, chunk.end - chunk.begin, access, chunk.mr);
 }
 
 void LaneMemory::free() noexcept {
@@ -78,7 +71,7 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
                           lane_memory_, lane_memory_max_)};
     if (Status status = made->mirror.reserve(bytes, std::max(ring_min_, 2 * kFirstChunk)); !status)
       return status;
-    if (Status status = made->mirror.register_chunk(device_->pd, *registrations_, 0, 0); !status) {
+    if (Status status = made->mirror.register_chunk(*registrations_, 0, 0); !status) {
       made->mirror.free();
       return status;
     }
@@ -203,6 +196,14 @@ void VerbsFabric::on_control(const Control& control, std::uint32_t qp_number) {
       return on_grow(connection, control);
     case ControlKind::grown:
       return on_grown(connection, control);
+    case ControlKind::look:
+      return on_look(connection, control);
+    case ControlKind::found:
+      return on_found(connection, control);
+    case ControlKind::gone:
+      return on_gone(connection, control);
+    case ControlKind::forgotten:
+      return on_forgotten(connection, control);
     case ControlKind::goodbye:
       connection.peer_left.store(true, std::memory_order_release);
       return ring_all();
@@ -241,7 +242,7 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
   lane->peer_number = control.lane;
   Status status = lane->ring.reserve(static_cast<std::uint32_t>(bytes), control.key);
   if (status)
-    status = lane->ring.register_chunk(device_->pd, *registrations_, 0,
+    status = lane->ring.register_chunk(*registrations_, 0,
                                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   if (!status) {
     log_line(LogLevel::error, job_.rank(), "no ring for {}: {}", job_.describe(connection.peer),
@@ -293,7 +294,7 @@ void VerbsFabric::on_grow(Connection& connection, const Control& control) {
       control.a >= static_cast<std::uint32_t>(lane->ring.num_chunks))
     return broken(connection, "the number of a lane");
   const auto index = static_cast<int>(control.a);
-  const Status status = lane->ring.register_chunk(device_->pd, *registrations_, index,
+  const Status status = lane->ring.register_chunk(*registrations_, index,
                                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   // Without more of its ring the lane cannot go on: its writer may be where it must.
   if (!status) return fail(connection, fmt::format("its ring cannot grow: {}", status.text()));

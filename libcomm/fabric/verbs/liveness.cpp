@@ -65,7 +65,8 @@ void VerbsFabric::drop_posted(Connection& connection) noexcept {
     {
       const std::lock_guard lock(connection.lock);
       Operation* operation = std::exchange(connection.log[i].operation, nullptr);
-      if (operation != nullptr && part_done(*operation, Code::peer_lost)) finished = operation;
+      if (operation != nullptr && part_done(connection, *operation, Code::peer_lost))
+        finished = operation;
     }
     if (finished != nullptr) end_operation(*finished);
   }

@@ -148,7 +148,7 @@ bool VerbsFabric::replay(Connection& connection) noexcept {
     const bool is_done = static_cast<std::int32_t>(i - arrived) < 0 && !record.is_read();
     if (!is_done && (record.is_message() || record.bytes != 0)) {
       again.push_back(record);
-    } else if (record.operation != nullptr && part_done(*record.operation, Code::ok)) {
+    } else if (record.operation != nullptr && part_done(connection, *record.operation, Code::ok)) {
       end_operation(*record.operation);
     }
     record.operation = nullptr;

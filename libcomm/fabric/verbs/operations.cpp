@@ -50,13 +50,30 @@ Operation* VerbsFabric::take_operation(bool with_slot) noexcept {
   Operation* operation = list;
   list = operation->next_free;
   operation->code = Code::ok;
+  operation->region = nullptr;
   return operation;
 }
 
 // With the connection's lock held. True: that was the last part, end_operation() is due.
-bool VerbsFabric::part_done(Operation& operation, Code code) noexcept {
+bool VerbsFabric::part_done(Connection& connection, Operation& operation, Code code) noexcept {
   if (code != Code::ok && operation.code == Code::ok) operation.code = code;
-  return --operation.parts == 0;
+  if (--operation.parts != 0) return false;
+  if (operation.region != nullptr) leave_region(connection, operation);
+  return true;
+}
+
+// With the connection's lock held: cuts an operation into requests.
+void VerbsFabric::queue(Connection& connection, const Part& whole) {
+  const std::size_t part_max = std::min<std::size_t>(
+      address_of(connection.peer).loops_back ? kLoopPartMax : kPartMax, device_->max_message);
+  whole.operation->parts = static_cast<std::uint32_t>((whole.bytes + part_max - 1) / part_max);
+  for (std::size_t done = 0; done < whole.bytes; done += part_max) {
+    Part part = whole;
+    part.here += done;
+    part.there += done;
+    part.bytes = std::min(part_max, whole.bytes - done);
+    connection.parts.push_back(part);
+  }
 }
 
 void VerbsFabric::end_operation(Operation& operation) noexcept {
@@ -115,21 +132,18 @@ void VerbsFabric::start(Operation::Kind kind, int peer, const RemoteMemory& remo
   }
   operation->kind = kind;
   operation->completion = &completion;
-  const std::size_t part_max = std::min<std::size_t>(
-      address_of(peer).loops_back ? kLoopPartMax : kPartMax, device_->max_message);
-  operation->parts = static_cast<std::uint32_t>((bytes + part_max - 1) / part_max);
-  {
-    const std::lock_guard lock(connection.lock);
-    for (std::size_t done = 0; done < bytes; done += part_max)
-      connection.parts.push_back({operation, local + done, remote.address + offset + done,
-                                  static_cast<std::uint32_t>(std::min(part_max, bytes - done)),
-                                  lkey, remote.extra, 0, 0});
-  }
-  begin(connection);
+  begin(connection, remote,
+        {operation, local, remote.address + offset, bytes, lkey, remote.extra, 0, 0});
 }
 
-// What was queued goes out, or once there is a connection, or ends with it.
-void VerbsFabric::begin(Connection& connection) noexcept {
+// It goes out, or once there is a connection, or ends with that.
+void VerbsFabric::begin(Connection& connection, const RemoteMemory& remote,
+                        const Part& whole) noexcept {
+  {
+    const std::lock_guard lock(connection.lock);
+    whole.operation->code = admit(connection, remote, whole);
+  }
+  if (whole.operation->code != Code::ok) return end_operation(*whole.operation);
   switch (connection.state.load(std::memory_order_acquire)) {
     case Connection::ready:
       return push(connection);
@@ -150,10 +164,12 @@ void VerbsFabric::drop_parts(Connection& connection) noexcept {
     {
       const std::lock_guard lock(connection.lock);
       connection.controls.clear();
+      for (auto& [name, region] : connection.regions)
+        for (const Part& whole : std::exchange(region.waiting, {})) queue(connection, whole);
       if (connection.parts.empty()) return;
       Operation* operation = connection.parts.front().operation;
       connection.parts.pop_front();
-      if (part_done(*operation, Code::peer_lost)) finished = operation;
+      if (part_done(connection, *operation, Code::peer_lost)) finished = operation;
     }
     if (finished != nullptr) end_operation(*finished);
   }
@@ -213,14 +229,9 @@ Code VerbsFabric::atomic(Operation::Kind kind, int peer, const RemoteMemory& wor
   operation->completion = &completion;
   operation->user = &previous;
   operation->user_bytes = 8;
-  operation->parts = 1;
-  {
-    const std::lock_guard lock(connection.lock);
-    connection.parts.push_back({operation, reinterpret_cast<std::uintptr_t>(operation->slot),
-                                word.address + offset, 8, slot_mr_->lkey, word.extra,
-                                compare_or_add, swap});
-  }
-  begin(connection);
+  begin(connection, word,
+        {operation, reinterpret_cast<std::uintptr_t>(operation->slot), word.address + offset, 8,
+         slot_mr_->lkey, word.extra, compare_or_add, swap});
   return finish(peer, completion);
 }
 

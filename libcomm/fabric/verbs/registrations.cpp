@@ -9,10 +9,6 @@
 namespace weft::verbs {
 namespace {
 
-constexpr int kReadable = IBV_ACCESS_REMOTE_READ;
-constexpr int kWritable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                          IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-
 std::uintptr_t page_down(std::uintptr_t address) noexcept {
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   return address & ~(page - 1);
@@ -32,6 +28,9 @@ ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, bo
   }
   return mr;
 }
+
+// Memory that is kept without use may be what is in the way of the limit.
+bool is_limit(int error) noexcept { return error == ENOMEM || error == EAGAIN; }
 
 }  // namespace
 
@@ -189,9 +188,7 @@ Status Registrations::acquire(const void* address, std::size_t bytes, bool write
       (void)ibv_dereg_mr(mr);
       return {Code::bad_argument, "this memory is read-only"};
     }
-    // Memory that is kept without use may be what is in the way of the limit.
-    if ((error != ENOMEM && error != EAGAIN) || tries >= 64 || !make_room())
-      return registration_error(error, bytes);
+    if (!is_limit(error) || tries >= 64 || !make_room()) return registration_error(error, bytes);
   }
 }
 
@@ -204,6 +201,15 @@ void Registrations::release(Registration* registration) noexcept {
     drop(*registration);
   }
   (void)ibv_dereg_mr(mr);
+}
+
+Status Registrations::make(void* address, std::size_t bytes, int access, ibv_mr*& mr) {
+  for (;;) {
+    mr = ibv_reg_mr(pd_, address, bytes, access);
+    if (mr != nullptr) return {};
+    const int error = errno;
+    if (!is_limit(error) || !make_room()) return registration_error(error, bytes);
+  }
 }
 
 void Registrations::collect() noexcept {

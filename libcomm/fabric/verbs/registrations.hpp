@@ -18,6 +18,11 @@
 
 namespace weft::verbs {
 
+// What peers may do with memory, and with constants.
+inline constexpr int kReadable = IBV_ACCESS_REMOTE_READ;
+inline constexpr int kWritable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                                 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
 // One registered range: no byte more than was asked for, as peers may read it. Valid from acquire()
 // to release(), for that caller.
 struct Registration {
@@ -50,10 +55,11 @@ class Registrations {
   // this process's memory, or not writable).
   Status acquire(const void* address, std::size_t bytes, bool write, Registration*& registration);
   void release(Registration* registration) noexcept;
+  // Registers memory for as long as its owner says, who ends `mr`. Errors as above.
+  Status make(void* address, std::size_t bytes, int access, ibv_mr*& mr);
   // Gives back what lost its memory since. Cheap when there is nothing.
   void collect() noexcept;
-  // Gives back half of what is kept without use, for memory that must be registered otherwise and
-  // for which the limit of locked memory leaves no room. False: there was nothing.
+  // Gives back half of what is kept without use. False: there was nothing.
   bool make_room() noexcept;
 
   struct Counts {

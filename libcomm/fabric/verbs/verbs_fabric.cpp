@@ -24,7 +24,6 @@ constexpr std::string_view kKey = "verbs.address";
 constexpr std::uint32_t kReceives = 2048;
 constexpr std::uint32_t kInline = 128;
 constexpr int kRepeatsAndFirst = 7;
-constexpr std::uint32_t kRegionBit = 0x80000000;  // shared rather than allocated
 
 void not_blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
@@ -144,9 +143,10 @@ VerbsFabric::~VerbsFabric() {
     for (auto& lane : readers_)
       if (lane != nullptr) lane->ring.free();
   }
-  for (const auto& [address, memory] : allocated_) {
-    (void)ibv_dereg_mr(memory.mr);
-    munmap(reinterpret_cast<void*>(address), memory.bytes);
+  for (const auto& [number, region] : regions_) {
+    (void)ibv_dereg_mr(region.mr);
+    if (region.mapped_bytes != 0)
+      munmap(reinterpret_cast<void*>(region.address), region.mapped_bytes);
   }
   for (rdma_cm_id* id : given_up_) rdma_destroy_id(id);
   if (listener_ != nullptr) rdma_destroy_id(listener_);
@@ -180,88 +180,6 @@ const VerbsFabric::Address& VerbsFabric::address_of(int peer) const {
 
 bool VerbsFabric::reaches(int peer) const noexcept {
   return peer != job_.rank() && address_of(peer).state == Address::known;
-}
-
-Status VerbsFabric::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
-  if (bytes == 0) return {Code::bad_argument, "no bytes"};
-  const std::size_t whole = (bytes + 4095) & ~std::size_t{4095};
-  void* mapped = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED)
-    return {Code::no_memory, fmt::format("cannot map {} bytes: {}", whole, std::strerror(errno))};
-  ibv_mr* mr = ibv_reg_mr(device_->pd, mapped, whole,
-                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                              IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
-  if (mr == nullptr) {
-    const int error = errno;
-    munmap(mapped, whole);
-    return registration_error(error, whole);
-  }
-  const std::lock_guard lock(memory_);
-  const std::uint32_t region = next_region_++ & ~kRegionBit;
-  allocated_[reinterpret_cast<std::uintptr_t>(mapped)] = {whole, mr, region};
-  address = mapped;
-  memory = {reinterpret_cast<std::uintptr_t>(mapped), bytes, region, mr->rkey};
-  return {};
-}
-
-Status VerbsFabric::release(void* address) {
-  Allocated memory{};
-  {
-    const std::lock_guard lock(memory_);
-    const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
-    if (found == allocated_.end()) return {Code::bad_argument, "this memory is not allocated"};
-    memory = found->second;
-    allocated_.erase(found);
-  }
-  (void)ibv_dereg_mr(memory.mr);
-  munmap(address, memory.bytes);
-  return {};
-}
-
-RemoteMemory VerbsFabric::describe(const void* address, std::size_t bytes) const noexcept {
-  const auto first = reinterpret_cast<std::uintptr_t>(address);
-  const std::lock_guard lock(memory_);
-  for (const auto& [begin, memory] : allocated_)
-    if (begin <= first && first - begin <= memory.bytes && bytes <= memory.bytes - (first - begin))
-      return {first, bytes, memory.region, memory.mr->rkey};
-  return {first, bytes, 0, 0};
-}
-
-Status VerbsFabric::share(void* address, std::size_t bytes, RemoteMemory& memory) {
-  memory = describe(address, bytes);
-  if (memory.region != 0) return {};
-  Registration* registration = nullptr;
-  if (Status status = registrations_->acquire(address, bytes, false, registration); !status)
-    return status;
-  const std::lock_guard lock(memory_);
-  if (free_shared_.empty()) {
-    free_shared_.push_back(static_cast<std::uint32_t>(shared_.size()));
-    shared_.emplace_back();
-  }
-  const std::uint32_t index = free_shared_.back();
-  free_shared_.pop_back();
-  shared_[index].registration = registration;
-  num_bulk_.fetch_add(1, std::memory_order_relaxed);
-  memory.region = kRegionBit | index;
-  memory.extra = registration->rkey();
-  return {};
-}
-
-Status VerbsFabric::unshare(const RemoteMemory& memory) {
-  if ((memory.region & kRegionBit) == 0) return {};  // allocated: release() ends it
-  Registration* registration = nullptr;
-  {
-    const std::lock_guard lock(memory_);
-    const std::uint32_t index = memory.region & ~kRegionBit;
-    if (index >= shared_.size() || shared_[index].registration == nullptr ||
-        shared_[index].registration->rkey() != memory.extra)
-      return {Code::bad_argument, "this memory is not shared"};
-    registration = std::exchange(shared_[index].registration, nullptr);
-    free_shared_.push_back(index);
-    num_bulk_.fetch_sub(1, std::memory_order_relaxed);
-  }
-  registrations_->release(registration);
-  return {};
 }
 
 }  // namespace weft::verbs

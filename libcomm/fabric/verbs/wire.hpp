@@ -1,5 +1,5 @@
 #pragma once
-// What two verbs fabrics say to each other. Version 2; the page is docs/wire.md. Little-endian, as
+// What two verbs fabrics say to each other. Version 3; the page is docs/wire.md. Little-endian, as
 // every machine with such devices. Every field is checked by its receiver before use.
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace weft::verbs {
 
 inline constexpr std::uint32_t kMagic = 0x32565457;  // "WTV2"
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 
 // With a connection request and with its acceptance, as private data.
 struct Hello {
@@ -42,6 +42,12 @@ enum class ControlKind : std::uint8_t {
   grown = 5,    // lane: the writer's; a: the chunk; key; b: 0, or a Code for "cannot"
   credit = 6,   // lane: the writer's; b: the word
   goodbye = 7,  // the process leaves in good order
+  // Of memory; lane: its number at the owner; key: the device's. The first and the last are told to
+  // the owner.
+  look = 8,       // is it shared?
+  found = 9,      // yes; b: where it begins; a, high: how many bytes
+  gone = 10,      // no, or no longer: use it no more, and if it was found, say when that is so
+  forgotten = 11  // nothing is under way with it here, and nothing will be
 };
 
 struct Control {
@@ -52,7 +58,7 @@ struct Control {
   std::uint32_t a;
   std::uint64_t b;
   std::uint32_t key;
-  std::uint32_t unused2;
+  std::uint32_t high;
 };
 static_assert(sizeof(Control) == 32);
 

@@ -155,8 +155,10 @@ class WEFT_API Job {
   // False once the rank is known to be gone, and for none of the job's.
   bool is_alive(int rank) const;
 
-  // --- Memory. `memory` may be sent to any rank and used there until release or unshare. None of
-  // these calls waits for another rank; each makes system calls, so they are not for inner loops.
+  // --- Memory. `memory` may be sent to any rank and used there until release or unshare. These
+  // make system calls, so they are not for inner loops. Over an RDMA device the first access to
+  // memory asks its owner about it, and release and unshare wait until ranks on other hosts that
+  // use it have ended that, at most WEFT_PEER_TIMEOUT_MS; otherwise none waits for another rank.
   // ok; bad_argument: 0 bytes, or an address that was not allocated or shared; no_memory: the
   // kernel has none, or no file descriptors are left (one for each allocation). Page-aligned,
   // zeroed memory that all ranks can reach fastest.

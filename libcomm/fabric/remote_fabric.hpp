@@ -1,6 +1,8 @@
 #pragma once
 // RemoteFabric: what fabrics that cross hosts have in common. They map nothing of a peer, and
 // whoever waits in this process sleeps on the doorbells of the fabric inside the host.
+#include <fmt/format.h>
+
 #include "fabric/doorbell.hpp"
 #include "fabric/fabric.hpp"
 #include "job/job.hpp"
@@ -23,11 +25,27 @@ class RemoteFabric : public Fabric {
   // local: the fabric inside the host; outlives this one.
   RemoteFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
   void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
+  // What the rings of exchanges take, and our mirrors of others' (WEFT_LANE_MEMORY_BYTES); the
+  // engine's are always given. With a lock of the fabric's held.
+  Status take_lane_memory(int channel, std::uint32_t bytes) {
+    if (channel_of(channel).client == 0) return {};
+    const std::size_t maximum = job_.settings().bytes(Setting::lane_memory_bytes);
+    if (bytes > maximum || lane_memory_ > maximum - bytes)
+      return {Code::no_memory, fmt::format("rings take {} bytes already, and "
+                                           "WEFT_LANE_MEMORY_BYTES is {}",
+                                           lane_memory_, maximum)};
+    lane_memory_ += bytes;
+    return {};
+  }
+  void give_lane_memory(int channel, std::uint32_t bytes) noexcept {
+    if (channel_of(channel).client != 0) lane_memory_ -= bytes;
+  }
 
   Job& job_;
 
  private:
   Fabric& local_;
+  std::size_t lane_memory_ = 0;
 };
 
 }  // namespace weft

@@ -42,22 +42,6 @@ std::size_t free_number(const std::vector<std::unique_ptr<Lane>>& lanes) {
 
 }  // namespace
 
-// What the rings of exchanges take, and our mirrors of others'.
-Status OfiFabric::take_lane_memory(int channel, std::uint32_t bytes) {
-  if (channel_of(channel).client == 0) return {};
-  const std::size_t maximum = job_.settings().bytes(Setting::lane_memory_bytes);
-  if (bytes > maximum || lane_memory_ > maximum - bytes)
-    return {Code::no_memory, fmt::format("rings take {} bytes already, and WEFT_LANE_MEMORY_BYTES "
-                                         "is {}",
-                                         lane_memory_, maximum)};
-  lane_memory_ += bytes;
-  return {};
-}
-
-void OfiFabric::give_lane_memory(int channel, std::uint32_t bytes) noexcept {
-  if (channel_of(channel).client != 0) lane_memory_ -= bytes;
-}
-
 Status OfiFabric::read_address(int peer, PeerNode& node) const {
   std::string text;
   if (Status status = job_.board().get(peer, "ofi.address", text); !status) return status;

@@ -242,8 +242,6 @@ class OfiFabric final : public RemoteFabric {
   void on_control(const Control& control, std::span<const std::byte> data) noexcept;
   void on_connect(const Control& control) noexcept;
   void on_answer(const Control& control) noexcept;
-  Status take_lane_memory(int channel, std::uint32_t bytes);
-  void give_lane_memory(int channel, std::uint32_t bytes) noexcept;
   void close_lane(SendLaneState& lane) noexcept;
   void join_lanes(PeerNode& peer, int channel) noexcept;
   void drop(std::unique_ptr<SendLaneState>& lane) noexcept;
@@ -325,7 +323,6 @@ class OfiFabric final : public RemoteFabric {
 
   std::atomic<std::uint32_t> connections_{0};
   std::vector<Mapping> lost_memory_;  // of lost peers' lanes; to be freed after the endpoint
-  std::size_t lane_memory_ = 0;
   std::vector<std::unique_ptr<SendLaneState>> send_lanes_;              // by number
   std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;        // by number
   std::unordered_map<std::uint32_t, ReceiveLaneState*> written_lanes_;  // by token

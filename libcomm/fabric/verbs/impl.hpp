@@ -221,8 +221,6 @@ class VerbsFabric final : public RemoteFabric {
   std::uint8_t ack_timeout_ = 16;  // 4.096 us * 2^this until a request is repeated
   std::uint64_t repeats_ns_ = 0;   // until the device gives a request up
   std::size_t eager_max_ = 0;
-  std::size_t lane_memory_max_ = 0;
-  std::size_t lane_memory_ = 0;  // guarded by setup_
   std::uint32_t ring_min_ = 0, ring_max_ = 0;
   std::uint32_t max_inline_ = 0;
   std::uint64_t own_key_[2] = {};

@@ -64,18 +64,16 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
   if (lane == nullptr) {
     auto made = std::make_unique<WriteLane>();
     const std::uint32_t bytes = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max_;
-    if (lane_memory_ + bytes > lane_memory_max_)
-      return {Code::no_memory,
-              fmt::format("rings take {} bytes already, and WEFT_LANE_MEMORY_BYTES "
-                          "is {}",
-                          lane_memory_, lane_memory_max_)};
     if (Status status = made->mirror.reserve(bytes, std::max(ring_min_, 2 * kFirstChunk)); !status)
       return status;
     if (Status status = made->mirror.register_chunk(*registrations_, 0, 0); !status) {
       made->mirror.free();
       return status;
     }
-    lane_memory_ += bytes;
+    if (Status status = take_lane_memory(channel, bytes); !status) {
+      made->mirror.free();
+      return status;
+    }
     made->connection = &connection;
     made->channel = channel;
     made->number = next_writer_++;
@@ -95,7 +93,7 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
   if (lane->state == WriteLane::asking && now_ns() < lane->deadline_ns) return Code::again;
   const bool was_refused = lane->state == WriteLane::refused;
   const Code code = lane->refusal;
-  lane_memory_ -= lane->mirror.ring_bytes;
+  give_lane_memory(channel, lane->mirror.ring_bytes);
   lane->mirror.free();
   std::erase_if(connection.writers, [&](const auto& other) { return other.get() == lane; });
   if (was_refused)
@@ -141,7 +139,7 @@ Status VerbsFabric::accept(int client, int& peer, int& channel, ReceiveMemory& m
 
 void VerbsFabric::drop_read_lane(ReadLane& lane) noexcept {
   std::erase(unaccepted_, &lane);
-  lane_memory_ -= lane.ring.ring_bytes;
+  give_lane_memory(lane.channel, lane.ring.ring_bytes);
   lane.ring.free();
   readers_[lane.number].reset();
 }
@@ -154,7 +152,7 @@ void VerbsFabric::close_client(int client) noexcept {
   for (Connection& connection : connections_)
     std::erase_if(connection.writers, [&](const auto& lane) {
       if (channel_of(lane->channel).client != client) return false;
-      lane_memory_ -= lane->mirror.ring_bytes;
+      give_lane_memory(lane->channel, lane->mirror.ring_bytes);
       lane->mirror.free();
       return true;
     });
@@ -234,7 +232,6 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
     if (readers_.size() >= kMaxLanes) return refuse(Code::no_memory);
     free = readers_.insert(readers_.end(), nullptr);
   }
-  if (lane_memory_ + bytes > lane_memory_max_) return refuse(Code::no_memory);
   auto lane = std::make_unique<ReadLane>();
   lane->connection = &connection;
   lane->channel = static_cast<int>(control.a);
@@ -250,7 +247,10 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
     lane->ring.free();
     return refuse(status.code());
   }
-  lane_memory_ += bytes;
+  if (!take_lane_memory(lane->channel, lane->ring.ring_bytes)) {
+    lane->ring.free();
+    return refuse(Code::no_memory);
+  }
   send_control(connection, {ControlKind::opened,
                             {},
                             0,

@@ -53,7 +53,6 @@ Status VerbsFabric::start() {
   eager_max_ = eager > 1 ? eager - 1 : 1;
   ring_min_ = static_cast<std::uint32_t>(settings.bytes(Setting::ring_min_bytes));
   ring_max_ = static_cast<std::uint32_t>(settings.bytes(Setting::ring_max_bytes));
-  lane_memory_max_ = settings.bytes(Setting::lane_memory_bytes);
   connections_ = std::vector<Connection>(static_cast<std::size_t>(job_.size()));
   addresses_.resize(connections_.size());
   for (std::size_t i = 0; i < connections_.size(); ++i) connections_[i].peer = static_cast<int>(i);

@@ -39,6 +39,10 @@ WEFT_SETTING(verbs_eager_max_bytes, "VERBS_EAGER_MAX_BYTES", "32K", bytes,
 WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
              "memory of the program that stays registered with the RDMA device after its use; 0: "
              "none")
+WEFT_SETTING(verbs_atomics, "VERBS_ATOMICS", "auto", choice,
+             "auto|device|owner: who does cas and fetch_add on this process's memory for ranks of "
+             "other hosts; auto: its RDMA device, if that is atomic with processors too. device: in "
+             "any case, for words that only ranks of other hosts change")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "4M", bytes,
              "a lane's ring after growing under load")

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -22,8 +23,8 @@ FEW_ONE_GUEST = r'^((p2p_(modes|requests)|coll_move|storm_threads|flood_small|de
                 r'death_recv-3)$'
 FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_send)-2|' \
                  r'survive_recv-3)$'
-FEW_PROGRAMS = r'^fabric_|weft_info|storm-2|hash|death_send'
-FEW_PROGRAMS_ONE_GUEST = r'^fabric_ofi|storm-3|pagerank'
+FEW_PROGRAMS = r'^fabric_(?!ofi_)|weft_info|storm-2|hash|death_send'
+FEW_PROGRAMS_ONE_GUEST = r'^fabric_ofi$|storm-3|pagerank'
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_down_2s|killed_in_(eager|rendezvous|get|atomic)|' \
              r'stranger|outside_read|powered_off)_'
 SLOW = '12'  # how much slower than outside the guests may be
@@ -93,6 +94,27 @@ class Phase:
         if not complete:
             print(''.join(lines[-25:]))
 
+    def runner(self):
+        """Whether tests/softroce/run passes on what the command says, and ends it in time."""
+        for name, seconds, command, status, error in (
+                ('exit status', 150, 'echo out; echo err >&2; exit 3', 3, 'err\n'),
+                ('timeout', 40, 'echo out; sleep 1000', 124, 'did not end within 40 s'),
+                ('a guest that goes away', 150, 'echo out; sleep 1; echo o > /proc/sysrq-trigger; '
+                 'sleep 1000', 125, 'vm1 went away')):
+            if self.options.filter and not re.search(self.options.filter, name):
+                continue
+            begin = time.monotonic()
+            done = subprocess.run([os.path.join(HERE, 'run'), '--timeout', str(seconds), '--',
+                                   command], capture_output=True, text=True, check=False)
+            why = None
+            if done.returncode == SKIPPED:
+                return
+            if done.returncode != status or done.stdout != 'out\n' or error not in done.stderr:
+                why = f'exit status {done.returncode}, {done.stdout!r}, {done.stderr[-300:]!r}'
+            elif time.monotonic() - begin > seconds + 10:
+                why = f'it took {time.monotonic() - begin:.0f} s'
+            self.tally.add(NAME, f'tests/softroce/run: {name}', 'failed' if why else 'passed', why)
+
     def mpi(self, fabric, hosts, pattern):
         names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
         return Step(
@@ -150,6 +172,8 @@ def run(tally, folder, options, few):
     # Compiled here, where that is fast; the guests find nothing older than its source.
     subprocess.run([os.path.join(ROOT, 'tests/mpi/run'), '--prefix', phase.stage, '--build',
                     os.path.join(folder, 'mpi-tests'), '--compile'], cwd=ROOT, check=False)
+    if not few:
+        phase.runner()
     present = fabrics_of(phase.stage)
     for fabric in ('verbs', 'ofi'):
         if fabric not in present:

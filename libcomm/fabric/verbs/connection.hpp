@@ -101,14 +101,15 @@ struct Part {
   std::uint64_t bytes;
   std::uint32_t lkey;
   std::uint32_t rkey;
-  std::uint64_t compare_or_add;
-  std::uint64_t swap;
+  std::uint64_t value;  // to store or to add
+  std::uint64_t compare;
 };
 
 // Memory of a peer as this process may use it (regions.cpp).
 struct PeerRegion {
   enum State : std::uint8_t { asking, found, ending };
   State state = asking;
+  bool owner_changes = false;  // atomics are the owner's processor's
   std::uint32_t number = 0;
   std::uint32_t key = 0;
   std::uint64_t address = 0;
@@ -188,6 +189,7 @@ struct Connection {
   std::uint32_t attempts = 0;          // requests for a connection, made
   std::uint32_t peer_attempts = 0;     // and of the peer, heard of
   std::uint32_t peer_received = 0;     // mending: of ours, as the peer says
+  Control operands{};                  // of the change that the peer asks for next; of poll()
   std::atomic<std::uint8_t> break_{none};
   rdma_cm_id* id = nullptr;
   ibv_qp* qp = nullptr;
@@ -208,6 +210,8 @@ struct Connection {
   std::deque<Control> controls;   // no room yet
   std::deque<Part> parts;         // no room yet
   std::unordered_map<std::uint64_t, PeerRegion> regions;  // by region_name
+  std::unordered_map<std::uint32_t, Operation*> changes;  // that the peer has been asked for
+  std::uint32_t next_change = 0;
   bool probing = false;
   std::uint64_t probe_ns = 0;              // when it was posted, or would have been
   std::atomic<std::uint64_t> heard_ns{0};  // a request of ours was last acknowledged

@@ -99,7 +99,9 @@ bool VerbsFabric::post_part(Connection& connection, const Part& part) noexcept {
       break;
   }
   if (part.operation->kind == Operation::cas || part.operation->kind == Operation::add) {
-    request.wr.atomic = {part.there, part.compare_or_add, part.swap, part.rkey};
+    const bool adds = part.operation->kind == Operation::add;
+    request.wr.atomic = {part.there, adds ? part.value : part.compare, adds ? 0 : part.value,
+                         part.rkey};
   } else {
     request.wr.rdma = {part.there, part.rkey};
   }

@@ -242,8 +242,6 @@ Status Device::open(const Port& port, std::unique_ptr<Device>& device) {
   if (made->pd == nullptr)
     return {Code::no_memory,
             fmt::format("{} gives no protection domain: {}", port.device, std::strerror(errno))};
-  if (made->limits.atomic_cap == IBV_ATOMIC_NONE)
-    return {Code::unsupported, fmt::format("{} has no atomics", port.device)};
   const int flags = fcntl(made->context->async_fd, F_GETFL);
   fcntl(made->context->async_fd, F_SETFL, flags | O_NONBLOCK);
   device = std::move(made);

@@ -1,8 +1,8 @@
 #pragma once
 // The verbs fabric's inside, shared by its files: verbs_fabric.cpp (start and end), regions.cpp
 // (memory that others may use), connect.cpp (connections), lanes.cpp (lanes and control messages),
-// operations.cpp (get, put, atomics), datapath.cpp (posting and polling), liveness.cpp (peers that
-// are lost or leave), mending.cpp (links that break and come back).
+// operations.cpp (get, put), atomics.cpp, datapath.cpp (posting and polling), liveness.cpp (peers
+// that are lost or leave), mending.cpp (links that break and come back).
 //
 // Locks, in the order of taking: poll_lock_ (whoever polls; the device's completions, the lanes
 // that are read), setup_ (connections' states, lanes that are written), Connection::lock (its send
@@ -102,8 +102,13 @@ class VerbsFabric final : public RemoteFabric {
     std::size_t bytes = 0;
     std::size_t mapped_bytes = 0;  // 0: the program's own memory
     ibv_mr* mr = nullptr;
+    bool is_writable = true;
     bool ending = false;
     std::vector<int> users;  // peers that have found it and not forgotten it
+
+    bool has(std::uint64_t first, std::uint64_t count) const noexcept {
+      return first >= address && first - address <= bytes && count <= bytes - (first - address);
+    }
   };
   // Memory that a peer reads once.
   struct SharedOnce {
@@ -167,11 +172,17 @@ class VerbsFabric final : public RemoteFabric {
   void on_gone(Connection& connection, const Control& control);
   void on_forgotten(Connection& connection, const Control& control);
 
+  // atomics.cpp. on_ with poll_lock_ and setup_ held.
+  Code atomic(Operation::Kind kind, int peer, const RemoteMemory& word, std::size_t offset,
+              std::uint64_t value, std::uint64_t compare, std::uint64_t& previous) noexcept;
+  static bool is_for_owner(const Part& whole) noexcept;
+  void ask_owner(Connection& connection, const Part& whole);
+  void on_change(Connection& connection, const Control& control);
+  void on_changed(Connection& connection, const Control& control);
+
   // operations.cpp
   void start(Operation::Kind kind, int peer, const RemoteMemory& remote, std::size_t offset,
              void* here, std::size_t bytes, Completion& completion) noexcept;
-  Code atomic(Operation::Kind kind, int peer, const RemoteMemory& word, std::size_t offset,
-              std::uint64_t compare_or_add, std::uint64_t swap, std::uint64_t& previous) noexcept;
   Code finish(int peer, Completion& completion) noexcept;
   Operation* take_operation(bool with_slot) noexcept;
   void end_operation(Operation& operation) noexcept;
@@ -223,6 +234,7 @@ class VerbsFabric final : public RemoteFabric {
   std::size_t eager_max_ = 0;
   std::uint32_t ring_min_ = 0, ring_max_ = 0;
   std::uint32_t max_inline_ = 0;
+  bool owner_changes_ = false;  // atomics on this process's memory are its processor's
   std::uint64_t own_key_[2] = {};
   mutable std::vector<Address> addresses_;
   std::vector<Connection> connections_;

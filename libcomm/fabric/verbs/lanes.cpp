@@ -202,6 +202,14 @@ void VerbsFabric::on_control(const Control& control, std::uint32_t qp_number) {
       return on_gone(connection, control);
     case ControlKind::forgotten:
       return on_forgotten(connection, control);
+    case ControlKind::operands:
+      connection.operands = control;
+      return;
+    case ControlKind::cas:
+    case ControlKind::fetch_add:
+      return on_change(connection, control);
+    case ControlKind::changed:
+      return on_changed(connection, control);
     case ControlKind::goodbye:
       connection.peer_left.store(true, std::memory_order_release);
       return ring_all();

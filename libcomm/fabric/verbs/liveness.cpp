@@ -8,6 +8,7 @@
 // making another queue pair (mending.cpp); only when that is refused or fails the peer is lost.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/log.hpp"
@@ -109,7 +110,10 @@ void VerbsFabric::look_after_peers(std::uint64_t now) noexcept {
   looked_ns_ = now;
   const auto is_under_way = [](Connection& connection) {
     const std::lock_guard lock(connection.lock);
-    return connection.posted != connection.done || !connection.parts.empty();
+    return connection.posted != connection.done || !connection.parts.empty() ||
+           !connection.changes.empty() ||
+           std::any_of(connection.regions.begin(), connection.regions.end(),
+                       [](const auto& entry) { return !entry.second.waiting.empty(); });
   };
   for (Connection& connection : connections_)
     if (connection.state.load(std::memory_order_relaxed) == Connection::ready &&

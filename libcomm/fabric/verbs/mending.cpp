@@ -12,8 +12,8 @@
 // - of what is posted again without being a message, part may have been done: a read or a write of
 //   the same bytes, which can be done twice, because its operation has not ended yet.
 //
-// An atomic operation cannot be repeated, and its result is lost with the queue pair. If one is
-// under way the peer counts as lost.
+// An atomic operation of the device cannot be repeated, and its result is lost with the queue pair.
+// If one is under way the peer counts as lost.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Get, put and atomics. The memory here is registered by way of the cache, or, if there are few
+// Get and put. The memory here is registered by way of the cache, or, if there are few
 // bytes, the operation goes by way of a slot of registered memory: copying them is cheaper than
 // registering, say, a word on a stack.
 #include <fmt/format.h>
@@ -64,6 +64,7 @@ bool VerbsFabric::part_done(Connection& connection, Operation& operation, Code c
 
 // With the connection's lock held: cuts an operation into requests.
 void VerbsFabric::queue(Connection& connection, const Part& whole) {
+  if (is_for_owner(whole)) return ask_owner(connection, whole);
   const std::size_t part_max = std::min<std::size_t>(
       address_of(connection.peer).loops_back ? kLoopPartMax : kPartMax, device_->max_message);
   whole.operation->parts = static_cast<std::uint32_t>((whole.bytes + part_max - 1) / part_max);
@@ -139,11 +140,15 @@ void VerbsFabric::start(Operation::Kind kind, int peer, const RemoteMemory& remo
 // It goes out, or once there is a connection, or ends with that.
 void VerbsFabric::begin(Connection& connection, const RemoteMemory& remote,
                         const Part& whole) noexcept {
+  Code code = Code::ok;
   {
     const std::lock_guard lock(connection.lock);
-    whole.operation->code = admit(connection, remote, whole);
+    code = admit(connection, remote, whole);
   }
-  if (whole.operation->code != Code::ok) return end_operation(*whole.operation);
+  if (code != Code::ok) {
+    whole.operation->code = code;
+    return end_operation(*whole.operation);
+  }
   switch (connection.state.load(std::memory_order_acquire)) {
     case Connection::ready:
       return push(connection);
@@ -166,9 +171,16 @@ void VerbsFabric::drop_parts(Connection& connection) noexcept {
       connection.controls.clear();
       for (auto& [name, region] : connection.regions)
         for (const Part& whole : std::exchange(region.waiting, {})) queue(connection, whole);
-      if (connection.parts.empty()) return;
-      Operation* operation = connection.parts.front().operation;
-      connection.parts.pop_front();
+      Operation* operation = nullptr;
+      if (!connection.parts.empty()) {
+        operation = connection.parts.front().operation;
+        connection.parts.pop_front();
+      } else if (!connection.changes.empty()) {
+        operation = connection.changes.begin()->second;
+        connection.changes.erase(connection.changes.begin());
+      } else {
+        return;
+      }
       if (part_done(connection, *operation, Code::peer_lost)) finished = operation;
     }
     if (finished != nullptr) end_operation(*finished);
@@ -210,38 +222,6 @@ Code VerbsFabric::put(int peer, const RemoteMemory& to, std::size_t offset, cons
   Completion completion;
   start(Operation::write, peer, to, offset, const_cast<void*>(from), bytes, completion);
   return finish(peer, completion);
-}
-
-Code VerbsFabric::atomic(Operation::Kind kind, int peer, const RemoteMemory& word,
-                         std::size_t offset, std::uint64_t compare_or_add, std::uint64_t swap,
-                         std::uint64_t& previous) noexcept {
-  if (word.region == 0 || (word.address + offset) % 8 != 0 || offset > word.bytes ||
-      word.bytes - offset < 8)
-    return Code::bad_argument;
-  if (!reaches(peer)) return Code::unsupported;
-  Connection& connection = at(peer);
-  if (connection.state.load(std::memory_order_acquire) == Connection::failed)
-    return Code::peer_lost;
-  Operation* operation = nullptr;
-  while ((operation = take_operation(true)) == nullptr) poll();  // slots come back
-  Completion completion;
-  operation->kind = kind;
-  operation->completion = &completion;
-  operation->user = &previous;
-  operation->user_bytes = 8;
-  begin(connection, word,
-        {operation, reinterpret_cast<std::uintptr_t>(operation->slot), word.address + offset, 8,
-         slot_mr_->lkey, word.extra, compare_or_add, swap});
-  return finish(peer, completion);
-}
-
-Code VerbsFabric::cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
-                      std::uint64_t swap, std::uint64_t& previous) noexcept {
-  return atomic(Operation::cas, peer, word, offset, compare, swap, previous);
-}
-Code VerbsFabric::fetch_add(int peer, const RemoteMemory& word, std::size_t offset,
-                            std::uint64_t value, std::uint64_t& previous) noexcept {
-  return atomic(Operation::add, peer, word, offset, value, 0, previous);
 }
 
 }  // namespace weft::verbs

@@ -26,7 +26,8 @@ Status VerbsFabric::add_region(void* address, std::size_t bytes, std::size_t map
                                RemoteMemory& memory) {
   ibv_mr* mr = nullptr;
   Status status = registrations_->make(address, bytes, kWritable, mr);
-  if (status.code() == Code::bad_argument)  // constants, perhaps
+  const bool is_writable = status.code() != Code::bad_argument;
+  if (!is_writable)  // constants, perhaps
     status = registrations_->make(address, bytes, kReadable, mr);
   if (!status) return status;
   const std::lock_guard lock(memory_);
@@ -34,7 +35,7 @@ Status VerbsFabric::add_region(void* address, std::size_t bytes, std::size_t map
     next_region_ = (next_region_ + 1) & ~kOnceBit;
   const std::uint32_t number = std::exchange(next_region_, (next_region_ + 1) & ~kOnceBit);
   const auto start = reinterpret_cast<std::uintptr_t>(address);
-  regions_[number] = {start, bytes, mapped_bytes, mr, false, {}};
+  regions_[number] = {start, bytes, mapped_bytes, mr, is_writable, false, {}};
   memory = {start, bytes, number, mr->rkey};
   return {};
 }
@@ -69,8 +70,7 @@ RemoteMemory VerbsFabric::describe(const void* address, std::size_t bytes) const
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   const std::lock_guard lock(memory_);
   for (const auto& [number, region] : regions_)
-    if (region.mapped_bytes != 0 && !region.ending && region.address <= first &&
-        first - region.address <= region.bytes && bytes <= region.bytes - (first - region.address))
+    if (region.mapped_bytes != 0 && !region.ending && region.has(first, bytes))
       return {first, bytes, number, region.mr->rkey};
   return {first, bytes, 0, 0};
 }
@@ -230,6 +230,7 @@ void VerbsFabric::on_look(Connection& connection, const Control& control) {
           region.users.end())
         region.users.push_back(connection.peer);
       answer.kind = ControlKind::found;
+      answer.flags[0] = owner_changes_ ? kOwnerChanges : 0;
       answer.b = region.address;
       answer.a = static_cast<std::uint32_t>(region.bytes);
       answer.high = static_cast<std::uint32_t>(region.bytes >> 32);
@@ -248,6 +249,7 @@ void VerbsFabric::on_found(Connection& connection, const Control& control) {
     if (was_asked) {
       PeerRegion& region = found->second;
       region.state = PeerRegion::found;
+      region.owner_changes = (control.flags[0] & kOwnerChanges) != 0;
       region.address = control.b;
       region.bytes = std::uint64_t{control.high} << 32 | control.a;
       for (const Part& whole : std::exchange(region.waiting, {})) {

@@ -57,6 +57,9 @@ Status VerbsFabric::start() {
   addresses_.resize(connections_.size());
   for (std::size_t i = 0; i < connections_.size(); ++i) connections_[i].peer = static_cast<int>(i);
 
+  const std::string& atomics = settings.text(Setting::verbs_atomics);
+  owner_changes_ = atomics == "owner" || device_->limits.atomic_cap == IBV_ATOMIC_NONE ||
+                   (atomics == "auto" && device_->limits.atomic_cap != IBV_ATOMIC_GLOB);
   registrations_ =
       std::make_unique<Registrations>(device_->pd, settings.bytes(Setting::verbs_cache_bytes));
   if (!registrations_->watch_status())

@@ -3,15 +3,12 @@
 //
 // One queue pair per pair of processes, one completion queue and one shared receive queue per
 // process. Rings are written by RDMA WRITE with immediate, remote memory is read and written by
-// RDMA READ and WRITE, counters by the device's atomics.
+// RDMA READ and WRITE, counters by the device's atomics or by their owner (atomics.cpp).
 //
 // What this relies on. InfiniBand promises nothing about the order in which the bytes of an RDMA
 // WRITE become visible. It promises that when a receive completes, all bytes of that message and of
 // every message before it on the same queue pair are visible. So each post ends in a write that
 // completes a receive, whose immediate says how far the reader may look; credit travels as sends.
-//
-// Atomics are the device's: atomic against others that go through the same device, not against the
-// processor's own (IBV_ATOMIC_HCA).
 #include <memory>
 #include <string>
 

@@ -44,15 +44,22 @@ enum class ControlKind : std::uint8_t {
   goodbye = 7,  // the process leaves in good order
   // Of memory; lane: its number at the owner; key: the device's. The first and the last are told to
   // the owner.
-  look = 8,       // is it shared?
-  found = 9,      // yes; b: where it begins; a, high: how many bytes
-  gone = 10,      // no, or no longer: use it no more, and if it was found, say when that is so
-  forgotten = 11  // nothing is under way with it here, and nothing will be
+  look = 8,        // is it shared?
+  found = 9,       // yes; b: where it begins; a, high: how many bytes
+  gone = 10,       // no, or no longer: use it no more, and if it was found, say when that is so
+  forgotten = 11,  // nothing is under way with it here, and nothing will be
+  // A change of a word by its owner's processor.
+  operands = 12,   // lane: the change's number; b: what to store or add; key, high: what to compare
+  cas = 13,        // as the last operands say; lane, key: of the memory; a: the number; b: the word
+  fetch_add = 14,  // likewise
+  changed = 15,    // lane: the number; a: Code; b: the word before
 };
+// With `found`: cas and fetch_add on this memory are to be asked for.
+inline constexpr std::uint8_t kOwnerChanges = 1;
 
 struct Control {
   ControlKind kind;
-  std::uint8_t unused[3];
+  std::uint8_t flags[3];
   std::uint32_t rank;  // of the sender
   std::uint32_t lane;
   std::uint32_t a;

@@ -1,8 +1,11 @@
-// What lanes over verbs cost in memory; skipped without a device (tests/softroce/run has one). The
-// numbers printed are those of docs/performance.md.
+// Connections over verbs: how many there are, and what they and their lanes cost in memory; skipped
+// without a device (tests/softroce/run has one). The numbers printed are those of
+// docs/performance.md.
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -49,6 +52,21 @@ long queues_kib() {
     bytes += static_cast<long>(end - begin);
   }
   return bytes / 1024;
+}
+
+// Reliable queue pairs of this process, as the kernel counts them.
+int queue_pairs() {
+  FILE* list = popen("rdma resource show qp", "r");
+  if (list == nullptr) return -1;
+  const std::string mine = " pid " + std::to_string(getpid()) + " ";
+  int count = 0;
+  char line[1024];
+  while (fgets(line, sizeof line, list) != nullptr) {
+    const std::string text(line);
+    if (text.find(mine) != std::string::npos && text.find(" type RC ") != std::string::npos)
+      ++count;
+  }
+  return pclose(list) == 0 ? count : -1;
 }
 
 struct Rank {
@@ -106,6 +124,35 @@ void open_lane(std::vector<Rank>& ranks, int peer, int channel) {
 }
 
 }  // namespace
+
+TEST_CASE("taken up from both ends at once it is one connection", "[verbs]") {
+  if (!has_device()) return;
+  for (int round = 0; round < 10; ++round) {
+    std::vector<Rank> ranks = open_ranks(2);
+    Status opened[2];
+    std::atomic<int> num_done{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([&, i] {
+        Fabric& fabric = *ranks[static_cast<std::size_t>(i)].fabrics->to(1 - i);
+        SendMemory memory;
+        (void)wait_for([&] {
+          fabric.poll();
+          opened[i] = fabric.connect(1 - i, 0, memory);
+          return opened[i].code() != Code::again;
+        });
+        num_done.fetch_add(1);
+        (void)wait_for([&] {
+          fabric.poll();
+          return num_done.load() == 2;
+        });
+      });
+    for (std::thread& thread : threads) thread.join();
+    INFO(opened[0].text() << "; " << opened[1].text());
+    CHECK((opened[0].ok() && opened[1].ok()));
+    CHECK(queue_pairs() == 2);  // its two ends
+  }
+}
 
 TEST_CASE("an idle lane costs a page at each end", "[verbs]") {
   if (!has_device()) return;

@@ -66,8 +66,8 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
     return;
   }
   if (impl_.has_remote) impl_.job.fabrics->watcher()->arm(sleeping);
-  sleep_on_doorbell(sleeping, armed_,
-                    std::min(longest_us, impl_.fence_works ? kSleepUs : kShortSleepUs));
+  sleep_.sleep(sleeping, armed_,
+               std::min(longest_us, impl_.fence_works ? kSleepUs : kShortSleepUs));
   armed_ = 0;
 }
 

@@ -171,6 +171,7 @@ class Waiter {
   std::uint32_t armed_ = 0;  // what arm_doorbell() gave; 0: not armed
   unsigned count_ = 0;
   std::uint64_t limit_ns_ = 0;
+  DoorbellSleep sleep_;
 };
 
 template <class Attempt>

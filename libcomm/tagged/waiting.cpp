@@ -82,6 +82,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
     }
   }
   auto& sleeping = local->sleeping(0);
+  DoorbellSleep sleep;
   // Whether the next poll finds something to do, whatever the doorbell says.
   const auto has_work = [this] {
     const Guard guard(*this);
@@ -102,7 +103,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
     const bool done = condition();
     if (!done && !has_work()) {
       if (has_remote) fabrics->watcher()->arm(sleeping);
-      sleep_on_doorbell(sleeping, armed, fence_works ? kSleepUs : kShortSleepUs);
+      sleep.sleep(sleeping, armed, fence_works ? kSleepUs : kShortSleepUs);
       poll();
     }
     // Other threads may have armed it: then it stays, at the cost of one needless wake.

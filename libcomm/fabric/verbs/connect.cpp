@@ -250,7 +250,7 @@ void VerbsFabric::give_up(rdma_cm_id* id) {
 // Takes down what an attempt has made. The state is the caller's to set.
 void VerbsFabric::end_attempt(Connection& connection) {
   if (connection.qp != nullptr) {
-    (void)ibv_destroy_qp(connection.qp);
+    reaper_.destroy(connection.qp);
     --queue_pairs_;
   }
   if (connection.id != nullptr) give_up(connection.id);

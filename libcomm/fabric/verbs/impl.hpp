@@ -2,7 +2,8 @@
 // The verbs fabric's inside, shared by its files: verbs_fabric.cpp (start and end), regions.cpp
 // (memory that others may use), connect.cpp (connections), lanes.cpp (lanes and control messages),
 // operations.cpp (get, put), atomics.cpp, datapath.cpp (posting and polling), liveness.cpp (peers
-// that are lost or leave), mending.cpp (links that break and come back).
+// that are lost or leave), mending.cpp (links that break and come back), reaper.hpp (the end of
+// queue pairs).
 //
 // Locks, in the order of taking: poll_lock_ (whoever polls; the device's completions, the lanes
 // that are read), setup_ (connections' states, lanes that are written), Connection::lock (its send
@@ -24,6 +25,7 @@
 #include "fabric/remote_fabric.hpp"
 #include "fabric/verbs/connection.hpp"
 #include "fabric/verbs/device.hpp"
+#include "fabric/verbs/reaper.hpp"
 #include "fabric/verbs/registrations.hpp"
 #include "fabric/verbs/verbs_fabric.hpp"
 
@@ -243,6 +245,7 @@ class VerbsFabric final : public RemoteFabric {
   ibv_cq* queue_ = nullptr;
   int queue_room_ = 0;
   int queue_pairs_ = 0;
+  Reaper reaper_;  // guarded by setup_
   ibv_srq* receives_ = nullptr;
   ibv_mr* receive_mr_ = nullptr;
   std::byte* receive_memory_ = nullptr;

@@ -35,11 +35,7 @@ void VerbsFabric::fail(Connection& connection, std::string_view why, LogLevel le
     if (connection.state == Connection::failed) return;
     connection.why = why;
     connection.state.store(Connection::failed, std::memory_order_release);
-    if (connection.qp != nullptr) {
-      ibv_qp_attr attributes{};
-      attributes.qp_state = IBV_QPS_ERR;
-      (void)ibv_modify_qp(connection.qp, &attributes, IBV_QP_STATE);
-    }
+    if (connection.qp != nullptr) put_in_error_state(connection.qp);
   }
   drop_parts(connection);
   if (connection.qp == nullptr) drop_posted(connection);  // there is nothing that would flush it

@@ -80,9 +80,7 @@ void VerbsFabric::mend(Connection& connection, Connection::Break why) noexcept {
     connection.mending.store(true, std::memory_order_relaxed);
     connection.broke = text_of(why);
     qp_number = connection.qp_number;
-    ibv_qp_attr attributes{};
-    attributes.qp_state = IBV_QPS_ERR;
-    (void)ibv_modify_qp(connection.qp, &attributes, IBV_QP_STATE);
+    put_in_error_state(connection.qp);
   }
   // Devices forget the completions of a queue pair that is destroyed, or bring some until then.
   while (poll_completions()) {
@@ -102,7 +100,7 @@ void VerbsFabric::mend(Connection& connection, Connection::Break why) noexcept {
     // been missed. A link on which nothing has come through since the last time is the same break
     // still.
     const std::uint64_t asked = why == Connection::unanswered ? now - repeats_ns_
-                                : why == Connection::stalled  ? connection.probe_ns
+                                : connection.probing          ? connection.probe_ns
                                                               : now;
     const std::uint64_t silent = std::max(connection.heard_ns.load(), asked - probe_after_ns_);
     if (connection.mend_deadline_ns == 0)

@@ -159,6 +159,11 @@ VerbsFabric::~VerbsFabric() {
   if (slots_ != nullptr) munmap(slots_, kNumSlots * kSlotBytes);
   if (receive_mr_ != nullptr) (void)ibv_dereg_mr(receive_mr_);
   if (receive_memory_ != nullptr) munmap(receive_memory_, num_receives_ * sizeof(Control));
+  if (!reaper_.idle()) {
+    // What a queue pair that is not gone yet uses ends with the process.
+    (void)device_.release();
+    return;
+  }
   if (receives_ != nullptr) (void)ibv_destroy_srq(receives_);
   if (queue_ != nullptr) (void)ibv_destroy_cq(queue_);
   if (completion_channel_ != nullptr) (void)ibv_destroy_comp_channel(completion_channel_);

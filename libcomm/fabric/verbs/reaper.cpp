@@ -1,0 +1,58 @@
+#include "fabric/verbs/reaper.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace weft::verbs {
+namespace {
+
+// Many times what it takes where nothing is in the way. When a card has stopped, the first one
+// shows it, and the others are not to add up.
+constexpr std::chrono::milliseconds kPatience{100};
+constexpr std::chrono::milliseconds kPatienceAfterLate{1};
+
+bool is_done(const std::future<void>& ending, std::chrono::milliseconds limit) {
+  return ending.wait_for(limit) == std::future_status::ready;
+}
+
+}  // namespace
+
+void put_in_error_state(ibv_qp* qp) noexcept {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  (void)ibv_modify_qp(qp, &attributes, IBV_QP_STATE);
+}
+
+void Reaper::destroy(ibv_qp* qp) noexcept {
+  put_in_error_state(qp);
+  const auto patience = idle() ? kPatience : kPatienceAfterLate;
+  const auto task =
+      std::make_shared<std::packaged_task<void()>>([qp] { (void)ibv_destroy_qp(qp); });
+  std::future<void> ending = task->get_future();
+  // The program's signals are not for this thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([task] { (*task)(); }).detach();
+  } catch (const std::system_error&) {  // no thread is to be had: this one
+    (*task)();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!is_done(ending, patience)) late_.push_back(std::move(ending));
+}
+
+bool Reaper::idle() noexcept {
+  std::erase_if(late_, [](const std::future<void>& ending) {
+    return is_done(ending, std::chrono::milliseconds{0});
+  });
+  return late_.empty();
+}
+
+}  // namespace weft::verbs

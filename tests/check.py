@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -17,6 +18,7 @@ from progress import Progress  # noqa: E402
 PHASES = ['format', 'release', 'softroce', 'address', 'thread', 'fuzz']
 # Enough optimization for the tests to be quick, little enough for g++ to be.
 SANITIZED = ['-Doptimization=1', '-Ddebug=false', '-Db_ndebug=false']
+FUZZ_COMPILERS = {'CC': 'clang-14', 'CXX': 'clang++-14'}
 SANITIZER_ENV = {
     'address': {
         'ASAN_OPTIONS': 'detect_leaks=1:abort_on_error=0:exitcode=66:detect_stack_use_after_return=0',
@@ -119,31 +121,127 @@ def check_format(tally):
         tally.add('format', f'{len(files)} files', 'passed')
 
 
-def build(tally, phase, folder):
-    """Configures, builds and installs into the folder's own stage. True if that worked."""
-    os.makedirs(folder, exist_ok=True)
-    log = os.path.join(folder, 'check.log')
-    open(log, 'wb').close()
-    options = ['--prefix', os.path.join(folder, 'stage'), '-Dwerror=true', '-Dtests=enabled']
+def folder_of(phase):
+    return os.path.join(ROOT, f'build-check-{phase}')
+
+
+def setup_command(phase, folder):
+    options = ['-Dtests=enabled']
+    if phase == 'fuzz':
+        options += ['-Dfuzz=true', '-Doptimization=1', '-Ddebug=true', '-Db_ndebug=false',
+                    '-Db_sanitize=address,undefined', '-Db_lundef=false']
+    else:
+        options += ['--prefix', os.path.join(folder, 'stage'), '-Dwerror=true']
     if phase == 'address':
         options += ['-Db_sanitize=address,undefined', *SANITIZED, '-Dcpp_args=-g1']
     elif phase == 'thread':
         # It does not follow fences (-Wtsan warns of that): they order atomics only here, on which
         # there are no races to find.
         options += ['-Db_sanitize=thread', *SANITIZED, '-Dcpp_args=-g1 -Wno-tsan']
-    else:
+    elif phase == 'release':
         options += ['-Dbuildtype=release']
     new = not os.path.exists(os.path.join(folder, 'build.ninja'))
+    if new:  # what an interrupted setup left
+        shutil.rmtree(os.path.join(folder, 'meson-private'), ignore_errors=True)
+    return ['meson', 'setup', folder, ROOT, *options] + ([] if new else ['--reconfigure'])
+
+
+def introspect(folder, what):
+    listing = subprocess.run(['meson', 'introspect', what, folder], capture_output=True, text=True,
+                             check=False)
+    return json.loads(listing.stdout or '[]')
+
+
+def chosen_tests(phase, folder, options):
+    """The unit tests that this phase runs, as meson describes them."""
+    tests = introspect(folder, '--tests')
+    if options.filter:
+        tests = [test for test in tests if re.search(options.filter, test['name'])]
+    suites = [test['suite'][0].split(':')[-1] for test in tests]
+    if phase == 'address':
+        return [test for test, suite in zip(tests, suites) if suite != 'model']
+    if phase == 'thread':
+        return [test for test, suite in zip(tests, suites) if suite == 'threads'] or tests
+    return tests
+
+
+def targets(phase, folder, options):
+    """What this phase needs of the build: everything ([]) where warnings are looked for, under the
+    sanitizers what is installed and what its tests run."""
+    if phase == 'fuzz':
+        return ['fuzz']
+    if phase == 'release':
+        return []
+    needed = {target for test in chosen_tests(phase, folder, options) for target in test['depends']}
+    return [os.path.relpath(name, folder) for target in introspect(folder, '--targets')
+            if target['installed'] or target['id'] in needed for name in target['filename']]
+
+
+def build_commands(phase, folder, options):
+    """Each is to be made when those before it have run."""
+    yield setup_command(phase, folder)
+    yield ['ninja', '-C', folder, '-j', jobs(), *targets(phase, folder, options)]
+    if phase != 'fuzz':
+        yield ['meson', 'install', '-C', folder, '--no-rebuild', '--quiet']
+
+
+def build_env(phase):
+    return {**os.environ, **(FUZZ_COMPILERS if phase == 'fuzz' else {})}
+
+
+def build(tally, phase, folder, options):
+    """Configures, builds and installs into the folder's own stage. True if that worked."""
+    os.makedirs(folder, exist_ok=True)
+    log = os.path.join(folder, 'check.log')
+    open(log, 'wb').close()
     tally.at(f'{phase}: building in {os.path.relpath(folder, ROOT)}')
-    setup = ['meson', 'setup', folder, ROOT, *options] + ([] if new else ['--reconfigure'])
-    for step in (setup, ['ninja', '-C', folder, '-j', jobs()],
-                 ['meson', 'install', '-C', folder, '--no-rebuild', '--quiet']):
-        if not quiet(step, log):
+    for step in build_commands(phase, folder, options):
+        if not quiet(step, log, build_env(phase)):
             print(last_lines(log))
             tally.add(phase, 'build', 'failed', f'{" ".join(step[:2])}: all of it is in {log}')
             return False
     tally.add(phase, 'build', 'passed')
     return True
+
+
+class Ahead:
+    """Fills the folders of later phases with what processor time the tests of this one leave idle:
+    with-statement around those. Each phase still builds, and then finds most of it done; what does
+    not build it finds too and reports."""
+
+    def __init__(self, phases, options):
+        self.phases = [] if options.filter else [
+            phase for phase in phases if phase in ('address', 'thread', 'fuzz')]
+        self.options = options
+        self.lock = threading.Lock()
+        self.step = None
+        self.over = False
+        self.thread = threading.Thread(target=self.work)
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        with self.lock:
+            self.over = True
+            if self.step:
+                self.step.terminate()  # ninja ends its compilers and deletes what they began
+        self.thread.join()
+
+    def work(self):
+        for phase in self.phases:
+            folder = folder_of(phase)
+            os.makedirs(folder, exist_ok=True)
+            for command in build_commands(phase, folder, self.options):
+                with self.lock:
+                    if self.over:
+                        return
+                    self.step = subprocess.Popen(
+                        ['chrt', '--idle', '0', *command], cwd=ROOT, env=build_env(phase),
+                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL)
+                if self.step.wait():
+                    break
 
 
 def run_meson_tests(tally, phase, folder, names, log, slow):
@@ -184,8 +282,7 @@ def fuzz(tally, folder, options):
         names = [name for name in names if re.search(options.filter, name)]
     if not names:
         return
-    compilers = {'CC': 'clang-14', 'CXX': 'clang++-14'}
-    missing = [tool for tool in compilers.values() if shutil.which(tool) is None]
+    missing = [tool for tool in FUZZ_COMPILERS.values() if shutil.which(tool) is None]
     runtime = '/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a'
     if not missing and not glob.glob(runtime):
         missing = ['libclang-rt-14-dev']
@@ -193,33 +290,12 @@ def fuzz(tally, folder, options):
         for name in names:
             tally.add('fuzz', name, 'skipped', f'{missing[0]} is not installed')
         return
-    os.makedirs(folder, exist_ok=True)
-    log = os.path.join(folder, 'check.log')
-    open(log, 'wb').close()
-    new = not os.path.exists(os.path.join(folder, 'build.ninja'))
-    tally.at(f'fuzz: building in {os.path.relpath(folder, ROOT)}')
-    setup = ['meson', 'setup', folder, ROOT, '-Dfuzz=true', '-Dtests=enabled', '-Doptimization=1',
-             '-Ddebug=true', '-Db_ndebug=false', '-Db_sanitize=address,undefined',
-             '-Db_lundef=false'] + ([] if new else ['--reconfigure'])
-    for step in (setup, ['ninja', '-C', folder, '-j', jobs(), 'fuzz']):
-        if not quiet(step, log, {**os.environ, **compilers}):
-            print(last_lines(log))
-            tally.add('fuzz', 'build', 'failed', f'{" ".join(step[:2])}: all of it is in {log}')
-            return
-    tally.add('fuzz', 'build', 'passed')
-    run_meson_tests(tally, 'fuzz', folder, names, log, '1')
+    if build(tally, 'fuzz', folder, options):
+        run_meson_tests(tally, 'fuzz', folder, names, os.path.join(folder, 'check.log'), '1')
 
 
 def unit_tests(tally, phase, folder, options):
-    listing = subprocess.run(['meson', 'introspect', '--tests', folder], capture_output=True,
-                             text=True, check=False)
-    tests = json.loads(listing.stdout or '[]')
-    names = [test['name'] for test in tests]
-    if options.filter:
-        names = [name for name in names if re.search(options.filter, name)]
-    if phase == 'thread':
-        names = [test['name'] for test in tests if test['name'] in names
-                 and 'threads' in test['suite'][0].split(':')[-1]] or names
+    names = [test['name'] for test in chosen_tests(phase, folder, options)]
     if not names:
         return
     tally.at(f'{phase}: {len(names)} unit test programs')
@@ -244,7 +320,7 @@ def mpi_tests(tally, phase, folder, options):
         if options.quick:
             command += ['--np', '1,2,4']
     elif phase == 'address':
-        command += ['--np', '2,3', '--slow', '6', '--budget', '900',
+        command += ['--np', '2,3', '--every-test', '--slow', '6', '--budget', '900',
                     '--cflags', '-O1 -g -fsanitize=address,undefined']
     else:
         command += ['--tag', 'threads', '--slow', '15', '--budget', '600',
@@ -327,21 +403,22 @@ def main():
             if not options.filter:
                 check_format(tally)
             continue
-        folder = os.path.join(ROOT, f'build-check-{phase}')
+        folder = folder_of(phase)
         if phase == 'softroce':
-            folder = os.path.join(ROOT, 'build-check-release')
-            if 'release' in phases or build(tally, 'release', folder):
+            folder = folder_of('release')
+            if 'release' in phases or build(tally, 'release', folder, options):
                 # All of it takes half an hour, as the machines are emulated.
                 softroce.run(tally, folder, options, few=options.quick or not options.only)
         elif phase == 'fuzz':
             fuzz(tally, folder, options)
-        elif build(tally, phase, folder):
-            unit_tests(tally, phase, folder, options)
-            if phase == 'release':
-                abi(tally, folder, options)
-            mpi_tests(tally, phase, folder, options)
-            if phase == 'release':
-                mpi_over_ofi(tally, folder, options)
+        elif build(tally, phase, folder, options):
+            with Ahead(phases[number:], options):
+                unit_tests(tally, phase, folder, options)
+                if phase == 'release':
+                    abi(tally, folder, options)
+                mpi_tests(tally, phase, folder, options)
+                if phase == 'release':
+                    mpi_over_ofi(tally, folder, options)
     tally.at('done')
     return tally.finish()
 

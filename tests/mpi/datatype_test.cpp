@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#define CATCH_CONFIG_RUNNER
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include <catch2/catch.hpp>
 
 namespace {
@@ -485,13 +485,16 @@ TEST_CASE("time of packing a strided vector of doubles", "[.time]") {
   }
 }
 
-}  // namespace
+// MPI around the run of all cases.
+struct Library : Catch::TestEventListenerBase {
+  using TestEventListenerBase::TestEventListenerBase;
+  void testRunStarting(const Catch::TestRunInfo&) override {
+    MPI_Init(nullptr, nullptr);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  }
+  void testRunEnded(const Catch::TestRunStats&) override { MPI_Finalize(); }
+};
+CATCH_REGISTER_LISTENER(Library)
 
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  const int failed = Catch::Session().run(argc, argv);
-  MPI_Finalize();
-  return failed;
-}
+}  // namespace

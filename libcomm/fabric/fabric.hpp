@@ -26,18 +26,19 @@
 //
 // Remote memory. share() gives any memory a name under which the peers may get and put until
 // unshare(); region and extra are the fabric's (such as the key that the device wants). The owner's
-// side refuses every other address, and nothing is read or written on a peer's behalf once release()
-// or unshare() has returned; both may wait for that, at most PEER_TIMEOUT_MS. share_once() is for
-// one transfer to a peer that says when it is done, before unshare(): it costs less.
+// side refuses every other address, and nothing is read or written on a peer's behalf once
+// release() or unshare() has returned; both may wait for that, at most PEER_TIMEOUT_MS.
+// share_once() is for one transfer to a peer that says when it is done, before unshare(): it costs
+// less.
 //
 // Remote peers die silently. The first call of state(peer) begins to watch that peer, so ask only
 // about those that are needed. A peer not heard of for PEER_TIMEOUT_MS is dead, and stays so.
 // disconnect() then ends all that is under way with it.
 //
 // Threads: create and leave: one thread. connect, accept, close_client, allocate, release, share:
-// any thread, and not on a datapath: they may take a lock and wait. get, put, cas, fetch_add, can_copy,
-// state: any number at once, against memory that stays allocated meanwhile. post and return_credit:
-// the lane's thread. poll, arm, start_get, start_put, disconnect: any thread.
+// any thread, and not on a datapath: they may take a lock and wait. get, put, cas, fetch_add,
+// can_copy, state: any number at once, against memory that stays allocated meanwhile. post and
+// return_credit: the lane's thread. poll, arm, start_get, start_put, disconnect: any thread.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

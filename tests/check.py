@@ -407,7 +407,7 @@ def main():
         if phase == 'softroce':
             folder = folder_of('release')
             if 'release' in phases or build(tally, 'release', folder, options):
-                # All of it takes half an hour, as the machines are emulated.
+                # All of it takes 20 minutes, as the machines are emulated.
                 softroce.run(tally, folder, options, few=options.quick or not options.only)
         elif phase == 'fuzz':
             fuzz(tally, folder, options)

@@ -59,6 +59,13 @@ struct RemoteMemory {
 };
 static_assert(sizeof(RemoteMemory) == 24);
 
+// Whether [first, first + count) lies in [address, address + bytes), whatever a peer says of it.
+constexpr bool is_within(std::uint64_t first, std::uint64_t count, std::uint64_t address,
+                         std::uint64_t bytes) noexcept {
+  const std::uint64_t offset = first - address;
+  return first >= address && offset <= bytes && count <= bytes - offset;
+}
+
 // Which ring between two processes: whose it is and which threads are at its ends. Client 0 is the
 // tagged engine, with threads 0; the others are exchanges of the transport.
 struct Channel {
@@ -149,9 +156,8 @@ struct MappedMemory {
   }
   // Where `memory` is here, or null if it is not all of this.
   std::byte* find(const RemoteMemory& memory) const noexcept {
-    const std::uint64_t first = memory.address - address;
-    return memory.address >= address && first <= bytes && memory.bytes <= bytes - first
-               ? data + first
+    return is_within(memory.address, memory.bytes, address, bytes)
+               ? data + (memory.address - address)
                : nullptr;
   }
 };

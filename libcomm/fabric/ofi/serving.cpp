@@ -19,10 +19,8 @@ bool OfiFabric::find_registered(const Control& request, std::size_t bytes,
   const auto found = registrations_.find(request.key);
   if (found == registrations_.end()) return false;
   const Registration& registration = found->second;
-  if (request.address < registration.address) return false;
-  const std::uint64_t offset = request.address - registration.address;
-  if (offset > registration.bytes || bytes > registration.bytes - offset) return false;
-  start = registration.start + offset;
+  if (!is_within(request.address, bytes, registration.address, registration.bytes)) return false;
+  start = registration.start + (request.address - registration.address);
   return true;
 }
 

@@ -118,8 +118,7 @@ struct PeerRegion {
   std::vector<Part> waiting;         // whole operations, for the owner's answer
 
   bool has(const Part& part) const noexcept {
-    const std::uint64_t first = part.there - address;
-    return part.there >= address && first <= bytes && part.bytes <= bytes - first;
+    return is_within(part.there, part.bytes, address, bytes);
   }
 };
 constexpr std::uint64_t region_name(std::uint32_t number, std::uint32_t key) noexcept {
@@ -130,7 +129,6 @@ constexpr std::uint64_t region_name(std::uint32_t number, std::uint32_t key) noe
 struct Operation {
   enum Kind : std::uint8_t { read, write, cas, add };
   Kind kind = read;
-  bool bounced = false;
   Code code = Code::ok;
   std::uint32_t parts = 0;  // not yet complete; guarded by the connection's lock
   Completion* completion = nullptr;

@@ -109,7 +109,7 @@ class VerbsFabric final : public RemoteFabric {
     std::vector<int> users;  // peers that have found it and not forgotten it
 
     bool has(std::uint64_t first, std::uint64_t count) const noexcept {
-      return first >= address && first - address <= bytes && count <= bytes - (first - address);
+      return is_within(first, count, address, bytes);
     }
   };
   // Memory that a peer reads once.
@@ -278,7 +278,7 @@ class VerbsFabric final : public RemoteFabric {
   std::map<std::uint32_t, Region> regions_;
   std::vector<SharedOnce> shared_once_;
   std::vector<std::uint32_t> free_once_;
-  std::uint32_t next_region_ = 1;
+  std::uint32_t last_region_ = 0;
 
   SpinLock operations_lock_;
   Operation* free_operations_ = nullptr;

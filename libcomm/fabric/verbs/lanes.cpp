@@ -64,14 +64,12 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
   if (lane == nullptr) {
     auto made = std::make_unique<WriteLane>();
     const std::uint32_t bytes = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max_;
-    if (Status status = made->mirror.reserve(bytes, std::max(ring_min_, 2 * kFirstChunk)); !status)
-      return status;
-    if (Status status = made->mirror.register_chunk(*registrations_, 0, 0); !status) {
+    if (Status status = take_lane_memory(channel, bytes); !status) return status;
+    Status status = made->mirror.reserve(bytes, std::max(ring_min_, 2 * kFirstChunk));
+    if (status) status = made->mirror.register_chunk(*registrations_, 0, 0);
+    if (!status) {
       made->mirror.free();
-      return status;
-    }
-    if (Status status = take_lane_memory(channel, bytes); !status) {
-      made->mirror.free();
+      give_lane_memory(channel, bytes);
       return status;
     }
     made->connection = &connection;
@@ -243,6 +241,8 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
   auto lane = std::make_unique<ReadLane>();
   lane->connection = &connection;
   lane->channel = static_cast<int>(control.a);
+  if (!take_lane_memory(lane->channel, static_cast<std::uint32_t>(bytes)))
+    return refuse(Code::no_memory);
   lane->number = static_cast<std::uint32_t>(free - readers_.begin());
   lane->peer_number = control.lane;
   Status status = lane->ring.reserve(static_cast<std::uint32_t>(bytes), control.key);
@@ -253,11 +253,8 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
     log_line(LogLevel::error, job_.rank(), "no ring for {}: {}", job_.describe(connection.peer),
              status.text());
     lane->ring.free();
+    give_lane_memory(lane->channel, static_cast<std::uint32_t>(bytes));
     return refuse(status.code());
-  }
-  if (!take_lane_memory(lane->channel, lane->ring.ring_bytes)) {
-    lane->ring.free();
-    return refuse(Code::no_memory);
   }
   send_control(connection, {ControlKind::opened,
                             {},

@@ -1,6 +1,6 @@
-// Get and put. The memory here is registered by way of the cache, or, if there are few
-// bytes, the operation goes by way of a slot of registered memory: copying them is cheaper than
-// registering, say, a word on a stack.
+// Get and put. The memory here is registered by way of the cache, or, if there are few bytes, the
+// operation goes by way of a slot of registered memory: copying them is cheaper than registering,
+// say, a word on a stack.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>

@@ -31,12 +31,11 @@ Status VerbsFabric::add_region(void* address, std::size_t bytes, std::size_t map
     status = registrations_->make(address, bytes, kReadable, mr);
   if (!status) return status;
   const std::lock_guard lock(memory_);
-  while (next_region_ == 0 || regions_.contains(next_region_))
-    next_region_ = (next_region_ + 1) & ~kOnceBit;
-  const std::uint32_t number = std::exchange(next_region_, (next_region_ + 1) & ~kOnceBit);
+  do last_region_ = (last_region_ + 1) & ~kOnceBit;
+  while (last_region_ == 0 || regions_.contains(last_region_));
   const auto start = reinterpret_cast<std::uintptr_t>(address);
-  regions_[number] = {start, bytes, mapped_bytes, mr, is_writable, false, {}};
-  memory = {start, bytes, number, mr->rkey};
+  regions_[last_region_] = {start, bytes, mapped_bytes, mr, is_writable, false, {}};
+  memory = {start, bytes, last_region_, mr->rkey};
   return {};
 }
 

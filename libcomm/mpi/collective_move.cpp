@@ -81,3 +81,4 @@ MPI_FUNCTION(Barrier_init)(MPI_Comm comm, MPI_Info, MPI_Request* request) {
 
 WEFT_EACH_FORM(int, int, )
 WEFT_EACH_FORM(MPI_Count, MPI_Aint, _c)
+#undef WEFT_EACH_FORM

@@ -380,3 +380,4 @@ using namespace weft::mpi;  // NOLINT
 
 WEFT_EACH_FORM(int, )
 WEFT_EACH_FORM(MPI_Count, _c)
+#undef WEFT_EACH_FORM

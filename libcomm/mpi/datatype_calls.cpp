@@ -9,10 +9,6 @@
 namespace weft::mpi {
 namespace {
 
-int fail(int code, const char* function, std::string_view text = {}) {
-  return raise(nullptr, code, function, text);
-}
-
 // A size or bound as the program's integer: MPI_UNDEFINED if it does not fit.
 template <class Integer>
 Integer fit(std::int64_t value) noexcept {
@@ -24,10 +20,10 @@ Integer fit(std::int64_t value) noexcept {
 template <class Integer>
 int get_size(MPI_Datatype handle, Integer* size, const char* function) {
   MPI_MUST_RUN_IN(function);
-  if (size == nullptr) return fail(MPI_ERR_ARG, function, "size is null");
+  if (size == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "size is null");
   const Datatype* type = find_datatype(handle);
   if (type == nullptr) {
-    if (!is_optional_datatype(handle)) return fail(MPI_ERR_TYPE, function);
+    if (!is_optional_datatype(handle)) return raise(nullptr, MPI_ERR_TYPE, function);
     *size = MPI_UNDEFINED;
     return MPI_SUCCESS;
   }
@@ -39,9 +35,10 @@ template <class Integer>
 int get_extent(MPI_Datatype handle, Integer* lb, Integer* extent, bool is_true,
                const char* function) {
   MPI_MUST_RUN_IN(function);
-  if (lb == nullptr || extent == nullptr) return fail(MPI_ERR_ARG, function, "an argument is null");
+  if (lb == nullptr || extent == nullptr)
+    return raise(nullptr, MPI_ERR_ARG, function, "an argument is null");
   const Datatype* type = find_datatype(handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, function);
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, function);
   *lb = is_true ? type->true_lb() : type->lb();
   *extent = is_true ? type->true_extent() : type->extent();
   return MPI_SUCCESS;
@@ -54,11 +51,12 @@ int get_envelope(MPI_Datatype handle, Integer* num_integers, Integer* num_addres
   MPI_MUST_RUN_IN(function);
   if (num_integers == nullptr || num_addresses == nullptr || num_datatypes == nullptr ||
       combiner == nullptr)
-    return fail(MPI_ERR_ARG, function, "an argument is null");
+    return raise(nullptr, MPI_ERR_ARG, function, "an argument is null");
   const Datatype* type = find_datatype(handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, function);
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, function);
   if (num_counts == nullptr && type->large_)
-    return fail(MPI_ERR_TYPE, function, "the type was made by a _c function: use the _c form");
+    return raise(nullptr, MPI_ERR_TYPE, function,
+                 "the type was made by a _c function: use the _c form");
   *num_integers = static_cast<Integer>(type->integers_.size());
   *num_addresses = static_cast<Integer>(type->addresses_.size());
   if (num_counts != nullptr) *num_counts = static_cast<Integer>(type->counts_.size());
@@ -72,16 +70,17 @@ int get_contents(MPI_Datatype handle, MPI_Count max_integers, MPI_Count max_addr
                  MPI_Count* counts, MPI_Datatype* types, const char* function) {
   MPI_MUST_RUN_IN(function);
   const Datatype* type = find_datatype(handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, function);
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, function);
   if (type->combiner_ == MPI_COMBINER_NAMED)
-    return fail(MPI_ERR_TYPE, function, "a predefined type has no contents");
+    return raise(nullptr, MPI_ERR_TYPE, function, "a predefined type has no contents");
   const auto is_short = [](MPI_Count most, std::size_t n) {
     return most < 0 || static_cast<std::size_t>(most) < n;
   };
   if (is_short(max_integers, type->integers_.size()) ||
       is_short(max_addresses, type->addresses_.size()) ||
       is_short(max_counts, type->counts_.size()) || is_short(max_datatypes, type->types_.size()))
-    return fail(MPI_ERR_ARG, function, "an array is shorter than MPI_Type_get_envelope says");
+    return raise(nullptr, MPI_ERR_ARG, function,
+                 "an array is shorter than MPI_Type_get_envelope says");
   for (std::size_t i = 0; i < type->integers_.size(); ++i) integers[i] = type->integers_[i];
   for (std::size_t i = 0; i < type->addresses_.size(); ++i) addresses[i] = type->addresses_[i];
   for (std::size_t i = 0; i < type->counts_.size(); ++i) counts[i] = type->counts_[i];
@@ -111,24 +110,24 @@ using namespace weft::mpi;  // NOLINT(google-build-using-namespace): bodies of a
 
 MPI_FUNCTION(Type_commit)(MPI_Datatype* handle) {
   MPI_MUST_RUN();
-  if (handle == nullptr) return fail(MPI_ERR_ARG, __func__, "datatype is null");
+  if (handle == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "datatype is null");
   Datatype* type = find_datatype(*handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, __func__);
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
   type->committed_ = true;
   return MPI_SUCCESS;
 }
 
 MPI_FUNCTION(Type_free)(MPI_Datatype* handle) {
   MPI_MUST_RUN();
-  if (handle == nullptr) return fail(MPI_ERR_ARG, __func__, "datatype is null");
+  if (handle == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "datatype is null");
   Datatype* type = find_derived(*handle);
   if (type == nullptr || type->predefined_)
-    return fail(MPI_ERR_TYPE, __func__,
-                find_datatype(*handle) != nullptr ? "a predefined type cannot be freed" : "");
+    return raise(nullptr, MPI_ERR_TYPE, __func__,
+                 find_datatype(*handle) != nullptr ? "a predefined type cannot be freed" : "");
   // Other handles of the same type (from MPI_Type_get_contents) carry no attributes.
   if (type->handle_ == *handle) {
     const int code = type->attributes_.clear(*handle);
-    if (code != MPI_SUCCESS) return fail(code, __func__);
+    if (code != MPI_SUCCESS) return raise(nullptr, code, __func__);
   }
   datatypes().erase(*handle);
   *handle = MPI_DATATYPE_NULL;
@@ -139,8 +138,8 @@ MPI_FUNCTION(Type_free)(MPI_Datatype* handle) {
 MPI_FUNCTION(Type_dup)(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   MPI_MUST_RUN();
   Datatype* old = find_datatype(oldtype);
-  if (old == nullptr) return fail(MPI_ERR_TYPE, __func__);
-  if (newtype == nullptr) return fail(MPI_ERR_ARG, __func__, "newtype is null");
+  if (old == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
+  if (newtype == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "newtype is null");
   auto* type = new Datatype;
   type->size_ = old->size_;
   type->lb_ = old->lb_;
@@ -161,7 +160,7 @@ MPI_FUNCTION(Type_dup)(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   const int code = old->attributes_.copy_to(oldtype, type->attributes_);
   if (code != MPI_SUCCESS) {
     destroy(type);
-    return fail(code, __func__);
+    return raise(nullptr, code, __func__);
   }
   type->handle_ = datatypes().insert(type);
   *newtype = type->handle_;
@@ -222,24 +221,24 @@ MPI_FUNCTION(Type_get_contents_c)
 MPI_FUNCTION(Type_set_name)(MPI_Datatype handle, const char* name) {
   MPI_MUST_RUN();
   Datatype* type = find_datatype(handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, __func__);
-  if (name == nullptr) return fail(MPI_ERR_ARG, __func__, "the name is null");
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
+  if (name == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "the name is null");
   type->name_.assign(name, strnlen(name, MPI_MAX_OBJECT_NAME - 1));
   return MPI_SUCCESS;
 }
 MPI_FUNCTION(Type_get_name)(MPI_Datatype handle, char* name, int* length) {
   MPI_MUST_RUN();
   if (name == nullptr || length == nullptr)
-    return fail(MPI_ERR_ARG, __func__, "an argument is null");
+    return raise(nullptr, MPI_ERR_ARG, __func__, "an argument is null");
   if (handle == MPI_DATATYPE_NULL) return copy_name("MPI_DATATYPE_NULL", name, length);
   const Datatype* type = find_datatype(handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, __func__);
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
   return copy_name(type->name_, name, length);
 }
 
 MPI_FUNCTION(Type_match_size)(int typeclass, int size, MPI_Datatype* type) {
   MPI_MUST_RUN();
-  if (type == nullptr) return fail(MPI_ERR_ARG, __func__, "datatype is null");
+  if (type == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "datatype is null");
   const auto pick = [&](std::initializer_list<MPI_Datatype> types) {
     for (MPI_Datatype candidate : types) {
       const Datatype* found = find_datatype(candidate);
@@ -247,7 +246,7 @@ MPI_FUNCTION(Type_match_size)(int typeclass, int size, MPI_Datatype* type) {
       *type = candidate;
       return MPI_SUCCESS;
     }
-    return fail(MPI_ERR_ARG, __func__, "there is no type of that class and size");
+    return raise(nullptr, MPI_ERR_ARG, __func__, "there is no type of that class and size");
   };
   switch (typeclass) {
     case MPI_TYPECLASS_INTEGER:
@@ -258,7 +257,7 @@ MPI_FUNCTION(Type_match_size)(int typeclass, int size, MPI_Datatype* type) {
       return pick(
           {MPI_COMPLEX4, MPI_COMPLEX8, MPI_COMPLEX16, MPI_COMPLEX32, MPI_C_LONG_DOUBLE_COMPLEX});
     default:
-      return fail(MPI_ERR_ARG, __func__, "the type class is unknown");
+      return raise(nullptr, MPI_ERR_ARG, __func__, "the type class is unknown");
   }
 }
 
@@ -266,44 +265,46 @@ MPI_FUNCTION(Type_create_keyval)
 (MPI_Type_copy_attr_function* copy, MPI_Type_delete_attr_function* drop, int* keyval,
  void* extra_state) {
   MPI_MUST_RUN();
-  if (keyval == nullptr) return fail(MPI_ERR_ARG, __func__, "keyval is null");
+  if (keyval == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "keyval is null");
   *keyval = make_keyval(Kind::datatype, reinterpret_cast<void (*)()>(copy),
                         reinterpret_cast<void (*)()>(drop), extra_state);
   return MPI_SUCCESS;
 }
 MPI_FUNCTION(Type_free_keyval)(int* keyval) {
   MPI_MUST_RUN();
-  if (keyval == nullptr) return fail(MPI_ERR_ARG, __func__, "keyval is null");
-  if (!free_keyval(*keyval, Kind::datatype)) return fail(MPI_ERR_KEYVAL, __func__);
+  if (keyval == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "keyval is null");
+  if (!free_keyval(*keyval, Kind::datatype)) return raise(nullptr, MPI_ERR_KEYVAL, __func__);
   *keyval = MPI_KEYVAL_INVALID;
   return MPI_SUCCESS;
 }
 MPI_FUNCTION(Type_set_attr)(MPI_Datatype handle, int keyval, void* value) {
   MPI_MUST_RUN();
   Datatype* type = find_datatype(handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, __func__);
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
   std::shared_ptr<Keyval> key = find_keyval(keyval, Kind::datatype);
-  if (key == nullptr) return fail(MPI_ERR_KEYVAL, __func__);
+  if (key == nullptr) return raise(nullptr, MPI_ERR_KEYVAL, __func__);
   const int code = type->attributes_.set(handle, std::move(key), value);
-  return code == MPI_SUCCESS ? code : fail(code, __func__);
+  return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
 }
 MPI_FUNCTION(Type_get_attr)(MPI_Datatype handle, int keyval, void* value, int* flag) {
   MPI_MUST_RUN();
   const Datatype* type = find_datatype(handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, __func__);
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
   if (value == nullptr || flag == nullptr)
-    return fail(MPI_ERR_ARG, __func__, "an argument is null");
-  if (find_keyval(keyval, Kind::datatype) == nullptr) return fail(MPI_ERR_KEYVAL, __func__);
+    return raise(nullptr, MPI_ERR_ARG, __func__, "an argument is null");
+  if (find_keyval(keyval, Kind::datatype) == nullptr)
+    return raise(nullptr, MPI_ERR_KEYVAL, __func__);
   *flag = type->attributes_.get(keyval, static_cast<void**>(value)) ? 1 : 0;
   return MPI_SUCCESS;
 }
 MPI_FUNCTION(Type_delete_attr)(MPI_Datatype handle, int keyval) {
   MPI_MUST_RUN();
   Datatype* type = find_datatype(handle);
-  if (type == nullptr) return fail(MPI_ERR_TYPE, __func__);
-  if (find_keyval(keyval, Kind::datatype) == nullptr) return fail(MPI_ERR_KEYVAL, __func__);
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
+  if (find_keyval(keyval, Kind::datatype) == nullptr)
+    return raise(nullptr, MPI_ERR_KEYVAL, __func__);
   const int code = type->attributes_.remove(handle, keyval);
-  return code == MPI_SUCCESS ? code : fail(code, __func__);
+  return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
 }
 
 MPI_FUNCTION(Type_toint)(MPI_Datatype type) { return DatatypeTable::to_int(type); }
@@ -311,7 +312,7 @@ MPI_ALIAS(Type_fromint)
 extern "C" MPI_Datatype PMPI_Type_fromint(int number) { return datatypes().from_int(number); }
 
 MPI_FUNCTION(Get_address)(const void* location, MPI_Aint* address) {
-  if (address == nullptr) return fail(MPI_ERR_ARG, __func__, "address is null");
+  if (address == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "address is null");
   *address = reinterpret_cast<MPI_Aint>(location);
   return MPI_SUCCESS;
 }

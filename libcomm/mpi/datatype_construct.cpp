@@ -9,24 +9,20 @@ namespace {
 template <class Count>
 inline constexpr bool kLarge = !std::is_same_v<Count, int>;
 
-int fail(int code, const char* function, std::string_view text = {}) {
-  return raise(nullptr, code, function, text);
-}
-
 // Ends a call: hands out the type, or raises the error if it did not fit.
 int deliver(Builder& builder, bool fits, MPI_Datatype* out, const char* function) {
-  if (!fits) return fail(MPI_ERR_COUNT, function, "the type's size is beyond 2^63 bytes");
+  if (!fits) return raise(nullptr, MPI_ERR_COUNT, function, "the type's size is beyond 2^63 bytes");
   *out = builder.finish();
-  return *out == MPI_DATATYPE_NULL ? fail(MPI_ERR_NO_MEM, function) : MPI_SUCCESS;
+  return *out == MPI_DATATYPE_NULL ? raise(nullptr, MPI_ERR_NO_MEM, function) : MPI_SUCCESS;
 }
 
 // The checks that all have in common.
-#define CHECK_TYPE_ARGUMENTS(count, oldtype, newtype)      \
-  MPI_MUST_RUN_IN(function);                               \
-  if ((count) < 0) return fail(MPI_ERR_COUNT, function);   \
-  Datatype* const old = find_datatype(oldtype);            \
-  if (old == nullptr) return fail(MPI_ERR_TYPE, function); \
-  if ((newtype) == nullptr) return fail(MPI_ERR_ARG, function, "newtype is null")
+#define CHECK_TYPE_ARGUMENTS(count, oldtype, newtype)                \
+  MPI_MUST_RUN_IN(function);                                         \
+  if ((count) < 0) return raise(nullptr, MPI_ERR_COUNT, function);   \
+  Datatype* const old = find_datatype(oldtype);                      \
+  if (old == nullptr) return raise(nullptr, MPI_ERR_TYPE, function); \
+  if ((newtype) == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "newtype is null")
 
 template <class Count>
 int contiguous(Count count, MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
@@ -42,7 +38,7 @@ template <class Count, class Stride>
 int vector(Count count, Count blocklength, Stride stride, bool is_bytes, MPI_Datatype oldtype,
            MPI_Datatype* newtype, const char* function) {
   CHECK_TYPE_ARGUMENTS(count, oldtype, newtype);
-  if (blocklength < 0) return fail(MPI_ERR_ARG, function, "the block length is negative");
+  if (blocklength < 0) return raise(nullptr, MPI_ERR_ARG, function, "the block length is negative");
   Builder builder(is_bytes ? MPI_COMBINER_HVECTOR : MPI_COMBINER_VECTOR, kLarge<Count>);
   builder.note(count);
   builder.note(blocklength);
@@ -63,14 +59,14 @@ int indexed(Count count, const Count* lengths, const Place* places, bool is_byte
             MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
   CHECK_TYPE_ARGUMENTS(count, oldtype, newtype);
   if (count > 0 && (lengths == nullptr || places == nullptr))
-    return fail(MPI_ERR_ARG, function, "an array is null");
+    return raise(nullptr, MPI_ERR_ARG, function, "an array is null");
   Builder builder(is_bytes ? MPI_COMBINER_HINDEXED : MPI_COMBINER_INDEXED, kLarge<Count>);
   builder.note(count);
   builder.note(lengths, count);
   builder.note(old);
   bool fits = true;
   for (Count i = 0; i < count; ++i) {
-    if (lengths[i] < 0) return fail(MPI_ERR_ARG, function, "a block length is negative");
+    if (lengths[i] < 0) return raise(nullptr, MPI_ERR_ARG, function, "a block length is negative");
     if (is_bytes)
       builder.note_place(places[i]);
     else
@@ -86,8 +82,9 @@ template <class Count, class Place>
 int indexed_block(Count count, Count length, const Place* places, bool is_bytes,
                   MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
   CHECK_TYPE_ARGUMENTS(count, oldtype, newtype);
-  if (length < 0) return fail(MPI_ERR_ARG, function, "the block length is negative");
-  if (count > 0 && places == nullptr) return fail(MPI_ERR_ARG, function, "an array is null");
+  if (length < 0) return raise(nullptr, MPI_ERR_ARG, function, "the block length is negative");
+  if (count > 0 && places == nullptr)
+    return raise(nullptr, MPI_ERR_ARG, function, "an array is null");
   Builder builder(is_bytes ? MPI_COMBINER_HINDEXED_BLOCK : MPI_COMBINER_INDEXED_BLOCK,
                   kLarge<Count>);
   builder.note(count);
@@ -110,18 +107,18 @@ template <class Count, class Place>
 int structure(Count count, const Count* lengths, const Place* places, const MPI_Datatype* oldtypes,
               MPI_Datatype* newtype, const char* function) {
   MPI_MUST_RUN_IN(function);
-  if (count < 0) return fail(MPI_ERR_COUNT, function);
+  if (count < 0) return raise(nullptr, MPI_ERR_COUNT, function);
   if (newtype == nullptr ||
       (count > 0 && (lengths == nullptr || places == nullptr || oldtypes == nullptr)))
-    return fail(MPI_ERR_ARG, function, "an array is null");
+    return raise(nullptr, MPI_ERR_ARG, function, "an array is null");
   Builder builder(MPI_COMBINER_STRUCT, kLarge<Count>);
   builder.note(count);
   builder.note(lengths, count);
   bool fits = true;
   for (Count i = 0; i < count; ++i) {
-    if (lengths[i] < 0) return fail(MPI_ERR_ARG, function, "a block length is negative");
+    if (lengths[i] < 0) return raise(nullptr, MPI_ERR_ARG, function, "a block length is negative");
     Datatype* old = find_datatype(oldtypes[i]);
-    if (old == nullptr) return fail(MPI_ERR_TYPE, function);
+    if (old == nullptr) return raise(nullptr, MPI_ERR_TYPE, function);
     builder.note_place(places[i]);
     builder.note(old);
     fits = fits && builder.add(*old, lengths[i], places[i]);
@@ -148,15 +145,16 @@ template <class Count>
 int subarray(int ndims, const Count* sizes, const Count* subsizes, const Count* starts, int order,
              MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
   CHECK_TYPE_ARGUMENTS(0, oldtype, newtype);
-  if (ndims < 1) return fail(MPI_ERR_ARG, function, "there is no dimension");
+  if (ndims < 1) return raise(nullptr, MPI_ERR_ARG, function, "there is no dimension");
   if (sizes == nullptr || subsizes == nullptr || starts == nullptr)
-    return fail(MPI_ERR_ARG, function, "an array is null");
+    return raise(nullptr, MPI_ERR_ARG, function, "an array is null");
   if (order != MPI_ORDER_C && order != MPI_ORDER_FORTRAN)
-    return fail(MPI_ERR_ARG, function, "the order is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN");
+    return raise(nullptr, MPI_ERR_ARG, function,
+                 "the order is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN");
   for (int i = 0; i < ndims; ++i)
     if (sizes[i] < 1 || subsizes[i] < 1 || subsizes[i] > sizes[i] || starts[i] < 0 ||
         starts[i] > sizes[i] - subsizes[i])
-      return fail(MPI_ERR_ARG, function, "the block does not lie inside the array");
+      return raise(nullptr, MPI_ERR_ARG, function, "the block does not lie inside the array");
   Builder builder(MPI_COMBINER_SUBARRAY, kLarge<Count>);
   builder.note_int(ndims);
   builder.note(sizes, ndims);
@@ -213,38 +211,40 @@ int darray(int size, int rank, int ndims, const Count* gsizes, const int* distri
            const int* dargs, const int* psizes, int order, MPI_Datatype oldtype,
            MPI_Datatype* newtype, const char* function) {
   CHECK_TYPE_ARGUMENTS(0, oldtype, newtype);
-  if (ndims < 1) return fail(MPI_ERR_ARG, function, "there is no dimension");
+  if (ndims < 1) return raise(nullptr, MPI_ERR_ARG, function, "there is no dimension");
   if (gsizes == nullptr || distribs == nullptr || dargs == nullptr || psizes == nullptr)
-    return fail(MPI_ERR_ARG, function, "an array is null");
+    return raise(nullptr, MPI_ERR_ARG, function, "an array is null");
   if (order != MPI_ORDER_C && order != MPI_ORDER_FORTRAN)
-    return fail(MPI_ERR_ARG, function, "the order is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN");
+    return raise(nullptr, MPI_ERR_ARG, function,
+                 "the order is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN");
   if (size < 1 || rank < 0 || rank >= size)
-    return fail(MPI_ERR_ARG, function, "the rank is not one of the grid");
+    return raise(nullptr, MPI_ERR_ARG, function, "the rank is not one of the grid");
   std::int64_t processes = 1;
   for (int d = 0; d < ndims; ++d) {
-    if (gsizes[d] < 1) return fail(MPI_ERR_ARG, function, "the array has no elements");
+    if (gsizes[d] < 1) return raise(nullptr, MPI_ERR_ARG, function, "the array has no elements");
     if (psizes[d] < 1 || __builtin_mul_overflow(processes, psizes[d], &processes))
-      return fail(MPI_ERR_ARG, function, "the grid has no processes in a dimension");
+      return raise(nullptr, MPI_ERR_ARG, function, "the grid has no processes in a dimension");
     const bool has_default = dargs[d] == MPI_DISTRIBUTE_DFLT_DARG;
     switch (distribs[d]) {
       case MPI_DISTRIBUTE_NONE:
         if (psizes[d] != 1)
-          return fail(MPI_ERR_ARG, function, "an undistributed dimension has several processes");
+          return raise(nullptr, MPI_ERR_ARG, function,
+                       "an undistributed dimension has several processes");
         break;
       case MPI_DISTRIBUTE_BLOCK:
         if (!has_default && (dargs[d] < 1 || std::int64_t{dargs[d]} * psizes[d] < gsizes[d]))
-          return fail(MPI_ERR_ARG, function, "the blocks do not hold the array");
+          return raise(nullptr, MPI_ERR_ARG, function, "the blocks do not hold the array");
         break;
       case MPI_DISTRIBUTE_CYCLIC:
         if (!has_default && dargs[d] < 1)
-          return fail(MPI_ERR_ARG, function, "a block has no elements");
+          return raise(nullptr, MPI_ERR_ARG, function, "a block has no elements");
         break;
       default:
-        return fail(MPI_ERR_ARG, function, "the distribution is unknown");
+        return raise(nullptr, MPI_ERR_ARG, function, "the distribution is unknown");
     }
   }
   if (processes != size)
-    return fail(MPI_ERR_ARG, function, "the grid's dimensions do not make its size");
+    return raise(nullptr, MPI_ERR_ARG, function, "the grid's dimensions do not make its size");
 
   // The grid's ranks are in C order whatever that of the array is.
   std::vector<int> coords(static_cast<std::size_t>(ndims));

@@ -12,10 +12,6 @@
 namespace weft::mpi {
 namespace {
 
-int fail(int code, const char* function, std::string_view text = {}) {
-  return raise(nullptr, code, function, text);
-}
-
 struct Made {
   std::mutex mutex;
   std::map<std::tuple<int, int, int>, MPI_Datatype> handles;  // by combiner, p and r
@@ -48,7 +44,7 @@ int deliver(int combiner, int p, int r, MPI_Datatype model, MPI_Datatype* out,
     if (handle == nullptr || handle == MPI_DATATYPE_NULL) {
       made->handles.erase({combiner, p, r});
       destroy(type);
-      return fail(MPI_ERR_NO_MEM, function);
+      return raise(nullptr, MPI_ERR_NO_MEM, function);
     }
     type->handle_ = handle;
   }
@@ -61,9 +57,9 @@ int deliver(int combiner, int p, int r, MPI_Datatype model, MPI_Datatype* out,
 int pick_real(int combiner, int p, int r, const MPI_Datatype (&models)[3], MPI_Datatype* out,
               const char* function) {
   MPI_MUST_RUN_IN(function);
-  if (out == nullptr) return fail(MPI_ERR_ARG, function, "newtype is null");
+  if (out == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "newtype is null");
   if (p == MPI_UNDEFINED && r == MPI_UNDEFINED)
-    return fail(MPI_ERR_ARG, function, "neither precision nor range is given");
+    return raise(nullptr, MPI_ERR_ARG, function, "neither precision nor range is given");
   constexpr int kDigits[] = {FLT_DIG, DBL_DIG, LDBL_DIG};
   constexpr int kRanges[] = {
       FLT_MAX_10_EXP < -FLT_MIN_10_EXP ? FLT_MAX_10_EXP : -FLT_MIN_10_EXP,
@@ -73,7 +69,7 @@ int pick_real(int combiner, int p, int r, const MPI_Datatype (&models)[3], MPI_D
     if ((p == MPI_UNDEFINED || p <= kDigits[i]) && (r == MPI_UNDEFINED || r <= kRanges[i]))
       return deliver(combiner, p, r, models[i], out, function);
   *out = MPI_DATATYPE_NULL;
-  return fail(MPI_ERR_ARG, function, "no type has that precision and range");
+  return raise(nullptr, MPI_ERR_ARG, function, "no type has that precision and range");
 }
 
 }  // namespace
@@ -92,7 +88,7 @@ MPI_FUNCTION(Type_create_f90_complex)(int p, int r, MPI_Datatype* newtype) {
 }
 MPI_FUNCTION(Type_create_f90_integer)(int r, MPI_Datatype* newtype) {
   MPI_MUST_RUN();
-  if (newtype == nullptr) return fail(MPI_ERR_ARG, __func__, "newtype is null");
+  if (newtype == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "newtype is null");
   struct Row {
     int range;  // decimal digits
     MPI_Datatype type;
@@ -101,15 +97,15 @@ MPI_FUNCTION(Type_create_f90_integer)(int r, MPI_Datatype* newtype) {
        {Row{2, MPI_INT8_T}, Row{4, MPI_INT16_T}, Row{9, MPI_INT32_T}, Row{18, MPI_INT64_T}})
     if (r <= row.range) return deliver(MPI_COMBINER_F90_INTEGER, r, 0, row.type, newtype, __func__);
   *newtype = MPI_DATATYPE_NULL;
-  return fail(MPI_ERR_ARG, __func__, "no type has that range");
+  return raise(nullptr, MPI_ERR_ARG, __func__, "no type has that range");
 }
 
 MPI_FUNCTION(Type_get_value_index)
 (MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype* pair_type) {
   MPI_MUST_RUN();
   if (find_datatype(value_type) == nullptr || find_datatype(index_type) == nullptr)
-    return fail(MPI_ERR_TYPE, __func__);
-  if (pair_type == nullptr) return fail(MPI_ERR_ARG, __func__, "pair_type is null");
+    return raise(nullptr, MPI_ERR_TYPE, __func__);
+  if (pair_type == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "pair_type is null");
   struct Row {
     MPI_Datatype value, index, pair;
   };

@@ -139,3 +139,4 @@ using namespace weft::mpi;  // NOLINT
 
 WEFT_EACH_FORM(int, )
 WEFT_EACH_FORM(MPI_Count, _c)
+#undef WEFT_EACH_FORM

@@ -164,3 +164,4 @@ using namespace weft::mpi;  // NOLINT
 
 WEFT_EACH_FORM(int, int, )
 WEFT_EACH_FORM(MPI_Count, MPI_Aint, _c)
+#undef WEFT_EACH_FORM

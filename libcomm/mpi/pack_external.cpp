@@ -14,10 +14,6 @@
 namespace weft::mpi {
 namespace {
 
-int fail(int code, const char* function, std::string_view text = {}) {
-  return raise(nullptr, code, function, text);
-}
-
 // Bytes of one number in external32.
 std::int64_t external_unit(Form form) noexcept {
   switch (form.kind) {
@@ -115,13 +111,13 @@ int check(const char* datarep, Count count, MPI_Datatype handle, const Datatype*
           std::int64_t& bytes, const char* function) {
   MPI_MUST_RUN_IN(function);
   if (datarep == nullptr || std::string_view(datarep) != "external32")
-    return fail(MPI_ERR_ARG, function, "the representation is not \"external32\"");
-  if (count < 0) return fail(MPI_ERR_COUNT, function);
+    return raise(nullptr, MPI_ERR_ARG, function, "the representation is not \"external32\"");
+  if (count < 0) return raise(nullptr, MPI_ERR_COUNT, function);
   type = find_datatype(handle);
-  if (type == nullptr || !type->committed()) return fail(MPI_ERR_TYPE, function);
+  if (type == nullptr || !type->committed()) return raise(nullptr, MPI_ERR_TYPE, function);
   if (__builtin_mul_overflow(external_bytes(type->signature_), static_cast<std::int64_t>(count),
                              &bytes))
-    return fail(MPI_ERR_COUNT, function, "the data are beyond 2^63 bytes");
+    return raise(nullptr, MPI_ERR_COUNT, function, "the data are beyond 2^63 bytes");
   return MPI_SUCCESS;
 }
 
@@ -131,7 +127,7 @@ int size(const char* datarep, Count count, MPI_Datatype handle, Size* out, const
   std::int64_t bytes = 0;
   if (const int code = check(datarep, count, handle, type, bytes, function); code != MPI_SUCCESS)
     return code;
-  if (out == nullptr) return fail(MPI_ERR_ARG, function, "size is null");
+  if (out == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "size is null");
   *out = static_cast<Size>(bytes);
   return MPI_SUCCESS;
 }
@@ -146,7 +142,7 @@ int in_pieces(const Datatype& type, std::int64_t count, const char* function, St
       std::min(std::max(std::int64_t{1}, kPieceBytes / element), std::max(std::int64_t{1}, count));
   const std::unique_ptr<char[]> native(
       new (std::nothrow) char[static_cast<std::size_t>(most * element)]);
-  if (native == nullptr) return fail(MPI_ERR_NO_MEM, function);
+  if (native == nullptr) return raise(nullptr, MPI_ERR_NO_MEM, function);
   for (std::int64_t i = 0; i < count; i += most)
     if (const int code = step(native.get(), i, std::min(most, count - i)); code != MPI_SUCCESS)
       return code;
@@ -160,9 +156,9 @@ int pack(const char* datarep, const void* in, Count count, MPI_Datatype handle, 
   std::int64_t bytes = 0;
   if (const int code = check(datarep, count, handle, type, bytes, function); code != MPI_SUCCESS)
     return code;
-  if (position == nullptr) return fail(MPI_ERR_ARG, function, "position is null");
+  if (position == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "position is null");
   if (*position < 0 || room < *position || bytes > room - *position)
-    return fail(MPI_ERR_TRUNCATE, function, "the data do not fit into the buffer");
+    return raise(nullptr, MPI_ERR_TRUNCATE, function, "the data do not fit into the buffer");
   char* to = static_cast<char*>(out) + *position;
   const int code =
       in_pieces(*type, count, function, [&](char* native, std::int64_t first, std::int64_t n) {
@@ -176,7 +172,7 @@ int pack(const char* datarep, const void* in, Count count, MPI_Datatype handle, 
         };
         for (std::int64_t i = 0; i < n; ++i)
           if (!type->signature_.for_each_run(encode_run))
-            return fail(MPI_ERR_CONVERSION, function, "external32 cannot hold a number");
+            return raise(nullptr, MPI_ERR_CONVERSION, function, "external32 cannot hold a number");
         return MPI_SUCCESS;
       });
   if (code == MPI_SUCCESS) *position += static_cast<Size>(bytes);
@@ -190,9 +186,9 @@ int unpack(const char* datarep, const void* in, Size room, Size* position, void*
   std::int64_t bytes = 0;
   if (const int code = check(datarep, count, handle, type, bytes, function); code != MPI_SUCCESS)
     return code;
-  if (position == nullptr) return fail(MPI_ERR_ARG, function, "position is null");
+  if (position == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "position is null");
   if (*position < 0 || room < *position || bytes > room - *position)
-    return fail(MPI_ERR_TRUNCATE, function, "the buffer holds less than that");
+    return raise(nullptr, MPI_ERR_TRUNCATE, function, "the buffer holds less than that");
   const char* from = static_cast<const char*>(in) + *position;
   const int code =
       in_pieces(*type, count, function, [&](char* native, std::int64_t first, std::int64_t n) {

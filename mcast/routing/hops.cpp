@@ -8,7 +8,7 @@ namespace weft::mcast {
 
 namespace {
 
-using Block = std::array<uint64_t, 8>;
+using Eight = std::array<uint64_t, 8>;
 
 // Exchanges two sets of bits, `shift` apart, of which `mask` has the lower.
 void swap_bits(uint64_t* low, uint64_t* high, int shift, uint64_t mask) {
@@ -18,8 +18,8 @@ void swap_bits(uint64_t* low, uint64_t* high, int shift, uint64_t mask) {
 }
 
 // Byte j of word i and byte i of word j change places.
-void transpose_bytes(Block* block) {
-  Block& w = *block;
+void transpose_bytes(Eight* block) {
+  Eight& w = *block;
   for (size_t i = 0; i < 4; ++i) swap_bits(&w[i], &w[i + 4], 32, 0xffffffff);
   for (const size_t i : {0, 1, 4, 5}) swap_bits(&w[i], &w[i + 2], 16, 0x0000ffff0000ffff);
   for (const size_t i : {0, 2, 4, 6}) swap_bits(&w[i], &w[i + 1], 8, 0x00ff00ff00ff00ff);
@@ -114,7 +114,7 @@ void Hops::search() {
   const uint32_t n = topology_.num_switches();
   bytes_ += uint64_t{n} * starts_.size();
   std::fill(at_.begin(), at_.end(), Bits{});
-  std::fill(digits_.begin(), digits_.end(), Block{});
+  std::fill(digits_.begin(), digits_.end(), Eight{});
   frontier_.clear();
   for (size_t i = 0; i < starts_.size(); ++i) {
     const uint32_t s = starts_[i];
@@ -159,16 +159,16 @@ void Hops::write_rows() {
   }
   for (uint32_t first = 0; first < n; first += 8) {
     const uint32_t count = std::min(8u, n - first);
-    Block distances[8] = {};  // [switch][starts 8 by 8], a byte each
+    Eight distances[8] = {};  // [switch][starts 8 by 8], a byte each
     for (uint32_t s = 0; s < count; ++s) {
-      Block block = digits_[first + s];
+      Eight block = digits_[first + s];
       for (uint64_t& digit : block) digit |= ~at_[first + s].reached;  // not reached: kFar
       transpose_bytes(&block);
       for (uint64_t& eight_starts : block) eight_starts = transpose_bits(eight_starts);
       distances[s] = block;
     }
     for (size_t i = 0; i < num; i += 8) {
-      Block of_starts;
+      Eight of_starts;
       for (size_t s = 0; s < 8; ++s) of_starts[s] = distances[s][i / 8];
       transpose_bytes(&of_starts);
       for (size_t k = i; k < std::min(num, i + 8); ++k) {

@@ -39,14 +39,9 @@ constexpr std::uint64_t kDrainNs = 1'000'000'000;
 constexpr int kLossGraceMs = 500;
 constexpr std::uint64_t kDeathGraceNs = 100'000'000;
 constexpr int kTimeoutStatus = 124;  // as timeout(1)
-constexpr int kMissingStatus = 127;  // as a shell
 constexpr int kLostStatus = 125;     // a host could not be used any more
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-Status system_error(std::string_view what) {
-  return {Code::no_memory, fmt::format("{}: {}", what, strerror(errno))};
-}
 
 std::string random_key() {
   unsigned char bytes[16];

@@ -20,6 +20,8 @@
 
 namespace weft::weftrun {
 
+inline constexpr int kMissingStatus = 127;  // the program is not there: as a shell
+
 class Launcher final : public HostEvents {
  public:
   explicit Launcher(const Options& options);

@@ -17,13 +17,14 @@
 #include "job/boards.hpp"
 
 namespace weft::weftrun {
-namespace {
-
-constexpr std::size_t kInputBytes = 64u << 10;  // kept for a rank 0 that reads slowly
 
 Status system_error(std::string_view what) {
   return {Code::no_memory, fmt::format("{}: {}", what, strerror(errno))};
 }
+
+namespace {
+
+constexpr std::size_t kInputBytes = 64u << 10;  // kept for a rank 0 that reads slowly
 
 // Before any rank starts, so that a mistyped name is one message and not one per rank.
 Status check_program(const std::string& program) {

@@ -13,6 +13,9 @@
 
 namespace weft::weftrun {
 
+// What the kernel has just refused, and why (errno).
+Status system_error(std::string_view what);
+
 class LocalHost final : public Host {
  public:
   // mask: the signal mask that ranks start with.

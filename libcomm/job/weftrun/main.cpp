@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kUsageStatus = 2;
 constexpr int kStartStatus = 125;
-constexpr int kMissingStatus = 127;  // as a shell
 
 int complain(const weft::Status& status, int exit_status) {
   fprintf(stderr, "weftrun: %s\n", status.text().c_str());

@@ -1,10 +1,12 @@
 """What ./check does once the machine has what it needs; ./check --help describes it."""
 import argparse
+import contextlib
 import glob
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -12,8 +14,9 @@ import time
 
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, 'tests', 'softroce'))
+sys.path[:0] = [os.path.join(ROOT, 'tests', 'softroce'), os.path.join(ROOT, 'tests', 'mpi')]
 import phase as softroce  # noqa: E402
+import process  # noqa: E402
 from progress import Progress  # noqa: E402
 PHASES = ['format', 'release', 'softroce', 'address', 'thread', 'fuzz']
 # Most of what a compiler does here is reading headers, so several sources go into one file: a third
@@ -253,8 +256,9 @@ def run_meson_tests(tally, phase, folder, names, log, slow):
     if os.path.exists(results):
         os.remove(results)
     env = {**os.environ, **SANITIZER_ENV.get('address' if phase == 'fuzz' else phase, {})}
-    quiet(['meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--timeout-multiplier',
-           slow, *names], log, env)
+    # One more at a time than there are cores, as some of them wait.
+    quiet(['meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--num-processes',
+           str(int(jobs()) + 1), '--timeout-multiplier', slow, *names], log, env)
     seen = set()
     if os.path.exists(results):
         with open(results, encoding='utf-8') as file:
@@ -325,10 +329,10 @@ def mpi_tests(tally, phase, folder, options):
             command += ['--np', '1,2,4']
     elif phase == 'address':
         command += ['--np', '2,3', '--every-test', '--slow', '6', '--budget', '900',
-                    '--cflags', '-O1 -g -fsanitize=address,undefined']
+                    '--cflags', '-Og -g1 -fsanitize=address,undefined']
     else:
         command += ['--tag', 'threads', '--slow', '15', '--budget', '600',
-                    '--cflags', '-O1 -g -fsanitize=thread']
+                    '--cflags', '-Og -g1 -fsanitize=thread']
     for name, value in SANITIZER_ENV.get(phase, {}).items():
         command += ['--env', f'{name}={value}']
     tally.at(f'{phase}: multi-process tests')
@@ -393,6 +397,17 @@ def abi(tally, folder, options):
             tally.add('release', record['name'], record['outcome'], record['why'])
 
 
+def end(number, _):
+    """Told to end: so does all that was started, each part with the time to tidy up."""
+    for pid in process.descendants():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    process.wait_for_descendants(process.GRACE_S)
+    process.end_descendants()
+    print(f'check: ended by {signal.Signals(number).name}', file=sys.stderr, flush=True)
+    os._exit(128 + number)  # other threads wait for what is gone
+
+
 def main():
     parser = argparse.ArgumentParser(prog='./check', add_help=False)
     parser.add_argument('--quick', action='store_true')
@@ -400,6 +415,9 @@ def main():
     parser.add_argument('--only', action='extend', nargs='+', choices=PHASES)
     options = parser.parse_args()
     phases = options.only or (['format', 'release'] if options.quick else PHASES)
+    process.become_subreaper()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     tally = Tally()
     for number, phase in enumerate(phases, 1):
         tally.at(f'phase {number} of {len(phases)}: {phase}')

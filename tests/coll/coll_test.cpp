@@ -53,7 +53,7 @@ constexpr Forced kForced[] = {
 
 constexpr int kNumRanks[] = {1, 2, 3, 4, 5, 8};
 
-TEST_CASE("every algorithm gives the right result") {
+TEST_CASE("every algorithm gives the right result", "[algorithms]") {
   for (const Forced& forced : kForced)
     for (const int n : kNumRanks) {
       INFO(forced.setting << '=' << forced.algorithm << " with " << n << " ranks");

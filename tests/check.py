@@ -23,7 +23,7 @@ PHASES = ['format', 'release', 'softroce', 'address', 'thread', 'fuzz']
 # of the time. The release build compiles each for itself, and so finds headers that are missing.
 TOGETHER = ['-Dunity=on', '-Dunity_size=12']
 # Enough optimization for the tests to be quick, little enough for g++ to be.
-SANITIZED = [*TOGETHER, '-Doptimization=g', '-Ddebug=false', '-Db_ndebug=false', '-Dcpp_args=-g1']
+SANITIZED = [*TOGETHER, '-Doptimization=g', '-Ddebug=false', '-Db_ndebug=false']
 FUZZ_COMPILERS = {'CC': 'clang-14', 'CXX': 'clang++-14'}
 SANITIZER_ENV = {
     'address': {
@@ -140,7 +140,7 @@ def setup_command(phase, folder):
     else:
         options += ['--prefix', os.path.join(folder, 'stage'), '-Dwerror=true']
     if phase == 'address':
-        options += ['-Db_sanitize=address,undefined', *SANITIZED]
+        options += ['-Db_sanitize=address,undefined', *SANITIZED, '-Dcpp_args=-g1']
     elif phase == 'thread':
         # It does not follow fences (-Wtsan warns of that): they order atomics only here, on which
         # there are no races to find.
@@ -399,6 +399,7 @@ def abi(tally, folder, options):
 
 def end(number, _):
     """Told to end: so does all that was started, each part with the time to tidy up."""
+    process.become_subreaper()  # only now: it would be left with all their zombies
     for pid in process.descendants():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
@@ -415,7 +416,6 @@ def main():
     parser.add_argument('--only', action='extend', nargs='+', choices=PHASES)
     options = parser.parse_args()
     phases = options.only or (['format', 'release'] if options.quick else PHASES)
-    process.become_subreaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     tally = Tally()

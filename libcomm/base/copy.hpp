@@ -7,32 +7,11 @@
 #include <emmintrin.h>
 #endif
 
+#include "weft/copy.hpp"
+
 namespace weft {
 
-// Copies n bytes; up to 16 without a call.
-inline void copy_small(void* to, const void* from, std::size_t n) noexcept {
-  auto* t = static_cast<char*>(to);
-  const auto* f = static_cast<const char*>(from);
-  if (n > 16) {
-    std::memcpy(t, f, n);
-  } else if (n >= 8) {
-    std::uint64_t a, b;
-    std::memcpy(&a, f, 8);
-    std::memcpy(&b, f + n - 8, 8);
-    std::memcpy(t, &a, 8);
-    std::memcpy(t + n - 8, &b, 8);
-  } else if (n >= 4) {
-    std::uint32_t a, b;
-    std::memcpy(&a, f, 4);
-    std::memcpy(&b, f + n - 4, 4);
-    std::memcpy(t, &a, 4);
-    std::memcpy(t + n - 4, &b, 4);
-  } else if (n > 0) {
-    t[0] = f[0];
-    t[n / 2] = f[n / 2];
-    t[n - 1] = f[n - 1];
-  }
-}
+using detail::copy_small;
 
 // Copies past the caches: whole lines are written to memory without being fetched first. A core
 // that writes lines which another core read last pays for taking each of them back; this does not.

@@ -91,18 +91,20 @@ TEST_CASE("every length is copied whole, and nothing beside it", "[job]") {
     std::vector<RemoteMemory> all;
     EXPECT(job.all_gather(mine, all).ok());
     if (job.rank() == 0) {
-      std::vector<unsigned char> sent(kBytes);
-      for (std::size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<unsigned char>(i % 251 + 1);
+      std::vector<unsigned char> sent(kBytes + 64);
+      for (std::size_t i = 0; i < sent.size(); ++i)
+        sent[i] = static_cast<unsigned char>(i % 251 + 1);
       const std::vector<unsigned char> nothing(kBytes + 64);
       for (std::size_t bytes = 1; bytes <= kBytes; ++bytes) {
         // At any alignment, on both sides.
         const std::size_t offset = 1 + bytes % 31;
         const RemoteMemory there = all[1].part(offset, bytes);
         std::vector<unsigned char> expected = nothing;
-        std::copy_n(sent.begin(), bytes, expected.begin() + static_cast<std::ptrdiff_t>(offset));
+        std::copy_n(sent.data() + offset, bytes,
+                    expected.begin() + static_cast<std::ptrdiff_t>(offset));
         std::vector<unsigned char> seen(nothing.size());
         EXPECT(job.rdma_write(0, all[1], nothing.data(), nothing.size()) == Code::ok);
-        EXPECT(job.rdma_write(0, there, sent.data(), bytes) == Code::ok);
+        EXPECT(job.rdma_write(0, there, sent.data() + offset, bytes) == Code::ok);
         EXPECT(job.rdma_read(0, all[1], seen.data(), seen.size()) == Code::ok);
         EXPECT(seen == expected);
         seen = nothing;

@@ -191,13 +191,12 @@ PeerRegion* PeerRegions::use(int pid, const RemoteMemory& memory, std::size_t of
     regions_.erase(found);
     return nullptr;  // released by its owner, or never there
   }
-  const std::uint64_t first = memory.address - region.address;
-  if (memory.address < region.address || first > region.room ||
-      memory.bytes > region.room - first || offset > memory.bytes || bytes > memory.bytes - offset)
+  if (!is_within(memory.address, memory.bytes, region.address, region.room) ||
+      !is_within(offset, bytes, 0, memory.bytes))
     return nullptr;
   code = Code::ok;
   ++region.num_users;
-  data = region.data() + first + offset;
+  data = region.data() + (memory.address - region.address) + offset;
   return &region;
 }
 

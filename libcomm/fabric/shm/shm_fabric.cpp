@@ -485,10 +485,8 @@ class ShmFabric final : public Fabric {
     const shm::SharedMemory& slot = arena.shared(memory.region % shm::kMaxShared);
     // acquire: pairs with the release in share().
     if (slot.number.load(std::memory_order_acquire) != memory.region) return Code::bad_argument;
-    const std::uint64_t first = memory.address - slot.address;
-    if (memory.address < slot.address || first > slot.bytes || memory.bytes > slot.bytes - first)
-      return Code::bad_argument;
-    return Code::ok;
+    return is_within(memory.address, memory.bytes, slot.address, slot.bytes) ? Code::ok
+                                                                             : Code::bad_argument;
   }
 
   Code on_word(int peer, const RemoteMemory& word, std::size_t offset,

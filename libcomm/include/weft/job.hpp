@@ -22,6 +22,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "weft/copy.hpp"
 #include "weft/export.hpp"
 #include "weft/status.hpp"
 
@@ -98,36 +99,6 @@ struct alignas(64) Window {
   std::int32_t owner = -1;
   std::uint32_t num_calls = 0;
 };
-
-// Copies four pieces: at the start, `second` after it, and as far from the end. They may overlap,
-// as all are read before one is written.
-template <class Piece>
-void copy_pieces(std::byte* to, const std::byte* from, std::size_t bytes,
-                 std::size_t second) noexcept {
-  const std::size_t last = bytes - sizeof(Piece);
-  Piece a, b, c, d;
-  std::memcpy(&a, from, sizeof a);
-  std::memcpy(&b, from + second, sizeof b);
-  std::memcpy(&c, from + last - second, sizeof c);
-  std::memcpy(&d, from + last, sizeof d);
-  std::memcpy(to, &a, sizeof a);
-  std::memcpy(to + second, &b, sizeof b);
-  std::memcpy(to + last - second, &c, sizeof c);
-  std::memcpy(to + last, &d, sizeof d);
-}
-
-// Like memcpy, whose call would cost as much as the copy of a few bytes.
-inline void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  struct Half {
-    std::uint64_t words[2];
-  };
-  if (bytes > 64 || bytes < 8)
-    std::memcpy(to, from, bytes);
-  else if (bytes >= 32)
-    copy_pieces<Half>(to, from, bytes, sizeof(Half));
-  else
-    copy_pieces<std::uint64_t>(to, from, bytes, bytes >= 16 ? 8 : 0);
-}
 
 }  // namespace detail
 
@@ -210,7 +181,7 @@ class WEFT_API Job {
     const std::byte* here = find_here(thread, from, bytes);
     if (here == nullptr || bytes > kShortCopy) [[unlikely]]
       return read_there(thread, from, to, bytes);
-    detail::copy(static_cast<std::byte*>(to), here, bytes);
+    weft::detail::copy_line(to, here, bytes);
     return Code::ok;
   }
   Code rdma_write(int thread, const RemoteMemory& to, const void* from,
@@ -218,7 +189,7 @@ class WEFT_API Job {
     std::byte* here = find_here(thread, to, bytes);
     if (here == nullptr || bytes > kShortCopy) [[unlikely]]
       return write_there(thread, to, from, bytes);
-    detail::copy(here, static_cast<const std::byte*>(from), bytes);
+    weft::detail::copy_line(here, from, bytes);
     return Code::ok;
   }
   // The same without waiting. Any number may be under way, over libfabric 131072 of a process (more

@@ -1,4 +1,4 @@
-// A member dies in the middle of a collective: the others get peer_lost within a second.
+// A member dies in the middle of a collective: the others get peer_lost, and soon.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 

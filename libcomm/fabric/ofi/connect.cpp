@@ -16,6 +16,8 @@ namespace weft::ofi {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+// What does not go is tried again after this share of the time for which it has not gone.
+constexpr std::uint64_t kRetryShare = 8;
 
 // "provider secret address", all but the first in hexadecimal digits.
 bool read_hex(std::string_view text, std::string& bytes) {
@@ -242,7 +244,11 @@ void OfiFabric::send(int peer, Control control) noexcept {
   if (node.handle == FI_ADDR_NOTAVAIL) return;  // what it has said has just lost it
   sign(control, node);
   if (node.outbox.empty() && try_send(node, control)) return;
-  if (node.outbox.empty()) full_outboxes_.push_back(peer);
+  if (node.outbox.empty()) {
+    full_outboxes_.push_back(peer);
+    node.outbox_stuck_ns = now_ns();  // now_ns_ is of the last poll, if there was one
+    node.outbox_retry_ns = 0;
+  }
   node.outbox.push_back(control);
 }
 
@@ -254,14 +260,21 @@ bool OfiFabric::try_send(PeerNode& node, const Control& control) noexcept {
 void OfiFabric::flush_outboxes() noexcept {
   std::erase_if(full_outboxes_, [this](int peer) {
     PeerNode& node = this->node(peer);
+    if (now_ns_ < node.outbox_retry_ns) return false;
     while (!node.outbox.empty()) {
       if (node.handle != FI_ADDR_NOTAVAIL) {
         // What a sign of life says must be true when it leaves, not when it was queued.
         Control& control = node.outbox.front();
         if (control.type == Type::ping || control.type == Type::pong)
           control.bytes = node.posted_bytes;
-        if (!try_send(node, control)) return false;
+        if (!try_send(node, control)) {
+          // Ever more seldom: to a process that is gone each attempt is a connection refused.
+          const std::uint64_t now = now_ns();
+          node.outbox_retry_ns = now + (now - node.outbox_stuck_ns) / kRetryShare;
+          return false;
+        }
       }
+      node.outbox_stuck_ns = now_ns();
       node.outbox.pop_front();
     }
     return true;

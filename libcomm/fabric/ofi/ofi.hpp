@@ -155,6 +155,8 @@ struct PeerNode {
   // What the provider had no room for: messages, operations, and what the peer's gets want. While
   // the first of a list does not go, no other is tried.
   std::deque<Control> outbox;
+  // Since when its first message does not go, and when it is tried again.
+  std::uint64_t outbox_stuck_ns = 0, outbox_retry_ns = 0;
   std::deque<Operation*> waiting_operations;
   int num_under_way = 0;  // operations by message
   std::deque<Control> waiting_gets;

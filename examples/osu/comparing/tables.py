@@ -37,9 +37,9 @@ class Points:
     def statistic(self):
         return "best" if self._best else "median"
 
-    def ratio(self, program, num_processes, size, peers):
+    def ratio(self, program, num_processes, size, peers, library="weft"):
         """Weft's value divided by the best peer's; None if either is missing."""
-        ours = self.value(program, num_processes, size, "weft")
+        ours = self.value(program, num_processes, size, library)
         theirs = [self.value(program, num_processes, size, peer) for peer in peers]
         theirs = [value for value in theirs if value]
         if not ours or not theirs:
@@ -86,8 +86,9 @@ def value_text(value):
     return "%.2f" % value if value >= 100 else "%.3f" % value
 
 
-def table(points, program, num_processes, libraries):
-    """The table of one program as text. `libraries` are names, Weft's among them or not."""
+def table(points, program, num_processes, libraries, beside=()):
+    """The table of one program as text. `libraries` are names, Weft's among them or not; `beside`
+    are others, shown on their own, each with its ratio to the best peer."""
     peers = [name for name in libraries if name != "weft"]
     with_ratio = "weft" in libraries and bool(peers)
     sizes = points.sizes(program, num_processes)
@@ -99,7 +100,7 @@ def table(points, program, num_processes, libraries):
     header = "%10s" % "size" + "".join("%14s" % name for name in libraries)
     if with_ratio:
         header += "%16s" % "weft/best peer"
-    lines.append(header)
+    lines.append(header + "".join("%24s" % name for name in beside))
     for size in sizes:
         line = "%10s" % size_text(size)
         for name in libraries:
@@ -109,18 +110,25 @@ def table(points, program, num_processes, libraries):
             line += "%16s" % ("-" if ratio is None else "%.2f" % ratio)
             if ratio is not None and _is_slower(program, ratio):
                 line += "  slower"
+        for name in beside:
+            ratio = points.ratio(program, num_processes, size, peers, name)
+            line = line.ljust(26 + 14 * len(libraries)) + "%16s%8s" % (
+                value_text(points.value(program, num_processes, size, name)),
+                "-" if ratio is None else "%.2f" % ratio)
         lines.append(line)
     if with_ratio:
         lines.append(summary(points, program, [num_processes], peers))
+    for name in beside:
+        lines.append(name + ":" + summary(points, program, [num_processes], peers, name))
     return "\n".join(lines)
 
 
-def summary(points, program, processes, peers):
+def summary(points, program, processes, peers, library="weft"):
     """One line: geometric mean, worst point, and how that stands to the goal."""
     ratios = []
     for num_processes in processes:
         for size in points.sizes(program, num_processes):
-            ratio = points.ratio(program, num_processes, size, peers)
+            ratio = points.ratio(program, num_processes, size, peers, library)
             if ratio is not None:
                 ratios.append((ratio, num_processes, size))
     if not ratios:

@@ -148,13 +148,12 @@ TEST_CASE("the first failing rank decides the exit status, and is named with its
   }
 }
 
-TEST_CASE("ranks that cannot be asked to end are killed soon after a death") {
+TEST_CASE("ranks that cannot be asked to end are killed within a second of a death") {
   Process run(weftrun({"--hosts", "h1,h2,h3"}, {JOB_PROBE, "stubborn"}));
   REQUIRE(run.wait_for_lines(3));
   const auto start = Clock::now();
   CHECK(run.wait() == 137);
-  // Usually half a second; the rest is for a machine that stands still.
-  CHECK(Clock::now() - start < std::chrono::seconds(5));
+  CHECK(Clock::now() - start < std::chrono::milliseconds(1500));
   CHECK(has(run.err(), "weftrun: ending ranks 0 and 1"));
 }
 
@@ -247,7 +246,7 @@ TEST_CASE("a job that takes too long is ended on all hosts") {
                       shell("echo $$; [ $WEFT_RANK = 1 ] && exit 0; exec sleep 1000")));
   CHECK(run.wait() == 124);
   CHECK(has(run.err(), "did not end within 0.5 s; ranks 0 and 2 still run"));
-  for (pid_t pid : numbers_in(run.out())) CHECK(ends_within(pid, 5000));
+  for (pid_t pid : numbers_in(run.out())) CHECK(ends_within(pid, 1000));
 }
 
 TEST_CASE("signals go to the ranks of all hosts") {
@@ -283,8 +282,8 @@ TEST_CASE("an agent that dies takes its ranks along, and ends the job") {
   INFO(run.err());
   CHECK(has(run.err(), "weftrun: host h2 (rank 1): the agent there is gone"));
   CHECK(has(run.err(), "was killed by signal 9"));
-  CHECK(ends_within(second[2], 5000));
-  CHECK(ends_within(first[2], 5000));
+  CHECK(ends_within(second[2], 2000));
+  CHECK(ends_within(first[2], 2000));
 }
 
 TEST_CASE("a host that falls silent is lost, on both sides") {

@@ -1,6 +1,6 @@
 #include "base/info.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

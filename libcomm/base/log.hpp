@@ -1,7 +1,7 @@
 #pragma once
 // Log: lines on standard error, "weft[rank] level: text". Off the hot path only.
 // Any thread may log; a line is one write and is never torn.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 

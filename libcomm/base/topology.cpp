@@ -1,7 +1,7 @@
 #include "base/topology.hpp"
 
 #include <errno.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <hwloc.h>
 #include <sched.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Exchange: opening, closing and waiting.
 #include "weft/exchange.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // Job: joining and leaving, memory, collective calls.
 #include "weft/job.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "exchange/job_impl.hpp"

@@ -18,11 +18,11 @@
 // Mapped and remote. Where rings cannot be mapped (every fabric that crosses hosts), the writer
 // builds entries in a mirror of the ring in its own memory, and post() has them written to the
 // ring, followed by a count that the reader sees as ReceiveMemory::arrived. The reader looks at
-// nothing beyond that count, so nothing relies on the order in which the bytes of one write become
-// visible; writes of one lane must become visible in the order of posting (a fabric that cannot
-// promise this keeps back the count until it is true). Credit goes back by return_credit(). Nothing
-// moves but by poll(), which every waiting process calls, and its watcher (fabric/watcher.hpp)
-// while it sleeps or computes.
+// nothing beyond that count but sealed entries (transport/seal.hpp), so nothing relies on the order
+// in which the bytes of one write become visible; writes of one lane must become visible in the
+// order of posting (a fabric that cannot promise this keeps back the count until it is true).
+// Credit goes back by return_credit(). Nothing moves but by poll(), which every waiting process
+// calls, and its watcher (fabric/watcher.hpp) while it sleeps or computes.
 //
 // Remote memory. share() gives any memory a name under which the peers may get and put until
 // unshare(); region and extra are the fabric's (such as the key that the device wants). The owner's
@@ -37,8 +37,9 @@
 //
 // Threads: create and leave: one thread. connect, accept, close_client, allocate, release, share:
 // any thread, and not on a datapath: they may take a lock and wait. get, put, cas, fetch_add,
-// can_copy, state: any number at once, against memory that stays allocated meanwhile. post and
-// return_credit: the lane's thread. poll, arm, start_get, start_put, disconnect: any thread.
+// can_copy, state: any number at once, against memory that stays allocated meanwhile. post,
+// post_later and return_credit: the lane's thread. poll, push, arm, start_get, start_put,
+// disconnect: any thread.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,8 @@
 #include "weft/status.hpp"
 
 namespace weft {
+
+class Watcher;
 
 // Names memory of a process; plain bytes, checked by whoever uses it.
 struct RemoteMemory {
@@ -104,6 +107,8 @@ struct SendMemory {
   std::uint32_t ring_bytes = 0;
   void* lane = nullptr;      // remote: for post()
   bool can_restart = false;  // remote: the fabric knows restart()
+  // Remote: the secret of the ring's seals (transport/seal.hpp); 0: it has none.
+  std::uint64_t seal_seed = 0;
 };
 
 // What a lane that receives from a peer works on.
@@ -123,6 +128,7 @@ struct ReceiveMemory {
   // Remote: what the writer has been told of `consumed` along with other messages; the reader then
   // keeps `consumed` up to date, and calls return_credit() for the rest. Null: nothing.
   const std::atomic<std::uint64_t>* told = nullptr;
+  std::uint64_t seal_seed = 0;  // as the writer's
 };
 
 // How an asynchronous get or put went. The fabric sets it, any thread may look.
@@ -277,6 +283,15 @@ class Fabric {
   // as arrived. The mirror's bytes must not change before credit for them has come back. again: no
   // room now, nothing was posted. Any other error: the lane is of no more use, and state() tells.
   virtual Code post(void*, std::size_t, std::size_t) noexcept { return Code::unsupported; }
+  // As post(), but the fabric may keep it back, to send what follows along with it, until something
+  // else is posted on the lane, poll() or push(), or the watcher comes, about 100 us later.
+  virtual Code post_later(void* lane, std::size_t offset, std::size_t bytes) noexcept {
+    return post(lane, offset, bytes);
+  }
+  // Sends what is kept back. True: there was something.
+  virtual bool push() noexcept { return false; }
+  // From now on, until the fabric's end or null, `watcher` looks after it.
+  virtual void set_watcher(Watcher*) noexcept {}
   // As post() for one entry of `entry` bytes at `offset`, of which the mirror has the first `head`;
   // `data` follow them. Once `done` (which may be null) is ok, nobody looks at them any more; posts
   // of a lane are done in order.
@@ -288,8 +303,8 @@ class Fabric {
   // The lane's next post is for the ring's start, without the mark of a turn, which the reader is
   // told. Only where all that was posted has been consumed, and SendMemory::can_restart.
   virtual void restart(void*) noexcept {}
-  // The shortest message for which post_in_place() pays.
-  virtual std::size_t in_place_min() const noexcept { return ~std::size_t{0}; }
+  // The shortest message for which post_in_place() pays; later: instead of post_later().
+  virtual std::size_t in_place_min(bool /*later*/) const noexcept { return ~std::size_t{0}; }
   // Writes `word` to the `consumed` of the lane's writer. again as above; a later word replaces an
   // earlier one.
   virtual Code return_credit(void*, std::uint64_t) noexcept { return Code::unsupported; }

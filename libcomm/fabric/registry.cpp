@@ -1,6 +1,6 @@
 #include "fabric/registry.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "fabric/shm/shm_fabric.hpp"
@@ -75,6 +75,7 @@ Status check_fabric_setting(const Settings& settings) {
 }
 
 Fabrics::~Fabrics() {
+  for (Fabric* fabric : remote_) fabric->set_watcher(nullptr);
   watcher_.reset();
   others_.clear();
 }
@@ -125,7 +126,9 @@ Status Fabrics::start() {
     if (used) remote_.push_back(fabric.get());
   }
   if (remote_.empty()) return {};
-  return Watcher::start(remote_, watcher_);
+  if (Status status = Watcher::start(remote_, watcher_); !status) return status;
+  for (Fabric* fabric : remote_) fabric->set_watcher(watcher_.get());
+  return {};
 }
 
 std::string Fabrics::explain(int peer) const {

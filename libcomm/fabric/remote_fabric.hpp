@@ -1,7 +1,7 @@
 #pragma once
 // RemoteFabric: what fabrics that cross hosts have in common. They map nothing of a peer, and
 // whoever waits in this process sleeps on the doorbells of the fabric inside the host.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "fabric/doorbell.hpp"
 #include "fabric/fabric.hpp"

@@ -1,9 +1,11 @@
 #include "fabric/watcher.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include <ctime>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,6 +21,9 @@ namespace {
 // A process that has not polled for so long computes, and is helped out. Long enough to cost
 // nothing, short enough for signs of life and for a peer that waits for an answer.
 constexpr std::uint64_t kTickUs = 10'000;
+// Between two looks at what fabrics keep back, and how many in vain until they end.
+constexpr timespec kSoon{0, 100'000};
+constexpr int kSoonInVain = 20;
 constexpr int kMaxFabrics = 8;
 
 }  // namespace
@@ -75,6 +80,7 @@ bool Watcher::wait_for_fabrics(int timeout_ms) noexcept {
   }
   fds[count++] = {wake_fd_, POLLIN, 0};
   if (::poll(fds, count, timeout_ms) <= 0) return false;
+  if (eventfd_t value; fds[count - 1].revents != 0) (void)eventfd_read(wake_fd_, &value);
   return std::any_of(fds, fds + count - 1, [](const pollfd& fd) { return fd.revents != 0; });
 }
 
@@ -97,8 +103,27 @@ void Watcher::watch_busy() noexcept {
   }
 }
 
+void Watcher::wake_soon() noexcept {
+  if (soon_.exchange(1, std::memory_order_seq_cst) != 0) return;
+  futex_wake_all(&armed_);
+  eventfd_write(wake_fd_, 1);
+}
+
+void Watcher::watch_soon() noexcept {
+  for (int in_vain = 0; in_vain < kSoonInVain && armed_.load(std::memory_order_relaxed) == 0;) {
+    nanosleep(&kSoon, nullptr);
+    bool any = false;
+    for (Fabric* fabric : fabrics_) any |= fabric->push();
+    in_vain = any ? 0 : in_vain + 1;
+  }
+  // First, so that who keeps something back from here on wakes us again.
+  soon_.store(0, std::memory_order_seq_cst);
+  for (Fabric* fabric : fabrics_) fabric->push();
+}
+
 void Watcher::run() noexcept {
   while (stop_.load(std::memory_order_acquire) == 0) {
+    if (soon_.load(std::memory_order_seq_cst) != 0) watch_soon();
     if (armed_.load(std::memory_order_seq_cst) != 0)
       watch_asleep();
     else

@@ -24,6 +24,12 @@ class Watcher {
   // To be called before sleeping on a doorbell of this process, after it was armed and
   // all was polled once more. Any thread. The doorbell is rung when a fabric has something to do.
   void arm(std::atomic<std::uint32_t>& doorbell) noexcept;
+  // From a fabric that keeps something back: its push() is called about 100 us later, if this
+  // process does not poll before. Any thread, any lock held; a system call now and then.
+  void look_soon() noexcept {
+    if (soon_.load(std::memory_order_relaxed) == 0) [[unlikely]]
+      wake_soon();
+  }
   // To be called with every round of polling: says that this process polls by itself.
   void note_poll() noexcept {
     // relaxed, and not atomic as a whole: only "has it changed" matters.
@@ -35,6 +41,8 @@ class Watcher {
   void run() noexcept;
   void watch_asleep() noexcept;
   void watch_busy() noexcept;
+  void watch_soon() noexcept;
+  void wake_soon() noexcept;
   bool wait_for_fabrics(int timeout_ms) noexcept;
   void ring_all() noexcept;
 
@@ -42,6 +50,7 @@ class Watcher {
   std::atomic<std::uint32_t> armed_{
       0};  // 1: somebody sleeps or is about to; the thread sleeps on it
   std::atomic<std::uint32_t> stop_{0};
+  std::atomic<std::uint32_t> soon_{0};  // 1: the thread looks at what fabrics keep back
   std::atomic<std::uint64_t> polls_{0};
   std::mutex mutex_;  // guards doorbells_
   std::vector<std::atomic<std::uint32_t>*> doorbells_;

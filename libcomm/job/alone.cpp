@@ -1,5 +1,5 @@
 // A program started without a launcher: a job of one.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
 #include "job/job.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Apart from the rest of job, so that weftrun does not need what boards need.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

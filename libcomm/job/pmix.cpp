@@ -19,7 +19,7 @@ Status make_pmix_board(Party, std::unique_ptr<Board>&) {
 
 #else
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pmix.h>
 
 #include <atomic>

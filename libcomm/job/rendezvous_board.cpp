@@ -2,7 +2,7 @@
 // which rank 0 runs itself if no launcher does.
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

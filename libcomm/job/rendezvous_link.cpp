@@ -1,7 +1,7 @@
 #include "job/rendezvous_link.hpp"
 
 #include <errno.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>

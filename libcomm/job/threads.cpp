@@ -1,5 +1,5 @@
 // Boards for ranks that are threads of one process, over one table in memory.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <condition_variable>

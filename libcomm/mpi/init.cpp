@@ -1,5 +1,5 @@
 // Starting and ending.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdlib>

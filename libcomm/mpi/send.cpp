@@ -17,16 +17,17 @@ namespace {
   return MPI_SUCCESS;
 }
 
-// Tries to send without a request. Only for checked arguments of a peer that exists.
+// Tries to send without a request; later: see Engine::try_send. Only for checked arguments of a
+// peer that exists.
 inline bool send_at_once(const Comm& comm, const void* buffer, MPI_Count count,
-                         const Datatype& type, int destination, int tag) {
+                         const Datatype& type, int destination, int tag, bool later) {
   if (!type.is_contiguous()) return false;
   std::size_t bytes;
   if (__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes)) return false;
   const void* data = first_byte(buffer, type);
   if (data == nullptr && bytes != 0) [[unlikely]]
     return false;
-  return engine->try_send(comm.world(destination), comm.context, tag, data, bytes);
+  return engine->try_send(comm.world(destination), comm.context, tag, data, bytes, later);
 }
 
 template <SendMode mode>
@@ -46,7 +47,7 @@ inline int send(const void* buffer, MPI_Count count, MPI_Datatype datatype, int 
     return result == MPI_SUCCESS ? result : raise(comm, result, function);
   } else {
     if constexpr (mode == SendMode::standard) {
-      if (send_at_once(*comm, buffer, count, *type, destination, tag)) [[likely]]
+      if (send_at_once(*comm, buffer, count, *type, destination, tag, false)) [[likely]]
         return MPI_SUCCESS;
     }
     return send_waiting(comm, buffer, count, type, destination, tag, mode == SendMode::synchronous,
@@ -98,7 +99,7 @@ inline int isend(const void* buffer, MPI_Count count, MPI_Datatype datatype, int
     return MPI_SUCCESS;
   } else {
     if constexpr (mode == SendMode::standard) {
-      if (send_at_once(*comm, buffer, count, *type, destination, tag)) [[likely]] {
+      if (send_at_once(*comm, buffer, count, *type, destination, tag, true)) [[likely]] {
         *request = done_send_handle;
         return MPI_SUCCESS;
       }

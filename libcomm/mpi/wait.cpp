@@ -54,8 +54,10 @@ inline bool are_valid(int count, const MPI_Request* handles) {
   return true;
 }
 
+// Begins every call that completes several: after it, sends are on their way.
 inline int check_array(int count, const MPI_Request* handles, const char* function) {
   MPI_MUST_RUN_IN(function);
+  engine->push();
   if (count < 0) [[unlikely]]
     return raise(nullptr, MPI_ERR_COUNT, function);
   if (count > 0 && handles == nullptr) [[unlikely]]
@@ -182,6 +184,7 @@ MPI_FUNCTION(Wait)(MPI_Request* request, MPI_Status* status) {
   RequestObject* object = find_request(*request);
   if (object == nullptr) [[unlikely]]
     return raise(nullptr, MPI_ERR_REQUEST, __func__);
+  engine->push();
   if (is_idle(object)) {
     fill_empty(status);
     return MPI_SUCCESS;
@@ -202,6 +205,7 @@ MPI_FUNCTION(Test)(MPI_Request* request, int* flag, MPI_Status* status) {
   RequestObject* object = find_request(*request);
   if (object == nullptr) [[unlikely]]
     return raise(nullptr, MPI_ERR_REQUEST, __func__);
+  engine->push();
   if (is_idle(object)) {
     *flag = 1;
     fill_empty(status);

@@ -1,6 +1,6 @@
 #include "tagged/engine.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -34,6 +34,7 @@ Status Engine::create(Job& job, std::unique_ptr<Engine>& engine) {
   auto impl = std::make_unique<Impl>(job);
   if (Status status = impl->start(); !status) return status;
   engine.reset(new Engine(std::move(impl)));
+  engine->has_remote_ = engine->impl_->has_remote;
   return {};
 }
 
@@ -149,7 +150,7 @@ void Engine::set_background(void (*work)()) noexcept {
 }
 
 bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const void* data,
-                      std::size_t length) {
+                      std::size_t length, bool later) {
   Impl& impl = *impl_;
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
@@ -163,16 +164,20 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   }
   const bool past_cache = impl.past_cache(peer, length);
   if (length > impl.piece_of(peer, length, past_cache) || peer.queue_head != nullptr || peer.lost ||
-      (peer.remote && length >= peer.fabric->in_place_min()))
+      (peer.remote && length >= peer.fabric->in_place_min(later)))
     return false;
   if (!peer.out.connected()) [[unlikely]] {
     if (impl.connect(peer) != Code::ok) return false;
   }
   if (peer.out.on_hold()) [[unlikely]]
     return false;
-  if (!peer.out.send(kEager, envelope(context, tag), data, length, past_cache)) return false;
+  if (!peer.out.send(kEager, envelope(context, tag), data, length, past_cache, later)) return false;
   impl.note_sent(peer, length);
   return true;
+}
+
+void Engine::push_remote() noexcept {
+  for (Fabric* fabric : impl_->fabrics->remote()) fabric->push();
 }
 
 bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void* buffer,

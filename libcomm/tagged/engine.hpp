@@ -54,8 +54,15 @@ class Engine {
 
   // Sends without a request if that is possible right now (message small, room in the ring).
   // True: the message is on its way and `data` may be reused. False: nothing happened.
+  // later: it may wait for others that follow, until anything here makes progress, push() is called
+  // or about 100 us have passed.
   bool try_send(int peer, std::uint32_t context, std::int32_t tag, const void* data,
-                std::size_t length);
+                std::size_t length, bool later = false);
+  // What waits so is on its way afterwards.
+  void push() noexcept {
+    if (has_remote_) [[unlikely]]
+      push_remote();
+  }
 
   // Receives without a request if the message is the next one from its source, or will be within
   // the time of some looks (small message; source and context exact). True: it is in `buffer`, and
@@ -136,7 +143,9 @@ class Engine {
  private:
   explicit Engine(std::unique_ptr<Impl> impl);
   void wait_slow(const WaitCondition& condition);
+  void push_remote() noexcept;
   std::unique_ptr<Impl> impl_;
+  bool has_remote_ = false;
 };
 
 }  // namespace weft::tagged

@@ -155,6 +155,8 @@ struct Engine::Impl {
   std::vector<Peer*> remote_out;                        // connected to
   std::vector<Request*> taken;                          // in phase kTaken
   std::uint32_t remote_polls = 0;
+  Peer* heard = nullptr;  // the last that something came from over a ring with seals
+  int early = 0;          // entries of such rings read since the fabrics were last polled
   std::deque<Gets> gets;
   std::vector<Gets*> free_gets;
   Peer* found_lost = nullptr;   // by a transfer with it
@@ -261,6 +263,8 @@ struct Engine::Impl {
   void progress();
   void accept_peers(Fabric& fabric);
   void progress_remote();
+  bool drain_sealed();
+  template <bool kSealed>
   void drain(Peer& peer);
   // An entry of kEager, and any other. may_leave: a message that nobody has asked for yet may be
   // left for the next call: false then.

@@ -6,16 +6,23 @@
 #include "tagged/impl.hpp"
 
 namespace weft::tagged {
+namespace {
+
+// Their completions wait in the device's queue meanwhile, which has room for as many as a send
+// queue.
+constexpr int kMaxEarly = 16;
+
+}  // namespace
 
 void Engine::Impl::progress() {
   // acquire: pairs with the release in Fabric::connect of the peer.
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
     accept_peers(*local);
-  if (has_remote) [[unlikely]]
-    progress_remote();
   left_entries = false;
+  if (has_remote && !drain_sealed()) [[unlikely]]
+    progress_remote();
   // By number: a peer that turns out to be lost leaves the list.
-  for (std::size_t i = 0; i < incoming.size(); ++i) drain(*incoming[i]);
+  for (std::size_t i = 0; i < incoming.size(); ++i) drain<false>(*incoming[i]);
   if (!blocked.empty()) [[unlikely]] {
     for (std::size_t i = 0; i < blocked.size();) {
       Peer& peer = *blocked[i];
@@ -32,7 +39,17 @@ void Engine::Impl::progress() {
   if (!taken.empty()) finish_taken();
 }
 
+// What the peer that was last heard has sent, before its completion: true if there was something.
+// Who is in a conversation then need not wait for that, and takes it later along with others.
+bool Engine::Impl::drain_sealed() {
+  if (heard == nullptr || early >= kMaxEarly) return false;
+  const int before = early;
+  drain<true>(*heard);
+  return early != before;
+}
+
 void Engine::Impl::progress_remote() {
+  early = 0;
   fabrics->watcher()->note_poll();
   const auto& remote = fabrics->remote();
   for (std::size_t i = 0; i < remote.size(); ++i) {
@@ -143,14 +160,16 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
   return true;
 }
 
+template <bool kSealed>
 void Engine::Impl::drain(Peer& peer) {
   // Bounded, so that one busy peer does not starve the others.
   const std::uint64_t before = num_completed;
   Entry entry;
   for (int i = 0; i < 256; ++i) {
-    if (!peer.in.peek(entry)) {
+    if (kSealed ? early >= kMaxEarly || !peer.in.peek_sealed(entry) : !peer.in.peek(entry)) {
       if (peer.in.ring.broken()) [[unlikely]]
         return broken(peer, "the head of a message");
+      if (!kSealed && i > 0 && peer.in.seal != nullptr) heard = &peer;
       peer.in.return_credit(true);
       return;
     }
@@ -167,9 +186,12 @@ void Engine::Impl::drain(Peer& peer) {
       return;
     peer.in.ring.pop(entry.length);
     peer.in.return_credit(false);
+    if (kSealed) ++early;
   }
   left_entries = true;
 }
+
+template void Engine::Impl::drain<false>(Peer& peer);
 
 // A message, or the first piece of one, that no receive was posted for.
 void Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
@@ -292,7 +314,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const std::uint64_t immediate = envelope(request.context, request.tag);
   const bool past_cache = this->past_cache(peer, request.length);
   const std::size_t piece = piece_of(peer, request.length, past_cache);
-  const bool in_place = peer.remote && request.length >= peer.fabric->in_place_min();
+  const bool in_place = peer.remote && request.length >= peer.fabric->in_place_min(false);
   if (in_place && request.phase == kPieces) return send_in_place(peer, request, piece);
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();

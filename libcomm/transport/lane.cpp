@@ -15,7 +15,7 @@ bool SendLane::prepare() noexcept {
   return true;
 }
 
-bool SendLane::flush() noexcept {
+bool SendLane::flush(bool later) noexcept {
   if (const std::uint32_t mark = ring.turned_at(); mark != RingWriter::kNoTurn) {
     // Up to the end of the mark, then from the ring's start.
     const Code code = remote->post(remote_lane, posted, mark + kEntryAlign - posted);
@@ -25,10 +25,11 @@ bool SendLane::flush() noexcept {
   }
   if (posted == ring.offset()) return true;
   const std::uint32_t bytes = ring.offset() - posted;
-  const Code code = in_place.data.empty()
-                        ? remote->post(remote_lane, posted, bytes)
-                        : remote->post_in_place(remote_lane, posted, bytes, in_place.head,
-                                                in_place.data, in_place.done);
+  const Code code = !in_place.data.empty()
+                        ? remote->post_in_place(remote_lane, posted, bytes, in_place.head,
+                                                in_place.data, in_place.done)
+                    : later ? remote->post_later(remote_lane, posted, bytes)
+                            : remote->post(remote_lane, posted, bytes);
   if (code == Code::again) return false;
   // Another error: the peer is lost, and its state tells.
   posted = ring.offset();

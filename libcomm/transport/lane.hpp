@@ -3,12 +3,14 @@
 // A lane is used by one thread at a time and needs no lock then.
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/copy.hpp"
 #include "fabric/doorbell.hpp"
 #include "fabric/fabric.hpp"
 #include "transport/ring.hpp"
+#include "transport/seal.hpp"
 
 namespace weft {
 
@@ -39,6 +41,7 @@ struct SendLane {
   void* remote_lane = nullptr;
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
   bool can_restart = false;
+  std::unique_ptr<const Seal> seal;  // remote: of short entries, if the reader looks at it
   // Remote: the last entry, while it is to be posted with its data from elsewhere (bytes not 0).
   struct InPlace {
     std::uint32_t head = 0;  // of the entry, in the mirror
@@ -59,6 +62,7 @@ struct SendLane {
     if (!fabric.mapped()) remote = &fabric;
     remote_lane = memory.lane;
     can_restart = memory.can_restart;
+    if (memory.seal_seed != 0) seal = std::make_unique<const Seal>(memory.seal_seed);
   }
 
   // Where an entry's data go, or null: no room now.
@@ -67,11 +71,14 @@ struct SendLane {
       return nullptr;
     return ring.reserve(length);
   }
-  void publish(std::uint8_t kind, std::size_t length, std::uint64_t immediate) noexcept {
+  // later: see Fabric::post_later.
+  void publish(std::uint8_t kind, std::size_t length, std::uint64_t immediate,
+               bool later = false) noexcept {
     if (remote == nullptr) [[likely]]
       return publish_mapped(kind, length, immediate);
     ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
-    flush();
+    if (seal != nullptr && length <= Seal::kMaxLength) seal->close(ring.last_line());
+    flush(later);
   }
   // The same where the ring is known to be mapped.
   void publish_mapped(std::uint8_t kind, std::size_t length, std::uint64_t immediate) noexcept {
@@ -81,11 +88,11 @@ struct SendLane {
 
   // False: no room now.
   bool send(std::uint8_t kind, std::uint64_t immediate, const void* data, std::size_t length,
-            bool past_cache = false) noexcept {
+            bool past_cache = false, bool later = false) noexcept {
     std::byte* to = reserve(length);
     if (to == nullptr) return false;
     fill_entry(to, data, length, kInlineBytes, past_cache);
-    publish(kind, length, immediate);
+    publish(kind, length, immediate, later);
     return true;
   }
 
@@ -99,7 +106,7 @@ struct SendLane {
     return posted == ring.offset() && ring.turned_at() == RingWriter::kNoTurn;
   }
   // Out of line: posts what was published, as far as the fabric has room. True: all of it.
-  bool flush() noexcept;
+  bool flush(bool later = false) noexcept;
 
  private:
   bool prepare() noexcept;
@@ -116,6 +123,7 @@ struct ReceiveLane {
   const std::atomic<std::uint64_t>* arrived = nullptr;
   const std::atomic<std::uint64_t>* restarted = nullptr;
   const std::atomic<std::uint64_t>* told = nullptr;
+  std::unique_ptr<const Seal> seal;
 
   void open(Fabric& fabric, const ReceiveMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum) {
@@ -127,6 +135,7 @@ struct ReceiveLane {
     arrived = memory.arrived;
     restarted = memory.restarted;
     told = memory.told;
+    if (memory.seal_seed != 0) seal = std::make_unique<const Seal>(memory.seal_seed);
   }
 
   // See RingReader::peek.
@@ -141,6 +150,10 @@ struct ReceiveLane {
     }
     return ring.peek(entry);
   }
+
+  // The same for an entry that has not been counted yet, where entries are sealed. Counts must be
+  // looked for now and then all the same.
+  bool peek_sealed(Entry& entry) noexcept { return ring.peek_sealed(entry, *seal); }
 
   // Gives back credit for what was popped once it is worth it, or at once when idle. Remote: credit
   // costs a message, and with less than a quarter of the ring held back the sender never waits.

@@ -1,5 +1,5 @@
 // weft-info: the settings with where each value came from, and what was found on this machine.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <stdio.h>
 
 #include <string_view>

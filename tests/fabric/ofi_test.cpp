@@ -538,6 +538,91 @@ TEST_CASE("entries are taken from where they are, in order with the others", "[o
   });
 }
 
+TEST_CASE("entries that may go later go together, in order, and also by themselves", "[ofi]") {
+  constexpr std::uint32_t kRing = 65536;
+  constexpr int kCount = 10'000;
+  const auto length = [](int i) {
+    return static_cast<std::size_t>(i * 131 % (i % 50 == 0 ? 9000 : 300));
+  };
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, kRing));
+        std::vector<char> data(9000);
+        bool kept = false;
+        // From here on this rank polls no more.
+        for (int i = 0; i < kCount; ++i) {
+          std::memset(data.data(), i & 0xff, data.size());
+          const bool later = i % 7 != 0;
+          EXPECT(wait_for([&] {
+            return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i), false,
+                             later);
+          }));
+          if (i % 7 == 6) kept = fabric.push() || kept;
+        }
+        EXPECT(wait_for([&] { return lane.flush(); }));
+        // Endpoints that write the ring themselves.
+        EXPECT(kept == lane.can_restart);
+        return shared.reach(1);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        EXPECT(receive_entries(*fabrics.to(0), kRing, kCount, length));
+        shared.mark.store(1);
+        return true;
+      });
+}
+
+TEST_CASE("over RDMA devices short entries are read before they are counted", "[ofi]") {
+  constexpr std::uint32_t kRing = 65536;
+  constexpr int kShort = 25, kCount = 200;
+  const auto length = [](int i) {
+    return static_cast<std::size_t>(i < kShort ? i * 7 % (Seal::kMaxLength + 1) : i * 31 % 100);
+  };
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, kRing));
+        for (int i = 0; i < kCount; ++i) {
+          const std::vector<char> data(100, static_cast<char>(i));
+          EXPECT(wait_for([&] {
+            fabric.poll();
+            return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i));
+          }));
+        }
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return lane.flush();
+        }));
+        return shared.reach(1);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        ReceiveLane lane;
+        EXPECT(accept(fabric, 0, kRing, lane));
+        EXPECT((lane.seal != nullptr) == over_verbs());
+        Entry entry;
+        for (int i = 0; i < kCount; ++i) {
+          // The first without a poll, then some of both.
+          EXPECT(wait_for([&] {
+            if (lane.seal != nullptr && i < kShort) return lane.peek_sealed(entry);
+            if (lane.seal != nullptr && i % 2 != 0 && lane.peek_sealed(entry)) return true;
+            fabric.poll();
+            return lane.peek(entry) || lane.ring.broken();
+          }));
+          EXPECT(!lane.ring.broken());
+          EXPECT(is_entry(entry, i, length(i)));
+          lane.ring.pop(entry.length);
+          lane.return_credit(false);
+        }
+        shared.mark.store(1);
+        return true;
+      });
+}
+
 TEST_CASE("what is taken from where it is ends with the peer", "[ofi]") {
   if (over_verbs()) return;
   with_pair(

@@ -1,5 +1,5 @@
 // Every kind of board that can run inside one process keeps the same promises.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

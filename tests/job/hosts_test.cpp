@@ -1,7 +1,7 @@
 // weftrun on several hosts, which are network namespaces h1 .. h4 of tests/netns/run: placement,
 // exit status, output, input, signals, and ends of every kind.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 //   job_probe ACTION [ARGUMENT]
 // Every action first joins the job and prints "rank R of S by LAUNCHER"; the tests read that.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

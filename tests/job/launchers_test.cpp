@@ -1,6 +1,6 @@
 // A job that weftrun did not start: alone, by hand with WEFT_RENDEZVOUS, and by Open MPI's mpirun
 // through PMIx.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // weftrun with real processes: exchange, output, input, signals, exit status, and ends of every
 // kind.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 
 #include <catch2/catch.hpp>

@@ -9,7 +9,7 @@
 // which none may fail whatever happens to the link. `stranger`: rank 1 does not know rank 0's key,
 // must not get a connection and must hear of it in time. `outside_...`: what rank 0 was told as a
 // rendezvous tells it is not memory that rank 1 shares, and must neither be read nor written.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Lanes: the writer asks, the reader makes a ring and answers with its number. Nobody waits:
 // connect() says "again" until the answer is there. Both ends may ask at once, each for its own
 // direction.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
@@ -195,6 +195,7 @@ void OfiFabric::join_lanes(PeerNode& peer, int channel) noexcept {
 void OfiFabric::close_lane(SendLaneState& lane) noexcept {
   if (lane.state == SendLaneState::closed) return;
   lane.state = SendLaneState::closed;
+  if (lane.held_bytes != 0) (void)send_held(lane);  // which forgets it, now
   if (lane.registration.mr != nullptr) fi_close(&lane.registration.mr->fid);
   lane.registration.mr = nullptr;
 }

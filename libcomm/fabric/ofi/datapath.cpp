@@ -1,5 +1,5 @@
 // Posting what lanes have written, and polling for what has come.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
@@ -10,6 +10,7 @@
 #include "base/wait.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
+#include "fabric/watcher.hpp"
 
 namespace weft::ofi {
 namespace {
@@ -17,8 +18,11 @@ namespace {
 constexpr std::uint64_t kCheckNs = 10'000'000;
 constexpr int kBatch = 16;
 constexpr int kRounds = 16;  // batches of a poll
-// Shorter data are copied faster than they are waited for.
+// As much is kept back at most.
+constexpr std::size_t kHeldMax = 131072;
+// Shorter data are copied faster than they are waited for; or than they are sent alone.
 constexpr std::size_t kInPlaceMin = 8192;
+constexpr std::size_t kInPlaceMinLater = 65536;
 // What credit carries along with a multiple of lines.
 constexpr std::uint64_t kFlags = kLine - 1;
 
@@ -35,8 +39,67 @@ Code OfiFabric::post(void* opaque, std::size_t offset, std::size_t bytes) noexce
   return post_locked(*static_cast<SendLaneState*>(opaque), offset, bytes);
 }
 
+// The second message in a row, with no poll between, is kept back, and those after it: together
+// they are one system call of each side. The first is not, so that an answer is never late.
+Code OfiFabric::post_later(void* opaque, std::size_t offset, std::size_t bytes) noexcept {
+  auto& lane = *static_cast<SendLaneState*>(opaque);
+  const std::lock_guard lock(lock_);
+  if (watcher_ == nullptr || lane.ring_key == 0 || bytes >= kHeldMax)
+    return post_locked(lane, offset, bytes);
+  if (lane.held_bytes == 0 && lane.let_go_after != polls_) {
+    lane.let_go_after = polls_;
+    return post_locked(lane, offset, bytes);
+  }
+  if (!is_open(lane)) return Code::peer_lost;
+  if (lane.held_bytes != 0 &&
+      (offset != lane.held_offset + lane.held_bytes || lane.held_bytes + bytes > kHeldMax)) {
+    if (const Code code = send_held(lane); code != Code::ok) return code;
+  }
+  if (lane.held_bytes == 0) {
+    lane.held_offset = offset;
+    holding_.push_back(&lane);
+    holds_.store(true, std::memory_order_relaxed);
+    watcher_->look_soon();
+  }
+  lane.held_bytes += bytes;
+  return Code::ok;
+}
+
+Code OfiFabric::send_held(SendLaneState& lane) noexcept {
+  Code code = Code::peer_lost;
+  if (is_open(lane)) {
+    const iovec local{lane.mirror.data() + lane.held_offset, lane.held_bytes};
+    code = write(lane, lane.held_offset, {&local, 1}, lane.held_bytes, nullptr);
+    if (code == Code::again) return code;
+  }
+  lane.held_bytes = 0;
+  std::erase(holding_, &lane);
+  holds_.store(!holding_.empty(), std::memory_order_relaxed);
+  return code;
+}
+
+void OfiFabric::send_all_held() noexcept {
+  // From the last, as each that goes leaves the list.
+  for (std::size_t i = holding_.size(); i-- > 0;) (void)send_held(*holding_[i]);
+}
+
+bool OfiFabric::push() noexcept {
+  if (!holds_.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(lock_);
+  send_all_held();
+  return true;
+}
+
+void OfiFabric::set_watcher(Watcher* watcher) noexcept {
+  const std::lock_guard lock(lock_);
+  watcher_ = watcher;
+}
+
 Code OfiFabric::post_locked(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept {
   if (!is_open(lane)) return Code::peer_lost;
+  if (lane.held_bytes != 0) {
+    if (const Code code = send_held(lane); code != Code::ok) return code;
+  }
   std::byte* from = lane.mirror.data() + offset;
   if (lane.ring_key != 0) {
     const iovec local{from, bytes};
@@ -156,8 +219,9 @@ void OfiFabric::take_credit(SendLaneState& lane, std::uint64_t word) noexcept {
   ring_own(writer_doorbell(lane.channel));
 }
 
-std::size_t OfiFabric::in_place_min() const noexcept {
-  return rings_written_ ? kInPlaceMin : RemoteFabric::in_place_min();
+std::size_t OfiFabric::in_place_min(bool later) const noexcept {
+  if (!rings_written_) return RemoteFabric::in_place_min(later);
+  return later && watcher_ != nullptr ? kInPlaceMinLater : kInPlaceMin;
 }
 
 // One write of both. Other endpoints get a copy.
@@ -166,6 +230,9 @@ Code OfiFabric::post_in_place(void* opaque, std::size_t offset, std::size_t entr
   auto& lane = *static_cast<SendLaneState*>(opaque);
   const std::lock_guard lock(lock_);
   if (!is_open(lane)) return Code::peer_lost;
+  if (lane.held_bytes != 0) {
+    if (const Code code = send_held(lane); code != Code::ok) return code;
+  }
   if (lane.ring_key == 0) {
     std::memcpy(lane.mirror.data() + offset + head, data.data(), data.size());
     const Code code = post_locked(lane, offset, entry);
@@ -260,6 +327,8 @@ void OfiFabric::poll() noexcept {
 
 void OfiFabric::poll_locked() noexcept {
   now_ns_ = now_ns();
+  ++polls_;
+  if (!holding_.empty()) send_all_held();
   left_ = true;
   fi_cq_data_entry entries[kBatch];
   for (int round = 0; left_ && round < kRounds; ++round) {

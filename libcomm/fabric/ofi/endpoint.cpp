@@ -1,6 +1,6 @@
 #include "fabric/ofi/endpoint.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rdma/fi_errno.h>
 #include <sys/timerfd.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #include "fabric/ofi/library.hpp"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <stdlib.h>
 
 #include <string>

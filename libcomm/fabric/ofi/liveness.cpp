@@ -128,6 +128,7 @@ void OfiFabric::leave() noexcept {
   };
   const std::lock_guard lock(lock_);
   leaving_ = true;
+  send_all_held();
   for (int peer = 0; peer < job_.size(); ++peer) {
     PeerNode& node = this->node(peer);
     if (node.handle == FI_ADDR_NOTAVAIL ||
@@ -140,8 +141,8 @@ void OfiFabric::leave() noexcept {
     watch(peer);
   }
   const std::uint64_t limit = now_ns() + timeout_ns_;
-  while (now_ns() < limit &&
-         (!full_outboxes_.empty() || std::any_of(peers_.begin(), peers_.end(), open))) {
+  while (now_ns() < limit && (!full_outboxes_.empty() || !holding_.empty() ||
+                              std::any_of(peers_.begin(), peers_.end(), open))) {
     poll_locked();
     sched_yield();
   }

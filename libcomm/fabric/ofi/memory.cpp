@@ -1,7 +1,7 @@
 // What peers may reach: allocated and shared memory. Each has a random key of its own, so that
 // nobody who was not told finds it; the provider checks key and bounds, or this process does
 // (serving.cpp).
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rdma/fi_errno.h>
 #include <sys/mman.h>
 

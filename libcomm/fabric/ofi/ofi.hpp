@@ -89,6 +89,10 @@ struct SendLaneState {
   ReceiveLaneState* back = nullptr;  // the lane of the same threads the other way round
   // The peer's ring as the provider writes it; key 0: parts go as messages.
   std::uint64_t ring_address = 0, ring_key = 0;
+  // What is kept back to go out with what follows: from where in the mirror, and how much; and
+  // after which poll something was last not kept back.
+  std::size_t held_offset = 0, held_bytes = 0;
+  std::uint64_t let_go_after = 0;
   // A post that the provider had no room for: how much of it has been sent.
   std::size_t part_offset = 0, part_done = 0;
   alignas(64) std::atomic<std::uint64_t> credit{0};
@@ -206,10 +210,13 @@ class OfiFabric final : public RemoteFabric {
                  std::size_t bytes, Completion& completion) noexcept override;
 
   Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
+  Code post_later(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
+  bool push() noexcept override;
+  void set_watcher(Watcher* watcher) noexcept override;
   Code post_in_place(void* lane, std::size_t offset, std::size_t entry, std::size_t head,
                      std::span<const std::byte> data, Completion* done) noexcept override;
   void restart(void* lane) noexcept override;
-  std::size_t in_place_min() const noexcept override;
+  std::size_t in_place_min(bool later) const noexcept override;
   Code return_credit(void* lane, std::uint64_t word) noexcept override;
   void poll() noexcept override;
   int wait_fd() const noexcept override { return endpoint_->wait_fd(); }
@@ -260,6 +267,8 @@ class OfiFabric final : public RemoteFabric {
   void poll_locked() noexcept;
   bool is_open(const SendLaneState& lane) const noexcept;
   Code post_locked(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
+  Code send_held(SendLaneState& lane) noexcept;
+  void send_all_held() noexcept;
   long post_part(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
   void on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;
   void on_written_part(std::uint64_t data) noexcept;
@@ -336,7 +345,11 @@ class OfiFabric final : public RemoteFabric {
   std::vector<int> waiting_peers_;  // with waiting_operations or waiting_gets, or that had some
   std::vector<int> watched_;
   std::uint64_t checked_ns_ = 0, now_ns_ = 0;
-  bool left_ = false;  // the last poll may have left completions
+  std::uint64_t polls_ = 1;
+  Watcher* watcher_ = nullptr;           // null: nothing is kept back
+  std::vector<SendLaneState*> holding_;  // lanes that keep something back
+  std::atomic<bool> holds_{false};       // there are such
+  bool left_ = false;                    // the last poll may have left completions
 
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;

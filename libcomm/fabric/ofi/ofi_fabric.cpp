@@ -1,6 +1,6 @@
 #include "fabric/ofi/ofi_fabric.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rdma/fi_errno.h>
 #include <sys/random.h>
 

@@ -1,6 +1,6 @@
 #include "fabric/shm/atomics.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pthread.h>
 #include <signal.h>
 

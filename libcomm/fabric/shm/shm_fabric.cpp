@@ -1,6 +1,6 @@
 #include "fabric/shm/shm_fabric.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -10,7 +10,7 @@
 //
 // The queue pair is this file's, not librdmacm's, as its timeouts follow WEFT_PEER_TIMEOUT_MS.
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -70,6 +70,7 @@ struct WriteLane {
   bool asked = false;
   Code refusal = Code::ok;
   std::uint64_t deadline_ns = 0;
+  std::uint32_t seal_half = 0;  // the reader's of the ring's secret
   LaneMemory mirror;
   std::uint64_t peer_address = 0;
   std::atomic<int> ready_chunks{0};        // both ends have registered these; written by poll()
@@ -84,6 +85,7 @@ struct ReadLane {
   int channel = 0;
   std::uint32_t number = 0;       // here
   std::uint32_t peer_number = 0;  // the writer's
+  std::uint32_t seal_half = 0;    // the writer's of the ring's secret
   LaneMemory ring;
   std::uint64_t pending_bytes = 0;         // arrived, but to be counted with what follows
   std::atomic<std::uint64_t> arrived{0};   // written by poll()

@@ -1,6 +1,6 @@
 // The hot path: posting into the send queues, and what completes.
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <hwloc.h>
 #include <hwloc/openfabrics-verbs.h>
 #include <ifaddrs.h>

@@ -155,6 +155,7 @@ class VerbsFabric final : public RemoteFabric {
   WriteLane* writer_of(Connection& connection, std::uint32_t number) noexcept;
   void open_waiting_lanes(Connection& connection);
   void send_open(WriteLane& lane);
+  std::uint32_t seal_half(std::uint32_t lane) const noexcept;
   void drop_read_lane(ReadLane& lane) noexcept;
   void send_control(Connection& connection, Control control) noexcept;
   void broken(Connection& connection, const char* what);

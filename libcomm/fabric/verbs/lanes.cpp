@@ -1,6 +1,6 @@
 // Lanes and the control messages about them. A lane costs a page at each end until it is used, then
 // what rings begin with; see chunk_end.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -12,6 +12,16 @@
 #include "fabric/verbs/impl.hpp"
 
 namespace weft::verbs {
+namespace {
+
+// Only the engine looks at seals.
+constexpr std::uint64_t seal_seed(int channel, std::uint32_t writers,
+                                  std::uint32_t readers) noexcept {
+  const std::uint64_t seed = std::uint64_t{writers} << 32 | readers;
+  return channel_of(channel).client != 0 ? 0 : std::max<std::uint64_t>(seed, 1);
+}
+
+}  // namespace
 
 Status LaneMemory::reserve(std::uint32_t bytes, std::uint32_t first) {
   ring_bytes = bytes;
@@ -50,6 +60,11 @@ void LaneMemory::free() noexcept {
   *this = {};
 }
 
+// This process's half of the secret of a ring's seals, by its number of the lane.
+std::uint32_t VerbsFabric::seal_half(std::uint32_t lane) const noexcept {
+  return static_cast<std::uint32_t>((own_key_[0] + lane) * (own_key_[1] | 1) >> 32);
+}
+
 Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
   const std::lock_guard lock(setup_);
   if (!reaches(peer)) return Code::unsupported;
@@ -86,6 +101,7 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
   }
   if (lane->state == WriteLane::opened) {
     memory = {lane->mirror.base, &lane->consumed, &lane->sleeping, lane->mirror.ring_bytes, lane};
+    memory.seal_seed = seal_seed(channel, seal_half(lane->number), lane->seal_half);
     return {};
   }
   if (lane->state == WriteLane::asking && now_ns() < lane->deadline_ns) return Code::again;
@@ -110,7 +126,7 @@ void VerbsFabric::send_open(WriteLane& lane) {
                                   static_cast<std::uint32_t>(lane.channel),
                                   lane.mirror.ring_bytes,
                                   lane.mirror.first_bytes,
-                                  0});
+                                  seal_half(lane.number)});
 }
 
 void VerbsFabric::open_waiting_lanes(Connection& connection) {
@@ -132,6 +148,7 @@ Status VerbsFabric::accept(int client, int& peer, int& channel, ReceiveMemory& m
   channel = lane.channel;
   memory = {lane.ring.base,       &lane.consumed, &lane.sleeping,
             lane.ring.ring_bytes, &lane.arrived,  &lane};
+  memory.seal_seed = seal_seed(channel, lane.seal_half, seal_half(lane.number));
   return {};
 }
 
@@ -245,6 +262,7 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
     return refuse(Code::no_memory);
   lane->number = static_cast<std::uint32_t>(free - readers_.begin());
   lane->peer_number = control.lane;
+  lane->seal_half = control.high;
   Status status = lane->ring.reserve(static_cast<std::uint32_t>(bytes), control.key);
   if (status)
     status = lane->ring.register_chunk(*registrations_, 0,
@@ -263,7 +281,7 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
                             lane->number,
                             reinterpret_cast<std::uintptr_t>(lane->ring.base),
                             lane->ring.chunks[0].mr->rkey,
-                            0});
+                            seal_half(lane->number)});
   unaccepted_.push_back(lane.get());
   note_doorbell(reader_doorbell(lane->channel));
   const int doorbell = reader_doorbell(lane->channel);
@@ -284,6 +302,7 @@ void VerbsFabric::on_opened(Connection& connection, const Control& control) {
   } else {
     if (control.a >= kMaxLanes) return broken(connection, "the number of a lane");
     lane->peer_number = control.a;
+    lane->seal_half = control.high;
     lane->peer_address = control.b;
     lane->mirror.chunks[0].peer_key = control.key;
     lane->asked_chunks = 1;

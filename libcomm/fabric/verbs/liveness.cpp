@@ -6,7 +6,7 @@
 // there are no requests, state() sends one of no bytes now and then, which the peer's device
 // acknowledges without its processor. In every case the rest of the time, less an eighth, goes to
 // making another queue pair (mending.cpp); only when that is refused or fails the peer is lost.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

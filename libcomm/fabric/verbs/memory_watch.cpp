@@ -1,7 +1,7 @@
 #include "fabric/verbs/memory_watch.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sys/eventfd.h>

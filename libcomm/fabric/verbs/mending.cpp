@@ -14,7 +14,7 @@
 //
 // An atomic operation of the device cannot be repeated, and its result is lost with the queue pair.
 // If one is under way the peer counts as lost.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

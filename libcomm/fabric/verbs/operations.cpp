@@ -1,7 +1,7 @@
 // Get and put. The memory here is registered by way of the cache, or, if there are few bytes, the
 // operation goes by way of a slot of registered memory: copying them is cheaper than registering,
 // say, a word on a stack.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
 

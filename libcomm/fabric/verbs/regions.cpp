@@ -9,7 +9,7 @@
 //
 // Memory that is shared once is read by one peer, who says when it is done: its registration comes
 // from the cache and nobody asks.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What two verbs fabrics say to each other. Version 3; the page is docs/wire.md. Little-endian, as
+// What two verbs fabrics say to each other. Version 4; the page is docs/wire.md. Little-endian, as
 // every machine with such devices. Every field is checked by its receiver before use.
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace weft::verbs {
 
 inline constexpr std::uint32_t kMagic = 0x32565457;  // "WTV2"
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 
 // With a connection request and with its acceptance, as private data.
 struct Hello {
@@ -35,8 +35,11 @@ inline constexpr std::uint32_t kAskAgain = 5;  // the old queue pair has to be t
 // Small messages beside the rings, as sends. Lanes are named by numbers of the one who is told,
 // except where said.
 enum class ControlKind : std::uint8_t {
-  open = 1,    // lane: the writer's number; a: channel; b: ring_bytes
-  opened = 2,  // lane: the writer's; a: the reader's number; b: address of the ring; key: chunk 0's
+  // The secret of the ring's seals (transport/seal.hpp) is half the writer's and half the reader's.
+  open = 1,  // lane: the writer's number; a: channel; b: ring_bytes; high: half of the secret
+  opened =
+      2,  // lane: the writer's; a: the reader's number; b: address of the ring; key: chunk 0's;
+          // high: the other half
   refused = 3,  // lane: the writer's; a: Code
   grow = 4,     // lane: the reader's; a: the chunk that is wanted
   grown = 5,    // lane: the writer's; a: the chunk; key; b: 0, or a Code for "cannot"

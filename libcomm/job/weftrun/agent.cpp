@@ -1,7 +1,7 @@
 #include "job/weftrun/agent.hpp"
 
 #include <errno.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #include "job/weftrun/hosts.hpp"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <ifaddrs.h>
 #include <limits.h>
 #include <net/if.h>

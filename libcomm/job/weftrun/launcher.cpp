@@ -1,7 +1,7 @@
 #include "job/weftrun/launcher.hpp"
 
 #include <errno.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "job/weftrun/options.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <stdlib.h>
 
 #include <algorithm>

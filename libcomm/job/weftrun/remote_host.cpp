@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -5,10 +5,6 @@
 
 #include "weft/mcast_routing.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace weft::mcast {
 
 struct InstallOptions {
@@ -20,9 +16,6 @@ struct InstallOptions {
   int port = 0, timeout_ms = 200;
   bool dry_run = false, replace_foreign = false;
 };
-
-// Declares the options of the command, which are stored in *options.
-void add_install_options(CLI::App* command, InstallOptions* options);
 
 // Reads and checks the files and the fabric, writes, reads back. Says on standard output what it
 // has done, or would do. On any failure before the first write nothing has been written; on one

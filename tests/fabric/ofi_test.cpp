@@ -557,6 +557,7 @@ TEST_CASE("entries that may go later go together, in order, and also by themselv
           std::memset(data.data(), i & 0xff, data.size());
           const bool later = i % 7 != 0;
           EXPECT(wait_for([&] {
+            if (!lane.flushed()) lane.flush();
             return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i), false,
                              later);
           }));

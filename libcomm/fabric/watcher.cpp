@@ -5,11 +5,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <ctime>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 
 #include "base/wait.hpp"

@@ -53,8 +53,8 @@ constexpr Forced kForced[] = {
 
 constexpr int kNumRanks[] = {1, 2, 3, 4, 5, 8};
 
-// Under the thread sanitizer every byte takes its time, and a third of the calls still goes every way
-// through the code.
+// Under the thread sanitizer every byte takes its time, and a third of the calls still goes every
+// way through the code.
 #ifdef __SANITIZE_THREAD__
 constexpr int kFewer = 3;
 #else

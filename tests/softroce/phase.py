@@ -13,8 +13,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 NAME = 'softroce'
 SKIPPED = 77  # of tests/softroce/run
 # Multi-process tests that say something about what lies between hosts. The guests are slow, so that
-# ./check runs a few minutes of them, and --only softroce all. While this phase runs nothing else
-# does, and its limits are several times what the steps take then: they end what hangs.
+# ./check runs a few minutes of them, and --only softroce all. While this phase runs
+# processors that idle build, and nothing else does; its limits are several times what the steps
+# take then: they end what hangs.
 ONE_GUEST = r'^((p2p_(modes|order|probe|requests|bsend|cancel)|coll_(move|reduce)|types|comm|' \
             r'storm|storm_threads|flood_(small|large)|death_send)-2|(death|survive)_recv-3)$'
 TWO_GUESTS = r'^((p2p_(modes|order)|coll_(move|ops)|comm|storm|flood_large|death_send)-2|' \
@@ -164,7 +165,7 @@ def fabrics_of(stage):
 
 
 def run(tally, folder, options, few):
-    """`few`: what ./check has time for, five minutes on two cores with nothing else to do."""
+    """`few`: what ./check has time for, five minutes on two cores."""
     phase = Phase(tally, folder, options)
     if not os.path.exists(os.path.join(phase.stage, 'bin/weft-info')):
         tally.add(NAME, 'the machine', 'failed', 'Weft was not installed')

@@ -13,9 +13,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 NAME = 'softroce'
 SKIPPED = 77  # of tests/softroce/run
 # Multi-process tests that say something about what lies between hosts. The guests are slow, so that
-# ./check runs a few minutes of them, and --only softroce all. While this phase runs
-# processors that idle build, and nothing else does; its limits are several times what the steps
-# take then: they end what hangs.
+# ./check runs a few minutes of them, and --only softroce all. While this phase runs nothing else
+# does (even what only idle processors do makes the guests half as fast again), and its limits are
+# several times what the steps take then: they end what hangs.
 ONE_GUEST = r'^((p2p_(modes|order|probe|requests|bsend|cancel)|coll_(move|reduce)|types|comm|' \
             r'storm|storm_threads|flood_(small|large)|death_send)-2|(death|survive)_recv-3)$'
 TWO_GUESTS = r'^((p2p_(modes|order)|coll_(move|ops)|comm|storm|flood_large|death_send)-2|' \

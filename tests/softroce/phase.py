@@ -144,7 +144,7 @@ class Phase:
              os.path.join(self.folder, 'tests/softroce/fabric_fault'), '--fabric', fabric,
              '--filter', pattern])
 
-    def speed(self, rounds):
+    def speed(self):
         missing = [name for name in ('ib_write_lat', 'ib_read_bw', 'ib_send_bw')
                    if not shutil.which(name)]
         title = 'speed over verbs next to perftest'
@@ -154,7 +154,7 @@ class Phase:
         command = [os.path.join(HERE, 'measure'), '--stage', self.stage, '--build',
                    os.path.join(self.folder, 'softroce-speed')]
         subprocess.run([*command, '--compile'], check=False)
-        return [Step(title, 600, [*command, '--rounds', str(rounds), '--inside'])]
+        return [Step(title, 600, [*command, '--rounds', '3', '--inside'])]
 
 
 def fabrics_of(stage):
@@ -182,7 +182,7 @@ def run(tally, folder, options, few):
     if 'verbs' in present:
         phase.machine(1, [phase.programs(1, FEW_PROGRAMS_ONE_GUEST if few else ''),
                           phase.mpi('verbs', 1, FEW_ONE_GUEST if few else ONE_GUEST),
-                          *phase.speed(2 if few else 3)])
+                          *phase.speed()])
         phase.machine(2, [phase.programs(2, FEW_PROGRAMS if few else ''),
                           phase.mpi('verbs', 2, FEW_TWO_GUESTS if few else TWO_GUESTS),
                           phase.faults('verbs', FEW_FAULTS if few else '')])

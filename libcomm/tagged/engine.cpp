@@ -27,14 +27,14 @@ Guard::~Guard() {
   if (mutex_ != nullptr) mutex_->unlock();
 }
 
-Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::Engine(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)), has_remote_(impl_->has_remote) {}
 Engine::~Engine() = default;
 
 Status Engine::create(Job& job, std::unique_ptr<Engine>& engine) {
   auto impl = std::make_unique<Impl>(job);
   if (Status status = impl->start(); !status) return status;
   engine.reset(new Engine(std::move(impl)));
-  engine->has_remote_ = engine->impl_->has_remote;
   return {};
 }
 

@@ -145,7 +145,7 @@ class Engine {
   void wait_slow(const WaitCondition& condition);
   void push_remote() noexcept;
   std::unique_ptr<Impl> impl_;
-  bool has_remote_ = false;
+  const bool has_remote_;
 };
 
 }  // namespace weft::tagged

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/mix.hpp"
 #include "transport/ring.hpp"
 
 namespace weft {
@@ -25,12 +26,7 @@ class Seal {
 
   // Both ends of a ring know the seed, and nobody else.
   explicit Seal(std::uint64_t seed) noexcept {
-    for (std::uint64_t& key : keys_) {  // splitmix64
-      std::uint64_t mixed = seed += 0x9e37'79b9'7f4a'7c15u;
-      mixed = (mixed ^ mixed >> 30) * 0xbf58'476d'1ce4'e5b9u;
-      mixed = (mixed ^ mixed >> 27) * 0x94d0'49bb'1331'11ebu;
-      key = mixed ^ mixed >> 31;
-    }
+    for (std::uint64_t& key : keys_) key = mix(seed += kMixStep);
   }
 
   // Seals a line whose other bytes are final.

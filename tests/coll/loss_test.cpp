@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "support/process.hpp"
+#include "support/in_time.hpp"
 
 namespace weft::testing {
 namespace {
@@ -20,18 +20,9 @@ TEST_CASE("the death of a member ends collectives with peer_lost") {
                          {"WEFT_COLL_ALLTOALL", "pairwise"}};
         std::string expected;
         for (int i = 1; i < std::atoi(ranks); ++i) expected += "peer_lost\n";
-        // A machine that stands still, or is busy, makes a rank late, but hardly each time.
-        for (int attempt = 0; attempt < 5; ++attempt) {
-          Process process({std::getenv("WEFTRUN"), "-n", ranks, "--on-death", "continue",
-                           std::getenv("LOSS_PROBE"), call},
-                          environment);
-          const int exit_code = process.wait(20'000);
-          INFO(process.err());
-          CHECK(exit_code == 128 + 9);
-          if (attempt < 4 && process.out().find("late\n") != std::string::npos) continue;
-          CHECK(process.out() == expected);
-          break;
-        }
+        check_in_time({std::getenv("WEFTRUN"), "-n", ranks, "--on-death", "continue",
+                       std::getenv("LOSS_PROBE"), call},
+                      environment, 20'000, 128 + 9, expected);
       }
 }
 

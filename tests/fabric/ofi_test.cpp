@@ -148,17 +148,22 @@ bool is_entry(const Entry& entry, int i, std::size_t length) {
   return true;
 }
 
+// One look for entry number i.
+constexpr auto look_by_count = [](Fabric& fabric, ReceiveLane& lane, int, Entry& entry) {
+  fabric.poll();
+  return lane.peek(entry);
+};
+
 // Accepts rank 0's lane and receives `count` entries of length(i) bytes, all of them i.
-template <class Length>
-bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length) {
+template <class Length, class Look = decltype(look_by_count)>
+bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length,
+                     const Look& look = look_by_count) {
   ReceiveLane lane;
   EXPECT(accept(fabric, 0, ring_bytes, lane));
+  EXPECT((lane.seal != nullptr) == over_verbs());
   Entry entry;
   for (int i = 0; i < count; ++i) {
-    EXPECT(wait_for([&] {
-      fabric.poll();
-      return lane.peek(entry) || lane.ring.broken();
-    }));
+    EXPECT(wait_for([&] { return look(fabric, lane, i, entry) || lane.ring.broken(); }));
     EXPECT(!lane.ring.broken());
     EXPECT(is_entry(entry, i, length(i)));
     lane.ring.pop(entry.length);
@@ -167,9 +172,23 @@ bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const 
   return true;
 }
 
+// What it receives, as copies.
+template <class Length>
+bool send_entries(Fabric& fabric, SendLane& lane, int count, const Length& length) {
+  for (int i = 0; i < count; ++i) {
+    const std::vector<char> data(length(i), static_cast<char>(i));
+    EXPECT(wait_for([&] {
+      fabric.poll();
+      return lane.send(1, static_cast<std::uint64_t>(i), data.data(), data.size());
+    }));
+  }
+  return true;
+}
+
 // Rank 0 sends all entries by send(fabric, lane), rank 1 receives them as above.
-template <class Length, class Send>
-void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, const Send& send) {
+template <class Length, class Send, class Look = decltype(look_by_count)>
+void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, const Send& send,
+                  const Look& look = look_by_count) {
   with_pair(
       remote_settings(),
       [&](Fabrics& fabrics, Shared& shared) {
@@ -184,7 +203,7 @@ void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, con
         return shared.reach(1);
       },
       [&](Fabrics& fabrics, Shared& shared) {
-        EXPECT(receive_entries(*fabrics.to(0), ring_bytes, count, length));
+        EXPECT(receive_entries(*fabrics.to(0), ring_bytes, count, length, look));
         shared.mark.store(1);
         return true;
       });
@@ -427,15 +446,7 @@ TEST_CASE("a lane to a remote peer keeps order and content through many rounds",
   constexpr int kCount = 5000;
   const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
   pass_entries(kRing, kCount, length, [&](Fabric& fabric, SendLane& lane) {
-    std::vector<char> data(4096);
-    for (int i = 0; i < kCount; ++i) {
-      std::memset(data.data(), i & 0xff, data.size());
-      EXPECT(wait_for([&] {
-        fabric.poll();
-        return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i));
-      }));
-    }
-    return true;
+    return send_entries(fabric, lane, kCount, length);
   });
 }
 
@@ -581,46 +592,14 @@ TEST_CASE("over RDMA devices short entries are read before they are counted", "[
   const auto length = [](int i) {
     return static_cast<std::size_t>(i < kShort ? i * 7 % (Seal::kMaxLength + 1) : i * 31 % 100);
   };
-  with_pair(
-      remote_settings(),
-      [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
-        SendLane lane;
-        EXPECT(connect(fabric, 1, lane, kRing));
-        for (int i = 0; i < kCount; ++i) {
-          const std::vector<char> data(100, static_cast<char>(i));
-          EXPECT(wait_for([&] {
-            fabric.poll();
-            return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i));
-          }));
-        }
-        EXPECT(wait_for([&] {
-          fabric.poll();
-          return lane.flush();
-        }));
-        return shared.reach(1);
-      },
-      [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
-        ReceiveLane lane;
-        EXPECT(accept(fabric, 0, kRing, lane));
-        EXPECT((lane.seal != nullptr) == over_verbs());
-        Entry entry;
-        for (int i = 0; i < kCount; ++i) {
-          // The first without a poll, then some of both.
-          EXPECT(wait_for([&] {
-            if (lane.seal != nullptr && i < kShort) return lane.peek_sealed(entry);
-            if (lane.seal != nullptr && i % 2 != 0 && lane.peek_sealed(entry)) return true;
-            fabric.poll();
-            return lane.peek(entry) || lane.ring.broken();
-          }));
-          EXPECT(!lane.ring.broken());
-          EXPECT(is_entry(entry, i, length(i)));
-          lane.ring.pop(entry.length);
-          lane.return_credit(false);
-        }
-        shared.mark.store(1);
-        return true;
+  pass_entries(
+      kRing, kCount, length,
+      [&](Fabric& fabric, SendLane& lane) { return send_entries(fabric, lane, kCount, length); },
+      // The first without a poll, then some of both.
+      [](Fabric& fabric, ReceiveLane& lane, int i, Entry& entry) {
+        if (lane.seal != nullptr && i < kShort) return lane.peek_sealed(entry);
+        if (lane.seal != nullptr && i % 2 != 0 && lane.peek_sealed(entry)) return true;
+        return look_by_count(fabric, lane, i, entry);
       });
 }
 

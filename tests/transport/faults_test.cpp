@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "support/process.hpp"
+#include "support/in_time.hpp"
 
 namespace weft::testing {
 namespace {
@@ -11,17 +11,9 @@ namespace {
 void run(const char* probe, const char* scenario, bool dies,
          const Process::Environment& environment = {}) {
   INFO(scenario);
-  // A machine that stands still, or is busy, makes a rank late, but hardly each time.
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    Process process({std::getenv("WEFTRUN"), "-n", "3", "--timeout", "30", "--on-death", "continue",
-                     std::getenv(probe), scenario},
-                    environment);
-    CHECK(process.wait(40'000) == (dies ? 128 + 9 : 0));
-    INFO(process.err());
-    if (attempt < 4 && process.out().find("late\n") != std::string::npos) continue;
-    CHECK(process.out() == (dies ? "ok\nok\n" : "ok\nok\nok\n"));
-    return;
-  }
+  check_in_time({std::getenv("WEFTRUN"), "-n", "3", "--timeout", "30", "--on-death", "continue",
+                 std::getenv(probe), scenario},
+                environment, 40'000, dies ? 128 + 9 : 0, dies ? "ok\nok\n" : "ok\nok\nok\n");
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ void OfiFabric::join_lanes(PeerNode& peer, int channel) noexcept {
 void OfiFabric::close_lane(SendLaneState& lane) noexcept {
   if (lane.state == SendLaneState::closed) return;
   lane.state = SendLaneState::closed;
-  if (lane.held_bytes != 0) (void)send_held(lane);  // which forgets it, now
+  forget_held(lane);
   if (lane.registration.mr != nullptr) fi_close(&lane.registration.mr->fid);
   lane.registration.mr = nullptr;
 }

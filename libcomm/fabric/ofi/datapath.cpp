@@ -51,8 +51,7 @@ Code OfiFabric::post_later(void* opaque, std::size_t offset, std::size_t bytes) 
     return post_locked(lane, offset, bytes);
   }
   if (!is_open(lane)) return Code::peer_lost;
-  if (lane.held_bytes != 0 &&
-      (offset != lane.held_offset + lane.held_bytes || lane.held_bytes + bytes > kHeldMax)) {
+  if (offset != lane.held_offset + lane.held_bytes || lane.held_bytes + bytes > kHeldMax) {
     if (const Code code = send_held(lane); code != Code::ok) return code;
   }
   if (lane.held_bytes == 0) {
@@ -66,16 +65,21 @@ Code OfiFabric::post_later(void* opaque, std::size_t offset, std::size_t bytes) 
 }
 
 Code OfiFabric::send_held(SendLaneState& lane) noexcept {
+  if (lane.held_bytes == 0) return Code::ok;
   Code code = Code::peer_lost;
   if (is_open(lane)) {
     const iovec local{lane.mirror.data() + lane.held_offset, lane.held_bytes};
     code = write(lane, lane.held_offset, {&local, 1}, lane.held_bytes, nullptr);
     if (code == Code::again) return code;
   }
+  forget_held(lane);
+  return code;
+}
+
+void OfiFabric::forget_held(SendLaneState& lane) noexcept {
   lane.held_bytes = 0;
   std::erase(holding_, &lane);
   holds_.store(!holding_.empty(), std::memory_order_relaxed);
-  return code;
 }
 
 void OfiFabric::send_all_held() noexcept {
@@ -97,9 +101,7 @@ void OfiFabric::set_watcher(Watcher* watcher) noexcept {
 
 Code OfiFabric::post_locked(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept {
   if (!is_open(lane)) return Code::peer_lost;
-  if (lane.held_bytes != 0) {
-    if (const Code code = send_held(lane); code != Code::ok) return code;
-  }
+  if (const Code code = send_held(lane); code != Code::ok) return code;
   std::byte* from = lane.mirror.data() + offset;
   if (lane.ring_key != 0) {
     const iovec local{from, bytes};
@@ -230,9 +232,7 @@ Code OfiFabric::post_in_place(void* opaque, std::size_t offset, std::size_t entr
   auto& lane = *static_cast<SendLaneState*>(opaque);
   const std::lock_guard lock(lock_);
   if (!is_open(lane)) return Code::peer_lost;
-  if (lane.held_bytes != 0) {
-    if (const Code code = send_held(lane); code != Code::ok) return code;
-  }
+  if (const Code code = send_held(lane); code != Code::ok) return code;
   if (lane.ring_key == 0) {
     std::memcpy(lane.mirror.data() + offset + head, data.data(), data.size());
     const Code code = post_locked(lane, offset, entry);

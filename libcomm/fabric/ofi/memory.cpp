@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/mix.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
@@ -28,22 +29,11 @@ Status Mapping::map(std::size_t bytes) {
   return {};
 }
 
-namespace {
-
-// splitmix64's, by Sebastiano Vigna: one to one, and easily undone.
-std::uint64_t mix(std::uint64_t z) noexcept {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ z >> 31;
-}
-
-}  // namespace
-
 // Whoever is told a key must not learn the next one from it: a second secret lies between.
 std::uint64_t OfiFabric::next_key() noexcept {
   // The low half must not be 0, which means "no region".
   for (;;) {
-    std::uint64_t z = mix(mix(next_key_ += 0x9e3779b97f4a7c15u) ^ key_secret_);
+    std::uint64_t z = mix(mix(next_key_ += kMixStep) ^ key_secret_);
     if (!by_message_ && endpoint_->info().domain_attr->mr_key_size < 8)
       z &= (std::uint64_t{1} << endpoint_->info().domain_attr->mr_key_size * 8) - 1;
     if (static_cast<std::uint32_t>(z) != 0) return z;

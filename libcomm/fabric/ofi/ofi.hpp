@@ -268,6 +268,7 @@ class OfiFabric final : public RemoteFabric {
   bool is_open(const SendLaneState& lane) const noexcept;
   Code post_locked(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
   Code send_held(SendLaneState& lane) noexcept;
+  void forget_held(SendLaneState& lane) noexcept;
   void send_all_held() noexcept;
   long post_part(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
   void on_part(std::uint64_t data, const std::byte* bytes, std::size_t length) noexcept;

@@ -56,9 +56,8 @@ inline std::byte* slot(ShmTeam& team, int member, std::size_t bytes) noexcept {
 // A member's data, `bytes` of them at `offset` of its slot, to be read now.
 inline const std::byte* arrived(ShmTeam& team, int member, std::size_t slot_bytes,
                                 std::size_t offset, std::size_t bytes) noexcept {
-  const std::byte* data = slot(team, member, slot_bytes) + offset;
-  if (member != team.rank()) team.note_read(data, bytes);
-  return data;
+  team.measure_if_due(bytes);
+  return slot(team, member, slot_bytes) + offset;
 }
 
 // This member's slot of a round while it is written. cell == nullptr: a member is lost.

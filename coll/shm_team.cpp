@@ -26,11 +26,6 @@ ShmTeam::ShmTeam(std::byte* segment, int rank, int size, bool crowded, Outside o
       crowded_(crowded),
       outside_(outside) {}
 
-void ShmTeam::measure(const std::byte* data, std::size_t bytes) noexcept {
-  if (distance_.measure(data, bytes))
-    header_->far.store(distance_.is_far() ? 1 : 0, std::memory_order_relaxed);
-}
-
 bool ShmTeam::wait_for_all() {
   if (!crowded_) return wait_for_each();
   if (arrive_last()) {

@@ -65,9 +65,7 @@ struct SegmentHeader {
   alignas(kLine) Cell result;
   // Members that wait, perhaps asleep, for others to be done.
   alignas(kLine) std::atomic<std::uint32_t> want_done;
-  // 1: members are far apart, as the last one to change its mind found. In this line, since every
-  // member looks at it in every round anyway.
-  std::atomic<std::uint32_t> far;
+  DistanceLines distance;
 };
 
 class ShmTeam {
@@ -128,13 +126,16 @@ class ShmTeam {
   // Copies into this member's bank or cell. Long data go past the caches while members are far
   // apart, so that nobody waits for lines to go from one cache to the other.
   void fill(void* to, const void* from, std::size_t bytes) noexcept {
-    if (bytes >= Distance::kFarMinBytes && is_far()) return copy_past_cache(to, from, bytes);
+    measure_if_due(bytes);
+    if (bytes >= kFarMinBytes && is_far()) return copy_past_cache(to, from, bytes);
     copy_small(to, from, bytes);
   }
-  // To be called before another member's data are read.
-  void note_read(const std::byte* data, std::size_t bytes) noexcept {
-    if (bytes >= Distance::kFarMinBytes && measures()) [[unlikely]]
-      measure(data, bytes);
+  // To be called by those that fill something for each other, and by those that read it: now and
+  // then they measure how far apart they are.
+  void measure_if_due(std::size_t bytes) noexcept {
+    if (bytes >= kFarMinBytes && round_ % (crowded_ ? kEveryCrowded : kEvery) == 0 &&
+        outside_.far == Outside::Far::measured) [[unlikely]]
+      header_->distance.look();
   }
   // Announces the round: what was written to bank and cell before is now visible.
   void publish(Cell* own) noexcept { own->round.store(round_, std::memory_order_release); }
@@ -238,6 +239,9 @@ class ShmTeam {
 
  private:
   static constexpr int kSpins = 2000;
+  // Of so many rounds one measures: odd, since programs call in patterns. Of crowded rounds, which
+  // take long, more do.
+  static constexpr std::uint64_t kEvery = 127, kEveryCrowded = 61;
 
   struct Use {
     std::uint64_t round = 0;
@@ -254,16 +258,10 @@ class ShmTeam {
   }
   bool is_free(const Use& use) const noexcept { return use.round <= all_done_; }
   bool wait_free(const Use& use);
-  // In rounds that measure, lines come from the writer's cache.
-  bool measures() const noexcept {
-    return round_ % Distance::kEvery == 0 && !crowded_ && outside_.far == Outside::Far::measured;
-  }
   bool is_far() const noexcept {
-    if (outside_.far != Outside::Far::measured) return outside_.far == Outside::Far::yes;
-    // relaxed: advice.
-    return header_->far.load(std::memory_order_relaxed) != 0 && !measures();
+    return outside_.far == Outside::Far::measured ? header_->distance.is_far()
+                                                  : outside_.far == Outside::Far::yes;
   }
-  void measure(const std::byte* data, std::size_t bytes) noexcept;
   bool wait_done(int member, std::uint64_t round);
   // Counts an arrival: how many there are now.
   std::uint64_t arrive() noexcept {
@@ -286,7 +284,6 @@ class ShmTeam {
   int size_;
   bool crowded_;
   int others_pipe_ = -1;
-  Distance distance_;
   Use cell_uses_[kNumCells];
   Use bank_uses_[kNumBanks];
   Outside outside_;

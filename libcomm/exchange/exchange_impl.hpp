@@ -117,7 +117,7 @@ struct ExchangeBase::Impl {
   std::uint64_t received_here() const noexcept;
 
   bool past_cache(const Out& out, std::size_t bytes) const noexcept {
-    return bytes >= (out.lane.is_far() ? Distance::kFarMinBytes : past_cache_min);
+    return bytes >= (out.lane.is_far() ? kFarMinBytes : past_cache_min);
   }
 
   ExchangeBase& owner;

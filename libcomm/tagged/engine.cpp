@@ -77,8 +77,8 @@ Status Engine::Impl::start() {
   if (copy_piece < 4096) return {Code::bad_setting, "WEFT_COPY_PIECE_BYTES must be at least 4096"};
   both_ways_near = std::min<std::size_t>(settings.bytes(Setting::both_ways_near_bytes), ring_max);
   both_ways_far = std::min<std::size_t>(settings.bytes(Setting::both_ways_far_bytes), ring_max);
-  plain_below = std::min({kShortBytes + 1, piece, past_cache_min, past_cache_burst, past_cache_far,
-                          Distance::kFarMinBytes});
+  plain_below = std::min(
+      {kShortBytes + 1, piece, past_cache_min, past_cache_burst, past_cache_far, kFarMinBytes});
   copy_shared_min = settings.bytes(Setting::copy_shared_min_bytes);
   pipe_min = settings.bytes(Setting::pipe_min_bytes);
   pipe_max = settings.bytes(Setting::pipe_max_bytes);

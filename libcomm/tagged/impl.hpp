@@ -204,7 +204,7 @@ struct Engine::Impl {
       return false;  // into the mirror, from which the device or the kernel takes it next
     const bool far = peer.out.is_far(), single = peer.burst == 0;
     if (peer.both_ways > 0) return far && length >= past_cache_far;
-    if (far) return length >= (single ? Distance::kFarMinBytes : past_cache_far);
+    if (far) return length >= (single ? kFarMinBytes : past_cache_far);
     if (single) return length >= past_cache_min && !is_spacious(peer);
     return length >= past_cache_burst && !(length >= long_piece && is_spacious(peer));
   }

@@ -6,9 +6,9 @@ namespace weft::coll {
 Status shm_barrier(ShmTeam& team) {
   team.begin();
   if (team.is_crowded()) {
-    // The others would soon wait for the usual root, and who waits has to be scheduled once more.
-    constexpr int kUsualRoot = 0;
-    if (!team.wait_for_all_behind(kUsualRoot)) return Code::peer_lost;
+    // Others that soon wait for a root would have to be scheduled once more.
+    const int root = team.take_root();
+    if (root < 0 ? !team.wait_for_all() : !team.wait_for_all_behind(root)) return Code::peer_lost;
   } else {
     Cell* own = team.open_cell();
     if (own == nullptr) return Code::peer_lost;
@@ -20,6 +20,7 @@ Status shm_barrier(ShmTeam& team) {
 }
 
 Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
+  team.note_root(root);
   // Crowded, the root's wait for the readers costs more than the second copy.
   if (!team.is_crowded() && bytes >= team.direct_min_bytes())
     return direct_bcast(team, data, bytes, root);

@@ -72,6 +72,7 @@ Status receive_block(ShmTeam& team, void* receive, std::size_t bytes, std::size_
 
 Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
   const int n = team.size();
+  team.note_root(root);
   // The root would copy all blocks alone: many short ones, too, are better read by their owners.
   // Crowded, the root's wait for the readers costs more, as long as a bank holds all blocks.
   if (team.is_crowded()

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/copy.hpp"
@@ -163,6 +164,10 @@ class ShmTeam {
   bool wait_for_all();
   // wait_for_all() if crowded, but `first` is the first that goes on.
   bool wait_for_all_behind(int first);
+  // Who is waited for in what comes next, if it is as what came before the last barrier: the root of
+  // the last bcast or scatter. Asked once; -1: nobody.
+  void note_root(int root) noexcept { root_ = root; }
+  int take_root() noexcept { return std::exchange(root_, -1); }
   // Waits until the member is through with this round; false if a member is lost.
   bool wait_until_done(int member) { return wait_done(member, round_); }
   // Ends the round for this member.
@@ -284,6 +289,7 @@ class ShmTeam {
   int size_;
   bool crowded_;
   int others_pipe_ = -1;
+  int root_ = -1;
   Use cell_uses_[kNumCells];
   Use bank_uses_[kNumBanks];
   Outside outside_;

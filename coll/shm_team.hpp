@@ -164,8 +164,8 @@ class ShmTeam {
   bool wait_for_all();
   // wait_for_all() if crowded, but `first` is the first that goes on.
   bool wait_for_all_behind(int first);
-  // Who is waited for in what comes next, if it is as what came before the last barrier: the root of
-  // the last bcast or scatter. Asked once; -1: nobody.
+  // Who is waited for in what comes next, if it is as what came before the last barrier: the root
+  // of the last bcast or scatter. Asked once; -1: nobody.
   void note_root(int root) noexcept { root_ = root; }
   int take_root() noexcept { return std::exchange(root_, -1); }
   // Waits until the member is through with this round; false if a member is lost.

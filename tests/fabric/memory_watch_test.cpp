@@ -144,8 +144,7 @@ TEST_CASE("changes of watched memory are told before they return", "[watch]") {
     CHECK(seen.take(number(memory)) == 0);
   }
   SECTION("what is not there cannot be watched") {
-    std::byte* memory = map();
-    munmap(memory, kBytes);
-    CHECK(!watched(memory));
+    // Where no mapping is ever placed: what has been unmapped may soon be another thread's.
+    CHECK(!watched(reinterpret_cast<std::byte*>(std::uintptr_t{16} << 20)));
   }
 }

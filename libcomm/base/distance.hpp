@@ -20,8 +20,9 @@ namespace weft {
 // From this length on, writing past the caches pays if it is far.
 inline constexpr std::size_t kFarMinBytes = 2048;
 
-// It changes once kSeen more measurements spoke for it than against it.
-struct DistanceVerdict {
+// It changes once kSeen more measurements spoke for it than against it. Aligned, so that every
+// compiler reads and writes it as one word.
+struct alignas(8) DistanceVerdict {
   static constexpr std::int32_t kSeen = 4;
 
   // False if it stays all the same.

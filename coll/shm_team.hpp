@@ -134,8 +134,9 @@ class ShmTeam {
   // To be called by those that fill something for each other, and by those that read it: now and
   // then they measure how far apart they are.
   void measure_if_due(std::size_t bytes) noexcept {
-    if (bytes >= kFarMinBytes && round_ % (crowded_ ? kEveryCrowded : kEvery) == 0 &&
-        outside_.far == Outside::Far::measured) [[unlikely]]
+    if (bytes < kFarMinBytes || outside_.far != Outside::Far::measured) return;
+    // Two divisions by constants, which cost a multiplication each.
+    if (crowded_ ? round_ % kEveryCrowded == 0 : round_ % kEvery == 0) [[unlikely]]
       header_->distance.look();
   }
   // Announces the round: what was written to bank and cell before is now visible.

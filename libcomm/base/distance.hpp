@@ -29,12 +29,12 @@ struct alignas(8) DistanceVerdict {
   bool note(bool slow) noexcept {
     if (slow ? seen == kSeen : seen == 0) return false;
     seen += slow ? 1 : -1;
-    far = static_cast<std::int32_t>(seen == kSeen || (far != 0 && seen != 0));
+    far = seen == kSeen || (far && seen != 0);
     return true;
   }
 
   std::int32_t seen = 0;
-  std::int32_t far = 0;  // 1: far
+  bool far = false;
 };
 
 class Distance {
@@ -44,11 +44,11 @@ class Distance {
   void note_line(std::uint64_t ns) noexcept {
     if (!is_set_) verdict_.note(ns > kFarLookNs);
   }
-  bool is_far() const noexcept { return verdict_.far != 0; }
+  bool is_far() const noexcept { return verdict_.far; }
   bool is_measured() const noexcept { return !is_set_; }
   // Measures no more.
   void set(bool far) noexcept {
-    verdict_.far = static_cast<std::int32_t>(far);
+    verdict_.far = far;
     is_set_ = true;
   }
 
@@ -84,7 +84,7 @@ class DistanceLines {
     DistanceVerdict verdict = verdict_.load(std::memory_order_relaxed);
     if (verdict.note(slow)) verdict_.store(verdict, std::memory_order_relaxed);
   }
-  bool is_far() const noexcept { return verdict_.load(std::memory_order_relaxed).far != 0; }
+  bool is_far() const noexcept { return verdict_.load(std::memory_order_relaxed).far; }
 
  private:
   static constexpr std::size_t kLines = 4;

@@ -98,7 +98,7 @@ TEST_CASE("random calls in a row, written past the caches") {
       const auto errors =
           run_ranks(n, {{"COLL_CROWDED", crowded}, {"FAR", "yes"}}, [&](coll::Team& team) {
             Calls calls(team, static_cast<std::uint32_t>(n) + 7, 100'000);
-            for (int i = 0; i < 100 / kFewer; ++i) calls.any();
+            for (int i = 0; i < 200 / kFewer; ++i) calls.any();
             return calls.errors();
           });
       CHECK(errors == std::vector<std::string>());

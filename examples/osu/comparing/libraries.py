@@ -18,6 +18,7 @@ with the same placement:
 
 import ctypes
 import glob
+import json
 import os
 import re
 import shutil
@@ -92,12 +93,24 @@ def find_weft(folder=None):
     if folder is None and shutil.which("weftrun"):
         folder = os.path.dirname(os.path.realpath(shutil.which("weftrun")))
     if folder is None:
-        built = glob.glob(os.path.join(CHECKOUT, "build*", "**", "bin", "weftrun"), recursive=True)
+        built = [path for build in glob.glob(os.path.join(CHECKOUT, "build*")) if is_for_use(build)
+                 for path in glob.glob(os.path.join(build, "**", "bin", "weftrun"), recursive=True)]
         if not built:
             raise Missing("Weft is not installed: give its bin folder with --weft, or build it with"
                           " meson setup build --prefix=P && meson install -C build")
         folder = os.path.dirname(max(built, key=os.path.getmtime))
     return Library("weft", os.path.join(folder, "weftcc"), os.path.join(folder, "weftrun"))
+
+
+def is_for_use(build):
+    """Whether a build folder is none of those with a sanitizer, which are slow and run only tests."""
+    try:
+        with open(os.path.join(build, "meson-info", "intro-buildoptions.json"),
+                  encoding="utf-8") as file:
+            return all(option["value"] == "none" for option in json.load(file)
+                       if option["name"] == "b_sanitize")
+    except (OSError, ValueError):
+        return True  # not a build of Meson's
 
 
 def find_peer(text):

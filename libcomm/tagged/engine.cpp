@@ -104,6 +104,7 @@ Status Engine::Impl::start() {
     peer(rank).rank = rank;
     peer(rank).fabric = fabrics->to(rank);
     peer(rank).remote = peer(rank).fabric != nullptr && !peer(rank).fabric->mapped();
+    some_apart |= peer(rank).fabric == nullptr;
   }
   for (std::uint32_t i = 0; i < kNumSharedCopies; ++i) free_records.push_back(i);
   return {};
@@ -258,6 +259,19 @@ bool Engine::Impl::is_lost(int source) const noexcept {
   // This process itself can always send.
   return job.size() > 1 &&
          static_cast<int>(num_lost.load(std::memory_order_relaxed)) == job.size() - 1;
+}
+
+void Engine::Impl::lose_apart(int source) {
+  if (source != kAnySource) {
+    if (peer(source).fabric == nullptr) connect(peer(source));
+    return;
+  }
+  const bool is_anybody_left = std::any_of(peers.begin(), peers.end(), [this](const Peer& other) {
+    return other.rank != job.rank() && other.fabric != nullptr && !other.lost;
+  });
+  if (is_anybody_left) return;
+  for (Peer& other : peers)
+    if (other.fabric == nullptr) connect(other);
 }
 
 void Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {

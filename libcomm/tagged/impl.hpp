@@ -151,6 +151,7 @@ struct Engine::Impl {
   std::uint32_t known_connections = 0;
   // What is not of this host, kept apart so that the host's peers don't pay for it.
   bool has_remote = false;
+  bool some_apart = false;  // a peer has no fabric in common with this process
   std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
   std::vector<Peer*> remote_out;                        // connected to
   std::vector<Request*> taken;                          // in phase kTaken
@@ -253,10 +254,15 @@ struct Engine::Impl {
   // again: a remote peer has not answered yet; what is queued goes out once it has.
   Code connect(Peer& peer);
   // True if no message can come from `source` any more.
-  bool nobody_left(int source) const noexcept {
+  bool nobody_left(int source) {
+    if (some_apart) [[unlikely]]
+      lose_apart(source);
     return num_lost.load(std::memory_order_relaxed) != 0 && is_lost(source);
   }
   bool is_lost(int source) const noexcept;  // kAnySource: all others are
+  // A peer without a fabric in common is lost at first contact, and asking for its messages is one;
+  // asking for anybody's is one with all such peers once nobody else is left.
+  void lose_apart(int source);
   void receive_unexpected(Request& request, Unexpected& message);
 
   // progress.cpp

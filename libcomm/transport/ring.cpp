@@ -25,6 +25,7 @@ bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
     stalled_ = false;
     const std::uint32_t before = capacity_;
     capacity_ = std::min(capacity_ * 2, most);
+    data_lines_.resize(num_words(capacity_));
     populate(before);
     return true;  // an entry is shorter than what the ring grew by
   }

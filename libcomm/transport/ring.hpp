@@ -63,7 +63,7 @@ class RingWriter {
     capacity_ = capacity;
     maximum_ = maximum;
     consumed_word_ = consumed;
-    data_lines_.assign(maximum / kEntryAlign / 64 + 1, 0);
+    data_lines_.assign(num_words(capacity), 0);
   }
   bool attached() const noexcept { return base_ != nullptr; }
   std::uint32_t capacity() const noexcept { return capacity_; }
@@ -174,6 +174,10 @@ class RingWriter {
   // Out of line: once a round.
   bool turn_or_grow(std::size_t bytes) noexcept;
 
+  // Of a bitmap of the lines, with one more line behind them. Idle lanes pay for no larger ring.
+  static std::size_t num_words(std::uint32_t capacity) noexcept {
+    return capacity / kEntryAlign / 64 + 1;
+  }
   bool test_bit(std::size_t line) const noexcept {
     return data_lines_[line / 64] >> (line % 64) & 1;
   }

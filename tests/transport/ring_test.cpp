@@ -2,6 +2,8 @@
 // reader sees the writer's entries, whole and in order.
 #include "transport/ring.hpp"
 
+#include <malloc.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <deque>
@@ -126,6 +128,17 @@ TEST_CASE("a writer hears of its reader's flags while there is room", "[ring]") 
     writer.publish(1, 100, 0);
   }
   CHECK(writer.flags() == 1);
+}
+
+TEST_CASE("an idle ring costs its writer next to nothing, however large it may become", "[ring]") {
+  constexpr std::uint32_t kCapacity = 64 * 1024, kMaximum = 4 * 1024 * 1024;
+  constexpr int kRings = 64;
+  std::byte place[1];  // nothing is written
+  std::atomic<std::uint64_t> consumed{0};
+  std::vector<RingWriter> writers(kRings);
+  const std::size_t before = mallinfo2().uordblks;
+  for (RingWriter& writer : writers) writer.attach(place, kCapacity, kMaximum, &consumed);
+  CHECK((mallinfo2().uordblks - before) / kRings <= 256);
 }
 
 TEST_CASE("writer and reader in two threads", "[ring][threads]") {

@@ -14,10 +14,6 @@
 
 #include "expect.h"
 
-#ifndef MPI_ERR_PROC_ABORTED
-#define MPI_ERR_PROC_ABORTED 58  // new with MPI 4.0
-#endif
-
 static double seconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

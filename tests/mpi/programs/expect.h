@@ -14,6 +14,10 @@
 
 #define UNUSED __attribute__((unused))
 
+#ifndef MPI_ERR_PROC_ABORTED
+#define MPI_ERR_PROC_ABORTED 58  // new with MPI 4.0
+#endif
+
 // The programs are checked against other libraries too, and where one of these is known to differ
 // from the standard, the check says so and is left out there.
 enum {

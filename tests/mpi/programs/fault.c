@@ -13,10 +13,6 @@
 
 #include "expect.h"
 
-#ifndef MPI_ERR_PROC_ABORTED
-#define MPI_ERR_PROC_ABORTED 58  // new with MPI 4.0
-#endif
-
 enum { kWindow = 8, kMaxBytes = 300000, kDieAt = 200 };
 
 static double seconds(void) {

@@ -182,16 +182,46 @@ void ExchangeBase::Impl::agree() {
   }
 }
 
+// Whether what this process has sent to other hosts was read there, within WEFT_PEER_TIMEOUT_MS.
+// The other end of a lane that was broken reads no more.
+bool ExchangeBase::Impl::wait_until_read() noexcept {
+  const std::uint64_t start = now_ns();
+  const auto limit =
+      static_cast<std::uint64_t>(job.members->settings().number(Setting::peer_timeout_ms)) *
+      1'000'000;
+  Waiter waiter(*this, 0);
+  const auto is_read = [this](Out& out) {
+    return out.lane.remote == nullptr || out.lost || is_lost(out.peer) ||
+           (out.lane.flushed() && out.lane.ring.is_read());
+  };
+  for (;;) {
+    drop_all();
+    if (std::ranges::all_of(
+            threads, [&](auto& thread) { return std::ranges::all_of(thread->outs, is_read); }))
+      return true;
+    if (now_ns() - start >= limit) return false;
+    waiter.pause(1000);
+  }
+}
+
 ExchangeBase::Impl::~Impl() {
   // Who still sends must not wait for us for ever: what comes is taken and dropped.
   dropping = true;
   const Background drop{[](void* impl) { static_cast<Impl*>(impl)->drop_all(); }, this};
   const Background* before = std::exchange(background, &drop);
   Status status = coll::barrier(*job.team);
+  // Between hosts what was sent before a barrier may arrive behind it, so each waits until its own
+  // is read, and reads on until that holds for everybody.
+  bool is_quiet = true;
+  if (status && has_remote) {
+    is_quiet = wait_until_read();
+    status = coll::barrier(*job.team);
+  }
   background = before;
   // Nobody sends any more, but who was told of that last may still be dropping, and write to staged
   // blocks that they are read: no memory goes before that, too, is over.
   if (status) status = coll::barrier(*job.team);
+  if (status && !is_quiet) status = {Code::timed_out, "what was sent last was not read"};
   if (status) {
     local.close_client(client);
     for (Fabric* fabric : job.fabrics->remote()) fabric->close_client(client);

@@ -110,6 +110,7 @@ struct ExchangeBase::Impl {
   std::uint64_t num_connections() const noexcept;
   void poll_remote(Thread& thread) noexcept;
   void drop_all() noexcept;
+  bool wait_until_read() noexcept;
 
   // quiesce.cpp
   Status quiesce(Thread* thread, const Background& drain);

@@ -247,6 +247,12 @@ void ExchangeBase::Impl::drop_all() noexcept {
     block.held = false;
     if (thread->from != Thread::From::nowhere) finish_block(*thread);
     while (next_block(*thread)) finish_block(*thread);
+    // Senders wait until they know all of it read.
+    for (auto& in : thread->ins) {
+      if (in->lane.remote == nullptr || in->broken) continue;
+      in->lane.return_credit(false);
+      if (in->lane.ring.unreturned() != 0) in->lane.return_now();
+    }
   }
 }
 

@@ -83,11 +83,14 @@ class RingWriter {
   // For lanes whose reader hears of it: goes back to the ring's start, which the caches still have,
   // if the reader has consumed everything. False: it has not, or this is the start.
   bool restart() noexcept {
-    if (offset_ == 0) return false;
-    look();
-    if (consumed_ != written_) return false;
+    if (offset_ == 0 || !is_read()) return false;
     offset_ = 0;
     return true;
+  }
+  // Whether the reader has consumed everything, as far as it has told.
+  bool is_read() noexcept {
+    look();
+    return consumed_ == written_;
   }
 
   // The longest data that one entry can have in a ring that has not grown.

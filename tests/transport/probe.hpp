@@ -84,7 +84,7 @@ inline int run_scenario(int argc, char** argv, std::span<const Scenario> scenari
   const auto found = std::ranges::find(scenarios, name, &Scenario::name);
   REQUIRE(found != scenarios.end());
   Job job;
-  REQUIRE(job.size() == 3);
+  REQUIRE(job.size() >= 3);
   found->run(job);
   std::puts(late ? "late" : "ok");
   return 0;

@@ -177,6 +177,9 @@ class WEFT_API Job {
   // bad_argument: more than the memory has, or it is not the owner's to lend, or no longer;
   // peer_lost; not_permitted: the kernel refuses copies between processes (shared memory only;
   // weft-info tells); unsupported: no fabric leads to the owner. `thread` is not checked.
+  // A write through an RDMA device whose link breaks before it has ended may be done twice, so a
+  // word that several ranks write, such as a lock's, belongs to cas and fetch_add, which are done
+  // once.
   Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
     const std::byte* here = find_here(thread, from, bytes);
     if (here == nullptr || bytes > kShortCopy) [[unlikely]]

@@ -1,8 +1,9 @@
-// Connections over verbs: how many there are, and what they and their lanes cost in memory; skipped
-// without a device (tests/softroce/run has one). The numbers printed are those of
-// docs/performance.md.
+// Connections over verbs: how many there are, what they and their lanes cost in memory, and what
+// the device itself refuses; skipped without a device (tests/softroce/run has one). The numbers
+// printed are those of docs/performance.md.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -184,4 +185,52 @@ TEST_CASE("a connection's queues are small", "[verbs]") {
   const double busy = 2 * 64;  // a ring and a mirror that have been used (WEFT_RING_MIN_BYTES)
   printf("1000 busy peers: %.0f MiB\n", (busy + queues_each) * 1000 / 1024);
   CHECK((busy + queues_each) * 1000 < 1024 * 1024);
+}
+
+TEST_CASE("the owner's device refuses what its owner does not share", "[verbs]") {
+  if (!has_device()) return;
+  // A get and a put after unshare(); a put into what is shared for one get, and has been kept
+  // since.
+  const int what = GENERATE(0, 1, 2);
+  std::vector<Rank> ranks = open_ranks(3);
+  Fabric& asker = *ranks[0].fabrics->to(1);
+  Fabric& owner = *ranks[1].fabrics->to(0);
+  open_lane(ranks, 1, 0);
+  open_lane(ranks, 2, 0);
+  std::vector<char> bytes(8192, 's'), own(bytes.size(), 'o');
+  RemoteMemory shared{}, once{}, named{};
+  REQUIRE(owner.share(bytes.data(), bytes.size(), shared).ok());
+  REQUIRE(owner.share_once(bytes.data(), bytes.size(), once).ok());
+  // Named as if it were shared once, it is not asked about: what refuses is the device.
+  named = shared;
+  named.region = once.region;
+  REQUIRE(asker.put(1, named, 0, own.data(), own.size()) == Code::ok);
+  REQUIRE(bytes[0] == 'o');
+  std::fill(bytes.begin(), bytes.end(), 's');
+  REQUIRE(asker.get(1, once, 0, own.data(), own.size()) == Code::ok);
+  REQUIRE(own[0] == 's');
+
+  std::fill(own.begin(), own.end(), 'o');
+  REQUIRE(owner.unshare(shared).ok());
+  REQUIRE(owner.unshare(once).ok());
+  if (what == 2) named.extra = once.extra;
+  if (what == 0)
+    CHECK(asker.get(1, named, 0, own.data(), own.size()) == Code::peer_lost);
+  else
+    CHECK(asker.put(1, named, 0, own.data(), own.size()) == Code::peer_lost);
+  CHECK(own == std::vector<char>(own.size(), 'o'));
+  CHECK(bytes == std::vector<char>(bytes.size(), 's'));
+  // Both ends are told.
+  CHECK(asker.state(1) == PeerState::dead);
+  CHECK(wait_for([&] {
+    asker.poll();
+    owner.poll();
+    return owner.state(0) == PeerState::dead;
+  }));
+  // Others go on.
+  Fabric& other = *ranks[2].fabrics->to(0);
+  REQUIRE(other.share(bytes.data(), bytes.size(), shared).ok());
+  CHECK(asker.get(2, shared, 0, own.data(), own.size()) == Code::ok);
+  CHECK(own[0] == 's');
+  CHECK(asker.state(2) == PeerState::alive);
 }

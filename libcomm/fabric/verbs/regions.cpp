@@ -8,7 +8,8 @@
 // not keep to this is still refused by the device, and lost.
 //
 // Memory that is shared once is read by one peer, who says when it is done: its registration comes
-// from the cache and nobody asks.
+// from the cache and nobody asks. The device lets the peer read there, never write, for as long as
+// the cache keeps the registration (registrations.hpp).
 #include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -21,6 +22,14 @@
 #include "fabric/verbs/impl.hpp"
 
 namespace weft::verbs {
+namespace {
+
+// What peers may do with memory, and with constants.
+constexpr int kReadable = IBV_ACCESS_REMOTE_READ;
+constexpr int kWritable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                          IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
+}  // namespace
 
 Status VerbsFabric::add_region(void* address, std::size_t bytes, std::size_t mapped_bytes,
                                RemoteMemory& memory) {

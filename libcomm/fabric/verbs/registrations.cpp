@@ -21,10 +21,11 @@ std::uintptr_t page_up(std::uintptr_t address) noexcept {
 ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, bool& writable) {
   auto* address = reinterpret_cast<void*>(begin);
   writable = true;
-  ibv_mr* mr = ibv_reg_mr(pd, address, end - begin, kWritable);
+  ibv_mr* mr =
+      ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
   if (mr == nullptr && (errno == EFAULT || errno == EACCES || errno == EINVAL || errno == EPERM)) {
     writable = false;  // constants, perhaps
-    mr = ibv_reg_mr(pd, address, end - begin, kReadable);
+    mr = ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_REMOTE_READ);
   }
   return mr;
 }

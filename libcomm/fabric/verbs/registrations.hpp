@@ -4,6 +4,10 @@
 // (MemoryWatch); where memory cannot be watched nothing is kept. The bytes that are kept are
 // bounded by WEFT_VERBS_CACHE_BYTES: the longest unused ones go first.
 //
+// A peer that was told a kept registration's key may read all of its range with it, also beyond
+// what it was told of, and until the registration goes. It can never write there. What peers may
+// write, or must no longer reach after its use, is registered by make() and ended by its owner.
+//
 // Threads: any. Calls may register, which takes microseconds per page; a hit takes a short lock.
 #include <infiniband/verbs.h>
 
@@ -18,13 +22,7 @@
 
 namespace weft::verbs {
 
-// What peers may do with memory, and with constants.
-inline constexpr int kReadable = IBV_ACCESS_REMOTE_READ;
-inline constexpr int kWritable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                                 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-
-// One registered range: no byte more than was asked for, as peers may read it. Valid from acquire()
-// to release(), for that caller.
+// A kept range: at least what acquire() was asked for. Valid until release(), for that caller.
 struct Registration {
   ibv_mr* mr = nullptr;
   std::uintptr_t begin = 0;
@@ -50,8 +48,8 @@ class Registrations {
   // ok, or why nothing is kept.
   const Status& watch_status() const noexcept { return watch_status_; }
 
-  // Registers memory for the device's and the peers' reading, and for their writing if it is
-  // writable here; `write`: it must be. no_memory (the text says what to do), bad_argument (not
+  // Registers memory for the device's and the peers' reading, and for the device's writing if it
+  // is writable here; `write`: it must be. no_memory (the text says what to do), bad_argument (not
   // this process's memory, or not writable).
   Status acquire(const void* address, std::size_t bytes, bool write, Registration*& registration);
   void release(Registration* registration) noexcept;

@@ -330,19 +330,19 @@ void VerbsFabric::on_completion(const ibv_wc& wc) noexcept {
   post_receive(index);
 }
 
-// True if there was something.
-bool VerbsFabric::poll_completions() noexcept {
+// How many there were.
+int VerbsFabric::poll_completions() noexcept {
   ibv_wc completions[kBatch];
-  bool any = false;
+  int all = 0;
   for (int batch = 0; batch < kMaxBatches; ++batch) {
     int count = ibv_poll_cq(queue_, kBatch, completions);
     for (int look = 1; count == 0 && batch == 0 && look < kLooks; ++look)
       count = ibv_poll_cq(queue_, kBatch, completions);
     for (int i = 0; i < count; ++i) on_completion(completions[i]);
-    any |= count > 0;
+    all += std::max(count, 0);
     if (count < kBatch) break;
   }
-  return any;
+  return all;
 }
 
 // A device in software moves bytes with the processor for which polling competes: while it has much
@@ -357,7 +357,7 @@ void VerbsFabric::make_way() noexcept {
 void VerbsFabric::poll() noexcept {
   std::unique_lock lock(poll_lock_, std::try_to_lock);
   if (!lock.owns_lock()) return;  // somebody does it
-  if (poll_completions()) {
+  if (poll_completions() > 0) {
     idle_polls_ = 0;
   } else if (device_->is_software &&
              (only_processor_ || num_bulk_.load(std::memory_order_relaxed) > 0) &&
@@ -397,7 +397,7 @@ bool VerbsFabric::arm() noexcept {
   // What completed before the notification was asked for is told by nobody.
   const std::unique_lock lock(poll_lock_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  const bool any = poll_completions() || any_broken_.load(std::memory_order_relaxed);
+  const bool any = poll_completions() > 0 || any_broken_.load(std::memory_order_relaxed);
   if (found_operation_.exchange(false, std::memory_order_relaxed)) ring_all();
   return !any;
 }

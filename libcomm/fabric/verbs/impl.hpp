@@ -205,7 +205,7 @@ class VerbsFabric final : public RemoteFabric {
   void on_written(const ibv_wc& wc) noexcept;
   void post_receive(std::uint64_t index) noexcept;
   void flush_receives() noexcept;
-  bool poll_completions() noexcept;
+  int poll_completions() noexcept;
   void make_way() noexcept;
 
   // liveness.cpp
@@ -218,6 +218,7 @@ class VerbsFabric final : public RemoteFabric {
   // mending.cpp
   void note_break(Connection& connection, Connection::Break why) noexcept;
   void mend_broken() noexcept;
+  void take_completions() noexcept;
   void mend(Connection& connection, Connection::Break why) noexcept;
   bool replay(Connection& connection) noexcept;  // with the connection's lock held
   void came_through(Connection& connection) noexcept;

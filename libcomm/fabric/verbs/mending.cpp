@@ -63,6 +63,13 @@ void VerbsFabric::mend_broken() noexcept {
   }
 }
 
+// All that the completion queue holds by now, and not what other peers add meanwhile: they may
+// never pause. With poll_lock_ held.
+void VerbsFabric::take_completions() noexcept {
+  for (int left = queue_->cqe, taken = 1; left > 0 && taken > 0; left -= taken)
+    taken = poll_completions();
+}
+
 void VerbsFabric::mend(Connection& connection, Connection::Break why) noexcept {
   const std::uint64_t now = now_ns();
   Connection::State before{};
@@ -83,15 +90,13 @@ void VerbsFabric::mend(Connection& connection, Connection::Break why) noexcept {
     put_in_error_state(connection.qp);
   }
   // Devices forget the completions of a queue pair that is destroyed, or bring some until then.
-  while (poll_completions()) {
-  }
+  take_completions();
   {
     const std::lock_guard lock(setup_);
     end_attempt(connection);
     connection.qp_number = qp_number;
   }
-  while (poll_completions()) {
-  }
+  take_completions();
   const std::lock_guard lock(setup_);
   connection.qp_number = 0;
   if (connection.state == Connection::failed) return drop_posted(connection);

@@ -17,6 +17,7 @@
 #include "base/wait.hpp"
 #include "fabric/registry.hpp"
 #include "fabric/verbs/device.hpp"
+#include "tests/fabric/failing_device.hpp"
 
 namespace {
 
@@ -100,8 +101,13 @@ std::vector<Rank> open_ranks(int count) {
   return ranks;
 }
 
+struct OpenLane {
+  SendMemory send;
+  ReceiveMemory receive;
+};
+
 // Both ends are polled here.
-void open_lane(std::vector<Rank>& ranks, int peer, int channel) {
+OpenLane open_lane(std::vector<Rank>& ranks, int peer, int channel) {
   Fabric& fabric = *ranks[0].fabrics->to(peer);
   Fabric& other = *ranks[static_cast<std::size_t>(peer)].fabrics->to(0);
   SendMemory memory;
@@ -120,6 +126,7 @@ void open_lane(std::vector<Rank>& ranks, int peer, int channel) {
     other.poll();
     return other.accept(channel_of(channel).client, from, accepted, receive).ok() && from == 0;
   }));
+  return {memory, receive};
 }
 
 }  // namespace
@@ -233,4 +240,57 @@ TEST_CASE("the owner's device refuses what its owner does not share", "[verbs]")
   CHECK(asker.get(2, shared, 0, own.data(), own.size()) == Code::ok);
   CHECK(own[0] == 's');
   CHECK(asker.state(2) == PeerState::alive);
+}
+
+TEST_CASE("requests that the device does not take go out all the same, or the peer is lost",
+          "[verbs]") {
+  if (!has_device()) return;
+  constexpr std::size_t kFirst = 2560, kBytes = kFirst + 4096;  // the second post is two requests
+  const bool at_last = GENERATE(true, false);
+  std::vector<Rank> ranks = open_ranks(2);
+  Fabric& writer = *ranks[0].fabrics->to(1);
+  Fabric& reader = *ranks[1].fabrics->to(0);
+  const OpenLane lane = open_lane(ranks, 1, 0);
+  const auto post = [&](std::size_t offset, std::size_t bytes) {
+    Code code = Code::again;
+    (void)wait_for([&] {
+      writer.poll();
+      reader.poll();
+      code = writer.post(lane.send.lane, offset, bytes);
+      return code != Code::again;
+    });
+    return code;
+  };
+  for (std::size_t i = 0; i < kBytes; ++i) lane.send.ring[i] = static_cast<std::byte>(i / 64 + 1);
+  REQUIRE(post(0, kFirst) == Code::ok);
+  // It asks for more of the ring first, and that is answered before this has arrived.
+  REQUIRE(wait_for([&] {
+    writer.poll();
+    reader.poll();
+    return lane.receive.arrived->load() == kFirst;
+  }));
+  failing_device.taken = 1;
+  failing_device.refused = at_last ? 1 : 1'000'000;
+  CHECK(post(kFirst, kBytes - kFirst) == Code::ok);
+  if (at_last) {
+    CHECK(wait_for([&] {
+      writer.poll();
+      reader.poll();
+      return lane.receive.arrived->load() == kBytes;
+    }));
+    CHECK(std::equal(lane.send.ring, lane.send.ring + kBytes, lane.receive.ring));
+    CHECK(failing_device.refused == 0);
+    CHECK(writer.state(1) == PeerState::alive);
+  } else {
+    CHECK(wait_for([&] {
+      writer.poll();
+      reader.poll();
+      return writer.state(1) == PeerState::dead;
+    }));
+    SendMemory memory;
+    const Status status = writer.connect(1, 0, memory);
+    CHECK(status.code() == Code::peer_lost);
+    CHECK(status.text().find("Cannot allocate memory") != std::string::npos);
+  }
+  failing_device.refused = 0;
 }

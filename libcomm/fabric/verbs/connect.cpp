@@ -213,7 +213,7 @@ Status VerbsFabric::bring_up(Connection& connection, std::uint32_t read_depth) {
 void VerbsFabric::become_ready(Connection& connection) {
   num_asking_.fetch_sub(1, std::memory_order_relaxed);
   connection.heard_ns.store(now_ns(), std::memory_order_relaxed);
-  bool ok = true;
+  std::string wrong;
   {
     // Nobody posts before what is to be repeated.
     const std::lock_guard lock(connection.lock);
@@ -221,10 +221,10 @@ void VerbsFabric::become_ready(Connection& connection) {
     connection.why.clear();
     // release: the queue pair before the state; pairs with the acquire of those who post.
     connection.state.store(Connection::ready, std::memory_order_release);
-    if (connection.mending) ok = replay(connection);
+    if (connection.mending) wrong = replay(connection);
     connection.mending.store(false, std::memory_order_relaxed);
   }
-  if (!ok) return fail(connection, "it counts messages otherwise");
+  if (!wrong.empty()) return fail(connection, wrong);
   ring_all();  // whoever had no room may have some
   open_waiting_lanes(connection);
   push(connection);

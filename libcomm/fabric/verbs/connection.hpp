@@ -175,7 +175,15 @@ inline constexpr std::uint32_t kMaxReadDepth = 16;  // gets and atomics at once
 struct Connection {
   enum State : std::uint8_t { idle, asking, waiting, answering, ready, failed };
   // Why poll() is to take the queue pair down and make another (mending.cpp).
-  enum Break : std::uint8_t { none, hung_up, unanswered, stalled, asked_anew, device_error };
+  enum Break : std::uint8_t {
+    none,
+    hung_up,
+    unanswered,
+    stalled,
+    asked_anew,
+    device_error,
+    not_taken
+  };
 
   int peer = 0;
   std::atomic<State> state{idle};  // changed with the setup lock held
@@ -203,6 +211,7 @@ struct Connection {
   std::uint32_t posted = 0;
   std::uint32_t done = 0;  // all up to here have left the send queue
   std::uint32_t unsignalled = 0;
+  int post_error = 0;             // why the device takes no request on this queue pair
   std::uint32_t reads = 0;        // gets and atomics in the send queue
   std::uint64_t read_bytes = 0;   // and what they ask for
   std::uint32_t messages = 0;     // that take a receive of the peer, posted ever

@@ -54,7 +54,12 @@ ibv_wr_opcode opcode_of(Operation::Kind kind) noexcept {
 }  // namespace
 
 // With the connection's lock held and room in the send queue. `operation`: completes with this
-// request. Unsignalled requests leave the queue with the next signalled one.
+// request. Unsignalled requests leave the queue with the next signalled one. again: not ready,
+// which does not change while the lock is held, so of several requests only the first may be told
+// so.
+//
+// A request that the device does not take, and all behind it, is on the log as if it were posted:
+// it goes out on the queue pair that takes this one's place.
 Code VerbsFabric::post_request(Connection& connection, ibv_send_wr& request,
                                Operation* operation) noexcept {
   if (connection.state.load(std::memory_order_relaxed) != Connection::ready) return Code::again;
@@ -63,7 +68,10 @@ Code VerbsFabric::post_request(Connection& connection, ibv_send_wr& request,
   if (operation != nullptr || connection.unsignalled + 1 >= kSignalEvery)
     request.send_flags |= IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(connection.qp, &request, &bad) != 0) return Code::again;
+  if (connection.post_error == 0)
+    connection.post_error = ibv_post_send(connection.qp, &request, &bad);
+  if (connection.post_error != 0) [[unlikely]]
+    note_break(connection, Connection::not_taken);
   connection.unsignalled =
       (request.send_flags & IBV_SEND_SIGNALED) != 0 ? 0 : connection.unsignalled + 1;
   ++connection.posted;

@@ -220,7 +220,7 @@ class VerbsFabric final : public RemoteFabric {
   void mend_broken() noexcept;
   void take_completions() noexcept;
   void mend(Connection& connection, Connection::Break why) noexcept;
-  bool replay(Connection& connection) noexcept;  // with the connection's lock held
+  std::string replay(Connection& connection) noexcept;  // with the connection's lock held
   void came_through(Connection& connection) noexcept;
   void count_message(Connection& connection) noexcept;
   Connection* connection_of(std::uint32_t qp_number) noexcept;

@@ -38,6 +38,8 @@ std::string_view text_of(Connection::Break why) {
       return "neither an acknowledgement nor an error comes";
     case Connection::asked_anew:
       return "it connects anew";
+    case Connection::not_taken:
+      return "the device takes no request";
     default:
       return "the device cannot send to it";
   }
@@ -86,6 +88,8 @@ void VerbsFabric::mend(Connection& connection, Connection::Break why) noexcept {
     connection.state.store(Connection::waiting, std::memory_order_release);
     connection.mending.store(true, std::memory_order_relaxed);
     connection.broke = text_of(why);
+    if (const int error = std::exchange(connection.post_error, 0); error != 0)
+      connection.broke += fmt::format(": {}", std::strerror(error));
     qp_number = connection.qp_number;
     put_in_error_state(connection.qp);
   }
@@ -129,9 +133,8 @@ void VerbsFabric::mend(Connection& connection, Connection::Break why) noexcept {
   ask(connection);
 }
 
-// With the connection's lock held, ready on a new queue pair. False: the peer's count of our
-// messages is impossible, or the device takes nothing.
-bool VerbsFabric::replay(Connection& connection) noexcept {
+// With the connection's lock held, ready on a new queue pair. What is wrong, if anything.
+std::string VerbsFabric::replay(Connection& connection) noexcept {
   const std::uint32_t begin = connection.done, end = connection.posted;
   std::uint32_t missing = 0;
   std::uint32_t arrived = end;  // the first request of which nobody knows
@@ -143,7 +146,8 @@ bool VerbsFabric::replay(Connection& connection) noexcept {
     }
     --arrived;
   }
-  if (connection.messages - connection.peer_received != missing) return false;
+  if (connection.messages - connection.peer_received != missing)
+    return "it counts messages otherwise";
 
   std::vector<Posted> again;
   for (std::uint32_t i = begin; i != end; ++i) {
@@ -174,9 +178,11 @@ bool VerbsFabric::replay(Connection& connection) noexcept {
     if (record.inlined) request.send_flags = IBV_SEND_INLINE;
     request.imm_data = record.immediate;
     request.wr.rdma = {record.there, record.rkey};
-    if (post_request(connection, request, record.operation) != Code::ok) return false;
+    (void)post_request(connection, request, record.operation);
   }
-  return true;
+  if (connection.post_error == 0) return {};
+  return fmt::format("the device takes no request, not even again: {}",
+                     std::strerror(connection.post_error));
 }
 
 // With poll_lock_ held.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
 
 #include <cerrno>
 
@@ -38,4 +39,11 @@ extern "C" ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
     qp->context->ops.post_send = weft::post_send;
   }
   return qp;
+}
+
+extern "C" int rdma_establish(rdma_cm_id* id) {
+  weft::failing_device.confirmed.fetch_add(1);
+  return weft::failing_device.confirmations_lost.load()
+             ? 0
+             : weft::real<decltype(rdma_establish)>("rdma_establish")(id);
 }

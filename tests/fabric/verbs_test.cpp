@@ -161,6 +161,34 @@ TEST_CASE("taken up from both ends at once it is one connection", "[verbs]") {
   }
 }
 
+TEST_CASE("who answers need not hear that its answer has arrived", "[verbs]") {
+  if (!has_device()) return;
+  std::vector<Rank> ranks = open_ranks(2);
+  Fabric& asker = *ranks[0].fabrics->to(1);
+  Fabric& other = *ranks[1].fabrics->to(0);
+  failing_device.confirmed = 0;
+  failing_device.confirmations_lost = true;
+  // It has nothing to send.
+  CHECK(asker.state(1) == PeerState::alive);
+  REQUIRE(wait_for([&] {
+    asker.poll();
+    other.poll();
+    return failing_device.confirmed == 1;
+  }));
+  failing_device.confirmations_lost = false;
+  SendMemory memory;
+  Status status;
+  CHECK(wait_for([&] {
+    asker.poll();
+    other.poll();
+    status = other.connect(0, 0, memory);
+    return status.code() != Code::again;
+  }));
+  INFO(status.text());
+  CHECK(status.ok());
+  CHECK(failing_device.confirmed == 1);
+}
+
 TEST_CASE("an idle lane costs a page at each end", "[verbs]") {
   if (!has_device()) return;
   std::vector<Rank> ranks = open_ranks(2);

@@ -356,7 +356,8 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
         return attempt_failed(connection, fmt::format("rdma_establish: {}", std::strerror(errno)));
       connection.peer_received = answer.received;
       connection.peer_attempts = answer.attempt;
-      return become_ready(connection);
+      become_ready(connection);
+      return send_control(connection, {ControlKind::here, {}, 0, 0, 0, 0, 0, 0});
     }
     case RDMA_CM_EVENT_ESTABLISHED:
       if (connection.state == Connection::answering) become_ready(connection);

@@ -225,6 +225,8 @@ void VerbsFabric::on_control(const Control& control, std::uint32_t qp_number) {
       return on_change(connection, control);
     case ControlKind::changed:
       return on_changed(connection, control);
+    case ControlKind::here:
+      return;  // that it has come says all
     case ControlKind::goodbye:
       connection.peer_left.store(true, std::memory_order_release);
       return ring_all();

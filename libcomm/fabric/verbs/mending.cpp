@@ -197,9 +197,11 @@ void VerbsFabric::count_message(Connection& connection) noexcept {
   ++connection.received;
   if (connection.mend_deadline_ns != 0 && connection.state == Connection::ready) [[unlikely]]
     came_through(connection);
-  // It has our acceptance, or it would not send: the network lost the message that says so.
+  // It has our acceptance, or it would not send: the network lost the message that says so, for
+  // which the kernel would wait until it gives the connection up.
   if (connection.state.load(std::memory_order_relaxed) == Connection::answering) [[unlikely]] {
     const std::lock_guard lock(setup_);
+    (void)rdma_notify(connection.id, IBV_EVENT_COMM_EST);
     become_ready(connection);
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What two verbs fabrics say to each other. Version 4; the page is docs/wire.md. Little-endian, as
+// What two verbs fabrics say to each other. Version 5; the page is docs/wire.md. Little-endian, as
 // every machine with such devices. Every field is checked by its receiver before use.
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace weft::verbs {
 
 inline constexpr std::uint32_t kMagic = 0x32565457;  // "WTV2"
-inline constexpr std::uint32_t kVersion = 4;
+inline constexpr std::uint32_t kVersion = 5;
 
 // With a connection request and with its acceptance, as private data.
 struct Hello {
@@ -56,6 +56,7 @@ enum class ControlKind : std::uint8_t {
   cas = 13,        // as the last operands say; lane, key: of the memory; a: the number; b: the word
   fetch_add = 14,  // likewise
   changed = 15,    // lane: the number; a: Code; b: the word before
+  here = 16,       // from who asked for the connection: it has been answered
 };
 // With `found`: cas and fetch_add on this memory are to be asked for.
 inline constexpr std::uint8_t kOwnerChanges = 1;

@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace weft {
@@ -46,4 +47,33 @@ extern "C" int rdma_establish(rdma_cm_id* id) {
   return weft::failing_device.confirmations_lost.load()
              ? 0
              : weft::real<decltype(rdma_establish)>("rdma_establish")(id);
+}
+
+extern "C" int ibv_query_device(ibv_context* context, ibv_device_attr* limits) {
+  const int error = weft::real<decltype(ibv_query_device)>("ibv_query_device")(context, limits);
+  if (const int most = weft::failing_device.max_entries; most != 0) limits->max_cqe = most;
+  return error;
+}
+
+extern "C" int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  if (!weft::failing_device.queue_fails.exchange(false))
+    return weft::real<decltype(ibv_get_async_event)>("ibv_get_async_event")(context, event);
+  event->event_type = IBV_EVENT_CQ_ERR;
+  event->element.cq = nullptr;
+  return 0;
+}
+
+extern "C" void ibv_ack_async_event(ibv_async_event* event) {
+  if (event->event_type != IBV_EVENT_CQ_ERR)
+    weft::real<decltype(ibv_ack_async_event)>("ibv_ack_async_event")(event);
+}
+
+// Devices give more entries than are asked for, which are not to help here.
+extern "C" ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* user,
+                                 ibv_comp_channel* channel, int vector) {
+  ibv_cq* queue =
+      weft::real<decltype(ibv_create_cq)>("ibv_create_cq")(context, entries, user, channel, vector);
+  if (queue != nullptr && weft::failing_device.max_entries != 0)
+    queue->cqe = std::min(entries, weft::failing_device.first_entries.load());
+  return queue;
 }

@@ -322,3 +322,67 @@ TEST_CASE("requests that the device does not take go out all the same, or the pe
   }
   failing_device.refused = 0;
 }
+
+TEST_CASE("a peer for whose completions there is no room is refused, and no other is lost",
+          "[verbs]") {
+  if (!has_device()) return;
+  failing_device.max_entries = 2048 + 2 * 63 + 62;  // receives, and requests to two peers
+  const bool from_here = GENERATE(true, false);
+  std::vector<Rank> ranks = open_ranks(4);
+  failing_device.max_entries = 0;
+  open_lane(ranks, 1, 0);
+  open_lane(ranks, 2, 0);
+  Fabric& full = *ranks[0].fabrics->to(3);
+  Fabric& other = *ranks[3].fabrics->to(0);
+  Fabric& asker = from_here ? full : other;
+  const int asked = from_here ? 3 : 0;
+  SendMemory memory;
+  Status status;
+  CHECK(wait_for([&] {
+    full.poll();
+    other.poll();
+    status = asker.connect(asked, 0, memory);
+    return status.code() != Code::again;
+  }));
+  INFO(status.text());
+  CHECK(status.code() == Code::peer_lost);
+  CHECK(status.text().find("rank 0") != std::string::npos);
+  CHECK(status.text().find("rank 3") != std::string::npos);
+  CHECK(status.text().find(from_here ? "talk to fewer" : "no room") != std::string::npos);
+  CHECK(full.state(3) == PeerState::dead);
+  for (const int peer : {1, 2}) {
+    CHECK(full.state(peer) == PeerState::alive);
+    open_lane(ranks, peer, 1);
+  }
+}
+
+TEST_CASE("the completion queue grows with the connections", "[verbs]") {
+  if (!has_device()) return;
+  failing_device.max_entries = 30'000;
+  failing_device.first_entries = 2048 + 63;  // receives, and requests to one peer
+  std::vector<Rank> ranks = open_ranks(4);
+  failing_device.max_entries = 0;
+  failing_device.first_entries = INT_MAX;
+  const long before = queues_kib();
+  for (int peer = 1; peer < 4; ++peer) open_lane(ranks, peer, 0);
+  CHECK(queues_kib() > before);
+}
+
+TEST_CASE("a completion queue that fails ends its process's connections", "[verbs]") {
+  if (!has_device()) return;
+  std::vector<Rank> ranks = open_ranks(2);
+  open_lane(ranks, 1, 0);
+  failing_device.queue_fails = true;  // of one of them, which the other then hears
+  Fabric& one = *ranks[0].fabrics->to(1);
+  Fabric& other = *ranks[1].fabrics->to(0);
+  CHECK(wait_for([&] {
+    one.poll();
+    other.poll();
+    return one.state(1) == PeerState::dead && other.state(0) == PeerState::dead;
+  }));
+  SendMemory memory;
+  const std::string texts =
+      one.connect(1, 1, memory).text() + "; " + other.connect(0, 1, memory).text();
+  INFO(texts);
+  CHECK(texts.find("completion queue failed") != std::string::npos);
+}

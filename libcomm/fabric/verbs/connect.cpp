@@ -147,14 +147,30 @@ Hello VerbsFabric::hello_to(const Connection& connection) const {
           connection.attempts};
 }
 
-Status VerbsFabric::make_queue_pair(Connection& connection) {
-  if (connection.log == nullptr) connection.log = std::make_unique<Posted[]>(kSlots);
+// For one more queue pair: a completion queue that overruns ends the connections with all peers.
+Status VerbsFabric::make_room_for_completions() {
   // Every receive and every request of every queue pair may end at once, when a host goes away.
   const int need = static_cast<int>(num_receives_) + (queue_pairs_ + 1) * static_cast<int>(kDepth);
-  if (need > queue_room_) {
-    const int room = std::min(std::max(need, queue_room_ * 2), device_->limits.max_cqe);
-    if (room > queue_room_ && ibv_resize_cq(queue_, room) == 0) queue_room_ = room;
+  if (need <= queue_->cqe) return {};
+  const int limit = device_->limits.max_cqe;
+  int error = EINVAL;
+  for (const int room : {std::min(queue_->cqe * 2, limit), need}) {
+    if (room < need || room > limit) continue;
+    error = ibv_resize_cq(queue_, room);
+    if (error == 0) return {};
   }
+  return {Code::no_memory,
+          fmt::format("the completion queue of {} has no room for more than {} connections: it has "
+                      "{} entries and {} (let each process talk to fewer others, or set "
+                      "WEFT_FABRIC=ofi)",
+                      device_->port.device, queue_pairs_, queue_->cqe,
+                      need > limit ? fmt::format("the device allows {}", limit)
+                                   : fmt::format("gets no more: {}{}", std::strerror(error),
+                                                 error == ENOMEM ? ", see ulimit -l" : ""))};
+}
+
+Status VerbsFabric::make_queue_pair(Connection& connection) {
+  if (connection.log == nullptr) connection.log = std::make_unique<Posted[]>(kSlots);
   ibv_qp_init_attr init{};
   init.qp_type = IBV_QPT_RC;
   init.send_cq = init.recv_cq = queue_;
@@ -319,7 +335,11 @@ void VerbsFabric::poll_events() {
   while (ibv_get_async_event(device_->context, &async) == 0) {
     const ibv_event_type type = async.event_type;
     ibv_ack_async_event(&async);
-    if (type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR)
+    if (type == IBV_EVENT_CQ_ERR)  // no completion comes any more, whoever the peer is
+      for (Connection& connection : connections_)
+        if (connection.peer != job_.rank())
+          end_connection(connection, "this process's completion queue failed", LogLevel::warn);
+    if (type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_DEVICE_FATAL)
       log_line(LogLevel::warn, job_.rank(), "{}:{}: {} (what is not answered within {} ms is lost)",
                device_->port.device, device_->port.number, ibv_event_type_str(type),
                peer_timeout_ns_ / 1'000'000);
@@ -337,6 +357,8 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
         attempt_failed(connection, fmt::format("rdma_resolve_route: {}", std::strerror(errno)));
       return;
     case RDMA_CM_EVENT_ROUTE_RESOLVED: {
+      if (Status status = make_room_for_completions(); !status)
+        return end_connection(connection, status.text(), LogLevel::warn);
       if (Status status = make_queue_pair(connection); !status)
         return attempt_failed(connection, status.text());
       const Hello hello = hello_to(connection);
@@ -382,7 +404,7 @@ void VerbsFabric::on_event(rdma_cm_event& event, const void* data, std::size_t b
         attempt_failed(connection, "it hung up");
       return;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      return fail(connection, "the RDMA device was removed");
+      return end_connection(connection, "the RDMA device was removed", LogLevel::warn);
     default:
       return;
   }
@@ -449,13 +471,18 @@ void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t
   connection.state = Connection::answering;
   connection.id = id;
   id->context = &connection;
-  Status status = make_queue_pair(connection);
+  const Refusal refusal{kMagic, kNoRoom};
+  Status status = make_room_for_completions();
+  if (!status) {
+    (void)rdma_reject(id, &refusal, sizeof refusal);
+    return end_connection(connection, status.text(), LogLevel::warn);
+  }
+  status = make_queue_pair(connection);
   if (status) status = bring_up(connection, hello.read_depth);
   if (!status) {
     // Its own attempts go on until it has had enough; so does this.
     log_line(LogLevel::warn, job_.rank(), "cannot answer {}: {}", job_.describe(connection.peer),
              status.text());
-    const Refusal refusal{kMagic, kNoRoom};
     (void)rdma_reject(id, &refusal, sizeof refusal);
     return attempt_failed(connection, status.text());
   }

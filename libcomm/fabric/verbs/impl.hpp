@@ -135,6 +135,7 @@ class VerbsFabric final : public RemoteFabric {
   void on_refused(Connection& connection, int status, const void* data, std::size_t bytes);
   void attempt_failed(Connection& connection, std::string_view why);
   Hello hello_to(const Connection& connection) const;
+  Status make_room_for_completions();
   Status make_queue_pair(Connection& connection);
   Status bring_up(Connection& connection, std::uint32_t read_depth);
   void become_ready(Connection& connection);
@@ -210,7 +211,8 @@ class VerbsFabric final : public RemoteFabric {
 
   // liveness.cpp
   void fail(Connection& connection, std::string_view why, LogLevel level = LogLevel::info) noexcept;
-  void tear_down(Connection& connection) noexcept;
+  void end_connection(Connection& connection, std::string_view why,
+                      LogLevel level = LogLevel::info) noexcept;
   void drop_posted(Connection& connection) noexcept;
   void probe(Connection& connection, std::uint64_t now) noexcept;
   void look_after_peers(std::uint64_t now) noexcept;
@@ -245,7 +247,6 @@ class VerbsFabric final : public RemoteFabric {
 
   ibv_comp_channel* completion_channel_ = nullptr;
   ibv_cq* queue_ = nullptr;
-  int queue_room_ = 0;
   int queue_pairs_ = 0;
   Reaper reaper_;  // guarded by setup_
   ibv_srq* receives_ = nullptr;

@@ -47,8 +47,12 @@ void VerbsFabric::fail(Connection& connection, std::string_view why, LogLevel le
 }
 
 // With poll_lock_ and setup_ held: after this the device does nothing more for this peer.
-void VerbsFabric::tear_down(Connection& connection) noexcept {
-  fail(connection, "closed by this process");
+void VerbsFabric::end_connection(Connection& connection, std::string_view why,
+                                 LogLevel level) noexcept {
+  const auto state = connection.state.load(std::memory_order_relaxed);
+  if (state == Connection::asking || state == Connection::waiting || state == Connection::answering)
+    num_asking_.fetch_sub(1, std::memory_order_relaxed);
+  fail(connection, why, level);
   end_attempt(connection);
   drop_parts(connection);
   drop_posted(connection);
@@ -73,11 +77,7 @@ void VerbsFabric::disconnect(int peer) noexcept {
   if (!reaches(peer)) return;
   const std::lock_guard poll(poll_lock_);
   const std::lock_guard lock(setup_);
-  Connection& connection = at(peer);
-  const auto state = connection.state.load(std::memory_order_relaxed);
-  if (state == Connection::asking || state == Connection::waiting || state == Connection::answering)
-    num_asking_.fetch_sub(1, std::memory_order_relaxed);
-  tear_down(connection);
+  end_connection(at(peer), "closed by this process");
 }
 
 void VerbsFabric::probe(Connection& connection, std::uint64_t now) noexcept {

@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::string_view kKey = "verbs.address";
 constexpr std::uint32_t kReceives = 2048;
+constexpr int kFirstPeers = 128;  // for which the completion queue has room from the start
 constexpr std::uint32_t kInline = 128;
 constexpr int kRepeatsAndFirst = 7;
 
@@ -88,8 +89,11 @@ Status VerbsFabric::start_queues() {
   not_blocking(completion_channel_->fd);
   num_receives_ = std::min<std::uint32_t>(
       kReceives, static_cast<std::uint32_t>(std::max(device_->limits.max_srq_wr, 64)));
-  queue_room_ = std::min(static_cast<int>(num_receives_ + 16 * kDepth), device_->limits.max_cqe);
-  queue_ = ibv_create_cq(device_->context, queue_room_, nullptr, completion_channel_, 0);
+  // Some devices cannot enlarge it later.
+  const auto num_peers = static_cast<std::uint32_t>(std::clamp(job_.size() - 1, 1, kFirstPeers));
+  const int room =
+      std::min(static_cast<int>(num_receives_ + num_peers * kDepth), device_->limits.max_cqe);
+  queue_ = ibv_create_cq(device_->context, room, nullptr, completion_channel_, 0);
   if (queue_ == nullptr) return failed("completion queue");
   ibv_srq_init_attr init{};
   init.attr.max_wr = num_receives_;
@@ -139,7 +143,7 @@ VerbsFabric::~VerbsFabric() {
     const std::lock_guard poll(poll_lock_);
     const std::lock_guard lock(setup_);
     for (Connection& connection : connections_) {
-      tear_down(connection);
+      end_connection(connection, "closed by this process");
       for (auto& lane : connection.writers) lane->mirror.free();
     }
     for (auto& lane : readers_)

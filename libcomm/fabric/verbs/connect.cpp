@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -437,8 +438,11 @@ void VerbsFabric::on_request(rdma_cm_event& event, const void* data, std::size_t
   Hello hello;
   if (!read_hello(data, bytes, own_key_, connections_.size(), hello) ||
       address_of(static_cast<int>(hello.rank)).state != Address::known) {
-    log_line(LogLevel::warn, job_.rank(),
-             "a connection from {} is refused: it does not know this job's key", source_of(id));
+    // Each time that there are twice as many: who asks without end is not to fill the log.
+    if (std::has_single_bit(++num_strangers_))
+      log_line(LogLevel::warn, job_.rank(),
+               "a connection from {} is refused: it does not know this job's key ({} so far)",
+               source_of(id), num_strangers_);
     return refuse(id, kStranger);
   }
   Connection& connection = at(static_cast<int>(hello.rank));

@@ -248,7 +248,8 @@ class VerbsFabric final : public RemoteFabric {
   ibv_comp_channel* completion_channel_ = nullptr;
   ibv_cq* queue_ = nullptr;
   int queue_pairs_ = 0;
-  Reaper reaper_;  // guarded by setup_
+  std::uint32_t num_strangers_ = 0;  // guarded by setup_
+  Reaper reaper_;                    // guarded by setup_
   ibv_srq* receives_ = nullptr;
   ibv_mr* receive_mr_ = nullptr;
   std::byte* receive_memory_ = nullptr;

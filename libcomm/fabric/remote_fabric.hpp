@@ -26,9 +26,9 @@ class RemoteFabric : public Fabric {
   RemoteFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
   void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
   // What the rings of exchanges take, and our mirrors of others' (WEFT_LANE_MEMORY_BYTES); the
-  // engine's are always given. With a lock of the fabric's held.
+  // engine's, one for each peer, are always given. With a lock of the fabric's held.
   Status take_lane_memory(int channel, std::uint32_t bytes) {
-    if (channel_of(channel).client == 0) return {};
+    if (channel == 0) return {};
     const std::size_t maximum = job_.settings().bytes(Setting::lane_memory_bytes);
     if (bytes > maximum || lane_memory_ > maximum - bytes)
       return {Code::no_memory, fmt::format("rings take {} bytes already, and "
@@ -38,7 +38,7 @@ class RemoteFabric : public Fabric {
     return {};
   }
   void give_lane_memory(int channel, std::uint32_t bytes) noexcept {
-    if (channel_of(channel).client != 0) lane_memory_ -= bytes;
+    if (channel != 0) lane_memory_ -= bytes;
   }
 
   Job& job_;

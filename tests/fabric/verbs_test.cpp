@@ -83,10 +83,11 @@ bool has_device() {
   return status.ok();
 }
 
-std::vector<Rank> open_ranks(int count) {
+std::vector<Rank> open_ranks(int count, const char* lane_memory_bytes = "1G") {
   Settings settings;
   REQUIRE(settings.set("FABRIC", "verbs").ok());
   REQUIRE(settings.set("PEER_TIMEOUT_MS", "30000").ok());
+  REQUIRE(settings.set("LANE_MEMORY_BYTES", lane_memory_bytes).ok());
   auto boards = make_thread_boards(count);
   std::vector<Rank> ranks(static_cast<std::size_t>(count));
   std::vector<std::thread> threads;
@@ -204,6 +205,15 @@ TEST_CASE("an idle lane costs a page at each end", "[verbs]") {
   CHECK(both_ends <= 8);
   for (Rank& rank : ranks) rank.fabrics->remote()[0]->close_client(1);
   CHECK(pinned_kib() <= before + 8);
+}
+
+TEST_CASE("of the engine's channels one takes what memory it needs", "[verbs]") {
+  if (!has_device()) return;
+  std::vector<Rank> ranks = open_ranks(2, "4096");
+  open_lane(ranks, 1, 0);
+  SendMemory memory;
+  CHECK(ranks[0].fabrics->to(1)->connect(1, channel_number({0, 1, 0}), memory).code() ==
+        Code::no_memory);
 }
 
 TEST_CASE("a connection's queues are small", "[verbs]") {

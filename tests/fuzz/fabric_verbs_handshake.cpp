@@ -35,6 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memcpy(&open.key, data + 49, sizeof open.key);
   std::memcpy(&open.a, data + 53, sizeof open.a);
   if (!is_possible_ring(open)) return 0;
+  if (open.a > static_cast<std::uint32_t>(channel_number({kMaxClients, 0xff, 0xff}))) std::abort();
   LaneMemory ring;
   if (!ring.reserve(static_cast<std::uint32_t>(open.b), open.key)) return 0;
   std::uint64_t begin = 0;

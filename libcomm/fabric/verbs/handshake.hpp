@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fabric/fabric.hpp"
 #include "fabric/verbs/wire.hpp"
 
 namespace weft::verbs {
@@ -30,8 +31,8 @@ inline constexpr std::uint64_t kMaxRing = std::uint64_t{1} << 30;
 
 // Whether there can be the ring that an `open` asks for.
 inline bool is_possible_ring(const Control& open) noexcept {
-  return open.b >= kFirstChunk && open.b % kFirstChunk == 0 && open.b <= kMaxRing &&
-         open.key >= 2 * kFirstChunk && open.key % kFirstChunk == 0;
+  return open.a >> 16 <= kMaxClients && open.b >= kFirstChunk && open.b % kFirstChunk == 0 &&
+         open.b <= kMaxRing && open.key >= 2 * kFirstChunk && open.key % kFirstChunk == 0;
 }
 
 }  // namespace weft::verbs

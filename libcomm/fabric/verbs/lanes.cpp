@@ -111,7 +111,10 @@ Status VerbsFabric::connect(int peer, int channel, SendMemory& memory) {
   lane->mirror.free();
   std::erase_if(connection.writers, [&](const auto& other) { return other.get() == lane; });
   if (was_refused)
-    return {code, fmt::format("{} has no room for another ring", job_.describe(peer))};
+    return {code, fmt::format("{} {}", job_.describe(peer),
+                              code == Code::no_memory ? "has no room for another ring"
+                                                      : "refuses this ring")};
+  const std::lock_guard guard(connection.lock);
   return {Code::peer_lost,
           fmt::format("{}: no answer within {} ms{}{}", both_ends(peer), patience_ns_ / 1'000'000,
                       connection.why.empty() ? "" : ": ", connection.why)};
@@ -252,6 +255,11 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
   };
   const std::uint64_t bytes = control.b;
   if (!is_possible_ring(control)) return broken(connection, "a ring");
+  const auto channel = static_cast<int>(control.a);
+  if (std::any_of(readers_.begin(), readers_.end(), [&](const auto& other) {
+        return other != nullptr && other->connection == &connection && other->channel == channel;
+      }))
+    return refuse(Code::not_permitted);
   auto free = std::find(readers_.begin(), readers_.end(), nullptr);
   if (free == readers_.end()) {
     if (readers_.size() >= kMaxLanes) return refuse(Code::no_memory);
@@ -259,7 +267,7 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
   }
   auto lane = std::make_unique<ReadLane>();
   lane->connection = &connection;
-  lane->channel = static_cast<int>(control.a);
+  lane->channel = channel;
   if (!take_lane_memory(lane->channel, static_cast<std::uint32_t>(bytes)))
     return refuse(Code::no_memory);
   lane->number = static_cast<std::uint32_t>(free - readers_.begin());

@@ -204,7 +204,40 @@ TEST_CASE("an idle lane costs a page at each end", "[verbs]") {
   CHECK(before > 0);
   CHECK(both_ends <= 8);
   for (Rank& rank : ranks) rank.fabrics->remote()[0]->close_client(1);
-  CHECK(pinned_kib() <= before + 8);
+  CHECK(wait_for([&] {
+    for (Rank& rank : ranks) rank.fabrics->remote()[0]->poll();
+    return pinned_kib() <= before + 8;
+  }));
+}
+
+TEST_CASE("what is on its way into a ring that its reader has closed harms nobody", "[verbs]") {
+  if (!has_device()) return;
+  std::vector<Rank> ranks = open_ranks(2);
+  open_lane(ranks, 1, 0);
+  Fabric& writer = *ranks[0].fabrics->to(1);
+  Fabric& reader = *ranks[1].fabrics->to(0);
+  const long before = pinned_kib();
+  const int channel = channel_number({1, 0, 0});
+  const OpenLane lane = open_lane(ranks, 1, channel);
+  reader.close_client(1);
+  CHECK(writer.post(lane.send.lane, 0, 64) == Code::ok);
+  writer.close_client(1);
+  CHECK(wait_for([&] {
+    writer.poll();
+    reader.poll();
+    return pinned_kib() <= before;
+  }));
+  CHECK(writer.state(1) == PeerState::alive);
+  CHECK(reader.state(0) == PeerState::alive);
+  // The ring's number and channel are free again.
+  const OpenLane again = open_lane(ranks, 1, channel);
+  again.send.ring[0] = std::byte{7};
+  REQUIRE(writer.post(again.send.lane, 0, 64) == Code::ok);
+  CHECK(wait_for([&] {
+    reader.poll();
+    return again.receive.arrived->load() == 64;
+  }));
+  CHECK(again.receive.ring[0] == std::byte{7});
 }
 
 TEST_CASE("of the engine's channels one takes what memory it needs", "[verbs]") {

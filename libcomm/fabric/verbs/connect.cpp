@@ -329,6 +329,7 @@ void VerbsFabric::poll_events() {
   const std::uint64_t now = now_ns();
   if (num_asking_.load(std::memory_order_relaxed) > 0) check_attempts(now);
   look_after_peers(now);
+  if (!closed_rings_.empty() || !closed_mirrors_.empty()) free_closed_lanes();
   if (!given_up_.empty() && port_is_active())
     for (rdma_cm_id* id : std::exchange(given_up_, {})) rdma_destroy_id(id);
 

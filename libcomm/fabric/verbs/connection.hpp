@@ -87,10 +87,19 @@ struct ReadLane {
   std::uint32_t peer_number = 0;  // the writer's
   std::uint32_t seal_half = 0;    // the writer's of the ring's secret
   LaneMemory ring;
+  bool closed_here = false;                // guarded by the setup lock
+  bool closed_there = false;               // the same
   std::uint64_t pending_bytes = 0;         // arrived, but to be counted with what follows
   std::atomic<std::uint64_t> arrived{0};   // written by poll()
   std::atomic<std::uint64_t> consumed{0};  // nobody reads it
   std::atomic<std::uint32_t> sleeping{0};  // as above
+};
+
+// The mirror of a lane that has been closed here, which requests on their way may still read.
+struct ClosedMirror {
+  Connection* connection = nullptr;
+  std::uint32_t until = 0;  // the connection's `done` when there are none
+  LaneMemory memory;
 };
 
 struct Operation;

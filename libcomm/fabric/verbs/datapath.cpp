@@ -106,7 +106,9 @@ bool VerbsFabric::post_control(Connection& connection, const Control& control) n
   ibv_send_wr request;
   prepare(request, IBV_WR_SEND, &piece);
   request.send_flags = IBV_SEND_INLINE;
-  if (control.kind == ControlKind::goodbye) request.send_flags |= IBV_SEND_SIGNALED;
+  // Somebody waits for the end of these.
+  if (control.kind == ControlKind::goodbye || control.kind == ControlKind::closed)
+    request.send_flags |= IBV_SEND_SIGNALED;
   return post_request(connection, request, nullptr) == Code::ok;
 }
 

@@ -157,7 +157,9 @@ class VerbsFabric final : public RemoteFabric {
   void open_waiting_lanes(Connection& connection);
   void send_open(WriteLane& lane);
   std::uint32_t seal_half(std::uint32_t lane) const noexcept;
-  void drop_read_lane(ReadLane& lane) noexcept;
+  void on_closed(Connection& connection, const Control& control);
+  void close_writer(WriteLane& lane) noexcept;
+  void free_closed_lanes() noexcept;
   void send_control(Connection& connection, Control control) noexcept;
   void broken(Connection& connection, const char* what);
 
@@ -275,6 +277,8 @@ class VerbsFabric final : public RemoteFabric {
   std::atomic<bool> any_broken_{false};             // some Connection::break_ is set
   std::vector<std::unique_ptr<ReadLane>> readers_;  // by number; guarded by poll_lock_
   std::vector<ReadLane*> unaccepted_;               // guarded by setup_
+  std::vector<ReadLane*> closed_rings_;             // closed here; guarded by setup_
+  std::vector<ClosedMirror> closed_mirrors_;        // guarded by setup_
   std::atomic<std::uint32_t> num_connections_{0};
   std::uint32_t next_writer_ = 1;
 

@@ -155,25 +155,57 @@ Status VerbsFabric::accept(int client, int& peer, int& channel, ReceiveMemory& m
   return {};
 }
 
-void VerbsFabric::drop_read_lane(ReadLane& lane) noexcept {
-  std::erase(unaccepted_, &lane);
-  give_lane_memory(lane.channel, lane.ring.ring_bytes);
-  lane.ring.free();
-  readers_[lane.number].reset();
-}
-
+// That all have stopped using the lanes may be heard before what they last wrote is here: their
+// messages come by way of others. So nothing is freed before it can no longer be reached.
 void VerbsFabric::close_client(int client) noexcept {
   const std::lock_guard poll(poll_lock_);
   const std::lock_guard lock(setup_);
-  for (auto& lane : readers_)
-    if (lane != nullptr && channel_of(lane->channel).client == client) drop_read_lane(*lane);
+  for (auto& lane : readers_) {
+    if (lane == nullptr || channel_of(lane->channel).client != client || lane->closed_here)
+      continue;
+    lane->closed_here = true;
+    std::erase(unaccepted_, lane.get());
+    give_lane_memory(lane->channel, lane->ring.ring_bytes);
+    closed_rings_.push_back(lane.get());
+  }
   for (Connection& connection : connections_)
     std::erase_if(connection.writers, [&](const auto& lane) {
       if (channel_of(lane->channel).client != client) return false;
-      give_lane_memory(lane->channel, lane->mirror.ring_bytes);
-      lane->mirror.free();
+      close_writer(*lane);
       return true;
     });
+  free_closed_lanes();
+}
+
+// Who is still being asked for a ring hears of it after its answer.
+void VerbsFabric::close_writer(WriteLane& lane) noexcept {
+  Connection& connection = *lane.connection;
+  give_lane_memory(lane.channel, lane.mirror.ring_bytes);
+  if (lane.state == WriteLane::opened)
+    send_control(connection, {ControlKind::closed, {}, 0, lane.peer_number, 0, 0, 0, 0});
+  const std::lock_guard lock(connection.lock);
+  closed_mirrors_.push_back({&connection, connection.posted, lane.mirror});
+}
+
+// With poll_lock_ and setup_ held.
+void VerbsFabric::free_closed_lanes() noexcept {
+  std::erase_if(closed_rings_, [this](ReadLane* lane) {
+    if (!lane->closed_there && lane->connection->state != Connection::failed) return false;
+    lane->ring.free();
+    readers_[lane->number].reset();
+    return true;
+  });
+  std::erase_if(closed_mirrors_, [](ClosedMirror& mirror) {
+    {
+      const Connection& connection = *mirror.connection;
+      const std::lock_guard lock(mirror.connection->lock);
+      if (connection.state != Connection::failed &&
+          static_cast<std::int32_t>(connection.done - mirror.until) < 0)
+        return false;
+    }
+    mirror.memory.free();
+    return true;
+  });
 }
 
 void VerbsFabric::send_control(Connection& connection, Control control) noexcept {
@@ -228,6 +260,8 @@ void VerbsFabric::on_control(const Control& control, std::uint32_t qp_number) {
       return on_change(connection, control);
     case ControlKind::changed:
       return on_changed(connection, control);
+    case ControlKind::closed:
+      return on_closed(connection, control);
     case ControlKind::here:
       return;  // that it has come says all
     case ControlKind::goodbye:
@@ -257,7 +291,8 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
   if (!is_possible_ring(control)) return broken(connection, "a ring");
   const auto channel = static_cast<int>(control.a);
   if (std::any_of(readers_.begin(), readers_.end(), [&](const auto& other) {
-        return other != nullptr && other->connection == &connection && other->channel == channel;
+        return other != nullptr && other->connection == &connection && other->channel == channel &&
+               !other->closed_there;
       }))
     return refuse(Code::not_permitted);
   auto free = std::find(readers_.begin(), readers_.end(), nullptr);
@@ -303,7 +338,11 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
 
 void VerbsFabric::on_opened(Connection& connection, const Control& control) {
   WriteLane* lane = writer_of(connection, control.lane);
-  if (lane == nullptr) return;  // given up meanwhile
+  if (lane == nullptr) {  // given up meanwhile
+    if (control.kind == ControlKind::opened)
+      send_control(connection, {ControlKind::closed, {}, 0, control.a, 0, 0, 0, 0});
+    return;
+  }
   if (lane->state != WriteLane::asking) return broken(connection, "an answer");
   if (control.kind == ControlKind::refused) {
     lane->refusal = control.a == static_cast<std::uint32_t>(Code::no_memory) ? Code::no_memory
@@ -320,6 +359,14 @@ void VerbsFabric::on_opened(Connection& connection, const Control& control) {
     lane->state = WriteLane::opened;
   }
   ring_own(writer_doorbell(lane->channel));
+}
+
+// It comes behind all that the lane has written.
+void VerbsFabric::on_closed(Connection& connection, const Control& control) {
+  ReadLane* lane = control.lane < readers_.size() ? readers_[control.lane].get() : nullptr;
+  if (lane == nullptr || lane->connection != &connection || lane->closed_there)
+    return broken(connection, "the number of a lane");
+  lane->closed_there = true;
 }
 
 void VerbsFabric::on_grow(Connection& connection, const Control& control) {

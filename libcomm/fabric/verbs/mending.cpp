@@ -180,6 +180,8 @@ std::string VerbsFabric::replay(Connection& connection) noexcept {
     request.wr.rdma = {record.there, record.rkey};
     (void)post_request(connection, request, record.operation);
   }
+  for (ClosedMirror& mirror : closed_mirrors_)
+    if (mirror.connection == &connection) mirror.until = connection.posted;
   if (connection.post_error == 0) return {};
   return fmt::format("the device takes no request, not even again: {}",
                      std::strerror(connection.post_error));

@@ -146,6 +146,7 @@ VerbsFabric::~VerbsFabric() {
       end_connection(connection, "closed by this process");
       for (auto& lane : connection.writers) lane->mirror.free();
     }
+    for (ClosedMirror& mirror : closed_mirrors_) mirror.memory.free();
     for (auto& lane : readers_)
       if (lane != nullptr) lane->ring.free();
   }

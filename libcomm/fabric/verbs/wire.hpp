@@ -57,6 +57,7 @@ enum class ControlKind : std::uint8_t {
   fetch_add = 14,  // likewise
   changed = 15,    // lane: the number; a: Code; b: the word before
   here = 16,       // from who asked for the connection: it has been answered
+  closed = 17,     // lane: the reader's number; the writer writes no more
 };
 // With `found`: cas and fetch_add on this memory are to be asked for.
 inline constexpr std::uint8_t kOwnerChanges = 1;

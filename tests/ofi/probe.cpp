@@ -8,8 +8,9 @@
 //   everybody
 //                             else must see that in time, and still reach the rest
 //
-// Rank 0 prints "ready" once the exchange runs and "lost N ms NAME" when it has seen the end, where
-// N counts from the last thing that worked.
+// Rank 0 prints "ready" once the exchange runs and "lost N ms TEXT" when it has seen the end, where
+// N counts from the last thing that worked, and TEXT is what Weft says of the message that failed
+// (of other operations only its log says anything).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -99,9 +100,9 @@ int storm(Engine& engine, int seconds) {
   return engine.close().ok() ? 0 : fail("close");
 }
 
-void say_lost(Engine& engine, std::uint64_t last_ns, int victim) {
+void say_lost(std::uint64_t last_ns, const std::string& text) {
   printf("lost %llu ms %s\n", static_cast<unsigned long long>((now_ns() - last_ns) / 1'000'000),
-         engine.job().describe(victim).c_str());
+         text.c_str());
   fflush(stdout);
 }
 
@@ -134,6 +135,7 @@ int messages(Engine& engine, std::size_t bytes) {
   const int peer = engine.rank() == 0 ? victim : 0;
   std::vector<unsigned char> out(bytes), in(bytes);
   std::uint64_t last = now_ns();
+  std::string text;
   for (int i = 0;; ++i) {
     Request send, receive;
     engine.irecv(receive, peer, kContext, kData, in.data(), in.size());
@@ -141,13 +143,14 @@ int messages(Engine& engine, std::size_t bytes) {
     const Code received = engine.wait(receive), sent = engine.wait(send);
     if (received != Code::ok || sent != Code::ok) {
       if (received != Code::peer_lost && sent != Code::peer_lost) return fail("another error");
+      text = engine.describe(received != Code::ok ? receive : send);
       break;
     }
     last = now_ns();
     if (i == 20 && engine.rank() == 0) puts("ready"), fflush(stdout);
   }
   if (engine.rank() == victim) return 3;  // the link is gone and we are the ones cut off
-  say_lost(engine, last, victim);
+  say_lost(last, text);
   if (const int status = go_on(engine, victim); status != 0) return status;
   return engine.close().ok() ? 0 : fail("close");
 }
@@ -191,10 +194,7 @@ int one_sided(Job& job, bool atomic) {
     last = now_ns();
     if (i == 20 && job.rank() == 0) puts("ready"), fflush(stdout);
   }
-  if (job.rank() == 0)
-    printf("lost %llu ms %s\n", static_cast<unsigned long long>((now_ns() - last) / 1'000'000),
-           job.describe(victim).c_str());
-  fflush(stdout);
+  if (job.rank() == 0) say_lost(last, "");
   return 0;
 }
 

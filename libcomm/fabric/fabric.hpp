@@ -25,13 +25,13 @@
 // calls, and its watcher (fabric/watcher.hpp) while it sleeps or computes.
 //
 // Remote memory. share() gives any memory a name under which the peers may get and put until
-// unshare(); region and extra are the fabric's (such as the key that the device wants). The owner's
-// side refuses every other address, and nothing is read or written on a peer's behalf once
-// release() or unshare() has returned; both may wait for that, at most PEER_TIMEOUT_MS.
-// share_once() is for one transfer to a peer that reads and says when it is done, before unshare():
-// it costs less, and promises less. The peer cannot write there, but a fabric may leave this
-// memory, and what lies beside it, readable to who knows its name, also for some time after
-// unshare().
+// unshare(), or only get if the owner itself cannot write all of it; region and extra are the
+// fabric's (such as the key that the device wants). The owner's side refuses everything else, and
+// nothing is read or written on a peer's behalf once release() or unshare() has returned; both may
+// wait for that, at most PEER_TIMEOUT_MS. share_once() is for one transfer to a peer that gets it
+// and says when it is done, before unshare(): it costs less, and promises less. Nobody can put
+// there, but a fabric may leave this memory, and what lies beside it, readable to who knows its
+// name, also for some time after unshare().
 //
 // Remote peers die silently. The first call of state(peer) begins to watch that peer, so ask only
 // about those that are needed. A peer not heard of for PEER_TIMEOUT_MS is dead, and stays so.

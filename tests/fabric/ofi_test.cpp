@@ -1,6 +1,7 @@
 // The contract of fabric.hpp over a remote fabric, WEFT_TEST_FABRIC in the environment (ofi unless
 // set), between ranks that are threads of this process and are told not to share memory. The owner
 // of memory never polls here: its watcher answers for it.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -438,6 +439,50 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
         EXPECT(std::count(std::begin(bytes), std::end(bytes), 'x') == sizeof bytes);
         if (what != 2) EXPECT(fabric.unshare(shared.memory).ok());
         return true;
+      });
+}
+
+// A peer that wrote there would end the owner with SIGSEGV, or change a message under way.
+TEST_CASE("the owner lets nobody write what is for reading only", "[ofi]") {
+  if (over_verbs()) return;
+  // Shared and all of it mapped for reading only, shared and the last page so, one message's.
+  const int what = GENERATE(0, 1, 2);
+  constexpr std::size_t kPage = 4096;
+  with_pair(
+      remote_settings("5000"),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        EXPECT(shared.reach(1));
+        std::vector<char> bytes(3 * kPage);
+        EXPECT(fabric.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
+        EXPECT(std::count(bytes.begin(), bytes.end(), 'x') == 3 * kPage);
+        const Code put = fabric.put(1, shared.memory, 2 * kPage, bytes.data(), 8);
+        std::uint64_t before = 0;
+        const Code added = fabric.fetch_add(1, shared.memory, 2 * kPage, 1, before);
+        const Code swapped = fabric.cas(1, shared.memory, 2 * kPage, 0, 1, before);
+        // A provider ends the connection instead.
+        for (const Code code : {put, added, swapped})
+          EXPECT(code == Code::bad_argument || (by_provider() && code == Code::peer_lost));
+        shared.mark.store(2);
+        return true;
+      },
+      [what](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        void* address =
+            mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        EXPECT(address != MAP_FAILED);
+        auto* bytes = static_cast<char*>(address);
+        std::memset(bytes, 'x', 3 * kPage);
+        if (what == 0) EXPECT(mprotect(bytes, 3 * kPage, PROT_READ) == 0);
+        if (what == 1) EXPECT(mprotect(bytes + 2 * kPage, kPage, PROT_READ) == 0);
+        EXPECT((what == 2 ? fabric.share_once(bytes, 3 * kPage, shared.memory)
+                          : fabric.share(bytes, 3 * kPage, shared.memory))
+                   .ok());
+        shared.mark.store(1);
+        EXPECT(shared.reach(2));
+        EXPECT(std::count(bytes, bytes + 3 * kPage, 'x') == 3 * kPage);
+        EXPECT(fabric.unshare(shared.memory).ok());
+        return munmap(address, 3 * kPage) == 0;
       });
 }
 

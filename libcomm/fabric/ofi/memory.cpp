@@ -6,7 +6,11 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "base/mix.hpp"
 #include "fabric/ofi/library.hpp"
@@ -74,9 +78,28 @@ RemoteMemory remote_memory(const Registration& registration, std::size_t offset,
           static_cast<std::uint32_t>(registration.key >> 32)};
 }
 
+// Whether this process can write all of it. The kernel's list is in order of addresses.
+bool is_mapped_writable(const void* address, std::size_t bytes) {
+  std::uintptr_t next = reinterpret_cast<std::uintptr_t>(address);
+  const std::uintptr_t end = next + bytes;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; next < end && std::getline(maps, line);) {
+    std::uintptr_t from = 0, to = 0;
+    char write = '-';
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*c%c", &from, &to, &write) != 3)
+      return false;
+    if (to <= next) continue;
+    if (from > next || write != 'w') return false;
+    next = to;
+  }
+  return next >= end;
+}
+
 }  // namespace
 
-Status OfiFabric::open_to_peers(void* address, std::size_t bytes, Registration& registration) {
+Status OfiFabric::open_to_peers(void* address, std::size_t bytes, bool is_writable,
+                                Registration& registration) {
+  registration.is_writable = is_writable;
   if (by_message_) {
     registration.key = next_key();
     registration.start = static_cast<std::byte*>(address);
@@ -84,7 +107,7 @@ Status OfiFabric::open_to_peers(void* address, std::size_t bytes, Registration& 
     registration.bytes = bytes;
     return {};
   }
-  return add(address, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, registration);
+  return add(address, bytes, FI_REMOTE_READ | (is_writable ? FI_REMOTE_WRITE : 0), registration);
 }
 
 // It has been taken out of the table. Nothing is read or written on anybody's behalf afterwards.
@@ -102,7 +125,8 @@ Status OfiFabric::allocate(std::size_t bytes, void*& address, RemoteMemory& memo
   Registration registration;
   {
     const std::lock_guard lock(lock_);
-    if (Status status = open_to_peers(mapping->data(), bytes, registration); !status) return status;
+    if (Status status = open_to_peers(mapping->data(), bytes, true, registration); !status)
+      return status;
   }
   address = mapping->data();
   memory = remote_memory(registration, 0, bytes);
@@ -133,10 +157,20 @@ Status OfiFabric::release(void* address) {
 Status OfiFabric::share(void* address, std::size_t bytes, RemoteMemory& memory) {
   memory = describe(address, bytes);
   if (memory.region != 0) return {};
+  return share_as(address, bytes, is_mapped_writable(address, bytes), memory);
+}
+
+Status OfiFabric::share_once(void* address, std::size_t bytes, RemoteMemory& memory) {
+  return share_as(address, bytes, false, memory);
+}
+
+Status OfiFabric::share_as(void* address, std::size_t bytes, bool is_writable,
+                           RemoteMemory& memory) {
   Registration registration;
   {
     const std::lock_guard lock(lock_);
-    if (Status status = open_to_peers(address, bytes, registration); !status) return status;
+    if (Status status = open_to_peers(address, bytes, is_writable, registration); !status)
+      return status;
   }
   memory = remote_memory(registration, 0, bytes);
   const std::lock_guard lock(memory_lock_);

@@ -48,6 +48,7 @@ struct Registration {
   std::uint64_t address = 0;  // as peers name its start
   std::byte* start = nullptr;
   std::size_t bytes = 0;
+  bool is_writable = false;  // by peers
 };
 
 // What every operation of libfabric carries along. Receives have a buffer, posts nothing.
@@ -193,6 +194,7 @@ class OfiFabric final : public RemoteFabric {
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) override;
   Status release(void* address) override;
   Status share(void* address, std::size_t bytes, RemoteMemory& memory) override;
+  Status share_once(void* address, std::size_t bytes, RemoteMemory& memory) override;
   Status unshare(const RemoteMemory& memory) override;
   RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override;
 
@@ -235,7 +237,9 @@ class OfiFabric final : public RemoteFabric {
 
   // memory.cpp
   Status add(void* address, std::size_t bytes, std::uint64_t access, Registration& registration);
-  Status open_to_peers(void* address, std::size_t bytes, Registration& registration);
+  Status open_to_peers(void* address, std::size_t bytes, bool is_writable,
+                       Registration& registration);
+  Status share_as(void* address, std::size_t bytes, bool is_writable, RemoteMemory& memory);
   void close_to_peers(const Registration& registration) noexcept;
   std::uint64_t next_key() noexcept;
 
@@ -313,7 +317,8 @@ class OfiFabric final : public RemoteFabric {
   void on_put(const Control& request, std::span<const std::byte> data) noexcept;
   static void store(std::byte* to, std::span<const std::byte> data) noexcept;
   void on_atomic(const Control& request) noexcept;
-  bool find_registered(const Control& request, std::size_t bytes, std::byte*& start) const noexcept;
+  bool find_registered(const Control& request, std::size_t bytes, bool to_write,
+                       std::byte*& start) const noexcept;
   void reply(const Control& request, Type type, Code code, std::uint64_t bytes) noexcept;
   Push& take_push(int peer) noexcept;
   void give_back(Push& push) noexcept;

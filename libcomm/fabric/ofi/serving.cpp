@@ -12,13 +12,14 @@
 
 namespace weft::ofi {
 
-// True: all of it is shared, and starts here.
-bool OfiFabric::find_registered(const Control& request, std::size_t bytes,
+// True: all of it is shared for this, and starts here.
+bool OfiFabric::find_registered(const Control& request, std::size_t bytes, bool to_write,
                                 std::byte*& start) const noexcept {
   const std::lock_guard lock(memory_lock_);
   const auto found = registrations_.find(request.key);
   if (found == registrations_.end()) return false;
   const Registration& registration = found->second;
+  if (to_write && !registration.is_writable) return false;
   if (!is_within(request.address, bytes, registration.address, registration.bytes)) return false;
   start = registration.start + (request.address - registration.address);
   return true;
@@ -36,7 +37,7 @@ void OfiFabric::reply(const Control& request, Type type, Code code, std::uint64_
 
 void OfiFabric::on_get(const Control& request) noexcept {
   std::byte* start = nullptr;
-  if (request.channel >= kMaxOperations || !find_registered(request, request.bytes, start))
+  if (request.channel >= kMaxOperations || !find_registered(request, request.bytes, false, start))
     return reply(request, Type::denied, Code::bad_argument, 0);
   const int peer = static_cast<int>(request.from);
   watch(peer);  // for whoever waits in end_pushes()
@@ -66,7 +67,7 @@ bool OfiFabric::try_push(Control& request) noexcept {
   while (request.bytes > 0) {
     std::byte* start = nullptr;
     if (peer.handle == FI_ADDR_NOTAVAIL) return true;  // it is lost
-    if (!find_registered(request, request.bytes, start)) {
+    if (!find_registered(request, request.bytes, false, start)) {
       reply(request, Type::denied, Code::bad_argument, 0);  // its owner has ended it meanwhile
       return true;
     }
@@ -100,7 +101,7 @@ void OfiFabric::on_put(const Control& request, std::span<const std::byte> data) 
   if (data.empty() || data.size() > request.bytes) return;
   node(static_cast<int>(request.from)).arrived_bytes += data.size();
   std::byte* start = nullptr;
-  const bool good = find_registered(request, request.bytes, start);
+  const bool good = find_registered(request, request.bytes, true, start);
   const std::uint64_t rest = request.bytes - data.size();
   if (good) store(start, data);
   if (!good || rest == 0) reply(request, Type::written, good ? Code::ok : Code::bad_argument, rest);
@@ -121,7 +122,7 @@ void OfiFabric::store(std::byte* to, std::span<const std::byte> data) noexcept {
 // The owner's own atomics are the processor's too, so that all are atomic against each other.
 void OfiFabric::on_atomic(const Control& request) noexcept {
   std::byte* start = nullptr;
-  if (!find_registered(request, sizeof(std::uint64_t), start) ||
+  if (!find_registered(request, sizeof(std::uint64_t), true, start) ||
       reinterpret_cast<std::uintptr_t>(start) % sizeof(std::uint64_t) != 0)
     return reply(request, Type::denied, Code::bad_argument, 0);
   const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(start));

@@ -374,7 +374,7 @@ def mpi_over_ofi(tally, folder, options):
     command = [os.path.join(ROOT, 'tests/mpi/run'), '--prefix', stage, '--build',
                os.path.join(folder, 'mpi-tests'), '--json', report, '--np', '2,3', '--slow', '4',
                '--budget', '400', '--filter', options.filter or OFI_CASES,
-               '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_DOMAIN=lo',
+               '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_INTERFACE=lo',
                # Not the time this is about, and machines that run tests are busy.
                '--env', 'WEFT_PEER_TIMEOUT_MS=20000']
     tally.at('release: multi-process tests over ofi')

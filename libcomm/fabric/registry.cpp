@@ -39,7 +39,7 @@ const std::vector<FabricRow>& remote_fabrics() {
   return rows;
 }
 
-std::string fabrics_text() {
+std::string fabrics_text(const Settings& settings) {
   std::string text = shm_text();
 #ifdef WEFT_HAVE_VERBS
   text += verbs_text();
@@ -47,7 +47,7 @@ std::string fabrics_text() {
   text += "  verbs: not in this build\n";
 #endif
 #ifdef WEFT_HAVE_OFI
-  text += ofi_text();
+  text += ofi_text(settings);
 #else
   text += "  ofi: not in this build\n";
 #endif

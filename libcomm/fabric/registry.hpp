@@ -61,7 +61,7 @@ struct FabricRow {
 const std::vector<FabricRow>& remote_fabrics();
 
 // For weft-info: what each fabric can do on this machine.
-std::string fabrics_text();
+std::string fabrics_text(const Settings& settings);
 
 // WEFT_FABRIC: whether it names this fabric. bad_setting for a name that is none.
 Status check_fabric_setting(const Settings& settings);

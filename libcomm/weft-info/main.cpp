@@ -64,7 +64,8 @@ int main(int argc, char** argv) {
   report.add({"settings", "every setting, its value and where that came from", true,
               [&] { return settings_text(settings); }});
   report.add({"topology", "cores, caches and NUMA nodes", true, topology_text});
-  report.add({"fabrics", "ways to reach other processes", true, fabrics_text});
+  report.add(
+      {"fabrics", "ways to reach other processes", true, [&] { return fabrics_text(settings); }});
   report.add({"collectives", "which algorithm a collective uses, by size and processes", false,
               collectives_text});
   report.add({"mpi", "functions of MPI that are not written yet", false, mpi_text});

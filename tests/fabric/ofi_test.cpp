@@ -16,7 +16,6 @@
 
 #include "base/wait.hpp"
 #include "fabric/ofi/endpoint.hpp"
-#include "fabric/ofi/library.hpp"
 #include "fabric/registry.hpp"
 #include "tests/support/wrong_board.hpp"
 #include "transport/lane.hpp"
@@ -59,17 +58,15 @@ bool by_provider() { return !over_verbs() && kProvider != nullptr && !ofi::is_tc
 // Some come and go with libfabric's version.
 bool has_provider() {
   if (kProvider == nullptr) return true;
-  const ofi::Library* library = nullptr;
-  fi_info* list = nullptr;
-  if (!ofi::load(library) || ofi::find_provider(kProvider, "", list) != 0) return false;
-  library->freeinfo(list);
-  return true;
+  Settings settings;
+  ofi::Offers offers;
+  return settings.set("OFI_PROVIDER", kProvider).ok() && offers.find(settings).ok();
 }
 
 Settings remote_settings(const char* timeout_ms = "30000") {
   Settings settings;
   REQUIRE(settings.set("FABRIC", fabric_name()).ok());
-  REQUIRE(settings.set("OFI_DOMAIN", "lo").ok());
+  REQUIRE(settings.set("OFI_INTERFACE", "lo").ok());
   if (kProvider != nullptr) REQUIRE(settings.set("OFI_PROVIDER", kProvider).ok());
   if (kAtomics != nullptr) REQUIRE(settings.set("VERBS_ATOMICS", kAtomics).ok());
   REQUIRE(settings.set("PEER_TIMEOUT_MS", timeout_ms).ok());

@@ -103,7 +103,7 @@ struct Ranks {
   Ranks() {
     auto boards = make_thread_boards(2);
     Settings settings;
-    must(settings.set("OFI_DOMAIN", "lo").ok() && settings.set("LANE_MEMORY_BYTES", "8M").ok());
+    must(settings.set("OFI_INTERFACE", "lo").ok() && settings.set("LANE_MEMORY_BYTES", "8M").ok());
     both([&](std::size_t rank) {
       must(weft::Job::open(settings, std::move(boards[rank]), jobs[rank]).ok());
       must(make_shm_fabric(*jobs[rank], local[rank]).ok());

@@ -30,7 +30,7 @@ TEST_CASE("the death of a rank ends what needs it, and nothing else") {
 #ifdef WEFT_HAVE_OFI
 TEST_CASE("the same between ranks that share no memory") {
   const Process::Environment ofi = {
-      {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_DOMAIN", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "2000"}};
+      {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "2000"}};
   for (const char* scenario : {"connect", "send", "receive", "read", "write", "phase", "leave"})
     run("FAULT_PROBE", scenario, true, ofi);
   for (const char* scenario : {"little", "little_runs", "barrier", "announced"})

@@ -53,12 +53,15 @@ Status OfiFabric::read_address(int peer, PeerNode& node) const {
   if (first == std::string::npos || second == std::string::npos ||
       !read_hex(std::string_view(text).substr(first + 1, second - first - 1), secret) ||
       secret.size() != sizeof node.secret ||
-      !read_hex(std::string_view(text).substr(second + 1), node.address) ||
-      node.address.size() != endpoint_->address().size())
+      !read_hex(std::string_view(text).substr(second + 1), node.address))
     return {Code::corrupt,
             fmt::format("{} published no usable address ('{}')", job_.describe(peer), text)};
   if (text.substr(0, first) != endpoint_->info().fabric_attr->prov_name)
-    return {Code::unsupported, "another provider"};
+    return {Code::unsupported, "it has another provider (WEFT_OFI_PROVIDER)"};
+  if (node.address.size() != endpoint_->address().size())
+    return {Code::unsupported,
+            fmt::format("its address {} is of another kind than {} (WEFT_OFI_INTERFACE)",
+                        address_text(node.address), endpoint_->interface().address)};
   std::memcpy(&node.secret, secret.data(), sizeof node.secret);
   node.known = true;
   return {};
@@ -67,7 +70,21 @@ Status OfiFabric::read_address(int peer, PeerNode& node) const {
 bool OfiFabric::reaches(int peer) const noexcept {
   if (peer == job_.rank()) return false;
   const std::lock_guard lock(lock_);
-  return node(peer).known || read_address(peer, node(peer)).ok();
+  if (node(peer).known) return true;
+  const Status status = read_address(peer, node(peer));
+  if (status.code() == Code::unsupported)
+    log_line(LogLevel::info, job_.rank(), "ofi: not to {}: {}", job_.describe(peer), status.text());
+  return status.ok();
+}
+
+// For whoever looks for why the peer does not answer.
+std::string OfiFabric::way_text(int peer) const {
+  const std::string to = address_text(node(peer).address);
+  std::string text = endpoint_->info().fabric_attr->prov_name;
+  if (!to.empty())
+    text += fmt::format(" from {} to {} (WEFT_OFI_INTERFACE chooses others)",
+                        list_text({endpoint_->interface()}), to);
+  return text;
 }
 
 Status OfiFabric::reach(int peer) {
@@ -137,9 +154,9 @@ Status OfiFabric::connect(int peer, int channel, SendMemory& memory) {
   if (lane->state == SendLaneState::asking) {
     if (now_ns() - lane->asked_ns < timeout_ns_) return Code::again;
     return {Code::timed_out,
-            fmt::format("{} has not answered {} for {} ms over {} (is a port closed between them?)",
+            fmt::format("{} has not answered {} for {} ms over {}: is a port closed between them?",
                         job_.describe(peer), job_.describe(job_.rank()), timeout_ns_ / 1'000'000,
-                        endpoint_->info().fabric_attr->prov_name)};
+                        way_text(peer))};
   }
   if (lane->state != SendLaneState::open) {
     const Code code = lane->code;

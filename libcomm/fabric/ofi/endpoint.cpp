@@ -5,6 +5,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -40,8 +41,32 @@ fi_info* make_hints(const std::string& provider) {
   // Credit bounds what is under way; the default of 2048 only costs memory.
   hints->tx_attr->size = 256;
   hints->rx_attr->size = 256;
-  if (is_tcp(provider)) hints->addr_format = FI_SOCKADDR_IN;
   return hints;
+}
+
+// What libfabric has of the first of these providers (with commas) that is there.
+int find_provider(const std::string& providers, fi_info*& list) {
+  int error = -FI_ENODATA;
+  std::size_t start = 0;
+  for (std::size_t end = 0; end != std::string::npos; start = end + 1) {
+    end = providers.find(',', start);
+    fi_info* hints = make_hints(providers.substr(start, end - start));
+    if (hints == nullptr) return -FI_ENOMEM;
+    error = library().getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
+    library().freeinfo(hints);
+    if (error == 0 && list != nullptr) return 0;
+  }
+  return error;
+}
+
+Interface interface_of(const fi_info& info, const std::string& route, const std::string& route_v6) {
+  Interface interface;
+  if (info.domain_attr->name != nullptr) interface.name = info.domain_attr->name;
+  if (info.addr_format != FI_SOCKADDR_IN && info.addr_format != FI_SOCKADDR_IN6) return interface;
+  interface.address = address_text({static_cast<const char*>(info.src_addr), info.src_addrlen});
+  interface.has_default_route =
+      interface.name == (info.addr_format == FI_SOCKADDR_IN ? route : route_v6);
+  return interface;
 }
 
 }  // namespace
@@ -50,57 +75,57 @@ bool is_tcp(std::string_view provider) noexcept {
   return provider.starts_with("tcp") || provider.starts_with("net");
 }
 
-int find_provider(const std::string& providers, const std::string& domain, fi_info*& list) {
-  int error = -FI_ENODATA;
-  std::size_t start = 0;
-  for (std::size_t end = 0; end != std::string::npos; start = end + 1) {
-    end = providers.find(',', start);
-    fi_info* hints = make_hints(providers.substr(start, end - start));
-    if (hints == nullptr) return -FI_ENOMEM;
-    if (!domain.empty()) hints->domain_attr->name = strdup(domain.c_str());
-    error = library().getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
-    library().freeinfo(hints);
-    if (error == 0 && list != nullptr) return 0;
-  }
-  return error;
+Offers::~Offers() {
+  if (list_ != nullptr) library().freeinfo(list_);
 }
 
-Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {
+Status Offers::find(const Settings& settings) {
   const Library* library = nullptr;
   if (Status status = load(library); !status) return status;
-  std::unique_ptr<Endpoint> opened(new Endpoint);
-  if (Status status = opened->open_info(settings); !status) return status;
-  if (Status status = opened->open_objects(); !status) return status;
-  endpoint = std::move(opened);
+  const std::string& provider = settings.text(Setting::ofi_provider);
+  if (const int error = find_provider(provider, list_); error != 0)
+    return {Code::unsupported, fmt::format("libfabric has no provider '{}' with all that Weft "
+                                           "needs: {} (fi_info -l lists what there is; "
+                                           "WEFT_OFI_PROVIDER chooses)",
+                                           provider, error_text(error))};
+  const std::string route = default_route(false), route_v6 = default_route(true);
+  std::vector<const fi_info*> infos;
+  for (const fi_info* info = list_; info != nullptr; info = info->next) {
+    // Behind those of the best provider there are others that make up the same from parts.
+    if (std::string_view(info->fabric_attr->prov_name) != list_->fabric_attr->prov_name) continue;
+    Interface interface = interface_of(*info, route, route_v6);
+    const auto same = [&](const Interface& other) {
+      return other.name == interface.name && other.address == interface.address;
+    };
+    if (is_link_local(interface.address) ||
+        std::any_of(interfaces_.begin(), interfaces_.end(), same))
+      continue;
+    infos.push_back(info);
+    interfaces_.push_back(std::move(interface));
+  }
+  std::size_t chosen = 0;
+  if (Status status = choose_interface(interfaces_, settings.text(Setting::ofi_interface), chosen);
+      !status)
+    return status;
+  info_ = infos[chosen];
+  std::rotate(interfaces_.begin(), interfaces_.begin() + static_cast<std::ptrdiff_t>(chosen),
+              interfaces_.begin() + static_cast<std::ptrdiff_t>(chosen) + 1);
   return {};
 }
 
-Status Endpoint::open_info(const Settings& settings) {
-  const std::string& provider = settings.text(Setting::ofi_provider);
-  const std::string& domain = settings.text(Setting::ofi_domain);
-  fi_info* list = nullptr;
-  const int error = find_provider(provider, domain, list);
-  if (error != 0)
-    return {Code::unsupported,
-            fmt::format("libfabric has no provider '{}'{} with all that Weft needs: {} "
-                        "(fi_info -l lists what there is; WEFT_OFI_PROVIDER chooses)",
-                        provider, domain.empty() ? "" : fmt::format(" on {}", domain),
-                        error_text(error))};
-  // The loopback only if there is nothing else.
-  const fi_info* chosen = list;
-  for (const fi_info* info = list; info != nullptr; info = info->next) {
-    const char* name = info->domain_attr->name;
-    if (!domain.empty() || name == nullptr || std::string_view(name) != "lo") {
-      chosen = info;
-      break;
-    }
-  }
-  info_ = library().dupinfo(chosen);
-  library().freeinfo(list);
+Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {
+  Offers offers;
+  if (Status status = offers.find(settings); !status) return status;
+  std::unique_ptr<Endpoint> opened(new Endpoint);
+  opened->interface_ = offers.interfaces().front();
+  opened->info_ = library().dupinfo(&offers.info());
+  if (opened->info_ == nullptr) return Code::no_memory;
   // Memory has the address that its owner knows it by, as with other fabrics: these endpoints do as
   // the domain is asked.
-  if (info_ != nullptr && is_native_tcp()) info_->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
-  return info_ != nullptr ? Status{} : Status{Code::no_memory};
+  if (opened->is_native_tcp()) opened->info_->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
+  if (Status status = opened->open_objects(); !status) return status;
+  endpoint = std::move(opened);
+  return {};
 }
 
 Status Endpoint::open_objects() {

@@ -10,8 +10,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/settings.hpp"
+#include "fabric/ofi/interfaces.hpp"
 #include "weft/status.hpp"
 
 namespace weft::ofi {
@@ -19,13 +21,27 @@ namespace weft::ofi {
 // Whether what comes from this provider goes through TCP sockets.
 bool is_tcp(std::string_view provider) noexcept;
 
-// What libfabric has of the first of these providers (with commas) that is there, for the fabric's
-// needs; the caller frees it. An error is libfabric's. load() comes first.
-int find_provider(const std::string& providers, const std::string& domain, fi_info*& list);
+// What libfabric offers for the fabric's needs, and which of it the settings choose.
+class Offers {
+ public:
+  Offers() = default;
+  Offers(const Offers&) = delete;
+  ~Offers();
+  // Once. unsupported or bad_setting with what libfabric said and what to do about it.
+  Status find(const Settings& settings);
+  const fi_info& info() const noexcept { return *info_; }  // the chosen one
+  // The chosen one first.
+  const std::vector<Interface>& interfaces() const noexcept { return interfaces_; }
+
+ private:
+  fi_info* list_ = nullptr;
+  const fi_info* info_ = nullptr;
+  std::vector<Interface> interfaces_;
+};
 
 class Endpoint {
  public:
-  // unsupported with what libfabric said and what to do about it.
+  // Errors as Offers::find().
   static Status open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint);
   ~Endpoint();
 
@@ -34,6 +50,7 @@ class Endpoint {
   fid_av* av() const noexcept { return av_; }
   fid_domain* domain() const noexcept { return domain_; }
   const fi_info& info() const noexcept { return *info_; }
+  const Interface& interface() const noexcept { return interface_; }
   const std::string& address() const noexcept { return address_; }  // bytes, as the provider's
   int wait_fd() const noexcept { return wait_fd_; }
   // False: there is something to read already.
@@ -48,10 +65,10 @@ class Endpoint {
 
  private:
   Endpoint() = default;
-  Status open_info(const Settings& settings);
   Status open_objects();
 
   fi_info* info_ = nullptr;
+  Interface interface_;
   fid_fabric* fabric_ = nullptr;
   fid_domain* domain_ = nullptr;
   fid_av* av_ = nullptr;

@@ -51,9 +51,8 @@ void OfiFabric::check_peers(std::uint64_t now) noexcept {
       // What needs it ends as if the peer had died, with its name alone.
       if (!node.answered && !leaving_)
         log_line(LogLevel::warn, job_.rank(),
-                 "ofi: {} has never answered {} over {} (has it ended, or is a port closed?)",
-                 job_.describe(peer), job_.describe(job_.rank()),
-                 endpoint_->info().fabric_attr->prov_name);
+                 "ofi: {} has never answered {} over {}: has it ended, or is a port closed?",
+                 job_.describe(peer), job_.describe(job_.rank()), way_text(peer));
       lose(peer, "has been silent for too long");
       continue;
     }

@@ -245,6 +245,7 @@ class OfiFabric final : public RemoteFabric {
 
   // connect.cpp; all with the lock held
   Status read_address(int peer, PeerNode& node) const;
+  std::string way_text(int peer) const;
   Status reach(int peer);  // gives the peer a handle
   Status ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
   Status take_request(const Control& request, ReceiveLaneState*& lane);

@@ -98,20 +98,16 @@ Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric)
   return {};
 }
 
-std::string ofi_text() {
-  const ofi::Library* library = nullptr;
-  if (Status status = ofi::load(library); !status)
-    return fmt::format("  ofi: libfabric cannot be loaded: {}\n", status.text());
-  const std::string provider = Settings().text(Setting::ofi_provider);
-  fi_info* list = nullptr;
-  const int error = ofi::find_provider(provider, "", list);
-  if (error != 0)
-    return fmt::format("  ofi: libfabric has no provider '{}' here: {}\n", provider,
-                       ofi::error_text(error));
-  std::string text = fmt::format("  ofi: {} on", list->fabric_attr->prov_name);
-  for (const fi_info* info = list; info != nullptr; info = info->next)
-    text += fmt::format(" {}", info->domain_attr->name);
-  library->freeinfo(list);
+std::string ofi_text(const Settings& settings) {
+  ofi::Offers offers;
+  if (Status status = offers.find(settings); !status)
+    return fmt::format("  ofi: not here: {}\n", status.text());
+  const auto& all = offers.interfaces();
+  std::string text = fmt::format("  ofi: {} on {}", offers.info().fabric_attr->prov_name,
+                                 ofi::list_text({all.front()}));
+  if (all.size() > 1)
+    text += fmt::format(" (WEFT_OFI_INTERFACE chooses; there are also {})",
+                        ofi::list_text({all.begin() + 1, all.end()}));
   return text + "\n";
 }
 

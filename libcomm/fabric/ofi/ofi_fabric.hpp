@@ -13,7 +13,7 @@ namespace weft {
 // See registry.hpp.
 Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 
-// For weft-info: what libfabric finds on this machine.
-std::string ofi_text();
+// For weft-info: what libfabric finds on this machine, and what of it these settings choose.
+std::string ofi_text(const Settings& settings);
 
 }  // namespace weft

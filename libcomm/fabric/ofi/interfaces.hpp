@@ -1,0 +1,38 @@
+#pragma once
+// Which of this host's network interfaces the ofi fabric takes: peers on other hosts must reach its
+// address, which those of bridges to containers and virtual machines seldom are. Any thread.
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/status.hpp"
+
+namespace weft::ofi {
+
+struct Interface {
+  std::string name;     // libfabric's domain, over TCP the network interface
+  std::string address;  // IPv4 or IPv6; empty: the provider has addresses of another kind
+  bool has_default_route = false;
+};
+
+// `wanted` is WEFT_OFI_INTERFACE: a name, an address or address/prefix; empty: any. Of those that
+// it leaves: one of the default route, any other, one of containers, the loopback; IPv4 before
+// IPv6, but not one of containers before IPv6; of those alike the first. bad_setting: none is left;
+// the text lists what there is.
+Status choose_interface(const std::vector<Interface>& interfaces, const std::string& wanted,
+                        std::size_t& chosen);
+
+// "eth0 10.1.0.1, eth1 10.2.0.1"
+std::string list_text(const std::vector<Interface>& interfaces);
+
+// Of a sockaddr's bytes; empty: it is neither of IPv4 nor of IPv6.
+std::string address_text(std::string_view bytes);
+
+// An IPv6 address that says nothing without its interface, which a peer cannot know.
+bool is_link_local(std::string_view address) noexcept;
+
+// The interface of the default route with the least metric, empty: none.
+std::string default_route(bool for_v6);
+
+}  // namespace weft::ofi

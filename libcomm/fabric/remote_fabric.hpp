@@ -3,6 +3,8 @@
 // whoever waits in this process sleeps on the doorbells of the fabric inside the host.
 #include <fmt/core.h>
 
+#include <atomic>
+
 #include "fabric/doorbell.hpp"
 #include "fabric/fabric.hpp"
 #include "job/job.hpp"
@@ -25,6 +27,17 @@ class RemoteFabric : public Fabric {
   // local: the fabric inside the host; outlives this one.
   RemoteFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
   void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
+  // Threads of this process wait at this doorbell from now on.
+  void note_doorbell(int doorbell) noexcept {
+    int last = last_doorbell_.load(std::memory_order_relaxed);
+    while (doorbell > last && !last_doorbell_.compare_exchange_weak(last, doorbell)) {
+    }
+  }
+  // For what a thread at any of them could wait for: an operation's end, a peer's.
+  void ring_all() noexcept {
+    const int last = last_doorbell_.load(std::memory_order_relaxed);
+    for (int doorbell = 0; doorbell <= last; ++doorbell) ring_own(doorbell);
+  }
   // What the rings of exchanges take, and our mirrors of others' (WEFT_LANE_MEMORY_BYTES); the
   // engine's, one for each peer, are always given. With a lock of the fabric's held.
   Status take_lane_memory(int channel, std::uint32_t bytes) {
@@ -46,6 +59,7 @@ class RemoteFabric : public Fabric {
  private:
   Fabric& local_;
   std::size_t lane_memory_ = 0;
+  std::atomic<int> last_doorbell_{0};
 };
 
 }  // namespace weft

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/wait.hpp"
+#include "fabric/doorbell.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/registry.hpp"
 #include "tests/support/wrong_board.hpp"
@@ -705,6 +706,56 @@ TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]")
           lane.ring.pop(entry.length);
           if (i == 4) shared.mark.store(6);
         }
+        return true;
+      });
+}
+
+// Whoever polls rings for the others: they would look only when their nap ends.
+TEST_CASE("threads at all doorbells are woken by what another has polled", "[ofi]") {
+  constexpr int kChannel = channel_number({1, 2, 3});  // client, writer, reader
+  // As a waiting thread does it, only that it polls while it sleeps; false: it was left asleep.
+  const auto is_woken = [](Fabric& fabric, int doorbell, const std::function<bool()>& done) {
+    for (;;) {
+      const std::uint32_t armed = arm_doorbell(fabric.sleeping(doorbell));
+      if (done()) return true;
+      if (!wait_for([&] {
+            fabric.poll();
+            return fabric.sleeping(doorbell).load() != armed;
+          }))
+        return false;
+    }
+  };
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        EXPECT(shared.reach(1));
+        SendMemory lane;
+        lane.ring_bytes = 65536;
+        Status status;
+        EXPECT(is_woken(fabric, 2, [&] {
+          status = fabric.connect(1, kChannel, lane);
+          return status.code() != Code::again;
+        }));
+        EXPECT(status.ok());
+        char byte = 0;
+        Completion got;
+        fabric.start_get(1, shared.memory, 0, &byte, 1, got);
+        EXPECT(is_woken(fabric, 2, [&] { return got.is_done(); }));
+        EXPECT(got.code() == Code::ok);
+        shared.mark.store(2);
+        EXPECT(is_woken(fabric, 2, [&] { return fabric.state(1) == PeerState::left; }));
+        return shared.reach(3);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        void* address = nullptr;
+        EXPECT(fabric.allocate(4096, address, shared.memory).ok());
+        shared.mark.store(1);
+        EXPECT(is_woken(fabric, 3, [&] { return fabric.connections().load() != 0; }));
+        EXPECT(shared.reach(2));
+        fabric.leave();
+        shared.mark.store(3);
         return true;
       });
 }

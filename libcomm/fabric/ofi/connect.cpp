@@ -128,6 +128,7 @@ Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneS
   request.bytes = ring_bytes;
   lane = made.get();
   node(peer).send_lanes[channel] = lane;
+  note_doorbell(writer_doorbell(channel));
   join_lanes(node(peer), channel);
   if (number == send_lanes_.size()) send_lanes_.emplace_back();
   send_lanes_[number] = std::move(made);
@@ -337,7 +338,7 @@ void OfiFabric::on_control(const Control& control, std::span<const std::byte> da
       forget_pushes(peer);
       // release: what it wrote before; pairs with the acquire in state().
       node.state.store(PeerState::left, std::memory_order_release);
-      return;
+      return ring_all();
     }
     case Type::farewell:
       node.farewell = true;
@@ -395,6 +396,7 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
   receive_lanes_[number] = std::move(made);
   if (rings_written_) written_lanes_[lane->token] = lane;
   node(peer).receive_lanes[lane->channel] = lane;
+  note_doorbell(reader_doorbell(lane->channel));
   join_lanes(node(peer), reverse_channel(lane->channel));
   return {};
 }
@@ -420,6 +422,7 @@ void OfiFabric::on_connect(const Control& request) noexcept {
   arriving_.push_back(lane);
   // release: pairs with the acquire of whoever looks before accept().
   connections_.fetch_add(1, std::memory_order_release);
+  ring_own(reader_doorbell(lane->channel));
   send(peer, answer);
 }
 
@@ -433,13 +436,14 @@ void OfiFabric::on_answer(const Control& answer) noexcept {
     lane->state = SendLaneState::refused;
     lane->code = answer.code == static_cast<std::uint16_t>(Code::no_memory) ? Code::no_memory
                                                                             : Code::bad_argument;
-    return;
+  } else {
+    lane->ring_lane = answer.lane;
+    lane->ring_address = answer.address;
+    lane->ring_key = answer.key;
+    lane->token = static_cast<std::uint32_t>(answer.compare);
+    lane->state = SendLaneState::open;
   }
-  lane->ring_lane = answer.lane;
-  lane->ring_address = answer.address;
-  lane->ring_key = answer.key;
-  lane->token = static_cast<std::uint32_t>(answer.compare);
-  lane->state = SendLaneState::open;
+  ring_own(writer_doorbell(lane->channel));
 }
 
 }  // namespace weft::ofi

@@ -357,7 +357,7 @@ void OfiFabric::poll_locked() noexcept {
         auto& push = *reinterpret_cast<Push*>(context);
         if (push.done != nullptr) {
           push.done->set(Code::ok);
-          ring_own(0);
+          ring_all();
         }
         give_back(push);
       } else if (context->kind == Context::operation) {

@@ -86,7 +86,7 @@ void OfiFabric::lose(int peer, const char* why) noexcept {
   close_connection(node);
   forget_pushes(peer);
   abandon_operations(peer);
-  ring_own(0);
+  ring_all();
 }
 
 // With FI_AV_REMOVE_CLEANUP, see library.cpp, no byte comes in after it; over the native endpoints
@@ -103,6 +103,7 @@ void OfiFabric::disconnect(int peer) noexcept {
   if (node.state.load(std::memory_order_relaxed) == PeerState::left) {
     // Its answer to our goodbye may still be on its way.
     abandon_operations(peer);
+    ring_all();
     return;
   }
   PeerState alive = PeerState::alive;
@@ -115,6 +116,7 @@ void OfiFabric::disconnect(int peer) noexcept {
     if (lane != nullptr && lane->peer == peer) close_lane(*lane);
   for (auto& lane : receive_lanes_)
     if (lane != nullptr && lane->peer == peer) lane->closed = true;
+  ring_all();
   poll_locked();
 }
 

@@ -261,7 +261,7 @@ void OfiFabric::finish(Operation& operation, Code code) noexcept {
   if (std::exchange(operation.counted, false)) --node(operation.context.peer).num_under_way;
   operation.context.peer = -1;
   free_operations_.push_back(&operation);
-  ring_own(0);
+  ring_all();
 }
 
 void OfiFabric::abandon_operations(int peer) noexcept {

@@ -229,9 +229,6 @@ class VerbsFabric final : public RemoteFabric {
   void count_message(Connection& connection) noexcept;
   Connection* connection_of(std::uint32_t qp_number) noexcept;
 
-  void note_doorbell(int doorbell) noexcept;
-  void ring_all() noexcept;  // whose owner could wait for anything
-
   std::unique_ptr<Device> device_;
   std::unique_ptr<Registrations> registrations_;
   std::uint64_t peer_timeout_ns_ = 0;
@@ -273,7 +270,6 @@ class VerbsFabric final : public RemoteFabric {
   std::atomic<bool> found_operation_{false};
   std::atomic<bool> armed_{false};
   std::atomic<int> num_asking_{0};                  // connections in the making
-  std::atomic<int> last_doorbell_{0};               // of those that threads of this process wait at
   std::atomic<bool> any_broken_{false};             // some Connection::break_ is set
   std::vector<std::unique_ptr<ReadLane>> readers_;  // by number; guarded by poll_lock_
   std::vector<ReadLane*> unaccepted_;               // guarded by setup_

@@ -16,17 +16,6 @@
 
 namespace weft::verbs {
 
-void VerbsFabric::note_doorbell(int doorbell) noexcept {
-  int last = last_doorbell_.load(std::memory_order_relaxed);
-  while (doorbell > last && !last_doorbell_.compare_exchange_weak(last, doorbell)) {
-  }
-}
-
-void VerbsFabric::ring_all() noexcept {
-  const int last = last_doorbell_.load(std::memory_order_relaxed);
-  for (int doorbell = 0; doorbell <= last; ++doorbell) ring_own(doorbell);
-}
-
 // The connection is of no more use. Requests in the send queue end with errors one by one, what
 // waits for room ends at once. With poll_lock_ held, or setup_ while it is in the making.
 void VerbsFabric::fail(Connection& connection, std::string_view why, LogLevel level) noexcept {

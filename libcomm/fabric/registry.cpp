@@ -115,16 +115,20 @@ Status Fabrics::start() {
           job_.board().fence(static_cast<int>(job_.settings().number(Setting::start_timeout_ms)));
       !status)
     return status;
+  std::string ways = fmt::format("shm to {} of this host", job_.local_ranks().size() - 1);
   for (const auto& fabric : others_) {
-    bool used = false;
+    int num_ranks = 0;
     for (int rank = 0; rank < job_.size(); ++rank) {
       Fabric*& way = to_[static_cast<std::size_t>(rank)];
       if (way != nullptr || !fabric->reaches(rank)) continue;
       way = fabric.get();
-      used = true;
+      ++num_ranks;
     }
-    if (used) remote_.push_back(fabric.get());
+    if (num_ranks == 0) continue;
+    remote_.push_back(fabric.get());
+    ways += fmt::format(", {} to {} of others", fabric->name(), num_ranks);
   }
+  log_line(LogLevel::info, job_.rank(), "messages go over {}", ways);
   if (remote_.empty()) return {};
   if (Status status = Watcher::start(remote_, watcher_); !status) return status;
   for (Fabric* fabric : remote_) fabric->set_watcher(watcher_.get());

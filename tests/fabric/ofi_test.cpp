@@ -665,6 +665,46 @@ TEST_CASE("what is taken from where it is ends with the peer", "[ofi]") {
       [](Fabrics&, Shared& shared) { return shared.reach(1); });
 }
 
+// Whoever waited for it may have other things there by then.
+TEST_CASE("nothing is written to the buffer of a get that has ended with its peer", "[ofi]") {
+  constexpr std::size_t kBytes = 4 << 20;
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        EXPECT(shared.reach(1));
+        char first = 0;
+        EXPECT(fabric.get(1, shared.memory, 0, &first, 1) == Code::ok);
+        EXPECT(first == 'x');
+        std::vector<std::vector<char>> buffers(8, std::vector<char>(kBytes));
+        Completion completions[8];
+        for (std::size_t i = 0; i < 8; ++i)
+          fabric.start_get(1, shared.memory, 0, buffers[i].data(), kBytes, completions[i]);
+        fabric.disconnect(1);
+        for (std::size_t i = 0; i < 8; ++i) {
+          EXPECT(completions[i].is_done());
+          std::fill(buffers[i].begin(), buffers[i].end(), 'z');
+        }
+        shared.mark.store(2);
+        EXPECT(shared.reach(3));
+        for (const std::uint64_t limit = now_ns() + 300'000'000; now_ns() < limit;) fabric.poll();
+        for (const auto& buffer : buffers)
+          EXPECT(std::count(buffer.begin(), buffer.end(), 'z') == kBytes);
+        return true;
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        void* address = nullptr;
+        EXPECT(fabric.allocate(kBytes, address, shared.memory).ok());
+        std::memset(address, 'x', kBytes);
+        shared.mark.store(1);
+        EXPECT(shared.reach(2));
+        for (const std::uint64_t limit = now_ns() + 100'000'000; now_ns() < limit;) fabric.poll();
+        shared.mark.store(3);
+        return true;
+      });
+}
+
 TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]") {
   with_pair(
       remote_settings(),

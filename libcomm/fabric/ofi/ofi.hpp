@@ -137,6 +137,9 @@ struct Operation {
   std::uint64_t operand = 0, compare = 0, result = 0;
   std::uint64_t* previous = nullptr;  // where the client wants the result
   fid_mr* local_mr = nullptr;
+  // Of a get or put that the provider does where it wants no local memory registered: in place of
+  // `here`, which nothing could keep it from once the peer is lost and nobody waits any more.
+  std::unique_ptr<std::byte[]> copy;
   bool started = false;
   bool by_message = false;
   bool counted = false;  // in PeerNode::num_under_way
@@ -305,6 +308,7 @@ class OfiFabric final : public RemoteFabric {
   bool retry_operations(PeerNode& peer) noexcept;
   long start_in_window(Operation& operation) noexcept;
   void finish(Operation& operation, Code code) noexcept;
+  void close_local(Operation& operation) noexcept;
   void fail(Operation& operation, long error) noexcept;
   void abandon_operations(int peer) noexcept;
   Operation* find_operation(int peer, std::uint32_t number, std::uint32_t token) noexcept;

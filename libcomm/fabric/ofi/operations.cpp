@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 
 #include "base/wait.hpp"
 #include "fabric/ofi/library.hpp"
@@ -91,7 +92,7 @@ long OfiFabric::try_rma(Operation& operation) noexcept {
       return -FI_ENOMEM;
     descriptor = fi_mr_desc(operation.local_mr);
   }
-  iovec local{operation.here, operation.bytes};
+  iovec local{operation.copy != nullptr ? operation.copy.get() : operation.here, operation.bytes};
   const fi_rma_iov remote{operation.address, operation.bytes, operation.key};
   fi_msg_rma message{};
   message.msg_iov = &local;
@@ -160,6 +161,11 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   operation.operand = operand;
   operation.compare = compare;
   operation.previous = previous;
+  if (!by_message_ && kind <= Operation::put && !endpoint_->has_mode(FI_MR_LOCAL)) {
+    operation.copy.reset(new (std::nothrow) std::byte[bytes]);
+    if (operation.copy == nullptr) return finish(operation, Code::no_memory);
+    if (kind == Operation::put) std::memcpy(operation.copy.get(), here, bytes);
+  }
   std::deque<Operation*>& waiting = node(peer).waiting_operations;
   const long error = waiting.empty() ? start_in_window(operation) : -FI_EAGAIN;
   if (error == 0) {
@@ -249,14 +255,22 @@ void OfiFabric::fail(Operation& operation, long error) noexcept {
   if (error != -FI_ENOMEM) lose(peer, error_text(error));
 }
 
-void OfiFabric::finish(Operation& operation, Code code) noexcept {
+// The provider's device writes or reads its memory here no more, whatever still comes.
+void OfiFabric::close_local(Operation& operation) noexcept {
   if (operation.local_mr != nullptr) fi_close(&operation.local_mr->fid);
   operation.local_mr = nullptr;
+}
+
+void OfiFabric::finish(Operation& operation, Code code) noexcept {
+  close_local(operation);
   if (operation.completion != nullptr) {
+    if (operation.copy != nullptr && operation.kind == Operation::get && code == Code::ok)
+      std::memcpy(operation.here, operation.copy.get(), operation.bytes);
     if (operation.previous != nullptr) *operation.previous = operation.result;
     operation.completion->set(code);
   }
   operation.completion = nullptr;
+  operation.copy.reset();
   operation.started = false;
   if (std::exchange(operation.counted, false)) --node(operation.context.peer).num_under_way;
   operation.context.peer = -1;
@@ -275,6 +289,7 @@ void OfiFabric::abandon_operations(int peer) noexcept {
       continue;
     }
     if (operation.completion == nullptr) continue;
+    close_local(operation);
     operation.completion->set(Code::peer_lost);
     operation.completion = nullptr;
   }

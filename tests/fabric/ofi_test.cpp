@@ -208,6 +208,11 @@ void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, con
       });
 }
 
+// The first: nothing has needed libfabric yet, and there are no threads.
+TEST_CASE("what libfabric takes from the environment is there from the start", "[ofi]") {
+  CHECK(getenv("FI_AV_REMOVE_CLEANUP") != nullptr);
+}
+
 TEST_CASE("allocated memory of a remote peer is read, written and counted in", "[ofi]") {
   with_pair(
       remote_settings(),

@@ -9,19 +9,25 @@
 namespace weft::ofi {
 namespace {
 
+// libfabric takes these from the environment alone. They are put there when Weft is loaded, which
+// is before a program that is linked with it has threads: one of them could be in getenv(). Who
+// loads Weft later (dlopen, Python) should do so before it starts threads, or set them itself.
+[[maybe_unused]] const bool set_environment = [] {
+  // Read when libfabric starts. Taking an address out of the table also closes the connection to
+  // it, but for the native endpoints over TCP: the buffers of a lost peer's messages are safe by
+  // that alone.
+  setenv("FI_AV_REMOVE_CLEANUP", "1", 0);
+  // Read when the libraries of two providers are loaded: no signal handlers, no files with traces.
+  setenv("HFI_NO_BACKTRACE", "1", 0);
+  setenv("IPATH_NO_BACKTRACE", "1", 0);
+  return true;
+}();
+
 struct Loaded {
   Library library;
   std::string error;
 
   Loaded() {
-    // Read when libfabric starts. Taking an address out of the table also closes the connection to
-    // it, but for the native endpoints over TCP: the buffers of a lost peer's messages are safe by
-    // that alone.
-    setenv("FI_AV_REMOVE_CLEANUP", "1", 0);
-    // Read when the libraries of two providers are loaded: no signal handlers, no files with
-    // traces.
-    setenv("HFI_NO_BACKTRACE", "1", 0);
-    setenv("IPATH_NO_BACKTRACE", "1", 0);
     void* handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       error = dlerror();

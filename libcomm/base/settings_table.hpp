@@ -24,11 +24,10 @@ WEFT_SETTING(
     ofi_provider, "OFI_PROVIDER", "net,tcp", text,
     "libfabric's provider for the ofi fabric (fi_info -l lists them); of several the first "
     "that is there")
-WEFT_SETTING(
-    ofi_interface, "OFI_INTERFACE", "", text,
-    "the network interface of the ofi fabric: its name (with providers for devices "
-    "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of the "
-    "default route, else one that is not of containers")
+WEFT_SETTING(ofi_interface, "OFI_INTERFACE", "", text,
+             "the network interface of the ofi fabric: its name (with providers for devices "
+             "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of "
+             "the default route, else one that is not of containers")
 WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "2M", bytes,
              "as EAGER_MAX_BYTES, over ofi")
 WEFT_SETTING(
@@ -41,11 +40,10 @@ WEFT_SETTING(verbs_eager_max_bytes, "VERBS_EAGER_MAX_BYTES", "32K", bytes,
 WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
              "memory of the program that stays registered with the RDMA device after its use; 0: "
              "none")
-WEFT_SETTING(
-    verbs_atomics, "VERBS_ATOMICS", "auto", choice,
-    "auto|device|owner: who does cas and fetch_add on this process's memory for ranks of "
-    "other hosts; auto: its RDMA device, if that is atomic with processors too. device: in "
-    "any case, for words that only ranks of other hosts change")
+WEFT_SETTING(verbs_atomics, "VERBS_ATOMICS", "auto", choice,
+             "auto|device|owner: who does cas and fetch_add on this process's memory for ranks of "
+             "other hosts; auto: its RDMA device, if that is atomic with processors too. device: in "
+             "any case, for words that only ranks of other hosts change")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "4M", bytes,
              "a lane's ring after growing under load")

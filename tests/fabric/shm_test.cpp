@@ -262,6 +262,26 @@ TEST_CASE("words of memory that a peer shares are counted in, whatever the peer 
       });
 }
 
+// The owner's thread that counts for its peers would end it with SIGSEGV.
+TEST_CASE("memory that its owner cannot write is shared for reading only", "[fabric]") {
+  with_pair(
+      [](Fabric& fabric, Shared& shared, pid_t) {
+        REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
+        std::uint64_t word = 0;
+        if (fabric.can_copy(1)) CHECK(fabric.get(1, shared.memory, 8, &word, 8) == Code::ok);
+        CHECK(fabric.put(1, shared.memory, 8, &word, 8) == Code::bad_argument);
+        CHECK(fabric.fetch_add(1, shared.memory, 8, 1, word) == Code::bad_argument);
+        CHECK(fabric.cas(1, shared.memory, 8, 0, 1, word) == Code::bad_argument);
+        shared.mark.store(2);
+      },
+      [](Fabric& fabric, Shared& shared) {
+        void* words = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (words == MAP_FAILED || !fabric.share(words, 4096, shared.memory)) return 91;
+        shared.mark.store(1);
+        return wait_for([&] { return shared.mark.load() == 2; }) ? 0 : 92;
+      });
+}
+
 TEST_CASE("a peer that was killed is dead, one that said goodbye has left", "[fabric]") {
   const bool killed = GENERATE(true, false);
   with_pair(

@@ -6,12 +6,9 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <string>
 
+#include "base/mapped.hpp"
 #include "base/mix.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
@@ -76,23 +73,6 @@ RemoteMemory remote_memory(const Registration& registration, std::size_t offset,
                            std::size_t bytes) {
   return {registration.address + offset, bytes, static_cast<std::uint32_t>(registration.key),
           static_cast<std::uint32_t>(registration.key >> 32)};
-}
-
-// Whether this process can write all of it. The kernel's list is in order of addresses.
-bool is_mapped_writable(const void* address, std::size_t bytes) {
-  std::uintptr_t next = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t end = next + bytes;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; next < end && std::getline(maps, line);) {
-    std::uintptr_t from = 0, to = 0;
-    char write = '-';
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*c%c", &from, &to, &write) != 3)
-      return false;
-    if (to <= next) continue;
-    if (from > next || write != 'w') return false;
-    next = to;
-  }
-  return next >= end;
 }
 
 }  // namespace

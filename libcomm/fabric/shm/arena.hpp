@@ -67,10 +67,10 @@ static_assert(sizeof(LaneEntry) == 2 * kLineBytes);
 // Memory that the owner has shared without having allocated it.
 struct SharedMemory {
   std::atomic<std::uint32_t> number;  // as in RemoteMemory::region; 0: not in use
-  std::uint32_t unused;
+  std::uint32_t is_writable;          // 0: peers may only read it
   std::uint64_t address;
   std::uint64_t bytes;
-  std::uint64_t unused_too;
+  std::uint64_t unused;
 };
 static_assert(sizeof(SharedMemory) == 32);
 inline constexpr std::uint32_t kMaxShared = 4096;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/mapped.hpp"
 #include "fabric/shm/arena.hpp"
 #include "fabric/shm/atomics.hpp"
 #include "fabric/shm/pipe.hpp"
@@ -142,13 +143,15 @@ class ShmFabric final : public Fabric {
   Status share(void* address, std::size_t bytes, RemoteMemory& memory) override {
     memory = regions_.describe(address, bytes);
     if (memory.region != 0) return {};
+    const bool is_writable = is_mapped_writable(address, bytes);
     const std::lock_guard lock(setup_);
     if (!server_ &&
         std::ranges::any_of(locals_, [this](const Local& local) { return local.pid != getpid_; })) {
       if (Status status = shm::AtomicServer::start(
               own_, layout_.num_local, setup_,
               [this](const RemoteMemory& word) {
-                return (word.region & shm::kSharedBit) != 0 && is_shared(*own_, word) == Code::ok;
+                return (word.region & shm::kSharedBit) != 0 &&
+                       is_shared(*own_, word, true) == Code::ok;
               },
               server_);
           !status)
@@ -159,6 +162,7 @@ class ShmFabric final : public Fabric {
       if (slot.number.load(std::memory_order_relaxed) != 0) continue;
       slot.address = memory.address;
       slot.bytes = bytes;
+      slot.is_writable = is_writable;
       shared_count_ = shared_count_ % 0x7ffff + 1;
       memory.region = shm::kSharedBit | shared_count_ << 12 | i;
       // release: pairs with the acquire in find_shared().
@@ -412,7 +416,7 @@ class ShmFabric final : public Fabric {
     if (offset > remote.bytes || bytes > remote.bytes - offset) return Code::bad_argument;
     Local& local = local_at(peer);
     if ((remote.region & shm::kSharedBit) != 0) {
-      if (const Code code = find_shared(local, remote); code != Code::ok) return code;
+      if (const Code code = find_shared(local, remote, kWrite); code != Code::ok) return code;
     } else if (remote.region != 0) {
       Code code = Code::ok;
       std::byte* there = nullptr;
@@ -470,21 +474,22 @@ class ShmFabric final : public Fabric {
     }
   }
 
-  // Whether the owner shares this memory now, as its table says.
-  Code find_shared(Local& local, const RemoteMemory& memory) noexcept {
+  // Whether the owner shares this memory now, as its table says, and for this.
+  Code find_shared(Local& local, const RemoteMemory& memory, bool to_write) noexcept {
     Arena* arena = local.arena;
     if (arena == nullptr) {
       const std::lock_guard lock(setup_);
       if (Status status = map(local); !status) return status.code();
       arena = local.arena;
     }
-    return is_shared(*arena, memory);
+    return is_shared(*arena, memory, to_write);
   }
 
-  static Code is_shared(Arena& arena, const RemoteMemory& memory) noexcept {
+  static Code is_shared(Arena& arena, const RemoteMemory& memory, bool to_write) noexcept {
     const shm::SharedMemory& slot = arena.shared(memory.region % shm::kMaxShared);
     // acquire: pairs with the release in share().
     if (slot.number.load(std::memory_order_acquire) != memory.region) return Code::bad_argument;
+    if (to_write && slot.is_writable == 0) return Code::bad_argument;
     return is_within(memory.address, memory.bytes, slot.address, slot.bytes) ? Code::ok
                                                                              : Code::bad_argument;
   }
@@ -494,7 +499,7 @@ class ShmFabric final : public Fabric {
     if (word.region == 0 || (word.address + offset) % 8 != 0) return Code::bad_argument;
     Local& local = local_at(peer);
     if ((word.region & shm::kSharedBit) != 0) {
-      if (const Code code = find_shared(local, word); code != Code::ok) return code;
+      if (const Code code = find_shared(local, word, true); code != Code::ok) return code;
       if (offset > word.bytes || word.bytes - offset < 8) return Code::bad_argument;
       if (local.pid != getpid_) {
         operation.word = {word.address + offset, 8, word.region, word.extra};

@@ -166,9 +166,10 @@ class WEFT_API Job {
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   // Ends what allocate gave. Who uses it afterwards gets bad_argument.
   Status release(void* address);
-  // Makes memory of the program's own reachable; its owner must keep it until unshare. On the
-  // owner's host, cas and fetch_add on it take some microseconds: a thread of the owner that sleeps
-  // until it is asked does them.
+  // Makes memory of the program's own reachable; its owner must keep it until unshare. What the
+  // program cannot write itself, such as constants, others can only read. On the owner's host, cas
+  // and fetch_add on it take some microseconds: a thread of the owner that sleeps until it is asked
+  // does them.
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);
   Status unshare(const RemoteMemory& memory);
 

@@ -1,0 +1,11 @@
+#pragma once
+// What the kernel says of this process's own memory. Any thread; reads /proc, so not on a datapath.
+#include <cstddef>
+
+namespace weft {
+
+// Whether this process can write all of these bytes now, as far as its mappings tell: true where
+// there is no /proc.
+bool is_mapped_writable(const void* address, std::size_t bytes);
+
+}  // namespace weft

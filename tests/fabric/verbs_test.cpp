@@ -240,6 +240,26 @@ TEST_CASE("what is on its way into a ring that its reader has closed harms nobod
   CHECK(again.receive.ring[0] == std::byte{7});
 }
 
+TEST_CASE("a ring that is closed before it is answered leaves nothing behind", "[verbs]") {
+  if (!has_device()) return;
+  std::vector<Rank> ranks = open_ranks(2);
+  open_lane(ranks, 1, 0);
+  Fabric& writer = *ranks[0].fabrics->to(1);
+  Fabric& reader = *ranks[1].fabrics->to(0);
+  const long before = pinned_kib();
+  const std::uint32_t num_lanes = reader.connections().load();
+  SendMemory memory;
+  REQUIRE(writer.connect(1, channel_number({1, 0, 0}), memory).code() == Code::again);
+  reader.close_client(1);
+  writer.close_client(1);
+  CHECK(wait_for([&] {
+    writer.poll();
+    reader.poll();
+    return reader.connections().load() != num_lanes && pinned_kib() <= before;
+  }));
+  CHECK(writer.state(1) == PeerState::alive);
+}
+
 TEST_CASE("of the engine's channels one takes what memory it needs", "[verbs]") {
   if (!has_device()) return;
   std::vector<Rank> ranks = open_ranks(2, "4096");

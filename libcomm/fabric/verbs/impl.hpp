@@ -159,6 +159,7 @@ class VerbsFabric final : public RemoteFabric {
   std::uint32_t seal_half(std::uint32_t lane) const noexcept;
   void on_closed(Connection& connection, const Control& control);
   void close_writer(WriteLane& lane) noexcept;
+  void close_reader(ReadLane& lane) noexcept;
   void free_closed_lanes() noexcept;
   void send_control(Connection& connection, Control control) noexcept;
   void broken(Connection& connection, const char* what);

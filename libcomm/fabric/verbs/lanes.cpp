@@ -160,14 +160,9 @@ Status VerbsFabric::accept(int client, int& peer, int& channel, ReceiveMemory& m
 void VerbsFabric::close_client(int client) noexcept {
   const std::lock_guard poll(poll_lock_);
   const std::lock_guard lock(setup_);
-  for (auto& lane : readers_) {
-    if (lane == nullptr || channel_of(lane->channel).client != client || lane->closed_here)
-      continue;
-    lane->closed_here = true;
-    std::erase(unaccepted_, lane.get());
-    give_lane_memory(lane->channel, lane->ring.ring_bytes);
-    closed_rings_.push_back(lane.get());
-  }
+  for (auto& lane : readers_)
+    if (lane != nullptr && channel_of(lane->channel).client == client && !lane->closed_here)
+      close_reader(*lane);
   for (Connection& connection : connections_)
     std::erase_if(connection.writers, [&](const auto& lane) {
       if (channel_of(lane->channel).client != client) return false;
@@ -175,6 +170,13 @@ void VerbsFabric::close_client(int client) noexcept {
       return true;
     });
   free_closed_lanes();
+}
+
+void VerbsFabric::close_reader(ReadLane& lane) noexcept {
+  lane.closed_here = true;
+  std::erase(unaccepted_, &lane);
+  give_lane_memory(lane.channel, lane.ring.ring_bytes);
+  closed_rings_.push_back(&lane);
 }
 
 // Who is still being asked for a ring hears of it after its answer.
@@ -367,6 +369,10 @@ void VerbsFabric::on_closed(Connection& connection, const Control& control) {
   if (lane == nullptr || lane->connection != &connection || lane->closed_there)
     return broken(connection, "the number of a lane");
   lane->closed_there = true;
+  // Its writer had given it up before it was there, perhaps when all was closed here already.
+  if (lane->arrived.load(std::memory_order_relaxed) == 0 &&
+      std::find(unaccepted_.begin(), unaccepted_.end(), lane) != unaccepted_.end())
+    close_reader(*lane);
 }
 
 void VerbsFabric::on_grow(Connection& connection, const Control& control) {

@@ -14,25 +14,15 @@
 #include <thread>
 #include <vector>
 
-#include "base/wait.hpp"
-#include "fabric/registry.hpp"
-#include "fabric/verbs/device.hpp"
 #include "tests/fabric/failing_device.hpp"
+#include "tests/fabric/verbs_ranks.hpp"
 
 namespace {
 
 using namespace weft;
 
-constexpr std::uint64_t kDeadlineNs = 60'000'000'000;
 constexpr int kLanes = 64;
 constexpr int kPeers = 8;
-
-template <class F>
-bool wait_for(F&& done) {
-  for (const std::uint64_t limit = now_ns() + kDeadlineNs; !done(); std::this_thread::yield())
-    if (now_ns() > limit) return false;
-  return true;
-}
 
 // Pages that the device holds, in KiB.
 long pinned_kib() {
@@ -67,67 +57,6 @@ int queue_pairs() {
   while (fgets(line, sizeof line, list) != nullptr)
     if (std::strstr(line, " type RC ") != nullptr) ++count;
   return pclose(list) == 0 ? count : -1;
-}
-
-struct Rank {
-  std::unique_ptr<Job> job;
-  std::unique_ptr<Fabrics> fabrics;
-};
-
-bool has_device() {
-  std::vector<verbs::Port> ports;
-  verbs::Port port;
-  Status status = verbs::find_ports(ports);
-  if (status) status = verbs::choose_port(ports, "", port);
-  if (!status) WARN("skipped: " << status.text());
-  return status.ok();
-}
-
-std::vector<Rank> open_ranks(int count, const char* lane_memory_bytes = "1G") {
-  Settings settings;
-  REQUIRE(settings.set("FABRIC", "verbs").ok());
-  REQUIRE(settings.set("PEER_TIMEOUT_MS", "30000").ok());
-  REQUIRE(settings.set("LANE_MEMORY_BYTES", lane_memory_bytes).ok());
-  auto boards = make_thread_boards(count);
-  std::vector<Rank> ranks(static_cast<std::size_t>(count));
-  std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i)
-    threads.emplace_back([&, i] {
-      const auto index = static_cast<std::size_t>(i);
-      if (Job::open(settings, std::move(boards[index]), ranks[index].job).ok())
-        (void)Fabrics::open(*ranks[index].job, ranks[index].fabrics);
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const Rank& rank : ranks) REQUIRE(rank.fabrics != nullptr);
-  return ranks;
-}
-
-struct OpenLane {
-  SendMemory send;
-  ReceiveMemory receive;
-};
-
-// Both ends are polled here.
-OpenLane open_lane(std::vector<Rank>& ranks, int peer, int channel) {
-  Fabric& fabric = *ranks[0].fabrics->to(peer);
-  Fabric& other = *ranks[static_cast<std::size_t>(peer)].fabrics->to(0);
-  SendMemory memory;
-  Status status;
-  REQUIRE(wait_for([&] {
-    fabric.poll();
-    other.poll();
-    status = fabric.connect(peer, channel, memory);
-    return status.code() != Code::again;
-  }));
-  INFO(status.text());
-  REQUIRE(status.ok());
-  ReceiveMemory receive;
-  int from = -1, accepted = -1;
-  REQUIRE(wait_for([&] {
-    other.poll();
-    return other.accept(channel_of(channel).client, from, accepted, receive).ok() && from == 0;
-  }));
-  return {memory, receive};
 }
 
 }  // namespace
@@ -262,7 +191,9 @@ TEST_CASE("a ring that is closed before it is answered leaves nothing behind", "
 
 TEST_CASE("of the engine's channels one takes what memory it needs", "[verbs]") {
   if (!has_device()) return;
-  std::vector<Rank> ranks = open_ranks(2, "4096");
+  Settings settings = verbs_settings();
+  REQUIRE(settings.set("LANE_MEMORY_BYTES", "4096").ok());
+  std::vector<Rank> ranks = open_ranks(2, settings);
   open_lane(ranks, 1, 0);
   SendMemory memory;
   CHECK(ranks[0].fabrics->to(1)->connect(1, channel_number({0, 1, 0}), memory).code() ==

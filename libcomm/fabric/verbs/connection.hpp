@@ -74,7 +74,7 @@ struct WriteLane {
   LaneMemory mirror;
   std::uint64_t peer_address = 0;
   std::atomic<int> ready_chunks{0};        // both ends have registered these; written by poll()
-  int asked_chunks = 0;                    // of the lane's thread
+  std::atomic<int> asked_chunks{0};        // registered here; written by the lane's thread
   std::atomic<std::uint64_t> consumed{0};  // written by poll()
   std::atomic<std::uint32_t> sleeping{0};  // nobody: the reader is woken by its own device
 };

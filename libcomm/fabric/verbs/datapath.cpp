@@ -155,7 +155,8 @@ Code VerbsFabric::post(void* handle, std::size_t offset, std::size_t bytes) noex
   const std::size_t end = offset + bytes;
   // acquire: the chunk's key; pairs with the release in on_grown.
   const int ready = lane.ready_chunks.load(std::memory_order_acquire);
-  if (ready < lane.mirror.num_chunks && lane.asked_chunks == ready) [[unlikely]] {
+  if (ready < lane.mirror.num_chunks && lane.asked_chunks.load(std::memory_order_relaxed) == ready)
+      [[unlikely]] {
     const bool needed = end > lane.mirror.chunks[ready - 1].end;
     // The step from an idle lane to one in use is foreseen, later ones are the ring's growth.
     if (needed || (ready == 1 && end > kFirstChunk / 2)) {
@@ -167,7 +168,8 @@ Code VerbsFabric::post(void* handle, std::size_t offset, std::size_t bytes) noex
         fail(connection, "a ring for it cannot grow");
         return Code::peer_lost;
       }
-      lane.asked_chunks = ready + 1;
+      // release: the chunk's registration; pairs with the acquire in on_grown.
+      lane.asked_chunks.store(ready + 1, std::memory_order_release);
       send_control(
           connection,
           {ControlKind::grow, {}, 0, lane.peer_number, static_cast<std::uint32_t>(ready), 0, 0, 0});

@@ -356,7 +356,7 @@ void VerbsFabric::on_opened(Connection& connection, const Control& control) {
     lane->seal_half = control.high;
     lane->peer_address = control.b;
     lane->mirror.chunks[0].peer_key = control.key;
-    lane->asked_chunks = 1;
+    lane->asked_chunks.store(1, std::memory_order_relaxed);
     lane->ready_chunks.store(1, std::memory_order_release);
     lane->state = WriteLane::opened;
   }
@@ -399,7 +399,9 @@ void VerbsFabric::on_grown(Connection& connection, const Control& control) {
   WriteLane* lane = writer_of(connection, control.lane);
   if (lane == nullptr) return;
   const int ready = lane->ready_chunks.load(std::memory_order_relaxed);
-  if (control.a != static_cast<std::uint32_t>(ready) || ready >= lane->mirror.num_chunks)
+  // acquire: the chunk of the mirror; pairs with the release in post().
+  if (control.a != static_cast<std::uint32_t>(ready) ||
+      ready >= lane->asked_chunks.load(std::memory_order_acquire))
     return broken(connection, "an answer");
   lane->mirror.chunks[ready].peer_key = control.key;
   // release: the key before the count; pairs with the acquire in post().

@@ -14,6 +14,15 @@
 namespace weft::verbs {
 namespace {
 
+// Of one connection: what this process asks, for every lane at most, and many times what a peer
+// asks that takes its answers.
+constexpr std::size_t kMaxWaitingControls = kMaxLanes + 4096;
+
+std::size_t num_waiting_controls(Connection& connection) noexcept {
+  const std::lock_guard lock(connection.lock);
+  return connection.controls.size();
+}
+
 // Only the engine looks at seals.
 constexpr std::uint64_t seal_seed(int channel, std::uint32_t writers,
                                   std::uint32_t readers) noexcept {
@@ -236,6 +245,8 @@ void VerbsFabric::on_control(const Control& control, std::uint32_t qp_number) {
   if (control.kind == ControlKind::credit) return on_credit(connection, control);
   const std::lock_guard lock(setup_);
   if (connection.state != Connection::ready && !connection.mending) return;
+  if (num_waiting_controls(connection) > kMaxWaitingControls)
+    return fail(connection, "it asks and takes no answers");
   switch (control.kind) {
     case ControlKind::open:
       return on_open(connection, control);

@@ -61,7 +61,8 @@ inline std::vector<Rank> open_ranks(int num_fabrics, const Settings& settings = 
         (void)Fabrics::open(*ranks[i].job, ranks[i].fabrics);
       } else {
         stand_in(*ranks[i].job);
-        (void)ranks[i].job->board().fence(10'000);
+        // Fabrics::open has two, of the fabric inside the host and of all.
+        for (int fence = 0; fence < 2; ++fence) (void)ranks[i].job->board().fence(10'000);
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -144,7 +144,7 @@ TEST_CASE("more of a ring is granted only where it was asked for", "[hostile]") 
   CHECK(job.why_lost(member).find("makes no sense") != std::string::npos);
 }
 
-TEST_CASE("lanes without end are refused or end the connection", "[hostile]") {
+TEST_CASE("lanes without end are refused", "[hostile]") {
   verbs::Port port;
   if (!has_device(port)) return;
   const bool same = GENERATE(true, false);
@@ -163,16 +163,16 @@ TEST_CASE("lanes without end are refused or end the connection", "[hostile]") {
     if (first.heard[i].kind == ControlKind::opened) ++num_opened;
   CHECK(num_opened == (4 << 20) / kRingMax);
   CHECK(job.victim.state(first.rank) == PeerState::alive);
-  // The engine's do not, so there is one.
+  // The engine's does not, so there is one.
   HostileMember& second = job.members.member(kFirstHostile + 1);
   REQUIRE(job.connect(second, false));
   REQUIRE(job.send(second, open_of(second, 1, 0)));
   REQUIRE(job.wait([&] { return second.num_heard > 0; }));
   CHECK(second.heard[0].kind == ControlKind::opened);
   CHECK(job.send(second, open_of(second, 2, same ? 0 : channel_number({0, 1, 0}))));
-  CHECK(job.wait(
-      [&] { return job.victim.state(second.rank) == PeerState::dead || second.num_heard > 1; }));
-  CHECK(job.why_lost(second).find("makes no sense") != std::string::npos);
+  REQUIRE(job.wait([&] { return second.num_heard > 1; }));
+  CHECK(second.heard[0].kind == ControlKind::refused);
+  CHECK(job.victim.state(second.rank) == PeerState::alive);
 }
 
 TEST_CASE("who asks and takes no answers is lost", "[hostile]") {
@@ -700,8 +700,7 @@ TEST_CASE("whatever a member sends, the victim goes on with the others", "[hosti
   if (!has_device(port)) return;
   const char* wanted = getenv("WEFT_TEST_SEED");
   const char* rounds = getenv("WEFT_TEST_ROUNDS");
-  const auto seed =
-      wanted != nullptr ? static_cast<unsigned>(std::atoi(wanted)) : std::random_device()();
+  const unsigned seed = wanted != nullptr ? static_cast<unsigned>(std::atoi(wanted)) : 1;
   INFO("WEFT_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   std::map<std::string, int> reasons;

@@ -10,7 +10,10 @@
 // code. No privilege is needed (UFFD_USER_MODE_ONLY), as no faults are handled: ranges are
 // registered for write protection, which is never switched on.
 // Where it cannot be (kernel before 5.11, seccomp profiles that refuse the call, memory of files)
-// watch() says so, and the cache must not keep such memory.
+// watch() says so, and the cache must not keep such memory. Not told of: pages that are taken out
+// of a shared file in memory (memfd, /dev/shm) by its descriptor, ftruncate or fallocate, here or
+// in another process; a program that does so under messages of 32 KiB and more sets
+// WEFT_VERBS_CACHE_BYTES=0.
 //
 // The lock. Memory that the process gives back while it holds the lock could be watched, and would
 // wait for a thread that waits for the lock. So: no allocation and no freeing under it, here and in

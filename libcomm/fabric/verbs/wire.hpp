@@ -42,7 +42,7 @@ enum class ControlKind : std::uint8_t {
           // high: the other half
   refused = 3,  // lane: the writer's; a: Code
   grow = 4,     // lane: the reader's; a: the chunk that is wanted
-  grown = 5,    // lane: the writer's; a: the chunk; key; b: 0, or a Code for "cannot"
+  grown = 5,    // lane: the writer's; a: the chunk; key: of that chunk
   credit = 6,   // lane: the writer's; b: the word
   goodbye = 7,  // the process leaves in good order
   // Of memory; lane: its number at the owner; key: the device's. The first and the last are told to

@@ -169,6 +169,15 @@ TEST_CASE("lanes without end are refused", "[hostile]") {
   REQUIRE(job.send(second, open_of(second, 1, 0)));
   REQUIRE(job.wait([&] { return second.num_heard > 0; }));
   CHECK(second.heard[0].kind == ControlKind::opened);
+  if (same) {  // not even if the first is over
+    ReceiveMemory memory;
+    int peer = -1, channel = -1;
+    REQUIRE(job.victim.accept(0, peer, channel, memory).ok());
+    CHECK(peer == second.rank);
+    Control closed = control_of(second, ControlKind::closed);
+    closed.lane = second.heard[0].a;
+    CHECK(job.send(second, closed));
+  }
   CHECK(job.send(second, open_of(second, 2, same ? 0 : channel_number({0, 1, 0}))));
   REQUIRE(job.wait([&] { return second.num_heard > 1; }));
   CHECK(second.heard[0].kind == ControlKind::refused);
@@ -525,6 +534,7 @@ class Scene {
       case ControlKind::refused:
         return is_unasked(ControlKind::open);
       case ControlKind::grow:
+      case ControlKind::closed:
         return own_lane(member) == nullptr;
       case ControlKind::grown:
         return is_unasked(ControlKind::grow);
@@ -540,7 +550,7 @@ class Scene {
   // Right, but perhaps for one field.
   Control any_control(const HostileMember& member) {
     Control control =
-        control_of(member, static_cast<ControlKind>(one_in(40) ? any() : 1 + any() % 16));
+        control_of(member, static_cast<ControlKind>(one_in(40) ? any() : 1 + any() % 17));
     // What answers nothing ends the connection at once, and hides what could follow.
     if (is_answer_to_nothing(member, control.kind) && !one_in(12))
       control.kind = any_of({ControlKind::open, ControlKind::look, ControlKind::credit,
@@ -576,6 +586,7 @@ class Scene {
         control.a = any() % 20;
         break;
       case ControlKind::grow:
+      case ControlKind::closed:
         if (const Control* lane = own_lane(member)) control.lane = lane->a;
         control.a = any() % 6;
         break;

@@ -99,4 +99,17 @@ inline OpenLane open_lane(std::vector<Rank>& ranks, int peer, int channel) {
   return {memory, receive};
 }
 
+// Code::again only after a long time.
+inline Code post(Fabric& writer, Fabric& reader, const OpenLane& lane, std::size_t offset,
+                 std::size_t bytes) {
+  Code code = Code::again;
+  (void)wait_for([&] {
+    writer.poll();
+    reader.poll();
+    code = writer.post(lane.send.lane, offset, bytes);
+    return code != Code::again;
+  });
+  return code;
+}
+
 }  // namespace weft

@@ -303,9 +303,10 @@ void VerbsFabric::on_open(Connection& connection, const Control& control) {
   const std::uint64_t bytes = control.b;
   if (!is_possible_ring(control)) return broken(connection, "a ring");
   const auto channel = static_cast<int>(control.a);
+  // The engine's, whose memory nobody counts, is never opened again.
   if (std::any_of(readers_.begin(), readers_.end(), [&](const auto& other) {
         return other != nullptr && other->connection == &connection && other->channel == channel &&
-               !other->closed_there;
+               (!other->closed_there || channel == 0);
       }))
     return refuse(Code::not_permitted);
   auto free = std::find(readers_.begin(), readers_.end(), nullptr);

@@ -386,10 +386,15 @@ TEST_CASE("a thread that waits in silence sleeps", "[exchange]") {
   };
   with_ranks(2, [&](Job& job) {
     Exchange<int> exchange(job, 1);
-    // The first milliseconds it looks and yields, which counts as well.
-    const double before = cpu_ms();
-    EXPECT(exchange.wait(0, 1s) == Code::timed_out);
-    EXPECT(cpu_ms() - before < 50);  // 5 % of a core
+    // The first milliseconds it looks and yields, which counts as well. Now and then that takes an
+    // emulated processor ten times as long; who does not sleep never keeps to it.
+    double least_ms = 1000;
+    for (int attempt = 0; attempt < 4 && least_ms >= 50; ++attempt) {
+      const double before = cpu_ms();
+      EXPECT(exchange.wait(0, 1s) == Code::timed_out);
+      least_ms = std::min(least_ms, cpu_ms() - before);
+    }
+    EXPECT(least_ms < 50);  // 5 % of a core
   });
   CHECK_NOTHING_WRONG();
 }

@@ -29,6 +29,17 @@ sockaddr_in address_of(const std::string& text, int port) {
   return address;
 }
 
+// Of a request and of its acceptance, which has no use for the count of retries.
+rdma_conn_param parameters_with(const Hello& hello) {
+  rdma_conn_param parameters{};
+  parameters.private_data = &hello;
+  parameters.private_data_len = sizeof hello;
+  parameters.responder_resources = parameters.initiator_depth = 16;
+  parameters.retry_count = 6;
+  parameters.rnr_retry_count = 7;
+  return parameters;
+}
+
 }  // namespace
 
 HostileMembers::HostileMembers(const Port& port, int first, int count, bool takes_messages)
@@ -240,11 +251,7 @@ void HostileMembers::on_event(rdma_cm_event& event, const void* data, std::size_
     found->id->context = &*found;
     if (!make_queue_pair(*found)) return;
     const Hello answer = hello(*found);
-    rdma_conn_param parameters{};
-    parameters.private_data = &answer;
-    parameters.private_data_len = sizeof answer;
-    parameters.responder_resources = parameters.initiator_depth = 16;
-    parameters.rnr_retry_count = 7;
+    rdma_conn_param parameters = parameters_with(answer);
     (void)rdma_accept(found->id, &parameters);
     return;
   }
@@ -257,12 +264,7 @@ void HostileMembers::on_event(rdma_cm_event& event, const void* data, std::size_
     case RDMA_CM_EVENT_ROUTE_RESOLVED: {
       if (!make_queue_pair(*member)) return;
       const Hello request = hello(*member);
-      rdma_conn_param parameters{};
-      parameters.private_data = &request;
-      parameters.private_data_len = sizeof request;
-      parameters.responder_resources = parameters.initiator_depth = 16;
-      parameters.retry_count = 6;
-      parameters.rnr_retry_count = 7;
+      rdma_conn_param parameters = parameters_with(request);
       (void)rdma_connect(member->id, &parameters);
       return;
     }

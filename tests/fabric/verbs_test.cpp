@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/fabric/failing_device.hpp"
@@ -57,6 +58,20 @@ int queue_pairs() {
   while (fgets(line, sizeof line, list) != nullptr)
     if (std::strstr(line, " type RC ") != nullptr) ++count;
   return pclose(list) == 0 ? count : -1;
+}
+
+struct Pair {
+  std::vector<Rank> ranks;
+  Fabric& writer;
+  Fabric& reader;
+};
+
+// Two ranks, of which the first has a lane to the second.
+Pair open_pair() {
+  std::vector<Rank> ranks = open_ranks(2);
+  open_lane(ranks, 1, 0);
+  Fabric &writer = *ranks[0].fabrics->to(1), &reader = *ranks[1].fabrics->to(0);
+  return {std::move(ranks), writer, reader};
 }
 
 }  // namespace
@@ -141,10 +156,7 @@ TEST_CASE("an idle lane costs a page at each end", "[verbs]") {
 
 TEST_CASE("what is on its way into a ring that its reader has closed harms nobody", "[verbs]") {
   if (!has_device()) return;
-  std::vector<Rank> ranks = open_ranks(2);
-  open_lane(ranks, 1, 0);
-  Fabric& writer = *ranks[0].fabrics->to(1);
-  Fabric& reader = *ranks[1].fabrics->to(0);
+  auto [ranks, writer, reader] = open_pair();
   const long before = pinned_kib();
   const int channel = channel_number({1, 0, 0});
   const OpenLane lane = open_lane(ranks, 1, channel);
@@ -171,10 +183,7 @@ TEST_CASE("what is on its way into a ring that its reader has closed harms nobod
 
 TEST_CASE("a ring that is closed before it is answered leaves nothing behind", "[verbs]") {
   if (!has_device()) return;
-  std::vector<Rank> ranks = open_ranks(2);
-  open_lane(ranks, 1, 0);
-  Fabric& writer = *ranks[0].fabrics->to(1);
-  Fabric& reader = *ranks[1].fabrics->to(0);
+  auto [ranks, writer, reader] = open_pair();
   const long before = pinned_kib();
   const std::uint32_t num_lanes = reader.connections().load();
   SendMemory memory;

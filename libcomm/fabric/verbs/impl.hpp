@@ -153,6 +153,7 @@ class VerbsFabric final : public RemoteFabric {
   void on_opened(Connection& connection, const Control& control);
   void on_grow(Connection& connection, const Control& control);
   void on_grown(Connection& connection, const Control& control);
+  ReadLane* reader_of(const Connection& connection, std::uint32_t number) noexcept;
   WriteLane* writer_of(Connection& connection, std::uint32_t number) noexcept;
   void open_waiting_lanes(Connection& connection);
   void send_open(WriteLane& lane);

@@ -231,6 +231,11 @@ void VerbsFabric::broken(Connection& connection, const char* what) {
   fail(connection, fmt::format("it sent {} that makes no sense", what));
 }
 
+ReadLane* VerbsFabric::reader_of(const Connection& connection, std::uint32_t number) noexcept {
+  ReadLane* lane = number < readers_.size() ? readers_[number].get() : nullptr;
+  return lane != nullptr && lane->connection == &connection ? lane : nullptr;
+}
+
 WriteLane* VerbsFabric::writer_of(Connection& connection, std::uint32_t number) noexcept {
   for (const auto& lane : connection.writers)
     if (lane->number == number) return lane.get();
@@ -377,9 +382,8 @@ void VerbsFabric::on_opened(Connection& connection, const Control& control) {
 
 // It comes behind all that the lane has written.
 void VerbsFabric::on_closed(Connection& connection, const Control& control) {
-  ReadLane* lane = control.lane < readers_.size() ? readers_[control.lane].get() : nullptr;
-  if (lane == nullptr || lane->connection != &connection || lane->closed_there)
-    return broken(connection, "the number of a lane");
+  ReadLane* lane = reader_of(connection, control.lane);
+  if (lane == nullptr || lane->closed_there) return broken(connection, "the number of a lane");
   lane->closed_there = true;
   // Its writer had given it up before it was there, perhaps when all was closed here already.
   if (lane->arrived.load(std::memory_order_relaxed) == 0 &&
@@ -388,9 +392,8 @@ void VerbsFabric::on_closed(Connection& connection, const Control& control) {
 }
 
 void VerbsFabric::on_grow(Connection& connection, const Control& control) {
-  ReadLane* lane = control.lane < readers_.size() ? readers_[control.lane].get() : nullptr;
-  if (lane == nullptr || lane->connection != &connection ||
-      control.a >= static_cast<std::uint32_t>(lane->ring.num_chunks))
+  ReadLane* lane = reader_of(connection, control.lane);
+  if (lane == nullptr || control.a >= static_cast<std::uint32_t>(lane->ring.num_chunks))
     return broken(connection, "the number of a lane");
   const auto index = static_cast<int>(control.a);
   const Status status = lane->ring.register_chunk(*registrations_, index,

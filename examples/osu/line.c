@@ -1,12 +1,10 @@
 // How long a cache line takes from one core to another, in ns: `line`. Two threads on the first two
 // cores that this process may use answer each other through two lines. Without MPI.
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+
+#include "cores.h"
 
 enum { kTurns = 20000, kRounds = 5 };
 
@@ -18,13 +16,6 @@ typedef struct {
 static Lines lines;
 static int cores[2];
 
-static void bind_to(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
-
 static void* answer(void* unused) {
   bind_to(cores[1]);
   for (long turn = 1; turn <= (long)kTurns * kRounds; ++turn) {
@@ -34,19 +25,8 @@ static void* answer(void* unused) {
   return unused;
 }
 
-static double now_ns(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
 int main(void) {
-  cpu_set_t set;
-  int found = 0;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int core = 0; core < CPU_SETSIZE && found < 2; ++core)
-      if (CPU_ISSET(core, &set)) cores[found++] = core;
-  if (found < 2) {
+  if (!find_two_cores(cores)) {
     fprintf(stderr, "line: needs two cores\n");
     return 1;
   }

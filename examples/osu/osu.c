@@ -29,6 +29,9 @@ static void usage(const Program* program, FILE* out) {
   if (program->has_threads) {
     fprintf(out, "  -t S:R      sender and receiver threads (default 1:2); R alone is allowed\n");
   }
+  if (program->has_median) {
+    fprintf(out, "  -M          the median over the iterations instead of their mean\n");
+  }
   fprintf(out, "  -h          this text\n");
 }
 
@@ -83,10 +86,12 @@ Options options_parse(int argc, char** argv, const Program* program) {
                      .window = 64,
                      .senders = 1,
                      .receivers = 2,
-                     .validate = false};
+                     .validate = false,
+                     .median = false};
   char flags[32] = "hm:i:x:T:c";
   if (program->has_window) strcat(flags, "W:");
   if (program->has_threads) strcat(flags, "t:");
+  if (program->has_median) strcat(flags, "M");
 
   opterr = 0;
   int flag;
@@ -123,6 +128,9 @@ Options options_parse(int argc, char** argv, const Program* program) {
         break;
       case 'c':
         options.validate = true;
+        break;
+      case 'M':
+        options.median = true;
         break;
       case 'h':
         if (my_rank() == 0) usage(program, stdout);

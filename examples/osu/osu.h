@@ -19,6 +19,7 @@ typedef struct {
   size_t max_bytes;
   bool has_window;   // accepts -W
   bool has_threads;  // accepts -t
+  bool has_median;   // accepts -M
   int min_ranks;
   bool even_ranks;
 } Program;
@@ -33,6 +34,7 @@ typedef struct {
   int senders;  // threads of latency_mt on each side
   int receivers;
   bool validate;
+  bool median;  // of the iterations, instead of their mean
 } Options;
 
 // Runs `iters` iterations with messages of `bytes` bytes; returns the seconds they took here.

@@ -8,16 +8,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "cores.h"
 
 enum { kPeriodNs = 7000000, kTurns = 40, kTries = 3, kAdditions = 8000, kFarNs = 80 };
 static const double kShared = 1.15;  // of the least time so far
@@ -27,12 +25,6 @@ static _Alignas(128) atomic_long met;   // how often either core has come to a l
 static int cores[2];
 static struct timespec start;
 static _Atomic double compute_ns;  // of the second core's last look
-
-static double now_ns(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
 
 // Additions that need not wait for each other: whoever shares the core slows them down at once.
 static double compute(void) {
@@ -63,10 +55,7 @@ static double meet(long look, int which) {
 }
 
 static void take_core(int which) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cores[which], &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  bind_to(cores[which]);
   const struct sched_param priority = {.sched_priority = 50};
   pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);  // what is refused is done without
 }
@@ -88,12 +77,7 @@ static void* second(void* unused) {
 }
 
 int main(int count, char** words) {
-  cpu_set_t set;
-  int found = 0;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int core = 0; core < CPU_SETSIZE && found < 2; ++core)
-      if (CPU_ISSET(core, &set)) cores[found++] = core;
-  if (count != 2 || found < 2) {
+  if (count != 2 || !find_two_cores(cores)) {
     fprintf(stderr, count == 2 ? "watch: needs two cores\n" : "usage: watch FILE\n");
     return 2;
   }

@@ -8,6 +8,7 @@ numbers computed by hand.
 import contextlib
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -15,12 +16,14 @@ import tempfile
 import textwrap
 import time
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OSU = os.path.join(CHECKOUT, "examples", "osu")
 sys.path.insert(0, OSU)
-from comparing import drawing, pictures, programs, running, tables  # noqa: E402
+from comparing import (drawing, libraries, pair, perftest, pictures, programs, running,  # noqa: E402
+                       steady, tables)
 
 
 class Named:
@@ -74,6 +77,17 @@ class StatisticsTest(unittest.TestCase):
         points.add(rate, 2, Named("b"), {8: 2.2e7})
         self.assertIn("goal: >= 1.3 at 8 B missed", tables.summary(points, rate, [2], ["a", "b"]))
 
+    def test_ratio_to_a_reference_that_is_no_library(self):
+        bandwidth = programs.PROGRAMS["bw"]
+        points = self.points(bandwidth, {"weft": [30], "a": [100], "tool": [40], "other": [20]})
+        rows = tables.table(points, bandwidth, 2, ["weft", "a"], ["tool", "other"],
+                            "tool").splitlines()
+        self.assertIn("weft/tool", rows[1])
+        self.assertEqual(rows[2].split(), ["8", "B", "30.000", "100.00", "0.75", "slower",
+                                           "40.000", "1.00", "20.000", "0.50"])
+        self.assertIn("worst 0.75", rows[3])
+        self.assertEqual([row.split(":")[0] for row in rows[4:]], ["other"])
+
     def test_best_is_the_smallest_time(self):
         latency = programs.PROGRAMS["latency"]
         points = tables.Points(best=True)
@@ -95,6 +109,105 @@ class ParsingTest(unittest.TestCase):
     def test_no_rows_is_an_error(self):
         with self.assertRaises(ValueError):
             programs.parse_output(programs.PROGRAMS["latency"], "# Size  Latency\n")
+
+
+WEFT_INFO = """\
+  shm: processes of this host; direct copies between them: allowed
+  verbs: mlx5_0:1 InfiniBand, 100 Gbit/s, address 10.0.0.1
+  verbs: mlx5_1:2 RoCE, 25 Gbit/s, address 10.1.0.1 (GID 3, RoCE v2) <- chosen unless WEFT_DEVICE says otherwise
+  verbs: mlx5_2:1 RoCE, 25 Gbit/s, the port is down
+  ofi: net on eth0 10.1.0.1
+"""
+
+
+class PerftestTest(unittest.TestCase):
+    def test_device_is_the_one_that_weft_uses(self):
+        self.assertEqual(perftest.device_options(WEFT_INFO), ["-d", "mlx5_1", "-i", "2", "-x", "3"])
+        for wanted in ("mlx5_0", "mlx5_0:1"):
+            self.assertEqual(perftest.device_options(WEFT_INFO, wanted), ["-d", "mlx5_0", "-i", "1"])
+
+    def test_no_usable_device_is_said_with_what_is_there(self):
+        for wanted in ("mlx5_2", "mlx5_0:2", "other"):
+            with self.assertRaisesRegex(libraries.Missing, wanted + "(.|\n)*the port is down"):
+                perftest.device_options(WEFT_INFO, wanted)
+        with self.assertRaisesRegex(libraries.Missing, "verbs: no RDMA device"):
+            perftest.device_options("  verbs: no RDMA device (rdma link shows them)\n")
+
+    def test_row_of_the_size(self):
+        text = (" #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+                " 8          100            1.5                2.5                  0.000004\n"
+                " 65536      512            60.03              57.59                0.000921\n")
+        self.assertEqual(perftest.parse_row(text, 65536), [65536, 512, 60.03, 57.59, 0.000921])
+        with self.assertRaisesRegex(running.Failed, "no row for 16 bytes(.|\n)*57.59"):
+            perftest.parse_row(text, 16)
+
+
+class PairTest(unittest.TestCase):
+    # Says its own number to whoever connects, and stays.
+    SERVER = ("import os, socket, sys\n"
+              "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+              "while True: listener.accept()[0].sendall(b'%d' % os.getpid())\n")
+    CLIENT = ("import socket, sys\n"
+              "print(socket.create_connection(('127.0.0.1', int(sys.argv[1]))).recv(99).decode())\n")
+
+    @staticmethod
+    def free_port():
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            return listener.getsockname()[1]
+
+    def test_client_asks_once_the_server_listens_which_then_ends(self):
+        port = self.free_port()
+        server, client = ([sys.executable, "-c", text, str(port)]
+                          for text in (self.SERVER, self.CLIENT))
+        pid = int(pair.run([], server, client, port))
+        self.assertFalse(os.path.exists("/proc/%d" % pid))
+
+    def test_server_that_ends_is_named(self):
+        with self.assertRaisesRegex(running.Failed, "false does not wait for a connection"):
+            pair.run([], ["false"], ["true"], self.free_port())
+
+    def test_other_hosts_by_the_launcher_this_one_without(self):
+        with unittest.mock.patch.dict(os.environ, WEFT_LAUNCH="go {host} now"):
+            self.assertEqual(pair.on_host("far", ["tool", "-x"]), ["go", "far", "now", "tool", "-x"])
+            self.assertEqual(pair.on_host(socket.gethostname(), ["tool"]), ["tool"])
+
+
+class LooksTest(unittest.TestCase):
+    def run_with(self, disturbed):
+        """Runs that each take 10 looks, so many of them disturbed; returns which counted."""
+        with tempfile.NamedTemporaryFile("w+") as file:
+            seen = [0, 0]
+
+            def note():
+                file.seek(0)
+                file.write("%11d %11d\n" % tuple(seen))
+                file.flush()
+
+            note()
+            looks = steady.Looks(file.name)
+            values = iter(range(len(disturbed)))
+
+            def run():
+                value = next(values)
+                seen[0] += 10
+                seen[1] += disturbed[value]
+                note()
+                return value
+
+            return looks.run(run), looks.repeated
+
+    def test_undisturbed_run_counts_at_once(self):
+        self.assertEqual(self.run_with([3]), (0, 0))
+
+    def test_disturbed_runs_are_repeated(self):
+        self.assertEqual(self.run_with([9, 4, 0]), (2, 2))
+
+    def test_the_least_disturbed_of_some_counts(self):
+        self.assertEqual(self.run_with([9, 5, 4, 6]), (2, 3))
+
+    def test_without_the_file_nothing_runs(self):
+        with self.assertRaises(OSError):
+            steady.Looks("/nowhere/looks")
 
 
 class RunningTest(unittest.TestCase):
@@ -191,6 +304,23 @@ class CompareTest(unittest.TestCase):
         self.assertIn("latency with 2 processes over broken ended with status 7", result.stdout)
         self.assertIn("it broke", result.stdout)
         self.assertEqual(self.runs(), ["weft", "broken", "weft", "weft"])
+
+    def test_help_says_which_tools_are_beside(self):
+        text = self.compare("--help").stdout
+        self.assertIn("ib_write_lat and ib_send_lat beside latency", " ".join(text.split()))
+
+    def test_looks_need_their_file(self):
+        result = self.compare("--looks", os.path.join(self.folder, "none"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("there is no such file", result.stderr)
+
+    def test_verbs_without_a_device_says_so_and_runs_nothing(self):
+        self.library("weft", 1.0)
+        script(os.path.join(self.folder, "weft-info"), "echo '  verbs: no RDMA device (why)'")
+        result = self.compare("--against", "none", "--verbs")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("verbs: no RDMA device (why)", result.stderr)
+        self.assertFalse(os.path.exists(self.log))
 
     def test_missing_library_is_named(self):
         self.library("weft", 1.0)

@@ -13,6 +13,7 @@ with the same placement:
   switches that off here; `process_copy_allowed` tells whether the machine lets them.
 - Between hosts: one process on each, no binding (the hosts may be network namespaces of one
   machine), and Open MPI by its tcp btl.
+- Over RDMA devices: Weft by verbs also inside a host, Open MPI by its tcp btl.
 - Weft runs with its default settings; its launcher places processes in the same way by itself.
 """
 
@@ -32,7 +33,8 @@ KNOWN_PEERS = {
 }
 
 
-BETWEEN_HOSTS = ("weft", "openmpi")
+BETWEEN_HOSTS = ("weft", "openmpi")  # kinds
+TCP_OF_OPENMPI = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
 
 
 class Missing(Exception):
@@ -48,10 +50,11 @@ class Library:
         self.launcher = _executable(launcher, name)
         self.kind, self.version = _identify(self.launcher)
 
-    def command(self, program, num_processes, threaded=False, hosts=()):
+    def command(self, program, num_processes, threaded=False, hosts=(), over_verbs=False):
         """The command line that runs `program` (a list) with `num_processes` processes."""
         if hosts:
             return [self.launcher] + self._between(hosts) + ["-n", str(num_processes)] + program
+        tcp = TCP_OF_OPENMPI if over_verbs and self.kind == "openmpi" else []
         bind = num_processes <= num_cores() and not threaded
         if self.kind == "openmpi":
             placement = ["--bind-to", "core" if bind else "none"]
@@ -65,17 +68,19 @@ class Library:
             placement = ["--bind", "none"] if threaded else []
         else:
             placement = []
-        return [self.launcher] + placement + ["-n", str(num_processes)] + program
+        return [self.launcher] + tcp + placement + ["-n", str(num_processes)] + program
 
     def _between(self, hosts):
         if self.kind == "weft":
             return ["--bind", "none", "--hosts", ",".join(hosts)]
         agent = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_host")
-        return ["--mca", "plm_rsh_agent", agent, "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
-                "--bind-to", "none", "-H", ",".join(hosts)]
+        return ["--mca", "plm_rsh_agent", agent, *TCP_OF_OPENMPI, "--bind-to", "none", "-H",
+                ",".join(hosts)]
 
-    def environment(self):
+    def environment(self, over_verbs=False):
         environment = dict(os.environ)
+        if self.kind == "weft" and over_verbs:
+            environment["WEFT_FABRIC"] = "verbs"
         if self.kind == "openmpi" and os.geteuid() == 0:
             environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
             environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"

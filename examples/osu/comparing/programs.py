@@ -33,6 +33,10 @@ class Program:
     def lower_is_better(self):
         return self.unit == "us"
 
+    def aim(self, point, mean=None, size=None):
+        """Other goals than inside a host; with `size` alone there."""
+        self.goal_point, self.goal_mean, self.goal_size = point, mean, size
+
     def processes(self, wanted):
         """The process counts to run with: `wanted` where the program can use more than two."""
         if not self.scales:

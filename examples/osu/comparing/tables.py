@@ -86,10 +86,11 @@ def value_text(value):
     return "%.2f" % value if value >= 100 else "%.3f" % value
 
 
-def table(points, program, num_processes, libraries, beside=()):
+def table(points, program, num_processes, libraries, beside=(), reference=None):
     """The table of one program as text. `libraries` are names, Weft's among them or not; `beside`
-    are others, shown on their own, each with its ratio to the best peer."""
-    peers = [name for name in libraries if name != "weft"]
+    are others, shown on their own, each with its ratio to the best peer. With a `reference`, a name
+    of `beside`, ratios are to that one."""
+    peers = [reference] if reference else [name for name in libraries if name != "weft"]
     with_ratio = "weft" in libraries and bool(peers)
     sizes = points.sizes(program, num_processes)
     better = "lower" if program.lower_is_better else "higher"
@@ -99,7 +100,7 @@ def table(points, program, num_processes, libraries, beside=()):
                    for size in sizes for name in libraries), default=0))]
     header = "%10s" % "size" + "".join("%14s" % name for name in libraries)
     if with_ratio:
-        header += "%16s" % "weft/best peer"
+        header += " %15s" % ("weft/" + (reference or "best peer"))
     lines.append(header + "".join("%24s" % name for name in beside))
     for size in sizes:
         line = "%10s" % size_text(size)
@@ -119,7 +120,8 @@ def table(points, program, num_processes, libraries, beside=()):
     if with_ratio:
         lines.append(summary(points, program, [num_processes], peers))
     for name in beside:
-        lines.append(name + ":" + summary(points, program, [num_processes], peers, name))
+        if name != reference:
+            lines.append(name + ":" + summary(points, program, [num_processes], peers, name))
     return "\n".join(lines)
 
 

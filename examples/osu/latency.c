@@ -74,9 +74,8 @@ int main(int argc, char** argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     long iters = settle_iters(&options, ping_pong, &s, bytes);
     MPI_Barrier(MPI_COMM_WORLD);
-    double latency_us = options.median
-                            ? median_us(&s, bytes, iters)
-                            : ping_pong(&s, bytes, iters) * 1e6 / (2.0 * (double)iters);
+    double latency_us = options.median ? median_us(&s, bytes, iters)
+                                       : ping_pong(&s, bytes, iters) * 1e6 / (2.0 * (double)iters);
     print_row(&options, bytes, &latency_us, 1, 3, passed);
   }
   MPI_Finalize();

@@ -1,0 +1,359 @@
+// Lanes over a remote fabric (remote_pair.hpp), and who sleeps at their ends.
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/doorbell.hpp"
+#include "tests/fabric/remote_pair.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+// Whether this is entry number i: `length` bytes, all of them i.
+bool is_entry(const Entry& entry, int i, std::size_t length) {
+  EXPECT(entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length);
+  for (std::size_t k = 0; k < entry.length; ++k)
+    EXPECT(entry.data[k] == static_cast<std::byte>(i & 0xff));
+  return true;
+}
+
+// One look for entry number i.
+constexpr auto look_by_count = [](Fabric& fabric, ReceiveLane& lane, int, Entry& entry) {
+  fabric.poll();
+  return lane.peek(entry);
+};
+
+// Accepts rank 0's lane and receives `count` entries of length(i) bytes, all of them i.
+template <class Length, class Look = decltype(look_by_count)>
+bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length,
+                     const Look& look = look_by_count) {
+  ReceiveLane lane;
+  EXPECT(accept(fabric, 0, ring_bytes, lane));
+  EXPECT((lane.seal != nullptr) == over_verbs());
+  Entry entry;
+  for (int i = 0; i < count; ++i) {
+    EXPECT(wait_for([&] { return look(fabric, lane, i, entry) || lane.ring.broken(); }));
+    EXPECT(!lane.ring.broken());
+    EXPECT(is_entry(entry, i, length(i)));
+    lane.ring.pop(entry.length);
+    lane.return_credit(false);
+  }
+  return true;
+}
+
+// What it receives, as copies.
+template <class Length>
+bool send_entries(Fabric& fabric, SendLane& lane, int count, const Length& length) {
+  for (int i = 0; i < count; ++i) {
+    const std::vector<char> data(length(i), static_cast<char>(i));
+    EXPECT(wait_for([&] {
+      fabric.poll();
+      return lane.send(1, static_cast<std::uint64_t>(i), data.data(), data.size());
+    }));
+  }
+  return true;
+}
+
+// Rank 0 sends all entries by send(fabric, lane), rank 1 receives them as above.
+template <class Length, class Send, class Look = decltype(look_by_count)>
+void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, const Send& send,
+                  const Look& look = look_by_count) {
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, ring_bytes));
+        EXPECT(send(fabric, lane));
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return lane.flush();
+        }));
+        return shared.reach(1);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        EXPECT(receive_entries(*fabrics.to(0), ring_bytes, count, length, look));
+        shared.mark.store(1);
+        return true;
+      });
+}
+
+}  // namespace
+
+TEST_CASE("a lane to a remote peer keeps order and content through many rounds", "[ofi]") {
+  constexpr std::uint32_t kRing = 16384;
+  constexpr int kCount = 5000;
+  const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
+  pass_entries(kRing, kCount, length, [&](Fabric& fabric, SendLane& lane) {
+    return send_entries(fabric, lane, kCount, length);
+  });
+}
+
+namespace {
+
+// One side of messages to and fro: rounds of one, in which a ring that is read empty starts over,
+// and now and then bursts of both at once, which go around it.
+bool to_and_fro(Fabrics& fabrics, int peer) {
+  constexpr std::uint32_t kRing = 16384;
+  constexpr int kRounds = 3000, kBurst = 40;
+  Fabric& fabric = *fabrics.to(peer);
+  SendLane out;
+  ReceiveLane in;
+  EXPECT(connect(fabric, peer, out, kRing));
+  EXPECT(accept(fabric, peer, kRing, in));
+  const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
+  std::vector<char> data(4096);
+  int sent = 0, received = 0;
+  Entry entry;
+  bool good = true;
+  const auto step = [&](int send_up_to) {
+    fabric.poll();
+    if (!out.flushed()) out.flush();
+    std::memset(data.data(), sent & 0xff, data.size());
+    if (sent < send_up_to &&
+        out.send(1, static_cast<std::uint64_t>(sent), data.data(), length(sent)))
+      ++sent;
+    while (in.peek(entry)) {
+      good = good && is_entry(entry, received, length(received));
+      in.ring.pop(entry.length);
+      in.return_credit(false);
+      ++received;
+    }
+    good = good && !in.ring.broken();
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    const int goal = sent + (round % 100 == 99 ? kBurst : 1);
+    // Rank 1 answers.
+    EXPECT(wait_for([&] {
+      step(peer == 1 || received >= goal || goal - sent > 1 ? goal : sent);
+      return (sent == goal && received >= goal) || !good;
+    }));
+    EXPECT(good);
+    // What it received last told this side that all before had been read.
+    if (peer == 1 && out.can_restart && round % 100 > 1 && round % 100 < 99)
+      EXPECT(out.ring.offset() == entry_bytes(length(sent - 1)));
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("in both directions credit goes along, and an empty ring starts over", "[ofi]") {
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        EXPECT(to_and_fro(fabrics, 1));
+        shared.mark.fetch_add(1);
+        return shared.reach(2);
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        EXPECT(to_and_fro(fabrics, 0));
+        shared.mark.fetch_add(1);
+        return shared.reach(2);
+      });
+}
+
+TEST_CASE("entries are taken from where they are, in order with the others", "[ofi]") {
+  if (over_verbs()) return;
+  constexpr std::uint32_t kRing = 65536;
+  constexpr int kCount = 2000;
+  const auto length = [](int i) { return 1 + static_cast<std::size_t>(i * 977 % 16'000); };
+  // Each buffer stays until it is done, and is overwritten then; the last ones until all is over.
+  std::vector<std::byte> buffers[4];
+  Completion done[4];
+  for (auto& buffer : buffers) buffer.resize(16'000);
+  for (auto& one : done) one.set(Code::ok);
+  pass_entries(kRing, kCount, length, [&](Fabric& fabric, SendLane& lane) {
+    for (int i = 0; i < kCount; ++i) {
+      auto& buffer = buffers[i % 4];
+      Completion& mine = done[i % 4];
+      EXPECT(wait_for([&] {
+        fabric.poll();
+        if (!lane.flushed()) lane.flush();
+        return mine.is_done();
+      }));
+      EXPECT(mine.code() == Code::ok);
+      std::fill(buffer.begin(), buffer.end(), static_cast<std::byte>(i & 0xff));
+      const std::span<const std::byte> all(buffer.data(), length(i));
+      const bool in_place = i % 3 != 0 && all.size() > 8;
+      if (in_place) mine.reset();
+      EXPECT(wait_for([&] {
+        fabric.poll();
+        if (!in_place) return lane.send(1, static_cast<std::uint64_t>(i), all.data(), all.size());
+        return lane.send_in_place(1, static_cast<std::uint64_t>(i), all.first(8), all.subspan(8),
+                                  &mine);
+      }));
+    }
+    return true;
+  });
+}
+
+TEST_CASE("entries that may go later go together, in order, and also by themselves", "[ofi]") {
+  constexpr std::uint32_t kRing = 65536;
+  constexpr int kCount = 10'000;
+  const auto length = [](int i) {
+    return static_cast<std::size_t>(i * 131 % (i % 50 == 0 ? 9000 : 300));
+  };
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, kRing));
+        std::vector<char> data(9000);
+        bool kept = false;
+        // From here on this rank polls no more.
+        for (int i = 0; i < kCount; ++i) {
+          std::memset(data.data(), i & 0xff, data.size());
+          const bool later = i % 7 != 0;
+          EXPECT(wait_for([&] {
+            if (!lane.flushed()) lane.flush();
+            return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i), false,
+                             later);
+          }));
+          if (i % 7 == 6) kept = fabric.push() || kept;
+        }
+        EXPECT(wait_for([&] { return lane.flush(); }));
+        // Endpoints that write the ring themselves.
+        EXPECT(kept == lane.can_restart);
+        return shared.reach(1);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        EXPECT(receive_entries(*fabrics.to(0), kRing, kCount, length));
+        shared.mark.store(1);
+        return true;
+      });
+}
+
+TEST_CASE("over RDMA devices short entries are read before they are counted", "[ofi]") {
+  constexpr std::uint32_t kRing = 65536;
+  constexpr int kShort = 25, kCount = 200;
+  const auto length = [](int i) {
+    return static_cast<std::size_t>(i < kShort ? i * 7 % (Seal::kMaxLength + 1) : i * 31 % 100);
+  };
+  pass_entries(
+      kRing, kCount, length,
+      [&](Fabric& fabric, SendLane& lane) { return send_entries(fabric, lane, kCount, length); },
+      // The first without a poll, then some of both.
+      [](Fabric& fabric, ReceiveLane& lane, int i, Entry& entry) {
+        if (lane.seal != nullptr && i < kShort) return lane.peek_sealed(entry);
+        if (lane.seal != nullptr && i % 2 != 0 && lane.peek_sealed(entry)) return true;
+        return look_by_count(fabric, lane, i, entry);
+      });
+}
+
+TEST_CASE("what is taken from where it is ends with the peer", "[ofi]") {
+  if (over_verbs()) return;
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, 2u << 20));
+        fabric.disconnect(1);
+        const std::vector<std::byte> data(100'000);
+        Completion done;
+        EXPECT(lane.send_in_place(1, 0, {}, data, &done));
+        EXPECT(done.is_done() && done.code() == Code::peer_lost);
+        shared.mark.store(1);
+        return true;
+      },
+      [](Fabrics&, Shared& shared) { return shared.reach(1); });
+}
+
+// Whoever waited for it may have other things there by then.
+TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]") {
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        SendLane lane;
+        EXPECT(connect(fabric, 1, lane, 65536));
+        EXPECT(shared.reach(1));
+        for (int i = 0; i < 5; ++i) {
+          EXPECT(lane.send(1, 0, "hello", 5));
+          EXPECT(shared.reach(2 + i));
+        }
+        return true;
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        ReceiveLane lane;
+        ReceiveMemory memory;
+        int peer = -1, channel = -1;
+        EXPECT(wait_for([&] {
+          fabric.poll();
+          return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
+        }));
+        lane.open(fabric, memory, 65536, 65536);
+        auto& sleeping = fabric.sleeping(0);
+        for (int i = 0; i < 5; ++i) {
+          Entry entry;
+          const std::uint64_t start = now_ns();
+          for (bool first = true;;) {
+            sleeping.store(1);
+            heavy_fence();
+            fabric.poll();
+            if (lane.peek(entry)) break;
+            fabrics.watcher()->arm(sleeping);
+            if (std::exchange(first, false)) shared.mark.store(1 + i);
+            futex_wait(&sleeping, 1, 10'000'000);
+            EXPECT(now_ns() - start < 8'000'000'000);
+          }
+          lane.ring.pop(entry.length);
+          if (i == 4) shared.mark.store(6);
+        }
+        return true;
+      });
+}
+
+// Whoever polls rings for the others: they would look only when their nap ends.
+TEST_CASE("threads at all doorbells are woken by what another has polled", "[ofi]") {
+  constexpr int kChannel = channel_number({1, 2, 3});  // client, writer, reader
+  // As a waiting thread does it, only that it polls while it sleeps; false: it was left asleep.
+  const auto is_woken = [](Fabric& fabric, int doorbell, const std::function<bool()>& done) {
+    for (;;) {
+      const std::uint32_t armed = arm_doorbell(fabric.sleeping(doorbell));
+      if (done()) return true;
+      if (!wait_for([&] {
+            fabric.poll();
+            return fabric.sleeping(doorbell).load() != armed;
+          }))
+        return false;
+    }
+  };
+  with_pair(
+      remote_settings(),
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        EXPECT(shared.reach(1));
+        SendMemory lane;
+        lane.ring_bytes = 65536;
+        Status status;
+        EXPECT(is_woken(fabric, 2, [&] {
+          status = fabric.connect(1, kChannel, lane);
+          return status.code() != Code::again;
+        }));
+        EXPECT(status.ok());
+        char byte = 0;
+        Completion got;
+        fabric.start_get(1, shared.memory, 0, &byte, 1, got);
+        EXPECT(is_woken(fabric, 2, [&] { return got.is_done(); }));
+        EXPECT(got.code() == Code::ok);
+        shared.mark.store(2);
+        EXPECT(is_woken(fabric, 2, [&] { return fabric.state(1) == PeerState::left; }));
+        return shared.reach(3);
+      },
+      [&](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        void* address = nullptr;
+        EXPECT(fabric.allocate(4096, address, shared.memory).ok());
+        shared.mark.store(1);
+        EXPECT(is_woken(fabric, 3, [&] { return fabric.connections().load() != 0; }));
+        EXPECT(shared.reach(2));
+        fabric.leave();
+        shared.mark.store(3);
+        return true;
+      });
+}

@@ -8,8 +8,9 @@
 // words of allocated or shared memory and are atomic against each other and against the owner's own
 // atomics.
 //
-// Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone), not_permitted
-// (the kernel or the owner refuses), no_memory, corrupt (the peer's bytes make no sense).
+// Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone, which state()
+// says by then), not_permitted (the kernel or the owner refuses), no_memory, corrupt (the peer's
+// bytes make no sense).
 //
 // Lanes. Between two processes there may be any number of rings in each direction, told apart by
 // their channel; each is written by one thread and read by one thread. A ring's memory is made when

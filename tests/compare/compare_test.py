@@ -314,6 +314,18 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("there is no such file", result.stderr)
 
+    def test_compiles_and_runs_nothing(self):
+        self.library("weft", 1.0)
+        result = self.compare("--against", "none", "--compile")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "build", "weft", "latency")))
+        self.assertFalse(os.path.exists(self.log))
+        script(os.path.join(self.folder, "weftcc"), "echo no such header >&2; exit 1")
+        os.unlink(os.path.join(self.folder, "build", "weft", "latency"))
+        result = self.compare("--against", "none", "--compile")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no such header", result.stderr)
+
     def test_verbs_without_a_device_says_so_and_runs_nothing(self):
         self.library("weft", 1.0)
         script(os.path.join(self.folder, "weft-info"), "echo '  verbs: no RDMA device (why)'")

@@ -210,6 +210,7 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
         std::memset(bytes, 0, sizeof bytes);
         const Code got = fabric.get(1, memory, 0, bytes, sizeof bytes);
         EXPECT(got != Code::ok);
+        EXPECT(fabric.state(1) == (by_provider() ? PeerState::dead : PeerState::alive));
         EXPECT(bytes[0] == 0);
         std::memset(bytes, 'y', sizeof bytes);
         const Code put = fabric.put(1, memory, 0, bytes, sizeof bytes);

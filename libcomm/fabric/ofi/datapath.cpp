@@ -391,9 +391,10 @@ void OfiFabric::on_error() noexcept {
     auto& operation = *reinterpret_cast<Operation*>(context);
     const int peer = operation.context.peer;
     // An access outside what the owner shares ends the connection, as far as providers over TCP go.
+    operation.started = false;  // it ends here, after the peer
+    lose(peer, error_text(error.err));
     finish(operation, error.err == FI_EACCES || error.err == FI_EKEYREJECTED ? Code::bad_argument
                                                                              : Code::peer_lost);
-    lose(peer, error_text(error.err));
   }
 }
 

@@ -250,9 +250,8 @@ bool OfiFabric::retry_operations(PeerNode& peer) noexcept {
 }
 
 void OfiFabric::fail(Operation& operation, long error) noexcept {
-  const int peer = operation.context.peer;
+  if (error != -FI_ENOMEM) lose(operation.context.peer, error_text(error));
   finish(operation, error == -FI_ENOMEM ? Code::no_memory : Code::peer_lost);
-  if (error != -FI_ENOMEM) lose(peer, error_text(error));
 }
 
 // The provider's device writes or reads its memory here no more, whatever still comes.

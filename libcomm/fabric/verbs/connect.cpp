@@ -286,7 +286,9 @@ void VerbsFabric::attempt_failed(Connection& connection, std::string_view why) {
                                           patience_ns_ / 1'000'000, why));
     // What needs it ends as if the peer had died, with its name alone.
     return fail(connection,
-                fmt::format("no connection within {} ms: {}", patience_ns_ / 1'000'000, why),
+                fmt::format("no connection within {} ms: {} (do these addresses reach each other? "
+                            "WEFT_DEVICE chooses another port, WEFT_FABRIC=ofi another way)",
+                            patience_ns_ / 1'000'000, why),
                 LogLevel::warn);
   }
   connection.why = why;

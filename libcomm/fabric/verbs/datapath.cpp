@@ -313,18 +313,17 @@ void VerbsFabric::on_sent(const ibv_wc& wc) noexcept {
         finished = operation;
     }
   }
+  // First: who sees that its operation has ended with the peer finds it dead.
+  if (wc.status != IBV_WC_SUCCESS)
+    fail(connection, wc.status == IBV_WC_REM_ACCESS_ERR
+                         ? "it refuses an access to memory that it does not share"
+                         : ibv_wc_status_str(wc.status));
   if (finished != nullptr) end_operation(*finished);
-  if (wc.status == IBV_WC_SUCCESS) {
-    connection.heard_ns.store(now_ns(), std::memory_order_relaxed);
-    if (connection.mend_deadline_ns != 0) [[unlikely]]
-      came_through(connection);
-    if (!connection.parts.empty() || !connection.controls.empty()) push(connection);
-    return;
-  }
-  if (wc.status == IBV_WC_WR_FLUSH_ERR && connection.state == Connection::failed) return;
-  fail(connection, wc.status == IBV_WC_REM_ACCESS_ERR
-                       ? "it refuses an access to memory that it does not share"
-                       : ibv_wc_status_str(wc.status));
+  if (wc.status != IBV_WC_SUCCESS) return;
+  connection.heard_ns.store(now_ns(), std::memory_order_relaxed);
+  if (connection.mend_deadline_ns != 0) [[unlikely]]
+    came_through(connection);
+  if (!connection.parts.empty() || !connection.controls.empty()) push(connection);
 }
 
 void VerbsFabric::on_completion(const ibv_wc& wc) noexcept {

@@ -25,11 +25,15 @@ class Perftest:
         return {size: self._one(hosts, size) for size in sizes}
 
     def _one(self, hosts, size):
-        count = max(LEAST, min(MOST, BYTES // max(size, 1)))
-        command = [self.name, "-F", "-p", str(PORT), "-s", str(size), "-n", str(count)]
+        command = [self.name, "-F", "-p", str(PORT), "-s", str(size), "-n", str(num_messages(size))]
         server, client = (command + device for device in self.devices)
         text = pair.run(hosts, server, client + [pair.address_of(hosts[0] if hosts else None)], PORT)
         return parse_row(text, size)[self.column] * self.factor
+
+
+def num_messages(size):
+    """Of a run."""
+    return max(LEAST, min(MOST, BYTES // max(size, 1)))
 
 
 def parse_row(text, size):

@@ -49,7 +49,7 @@ void die_with_blocks_to_be_read(Job& job) {
       std::memcpy(&number, message.data(), sizeof number);
       REQUIRE(number == next++);
     }
-    const Status status = exchange.wait(0, 5s);
+    const Status status = exchange.wait(0, 30s);
     REQUIRE(status.ok() || status == Code::peer_lost);
     told |= status == Code::peer_lost;
   }

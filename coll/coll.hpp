@@ -3,6 +3,7 @@
 // subsystems. Data are bytes; a reduction brings its own function. Every call blocks until this
 // rank's part is done, and must be made by all members in the same order; one thread at a time per
 // Team. Each returns ok, peer_lost (a member died; the Team is unusable afterwards) or no_memory.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,6 +23,17 @@ struct Reduction {
   bool commutative = true;  // associative always, up to rounding
 };
 
+// For a client whose members agree on what a loss means for the call they are in: asked in the
+// waits of its team's calls, besides whether a member is lost.
+class Interrupt {
+ public:
+  // True: another member has given the call up.
+  virtual bool is_raised() noexcept = 0;
+
+ protected:
+  ~Interrupt() = default;
+};
+
 class ShmTeam;  // flags and slots shared by the members of one host; made at the first use
 struct ShmSegment;
 
@@ -29,8 +41,9 @@ struct ShmSegment;
 class Team {
  public:
   // members: world ranks in team order; context: for the team's own messages, used by nothing else.
-  // No communication happens here.
-  Team(tagged::Engine& engine, std::vector<int> members, std::uint32_t context);
+  // No communication happens here. interrupt: null for none.
+  Team(tagged::Engine& engine, std::vector<int> members, std::uint32_t context,
+       Interrupt* interrupt = nullptr);
   ~Team();
 
   int rank() const noexcept { return rank_; }
@@ -44,17 +57,28 @@ class Team {
   // then null on every member.
   ShmTeam* shm() { return shm_tried_ ? shm_.get() : make_shm(); }
 
-  ShmSegment& segment() noexcept { return *segment_; }
-
   // For the algorithms.
   const Choices& choices() const noexcept { return choices_; }
   // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null if
   // there is none left.
   std::byte* scratch(std::size_t bytes);
-  // True once a member is known to be lost (or left): nothing collective can work any more.
-  bool is_broken() noexcept { return engine_.num_lost() != lost_seen_ && look_for_lost(); }
+  // True once a member is known to be lost (or left) or the client is interrupted: nothing
+  // collective can work any more.
+  bool is_broken() noexcept {
+    return (engine_.num_lost() != lost_seen_ && look_for_lost()) ||
+           (interrupt_ != nullptr && interrupt_->is_raised());
+  }
+  // How long a call that is under way goes on once the team is broken, see Patience.
+  std::uint64_t grace_ns() const noexcept;
   // Keeps a request that cannot be taken back until the engine is done with it.
   void abandon(std::unique_ptr<tagged::Request> request);
+  // For a message of this team. Never null: those that there is no memory for wait until there is,
+  // as the others are in the same call.
+  std::unique_ptr<tagged::Request> take_request();
+  void give_back(std::unique_ptr<tagged::Request> request) noexcept;
+  // After a call that failed: blocks until the engine is done with all that it left behind, so that
+  // the caller's buffers are its own again. The others must be in the same call or in settle().
+  void settle();
 
  private:
   ShmTeam* make_shm();
@@ -63,6 +87,7 @@ class Team {
   tagged::Engine& engine_;
   std::vector<int> members_;
   std::uint32_t context_;
+  Interrupt* interrupt_;
   int rank_ = 0;
   bool is_local_ = false;
   bool shm_tried_ = false;
@@ -76,6 +101,8 @@ class Team {
   };
   std::unique_ptr<std::byte[], Free> scratch_;
   std::vector<std::unique_ptr<tagged::Request>> abandoned_;
+  // What calls begin with, two as most of them need.
+  std::array<std::unique_ptr<tagged::Request>, 2> requests_;
 };
 
 // Counts and displacements are bytes, but for reductions elements of the operation. In-place forms:

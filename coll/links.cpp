@@ -12,13 +12,13 @@ void Links::start_send(std::unique_ptr<Request>& request, const void* data, std:
   tagged::Engine& engine = team_.engine();
   const int peer = team_.world(to);
   if (engine.try_send(peer, team_.context(), tag_, data, bytes)) return;
-  request = std::make_unique<Request>();
+  request = team_.take_request();
   engine.isend(*request, peer, team_.context(), tag_, data, bytes);
 }
 
 void Links::start_receive(std::unique_ptr<Request>& request, void* data, std::size_t bytes,
                           int from) {
-  request = std::make_unique<Request>();
+  request = team_.take_request();
   team_.engine().irecv(*request, team_.world(from), team_.context(), tag_, data, bytes);
 }
 
@@ -32,7 +32,7 @@ Status Links::finish(std::unique_ptr<Request>& request) {
     return Code::peer_lost;
   }
   const Code code = request->code;
-  request.reset();
+  team_.give_back(std::move(request));
   return code == Code::cancelled ? Code::peer_lost : code;
 }
 

@@ -4,7 +4,7 @@
 // A lost member ends the collective for everybody, also for those who wait for somebody else: that
 // other one may have given up. But a member that finished the same call and then left the job in
 // good order counts as lost too, while what we wait for is still on its way from a third one. So
-// after a loss the wait goes on for a bounded time.
+// after a loss the wait goes on for a bounded time, Team::grace_ns().
 #include "base/wait.hpp"
 #include "coll/coll.hpp"
 
@@ -18,13 +18,11 @@ class Patience {
   bool is_over() noexcept {
     if (!team_.is_broken()) return false;
     const std::uint64_t now = now_ns();
-    if (limit_ns_ == 0) limit_ns_ = now + kGraceNs;
+    if (limit_ns_ == 0) limit_ns_ = now + team_.grace_ns();
     return now >= limit_ns_;
   }
 
  private:
-  static constexpr std::uint64_t kGraceNs = 200'000'000;
-
   Team& team_;
   std::uint64_t limit_ns_ = 0;
 };

@@ -6,9 +6,7 @@ namespace weft::coll {
 Status shm_barrier(ShmTeam& team) {
   team.begin();
   if (team.is_crowded()) {
-    // Others that soon wait for a root would have to be scheduled once more.
-    const int root = team.take_root();
-    if (root < 0 ? !team.wait_for_all() : !team.wait_for_all_behind(root)) return Code::peer_lost;
+    if (!team.wait_for_all()) return Code::peer_lost;
   } else {
     Cell* own = team.open_cell();
     if (own == nullptr) return Code::peer_lost;
@@ -20,7 +18,6 @@ Status shm_barrier(ShmTeam& team) {
 }
 
 Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
-  team.note_root(root);
   // Crowded, the root's wait for the readers costs more than the second copy.
   if (!team.is_crowded() && bytes >= team.direct_min_bytes())
     return direct_bcast(team, data, bytes, root);
@@ -35,7 +32,7 @@ Status shm_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
       team.publish_and_ring_each(own.cell);
     } else {
       if (!team.wait_for(root)) return Code::peer_lost;
-      copy_bytes(at(data, offset), arrived(team, root, piece, 0, piece), piece);
+      copy_bytes(at(data, offset), slot(team, root, piece), piece);
     }
     team.end();
   }

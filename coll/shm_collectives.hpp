@@ -53,13 +53,6 @@ inline std::byte* slot(ShmTeam& team, int member, std::size_t bytes) noexcept {
   return bytes <= kCellBytes ? team.cell(member).data : team.bank(member);
 }
 
-// A member's data, `bytes` of them at `offset` of its slot, to be read now.
-inline const std::byte* arrived(ShmTeam& team, int member, std::size_t slot_bytes,
-                                std::size_t offset, std::size_t bytes) noexcept {
-  team.measure_if_due(bytes);
-  return slot(team, member, slot_bytes) + offset;
-}
-
 // This member's slot of a round while it is written. cell == nullptr: a member is lost.
 struct Own {
   Own(ShmTeam& team, std::size_t bytes, int reader = ShmTeam::kEverybody)

@@ -5,7 +5,6 @@
 // A copy that fails does not end the protocol, or the others would wait for ever; it is reported at
 // the end.
 #include "coll/shm_collectives.hpp"
-#include "fabric/fabric.hpp"
 
 namespace weft::coll {
 namespace {
@@ -101,47 +100,6 @@ Status read_from_all(ShmTeam& team, const void* exposed_here, const void* own_bl
   return wait_for_readers(team, me) ? code : Code::peer_lost;
 }
 
-// Two members give each other the block at `send`, through pipes once they know the other's, and
-// copy their own unless that is null.
-Status swap_blocks(ShmTeam& team, const void* send, const void* own_block, void* receive,
-                   std::size_t bytes) {
-  struct Announced {
-    std::uint64_t address;
-    std::uint64_t lent;
-    std::int64_t pipe;
-  };
-  static_assert(sizeof(Announced) <= kCellBytes);
-  const int me = team.rank(), peer = 1 - me;
-  Code code = Code::ok;
-  for (std::size_t done = 0; done < bytes; done += kPipedBytes) {
-    const std::size_t piece = std::min<std::size_t>(bytes - done, kPipedBytes);
-    team.begin();
-    Cell* own = team.open_cell();
-    if (own == nullptr) return Code::peer_lost;
-    const std::byte* out = at(send, done);
-    const Announced mine{address_of(out), team.lend(out, piece), team.pipe()};
-    std::memcpy(own->data, &mine, sizeof mine);
-    team.publish_and_ring_each(own);
-    if (!team.wait_for_each()) return Code::peer_lost;
-    Announced theirs;
-    std::memcpy(&theirs, team.cell(peer).data, sizeof theirs);
-    team.note_pipe(static_cast<int>(theirs.pipe));
-    std::byte* in = at(receive, index(peer) * bytes + done);
-    const std::size_t lent = std::min<std::size_t>(theirs.lent, piece);
-    if (lent > 0)
-      if (const Code taken = team.take(in, lent); taken != Code::ok) code = taken;
-    if (lent < piece && !team.read(peer, in + lent, theirs.address + lent, piece - lent))
-      code = copy_failure();
-    team.end();
-    // Last, so that nobody waits for it.
-    if (own_block != nullptr)
-      copy_bytes(at(receive, index(me) * bytes + done), at(own_block, done), piece);
-    team.ring(peer);
-    if (!team.wait_until_done(peer)) return Code::peer_lost;
-  }
-  return code;
-}
-
 }  // namespace
 
 Status direct_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
@@ -150,10 +108,6 @@ Status direct_bcast(ShmTeam& team, void* data, std::size_t bytes, int root) {
 }
 
 Status direct_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
-  const bool is_root = team.rank() == root;
-  if (team.size() == 2)
-    return copy_between(team, is_root, is_root ? at(send, index(1 - root) * bytes) : nullptr,
-                        receive, bytes);
   return read_from_root(team, send, receive, index(team.rank()) * bytes, bytes, root);
 }
 
@@ -165,15 +119,12 @@ Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t
 
 Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   const void* own = send != nullptr ? send : at(receive, index(team.rank()) * bytes);
-  if (team.is_pair()) return swap_blocks(team, own, send, receive, bytes);
   return read_from_all(team, own, send, receive, bytes, 0);
 }
 
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   const std::size_t offset = index(team.rank()) * bytes;
   const void* own = at(send, offset);
-  if (team.is_pair())
-    return swap_blocks(team, at(send, index(1 - team.rank()) * bytes), own, receive, bytes);
   return read_from_all(team, send, own, receive, bytes, offset);
 }
 

@@ -3,16 +3,6 @@
 #include "coll/shm_collectives.hpp"
 
 namespace weft::coll {
-namespace {
-
-// From which size on everybody's blocks go straight to everybody. Two members have pipes, which pay
-// sooner.
-std::size_t exchange_direct_min(const ShmTeam& team) noexcept {
-  return team.is_pair() ? team.direct_min_bytes() / 2 : team.direct_min_bytes();
-}
-
-}  // namespace
-
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
   // With more than two, leaves that need not wait for the root are worth more.
   if (team.is_pair() && bytes >= team.direct_min_bytes())
@@ -31,8 +21,7 @@ Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t by
       for (int r = 0; r < team.size(); ++r) {
         if (r == root) continue;
         if (!team.wait_for(r)) return Code::peer_lost;
-        copy_bytes(at(receive, index(r) * bytes + offset), arrived(team, r, piece, 0, piece),
-                   piece);
+        copy_bytes(at(receive, index(r) * bytes + offset), slot(team, r, piece), piece);
       }
     }
     team.end();
@@ -42,7 +31,7 @@ Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t by
 
 Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   // Crowded, the second wait costs more than the one copy into the bank that many readers share.
-  if ((team.is_crowded() ? bytes / 8 : bytes) >= exchange_direct_min(team))
+  if ((team.is_crowded() ? bytes / 8 : bytes) >= team.direct_min_bytes())
     return direct_allgather(team, send, receive, bytes);
   const int n = team.size(), me = team.rank();
   const std::size_t most = team.piece_bytes();
@@ -58,7 +47,7 @@ Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t
     if (!team.wait_for_all()) return Code::peer_lost;
     for (int step = 1; step < n; ++step) {
       const int r = (me + step) % n;
-      copy_bytes(at(receive, index(r) * bytes + offset), arrived(team, r, piece, 0, piece), piece);
+      copy_bytes(at(receive, index(r) * bytes + offset), slot(team, r, piece), piece);
     }
     team.end();
   }
@@ -68,7 +57,7 @@ Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes) {
   const int n = team.size(), me = team.rank();
   // Crowded, the second wait costs more than the second copy, as long as a bank holds all blocks.
-  if (bytes >= exchange_direct_min(team) && (!team.is_crowded() || index(n) * bytes > kBankBytes))
+  if (bytes >= team.direct_min_bytes() && (!team.is_crowded() || index(n) * bytes > kBankBytes))
     return direct_alltoall(team, send, receive, bytes);
   const std::size_t most = std::min(kBankBytes / index(n), team.piece_bytes()) / kLine * kLine;
   copy_bytes(at(receive, index(me) * bytes), at(send, index(me) * bytes), bytes);
@@ -84,8 +73,8 @@ Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t 
     if (!team.wait_for_all()) return Code::peer_lost;
     for (int step = 1; step < n; ++step) {
       const int r = (me + step) % n;
-      copy_bytes(at(receive, index(r) * bytes + offset),
-                 arrived(team, r, all, index(me) * piece, piece), piece);
+      copy_bytes(at(receive, index(r) * bytes + offset), slot(team, r, all) + index(me) * piece,
+                 piece);
     }
     team.end();
   }

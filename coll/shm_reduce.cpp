@@ -16,9 +16,9 @@ std::size_t piece_count(std::size_t bytes, const Reduction& op) noexcept {
 void combine(ShmTeam& team, std::byte* into, int first, int last, std::size_t slot_bytes,
              std::size_t offset, std::size_t count, const Reduction& op) {
   const std::size_t bytes = count * op.element_bytes;
-  copy_bytes(into, arrived(team, last, slot_bytes, offset, bytes), bytes);
+  copy_bytes(into, slot(team, last, slot_bytes) + offset, bytes);
   for (int r = last - 1; r >= first; --r)
-    op.apply(arrived(team, r, slot_bytes, offset, bytes), into, count, op.argument);
+    op.apply(slot(team, r, slot_bytes) + offset, into, count, op.argument);
 }
 
 // Crowded: who arrives last combines all vectors; the others only fetch the result.
@@ -50,13 +50,42 @@ Status allreduce_by_all(ShmTeam& team, const void* input, void* receive, std::si
   if (own.cell == nullptr) return Code::peer_lost;
   team.fill(own.data, input, bytes);
   team.publish_and_ring(own.cell);
-  if (team.size() == 2 && (op.commutative || team.rank() == 1)) {
-    copy_bytes(receive, input, bytes);
+  if (!team.wait_for_all()) return Code::peer_lost;
+  combine(team, static_cast<std::byte*>(receive), 0, team.size() - 1, bytes, 0, count, op);
+  team.end();
+  return {};
+}
+
+// Everybody combines one part of the vector and tells the others the result: of n vectors each
+// member reads two instead of n.
+Status allreduce_by_parts(ShmTeam& team, const void* input, void* receive, std::size_t count,
+                          const Reduction& op) {
+  const int n = team.size(), me = team.rank();
+  const std::size_t bytes = count * op.element_bytes;
+  // Whole lines of elements, but for the last part.
+  const auto begin_of = [&](int r) { return count * index(r) / index(n) * op.element_bytes; };
+  const std::size_t first = begin_of(me), length = begin_of(me + 1) - first;
+  std::byte* mine = at(receive, first);
+  {
+    team.begin();
+    const Own own(team, bytes);
+    if (own.cell == nullptr) return Code::peer_lost;
+    team.fill(own.data, input, bytes);
+    team.publish_and_ring(own.cell);
     if (!team.wait_for_all()) return Code::peer_lost;
-    op.apply(arrived(team, 1 - team.rank(), bytes, 0, bytes), receive, count, op.argument);
-  } else {
-    if (!team.wait_for_all()) return Code::peer_lost;
-    combine(team, static_cast<std::byte*>(receive), 0, team.size() - 1, bytes, 0, count, op);
+    if (length > 0) combine(team, mine, 0, n - 1, bytes, first, length / op.element_bytes, op);
+    team.end();
+  }
+  team.begin();
+  const Own own(team, length);
+  if (own.cell == nullptr) return Code::peer_lost;
+  team.fill(own.data, mine, length);
+  team.publish_and_ring(own.cell);
+  if (!team.wait_for_all()) return Code::peer_lost;
+  for (int step = 1; step < n; ++step) {
+    const int r = (me + step) % n;
+    const std::size_t part = begin_of(r + 1) - begin_of(r);
+    copy_bytes(at(receive, begin_of(r)), slot(team, r, part), part);
   }
   team.end();
   return {};
@@ -66,8 +95,15 @@ Status allreduce_by_all(ShmTeam& team, const void* input, void* receive, std::si
 
 Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
                      const Reduction& op) {
-  const std::size_t most = piece_count(team.piece_bytes(), op);
-  const auto one = team.is_crowded() ? allreduce_by_last : allreduce_by_all;
+  // From here on the second wait costs less than reading all vectors whole.
+  constexpr std::size_t kPartsMin = 4096;
+  constexpr std::size_t kPartsPiece = 128 * 1024;
+  const std::size_t total = count * op.element_bytes;
+  const bool parts = !team.is_crowded() && total >= kPartsMin;
+  const std::size_t most = piece_count(parts ? kPartsPiece : team.piece_bytes(), op);
+  const auto one = team.is_crowded() ? allreduce_by_last
+                   : parts           ? allreduce_by_parts
+                                     : allreduce_by_all;
   for (std::size_t first = 0; first < count; first += most) {
     const std::size_t offset = first * op.element_bytes;
     WEFT_COLL_TRY(
@@ -104,9 +140,9 @@ Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t c
         if (r == root && root_first) continue;
         if (!team.wait_for(r)) return Code::peer_lost;
         if (r == n - 1 && !root_first)
-          copy_bytes(into, arrived(team, r, bytes, 0, bytes), bytes);
+          copy_bytes(into, slot(team, r, bytes), bytes);
         else
-          op.apply(arrived(team, r, bytes, 0, bytes), into, piece, op.argument);
+          op.apply(slot(team, r, bytes), into, piece, op.argument);
       }
     }
     team.end();

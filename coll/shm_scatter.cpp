@@ -64,7 +64,7 @@ Status receive_block(ShmTeam& team, void* receive, std::size_t bytes, std::size_
     return (std::atomic_ref(all.there).load(std::memory_order_acquire) >> me & 1) != 0;
   };
   if (!team.wait(there)) return Code::peer_lost;
-  copy_bytes(receive, arrived(team, root, kBankBytes, index(me) * piece, piece), piece);
+  copy_bytes(receive, slot(team, root, kBankBytes) + index(me) * piece, piece);
   return {};
 }
 
@@ -72,7 +72,6 @@ Status receive_block(ShmTeam& team, void* receive, std::size_t bytes, std::size_
 
 Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
   const int n = team.size();
-  team.note_root(root);
   // The root would copy all blocks alone: many short ones, too, are better read by their owners.
   // Crowded, the root's wait for the readers costs more, as long as a bank holds all blocks.
   if (team.is_crowded()
@@ -102,8 +101,7 @@ Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t b
       if (!received) failed = received;
     } else {
       if (!team.wait_for(root)) return Code::peer_lost;
-      copy_bytes(at(receive, offset), arrived(team, root, all, index(team.rank()) * piece, piece),
-                 piece);
+      copy_bytes(at(receive, offset), slot(team, root, all) + index(team.rank()) * piece, piece);
     }
     team.end();
   }

@@ -1,8 +1,6 @@
 #pragma once
-// The mapping of a team's shared segment, unmapped at destruction, and the pipes of two members.
+// The mapping of a team's shared segment, unmapped at destruction.
 #include <cstddef>
-
-#include "fabric/shm/pipe.hpp"
 
 namespace weft::coll {
 
@@ -14,8 +12,6 @@ struct ShmSegment {
 
   void* memory = nullptr;
   std::size_t bytes = 0;
-  shm::OwnPipe own_pipe;
-  shm::PeerPipe peer_pipe;
 };
 
 }  // namespace weft::coll

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "base/log.hpp"
@@ -18,6 +17,7 @@
 #include "coll/shm_segment.hpp"
 #include "coll/shm_team.hpp"
 #include "fabric/shm/arena.hpp"
+#include "transport/copy_policy.hpp"
 
 namespace weft::coll {
 namespace {
@@ -109,17 +109,6 @@ bool write_outside(void* object, int member, const void* from, std::uint64_t to,
       [pid](iovec* here, iovec* there) { return process_vm_writev(pid, here, 1, there, 1, 0); });
 }
 
-int pipe_outside(void* object) { return static_cast<Team*>(object)->segment().own_pipe.number(); }
-
-std::size_t lend_outside(void* object, int pipe, const void* data, std::size_t bytes) {
-  Team& team = *static_cast<Team*>(object);
-  return team.segment().peer_pipe.lend(pid_of(object, 1 - team.rank()), pipe, data, bytes);
-}
-
-Code take_outside(void* object, void* to, std::size_t bytes) {
-  return static_cast<Team*>(object)->segment().own_pipe.take(to, bytes);
-}
-
 }  // namespace
 
 ShmSegment::~ShmSegment() {
@@ -144,9 +133,7 @@ ShmTeam* Team::make_shm() {
                "no shared memory for a team of {}, collectives use messages: {}", size(),
                std::strerror(errno));
     const std::string& crowded_setting = job.settings().text(Setting::coll_crowded);
-    const bool crowded = crowded_setting == "auto" ? static_cast<long>(job.local_ranks().size()) >
-                                                         sysconf(_SC_NPROCESSORS_ONLN)
-                                                   : crowded_setting == "yes";
+    const bool crowded = crowded_setting == "auto" ? job.is_crowded() : crowded_setting == "yes";
     offer = {job.member(engine_.rank()).pid, segment->memory != nullptr ? fd : -1, segment->bytes,
              reinterpret_cast<std::uintptr_t>(&kProbe), crowded};
   }
@@ -178,18 +165,14 @@ ShmTeam* Team::make_shm() {
   // Whole lines, and for the longest element (max_shm_element_bytes) at least one.
   const std::size_t piece = std::clamp<std::size_t>(
       job.settings().bytes(Setting::coll_piece_bytes) / kLine * kLine, 4096, kBankBytes);
-  using Far = ShmTeam::Outside::Far;
-  const std::optional<bool> far = far_setting(job.settings());
+  const bool shares_cache = std::ranges::all_of(
+      members_, [&](int member) { return job.share_cache(members_[0], member); });
   shm_ = std::make_unique<ShmTeam>(
       static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0,
       ShmTeam::Outside{
-          this, wait_outside, ring_outside, read_outside, write_outside, pipe_outside, lend_outside,
-          take_outside,
+          this, wait_outside, ring_outside, read_outside, write_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
-          piece,
-          !far   ? Far::measured
-          : *far ? Far::yes
-                 : Far::no});
+          piece, shares_cache ? ~std::size_t{0} : CopyPolicy::kFarPastCacheBytes});
   segment_ = std::move(segment);
   return shm_.get();
 }

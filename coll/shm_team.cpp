@@ -37,22 +37,6 @@ bool ShmTeam::wait_for_all() {
   return true;
 }
 
-bool ShmTeam::wait_for_all_behind(int first) {
-  const bool last = arrive_last();
-  // One more arrival, by which `first` says that it goes on.
-  const std::uint64_t all = sync_target_++;
-  if (rank_ == first) {
-    if (!last && !wait_for_arrivals(all)) return false;
-    arrive();
-    ring_all();
-  } else {
-    if (last) ring(first);
-    if (!wait_for_arrivals(sync_target_)) return false;
-  }
-  note_all_arrived();
-  return true;
-}
-
 bool ShmTeam::wait_done(int member, std::uint64_t round) {
   // acquire: pairs with the release in end(); the member's reads are over.
   const auto done = [&] { return members_[member].done.load(std::memory_order_acquire) >= round; };

@@ -17,18 +17,16 @@
 // arrivals are counted, whoever arrives last does the work or lets all go at once, and waiting
 // yields the core at once.
 //
-// While members are far from each other (base/distance.hpp), long data are written past the caches.
+// Between members that share no cache, long data are written past the caches.
 //
 // One thread at a time, like the Team.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "base/copy.hpp"
-#include "base/distance.hpp"
 #include "base/wait.hpp"
 #include "weft/status.hpp"
 
@@ -66,7 +64,6 @@ struct SegmentHeader {
   alignas(kLine) Cell result;
   // Members that wait, perhaps asleep, for others to be done.
   alignas(kLine) std::atomic<std::uint32_t> want_done;
-  DistanceLines distance;
 };
 
 class ShmTeam {
@@ -80,17 +77,12 @@ class ShmTeam {
     // Copies between this process and a member's private memory; false: see errno.
     bool (*read)(void* object, int member, void* to, std::uint64_t from, std::size_t bytes);
     bool (*write)(void* object, int member, const void* from, std::uint64_t to, std::size_t bytes);
-    // The pipes of a team of two (fabric/shm/pipe.hpp): the own one's number, or -1; how many of
-    // the bytes the other's has taken; takes what the other has lent.
-    int (*pipe)(void* object);
-    std::size_t (*lend)(void* object, int pipe, const void* data, std::size_t bytes);
-    Code (*take)(void* object, void* to, std::size_t bytes);
     // Blocks of at least this size are copied that way, straight between the users' buffers.
     std::size_t direct_min_bytes;
     // How many bytes of one vector go through one round, if not crowded.
     std::size_t piece_bytes;
-    // Whether members are far apart.
-    enum class Far { measured, no, yes } far;
+    // From this length on data are written past the caches.
+    std::size_t past_cache_bytes;
   };
 
   static std::size_t segment_bytes(int size) noexcept;
@@ -124,20 +116,11 @@ class ShmTeam {
     use = {round_, reader};
     return &cell(rank_);
   }
-  // Copies into this member's bank or cell. Long data go past the caches while members are far
-  // apart, so that nobody waits for lines to go from one cache to the other.
+  // Copies into this member's bank or cell. Long data go past the caches between members that share
+  // none, so that nobody waits for lines to go from one cache to the other.
   void fill(void* to, const void* from, std::size_t bytes) noexcept {
-    measure_if_due(bytes);
-    if (bytes >= kFarMinBytes && is_far()) return copy_past_cache(to, from, bytes);
+    if (bytes >= outside_.past_cache_bytes) return copy_past_cache(to, from, bytes);
     copy_small(to, from, bytes);
-  }
-  // To be called by those that fill something for each other, and by those that read it: now and
-  // then they measure how far apart they are.
-  void measure_if_due(std::size_t bytes) noexcept {
-    if (bytes < kFarMinBytes || outside_.far != Outside::Far::measured) return;
-    // Two divisions by constants, which cost a multiplication each.
-    if (crowded_ ? round_ % kEveryCrowded == 0 : round_ % kEvery == 0) [[unlikely]]
-      header_->distance.look();
   }
   // Announces the round: what was written to bank and cell before is now visible.
   void publish(Cell* own) noexcept { own->round.store(round_, std::memory_order_release); }
@@ -163,12 +146,6 @@ class ShmTeam {
     if (!crowded_) publish_and_ring_each(own);  // else visible with the arrival
   }
   bool wait_for_all();
-  // wait_for_all() if crowded, but `first` is the first that goes on.
-  bool wait_for_all_behind(int first);
-  // Who is waited for in what comes next, if it is as what came before the last barrier: the root
-  // of the last bcast or scatter. Asked once; -1: nobody.
-  void note_root(int root) noexcept { root_ = root; }
-  int take_root() noexcept { return std::exchange(root_, -1); }
   // Waits until the member is through with this round; false if a member is lost.
   bool wait_until_done(int member) { return wait_done(member, round_); }
   // Ends the round for this member.
@@ -221,17 +198,6 @@ class ShmTeam {
   bool write(int member, const void* from, std::uint64_t to, std::size_t bytes) noexcept {
     return outside_.write(outside_.object, member, from, to, bytes);
   }
-  int pipe() noexcept { return outside_.pipe(outside_.object); }
-  // The other's pipe is the one that it named last; nothing is lent while members are far apart:
-  // then the kernel's copy between processes is the faster one.
-  void note_pipe(int number) noexcept { others_pipe_ = number; }
-  std::size_t lend(const void* data, std::size_t bytes) noexcept {
-    if (others_pipe_ < 0 || is_far()) return 0;
-    return outside_.lend(outside_.object, others_pipe_, data, bytes);
-  }
-  Code take(void* to, std::size_t bytes) noexcept {
-    return outside_.take(outside_.object, to, bytes);
-  }
 
   template <class Done>
   bool wait(Done&& done) {
@@ -245,9 +211,6 @@ class ShmTeam {
 
  private:
   static constexpr int kSpins = 2000;
-  // Of so many rounds one measures: odd, since programs call in patterns. Of crowded rounds, which
-  // take long, more do.
-  static constexpr std::uint64_t kEvery = 127, kEveryCrowded = 61;
 
   struct Use {
     std::uint64_t round = 0;
@@ -264,10 +227,6 @@ class ShmTeam {
   }
   bool is_free(const Use& use) const noexcept { return use.round <= all_done_; }
   bool wait_free(const Use& use);
-  bool is_far() const noexcept {
-    return outside_.far == Outside::Far::measured ? header_->distance.is_far()
-                                                  : outside_.far == Outside::Far::yes;
-  }
   bool wait_done(int member, std::uint64_t round);
   // Counts an arrival: how many there are now.
   std::uint64_t arrive() noexcept {
@@ -289,8 +248,6 @@ class ShmTeam {
   int rank_;
   int size_;
   bool crowded_;
-  int others_pipe_ = -1;
-  int root_ = -1;
   Use cell_uses_[kNumCells];
   Use bank_uses_[kNumBanks];
   Outside outside_;

@@ -1,21 +1,26 @@
+#include <sched.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 
+#include "base/shortage.hpp"
 #include "coll/coll.hpp"
 #include "coll/shm_segment.hpp"
 #include "coll/shm_team.hpp"
 
 namespace weft::coll {
 
-Team::Team(tagged::Engine& engine, std::vector<int> members, std::uint32_t context)
-    : engine_(engine), members_(std::move(members)), context_(context) {
+Team::Team(tagged::Engine& engine, std::vector<int> members, std::uint32_t context,
+           Interrupt* interrupt)
+    : engine_(engine), members_(std::move(members)), context_(context), interrupt_(interrupt) {
   const auto self = std::find(members_.begin(), members_.end(), engine.rank());
   rank_ = static_cast<int>(self - members_.begin());
   Job& job = engine.job();
   is_local_ = std::all_of(members_.begin(), members_.end(),
                           [&](int member) { return job.same_host(member, engine.rank()); });
   choices_ = Choices::from(job.settings());
+  for (auto& request : requests_) request = std::make_unique<tagged::Request>();
 }
 
 Team::~Team() {
@@ -42,7 +47,52 @@ std::byte* Team::scratch(std::size_t bytes) {
 }
 
 void Team::abandon(std::unique_ptr<tagged::Request> request) {
-  abandoned_.push_back(std::move(request));
+  if (or_no_memory([&] {
+        make_room(abandoned_);
+        return Code::ok;
+      }) == Code::ok)
+    abandoned_.push_back(std::move(request));
+  else
+    (void)request.release();  // for good, as in the destructor
+}
+
+std::unique_ptr<tagged::Request> Team::take_request() {
+  for (auto& request : requests_)
+    if (request) return std::move(request);
+  for (;;) {
+    if (auto* made = new (std::nothrow) tagged::Request)
+      return std::unique_ptr<tagged::Request>(made);
+    engine_.progress();
+    sched_yield();
+  }
+}
+
+void Team::give_back(std::unique_ptr<tagged::Request> request) noexcept {
+  for (auto& place : requests_)
+    if (!place) {
+      place = std::move(request);
+      return;
+    }
+}
+
+void Team::settle() {
+  for (auto& request : abandoned_)
+    if (!request->is_complete()) (void)engine_.cancel(*request);
+  engine_.wait_until([this] {
+    return std::all_of(abandoned_.begin(), abandoned_.end(),
+                       [](const auto& request) { return request->is_complete(); });
+  });
+  abandoned_.clear();
+}
+
+std::uint64_t Team::grace_ns() const noexcept {
+  constexpr std::uint64_t kGraceNs = 200'000'000;
+  if (interrupt_ == nullptr) return kGraceNs;
+  // The survivors agree on what a call is in which somebody died, so there is nothing to wait for.
+  const bool some_died = std::any_of(members_.begin(), members_.end(), [this](int member) {
+    return member != engine_.rank() && !engine_.is_alive(member) && !engine_.has_left(member);
+  });
+  return some_died ? 0 : kGraceNs;
 }
 
 bool Team::look_for_lost() noexcept {

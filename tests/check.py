@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -355,37 +356,100 @@ def mpi_tests(tally, phase, folder, options):
 
 # What does not need memory shared between processes, as no process has any there; nor measures the
 # memory of a process, to which libfabric adds its own.
-OFI_CASES = r'^(p2p_|coll_|flood_(?!small)|storm|types|death_(recv|any|barrier)|handles|err_truncate)'
+OFI_CASES = r'^(p2p_|coll_|fuzz_|flood_(?!small)|storm|types|death_(recv|any|barrier)|handles|err_truncate)'
+# What differs when some ranks share memory and others do not.
+HOSTS_CASES = (r'^(comm|coll_ops|coll_random|fuzz_coll|inter|neighbor|p2p_order|p2p_probe|storm|'
+               r'storm_threads|types)-')
+
+
+def mpi_elsewhere(tally, folder, options, name, cases, arguments, around=()):
+    """Programs of the multi-process tests run in another way, of which `name` tells."""
+    report = os.path.join(folder, f'mpi-tests-{name}.json')
+    if os.path.exists(report):
+        os.remove(report)
+    command = [*around, os.path.join(ROOT, 'tests/mpi/run'), '--prefix',
+               os.path.join(folder, 'stage'), '--build', os.path.join(folder, 'mpi-tests'),
+               '--json', report, '--slow', '4', '--budget', '400',
+               '--filter', options.filter or cases, *arguments,
+               # Not the time this is about, and machines that run tests are busy.
+               '--env', 'WEFT_PEER_TIMEOUT_MS=20000']
+    tally.at(f'release: multi-process tests, {name}')
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    if done.returncode == 77:
+        tally.add('release', f'multi-process tests, {name}', 'skipped', 'no network namespaces here')
+        return
+    if not os.path.exists(report):
+        tally.add('release', f'multi-process tests, {name}', 'failed', 'the runner itself failed')
+        return
+    with open(report, encoding='utf-8') as file:
+        for record in json.load(file):
+            if re.search(cases, record['name']):
+                tally.add('release', f'{name} {record["name"]}', record['outcome'], record['why'])
 
 
 def mpi_over_ofi(tally, folder, options):
-    """The same programs on one host whose processes may only use the ofi fabric."""
+    """The same programs on one host whose processes may only use the ofi fabric, and on two."""
     if options.quick:
         return
-    stage = os.path.join(folder, 'stage')
-    info = subprocess.run([os.path.join(stage, 'bin', 'weft-info'), '--fabrics'],
+    info = subprocess.run([os.path.join(folder, 'stage', 'bin', 'weft-info'), '--fabrics'],
                           capture_output=True, text=True, check=False).stdout
     if '  ofi: ' not in info or 'no provider' in info:
         tally.add('release', 'multi-process tests over ofi', 'skipped', 'libfabric is not here')
         return
-    report = os.path.join(folder, 'mpi-tests-ofi.json')
-    if os.path.exists(report):
-        os.remove(report)
-    command = [os.path.join(ROOT, 'tests/mpi/run'), '--prefix', stage, '--build',
-               os.path.join(folder, 'mpi-tests'), '--json', report, '--np', '2,3', '--slow', '4',
-               '--budget', '400', '--filter', options.filter or OFI_CASES,
-               '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_INTERFACE=lo',
-               # Not the time this is about, and machines that run tests are busy.
-               '--env', 'WEFT_PEER_TIMEOUT_MS=20000']
-    tally.at('release: multi-process tests over ofi')
-    subprocess.run(command, cwd=ROOT, check=False)
-    if not os.path.exists(report):
-        tally.add('release', 'multi-process tests over ofi', 'failed', 'the runner itself failed')
+    mpi_elsewhere(tally, folder, options, 'ofi', OFI_CASES,
+                  ['--np', '2,3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_INTERFACE=lo'])
+    mpi_elsewhere(tally, folder, options, 'hosts', HOSTS_CASES, ['--np', '4,5', '--hosts', 'h1,h2'],
+                  [os.path.join(ROOT, 'tests/netns/run'), '--'])
+
+
+# Of the unit tests, those whose processes reach each other's memory.
+USER_TESTS = ['fabric/shm', 'transport/job', 'transport/faults', 'transport/guest']
+
+
+def as_user(tally, folder, options):
+    """The multi-process tests once more as a user who is not root, if root runs all this."""
+    if options.quick or os.geteuid() != 0:
         return
-    with open(report, encoding='utf-8') as file:
-        for record in json.load(file):
-            if re.search(OFI_CASES, record['name']):
-                tally.add('release', 'ofi ' + record['name'], record['outcome'], record['why'])
+    name = 'tests as an ordinary user'
+    user = ['setpriv', '--reuid=nobody', '--regid=nogroup', '--clear-groups', '--no-new-privs']
+    with tempfile.TemporaryDirectory(prefix='weft-user') as place:
+        # Its copy of the programs: the runner writes there.
+        shutil.copytree(os.path.join(folder, 'mpi-tests'), os.path.join(place, 'mpi-tests'))
+        for path, _, files in os.walk(place):
+            for entry in [path] + [os.path.join(path, file) for file in files]:
+                shutil.chown(entry, 'nobody', 'nogroup')
+        weftrun = os.path.join(folder, 'stage', 'bin', 'weftrun')
+        if subprocess.run([*user, weftrun, '--version'], cwd=place, check=False,
+                          capture_output=True).returncode:
+            tally.add('release', name, 'skipped', f'nobody cannot reach {weftrun}')
+            return
+        tally.at('release: ' + name)
+        env = {**os.environ, 'HOME': place, 'TMPDIR': place}
+        for test in introspect(folder, '--tests'):
+            if test['name'] not in USER_TESTS or not re.search(options.filter or '', test['name']):
+                continue
+            try:
+                done = subprocess.run([*user, *test['cmd']], cwd=place, env={**env, **test['env']},
+                                      timeout=test['timeout'], check=False, capture_output=True,
+                                      text=True, errors='replace')
+                why = None if done.returncode == 0 else (done.stdout + done.stderr)[-4000:]
+            except subprocess.TimeoutExpired:
+                why = 'timeout'
+            if why:
+                print(f'FAILED release: user {test["name"]}: {why}')
+            tally.add('release', 'user ' + test['name'], 'failed' if why else 'passed')
+        report = os.path.join(place, 'report.json')
+        subprocess.run([*user, os.path.join(ROOT, 'tests/mpi/run'), '--prefix',
+                        os.path.join(folder, 'stage'), '--build', os.path.join(place, 'mpi-tests'),
+                        '--json', report, '--np', '3', '--every-test', '--budget', '400',
+                        *(['--filter', options.filter] if options.filter else [])],
+                       cwd=place, env=env, check=False)
+        if not os.path.exists(report):
+            tally.add('release', name, 'failed', 'the runner itself failed')
+            return
+        with open(report, encoding='utf-8') as file:
+            for record in json.load(file):
+                tally.add('release', 'user ' + record['name'], record['outcome'], record['why'])
 
 
 def abi(tally, folder, options):
@@ -449,6 +513,7 @@ def main():
                 mpi_tests(tally, phase, folder, options)
                 if phase == 'release':
                     mpi_over_ofi(tally, folder, options)
+                    as_user(tally, folder, options)
     tally.at('done')
     return tally.finish()
 

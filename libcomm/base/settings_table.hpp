@@ -40,18 +40,14 @@ WEFT_SETTING(verbs_eager_max_bytes, "VERBS_EAGER_MAX_BYTES", "32K", bytes,
 WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
              "memory of the program that stays registered with the RDMA device after its use; 0: "
              "none")
-WEFT_SETTING(verbs_atomics, "VERBS_ATOMICS", "auto", choice,
-             "auto|device|owner: who does cas and fetch_add on this process's memory for ranks of "
-             "other hosts; auto: its RDMA device, if that is atomic with processors too. device: in "
-             "any case, for words that only ranks of other hosts change")
-WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
-WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "4M", bytes,
-             "a lane's ring after growing under load")
 WEFT_SETTING(
-    ring_share_bytes, "RING_SHARE_BYTES", "8M", bytes,
-    "a process's rings to the others of its host share this, each at least "
-    "RING_MIN_BYTES and at most half of RING_MAX_BYTES: rings larger than a core's caches are "
-    "faster")
+    verbs_atomics, "VERBS_ATOMICS", "auto", choice,
+    "auto|device|owner: who does cas and fetch_add on this process's memory for ranks of "
+    "other hosts; auto: its RDMA device, if that is atomic with processors too. device: in "
+    "any case, for words that only ranks of other hosts change")
+WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
+WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
+             "a lane's ring once its writer has waited for room or sends long messages")
 WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes,
              "the most that the rings of a process's exchanges may take; costs nothing until used")
 WEFT_SETTING(
@@ -60,34 +56,13 @@ WEFT_SETTING(
     "straight into the receiver's buffer")
 WEFT_SETTING(
     eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
-    "longer eager messages are cut into pieces of this size, so that both sides copy at once")
-WEFT_SETTING(eager_long_piece_bytes, "EAGER_LONG_PIECE_BYTES", "8K", bytes,
-             "the longest pieces: past the caches, and in rings larger than they are")
-WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "12K", bytes,
-             "eager messages from this size on are written past the caches to rings that fit in "
-             "them")
-WEFT_SETTING(past_cache_burst_bytes, "PAST_CACHE_BURST_BYTES", "3K", bytes,
-             "the same for messages sent one after the other without an answer between, and up to "
-             "EAGER_LONG_PIECE_BYTES for all rings")
-WEFT_SETTING(past_cache_far_bytes, "PAST_CACHE_FAR_BYTES", "1K", bytes,
-             "the same between cores without a common cache, which is measured again and again")
-WEFT_SETTING(far, "FAR", "auto", choice,
-             "auto|yes|no: whether the cores of a host are taken to share no cache, so that they "
-             "wait long for each other's lines and long data are written past the caches; auto: "
-             "measured again and again")
-WEFT_SETTING(copy_piece_bytes, "COPY_PIECE_BYTES", "128K", bytes,
-             "sender and receiver share the copy of an announced message in pieces of this size")
+    "longer eager messages are cut into pieces of at least this size, so that both sides copy "
+    "at once")
+WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "0", bytes,
+             "messages and blocks from this size on are written past the caches into rings of this "
+             "host; 0: from 2K on between processes that share no cache, else never")
 WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
              "shorter announced messages are copied by the receiver alone")
-WEFT_SETTING(pipe_min_bytes, "PIPE_MIN_BYTES", "48K", bytes,
-             "announced messages from this size on go through a pipe while such go in both "
-             "directions at once between cores with a common cache")
-WEFT_SETTING(pipe_max_bytes, "PIPE_MAX_BYTES", "2M", bytes, "the longest of them")
-WEFT_SETTING(both_ways_near_bytes, "BOTH_WAYS_NEAR_BYTES", "64K", bytes,
-             "in place of EAGER_MAX_BYTES for messages that stream in both directions at once "
-             "between cores with a common cache; at most RING_MAX_BYTES counts")
-WEFT_SETTING(both_ways_far_bytes, "BOTH_WAYS_FAR_BYTES", "12K", bytes,
-             "the same between cores without a common cache")
 WEFT_SETTING(exchange_ring_bytes, "EXCHANGE_RING_BYTES", "2M", bytes,
              "as RING_MAX_BYTES, for the lanes of an exchange")
 WEFT_SETTING(exchange_rendezvous_bytes, "EXCHANGE_RENDEZVOUS_BYTES", "32K", bytes,
@@ -132,4 +107,4 @@ WEFT_SETTING(coll_piece_bytes, "COLL_PIECE_BYTES", "32K", bytes,
              "writes while the other reads (when every process has a core of its own)")
 WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes,
              "collectives inside a host copy blocks from this size on straight between the users' "
-             "buffers (if DIRECT_COPY allows); allgather and alltoall of two from half of it on")
+             "buffers (if DIRECT_COPY allows)")

@@ -32,6 +32,8 @@ std::string_view code_name(Code code) noexcept {
       return "cancelled";
     case Code::internal:
       return "internal error";
+    case Code::outcome_unknown:
+      return "outcome unknown";
   }
   return "unknown";
 }

@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <memory>
+#include <sstream>
 
 namespace weft {
 namespace {
@@ -54,7 +57,28 @@ std::vector<int> usable_cpus() {
   return {0};
 }
 
-int num_usable_cpus() noexcept { return static_cast<int>(usable_cpus().size()); }
+std::string common_cache() {
+  const std::vector<int> usable = usable_cpus();
+  std::string cpus;
+  for (int index = 0;; ++index) {
+    std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/shared_cpu_list",
+                                   usable.front(), index));
+    if (!std::getline(file, cpus)) break;
+  }
+  if (cpus.empty()) return "?";
+  const auto has = [&cpus](int cpu) {
+    std::istringstream ranges(cpus);
+    for (std::string range; std::getline(ranges, range, ',');) {
+      int first = 0, last = 0;
+      const int count = std::sscanf(range.c_str(), "%d-%d", &first, &last);
+      if (count >= 1 && cpu >= first && cpu <= (count == 2 ? last : first)) return true;
+    }
+    return false;
+  };
+  return std::ranges::all_of(usable, has) ? cpus : "";
+}
+
+int num_usable_cpus() { return static_cast<int>(usable_cpus().size()); }
 
 Status Topology::read(Topology& out) {
   hwloc_topology* raw = nullptr;

@@ -50,8 +50,13 @@ class Topology {
   std::vector<NumaNode> numa_nodes_;
 };
 
+// The processors of the last cache, as the kernel writes them ("0-7"), if all that this thread may
+// run on share it; empty if they share none, "?" if the kernel does not say. From a file of the
+// kernel: hwloc takes 7 ms for it, which each process of a job would pay at its start.
+std::string common_cache();
+
 // How many processors this process may use, by its affinity alone. Cheap, without hwloc.
-int num_usable_cpus() noexcept;
+int num_usable_cpus();
 // The processors this thread may run on.
 std::vector<int> usable_cpus();
 

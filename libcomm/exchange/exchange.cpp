@@ -3,12 +3,12 @@
 
 #include <fmt/core.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "exchange/exchange_impl.hpp"
 
 namespace weft::transport {
@@ -86,16 +86,24 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
   if (settings.ring_bytes == 0) settings.ring_bytes = defaults.bytes(Setting::exchange_ring_bytes);
   if (settings.rendezvous_bytes == 0)
     settings.rendezvous_bytes = defaults.bytes(Setting::exchange_rendezvous_bytes);
-  past_cache_min = defaults.bytes(Setting::past_cache_min_bytes);
+  const std::size_t longest = RingWriter::max_length(ring_min);
+  near = CopyPolicy::read(defaults, true, longest);
+  far = CopyPolicy::read(defaults, false, longest);
   spin_ns = static_cast<std::uint64_t>(defaults.number(Setting::spin_us)) * 1000;
   yield_ns = static_cast<std::uint64_t>(defaults.number(Setting::yield_us)) * 1000;
   fence_works = heavy_fence_register();
-  client = ++job.num_clients;
+  client = job.free_client();
+  is_out = std::vector<std::atomic<bool>>(static_cast<std::size_t>(job.members->size()));
   agree();
+  job.clients.insert(client);
+  job.last_client = client;
 
   const int size = job.members->size();
-  const long num_local = static_cast<long>(job.members->local_ranks().size());
-  crowded = num_local * num_threads > sysconf(_SC_NPROCESSORS_ONLN);
+  int num_on_host = 0;
+  for (int rank = 0; rank < size; ++rank)
+    if (job.members->on_host(rank)) num_on_host += threads_of[static_cast<std::size_t>(rank)];
+  crowded = num_on_host > job.members->num_cpus_on_host();
+  counts.reserve(static_cast<std::size_t>(size) + 2);
   receiving = std::vector<detail::ReceiveBlock>(static_cast<std::size_t>(num_threads));
   for (int t = 0; t < num_threads; ++t) {
     auto thread = std::make_unique<Thread>();
@@ -103,6 +111,7 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
     thread->blocks.resize(static_cast<std::size_t>(num_destinations));
     thread->outs.resize(static_cast<std::size_t>(num_destinations));
     thread->sent = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(size));
+    thread->received_from = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(size));
     thread->staging.open(job, defaults.bytes(Setting::exchange_staging_bytes));
     for (int rank = 0; rank < size; ++rank) {
       const auto [first, count] = places[static_cast<std::size_t>(rank)];
@@ -132,25 +141,30 @@ void ExchangeBase::Impl::agree() {
   mine.ring_min = ring_min;
   mine.pairing = static_cast<int>(settings.pairing);
   std::vector<Terms> all(static_cast<std::size_t>(job.members->size()));
-  if (Status status = coll::allgather(*job.team, &mine, all.data(), sizeof mine); !status)
-    throw Error(status);
+  if (Status status = job.all_gather(&mine, all.data(), sizeof mine); !status) throw Error(status);
+  leave_out_lost();
+  const auto first = static_cast<std::size_t>(job.agreement->members().front());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     Terms terms = all[rank];
+    if (!job.agreement->has(static_cast<int>(rank))) {
+      threads_of.push_back(1);
+      continue;
+    }
     if (terms.num_threads < 1 || terms.num_threads > kMaxThreads)
       throw Error({Code::bad_argument, fmt::format("rank {} wants {} threads; 1 to {} can be", rank,
                                                    terms.num_threads, kMaxThreads)});
     threads_of.push_back(terms.num_threads);
-    terms.num_threads = all[0].num_threads;
-    if (std::memcmp(&terms, &all[0], sizeof terms) != 0)
+    terms.num_threads = all[first].num_threads;
+    if (std::memcmp(&terms, &all[first], sizeof terms) != 0)
       throw Error({Code::bad_argument,
-                   fmt::format("rank {} opens another exchange than rank 0: exchange {} with "
+                   fmt::format("rank {} opens another exchange than rank {}: exchange {} with "
                                "messages of {} bytes, not {} with {}, or other settings",
-                               rank, terms.client, terms.message_bytes, all[0].client,
-                               all[0].message_bytes)});
+                               rank, first, terms.client, terms.message_bytes, all[first].client,
+                               all[first].message_bytes)});
   }
   // From here on all ranks see the same numbers.
-  if (client > kMaxClients)
-    throw Error({Code::no_memory, fmt::format("more than {} exchanges in a job", kMaxClients)});
+  if (client == 0)
+    throw Error({Code::no_memory, fmt::format("{} exchanges are open at once", kMaxClients)});
   if (settings.block_messages < 1 || settings.block_bytes < 64 || settings.rendezvous_bytes < 256 ||
       settings.block_bytes > kMaxBlockBytes || message_bytes > kMaxBlockBytes)
     throw Error({Code::bad_argument,
@@ -191,8 +205,8 @@ bool ExchangeBase::Impl::wait_until_read() noexcept {
       1'000'000;
   Waiter waiter(*this, 0);
   const auto is_read = [this](Out& out) {
-    return out.lane.remote == nullptr || out.lost || is_lost(out.peer) ||
-           (out.lane.flushed() && out.lane.ring.is_read());
+    return out.lane.remote == nullptr || out.ended != Code::ok || is_lost(out.peer) ||
+           (out.lane.flushed() && out.lane.ring.is_read()) || out.lane.is_closed();
   };
   for (;;) {
     drop_all();
@@ -209,23 +223,33 @@ ExchangeBase::Impl::~Impl() {
   dropping = true;
   const Background drop{[](void* impl) { static_cast<Impl*>(impl)->drop_all(); }, this};
   const Background* before = std::exchange(background, &drop);
-  Status status = coll::barrier(*job.team);
+  // Those that live end it together, whoever is lost meanwhile.
+  std::vector<int> lost;
+  const auto barrier = [&] {
+    Status status = job.barrier();
+    for (; status == Code::peer_lost; status = job.barrier())
+      lost.insert(lost.end(), job.agreement->lost().begin(), job.agreement->lost().end());
+    return status;
+  };
+  Status status = barrier();
   // Between hosts what was sent before a barrier may arrive behind it, so each waits until its own
   // is read, and reads on until that holds for everybody.
   bool is_quiet = true;
   if (status && has_remote) {
     is_quiet = wait_until_read();
-    status = coll::barrier(*job.team);
+    status = barrier();
   }
   background = before;
   // Nobody sends any more, but who was told of that last may still be dropping, and write to staged
   // blocks that they are read: no memory goes before that, too, is over.
-  if (status) status = coll::barrier(*job.team);
+  if (status) status = barrier();
+  job.agreement->tell_later(std::move(lost));
   if (status && !is_quiet) status = {Code::timed_out, "what was sent last was not read"};
   if (status) {
     local.close_client(client);
     for (Fabric* fabric : job.fabrics->remote()) fabric->close_client(client);
     for (auto& thread : threads) thread->staging.close();
+    job.clients.erase(client);
     return;
   }
   // Somebody may still use the rings and the staged blocks: they go when the job ends.
@@ -246,20 +270,28 @@ Status ExchangeBase::Impl::trouble(Thread& thread) {
     thread.corrupt_told = true;
     return {Code::corrupt, "a rank sent bytes that make no sense; its lane is closed"};
   }
+  const bool is_short = num_shortages.load(std::memory_order_acquire) != 0;
+  if (is_short && !std::exchange(thread.shortage_told, is_short))
+    return {Code::no_memory, "messages wait that there is no memory to receive"};
+  thread.shortage_told = is_short;
   return {};
 }
 
 ExchangeBase::ExchangeBase(Job& job, int num_threads, const ExchangeSettings& settings,
-                           std::uint32_t message_bytes)
+                           std::uint32_t message_bytes) try
     : impl_(std::make_unique<Impl>(*this, job, num_threads, settings, message_bytes)) {
   sending_ = impl_->sending.data();
   receiving_ = impl_->receiving.data();
   num_threads_ = num_threads;
   places_ = impl_->places.data();
   num_destinations_ = impl_->num_destinations;
+} catch (const std::bad_alloc&) {
+  throw Error(Code::no_memory);
 }
 
-ExchangeBase::~ExchangeBase() = default;
+ExchangeBase::~ExchangeBase() {
+  if (!impl_->job.is_own_process()) (void)impl_.release();
+}
 
 int ExchangeBase::num_threads(int rank) const noexcept {
   return impl_->threads_of[static_cast<std::size_t>(rank)];

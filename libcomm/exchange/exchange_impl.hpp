@@ -10,6 +10,7 @@
 
 #include "exchange/job_impl.hpp"
 #include "exchange/staging.hpp"
+#include "transport/copy_policy.hpp"
 #include "transport/lane.hpp"
 #include "weft/exchange.hpp"
 
@@ -20,10 +21,17 @@ struct Out {
   SendLane lane;
   Fabric* fabric = nullptr;
   int peer = -1;
-  int reader = 0;  // the thread there
-  bool lost = false;
+  int reader = 0;                       // the thread there
+  Code ended = Code::ok;                // not ok: nothing more can be sent, for this reason
+  std::size_t past_cache_bytes = 0;     // blocks from this size on are written past the caches
   std::unique_ptr<std::byte[]> buffer;  // of the block, unless it is staged
   StagingPool::Buffer staging;
+};
+
+// Of memory, descriptors or mappings that what has come needs.
+struct Shortage {
+  std::uint64_t since_ns = 0;  // 0: there is none
+  bool is_told = false;        // it has lasted for WEFT_PEER_TIMEOUT_MS
 };
 
 // What a thread receives from.
@@ -32,6 +40,7 @@ struct In {
   Fabric* fabric = nullptr;
   int peer = -1;
   bool broken = false;
+  Shortage shortage;  // of what reading its next block takes
 };
 
 // A block taken out of its ring while its thread could not receive it.
@@ -59,15 +68,19 @@ struct alignas(64) Thread {
   std::vector<std::byte> kept;     // a copy of the rest of a block whose ring was needed
   weft::RemoteMemory remote{};     // `remote`: head and block
   std::byte* remote_mapped = nullptr;
-  std::vector<std::byte> fetched;          // the block, where it cannot be mapped
-  std::atomic<std::uint64_t> received{0};  // blocks; written by the thread
+  std::vector<std::byte> fetched;  // the block, where it cannot be mapped
+  // Blocks received, and those of them by rank. Written by the thread, the second first.
+  std::atomic<std::uint64_t> received{0};
+  std::vector<std::atomic<std::uint64_t>> received_from;
 
   std::uint64_t known_connections = 0;
   std::uint64_t looked_ns = 0;  // when a send last looked for lost peers, by the coarse clock
   int num_unclocked = 0;        // blocks that may go before a send reads the clock again
   unsigned num_idle = 0;        // calls that found nothing
+  std::uint32_t num_lost = 0;   // when the outs of lost peers were last ended
   std::uint32_t lost_told = 0;
   bool corrupt_told = false;
+  bool shortage_told = false;
   // Lanes accepted for this thread by whichever thread looked. Guarded by Impl::accept_mutex.
   std::vector<std::unique_ptr<In>> arrived;
 };
@@ -79,7 +92,8 @@ struct ExchangeBase::Impl {
 
   // exchange.cpp
   void agree();
-  Code lose(Thread& thread, Out& out) noexcept;
+  Code end(Thread& thread, Out& out, Code why) noexcept;
+  void end_lost(Thread& thread) noexcept;
   bool is_lost(int peer) const noexcept { return engine.num_lost() != 0 && !engine.is_alive(peer); }
   Status trouble(Thread& thread);
 
@@ -92,7 +106,9 @@ struct ExchangeBase::Impl {
   Code put_block(Thread& thread, Out& out, const std::byte* data, std::size_t bytes) noexcept;
   Code flush(Thread& thread) noexcept;
   Code announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer, std::size_t bytes);
-  void set_aside(Thread& thread);
+  void set_aside(Thread& thread) noexcept;
+  Code take_staging(Thread& thread, Out& out, std::size_t bytes,
+                    StagingPool::Buffer& buffer) noexcept;
   void count_sent(Thread& thread, const Out& out) noexcept;
   template <class Attempt>
   Code until_room(Thread& thread, Out& out, Attempt&& attempt) noexcept;
@@ -102,11 +118,15 @@ struct ExchangeBase::Impl {
   bool look(Thread& thread, In& in, Entry& entry) noexcept;
   bool take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
             std::uint32_t length) noexcept;
-  bool fetch(Thread& thread, In& in, const Announcement& announcement) noexcept;
+  Code fetch(Thread& thread, In& in, const Announcement& announcement) noexcept;
   void finish_block(Thread& thread) noexcept;
   void broken(Thread& thread, In& in, const char* what) noexcept;
+  // What is received needs memory that there is not, now: it stays where it is. peer: -1 for lanes.
+  void note_shortage(Shortage& shortage, int peer) noexcept;
+  void end_shortage(Shortage& shortage) noexcept;
+  void note_corrupt(int peer) noexcept;
   void accept(Thread& thread) noexcept;
-  void accept_all(Fabric& fabric) noexcept;
+  Code accept_all(Fabric& fabric);
   std::uint64_t num_connections() const noexcept;
   void poll_remote(Thread& thread) noexcept;
   void drop_all() noexcept;
@@ -114,12 +134,20 @@ struct ExchangeBase::Impl {
 
   // quiesce.cpp
   Status quiesce(Thread* thread, const Background& drain);
+  Status end_phase(const Background& drain, Status status, bool all, bool others_drain);
   Status agree_on_counts(bool& all_received);
+  Status agree_on_end();
+  Status name_corrupt();
   std::uint64_t received_here() const noexcept;
-
-  bool past_cache(const Out& out, std::size_t bytes) const noexcept {
-    return bytes >= (out.lane.is_far() ? kFarMinBytes : past_cache_min);
+  bool is_complete() const noexcept {
+    return received_here() >= expected.load(std::memory_order_relaxed);
   }
+  // Messages of the phase have waited for memory for long.
+  bool is_short() const noexcept {
+    return num_shortages.load(std::memory_order_acquire) != 0 && !is_complete();
+  }
+  void leave_out_lost();
+  void drop_lanes_of_lost(Thread& thread) noexcept;
 
   ExchangeBase& owner;
   Job::Impl& job;
@@ -132,8 +160,8 @@ struct ExchangeBase::Impl {
   ExchangeSettings settings;
   std::size_t block_bytes = 0;  // room of a block
   std::uint32_t ring_min = 0, ring_max = 0;
-  std::size_t past_cache_min = 0;
-  std::vector<int> threads_of;         // by rank
+  CopyPolicy near, far;         // towards ranks of this host, with and without a common cache
+  std::vector<int> threads_of;  // by rank
   std::vector<detail::Places> places;  // by rank
   int num_destinations = 0;
   std::uint64_t spin_ns = 0, yield_ns = 0;
@@ -144,16 +172,25 @@ struct ExchangeBase::Impl {
   std::vector<detail::SendBlock*> sending;
   std::vector<detail::ReceiveBlock> receiving;
   std::mutex accept_mutex;
-  std::atomic<bool> corrupt{false};  // some lane was closed
-  bool dropping = false;             // the exchange ends; what still comes is not received
+  Shortage accept_shortage;           // guarded by accept_mutex
+  std::atomic<int> num_shortages{0};  // that have lasted
+  std::atomic<bool> corrupt{false};   // some lane was closed
+  std::atomic<int> corrupt_peer{-1};  // whose, of the first; set before
+  bool dropping = false;              // the exchange ends; what still comes is not received
 
   // The end of a phase.
   std::atomic<std::uint32_t> phase{0};
   std::atomic<int> num_arrived{0}, num_finished{0};
-  std::atomic<std::uint32_t> step{0};  // grows by one when thread 0 has got on
-  std::uint64_t expected = 0;          // blocks for this rank; written before step grows
-  bool receive_more = false;           // the same
-  Status outcome;                      // written before step grows for the second time
+  std::atomic<std::uint32_t> step{0};      // grows by one when thread 0 has got on
+  std::vector<std::uint64_t> counts;       // of agree_on_counts()
+  bool receive_more = false;               // written before step grows
+  std::uint32_t known_lost = 0;            // the same; as Engine::num_lost
+  Status outcome;                          // written before step grows for the second time
+  bool some_left_out = false;              // the same: since the phase before
+  std::atomic<std::uint64_t> expected{0};  // blocks for this rank from those that live
+  // The ranks that are lost, as far as is agreed on: what they sent is not counted.
+  std::vector<std::atomic<bool>> is_out;  // by rank
+  std::atomic<int> num_out{0};
   // One thread ends the phase and waits for what others receive. Written by it.
   std::atomic<bool> others_receive{false};
 };
@@ -181,7 +218,8 @@ Code ExchangeBase::Impl::until_room(Thread& thread, Out& out, Attempt&& attempt)
   for (;;) {
     const Code code = attempt();
     if (code != Code::again) return code;
-    if (is_lost(out.peer)) return lose(thread, out);
+    if (is_lost(out.peer)) return end(thread, out, Code::peer_lost);
+    if (out.lane.is_closed()) return end(thread, out, Code::corrupt);
     set_aside(thread);
     waiter.pause();
   }

@@ -3,7 +3,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "exchange/job_impl.hpp"
 #include "job/boards.hpp"
 
@@ -12,15 +15,12 @@ extern char** environ;
 namespace weft::transport {
 namespace {
 
-// Contexts of the engine; each use has its own.
-constexpr std::uint32_t kTeamContext = 1;
-
 // The place of a fabric's key in RemoteMemory::keys.
 std::size_t key_index(const Fabric& fabric) {
   return fabric.mapped() ? 0 : fabric.name() == "verbs" ? 1 : 2;
 }
 
-void run_background() {
+void run_background(bool /*before_sleep*/) {
   if (const Background* work = background) work->work(work->argument);
 }
 
@@ -62,33 +62,33 @@ Job::Impl::Impl(std::unique_ptr<weft::Job> opened) : members(std::move(opened)) 
   }
   engine->set_threaded(true);
   engine->set_background(run_background);
-  std::vector<int> all(static_cast<std::size_t>(members->size()));
-  for (int rank = 0; rank < members->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
-  team = std::make_unique<coll::Team>(*engine, std::move(all), kTeamContext);
+  agreement = std::make_unique<Agreement>(*engine);
 }
 
 Job::Impl::~Impl() {
-  // Nobody leaves while others may still need its memory; if somebody is lost, the end of this
-  // process is in order all the same.
-  if (Status status = coll::barrier(*team); !status)
-    log_line(LogLevel::info, members->rank(), "leaving the job: {}", status.text());
-  team.reset();
+  // Nobody leaves while others that live may still need its memory.
+  Status status = barrier();
+  while (status == Code::peer_lost) status = barrier();
+  if (!status) log_line(LogLevel::info, members->rank(), "leaving the job: {}", status.text());
   for (auto& thread : threads) thread.reset();
-  if (Status status = engine->close(); !status)
+  if (status = engine->close(); !status)
     log_line(LogLevel::warn, members->rank(), "leaving the job: {}", status.text());
+  agreement.reset();
   engine.reset();
-  if (Status status = members->board().close(); !status)
+  if (status = members->board().close(); !status)
     log_line(LogLevel::warn, members->rank(), "leaving the job: {}", status.text());
 }
 
-Job::Job() {
+Job::Job() try {
   const Settings settings = read_settings();
   impl_ = std::make_unique<Impl>(open_members(settings));
   windows_ = impl_->windows.data();
   num_lost_ = &impl_->engine->lost_counter();
+} catch (const std::bad_alloc&) {
+  throw Error(Code::no_memory);
 }
 
-Job::Job(LocalRanks& ranks, int rank) {
+Job::Job(LocalRanks& ranks, int rank) try {
   const Settings settings = read_settings();
   auto& boards = ranks.impl_->boards;
   if (rank < 0 || rank >= static_cast<int>(boards.size()) ||
@@ -98,9 +98,13 @@ Job::Job(LocalRanks& ranks, int rank) {
       open_members(settings, std::move(boards[static_cast<std::size_t>(rank)])));
   windows_ = impl_->windows.data();
   num_lost_ = &impl_->engine->lost_counter();
+} catch (const std::bad_alloc&) {
+  throw Error(Code::no_memory);
 }
 
-Job::~Job() = default;
+Job::~Job() {
+  if (!impl_->is_own_process()) (void)impl_.release();
+}
 
 int Job::rank() const noexcept { return impl_->members->rank(); }
 int Job::size() const noexcept { return impl_->members->size(); }
@@ -108,8 +112,11 @@ const std::string& Job::host(int rank) const { return impl_->members->member(ran
 bool Job::same_host(int a, int b) const { return impl_->members->same_host(a, b); }
 std::string Job::describe(int rank) const { return impl_->members->describe(rank); }
 bool Job::is_alive(int rank) const {
+  if (!impl_->has_rank(rank)) return false;
+  // Who is asked about is looked after from now on.
+  if (rank != impl_->members->rank()) impl_->engine->watch(rank);
   impl_->engine->look_for_lost();
-  return impl_->has_rank(rank) && impl_->engine->is_alive(rank);
+  return impl_->engine->is_alive(rank);
 }
 
 void Job::Impl::name(RemoteMemory& memory, const Fabric& fabric,
@@ -141,13 +148,13 @@ Status Job::Impl::allocate(std::size_t bytes, void*& address, RemoteMemory& memo
 }
 
 Status Job::Impl::release(void* address) {
+  decltype(allocated)::node_type taken;
   if (!fabrics->remote().empty()) {
     const std::lock_guard lock(allocated_mutex);
-    if (const auto found = allocated.find(address); found != allocated.end()) {
-      (void)unshare(found->second);
-      allocated.erase(found);
-    }
+    taken = allocated.extract(address);
   }
+  // Without the lock: it may wait for peers, and who allocates need not.
+  if (taken) (void)unshare(taken.mapped());
   return local->release(address);
 }
 
@@ -186,23 +193,72 @@ void Job::Impl::poll_remote() noexcept {
 }
 
 Status Job::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
-  return impl_->allocate(bytes, address, memory);
+  return or_no_memory([&] { return impl_->allocate(bytes, address, memory); });
 }
 
-Status Job::release(void* address) { return impl_->release(address); }
+Status Job::release(void* address) {
+  return or_no_memory([&] { return impl_->release(address); });
+}
 
 Status Job::share(void* address, std::size_t bytes, RemoteMemory& memory) {
   if (address == nullptr || bytes == 0 || bytes > ~reinterpret_cast<std::uintptr_t>(address))
     return {Code::bad_argument, fmt::format("there are no {} bytes to share", bytes)};
-  return impl_->share(address, bytes, memory);
+  return or_no_memory([&] { return impl_->share(address, bytes, memory); });
 }
 
 Status Job::unshare(const RemoteMemory& memory) {
   if (memory.owner != rank()) return {Code::bad_argument, "the memory is another rank's"};
-  return impl_->unshare(memory);
+  return or_no_memory([&] { return impl_->unshare(memory); });
 }
 
-Status Job::barrier() { return coll::barrier(*impl_->team); }
+Status Job::Impl::all_reduce(void* values, std::size_t count, const coll::Reduction& op) {
+  const std::size_t bytes = count * op.element_bytes;
+  if (bytes == 0) return {};
+  return agreement->run({static_cast<std::byte*>(values), bytes}, [&](coll::Team& team) {
+    return coll::allreduce(team, nullptr, values, count, op);
+  });
+}
+
+Status Job::Impl::all_gather(const void* mine, void* all, std::size_t bytes) {
+  if (bytes == 0) return {};
+  const auto size = static_cast<std::size_t>(members->size());
+  const std::span result(static_cast<std::byte*>(all), size * bytes);
+  return agreement->run(result, [&](coll::Team& team) {
+    if (team.size() == members->size()) return coll::allgather(team, mine, all, bytes);
+    std::ranges::fill(result, std::byte{});
+    std::vector<std::size_t> lengths(agreement->members().size(), bytes);
+    std::vector<std::ptrdiff_t> places;
+    for (const int rank : agreement->members())
+      places.push_back(static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rank) * bytes));
+    return coll::allgatherv(team, mine, bytes, all, lengths.data(), places.data());
+  });
+}
+
+Status Job::Impl::all_gather_spans(const void* mine, void* all,
+                                   const std::vector<std::size_t>& counts,
+                                   std::size_t element_bytes) {
+  // Where there is nothing to wait for, a rank does not wait.
+  return agreement->run_loose([&](coll::Team& team) {
+    std::vector<std::size_t> bytes;
+    std::vector<std::ptrdiff_t> displacements;
+    std::size_t total = 0;
+    for (int rank = 0; rank < members->size(); ++rank) {
+      const std::size_t length = counts[static_cast<std::size_t>(rank)] * element_bytes;
+      if (agreement->has(rank)) {
+        bytes.push_back(length);
+        displacements.push_back(static_cast<std::ptrdiff_t>(total));
+      }
+      total += length;
+    }
+    // Null would mean "in place".
+    static const std::byte nothing{};
+    return coll::allgatherv(team, mine != nullptr ? mine : &nothing,
+                            counts[static_cast<std::size_t>(members->rank())] * element_bytes, all,
+                            bytes.data(), displacements.data());
+  });
+}
+
+Status Job::barrier() { return impl_->barrier(); }
 
 Status Job::all_reduce_bytes(void* values, std::size_t count, std::size_t element_bytes,
                              void (*apply)(const void*, void*, std::size_t, void*),
@@ -212,28 +268,16 @@ Status Job::all_reduce_bytes(void* values, std::size_t count, std::size_t elemen
   reduction.argument = argument;
   reduction.element_bytes = element_bytes;
   reduction.commutative = false;
-  return coll::allreduce(*impl_->team, nullptr, values, count, reduction);
+  return impl_->all_reduce(values, count, reduction);
 }
 
 Status Job::all_gather_bytes(const void* mine, void* all, std::size_t bytes) {
-  return coll::allgather(*impl_->team, mine, all, bytes);
+  return impl_->all_gather(mine, all, bytes);
 }
 
 Status Job::all_gather_spans(const void* mine, void* all, const std::vector<std::size_t>& counts,
                              std::size_t element_bytes) {
-  std::vector<std::size_t> bytes(counts.size());
-  std::vector<std::ptrdiff_t> displacements(counts.size());
-  std::size_t total = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    bytes[i] = counts[i] * element_bytes;
-    displacements[i] = static_cast<std::ptrdiff_t>(total);
-    total += bytes[i];
-  }
-  // Null would mean "in place".
-  static const std::byte nothing{};
-  return coll::allgatherv(*impl_->team, mine != nullptr ? mine : &nothing,
-                          bytes[static_cast<std::size_t>(rank())], all, bytes.data(),
-                          displacements.data());
+  return impl_->all_gather_spans(mine, all, counts, element_bytes);
 }
 
 }  // namespace weft::transport

@@ -1,15 +1,20 @@
 #pragma once
 // The inside of the public Job: what its threads keep for themselves, and what exchanges need of
 // it.
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
+#include "base/shortage.hpp"
 #include "coll/coll.hpp"
+#include "exchange/agreement.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/registry.hpp"
 #include "job/job.hpp"
@@ -26,9 +31,9 @@ class MappingCache {
   ~MappingCache();
   // Where the memory is here, or null with the reason: unsupported means "use get and put".
   std::byte* find(Fabric& fabric, const RemoteMemory& memory, Code& code) noexcept {
-    const std::uint32_t region = memory.keys[0].region;
-    MappedMemory& entry = entries_[region % kNumEntries];
-    if (entry.region == region && entry.peer == memory.owner && entry.is_valid()) [[likely]] {
+    const std::uint64_t number = memory.keys[0].number();
+    MappedMemory& entry = entries_[number % kNumEntries];
+    if (entry.number == number && entry.peer == memory.owner && entry.is_valid()) [[likely]] {
       std::byte* data = entry.find(fabric_memory(memory));
       code = data != nullptr ? Code::ok : Code::bad_argument;
       return data;
@@ -37,12 +42,12 @@ class MappingCache {
   }
   // Makes the window show the memory, which was just found.
   void show(const RemoteMemory& memory) noexcept {
-    const MappedMemory& entry = entries_[memory.keys[0].region % kNumEntries];
+    const MappedMemory& entry = entries_[memory.keys[0].number() % kNumEntries];
     window_.data = entry.data;
     window_.address = entry.address;
     window_.bytes = entry.bytes;
+    window_.current = entry.current;
     window_.number = entry.number;
-    window_.region = entry.region;
     window_.owner = entry.peer;
   }
   static weft::RemoteMemory fabric_memory(const RemoteMemory& memory) noexcept {
@@ -86,10 +91,17 @@ struct Job::Impl {
   explicit Impl(std::unique_ptr<weft::Job> opened);
   ~Impl();
 
-  ThreadState& thread(int number) {
+  // Of a thread that has been found before.
+  ThreadState& thread(int number) noexcept { return *threads[static_cast<std::size_t>(number)]; }
+  // Null: no memory.
+  ThreadState* find_thread(int number) noexcept {
     auto& state = threads[static_cast<std::size_t>(number)];
-    if (!state) state = std::make_unique<ThreadState>(windows[static_cast<std::size_t>(number)]);
-    return *state;
+    if (!state) [[unlikely]]
+      (void)or_no_memory([&] {
+        state = std::make_unique<ThreadState>(windows[static_cast<std::size_t>(number)]);
+        return Code::ok;
+      });
+    return state.get();
   }
   // The way to a rank: its fabric, and which of a memory's keys that understands.
   struct Way {
@@ -114,14 +126,28 @@ struct Job::Impl {
   Status release(void* address);
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);
   Status unshare(const RemoteMemory& memory);
+  // What all ranks do together, see Agreement. `values` and `all` are undefined after an error.
+  Status barrier() {
+    return agreement->run({}, [](coll::Team& team) { return coll::barrier(team); });
+  }
+  Status all_reduce(void* values, std::size_t count, const coll::Reduction& op);
+  // Zeros from ranks that are lost.
+  Status all_gather(const void* mine, void* all, std::size_t bytes);
+  Status all_gather_spans(const void* mine, void* all, const std::vector<std::size_t>& counts,
+                          std::size_t element_bytes);
   // Moves the fabrics to other hosts forward.
   void poll_remote() noexcept;
 
+  // False in a child that the process has forked: what is held here is not the child's, and the
+  // peers know nothing of it.
+  bool is_own_process() const noexcept { return getpid() == process; }
+
   bool has_rank(int rank) const noexcept { return rank >= 0 && rank < members->size(); }
 
+  const pid_t process = getpid();
   std::unique_ptr<weft::Job> members;
   std::unique_ptr<tagged::Engine> engine;
-  std::unique_ptr<coll::Team> team;
+  std::unique_ptr<Agreement> agreement;
   Fabrics* fabrics = nullptr;
   Fabric* local = nullptr;  // inside the host
   std::vector<Way> ways;    // by rank
@@ -129,7 +155,18 @@ struct Job::Impl {
   std::map<void*, RemoteMemory> allocated;  // where other hosts are; guarded by allocated_mutex
   std::array<detail::Window, kMaxThreads> windows;
   std::array<std::unique_ptr<ThreadState>, kMaxThreads> threads;
-  int num_clients = 0;  // exchanges opened so far; the number of the last
+  // Numbers of the exchanges that are open, and of the last that was opened. They are given in
+  // turn, so that a number is used again only after every rank has long closed what had it.
+  std::set<int> clients;
+  int last_client = 0;
+  // The number of the next exchange, the same on all ranks; 0: all are in use.
+  int free_client() const noexcept {
+    for (int i = 0; i < kMaxClients; ++i) {
+      const int client = (last_client + i) % kMaxClients + 1;
+      if (!clients.contains(client)) return client;
+    }
+    return 0;
+  }
 };
 
 struct LocalRanks::Impl {

@@ -4,10 +4,16 @@
 // way, the phase is over after this one allreduce. Otherwise the ranks receive until the count is
 // complete, and a second allreduce tells that all are.
 //
+// When a rank is lost, each of these allreduces ends in the same way on all that live
+// (agreement.cpp), and they count again without what was sent to the lost one or came from it,
+// until all that they have sent to each other is received. Then the phase is over, too, and tells
+// who was lost.
+//
 // What a rank sends after its phase is over carries the next phase's number, and a receiver that
 // has not heard of the end yet leaves it in the ring. So a rank may go on receiving while it waits
 // for the others, which may need that to get on, and yet counts the blocks of this phase only.
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "exchange/exchange_impl.hpp"
 
 namespace weft::transport {
@@ -30,6 +36,9 @@ void add(const void* in, void* inout, std::size_t count, void*) {
   for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
+// Of a rank whose messages wait for memory, among ranks in trouble.
+constexpr std::uint64_t kShortage = std::uint64_t{1} << 32;
+
 const coll::Reduction kAdd{add, nullptr, sizeof(std::uint64_t), true};
 
 }  // namespace
@@ -38,27 +47,117 @@ std::uint64_t ExchangeBase::Impl::received_here() const noexcept {
   std::uint64_t sum = 0;
   // acquire: pairs with the release in finish_block().
   for (const auto& thread : threads) sum += thread->received.load(std::memory_order_acquire);
+  // acquire: pairs with the release in leave_out_lost().
+  if (num_out.load(std::memory_order_acquire) == 0) [[likely]]
+    return sum;
+  // A block counts here before it does above, so this is never too much.
+  for (std::size_t rank = 0; rank < is_out.size(); ++rank) {
+    if (!is_out[rank].load(std::memory_order_relaxed)) continue;
+    for (const auto& thread : threads)
+      sum -= thread->received_from[rank].load(std::memory_order_relaxed);
+  }
   return sum;
+}
+
+// As far as is agreed on.
+void ExchangeBase::Impl::leave_out_lost() {
+  for (std::size_t rank = 0; rank < is_out.size(); ++rank) {
+    if (job.agreement->has(static_cast<int>(rank)) || is_out[rank].load(std::memory_order_relaxed))
+      continue;
+    is_out[rank].store(true, std::memory_order_relaxed);
+    num_out.fetch_add(1, std::memory_order_release);
+    some_left_out = true;
+  }
+}
+
+// What they send from here on, should they live, is not received.
+void ExchangeBase::Impl::drop_lanes_of_lost(Thread& thread) noexcept {
+  for (auto& in : thread.ins) {
+    if (!is_out[static_cast<std::size_t>(in->peer)].load(std::memory_order_relaxed)) continue;
+    in->broken = true;
+    end_shortage(in->shortage);
+  }
 }
 
 // By one thread of the rank; the others are at rest as far as sending goes.
 Status ExchangeBase::Impl::agree_on_counts(bool& all) {
+  leave_out_lost();
   const auto size = static_cast<std::size_t>(job.members->size());
   // Sent to each rank; received here; ranks in trouble.
-  std::vector<std::uint64_t> counts(size + 2);
+  counts.assign(size + 2, 0);
   for (const auto& thread : threads)
     for (std::size_t rank = 0; rank < size; ++rank)
       counts[rank] += thread->sent[rank].load(std::memory_order_relaxed);
+  if (num_out.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+    for (std::size_t rank = 0; rank < size; ++rank)
+      if (is_out[rank].load(std::memory_order_relaxed)) counts[rank] = 0;
+  }
   counts[size] = received_here();
   counts[size + 1] = corrupt.load(std::memory_order_acquire) ? 1 : 0;
-  Status status = coll::allreduce(*job.team, nullptr, counts.data(), counts.size(), kAdd);
+  Status status = job.all_reduce(counts.data(), counts.size(), kAdd);
   if (!status) return status;
   std::uint64_t sent = 0;
   for (std::size_t rank = 0; rank < size; ++rank) sent += counts[rank];
-  expected = counts[static_cast<std::size_t>(job.members->rank())];
+  expected.store(counts[static_cast<std::size_t>(job.members->rank())], std::memory_order_relaxed);
   all = sent == counts[size];
-  if (counts[size + 1] != 0) return {Code::corrupt, "a lane between two ranks was closed"};
+  if (counts[size + 1] != 0) return Code::corrupt;
   return {};
+}
+
+// That all have received what they were to.
+Status ExchangeBase::Impl::agree_on_end() {
+  std::uint64_t trouble = corrupt.load(std::memory_order_acquire) ? 1 : is_short() ? kShortage : 0;
+  Status status = job.all_reduce(&trouble, 1, kAdd);
+  if (!status || trouble == 0) return status;
+  if (trouble % kShortage != 0) return Code::corrupt;
+  return {Code::no_memory, "messages wait that there is no memory to receive"};
+}
+
+// Who says of whom that it sent what makes no sense, on all ranks alike.
+Status ExchangeBase::Impl::name_corrupt() {
+  const int mine = corrupt.load(std::memory_order_acquire)
+                       ? corrupt_peer.load(std::memory_order_relaxed) + 2
+                       : 0;
+  std::vector<int> all(static_cast<std::size_t>(job.members->size()));
+  Status status = job.all_gather(&mine, all.data(), sizeof mine);
+  std::string text;
+  for (int rank = 0; status && rank < job.members->size(); ++rank) {
+    const int peer = all[static_cast<std::size_t>(rank)] - 2;
+    if (peer < -1) continue;
+    text += (text.empty() ? "" : ", ") + job.members->describe(rank) + " closed a lane";
+    if (job.has_rank(peer)) text += " of " + job.members->describe(peer);
+  }
+  return {Code::corrupt, text.empty() ? "a lane between two ranks was closed" : text};
+}
+
+// What thread 0 agrees on with other ranks, after the first look at the counts.
+// others_drain: they receive until they have all, and ring; else they are to ring for each block.
+Status ExchangeBase::Impl::end_phase(const Background& drain, Status status, bool all,
+                                     bool others_drain) {
+  std::vector<int> lost;
+  for (;;) {
+    if (status && !all) {
+      others_receive.store(!others_drain, std::memory_order_relaxed);
+      // What there was no memory for is tried once more in any case.
+      if (is_short()) drain.work(drain.argument);
+      receive_until(*this, 0, drain, [&] {
+        return is_complete() || corrupt.load(std::memory_order_acquire) || is_short() ||
+               job.agreement->is_broken();
+      });
+      others_receive.store(false, std::memory_order_relaxed);
+      status = agree_on_end();
+    }
+    if (!(status == Code::peer_lost)) break;
+    // The phase ends all the same, among those that live. What they wait for now, the others have
+    // not been told.
+    others_drain = false;
+    lost.insert(lost.end(), job.agreement->lost().begin(), job.agreement->lost().end());
+    status = agree_on_counts(all);
+  }
+  if (status == Code::corrupt) return name_corrupt();
+  if (status == Code::no_memory && !lost.empty()) job.agreement->tell_later(std::move(lost));
+  if (status && !lost.empty()) return {Code::peer_lost, job.agreement->name(lost)};
+  return status;
 }
 
 // thread: null if the caller alone ends the phase and others receive.
@@ -77,8 +176,10 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
     step.fetch_add(1, std::memory_order_release);
     for (int t = 1; t < num; ++t) ring_doorbell(local.sleeping(t));
   };
-  const auto in_trouble = [this] {
-    return engine.num_lost() != 0 || corrupt.load(std::memory_order_acquire);
+  // What a rank that is lost had sent is received before the phase is over.
+  const auto drain_lost = [&] {
+    drain.work(drain.argument);
+    if (thread != nullptr) drop_lanes_of_lost(*thread);
   };
 
   if (leads) {
@@ -86,46 +187,41 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
     num_arrived.store(0, std::memory_order_relaxed);
     const Background* before = std::exchange(background, &drain);
     bool all = false;
-    outcome = agree_on_counts(all);
-    receive_more = outcome.ok() && !all;
-    background = before;
+    Status status = or_no_memory([&] { return agree_on_counts(all); });
+    receive_more = status.ok() && !all;
+    known_lost = engine.num_lost();
     advance();
-  } else {
-    ring_doorbell(local.sleeping(0));
-    until([&] { return step.load(std::memory_order_acquire) != begin; });
-  }
-
-  const bool second = receive_more;
-  if (second) {
-    if (thread == nullptr) others_receive.store(true, std::memory_order_relaxed);
-    until([&] { return received_here() >= expected || in_trouble(); });
-    if (thread == nullptr) others_receive.store(false, std::memory_order_relaxed);
-    // The others' last block may have been what the leader waits for.
-    if (!leads) ring_doorbell(local.sleeping(0));
-  }
-  if (leads) {
-    if (second) {
-      std::uint64_t trouble = in_trouble() ? 1 : 0;
-      const Background* before = std::exchange(background, &drain);
-      outcome = coll::allreduce(*job.team, nullptr, &trouble, 1, kAdd);
-      background = before;
-      if (outcome && trouble != 0)
-        outcome = engine.num_lost() != 0
-                      ? Status(Code::peer_lost, "a rank is lost")
-                      : Status(Code::corrupt, "a lane between two ranks was closed");
-    }
+    if (!status.ok() || !all) status = end_phase(drain, std::move(status), all, thread != nullptr);
+    background = before;
+    outcome = std::move(status);
     const Status result = outcome;
     num_finished.store(num - 1, std::memory_order_relaxed);
     advance();
+    if (some_left_out) drain_lost();
     // The others receive until they see this, and must not find messages of the next phase.
     Waiter waiter(*this, 0);
     while (num_finished.load(std::memory_order_acquire) != 0) waiter.pause();
-    if (result) phase.fetch_add(1, std::memory_order_relaxed);
+    some_left_out = false;
+    // After `corrupt` nobody can say what belongs to which; `no_memory` ends no phase.
+    if (!(result == Code::corrupt) && !(result == Code::no_memory))
+      phase.fetch_add(1, std::memory_order_relaxed);
     advance();
     return result;
   }
+  ring_doorbell(local.sleeping(0));
+  until([&] { return step.load(std::memory_order_acquire) != begin; });
+  if (receive_more) {
+    // Until this rank has all, if nothing changes that.
+    until([&] {
+      return is_complete() || corrupt.load(std::memory_order_acquire) || is_short() ||
+             engine.num_lost() != known_lost;
+    });
+    // The last block may have been what the leader waits for.
+    ring_doorbell(local.sleeping(0));
+  }
   until([&] { return step.load(std::memory_order_acquire) == begin + 2; });
   const Status result = outcome;
+  if (some_left_out) drain_lost();
   if (num_finished.fetch_sub(1, std::memory_order_acq_rel) == 1) ring_doorbell(local.sleeping(0));
   Waiter waiter(*this, number);
   while (step.load(std::memory_order_acquire) != begin + 3) waiter.pause();

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
 #include "exchange/exchange_impl.hpp"
 
 namespace weft::transport {
@@ -14,41 +16,82 @@ constexpr unsigned kIdlePerLook = 4096;
 void ExchangeBase::Impl::broken(Thread& thread, In& in, const char* what) noexcept {
   if (in.broken) return;
   in.broken = true;
+  end_shortage(in.shortage);
+  in.lane.close();
   log_line(LogLevel::error, job.members->rank(),
            "{} sent bytes that make no sense ({}): its lane to thread {} is closed",
            job.members->describe(in.peer), what, thread.number);
+  note_corrupt(in.peer);
+}
+
+void ExchangeBase::Impl::note_shortage(Shortage& shortage, int peer) noexcept {
+  const std::uint64_t now = now_ns();
+  if (shortage.since_ns == 0) shortage.since_ns = now;
+  const auto limit =
+      static_cast<std::uint64_t>(job.members->settings().number(Setting::peer_timeout_ms)) *
+      1'000'000;
+  if (shortage.is_told || now - shortage.since_ns <= limit) return;
+  shortage.is_told = true;
+  num_shortages.fetch_add(1, std::memory_order_release);
+  (void)or_no_memory([&] {
+    log_line(LogLevel::warn, job.members->rank(),
+             "messages{} wait: there is no memory to receive them (see ulimit -n and -v)",
+             peer >= 0 ? " of " + job.members->describe(peer) : "");
+    return Code::ok;
+  });
+}
+
+void ExchangeBase::Impl::end_shortage(Shortage& shortage) noexcept {
+  if (shortage.is_told) num_shortages.fetch_sub(1, std::memory_order_relaxed);
+  shortage = {};
+}
+
+void ExchangeBase::Impl::note_corrupt(int peer) noexcept {
+  int none = -1;
+  corrupt_peer.compare_exchange_strong(none, peer, std::memory_order_relaxed);
+  // release: pairs with the acquires of who tells.
   corrupt.store(true, std::memory_order_release);
 }
 
-void ExchangeBase::Impl::accept_all(Fabric& fabric) noexcept {
+// no_memory: there are more lanes, for which there is none now.
+Code ExchangeBase::Impl::accept_all(Fabric& fabric) {
   for (;;) {
     int peer = -1;
     int channel = 0;
     ReceiveMemory memory;
+    // What a lane needs here comes first, as it is accepted once.
+    for (auto& thread : threads) make_room(thread->arrived);
+    auto in = std::make_unique<In>();
     if (Status status = fabric.accept(client, peer, channel, memory); !status) {
+      if (status == Code::no_memory) {
+        if (accept_shortage.since_ns == 0)
+          log_line(LogLevel::warn, job.members->rank(), "a lane of {} has to wait: {}",
+                   job.members->describe(peer), status.text());
+        return Code::no_memory;
+      }
       if (status == Code::peer_lost && peer >= 0) {
         engine.lose(peer);  // it ended between its first message and now
         continue;
       }
       log_line(LogLevel::error, job.members->rank(), "cannot accept a lane of {}: {}",
                job.members->describe(peer), status.text());
-      corrupt.store(true, std::memory_order_release);
+      note_corrupt(peer);
       continue;
     }
-    if (peer < 0) return;
+    if (peer < 0) return Code::ok;
     const int reader = channel_of(channel).reader;
     // A fabric may have smaller rings.
     if (reader >= num_threads || memory.ring_bytes < ring_min || memory.ring_bytes > ring_max) {
       log_line(LogLevel::error, job.members->rank(),
                "{} connected to thread {}, of {}, with {} bytes", job.members->describe(peer),
                reader, num_threads, memory.ring_bytes);
-      corrupt.store(true, std::memory_order_release);
+      note_corrupt(peer);
       continue;
     }
-    auto in = std::make_unique<In>();
     in->peer = peer;
     in->fabric = &fabric;
     in->lane.open(fabric, memory, ring_min, memory.ring_bytes);
+    engine.watch(peer);
     threads[static_cast<std::size_t>(reader)]->arrived.push_back(std::move(in));
     // Its thread may sleep, and the sender rang before the lane was there.
     ring_doorbell(local.sleeping(reader));
@@ -68,16 +111,30 @@ void ExchangeBase::Impl::accept(Thread& thread) noexcept {
   const std::uint64_t now = num_connections();
   if (now == thread.known_connections) return;
   const std::lock_guard lock(accept_mutex);
-  accept_all(local);
-  for (Fabric* fabric : job.fabrics->remote()) accept_all(*fabric);
-  thread.known_connections = now;
+  const Code code = or_no_memory([&] {
+    Code first = accept_all(local);
+    for (Fabric* fabric : job.fabrics->remote())
+      if (const Code next = accept_all(*fabric); first == Code::ok) first = next;
+    make_room(thread.ins, thread.arrived.size());
+    return first;
+  });
+  if (code == Code::ok) {
+    end_shortage(accept_shortage);
+    thread.known_connections = now;
+  } else {
+    note_shortage(accept_shortage, -1);
+  }
+  if (thread.ins.capacity() - thread.ins.size() < thread.arrived.size()) return;
   for (auto& in : thread.arrived) thread.ins.push_back(std::move(in));
   thread.arrived.clear();
 }
 
 // The lane's next entry, if it may be received now.
 bool ExchangeBase::Impl::look(Thread& thread, In& in, Entry& entry) noexcept {
-  if (in.broken) return false;
+  if (in.broken) [[unlikely]] {
+    if (in.lane.owed) in.lane.return_now();
+    return false;
+  }
   if (!in.lane.peek(entry)) {
     if (in.lane.ring.broken()) [[unlikely]]
       broken(thread, in, "the head of a block");
@@ -89,6 +146,11 @@ bool ExchangeBase::Impl::look(Thread& thread, In& in, Entry& entry) noexcept {
   if (entry.immediate != make_immediate(now, message_bytes)) [[unlikely]] {
     // One phase ahead: this rank has not heard yet that the phase is over.
     if (entry.immediate == make_immediate(now + 1, message_bytes)) return dropping;
+    // What it had sent in a phase that was ended without it.
+    if (is_out[static_cast<std::size_t>(in.peer)].load(std::memory_order_relaxed)) {
+      in.broken = true;
+      return false;
+    }
     broken(thread, in, "the phase of a block, or the size of its messages");
     return false;
   }
@@ -114,12 +176,13 @@ bool ExchangeBase::Impl::take(Thread& thread, In& in, std::uint8_t kind, const s
   return true;
 }
 
-// Reads an announced block, in place where its memory can be mapped.
-bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& announcement) noexcept {
+// Reads an announced block, in place where its memory can be mapped. no_memory: this process is
+// short of what it takes, and is to try again; another error: the block will not be received.
+Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& announcement) noexcept {
   if (announcement.bytes == 0 || announcement.bytes > kMaxBlockBytes ||
       (message_bytes != 0 && announcement.bytes % message_bytes != 0)) {
     broken(thread, in, "an announcement");
-    return false;
+    return Code::corrupt;
   }
   RemoteMemory memory{
       announcement.address, sizeof(StagingHead) + announcement.bytes, {}, in.peer, 0, 0};
@@ -132,29 +195,41 @@ bool ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
   const std::byte* data = nullptr;
   if (in.fabric->mapped()) {
     // Staging is allocated, so it can be mapped: what can not be is not staging.
-    thread.remote_mapped = job.thread(thread.number).mappings.find(*in.fabric, memory, code);
+    if (ThreadState* state = job.find_thread(thread.number))
+      thread.remote_mapped = state->mappings.find(*in.fabric, memory, code);
+    else
+      code = Code::no_memory;
     if (thread.remote_mapped != nullptr) data = thread.remote_mapped + sizeof(StagingHead);
   } else {
-    thread.fetched.resize(announcement.bytes);
-    code = in.fabric->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
-                          announcement.bytes);
+    code = or_no_memory([&] {
+      thread.fetched.resize(announcement.bytes);
+      return in.fabric->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
+                            announcement.bytes);
+    });
     if (code == Code::ok) data = thread.fetched.data();
   }
   // Where its memory begins is the sender's word, and messages are read as values of their type.
   if (reinterpret_cast<std::uintptr_t>(data) % detail::kBlockAlign != 0) data = nullptr;
   if (data == nullptr) {
-    if (dropping) return false;
-    if (code == Code::peer_lost || is_lost(in.peer))
+    if (dropping) return Code::cancelled;
+    if (code == Code::peer_lost || is_lost(in.peer)) {
       in.broken = true;  // what it sent behind this must not be received without it
-    else
-      broken(thread, in, "the memory of an announced block");
-    return false;
+      end_shortage(in.shortage);
+      return Code::peer_lost;
+    }
+    if (code == Code::no_memory) {
+      note_shortage(in.shortage, in.peer);
+      return code;
+    }
+    broken(thread, in, "the memory of an announced block");
+    return Code::corrupt;
   }
+  end_shortage(in.shortage);
   block.cursor = data;
   block.end = block.cursor + announcement.bytes;
   block.source = in.peer;
   thread.from = Thread::From::remote;
-  return true;
+  return Code::ok;
 }
 
 bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
@@ -170,7 +245,9 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     if (taken) {
       Announcement announcement;
       std::memcpy(&announcement, aside.data.data(), sizeof announcement);
-      taken = fetch(thread, in, announcement);
+      const Code code = fetch(thread, in, announcement);
+      if (code == Code::no_memory) return false;
+      taken = code == Code::ok;
     }
     thread.aside.pop_front();
     if (taken) return true;
@@ -191,9 +268,11 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     }
     Announcement announcement;
     std::memcpy(&announcement, entry.data, sizeof announcement);
+    const Code code = fetch(thread, in, announcement);
+    if (code == Code::no_memory) continue;  // it stays where it is
     in.lane.ring.pop(entry.length);
     in.lane.return_credit(false);
-    if (fetch(thread, in, announcement)) return true;
+    if (code == Code::ok) return true;
   }
   accept(thread);
   if (has_remote) poll_remote(thread);
@@ -230,6 +309,8 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
   thread.from = Thread::From::nowhere;
   detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   block.cursor = block.end = nullptr;
+  auto& from = thread.received_from[static_cast<std::size_t>(thread.in->peer)];
+  from.store(from.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   // release: what was done with the messages, before whoever ends the phase goes on.
   thread.received.store(thread.received.load(std::memory_order_relaxed) + 1,
                         std::memory_order_release);

@@ -1,7 +1,9 @@
 // One-sided access: reads, writes and atomic operations on memory of other ranks.
 #include <atomic>
+#include <bit>
 #include <cstring>
 
+#include "base/shortage.hpp"
 #include "exchange/job_impl.hpp"
 #include "weft/job.hpp"
 
@@ -19,7 +21,7 @@ std::byte* MappingCache::map(Fabric& fabric, MappedMemory& entry, const RemoteMe
   if (code != Code::ok) return nullptr;
   fabric_ = &fabric;
   if (entry.data != nullptr) {
-    if (window_.region == entry.region) window_.bytes = 0;
+    if (window_.number == entry.number) window_.bytes = 0;
     fabric.unmap(entry);
   }
   entry = mapped;
@@ -39,7 +41,9 @@ Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t b
   if (way.fabric == nullptr) return Code::unsupported;
   const auto& key = memory.keys[way.key];
   if (key.region == 0 && (way.key == 0 || key.extra == 0)) return Code::bad_argument;
-  if (++job.thread(thread).num_calls % kCallsPerLook == 0) job.engine->look_for_lost();
+  ThreadState* const state = job.find_thread(thread);
+  if (state == nullptr) return Code::no_memory;
+  if (++state->num_calls % kCallsPerLook == 0) job.engine->look_for_lost();
   return job.engine->num_lost() == 0 || job.engine->is_alive(memory.owner) ? Code::ok
                                                                            : Code::peer_lost;
 }
@@ -84,18 +88,36 @@ Code Job::write_there(int thread, const RemoteMemory& to, const void* from,
 
 namespace {
 
-// A free place for the outcome of a transfer.
-Completion& take_slot(ThreadState& state, Token& token) {
+// The token of a transfer that there was no memory for.
+constexpr Token kNoMemory{~0u, 0};
+
+// A free place for the outcome of a transfer. Null: no memory.
+Completion* take_slot(Job::Impl& job, int thread, Token& token) noexcept {
+  token = kNoMemory;
+  ThreadState* const found = job.find_thread(thread);
+  if (found == nullptr) return nullptr;
+  ThreadState& state = *found;
   if (state.free_slots.empty()) {
-    state.free_slots.push_back(static_cast<std::uint32_t>(state.transfers.size()));
-    state.transfers.emplace_back();
+    const Code code = or_no_memory([&] {
+      // So that giving places back takes no memory.
+      state.free_slots.reserve(std::bit_ceil(state.transfers.size() + 1));
+      state.transfers.emplace_back();
+      return Code::ok;
+    });
+    if (code != Code::ok) return nullptr;
+    state.free_slots.push_back(static_cast<std::uint32_t>(state.transfers.size() - 1));
   }
   token.slot = state.free_slots.back();
   state.free_slots.pop_back();
   TransferSlot& slot = state.transfers[token.slot];
   token.use = slot.use;
   slot.completion.reset();
-  return slot.completion;
+  return &slot.completion;
+}
+
+// What there is to tell of a token that no transfer has.
+Code code_of_none(Token token) noexcept {
+  return token.slot == kNoMemory.slot && token.use == 0 ? Code::no_memory : Code::bad_argument;
 }
 
 // Null: no token of this thread, or used up.
@@ -115,46 +137,48 @@ Code use_up(ThreadState& state, Token token, TransferSlot& slot) noexcept {
 
 Token Job::rdma_read_async(int thread, const RemoteMemory& from, void* to, std::size_t bytes) {
   Token token;
-  Completion& completion = take_slot(impl_->thread(thread), token);
+  Completion* const completion = take_slot(*impl_, thread, token);
+  if (completion == nullptr) return token;
   const Code code = check(*impl_, thread, from, bytes);
   if (code != Code::ok || bytes == 0)
-    completion.set(code);
+    completion->set(code);
   else
     impl_->way(from.owner)
-        .fabric->start_get(from.owner, impl_->memory_on_way(from), 0, to, bytes, completion);
+        .fabric->start_get(from.owner, impl_->memory_on_way(from), 0, to, bytes, *completion);
   return token;
 }
 
 Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from,
                             std::size_t bytes) {
   Token token;
-  Completion& completion = take_slot(impl_->thread(thread), token);
+  Completion* const completion = take_slot(*impl_, thread, token);
+  if (completion == nullptr) return token;
   const Code code = check(*impl_, thread, to, bytes);
   if (code != Code::ok || bytes == 0)
-    completion.set(code);
+    completion->set(code);
   else
     impl_->way(to.owner).fabric->start_put(to.owner, impl_->memory_on_way(to), 0, from, bytes,
-                                           completion);
+                                           *completion);
   return token;
 }
 
 Code Job::test(int thread, Token token) noexcept {
-  ThreadState& state = impl_->thread(thread);
-  TransferSlot* slot = find_slot(state, token);
-  if (slot == nullptr) return Code::bad_argument;
+  ThreadState* const state = impl_->find_thread(thread);
+  TransferSlot* slot = state != nullptr ? find_slot(*state, token) : nullptr;
+  if (slot == nullptr) return code_of_none(token);
   if (!slot->completion.is_done()) {
     impl_->engine->progress();
     if (!slot->completion.is_done()) return Code::again;
   }
-  return use_up(state, token, *slot);
+  return use_up(*state, token, *slot);
 }
 
 Code Job::wait(int thread, Token token) noexcept {
-  ThreadState& state = impl_->thread(thread);
-  TransferSlot* slot = find_slot(state, token);
-  if (slot == nullptr) return Code::bad_argument;
+  ThreadState* const state = impl_->find_thread(thread);
+  TransferSlot* slot = state != nullptr ? find_slot(*state, token) : nullptr;
+  if (slot == nullptr) return code_of_none(token);
   impl_->engine->wait_until([slot] { return slot->completion.is_done(); });
-  return use_up(state, token, *slot);
+  return use_up(*state, token, *slot);
 }
 
 namespace {

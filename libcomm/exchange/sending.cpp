@@ -3,25 +3,36 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "exchange/exchange_impl.hpp"
 
 namespace weft::transport {
 
-Code ExchangeBase::Impl::lose(Thread& thread, Out& out) noexcept {
-  out.lost = true;
-  thread.staging.forget(out.peer);
+// Nothing goes there any more. why: peer_lost, or corrupt: its reader has closed the lane.
+Code ExchangeBase::Impl::end(Thread& thread, Out& out, Code why) noexcept {
+  out.ended = why;
+  thread.staging.forget(out.peer, why == Code::peer_lost);
   detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(&out - thread.outs.data())];
   if (out.staging.head != nullptr) thread.staging.give_back(std::exchange(out.staging, {}));
   block = {};
-  return Code::peer_lost;
+  return why;
+}
+
+// To be called when Engine::num_lost has changed: asking for a peer takes a lock.
+void ExchangeBase::Impl::end_lost(Thread& thread) noexcept {
+  thread.num_lost = engine.num_lost();
+  for (Out& out : thread.outs)
+    if (out.ended == Code::ok && is_lost(out.peer)) (void)end(thread, out, Code::peer_lost);
 }
 
 Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
-  if (out.lost || is_lost(out.peer)) return lose(thread, out);
+  if (engine.num_lost() != thread.num_lost) [[unlikely]]
+    end_lost(thread);
+  if (out.ended != Code::ok) return end(thread, out, out.ended);
   if (out.lane.connected()) return Code::ok;
   if (out.fabric == nullptr) {
     log_line(LogLevel::error, job.members->rank(), "{}", job.fabrics->explain(out.peer));
-    return lose(thread, out);
+    return end(thread, out, Code::peer_lost);
   }
   SendMemory memory;
   memory.ring_bytes = ring_max;
@@ -29,27 +40,48 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
       channel_number({static_cast<std::uint16_t>(client), static_cast<std::uint8_t>(thread.number),
                       static_cast<std::uint8_t>(out.reader)});
   Status status;
-  const Code code = until_room(thread, out, [&] {
-    status = out.fabric->connect(out.peer, channel, memory);
+  Code code = or_no_memory([&] {
+    out.lane.ring.make_room(ring_min);
+    return Code::ok;
+  });
+  if (code != Code::ok) return code;
+  code = until_room(thread, out, [&] {
+    status = or_no_memory([&] { return out.fabric->connect(out.peer, channel, memory); });
     return status.code();
   });
   if (code == Code::ok && memory.ring_bytes < ring_min) {
     log_line(LogLevel::error, job.members->rank(),
              "blocks of this exchange need rings of {} bytes, and {} has at most {}", ring_min,
              out.fabric->name(), memory.ring_bytes);
-    return lose(thread, out);
+    return end(thread, out, Code::peer_lost);
   }
   if (code != Code::ok) {
     log_line(LogLevel::info, job.members->rank(), "cannot connect to {}: {}",
              job.members->describe(out.peer), status.text());
     if (code == Code::no_memory) return code;
-    if (code == Code::peer_lost) engine.lose(out.peer);
-    return lose(thread, out);
+    engine.lose(out.peer);  // as where the engine itself cannot connect
+    return end(thread, out, Code::peer_lost);
   }
-  out.lane.open(*out.fabric, memory, ring_min, memory.ring_bytes);
-  if (const auto far = far_setting(job.members->settings())) out.lane.ring.set_far(*far);
+  code = or_no_memory([&] {
+    out.lane.open(*out.fabric, memory, ring_min, memory.ring_bytes);
+    return Code::ok;
+  });
+  if (code != Code::ok) return code;
+  const bool is_near = job.members->share_cache(job.members->rank(), out.peer);
+  out.past_cache_bytes = (!out.fabric->mapped() ? CopyPolicy::plain(0, 0)
+                          : is_near             ? near
+                                                : far)
+                             .past_cache_bytes;
   ring_doorbell(*out.lane.sleeping);
+  engine.watch(out.peer);
   return Code::ok;
+}
+
+Code ExchangeBase::Impl::take_staging(Thread& thread, Out& out, std::size_t bytes,
+                                      StagingPool::Buffer& buffer) noexcept {
+  return until_room(thread, out, [&] {
+    return or_no_memory([&] { return thread.staging.take(bytes, buffer); });
+  });
 }
 
 // After it the block has room for at least one message, or for bytes.
@@ -58,8 +90,7 @@ Code ExchangeBase::Impl::open_block(Thread& thread, int destination) noexcept {
   detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
   if (const Code code = connect(thread, out); code != Code::ok) return code;
   if (block_bytes >= settings.rendezvous_bytes) {
-    const Code code =
-        until_room(thread, out, [&] { return thread.staging.take(block_bytes, out.staging); });
+    const Code code = take_staging(thread, out, block_bytes, out.staging);
     if (code != Code::ok) return code;
     block.begin = out.staging.data();
   } else {
@@ -77,8 +108,12 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
   const auto bytes = static_cast<std::size_t>(block.cursor - block.begin);
   if (bytes == 0) return Code::ok;
-  if (engine.num_lost() != 0 && is_lost(out.peer)) [[unlikely]]
-    return lose(thread, out);
+  if (engine.num_lost() != thread.num_lost) [[unlikely]]
+    end_lost(thread);
+  if (out.lane.is_closed()) [[unlikely]]
+    out.ended = Code::corrupt;
+  if (out.ended != Code::ok) [[unlikely]]
+    return end(thread, out, out.ended);
   if (out.staging.head != nullptr) {
     const Code code = announce(thread, out, out.staging, bytes);
     if (code != Code::ok) return code;
@@ -97,10 +132,10 @@ Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* da
   // relaxed: phases end with all threads at rest.
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
-  if (!out.lane.send(kBlock, immediate, data, bytes, past_cache(out, bytes))) [[unlikely]] {
+  const bool past_cache = bytes >= out.past_cache_bytes;
+  if (!out.lane.send(kBlock, immediate, data, bytes, past_cache)) [[unlikely]] {
     const Code code = until_room(thread, out, [&] {
-      return out.lane.send(kBlock, immediate, data, bytes, past_cache(out, bytes)) ? Code::ok
-                                                                                   : Code::again;
+      return out.lane.send(kBlock, immediate, data, bytes, past_cache) ? Code::ok : Code::again;
     });
     if (code != Code::ok) return code;
   }
@@ -205,7 +240,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
   if (const Code code = connect(thread, out); code != Code::ok) return code;
   if (bytes >= settings.rendezvous_bytes) {
     StagingPool::Buffer buffer;
-    Code code = until_room(thread, out, [&] { return thread.staging.take(bytes, buffer); });
+    Code code = take_staging(thread, out, bytes, buffer);
     if (code != Code::ok) return code;
     // Another core read these lines last, and taking each of them back costs more than memory.
     put(buffer.data(), true);
@@ -219,7 +254,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     return to != nullptr ? Code::ok : Code::again;
   });
   if (code != Code::ok) return code;
-  put(to, past_cache(out, bytes));
+  put(to, bytes >= out.past_cache_bytes);
   out.lane.publish(kBlock, bytes,
                    make_immediate(phase.load(std::memory_order_relaxed), message_bytes));
   count_sent(thread, out);
@@ -236,7 +271,7 @@ Code ExchangeBase::Impl::flush(Thread& thread) noexcept {
   }
   if (!has_remote) return first;
   for (Out& out : thread.outs) {
-    if (out.lost || out.lane.remote == nullptr) continue;
+    if (out.ended != Code::ok || out.lane.remote == nullptr) continue;
     const Code code =
         until_room(thread, out, [&] { return out.lane.flush() ? Code::ok : Code::again; });
     if (first == Code::ok) first = code;
@@ -248,17 +283,22 @@ Code ExchangeBase::Impl::flush(Thread& thread) noexcept {
 void ExchangeBase::Impl::poll_remote(Thread& thread) noexcept {
   job.poll_remote();
   for (Out& out : thread.outs)
-    if (out.lane.remote != nullptr && !out.lost && !out.lane.flushed()) (void)out.lane.flush();
+    if (out.lane.remote != nullptr && out.ended == Code::ok && !out.lane.flushed())
+      (void)out.lane.flush();
 }
 
 // Takes what has come for the thread out of the rings, so that its senders get on while it waits
 // for room itself. It is received in its turn.
-void ExchangeBase::Impl::set_aside(Thread& thread) {
+void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
   accept(thread);
   detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   if (thread.from == Thread::From::ring) {
     if (block.held) return;  // lent to the program, and all behind it has to wait
-    thread.kept.assign(block.cursor, block.end);
+    if (or_no_memory([&] {
+          thread.kept.assign(block.cursor, block.end);
+          return Code::ok;
+        }) != Code::ok)
+      return;  // all of it stays in the rings
     block.cursor = thread.kept.data();
     block.end = block.cursor + thread.kept.size();
     thread.from = Thread::From::kept;
@@ -268,7 +308,11 @@ void ExchangeBase::Impl::set_aside(Thread& thread) {
   for (auto& in : thread.ins) {
     Entry entry;
     while (look(thread, *in, entry)) {
-      thread.aside.push_back({in.get(), entry.kind, {entry.data, entry.data + entry.length}});
+      if (or_no_memory([&] {
+            thread.aside.push_back({in.get(), entry.kind, {entry.data, entry.data + entry.length}});
+            return Code::ok;
+          }) != Code::ok)
+        return;
       in->lane.ring.pop(entry.length);
       in->lane.return_credit(false);
     }

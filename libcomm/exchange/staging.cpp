@@ -4,6 +4,8 @@
 #include <atomic>
 #include <bit>
 
+#include "base/shortage.hpp"
+
 namespace weft::transport {
 namespace {
 // What small buffers are cut from: a region costs a descriptor.
@@ -36,12 +38,21 @@ Code StagingPool::grow(int size_class) {
   const std::size_t slab = std::max(each, kSlabBytes);
   // What a single message needs is given, whatever the limit.
   if (allocated_ + slab > limit_ && !lent_.empty()) return Code::again;
+  // All that is needed to keep the slab comes first.
+  const std::size_t num_new = slab / each;
+  std::size_t& num_made = num_made_[static_cast<std::size_t>(size_class - kMinClass)];
+  auto& free = free_[static_cast<std::size_t>(size_class - kMinClass)];
+  make_room(slabs_);
+  make_room(free, num_made + num_new - free.size());
+  make_room(lent_, num_buffers_ + num_new - lent_.size());
   void* address = nullptr;
   RemoteMemory memory;
   if (Status status = job_->allocate(slab, address, memory); !status)
     return lent_.empty() ? status.code() : Code::again;
   slabs_.push_back(address);
   allocated_ += slab;
+  num_made += num_new;
+  num_buffers_ += num_new;
   for (std::size_t offset = 0; offset < slab; offset += each) {
     Buffer buffer;
     buffer.head = reinterpret_cast<StagingHead*>(static_cast<std::byte*>(address) + offset);
@@ -63,10 +74,10 @@ void StagingPool::collect() {
   });
 }
 
-void StagingPool::forget(int peer) {
-  std::erase_if(lent_, [this, peer](const Buffer& buffer) {
+void StagingPool::forget(int peer, bool reuse) {
+  std::erase_if(lent_, [=, this](const Buffer& buffer) {
     if (buffer.peer != peer) return false;
-    give_back(buffer);
+    if (reuse) give_back(buffer);
     return true;
   });
 }

@@ -31,18 +31,20 @@ class StagingPool {
   void close() noexcept;
 
   // A buffer with room for `bytes`. again: the limit is reached, and all is being read.
+  // May throw std::bad_alloc; what follows does not.
   Code take(std::size_t bytes, Buffer& buffer);
   // Not announced after all.
-  void give_back(const Buffer& buffer) { free_[index(buffer)].push_back(buffer); }
+  void give_back(const Buffer& buffer) noexcept { free_[index(buffer)].push_back(buffer); }
   // Announced to `peer`: comes back when that has read it.
-  void lend(Buffer buffer, int peer) {
+  void lend(Buffer buffer, int peer) noexcept {
     buffer.peer = peer;
     lent_.push_back(buffer);
   }
   // Takes back what was read.
   void collect();
-  // The peer will never read.
-  void forget(int peer);
+  // The peer will not say any more what it has read. reuse: it reads nothing either; else what it
+  // may be reading stays as it is until close().
+  void forget(int peer, bool reuse);
 
  private:
   static constexpr int kMinClass = 16;  // 64 KiB
@@ -51,6 +53,10 @@ class StagingPool {
     return static_cast<std::size_t>(buffer.size_class - kMinClass);
   }
   Code grow(int size_class);
+
+  // Buffers of each size, for which there is room in its list and in `lent_`.
+  std::array<std::size_t, kMaxClass - kMinClass + 1> num_made_{};
+  std::size_t num_buffers_ = 0;
 
   Job::Impl* job_ = nullptr;
   std::size_t limit_ = 0;

@@ -31,6 +31,18 @@ struct StagingHead {
 };
 static_assert(sizeof(StagingHead) == 64);
 
+// What ranks say to each other to agree on who is lost (agreement.cpp). Behind the head the ranks
+// that are lost, 32 bits each, and a value.
+enum class AgreementKind : std::uint32_t { report, ask, decision };
+struct AgreementHead {
+  std::uint32_t kind;
+  std::uint32_t view;  // the sender's; of a decision: the one that it makes
+  std::uint64_t call;  // report: how many the sender has finished; decision: which one fails
+  std::uint32_t num_lost;
+  std::uint32_t value_bytes;  // report, decision: what the last finished call left
+};
+static_assert(sizeof(AgreementHead) == 24);
+
 inline constexpr std::uint64_t kMaxBlockBytes = (std::uint64_t{1} << 30) + 64;
 
 }  // namespace weft::transport

@@ -64,6 +64,9 @@ struct RemoteMemory {
   std::uint32_t extra;   // the fabric's, along with region
 };
 static_assert(sizeof(RemoteMemory) == 24);
+constexpr std::uint64_t number_of(const RemoteMemory& memory) noexcept {
+  return std::uint64_t{memory.extra} << 32 | memory.region;
+}
 
 // Whether [first, first + count) lies in [address, address + bytes), whatever a peer says of it.
 constexpr bool is_within(std::uint64_t first, std::uint64_t count, std::uint64_t address,
@@ -155,13 +158,13 @@ struct MappedMemory {
   std::byte* data = nullptr;
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
-  const std::atomic<std::uint32_t>* number = nullptr;  // the owner's; another one: released
-  std::uint32_t region = 0;
+  const std::atomic<std::uint64_t>* current = nullptr;  // the owner's; not `number`: released
+  std::uint64_t number = 0;                             // number_of() what was mapped
   int peer = -1;
   void* mapping = nullptr;  // the fabric's
 
   bool is_valid() const noexcept {
-    return data != nullptr && number->load(std::memory_order_acquire) == region;
+    return data != nullptr && current->load(std::memory_order_acquire) == number;
   }
   // Where `memory` is here, or null if it is not all of this.
   std::byte* find(const RemoteMemory& memory) const noexcept {
@@ -171,23 +174,15 @@ struct MappedMemory {
   }
 };
 
-inline constexpr std::uint32_t kNumPiped = 2;            // pieces that a pipe has room for
-inline constexpr std::uint32_t kPipedBytes = 508 << 10;  // the largest
-
 // A copy that two processes share: each claims pieces until none is left. Lies in memory that both
 // have mapped, owned by the receiver.
-struct SharedCopy {
+struct alignas(64) SharedCopy {
   std::atomic<std::uint64_t> claimed;     // bytes claimed by either side, from the start
   std::atomic<std::uint64_t> done;        // bytes copied by either side
   std::atomic<std::uint64_t> given_back;  // offset + 1 of a piece the sender cannot copy
   std::atomic<std::uint64_t> given_back_bytes;
   std::atomic<std::uint32_t> failed;       // 1: a copy failed, both sides end with an error
   std::atomic<std::uint32_t> sender_left;  // 1: the sender will not touch the record again
-  // Through a pipe: how many pieces the sender has lent and the receiver taken, and where the
-  // last are, offset << 24 | bytes.
-  std::atomic<std::uint32_t> piped;
-  std::atomic<std::uint32_t> taken;
-  std::atomic<std::uint64_t> piped_at[kNumPiped];
 };
 static_assert(sizeof(SharedCopy) == 64);
 inline constexpr std::uint32_t kNumSharedCopies = 256;
@@ -207,7 +202,7 @@ class Fabric {
   virtual Status connect(int peer, int channel, SendMemory& memory) = 0;
   // The next lane of this client that was connected to this process: its peer and channel, or -1.
   // After an error the lane counts as accepted, and the next call gives another; the peer is -1
-  // then if not even that could be told.
+  // then if not even that could be told. But after no_memory it can be accepted later.
   virtual Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) = 0;
   // Ends all lanes of the client in both directions and gives their memory back. To be called by
   // every process once all have stopped using them (after a barrier); not for client 0.
@@ -255,14 +250,6 @@ class Fabric {
   // A record in this process's memory, or in a connected peer's; null if this fabric has none.
   virtual SharedCopy* own_copy(std::uint32_t index) noexcept = 0;
   virtual SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept = 0;
-
-  // Pipes (shm/pipe.hpp), for the engine. Number of the one from this peer, which lends under it;
-  // -1 if there can be none.
-  virtual int own_pipe(int) noexcept { return -1; }
-  // How many of the bytes the peer's pipe for us has taken.
-  virtual std::size_t lend(int, int /*pipe*/, const void*, std::size_t) noexcept { return 0; }
-  // Takes as much as the peer has lent before. After an error the pipe is of no more use.
-  virtual Code take(int, void*, std::size_t) noexcept { return Code::unsupported; }
 
   // A doorbell of this process (doorbell.hpp).
   virtual std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept = 0;

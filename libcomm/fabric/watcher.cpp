@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <system_error>
 
+#include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "fabric/doorbell.hpp"
 
@@ -29,16 +29,13 @@ constexpr int kMaxFabrics = 8;
 
 Status Watcher::start(const std::vector<Fabric*>& fabrics, std::unique_ptr<Watcher>& watcher) {
   std::unique_ptr<Watcher> made(new Watcher(fabrics));
+  made->doorbells_.reserve(kNumDoorbells);  // each is there once
   made->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (made->wake_fd_ < 0 || fabrics.size() >= kMaxFabrics)
     return {Code::no_memory,
             fmt::format("cannot make an eventfd: {} (see ulimit -n)", std::strerror(errno))};
-  try {
-    made->thread_ = std::thread([raw = made.get()] { raw->run(); });
-  } catch (const std::system_error& error) {
-    return {Code::no_memory,
-            fmt::format("cannot start a thread: {} (see ulimit -u)", error.what())};
-  }
+  if (Status status = start_thread(made->thread_, [raw = made.get()] { raw->run(); }); !status)
+    return status;
   watcher = std::move(made);
   return {};
 }

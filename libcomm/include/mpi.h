@@ -2916,9 +2916,9 @@ static inline int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint* displacement) {
   return MPI_Type_get_extent(datatype, displacement, &extent);
 }
 static inline int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint* displacement) {
-  MPI_Aint lb, extent;
-  const int code = MPI_Type_get_extent(datatype, &lb, &extent);
-  if (code == MPI_SUCCESS) *displacement = lb + extent;
+  MPI_Aint extent;
+  const int code = MPI_Type_get_extent(datatype, displacement, &extent);
+  if (code == MPI_SUCCESS) *displacement += extent;
   return code;
 }
 static inline int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride,

@@ -5,23 +5,34 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <map>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/topology.hpp"
 #include "job/boards.hpp"
+#include "job/sharing.hpp"
 
 namespace weft {
+
+// What a process offers those of its view to try on.
+struct SharingOffer {
+  std::string view;
+  int fd = -1;
+  std::uint64_t content = 0;
+};
+
 namespace {
 
 constexpr std::string_view kMemberKey = "job.member";
 
-constexpr char kApart = '#';
-
-std::string_view machine_of(std::string_view host_id) {
-  return host_id.substr(0, host_id.find(kApart));
-}
+constexpr std::string_view kSharingKey = "job.sharing";
+constexpr std::string_view kNone = "none";
+constexpr std::string_view kCpusKey = "job.cpus";
+constexpr std::string_view kDigits = "0123456789abcdef";
+constexpr std::size_t kMaxCpus = 1 << 20;
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = {};
@@ -29,35 +40,56 @@ std::string host_name() {
   return name;
 }
 
-std::string link_target(const char* path) {
-  char target[128];
-  const ssize_t length = readlink(path, target, sizeof target);
-  return length < 0 ? "?" : std::string(target, static_cast<std::size_t>(length));
+std::string encode_member(const Member& member, const SharingOffer& offer) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", member.pid, offer.fd, offer.content, member.host,
+                     member.machine, member.cache, offer.view);
 }
 
-// Memory is shared by opening /proc/PID/fd of the other process. That needs the same running
-// kernel, the same numbering of processes, the same user, and rights in the same user namespace.
-std::string host_identity() {
-  std::string boot = "?";
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return fmt::format("{}/{}/{}/{}", boot, link_target("/proc/self/ns/pid"),
-                     link_target("/proc/self/ns/user"), geteuid());
+// Up to the next end of line, or all of it.
+std::string_view take_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(text.size(), line.size() + 1));
+  return line;
 }
 
-std::string encode_member(const Member& member) {
-  return fmt::format("{}\n{}\n{}", member.pid, member.host, member.host_id);
+template <class Number>
+bool parse(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size();
 }
 
-bool decode_member(std::string_view text, Member& member) {
-  const std::size_t first = text.find('\n');
-  if (first == std::string_view::npos) return false;
-  const std::size_t second = text.find('\n', first + 1);
-  if (second == std::string_view::npos) return false;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + first, member.pid);
-  if (error != std::errc{} || end != text.data() + first || member.pid <= 0) return false;
-  member.host = text.substr(first + 1, second - first - 1);
-  member.host_id = text.substr(second + 1);
-  return !member.host.empty() && !member.host_id.empty();
+bool decode_member(std::string_view text, Member& member, SharingOffer& offer) {
+  if (!parse(take_line(text), member.pid) || member.pid <= 0) return false;
+  if (!parse(take_line(text), offer.fd) || !parse(take_line(text), offer.content)) return false;
+  member.host = take_line(text);
+  member.machine = take_line(text);
+  member.cache = take_line(text);
+  offer.view = take_line(text);
+  return text.empty() && !member.host.empty() && !member.machine.empty() && !offer.view.empty();
+}
+
+// The processors that a process may use, as bits, four to a hexadecimal digit, from the first on.
+std::string encode_cpus(const std::vector<int>& cpus) {
+  std::string text;
+  for (const int cpu : cpus) {
+    const auto digit = static_cast<std::size_t>(cpu) / 4;
+    if (text.size() <= digit) text.resize(digit + 1, '0');
+    const std::size_t bits = kDigits.find(text[digit]) | std::size_t{1} << cpu % 4;
+    text[digit] = kDigits[bits];
+  }
+  return text;
+}
+
+// Adds them to `cpus`. False: that is none of encode_cpus().
+bool add_cpus(std::string_view text, std::vector<bool>& cpus) {
+  if (text.empty() || text.size() > kMaxCpus / 4) return false;
+  if (cpus.size() < text.size() * 4) cpus.resize(text.size() * 4);
+  for (std::size_t i = 0; i < cpus.size() && i / 4 < text.size(); ++i) {
+    const std::size_t bits = kDigits.find(text[i / 4]);
+    if (bits == std::string_view::npos) return false;
+    if ((bits >> i % 4 & 1) != 0) cpus[i] = true;
+  }
+  return true;
 }
 
 // A launcher that speaks no PMIx has started several processes, which cannot find each other: a job
@@ -115,39 +147,113 @@ Status Job::open(const Settings& settings, std::unique_ptr<Board> board,
 }
 
 Status Job::exchange_members() {
+  const SharingProbe probe;  // until all have tried
   Member self;
   self.host = host_name();
-  self.host_id = host_identity();
+  self.machine = machine_identity();
+  self.pid = getpid();
+  SharingOffer offer{sharing_view(), probe.fd(), probe.content()};
   // Told not to share memory, a process is a host of its own, to the layers above too.
   if (!list_has(settings_.text(Setting::fabric), "shm"))
-    self.host_id += fmt::format("{}{}", kApart, rank());
-  self.pid = getpid();
-  Status status = board_->put(kMemberKey, encode_member(self));
+    offer.view = fmt::format("apart {}", rank());
+  self.cache = common_cache();
+  Status status = board_->put(kMemberKey, encode_member(self, offer));
+  if (status) status = board_->put(kCpusKey, encode_cpus(usable_cpus()));
   if (!status) return status;
   status = board_->fence(static_cast<int>(settings_.number(Setting::start_timeout_ms)));
   if (!status) return status;
 
   members_.resize(static_cast<std::size_t>(size()));
+  std::vector<SharingOffer> offers(members_.size());
   for (int i = 0; i < size(); ++i) {
-    Member& member = members_[static_cast<std::size_t>(i)];
     std::string text;
     status = board_->get(i, kMemberKey, text);
     if (!status) return status;
-    if (!decode_member(text, member))
+    const auto index = static_cast<std::size_t>(i);
+    if (!decode_member(text, members_[index], offers[index]))
       return {Code::corrupt, fmt::format("rank {} describes itself with \"{}\"", i, text)};
-    // Quadratic at worst, but in practice a walk to the previous process of the same host.
-    for (int j = i - 1; j >= 0; --j) {
-      if (!same_host(i, j)) continue;
-      member.local_rank = this->member(j).local_rank + 1;
-      break;
+  }
+  status = find_hosts(offers);
+  if (!status) return status;
+  std::map<int, int> num_of_host;
+  num_on_host_ = 0;
+  for (int i = 0; i < size(); ++i) {
+    Member& other = members_[static_cast<std::size_t>(i)];
+    other.local_rank = num_of_host[other.first_on_host]++;
+    if (same_host(i, rank())) local_ranks_.push_back(i);
+  }
+  std::vector<bool> cpus;
+  for (int i = 0; i < size(); ++i) {
+    if (!on_host(i)) continue;
+    ++num_on_host_;
+    std::string text;
+    status = board_->get(i, kCpusKey, text);
+    if (!status) return status;
+    if (!add_cpus(text, cpus))
+      return {Code::corrupt, fmt::format("rank {} runs on processors \"{}\"", i, text)};
+  }
+  num_cpus_on_host_ = static_cast<int>(std::ranges::count(cpus, true));
+  return {};
+}
+
+bool Job::on_host(int rank) const noexcept {
+  return member(rank).machine == member(this->rank()).machine;
+}
+
+// All ranks come to the same result: it follows from what all have published.
+Status Job::find_hosts(const std::vector<SharingOffer>& offers) {
+  std::map<std::string_view, int> first_of_view;
+  std::vector<int> blind;
+  bool any_to_try = false;
+  for (int i = 0; i < size(); ++i) {
+    Member& other = members_[static_cast<std::size_t>(i)];
+    const std::string& view = offers[static_cast<std::size_t>(i)].view;
+    other.first_on_host = first_of_view.emplace(view, i).first->second;
+    any_to_try = any_to_try || member(other.first_on_host).pid != other.pid;
+    if (is_blind(view)) blind.push_back(i);
+  }
+  if (!blind.empty() && size() > 1 && blind[0] == rank())
+    log_line(LogLevel::warn, rank(),
+             "{} {} no /proc of the own process-id namespace, and so can share no memory with "
+             "other processes",
+             name_ranks(blind), blind.size() == 1 ? "has" : "have");
+  if (!any_to_try) return {};
+  const auto first_of = [&](int i) {
+    return first_of_view.at(offers[static_cast<std::size_t>(i)].view);
+  };
+
+  // Published: those with whom it failed.
+  const auto can = [&](int other) {
+    const SharingOffer& offer = offers[static_cast<std::size_t>(other)];
+    const int pid = member(other).pid;
+    const bool shares = pid == getpid() || can_share(pid, offer.fd, offer.content);
+    if (!shares)
+      log_line(LogLevel::info, rank(), "cannot open memory of {}, which should be possible",
+               describe(other));
+    return shares;
+  };
+  const int first = member(rank()).first_on_host;
+  std::string failed;
+  for (int i = 0; i < size(); ++i)
+    if (i != rank() && member(i).first_on_host == first && (i == first || rank() == first) &&
+        !can(i))
+      failed += fmt::format("{}\n", i);
+  Status status = board_->put(kSharingKey, failed.empty() ? kNone : failed);
+  if (status) status = board_->fence(static_cast<int>(settings_.number(Setting::start_timeout_ms)));
+  for (int i = 0; i < size() && status; ++i) {
+    std::string text;
+    status = board_->get(i, kSharingKey, text);
+    if (text == kNone) continue;
+    for (std::string_view rest = text; status && !rest.empty();) {
+      int other = -1;
+      if (!parse(take_line(rest), other) || other < 0 || other >= size())
+        return {Code::corrupt, fmt::format("rank {} shares no memory with \"{}\"", i, text)};
+      // One of the two is the first of their view; the other one is apart.
+      const int apart = first_of(i) == other ? i : other;
+      members_[static_cast<std::size_t>(apart)].first_on_host = apart;
     }
   }
-  for (int i = 0; i < size(); ++i)
-    if (same_host(i, rank())) local_ranks_.push_back(i);
-  num_on_host_ = 0;
-  for (const Member& other : members_)
-    num_on_host_ += machine_of(other.host_id) == machine_of(member(rank()).host_id);
-  return {};
+  return status;
 }
 
 std::string Job::describe(int rank) const {

@@ -44,11 +44,17 @@ class Board {
 };
 
 struct Member {
-  std::string host;     // the host's name, for messages
-  std::string host_id;  // equal for two processes exactly if they can share memory
-  int pid = 0;          // in the host's own numbering
-  int local_rank = 0;   // position among the job's processes of that host
+  std::string host;  // the host's name, for messages
+  // Equal for processes under one kernel, which may be kept apart all the same.
+  std::string machine;
+  int pid = 0;        // in the numbering of its process-id namespace
+  std::string cache;  // common_cache() there
+  // The first rank of the processes with which it can share memory (sharing.hpp): its host.
+  int first_on_host = 0;
+  int local_rank = 0;  // position among them
 };
+
+struct SharingOffer;
 
 class Job {
  public:
@@ -64,11 +70,20 @@ class Job {
   const Settings& settings() const noexcept { return settings_; }
   Board& board() noexcept { return *board_; }
   const Member& member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
-  bool same_host(int a, int b) const { return member(a).host_id == member(b).host_id; }
+  bool same_host(int a, int b) const { return member(a).first_on_host == member(b).first_on_host; }
+  // Whether the two run where they share a cache, as far as their affinity tells.
+  bool share_cache(int a, int b) const {
+    return same_host(a, b) && !member(a).cache.empty() && member(a).cache == member(b).cache;
+  }
   // World ranks of this process's host in ascending order, itself among them.
   const std::vector<int>& local_ranks() const noexcept { return local_ranks_; }
-  // Processes of the job on this machine, whether they share memory (WEFT_FABRIC) or not.
+  // Processes of the job on this machine, whether they share memory or not.
   int num_on_host() const noexcept { return num_on_host_; }
+  // Processors that these may use together, by their affinity when they joined.
+  int num_cpus_on_host() const noexcept { return num_cpus_on_host_; }
+  bool is_crowded() const noexcept { return num_on_host_ > num_cpus_on_host_; }
+  // Whether the rank is one of these.
+  bool on_host(int rank) const noexcept;
   // "rank 3 (pid 4711 on node7)", for messages.
   std::string describe(int rank) const;
 
@@ -76,12 +91,14 @@ class Job {
   Job(const Settings& settings, std::unique_ptr<Board> board)
       : settings_(settings), board_(std::move(board)) {}
   Status exchange_members();
+  Status find_hosts(const std::vector<SharingOffer>& offers);
 
   Settings settings_;
   std::unique_ptr<Board> board_;
   std::vector<Member> members_;
   std::vector<int> local_ranks_;
   int num_on_host_ = 1;
+  int num_cpus_on_host_ = 1;
 };
 
 // n boards that share one memory, for n ranks that are threads of this process.

@@ -29,6 +29,7 @@ Status make_pmix_board(Party, std::unique_ptr<Board>&) {
 #include <mutex>
 
 #include "base/log.hpp"
+#include "base/thread.hpp"
 
 namespace weft {
 namespace {
@@ -104,7 +105,11 @@ class PmixBoard final : public Board {
 };
 
 Status PmixBoard::join() {
-  pmix_status_t result = PMIx_Init(&self_, nullptr, 0);
+  pmix_status_t result = PMIX_SUCCESS;
+  {
+    const SignalsBlocked blocked;  // it starts a thread
+    result = PMIx_Init(&self_, nullptr, 0);
+  }
   if (result != PMIX_SUCCESS) return pmix_error(Code::peer_lost, "PMIx_Init", result);
   pmix_proc_t job = self_;
   job.rank = PMIX_RANK_WILDCARD;

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
 #include "job/rendezvous_link.hpp"
@@ -62,7 +63,8 @@ class ServerThread {
     opened->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (opened->wake_ < 0) return {Code::no_memory, fmt::format("eventfd: {}", strerror(errno))};
     opened->linger_ms_ = place.close_timeout_ms;
-    opened->thread_ = std::thread([server_thread = opened.get()] { server_thread->run(); });
+    if (status = start_thread(opened->thread_, [raw = opened.get()] { raw->run(); }); !status)
+      return status;
     out = std::move(opened);
     return {};
   }
@@ -86,6 +88,7 @@ class ServerThread {
       if (stopping && (timeout_ms < 0 || timeout_ms > end.left_ms())) timeout_ms = end.left_ms();
       poll(ready, stopping ? 1 : 2, timeout_ms);
       server_->serve();
+      log_notices();
       if (!stopping && (ready[1].revents & POLLIN)) {
         stopping = true;
         end = Deadline(linger_ms_);
@@ -93,7 +96,18 @@ class ServerThread {
     }
   }
 
+  // Not at the price of waiting for standard error's reader: lines that find no room are dropped.
+  void log_notices() {
+    for (const std::string& notice : server_->take_notices()) {
+      pollfd room{STDERR_FILENO, POLLOUT, 0};
+      if (poll(&room, 1, 0) == 1) log_line(LogLevel::warn, 0, "{}", notice);
+    }
+    if (!server_->failure() && !std::exchange(told_failure_, true))
+      log_line(LogLevel::error, 0, "{}", server_->failure().text());
+  }
+
   std::unique_ptr<Server> server_;
+  bool told_failure_ = false;
   int wake_ = -1;
   int linger_ms_ = 0;
   std::thread thread_;
@@ -281,12 +295,11 @@ Status read_rendezvous_place(RendezvousPlace& place) {
   if (read.key.size() > kMaxHelloBytes / 2)
     return {Code::bad_setting,
             fmt::format("{} is longer than {} bytes", kJobKeyVariable, kMaxHelloBytes / 2)};
-  if (read.key.empty() && !is_loopback(host))
-    return {
-        Code::bad_setting,
-        fmt::format("{} must be set to the same secret for all ranks, because {} can be reached "
-                    "from other machines",
-                    kJobKeyVariable, address)};
+  if (read.key.empty())
+    return {Code::bad_setting,
+            fmt::format("{} must be set to the same secret for all ranks, because others can "
+                        "reach {}, too",
+                        kJobKeyVariable, address)};
   const char* launcher = getenv(kLauncherVariable);
   read.server_is_launcher = launcher != nullptr && std::string_view(launcher) == "weftrun";
   place = std::move(read);

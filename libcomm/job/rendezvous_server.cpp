@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 
-#include "base/log.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
 #include "job/rendezvous_link.hpp"
@@ -23,7 +23,9 @@ namespace {
 
 constexpr std::size_t kMaxStrangers = 64;  // besides the ranks, which may all come at once
 constexpr int kMaxEvents = 64;
-constexpr std::size_t kReadBytes = 64u << 10;
+// Strangers of whom something is said in so long; the others are counted.
+constexpr std::size_t kMaxNotes = 8;
+constexpr std::uint64_t kNotesNs = 10'000'000'000;
 
 constexpr std::uint64_t ms_to_ns(std::uint64_t ms) { return ms * 1'000'000u; }
 
@@ -133,7 +135,7 @@ Status Server::bind_and_listen() {
 }
 
 int Server::timeout_ms() const noexcept {
-  std::uint64_t earliest = UINT64_MAX;
+  std::uint64_t earliest = num_unnoted_ > 0 ? notes_until_ns_ : UINT64_MAX;
   for (const auto& [fd, connection] : connections_)
     if (connection->stranger()) earliest = std::min(earliest, connection->hello_deadline_ns);
   for (const Group& group : groups_)
@@ -166,15 +168,36 @@ void Server::serve() {
     if (connection->stranger() && !connection->dead && connection->hello_deadline_ns <= now)
       drop(*connection, "said no hello in time");
   for (Group& group : groups_) settle(group);
-  std::erase_if(connections_, [](const auto& entry) {
+  const auto num_ended = std::erase_if(connections_, [](const auto& entry) {
     return entry.second->dead || (entry.second->closing && entry.second->output.empty());
   });
+  if (num_ended > 0) watch_listener(true);
+}
+
+// Not while nothing could be accepted, which would keep poll_fd() readable.
+void Server::watch_listener(bool watched) {
+  if (watched == watches_listener_) return;
+  watches_listener_ = watched;
+  epoll_event event{EPOLLIN, {.fd = listener_}};
+  epoll_ctl(epoll_, watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener_, &event);
 }
 
 void Server::accept_all() {
   for (;;) {
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
+    if (fd < 0) {
+      const int error = errno;
+      const bool none_left =
+          error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+      // The kernel looks for a descriptor before it looks whether anybody waits.
+      pollfd waits{listener_, POLLIN, 0};
+      if (none_left && poll(&waits, 1, 0) == 1 && !drop_oldest_stranger(0)) {
+        failure_ = {Code::no_memory,
+                    fmt::format("cannot take the connection of a process: {}", strerror(error))};
+        watch_listener(false);
+      }
+      return;
+    }
     limit_strangers();
     auto connection = std::make_unique<Connection>();
     connection->fd = fd;
@@ -192,6 +215,11 @@ void Server::accept_all() {
 
 // The oldest stranger makes room for a new one, so that idle connections cannot keep ranks out.
 void Server::limit_strangers() {
+  drop_oldest_stranger(kMaxStrangers + groups_[0].ranks.size() - 1);
+}
+
+// False if there are no more than `at_most`.
+bool Server::drop_oldest_stranger(std::size_t at_most) {
   std::size_t strangers = 0;
   Connection* oldest = nullptr;
   for (auto& [fd, connection] : connections_) {
@@ -200,16 +228,36 @@ void Server::limit_strangers() {
     if (oldest == nullptr || connection->hello_deadline_ns < oldest->hello_deadline_ns)
       oldest = connection.get();
   }
-  if (strangers >= kMaxStrangers + groups_[0].ranks.size()) drop(*oldest, "made room for another");
+  if (strangers <= at_most) return false;
+  drop(*oldest, "made room for another");
+  return true;
+}
+
+void Server::note(std::string text) {
+  if (const std::uint64_t now = now_ns(); num_unnoted_ == 0 && now >= notes_until_ns_) {
+    notes_until_ns_ = now + kNotesNs;
+    num_noted_ = 0;
+  }
+  if (num_noted_ == kMaxNotes) {
+    ++num_unnoted_;
+    return;
+  }
+  ++num_noted_;
+  notices_.push_back(std::move(text));
+}
+
+std::vector<std::string> Server::take_notices() {
+  if (num_unnoted_ > 0 && now_ns() >= notes_until_ns_)
+    notices_.push_back(fmt::format("refused {} more connections", std::exchange(num_unnoted_, 0)));
+  return std::exchange(notices_, {});
 }
 
 void Server::receive(Connection& connection) {
-  char buffer[kReadBytes];
   // A bounded number of reads per turn, so that one sender cannot keep the others waiting.
   for (int turn = 0; turn < 16 && !connection.dead && !connection.closing; ++turn) {
-    const ssize_t length = recv(connection.fd, buffer, sizeof buffer, 0);
+    const ssize_t length = recv(connection.fd, buffer_.data(), buffer_.size(), 0);
     if (length > 0) {
-      connection.input.append(buffer, static_cast<std::size_t>(length));
+      connection.input.append(buffer_.data(), static_cast<std::size_t>(length));
       if (!take_frames(connection)) return;
       continue;
     }
@@ -219,7 +267,7 @@ void Server::receive(Connection& connection) {
   }
   if (connection.closing) {
     // Bytes after the last word are of no interest, but must be taken to see the end.
-    const ssize_t length = recv(connection.fd, buffer, sizeof buffer, 0);
+    const ssize_t length = recv(connection.fd, buffer_.data(), buffer_.size(), 0);
     if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR)) connection.dead = true;
   }
 }
@@ -383,7 +431,7 @@ void Server::flush(Connection& connection) {
 }
 
 void Server::refuse(Connection& connection, std::string_view why) {
-  log_line(LogLevel::warn, -1, "refused a process at {}: {}", connection.peer, why);
+  note(fmt::format("refused a process at {}: {}", connection.peer, why));
   std::string body;
   append_text(body, why);
   connection.closing = true;
@@ -398,12 +446,11 @@ void Server::drop(Connection& connection, std::string_view why) {
     return;
   }
   if (connection.rank < 0) {
-    log_line(LogLevel::warn, -1, "dropped a stranger at {}: it {}", connection.peer, why);
+    note(fmt::format("dropped a stranger at {}: it {}", connection.peer, why));
     return;
   }
   Rank& rank = rank_of(connection);
   if (rank.connection != &connection) return;  // said goodbye
-  log_line(LogLevel::info, -1, "lost rank {}: it {}", connection.rank, why);
   rank.state = RankState::lost;
   rank.connection = nullptr;
   rank.at_fence = false;

@@ -3,7 +3,8 @@
 // weftrun, in weftrun's own loop, or inside rank 0, in a thread. One thread at a time.
 //
 // Strangers are refused: a connection must say hello with the job's key within a few seconds;
-// whatever else it sends ends the connection and nothing more.
+// whatever else it sends ends the connection and nothing more. Nothing is written here: a server
+// that waits for the reader of its log would be stopped by strangers who fill it.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -57,6 +58,10 @@ class Server {
   void mark_gone(int rank, std::string_view how);
   // The first rank's wish to end the job.
   const std::optional<AbortRequest>& abort_request() const noexcept { return abort_; }
+  // What became of strangers since the last call, for the user; few words, however many they are.
+  std::vector<std::string> take_notices();
+  // no_memory once a rank may be kept out because this process can take no more connections.
+  const Status& failure() const noexcept { return failure_; }
   // Visitors whose connection ended since the last call, by the number they gave.
   std::vector<int> take_lost_visitors() { return std::exchange(lost_visitors_, {}); }
   // No rank is connected.
@@ -95,7 +100,10 @@ class Server {
   void flush(Connection& connection);
   void refuse(Connection& connection, std::string_view why);
   void drop(Connection& connection, std::string_view why);
+  void watch_listener(bool watched);
   void limit_strangers();
+  bool drop_oldest_stranger(std::size_t at_most);
+  void note(std::string text);
   Group& group_of(const Connection& connection) noexcept;
   Rank& rank_of(const Connection& connection) noexcept;
   static void mark_gone(Group& group, int rank, std::string_view how);
@@ -112,6 +120,13 @@ class Server {
   std::map<int, std::unique_ptr<Connection>> connections_;  // by file descriptor
   std::optional<AbortRequest> abort_;
   std::vector<int> lost_visitors_;
+  bool watches_listener_ = true;
+  Status failure_;
+  std::vector<std::string> notices_;
+  std::size_t num_noted_ = 0, num_unnoted_ = 0;  // until notes_until_ns_
+  std::uint64_t notes_until_ns_ = 0;
+  std::vector<char> buffer_ =
+      std::vector<char>(64u << 10);  // for what is read, not on small stacks
 };
 
 }  // namespace weft::rendezvous

@@ -28,7 +28,7 @@ struct AttachedBuffer {
 };
 
 struct Buffers {
-  std::mutex mutex;
+  std::mutex mutex;  // never held while an error is raised: its handler may call anything here
   std::unordered_map<const Comm*, AttachedBuffer> by_comm;  // null: the process's
 };
 Immortal<Buffers> buffers;
@@ -66,27 +66,34 @@ class Flush final : public Operation {
 
 int attach(Comm* site, Comm* comm, void* address, MPI_Count size, const char* function) {
   if (size < 0) return raise(site, MPI_ERR_ARG, function, "the size is negative");
-  std::lock_guard lock(buffers->mutex);
-  if (buffers->by_comm.count(comm) != 0)
-    return raise(site, MPI_ERR_BUFFER, function, "a buffer is attached already");
-  AttachedBuffer& buffer = buffers->by_comm[comm];
-  buffer.address = address;
-  buffer.automatic = address == MPI_BUFFER_AUTOMATIC;
-  buffer.size = size;
-  return MPI_SUCCESS;
+  {
+    std::lock_guard lock(buffers->mutex);
+    const auto [place, is_new] = buffers->by_comm.try_emplace(comm);
+    if (is_new) {
+      AttachedBuffer& buffer = place->second;
+      buffer.address = address;
+      buffer.automatic = address == MPI_BUFFER_AUTOMATIC;
+      buffer.size = size;
+      return MPI_SUCCESS;
+    }
+  }
+  return raise(site, MPI_ERR_BUFFER, function, "a buffer is attached already");
 }
 
 int detach(Comm* site, Comm* comm, void* address_out, MPI_Count& size, const char* function) {
   if (address_out == nullptr) return raise(site, MPI_ERR_ARG, function, "the address is null");
   wait_progressing([comm] { return is_drained(comm); });
-  std::lock_guard lock(buffers->mutex);
-  const auto found = buffers->by_comm.find(comm);
-  if (found == buffers->by_comm.end())
-    return raise(site, MPI_ERR_BUFFER, function, "no buffer is attached");
-  *static_cast<void**>(address_out) = found->second.address;
-  size = found->second.size;
-  buffers->by_comm.erase(found);
-  return MPI_SUCCESS;
+  {
+    std::lock_guard lock(buffers->mutex);
+    const auto found = buffers->by_comm.find(comm);
+    if (found != buffers->by_comm.end()) {
+      *static_cast<void**>(address_out) = found->second.address;
+      size = found->second.size;
+      buffers->by_comm.erase(found);
+      return MPI_SUCCESS;
+    }
+  }
+  return raise(site, MPI_ERR_BUFFER, function, "no buffer is attached");
 }
 
 int iflush(Comm* site, const Comm* comm, MPI_Request* out, const char* function) {

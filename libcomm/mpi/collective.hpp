@@ -6,11 +6,16 @@
 //   void build(Schedule&)          the form that runs in the background
 //   void finish()                  bytes become typed memory again
 //   void each_type(f)              calls f(Datatype*) for the types found, some may be null
+//   bool outlive()                 if it has more than types to keep for a background form; false:
+//   no
+//                                  memory
 //   using Inter                    the Call for intercommunicators, made from this one
 //                                  (intercomm_calls.hpp); void: there is none
 // so that blocking, nonblocking and persistent functions differ in a template only. A Call without
 // `run` blocks by waiting for its background form.
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -31,6 +36,24 @@ namespace weft::mpi {
 inline const void* not_null(const void* data) noexcept {
   static const char nothing = 0;
   return data == nullptr ? &nothing : data;
+}
+
+// Whether elements are sent from where elements are received, which the standard forbids: the error
+// of a program that means MPI_IN_PLACE. Other overlaps are not looked for.
+inline bool same_memory(const void* from, MPI_Count num_from, const Datatype& from_type,
+                        const void* to, MPI_Count num_to, const Datatype& to_type) noexcept {
+  return num_from > 0 && num_to > 0 && from_type.size() != 0 && to_type.size() != 0 &&
+         first_byte(from, from_type) == first_byte(to, to_type) &&
+         first_byte(from, from_type) != nullptr;
+}
+// An address so many bytes on; from a null one too, where places are addresses.
+inline const void* moved(const void* base, std::ptrdiff_t bytes) noexcept {
+  return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(base) +
+                                       static_cast<std::uintptr_t>(bytes));
+}
+// Where a block begins that lies `place` extents behind `base`.
+inline const void* block_at(const void* base, MPI_Count place, const Datatype& type) noexcept {
+  return moved(base, static_cast<std::ptrdiff_t>(place) * type.extent());
 }
 
 // Typed memory as one run of bytes: the memory itself if it is contiguous, else a packed copy.
@@ -70,6 +93,9 @@ class Piece {
 
 // One block of typed memory for each process. Contiguous types stay where they are, others are
 // packed one after the other.
+//
+// Types may hold absolute addresses, and the buffer be MPI_BOTTOM, which is null. Collectives take
+// a null buffer for MPI_IN_PLACE, so that places are counted from the first block then.
 class Blocks {
  public:
   // place(i) is the block's displacement in bytes, type(i) and count(i) what it holds.
@@ -105,7 +131,9 @@ class Blocks {
         places[i] = next;
         next += static_cast<std::ptrdiff_t>(bytes[i]);
       } else {
-        places[i] = place(i) + entries_[i].type->true_lb();
+        char* data = first_byte(entries_[i].memory, *entries_[i].type);
+        if (base_ == nullptr && bytes[i] != 0) base_ = data;
+        places[i] = bytes[i] == 0 ? 0 : data - static_cast<char*>(base_);
       }
     }
     return MPI_SUCCESS;
@@ -124,6 +152,15 @@ class Blocks {
       if (bytes[i] != 0)
         entries_[i].type->unpack(entries_[i].memory, staging_.get() + places[i], entries_[i].count,
                                  bytes[i]);
+  }
+  // Whether a block begins where the same one of the other does, and neither is empty.
+  bool shares_memory(const Blocks& other) const noexcept {
+    for (std::size_t i = 0; i < std::min(entries_.size(), other.entries_.size()); ++i) {
+      const Entry& a = entries_[i];
+      const Entry& b = other.entries_[i];
+      if (same_memory(a.memory, a.count, *a.type, b.memory, b.count, *b.type)) return true;
+    }
+    return false;
   }
   void* data() const noexcept { return packed_ ? staging_.get() : base_; }
   char* block(std::size_t i) const noexcept { return static_cast<char*>(data()) + places[i]; }
@@ -157,6 +194,7 @@ class Background final : public Operation {
     call_.each_type([](Datatype* type) {
       if (type != nullptr) retain(type);
     });
+    if constexpr (requires { call_.outlive(); }) call_.outlive();
   }
   ~Background() override {
     call_.each_type([](Datatype* type) {
@@ -176,8 +214,7 @@ class Background final : public Operation {
     if (code == Code::ok) call_.finish();
     return true;
   }
-  // The class of error for which the arguments kept it from starting, or MPI_SUCCESS.
-  int refusal() const noexcept { return refusal_; }
+  int refusal() const noexcept override { return refusal_; }
 
  private:
   Comm& comm_;  // counted by the request
@@ -201,16 +238,14 @@ int start_background(Comm& comm, Call&& call, bool persistent, MPI_Request* out,
   RequestObject* request = new_request(&comm, RequestObject::Kind::operation);
   if (request == nullptr) return raise(&comm, MPI_ERR_NO_MEM, function);
   using Held = std::remove_cvref_t<Call>;
-  auto operation = std::make_unique<Background<Held>>(comm, std::move(call));
-  const auto* background = operation.get();
-  request->operation = std::move(operation);
+  request->operation = std::make_unique<Background<Held>>(comm, std::move(call));
   request->persistent = persistent;
   request->active = !persistent;
   *out = request->handle;
   if (persistent) return MPI_SUCCESS;
   const Code started = request->operation->start();
   if (started != Code::ok) {
-    const int refusal = background->refusal();
+    const int refusal = request->operation->refusal();
     *out = MPI_REQUEST_NULL;
     free_request(request);
     return refusal != MPI_SUCCESS ? raise(&comm, refusal, function)

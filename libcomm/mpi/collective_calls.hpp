@@ -88,9 +88,11 @@ struct GatherCall {
     if (code != MPI_SUCCESS) return code;
     if (__builtin_mul_overflow(receive_count, static_cast<MPI_Count>(comm.size()), &total))
       return MPI_ERR_COUNT;
-    if (!in_place && send_buffer == receive_buffer && send_count > 0 && receive_count > 0 &&
-        send_buffer != MPI_BOTTOM)
-      return MPI_ERR_BUFFER;
+    if (in_place) return MPI_SUCCESS;
+    for (const MPI_Count place : {MPI_Count{0}, rank * receive_count})
+      if (same_memory(send_buffer, send_count, *send_type,
+                      block_at(receive_buffer, place, *receive_type), receive_count, *receive_type))
+        return MPI_ERR_BUFFER;
     return MPI_SUCCESS;
   }
   int prepare(Comm&) {
@@ -178,9 +180,11 @@ struct ScatterCall {
     if (code != MPI_SUCCESS) return code;
     if (__builtin_mul_overflow(send_count, static_cast<MPI_Count>(comm.size()), &total))
       return MPI_ERR_COUNT;
-    if (!in_place && send_buffer == receive_buffer && send_count > 0 && receive_count > 0 &&
-        send_buffer != MPI_BOTTOM)
-      return MPI_ERR_BUFFER;
+    if (in_place) return MPI_SUCCESS;
+    for (const MPI_Count place : {MPI_Count{0}, rank * send_count})
+      if (same_memory(block_at(send_buffer, place, *send_type), send_count, *send_type,
+                      receive_buffer, receive_count, *receive_type))
+        return MPI_ERR_BUFFER;
     return MPI_SUCCESS;
   }
   int prepare(Comm&) {
@@ -259,7 +263,13 @@ struct GathervCall {
     }
     if (!receives) return MPI_SUCCESS;
     if (receive_counts == nullptr || places == nullptr) return MPI_ERR_ARG;
-    return check_elements(0, receive_datatype, receive_type);
+    if (const int code = check_elements(0, receive_datatype, receive_type); code != MPI_SUCCESS)
+      return code;
+    return !in_place && same_memory(send_buffer, send_count, *send_type,
+                                    block_at(receive_buffer, places[rank], *receive_type),
+                                    receive_counts[rank], *receive_type)
+               ? MPI_ERR_BUFFER
+               : MPI_SUCCESS;
   }
   int prepare(Comm& comm) {
     if (!in_place) {
@@ -357,7 +367,13 @@ struct ScattervCall {
     }
     if (!sends) return MPI_SUCCESS;
     if (send_counts == nullptr || places == nullptr) return MPI_ERR_ARG;
-    return check_elements(0, send_datatype, send_type);
+    code = check_elements(0, send_datatype, send_type);
+    if (code != MPI_SUCCESS) return code;
+    return !in_place &&
+                   same_memory(block_at(send_buffer, places[rank], *send_type), send_counts[rank],
+                               *send_type, receive_buffer, receive_count, *receive_type)
+               ? MPI_ERR_BUFFER
+               : MPI_SUCCESS;
   }
   int prepare(Comm& comm) {
     if (sends) {
@@ -460,11 +476,13 @@ struct AlltoallCall {
     if (!in_place) {
       const int code = check_elements(send_count, send_datatype, send_type);
       if (code != MPI_SUCCESS) return code;
-      if (send_buffer == receive_buffer && send_count > 0 && receive_count > 0 &&
-          send_buffer != MPI_BOTTOM)
-        return MPI_ERR_BUFFER;
     }
-    return check_elements(receive_count, receive_datatype, receive_type);
+    const int code = check_elements(receive_count, receive_datatype, receive_type);
+    if (code != MPI_SUCCESS) return code;
+    return !in_place && same_memory(send_buffer, send_count, *send_type, receive_buffer,
+                                    receive_count, *receive_type)
+               ? MPI_ERR_BUFFER
+               : MPI_SUCCESS;
   }
   int prepare(Comm&) {
     MPI_Count total;
@@ -563,17 +581,29 @@ struct AlltoallvCall {
       const int code = find_types(size, send_datatypes, one_send, send_counts, send_types);
       if (code != MPI_SUCCESS) return code;
     }
-    return find_types(size, receive_datatypes, one_receive, receive_counts, receive_types);
+    const int code =
+        find_types(size, receive_datatypes, one_receive, receive_counts, receive_types);
+    if (code != MPI_SUCCESS || in_place) return code;
+    const auto own = static_cast<std::size_t>(comm.rank);
+    const auto begin = [this, own](const void* base, const Place* places, const Datatype& type) {
+      return moved(base, displacement(places[own], type));
+    };
+    return same_memory(begin(send_buffer, send_places, *send_types[own]), send_counts[own],
+                       *send_types[own], begin(receive_buffer, receive_places, *receive_types[own]),
+                       receive_counts[own], *receive_types[own])
+               ? MPI_ERR_BUFFER
+               : MPI_SUCCESS;
+  }
+  // In bytes.
+  std::ptrdiff_t displacement(Place place, const Datatype& type) const {
+    const auto number = static_cast<std::ptrdiff_t>(place);
+    return receive_datatypes != nullptr ? number : number * type.extent();
   }
   int set(Blocks& blocks, void* base, const Count* counts, const Place* places,
           const std::vector<Datatype*>& types) {
-    const bool in_bytes = receive_datatypes != nullptr;
     return blocks.set(
         base, size, [counts](std::size_t i) { return static_cast<MPI_Count>(counts[i]); },
-        [places, in_bytes, &types](std::size_t i) {
-          const auto place = static_cast<std::ptrdiff_t>(places[i]);
-          return in_bytes ? place : place * static_cast<std::ptrdiff_t>(types[i]->extent());
-        },
+        [this, places, &types](std::size_t i) { return displacement(places[i], *types[i]); },
         [&types](std::size_t i) { return types[i]; });
   }
   int prepare(Comm&) {

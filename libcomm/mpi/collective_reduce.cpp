@@ -15,20 +15,32 @@ class BoundOp {
  public:
   BoundOp() = default;
   BoundOp(BoundOp&& other) noexcept
-      : op_(other.op_), user_(other.user_), reduction_(other.reduction_) {
+      : op_(other.op_), user_(other.user_), reduction_(other.reduction_), kept_(other.kept_) {
     other.op_ = nullptr;
+    other.kept_ = nullptr;
   }
   BoundOp& operator=(BoundOp&&) = delete;
   ~BoundOp() {
+    if (kept_ != nullptr) {
+      unpin_handles(kept_);
+      release(kept_);
+    }
     if (op_ != nullptr) release(op_);
   }
   // MPI_SUCCESS or MPI_ERR_OP.
-  int bind(MPI_Op handle, Datatype* type) {
-    Op* op = find_op(handle);
+  int bind(MPI_Op operation, Datatype* type, MPI_Datatype handle) {
+    Op* op = find_op(operation);
     if (op == nullptr) return MPI_ERR_OP;
     retain(op);
     op_ = op;
-    return make_reduction(op, type, user_, reduction_);
+    return make_reduction(op, type, handle, user_, reduction_);
+  }
+  // The program may free its type meanwhile, whose handle the operation's function is given.
+  void keep_type() {
+    if (user_.type == nullptr || user_.type->predefined_) return;
+    kept_ = user_.type;
+    retain(kept_);
+    pin_handles(kept_);
   }
   // Valid until this object moves.
   const coll::Reduction& reduction() noexcept {
@@ -40,6 +52,7 @@ class BoundOp {
   Op* op_ = nullptr;
   UserReduction user_;
   coll::Reduction reduction_{};
+  Datatype* kept_ = nullptr;  // counted
 };
 
 enum class Shape { reduce, allreduce, scan, exscan };
@@ -74,11 +87,12 @@ struct ReduceCall {
   void each_type(F&& f) const {
     f(type);
   }
+  void outlive() { op.keep_type(); }
   int check(Comm& comm) {
     rank = comm.rank;
     const int code = check_elements(count, datatype, type);
     if (code != MPI_SUCCESS) return code;
-    if (const int bound = op.bind(operation, type); bound != MPI_SUCCESS) return bound;
+    if (const int bound = op.bind(operation, type, datatype); bound != MPI_SUCCESS) return bound;
     if constexpr (shape == Shape::reduce) {
       if (const int wrong = check_root(comm, root); wrong != MPI_SUCCESS) return wrong;
       receives = rank == root;
@@ -168,11 +182,12 @@ struct ReduceScatterCall {
   void each_type(F&& f) const {
     f(type);
   }
+  void outlive() { op.keep_type(); }
   int check(Comm& comm) {
     rank = comm.rank;
     const int counted = check_elements(counts == nullptr ? block : 0, datatype, type);
     if (counted != MPI_SUCCESS) return counted;
-    const int code = op.bind(operation, type);
+    const int code = op.bind(operation, type, datatype);
     if (code != MPI_SUCCESS) return code;
     elements.resize(static_cast<std::size_t>(comm.size()));
     total = 0;
@@ -238,6 +253,7 @@ struct InterReduce {
   void each_type(F&& f) const {
     f(call.type);
   }
+  void outlive() { call.op.keep_type(); }
   int check(Comm& comm) {
     if constexpr (Call::kRooted) {
       if (const int code = check_inter_root(comm, call.root); code != MPI_SUCCESS) return code;
@@ -249,7 +265,7 @@ struct InterReduce {
     if (code != MPI_SUCCESS) return code;
     if (sends && call.send_buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
     if (receives && call.receive_buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
-    return call.op.bind(call.operation, call.type);
+    return call.op.bind(call.operation, call.type, call.datatype);
   }
   int prepare(Comm&) {
     if (sends) {
@@ -298,6 +314,7 @@ struct InterReduceScatter {
   void each_type(F&& f) const {
     f(call.type);
   }
+  void outlive() { call.op.keep_type(); }
   int check(Comm& comm) {
     return call.send_buffer == MPI_IN_PLACE ? MPI_ERR_BUFFER : call.check(comm);
   }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "mpi/context_ids.hpp"
 #include "mpi/topology.hpp"
 #include "mpi/transfer.hpp"
 
@@ -11,14 +12,20 @@ Immortal<CommTable> comms;
 
 namespace {
 
-// Ids of this process's range that were given out. The first two are MPI_COMM_WORLD's (of rank 0's
-// range, the same everywhere) and MPI_COMM_SELF's.
-std::atomic<std::uint32_t> next_id{2};
+// The first two ids of a range are MPI_COMM_WORLD's (of rank 0's range, the same everywhere) and
+// MPI_COMM_SELF's.
+constexpr std::uint32_t kReservedIds = 2;
+Immortal<ContextIds> context_ids;
 
+// Two contexts a communicator; the ranges of all processes share 32 bits.
+std::uint32_t range_of_ids() {
+  return (std::uint32_t{1} << 31) / static_cast<std::uint32_t>(engine->size());
+}
 std::uint32_t context_of(int owner, std::uint32_t id) {
-  // Two contexts a communicator; the ranges of all processes share 32 bits.
-  const std::uint32_t range = (std::uint32_t{1} << 31) / static_cast<std::uint32_t>(engine->size());
-  return (static_cast<std::uint32_t>(owner) * range + id % range) * 2;
+  return (static_cast<std::uint32_t>(owner) * range_of_ids() + id) * 2;
+}
+bool is_own(std::uint32_t context) {
+  return context / 2 / range_of_ids() == static_cast<std::uint32_t>(engine->rank());
 }
 
 void set_name(Comm& comm, const char* name) { comm.name = name; }
@@ -28,10 +35,18 @@ void set_name(Comm& comm, const char* name) { comm.name = name; }
 Comm::Comm() = default;
 Comm::~Comm() {
   if (errhandler != nullptr) release(errhandler);
+  if (given_context) drop_context(*given_context);
 }
 
 std::uint32_t new_context() {
-  return context_of(engine->rank(), next_id.fetch_add(1, std::memory_order_relaxed));
+  const std::optional<std::uint32_t> id = context_ids->take();
+  // The others wait for a number: there is nobody to return an error to.
+  if (!id) end_job(MPI_ERR_OTHER, "there are more communicators than contexts for them");
+  return context_of(engine->rank(), *id);
+}
+
+void drop_context(std::uint32_t context) {
+  if (is_own(context)) context_ids->give_back(context / 2 % range_of_ids());
 }
 
 void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
@@ -43,6 +58,8 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
   comm.num_peers = peers.size();
   comm.identity = peers.is_identity();
   comm.context = context;
+  for (const std::uint32_t given : {context, team_context - 1})
+    if (is_own(given)) comm.given_context = given;
   comm.rank = comm.group->rank();
   comm.team = std::make_unique<coll::Team>(*engine, comm.group->members(), team_context);
 }
@@ -61,6 +78,7 @@ void release_slow(Comm* comm) {
 }
 
 void create_predefined_comms() {
+  context_ids->open(range_of_ids(), kReservedIds);
   std::vector<int> all(static_cast<std::size_t>(engine->size()));
   for (int rank = 0; rank < engine->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
   auto* world = new Comm;
@@ -104,27 +122,27 @@ using namespace weft::mpi;  // NOLINT
 MPI_CONVERSIONS(Comm, MPI_Comm, comms)
 
 MPI_FUNCTION(Comm_rank)(MPI_Comm comm, int* rank) {
-  const Comm* object = find_comm(comm);
+  Comm* object = find_comm(comm);
   if (object == nullptr) [[unlikely]]
     return raise(nullptr, MPI_ERR_COMM, __func__);
-  if (rank == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "rank is null");
+  if (rank == nullptr) return raise(object, MPI_ERR_ARG, __func__, "rank is null");
   *rank = object->rank;
   return MPI_SUCCESS;
 }
 
 MPI_FUNCTION(Comm_size)(MPI_Comm comm, int* size) {
-  const Comm* object = find_comm(comm);
+  Comm* object = find_comm(comm);
   if (object == nullptr) [[unlikely]]
     return raise(nullptr, MPI_ERR_COMM, __func__);
-  if (size == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "size is null");
+  if (size == nullptr) return raise(object, MPI_ERR_ARG, __func__, "size is null");
   *size = object->size();
   return MPI_SUCCESS;
 }
 
 MPI_FUNCTION(Comm_test_inter)(MPI_Comm comm, int* flag) {
-  const Comm* object = find_comm(comm);
+  Comm* object = find_comm(comm);
   if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
-  if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
+  if (flag == nullptr) return raise(object, MPI_ERR_ARG, __func__, "flag is null");
   *flag = object->is_inter();
   return MPI_SUCCESS;
 }
@@ -156,10 +174,10 @@ MPI_FUNCTION(Comm_remote_group)(MPI_Comm comm, MPI_Group* group) {
 }
 
 MPI_FUNCTION(Comm_compare)(MPI_Comm comm1, MPI_Comm comm2, int* result) {
-  const Comm* a = find_comm(comm1);
+  Comm* a = find_comm(comm1);
   const Comm* b = find_comm(comm2);
   if (a == nullptr || b == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
-  if (result == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "result is null");
+  if (result == nullptr) return raise(a, MPI_ERR_ARG, __func__, "result is null");
   if (a == b) {
     *result = MPI_IDENT;
     return MPI_SUCCESS;
@@ -205,6 +223,14 @@ MPI_FUNCTION(Comm_disconnect)(MPI_Comm* comm) {
   const int code = free_comm(object);
   if (code != MPI_SUCCESS) return raise(object, code, __func__);
   *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+// No process of Weft was spawned by another.
+MPI_FUNCTION(Comm_get_parent)(MPI_Comm* parent) {
+  MPI_MUST_RUN();
+  if (parent == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "parent is null");
+  *parent = MPI_COMM_NULL;
   return MPI_SUCCESS;
 }
 
@@ -276,7 +302,7 @@ MPI_FUNCTION(Comm_get_errhandler)(MPI_Comm comm, MPI_Errhandler* errhandler) {
   if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
   if (errhandler == nullptr) return raise(object, MPI_ERR_ARG, __func__, "errhandler is null");
   std::lock_guard lock(object->mutex);
-  *errhandler = retain(object->errhandler)->handle;
+  *errhandler = give(object->errhandler);
   return MPI_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "coll/coll.hpp"
@@ -31,9 +32,10 @@ struct Comm {
   int rank = 0;               // of this process, in the local group
 
   MPI_Comm handle = MPI_COMM_NULL;
-  GroupPtr group;                    // the local group
-  GroupPtr remote;                   // intercommunicators only
-  std::unique_ptr<coll::Team> team;  // of the local group
+  GroupPtr group;                              // the local group
+  GroupPtr remote;                             // intercommunicators only
+  std::optional<std::uint32_t> given_context;  // by this process, for this communicator
+  std::unique_ptr<coll::Team> team;            // of the local group
   std::unique_ptr<Topology> topology;
   std::atomic<int> uses{1};  // the handle and pending requests
 
@@ -80,8 +82,10 @@ inline void release(Comm* comm) {
 }
 
 // Context ids are unique in the job without anyone being asked: each process gives out its own
-// range, and a new communicator's id comes from the process that is rank 0 in it.
+// range, and a new communicator's id comes from a member, mostly from rank 0. It goes back with the
+// communicator; one that none was made with goes back by drop_context.
 std::uint32_t new_context();
+void drop_context(std::uint32_t context);
 
 // A communicator of these members with a handle. The caller has agreed on the context.
 Comm* make_comm(GroupPtr group, std::uint32_t context, const Comm* parent);
@@ -109,7 +113,7 @@ int split(Comm* comm, int color, int key, Comm*& out, const char* function);
 int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* function);
 
 // The same for intercommunicators.
-int dup_inter(Comm* comm, MPI_Comm* out, const char* function);
+int dup_inter(Comm* comm, const Info* info, bool keep_info, MPI_Comm* out, const char* function);
 int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* function);
 int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* function);
 

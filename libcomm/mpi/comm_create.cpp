@@ -24,7 +24,7 @@ int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const 
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
   if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "newcomm is null");
   *out = MPI_COMM_NULL;
-  if (comm->is_inter()) return dup_inter(comm, out, function);
+  if (comm->is_inter()) return dup_inter(comm, info, keep_info, out, function);
   std::uint32_t context = comm->rank == 0 ? new_context() : 0;
   const Status status = coll::bcast(*comm->team, &context, sizeof context, 0);
   if (!status) return raise_status(comm, status, function);
@@ -61,6 +61,7 @@ int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
   std::stable_sort(ranks.begin(), ranks.end(), [&all](int a, int b) {
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
+  if (ranks.front() != comm->rank) drop_context(mine.context);
   std::vector<int> members;
   for (const int rank : ranks) members.push_back(comm->group->world(rank));
   out = make_comm(std::make_shared<Group>(std::move(members)),

@@ -1,6 +1,8 @@
 #include "mpi/datatype.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "mpi/state.hpp"
 
@@ -58,6 +60,31 @@ std::int64_t Datatype::bytes_of_elements(std::int64_t elements) const noexcept {
   if (signature_.elements() == 0) return 0;
   return elements / signature_.elements() * static_cast<std::int64_t>(size_) +
          signature_.bytes_of(elements % signature_.elements());
+}
+
+namespace {
+std::mutex pins_mutex;  // of all types: they are pinned and freed seldom
+}
+
+void pin_handles(Datatype* type) noexcept {
+  OptionalLock lock(pins_mutex);
+  ++type->pins_;
+}
+
+void unpin_handles(Datatype* type) noexcept {
+  OptionalLock lock(pins_mutex);
+  if (--type->pins_ != 0) return;
+  for (MPI_Datatype handle : type->freed_handles_) datatypes().erase(handle);
+  type->freed_handles_.clear();
+}
+
+bool free_handle(Datatype* type, MPI_Datatype handle) {
+  OptionalLock lock(pins_mutex);
+  if (type->pins_ == 0) return datatypes().erase(handle) != nullptr;
+  auto& freed = type->freed_handles_;
+  if (std::ranges::find(freed, handle) != freed.end()) return false;
+  freed.push_back(handle);
+  return true;
 }
 
 void destroy(Datatype* type) noexcept {

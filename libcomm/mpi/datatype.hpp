@@ -26,12 +26,17 @@ enum class Basic : std::uint8_t {
   u32,
   i64,
   u64,
+  i128,
+  f16,
   f32,
   f64,
   f80,
+  f128,
+  c16,
   c32,
   c64,
   c80,
+  c128,
   float_int,
   double_int,
   long_int,
@@ -87,7 +92,7 @@ class Datatype {
   bool committed_ = false;
   bool contiguous_ = false;
   bool predefined_ = false;
-  bool resized_ = false;  // bounds were set by hand: no padding is added by structs
+  bool resized_ = false;  // bounds were set by hand, here or in a part: lb and ub markers of MPI
   Basic basic_ = Basic::none;
   BasicClass class_ = BasicClass::none;
   Layout layout_;
@@ -102,6 +107,8 @@ class Datatype {
   std::vector<Datatype*> types_;  // counted
 
   MPI_Datatype handle_ = MPI_DATATYPE_NULL;
+  int pins_ = 0;                             // by pin_handles
+  std::vector<MPI_Datatype> freed_handles_;  // by the program, while pinned
   std::string name_;
   AttributeSet attributes_;
   std::atomic<int> uses_{1};
@@ -117,7 +124,7 @@ extern Datatype* const predefined_datatypes;  // 256, by the low byte of the han
 
 inline Datatype* find_derived(MPI_Datatype handle) noexcept { return datatypes().find(handle); }
 
-// Null if the handle names no type, or an optional type that is not supported.
+// Null if the handle names no type.
 inline Datatype* find_datatype(MPI_Datatype handle) noexcept {
   const auto value = reinterpret_cast<std::uintptr_t>(handle);
   if (value - 0x200 <= 0xff) [[likely]] {
@@ -126,13 +133,17 @@ inline Datatype* find_datatype(MPI_Datatype handle) noexcept {
   }
   return find_derived(handle);
 }
-// True for the valid constants of types that this build does not have: their size is MPI_UNDEFINED.
-bool is_optional_datatype(MPI_Datatype handle) noexcept;
 
 inline void retain(Datatype* type) noexcept {
   if (!type->predefined_) type->uses_.fetch_add(1, std::memory_order_relaxed);
 }
 void destroy(Datatype* type) noexcept;
+// Between these the type's handles find it even if the program frees them: a program's own
+// operation is given the handle that its call was given. The caller keeps the type alive.
+void pin_handles(Datatype* type) noexcept;
+void unpin_handles(Datatype* type) noexcept;
+// Ends a handle of the type. False: it was ended before.
+bool free_handle(Datatype* type, MPI_Datatype handle);
 inline void release(Datatype* type) noexcept {
   // acq_rel: whoever destroys it sees what the others did with it.
   if (!type->predefined_ && type->uses_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(type);

@@ -48,13 +48,15 @@ class Builder {
         __builtin_add_overflow(low, old.true_lb_, &true_lb) ||
         __builtin_add_overflow(high, old.true_ub_, &true_ub))
       return false;
-    widen(has_bounds_, type_->lb_, type_->ub_, lb, ub);
+    // Bounds that were set by hand stay: whatever has none of its own does not count beside them.
+    if (old.resized_ && !type_->resized_) has_bounds_ = false;
+    type_->resized_ = type_->resized_ || old.resized_;
+    if (old.resized_ == type_->resized_) widen(has_bounds_, type_->lb_, type_->ub_, lb, ub);
     std::ptrdiff_t extent = 0;
     if (__builtin_sub_overflow(type_->ub_, type_->lb_, &extent)) return false;
     if (old.size() != 0) widen(has_data_, type_->true_lb_, type_->true_ub_, true_lb, true_ub);
     type_->size_ = static_cast<std::size_t>(size);
     type_->align_ = std::max(type_->align_, old.align_);
-    type_->resized_ = type_->resized_ || old.resized_;
     Layout block;
     block.append(old.layout_, 0, count, old.extent());
     type_->layout_.append(block, offset, times, stride);

@@ -22,11 +22,7 @@ int get_size(MPI_Datatype handle, Integer* size, const char* function) {
   MPI_MUST_RUN_IN(function);
   if (size == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "size is null");
   const Datatype* type = find_datatype(handle);
-  if (type == nullptr) {
-    if (!is_optional_datatype(handle)) return raise(nullptr, MPI_ERR_TYPE, function);
-    *size = MPI_UNDEFINED;
-    return MPI_SUCCESS;
-  }
+  if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, function);
   *size = fit<Integer>(static_cast<std::int64_t>(type->size()));
   return MPI_SUCCESS;
 }
@@ -129,7 +125,7 @@ MPI_FUNCTION(Type_free)(MPI_Datatype* handle) {
     const int code = type->attributes_.clear(*handle);
     if (code != MPI_SUCCESS) return raise(nullptr, code, __func__);
   }
-  datatypes().erase(*handle);
+  if (!free_handle(type, *handle)) return raise(nullptr, MPI_ERR_TYPE, __func__);
   *handle = MPI_DATATYPE_NULL;
   release(type);
   return MPI_SUCCESS;
@@ -292,16 +288,18 @@ MPI_FUNCTION(Type_get_attr)(MPI_Datatype handle, int keyval, void* value, int* f
   if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
   if (value == nullptr || flag == nullptr)
     return raise(nullptr, MPI_ERR_ARG, __func__, "an argument is null");
-  if (find_keyval(keyval, Kind::datatype) == nullptr)
-    return raise(nullptr, MPI_ERR_KEYVAL, __func__);
   *flag = type->attributes_.get(keyval, static_cast<void**>(value)) ? 1 : 0;
+  // A key that was freed stays one for the attributes that use it.
+  if (*flag == 0 && find_keyval(keyval, Kind::datatype) == nullptr)
+    return raise(nullptr, MPI_ERR_KEYVAL, __func__);
   return MPI_SUCCESS;
 }
 MPI_FUNCTION(Type_delete_attr)(MPI_Datatype handle, int keyval) {
   MPI_MUST_RUN();
   Datatype* type = find_datatype(handle);
   if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
-  if (find_keyval(keyval, Kind::datatype) == nullptr)
+  void* value = nullptr;
+  if (find_keyval(keyval, Kind::datatype) == nullptr && !type->attributes_.get(keyval, &value))
     return raise(nullptr, MPI_ERR_KEYVAL, __func__);
   const int code = type->attributes_.remove(handle, keyval);
   return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);

@@ -25,6 +25,8 @@ struct Pair {
 
 #define ROW(id, basic, kind, size) \
   { id, #id, Basic::basic, BasicClass::kind, size }
+// The standard has no operations on MPI_CHAR and MPI_CHARACTER; other libraries reduce them as
+// signed char, and programs rely on it.
 const Row kRows[] = {
     ROW(MPI_AINT, i64, multi, 8),
     ROW(MPI_COUNT, i64, multi, 8),
@@ -54,7 +56,7 @@ const Row kRows[] = {
     ROW(MPI_COMPLEX, c32, complex, 8),
     ROW(MPI_DOUBLE_PRECISION, f64, floating, 8),
     ROW(MPI_DOUBLE_COMPLEX, c64, complex, 16),
-    ROW(MPI_CHARACTER, none, none, 1),
+    ROW(MPI_CHARACTER, i8, integer, 1),
     ROW(MPI_FLOAT_INT, float_int, pair, 0),
     ROW(MPI_DOUBLE_INT, double_int, pair, 0),
     ROW(MPI_LONG_INT, long_int, pair, 0),
@@ -69,7 +71,7 @@ const Row kRows[] = {
     ROW(MPI_WCHAR, none, none, sizeof(wchar_t)),
     ROW(MPI_INT8_T, i8, integer, 1),
     ROW(MPI_UINT8_T, u8, integer, 1),
-    ROW(MPI_CHAR, none, none, 1),
+    ROW(MPI_CHAR, i8, integer, 1),
     ROW(MPI_SIGNED_CHAR, i8, integer, 1),
     ROW(MPI_UNSIGNED_CHAR, u8, integer, 1),
     ROW(MPI_BYTE, u8, byte, 1),
@@ -83,25 +85,32 @@ const Row kRows[] = {
     ROW(MPI_LOGICAL2, i16, logical, 2),
     ROW(MPI_LOGICAL4, i32, logical, 4),
     ROW(MPI_LOGICAL8, i64, logical, 8),
+    ROW(MPI_LOGICAL16, i128, logical, 16),
     ROW(MPI_INTEGER1, i8, integer, 1),
     ROW(MPI_INTEGER2, i16, integer, 2),
     ROW(MPI_INTEGER4, i32, integer, 4),
     ROW(MPI_INTEGER8, i64, integer, 8),
+    ROW(MPI_INTEGER16, i128, integer, 16),
+    ROW(MPI_REAL2, f16, floating, 2),
     ROW(MPI_REAL4, f32, floating, 4),
     ROW(MPI_REAL8, f64, floating, 8),
+    ROW(MPI_REAL16, f128, floating, 16),
+    ROW(MPI_COMPLEX4, c16, complex, 4),
     ROW(MPI_COMPLEX8, c32, complex, 8),
     ROW(MPI_COMPLEX16, c64, complex, 16),
+    ROW(MPI_COMPLEX32, c128, complex, 32),
 };
 #undef ROW
-
-const MPI_Datatype kOptional[] = {MPI_LOGICAL16, MPI_INTEGER16, MPI_REAL2,
-                                  MPI_REAL16,    MPI_COMPLEX4,  MPI_COMPLEX32};
 
 std::size_t alignment(const Row& row) {
   switch (row.basic) {
     case Basic::f80:
     case Basic::c80:
       return alignof(long double);
+    case Basic::c16:
+      return 2;
+    case Basic::c128:
+      return alignof(__float128);
     case Basic::c32:
       return alignof(float);
     case Basic::c64:
@@ -199,11 +208,5 @@ Datatype* make_all() {
 }  // namespace
 
 Datatype* const predefined_datatypes = make_all();
-
-bool is_optional_datatype(MPI_Datatype handle) noexcept {
-  for (MPI_Datatype optional : kOptional)
-    if (handle == optional) return true;
-  return false;
-}
 
 }  // namespace weft::mpi

@@ -86,6 +86,7 @@ int error_class_of_failure(Code code) noexcept {
     case Code::not_permitted:
     case Code::not_found:
     case Code::cancelled:
+    case Code::outcome_unknown:
       break;
   }
   return MPI_ERR_OTHER;
@@ -190,8 +191,12 @@ int raise_status(Comm* comm, const Status& status, const char* function) {
 }
 
 int raise_unimplemented(const char* function) {
-  return raise(nullptr, MPI_ERR_UNSUPPORTED_OPERATION, function,
-               "this function of MPI is not part of Weft yet");
+  // The tool interface works at any time, knows no handlers and never ends a program.
+  if (std::string_view(function).starts_with("MPI_T_")) return MPI_T_ERR_NOT_SUPPORTED;
+  constexpr std::string_view kText = "this function of MPI is not part of Weft yet";
+  if (is_running()) return raise(nullptr, MPI_ERR_UNSUPPORTED_OPERATION, function, kText);
+  // Some may be called before MPI_Init: that it was too early would be the wrong reason.
+  end_job(MPI_ERR_UNSUPPORTED_OPERATION, fmt::format("{}: {}", function, kText));
 }
 
 int not_running(const char* function) {
@@ -205,7 +210,14 @@ ErrorHandler* find_errhandler(MPI_Errhandler handle) {
   if (handle == MPI_ERRORS_ARE_FATAL) return &fatal_handler;
   if (handle == MPI_ERRORS_ABORT) return &abort_handler;
   if (handle == MPI_ERRORS_RETURN) return &return_handler;
-  return handlers->find(handle);
+  ErrorHandler* handler = handlers->find(handle);
+  return handler != nullptr && handler->given.load(std::memory_order_relaxed) > 0 ? handler
+                                                                                  : nullptr;
+}
+
+MPI_Errhandler give(ErrorHandler* handler) {
+  if (!is_static(handler)) handler->given.fetch_add(1, std::memory_order_relaxed);
+  return retain(handler)->handle;
 }
 
 ErrorHandler* default_errhandler() { return &fatal_handler; }
@@ -241,7 +253,13 @@ MPI_FUNCTION(Errhandler_free)(MPI_Errhandler* errhandler) {
   if (errhandler == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "errhandler is null");
   ErrorHandler* handler = find_errhandler(*errhandler);
   if (handler == nullptr) return raise(nullptr, MPI_ERR_ERRHANDLER, __func__);
-  // The handle stays findable while communicators use it: MPI_Comm_get_errhandler may return it.
+  if (!is_static(handler)) {
+    // Freed more often than it was given out: what communicators hold of it is not the program's.
+    int given = handler->given.load(std::memory_order_relaxed);
+    do {
+      if (given == 0) return raise(nullptr, MPI_ERR_ERRHANDLER, __func__);
+    } while (!handler->given.compare_exchange_weak(given, given - 1, std::memory_order_relaxed));
+  }
   release(handler);
   *errhandler = MPI_ERRHANDLER_NULL;
   return MPI_SUCCESS;

@@ -16,14 +16,19 @@ struct ErrorHandler {
   Action action;
   Kind object;               // what it may be attached to: comm, win, file or session
   void (*function)();        // the program's, for Action::call
-  std::atomic<int> uses{1};  // handle and communicators
+  std::atomic<int> uses{1};  // by the program and by communicators
   MPI_Errhandler handle;
+  // How often the program was given the handle and has not freed it. At zero it finds nothing,
+  // until MPI_Comm_get_errhandler gives it out once more.
+  std::atomic<int> given{1};
 };
 
 // The handler behind a handle, or null. Predefined ones are of every kind.
 ErrorHandler* find_errhandler(MPI_Errhandler handle);
 ErrorHandler* default_errhandler();
 ErrorHandler* retain(ErrorHandler* handler);
+// Its handle for the program, which is to free it.
+MPI_Errhandler give(ErrorHandler* handler);
 void release(ErrorHandler* handler);
 MPI_Errhandler make_errhandler(Kind object, void (*function)());
 

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <new>
 
 #include "base/log.hpp"
 #include "mpi/comm.hpp"
@@ -39,7 +40,7 @@ void open_job() {
 
 }  // namespace
 
-int start(int required, int* provided, const char* function) {
+int start(int required, int* provided, const char* function) try {
   std::lock_guard lock(start_mutex);
   if (phase == Phase::running)
     return raise(nullptr, MPI_ERR_OTHER, function, "MPI is initialised already");
@@ -51,6 +52,7 @@ int start(int required, int* provided, const char* function) {
                                                         : MPI_THREAD_SINGLE;
   process->thread_level = level;
   process->main_thread = std::this_thread::get_id();
+  process->pid = getpid();
   threads_may_call = level == MPI_THREAD_MULTIPLE;
   engine->set_threaded(threads_may_call);
   create_predefined_comms();
@@ -58,6 +60,8 @@ int start(int required, int* provided, const char* function) {
   phase = Phase::running;
   if (provided != nullptr) *provided = level;
   return MPI_SUCCESS;
+} catch (const std::bad_alloc&) {
+  fail_start(Code::no_memory);
 }
 
 }  // namespace weft::mpi
@@ -99,6 +103,11 @@ MPI_FUNCTION(Is_thread_main)(int* flag) {
 
 MPI_FUNCTION(Finalize)(void) {
   MPI_MUST_RUN();
+  // A child that the process has forked is no rank, and must not say goodbye in its name.
+  if (getpid() != process->pid) {
+    phase = Phase::finalized;
+    return MPI_SUCCESS;
+  }
   // Attributes of MPI_COMM_SELF first, while everything still works: libraries hang their own end
   // on them.
   const int code = self_comm->attributes.clear(MPI_COMM_SELF);

@@ -86,13 +86,13 @@ Status agree(Comm* comm, const std::vector<int>& mine, std::vector<int>& theirs,
 
 }  // namespace
 
-int dup_inter(Comm* comm, MPI_Comm* out, const char* function) {
+int dup_inter(Comm* comm, const Info* info, bool keep_info, MPI_Comm* out, const char* function) {
   std::vector<int> theirs;
   Contexts contexts;
   const Status status = agree(comm, {}, theirs, contexts);
   if (!status) return raise_status(comm, status, function);
   Comm* copy = make_intercomm(comm->group, comm->remote->members(), contexts, comm);
-  const int code = comm->attributes.copy_to(comm->handle, copy->attributes);
+  const int code = copy_extras(comm, copy, info, keep_info);
   if (code != MPI_SUCCESS) {
     static_cast<void>(free_comm(copy));
     return raise(comm, code, function);
@@ -145,6 +145,8 @@ int make_from_entries(Comm* comm, int color, const std::vector<InterSplitEntry>&
   int remote_first;
   std::vector<int> local = members_of(mine, color, *comm->group, &own_first);
   std::vector<int> remote = members_of(theirs, color, *comm->remote, &remote_first);
+  if (remote.empty() || own_first != comm->rank)
+    drop_context(mine[static_cast<std::size_t>(comm->rank)].context);
   if (remote.empty()) return MPI_SUCCESS;  // a side without members: no communicator
   const std::uint32_t own = mine[static_cast<std::size_t>(own_first)].context;
   const std::uint32_t other = theirs[static_cast<std::size_t>(remote_first)].context;
@@ -162,7 +164,8 @@ int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* funct
     return raise(comm, MPI_ERR_ARG, function, "the color is negative");
   std::vector<InterSplitEntry> mine;
   std::vector<InterSplitEntry> theirs;
-  Status status = share(*comm->team, InterSplitEntry{color, key, new_context()}, mine);
+  const std::uint32_t offered = color == MPI_UNDEFINED ? 0 : new_context();
+  Status status = share(*comm->team, InterSplitEntry{color, key, offered}, mine);
   if (status.ok()) status = share_across(comm, mine, theirs);
   if (!status) return raise_status(comm, status, function);
   if (color == MPI_UNDEFINED) return MPI_SUCCESS;
@@ -223,6 +226,7 @@ MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintraco
   Contexts contexts;
   const Status status = agree(comm, {high != 0}, theirs, contexts);
   if (!status) return raise_status(comm, status, __func__);
+  if (comm->rank == 0 && contexts.local != contexts.shared) drop_context(contexts.local);
   const bool own_high = high != 0;
   const bool other_high = theirs.at(0) != 0;
   // If both sides say the same, the one whose first process comes first in the job leads.

@@ -37,7 +37,10 @@ struct NeighborCall {
     for (std::size_t i = 0; i < n; ++i) {
       const MPI_Count count = counts == nullptr ? one_count : static_cast<MPI_Count>(counts[i]);
       const int code = check_elements(count, handles == nullptr ? one : handles[i], types[i]);
-      if (code != MPI_SUCCESS) return code;
+      if (code == MPI_SUCCESS) continue;
+      // The type of a neighbour that gets nothing may be anything.
+      if (code != MPI_ERR_TYPE || count != 0 || handles == nullptr) return code;
+      types[i] = find_datatype(MPI_BYTE);
     }
     return MPI_SUCCESS;
   }
@@ -79,8 +82,9 @@ struct NeighborCall {
                    send_datatypes != nullptr, send_types, one_block ? nullptr : &destinations);
     if (code != MPI_SUCCESS) return code;
     send.pack();
-    return set(receive, receive_buffer, receive_count, receive_counts, receive_places,
+    code = set(receive, receive_buffer, receive_count, receive_counts, receive_places,
                receive_datatypes != nullptr, receive_types, &sources);
+    return code == MPI_SUCCESS && send.shares_memory(receive) ? MPI_ERR_BUFFER : code;
   }
   void build(Schedule& schedule) {
     // Messages between two processes that are neighbours more than once match in order. With two

@@ -26,7 +26,7 @@ Op* make_predefined() {
 
 // Calls the program's function on elements in their own layout, at most INT_MAX at a time.
 void call_user(const UserReduction& user, char* in, char* inout, std::size_t count) {
-  MPI_Datatype handle = user.type->handle_;
+  MPI_Datatype handle = user.handle;
   if (user.op->function_c != nullptr) {
     auto n = static_cast<MPI_Count>(count);
     user.op->function_c(in, inout, &n, &handle);
@@ -87,10 +87,11 @@ int reduce_local(const void* in, void* inout, MPI_Count count, MPI_Datatype data
   Op* op = find_op(op_handle);
   UserReduction user;
   coll::Reduction reduction;
-  if (op == nullptr || make_reduction(op, type, user, reduction) != MPI_SUCCESS)
+  if (op == nullptr || make_reduction(op, type, datatype, user, reduction) != MPI_SUCCESS)
     return raise(nullptr, MPI_ERR_OP, name);
   if (count == 0) return MPI_SUCCESS;
-  if (first_byte(in, *type) == nullptr || first_byte(inout, *type) == nullptr)
+  if (first_byte(in, *type) == nullptr || first_byte(inout, *type) == nullptr ||
+      in == MPI_IN_PLACE || inout == MPI_IN_PLACE || in == inout)
     return raise(nullptr, MPI_ERR_BUFFER, name);
   const auto n = static_cast<std::size_t>(count);
   if (type->is_contiguous()) {
@@ -120,7 +121,7 @@ OpTable& ops() noexcept {
 
 Op* const predefined_ops = make_predefined();
 
-int make_reduction(Op* op, Datatype* type, UserReduction& user,
+int make_reduction(Op* op, Datatype* type, MPI_Datatype handle, UserReduction& user,
                    coll::Reduction& reduction) noexcept {
   reduction.element_bytes = type->size();
   reduction.commutative = op->commutative;
@@ -129,7 +130,7 @@ int make_reduction(Op* op, Datatype* type, UserReduction& user,
     reduction.argument = nullptr;
     return reduction.apply != nullptr ? MPI_SUCCESS : MPI_ERR_OP;
   }
-  user = {op, type};
+  user = {op, type, handle};
   reduction.apply = apply_user;
   reduction.argument = &user;
   return MPI_SUCCESS;

@@ -44,12 +44,13 @@ inline void release(Op* op) noexcept {
 struct UserReduction {
   Op* op = nullptr;
   Datatype* type = nullptr;
+  MPI_Datatype handle = MPI_DATATYPE_NULL;  // of the type: what the function is given
 };
 
-// The reduction of `type` by `op`, on elements of type.size() packed bytes. MPI_ERR_OP if the
-// standard does not define it (MPI_REPLACE and MPI_NO_OP are for one-sided calls only). `user` must
-// live as long as the reduction is used.
-int make_reduction(Op* op, Datatype* type, UserReduction& user,
+// The reduction of `type`, which the program calls `handle`, by `op`, on elements of type.size()
+// packed bytes. MPI_ERR_OP if the standard does not define it (MPI_REPLACE and MPI_NO_OP are for
+// one-sided calls only). `user` must live as long as the reduction is used.
+int make_reduction(Op* op, Datatype* type, MPI_Datatype handle, UserReduction& user,
                    coll::Reduction& reduction) noexcept;
 
 // Kernel of a predefined operation on a basic type, or null; op_kernels.cpp.

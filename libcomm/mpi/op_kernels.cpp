@@ -1,8 +1,13 @@
 // The predefined operations: for each operation and basic type one loop that the compiler can
 // vectorise. Pairs are packed (a double and an int are 12 bytes), as reductions see them.
+#include <bit>
+#include <cmath>
 #include <complex>
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
+#include "mpi/half.hpp"
 #include "mpi/op.hpp"
 
 namespace weft::mpi {
@@ -31,16 +36,47 @@ struct Prod {
     return static_cast<T>(a * b);
   }
 };
+// Processes may put the same two operands together in either order, and all must get the same bits:
+// with a NaN among floating-point operands the result is a NaN, and -0 is less than 0. Each of the
+// two comparisons gives one of the operands: where these are equal or not ordered, both of them.
+template <class T>
+struct Bits {
+  using type = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+};
+template <class T>
+typename Bits<T>::type bits(T value) {
+  return std::bit_cast<typename Bits<T>::type>(value);
+}
+// All bits for the one that becomes a NaN, whatever they are joined with.
+template <class T>
+typename Bits<T>::type bits_if_unordered(T a, T b) {
+  // Chosen as T: compilers have no vectors of integers chosen by comparing doubles.
+  return bits(__builtin_isunordered(a, b) ? std::bit_cast<T>(~typename Bits<T>::type{0}) : T(0));
+}
+template <class T>
+inline constexpr bool kHasBits = std::is_same_v<T, float> || std::is_same_v<T, double>;
+
 struct Min {
   template <class T>
   static T of(T a, T b) {
-    return b < a ? b : a;
+    if constexpr (kHasBits<T>)
+      return std::bit_cast<T>(bits(b < a ? b : a) | bits(a < b ? a : b) | bits_if_unordered(a, b));
+    else if constexpr (std::is_same_v<T, long double>)
+      return a < b || std::isnan(a) || (a == b && std::signbit(a)) ? a : b;
+    else
+      return b < a ? b : a;
   }
 };
 struct Max {
   template <class T>
   static T of(T a, T b) {
-    return a < b ? b : a;
+    if constexpr (kHasBits<T>)
+      return std::bit_cast<T>((bits(a < b ? b : a) & bits(b < a ? a : b)) |
+                              bits_if_unordered(a, b));
+    else if constexpr (std::is_same_v<T, long double>)
+      return a > b || std::isnan(a) || (a == b && std::signbit(b)) ? a : b;
+    else
+      return a < b ? b : a;
   }
 };
 struct Band {
@@ -101,6 +137,10 @@ template <>
 struct Wrapping<std::int64_t> {
   using type = std::uint64_t;
 };
+template <>
+struct Wrapping<__int128> {
+  using type = unsigned __int128;
+};
 
 // Buffers may be at any address: packed data are not aligned.
 template <class T, class F>
@@ -116,14 +156,23 @@ void apply(const void* in, void* inout, std::size_t count, void*) {
   }
 }
 
-// The smaller (larger) value, and with equal values the smaller index.
+template <class T>
+bool is_nan(T value) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(value);
+  return false;
+}
+
+// The smaller (larger) value, and with equal values the smaller index. A NaN goes before all
+// others.
 template <class P, bool kMax>
 void locate(const void* in, void* inout, std::size_t count, void*) {
   const auto* a = static_cast<const P*>(in);
   auto* b = static_cast<P*>(inout);
   for (std::size_t i = 0; i < count; ++i) {
-    const bool better = kMax ? a[i].value > b[i].value : a[i].value < b[i].value;
-    if (better || (a[i].value == b[i].value && a[i].index < b[i].index)) b[i] = a[i];
+    const auto x = a[i].value, y = b[i].value;
+    const bool is_equal = x == y || (is_nan(x) && is_nan(y));
+    const bool is_better = (kMax ? x > y : x < y) || (is_nan(x) && !is_nan(y));
+    if (is_better || (is_equal && a[i].index < b[i].index)) b[i] = a[i];
   }
 }
 
@@ -209,18 +258,28 @@ Kernel find_kernel(unsigned code, Basic basic, BasicClass kind) noexcept {
       return integer<std::int64_t>(code, kind);
     case Basic::u64:
       return integer<std::uint64_t>(code, kind);
+    case Basic::i128:
+      return integer<__int128>(code, kind);
+    case Basic::f16:
+      return arithmetic<Half>(code);
     case Basic::f32:
       return arithmetic<float>(code);
     case Basic::f64:
       return arithmetic<double>(code);
     case Basic::f80:
       return arithmetic<long double>(code);
+    case Basic::f128:
+      return arithmetic<__float128>(code);
+    case Basic::c16:
+      return complex_arithmetic<ComplexHalf>(code);
     case Basic::c32:
       return complex_arithmetic<std::complex<float>>(code);
     case Basic::c64:
       return complex_arithmetic<std::complex<double>>(code);
     case Basic::c80:
       return complex_arithmetic<std::complex<long double>>(code);
+    case Basic::c128:
+      return complex_arithmetic<std::complex<__float128>>(code);
     case Basic::float_int:
       return location<PackedPair<float>>(code);
     case Basic::double_int:

@@ -99,6 +99,7 @@ class PartitionedSend final : public Partitioned {
   using Partitioned::Partitioned;
   ~PartitionedSend() override {
     if (opened_) wait_progressing(header_request_);
+    drop_context(context_);
   }
 
   int open() {

@@ -63,7 +63,7 @@ int start_request(MPI_Request handle, const char* function) {
       request->base.code = request->operation->start();
       if (request->base.code == Code::ok)
         add_operation(request);
-      else
+      else if ((code = request->operation->refusal()) == MPI_SUCCESS)
         code = error_class(request->base.code);
   }
   if (code == MPI_SUCCESS) return code;

@@ -132,7 +132,7 @@ MPI_FUNCTION(Iprobe)(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* 
     fill_proc_null(status);
     return MPI_SUCCESS;
   }
-  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations();
+  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
   tagged::MessageInfo info;
   const Code found =
       engine->iprobe(engine_source(*object, source), object->context, engine_tag(tag), info);
@@ -176,7 +176,7 @@ MPI_FUNCTION(Improbe)
     fill_proc_null(status);
     return MPI_SUCCESS;
   }
-  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations();
+  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
   tagged::MessageInfo info;
   tagged::Unexpected* unexpected = nullptr;
   const Code found = engine->improbe(engine_source(*object, source), object->context,

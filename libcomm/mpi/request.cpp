@@ -15,7 +15,8 @@ struct Pool {
   std::mutex mutex;
   RequestObject* free = nullptr;
   std::vector<std::unique_ptr<RequestObject[]>> blocks;
-  std::vector<RequestObject*> detached;  // freed by the program, not complete yet
+  std::vector<RequestObject*> detached;  // freed by the program, not complete when last seen
+  std::size_t next_detached = 0;         // to be looked at
 };
 Immortal<Pool> pool;
 
@@ -61,22 +62,28 @@ inline void put_back(RequestObject* request) {
   }
 }
 
+// Looks at a few detached requests, in turn, so that detaching costs the same however many there
+// are: each brings in one and looks at more.
 void reclaim_detached() {
-  std::vector<RequestObject*> complete;
+  constexpr std::size_t kLooks = 4;
+  RequestObject* complete[kLooks];
+  std::size_t num_complete = 0;
   {
     OptionalLock lock(pool->mutex);
     auto& list = pool->detached;
-    for (std::size_t i = 0; i < list.size();) {
-      if (list[i]->is_complete()) {
-        complete.push_back(list[i]);
-        list[i] = list.back();
+    std::size_t& next = pool->next_detached;
+    for (std::size_t i = 0; i < kLooks && !list.empty(); ++i) {
+      if (next >= list.size()) next = 0;
+      if (list[next]->is_complete()) {
+        complete[num_complete++] = list[next];
+        list[next] = list.back();
         list.pop_back();
       } else {
-        ++i;
+        ++next;
       }
     }
   }
-  for (RequestObject* request : complete) put_back(request);
+  for (std::size_t i = 0; i < num_complete; ++i) put_back(complete[i]);
 }
 
 }  // namespace
@@ -122,6 +129,7 @@ void detach_request(RequestObject* request) {
 void create_shared_requests() {
   RequestObject* send = new_request(nullptr, RequestObject::Kind::done_send);
   RequestObject* none = new_request(nullptr, RequestObject::Kind::done_none);
+  if (send == nullptr || none == nullptr) throw std::bad_alloc();
   send->base.complete.store(true, std::memory_order_relaxed);
   none->base.complete.store(true, std::memory_order_relaxed);
   done_send_handle = send->handle;
@@ -149,13 +157,17 @@ void add_operation(RequestObject* request) {
     num_operations.fetch_add(1, std::memory_order_relaxed);
     engine->set_background(&progress_operations);
   }
-  progress_operations();  // what can be sent at once is
+  progress_operations(false);  // what can be sent at once is
 }
 
-void progress_operations() {
-  // A thread that finds another one at work leaves the work to it.
-  std::unique_lock lock(running->mutex, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+void progress_operations(bool before_sleep) {
+  std::unique_lock lock(running->mutex, std::defer_lock);
+  // A thread that finds another one at work leaves the work to it; but that one may be past what
+  // has become possible just now, and who goes to sleep would not look again.
+  if (before_sleep)
+    lock.lock();
+  else if (!lock.try_lock())
+    return;
   auto& list = running->list;
   for (std::size_t i = 0; i < list.size();) {
     RequestObject* request = list[i];

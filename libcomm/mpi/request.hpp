@@ -21,6 +21,8 @@ class Operation {
   virtual ~Operation() = default;
   // Begins (again, if persistent).
   virtual Code start() = 0;
+  // The class of error for which `start` refused, where its code says less; else MPI_SUCCESS.
+  virtual int refusal() const noexcept { return MPI_SUCCESS; }
   // Does what can be done now. True: finished, with `code`.
   virtual bool advance(Code& code) = 0;
   // What the status of the finished operation says; nothing, for most.
@@ -61,6 +63,9 @@ struct RequestObject {
     MPI_Grequest_free_function* free = nullptr;
     MPI_Grequest_cancel_function* cancel = nullptr;
     void* extra_state = nullptr;
+    // Set by whichever comes first, MPI_Grequest_complete or MPI_Request_free; the second of them
+    // ends the request.
+    std::atomic<bool> is_half_over{false};
   } generalized;
 
   bool is_complete() const noexcept { return base.is_complete(); }
@@ -74,7 +79,8 @@ inline RequestObject* find_request(MPI_Request handle) noexcept { return request
 RequestObject* new_request(Comm* comm, RequestObject::Kind kind);
 // Ends the handle and puts the object back. It must be complete or never started.
 void free_request(RequestObject* request);
-// Ends the handle of a request that may still be under way; reclaimed once it is complete.
+// Ends the handle of a message or operation that may still be under way; reclaimed once it is
+// complete.
 void detach_request(RequestObject* request);
 
 // Handles that many requests share: of a send that was complete when it was started, and of an
@@ -87,7 +93,8 @@ void destroy_requests();
 // Operations under way, moved forward by every call that waits or tests.
 inline std::atomic<int> num_operations{0};
 void add_operation(RequestObject* request);
-void progress_operations();
+// before_sleep: nobody who waits for them looks again soon.
+void progress_operations(bool before_sleep);
 
 // Blocks until done() is true and moves everything forward meanwhile.
 template <class Done>
@@ -103,7 +110,7 @@ inline Code wait_progressing(tagged::Request& request) {
 // One step for calls that test.
 inline void progress_once() {
   engine->progress();
-  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations();
+  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
 }
 
 // Fills the status of a complete request (not MPI_ERROR). Returns its error class.

@@ -1,6 +1,8 @@
 #pragma once
 // The process's place in the job while MPI runs. All global state of Weft is in this folder, and
 // this is the root of it. Written by MPI_Init and MPI_Finalize, read by everyone in between.
+#include <sys/types.h>
+
 #include <memory>
 #include <thread>
 
@@ -28,6 +30,7 @@ struct Process {
   std::unique_ptr<tagged::Engine> engine;
   int thread_level = MPI_THREAD_SINGLE;
   std::thread::id main_thread;
+  pid_t pid = 0;
   int app_number = 0;
 };
 

@@ -105,47 +105,6 @@ int check_intracomm(MPI_Comm handle, Comm*& comm, const void* out, const char* f
   return MPI_SUCCESS;
 }
 
-// Spreads the prime factors of n over `count` dimensions, largest first onto the smallest, and
-// sorts descending: dimensions as close to each other as the factors allow.
-std::vector<int> balanced_dims(int n, int count) {
-  // Exhaustive over divisors for what is left: dims[0] is the smallest divisor of n that is at
-  // least the count-th root and leaves a balanced rest.
-  std::vector<int> best;
-  std::vector<int> current;
-  long best_spread = -1;
-  const auto search = [&](auto&& self, int rest, int left, int limit) -> void {
-    if (left == 1) {
-      if (rest > limit) return;
-      current.push_back(rest);
-      const long spread = static_cast<long>(current.front()) - current.back();
-      if (best_spread < 0 || spread < best_spread) {
-        best_spread = spread;
-        best = current;
-      }
-      current.pop_back();
-      return;
-    }
-    for (long divisor = 1; divisor * divisor <= rest; ++divisor) {
-      if (rest % divisor != 0) continue;
-      const int pair[2] = {static_cast<int>(rest / divisor), static_cast<int>(divisor)};
-      for (const int first : pair) {
-        if (first > limit) continue;
-        // Descending order: what follows is at most `first` each.
-        double reach = 1;
-        for (int i = 0; i < left; ++i) reach *= first;
-        if (reach < rest) continue;
-        current.push_back(first);
-        self(self, rest / first, left - 1, first);
-        current.pop_back();
-        if (first == divisor) continue;
-        if (pair[0] == pair[1]) break;
-      }
-    }
-  };
-  search(search, n, count, n);
-  return best;
-}
-
 bool is_rank_or_null(const Comm& comm, int rank) {
   return rank == MPI_PROC_NULL || (rank >= 0 && rank < comm.size());
 }
@@ -161,34 +120,6 @@ MPI_FUNCTION(Topo_test)(MPI_Comm comm, int* status) {
   if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
   if (status == nullptr) return raise(object, MPI_ERR_ARG, __func__, "status is null");
   *status = object->topology == nullptr ? MPI_UNDEFINED : object->topology->kind;
-  return MPI_SUCCESS;
-}
-
-MPI_FUNCTION(Dims_create)(int nnodes, int ndims, int* dims) {
-  MPI_MUST_RUN();
-  if (nnodes <= 0 || ndims < 0 || (ndims > 0 && dims == nullptr))
-    return raise(nullptr, MPI_ERR_DIMS, __func__);
-  int rest = nnodes;
-  int open = 0;
-  for (int d = 0; d < ndims; ++d) {
-    if (dims[d] < 0) return raise(nullptr, MPI_ERR_DIMS, __func__, "a dimension is negative");
-    if (dims[d] == 0) {
-      ++open;
-    } else {
-      if (rest % dims[d] != 0)
-        return raise(nullptr, MPI_ERR_DIMS, __func__, "the given dimensions do not divide nnodes");
-      rest /= dims[d];
-    }
-  }
-  if (open == 0) {
-    if (rest != 1 && ndims > 0)
-      return raise(nullptr, MPI_ERR_DIMS, __func__, "the given dimensions do not make nnodes");
-    return MPI_SUCCESS;
-  }
-  const std::vector<int> found = balanced_dims(rest, open);
-  int next = 0;
-  for (int d = 0; d < ndims; ++d)
-    if (dims[d] == 0) dims[d] = found[static_cast<std::size_t>(next++)];
   return MPI_SUCCESS;
 }
 

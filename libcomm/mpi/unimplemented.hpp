@@ -7,7 +7,9 @@ namespace weft::mpi {
 // Sorted, with the prefix MPI_.
 std::span<const char* const> unimplemented_functions() noexcept;
 
-// MPI_ERR_UNSUPPORTED_OPERATION through the error handler, with the function's name.
+// MPI_ERR_UNSUPPORTED_OPERATION through the error handler, with the function's name; where no
+// handler exists, before MPI_Init and after MPI_Finalize, it ends the process. For MPI_T_ functions
+// MPI_T_ERR_NOT_SUPPORTED, always.
 [[gnu::cold]] int raise_unimplemented(const char* function);
 
 }  // namespace weft::mpi

@@ -449,6 +449,20 @@ MPI_FUNCTION(Request_get_status_some)
   return errors.conclude();
 }
 
+namespace {
+
+// Runs the program's free function, when both MPI_Request_free and MPI_Grequest_complete were
+// called.
+int free_generalized(RequestObject* request, const char* function) {
+  const auto free = request->generalized.free;
+  void* const extra_state = request->generalized.extra_state;
+  free_request(request);
+  const int code = free(extra_state);
+  return code == MPI_SUCCESS ? code : raise(nullptr, code, function);
+}
+
+}  // namespace
+
 MPI_FUNCTION(Request_free)(MPI_Request* request) {
   if (request == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "request is null");
   RequestObject* object = find_request(*request);
@@ -458,18 +472,13 @@ MPI_FUNCTION(Request_free)(MPI_Request* request) {
     case RequestObject::Kind::done_send:
     case RequestObject::Kind::done_none:
       return MPI_SUCCESS;
-    case RequestObject::Kind::generalized: {
-      // The program's free function runs when both this was called and the request is complete.
-      const auto generalized = object->generalized;
-      if (object->is_complete()) {
-        free_request(object);
-        const int code = generalized.free(generalized.extra_state);
-        return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
-      }
-      object->persistent = false;
-      detach_request(object);
-      return MPI_SUCCESS;
-    }
+    case RequestObject::Kind::generalized:
+      // acq_rel: whoever is second sees what the first did.
+      if (!object->generalized.is_half_over.exchange(true, std::memory_order_acq_rel))
+        return MPI_SUCCESS;  // the handle is for MPI_Grequest_complete from now on
+      // Another thread may be between its two stores.
+      wait_for(object);
+      return free_generalized(object, __func__);
     default:
       break;
   }
@@ -506,7 +515,12 @@ MPI_FUNCTION(Grequest_start)
     return raise(nullptr, MPI_ERR_ARG, __func__, "a function or request is null");
   RequestObject* object = new_request(nullptr, RequestObject::Kind::generalized);
   if (object == nullptr) return raise(nullptr, MPI_ERR_NO_MEM, __func__);
-  object->generalized = {query_fn, free_fn, cancel_fn, extra_state};
+  auto& generalized = object->generalized;
+  generalized.query = query_fn;
+  generalized.free = free_fn;
+  generalized.cancel = cancel_fn;
+  generalized.extra_state = extra_state;
+  generalized.is_half_over.store(false, std::memory_order_relaxed);
   *request = object->handle;
   return MPI_SUCCESS;
 }
@@ -515,6 +529,10 @@ MPI_FUNCTION(Grequest_complete)(MPI_Request request) {
   RequestObject* object = find_request(request);
   if (object == nullptr || object->kind != RequestObject::Kind::generalized)
     return raise(nullptr, MPI_ERR_REQUEST, __func__);
+  if (object->is_complete())
+    return raise(nullptr, MPI_ERR_REQUEST, __func__, "the request is complete already");
+  if (object->generalized.is_half_over.exchange(true, std::memory_order_acq_rel))
+    return free_generalized(object, __func__);
   object->base.complete.store(true, std::memory_order_release);  // pairs with is_complete()
   engine->ring(engine->rank());
   return MPI_SUCCESS;

@@ -1,13 +1,11 @@
 #include "tagged/engine.hpp"
 
 #include <fmt/core.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "tagged/impl.hpp"
 
 namespace weft::tagged {
@@ -49,48 +47,23 @@ Status Engine::Impl::start() {
         fmt::format("WEFT_RING_MIN_BYTES={} and WEFT_RING_MAX_BYTES={} must be multiples of 4096, "
                     "from 4096 to 1G, in this order",
                     ring_min, ring_max)};
-  const std::size_t others = std::max<std::size_t>(job.num_on_host(), 2) - 1;
-  ring_share = static_cast<std::uint32_t>(std::bit_floor(
-      std::min<std::size_t>(settings.bytes(Setting::ring_share_bytes) / others, ring_max / 2)));
-  eager_max = settings.bytes(Setting::eager_max_bytes);
-  piece = settings.bytes(Setting::eager_piece_bytes);
   const std::size_t longest = RingWriter::max_length(ring_min);
-  if (piece < 64 || piece > longest)
+  near = CopyPolicy::read(settings, true, longest);
+  far = CopyPolicy::read(settings, false, longest);
+  if (near.piece_bytes < 64 || near.piece_bytes > longest)
     return {Code::bad_setting, fmt::format("WEFT_EAGER_PIECE_BYTES={} must be from 64 to {} with "
                                            "WEFT_RING_MIN_BYTES={}",
-                                           piece, longest, ring_min)};
-  past_cache_min = settings.bytes(Setting::past_cache_min_bytes);
-  past_cache_burst = settings.bytes(Setting::past_cache_burst_bytes);
-  past_cache_far = settings.bytes(Setting::past_cache_far_bytes);
-  long_piece = settings.bytes(Setting::eager_long_piece_bytes);
-  if (long_piece < piece || long_piece > longest)
-    return {
-        Code::bad_setting,
-        fmt::format("WEFT_EAGER_LONG_PIECE_BYTES={} must be from {} (WEFT_EAGER_PIECE_BYTES) to "
-                    "{} with WEFT_RING_MIN_BYTES={}",
-                    long_piece, piece, longest, ring_min)};
-  if (eager_max > ring_max)
+                                           near.piece_bytes, longest, ring_min)};
+  if (near.eager_max_bytes > ring_max)
     return {Code::bad_setting,
-            fmt::format("WEFT_EAGER_MAX_BYTES={} must not exceed WEFT_RING_MAX_BYTES={}", eager_max,
-                        ring_max)};
-  copy_piece = settings.bytes(Setting::copy_piece_bytes);
-  if (copy_piece < 4096) return {Code::bad_setting, "WEFT_COPY_PIECE_BYTES must be at least 4096"};
-  both_ways_near = std::min<std::size_t>(settings.bytes(Setting::both_ways_near_bytes), ring_max);
-  both_ways_far = std::min<std::size_t>(settings.bytes(Setting::both_ways_far_bytes), ring_max);
-  plain_below = std::min(
-      {kShortBytes + 1, piece, past_cache_min, past_cache_burst, past_cache_far, kFarMinBytes});
-  copy_shared_min = settings.bytes(Setting::copy_shared_min_bytes);
-  pipe_min = settings.bytes(Setting::pipe_min_bytes);
-  pipe_max = settings.bytes(Setting::pipe_max_bytes);
+            fmt::format("WEFT_EAGER_MAX_BYTES={} must not exceed WEFT_RING_MAX_BYTES={}",
+                        near.eager_max_bytes, ring_max)};
+  plain_below = std::min({kShortBytes + 1, far.piece_bytes, far.past_cache_bytes});
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
   spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
   yield_ns = static_cast<std::uint64_t>(settings.number(Setting::yield_us)) * 1000;
 
-  cpu_set_t cores;
-  const int num_cores = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-  // Bound to one core each, the processes of the host tell by their number only.
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  crowded = static_cast<long>(job.num_on_host()) > (num_cores > 1 ? num_cores : online);
+  crowded = job.is_crowded();
   fence_works = heavy_fence_register();
   receive_looks = crowded ? 0 : kReceiveLooks;
 
@@ -106,6 +79,9 @@ Status Engine::Impl::start() {
     peer(rank).remote = peer(rank).fabric != nullptr && !peer(rank).fabric->mapped();
     some_apart |= peer(rank).fabric == nullptr;
   }
+  // Each has a peer once at most: they never allocate later.
+  for (auto* list : {&remote_out, &incoming, &blocked}) list->reserve(peers.size());
+  lost.reserve(peers.size());
   for (std::uint32_t i = 0; i < kNumSharedCopies; ++i) free_records.push_back(i);
   return {};
 }
@@ -120,7 +96,8 @@ Code Engine::Impl::connect(Peer& peer) {
   }
   SendMemory memory;
   if (Status status = peer.fabric->connect(peer.rank, 0, memory); !status) {
-    if (status == Code::again) return Code::again;
+    if (status == Code::again || (status == Code::no_memory && is_patient(peer, status)))
+      return Code::again;
     // Of a peer that has died the operation's own error tells.
     log_line(status == Code::peer_lost ? LogLevel::info : LogLevel::error, job.rank(),
              "cannot connect to {}: {}", job.describe(peer.rank), status.text());
@@ -129,15 +106,20 @@ Code Engine::Impl::connect(Peer& peer) {
   }
   const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
   const std::uint32_t least = ring_min_of(*peer.fabric);
-  peer.out.open(*peer.fabric, memory,
-                std::min(peer.remote ? least : std::max(least, ring_share), maximum), maximum);
+  const Code opened = or_no_memory([&] {
+    peer.out.open(*peer.fabric, memory, std::min(least, maximum), maximum);
+    return Code::ok;
+  });
+  if (opened != Code::ok) return Code::again;  // connecting again gives the same ring
   if (peer.remote) {
-    peer.remote_piece = RingWriter::max_length(peer.out.ring.capacity());
+    const std::size_t eager_max = peer.fabric->eager_max();
+    peer.copies = CopyPolicy::plain(RingWriter::max_length(peer.out.ring.capacity()),
+                                    eager_max != 0 ? eager_max : near.eager_max_bytes);
     remote_out.push_back(&peer);
     return Code::ok;
   }
   peer.out.ring.populate();
-  if (const auto far = far_setting(job.settings())) peer.out.ring.set_far(*far);
+  peer.copies = job.share_cache(job.rank(), peer.rank) ? near : far;
   ring_doorbell(*peer.out.sleeping);
   return Code::ok;
 }
@@ -146,7 +128,7 @@ int Engine::rank() const noexcept { return impl_->job.rank(); }
 int Engine::size() const noexcept { return impl_->job.size(); }
 Job& Engine::job() noexcept { return impl_->job; }
 void Engine::set_threaded(bool threaded) noexcept { impl_->threaded = threaded; }
-void Engine::set_background(void (*work)()) noexcept {
+void Engine::set_background(void (*work)(bool before_sleep)) noexcept {
   impl_->background.store(work, std::memory_order_release);
 }
 
@@ -160,21 +142,18 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
     if (to == nullptr) return false;
     copy_small(to, data, length);
     peer.out.publish_mapped(kEager, length, envelope(context, tag));
-    ++peer.burst;
     return true;
   }
-  const bool past_cache = impl.past_cache(peer, length);
-  if (length > impl.piece_of(peer, length, past_cache) || peer.queue_head != nullptr || peer.lost ||
+  if (!peer.out.connected()) [[unlikely]] {
+    if (peer.lost || impl.connect(peer) != Code::ok) return false;
+  }
+  const bool past_cache = peer.copies.is_past_cache(length);
+  if (length > peer.copies.piece_of(length) || peer.queue_head != nullptr || peer.lost ||
       (peer.remote && length >= peer.fabric->in_place_min(later)))
     return false;
-  if (!peer.out.connected()) [[unlikely]] {
-    if (impl.connect(peer) != Code::ok) return false;
-  }
   if (peer.out.on_hold()) [[unlikely]]
     return false;
-  if (!peer.out.send(kEager, envelope(context, tag), data, length, past_cache, later)) return false;
-  impl.note_sent(peer, length);
-  return true;
+  return peer.out.send(kEager, envelope(context, tag), data, length, past_cache, later);
 }
 
 void Engine::push_remote() noexcept {
@@ -199,8 +178,6 @@ bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void
   if (entry.kind != kEager || entry.length > room || (entry.immediate >> 32) != context ||
       !tag_matches(tag, arrived_tag))
     return false;
-  peer.burst = 0;
-  impl.note_arrived(peer, entry.length);
   copy_small(buffer, entry.data, entry.length);
   peer.in.ring.pop(entry.length);
   peer.in.return_credit(false);
@@ -228,7 +205,6 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
   if (connected == Code::peer_lost) return impl.complete(request, Code::peer_lost);
   if (connected != Code::ok || peer.queue_head != nullptr || !impl.send_some(peer, request))
     impl.enqueue(peer, request);
-  impl.note_sent(peer, length);
 }
 
 void Engine::irecv(Request& request, int source, std::uint32_t context, std::int32_t tag,
@@ -360,6 +336,11 @@ void Engine::look_for_lost() {
   impl_->check_liveness();
 }
 
+void Engine::watch(int peer) noexcept {
+  const Guard guard(*impl_);
+  impl_->peer(peer).watched = true;
+}
+
 void Engine::lose(int peer) {
   const Guard guard(*impl_);
   impl_->end_of(impl_->peer(peer));
@@ -369,6 +350,18 @@ bool Engine::is_alive(int peer) const noexcept {
   const Guard guard(*impl_);
   return !impl_->peer(peer).lost;
 }
+
+bool Engine::has_left(int peer) const noexcept {
+  const Guard guard(*impl_);
+  return impl_->peer(peer).left;
+}
+
+void Engine::count_unexpected_of(std::uint32_t context) noexcept {
+  const Guard guard(*impl_);
+  impl_->matcher.count(context);
+}
+
+std::uint32_t Engine::num_unexpected() const noexcept { return impl_->matcher.num_counted(); }
 
 std::uint32_t Engine::num_lost() const noexcept {
   return impl_->num_lost.load(std::memory_order_acquire);

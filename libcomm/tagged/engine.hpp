@@ -44,8 +44,10 @@ class Engine {
   void set_threaded(bool threaded) noexcept;
 
   // Called in every step of every wait, with no lock held; null for none. For what a client does in
-  // the background, such as nonblocking collectives: it may start messages but not wait.
-  void set_background(void (*work)()) noexcept;
+  // the background, such as nonblocking collectives: it may start messages but not wait for any.
+  // before_sleep: the thread sleeps next unless its wait is over. What another thread is about to
+  // find possible, it would not wake up for, so that it must be looked for then.
+  void set_background(void (*work)(bool before_sleep)) noexcept;
 
   // Starts a send of `length` bytes. The data may be reused once the request is complete. Standard
   // sends may complete before they are matched, synchronous ones only after.
@@ -120,19 +122,30 @@ class Engine {
 
   // What moves the bytes; for the transport's exchanges, which have lanes of their own.
   Fabrics& fabrics() noexcept;
-  // Looks for dead peers now, as waits do; costs a system call a peer at most every 20 ms.
+  // Looks for dead peers now, as waits do; costs a system call a peer at most every 20 ms. Peers on
+  // other hosts are looked after once messages or a receive of this engine need them, or watch()
+  // was called.
   void look_for_lost();
+  // Looks after this peer from now on: a client has lanes of its own to it.
+  void watch(int peer) noexcept;
   // For whoever has heard from a fabric that the peer is gone, which may be before it is noticed
   // here: from now on it is lost for all.
   void lose(int peer);
 
   // False once the peer is known to be dead. A dead peer is noticed within 100 ms of any wait.
   bool is_alive(int peer) const noexcept;
+  // Whether a lost peer left in good order: it had come to the end of all that it took part in.
+  bool has_left(int peer) const noexcept;
   // Lost peers so far; when it changes, waits on shared flags should look at is_alive.
   std::uint32_t num_lost() const noexcept;
   const std::atomic<std::uint32_t>& lost_counter() const noexcept;
   // Who is lost, in the order in which it was noticed.
   std::vector<int> lost() const;
+  // The messages of this context that have come before they were asked for, so far: what a client
+  // that waits for something else should look at. Of one context; to be set before any of it comes.
+  void count_unexpected_of(std::uint32_t context) noexcept;
+  std::uint32_t num_unexpected() const noexcept;
+
   // "rank 3 (pid 4711 on node7) is lost", for a request that ended with an error.
   std::string describe(const Request& request) const;
 

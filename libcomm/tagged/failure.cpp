@@ -19,11 +19,22 @@ void Engine::Impl::check_liveness() {
     if (peer.lost || peer.rank == job.rank() || peer.fabric == nullptr) continue;
     if (peer.remote && !peer.watched) continue;
     const PeerState state = peer.fabric->state(peer.rank);
-    if (state == PeerState::alive) continue;
+    if (state == PeerState::alive) {
+      if (is_closed(peer)) end_of(peer);
+      continue;
+    }
+    peer.left = state == PeerState::left;
     if (state == PeerState::dead && !closed)
       log_line(LogLevel::info, job.rank(), "{} died", job.describe(peer.rank));
     end_of(peer);
   }
+}
+
+// Whether the peer has given up the lane from here, and so counts this process as lost.
+bool Engine::Impl::is_closed(Peer& peer) noexcept {
+  if (peer.remote || !peer.out.connected()) return false;
+  peer.out.ring.look();
+  return peer.out.is_closed();
 }
 
 void Engine::Impl::check_liveness_if_due() {
@@ -64,8 +75,13 @@ bool Engine::Impl::all_out() const noexcept {
 void Engine::Impl::lose(Peer& peer) {
   if (peer.lost) return;
   peer.lost = true;
+  // It may be alive all the same, if it was lost for what it sent or by another peer's word.
+  if (peer.accepted && !peer.remote) peer.in.close();
   // From here on nothing is written to the buffers of its requests.
-  if (peer.remote) peer.fabric->disconnect(peer.rank);
+  if (peer.remote) {
+    peer.fabric->disconnect(peer.rank);
+    peer.out.drop_in_place();
+  }
   std::erase(remote_out, &peer);
   std::erase(incoming, &peer);
   if (heard == &peer) heard = nullptr;
@@ -75,7 +91,7 @@ void Engine::Impl::lose(Peer& peer) {
     complete(*request, Code::peer_lost);
   }
   peer.queue_tail = nullptr;
-  finish_taken();  // disconnect() has ended what this peer did not take
+  finish_taken();  // all that this peer did not take has ended above
 
   const auto fail_all = [&](RequestTable& table) {
     std::vector<Request*> doomed;

@@ -8,11 +8,11 @@
 #include <mutex>
 #include <vector>
 
-#include "base/distance.hpp"
 #include "fabric/registry.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/match.hpp"
 #include "tagged/wire.hpp"
+#include "transport/copy_policy.hpp"
 #include "transport/lane.hpp"
 
 namespace weft::tagged {
@@ -50,13 +50,6 @@ struct Transfer {
   int peer;
   bool is_sender;
   bool claims;  // this side still claims pieces
-  // Through a pipe (piped.cpp): its number in the receiver, else -1; when it is this message's
-  // turn; how many pieces have been lent and taken; since when the receiver has waited for one.
-  int pipe;
-  std::uint32_t turn;
-  std::uint32_t lent;
-  std::uint32_t taken;
-  std::uint64_t waits_since_ns;
   // Remote: the gets under way, of which `copied` counts what was started. Not null from start to
   // end; null for a copy that the processor does.
   struct Gets* gets;
@@ -70,35 +63,23 @@ struct Gets {
   Code code = Code::ok;
 };
 
-// The pipes to and from a peer. A message's turn comes once those asked for before it are over.
-struct Pipe {
-  std::uint32_t asked = 0, taking = 0;      // from the peer
-  std::uint32_t promised = 0, lending = 0;  // to it
-  std::uint32_t num_lent = 0;               // pieces that are in it
-  std::uint32_t num_far = 0;                // messages for which it was too far
-  bool refused = false;                     // the peer could not lend all it should
-};
-
 struct Peer {
   int rank = 0;
   Fabric* fabric = nullptr;  // the way to it; null: none in common
   SendLane out;
-  std::uint32_t burst = 0;          // messages sent since one came from this peer
-  std::uint32_t long_burst = 0;     // the long ones among them
-  std::uint32_t both_ways = 0;      // long sends for which streaming both ways is still believed
-  std::uint32_t num_announced = 0;  // sends on their way, announced or further
+  CopyPolicy copies;  // set when connected
   ReceiveLane in;
   bool accepted = false;
   bool lost = false;
+  std::uint64_t short_ns = 0;  // since when there has been no memory for what it needs here
+  bool left = false;           // lost, and in good order
   // Sends waiting for room, in order, linked by Request::next.
   Request* queue_head = nullptr;
   Request* queue_tail = nullptr;
   std::deque<Control> controls;
   bool listed = false;  // in Impl::blocked
   bool remote = false;
-  std::size_t remote_piece = 0;  // set when connected
-  bool watched = false;          // remote: somebody here waits for it
-  Pipe pipe;
+  bool watched = false;  // remote: somebody here has to do with it
   // The multi-piece message coming in.
   Request* incoming = nullptr;
   Unexpected* incoming_unexpected = nullptr;
@@ -135,12 +116,6 @@ class RequestTable {
   std::vector<std::uint32_t> free_;
 };
 
-// A ring of this size is larger than the second-level cache of most cores.
-inline constexpr std::uint32_t kSpaciousBytes = 1 << 20;
-
-// How many long sends a sign of streaming both ways lasts for: some windows of messages.
-inline constexpr std::uint32_t kBothWaysMessages = 256;
-
 struct Engine::Impl {
   explicit Impl(Job& the_job) : job(the_job) {}
 
@@ -171,16 +146,13 @@ struct Engine::Impl {
   std::vector<std::uint32_t> free_records;
   std::vector<std::uint32_t> closing_records;  // done here, the sender may still look at them
 
-  std::size_t past_cache_min = 0, past_cache_burst = 0, past_cache_far = 0;
-  std::size_t both_ways_near = 0, both_ways_far = 0;
+  CopyPolicy near, far;         // of peers of this host, with and without a common cache
   std::size_t plain_below = 0;  // shorter ones are always copied plainly and in one piece
-  std::size_t eager_max = 0, piece = 0, long_piece = 0, copy_piece = 0, copy_shared_min = 0,
-              pipe_min = 0, pipe_max = 0, unexpected_max = 0;
+  std::size_t unexpected_max = 0;
   std::uint32_t ring_min = 0, ring_max = 0;
-  std::uint32_t ring_share = 0;  // what mapped rings have at first
 
   bool threaded = false;
-  std::atomic<void (*)()> background{nullptr};  // acquire and release: with what it works on
+  std::atomic<void (*)(bool)> background{nullptr};  // acquire and release: with what it works on
   std::mutex mutex;
   std::uint64_t num_completed = 0;  // requests
   bool left_entries = false;        // by the last call of progress, in a ring
@@ -197,58 +169,9 @@ struct Engine::Impl {
 
   Peer& peer(int rank) noexcept { return peers[static_cast<std::size_t>(rank)]; }
 
-  // Whether to write a message of this length past the caches: what is sent in a row waits in the
-  // ring for a while, so that bandwidth counts; a single message is waited for. In both directions
-  // at once the ring stays in the caches of cores that share one.
-  bool past_cache(const Peer& peer, std::size_t length) const noexcept {
-    if (peer.remote) [[unlikely]]
-      return false;  // into the mirror, from which the device or the kernel takes it next
-    const bool far = peer.out.is_far(), single = peer.burst == 0;
-    if (peer.both_ways > 0) return far && length >= past_cache_far;
-    if (far) return length >= (single ? kFarMinBytes : past_cache_far);
-    if (single) return length >= past_cache_min && !is_spacious(peer);
-    return length >= past_cache_burst && !(length >= long_piece && is_spacious(peer));
-  }
-  // Whether the ring is larger than the caches of a core.
-  static bool is_spacious(const Peer& peer) noexcept {
-    return peer.out.ring.capacity() >= kSpaciousBytes;
-  }
-
-  // Messages that stream in both directions at once keep both cores busy anyway, so that two cores
-  // that share a cache best copy through it, and far ones leave the copy to each receiver. Told by
-  // messages that come while more than one of ours is on its way; believed for a while.
-  void note_sent(Peer& peer, std::size_t length) noexcept {
-    ++peer.burst;
-    if (length < past_cache_burst) return;
-    ++peer.long_burst;
-    if (peer.both_ways > 0) --peer.both_ways;
-  }
-  void note_arrived(Peer& peer, std::size_t length) noexcept {
-    if (length >= past_cache_burst && peer.long_burst > 1) peer.both_ways = kBothWaysMessages;
-    peer.long_burst = 0;
-  }
-
-  // The longest entry of a message that is cut into several, so that both sides copy at once; of
-  // messages in a row one is read while the next is written anyway.
-  std::size_t piece_of(const Peer& peer, std::size_t length, bool past_cache) const noexcept {
-    if (peer.remote) [[unlikely]]
-      return peer.remote_piece;
-    if (past_cache) return long_piece;
-    if (!is_spacious(peer)) return piece;
-    return peer.burst != 0 ? long_piece : std::clamp(length / 4, piece, long_piece);
-  }
-
   std::uint32_t ring_min_of(const Fabric& fabric) const noexcept {
     return std::max(ring_min, fabric.ring_min());
   }
-  std::size_t eager_max_of(const Peer& peer) const noexcept {
-    if (peer.remote) [[unlikely]]
-      return peer.fabric->eager_max() != 0 ? peer.fabric->eager_max() : eager_max;
-    if (peer.both_ways == 0) return eager_max;
-    if (!peer.out.is_far()) return both_ways_near;
-    return local->can_copy(peer.rank) ? both_ways_far : eager_max;
-  }
-
   // engine.cpp
   Status start();
   // again: a remote peer has not answered yet; what is queued goes out once it has.
@@ -268,6 +191,7 @@ struct Engine::Impl {
   // progress.cpp
   void progress();
   void accept_peers(Fabric& fabric);
+  bool is_patient(Peer& peer, const Status& status);
   void progress_remote();
   bool drain_sealed();
   template <bool kSealed>
@@ -277,7 +201,8 @@ struct Engine::Impl {
   bool on_other(Peer& peer, const Entry& entry, bool may_leave);
   bool on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
                 std::size_t length, bool may_leave);
-  void keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag, std::size_t bytes,
+  Unexpected* allocate_for(Peer& peer, std::size_t bytes);
+  bool keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag, std::size_t bytes,
                        const std::byte* data, std::size_t length);
   void on_more(Peer& peer, const Entry& entry);
   void deliver(Request& request, Unexpected& message);
@@ -294,7 +219,7 @@ struct Engine::Impl {
   void complete(Request& request, Code code) noexcept;  // below
 
   // rendezvous.cpp
-  void on_announce(Peer& peer, const Entry& entry);
+  bool on_announce(Peer& peer, const Entry& entry);
   void on_ready(Peer& peer, const Entry& entry);
   void on_finished(Peer& peer, const Entry& entry);
   void on_stream(Peer& peer, const Entry& entry);
@@ -305,8 +230,8 @@ struct Engine::Impl {
   void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
              const RemoteMemory& memory, std::uint64_t send_id);
   void stream_instead(Transfer& transfer);
-  void share_copy(Peer& peer, Transfer& transfer, int pipe);
-  void claim(Transfer& transfer, std::uint64_t bytes);
+  void share_copy(Peer& peer, Transfer& transfer);
+  void claim(Transfer& transfer);
   Code copy(const Transfer& transfer, std::uint64_t offset, std::uint64_t bytes);
   void count_copied(Transfer& transfer, Code code, std::uint64_t bytes);
   static void give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes);
@@ -319,15 +244,6 @@ struct Engine::Impl {
   std::uint32_t take_record();
   bool step_remote(Transfer& transfer);
   void end_share(Request& request);
-  void end_announced(Request& request, Code code);
-
-  // piped.cpp
-  bool wants_pipe(Peer& peer, std::uint64_t length) noexcept;
-  bool can_lend(const Transfer& transfer) const noexcept;
-  void lend(Transfer& transfer);
-  void end_lending(Transfer& transfer) noexcept;
-  bool take(Transfer& transfer);
-  bool waits_for_sender(Transfer& transfer) noexcept;
 
   // failure.cpp
   void check_liveness();
@@ -335,6 +251,7 @@ struct Engine::Impl {
   void check_liveness_if_due();
   void find_watched();
   bool all_out() const noexcept;  // nothing waits to be sent
+  static bool is_closed(Peer& peer) noexcept;
   void end_of(Peer& peer);
   void lose(Peer& peer);
 

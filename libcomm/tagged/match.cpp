@@ -1,5 +1,7 @@
 #include "tagged/match.hpp"
 
+#include <new>
+
 namespace weft::tagged {
 
 Matcher::~Matcher() {
@@ -56,6 +58,7 @@ void Matcher::add_unexpected(Unexpected& message) noexcept {
   (arrival_.tail ? arrival_.tail->next_any : arrival_.head) = &message;
   arrival_.tail = &message;
   ++num_unexpected_;
+  if (message.context == counted_context_) num_counted_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Matcher::remove_unexpected(Unexpected& message) noexcept {
@@ -67,8 +70,8 @@ void Matcher::remove_unexpected(Unexpected& message) noexcept {
   --num_unexpected_;
 }
 
-Unexpected* Matcher::allocate() {
-  if (free_ == nullptr) return new Unexpected;
+Unexpected* Matcher::allocate() noexcept {
+  if (free_ == nullptr) return new (std::nothrow) Unexpected;
   Unexpected* message = free_;
   free_ = message->next;
   --num_free_;

@@ -4,6 +4,7 @@
 // source have a list of their own, and a number tells which of two candidates was posted first.
 // Not thread-safe: the engine's lock protects it.
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -91,6 +92,11 @@ class Matcher {
   void add_unexpected(Unexpected& message) noexcept;
   void remove_unexpected(Unexpected& message) noexcept;
   std::size_t num_unexpected() const noexcept { return num_unexpected_; }
+  // Counts the unexpected messages of this context from now on. The count is for any thread.
+  void count(std::uint32_t context) noexcept { counted_context_ = context; }
+  std::uint32_t num_counted() const noexcept {
+    return num_counted_.load(std::memory_order_relaxed);
+  }
 
   // Calls f(request) for every posted receive; f may remove it.
   template <class F>
@@ -100,7 +106,8 @@ class Matcher {
   }
 
   // Messages come from a free list, so that a stream of them allocates nothing after a while.
-  Unexpected* allocate();
+  // Null: no memory.
+  Unexpected* allocate() noexcept;
   void release(Unexpected* message) noexcept;
 
  private:
@@ -142,6 +149,8 @@ class Matcher {
   std::size_t num_unexpected_ = 0;
   std::array<MessageList, kNumBuckets> unexpected_;
   MessageList arrival_;
+  std::uint32_t counted_context_ = ~std::uint32_t{0};
+  std::atomic<std::uint32_t> num_counted_{0};  // relaxed: the engine's lock orders what it counts
   Unexpected* free_ = nullptr;
   std::size_t num_free_ = 0;
 };

@@ -1,8 +1,11 @@
 // The hot path: what arrives on the lanes, and what waits for room in them.
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "base/log.hpp"
+#include "base/wait.hpp"
 #include "tagged/impl.hpp"
 
 namespace weft::tagged {
@@ -65,6 +68,19 @@ void Engine::Impl::progress_remote() {
   if (++remote_polls % 4096 == 0) check_liveness();
 }
 
+// Whether to go on trying what this process has no memory or descriptors for: for as long as a
+// silent peer may take.
+bool Engine::Impl::is_patient(Peer& peer, const Status& status) {
+  const std::uint64_t now = now_ns();
+  if (peer.short_ns == 0) {
+    peer.short_ns = now;
+    log_line(LogLevel::warn, job.rank(), "the way to {} has to wait: {}", job.describe(peer.rank),
+             status.text());
+  }
+  return now - peer.short_ns <
+         static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
+}
+
 void Engine::Impl::accept_peers(Fabric& fabric) {
   if (&fabric == local) known_connections = connections->load(std::memory_order_acquire);
   for (;;) {
@@ -72,6 +88,13 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     int channel = 0;
     ReceiveMemory memory;
     if (Status status = fabric.accept(0, rank, channel, memory); !status) {
+      if (status == Code::no_memory && rank >= 0) {
+        if (peer(rank).lost) return;
+        if (is_patient(peer(rank), status)) {
+          --known_connections;  // to be looked for again
+          return;
+        }
+      }
       log_line(status == Code::peer_lost ? LogLevel::info : LogLevel::error, job.rank(),
                "cannot accept {}: {}", job.describe(rank), status.text());
       if (rank >= 0) lose(peer(rank));
@@ -83,6 +106,7 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
     peer.in.open(fabric, memory, std::min(ring_min_of(fabric), maximum), maximum);
     peer.accepted = true;
+    peer.short_ns = 0;
     incoming.push_back(&peer);
   }
 }
@@ -93,14 +117,11 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
                                                           std::size_t length, bool may_leave) {
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
-  note_arrived(peer, bytes);
   Request* request = matcher.take_posted(peer.rank, context, tag);
   if (request == nullptr) [[unlikely]] {
     // Who waits for what has just become complete may well post a receive for this one next, and
     // then it need not be copied twice.
-    if (may_leave) return false;
-    keep_unexpected(peer, context, tag, bytes, data, length);
-    return true;
+    return !may_leave && keep_unexpected(peer, context, tag, bytes, data, length);
   }
   request->peer = peer.rank;
   request->tag = tag;
@@ -137,8 +158,7 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
       on_more(peer, entry);
       break;
     case kAnnounce:
-      on_announce(peer, entry);
-      break;
+      return on_announce(peer, entry);
     case kReady:
       on_ready(peer, entry);
       break;
@@ -173,7 +193,6 @@ void Engine::Impl::drain(Peer& peer) {
       peer.in.return_credit(true);
       return;
     }
-    peer.burst = 0;
     const bool may_leave = num_completed != before;
     const bool taken = entry.kind == kEager ? on_eager(peer, entry, entry.length, entry.data,
                                                        entry.length, may_leave)
@@ -193,16 +212,32 @@ void Engine::Impl::drain(Peer& peer) {
 
 template void Engine::Impl::drain<false>(Peer& peer);
 
-// A message, or the first piece of one, that no receive was posted for.
-void Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
-                                   std::size_t bytes, const std::byte* data, std::size_t length) {
+// With room for so many bytes. Null: there is no memory, and the peer is lost if that has been so
+// for long.
+Unexpected* Engine::Impl::allocate_for(Peer& peer, std::size_t bytes) {
   Unexpected* message = matcher.allocate();
+  if (message != nullptr && bytes > Unexpected::kSmall) {
+    message->data.reset(new (std::nothrow) std::byte[bytes]);
+    if (message->data == nullptr) matcher.release(std::exchange(message, nullptr));
+  }
+  if (message != nullptr)
+    peer.short_ns = 0;
+  else if (!is_patient(peer, {Code::no_memory, "no memory for what it sent"}))
+    lose(peer);
+  return message;
+}
+
+// A message, or the first piece of one, that no receive was posted for. False: it has to wait for
+// memory, or for its receive.
+bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
+                                   std::size_t bytes, const std::byte* data, std::size_t length) {
+  Unexpected* message = allocate_for(peer, bytes);
+  if (message == nullptr) return peer.lost;
   message->source = peer.rank;
   message->tag = tag;
   message->context = context;
   message->bytes = bytes;
   message->arrived = length;
-  if (bytes > Unexpected::kSmall) message->data.reset(new std::byte[bytes]);
   std::memcpy(message->storage(), data, length);
   matcher.add_unexpected(*message);
   peer.unexpected_bytes += bytes + sizeof(Unexpected);
@@ -210,10 +245,11 @@ void Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
     peer.in.hold = true;
     peer.in.return_now();
   }
-  if (length == bytes) return;
+  if (length == bytes) return true;
   peer.incoming_unexpected = message;
   peer.incoming_bytes = bytes;
   peer.incoming_offset = length;
+  return true;
 }
 
 void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
@@ -312,13 +348,13 @@ void Engine::Impl::flush(Peer& peer) {
 bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const auto* data = static_cast<const std::byte*>(request.buffer);
   const std::uint64_t immediate = envelope(request.context, request.tag);
-  const bool past_cache = this->past_cache(peer, request.length);
-  const std::size_t piece = piece_of(peer, request.length, past_cache);
+  const bool past_cache = peer.copies.is_past_cache(request.length);
+  const std::size_t piece = peer.copies.piece_of(request.length);
   const bool in_place = peer.remote && request.length >= peer.fabric->in_place_min(false);
   if (in_place && request.phase == kPieces) return send_in_place(peer, request, piece);
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
-    if (request.synchronous || request.length > eager_max_of(peer) || peer.out.on_hold())
+    if (request.synchronous || peer.copies.is_announced(request.length) || peer.out.on_hold())
       return announce(peer, request);
     if (in_place) {
       request.taken.reset();
@@ -350,10 +386,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
       return false;
     request.progress_bytes += length;
   }
-  if (streaming)
-    end_announced(request, Code::ok);
-  else
-    complete(request, Code::ok);
+  complete(request, Code::ok);
   return true;
 }
 

@@ -1,12 +1,9 @@
 // Announced messages. The sender says where the data are (kAnnounce); once matched, the receiver
 // fetches them. Long ones are copied by both sides at once: the receiver answers with kReady, and
 // both claim pieces of a SharedCopy until none is left, so that the copy takes half the time when
-// the sender waits too, and is finished by the receiver alone when it doesn't. While such messages
-// go in both directions at once, the receiver copies alone, if it can out of a pipe. Where the
-// kernel refuses such copies the receiver asks for the data through the ring (kReady with
-// kStreamed).
+// the sender waits too, and is finished by the receiver alone when it doesn't. Where the kernel
+// refuses such copies the receiver asks for the data through the ring (kReady with kStreamed).
 #include <algorithm>
-#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -54,17 +51,10 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
   }
   request.id = sends.add(request);
   request.phase = kAnnounced;
-  ++peer.num_announced;
   const Announce message{request.length, memory.address, request.id, memory.region, memory.extra};
   std::memcpy(to, &message, sizeof message);
   peer.out.publish(kAnnounce, sizeof message, envelope(request.context, request.tag));
   return true;
-}
-
-// A send that was announced is over.
-void Engine::Impl::end_announced(Request& request, Code code) {
-  --peer(request.peer).num_announced;
-  complete(request, code);
 }
 
 // The receiver needs the announced data no more.
@@ -78,17 +68,23 @@ void Engine::Impl::end_share(Request& request) {
     log_line(LogLevel::debug, job.rank(), "cannot unshare a message's memory: {}", status.text());
 }
 
-void Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
+// False: it has to wait for memory.
+bool Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
   Announce message;
-  if (entry.length != sizeof message) return broken(peer, "an announcement");
+  if (entry.length != sizeof message) {
+    broken(peer, "an announcement");
+    return true;
+  }
   std::memcpy(&message, entry.data, sizeof message);
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
-  note_arrived(peer, message.length);
-  if (Request* request = matcher.take_posted(peer.rank, context, tag))
-    return fetch(*request, peer.rank, tag, message.length,
-                 {message.address, message.length, message.region, message.extra}, message.send_id);
-  Unexpected* waiting = matcher.allocate();
+  if (Request* request = matcher.take_posted(peer.rank, context, tag)) {
+    fetch(*request, peer.rank, tag, message.length,
+          {message.address, message.length, message.region, message.extra}, message.send_id);
+    return true;
+  }
+  Unexpected* waiting = allocate_for(peer, 0);
+  if (waiting == nullptr) return peer.lost;
   waiting->source = peer.rank;
   waiting->tag = tag;
   waiting->context = context;
@@ -99,6 +95,7 @@ void Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
   waiting->region = message.region;
   waiting->extra = message.extra;
   matcher.add_unexpected(*waiting);
+  return true;
 }
 
 std::uint32_t Engine::Impl::take_record() {
@@ -136,7 +133,6 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
   transfer.send_id = send_id;
   transfer.peer = source;
   transfer.claims = true;
-  transfer.pipe = -1;
   const bool can_copy = !peer.remote && local->can_copy(source);
   if (wanted > 0 && !can_copy && memory.region == 0) return stream_instead(transfer);
   if (wanted > 0 && peer.remote) {
@@ -145,31 +141,24 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
     free_gets.pop_back();
     transfer.gets->code = Code::ok;
   }
-  const bool both_ways = peer.both_ways != 0 || peer.num_announced != 0;
-  const bool through_pipe = both_ways && can_copy && memory.region == 0 && wants_pipe(peer, wanted);
-  const int pipe = through_pipe ? local->own_pipe(source) : -1;
-  if (pipe >= 0 || (wanted >= copy_shared_min && can_copy && !both_ways))
-    share_copy(peer, transfer, pipe);
+  if (can_copy && peer.copies.is_shared(wanted)) share_copy(peer, transfer);
   transfers.push_back(transfer);
 }
 
 // Asks the sender to take part in the copy, if there is a record for it.
-void Engine::Impl::share_copy(Peer& peer, Transfer& transfer, int pipe) {
+void Engine::Impl::share_copy(Peer& peer, Transfer& transfer) {
   transfer.record_index = take_record();
   if (transfer.record_index == kStreamed) return;
   SharedCopy& record = *local->own_copy(transfer.record_index);
   // relaxed: the ring entry below publishes it.
   for (auto* word : {&record.claimed, &record.done, &record.given_back})
     word->store(0, std::memory_order_relaxed);
-  for (auto* word : {&record.failed, &record.sender_left, &record.piped, &record.taken})
-    word->store(0, std::memory_order_relaxed);
+  record.failed.store(0, std::memory_order_relaxed);
+  record.sender_left.store(0, std::memory_order_relaxed);
   transfer.record = &record;
-  transfer.pipe = pipe;
-  if (pipe >= 0) transfer.turn = peer.pipe.asked++;
   const RemoteMemory mine = local->describe(transfer.request->buffer, transfer.length);
   Control control{kReady, 0, sizeof(Ready), {}};
-  control.ready = {transfer.length,       mine.address,
-                   transfer.send_id,      static_cast<std::uint64_t>(pipe + 1),
+  control.ready = {transfer.length,       mine.address, transfer.send_id, 0,
                    transfer.record_index, mine.region};
   enqueue(peer, control);
 }
@@ -191,8 +180,6 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
   Request* request = sends.find(ready.send_id, peer.rank);
   if (request == nullptr || ready.length > request->length)
     return broken(peer, "the number of a message");
-  if (ready.record != kStreamed && ready.receive_id > INT_MAX)
-    return broken(peer, "the number of a pipe");
   SharedCopy* record = nullptr;
   if (ready.record != kStreamed) {
     if (!peer.remote) record = local->peer_copy(peer.rank, ready.record);
@@ -216,9 +203,7 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
   transfer.length = ready.length;
   transfer.peer = peer.rank;
   transfer.is_sender = true;
-  transfer.pipe = static_cast<int>(ready.receive_id) - 1;
-  if (transfer.pipe >= 0) transfer.turn = peer.pipe.promised++;
-  transfer.claims = transfer.pipe >= 0 || local->can_copy(peer.rank);
+  transfer.claims = local->can_copy(peer.rank);
   transfers.push_back(transfer);
 }
 
@@ -227,7 +212,7 @@ void Engine::Impl::on_finished(Peer& peer, const Entry& entry) {
   if (request == nullptr) return broken(peer, "the number of a message");
   sends.remove(entry.immediate);
   end_share(*request);
-  end_announced(*request, Code::ok);
+  complete(*request, Code::ok);
 }
 
 void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
@@ -275,7 +260,7 @@ void Engine::Impl::on_withdrawn(Peer& peer, const Entry& entry) {
     return broken(peer, "the number of a message");
   sends.remove(entry.immediate);
   end_share(*request);
-  end_announced(*request, Code::cancelled);
+  complete(*request, Code::cancelled);
 }
 
 void Engine::Impl::run_transfers() {
@@ -299,8 +284,6 @@ bool Engine::Impl::has_copies() const noexcept {
       if (std::none_of(std::begin(transfer.gets->busy), std::end(transfer.gets->busy),
                        [](bool busy) { return busy; }))
         return true;
-    } else if (transfer.pipe >= 0 && transfer.is_sender) {
-      if (can_lend(transfer)) return true;
     } else if (transfer.record == nullptr || transfer.claims) {
       return true;
     }
@@ -377,15 +360,18 @@ void Engine::Impl::take_back(Transfer& transfer) {
   const std::uint64_t back = record.given_back.load(std::memory_order_acquire);
   if (back == 0) return;
   record.given_back.store(0, std::memory_order_relaxed);
-  if (transfer.pipe >= 0) peer(transfer.peer).pipe.refused = true;
   const std::uint64_t bytes = record.given_back_bytes.load(std::memory_order_relaxed);
   const bool fits = back <= transfer.length && bytes <= transfer.length - (back - 1);
   count_copied(transfer, fits ? copy(transfer, back - 1, bytes) : Code::corrupt, bytes);
 }
 
-// A piece of a shared copy, of about this size.
-void Engine::Impl::claim(Transfer& transfer, std::uint64_t bytes) {
+// Copies a piece of a shared copy: of a short one each side has half.
+void Engine::Impl::claim(Transfer& transfer) {
   SharedCopy& record = *transfer.record;
+  std::uint64_t bytes =
+      transfer.length >= 2 * CopyPolicy::kSharedPieceBytes
+          ? CopyPolicy::kSharedPieceBytes
+          : std::max<std::uint64_t>(4096, (transfer.length / 2 + 4095) & ~std::uint64_t{4095});
   // relaxed: only the number matters, each byte is claimed once.
   const std::uint64_t offset = record.claimed.fetch_add(bytes, std::memory_order_relaxed);
   if (offset >= transfer.length) {
@@ -409,8 +395,8 @@ bool Engine::Impl::step(Transfer& transfer) {
   SharedCopy* record = transfer.record;
 
   if (record == nullptr) {
-    const std::uint64_t bytes =
-        std::min<std::uint64_t>(transfer.length - transfer.copied, 4 * copy_piece);
+    const std::uint64_t bytes = std::min<std::uint64_t>(transfer.length - transfer.copied,
+                                                        4 * CopyPolicy::kSharedPieceBytes);
     const Code code = bytes == 0 ? Code::ok : copy(transfer, transfer.copied, bytes);
     transfer.copied += bytes;
     if (code == Code::peer_lost) found_lost = &this->peer(transfer.peer);
@@ -423,30 +409,18 @@ bool Engine::Impl::step(Transfer& transfer) {
     return true;
   }
 
-  if (transfer.pipe >= 0) {
-    if (transfer.is_sender)
-      lend(transfer);
-    else if (!take(transfer) && transfer.claims && !waits_for_sender(transfer))
-      claim(transfer, kPipedBytes);
-  } else if (transfer.claims) {
-    claim(transfer,
-          transfer.length >= 2 * copy_piece
-              ? copy_piece
-              : std::max<std::uint64_t>(4096, (transfer.length / 2 + 4095) & ~std::uint64_t{4095}));
-  }
+  if (transfer.claims) claim(transfer);
   if (!transfer.is_sender) take_back(transfer);
 
   const std::uint32_t failed = record->failed.load(std::memory_order_acquire);
   // acquire: all bytes have arrived; pairs with the releases in count_copied().
   if (failed == 0 && record->done.load(std::memory_order_acquire) < transfer.length) return false;
   if (transfer.is_sender) {
-    if (transfer.pipe >= 0) end_lending(transfer);
     record->sender_left.store(1, std::memory_order_release);
     ring_doorbell(*peer(transfer.peer).out.sleeping);
-    end_announced(request, failed == 0 ? Code::ok : Code::not_permitted);
+    complete(request, failed == 0 ? Code::ok : Code::not_permitted);
     return true;
   }
-  if (transfer.pipe >= 0) ++peer(transfer.peer).pipe.taking;
   ring_doorbell(*peer(transfer.peer).out.sleeping);
   closing_records.push_back(transfer.record_index);
   complete(request, failed != 0                          ? Code::not_permitted

@@ -36,19 +36,23 @@ class Counted {
 
 void Engine::Impl::wait(const WaitCondition& condition) {
   const Counted counted(threaded ? &num_waiting : nullptr);
+  // After every progress(): what has arrived may let it go on.
+  const auto run_background = [this](bool before_sleep) {
+    if (auto* work = background.load(std::memory_order_acquire)) work(before_sleep);
+  };
   // One thread at a time makes progress; the others look at their own condition meanwhile. True:
   // what became complete may be what another thread waits for.
-  const auto poll = [this] {
-    if (auto* work = background.load(std::memory_order_acquire)) work();
+  const auto poll = [&] {
+    bool any = false;
     if (!threaded) {
       progress();
-      return false;
+    } else if (mutex.try_lock()) {
+      const std::uint64_t before = num_completed;
+      progress();
+      any = num_completed != before;
+      mutex.unlock();
     }
-    if (!mutex.try_lock()) return false;
-    const std::uint64_t before = num_completed;
-    progress();
-    const bool any = num_completed != before;
-    mutex.unlock();
+    run_background(false);
     return any && num_waiting.load(std::memory_order_relaxed) > 1;
   };
   // With remote peers a poll costs system calls: fewer polls before the first look at the clock,
@@ -83,25 +87,35 @@ void Engine::Impl::wait(const WaitCondition& condition) {
   }
   auto& sleeping = local->sleeping(0);
   DoorbellSleep sleep;
-  // Whether the next poll finds something to do, whatever the doorbell says.
-  const auto has_work = [this] {
+  // Whether the next poll finds something to do, whatever the doorbell says. `seen`: what was
+  // complete when the background was last run.
+  const auto has_work = [this](std::uint64_t seen) {
     const Guard guard(*this);
-    return left_entries || has_copies();
+    return left_entries || has_copies() || num_completed != seen;
   };
+  std::uint64_t seen = 0;
   for (;;) {
     {
       const Guard guard(*this);
       check_liveness();
+      seen = num_completed;
     }
-    for (unsigned i = 0; i < kCopyRound && has_work(); ++i) {
+    for (unsigned i = 0; i < kCopyRound && has_work(seen); ++i) {
       poll();
       if (condition()) return;
       if (crowded) sched_yield();
     }
     const std::uint32_t armed = arm_doorbell(sleeping);
-    poll();
+    // Not poll(): who holds the lock may be sending, and look at nothing.
+    {
+      const Guard guard(*this);
+      progress();
+      seen = num_completed;
+    }
+    run_background(true);
+    // A condition that makes progress of its own, as a probe does, may let the background go on.
     const bool done = condition();
-    if (!done && !has_work()) {
+    if (!done && !has_work(seen)) {
       if (has_remote) fabrics->watcher()->arm(sleeping);
       sleep.sleep(sleeping, armed, fence_works ? kSleepUs : kShortSleepUs);
       poll();

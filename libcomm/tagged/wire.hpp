@@ -36,7 +36,7 @@ struct Ready {
   std::uint64_t length;   // bytes wanted, at most the announced length
   std::uint64_t address;  // in the receiver
   std::uint64_t send_id;
-  std::uint64_t receive_id;  // of a stream; with a record: 1 + the number of the pipe to use, or 0
+  std::uint64_t receive_id;  // of a stream
   std::uint32_t record;      // index of the SharedCopy in the receiver's memory, or kStreamed
   std::uint32_t region;      // RemoteMemory::region of the address
 };

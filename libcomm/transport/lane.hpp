@@ -34,6 +34,9 @@ inline void fill_entry(std::byte* to, const void* from, std::size_t length, std:
   std::memcpy(to, data, first);
 }
 
+// What a reader tells its writer beside credit.
+inline constexpr std::uint64_t kHold = 1, kClosed = 2;
+
 struct SendLane {
   RingWriter ring;
   std::atomic<std::uint32_t>* sleeping = nullptr;
@@ -51,18 +54,19 @@ struct SendLane {
 
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
-  bool on_hold() const noexcept { return ring.flags() != 0; }
-  // Whether data that the receiver is to read soon had better be written past the caches.
-  bool is_far() const noexcept { return remote == nullptr && ring.is_far(); }
+  bool on_hold() const noexcept { return (ring.flags() & kHold) != 0; }
+  // True if the receiver has closed the lane, as far as was looked: it reads nothing more.
+  bool is_closed() const noexcept { return (ring.flags() & kClosed) != 0; }
 
+  // May throw std::bad_alloc, and is not connected() then.
   void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum) {
     ring.attach(memory.ring, capacity, maximum, memory.consumed);
+    if (memory.seal_seed != 0) seal = std::make_unique<const Seal>(memory.seal_seed);
     sleeping = memory.sleeping;
     if (!fabric.mapped()) remote = &fabric;
     remote_lane = memory.lane;
     can_restart = memory.can_restart;
-    if (memory.seal_seed != 0) seal = std::make_unique<const Seal>(memory.seal_seed);
   }
 
   // Where an entry's data go, or null: no room now.
@@ -107,6 +111,11 @@ struct SendLane {
   }
   // Out of line: posts what was published, as far as the fabric has room. True: all of it.
   bool flush(bool later = false) noexcept;
+  // Remote, once the peer is lost: an entry that the fabric has never taken ends here.
+  void drop_in_place() noexcept {
+    if (in_place.done != nullptr) in_place.done->set(Code::peer_lost);
+    in_place = {};
+  }
 
  private:
   bool prepare() noexcept;
@@ -117,6 +126,7 @@ struct ReceiveLane {
   std::atomic<std::uint32_t>* sleeping = nullptr;  // of the sender, which may wait for credit
   std::uint64_t credit_step = 0;
   bool hold = false;  // ask the sender for announcements only
+  bool closed = false;
   bool owed = false;  // remote: credit that the fabric has not taken yet
   Fabric* remote = nullptr;
   void* remote_lane = nullptr;
@@ -166,12 +176,18 @@ struct ReceiveLane {
       return_now();
   }
   void return_now() noexcept {
+    const std::uint64_t flags = (hold ? kHold : 0) | (closed ? kClosed : 0);
     if (remote != nullptr) [[unlikely]] {
-      owed = remote->return_credit(remote_lane, ring.take_credit(hold ? 1 : 0)) == Code::again;
+      owed = remote->return_credit(remote_lane, ring.take_credit(flags)) == Code::again;
       return;
     }
-    ring.return_credit(hold ? 1 : 0);
+    ring.return_credit(flags);
     ring_doorbell(*sleeping);
+  }
+  // Tells the sender that nothing more is read. While it is owed, return_now() is to be repeated.
+  void close() noexcept {
+    closed = true;
+    return_now();
   }
 };
 

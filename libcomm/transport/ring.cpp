@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/shortage.hpp"
 #include "transport/seal.hpp"
 
 namespace weft {
@@ -14,25 +15,30 @@ void RingWriter::populate(std::uint32_t from) noexcept {
 }
 
 bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
-  const std::uint32_t gap = capacity_ - offset_;
-  // Short entries that nobody waits for take several times their place in the ring once they are
-  // read: there are to be fewer of them.
-  const std::uint32_t most = bytes < kLongEntryBytes ? maximum_ / 2 : maximum_;
-  if (stalled_ && capacity_ < most) {
+  std::uint32_t gap = capacity_ - offset_;
+  if ((stalled_ || bytes >= kLongEntryBytes) && capacity_ < maximum_) {
     // Behind the old end all is free. Up to there it is only once the reader has come round: what
     // it has not read yet may lie there, a mark to turn included.
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
-    const std::uint32_t before = capacity_;
-    capacity_ = std::min(capacity_ * 2, most);
-    data_lines_.resize(num_words(capacity_));
-    populate(before);
-    return true;  // an entry is shorter than what the ring grew by
+    // Without memory for that it stays as it is.
+    if (or_no_memory([&] {
+          data_lines_.resize(num_words(maximum_));
+          return Code::ok;
+        }) == Code::ok) {
+      const std::uint32_t before = capacity_;
+      capacity_ = maximum_;
+      populate(before);
+      // The ring may have grown by less than the entry: then it turns all the same.
+      if (offset_ + bytes <= capacity_) return true;
+      gap = capacity_ - offset_;
+    }
   }
   // The gap counts as written. The place of the mark is free: reserve() keeps one line ahead.
   if (written_ + gap + bytes + kEntryAlign > limit() && !refresh(gap + bytes)) return false;
   auto* mark = reinterpret_cast<EntryHead*>(base_ + offset_);
   clear_bit(offset_ / kEntryAlign);
+  if (gap > kEntryAlign) mark_data(offset_ / kEntryAlign + 1, gap / kEntryAlign - 1);
   if (test_bit(0)) {
     reinterpret_cast<EntryHead*>(base_)->state.store(0, std::memory_order_relaxed);
     clear_bit(0);

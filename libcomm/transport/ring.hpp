@@ -6,10 +6,11 @@
 // head stored last with release says that everything before it has arrived.
 //
 // How the reader knows a head from old bytes. It waits at one place for one sequence number.
-//   1. Old heads have older numbers (24 bits; a ring holds at most 2^15 entries).
-//   2. Old data could have any value. So the writer, before it publishes an entry, clears the place
-//      of the next head if data of an earlier round lay there. It remembers those places in a
-//      bitmap of its own, so that streams of small messages clear nothing.
+//   1. Heads of the round before have older numbers (24 bits; no round has as many entries).
+//   2. Old data could have any value, and heads that turns leave out become so old that their
+//      numbers come again. So the writer, before it publishes an entry, clears the place of the
+//      next head if one of these lay there. It remembers those places in a bitmap of its own, so
+//      that streams of small messages clear nothing.
 //   3. An entry may be written only if it and the next head's line are free.
 //
 // Credit. Both sides count bytes from the start, gaps included. The reader publishes what it has
@@ -27,8 +28,6 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
-
-#include "base/distance.hpp"
 
 namespace weft {
 
@@ -57,13 +56,15 @@ inline std::size_t entry_bytes(std::size_t length) noexcept {
 class RingWriter {
  public:
   // base: `maximum` bytes and one line beyond; consumed: where the reader publishes its count.
+  // May throw std::bad_alloc; attach() with that capacity then does not.
+  void make_room(std::uint32_t capacity) { data_lines_.reserve(num_words(capacity)); }
   void attach(std::byte* base, std::uint32_t capacity, std::uint32_t maximum,
               const std::atomic<std::uint64_t>* consumed) {
     base_ = base;
-    capacity_ = capacity;
-    maximum_ = maximum;
+    maximum_ = std::min(maximum, kMaxBytes);
+    capacity_ = std::min(capacity, maximum_);
     consumed_word_ = consumed;
-    data_lines_.assign(num_words(capacity), 0);
+    data_lines_.assign(num_words(capacity_), 0);
   }
   bool attached() const noexcept { return base_ != nullptr; }
   std::uint32_t capacity() const noexcept { return capacity_; }
@@ -139,30 +140,23 @@ class RingWriter {
 
   // The low bits that the reader last sent along with its count.
   std::uint64_t flags() const noexcept { return flags_; }
-  // Looks at the reader's word without need; flags() is current afterwards. A line that the reader
-  // has changed since tells how far it is.
+  // Looks at the reader's word without need; flags() is current afterwards.
   void look() noexcept {
-    const std::uint64_t start = ++looks_ % kTimedLook == 0 ? now_ns() : 0;
     // acquire: the reader is done with what it counts before we overwrite it; pairs with the
     // release in RingReader::return_credit.
     const std::uint64_t word = consumed_word_->load(std::memory_order_acquire);
-    if (start != 0 && (word & ~kFlagMask) != consumed_) distance_.note_line(now_ns() - start);
     consumed_ = word & ~kFlagMask;
     flags_ = word & kFlagMask;
   }
-  // Whether the reader runs on a core that shares no cache with this one, as far as looks told. For
-  // rings in memory that both have mapped.
-  bool is_far() const noexcept { return distance_.is_far(); }
-  // How long a line that the reader had changed took, seen elsewhere.
-  void note_line(std::uint64_t ns) noexcept { distance_.note_line(ns); }
-  bool measures_distance() const noexcept { return distance_.is_measured(); }
-  void set_far(bool far) noexcept { distance_.set(far); }
 
  private:
-  static constexpr std::uint32_t kTimedLook = 8;  // one look in so many is timed
-  // After so many bytes at the latest the writer looks, so that it knows flags and distance.
+  // After so many bytes at the latest the writer looks, so that it knows the flags.
   static constexpr std::uint64_t kLookBytes = 64 * 1024;
-  static constexpr std::size_t kLongEntryBytes = 512;
+  // The most that is used of a ring: fewer lines than there are numbers.
+  static constexpr std::uint32_t kMaxBytes = (1u << 30) - 4096;
+  static_assert(kMaxBytes / kEntryAlign + 1 < 0xff'ffff);
+  // Entries of this size want a ring that is larger than a core's own caches.
+  static constexpr std::size_t kLongEntryBytes = 2048;
 
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 
@@ -204,12 +198,10 @@ class RingWriter {
   std::uint64_t consumed_ = 0;
   std::size_t reserved_ = 0;
   const std::atomic<std::uint64_t>* consumed_word_ = nullptr;
-  std::vector<std::uint64_t> data_lines_;  // bit: the line holds data of an earlier entry
+  std::vector<std::uint64_t> data_lines_;  // bit: the line may hold what looks like the next head
   std::uint64_t flags_ = 0;
   std::uint32_t turned_at_ = kNoTurn;
   bool stalled_ = false;
-  Distance distance_;
-  std::uint32_t looks_ = 0;
 };
 
 class Seal;

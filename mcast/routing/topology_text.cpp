@@ -34,6 +34,8 @@ class Reader {
       ++where_.line;
       if (in.eof()) return bad("cut off: no end of line");
       if (where_.line == 1 && line.rfind("\xef\xbb\xbf", 0) == 0) line.erase(0, 3);
+      if (where_.line == 1 && (line.rfind("\xff\xfe", 0) == 0 || line.rfind("\xfe\xff", 0) == 0))
+        return bad("UTF-16: save it as UTF-8");
       const Place here = where_;
       status = one_line(line);
       if (!status.ok()) return status;
@@ -188,10 +190,13 @@ class Reader {
   }
 
   Status port(TextCursor c) {
+    uint64_t number = 0;
+    const bool numbered = c.take_in('[', ']', 10, &number);
+    if (current_ == kNone && !numbered) return Code::ok;  // a prompt: [admin@head ~]$
     if (current_ == kNone) return bad("a port outside any node");
+    if (!numbered) return bad("expected [port]");
     Node& node = topology_.nodes[current_];
-    Cable cable{current_, 0, {}, 1, where_};
-    if (!c.take_in('[', ']', 10, &cable.port)) return bad("expected [port]");
+    Cable cable{current_, number, {}, 1, where_};
     if (cable.port == 0 || cable.port >= node.ports.size()) {
       return bad("port " + std::to_string(cable.port) + " of " + node.id + ", which has " +
                  std::to_string(node.ports.size() - 1));

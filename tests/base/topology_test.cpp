@@ -98,3 +98,21 @@ TEST_CASE("the settings report says where a value came from") {
   CHECK(line_of("RING_MAX_BYTES").find("environment") != std::string::npos);
   CHECK(line_of("RING_MIN_BYTES").find("default") != std::string::npos);
 }
+
+TEST_CASE("who is bound to one processor has a last cache, or the kernel tells of none") {
+  std::thread([] {
+    const int cpu = usable_cpus().front();
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(cpu), &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    Topology topology;
+    REQUIRE(Topology::read(topology).ok());
+    const std::string cache = common_cache();
+    REQUIRE_FALSE(cache.empty());
+    if (cache != "?")
+      CHECK(std::ranges::any_of(topology.caches(), [&](const Cache& each) {
+        return std::ranges::find(each.cpus, cpu) != each.cpus.end();
+      }));
+  }).join();
+}

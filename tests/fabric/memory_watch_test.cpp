@@ -2,6 +2,7 @@
 #include "fabric/verbs/memory_watch.hpp"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,4 +148,28 @@ TEST_CASE("changes of watched memory are told before they return", "[watch]") {
     // Where no mapping is ever placed: what has been unmapped may soon be another thread's.
     CHECK(!watched(reinterpret_cast<std::byte*>(std::uintptr_t{16} << 20)));
   }
+}
+
+TEST_CASE("a watch that cannot be had says so, and ends", "[watch]") {
+  const rlimit before = [] {
+    rlimit limit{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    return limit;
+  }();
+  const int next = dup(0);
+  REQUIRE(next >= 0);
+  close(next);
+  for (rlim_t more = 0; more < 2; ++more) {
+    Seen seen;
+    MemoryWatch watch(seen.lock, Seen::changed, &seen);
+    const rlimit few{static_cast<rlim_t>(next) + more, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    const weft::Status status = watch.start();
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK_FALSE(status.ok());
+    CHECK_FALSE(watch.works());
+  }
+  const int after = dup(0);
+  CHECK(after == next);
+  close(after);
 }

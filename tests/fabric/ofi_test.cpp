@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fabric/ofi/ofi.hpp"
+#include "fabric/shm/shm_fabric.hpp"
 #include "tests/fabric/remote_pair.hpp"
 
 using namespace weft;
@@ -405,6 +407,62 @@ TEST_CASE("a stranger's request is refused, and the stranger hears of it in time
         return true;
       },
       true);
+}
+
+TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
+  const ofi::Type type = GENERATE(ofi::Type::ping, ofi::Type::get);
+  const Settings settings = remote_settings();
+  auto boards = make_thread_boards(2);
+  std::unique_ptr<Job> jobs[2];
+  std::thread other([&] {
+    if (Job::open(settings, std::move(boards[1]), jobs[1]).ok())
+      (void)jobs[1]->board().fence(20'000);  // of the fabric inside the host
+  });
+  REQUIRE(Job::open(settings, std::move(boards[0]), jobs[0]).ok());
+  std::unique_ptr<Fabric> local;
+  REQUIRE(make_shm_fabric(*jobs[0], local).ok());
+  other.join();
+  ofi::OfiFabric fabric(*jobs[0], *local);
+  REQUIRE(fabric.start().ok());
+  // An endpoint that is there, and never looked after.
+  std::unique_ptr<ofi::Endpoint> silent;
+  REQUIRE(ofi::Endpoint::open(settings, silent).ok());
+  const auto hex = [](const std::string& bytes) {
+    std::string text;
+    for (const char byte : bytes)
+      for (const int shift : {4, 0}) text += "0123456789abcdef"[byte >> shift & 15];
+    return text;
+  };
+  REQUIRE(jobs[1]
+              ->board()
+              .put("ofi.address", std::string(silent->info().fabric_attr->prov_name) + " " +
+                                      std::string(16, '0') + " " + hex(silent->address()))
+              .ok());
+  other = std::thread([&] { (void)jobs[1]->board().fence(20'000); });
+  REQUIRE(jobs[0]->board().fence(20'000).ok());
+  other.join();
+
+  std::string address;
+  REQUIRE(jobs[0]->board().get(0, "ofi.address", address).ok());
+  const std::string secret = address.substr(address.find(' ') + 1, 16);
+  ofi::Control control{};
+  control.magic = ofi::kMagic;
+  control.type = type;
+  control.from = 1;
+  for (std::size_t i = 0; i < sizeof control.secret; ++i)
+    reinterpret_cast<unsigned char*>(&control.secret)[i] =
+        static_cast<unsigned char>(std::stoi(secret.substr(i * 2, 2), nullptr, 16));
+  std::vector<std::byte> memory(1 << 20);
+  RemoteMemory named{};
+  REQUIRE(fabric.share(memory.data(), memory.size(), named).ok());
+  control.address = named.address;
+  control.key = std::uint64_t{named.extra} << 32 | named.region;
+  control.bytes = memory.size();
+  int num_asked = 0;
+  for (; fabric.state(1) == PeerState::alive && num_asked < 200'000; ++num_asked)
+    fabric.on_arrival(0, 0, std::as_bytes(std::span(&control, 1)));
+  CHECK(num_asked < 100'000);
+  CHECK(fabric.state(1) == PeerState::dead);
 }
 
 TEST_CASE("without a fabric in common both lists are told", "[ofi]") {

@@ -1,20 +1,25 @@
 // The contract of fabric.hpp over shared memory, between this process and children of it.
 #include "fabric/fabric.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
+#include <random>
 #include <thread>
 #include <vector>
 
 #include "base/wait.hpp"
-#include "fabric/shm/pipe.hpp"
+#include "fabric/shm/arena.hpp"
+#include "fabric/shm/region.hpp"
 #include "fabric/shm/shm_fabric.hpp"
+#include "job/boards.hpp"
 
 namespace {
 
@@ -303,6 +308,30 @@ TEST_CASE("a peer that was killed is dead, one that said goodbye has left", "[fa
       });
 }
 
+TEST_CASE("to who has lost /proc a living peer is not lost", "[fabric]") {
+  const shm::ArenaLayout layout{2, 1 << 16};
+  std::shared_ptr<shm::Arena> arena;
+  REQUIRE(shm::Arena::create(layout, 1 << 20, arena).ok());
+  char folder[] = "/tmp/weft-empty-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  constexpr int kNotPermittedHere = 77;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (chroot(folder) != 0) _exit(kNotPermittedHere);
+    std::shared_ptr<shm::Arena> theirs;
+    const Status status = shm::Arena::open(getppid(), arena->fd(), layout, theirs);
+    _exit(static_cast<int>(status.code()));
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  rmdir(folder);
+  if (WEXITSTATUS(status) == kNotPermittedHere) {
+    WARN("skipped: chroot is for root");
+    return;
+  }
+  CHECK(static_cast<Code>(WEXITSTATUS(status)) == Code::not_permitted);
+}
+
 TEST_CASE("two processes have as many lanes as they connect, also to themselves", "[fabric]") {
   const auto say = [](SendMemory& memory, const char* text) {
     std::strcpy(reinterpret_cast<char*>(memory.ring), text);
@@ -377,27 +406,231 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
       }());
 }
 
-TEST_CASE("a pipe gives what was lent to it, and nothing after an error", "[fabric]") {
-  shm::OwnPipe in;
-  shm::PeerPipe out;
-  std::vector<char> sent(300'001), received(sent.size());
-  for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7 / 5);
-  const int number = in.number();
-  if (number < 0) {
-    WARN("skipped: this user may have no pipe of that size (see pipe(7))");
-    return;
+TEST_CASE("once memory is shared no more, no copy of a peer changes it", "[fabric]") {
+  static std::vector<std::byte> buffer(4 << 20);
+  with_pair(
+      [](Fabric& fabric, Shared& shared, pid_t) {
+        std::vector<std::byte> data(buffer.size());
+        for (int round = 1; round <= 30; ++round) {
+          REQUIRE(wait_for([&] { return shared.mark.load() == 2 * round - 1; }));
+          const RemoteMemory memory = shared.memory;
+          Code code = Code::ok;
+          for (unsigned char i = 0; code == Code::ok; ++i) {
+            std::memset(data.data(), i, data.size());
+            shared.arrived[15].fetch_add(1);  // the owner waits for a copy to be near
+            code = fabric.put(1, memory, 0, data.data(), data.size());
+          }
+          CHECK(code == Code::bad_argument);
+          shared.mark.store(2 * round);
+        }
+      },
+      [](Fabric& fabric, Shared& shared) {
+        for (int round = 1; round <= 30; ++round) {
+          if (!fabric.share(buffer.data(), buffer.size(), shared.memory)) return 91;
+          const int before = shared.arrived[15].load();
+          shared.mark.store(2 * round - 1);
+          if (!wait_for([&] { return shared.arrived[15].load() > before + round % 3; })) return 92;
+          for (int i = 0; i < round * 1000; ++i) cpu_relax();
+          if (!fabric.unshare(shared.memory)) return 93;
+          const std::vector<std::byte> then = buffer;
+          if (!wait_for([&] { return shared.mark.load() == 2 * round; })) return 94;
+          if (buffer != then) return 95;
+        }
+        return 0;
+      });
+}
+
+TEST_CASE("a lane that cannot be takes nothing from the arena", "[fabric]") {
+  const shm::ArenaLayout layout{1, 4096};
+  constexpr std::size_t kStride = 2 * 4096;
+  shm::LaneEntry* entry = nullptr;
+  std::byte* ring = nullptr;
+  {  // the directory is full first
+    std::shared_ptr<shm::Arena> arena;
+    REQUIRE(shm::Arena::create(layout, (shm::kMaxLanes + 2) * kStride, arena).ok());
+    for (std::uint32_t i = 0; i < shm::kMaxLanes; ++i)
+      if (!arena->take_lane(4096, entry, ring)) FAIL("entry " << i);
+    const std::uint64_t before = arena->header().lane_bytes;
+    CHECK(arena->take_lane(4096, entry, ring) == Code::no_memory);
+    CHECK(arena->header().lane_bytes == before);
+    CHECK(arena->header().num_entries == shm::kMaxLanes);
   }
-  REQUIRE(in.number() == number);
-  REQUIRE(out.lend(getpid(), number, sent.data(), sent.size()) == sent.size());
-  CHECK(in.take(received.data(), 1000) == Code::ok);
-  CHECK(in.take(received.data() + 1000, received.size() - 1000) == Code::ok);
-  CHECK(received == sent);
-  // More than was lent: what comes later must not be taken for the rest.
-  REQUIRE(out.lend(getpid(), number, sent.data(), 5000) == 5000);
-  CHECK(in.take(received.data(), 5001) == Code::corrupt);
-  CHECK(in.number() == -1);
-  out.lend(getpid(), number, sent.data(), 5000);
-  CHECK(in.take(received.data(), 1) == Code::corrupt);
-  // Not a pipe.
-  CHECK(out.lend(getpid(), 0x7fffffff, sent.data(), 1) == 0);
+  {  // the memory is
+    std::shared_ptr<shm::Arena> arena;
+    REQUIRE(shm::Arena::create(layout, 3 * kStride, arena).ok());
+    REQUIRE(arena->take_lane(4096, entry, ring).ok());
+    const std::uint32_t before = arena->header().num_entries;
+    for (std::uint32_t i = 0; i < shm::kMaxLanes; ++i)
+      if (arena->take_lane(4 * 4096, entry, ring) != Code::no_memory) FAIL("attempt " << i);
+    CHECK(arena->header().num_entries <= before + 1);
+    CHECK(arena->take_lane(4096, entry, ring).ok());
+  }
+}
+
+TEST_CASE("rings of any size come and go without end", "[fabric]") {
+  constexpr std::size_t kMost = 1 << 20;
+  std::shared_ptr<shm::Arena> arena;
+  REQUIRE(shm::Arena::create({1, 4096}, kMost, arena).ok());
+  std::mt19937 random(1);
+  struct Lane {
+    shm::LaneEntry* entry;
+    std::byte* ring;
+    std::uint32_t bytes;
+  };
+  std::vector<Lane> lanes;
+  std::size_t in_use = 0;
+  const auto end = [&](std::size_t index) {
+    const Lane lane = lanes[index];
+    lanes.erase(lanes.begin() + static_cast<std::ptrdiff_t>(index));
+    // Nobody else has written there.
+    if (lane.ring[lane.bytes + 63] != static_cast<std::byte>(lane.bytes / 4096))
+      FAIL("overwritten");
+    arena->unmap_lane(lane.ring, lane.bytes);
+    arena->free_lane(*lane.entry);
+    in_use -= shm::ArenaLayout::stride(lane.bytes);
+  };
+  const auto is_exact = [&](std::uint32_t bytes, Lane& lane) {
+    const bool fits = in_use + shm::ArenaLayout::stride(bytes) <= kMost;
+    if (arena->take_lane(bytes, lane.entry, lane.ring).ok() != fits) return false;
+    if (!fits) return true;
+    lane.bytes = bytes;
+    in_use += shm::ArenaLayout::stride(bytes);
+    const bool is_clear = lane.ring[0] == std::byte{0} && lane.ring[bytes + 63] == std::byte{0};
+    lane.ring[bytes + 63] = lane.ring[0] = static_cast<std::byte>(bytes / 4096);
+    lanes.push_back(lane);
+    return is_clear;
+  };
+  // Only what is in use counts, whatever sizes were in use before.
+  for (int i = 0; i < 20'000; ++i) {
+    Lane lane{};
+    const std::uint32_t most = i / 1000 % 2 == 0 ? 4 : 255;
+    if (random() % 2 == 0 && !is_exact(4096 * (1 + random() % most), lane)) FAIL("ring " << i);
+    if (!lanes.empty() && random() % 3 == 0) end(random() % lanes.size());
+  }
+  while (!lanes.empty()) end(0);
+  // The whole directory, and then something larger.
+  for (const std::uint32_t bytes : {4096u, 8192u, 512u << 10, 4096u}) {
+    Lane lane{};
+    while (in_use + shm::ArenaLayout::stride(bytes) <= kMost)
+      if (!is_exact(bytes, lane)) FAIL("a ring of " << bytes);
+    if (!is_exact(bytes, lane)) FAIL("beyond the limit");
+    while (!lanes.empty()) end(0);
+  }
+  CHECK(arena->header().lane_bytes == 0);
+}
+
+TEST_CASE("lanes that nobody has accepted end with their client", "[fabric]") {
+  Settings settings;
+  REQUIRE(settings.set("LANE_MEMORY_BYTES", "1M").ok());
+  std::vector<std::unique_ptr<Board>> boards = make_thread_boards(1);
+  std::unique_ptr<Job> job;
+  std::unique_ptr<Fabric> fabric;
+  REQUIRE(Job::open(settings, std::move(boards[0]), job).ok());
+  REQUIRE(make_shm_fabric(*job, fabric).ok());
+  for (int i = 0; i < 1000; ++i) {
+    for (const int client : {1, 2}) {
+      SendMemory memory;
+      memory.ring_bytes = 64 << 10;
+      if (!fabric->connect(0, channel_number({static_cast<std::uint16_t>(client), 0, 0}), memory))
+        FAIL("lane " << i);
+    }
+    fabric->close_client(1);
+    int peer = 0, channel = 0;
+    ReceiveMemory memory;
+    if (!fabric->accept(1, peer, channel, memory) || peer != -1) FAIL("an ended lane comes again");
+    if (!fabric->accept(2, peer, channel, memory) || peer != 0) FAIL("another client's is gone");
+    fabric->close_client(2);
+  }
+}
+
+TEST_CASE("who stands still in a copy is told of, and holds up nobody else", "[fabric]") {
+  Settings settings;
+  const bool times_out = GENERATE(false, true);
+  REQUIRE(settings.set("PEER_TIMEOUT_MS", times_out ? "100" : "10000").ok());
+  std::vector<std::unique_ptr<Board>> boards = make_thread_boards(1);
+  Board& board = *boards[0];
+  std::unique_ptr<Job> job;
+  std::unique_ptr<Fabric> fabric;
+  REQUIRE(Job::open(settings, std::move(boards[0]), job).ok());
+  REQUIRE(make_shm_fabric(*job, fabric).ok());
+  std::string text;
+  REQUIRE(board.get(0, "shm.arena", text).ok());
+  std::shared_ptr<shm::Arena> arena;
+  REQUIRE(shm::Arena::open(getpid(), std::atoi(text.c_str()), {}, arena).ok());
+
+  std::uint64_t words[2][8] = {};
+  RemoteMemory memory[2];
+  REQUIRE(fabric->share(words[0], sizeof words[0], memory[0]).ok());
+  auto& copying = arena->control(0).copying[arena->control(0).era.load() % 2];
+  copying.store(1);
+  std::atomic<bool> ended{false};
+  Status status;
+  std::thread ends([&] {
+    status = fabric->unshare(memory[0]);
+    ended.store(true);
+  });
+  REQUIRE(wait_for([&] { return arena->control(0).era.load() != 0; }));
+  CHECK(fabric->share(words[1], sizeof words[1], memory[1]).ok());
+  if (!times_out) {
+    CHECK_FALSE(ended.load());
+    copying.store(0);
+  }
+  ends.join();
+  CHECK(status.code() == (times_out ? Code::timed_out : Code::ok));
+  copying.store(0);
+  CHECK(fabric->unshare(memory[1]).ok());
+  std::uint64_t word = 0;
+  CHECK(fabric->get(0, memory[0], 0, &word, sizeof word) == Code::bad_argument);
+}
+
+TEST_CASE("a descriptor that has become something else names no memory", "[fabric]") {
+  // Read-only, so that an ordinary user may not open it as a region; it comes and goes.
+  static const char* const kFile = "/proc/self/stat";
+  auto* shared = static_cast<Shared*>(
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(shared != MAP_FAILED);
+  const auto become_ordinary = [] {
+    // A process that gives up its rights is closed to others, until it says otherwise.
+    return geteuid() != 0 ||
+           (setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0 &&
+            prctl(PR_SET_DUMPABLE, 1) == 0);
+  };
+  const pid_t owner = fork();
+  if (owner == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!become_ordinary()) _exit(90);
+    shm::OwnRegions regions;
+    void* address = nullptr;
+    if (!regions.allocate(4096, address, shared->memory)) _exit(91);
+    shared->mark.store(1);
+    if (!wait_for([&] { return shared->mark.load() == 2; }) || !regions.release(address)) _exit(92);
+    shared->mark.store(3);
+    for (;;) close(open(kFile, O_RDONLY | O_CLOEXEC));
+  }
+  const pid_t reader = fork();
+  if (reader == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!become_ordinary() || !wait_for([&] { return shared->mark.load() == 1; })) _exit(90);
+    const RemoteMemory memory = shared->memory;
+    std::byte* data = nullptr;
+    Code code = Code::ok;
+    {
+      shm::PeerRegions regions;
+      if (regions.use(owner, memory, 0, 4096, data, code) == nullptr) _exit(91);
+    }
+    shared->mark.store(2);
+    if (!wait_for([&] { return shared->mark.load() == 3; })) _exit(92);
+    shm::PeerRegions regions;
+    for (int i = 0; i < 20'000; ++i)
+      if (regions.use(owner, memory, 0, 4096, data, code) != nullptr || code != Code::bad_argument)
+        _exit(static_cast<int>(code));
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(reader, &status, 0) == reader);
+  kill(owner, SIGKILL);
+  waitpid(owner, nullptr, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  munmap(shared, sizeof(Shared));
 }

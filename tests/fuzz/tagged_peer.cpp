@@ -147,9 +147,6 @@ struct Scene {
         copy.done.store(in.take<std::uint64_t>());
         copy.given_back_bytes.store(in.take<std::uint64_t>());
         copy.given_back.store(in.take<std::uint64_t>());
-        copy.piped.store(in.take<std::uint8_t>());
-        copy.taken.store(in.take<std::uint8_t>());
-        for (auto& piece : copy.piped_at) piece.store(in.take<std::uint64_t>());
         const auto flags = in.take<std::uint8_t>();
         copy.failed.store(flags & 1);
         return copy.sender_left.store(flags >> 1 & 1);

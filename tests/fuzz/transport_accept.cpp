@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   shm::Arena& arena = *victim->arena;
   Exchange<std::uint64_t> exchange(victim->job, 2);
-  const auto client = static_cast<std::uint16_t>(victim->job.impl().num_clients);
+  const auto client = static_cast<std::uint16_t>(victim->job.impl().last_client);
   const int num_lanes = data[0] % 8;
   ++data, --size;
   for (int i = 0; i < num_lanes && size >= 24; ++i) {

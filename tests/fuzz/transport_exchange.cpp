@@ -21,13 +21,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     log::set_level(static_cast<LogLevel>(-1));
     return opened;
   }();
-  static int num_opened = 0;
-  // Numbers of exchanges are not used twice; a fuzzer opens more than a job does.
-  job->impl().num_clients = num_opened++ % 1000;
   Exchange<Bytes> exchange(*job, 1);
   SendMemory memory;
   memory.ring_bytes = 2 << 20;
-  const int channel = channel_number({static_cast<std::uint16_t>(job->impl().num_clients), 0, 0});
+  const int channel = channel_number({static_cast<std::uint16_t>(job->impl().last_client), 0, 0});
   Fabric& fabric = *job->impl().local;
   if (!fabric.connect(0, channel, memory)) std::abort();
   SendLane lane;

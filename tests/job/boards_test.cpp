@@ -1,14 +1,18 @@
 // Every kind of board that can run inside one process keeps the same promises.
 #include <fmt/core.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>
 #include <thread>
 
+#include "base/topology.hpp"
 #include "job/boards.hpp"
 
 using namespace weft;
@@ -189,6 +193,54 @@ TEST_CASE("a job refuses a member that does not describe itself as agreed") {
   liar.join();
   CHECK(status == Code::corrupt);
   CHECK(status.text().find("rank 1") != std::string::npos);
+}
+
+TEST_CASE("a job refuses a member on processors that cannot be") {
+  std::unique_ptr<Job> job;
+  std::string member;
+  REQUIRE(Job::open(Settings(), make_alone_board(), job).ok());
+  REQUIRE(job->board().get(0, "job.member", member).ok());
+  const std::string text = GENERATE("", "-1", "3 ", "0x3", "F");
+  auto boards = make_thread_boards(2);
+  std::thread liar([&] {
+    (void)boards[1]->put("job.member", member);
+    (void)boards[1]->put("job.cpus", text);
+    (void)boards[1]->fence(kTimeoutMs);
+  });
+  const Status status = Job::open(Settings(), std::move(boards[0]), job);
+  liar.join();
+  CHECK(status == Code::corrupt);
+  CHECK(status.text().find("rank 1") != std::string::npos);
+}
+
+TEST_CASE("a job counts the processors that its processes may use together") {
+  const std::vector<int> cpus = usable_cpus();
+  const std::string kind = GENERATE("threads", "rendezvous");
+  // How many of the processors each of the ranks is bound to, from where on.
+  struct Bound {
+    std::size_t first, count;
+  };
+  const std::size_t all = cpus.size();
+  const auto [a, b, expected] = GENERATE_COPY(
+      table<Bound, Bound, std::size_t>({{{0, 1}, {0, 1}, 1},
+                                        {{0, 1}, {all - 1, 1}, std::min<std::size_t>(all, 2)},
+                                        {{0, all}, {0, 1}, all}}));
+  INFO(kind);
+  std::atomic<int> num_right{0};
+  run_ranks(kind, 2, [&](int rank, std::unique_ptr<Board> board) {
+    const Bound& bound = rank == 0 ? a : b;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (std::size_t i = 0; i < bound.count; ++i)
+      CPU_SET(static_cast<std::size_t>(cpus[bound.first + i]), &set);
+    std::unique_ptr<Job> job;
+    if (sched_setaffinity(0, sizeof set, &set) != 0 ||
+        !Job::open(Settings(), std::move(board), job))
+      return;
+    num_right += job->num_on_host() == 2 && job->num_cpus_on_host() == static_cast<int>(expected);
+    (void)job->board().close();
+  });
+  CHECK(num_right == 2);
 }
 
 TEST_CASE("many names are cut short") {

@@ -32,6 +32,9 @@ Words weftrun(Words options, const Words& command) {
   return words;
 }
 
+// The agent that started the keeper of this guardian.
+pid_t agent_of(pid_t guardian) { return parent_of(parent_of(guardian)); }
+
 // Prints "RANK on HOST", by the address that the host has.
 const std::string kWhere =
     "echo \"$WEFT_RANK on h$(ip -4 -o address show dev eth0 | sed "
@@ -258,8 +261,9 @@ TEST_CASE("nothing outlives a weftrun that is killed, on no host") {
       weftrun({"--hosts", "h1,h2"}, shell("trap '' TERM INT HUP; (trap '' HUP; exec sleep 1000) & "
                                           "echo $$ $! $PPID; wait")));
   REQUIRE(run.wait_for_lines(2));
-  const auto pids = numbers_in(run.out());
+  auto pids = numbers_in(run.out());
   REQUIRE(pids.size() == 6);
+  for (std::size_t i : {2, 5}) pids.push_back(agent_of(pids[i]));
   for (pid_t pid : pids) REQUIRE(kill(pid, 0) == 0);
   run.signal(SIGKILL);
   for (pid_t pid : pids) CHECK(ends_within(pid, 5000));
@@ -271,19 +275,44 @@ TEST_CASE("what ranks leave behind is ended with the job") {
   CHECK(ends_within(std::stoi(run.out()), 5000));
 }
 
+TEST_CASE("killed at any moment, weftrun or what it has started leave nothing behind on any host") {
+  kill_at_any_moment([](const std::string& rank) {
+    return weftrun({"--hosts", "localhost,h1,h2", "-n", "4"}, shell(rank));
+  });
+}
+
 TEST_CASE("an agent that dies takes its ranks along, and ends the job") {
-  Process run(weftrun({"--hosts", "h1,h2"}, shell("echo $WEFT_RANK $PPID $$; exec sleep 1000")));
+  Process run(weftrun({"--hosts", "h1,h2"},
+                      shell("echo $WEFT_RANK $PPID $$; exec setsid sh -c 'sleep 1000'")));
   REQUIRE(run.wait_for_lines(2));
   const auto lines = sorted_lines(run.out());
   const auto first = numbers_in(lines[0]), second = numbers_in(lines[1]);
   REQUIRE(second.size() == 3);
-  kill(second[1], SIGKILL);
-  CHECK(run.wait() == 125);
-  INFO(run.err());
-  CHECK(has(run.err(), "weftrun: host h2 (rank 1): the agent there is gone"));
-  CHECK(has(run.err(), "was killed by signal 9"));
-  CHECK(ends_within(second[2], 2000));
-  CHECK(ends_within(first[2], 2000));
+  const pid_t guardian = second[1];
+  SECTION("the agent itself") {
+    kill(agent_of(guardian), SIGKILL);
+    CHECK(run.wait() == 125);
+    INFO(run.err());
+    CHECK(has(run.err(), "weftrun: host h2 (rank 1): the agent there is gone"));
+    CHECK(has(run.err(), "was killed by signal 9"));
+  }
+  SECTION("what watches over the ranks there") {
+    kill(guardian, SIGKILL);
+    CHECK(run.wait() == 137);
+    INFO(run.err());
+    CHECK(has(run.err(), "weftrun: h2: the process that watches over the ranks is gone"));
+    CHECK(has(run.err(), " on h2) was killed by signal 9"));
+  }
+  for (pid_t pid : {guardian, second[2], first[2]}) CHECK(ends_within(pid, 10000));
+}
+
+TEST_CASE("ranks of other hosts hear that nobody reads their output any more") {
+  Process run(shell("{ " WEFTRUN " --launch 'ip netns exec' --hosts h1,h2 yes; echo $? >&2; } | "
+                    "head -n 1"));
+  CHECK(run.wait() == 0);
+  CHECK(run.out() == "y\n");
+  CHECK(has(run.err(), "was killed by signal 13 (Broken pipe)"));
+  CHECK(has(run.err(), "\n141\n"));
 }
 
 TEST_CASE("a host that falls silent is lost, on both sides") {
@@ -348,6 +377,46 @@ TEST_CASE("variables and folder are those of weftrun, but what belongs to its ho
   Process nowhere(weftrun({"--hosts", "h1", "--wdir", "/nonexistent"}, {"pwd"}));
   CHECK(nowhere.wait() == 127);
   CHECK(has(nowhere.err(), "cannot go to the folder /nonexistent"));
+}
+
+TEST_CASE("who can open the other's files shares memory with it, whatever machine it is") {
+  // The hosts are namespaces of one machine; what the launch command adds is what a host is to a
+  // rank.
+  const auto sharing = [](const std::string& launch, const std::string& hosts, int num_ranks) {
+    Process run({WEFTRUN, "--launch", launch, "--hosts", hosts, "-n", std::to_string(num_ranks),
+                 JOB_PROBE, "sharing"});
+    const int status = run.wait();
+    INFO(launch << "\n" << run.err());
+    CHECK(status == 0);
+    Words lines = sorted_lines(run.out());
+    std::erase_if(lines, [](const std::string& line) { return has(line, " by weftrun"); });
+    return lines;
+  };
+  const auto one_host = Words{"0: 0 1 2 3, 4 on this machine", "1: 0 1 2 3, 4 on this machine",
+                              "2: 0 1 2 3, 4 on this machine", "3: 0 1 2 3, 4 on this machine"};
+  const auto two_hosts = Words{"0: 0 1, 4 on this machine", "1: 0 1, 4 on this machine",
+                               "2: 2 3, 4 on this machine", "3: 2 3, 4 on this machine"};
+  const auto alone = Words{"0: 0, 4 on this machine", "1: 1, 4 on this machine",
+                           "2: 2, 4 on this machine", "3: 3, 4 on this machine"};
+  CHECK(sharing("ip netns exec {host}", "h1,h2", 4) == one_host);
+  // As containers are: each with a namespace of shared memory, or of processes, of its own.
+  CHECK(sharing("ip netns exec {host} unshare --ipc", "h1,h2", 4) == two_hosts);
+  CHECK(sharing("ip netns exec {host} unshare --pid --fork --mount-proc", "h1,h2", 4) == two_hosts);
+  CHECK(sharing("ip netns exec {host} unshare --ipc", "h1,h2,h3", 6)[5] ==
+        "5: 4 5, 6 on this machine");
+  // Without a /proc, or with that of another namespace.
+  CHECK(sharing("ip netns exec {host} unshare --pid --fork", "h1,h2", 4) == alone);
+  CHECK(sharing(LAUNCH_SH " bare {host}", "h1,h2", 4) == alone);
+}
+
+TEST_CASE("a rank that may do less than others of its machine shares no memory with them") {
+  const std::string less = "setpriv --inh-caps=-all --bounding-set=-all ";
+  Process run(weftrun({"--hosts", "h1", "-n", "4"}, shell("test $WEFT_RANK = 1 && exec " + less +
+                                                          JOB_PROBE " sharing; "
+                                                                    "exec " JOB_PROBE " sharing")));
+  REQUIRE(run.wait() == 0);
+  CHECK(has(run.out(), "0: 0 2 3, 4 on this machine\n"));
+  CHECK(has(run.out(), "1: 1, 4 on this machine\n"));
 }
 
 TEST_CASE("by the environment alone: rank 0 serves, at its own address") {

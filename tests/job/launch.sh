@@ -9,9 +9,12 @@ case $mode in
     exec ip netns exec "$host" "$@"
     ;;
   garbage) # something else answers
-    printf '\001weftrun agent, version 1\n'
+    printf '\001weftrun agent, version 2\n'
     head -c 100000 /dev/zero | tr '\0' 'x'
     exec cat >/dev/null
+    ;;
+  bare) # without /proc
+    exec ip netns exec "$host" unshare --mount sh -c 'mount -t tmpfs none /proc && exec "$0" "$@"' "$@"
     ;;
   silent) exec sleep 1000 ;;
   one) # only the first host can be reached

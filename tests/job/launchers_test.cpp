@@ -31,7 +31,8 @@ std::string free_address() {
 Process::Environment by_hand(int rank, int size, const std::string& address) {
   return {{"WEFT_RANK", std::to_string(rank)},
           {"WEFT_SIZE", std::to_string(size)},
-          {"WEFT_RENDEZVOUS", address}};
+          {"WEFT_RENDEZVOUS", address},
+          {"WEFT_JOB_KEY", "secret"}};
 }
 
 #ifdef OPENMPI_MPIRUN

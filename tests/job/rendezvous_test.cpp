@@ -351,6 +351,8 @@ TEST_CASE("the environment of a rank is checked") {
       {"0", "2", "127.0.0.1:70000", "k", "host:port"},
       {"0", "2", "127.0.0.1:9x", "k", "host:port"},
       {"0", "2", "node7:9", nullptr, "WEFT_JOB_KEY must be set"},
+      {"0", "2", "127.0.0.1:9", nullptr, "WEFT_JOB_KEY must be set"},
+      {"0", "2", "localhost:9", "", "WEFT_JOB_KEY must be set"},
   };
   const auto set = [](const char* name, const char* value) {
     if (value != nullptr)
@@ -372,12 +374,11 @@ TEST_CASE("the environment of a rank is checked") {
   set(kRankVariable, "1");
   set(kSizeVariable, "2");
   set(kRendezvousVariable, "[::1]:9");
-  set(kJobKeyVariable, nullptr);
+  set(kJobKeyVariable, "k");
   RendezvousPlace place;
   CHECK(read_rendezvous_place(place).ok());
   CHECK(place.rank == 1);
   set(kRendezvousVariable, nullptr);
   CHECK(read_rendezvous_place(place) == Code::not_found);
-  set(kRankVariable, nullptr);
-  set(kSizeVariable, nullptr);
+  for (const char* name : {kRankVariable, kSizeVariable, kJobKeyVariable}) set(name, nullptr);
 }

@@ -87,11 +87,20 @@ TEST_CASE("a topology cut off anywhere is refused") {
 }
 
 TEST_CASE("real files have prompts, byte-order marks, port numbers for GUIDs and remarks") {
-  std::istringstream in("\xef\xbb\xbf[admin@head ~]$ ibnetdiscover\n");
+  // As an administrator saves a terminal: on Windows, too.
+  const std::string captured =
+      std::string("\xef\xbb\xbf[admin@head ~]$ ibnetdiscover\n#\n# Topology file\n#\n\n") + kGood +
+      "\n[admin@head ~]$ exit\n";
+  CHECK(topology_error(captured) == "ok");
+  std::string with_returns;
+  for (char c : captured) with_returns += c == '\n' ? "\r\n" : std::string(1, c);
+  CHECK(topology_error(with_returns) == "ok");
+  CHECK(topology_error("[admin@head ~]$ ibnetdiscover\n") == "t:1: no node in the file");
+  CHECK(topology_error(std::string(kGood) + "[admin@head ~]$ exit\n") == "t:8: expected [port]");
+  CHECK(topology_error(std::string("\xff\xfe#\0\n\0", 6)) == "t:1: UTF-16: save it as UTF-8");
+
   Topology topology;
-  CHECK_FALSE(read_topology(in, "t", &topology).ok());  // only what looks like a port is refused
-  in.clear();
-  in.str(
+  std::istringstream in(
       "\xef\xbb\xbf$ ibnetdiscover\n#\n# Topology file\n#\n\nvendid=0x2c9\ndevid=0xd2f2\n"
       "sysimgguid=0x2c9\nswitchguid=0x2c9(2c9)\n"
       "Switch\t40 \"S-00000000000002c9\"\t\t# \"leaf 1\" enhanced port 0 lid 73 lmc 0\r\n"

@@ -28,7 +28,7 @@ struct Entry {
 
 struct Oracle {
   std::vector<Entry> entries;
-  bool marked = false;  // bounds set by MPI_Type_create_resized, or made of such types
+  bool marked = false;  // has lb and ub markers: was resized, or made of such types
   std::int64_t lb = 0, ub = 0;
   std::int64_t align = 1;
   std::string text;
@@ -72,6 +72,8 @@ struct Block {
 // the same).
 Oracle combine(const std::vector<Block>& blocks) {
   Oracle made;
+  for (const Block& block : blocks)
+    made.marked = made.marked || (block.count > 0 && block.type->marked);
   bool any = false;
   for (const Block& block : blocks) {
     for (std::int64_t i = 0; i < block.count; ++i) {
@@ -79,8 +81,9 @@ Oracle combine(const std::vector<Block>& blocks) {
       const std::int64_t at = block.place + i * old.extent();
       for (const Entry& entry : old.entries)
         made.entries.push_back({entry.place + at, entry.bytes});
-      made.marked = made.marked || old.marked;
       made.align = std::max(made.align, old.align);
+      // The bounds are those of the markers, if there is any (MPI 5.0 section 5.1).
+      if (old.marked != made.marked) continue;
       made.lb = any ? std::min(made.lb, old.lb + at) : old.lb + at;
       made.ub = any ? std::max(made.ub, old.ub + at) : old.ub + at;
       any = true;
@@ -370,6 +373,23 @@ TEST_CASE("random nested types are what the standard says", "[datatype]") {
     check_elements(sample);
     Generator::drop(sample);
   }
+}
+
+TEST_CASE("bounds set by hand stay in what is made of the type", "[datatype]") {
+  MPI_Datatype wide, pair;
+  MPI_Aint lb = -1, extent = -1;
+  REQUIRE(MPI_Type_create_resized(MPI_INT, 0, 16, &wide) == MPI_SUCCESS);
+  const int lengths[2] = {1, 1};
+  const MPI_Aint places[2] = {0, 100};
+  for (const bool first : {true, false}) {
+    const MPI_Datatype types[2] = {first ? wide : MPI_INT, first ? MPI_INT : wide};
+    REQUIRE(MPI_Type_create_struct(2, lengths, places, types, &pair) == MPI_SUCCESS);
+    REQUIRE(MPI_Type_get_extent(pair, &lb, &extent) == MPI_SUCCESS);
+    CHECK(lb == (first ? 0 : 100));
+    CHECK(extent == 16);
+    REQUIRE(MPI_Type_free(&pair) == MPI_SUCCESS);
+  }
+  REQUIRE(MPI_Type_free(&wide) == MPI_SUCCESS);
 }
 
 TEST_CASE("structs are padded as the compiler pads them", "[datatype]") {

@@ -77,15 +77,12 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
                                {"RING_MAX_BYTES", "8K"},
                                {"EAGER_PIECE_BYTES", "512"},
-                               {"EAGER_LONG_PIECE_BYTES", "512"},
                                {"EAGER_MAX_BYTES", "4K"},
                                {"UNEXPECTED_MAX_BYTES", "4K"}})
       REQUIRE(settings.set(name, value).ok());
   }
   SECTION("everything announced and shared") {
-    for (auto [name, value] : {std::pair{"EAGER_MAX_BYTES", "0"},
-                               {"COPY_SHARED_MIN_BYTES", "0"},
-                               {"COPY_PIECE_BYTES", "4K"}})
+    for (auto [name, value] : {std::pair{"EAGER_MAX_BYTES", "0"}, {"COPY_SHARED_MIN_BYTES", "0"}})
       REQUIRE(settings.set(name, value).ok());
   }
   SECTION("over ofi") {
@@ -96,7 +93,6 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
                                {"RING_MAX_BYTES", "16K"},
                                {"EAGER_PIECE_BYTES", "512"},
-                               {"EAGER_LONG_PIECE_BYTES", "512"},
                                {"EAGER_MAX_BYTES", "8K"},
                                {"UNEXPECTED_MAX_BYTES", "4K"}})
       REQUIRE(settings.set(name, value).ok());

@@ -1,4 +1,5 @@
-// One rank of a job of three in which rank 2 dies or does harm. The others print one line if all is
+// One rank of a job of three, or more, in which rank 2 dies or does harm, or one that the scenario
+// says. The others print one line if all is
 // as it must be: "ok". Started by faults_test.
 #include <atomic>
 #include <cstring>
@@ -159,10 +160,55 @@ void die_while_others_end_a_phase(Job& job) {
     if (status.ok()) continue;
     REQUIRE(phase == 5);
     REQUIRE(status == Code::peer_lost);
+    REQUIRE(status.text().find("rank 2 (") != std::string::npos);
     note_told(start);
     break;
   }
-  REQUIRE(exchange.quiesce(0, [](std::uint64_t) {}) == Code::peer_lost);
+  for (int phase = 0; phase < 3; ++phase) {
+    const int other = 1 - job.rank();
+    for (std::uint64_t i = 0; i < 3000; ++i) REQUIRE(exchange.send(other, 0, i) == Code::ok);
+    REQUIRE(exchange.send(kVictim, 0, 1) == Code::peer_lost);
+    std::uint64_t next = 0;
+    REQUIRE(exchange.quiesce(0, [&](std::uint64_t i) { REQUIRE(i == next++); }).ok());
+    REQUIRE(next == 3000);
+  }
+}
+
+// In a job of ten, barriers make no lanes between rank 3 and ranks 0, 6 and 8. The first sends to
+// it, the second waits for what it may send, the third only asks.
+void die_where_only_an_exchange_leads(Job& job) {
+  constexpr int kApart = 3;
+  REQUIRE(job.size() == 10);
+  Exchange<std::uint64_t> exchange(job, 1);
+  std::uint64_t message = 0;
+  REQUIRE(job.barrier().ok());
+  const auto start = Clock::now();
+  if (job.rank() == kApart) {
+    REQUIRE(exchange.send(6, 0, 1) == Code::ok);
+    REQUIRE(exchange.flushSend(0) == Code::ok);
+    while (!exchange.receive(0, message)) REQUIRE(Clock::now() - start < 20s);
+    die();
+  }
+  if (job.rank() == 0) {
+    Code code = Code::ok;
+    while (code == Code::ok) code = exchange.send(kApart, 0, 1);
+    REQUIRE(code == Code::peer_lost);
+    REQUIRE(!job.is_alive(kApart));
+  }
+  if (job.rank() == 8)
+    while (job.is_alive(kApart)) REQUIRE(Clock::now() - start < 20s);
+  if (job.rank() == 6) {
+    Status status;
+    while (status = exchange.wait(0, 20s), status.ok()) REQUIRE(exchange.receive(0, message));
+    REQUIRE(status == Code::peer_lost);
+    REQUIRE(status.text().find("rank 3 (") != std::string::npos);
+    REQUIRE(message == 1);
+  }
+  // Others have no lane to it at all, and hear of it in what they do together.
+  const Status status = job.barrier();
+  REQUIRE(status == Code::peer_lost);
+  REQUIRE(status.text().find("rank 3 (") != std::string::npos);
+  REQUIRE(job.barrier().ok());
 }
 
 void die_before_others_leave(Job& job) {
@@ -232,8 +278,24 @@ void write_garbage(Job& job, const char* what) {
     REQUIRE(job.barrier().ok());
     go_on(job, exchange);
   }
-  // Everybody hears of it at the end of the phase.
-  REQUIRE(exchange.quiesce(0, [](std::uint64_t) {}) == Code::corrupt);
+  // Who sends into the lane hears that it is closed, and everybody at the end of the phase.
+  if (job.rank() == kVictim) {
+    const auto start = Clock::now();
+    Code code = Code::ok;
+    while (code == Code::ok) {
+      code = exchange.send(0, 0, 1);
+      REQUIRE(Clock::now() - start < 10s);
+    }
+    REQUIRE(code == Code::corrupt);
+    REQUIRE(exchange.send(0, 0, 1) == Code::corrupt);
+    REQUIRE(exchange.send(1, 0, 1) == Code::ok);
+  }
+  for (int phase = 0; phase < 2; ++phase) {
+    const Status status = exchange.quiesce(0, [](std::uint64_t) {});
+    REQUIRE(status == Code::corrupt);
+    REQUIRE(status.text().starts_with("rank 0 ("));
+    REQUIRE(status.text().find(" of rank 2 (") != std::string::npos);
+  }
   REQUIRE(job.barrier().ok());
 }
 
@@ -249,7 +311,8 @@ int main(int argc, char** argv) {
       {"read", [](Job& job) { die_while_others_access(job, false); }},
       {"write", [](Job& job) { die_while_others_access(job, true); }},
       {"phase", die_while_others_end_a_phase},
-      {"leave", die_before_others_leave}};
+      {"leave", die_before_others_leave},
+      {"apart", die_where_only_an_exchange_leads}};
   for (const char* what : {"length", "odd", "empty", "kind", "wrong_phase", "size", "turn",
                            "announce", "announce_far", "announce_long", "announce_odd"})
     scenarios.push_back({what, [=](Job& job) { write_garbage(job, what); }});

@@ -91,6 +91,104 @@ TEST_CASE("entries come out whole and in order", "[ring]") {
   REQUIRE(read > 1000);
 }
 
+TEST_CASE("rings and entries of any size stay in their memory", "[ring]") {
+  // Each ring ends where its memory does, but for the line of the mark, so that the address
+  // sanitizer sees what goes beyond.
+  const auto seed = GENERATE(range(1u, 61u));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const std::uint32_t capacity = 4096u * (1 + random() % 20);
+  // Often larger by less than an entry.
+  const std::uint32_t maximum = capacity + kEntryAlign * (random() % (seed % 2 != 0 ? 16 : 4096));
+  const std::unique_ptr<std::byte, void (*)(void*)> bytes(
+      static_cast<std::byte*>(std::aligned_alloc(kEntryAlign, maximum + kEntryAlign)), &std::free);
+  std::memset(bytes.get(), 0, maximum + kEntryAlign);
+  std::atomic<std::uint64_t> consumed{0};
+  RingWriter writer;
+  RingReader reader;
+  writer.attach(bytes.get(), capacity, maximum, &consumed);
+  reader.attach(bytes.get(), maximum, &consumed);
+  const std::size_t longest = RingWriter::max_length(capacity) - random() % 1000;
+  std::deque<std::size_t> in_flight;
+  std::uint64_t written = 0, read = 0;
+  for (int step = 0; step < 4000; ++step) {
+    // The reader stalls for a while, until the writer finds no room.
+    const bool stalls = step / 50 % 3 == 0;
+    if (stalls || random() % 2 == 0) {
+      const std::size_t length = longest - random() % (1 + random() % longest);
+      std::byte* to = writer.reserve(length);
+      if (to == nullptr) continue;
+      REQUIRE(writer.offset() + entry_bytes(length) <= maximum);
+      fill(to, length, written);
+      writer.publish(1, static_cast<std::uint32_t>(length), written++);
+      in_flight.push_back(length);
+    } else if (Entry entry; reader.peek(entry)) {
+      REQUIRE(entry.length == in_flight.front());
+      REQUIRE(entry.immediate == read);
+      REQUIRE(holds(entry.data, entry.length, read++));
+      reader.pop(entry.length);
+      in_flight.pop_front();
+      if (random() % 4 == 0) reader.return_credit(0);
+    } else {
+      REQUIRE_FALSE(reader.broken());
+      REQUIRE(in_flight.empty());
+      reader.return_credit(0);
+    }
+  }
+  REQUIRE(read > 100);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take long for it
+TEST_CASE("a head that turns have left out is none when its number comes again", "[ring]") {
+  constexpr std::uint32_t kCapacity = 4096;
+  constexpr std::uint32_t kLine = 61;  // where that head lies
+  constexpr std::uint32_t kNumbers = 0xff'ffff;
+  Memory memory(kCapacity);
+  RingWriter writer;
+  RingReader reader;
+  writer.attach(memory.bytes.get(), kCapacity, kCapacity, &memory.consumed);
+  reader.attach(memory.bytes.get(), kCapacity, &memory.consumed);
+  std::uint32_t number = 1;  // of the next entry or mark, as if they did not repeat
+  const auto pass = [&](int count, std::uint32_t length) {
+    for (int i = 0; i < count; ++i) {
+      std::byte* to = writer.reserve(length);
+      if (to == nullptr) FAIL("no room for " << number);
+      if (writer.turned_at() != RingWriter::kNoTurn) ++number;
+      writer.forget_turn();
+      std::memset(to, 1, length);
+      writer.publish(1, length, ++number);
+      Entry entry;
+      if (!reader.peek(entry) || entry.immediate != number) FAIL("lost before " << number);
+      reader.pop(entry.length);
+      reader.return_credit(0);
+    }
+  };
+  constexpr std::uint32_t kFive = 4 * kEntryAlign + kInlineBytes;  // an entry of five lines
+  pass(kCapacity / kEntryAlign, 0);
+  // Rounds that end before that line, until one that ends there has the number of its head again.
+  pass(11, kFive);
+  pass(5, 0);
+  for (;;) {
+    const std::uint32_t left = kLine + 1 + kNumbers - number;
+    int fives = 1;
+    while (fives <= 12 && 1 + fives + kLine - 5 * static_cast<std::uint32_t>(fives) != left)
+      ++fives;
+    if (fives <= 12) {
+      pass(fives, kFive);
+      pass(static_cast<int>(kLine) - 5 * fives, 0);
+      break;
+    }
+    REQUIRE(left > 13);
+    pass(12, kFive);
+  }
+  REQUIRE(writer.offset() == kLine * kEntryAlign);
+  REQUIRE(number == kLine + 1 + kNumbers);
+  Entry entry;
+  CHECK_FALSE(reader.peek(entry));
+  pass(100, 0);
+}
+#endif
+
 TEST_CASE("a ring that drains can always take an entry again", "[ring]") {
   const auto seed = GENERATE(range(1u, 11u));
   std::mt19937 random(seed);

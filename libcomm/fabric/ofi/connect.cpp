@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/ofi/ofi.hpp"
 
@@ -18,6 +19,10 @@ namespace {
 constexpr std::size_t kPage = 4096;
 // What does not go is tried again after this share of the time for which it has not gone.
 constexpr std::uint64_t kRetryShare = 8;
+
+// For one peer: what this process asks, for every lane at most, and many times what a peer asks
+// that takes its answers.
+constexpr std::size_t kMaxWaiting = kMaxLanes + 4096;
 
 // "provider secret address", all but the first in hexadecimal digits.
 bool read_hex(std::string_view text, std::string& bytes) {
@@ -71,7 +76,7 @@ bool OfiFabric::reaches(int peer) const noexcept {
   if (peer == job_.rank()) return false;
   const std::lock_guard lock(lock_);
   if (node(peer).known) return true;
-  const Status status = read_address(peer, node(peer));
+  const Status status = or_no_memory([&] { return read_address(peer, node(peer)); });
   if (status.code() == Code::unsupported)
     log_line(LogLevel::info, job_.rank(), "ofi: not to {}: {}", job_.describe(peer), status.text());
   return status.ok();
@@ -111,15 +116,19 @@ Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneS
   const std::size_t number = free_number(send_lanes_);
   if (number >= kGetLane) return {Code::no_memory, "more than 32767 lanes"};
   made->number = static_cast<std::uint32_t>(number);
+  make_room(send_lanes_);
+  make_room(holding_, send_lanes_.size() + 1 - holding_.size());
   // One page beyond the ring, as the mark that sends the reader back may lie there.
   if (Status status = made->mirror.map(ring_bytes + kPage); !status) return status;
-  if (Status status = take_lane_memory(channel, ring_bytes); !status) return status;
-  if (endpoint_->has_mode(FI_MR_LOCAL)) {
-    if (Status status = add(made->mirror.data(), made->mirror.bytes(), FI_SEND, made->registration);
-        !status) {
-      give_lane_memory(channel, ring_bytes);
-      return status;
-    }
+  node(peer).send_lanes[channel] = made.get();
+  Status status = take_lane_memory(channel, ring_bytes);
+  if (status && endpoint_->has_mode(FI_MR_LOCAL)) {
+    status = add(made->mirror.data(), made->mirror.bytes(), FI_SEND, made->registration);
+    if (!status) give_lane_memory(channel, ring_bytes);
+  }
+  if (!status) {
+    node(peer).send_lanes.erase(channel);
+    return status;
   }
   Control request{};
   request.type = Type::connect;
@@ -127,7 +136,6 @@ Status OfiFabric::ask(int peer, int channel, std::uint32_t ring_bytes, SendLaneS
   request.lane = made->number;
   request.bytes = ring_bytes;
   lane = made.get();
-  node(peer).send_lanes[channel] = lane;
   note_doorbell(writer_doorbell(channel));
   join_lanes(node(peer), channel);
   if (number == send_lanes_.size()) send_lanes_.emplace_back();
@@ -149,8 +157,9 @@ Status OfiFabric::connect(int peer, int channel, SendMemory& memory) {
     std::uint32_t ring_bytes = memory.ring_bytes;
     if (ring_bytes == 0)
       ring_bytes = static_cast<std::uint32_t>(job_.settings().bytes(Setting::ring_max_bytes));
-    if (Status status = ask(peer, channel, std::min(ring_bytes, kMaxRing), lane); !status)
-      return status;
+    const Status status =
+        or_no_memory([&] { return ask(peer, channel, std::min(ring_bytes, kMaxRing), lane); });
+    if (!status) return status;
   }
   if (lane->state == SendLaneState::asking) {
     if (now_ns() - lane->asked_ns < timeout_ns_) return Code::again;
@@ -268,7 +277,11 @@ void OfiFabric::send(int peer, Control control) noexcept {
     node.outbox_stuck_ns = now_ns();  // now_ns_ is of the last poll, if there was one
     node.outbox_retry_ns = 0;
   }
-  node.outbox.push_back(control);
+  if (or_no_memory([&] {
+        node.outbox.push_back(control);
+        return Code::ok;
+      }) != Code::ok)
+    lose(peer, "cannot be told what it waits for: there is no memory");
 }
 
 // False: no room now. Another error shows as silence.
@@ -316,6 +329,8 @@ void OfiFabric::on_control(const Control& control, std::span<const std::byte> da
   if (!data.empty() && control.type != Type::put) return;
   if (Status status = reach(peer); !status) return;
   node.note_heard(now_ns_);
+  if (node.outbox.size() + node.waiting_gets.size() > kMaxWaiting)
+    return lose(peer, "asks and takes no answers");
   switch (control.type) {
     case Type::connect:
       return on_connect(control);
@@ -381,21 +396,28 @@ Status OfiFabric::take_request(const Control& request, ReceiveLaneState*& lane) 
     while (written_lanes_.contains(made->token &= kWriteTokenMask))
       made->token = static_cast<std::uint32_t>(next_key());
   made->number = static_cast<std::uint32_t>(number);
+  make_room(receive_lanes_);
+  make_room(arriving_);
+  auto& by_channel = node(peer).receive_lanes;
   if (Status status = made->ring.map(request.bytes + kPage); !status) return status;
-  if (Status status = take_lane_memory(made->channel, made->ring_bytes); !status) return status;
-  if (rings_written_) {
-    if (Status status =
-            add(made->ring.data(), made->ring.bytes(), FI_REMOTE_WRITE, made->registration);
-        !status) {
-      give_lane_memory(made->channel, made->ring_bytes);
-      return status;
-    }
+  Status status = or_no_memory([&] {
+    by_channel[made->channel] = made.get();
+    if (rings_written_) written_lanes_[made->token] = made.get();
+    return Code::ok;
+  });
+  if (status) status = take_lane_memory(made->channel, made->ring_bytes);
+  if (status && rings_written_) {
+    status = add(made->ring.data(), made->ring.bytes(), FI_REMOTE_WRITE, made->registration);
+    if (!status) give_lane_memory(made->channel, made->ring_bytes);
+  }
+  if (!status) {
+    by_channel.erase(made->channel);
+    if (rings_written_) written_lanes_.erase(made->token);
+    return status;
   }
   lane = made.get();
   if (number == receive_lanes_.size()) receive_lanes_.emplace_back();
   receive_lanes_[number] = std::move(made);
-  if (rings_written_) written_lanes_[lane->token] = lane;
-  node(peer).receive_lanes[lane->channel] = lane;
   note_doorbell(reader_doorbell(lane->channel));
   join_lanes(node(peer), reverse_channel(lane->channel));
   return {};
@@ -407,7 +429,7 @@ void OfiFabric::on_connect(const Control& request) noexcept {
   answer.channel = request.channel;
   answer.other_lane = request.lane;
   ReceiveLaneState* lane = nullptr;
-  if (Status status = take_request(request, lane); !status) {
+  if (Status status = or_no_memory([&] { return take_request(request, lane); }); !status) {
     log_line(LogLevel::warn, job_.rank(), "ofi: refused a lane of {}: {}", job_.describe(peer),
              status.text());
     answer.type = Type::refuse;

@@ -239,7 +239,8 @@ Code OfiFabric::post_in_place(void* opaque, std::size_t offset, std::size_t entr
     if (code == Code::ok && done != nullptr) done->set(Code::ok);
     return code;
   }
-  Push* push = done != nullptr ? &take_push(lane.peer) : nullptr;
+  Push* push = done != nullptr ? take_push(lane.peer) : nullptr;
+  if (done != nullptr && push == nullptr) return Code::again;
   if (push != nullptr) push->done = done;
   const iovec local[] = {{lane.mirror.data() + offset, head},
                          {const_cast<std::byte*>(data.data()), data.size()}};

@@ -137,7 +137,9 @@ Status OfiFabric::release(void* address) {
 Status OfiFabric::share(void* address, std::size_t bytes, RemoteMemory& memory) {
   memory = describe(address, bytes);
   if (memory.region != 0) return {};
-  return share_as(address, bytes, is_mapped_writable(address, bytes), memory);
+  bool is_writable = false;
+  if (Status status = find_writable(address, bytes, is_writable); !status) return status;
+  return share_as(address, bytes, is_writable, memory);
 }
 
 Status OfiFabric::share_once(void* address, std::size_t bytes, RemoteMemory& memory) {

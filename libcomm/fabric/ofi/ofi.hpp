@@ -132,8 +132,9 @@ struct Operation {
   std::uint64_t address = 0, key = 0;
   void* here = nullptr;
   std::size_t bytes = 0;
-  std::size_t moved = 0;  // by message: what a get has received, or a put has sent
-  Code code = Code::ok;   // by message: what the owner said so far
+  std::uint64_t room = 0;  // by message: of the memory, from the address on, as its handle says
+  std::size_t moved = 0;   // the same: what a get has received, or a put has sent
+  Code code = Code::ok;    // the same: what the owner said so far
   std::uint64_t operand = 0, compare = 0, result = 0;
   std::uint64_t* previous = nullptr;  // where the client wants the result
   fid_mr* local_mr = nullptr;
@@ -325,7 +326,7 @@ class OfiFabric final : public RemoteFabric {
   bool find_registered(const Control& request, std::size_t bytes, bool to_write,
                        std::byte*& start) const noexcept;
   void reply(const Control& request, Type type, Code code, std::uint64_t bytes) noexcept;
-  Push& take_push(int peer) noexcept;
+  Push* take_push(int peer) noexcept;
   void give_back(Push& push) noexcept;
   void forget_pushes(int peer) noexcept;
   void end_pushes(std::uint64_t key) noexcept;
@@ -348,7 +349,7 @@ class OfiFabric final : public RemoteFabric {
   std::vector<std::unique_ptr<SendLaneState>> send_lanes_;              // by number
   std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;        // by number
   std::unordered_map<std::uint32_t, ReceiveLaneState*> written_lanes_;  // by token
-  std::deque<ReceiveLaneState*> arriving_;                              // not accepted yet
+  std::vector<ReceiveLaneState*> arriving_;                             // not accepted yet
   std::vector<std::unique_ptr<ReceiveBuffer>> receive_buffers_;
   Mapping receive_memory_;
   Registration receive_registration_;

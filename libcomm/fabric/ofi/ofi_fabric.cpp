@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/thread.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
@@ -32,7 +33,10 @@ std::string to_hex(std::string_view bytes) {
 
 Status OfiFabric::start() {
   const Settings& settings = job_.settings();
-  if (Status status = Endpoint::open(settings, endpoint_); !status) return status;
+  {
+    const SignalsBlocked blocked;  // some providers start threads
+    if (Status status = Endpoint::open(settings, endpoint_); !status) return status;
+  }
   const fi_info& info = endpoint_->info();
   timeout_ns_ = static_cast<std::uint64_t>(settings.number(Setting::peer_timeout_ms)) * 1'000'000;
   eager_max_ = std::min(settings.bytes(Setting::ofi_eager_max_bytes),
@@ -59,6 +63,8 @@ Status OfiFabric::start() {
   key_secret_ = random[2];
   peers_ = std::vector<PeerNode>(static_cast<std::size_t>(job_.size()));
   for (int peer = 0; peer < job_.size(); ++peer) node(peer).context.peer = peer;
+  // Each has a peer once at most: they never allocate later.
+  for (auto* list : {&watched_, &full_outboxes_, &waiting_peers_}) list->reserve(peers_.size());
   const std::size_t num_receives = rings_written_ ? kFewReceives : kNumReceives;
   if (Status status = receive_memory_.map(num_receives * part_max_); !status) return status;
   if (endpoint_->has_mode(FI_MR_LOCAL)) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
@@ -53,6 +54,7 @@ Control OfiFabric::request_of(const Operation& operation) const noexcept {
   request.bytes =
       operation.kind <= Operation::put ? operation.bytes - operation.moved : operation.operand;
   request.compare = operation.compare;
+  set_room(request, operation.room - operation.moved);
   return request;
 }
 
@@ -60,7 +62,9 @@ Control OfiFabric::request_of(const Operation& operation) const noexcept {
 long OfiFabric::try_put(Operation& operation) noexcept {
   PeerNode& peer = node(operation.context.peer);
   while (operation.moved < operation.bytes) {
-    Push& push = take_push(operation.context.peer);
+    Push* const taken = take_push(operation.context.peer);
+    if (taken == nullptr) return -FI_EAGAIN;
+    Push& push = *taken;
     push.head = request_of(operation);
     sign(push.head, peer);
     const std::size_t part =
@@ -139,8 +143,13 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   if (node(peer).state.load(std::memory_order_relaxed) != PeerState::alive)
     return completion.set(Code::peer_lost);
   if (free_operations_.empty()) {
-    if (operations_.size() == kMaxOperations) return completion.set(Code::no_memory);
-    free_operations_.push_back(&operations_.emplace_back());
+    if (operations_.size() == kMaxOperations ||
+        or_no_memory([&] {
+          make_room(free_operations_, operations_.size() + 1);  // giving back takes no memory
+          free_operations_.push_back(&operations_.emplace_back());
+          return Code::ok;
+        }) != Code::ok)
+      return completion.set(Code::no_memory);
     operations_.back().number = static_cast<std::uint32_t>(operations_.size() - 1);
   }
   Operation& operation = *free_operations_.back();
@@ -155,6 +164,7 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
   operation.kind = kind;
   operation.completion = &completion;
   operation.address = there.address + offset;
+  operation.room = there.bytes - offset;
   operation.key = std::uint64_t{there.extra} << 32 | there.region;
   operation.here = here;
   operation.bytes = bytes;
@@ -172,7 +182,11 @@ void OfiFabric::start(int peer, Operation::Kind kind, const RemoteMemory& there,
     operation.started = true;
   } else if (error == -FI_EAGAIN) {
     note_waiting(peer);
-    waiting.push_back(&operation);
+    if (or_no_memory([&] {
+          waiting.push_back(&operation);
+          return Code::ok;
+        }) != Code::ok)
+      finish(operation, Code::no_memory);
   } else {
     fail(operation, error);
   }
@@ -206,7 +220,10 @@ void OfiFabric::on_answer_of_owner(const Control& answer) noexcept {
   if (operation == nullptr) return;
   const bool is_put = operation->kind == Operation::put;
   if (is_put != (answer.type == Type::written)) return;
-  if (answer.type == Type::denied) return finish(*operation, Code::bad_argument);
+  if (answer.type == Type::denied)
+    return finish(*operation, answer.code == static_cast<std::uint16_t>(Code::no_memory)
+                                  ? Code::no_memory
+                                  : Code::bad_argument);
   if (is_put) {
     if (answer.code != 0) operation->code = Code::bad_argument;
     // Not before the provider has nothing more of it to send.
@@ -222,7 +239,9 @@ void OfiFabric::on_answer_of_owner(const Control& answer) noexcept {
 // Before its first entry in either list.
 void OfiFabric::note_waiting(int peer) noexcept {
   const PeerNode& node = this->node(peer);
-  if (node.waiting_operations.empty() && node.waiting_gets.empty()) waiting_peers_.push_back(peer);
+  if (node.waiting_operations.empty() && node.waiting_gets.empty() &&
+      std::ranges::find(waiting_peers_, peer) == waiting_peers_.end())
+    waiting_peers_.push_back(peer);
 }
 
 // One peer's connection that is not made yet does not hold up the others: each gets its turn.

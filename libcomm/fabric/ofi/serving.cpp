@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
+#include "base/shortage.hpp"
 #include "fabric/ofi/library.hpp"
 #include "fabric/ofi/ofi.hpp"
 
 namespace weft::ofi {
 
-// True: all of it is shared for this, and starts here.
+// True: all of it, and all that the asker takes for the memory's, is shared for this, and starts
+// here.
 bool OfiFabric::find_registered(const Control& request, std::size_t bytes, bool to_write,
                                 std::byte*& start) const noexcept {
   const std::lock_guard lock(memory_lock_);
@@ -20,7 +24,8 @@ bool OfiFabric::find_registered(const Control& request, std::size_t bytes, bool 
   if (found == registrations_.end()) return false;
   const Registration& registration = found->second;
   if (to_write && !registration.is_writable) return false;
-  if (!is_within(request.address, bytes, registration.address, registration.bytes)) return false;
+  const std::uint64_t room = std::max<std::uint64_t>(bytes, room_of(request));
+  if (!is_within(request.address, room, registration.address, registration.bytes)) return false;
   start = registration.start + (request.address - registration.address);
   return true;
 }
@@ -45,7 +50,11 @@ void OfiFabric::on_get(const Control& request) noexcept {
   Control rest = request;
   if (waiting.empty() && try_push(rest)) return;
   note_waiting(peer);
-  waiting.push_back(rest);
+  if (or_no_memory([&] {
+        waiting.push_back(rest);
+        return Code::ok;
+      }) != Code::ok)
+    reply(request, Type::denied, Code::no_memory, 0);
 }
 
 // True: none waits any more.
@@ -71,7 +80,9 @@ bool OfiFabric::try_push(Control& request) noexcept {
       reply(request, Type::denied, Code::bad_argument, 0);  // its owner has ended it meanwhile
       return true;
     }
-    Push& push = take_push(static_cast<int>(request.from));
+    Push* const taken = take_push(static_cast<int>(request.from));
+    if (taken == nullptr) return false;
+    Push& push = *taken;
     push.key = request.key;
     const std::size_t part = std::min<std::uint64_t>(request.bytes, part_max_);
     iovec local{start, part};
@@ -91,6 +102,7 @@ bool OfiFabric::try_push(Control& request) noexcept {
     peer.posted_bytes += part;
     request.address += part;
     request.bytes -= part;
+    set_room(request, request.bytes);  // the rest of it was found to be good
   }
   return true;
 }
@@ -134,16 +146,22 @@ void OfiFabric::on_atomic(const Control& request) noexcept {
   reply(request, Type::value, Code::ok, before);
 }
 
-Push& OfiFabric::take_push(int peer) noexcept {
+// Null: no memory, which is tried again as what the provider has no room for.
+Push* OfiFabric::take_push(int peer) noexcept {
   if (free_pushes_.empty()) {
-    free_pushes_.push_back(&pushes_.emplace_back());
+    if (or_no_memory([&] {
+          make_room(free_pushes_, pushes_.size() + 1);  // so that giving back takes no memory
+          free_pushes_.push_back(&pushes_.emplace_back());
+          return Code::ok;
+        }) != Code::ok)
+      return nullptr;
     pushes_.back().context.kind = Context::push;
   }
   Push& push = *free_pushes_.back();
   free_pushes_.pop_back();
   push.context.peer = peer;
   push.key = 0;
-  return push;
+  return &push;
 }
 
 void OfiFabric::give_back(Push& push) noexcept {
@@ -168,7 +186,7 @@ void OfiFabric::forget_pushes(int peer) noexcept {
 // Waits until the provider sends nothing more of this memory, which nobody can ask for any more. It
 // is bounded as a peer that takes nothing is lost.
 void OfiFabric::end_pushes(std::uint64_t key) noexcept {
-  for (;;) {
+  for (int round = 0;; ++round) {
     {
       const std::lock_guard lock(lock_);
       if (std::none_of(pushes_.begin(), pushes_.end(),
@@ -176,7 +194,11 @@ void OfiFabric::end_pushes(std::uint64_t key) noexcept {
         return;
       poll_locked();
     }
-    sched_yield();
+    // Where it takes long, others want the lock, which does not go to who waited for it first.
+    if (round < 64)
+      sched_yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 

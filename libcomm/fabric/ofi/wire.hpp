@@ -1,13 +1,14 @@
 #pragma once
 // What two ofi fabrics say to each other, apart from the rings: short messages for connecting,
 // for signs of life and for one-sided operations, and the immediate data of what they carry.
-// Version 4. Every field is checked by its receiver before use.
+// Version 5. Every field is checked by its receiver before use.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::ofi {
 
-inline constexpr std::uint32_t kMagic = 0x34464f57;  // "WOF4"
+inline constexpr std::uint32_t kMagic = 0x35464f57;  // "WOF5"
 
 enum class Type : std::uint16_t {
   connect = 1,  // a lane, and how large its ring is to be
@@ -31,7 +32,7 @@ enum class Type : std::uint16_t {
 struct Control {
   std::uint32_t magic;
   Type type;
-  std::uint16_t code;  // refuse, written, denied
+  std::uint16_t code;  // refuse, written, denied; get to fetch_add: see room_of()
   std::uint32_t from;  // rank
   // connect, accept, refuse, credit: of the lane. From get on: the asker's number of the operation.
   std::uint32_t channel;
@@ -43,7 +44,8 @@ struct Control {
   // connect, accept: the sender's number of the lane. get to denied: the asker's random number of
   // the operation.
   std::uint32_t lane;
-  std::uint32_t other_lane;  // accept, refuse, credit: the receiver's number of it
+  // accept, refuse, credit: the receiver's number of it. get to fetch_add: see room_of().
+  std::uint32_t other_lane;
   // connect: the ring's size. credit: the word. ping, pong: bytes sent in parts to the receiver so
   // far. get: how many. put: how many from here on to the put's end. written: how many are still to
   // come. cas, fetch_add: the new value, or what to add. value: the old one.
@@ -51,6 +53,17 @@ struct Control {
   std::uint64_t compare;  // cas. accept: the lane's random number
 };
 static_assert(sizeof(Control) == 64);
+
+// get, put, cas, fetch_add: how many bytes from `address` on the asker takes for the memory's. In
+// 48 bits, beyond which there is none.
+constexpr std::uint64_t room_of(const Control& request) noexcept {
+  return std::uint64_t{request.code} << 32 | request.other_lane;
+}
+constexpr void set_room(Control& request, std::uint64_t bytes) noexcept {
+  const std::uint64_t room = std::min(bytes, (std::uint64_t{1} << 48) - 1);
+  request.code = static_cast<std::uint16_t>(room >> 32);
+  request.other_lane = static_cast<std::uint32_t>(room);
+}
 
 // A message with immediate data is a part of a ring: the receiver's number of the lane, and where
 // in the ring it goes, in lines of 64 bytes. 32 bits, which is what every provider carries. Where

@@ -8,10 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
+
+#include "base/shortage.hpp"
 
 namespace weft::shm {
 namespace {
@@ -32,13 +36,14 @@ Status map(int fd, std::size_t offset, std::size_t bytes, std::byte*& base) {
 Status open_file(int pid, int fd, int& opened) {
   opened = open_of(pid, fd);
   if (opened >= 0) return {};
-  if (errno == ENOENT)
+  const int error = errno;
+  if (error == ENOENT || ((error == EACCES || error == EPERM) && is_ending(pid)))
     return {Code::peer_lost, fmt::format("the shared memory of process {} is gone", pid)};
   return {
-      errno == EMFILE || errno == ENFILE ? Code::no_memory : Code::not_permitted,
+      error == EMFILE || error == ENFILE ? Code::no_memory : Code::not_permitted,
       fmt::format("cannot open the shared memory of process {}: {} (the processes of a job must "
-                  "run as one user, in one pid namespace, and be dumpable)",
-                  pid, std::strerror(errno))};
+                  "run as one user, in one pid namespace with its /proc, and be dumpable)",
+                  pid, std::strerror(error))};
 }
 
 // The arenas made in this process, by descriptor.
@@ -69,7 +74,29 @@ Made& made() {
 int open_of(int pid, int fd, int more) noexcept {
   char path[64];
   *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/fd/{}", pid, fd).out = '\0';
-  return ::open(path, O_RDWR | O_CLOEXEC | more);
+  const int opened = ::open(path, O_RDWR | O_CLOEXEC | more);
+  // Without /proc, as after chroot, that says nothing of the process.
+  if (opened < 0 && errno == ENOENT && access("/proc/self/fd", F_OK) != 0) errno = EACCES;
+  return opened;
+}
+
+bool is_ending(int pid) noexcept {
+  char text[512];
+  *fmt::format_to_n(text, sizeof text - 1, "/proc/{}/stat", pid).out = '\0';
+  const int fd = ::open(text, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno == ENOENT && access("/proc/self/stat", F_OK) == 0;
+  const ssize_t length = ::read(fd, text, sizeof text - 1);
+  close(fd);
+  if (length <= 0) return true;  // gone since
+  text[length] = '\0';
+  // Behind the name, which may have any bytes: state, six numbers, and the flags of the task.
+  const char* rest = std::strrchr(text, ')');
+  char state = '?';
+  unsigned flags = 0;
+  if (rest == nullptr || std::sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
+    return false;
+  constexpr unsigned kExiting = 0x4;  // the kernel's PF_EXITING
+  return state == 'Z' || state == 'X' || (flags & kExiting) != 0;
 }
 
 bool seal(int fd) noexcept {
@@ -81,7 +108,7 @@ bool is_sealed(int fd) noexcept {
   return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
-Status Arena::create(const ArenaLayout& layout, std::size_t lane_bytes,
+Status Arena::create(const ArenaLayout& layout, std::size_t lane_limit,
                      std::shared_ptr<Arena>& arena) {
   const int fd = memfd_create("weft-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)
@@ -90,7 +117,7 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_bytes,
                                          std::strerror(errno))};
   // The memory for lanes is an address range until it is used, and may be any size the limits
   // allow; going over them would end the process with SIGXFSZ.
-  std::size_t total = layout.mapped() + ArenaLayout::round_to_pages(lane_bytes);
+  std::size_t total = layout.mapped() + kLaneAddresses;
   rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
   getrlimit(RLIMIT_FSIZE, &limit);
   total = std::max<std::size_t>(layout.mapped(),
@@ -108,9 +135,18 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_bytes,
     close(fd);
     return status;
   }
-  arena.reset(new Arena(base, fd, 0, layout, total));
+  if (const Code code = or_no_memory([&] {
+        arena.reset(new Arena(base, fd, 0, layout, total));
+        return Code::ok;
+      });
+      code != Code::ok) {
+    munmap(base, layout.mapped());
+    close(fd);
+    return code;
+  }
   auto& header = arena->header();  // the rest of the memory is zero
   header.total_bytes = total;
+  header.lane_limit = lane_limit;
   header.num_local = layout.num_local;
   header.ring_bytes = layout.ring_bytes;
   header.magic = kArenaMagic;
@@ -138,7 +174,15 @@ Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<A
   Status status = map(opened, 0, layout.mapped(), base);
   close(opened);
   if (!status) return status;
-  std::shared_ptr<Arena> mapped(new Arena(base, fd, pid, layout, total));
+  std::shared_ptr<Arena> mapped;
+  if (const Code code = or_no_memory([&] {
+        mapped.reset(new Arena(base, fd, pid, layout, total));
+        return Code::ok;
+      });
+      code != Code::ok) {
+    munmap(base, layout.mapped());
+    return code;
+  }
   const auto& header = mapped->header();
   if (header.magic != kArenaMagic || header.num_local != layout.num_local ||
       header.ring_bytes != layout.ring_bytes || header.total_bytes != total)
@@ -157,7 +201,13 @@ Arena::~Arena() {
 
 Status Arena::map_slice(std::uint64_t offset, std::uint32_t ring_bytes, std::byte*& ring) {
   const std::lock_guard lock(lanes_mutex_);
-  MappedLane& lane = lanes_[{offset, ring_bytes}];
+  MappedLane* found = nullptr;
+  const Code code = or_no_memory([&] {
+    found = &lanes_[{offset, ring_bytes}];
+    return Code::ok;
+  });
+  if (code != Code::ok) return code;
+  MappedLane& lane = *found;
   if (lane.users == 0) {
     int fd = fd_;
     if (pid_ != 0) {
@@ -182,63 +232,94 @@ void Arena::unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept
   lanes_.erase(lane);
 }
 
-Status Arena::take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*& ring) {
-  const std::size_t stride = ArenaLayout::stride(ring_bytes);
-  entry = nullptr;
-  std::uint64_t offset = 0;  // checked, and not read again: any peer may write to the directory
-  // acquire: what the owner cleared; pairs with the release in free_lane().
-  const std::uint32_t num_entries =
-      std::min(kMaxLanes, header().num_entries.load(std::memory_order_acquire));
-  for (std::uint32_t i = 0; i < num_entries && entry == nullptr; ++i) {
-    LaneEntry& candidate = this->entry(i);
-    std::uint32_t state = LaneEntry::kFree;
-    if (candidate.state.load(std::memory_order_acquire) != state ||
-        candidate.ring_bytes != ring_bytes)
-      continue;
-    offset = std::atomic_ref(candidate.offset).load(std::memory_order_relaxed);
-    if (!is_inside(offset, ring_bytes)) continue;
-    if (candidate.state.compare_exchange_strong(state, LaneEntry::kTaken,
-                                                std::memory_order_acq_rel))
-      entry = &candidate;
+// Takes an entry that is free, if possible one whose room has so many bytes; null: there is none.
+LaneEntry* Arena::take_entry(std::size_t bytes) noexcept {
+  const auto take = [](LaneEntry& entry, std::uint32_t state) {
+    // acquire: what the owner cleared; pairs with the release in free_lane().
+    return entry.state.load(std::memory_order_relaxed) == state &&
+           entry.state.compare_exchange_strong(state, LaneEntry::kTaken, std::memory_order_acquire);
+  };
+  auto& num_entries = header().num_entries;
+  const std::uint32_t num = std::min(kMaxLanes, num_entries.load(std::memory_order_acquire));
+  for (std::uint32_t i = 0; i < num; ++i)
+    if (std::atomic_ref(entry(i).room).load(std::memory_order_relaxed) >= bytes &&
+        take(entry(i), LaneEntry::kFree))
+      return &entry(i);
+  for (std::uint32_t i = 0; i < kMaxLanes; ++i) {
+    if (std::uint32_t count = i; num_entries.load(std::memory_order_relaxed) == count)
+      (void)num_entries.compare_exchange_strong(count, i + 1, std::memory_order_acq_rel);
+    if (take(entry(i), LaneEntry::kUnused) || take(entry(i), LaneEntry::kFree)) return &entry(i);
   }
+  return nullptr;
+}
+
+Status Arena::take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*& ring) {
+  const std::size_t bytes = ArenaLayout::stride(ring_bytes);
+  entry = nullptr;
+  // relaxed, here and below: only the numbers matter.
+  auto& in_use = header().lane_bytes;
+  std::uint64_t before = in_use.load(std::memory_order_relaxed);
+  do {
+    if (const std::uint64_t limit = header().lane_limit; before > limit || bytes > limit - before)
+      return {Code::no_memory, "no room for another ring (see WEFT_LANE_MEMORY_BYTES)"};
+  } while (!in_use.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
+
+  entry = take_entry(bytes);
   if (entry == nullptr) {
-    // relaxed: only the numbers matter, what is behind them is fresh.
-    offset = header().lane_bytes.load(std::memory_order_relaxed);
+    in_use.fetch_sub(bytes, std::memory_order_relaxed);
+    return {Code::no_memory, fmt::format("more than {} lanes to one process", kMaxLanes)};
+  }
+  const auto give_back = [&](Status status) {
+    in_use.fetch_sub(bytes, std::memory_order_relaxed);
+    entry->state.store(LaneEntry::kFree, std::memory_order_release);
+    return status;
+  };
+  // Each is read once: any peer may write to the directory.
+  std::uint64_t offset = std::atomic_ref(entry->offset).load(std::memory_order_relaxed);
+  if (std::atomic_ref(entry->room).load(std::memory_order_relaxed) < bytes ||
+      !is_inside(offset, ring_bytes)) {
+    const std::uint64_t room = std::bit_ceil(bytes);
+    auto& end = header().lane_end;
+    offset = end.load(std::memory_order_relaxed);
     do {
       if (!is_inside(offset, ring_bytes))
-        return {Code::no_memory, "no room for another ring (see WEFT_LANE_MEMORY_BYTES)"};
-    } while (!header().lane_bytes.compare_exchange_weak(offset, offset + stride,
-                                                        std::memory_order_relaxed));
-    const std::uint32_t index = header().num_entries.fetch_add(1, std::memory_order_acq_rel);
-    if (index >= kMaxLanes)
-      return {Code::no_memory, fmt::format("more than {} lanes to one process", kMaxLanes)};
-    entry = &this->entry(index);
-    entry->offset = offset;
-    entry->ring_bytes = ring_bytes;
-    entry->state.store(LaneEntry::kTaken, std::memory_order_relaxed);
+        return give_back({Code::no_memory, "no addresses for another ring (see ulimit -f)"});
+    } while (!end.compare_exchange_weak(offset, offset + room, std::memory_order_relaxed));
+    std::atomic_ref(entry->offset).store(offset, std::memory_order_relaxed);
+    std::atomic_ref(entry->room).store(room, std::memory_order_relaxed);
   }
+  std::atomic_ref(entry->ring_bytes).store(ring_bytes, std::memory_order_relaxed);
   Status status = map_slice(offset, ring_bytes, ring);
-  if (!status) entry->state.store(LaneEntry::kFree, std::memory_order_release);
-  return status;
+  return status ? status : give_back(status);
+}
+
+// Where the entry's ring is; false: nowhere. Read once: a peer may change it after the check.
+bool Arena::read_lane(LaneEntry& entry, std::uint64_t& offset,
+                      std::uint32_t& ring_bytes) const noexcept {
+  ring_bytes = std::atomic_ref(entry.ring_bytes).load();
+  offset = std::atomic_ref(entry.offset).load();
+  return ring_bytes >= kPageBytes && ring_bytes <= kMaxRingBytes && ring_bytes % kPageBytes == 0 &&
+         is_inside(offset, ring_bytes);
 }
 
 Status Arena::map_lane(LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring) {
-  // Read once: the peer may change them after the check.
-  ring_bytes = std::atomic_ref(entry.ring_bytes).load();
-  const std::uint64_t offset = std::atomic_ref(entry.offset).load();
-  if (ring_bytes < kPageBytes || ring_bytes > kMaxRingBytes || ring_bytes % kPageBytes != 0 ||
-      !is_inside(offset, ring_bytes))
+  std::uint64_t offset = 0;
+  if (!read_lane(entry, offset, ring_bytes))
     return {Code::corrupt, "a peer connected with a ring that does not exist"};
   return map_slice(offset, ring_bytes, ring);
 }
 
 void Arena::free_lane(LaneEntry& entry) noexcept {
+  std::uint64_t offset = 0;
+  std::uint32_t ring_bytes = 0;
+  if (!read_lane(entry, offset, ring_bytes)) return;
+  const std::size_t bytes = ArenaLayout::stride(ring_bytes);
   fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-            static_cast<off_t>(layout_.mapped() + entry.offset),
-            static_cast<off_t>(ArenaLayout::stride(entry.ring_bytes)));
+            static_cast<off_t>(layout_.mapped() + offset), static_cast<off_t>(bytes));
   entry.consumed.store(0, std::memory_order_relaxed);
-  // release: pairs with the acquire in take_lane().
+  // release: pairs with the acquire in take_entry().
   entry.state.store(LaneEntry::kFree, std::memory_order_release);
+  header().lane_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 }  // namespace weft::shm

@@ -26,7 +26,7 @@ namespace weft::shm {
 
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::uint64_t kArenaMagic = 0x3330'6e65'7261'5457u;  // version 3
+inline constexpr std::uint64_t kArenaMagic = 0x3430'6e65'7261'5457u;  // version 4
 
 // First page of the arena.
 struct ArenaHeader {
@@ -36,9 +36,13 @@ struct ArenaHeader {
   std::uint32_t ring_bytes;
   // Number of lanes that peers have connected to this process. Peers add, the owner reads.
   alignas(kLineBytes) std::atomic<std::uint32_t> num_connected;
-  // Entries of the directory and bytes of lane memory handed out so far. Peers add.
+  // Entries of the directory that have been in use. Peers add.
   alignas(kLineBytes) std::atomic<std::uint32_t> num_entries;
+  // What rings take now, of the most that the owner allows. Peers add, the owner takes back.
   std::atomic<std::uint64_t> lane_bytes;
+  std::uint64_t lane_limit;
+  // Where the part of the lane memory begins that no entry has had. Peers add.
+  std::atomic<std::uint64_t> lane_end;
   // Grows with every request for an atomic operation. Peers add, the owner sleeps on it.
   alignas(kLineBytes) std::atomic<std::uint32_t> atomic_bell;
 };
@@ -49,8 +53,8 @@ struct Doorbell {
   alignas(kLineBytes) std::atomic<std::uint32_t> sleeping;
 };
 
-// A lane to the owner that is not the engine's. An entry keeps its memory for good: free again, it
-// serves the next lane with a ring of that size.
+// A lane to the owner that is not the engine's. Free again, an entry serves the next lane: in its
+// old place if that has room for the ring, else in a new one.
 struct LaneEntry {
   enum State : std::uint32_t { kUnused, kTaken, kConnected, kFree };
   // Peers take entries (kUnused or kFree to kTaken) and connect them; the owner frees them.
@@ -59,6 +63,7 @@ struct LaneEntry {
   std::uint32_t channel;
   std::uint32_t ring_bytes;
   std::uint64_t offset;  // of the ring in the lane memory
+  std::uint64_t room;    // bytes from there on that are this entry's
   // Written by the owner, which reads the ring: bytes consumed so far.
   alignas(kLineBytes) std::atomic<std::uint64_t> consumed;
 };
@@ -66,11 +71,11 @@ static_assert(sizeof(LaneEntry) == 2 * kLineBytes);
 
 // Memory that the owner has shared without having allocated it.
 struct SharedMemory {
-  std::atomic<std::uint32_t> number;  // as in RemoteMemory::region; 0: not in use
-  std::uint32_t is_writable;          // 0: peers may only read it
+  std::atomic<std::uint64_t> number;  // as number_of() names it; 0: not in use
   std::uint64_t address;
   std::uint64_t bytes;
-  std::uint64_t unused;
+  std::uint32_t is_writable;  // 0: peers may only read it
+  std::uint32_t unused;
 };
 static_assert(sizeof(SharedMemory) == 32);
 inline constexpr std::uint32_t kMaxShared = 4096;
@@ -93,9 +98,17 @@ static_assert(sizeof(AtomicRequest) == kLineBytes);
 
 inline constexpr std::uint32_t kMaxLanes = 16384;
 inline constexpr std::uint32_t kMaxRingBytes = 1u << 30;
+// Addresses of the lane memory, which cost nothing. Rooms are powers of two, and an entry's next
+// one is at least twice the last, so no entry ever has more than 4 GiB of rooms, and they cannot
+// run out, however many lanes of whatever sizes come and go.
+inline constexpr std::uint64_t kLaneAddresses = std::uint64_t{kMaxLanes} * 4 * kMaxRingBytes;
 
 // Opens for reading and writing what another process has open as `fd`; -1: see errno. more: flags.
 int open_of(int pid, int fd, int more = 0) noexcept;
+
+// True if the process is gone or on its way: its files are closed, and then nobody's, some time
+// before those who watch it are told, and longer if it had much memory.
+bool is_ending(int pid) noexcept;
 
 // A file that others map must not shrink under their feet.
 bool seal(int fd) noexcept;
@@ -109,8 +122,12 @@ struct LaneControl {
   alignas(kLineBytes) std::atomic<std::uint32_t> connected;
   // Written by the peer: 1 once it left in good order.
   std::atomic<std::uint32_t> peer_left;
+  // How many copies from or to memory that the owner shares the peer's threads are in, by the
+  // parity of `era` when they began. The owner changes the era and waits for those before.
+  alignas(kLineBytes) std::atomic<std::uint32_t> era;
+  std::atomic<std::uint32_t> copying[2];
 };
-static_assert(sizeof(LaneControl) == 2 * kLineBytes);
+static_assert(sizeof(LaneControl) == 3 * kLineBytes);
 
 struct ArenaLayout {
   std::uint32_t num_local;
@@ -141,9 +158,9 @@ struct ArenaLayout {
 // A mapped arena: one's own or a peer's. Unmaps at destruction.
 class Arena {
  public:
-  // Makes this process's arena, with `lane_bytes` for the rings of lanes. no_memory says what is
-  // exhausted and what to do.
-  static Status create(const ArenaLayout& layout, std::size_t lane_bytes,
+  // Makes this process's arena, where the rings of lanes take `lane_limit` bytes at most at a time.
+  // no_memory says what is exhausted and what to do.
+  static Status create(const ArenaLayout& layout, std::size_t lane_limit,
                        std::shared_ptr<Arena>& arena);
   // Maps a peer's. The peer's header is checked against `layout` (corrupt). Ranks that are threads
   // of one process get the one mapping there is, which lives until the last of them lets go: then
@@ -184,12 +201,15 @@ class Arena {
   // Maps the ring that an entry names. corrupt if it does not lie in the arena.
   Status map_lane(LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring);
   void unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept;
-  // As the owner: the entry and its memory, cleared, are free for others.
+  // As the owner: the entry and its memory, cleared, are free for others. One that names no ring in
+  // the arena stays taken.
   void free_lane(LaneEntry& entry) noexcept;
 
  private:
   Arena(std::byte* base, int fd, int pid, const ArenaLayout& layout, std::size_t total)
       : base_(base), fd_(fd), pid_(pid), layout_(layout), total_(total) {}
+  LaneEntry* take_entry(std::size_t bytes) noexcept;
+  bool read_lane(LaneEntry& entry, std::uint64_t& offset, std::uint32_t& ring_bytes) const noexcept;
   Status map_slice(std::uint64_t offset, std::uint32_t ring_bytes, std::byte*& ring);
 
   std::byte* base_;

@@ -1,11 +1,6 @@
 #include "fabric/shm/atomics.hpp"
 
-#include <fmt/core.h>
-#include <pthread.h>
-#include <signal.h>
-
-#include <system_error>
-
+#include "base/thread.hpp"
 #include "base/wait.hpp"
 
 namespace weft::shm {
@@ -36,18 +31,7 @@ Status AtomicServer::start(std::shared_ptr<Arena> arena, std::uint32_t num_local
   made->num_local_ = num_local;
   made->mutex_ = &mutex;
   made->may_ = std::move(may);
-  // The program's signals are not for this thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
-  try {
-    made->thread_ = std::thread([raw = made.get()] { raw->run(); });
-  } catch (const std::system_error& error) {
-    status = {Code::no_memory,
-              fmt::format("cannot start a thread: {} (see ulimit -u)", error.what())};
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  Status status = start_thread(made->thread_, [raw = made.get()] { raw->run(); });
   if (status) server = std::move(made);
   return status;
 }

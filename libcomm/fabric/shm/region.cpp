@@ -6,11 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <string_view>
 
+#include "base/shortage.hpp"
 #include "fabric/shm/arena.hpp"
 
 namespace weft::shm {
@@ -24,36 +26,46 @@ struct RegionHeader {
   std::uint64_t address;  // of the user's memory in the owner
   std::uint64_t bytes;
   // The region's number while it is allocated, 0 once it is released. Owner writes, peers read.
-  std::atomic<std::uint32_t> number;
+  std::atomic<std::uint64_t> number;
 };
 
-// A number holds the descriptor in the low half and a counter in the high one, so that a descriptor
-// used again has another number. The highest bit is free: it marks shared memory.
-std::uint32_t make_number(int fd) noexcept {
-  static std::atomic<std::uint32_t> counter{0};
-  const std::uint32_t count = counter.fetch_add(1, std::memory_order_relaxed) % 0x7fffu + 1;
-  return count << 16 | static_cast<std::uint32_t>(fd);
+// A number (RemoteMemory's region and extra) holds the descriptor and a count of 42 bits, so that
+// no two regions of a process have the same. Bit 30 keeps the region from being 0, bit 31 marks
+// shared memory.
+constexpr int kFdBits = 20;
+std::uint64_t make_number(int fd) noexcept {
+  static std::atomic<std::uint64_t> counter{0};
+  const std::uint64_t count = counter.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t high = count >> 32 & ((1u << (30 - kFdBits)) - 1);
+  return count << 32 | 1u << 30 | high << kFdBits | static_cast<std::uint32_t>(fd);
+}
+int descriptor_of(const RemoteMemory& memory) noexcept {
+  return static_cast<int>(memory.region & ((1u << kFdBits) - 1));
 }
 
-// True if the process is gone or on its way: its files are closed some time before those who watch
-// it are told, and longer if it had much memory.
-bool is_ending(int pid) noexcept {
-  char text[512];
-  *fmt::format_to_n(text, sizeof text - 1, "/proc/{}/stat", pid).out = '\0';
-  const int fd = ::open(text, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT;
-  const ssize_t length = ::read(fd, text, sizeof text - 1);
-  close(fd);
-  if (length <= 0) return true;  // gone since
-  text[length] = '\0';
-  // Behind the name, which may have any bytes: state, six numbers, and the flags of the task.
-  const char* rest = std::strrchr(text, ')');
-  char state = '?';
-  unsigned flags = 0;
-  if (rest == nullptr || std::sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
-    return false;
-  constexpr unsigned kExiting = 0x4;  // the kernel's PF_EXITING
-  return state == 'Z' || state == 'X' || (flags & kExiting) != 0;
+constexpr char kRegionName[] = "weft-region";
+constexpr std::string_view kRegionLink = "/memfd:weft-region";
+
+// Opens a region that another process has as `fd`; -1: see errno. What else that may have become by
+// now must not be opened, as it could be anything, and this user may have no right to: it is looked
+// at before, in a way that keeps it the same.
+int open_region(int pid, int fd) noexcept {
+  const int place = open_of(pid, fd, O_PATH);
+  if (place < 0) return -1;
+  char path[64], target[64];
+  *fmt::format_to_n(path, sizeof path - 1, "/proc/self/fd/{}", place).out = '\0';
+  const ssize_t length = readlink(path, target, sizeof target);
+  int opened = -1;
+  if (length < 0)
+    errno = EACCES;
+  else if (std::string_view(target, static_cast<std::size_t>(length)).starts_with(kRegionLink))
+    opened = ::open(path, O_RDWR | O_CLOEXEC);
+  else
+    errno = ENOENT;
+  const int error = errno;
+  close(place);
+  errno = error;
+  return opened;
 }
 
 std::size_t round_to_pages(std::size_t bytes) noexcept {
@@ -73,8 +85,8 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, RemoteMemory& mem
   if (bytes == 0 || bytes > (std::size_t{1} << 46))
     return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
   const std::size_t total = kPageBytes + round_to_pages(bytes);
-  const int fd = memfd_create("weft-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0 || fd > 0xffff) {
+  const int fd = memfd_create(kRegionName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0 || fd >= 1 << kFdBits) {
     if (fd >= 0) close(fd);
     return {Code::no_memory, fmt::format("cannot create shared memory: {} (see ulimit -n)",
                                          fd < 0 ? std::strerror(errno) : "too many open files")};
@@ -93,13 +105,22 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, RemoteMemory& mem
   header->magic = kRegionMagic;
   header->address = start;
   header->bytes = bytes;
-  const std::uint32_t number = make_number(fd);
+  const std::uint64_t number = make_number(fd);
   // release: pairs with the acquire in PeerRegions::find.
   header->number.store(number, std::memory_order_release);
   const std::unique_lock lock(mutex_);
-  regions_[start] = {total, fd};
+  if (const Code code = or_no_memory([&] {
+        regions_[start] = {total, fd};
+        return Code::ok;
+      });
+      code != Code::ok) {
+    munmap(base, total);
+    close(fd);
+    return code;
+  }
   address = reinterpret_cast<void*>(start);
-  memory = {start, bytes, number, 0};
+  memory = {start, bytes, static_cast<std::uint32_t>(number),
+            static_cast<std::uint32_t>(number >> 32)};
   return {};
 }
 
@@ -126,8 +147,11 @@ RemoteMemory OwnRegions::describe(const void* address, std::size_t bytes) const 
   if (after != regions_.begin()) {
     --after;
     const auto* header = reinterpret_cast<const RegionHeader*>(after->first - kPageBytes);
-    if (start - after->first < header->bytes && bytes <= header->bytes - (start - after->first))
-      return {start, bytes, header->number.load(std::memory_order_relaxed), 0};
+    if (start - after->first < header->bytes && bytes <= header->bytes - (start - after->first)) {
+      const std::uint64_t number = header->number.load(std::memory_order_relaxed);
+      return {start, bytes, static_cast<std::uint32_t>(number),
+              static_cast<std::uint32_t>(number >> 32)};
+    }
   }
   return {start, bytes, 0, 0};
 }
@@ -136,21 +160,29 @@ PeerRegion::~PeerRegion() {
   if (base != nullptr) munmap(base, bytes);
 }
 
-const std::atomic<std::uint32_t>& PeerRegion::number() const noexcept {
+const std::atomic<std::uint64_t>& PeerRegion::number() const noexcept {
   return reinterpret_cast<const RegionHeader*>(base)->number;
 }
 
 std::byte* PeerRegion::data() const noexcept { return base + kPageBytes; }
 
-Code PeerRegions::open(int pid, std::uint32_t number,
-                       std::unique_ptr<PeerRegion>& region) noexcept {
-  const int fd = open_of(pid, static_cast<int>(number & 0xffff));
+Code PeerRegions::open(int pid, const RemoteMemory& memory, std::unique_ptr<PeerRegion>& region) {
+  region = std::make_unique<PeerRegion>();
+  const int fd = open_region(pid, descriptor_of(memory));
   if (fd < 0) {
-    if (errno == ENOENT) return is_ending(pid) ? Code::peer_lost : Code::bad_argument;
-    return errno == EMFILE || errno == ENFILE ? Code::no_memory : Code::not_permitted;
+    switch (errno) {
+      case EMFILE:
+      case ENFILE:
+      case ENOMEM:
+        return Code::no_memory;
+      case EACCES:
+      case EPERM:
+        return is_ending(pid) ? Code::peer_lost : Code::not_permitted;
+      default:
+        return is_ending(pid) ? Code::peer_lost : Code::bad_argument;
+    }
   }
   struct stat info {};
-  region = std::make_unique<PeerRegion>();
   Code code = Code::bad_argument;
   // Sealed: nobody can shrink it under our feet.
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
@@ -176,17 +208,28 @@ Code PeerRegions::open(int pid, std::uint32_t number,
 PeerRegion* PeerRegions::use(int pid, const RemoteMemory& memory, std::size_t offset,
                              std::size_t bytes, std::byte*& data, Code& code) noexcept {
   const std::lock_guard lock(mutex_);
-  auto found = regions_.find(memory.region);
+  auto found = regions_.find(number_of(memory));
   if (found == regions_.end()) {
     std::unique_ptr<PeerRegion> region;
-    code = open(pid, memory.region, region);
+    code = or_no_memory([&] {
+      const Code opened = open(pid, memory, region);
+      if (opened != Code::ok) return opened;
+      if (regions_.size() >= sweep_at_) sweep();
+      found = regions_.emplace(number_of(memory), std::move(region)).first;
+      return opened;
+    });
     if (code != Code::ok) return nullptr;
-    found = regions_.emplace(memory.region, std::move(region)).first;
   }
   PeerRegion& region = *found->second;
   code = Code::bad_argument;
   // acquire: pairs with the release in OwnRegions::release.
-  if (region.number().load(std::memory_order_acquire) != memory.region) {
+  if (region.number().load(std::memory_order_acquire) != number_of(memory)) {
+    // Without memory to keep it apart it stays where it is, until its number is used again.
+    if (region.num_users > 0 && or_no_memory([&] {
+                                  make_room(released_);
+                                  return Code::ok;
+                                }) != Code::ok)
+      return nullptr;
     if (region.num_users > 0) released_.push_back(std::move(found->second));
     regions_.erase(found);
     return nullptr;  // released by its owner, or never there
@@ -198,6 +241,16 @@ PeerRegion* PeerRegions::use(int pid, const RemoteMemory& memory, std::size_t of
   ++region.num_users;
   data = region.data() + (memory.address - region.address) + offset;
   return &region;
+}
+
+// Unmaps what was released and is not used here. Once there are twice as many as were left the last
+// time, so that it costs each region a constant.
+void PeerRegions::sweep() noexcept {
+  std::erase_if(regions_, [](const auto& entry) {
+    const auto& [number, region] = entry;
+    return region->num_users == 0 && region->number().load(std::memory_order_acquire) != number;
+  });
+  sweep_at_ = std::max(kFewRegions, 2 * regions_.size());
 }
 
 void PeerRegions::done(PeerRegion* region) noexcept {

@@ -33,10 +33,11 @@ class OwnRegions {
   std::map<std::uintptr_t, Region> regions_;  // by start address
 };
 
-// A peer's region, mapped here. One that its owner has released stays mapped while it is used.
+// A peer's region, mapped here. One that its owner has released stays mapped while it is used, or
+// until there are many.
 struct PeerRegion {
   ~PeerRegion();
-  const std::atomic<std::uint32_t>& number() const noexcept;
+  const std::atomic<std::uint64_t>& number() const noexcept;
   std::byte* data() const noexcept;
 
   std::byte* base = nullptr;
@@ -49,6 +50,8 @@ struct PeerRegion {
 // Regions of one peer. Any thread.
 class PeerRegions {
  public:
+  static constexpr std::size_t kFewRegions = 64;
+
   // The region with [offset, offset + bytes) of the memory at `data`, to be given back to done();
   // or null with the reason. The region's file is checked to be what the descriptor names.
   PeerRegion* use(int pid, const RemoteMemory& memory, std::size_t offset, std::size_t bytes,
@@ -56,10 +59,12 @@ class PeerRegions {
   void done(PeerRegion* region) noexcept;
 
  private:
-  Code open(int pid, std::uint32_t number, std::unique_ptr<PeerRegion>& region) noexcept;
+  Code open(int pid, const RemoteMemory& memory, std::unique_ptr<PeerRegion>& region);
+  void sweep() noexcept;
 
   std::mutex mutex_;
-  std::map<std::uint32_t, std::unique_ptr<PeerRegion>> regions_;  // by number
+  std::map<std::uint64_t, std::unique_ptr<PeerRegion>> regions_;  // by number
+  std::size_t sweep_at_ = kFewRegions;                            // as many regions as this
   std::vector<std::unique_ptr<PeerRegion>> released_;             // by their owner, but in use here
 };
 

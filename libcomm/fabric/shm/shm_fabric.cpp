@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -15,13 +16,15 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/log.hpp"
 #include "base/mapped.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
 #include "fabric/shm/arena.hpp"
 #include "fabric/shm/atomics.hpp"
-#include "fabric/shm/pipe.hpp"
 #include "fabric/shm/region.hpp"
 
 namespace weft {
@@ -29,10 +32,6 @@ namespace {
 
 using shm::Arena;
 using shm::ArenaLayout;
-
-// Each is a file descriptor, and of the pages that a user's pipes may have (pipe-user-pages-soft)
-// one takes a 64th.
-constexpr int kMaxPipes = 16;
 
 class ShmFabric final : public Fabric {
  public:
@@ -50,7 +49,7 @@ class ShmFabric final : public Fabric {
                static_cast<std::uint32_t>(job_.settings().bytes(Setting::ring_max_bytes))};
     direct_copy_ = job_.settings().flag(Setting::direct_copy);
     // Where Yama restricts process_vm_readv to declared tracers: declare everyone of this user.
-    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    if (direct_copy_ && ranks.size() > 1) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (Status status =
             Arena::create(layout_, job_.settings().bytes(Setting::lane_memory_bytes), own_);
         !status)
@@ -97,6 +96,7 @@ class ShmFabric final : public Fabric {
     } else {
       if (memory.ring_bytes == 0) memory.ring_bytes = layout_.ring_bytes;
       shm::LaneEntry* entry = nullptr;
+      make_room(lanes_);
       if (Status status = theirs.take_lane(memory.ring_bytes, entry, memory.ring); !status)
         return status;
       lanes_.push_back(
@@ -130,6 +130,13 @@ class ShmFabric final : public Fabric {
       }
       return true;
     });
+    // Lanes that were connected and that nobody looked for.
+    const std::uint32_t num_entries =
+        std::min(shm::kMaxLanes, own_->header().num_entries.load(std::memory_order_acquire));
+    std::uint32_t number = 0;
+    for (std::uint32_t i = 0; i < num_entries; ++i)
+      if (shm::LaneEntry& entry = own_->entry(i); is_waiting(i, client, number))
+        own_->free_lane(entry);
   }
 
   const std::atomic<std::uint32_t>& connections() const noexcept override {
@@ -143,7 +150,8 @@ class ShmFabric final : public Fabric {
   Status share(void* address, std::size_t bytes, RemoteMemory& memory) override {
     memory = regions_.describe(address, bytes);
     if (memory.region != 0) return {};
-    const bool is_writable = is_mapped_writable(address, bytes);
+    bool is_writable = false;
+    if (Status status = find_writable(address, bytes, is_writable); !status) return status;
     const std::lock_guard lock(setup_);
     if (!server_ &&
         std::ranges::any_of(locals_, [this](const Local& local) { return local.pid != getpid_; })) {
@@ -163,22 +171,27 @@ class ShmFabric final : public Fabric {
       slot.address = memory.address;
       slot.bytes = bytes;
       slot.is_writable = is_writable;
-      shared_count_ = shared_count_ % 0x7ffff + 1;
-      memory.region = shm::kSharedBit | shared_count_ << 12 | i;
-      // release: pairs with the acquire in find_shared().
-      slot.number.store(memory.region, std::memory_order_release);
+      // A count of 51 bits, so that no two have the same number.
+      ++shared_count_;
+      const auto high = static_cast<std::uint32_t>(shared_count_ >> 32) & 0x7ffff;
+      memory.region = shm::kSharedBit | high << 12 | i;
+      memory.extra = static_cast<std::uint32_t>(shared_count_);
+      // release: pairs with the acquire in is_shared().
+      slot.number.store(number_of(memory), std::memory_order_release);
       return {};
     }
     return {Code::no_memory, fmt::format("more than {} shared memories", shm::kMaxShared)};
   }
   Status unshare(const RemoteMemory& memory) override {
     if ((memory.region & shm::kSharedBit) == 0) return {};  // allocated: release() ends it
-    const std::lock_guard lock(setup_);
-    auto& number = own_->shared(memory.region % shm::kMaxShared).number;
-    if (number.load(std::memory_order_relaxed) != memory.region)
-      return {Code::bad_argument, "this memory is not shared"};
-    number.store(0, std::memory_order_release);
-    return {};
+    {
+      const std::lock_guard lock(setup_);
+      auto& number = own_->shared(memory.region % shm::kMaxShared).number;
+      if (number.load(std::memory_order_relaxed) != number_of(memory))
+        return {Code::bad_argument, "this memory is not shared"};
+      number.store(0, std::memory_order_seq_cst);
+    }
+    return end_copies();
   }
   RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override {
     if (regions_.empty()) return {reinterpret_cast<std::uintptr_t>(address), bytes, 0, 0};
@@ -219,8 +232,8 @@ class ShmFabric final : public Fabric {
     mapped.data = region->data();
     mapped.address = region->address;
     mapped.bytes = region->room;
-    mapped.number = &region->number();
-    mapped.region = memory.region;
+    mapped.current = &region->number();
+    mapped.number = number_of(memory);
     mapped.peer = peer;
     mapped.mapping = region;
     return Code::ok;
@@ -249,24 +262,6 @@ class ShmFabric final : public Fabric {
   SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept override {
     Arena* arena = local_at(peer).arena;
     return arena != nullptr && index < kNumSharedCopies ? &arena->copy(index) : nullptr;
-  }
-
-  int own_pipe(int peer) noexcept override {
-    Local& local = local_at(peer);
-    if (local.pid == getpid_) return -1;
-    if (!local.own_pipe.is_tried()) {
-      if (num_pipes_ == kMaxPipes) return -1;
-      ++num_pipes_;
-    }
-    return local.own_pipe.number();
-  }
-  std::size_t lend(int peer, int pipe, const void* data, std::size_t bytes) noexcept override {
-    Local& local = local_at(peer);
-    if (local.pid == getpid_) return 0;
-    return local.peer_pipe.lend(local.pid, pipe, data, bytes);
-  }
-  Code take(int peer, void* to, std::size_t bytes) noexcept override {
-    return local_at(peer).own_pipe.take(to, bytes);
   }
 
   std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
@@ -319,8 +314,6 @@ class ShmFabric final : public Fabric {
     std::shared_ptr<Arena> mapped;           // the peer's, or our own
     std::atomic<Arena*> arena{nullptr};      // the same; set once, under setup_
     shm::PeerRegions regions;
-    shm::OwnPipe own_pipe;
-    shm::PeerPipe peer_pipe;
     std::mutex asking;  // our request in the peer's arena
   };
 
@@ -339,9 +332,10 @@ class ShmFabric final : public Fabric {
       // acquire: pairs with the release in connect().
       if (local.accepted || own_->control(i).connected.load(std::memory_order_acquire) == 0)
         continue;
-      local.accepted = true;
       peer = local.rank;
-      if (Status status = map(local); !status) return status;
+      Status status = map(local);
+      local.accepted = status.code() != Code::no_memory;
+      if (!status) return status;
       auto& theirs = local.arena.load()->control(me_);
       memory = {own_->ring(i), &theirs.consumed, &local.arena.load()->doorbell(0).sleeping,
                 layout_.ring_bytes};
@@ -350,19 +344,29 @@ class ShmFabric final : public Fabric {
     return {};
   }
 
+  // Whether an entry of our directory is a lane to this client that has not been accepted, and of
+  // which channel.
+  bool is_waiting(std::uint32_t index, int client, std::uint32_t& number) noexcept {
+    shm::LaneEntry& entry = own_->entry(index);
+    // acquire: pairs with the release in connect().
+    if (accepted_[index] ||
+        entry.state.load(std::memory_order_acquire) != shm::LaneEntry::kConnected)
+      return false;
+    number = std::atomic_ref(entry.channel).load(std::memory_order_relaxed);
+    return channel_of(static_cast<int>(number)).client == client;
+  }
+
   Status accept_lane(int client, int& peer, int& channel, ReceiveMemory& memory) {
     const std::uint32_t num_entries =
         std::min(shm::kMaxLanes, own_->header().num_entries.load(std::memory_order_acquire));
     for (std::uint32_t i = 0; i < num_entries; ++i) {
       shm::LaneEntry& entry = own_->entry(i);
-      // acquire: pairs with the release in connect().
-      if (accepted_[i] || entry.state.load(std::memory_order_acquire) != shm::LaneEntry::kConnected)
-        continue;
       // Each is read once: a hostile peer could change it after a check.
-      const std::uint32_t number = std::atomic_ref(entry.channel).load(std::memory_order_relaxed);
+      std::uint32_t number = 0;
+      if (!is_waiting(i, client, number)) continue;
       const std::uint32_t writer = std::atomic_ref(entry.writer).load(std::memory_order_relaxed);
-      if (channel_of(static_cast<int>(number)).client != client) continue;
       // Ours from here on, until close_client(), whatever a hostile peer makes of the state.
+      make_room(lanes_);
       accepted_[i] = true;
       entry.state.store(shm::LaneEntry::kTaken, std::memory_order_relaxed);
       if (writer >= locals_.size())
@@ -370,9 +374,13 @@ class ShmFabric final : public Fabric {
       Local& local = locals_[writer];
       peer = local.rank;
       channel = static_cast<int>(number);
-      if (Status status = map(local); !status) return status;
-      if (Status status = own_->map_lane(entry, memory.ring_bytes, memory.ring); !status)
-        return status;
+      Status status = map(local);
+      if (status) status = own_->map_lane(entry, memory.ring_bytes, memory.ring);
+      if (status.code() == Code::no_memory) {
+        accepted_[i] = false;
+        entry.state.store(shm::LaneEntry::kConnected, std::memory_order_relaxed);
+      }
+      if (!status) return status;
       lanes_.push_back({own_.get(), memory.ring, memory.ring_bytes, client, &entry});
       memory.consumed = &entry.consumed;
       memory.sleeping = &local.arena.load()->doorbell(writer_doorbell(channel)).sleeping;
@@ -415,8 +423,12 @@ class ShmFabric final : public Fabric {
             std::size_t bytes) noexcept {
     if (offset > remote.bytes || bytes > remote.bytes - offset) return Code::bad_argument;
     Local& local = local_at(peer);
+    std::optional<Copying> copying;
     if ((remote.region & shm::kSharedBit) != 0) {
-      if (const Code code = find_shared(local, remote, kWrite); code != Code::ok) return code;
+      if (const Code code = find_arena(local); code != Code::ok) return code;
+      Arena& arena = *local.arena.load();
+      copying.emplace(arena.control(me_));
+      if (const Code code = is_shared(arena, remote, kWrite); code != Code::ok) return code;
     } else if (remote.region != 0) {
       Code code = Code::ok;
       std::byte* there = nullptr;
@@ -474,21 +486,70 @@ class ShmFabric final : public Fabric {
     }
   }
 
-  // Whether the owner shares this memory now, as its table says, and for this.
-  Code find_shared(Local& local, const RemoteMemory& memory, bool to_write) noexcept {
-    Arena* arena = local.arena;
-    if (arena == nullptr) {
-      const std::lock_guard lock(setup_);
-      if (Status status = map(local); !status) return status.code();
-      arena = local.arena;
+  Code find_arena(Local& local) noexcept {
+    if (local.arena.load() != nullptr) return Code::ok;
+    const std::lock_guard lock(setup_);
+    return map(local).code();
+  }
+
+  // A copy between this process and memory that a peer shares, from before that is looked up until
+  // after the last byte.
+  class Copying {
+   public:
+    explicit Copying(shm::LaneControl& control) noexcept {
+      for (;;) {
+        const std::uint32_t era = control.era.load(std::memory_order_seq_cst);
+        count_ = &control.copying[era % 2];
+        // seq_cst: either the owner sees it, or we see that the owner shares no more, or is on to
+        // the next era; pairs with unshare() and end_copies().
+        count_->fetch_add(1, std::memory_order_seq_cst);
+        if (control.era.load(std::memory_order_seq_cst) == era) return;
+        count_->fetch_sub(1, std::memory_order_relaxed);
+      }
     }
-    return is_shared(*arena, memory, to_write);
+    // release: the copied bytes.
+    ~Copying() { count_->fetch_sub(1, std::memory_order_release); }
+    Copying(const Copying&) = delete;
+    Copying& operator=(const Copying&) = delete;
+
+   private:
+    std::atomic<std::uint32_t>* count_;
+  };
+
+  // Waits until no living peer is in a copy that began before. timed_out: one stands still in it.
+  Status end_copies() noexcept {
+    const std::lock_guard lock(ending_);
+    const std::uint64_t limit =
+        now_ns() +
+        static_cast<std::uint64_t>(job_.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
+    int late = -1;
+    for (Local& local : locals_) {
+      shm::LaneControl& control = own_->control(index_of(local));
+      const std::uint32_t era = control.era.fetch_add(1, std::memory_order_seq_cst);
+      const auto& copying = control.copying[era % 2];
+      // seq_cst: includes the acquire that pairs with the release in ~Copying().
+      for (unsigned i = 1; copying.load(std::memory_order_seq_cst) != 0; ++i) {
+        if (i % 64 == 0) {
+          if (state(local.rank) != PeerState::alive) break;
+          if (now_ns() > limit) {
+            late = local.rank;
+            break;
+          }
+        }
+        sched_yield();
+      }
+    }
+    if (late < 0) return {};
+    return or_no_memory([&] {
+      return Status(Code::timed_out, fmt::format("{} stands still in a copy from or to this memory",
+                                                 job_.describe(late)));
+    });
   }
 
   static Code is_shared(Arena& arena, const RemoteMemory& memory, bool to_write) noexcept {
     const shm::SharedMemory& slot = arena.shared(memory.region % shm::kMaxShared);
-    // acquire: pairs with the release in share().
-    if (slot.number.load(std::memory_order_acquire) != memory.region) return Code::bad_argument;
+    // seq_cst: includes the acquire that pairs with the release in share(); see Copying.
+    if (slot.number.load(std::memory_order_seq_cst) != number_of(memory)) return Code::bad_argument;
     if (to_write && slot.is_writable == 0) return Code::bad_argument;
     return is_within(memory.address, memory.bytes, slot.address, slot.bytes) ? Code::ok
                                                                              : Code::bad_argument;
@@ -499,7 +560,9 @@ class ShmFabric final : public Fabric {
     if (word.region == 0 || (word.address + offset) % 8 != 0) return Code::bad_argument;
     Local& local = local_at(peer);
     if ((word.region & shm::kSharedBit) != 0) {
-      if (const Code code = find_shared(local, word, true); code != Code::ok) return code;
+      if (const Code code = find_arena(local); code != Code::ok) return code;
+      if (const Code code = is_shared(*local.arena.load(), word, true); code != Code::ok)
+        return code;
       if (offset > word.bytes || word.bytes - offset < 8) return Code::bad_argument;
       if (local.pid != getpid_) {
         operation.word = {word.address + offset, 8, word.region, word.extra};
@@ -526,11 +589,11 @@ class ShmFabric final : public Fabric {
   std::shared_ptr<Arena> own_;
   std::vector<int> local_of_;  // by world rank; -1: another host
   std::vector<Local> locals_;
-  std::mutex setup_;  // guards what connects and what is connected
+  std::mutex setup_;   // guards what connects and what is connected
+  std::mutex ending_;  // one at a time waits for the copies before an era; nothing is taken with it
   std::vector<Lane> lanes_;
   std::vector<bool> accepted_ = std::vector<bool>(shm::kMaxLanes);  // by entry of our directory
-  std::uint32_t shared_count_ = 0;
-  int num_pipes_ = 0;
+  std::uint64_t shared_count_ = 0;
   std::size_t me_ = 0;
   const int getpid_ = getpid();
   bool direct_copy_ = true;

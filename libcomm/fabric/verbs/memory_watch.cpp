@@ -11,7 +11,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+#include <utility>
+
+#include "base/thread.hpp"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -52,16 +54,17 @@ Status MemoryWatch::start() {
       return {Code::unsupported, "userfaultfd: this kernel does not tell about unmapped memory"};
     }
   }
-  stop_fd_ = eventfd(0, EFD_CLOEXEC);
   fd_ = fd;
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    close(fd_);
-    fd_ = -1;
-    return {Code::no_memory, fmt::format("cannot start a thread: {}", error.what())};
-  }
-  return {};
+  stop_fd_ = eventfd(0, EFD_CLOEXEC);
+  Status status;
+  if (stop_fd_ < 0)
+    status = {Code::no_memory,
+              fmt::format("cannot make an eventfd: {} (see ulimit -n)", std::strerror(errno))};
+  else
+    status = start_thread(thread_, [this] { run(); });
+  // What fd_ stands for is that there is a thread that reads from it.
+  if (!status) close(std::exchange(fd_, -1));
+  return status;
 }
 
 MemoryWatch::~MemoryWatch() {

@@ -1,13 +1,11 @@
 #include "fabric/verbs/reaper.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <chrono>
 #include <memory>
-#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "base/thread.hpp"
 
 namespace weft::verbs {
 namespace {
@@ -35,16 +33,11 @@ void Reaper::destroy(ibv_qp* qp) noexcept {
   const auto task =
       std::make_shared<std::packaged_task<void()>>([qp] { (void)ibv_destroy_qp(qp); });
   std::future<void> ending = task->get_future();
-  // The program's signals are not for this thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([task] { (*task)(); }).detach();
-  } catch (const std::system_error&) {  // no thread is to be had: this one
-    (*task)();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  std::thread thread;
+  if (start_thread(thread, [task] { (*task)(); }))
+    thread.detach();
+  else
+    (*task)();  // no thread is to be had: this one
   if (!is_done(ending, patience)) late_.push_back(std::move(ending));
 }
 

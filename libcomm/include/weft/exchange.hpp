@@ -111,14 +111,20 @@ class WEFT_API ExchangeBase {
   // Blocks until receive would give this thread something: ok. timed_out: nothing came in that time
   // (0: it looks, and does not block). peer_lost:
   // a rank was lost, told once to each thread; what it had sent is received before. corrupt: a rank
-  // sent bytes that make no sense, and its lane was closed; told once as well.
+  // sent bytes that make no sense, and its lane was closed; told once as well. no_memory: messages
+  // wait where they are, for WEFT_PEER_TIMEOUT_MS so far, as this process has no memory,
+  // descriptors or mappings to receive them; told once a shortage, they come when it is over.
   Status wait(int thread, std::chrono::microseconds timeout);
 
   // Ends a phase while other threads receive, or have received all: returns when every message that
   // any rank sent before its own call has been received everywhere. To be called by one thread of
   // each rank after all its threads have flushed; no thread of the rank sends until it returns.
-  // Once it has returned, and not before, messages of the next phase may arrive. ok, peer_lost or
-  // corrupt (the same error on all ranks that live). Collective.
+  // Once it has returned, and not before, messages of the next phase may arrive. Collective, and
+  // the same on all ranks that live: ok; peer_lost, with the names of the ranks that were lost
+  // since the last collective call: the phase is over for the others, which have received what they
+  // sent each other, and the next one is theirs; corrupt: a lane was closed, and messages with it,
+  // by the ranks that are named: no later phase of this exchange can be ended; no_memory, as of
+  // wait, for one of the ranks: nothing is lost, and another call is to end this phase.
   Status quiesce();
 
   struct Impl;
@@ -181,20 +187,22 @@ class Exchange : public ExchangeBase {
  public:
   // Opens this rank's part. Collective; every rank must open the same exchanges in the same order,
   // with the same settings and message but not necessarily as many threads. Throws Error
-  // (bad_argument with what does not fit, peer_lost, no_memory). Blocks until all ranks have come
-  // or one is lost. The destructor is collective as well, and blocks in the same way: meanwhile it
+  // (bad_argument with what does not fit; peer_lost: all ranks that live may try again; no_memory).
+  // Blocks until all that live have come. The destructor is collective as well, and blocks in the
+  // same way (a rank that is lost then is told by the next collective call); meanwhile it
   // drops what still comes for this exchange, so that nobody is stopped in sending to it, but takes
   // nothing that comes for others; so end the phase of those first. No other call may run. Messages
-  // that were not received are dropped.
+  // that were not received are dropped. In a child that the process has forked it does nothing.
   Exchange(Job& job, int num_threads, const ExchangeSettings& settings = {})
       : ExchangeBase(job, num_threads, settings, sizeof(Message)) {}
 
   // Puts a copy of the message into the destination's block, and sends the block when it is full.
   // Blocks only while the receiver's ring is full, or while as much is staged as may be. ok;
   // bad_argument: no such destination; peer_lost: the destination is gone (known some 20 ms after a
-  // death on this host), what was in the block is dropped; no_memory: the receiver has no room for
-  // a ring, or this side none for a block: the message was not taken, later it may be. `thread` is
-  // not checked: it must be below num_threads().
+  // death on this host), what was in the block is dropped; corrupt: the destination has closed this
+  // thread's lane for what it read there, nothing more can be sent; no_memory: the receiver has no
+  // room for a ring, or this side none for a block: the message was not taken, later it may be.
+  // `thread` is not checked: it must be below num_threads().
   Code send(int destination, int thread, const Message& message) noexcept {
     if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
       return Code::bad_argument;

@@ -10,7 +10,10 @@
 // Errors come back as Code or Status: bad_argument (outside the memory, unaligned, freed, wrong
 // key, no such rank), peer_lost (a process is gone), no_memory, not_permitted (the kernel refuses),
 // unsupported. Only constructors throw, weft::Error. A process that dies is noticed within 100 ms
-// on its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer.
+// on its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer. The others go on:
+// a collective call ends in the same way on all ranks that live. The one during which a rank is
+// lost ends with peer_lost and the rank's name, once for every loss, and those that follow are made
+// by the others alone. So after an error, too, every rank makes the same collective calls.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +54,7 @@ struct RemoteMemory {
   struct Key {
     std::uint32_t region = 0;
     std::uint32_t extra = 0;
+    std::uint64_t number() const noexcept { return std::uint64_t{extra} << 32 | region; }
   };
 
   std::uint64_t address = 0;  // in the owner
@@ -92,10 +96,10 @@ namespace detail {
 // The memory of a peer that a thread touched last, as it is mapped here.
 struct alignas(64) Window {
   std::byte* data = nullptr;
-  std::uint64_t address = 0;                           // in the owner
-  std::uint64_t bytes = 0;                             // 0: nothing
-  const std::atomic<std::uint32_t>* number = nullptr;  // the owner's; not `region`: released
-  std::uint32_t region = 0;
+  std::uint64_t address = 0;                            // in the owner
+  std::uint64_t bytes = 0;                              // 0: nothing
+  const std::atomic<std::uint64_t>* current = nullptr;  // the owner's; not `number`: released
+  std::uint64_t number = 0;                             // of the memory's first key
   std::int32_t owner = -1;
   std::uint32_t num_calls = 0;
 };
@@ -140,8 +144,8 @@ class WEFT_API Job {
   // Joins as one of the ranks that are threads of this process; to be called by its thread. Throws
   // as above, and bad_argument: no such rank, or it is taken.
   Job(LocalRanks& ranks, int rank);
-  // Collective. Blocks until the others have come or are lost. Exchanges must be gone before;
-  // memory that was allocated goes with it.
+  // Collective. Blocks until all others that live have come. Exchanges must be gone before;
+  // memory that was allocated goes with it. In a child that the process has forked it does nothing.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -153,13 +157,16 @@ class WEFT_API Job {
   bool same_host(int a, int b) const;
   // "rank 3 (pid 4711 on node7)", for messages.
   std::string describe(int rank) const;
-  // False once the rank is known to be gone, and for none of the job's.
+  // False once the rank is known to be gone, and for none of the job's. Who is asked about is
+  // watched from then on.
   bool is_alive(int rank) const;
 
   // --- Memory. `memory` may be sent to any rank and used there until release or unshare. These
   // make system calls, so they are not for inner loops. Over an RDMA device the first access to
   // memory asks its owner about it, and release and unshare wait until ranks on other hosts that
-  // use it have ended that, at most WEFT_PEER_TIMEOUT_MS; otherwise none waits for another rank.
+  // use it have ended that, at most WEFT_PEER_TIMEOUT_MS; unshare also waits so for a rank of this
+  // host that is copying there, and gives timed_out with its name if it stands still: it could
+  // finish that copy when it is continued. Otherwise none waits for another rank.
   // ok; bad_argument: 0 bytes, or an address that was not allocated or shared; no_memory: the
   // kernel has none, or no file descriptors are left (one for each allocation). Page-aligned,
   // zeroed memory that all ranks can reach fastest.
@@ -229,9 +236,11 @@ class WEFT_API Job {
     return {Code::ok, there.fetch_add(value, std::memory_order_seq_cst)};
   }
 
-  // --- Collective. All block until every rank has come, and return ok or peer_lost.
+  // --- Collective. All block until every rank that lives has come, and return ok or peer_lost,
+  // with the names of who was lost, on all of them alike; what they fill in is undefined then.
   Status barrier();
-  // value = op(value of rank 0, value of rank 1, ...), everywhere; op must be associative.
+  // value = op(value of rank 0, value of rank 1, ...) of the ranks that live, everywhere; op must
+  // be associative.
   template <class T, class Op>
   Status all_reduce(T& value, Op op) {
     return all_reduce(std::span<T>(&value, 1), op);
@@ -250,14 +259,15 @@ class WEFT_API Job {
         },
         &op);
   }
-  // all[r] becomes the value of rank r.
+  // all[r] becomes the value of rank r; zero bytes for one that is lost.
   template <class T>
   Status all_gather(const T& value, std::vector<T>& all) {
     static_assert(std::is_trivially_copyable_v<T>);
     all.resize(static_cast<std::size_t>(size()));
     return all_gather_bytes(&value, all.data(), sizeof(T));
   }
-  // The elements of all ranks in their order; counts[r] becomes their number at rank r.
+  // The elements of all ranks in their order; counts[r] becomes their number at rank r, 0 for one
+  // that is lost.
   template <class T, std::size_t kExtent>
   Status all_gather(std::span<T, kExtent> mine, std::vector<std::remove_const_t<T>>& all,
                     std::vector<std::size_t>& counts) {
@@ -283,11 +293,11 @@ class WEFT_API Job {
     detail::Window& window = windows_[thread];
     const std::uint64_t offset = memory.address - window.address;
     // Every 256th call takes the long way, which looks whether the owner is alive.
-    if (window.owner != memory.owner || window.region != memory.keys[0].region ||
+    if (window.owner != memory.owner || window.number != memory.keys[0].number() ||
         offset > window.bytes || memory.bytes > window.bytes - offset ||
         bytes - 1 >= memory.bytes || ++window.num_calls % 256 == 0 ||
         num_lost_->load(std::memory_order_relaxed) != 0 ||
-        window.number->load(std::memory_order_acquire) != window.region)
+        window.current->load(std::memory_order_acquire) != window.number)
       return nullptr;
     return window.data + offset;
   }

@@ -15,19 +15,20 @@ namespace weft {
 
 enum class Code : unsigned char {
   ok = 0,
-  again,          // no room now (ring credit, table slot); progress and retry
-  bad_argument,   // the caller passed something the contract forbids
-  bad_setting,    // a WEFT_ variable is unknown or has a bad value
-  no_memory,      // memory, address space or a kernel resource is exhausted
-  not_permitted,  // the kernel or the owner of the memory refused the access
-  not_found,      // no such key, file, device or host
-  truncated,      // the message is longer than the receiver's buffer
-  peer_lost,      // the peer process or its host is gone
-  timed_out,      // the bounded wait ended
-  corrupt,        // bytes from outside break the format
-  unsupported,    // this build or machine cannot do it
-  cancelled,      // the operation was cancelled
-  internal,       // a bug of Weft
+  again,            // no room now (ring credit, table slot); progress and retry
+  bad_argument,     // the caller passed something the contract forbids
+  bad_setting,      // a WEFT_ variable is unknown or has a bad value
+  no_memory,        // memory, address space or a kernel resource is exhausted
+  not_permitted,    // the kernel or the owner of the memory refused the access
+  not_found,        // no such key, file, device or host
+  truncated,        // the message is longer than the receiver's buffer
+  peer_lost,        // the peer process or its host is gone
+  timed_out,        // the bounded wait ended
+  corrupt,          // bytes from outside break the format
+  unsupported,      // this build or machine cannot do it
+  cancelled,        // the operation was cancelled
+  internal,         // a bug of Weft
+  outcome_unknown,  // an atomic operation whose link broke: it was done, or was not
 };
 
 // The code's name in lower case, for logs and tests.

@@ -117,6 +117,8 @@ void Agent::handle(const Channel::Received& message) {
     }
     case Message::end_input:
       return host_->end_input();
+    case Message::stop_reading:
+      return host_->stop_reading(reader.word() == 2 ? Stream::err : Stream::out);
     default:
       ending_ = true;
   }
@@ -155,6 +157,9 @@ Status Agent::visit(Assignment& assignment) {
         return {};
       }
       if (last.code() == Code::not_permitted) return last;
+      channel_.read_some();
+      if (channel_.state() != Channel::State::open)
+        return {Code::peer_lost, "the launcher is gone"};
       if (deadline.left_ms() == 0)
         return {Code::timed_out,
                 fmt::format("weftrun cannot be reached from there at {}; does a firewall stand "

@@ -81,12 +81,11 @@ void Channel::stop_writing() {
 }
 
 void Channel::read_some() {
-  char buffer[64 << 10];
   // Bounded, so that one side that writes without end does not keep the rest waiting.
   for (int turn = 0; turn < 16 && state_ == State::open; ++turn) {
-    const ssize_t length = read(in_, buffer, sizeof buffer);
+    const ssize_t length = read(in_, buffer_.data(), buffer_.size());
     if (length > 0)
-      input_.append(buffer, static_cast<std::size_t>(length));
+      input_.append(buffer_.data(), static_cast<std::size_t>(length));
     else if (length == 0)
       state_ = State::ended;
     else if (errno == EAGAIN)

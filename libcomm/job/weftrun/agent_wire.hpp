@@ -9,19 +9,20 @@
 //   signal     number                                output      rank stream bytes
 //   input      bytes                                 closed      rank stream
 //   end_input                                        exited      rank wait_status
-//                                                    input_taken num_bytes
+//   stop_reading stream                              input_taken num_bytes
 //                                                    said        text
 //                                                    failed      code text
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "job/rendezvous_wire.hpp"
 #include "job/weftrun/host.hpp"
 
 namespace weft::weftrun {
 
-inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 1\n";
+inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 2\n";
 inline constexpr std::size_t kMaxFrameBytes = 16u << 20;
 // How much of the input may be on its way to rank 0.
 inline constexpr std::size_t kInputWindowBytes = 256u << 10;
@@ -31,6 +32,7 @@ enum class Message : std::uint32_t {
   signal,
   input,
   end_input,
+  stop_reading,
   started,
   output,
   closed,
@@ -96,6 +98,7 @@ class Channel {
   int in_ = -1, out_ = -1;
   State state_ = State::open;
   std::string input_, output_;
+  std::vector<char> buffer_ = std::vector<char>(64u << 10);
 };
 
 }  // namespace weft::weftrun

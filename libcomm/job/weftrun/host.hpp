@@ -1,6 +1,6 @@
 #pragma once
 // A host of the job, as the launcher sees it: the machine that runs a part of the ranks. Two kinds:
-// LocalHost forks them here, RemoteHost has an agent (weftrun again, there) do so. One thread; none
+// LocalHost has them here, RemoteHost has an agent (weftrun again, there) do so. One thread; none
 // of the calls blocks.
 #include <poll.h>
 #include <signal.h>
@@ -69,6 +69,9 @@ class Host {
   virtual std::size_t input_room() const = 0;
   virtual void give_input(std::string_view bytes) = 0;
   virtual void end_input() = 0;
+  // Nobody reads this stream any more: ranks that go on writing hear of it as they would from a
+  // pipe.
+  virtual void stop_reading(Stream stream) = 0;
   // False while the host has not shown yet that it is there.
   virtual bool answered() const { return true; }
   // The launcher has waited long enough for it: it is lost.

@@ -1,6 +1,7 @@
 #include "job/weftrun/launcher.hpp"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <limits.h>
 #include <poll.h>
@@ -38,8 +39,9 @@ constexpr std::uint64_t kDrainNs = 1'000'000'000;
 // A rank's death is told to the others with its cause, once weftrun has seen the cause itself.
 constexpr int kLossGraceMs = 500;
 constexpr std::uint64_t kDeathGraceNs = 100'000'000;
+constexpr int kOutputStatus = 1;     // not all output could be written
 constexpr int kTimeoutStatus = 124;  // as timeout(1)
-constexpr int kLostStatus = 125;     // a host could not be used any more
+constexpr int kLostStatus = 125;     // a host cannot be used any more, or this process not go on
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -55,6 +57,22 @@ std::string own_path() {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   return length <= 0 ? std::string() : std::string(path, static_cast<std::size_t>(length));
+}
+
+// Whether so many can be opened. A server short of them for its ranks could not tell these from
+// strangers, who are dropped to make room.
+Status check_descriptors(std::size_t number) {
+  std::vector<int> fds;
+  Status status;
+  while (status && fds.size() < number) {
+    const int fd = fcntl(0, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+      status = system_error("cannot take the processes' connections");
+    else
+      fds.push_back(fd);
+  }
+  for (int fd : fds) close(fd);
+  return status;
 }
 
 std::string own_folder() {
@@ -98,6 +116,7 @@ Status Launcher::start() {
   assignment.key = key_;
   for (std::size_t host = 0; host < entries_.size() && status; ++host)
     status = start_host(host, assignment);
+  if (status) status = check_descriptors(static_cast<std::size_t>(options_.num_ranks));
   if (options_.timeout_s > 0)
     timeout_at_ns_ = now_ns() + static_cast<std::uint64_t>(options_.timeout_s * 1e9);
   return status;
@@ -215,7 +234,8 @@ Status Launcher::agent_command(const std::string& host, std::vector<std::string>
     rest.remove_prefix(begin);
     std::string word(rest.substr(0, rest.find(' ')));
     rest.remove_prefix(word.size());
-    for (std::size_t at; (at = word.find(kHost)) != std::string::npos;) {
+    // Not again in what was put in: a host may have any name.
+    for (std::size_t at = 0; (at = word.find(kHost, at)) != std::string::npos; at += host.size()) {
       word.replace(at, kHost.size(), host);
       named = true;
     }
@@ -245,10 +265,9 @@ int Launcher::run() {
     wait_for_something();
     take_signals();
     for (auto& host : hosts_) host->serve();
-    stdout_.write_some();
-    stderr_.write_some();
+    write_output();
     judge_exits();
-    server_->serve();
+    serve_ranks();
     take_lost_visitors();
     take_abort_request();
     check_deadlines();
@@ -266,9 +285,19 @@ int Launcher::run() {
     rank.out->finish();
     rank.err->finish();
   }
-  stdout_.write_some();
-  stderr_.write_some();
+  write_output();
   return exit_status_.value_or(0);
+}
+
+void Launcher::serve_ranks() {
+  server_->serve();
+  // Strangers never get a reader of errors that is slow to hold the job up.
+  for (const std::string& notice : server_->take_notices())
+    if (errors_.empty()) say(notice);
+  if (server_->failure() || ending_) return;
+  say(server_->failure().text());
+  fail(kLostStatus);
+  end_job();
 }
 
 void Launcher::wait_for_something() {
@@ -296,6 +325,25 @@ void Launcher::wait_for_something() {
   }
   poll(polls.data(), polls.size(), timeout_ms);
   if (reads_input && polls.back().revents != 0) forward_input();
+}
+
+void Launcher::write_output() {
+  for (Sink* sink : {&stdout_, &stderr_}) {
+    const int error = sink->write_some();
+    if (error == 0) continue;
+    if (error == EPIPE) {
+      // Its writers are to hear of it as if they had been its writers themselves.
+      fail(128 + SIGPIPE);
+      for (Stream stream : {Stream::out, Stream::err})
+        if ((stream == Stream::out ? &stdout_ : &errors_) == sink)
+          for (auto& host : hosts_) host->stop_reading(stream);
+    } else {
+      fail(kOutputStatus);
+      if (sink != &errors_)
+        say(fmt::format("cannot write standard output, the rest of it is lost: {}",
+                        strerror(error)));
+    }
+  }
 }
 
 void Launcher::forward_input() {

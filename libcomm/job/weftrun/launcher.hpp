@@ -66,6 +66,7 @@ class Launcher final : public HostEvents {
   bool valid(int rank) const { return rank >= 0 && rank < options_.num_ranks; }
   Rank& rank_at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
+  void serve_ranks();
   void wait_for_something();
   void take_signals();
   void stop_with_terminal();
@@ -77,6 +78,7 @@ class Launcher final : public HostEvents {
   void check_deadlines();
   void end_job();
   void signal_all(int number);
+  void write_output();
   void forward_input();
   void say(const std::string& text);
   void fail(int exit_status);

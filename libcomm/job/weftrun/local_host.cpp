@@ -3,18 +3,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/topology.hpp"
-#include "job/boards.hpp"
+#include "job/weftrun/descendants.hpp"
+#include "job/weftrun/guardian.hpp"
 
 namespace weft::weftrun {
 
@@ -48,16 +49,20 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// A guardian that ends with orders unread leaves this error before the reports that it has sent.
+bool try_again(int error) { return error == EINTR || error == ECONNRESET; }
+
 }  // namespace
 
 LocalHost::~LocalHost() {
-  if (guardian_ > 0) {
-    signal(SIGKILL);
-    for (auto& [number, rank] : ranks_)
-      if (rank.running) waitpid(rank.pid, nullptr, 0);
-    waitpid(guardian_, nullptr, 0);
+  if (guardian_ >= 0) {
+    shutdown(guardian_, SHUT_WR);  // its order to end everything, and then itself
+    Report report;
+    for (ssize_t length = 1; length > 0 || (length < 0 && try_again(errno));)
+      length = recv(guardian_, &report, sizeof report, 0);
   }
-  for (int fd : {guardian_pipe_, input_source_, input_sink_})
+  if (keeper_ > 0) waitpid(keeper_, nullptr, 0);
+  for (int fd : {guardian_, input_sink_})
     if (fd >= 0) close(fd);
   for (auto& [number, rank] : ranks_)
     for (int fd : {rank.out, rank.err})
@@ -68,19 +73,21 @@ Status LocalHost::start(const Assignment& assignment) {
   assignment_ = assignment;
   Status status = check_program(assignment_.command[0]);
   if (!status) return status;
+  if (!can_see_descendants())
+    events_.said("without /proc, what a rank starts in a process group of its own cannot be ended");
   choose_cores();
-  status = start_guardian();
-  if (!status) return status;
   raise_file_limit();
+  int input[2] = {-1, -1};
+  if (assignment_.input == Input::inherited) input[0] = 0;
   if (assignment_.input == Input::given) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
-    input_source_ = ends[0];
-    input_sink_ = ends[1];
+    if (pipe2(input, O_CLOEXEC) != 0) return system_error("pipe");
+    input_sink_ = input[1];
     fcntl(input_sink_, F_SETFL, O_NONBLOCK);
   }
+  status = start_guardian(input[0]);
+  if (input[0] > 0) close(input[0]);
   for (std::size_t place = 0; place < assignment_.ranks.size() && status; ++place)
-    status = start_rank(assignment_.ranks[place], place);
+    status = start_rank(place);
   return status;
 }
 
@@ -109,98 +116,59 @@ void LocalHost::choose_cores() {
   }
 }
 
-Status LocalHost::start_guardian() {
+Status LocalHost::start_guardian(int input) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
-  guardian_ = fork();
-  if (guardian_ < 0) return system_error("fork");
-  if (guardian_ == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_NAME, "weftrun-guard");
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, nullptr);
-    // Keeps nothing open but the pipe, whose other end closes when this process ends.
-    dup2(ends[0], 0);
-    close_range(1, ~0u, 0);
-    char byte;
-    while (read(0, &byte, 1) < 0 && errno == EINTR) continue;
-    kill(0, SIGKILL);
-    _exit(0);
-  }
-  setpgid(guardian_, guardian_);
-  close(ends[0]);
-  guardian_pipe_ = ends[1];
-  return {};
-}
-
-Status LocalHost::start_rank(int rank, std::size_t place) {
-  int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0) return system_error("pipe");
-  if (pipe2(err, O_CLOEXEC) != 0) {
-    const Status status = system_error("pipe");
-    close(out[0]);
-    close(out[1]);
-    return status;
-  }
-  Rank& entry = ranks_[rank];
-  entry.out = out[0];
-  entry.err = err[0];
-  for (int fd : {entry.out, entry.err}) fcntl(fd, F_SETFL, O_NONBLOCK);  // this end's alone
-  int in = -1;
-  if (rank == 0 && assignment_.input == Input::inherited) in = 0;
-  if (rank == 0 && assignment_.input == Input::given) in = input_source_;
-  entry.pid = fork();
-  if (entry.pid == 0) become_rank(rank, place, in, out[1], err[1]);
-  const Status status = entry.pid < 0 ? system_error("fork") : Status();
-  entry.running = entry.pid > 0;
-  close(out[1]);
-  close(err[1]);
-  if (rank == 0 && input_source_ >= 0) {
-    close(input_source_);
-    input_source_ = -1;
-  }
-  if (entry.running) events_.started(rank, entry.pid);
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_error("socketpair");
+  keeper_ = fork();
+  if (keeper_ == 0) run_keeper({assignment_, cpus_, mask_, input, ends[1]});
+  const Status status = keeper_ < 0 ? system_error("fork") : Status();
+  close(ends[1]);
+  guardian_ = ends[0];
   return status;
 }
 
-void LocalHost::become_rank(int rank, std::size_t place, int in, int out, int err) {
-  const pid_t parent = getppid();
-  setpgid(0, guardian_);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It may have died before the line above.
-  if (parent == 1 || getppid() != parent) _exit(1);
-  if (in < 0) in = open("/dev/null", O_RDONLY);
-  dup2(in, 0);
-  dup2(out, 1);
-  dup2(err, 2);
-  if (!cpus_.empty()) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (int cpu : cpus_[place])
-      if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-    sched_setaffinity(0, sizeof set, &set);
+Status LocalHost::start_rank(std::size_t place) {
+  const int rank = assignment_.ranks[place];
+  const Order order{Order::Kind::start, static_cast<int>(place)};
+  send(guardian_, &order, sizeof order, MSG_NOSIGNAL);
+  Report report;
+  iovec bytes{&report, sizeof report};
+  msghdr message{};
+  int fds[2] = {-1, -1};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof fds)] = {};
+  ssize_t length = 0;
+  for (;;) {
+    message = {};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = room;
+    message.msg_controllen = sizeof room;
+    length = recvmsg(guardian_, &message, MSG_CMSG_CLOEXEC);
+    if (length < 0 && try_again(errno)) continue;
+    if (length != sizeof report || report.kind != Report::Kind::exited) break;
+    end(report.rank, report.value);  // one that was started before
   }
-  const auto set_variable = [](const char* name, const std::string& value) {
-    setenv(name, value.c_str(), 1);
-  };
-  for (const auto& [name, value] : assignment_.environment) set_variable(name.c_str(), value);
-  set_variable(kRankVariable, std::to_string(rank));
-  set_variable(kSizeVariable, std::to_string(assignment_.job_size));
-  set_variable(kRendezvousVariable, assignment_.rendezvous[0]);
-  set_variable(kJobKeyVariable, assignment_.key);
-  set_variable(kLauncherVariable, "weftrun");
-
-  std::vector<char*> arguments;
-  for (const std::string& word : assignment_.command)
-    arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::signal(SIGPIPE, SIG_DFL);
-  sigprocmask(SIG_SETMASK, &mask_, nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  dprintf(2, "weftrun: cannot start %s: %s\n", arguments[0], strerror(error));
-  _exit(error == ENOENT ? 127 : 126);
+  if (length != sizeof report) return {Code::internal, "the process that starts ranks is gone"};
+  if (report.kind == Report::Kind::failed) {
+    errno = report.value;
+    return system_error(fmt::format("cannot start rank {}", rank));
+  }
+  Rank& entry = ranks_[rank];
+  entry.pid = report.value;
+  entry.running = true;
+  const cmsghdr* head = CMSG_FIRSTHDR(&message);
+  if (head != nullptr && head->cmsg_type == SCM_RIGHTS)
+    memcpy(fds, CMSG_DATA(head), std::min(sizeof fds, head->cmsg_len - CMSG_LEN(0)));
+  entry.out = fds[0];
+  entry.err = fds[1];
+  if (entry.err < 0) {  // not all of them found room here
+    errno = EMFILE;
+    return system_error(fmt::format("cannot start rank {}", rank));
+  }
+  for (int fd : fds) fcntl(fd, F_SETFL, O_NONBLOCK);  // this end's alone
+  events_.started(rank, entry.pid);
+  return {};
 }
 
 void LocalHost::add_polls(std::vector<pollfd>& polls) {
@@ -210,6 +178,7 @@ void LocalHost::add_polls(std::vector<pollfd>& polls) {
         if (fd >= 0) polls.push_back({fd, POLLIN, 0});
   }
   if (!input_.empty()) polls.push_back({input_sink_, POLLOUT, 0});
+  if (guardian_ >= 0) polls.push_back({guardian_, POLLIN, 0});
 }
 
 void LocalHost::serve() {
@@ -218,15 +187,14 @@ void LocalHost::serve() {
     read_output(number, Stream::err, rank.err);
   }
   write_input();
-  reap();
+  take_reports();
 }
 
 void LocalHost::read_output(int rank, Stream stream, int& fd) {
   if (fd < 0 || !events_.has_room()) return;
-  char buffer[64 << 10];
-  const ssize_t length = read(fd, buffer, sizeof buffer);
+  const ssize_t length = read(fd, buffer_.data(), buffer_.size());
   if (length > 0) {
-    events_.wrote(rank, stream, {buffer, static_cast<std::size_t>(length)});
+    events_.wrote(rank, stream, {buffer_.data(), static_cast<std::size_t>(length)});
   } else if (length == 0 || (errno != EINTR && errno != EAGAIN)) {
     close(fd);
     fd = -1;
@@ -265,17 +233,47 @@ void LocalHost::write_input() {
   }
 }
 
-void LocalHost::reap() {
+void LocalHost::stop_reading(Stream stream) {
   for (auto& [number, rank] : ranks_) {
-    int wait_status = 0;
-    if (!rank.running || waitpid(rank.pid, &wait_status, WNOHANG) != rank.pid) continue;
-    rank.running = false;
-    events_.exited(number, wait_status);
+    int& fd = stream == Stream::out ? rank.out : rank.err;
+    if (fd < 0) continue;
+    close(fd);
+    fd = -1;
+    events_.closed(number, stream);
   }
 }
 
+void LocalHost::take_reports() {
+  while (guardian_ >= 0) {
+    Report report;
+    const ssize_t length = recv(guardian_, &report, sizeof report, MSG_DONTWAIT);
+    if (length < 0 && try_again(errno)) continue;
+    if (length < 0 && errno == EAGAIN) return;
+    if (length != sizeof report) return take_guardian_end();
+    if (report.kind == Report::Kind::kept)
+      events_.said(fmt::format("cannot end rank {} (pid {}): {}", report.rank, report.value,
+                               strerror(EPERM)));
+    end(report.rank, report.kind == Report::Kind::exited ? report.value : SIGKILL);
+  }
+}
+
+// It was killed, and the kernel kills the ranks for it.
+void LocalHost::take_guardian_end() {
+  close(guardian_);
+  guardian_ = -1;
+  events_.said("the process that watches over the ranks is gone, and they with it");
+  for (auto& [number, rank] : ranks_)
+    if (rank.running) end(number, SIGKILL);
+}
+
+void LocalHost::end(int rank, int wait_status) {
+  ranks_[rank].running = false;
+  events_.exited(rank, wait_status);
+}
+
 void LocalHost::signal(int number) {
-  if (guardian_ > 0) kill(-guardian_, number);
+  const Order order{Order::Kind::signal, number};
+  if (guardian_ >= 0) send(guardian_, &order, sizeof order, MSG_NOSIGNAL);
 }
 
 }  // namespace weft::weftrun

@@ -1,10 +1,8 @@
 #pragma once
 // LocalHost: ranks as processes of this machine.
 //
-// All ranks, and what they start, are one process group led by a guardian: a process that does
-// nothing but wait for this process's end, and then kills the group. So nothing outlives it, even
-// if it is killed with SIGKILL. The guardian is reaped last, so the group's number cannot come to
-// mean another group.
+// A guardian (guardian.hpp) starts and ends them, so that nothing they start outlives this process,
+// however it ends.
 #include <signal.h>
 
 #include <map>
@@ -31,6 +29,7 @@ class LocalHost final : public Host {
   std::size_t input_room() const override;
   void give_input(std::string_view bytes) override;
   void end_input() override;
+  void stop_reading(Stream stream) override;
 
   // Bytes of the input that rank 0 has not taken yet.
   std::size_t input_left() const { return input_.size(); }
@@ -42,25 +41,26 @@ class LocalHost final : public Host {
     int out = -1, err = -1;
   };
 
-  Status start_guardian();
-  Status start_rank(int rank, std::size_t place);
-  [[noreturn]] void become_rank(int rank, std::size_t place, int in, int out, int err);
+  Status start_guardian(int input);
+  Status start_rank(std::size_t place);
   void choose_cores();
   void read_output(int rank, Stream stream, int& fd);
   void write_input();
-  void reap();
+  void take_reports();
+  void take_guardian_end();
+  void end(int rank, int wait_status);
 
   HostEvents& events_;
   const sigset_t mask_;
   Assignment assignment_;
   std::map<int, Rank> ranks_;
   std::vector<std::vector<int>> cpus_;  // by place in assignment_.ranks; empty: not bound
-  pid_t guardian_ = -1;
-  int guardian_pipe_ = -1;
-  int input_source_ = -1;  // the end rank 0 reads from, until it has started
+  pid_t keeper_ = -1;
+  int guardian_ = -1;  // the socket to it, while it lives
   int input_sink_ = -1;
   bool input_ended_ = false;
   std::string input_;
+  std::vector<char> buffer_ = std::vector<char>(64u << 10);
 };
 
 }  // namespace weft::weftrun

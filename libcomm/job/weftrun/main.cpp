@@ -1,6 +1,10 @@
 // weftrun: starts a program as a job of several processes, on this machine or several.
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include <new>
 #include <string>
 
 #include "job/weftrun/agent.hpp"
@@ -17,10 +21,19 @@ int complain(const weft::Status& status, int exit_status) {
   return exit_status;
 }
 
+// A pipe or socket that got the number of a closed one would be taken for it.
+void take_standard_streams() {
+  for (int fd = 0; fd < 3; ++fd)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) _exit(kStartStatus);
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   using namespace weft::weftrun;
+  take_standard_streams();
+  // Inherited as ignored, it would leave no ends of children to wait for.
+  signal(SIGCHLD, SIG_DFL);
   Options options;
   if (weft::Status status = parse_options(argc, argv, options); !status)
     return complain(status, kUsageStatus);
@@ -40,4 +53,8 @@ int main(int argc, char** argv) {
                             : status == weft::Code::bad_setting  ? kUsageStatus
                                                                  : kStartStatus);
   return launcher.run();
+} catch (const std::bad_alloc&) {
+  // The launcher is gone by now, and its ranks with it.
+  fputs("weftrun: out of memory\n", stderr);
+  return kStartStatus;
 }

@@ -162,10 +162,11 @@ Other hosts (docs/cluster.md tells more):
   --port P                a fixed port for that, for firewalls (default: any)
 
 Output is forwarded in whole lines, the lines of two processes never mix. Standard input goes to
-rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go to all processes; a second SIGINT,
-SIGTERM or SIGQUIT kills them. No process outlives weftrun, whatever ends it.
+rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go to all processes and to what they
+have started; a second SIGINT, SIGTERM or SIGQUIT kills them. None outlives weftrun, whatever ends it.
 
-The exit status is that of the rank that failed first (128 + signal if a signal killed it), else 0.
+The exit status is that of the rank that failed first (128 + signal if a signal killed it), 1 if
+output could not be written, else 0.
 )";
 }
 

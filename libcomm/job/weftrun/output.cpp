@@ -17,8 +17,9 @@ void Sink::append(std::string_view text, const void* writer) {
   line_writer_ = text.back() == '\n' ? nullptr : writer;
 }
 
-void Sink::write_some() {
+int Sink::write_some() {
   std::size_t written = 0;
+  int error = 0;
   while (written < pending_.size()) {
     pollfd room{fd_, POLLOUT, 0};
     if (poll(&room, 1, 0) != 1) break;
@@ -33,11 +34,13 @@ void Sink::write_some() {
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR) {
+      error = errno;
       broken_ = true;
       written = pending_.size();
     }
   }
   pending_.erase(0, written);
+  return error;
 }
 
 bool same_place(int fd, int other_fd) {

@@ -19,13 +19,14 @@ class Sink {
   void append(std::string_view text, const void* writer);
   // The writer's next text goes on in a line of its own.
   bool is_inside_line_of(const void* writer) const { return line_writer_ == writer; }
-  // Writes what fits without blocking. Call when poll reports room.
-  void write_some();
+  // Writes what fits without blocking. Call when poll reports room. Once, when it turns out that
+  // nothing can be written any more, why (errno); from then on everything is dropped.
+  int write_some();
 
  private:
   static constexpr std::size_t kRoomBytes = 1u << 20;
   int fd_;
-  bool broken_ = false;  // nobody reads any more: the rest is dropped
+  bool broken_ = false;
   std::string pending_;
   const void* line_writer_ = nullptr;  // whose line is open at the end of the text
 };

@@ -58,11 +58,14 @@ Status RemoteHost::start(const Assignment& assignment) {
       for (int fd : pipes[j]) close(fd);
     return status;
   }
+  const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
     // A group of its own: the terminal's signals are for this process to pass on.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // It may have died before the line above.
+    if (getppid() != parent) _exit(1);
     dup2(pipes[0][0], 0);
     dup2(pipes[1][1], 1);
     dup2(pipes[2][1], 2);
@@ -218,6 +221,12 @@ void RemoteHost::give_input(std::string_view bytes) {
 
 void RemoteHost::end_input() {
   if (!gone_ && in_ >= 0) channel_.send(make_message(Message::end_input));
+}
+
+void RemoteHost::stop_reading(Stream stream) {
+  if (!gone_ && in_ >= 0)
+    channel_.send(
+        make_message(Message::stop_reading, Body().word(static_cast<std::size_t>(stream))));
 }
 
 }  // namespace weft::weftrun

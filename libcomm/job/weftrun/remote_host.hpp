@@ -25,6 +25,7 @@ class RemoteHost final : public Host {
   std::size_t input_room() const override;
   void give_input(std::string_view bytes) override;
   void end_input() override;
+  void stop_reading(Stream stream) override;
   // The agent may go; the destructor then waits for less.
   void finish() override;
 

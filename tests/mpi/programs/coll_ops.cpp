@@ -1,8 +1,10 @@
 // Every predefined operation on every predefined C type it is defined for, through Reduce,
 // Allreduce, Scan, Exscan, Reduce_scatter, Reduce_scatter_block and Reduce_local, against the same
 // folding done here in rank order.
+#include <cmath>
 #include <complex>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -193,11 +195,57 @@ void pairs(MPI_Datatype type, const char* name) {
   EXPECT_EQ(bytes, sizeof(T) + sizeof(int));
 }
 
+// A NaN of any process makes the result a NaN, -0 is less than 0, and every process gets the same.
+template <class T>
+void unordered(MPI_Datatype type, MPI_Datatype pair_type) {
+  enum { kZero, kMinusZero, kOne, kNan };
+  auto kind_of = [](int from, int i) {
+    // One process in turn has a NaN in every third element; zeros of both signs in another third.
+    if (i % 3 == 0) return from == i / 3 % size ? kNan : kOne;
+    if (i % 3 == 1) return from == i / 3 % size ? kMinusZero : kZero;
+    return kOne;
+  };
+  for (int n : {1, 4, 300}) {
+    std::vector<T> mine(n), result(n);
+    std::vector<Pair<T>> my_pairs(n), found(n);
+    for (auto* v : {&my_pairs, &found})
+      memset(static_cast<void*>(v->data()), 0, n * sizeof(Pair<T>));
+    for (int i = 0; i < n; ++i) {
+      const int kind = kind_of(rank, i);
+      mine[i] = kind == kNan ? std::numeric_limits<T>::quiet_NaN()
+                             : T(kind == kOne    ? 1
+                                 : kind == kZero ? 0.0
+                                                 : -0.0);
+      my_pairs[i] = {mine[i], rank};
+    }
+    for (MPI_Op op : {MPI_MAX, MPI_MIN}) {
+      const bool is_max = op == MPI_MAX;
+      EXPECT_OK(MPI_Allreduce(mine.data(), result.data(), n, type, op, MPI_COMM_WORLD));
+      EXPECT_OK(MPI_Allreduce(my_pairs.data(), found.data(), n, pair_type,
+                              is_max ? MPI_MAXLOC : MPI_MINLOC, MPI_COMM_WORLD));
+      for (int i = 0; i < n; ++i) {
+        if (i % 3 == 0) {
+          EXPECT(std::isnan(result[i]) && std::isnan(found[i].value));
+          EXPECT_EQ(found[i].index, i / 3 % size);
+        } else {
+          EXPECT(result[i] == T(i % 3 == 1 ? 0 : 1) && found[i].value == result[i]);
+          EXPECT_EQ(found[i].index, 0);  // both zeros are equal there: the first process has it
+        }
+        if (i % 3 == 1) EXPECT_EQ(std::signbit(result[i]), !is_max || size == 1);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   integer<signed char>(MPI_SIGNED_CHAR, "SIGNED_CHAR");
+  // Not in the standard, but in every library.
+  integer<signed char>(MPI_CHAR, "CHAR");
+  if (!kOpenMpi) integer<signed char>(MPI_CHARACTER, "CHARACTER");  // unsigned there
+  logical<signed char>(MPI_CHAR, "CHAR");
   integer<unsigned char>(MPI_UNSIGNED_CHAR, "UNSIGNED_CHAR");
   integer<short>(MPI_SHORT, "SHORT");
   integer<unsigned short>(MPI_UNSIGNED_SHORT, "UNSIGNED_SHORT");
@@ -244,5 +292,10 @@ int main(int argc, char** argv) {
   pairs<int>(MPI_2INT, "2INT");
   pairs<short>(MPI_SHORT_INT, "SHORT_INT");
   pairs<long double>(MPI_LONG_DOUBLE_INT, "LONG_DOUBLE_INT");
+  if (!kOpenMpi && !kMpich) {  // these leave it to the order of the operands
+    unordered<float>(MPI_FLOAT, MPI_FLOAT_INT);
+    unordered<double>(MPI_DOUBLE, MPI_DOUBLE_INT);
+    unordered<long double>(MPI_LONG_DOUBLE, MPI_LONG_DOUBLE_INT);
+  }
   return end();
 }

@@ -209,6 +209,35 @@ static void duplicates(void) {
 }
 
 // Both groups become one, whichever says that it comes last.
+static int has_hint(MPI_Comm comm) {
+  MPI_Info info;
+  char value[20];
+  int flag = -1;
+  EXPECT_OK(MPI_Comm_get_info(comm, &info));
+  EXPECT_OK(MPI_Info_get(info, "mpi_assert_no_any_tag", sizeof value - 1, value, &flag));
+  EXPECT_OK(MPI_Info_free(&info));
+  return flag;
+}
+
+// A duplicate has the hints of the original, or those it is made with.
+static void hints(void) {
+  MPI_Comm plain, hinted, kept, dropped;
+  MPI_Info info;
+  EXPECT_OK(MPI_Info_create(&info));
+  EXPECT_OK(MPI_Info_set(info, "mpi_assert_no_any_tag", "true"));
+  EXPECT_OK(MPI_Comm_dup(inter, &plain));
+  EXPECT_OK(MPI_Comm_dup_with_info(inter, info, &hinted));
+  EXPECT_OK(MPI_Comm_dup(hinted, &kept));
+  EXPECT_OK(MPI_Comm_dup_with_info(hinted, MPI_INFO_NULL, &dropped));
+  EXPECT_EQ(has_hint(plain), 0);
+  EXPECT_EQ(has_hint(hinted), 1);
+  EXPECT_EQ(has_hint(kept), 1);
+  EXPECT_EQ(has_hint(dropped), 0);
+  MPI_Comm* const all[] = {&plain, &hinted, &kept, &dropped};
+  for (int i = 0; i < 4; ++i) EXPECT_OK(MPI_Comm_free(all[i]));
+  EXPECT_OK(MPI_Info_free(&info));
+}
+
 static void merged(void) {
   for (int high = 0; high < 2; ++high) {
     MPI_Comm one;
@@ -266,6 +295,7 @@ int main(int argc, char** argv) {
     barrier_on(inter);
   }
   duplicates();
+  hints();
   merged();
   wrong();
   MPI_Type_free(&spread);

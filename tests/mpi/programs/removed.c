@@ -37,6 +37,9 @@ int main(int argc, char** argv) {
   EXPECT_OK(MPI_Type_hvector(2, 1, 100, record, &rows));
   EXPECT_OK(MPI_Type_lb(rows, &lb));
   EXPECT_OK(MPI_Type_ub(rows, &ub));
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  EXPECT_CLASS(MPI_Type_lb(rows, NULL), MPI_ERR_ARG);
+  EXPECT_CLASS(MPI_Type_ub(rows, NULL), MPI_ERR_ARG);
   EXPECT(lb == 0 && ub == 100 + (MPI_Aint)sizeof(Record));
   EXPECT_OK(MPI_Type_free(&rows));
   places[0] = 8;

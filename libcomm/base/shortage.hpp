@@ -1,0 +1,26 @@
+#pragma once
+// Shortage of memory, where exceptions end: at the public interface and on datapaths.
+#include <cstddef>
+#include <new>
+
+#include "weft/status.hpp"
+
+namespace weft {
+
+// What f returns, a Code or a Status; no_memory if it could get none.
+template <class F>
+auto or_no_memory(F&& f) noexcept -> decltype(f()) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return Code::no_memory;
+  }
+}
+
+// After it so many calls of push_back do not allocate.
+template <class Vector>
+void make_room(Vector& vector, std::size_t num = 1) {
+  if (vector.capacity() - vector.size() < num) vector.reserve(2 * vector.size() + num);
+}
+
+}  // namespace weft

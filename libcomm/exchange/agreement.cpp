@@ -1,0 +1,315 @@
+// How ranks agree on what a loss means.
+//
+// A collective call ends on one rank before it does on another. When a rank dies in between, some
+// have its result and some can no longer get it, and both would go on, apart from each other. So
+// the survivors agree on two things: who is lost, and which call fails for that, on all of them.
+//
+// State. The calls of a job are counted; `finished` of them are over here. The job goes through
+// views: the members, in view 0 all ranks, and a team for their calls. All members of a view make
+// the same calls in the same order, and none of these ends before it has begun everywhere; so in a
+// view two members are at most one call apart. A rank keeps the result of its last call (a long one
+// ends with a barrier instead: who is past that knows that all others have the result).
+//
+// Without a loss nothing is sent: a call costs what it costs, and a copy of a short result.
+//
+// Messages, all in one context of the engine, with the ranks that the sender knows to be lost:
+//   report    of a member that has given up its call, because a member was lost or because it was
+//             asked to: how many calls it has finished, and what the last one left. To the
+//             coordinator, the lowest member that the sender does not know to be lost.
+//   ask       of the coordinator: give up your call, and report.
+//   decision  of the coordinator: who is lost, and with that the next view; which call fails; what
+//             the call before that left.
+// Whoever is in a call takes them in while it waits; who computes, when it comes to its next call.
+//
+// The protocol, in a member that gives up its call in view v:
+//   1. It waits until nothing of the call is under way any more, so that its buffers stay as they
+//      are. (All buffers do, until everybody has reported: nobody returns before.)
+//   2. It reports to the coordinator. The coordinator asks the others, and waits until all members
+//      that are not lost have reported. What a message says of lost ranks is true for its reader:
+//      should such a rank live, it is told, and takes the teller for lost.
+//   3. The coordinator decides. If F is the highest number of calls that somebody has finished,
+//   call
+//      F was successful, and all that are still in it end it so, with the result of one that has
+//      it; call F + 1, which nobody can have finished, fails on every rank, with the names of the
+//      lost. The coordinator sends the decision to all members of view v + 1, and enters it.
+//   4. Who gets the decision enters view v + 1. It keeps the decision.
+//
+// When a rank is lost, by step:
+//   before it reports         the coordinator hears of it, and waits for one report less;
+//   after it has reported     it is in the next view or not; if so, the next call there fails;
+//   the coordinator, before it has sent any decision
+//                             the next one asks, and all report to that;
+//   the coordinator, after some have its decision
+//                             these have entered view v + 1 and may have returned. To them the
+//                             coordinator is a member that was lost, so they give up their next
+//                             call, and each sends the decision it keeps ahead of its report. The
+//                             new coordinator, if it is still in view v, takes the decision over;
+//                             if it is in v + 1 and gets a report of view v, it answers with the
+//                             decision. Nobody can be two views behind: view v + 2 takes a report
+//                             of view v + 1 from everybody;
+//   the last one that had a result, or a decision
+//                             then no survivor has it, and the survivors decide without it.
+// A message of a rank that is already known to be lost is not read: what it decided counts if a
+// survivor has it from it.
+//
+// A link that breaks between two living ranks makes each take the other for lost. Then there are
+// two groups that go on without each other, as if the job had been cut in two.
+//
+// This is the early returning agreement of ULFM (Herault, Bouteiller, Bosilca, Gamell, Teranishi,
+// Parashar, Dongarra: Practical scalable consensus for pseudo-synchronous distributed systems,
+// SC'15), in that a rank returns once it has the decision and keeps it for those that ask later.
+// It differs in three ways. ULFM's MPI_Comm_agree runs whenever it is called; here there is none
+// without a loss, since the calls themselves say who has finished what. There a tree gathers and
+// spreads, in log n steps; here one rank does, in n messages, as losses are rare. There a process
+// answers for past agreements whenever it is in MPI; here in its next collective call: until then
+// the others wait, as for any call of all ranks.
+#include "exchange/agreement.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/wait.hpp"
+#include "exchange/wire.hpp"
+#include "job/job.hpp"
+
+namespace weft::transport {
+namespace {
+
+// Contexts of the engine: of the messages above, and of the team of view 0; each view has its own.
+constexpr std::uint32_t kContext = 1, kFirstTeamContext = 2;
+constexpr std::int32_t kTag = 0;
+constexpr std::uint64_t kNoticedNs = 1'000'000'000;
+
+}  // namespace
+
+struct Agreement::Message {
+  AgreementKind kind{};
+  std::uint32_t view = 0;
+  std::uint64_t call = 0;
+  std::vector<int> lost;
+  std::vector<std::byte> value;
+
+  std::vector<std::byte> pack() const {
+    const AgreementHead head{static_cast<std::uint32_t>(kind), view, call,
+                             static_cast<std::uint32_t>(lost.size()),
+                             static_cast<std::uint32_t>(value.size())};
+    std::vector<std::byte> bytes(sizeof head + lost.size() * sizeof(int) + value.size());
+    std::memcpy(bytes.data(), &head, sizeof head);
+    std::byte* to = bytes.data() + sizeof head;
+    to = std::ranges::copy(std::as_bytes(std::span(lost)), to).out;
+    std::ranges::copy(value, to);
+    return bytes;
+  }
+  static std::size_t max_bytes(int num_ranks) {
+    return sizeof(AgreementHead) + static_cast<std::size_t>(num_ranks) * sizeof(int) + kKeptBytes;
+  }
+  // False: no rank of ours says that.
+  bool unpack(std::span<const std::byte> bytes, int num_ranks) {
+    AgreementHead head;
+    if (bytes.size() < sizeof head) return false;
+    std::memcpy(&head, bytes.data(), sizeof head);
+    bytes = bytes.subspan(sizeof head);
+    const std::size_t lost_bytes = std::size_t{head.num_lost} * sizeof(int);
+    if (head.kind > static_cast<std::uint32_t>(AgreementKind::decision) ||
+        bytes.size() != lost_bytes + head.value_bytes || head.value_bytes > kKeptBytes)
+      return false;
+    kind = static_cast<AgreementKind>(head.kind);
+    view = head.view;
+    call = head.call;
+    lost.resize(head.num_lost);
+    if (!lost.empty()) std::memcpy(lost.data(), bytes.data(), lost_bytes);
+    value.assign(bytes.begin() + static_cast<std::ptrdiff_t>(lost_bytes), bytes.end());
+    return std::ranges::all_of(lost, [=](int rank) { return rank >= 0 && rank < num_ranks; });
+  }
+};
+
+Agreement::Agreement(tagged::Engine& engine)
+    : engine_(engine), is_member_(static_cast<std::size_t>(engine.size()), true) {
+  for (int rank = 0; rank < engine.size(); ++rank) members_.push_back(rank);
+  engine.count_unexpected_of(kContext);
+  open_team();
+}
+
+Agreement::~Agreement() = default;
+
+void Agreement::open_team() {
+  team_ = std::make_unique<coll::Team>(engine_, members_, kFirstTeamContext + view_, this);
+}
+
+std::string Agreement::name(const std::vector<int>& lost) const {
+  std::string names;
+  for (const int rank : lost) names += (names.empty() ? "" : ", ") + engine_.job().describe(rank);
+  if (lost.empty()) return "a rank has given up";
+  return names + (lost.size() == 1 ? " is lost" : " are lost");
+}
+
+// The end of a call that did not go well here.
+Status Agreement::settle(std::span<std::byte> result, Status status) {
+  if (!untold_.empty()) {
+    // Not one of the calls that are counted: nobody waits for another in it.
+    lost_ = std::exchange(untold_, {});
+    return {Code::peer_lost, name(lost_)};
+  }
+  const std::uint64_t call = finished_ + 1;
+  if (fails_ != call && status.code() == Code::peer_lost) recover();
+  if (fails_ == call) {
+    keep({});
+    return {Code::peer_lost, name(lost_)};
+  }
+  if (status.code() == Code::peer_lost) {
+    // Somebody has finished it.
+    if (result.size() <= kKeptBytes && result.size() != value_.size())
+      status = {Code::bad_argument, "the ranks make different calls of all ranks"};
+    else
+      status = {};
+    if (status.ok() && result.size() <= kKeptBytes) std::ranges::copy(value_, result.begin());
+  } else {
+    value_.clear();
+  }
+  ++finished_;
+  return status;
+}
+
+void Agreement::recover() {
+  team_->settle();
+  // A call may fail for a loss before that is noticed.
+  const std::uint64_t limit = now_ns() + kNoticedNs;
+  engine_.wait_until([&] { return team_->is_broken() || now_ns() >= limit; });
+  for (;;) {
+    const std::uint32_t num_lost = engine_.num_lost();
+    read();
+    if (next_ != nullptr) return install(*std::exchange(next_, nullptr));
+    const auto is_out = [this](int rank) {
+      return rank != engine_.rank() && !engine_.is_alive(rank);
+    };
+    const int coordinator = *std::ranges::find_if_not(members_, is_out);
+    if (coordinator == engine_.rank()) {
+      const auto has_reported = [&](int rank) {
+        return rank == engine_.rank() || reports_.contains(rank) || is_out(rank);
+      };
+      if (std::ranges::all_of(members_, has_reported)) return decide();
+      if (!std::exchange(asked_, true)) {
+        const Message ask{AgreementKind::ask, view_, 0, lost_members(), {}};
+        for (const int rank : members_)
+          if (rank != engine_.rank() && !is_out(rank)) send(rank, ask);
+      }
+    } else if (std::exchange(reported_to_, coordinator) != coordinator) {
+      if (view_ > 0) {
+        Message decision;
+        if (decision.unpack(decision_, engine_.size())) send(coordinator, decision);
+      }
+      send(coordinator, {AgreementKind::report, view_, finished_, lost_members(), value_});
+    }
+    engine_.wait_until(
+        [&] { return engine_.num_unexpected() != num_read_ || engine_.num_lost() != num_lost; });
+  }
+}
+
+void Agreement::decide() {
+  Message decision{AgreementKind::decision, view_ + 1, finished_, lost_members(), value_};
+  for (auto& [rank, report] : reports_) {
+    if (report.finished <= decision.call || !engine_.is_alive(rank)) continue;
+    decision.call = report.finished;
+    decision.value = report.value;
+  }
+  ++decision.call;
+  for (const int rank : members_)
+    if (rank != engine_.rank() && !std::ranges::count(decision.lost, rank)) send(rank, decision);
+  // Who returns now may compute for long, and nothing would be sent meanwhile.
+  engine_.wait_until([this] {
+    return std::ranges::all_of(sending_,
+                               [](const auto& sending) { return sending->request.is_complete(); });
+  });
+  install(decision);
+}
+
+void Agreement::install(const Message& decision) {
+  decision_ = decision.pack();
+  view_ = decision.view;
+  fails_ = decision.call;
+  value_ = decision.value;
+  lost_ = decision.lost;
+  for (const int rank : lost_) {
+    note_lost(rank, rank);
+    is_member_[static_cast<std::size_t>(rank)] = false;
+  }
+  std::erase_if(members_, [this](int rank) { return !has(rank); });
+  raised_ = asked_ = false;
+  reported_to_ = -1;
+  reports_.clear();
+  num_read_ = engine_.num_unexpected() - 1;  // there may be messages of this view
+  log_line(LogLevel::info, engine_.rank(), "{}: {} ranks go on", name(lost_), members_.size());
+  open_team();
+}
+
+bool Agreement::is_raised() noexcept {
+  if (engine_.num_unexpected() != num_read_) [[unlikely]]
+    read();
+  return raised_;
+}
+
+// Takes in what has come, up to a decision for the next view.
+void Agreement::read() {
+  // Before it looks: what comes later is counted again.
+  num_read_ = engine_.num_unexpected();
+  tagged::MessageInfo info;
+  tagged::Unexpected* found = nullptr;
+  while (next_ == nullptr &&
+         engine_.improbe(tagged::kAnySource, kContext, kTag, info, found) == Code::ok) {
+    std::vector<std::byte> bytes(std::min(info.bytes, Message::max_bytes(engine_.size())));
+    tagged::Request request;
+    engine_.irecv_matched(request, found, bytes.data(), bytes.size());
+    Message message;
+    if (engine_.wait(request) != Code::ok || !engine_.is_alive(info.source)) continue;
+    if (message.unpack(bytes, engine_.size()))
+      take(info.source, message);
+    else
+      log_line(LogLevel::error, engine_.rank(), "{} sent an agreement that makes no sense",
+               engine_.job().describe(info.source));
+  }
+}
+
+void Agreement::take(int from, const Message& message) {
+  if (message.kind == AgreementKind::decision) {
+    if (message.view != view_ + 1) return;
+    if (std::ranges::count(message.lost, engine_.rank()) != 0) return engine_.lose(from);
+    next_ = std::make_unique<Message>(message);
+    raised_ = true;
+    return;
+  }
+  for (const int rank : message.lost) note_lost(rank, from);
+  if (message.view >= view_) raised_ = true;
+  if (message.kind != AgreementKind::report) return;
+  if (message.view == view_) reports_[from] = {message.call, message.value};
+  if (message.view + 1 == view_) {
+    Message decision;
+    if (decision.unpack(decision_, engine_.size())) send(from, decision);
+  }
+}
+
+// By another's word; it may live.
+void Agreement::note_lost(int rank, int by) {
+  if (rank == engine_.rank()) return engine_.lose(by);
+  if (!has(rank) || !engine_.is_alive(rank)) return;
+  send(rank, {AgreementKind::ask, view_, 0, {rank}, {}});
+  engine_.lose(rank);
+}
+
+std::vector<int> Agreement::lost_members() const {
+  std::vector<int> lost;
+  for (const int rank : members_)
+    if (rank != engine_.rank() && !engine_.is_alive(rank)) lost.push_back(rank);
+  return lost;
+}
+
+void Agreement::send(int to, const Message& message) {
+  std::erase_if(sending_, [](const auto& sending) { return sending->request.is_complete(); });
+  sending_.push_back(std::make_unique<Sending>());
+  Sending& sending = *sending_.back();
+  sending.bytes = message.pack();
+  engine_.isend(sending.request, to, kContext, kTag, sending.bytes.data(), sending.bytes.size());
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,155 @@
+#pragma once
+// Endpoint: a process's presence on one fabric (a device, a network interface, a host's memory), as
+// small as RDMA itself. The only layer that knows a device. Client: the transport, and nobody else.
+//
+// Links. A link is a reliable, ordered connection to one endpoint of a peer. It may break: then it
+// is closed, and the client opens another; a fabric mends nothing. No fabric listens on a socket of
+// its own: address() is what a peer's open() takes, and it travels with the peer's bootstrap.
+//
+// Order. On one link messages arrive in the order of posting, once. A message arrives after the
+// bytes of all puts that were posted before it. Gets and atomics have no order. While a link is up
+// nothing is lost; when it goes down, what was posted and has not arrived may or may not arrive.
+//
+// Requests. put, get and atomic return at once; ok: the request is under way, it and the local
+// memory stay as they are until done(), which poll() or close() calls exactly once, never the
+// posting call itself. again: there is no room now, nothing was posted; try again after a poll().
+// Any other code: nothing was posted. message() copies what it is given.
+//
+// Registered memory is reached by its key, which only the fabric reads, from `offset` on. The
+// owner's side refuses what lies outside, what the rights don't cover, and keys that it did not
+// give; such a request ends with bad_argument or not_permitted, and the link may go down for it.
+//
+// Threads. open, close, poll and arm: one thread at a time. put, get, atomic and message: any
+// thread, one at a time for a link, beside a poll(); links share no lock. The others: any thread.
+// Events are called in poll() only; they, and done(), may post, open and close, and don't poll.
+//
+// Tests: tests/fabric/conformance_test.cpp runs over every fabric. docs/fabrics.md adds one.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/status.hpp"
+
+namespace weft::fabric {
+
+enum Rights : std::uint32_t { kRead = 1, kWrite = 2, kAtomic = 4 };
+
+using Bytes = std::span<const std::byte>;
+using Key = std::array<std::byte, 24>;
+
+inline constexpr std::size_t kMaxAddressBytes = 512;
+inline constexpr std::size_t kMaxHelloBytes = 48;
+
+struct Limits {
+  std::size_t message_max = 0;  // head and body of one message, at least 256
+  // Whether the fabric does these; what it does not, the transport asks the owner's side for.
+  bool puts = false, gets = false;
+  bool atomics = false;  // atomic with the owner's processor, too
+  bool breaks = true;    // false: a link ends with the peer's process, and loses nothing before
+};
+
+// Of a fabric; `client` is the client's own.
+struct Link {
+  void* client = nullptr;
+};
+
+struct Request {
+  void (*done)(Request&, Code) noexcept = nullptr;
+};
+
+enum class Atomic : std::uint8_t { fetch_add, compare_swap };
+
+struct Registration {
+  Key key{};
+  void* handle = nullptr;  // the fabric's
+};
+
+class Events {
+ public:
+  // A peer opened this link, with its hello. It is up if the answer is true, and closed otherwise.
+  virtual bool on_incoming(Link& link, Bytes hello) = 0;
+  // The link that was opened here is up. Nothing can be posted before.
+  virtual void on_up(Link& link) = 0;
+  // The link is of no more use, or could not be opened; all its requests have ended. The client
+  // closes it, here or later.
+  virtual void on_down(Link& link, Code why) = 0;
+  // The bytes last until the call returns. Over shared memory a hostile peer may still change them:
+  // what is checked is copied first.
+  virtual void on_message(Link& link, Bytes bytes) = 0;
+
+ protected:
+  ~Events() = default;
+};
+
+// What only memory that two processes share can do.
+class Mapped {
+ public:
+  // Makes a link, which is up, and the descriptors with which the peer's accept() makes the other
+  // end. The caller passes them on through a Unix socket, and closes them.
+  virtual Status offer(Link*& link, std::vector<int>& descriptors) = 0;
+  // Takes the descriptors over, whatever comes of it. corrupt: they are not what offer() makes.
+  virtual Status accept(std::span<const int> descriptors, Link*& link) = 0;
+
+  // Memory that peers of this host may map. The pages of released memory are not used again while a
+  // peer has them mapped.
+  virtual Status allocate(std::size_t bytes, void*& address) = 0;
+  virtual void release(void* address) = 0;
+  // A descriptor of memory from allocate(), for a peer with these rights; kWrite or kAtomic make it
+  // writable. The caller closes it.
+  virtual Status share(const void* address, std::uint32_t rights, int& descriptor) = 0;
+  // Maps what a peer shared, `bytes` of it; closes the descriptor. corrupt: it is not so long, or
+  // could become shorter.
+  virtual Status map(int descriptor, std::size_t bytes, std::uint32_t rights, std::byte*& at) = 0;
+  virtual void unmap(std::byte* at, std::size_t bytes) = 0;
+
+ protected:
+  ~Mapped() = default;
+};
+
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;  // all links are closed, all memory is deregistered
+  virtual std::string_view name() const noexcept = 0;
+  virtual const Limits& limits() const noexcept = 0;
+  // At most kMaxAddressBytes; empty: links are made by mapped()->offer() alone.
+  virtual std::string address() const = 0;
+  virtual Mapped* mapped() noexcept { return nullptr; }
+
+  // Begins a link to the endpoint of this address, with at most kMaxHelloBytes for its
+  // on_incoming(). Does not block: on_up() or on_down() follows. bad_argument: no address.
+  virtual Status open(Bytes address, Bytes hello, Link*& link) = 0;
+  // Ends the link, which is freed. Its requests have ended (cancelled) when this returns, and no
+  // byte is read or written here on the peer's behalf over it from then on.
+  virtual void close(Link& link) = 0;
+
+  virtual Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
+                                 Registration& registration) = 0;
+  // No byte there is read or written on a peer's behalf once this has returned.
+  virtual void deregister(Registration& registration) = 0;
+
+  // At most 1 GiB each. Words of atomics are 8 bytes, aligned.
+  virtual Code put(Link& link, const void* from, std::size_t bytes, const Key& key,
+                   std::uint64_t offset, Request& request) = 0;
+  virtual Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
+                   Request& request) = 0;
+  // compare_swap stores `operand` where the word equals `compare`. `previous` is written before
+  // done().
+  virtual Code atomic(Link& link, Atomic kind, const Key& key, std::uint64_t offset,
+                      std::uint64_t operand, std::uint64_t compare, std::uint64_t& previous,
+                      Request& request) = 0;
+  // One message of head and body, copied; ok, again, or peer_lost once the link is down.
+  virtual Code message(Link& link, Bytes head, Bytes body) = 0;
+
+  // Moves things on and calls what has happened. True if anything has.
+  virtual bool poll(Events& events) = 0;
+  // Before a sleep: from now on wait_fd() turns readable when poll() has something to do, or a link
+  // that answered again may have room. False: poll() has something now.
+  virtual bool arm() = 0;
+  virtual int wait_fd() const noexcept = 0;
+};
+
+}  // namespace weft::fabric

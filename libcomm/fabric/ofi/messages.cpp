@@ -1,0 +1,416 @@
+#include "fabric/ofi/messages.hpp"
+
+#include <rdma/fi_errno.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/wait.hpp"
+#include "fabric/ofi/endpoint.hpp"
+#include "fabric/ofi/library.hpp"
+
+namespace weft::fabric::ofi {
+
+namespace {
+
+namespace lib = weft::ofi;
+
+enum class Kind : std::uint32_t { hello = 1, accept, message, closed };
+
+struct Head {
+  std::uint64_t token;  // of the link, as its receiver chose it; hello: as its sender did
+  Kind kind;
+  std::uint32_t length;  // of what follows
+};
+static_assert(sizeof(Head) == 16);
+struct HelloBody {
+  std::uint16_t address_bytes, hello_bytes;
+  char address[kMaxAddressBytes];
+  std::byte hello[kMaxHelloBytes];
+};
+
+constexpr std::size_t kBufferBytes = 8192;
+constexpr std::size_t kNumReceives = 128, kNumSends = 128;
+constexpr std::size_t kSendsOfLink = 32;
+constexpr std::uint64_t kGoodbyeNs = 50'000'000;
+
+struct Buffer {
+  fi_context2 context;  // first: the provider gives its address back
+  bool is_receive;
+  std::uint64_t link;  // own token of the link that sends
+  std::byte data[kBufferBytes];
+};
+
+struct OfiLink : Link {
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  std::uint64_t own_token = 0, peer_token = 0;
+  bool is_up = false, is_down = false;
+  std::size_t num_sends = 0;  // under way
+};
+
+class OfiEndpoint final : public Endpoint {
+ public:
+  explicit OfiEndpoint(std::unique_ptr<lib::Endpoint> endpoint) : ep_(std::move(endpoint)) {
+    limits_ = {.message_max = kBufferBytes - sizeof(Head), .breaks = true};
+  }
+  ~OfiEndpoint() override;
+
+  Status start();
+  std::string_view name() const noexcept override { return "ofi"; }
+  const Limits& limits() const noexcept override { return limits_; }
+  std::string address() const override { return ep_->address(); }
+
+  Status open(Bytes address, Bytes hello, Link*& link) override;
+  void close(Link& link) override;
+  Status register_memory(void*, std::size_t, std::uint32_t, Registration&) override { return {}; }
+  void deregister(Registration&) override {}
+  Code put(Link&, const void*, std::size_t, const Key&, std::uint64_t, Request&) override {
+    return Code::unsupported;
+  }
+  Code get(Link&, void*, std::size_t, const Key&, std::uint64_t, Request&) override {
+    return Code::unsupported;
+  }
+  Code atomic(Link&, Atomic, const Key&, std::uint64_t, std::uint64_t, std::uint64_t,
+              std::uint64_t&, Request&) override {
+    return Code::unsupported;
+  }
+  Code message(Link& base, Bytes head, Bytes body) override {
+    auto& link = static_cast<OfiLink&>(base);
+    if (head.size() + body.size() > limits_.message_max) return Code::bad_argument;
+    std::lock_guard lock(mutex_);
+    if (link.is_down) return Code::peer_lost;
+    if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
+    return send(link, Kind::message, link.peer_token, head, body);
+  }
+  bool poll(Events& events) override;
+  bool arm() override {
+    std::lock_guard lock(mutex_);
+    return events_.empty() && ep_->try_wait();
+  }
+  int wait_fd() const noexcept override { return ep_->wait_fd(); }
+
+ private:
+  enum class EventKind { incoming, accept_again, hello_again, up, down, message };
+  struct Event {
+    EventKind kind;
+    std::uint64_t link;
+    Code code = Code::ok;
+    std::vector<std::byte> data = {};
+    Buffer* buffer = nullptr;  // message: posted again afterwards
+  };
+
+  // All under mutex_.
+  OfiLink* find(std::uint64_t token) {
+    const auto found = links_.find(token);
+    return found == links_.end() ? nullptr : found->second;
+  }
+  OfiLink* add_link(fi_addr_t peer) {
+    auto* link = new OfiLink;
+    link->peer = peer;
+    while (link->own_token == 0 || links_.contains(link->own_token))
+      if (::getrandom(&link->own_token, sizeof link->own_token, 0) < 0) link->own_token = 0;
+    links_[link->own_token] = link;
+    return link;
+  }
+  Code send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body);
+  void post_receive(Buffer& buffer);
+  void take_down(OfiLink& link, Code why) {
+    if (std::exchange(link.is_down, true)) return;
+    events_.push_back({EventKind::down, link.own_token, why});
+  }
+  void on_received(Buffer& buffer, std::size_t length);
+  void on_hello(const Head& head, Bytes bytes);
+  bool read_completions();
+  void dispatch(Events& events, Event& event);
+
+  std::mutex mutex_;
+  std::unique_ptr<lib::Endpoint> ep_;
+  Limits limits_;
+  fid_mr* mr_ = nullptr;
+  std::unique_ptr<Buffer[]> buffers_;
+  std::vector<Buffer*> free_;
+  std::unordered_map<std::uint64_t, OfiLink*> links_;  // by own token
+  std::deque<Event> events_;
+};
+
+Status OfiEndpoint::start() {
+  buffers_.reset(new Buffer[kNumReceives + kNumSends]);
+  if (ep_->has_mode(FI_MR_LOCAL)) {
+    const int error =
+        fi_mr_reg(ep_->domain(), buffers_.get(), (kNumReceives + kNumSends) * sizeof(Buffer),
+                  FI_SEND | FI_RECV, 0, 1, 0, &mr_, nullptr);
+    if (error != 0)
+      return {Code::no_memory, std::string("libfabric's fi_mr_reg: ") + lib::error_text(error)};
+  }
+  for (std::size_t i = 0; i < kNumReceives + kNumSends; ++i) {
+    buffers_[i].is_receive = i < kNumReceives;
+    if (i < kNumReceives)
+      post_receive(buffers_[i]);
+    else
+      free_.push_back(&buffers_[i]);
+  }
+  return {};
+}
+
+OfiEndpoint::~OfiEndpoint() {
+  // What says that links are closed is still to be sent.
+  for (const std::uint64_t limit = now_ns() + kGoodbyeNs;
+       free_.size() < kNumSends && now_ns() < limit;) {
+    std::lock_guard lock(mutex_);
+    read_completions();
+  }
+  for (auto& [token, link] : links_) delete link;
+  ep_.reset();
+  if (mr_ != nullptr) fi_close(&mr_->fid);
+}
+
+void OfiEndpoint::post_receive(Buffer& buffer) {
+  void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
+  const ssize_t error = fi_recv(ep_->ep(), buffer.data, sizeof buffer.data, descriptor,
+                                FI_ADDR_UNSPEC, &buffer.context);
+  if (error != 0) log_line(LogLevel::error, -1, "ofi: fi_recv: {}", lib::error_text(error));
+}
+
+Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body) {
+  if (free_.empty()) return Code::again;
+  Buffer& buffer = *free_.back();
+  const std::size_t length = head.size() + body.size();
+  const Head first{token, kind, static_cast<std::uint32_t>(length)};
+  std::memcpy(buffer.data, &first, sizeof first);
+  if (!head.empty()) std::memcpy(buffer.data + sizeof first, head.data(), head.size());
+  if (!body.empty())
+    std::memcpy(buffer.data + sizeof first + head.size(), body.data(), body.size());
+  iovec part{buffer.data, sizeof first + length};
+  void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
+  fi_msg message{};
+  message.msg_iov = &part;
+  message.desc = &descriptor;
+  message.iov_count = 1;
+  message.addr = link.peer;
+  message.context = &buffer.context;
+  const ssize_t error = fi_sendmsg(ep_->ep(), &message, FI_COMPLETION);
+  if (error == -FI_EAGAIN) return Code::again;
+  if (error != 0) {
+    take_down(link, Code::peer_lost);
+    return Code::peer_lost;
+  }
+  free_.pop_back();
+  buffer.link = link.own_token;
+  ++link.num_sends;
+  return Code::ok;
+}
+
+Status OfiEndpoint::open(Bytes address, Bytes hello, Link*& out) {
+  if (address.size() != ep_->address().size() || hello.size() > kMaxHelloBytes)
+    return Code::bad_argument;
+  std::lock_guard lock(mutex_);
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  if (fi_av_insert(ep_->av(), address.data(), 1, &peer, 0, nullptr) != 1)
+    return {Code::bad_argument, "libfabric does not take the peer's address"};
+  OfiLink* link = add_link(peer);
+  HelloBody body{};
+  const std::string& own = ep_->address();
+  body.address_bytes = static_cast<std::uint16_t>(own.size());
+  body.hello_bytes = static_cast<std::uint16_t>(hello.size());
+  std::memcpy(body.address, own.data(), own.size());
+  if (!hello.empty()) std::memcpy(body.hello, hello.data(), hello.size());
+  const Code code = send(*link, Kind::hello, link->own_token,
+                         {reinterpret_cast<const std::byte*>(&body), sizeof body}, {});
+  if (code == Code::again) {  // as while a connection is made
+    const auto* first = reinterpret_cast<const std::byte*>(&body);
+    events_.push_back(
+        {EventKind::hello_again, link->own_token, Code::ok, {first, first + sizeof body}});
+  }
+  out = link;
+  return {};
+}
+
+void OfiEndpoint::close(Link& base) {
+  auto& link = static_cast<OfiLink&>(base);
+  std::lock_guard lock(mutex_);
+  if (link.is_up && !link.is_down) {
+    // Best effort: silence tells it as well.
+    [[maybe_unused]] const Code code = send(link, Kind::closed, link.peer_token, {}, {});
+  }
+  for (auto it = events_.begin(); it != events_.end();) {
+    if (it->link != link.own_token) {
+      ++it;
+      continue;
+    }
+    if (it->buffer != nullptr) post_receive(*it->buffer);
+    it = events_.erase(it);
+  }
+  links_.erase(link.own_token);
+  delete &link;
+}
+
+void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
+  HelloBody body;
+  if (bytes.size() != sizeof body || head.token == 0) return;
+  std::memcpy(&body, bytes.data(), sizeof body);
+  if (body.address_bytes != ep_->address().size() || body.hello_bytes > kMaxHelloBytes) return;
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  if (fi_av_insert(ep_->av(), body.address, 1, &peer, 0, nullptr) != 1) return;
+  OfiLink* link = add_link(peer);
+  link->peer_token = head.token;
+  events_.push_back({EventKind::incoming,
+                     link->own_token,
+                     Code::ok,
+                     {body.hello, body.hello + body.hello_bytes}});
+}
+
+// The buffer goes back here, or with the event that shows it.
+void OfiEndpoint::on_received(Buffer& buffer, std::size_t length) {
+  Head head;
+  bool is_shown = false;
+  if (length >= sizeof head) {
+    std::memcpy(&head, buffer.data, sizeof head);
+    const Bytes bytes{buffer.data + sizeof head, length - sizeof head};
+    if (head.length == bytes.size()) {
+      OfiLink* link = head.kind == Kind::hello ? nullptr : find(head.token);
+      if (head.kind == Kind::hello) {
+        on_hello(head, bytes);
+      } else if (link != nullptr && head.kind == Kind::accept && !link->is_up &&
+                 bytes.size() == sizeof link->peer_token) {
+        std::memcpy(&link->peer_token, bytes.data(), sizeof link->peer_token);
+        link->is_up = true;
+        events_.push_back({EventKind::up, link->own_token});
+      } else if (link != nullptr && head.kind == Kind::closed) {
+        take_down(*link, Code::peer_lost);
+      } else if (link != nullptr && head.kind == Kind::message && link->is_up && !link->is_down) {
+        events_.push_back({EventKind::message, link->own_token, Code::ok, {}, &buffer});
+        is_shown = true;
+      }
+    }
+  }
+  if (!is_shown) post_receive(buffer);
+}
+
+bool OfiEndpoint::read_completions() {
+  fi_cq_data_entry entries[16];
+  bool any = false;
+  for (int round = 0; round < 8; ++round) {
+    const ssize_t count = fi_cq_read(ep_->cq(), entries, 16);
+    if (count == -FI_EAVAIL) {
+      fi_cq_err_entry error{};
+      if (fi_cq_readerr(ep_->cq(), &error, 0) < 0 || error.op_context == nullptr) continue;
+      auto& buffer = *static_cast<Buffer*>(error.op_context);
+      if (buffer.is_receive) {
+        if (error.err != FI_ECANCELED) post_receive(buffer);
+        continue;
+      }
+      free_.push_back(&buffer);
+      if (OfiLink* link = find(buffer.link); link != nullptr) {
+        --link->num_sends;
+        take_down(*link, Code::peer_lost);
+      }
+      continue;
+    }
+    if (count <= 0) return any;
+    any = true;
+    for (ssize_t i = 0; i < count; ++i) {
+      auto& buffer = *static_cast<Buffer*>(entries[i].op_context);
+      if (buffer.is_receive) {
+        on_received(buffer, entries[i].len);
+        continue;
+      }
+      free_.push_back(&buffer);
+      if (OfiLink* link = find(buffer.link); link != nullptr) --link->num_sends;
+    }
+  }
+  return any;
+}
+
+bool OfiEndpoint::poll(Events& events) {
+  std::unique_lock lock(mutex_);
+  // What is not yet shown keeps its buffer: that is the back-pressure.
+  bool any = read_completions();
+  for (std::size_t left = events_.size(); left > 0 && !events_.empty(); --left) {
+    Event event = std::move(events_.front());
+    events_.pop_front();
+    lock.unlock();
+    dispatch(events, event);
+    lock.lock();
+    if (event.buffer != nullptr) post_receive(*event.buffer);
+    any = true;
+  }
+  return any;
+}
+
+void OfiEndpoint::dispatch(Events& events, Event& event) {
+  OfiLink* link;
+  {
+    std::lock_guard lock(mutex_);
+    link = find(event.link);
+  }
+  if (link == nullptr) return;  // closed by an event before
+  switch (event.kind) {
+    case EventKind::incoming: {
+      const bool accepted = events.on_incoming(*link, event.data);
+      std::unique_lock lock(mutex_);
+      link = find(event.link);
+      if (link == nullptr) return;
+      const auto* token = reinterpret_cast<const std::byte*>(&link->own_token);
+      const Code code = accepted ? send(*link, Kind::accept, link->peer_token,
+                                        {token, sizeof link->own_token}, {})
+                                 : send(*link, Kind::closed, link->peer_token, {}, {});
+      if (accepted && code == Code::again) {  // until the way back is there
+        events_.push_back({EventKind::accept_again, event.link});
+        return;
+      }
+      if (accepted) {
+        link->is_up = true;
+        return;
+      }
+      links_.erase(event.link);
+      delete link;
+      return;
+    }
+    case EventKind::accept_again: {
+      std::lock_guard lock(mutex_);
+      const auto* token = reinterpret_cast<const std::byte*>(&link->own_token);
+      const Code code =
+          send(*link, Kind::accept, link->peer_token, {token, sizeof link->own_token}, {});
+      if (code == Code::again)
+        events_.push_back({EventKind::accept_again, event.link});
+      else
+        link->is_up = true;
+      return;
+    }
+    case EventKind::hello_again: {
+      std::lock_guard lock(mutex_);
+      if (link->is_down) return;
+      if (send(*link, Kind::hello, link->own_token, event.data, {}) == Code::again)
+        events_.push_back(std::move(event));
+      return;
+    }
+    case EventKind::up:
+      return events.on_up(*link);
+    case EventKind::down:
+      return events.on_down(*link, event.code);
+    case EventKind::message: {
+      Head head;
+      std::memcpy(&head, event.buffer->data, sizeof head);
+      return events.on_message(*link, {event.buffer->data + sizeof head, head.length});
+    }
+  }
+}
+
+}  // namespace
+
+Status make_endpoint(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {
+  std::unique_ptr<lib::Endpoint> opened;
+  if (Status status = lib::Endpoint::open(settings, opened); !status) return status;
+  auto made = std::make_unique<OfiEndpoint>(std::move(opened));
+  if (Status status = made->start(); !status) return status;
+  endpoint = std::move(made);
+  return {};
+}
+
+}  // namespace weft::fabric::ofi

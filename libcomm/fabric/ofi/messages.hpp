@@ -1,0 +1,18 @@
+#pragma once
+// The fabric "ofi" of fabric/endpoint.hpp, over libfabric's reliable datagram endpoints (TCP, EFA
+// and others). Messages only so far: the transport has puts, gets and atomics done by the owner's
+// side.
+//
+// Links are kept apart by a random token that each side chooses and the other sends along, as
+// anybody who reaches the endpoint can send to it.
+#include <memory>
+
+#include "base/settings.hpp"
+#include "fabric/endpoint.hpp"
+
+namespace weft::fabric::ofi {
+
+// Errors as weft::ofi::Offers::find().
+Status make_endpoint(const Settings& settings, std::unique_ptr<Endpoint>& endpoint);
+
+}  // namespace weft::fabric::ofi

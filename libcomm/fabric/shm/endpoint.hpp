@@ -1,0 +1,20 @@
+#pragma once
+// Shared memory between processes that know nothing of each other but that they have met: the
+// fabric "shm" of fabric/endpoint.hpp.
+//
+// A link is one sealed memfd that only these two have mapped, with a ring in each direction, and a
+// socket pair. The socket wakes who sleeps (a byte, sent only when that side is armed), and its end
+// tells that the peer has closed the link or died, after all it had sent. A socket and no eventfd,
+// as a hostile peer could make a write to an eventfd that both have block.
+//
+// Memory from allocate() is a memfd of its own that peers map, read-only ones from a read-only
+// descriptor; its pages are nobody else's, ever.
+#include <memory>
+
+#include "fabric/endpoint.hpp"
+
+namespace weft::fabric::shm {
+
+std::unique_ptr<Endpoint> make_endpoint();
+
+}  // namespace weft::fabric::shm

@@ -1,0 +1,222 @@
+// weft/node.h over weft/node.hpp.
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "weft/job.hpp"
+#include "weft/node.h"
+#include "weft/node.hpp"
+
+struct weft_peer {
+  weft::Peer peer;
+};
+struct weft_memory {
+  weft::PeerMemory memory;
+};
+struct weft_op {
+  weft::Operation operation;
+};
+struct weft_node {
+  struct Event {
+    int kind;
+    int code;
+    weft::Peer peer;
+    std::vector<char> data;
+  };
+  void push(int kind, weft::Code code, const weft::Peer& peer, const void* data,
+            std::size_t bytes) {
+    const auto* first = static_cast<const char*>(data);
+    std::lock_guard lock(mutex);
+    events.push_back({kind, static_cast<int>(code), peer, {first, first + bytes}});
+  }
+  explicit weft_node(const weft::NodeSettings& settings) : node(settings) {}
+
+  std::mutex mutex;
+  std::deque<Event> events;  // under mutex
+  weft::Node node;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+int tell(const weft::Status& status) {
+  if (!status) last_error = status.text();
+  return static_cast<int>(status.code());
+}
+
+template <class F>
+int guarded(F&& body) noexcept {
+  try {
+    return body();
+  } catch (const weft::Error& error) {
+    return tell(error.status());
+  } catch (const std::bad_alloc&) {
+    return static_cast<int>(weft::Code::no_memory);
+  } catch (const std::exception& error) {
+    last_error = error.what();
+    return static_cast<int>(weft::Code::internal);
+  }
+}
+
+static_assert(WEFT_OUTCOME_UNKNOWN == static_cast<int>(weft::Code::outcome_unknown));
+static_assert(WEFT_PEER_LOST == static_cast<int>(weft::Code::peer_lost));
+static_assert(sizeof(weft_key) == sizeof(weft::MemoryKey));
+
+}  // namespace
+
+extern "C" {
+
+const char* weft_error_text(void) { return last_error.c_str(); }
+const char* weft_code_name(int code) {
+  return weft::code_name(static_cast<weft::Code>(code)).data();
+}
+
+int weft_node_open(const char* name, const char* secret, const char* fabrics, int timeout_ms,
+                   int progress_thread, weft_node** out) {
+  return guarded([&] {
+    weft::NodeSettings settings;
+    settings.name = name != nullptr ? name : "";
+    settings.secret = secret != nullptr ? secret : "";
+    settings.fabrics = fabrics != nullptr ? fabrics : "";
+    settings.timeout_ms = timeout_ms;
+    settings.progress_thread = progress_thread != 0;
+    auto* made = new weft_node(settings);
+    made->node.on_peer([made](const weft::Peer& peer) {
+      made->push(WEFT_EVENT_PEER, weft::Code::ok, peer, nullptr, 0);
+    });
+    made->node.on_lost([made](const weft::Peer& peer, const weft::Status& why) {
+      const std::string text = why.text();
+      made->push(WEFT_EVENT_LOST, why.code(), peer, text.data(), text.size());
+    });
+    made->node.on_message([made](const weft::Peer& peer, std::span<const std::byte> bytes) {
+      made->push(WEFT_EVENT_MESSAGE, weft::Code::ok, peer, bytes.data(), bytes.size());
+    });
+    made->node.on_notify([made](const weft::Peer& peer, const weft::NotifyTag& tag) {
+      made->push(WEFT_EVENT_NOTIFY, weft::Code::ok, peer, tag.data(), tag.size());
+    });
+    *out = made;
+    return 0;
+  });
+}
+void weft_node_close(weft_node* node) { delete node; }
+
+int weft_listen(weft_node* node, const char* address) {
+  return guarded([&] { return tell(node->node.listen(address)); });
+}
+int weft_address(weft_node* node, char* to, size_t bytes) {
+  return guarded([&] {
+    std::string text;
+    if (weft::Status status = node->node.address(text); !status) return tell(status);
+    if (text.size() >= bytes) return tell(weft::Code::truncated);
+    std::memcpy(to, text.c_str(), text.size() + 1);
+    return 0;
+  });
+}
+int weft_connect(weft_node* node, const char* address, int timeout_ms, weft_peer** peer) {
+  return guarded([&] {
+    weft::Peer made;
+    if (weft::Status status = node->node.connect(address, made, timeout_ms); !status)
+      return tell(status);
+    *peer = new weft_peer{made};
+    return 0;
+  });
+}
+void weft_disconnect(weft_node* node, const weft_peer* peer) { node->node.close(peer->peer); }
+void weft_peer_free(weft_peer* peer) { delete peer; }
+const char* weft_peer_name(const weft_peer* peer) { return peer->peer.name().c_str(); }
+uint64_t weft_peer_generation(const weft_peer* peer) { return peer->peer.generation(); }
+const char* weft_peer_fabric(const weft_peer* peer) { return peer->peer.fabric().data(); }
+int weft_peer_is_lost(const weft_peer* peer) { return peer->peer.is_lost() ? 1 : 0; }
+size_t weft_peer_message_max(const weft_peer* peer) { return peer->peer.message_max(); }
+
+int weft_allocate(weft_node* node, size_t bytes, void** address) {
+  return guarded([&] { return tell(node->node.allocate(bytes, *address)); });
+}
+int weft_release(weft_node* node, void* address) {
+  return guarded([&] { return tell(node->node.release(address)); });
+}
+int weft_register(weft_node* node, void* address, size_t bytes) {
+  return guarded([&] { return tell(node->node.register_memory(address, bytes)); });
+}
+int weft_deregister(weft_node* node, void* address) {
+  return guarded([&] { return tell(node->node.deregister_memory(address)); });
+}
+int weft_make_key(weft_node* node, const void* address, uint32_t rights, const weft_peer* only,
+                  weft_key* key) {
+  return guarded([&] {
+    weft::MemoryKey made;
+    const weft::Status status =
+        node->node.key(address, rights, made, only != nullptr ? only->peer : weft::Peer());
+    if (status) std::memcpy(key->bytes, made.bytes.data(), sizeof made);
+    return tell(status);
+  });
+}
+weft_memory* weft_memory_open(weft_node* node, const weft_peer* peer, const weft_key* key) {
+  weft::MemoryKey named;
+  std::memcpy(named.bytes.data(), key->bytes, sizeof named);
+  return new weft_memory{node->node.memory(peer->peer, named)};
+}
+void weft_memory_free(weft_memory* memory) { delete memory; }
+
+weft_op* weft_op_new(void) { return new weft_op; }
+void weft_op_free(weft_op* op) { delete op; }
+int weft_op_is_done(const weft_op* op) { return op->operation.is_done() ? 1 : 0; }
+int weft_op_code(const weft_op* op) { return static_cast<int>(op->operation.code()); }
+uint64_t weft_op_previous(const weft_op* op) { return op->operation.previous(); }
+int weft_wait(weft_node* node, const weft_op* op) {
+  return static_cast<int>(node->node.wait(op->operation));
+}
+void weft_put(weft_node* node, const weft_memory* to, uint64_t offset, const void* from,
+              size_t bytes, weft_op* op) {
+  node->node.put(to->memory, offset, from, bytes, op->operation);
+}
+void weft_put_notify(weft_node* node, const weft_memory* to, uint64_t offset, const void* from,
+                     size_t bytes, const uint8_t tag[16], weft_op* op) {
+  weft::NotifyTag copy;
+  std::memcpy(copy.data(), tag, copy.size());
+  node->node.put_notify(to->memory, offset, from, bytes, copy, op->operation);
+}
+void weft_get(weft_node* node, const weft_memory* from, uint64_t offset, void* to, size_t bytes,
+              weft_op* op) {
+  node->node.get(from->memory, offset, to, bytes, op->operation);
+}
+void weft_cas(weft_node* node, const weft_memory* word, uint64_t offset, uint64_t compare,
+              uint64_t swap, weft_op* op) {
+  node->node.cas(word->memory, offset, compare, swap, op->operation);
+}
+void weft_fetch_add(weft_node* node, const weft_memory* word, uint64_t offset, uint64_t value,
+                    weft_op* op) {
+  node->node.fetch_add(word->memory, offset, value, op->operation);
+}
+int weft_send(weft_node* node, const weft_peer* peer, const void* message, size_t bytes) {
+  return static_cast<int>(node->node.send(peer->peer, message, bytes));
+}
+void weft_send_long(weft_node* node, const weft_peer* peer, const void* message, size_t bytes,
+                    weft_op* op) {
+  node->node.send(peer->peer, message, bytes, op->operation);
+}
+
+int weft_next_event(weft_node* node, weft_event* event) {
+  std::lock_guard lock(node->mutex);
+  if (node->events.empty()) return 0;
+  auto* made = new weft_node::Event(std::move(node->events.front()));
+  node->events.pop_front();
+  *event = {made->kind,        made->code,        new weft_peer{made->peer},
+            made->data.data(), made->data.size(), made};
+  return 1;
+}
+void weft_event_clear(weft_event* event) {
+  delete event->peer;
+  delete static_cast<weft_node::Event*>(event->hidden);
+  *event = {};
+}
+
+int weft_progress(weft_node* node) { return node->node.progress() ? 1 : 0; }
+void weft_wait_some(weft_node* node, int timeout_ms) { node->node.wait_some(timeout_ms); }
+int weft_event_fd(const weft_node* node) { return node->node.event_fd(); }
+int weft_arm(weft_node* node) { return node->node.arm() ? 1 : 0; }
+
+}  // extern "C"

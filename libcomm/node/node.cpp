@@ -1,0 +1,607 @@
+#include "weft/node.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <thread>
+
+#include "base/settings.hpp"
+#include "base/wait.hpp"
+#include "node/endpoints.hpp"
+#include "transport/transport.hpp"
+#include "weft/job.hpp"
+
+extern char** environ;
+
+namespace weft {
+
+using transport::Work;
+using transport::WorkKind;
+
+class PeerImpl {
+ public:
+  std::shared_ptr<transport::Session> session;
+  void* context = nullptr;
+};
+
+class PeerMemoryImpl {
+ public:
+  explicit PeerMemoryImpl(std::shared_ptr<transport::Session> session,
+                          std::shared_ptr<transport::RemoteRegion> region)
+      : use(std::move(session), std::move(region)) {}
+  transport::RegionUse use;
+};
+
+class NodeImpl final : public transport::Transport::Events {
+ public:
+  explicit NodeImpl(const NodeSettings& settings);
+  ~NodeImpl();
+
+  // Under the progress lock:
+  void on_connected(transport::Session& session) override;
+  void on_lost(transport::Session& session, const Status& why) override;
+  void on_message(transport::Session& session, fabric::Bytes bytes) override {
+    if (message_call) message_call(peer_of(session), bytes);
+  }
+  void on_notify(transport::Session& session, const NotifyTag& tag) override {
+    if (notify_call) notify_call(peer_of(session), tag);
+  }
+  // The peer lives as long as its session is known, and as the program keeps it.
+  static const Peer& peer_of(transport::Session& session) {
+    return *static_cast<const Peer*>(session.user);
+  }
+
+  bool poll() {
+    // relaxed: the thread looks now and then.
+    const bool any = transport_->poll();
+    if (thread_sleeps_.load(std::memory_order_relaxed)) [[unlikely]]
+      wake_thread();
+    if (num_connects_.load(std::memory_order_relaxed) > 0) [[unlikely]]
+      tell_connects();
+    return any;
+  }
+  void tell_connects();
+  void wake_thread();
+  void run_thread();
+  Status take_back(void* address, bool allocated);
+  void free_allocated(void* address);
+  Status begin_connect(std::string_view address, int timeout_ms,
+                       std::shared_ptr<transport::Transport::Connecting>& connecting);
+
+  struct WaitingConnect {
+    std::shared_ptr<transport::Transport::Connecting> connecting;
+    std::function<void(Status, Peer)> done;
+  };
+
+  Settings settings_;
+  std::uint64_t timeout_ns_ = 0, spin_ns_ = 0, yield_ns_ = 0;
+  std::unique_ptr<transport::Transport> transport_;
+  std::map<const void*, std::shared_ptr<transport::Region>> regions_;
+  std::vector<WaitingConnect> waiting_connects_;  // under the progress lock
+  std::atomic<int> num_connects_{0};
+  std::function<void(const Peer&)> peer_call;
+  std::function<void(const Peer&, const Status&)> lost_call;
+  std::function<void(const Peer&, std::span<const std::byte>)> message_call;
+  std::function<void(const Peer&, const NotifyTag&)> notify_call;
+
+  std::atomic<bool> thread_sleeps_{false};
+  std::atomic<bool> stops_{false};
+  std::atomic<std::uint32_t> wake_word_{0};
+  int wake_pipe_[2] = {-1, -1};
+  std::thread thread_;
+};
+
+// Peer.
+
+const std::string& Peer::name() const noexcept { return impl_->session->theirs().name; }
+std::uint64_t Peer::generation() const noexcept { return impl_->session->theirs().generation; }
+std::string_view Peer::fabric() const noexcept { return impl_->session->fabric(); }
+bool Peer::is_lost() const noexcept {
+  return impl_->session->state() == transport::Session::State::lost;
+}
+std::size_t Peer::message_max() const noexcept { return impl_->session->message_max(); }
+void* Peer::context() const noexcept { return impl_->context; }
+void Peer::set_context(void* context) const noexcept { impl_->context = context; }
+
+PeerMemory::~PeerMemory() = default;
+PeerMemory::PeerMemory(PeerMemory&&) noexcept = default;
+PeerMemory& PeerMemory::operator=(PeerMemory&&) noexcept = default;
+PeerMemory::PeerMemory(const PeerMemory& other) { *this = other; }
+PeerMemory& PeerMemory::operator=(const PeerMemory& other) {
+  if (this == &other) return *this;
+  impl_ = other.impl_ == nullptr
+              ? nullptr
+              : std::make_unique<PeerMemoryImpl>(other.impl_->use.session, other.impl_->use.region);
+  return *this;
+}
+
+// NodeImpl.
+
+NodeImpl::NodeImpl(const NodeSettings& settings) {
+  if (Status status = Settings::from_environment(environ, settings_); !status) throw Error(status);
+  if (settings.name.size() > peer::kMaxNameBytes)
+    throw Error({Code::bad_argument,
+                 fmt::format("the name of a Node has at most {} letters", peer::kMaxNameBytes)});
+  const auto timeout_ms =
+      settings.timeout_ms > 0 ? settings.timeout_ms : settings_.number(Setting::peer_timeout_ms);
+  timeout_ns_ = static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
+  spin_ns_ = static_cast<std::uint64_t>(settings_.number(Setting::spin_us)) * 1000;
+  yield_ns_ = static_cast<std::uint64_t>(settings_.number(Setting::yield_us)) * 1000;
+  std::vector<std::unique_ptr<fabric::Endpoint>> endpoints;
+  const std::string& fabrics =
+      settings.fabrics.empty() ? settings_.text(Setting::fabric) : settings.fabrics;
+  if (Status status = make_endpoints(fabrics, settings_, endpoints); !status) throw Error(status);
+  transport_ = std::make_unique<transport::Transport>(
+      *this, peer::Secret(settings.secret), settings.name, timeout_ns_, std::move(endpoints));
+  if (!settings.progress_thread) return;
+  if (::pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) != 0)
+    throw Error({Code::no_memory, "no descriptors are left for a Node"});
+  thread_ = std::thread([this] { run_thread(); });
+}
+
+NodeImpl::~NodeImpl() {
+  stops_.store(true);
+  if (thread_.joinable()) {
+    wake_word_.fetch_add(1);
+    futex_wake_all(&wake_word_);
+    [[maybe_unused]] const auto written = ::write(wake_pipe_[1], "", 1);
+    thread_.join();
+  }
+  for (const int descriptor : wake_pipe_)
+    if (descriptor >= 0) ::close(descriptor);
+  transport_->close_all();
+  {
+    std::lock_guard lock(transport_->progress_lock());
+    waiting_connects_.clear();
+    lost_call = nullptr;
+  }
+  transport_->end();
+  for (auto& [address, region] : regions_)
+    if (region->is_allocated) free_allocated(const_cast<void*>(address));
+}
+
+void NodeImpl::free_allocated(void* address) {
+  if (transport_->mapped() != nullptr)
+    transport_->mapped()->release(address);
+  else
+    std::free(address);
+}
+
+void NodeImpl::on_connected(transport::Session& session) {
+  auto impl = std::make_shared<PeerImpl>();
+  impl->session = session.shared_from_this();
+  session.user = new Peer(std::move(impl));
+  if (peer_call) peer_call(peer_of(session));
+}
+
+void NodeImpl::on_lost(transport::Session& session, const Status& why) {
+  if (session.user == nullptr) return;  // the program never knew of it
+  const std::unique_ptr<const Peer> peer(&peer_of(session));
+  session.user = nullptr;
+  if (lost_call) lost_call(*peer, why);
+}
+
+void NodeImpl::tell_connects() {
+  std::unique_lock lock(transport_->progress_lock(), std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  for (std::size_t i = 0; i < waiting_connects_.size();) {
+    if (!waiting_connects_[i].connecting->is_done) {
+      ++i;
+      continue;
+    }
+    const WaitingConnect connect = std::move(waiting_connects_[i]);
+    waiting_connects_.erase(waiting_connects_.begin() + static_cast<std::ptrdiff_t>(i));
+    --num_connects_;
+    const auto& session = connect.connecting->session;
+    connect.done(connect.connecting->status,
+                 session != nullptr && session->user != nullptr ? peer_of(*session) : Peer());
+  }
+}
+
+void NodeImpl::wake_thread() {
+  if (!thread_sleeps_.exchange(false)) return;
+  [[maybe_unused]] const auto written = ::write(wake_pipe_[1], "", 1);
+}
+
+// Moves things on while no thread of the program does.
+void NodeImpl::run_thread() {
+  constexpr std::uint64_t kQuietUs = 5'000;
+  std::uint64_t seen = transport_->num_polls();
+  while (!stops_.load(std::memory_order_relaxed)) {
+    const std::uint32_t word = wake_word_.load();
+    futex_wait(&wake_word_, word, kQuietUs);
+    if (transport_->num_polls() != seen) {  // somebody else does it
+      seen = transport_->num_polls();
+      continue;
+    }
+    while (!stops_.load(std::memory_order_relaxed)) {
+      while (transport_->poll()) continue;
+      tell_connects();
+      seen = transport_->num_polls();
+      if (!transport_->arm()) {
+        if (transport_->num_polls() != seen) break;
+        sched_yield();
+        continue;
+      }
+      thread_sleeps_.store(true);
+      if (transport_->num_polls() == seen && !stops_.load()) {
+        pollfd wait[2] = {{transport_->wait_fd(), POLLIN, 0}, {wake_pipe_[0], POLLIN, 0}};
+        ::poll(wait, 2, transport_->sleep_ms());
+      }
+      thread_sleeps_.store(false);
+      char bytes[16];
+      while (::read(wake_pipe_[0], bytes, sizeof bytes) > 0) continue;
+      if (transport_->num_polls() != seen) break;
+    }
+    seen = transport_->num_polls();
+  }
+}
+
+Status NodeImpl::take_back(void* address, bool allocated) {
+  std::shared_ptr<transport::Region> region;
+  {
+    std::lock_guard lock(transport_->progress_lock());
+    const auto found = regions_.find(address);
+    if (found == regions_.end() || found->second->is_allocated != allocated)
+      return {Code::not_found, "no such memory of this Node"};
+    region = found->second;
+    regions_.erase(found);
+    transport_->withdraw(region);
+  }
+  // A peer that does not let go in time may be slow or hostile; what it maps stays its own.
+  const std::uint64_t limit = now_ns() + timeout_ns_;
+  for (;;) {
+    {
+      std::lock_guard lock(transport_->progress_lock());
+      if (transport_->is_free(*region) || now_ns() > limit) break;
+    }
+    if (!poll()) sched_yield();
+  }
+  std::lock_guard lock(transport_->progress_lock());
+  transport_->drop(region);
+  if (allocated) free_allocated(address);
+  return {};
+}
+
+Status NodeImpl::begin_connect(std::string_view address, int timeout_ms,
+                               std::shared_ptr<transport::Transport::Connecting>& connecting) {
+  connecting = std::make_shared<transport::Transport::Connecting>();
+  const std::uint64_t within =
+      timeout_ms > 0 ? static_cast<std::uint64_t>(timeout_ms) * 1'000'000 : timeout_ns_;
+  std::lock_guard lock(transport_->progress_lock());
+  transport_->connect(address, now_ns() + within, connecting);
+  return {};
+}
+
+// Node.
+
+Node::Node(const NodeSettings& settings) : impl_(std::make_unique<NodeImpl>(settings)) {}
+Node::~Node() = default;
+
+Status Node::listen(std::string_view address) {
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  Status status = impl_->transport_->listen(address);
+  impl_->wake_thread();
+  return status;
+}
+
+Status Node::address(std::string& text) {
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  Status status = impl_->transport_->address(text);
+  impl_->wake_thread();
+  return status;
+}
+
+Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
+  std::shared_ptr<transport::Transport::Connecting> connecting;
+  if (Status status = impl_->begin_connect(address, timeout_ms, connecting); !status) return status;
+  for (;;) {
+    {
+      std::lock_guard lock(impl_->transport_->progress_lock());
+      if (connecting->is_done) {
+        if (connecting->status && connecting->session->user != nullptr)
+          peer = NodeImpl::peer_of(*connecting->session);
+        else if (connecting->status)
+          return {Code::peer_lost, "the peer left at once"};
+        return connecting->status;
+      }
+    }
+    wait_some(20);
+  }
+}
+
+void Node::connect_async(std::string_view address, std::function<void(Status, Peer)> done,
+                         int timeout_ms) {
+  std::shared_ptr<transport::Transport::Connecting> connecting;
+  Status status = impl_->begin_connect(address, timeout_ms, connecting);
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  impl_->waiting_connects_.push_back({connecting, std::move(done)});
+  ++impl_->num_connects_;
+  impl_->wake_thread();
+}
+
+void Node::close(const Peer& peer) {
+  if (!peer) return;
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  impl_->transport_->close(*peer.impl_->session);
+}
+
+void Node::on_peer(std::function<void(const Peer&)> call) {
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  impl_->peer_call = std::move(call);
+}
+void Node::on_lost(std::function<void(const Peer&, const Status&)> call) {
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  impl_->lost_call = std::move(call);
+}
+void Node::on_message(std::function<void(const Peer&, std::span<const std::byte>)> call) {
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  impl_->message_call = std::move(call);
+}
+void Node::on_notify(std::function<void(const Peer&, const NotifyTag&)> call) {
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  impl_->notify_call = std::move(call);
+}
+
+Status Node::register_memory(void* address, std::size_t bytes) {
+  if (address == nullptr || bytes == 0) return Code::bad_argument;
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  auto& region = impl_->regions_[address];
+  if (region != nullptr) return {Code::bad_argument, "this memory is registered already"};
+  return impl_->transport_->add_region(static_cast<std::byte*>(address), bytes, false, region);
+}
+
+Status Node::allocate(std::size_t bytes, void*& address) {
+  if (bytes == 0) return Code::bad_argument;
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  if (fabric::Mapped* mapped = impl_->transport_->mapped(); mapped != nullptr) {
+    if (Status status = mapped->allocate(bytes, address); !status) return status;
+  } else {
+    address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (address == nullptr) return Code::no_memory;
+    std::memset(address, 0, bytes);
+  }
+  return impl_->transport_->add_region(static_cast<std::byte*>(address), bytes, true,
+                                       impl_->regions_[address]);
+}
+
+Status Node::deregister_memory(void* address) { return impl_->take_back(address, false); }
+Status Node::release(void* address) { return impl_->take_back(address, true); }
+
+Status Node::key(const void* address, std::uint32_t rights, MemoryKey& key, const Peer& only) {
+  std::lock_guard lock(impl_->transport_->progress_lock());
+  const auto found = impl_->regions_.find(address);
+  if (found == impl_->regions_.end()) return {Code::not_found, "no such memory of this Node"};
+  return impl_->transport_->make_key(*found->second, rights, only ? only.generation() : 0, key);
+}
+
+PeerMemory Node::memory(const Peer& peer, const MemoryKey& key) {
+  PeerMemory memory;
+  const auto& session = peer.impl_->session;
+  memory.impl_ = std::make_unique<PeerMemoryImpl>(session, session->import(key));
+  return memory;
+}
+
+namespace {
+
+Work& begin(Operation& operation, WorkKind kind, transport::RegionUse& use, std::uint64_t offset,
+            const void* local, std::size_t bytes) {
+  Work& work = OperationAccess::begin(operation);
+  work.kind = kind;
+  work.region = use.region;
+  work.local = static_cast<std::byte*>(const_cast<void*>(local));
+  work.bytes = bytes;
+  work.offset = offset;
+  return work;
+}
+
+// Most are a word: no call for those.
+inline void copy(void* to, const void* from, std::size_t bytes) noexcept {
+  if (bytes == 8)
+    std::memcpy(to, from, 8);
+  else
+    std::memcpy(to, from, bytes);
+}
+
+void finish_at_once(Operation& operation, Code code) {
+  OperationAccess::begin_without_work(operation);
+  OperationAccess::finish(operation, code);
+}
+
+}  // namespace
+
+void Node::put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
+               Operation& operation) {
+  transport::RegionUse& use = to.impl_->use;
+  std::byte* at = use.enter(kWrite, offset, bytes);
+  if (at != nullptr) [[likely]]
+    copy(at, from, bytes);
+  use.leave();
+  if (at != nullptr) [[likely]]
+    return finish_at_once(operation, Code::ok);
+  use.session->start(begin(operation, WorkKind::put, use, offset, from, bytes));
+}
+
+void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* from,
+                      std::size_t bytes, const NotifyTag& tag, Operation& operation) {
+  transport::RegionUse& use = to.impl_->use;
+  Work& work = begin(operation, WorkKind::put, use, offset, from, bytes);
+  work.has_tag = true;
+  work.tag = tag;
+  use.session->start(work);
+}
+
+void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,
+               Operation& operation) {
+  transport::RegionUse& use = from.impl_->use;
+  const std::byte* at = use.enter(kRead, offset, bytes);
+  if (at != nullptr) [[likely]]
+    copy(to, at, bytes);
+  use.leave();
+  if (at != nullptr) [[likely]]
+    return finish_at_once(operation, Code::ok);
+  use.session->start(begin(operation, WorkKind::get, use, offset, to, bytes));
+}
+
+void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t compare,
+               std::uint64_t swap, Operation& operation) {
+  transport::RegionUse& use = memory.impl_->use;
+  std::byte* at = offset % 8 == 0 ? use.enter(kAtomic, offset, 8) : nullptr;
+  if (at != nullptr) [[likely]] {
+    std::uint64_t previous = compare;
+    // seq_cst: as the processor's own.
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).compare_exchange_strong(previous, swap);
+    use.leave();
+    OperationAccess::set_previous(operation, previous);
+    return finish_at_once(operation, Code::ok);
+  }
+  use.leave();
+  Work& work = begin(operation, WorkKind::compare_swap, use, offset, nullptr, 8);
+  work.operand = swap;
+  work.compare = compare;
+  use.session->start(work);
+}
+
+void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64_t value,
+                     Operation& operation) {
+  transport::RegionUse& use = memory.impl_->use;
+  std::byte* at = offset % 8 == 0 ? use.enter(kAtomic, offset, 8) : nullptr;
+  if (at != nullptr) [[likely]] {
+    const std::uint64_t previous =
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(value);
+    use.leave();
+    OperationAccess::set_previous(operation, previous);
+    return finish_at_once(operation, Code::ok);
+  }
+  use.leave();
+  Work& work = begin(operation, WorkKind::fetch_add, use, offset, nullptr, 8);
+  work.operand = value;
+  use.session->start(work);
+}
+
+namespace {
+
+void move_all(WorkKind kind, std::span<const Transfer> parts,
+              std::span<transport::RegionUse* const> uses, Operation& operation) {
+  OperationAccess::begin_without_work(operation);
+  const std::uint32_t right = kind == WorkKind::put ? kWrite : kRead;
+  std::unique_ptr<transport::Batch> batch;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Transfer& part = parts[i];
+    transport::RegionUse& use = *uses[i];
+    std::byte* at = use.enter(right, part.offset, part.bytes);
+    if (at != nullptr) {
+      if (kind == WorkKind::put)
+        copy(at, part.local, part.bytes);
+      else
+        copy(part.local, at, part.bytes);
+    }
+    use.leave();
+    if (at != nullptr) continue;
+    if (batch == nullptr) {
+      batch = std::make_unique<transport::Batch>();
+      batch->operation = &operation;
+      batch->works.reserve(parts.size() - i);
+    }
+    Work& work = batch->works.emplace_back();
+    work.kind = kind;
+    work.batch = batch.get();
+    work.region = use.region;
+    work.local = static_cast<std::byte*>(part.local);
+    work.bytes = part.bytes;
+    work.offset = part.offset;
+    work.session = use.session.get();
+  }
+  if (batch == nullptr) return OperationAccess::finish(operation, Code::ok);
+  // The last one that ends deletes the batch, so this counts as one until all are started.
+  batch->left = batch->works.size() + 1;
+  transport::Batch* started = batch.release();
+  for (Work& work : started->works) work.session->start(work);
+  Work last;
+  last.batch = started;
+  transport::finish(last);
+}
+
+}  // namespace
+
+void Node::put_all(std::span<const Transfer> parts, Operation& operation) {
+  std::vector<transport::RegionUse*> uses;
+  for (const Transfer& part : parts) uses.push_back(&part.memory->impl_->use);
+  move_all(WorkKind::put, parts, uses, operation);
+}
+void Node::get_all(std::span<const Transfer> parts, Operation& operation) {
+  std::vector<transport::RegionUse*> uses;
+  for (const Transfer& part : parts) uses.push_back(&part.memory->impl_->use);
+  move_all(WorkKind::get, parts, uses, operation);
+}
+
+Code Node::send(const Peer& peer, const void* message, std::size_t bytes) {
+  return peer.impl_->session->send({static_cast<const std::byte*>(message), bytes});
+}
+
+void Node::send(const Peer& peer, const void* message, std::size_t bytes, Operation& operation) {
+  if (bytes > transport::kMaxMessageBytes) return finish_at_once(operation, Code::bad_argument);
+  Work& work = OperationAccess::begin(operation);
+  work.kind = WorkKind::send;
+  work.local = static_cast<std::byte*>(const_cast<void*>(message));
+  work.bytes = bytes;
+  peer.impl_->session->start(work);
+}
+
+bool Node::progress() { return impl_->poll(); }
+
+Code Node::wait(const Operation& operation) {
+  std::uint64_t began = 0;
+  for (std::uint32_t polls = 0; !operation.is_done(); ++polls) {
+    if (impl_->poll()) {
+      began = 0;
+      continue;
+    }
+    if (polls % 32 != 0) continue;
+    const std::uint64_t now = now_ns();
+    if (began == 0) began = now;
+    if (now - began < impl_->spin_ns_) continue;
+    if (now - began < impl_->spin_ns_ + impl_->yield_ns_) {
+      sched_yield();
+      continue;
+    }
+    if (operation.is_done()) break;
+    // Short sleeps: another thread may move things on, and then nothing here wakes.
+    if (arm()) {
+      pollfd wait{event_fd(), POLLIN, 0};
+      ::poll(&wait, 1, 1);
+    } else {
+      sched_yield();
+    }
+  }
+  return operation.code();
+}
+
+void Node::wait_some(int timeout_ms) {
+  const std::uint64_t limit = now_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
+  while (!impl_->poll()) {
+    const std::uint64_t now = now_ns();
+    if (now >= limit) return;
+    if (!arm()) {
+      sched_yield();
+      continue;
+    }
+    const auto left_ms = static_cast<int>((limit - now) / 1'000'000) + 1;
+    pollfd wait{event_fd(), POLLIN, 0};
+    if (::poll(&wait, 1, std::min(left_ms, 20)) > 0) {
+      impl_->poll();
+      return;
+    }
+  }
+}
+
+int Node::event_fd() const noexcept { return impl_->transport_->wait_fd(); }
+bool Node::arm() { return impl_->transport_->arm(); }
+std::uint64_t Node::generation() const noexcept { return impl_->transport_->generation(); }
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+#pragma once
+// What a Node tells others of itself: who it is in this life of it, where its bootstrap sockets
+// listen, and its address on each fabric. As text it may travel any way: a file, Redis, PMIx, a
+// mail. Any thread.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/status.hpp"
+
+namespace weft::peer {
+
+inline constexpr std::size_t kMaxNameBytes = 64;
+inline constexpr std::size_t kMaxAddressTextBytes = 8192;
+
+struct NodeAddress {
+  struct OnFabric {
+    std::string fabric, address;
+    bool operator==(const OnFabric&) const = default;
+  };
+  std::string name;                     // for people
+  std::uint64_t generation = 0;         // of this life of the Node; random, never 0
+  std::string host;                     // equal on equal hosts
+  std::vector<std::string> bootstraps;  // "unix:/path", "unix:@abstract", "host:port"
+  std::vector<OnFabric> fabrics;
+
+  bool operator==(const NodeAddress&) const = default;
+  std::string_view on(std::string_view fabric) const;
+};
+
+std::string encode(const NodeAddress& address);
+// corrupt: no address, or of another version, which the text says.
+Status decode(std::string_view bytes, NodeAddress& address);
+
+// The same in letters that survive a command line or a JSON file; begins with "weft:".
+std::string to_text(const NodeAddress& address);
+Status from_text(std::string_view text, NodeAddress& address);
+bool is_address_text(std::string_view text);
+
+// This machine since it was started, in this network namespace: what Unix sockets can reach.
+std::string host_identity();
+
+}  // namespace weft::peer

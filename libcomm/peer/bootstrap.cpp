@@ -1,0 +1,448 @@
+#include "peer/bootstrap.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "base/wait.hpp"
+#include "peer/sockets.hpp"
+
+namespace weft::peer {
+
+namespace {
+
+constexpr std::uint64_t kPauseNs = 100'000'000;  // of a listener when descriptors are used up
+
+// Which of the two a descriptor in epoll belongs to: the lowest bit of its pointer.
+constexpr std::uintptr_t kIsListener = 1;
+
+Status error(Code code, std::string_view what, std::string_view whom) {
+  return {code, fmt::format("{} {}: {}", what, whom, std::strerror(errno))};
+}
+
+}  // namespace
+
+Bootstrap::Bootstrap(const Secret& secret, NodeAddress own)
+    : secret_(secret), own_(std::move(own)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+
+Bootstrap::~Bootstrap() {
+  for (auto* list : {&connections_, &met_})
+    while (!list->empty()) close(*list->back());
+  for (auto& listener : listeners_) {
+    ::close(listener->fd);
+    if (!listener->path.empty()) ::unlink(listener->path.c_str());
+  }
+  ::close(epoll_);
+}
+
+Status Bootstrap::listen(std::string_view text) {
+  if (epoll_ < 0) return error(Code::no_memory, "cannot listen on", text);
+  SocketAddress address;
+  if (Status status = resolve(text, address); !status) return status;
+  if (secret_.is_empty && !address.is_unix)
+    return {Code::not_permitted,
+            fmt::format("listening on {} needs a secret, as anybody can connect there; without one "
+                        "listen on unix:/path, for processes of the same user",
+                        text)};
+  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return error(Code::no_memory, "cannot listen on", text);
+  const int on = 1;
+  if (!address.is_unix) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  int failed = ::bind(fd, address.raw(), address.length);
+  if (failed != 0 && errno == EADDRINUSE && !address.path.empty()) {
+    // Left behind by a process that was killed?
+    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool alive = ::connect(probe, address.raw(), address.length) == 0 || errno == EAGAIN;
+    ::close(probe);
+    if (!alive) {
+      ::unlink(address.path.c_str());
+      failed = ::bind(fd, address.raw(), address.length);
+    } else {
+      errno = EADDRINUSE;
+    }
+  }
+  if (failed != 0 || ::listen(fd, 128) != 0) {
+    Status status =
+        error(errno == EACCES ? Code::not_permitted : Code::bad_argument, "cannot listen on", text);
+    ::close(fd);
+    return status;
+  }
+  listeners_.push_back(std::make_unique<Listener>(Listener{fd, address.is_unix, address.path, 0}));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = reinterpret_cast<std::uintptr_t>(listeners_.back().get()) | kIsListener;
+  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  own_.bootstraps.push_back(address.is_unix ? std::string(text) : bound_text(fd));
+  return {};
+}
+
+Status Bootstrap::connect(std::string_view text, std::uint64_t deadline_ns, void* client) {
+  SocketAddress address;
+  if (Status status = resolve(text, address); !status) return status;
+  if (secret_.is_empty && !address.is_unix)
+    return {Code::not_permitted,
+            fmt::format("connecting to {} needs a secret; without one only unix:... of the same "
+                        "user can be reached",
+                        text)};
+  auto connection = std::make_unique<Connection>();
+  connection->client = client;
+  connection->is_unix_ = address.is_unix;
+  connection->connects_ = true;
+  connection->target_ = text;
+  connection->deadline_ns_ = deadline_ns;
+  connection->fd_ =
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (connection->fd_ < 0) return error(Code::no_memory, "cannot connect to", text);
+  const int failed = ::connect(connection->fd_, address.raw(), address.length);
+  if (failed != 0 && errno != EINPROGRESS) {
+    Status status =
+        error(errno == EACCES ? Code::not_permitted : Code::not_found, "cannot connect to", text);
+    ::close(connection->fd_);
+    return status;
+  }
+  return add(std::move(connection), EPOLLIN | EPOLLOUT);
+}
+
+Status Bootstrap::add(std::unique_ptr<Connection> connection, std::uint32_t events) {
+  connection->wants_write_ = (events & EPOLLOUT) != 0;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = reinterpret_cast<std::uintptr_t>(connection.get());
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, connection->fd_, &event) != 0) {
+    Status status = error(Code::no_memory, "cannot watch", connection->target_);
+    ::close(connection->fd_);
+    return status;
+  }
+  connections_.push_back(std::move(connection));
+  return {};
+}
+
+void Bootstrap::accept_all(Listener& listener) {
+  for (;;) {
+    const int fd = ::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+      // EMFILE and the like: who waits there stays in the queue.
+      log_line(LogLevel::warn, -1, "cannot accept a connection: {}", std::strerror(errno));
+      listener.paused_until_ns = now_ns() + kPauseNs;
+      ::epoll_ctl(epoll_, EPOLL_CTL_DEL, listener.fd, nullptr);
+      return;
+    }
+    auto connection = std::make_unique<Connection>();
+    connection->fd_ = fd;
+    connection->is_unix_ = listener.is_unix;
+    connection->target_ = "a peer";
+    connection->state_ = Connection::State::shaking_hands;
+    connection->deadline_ns_ = now_ns() + kHandshakeMs * 1'000'000;
+    connection->handshake_ =
+        std::make_unique<Handshake>(Handshake::Role::listens, secret_, encode(own_));
+    const int on = 1;
+    if (!listener.is_unix) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    std::string why;
+    if (!may_meet(*connection, why)) {
+      const std::string frame = make_frame(FrameType::refused, why);
+      [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
+      ::close(fd);
+      continue;
+    }
+    std::size_t half_open = 0;
+    Connection* eldest = nullptr;
+    for (const auto& other : connections_) {
+      if (other->connects_) continue;
+      if (eldest == nullptr) eldest = other.get();
+      ++half_open;
+    }
+    if (half_open >= kMaxHalfOpen) close(*eldest);
+    if (!add(std::move(connection), EPOLLIN)) return;
+  }
+}
+
+bool Bootstrap::may_meet(const Connection& connection, std::string& why) const {
+  if (!secret_.is_empty || is_same_user(connection.fd_)) return true;
+  why = "without a secret only processes of the same user are met";
+  return false;
+}
+
+Status Bootstrap::send(Connection& connection, FrameType type, std::string_view body,
+                       std::span<const int> descriptors) {
+  if (body.size() > kMaxFrameBytes || descriptors.size() > kMaxDescriptors)
+    return Code::bad_argument;
+  if (connection.unsent_bytes_ > kMaxUnsentBytes) return Code::again;
+  Connection::Unsent unsent{make_frame(type, body, descriptors.size()), 0, {}};
+  for (const int descriptor : descriptors) {
+    const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) {
+      for (const int made : unsent.descriptors) ::close(made);
+      return error(Code::no_memory, "cannot pass a descriptor to", connection.theirs().name);
+    }
+    unsent.descriptors.push_back(copy);
+  }
+  connection.unsent_bytes_ += unsent.bytes.size();
+  connection.unsent_.push_back(std::move(unsent));
+  flush(connection);  // if the socket has failed, reading from it tells
+  return {};
+}
+
+bool Bootstrap::flush(Connection& connection) {
+  while (!connection.unsent_.empty()) {
+    Connection::Unsent& unsent = connection.unsent_.front();
+    iovec part{unsent.bytes.data() + unsent.sent, unsent.bytes.size() - unsent.sent};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptors)] = {};
+    if (!unsent.descriptors.empty()) {
+      const std::size_t bytes = unsent.descriptors.size() * sizeof(int);
+      message.msg_control = control;
+      message.msg_controllen = CMSG_SPACE(bytes);
+      cmsghdr* head = CMSG_FIRSTHDR(&message);
+      head->cmsg_level = SOL_SOCKET;
+      head->cmsg_type = SCM_RIGHTS;
+      head->cmsg_len = CMSG_LEN(bytes);
+      std::memcpy(CMSG_DATA(head), unsent.descriptors.data(), bytes);
+    }
+    const ssize_t sent = ::sendmsg(connection.fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      const bool is_full = errno == EAGAIN;
+      if (is_full != connection.wants_write_) {
+        connection.wants_write_ = is_full;
+        epoll_event event{};
+        event.events = EPOLLIN | (is_full ? std::uint32_t{EPOLLOUT} : 0u);
+        event.data.u64 = reinterpret_cast<std::uintptr_t>(&connection);
+        ::epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd_, &event);
+      }
+      return is_full;
+    }
+    // They went with the first byte.
+    for (const int descriptor : unsent.descriptors) ::close(descriptor);
+    unsent.descriptors.clear();
+    unsent.sent += static_cast<std::size_t>(sent);
+    if (unsent.sent < unsent.bytes.size()) continue;
+    connection.unsent_bytes_ -= unsent.bytes.size();
+    connection.unsent_.pop_front();
+  }
+  if (connection.wants_write_) {
+    connection.wants_write_ = false;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = reinterpret_cast<std::uintptr_t>(&connection);
+    ::epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd_, &event);
+  }
+  return true;
+}
+
+void Bootstrap::close(Connection& connection) { drop(connection); }
+
+// Frees it at the next poll(): the one that runs may still hold it.
+void Bootstrap::drop(Connection& connection) {
+  if (connection.fd_ < 0) return;
+  flush(connection);  // such as the reason for a refusal
+  ::close(connection.fd_);
+  connection.fd_ = -1;
+  for (const int descriptor : connection.received_) ::close(descriptor);
+  connection.received_.clear();
+  for (auto& unsent : connection.unsent_)
+    for (const int descriptor : unsent.descriptors) ::close(descriptor);
+  connection.unsent_.clear();
+  for (auto* list : {&connections_, &met_}) {
+    const auto found =
+        std::ranges::find_if(*list, [&](const auto& item) { return item.get() == &connection; });
+    if (found == list->end()) continue;
+    dropped_.push_back(std::move(*found));
+    list->erase(found);
+    return;
+  }
+}
+
+bool Bootstrap::read_frames(Events& events, Connection& connection) {
+  char bytes[16384];
+  for (int rounds = 0; rounds < 8; ++rounds) {  // then it is others' turn
+    iovec part{bytes, sizeof bytes};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 16)];
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const ssize_t length = ::recvmsg(connection.fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EAGAIN) return true;
+    if (length <= 0) {
+      // A reset is an end, too: nobody has the socket any more.
+      const bool is_end = length == 0 || errno == ECONNRESET || errno == EPIPE;
+      fail(connection, is_end ? Status{Code::peer_lost, "the peer has closed the connection"}
+                              : error(Code::timed_out, "the connection to", "a peer broke"));
+      return false;
+    }
+    for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
+         head = CMSG_NXTHDR(&message, head)) {
+      if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+      const std::size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (std::size_t i = 0; i < count; ++i) {
+        int descriptor;
+        std::memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof descriptor);
+        connection.received_.push_back(descriptor);
+      }
+    }
+    const bool is_stranger = connection.state_ != Connection::State::met;
+    if (connection.received_.size() > (is_stranger ? 0 : 64) ||
+        (message.msg_flags & MSG_CTRUNC) != 0) {
+      fail(connection, {Code::corrupt, "a peer sends descriptors that nobody asked for"});
+      return false;
+    }
+    connection.reader_.feed({bytes, static_cast<std::size_t>(length)});
+    FrameHead head;
+    std::string_view body;
+    for (;;) {
+      const FrameReader::Next next = connection.reader_.next(head, body);
+      if (next == FrameReader::Next::none) break;
+      if (next == FrameReader::Next::corrupt ||
+          head.num_descriptors > connection.received_.size()) {
+        fail(connection, {Code::corrupt, "what answers there is no Node"});
+        return false;
+      }
+      if (connection.state_ == Connection::State::met) {
+        int descriptors[kMaxDescriptors];
+        const std::span<int> taken(descriptors, head.num_descriptors);
+        for (int& descriptor : taken) {
+          descriptor = connection.received_.front();
+          connection.received_.pop_front();
+        }
+        const bool makes_sense = events.on_frame(connection, head.type, body, taken);
+        for (const int descriptor : taken)
+          if (descriptor >= 0) ::close(descriptor);
+        if (connection.fd_ < 0) return true;  // closed by the client
+        if (!makes_sense) {
+          fail(connection, {Code::corrupt, "a peer's frame makes no sense"});
+          return false;
+        }
+        continue;
+      }
+      std::string out;
+      const Handshake::State state = connection.handshake_->on_frame(head.type, body, out);
+      if (!out.empty()) {
+        connection.unsent_bytes_ += out.size();
+        connection.unsent_.push_back({std::move(out), 0, {}});
+        flush(connection);
+      }
+      if (state == Handshake::State::failed) {
+        fail(connection, connection.handshake_->status());
+        return false;
+      }
+      if (state != Handshake::State::done) continue;
+      connection.state_ = Connection::State::met;
+      connection.was_met_ = true;
+      const auto found = std::ranges::find_if(
+          connections_, [&](const auto& item) { return item.get() == &connection; });
+      met_.push_back(std::move(*found));
+      connections_.erase(found);
+      if (!events.on_met(connection, connection.connects_)) {
+        drop(connection);
+        return true;
+      }
+      if (connection.fd_ < 0) return true;
+    }
+  }
+  return true;
+}
+
+void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t ready) {
+  if (connection.state_ == Connection::State::connecting) {
+    int failed = 0;
+    socklen_t length = sizeof failed;
+    ::getsockopt(connection.fd_, SOL_SOCKET, SO_ERROR, &failed, &length);
+    std::string why;
+    if (failed != 0) {
+      errno = failed;
+      fail(connection, error(Code::not_found, "cannot connect to", connection.target_));
+    } else if (connection.is_unix_ && !may_meet(connection, why)) {
+      fail(connection, {Code::not_permitted, fmt::format("{}: {}", connection.target_, why)});
+    } else {
+      const int on = 1;
+      if (!connection.is_unix_)
+        ::setsockopt(connection.fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      connection.state_ = Connection::State::shaking_hands;
+      connection.handshake_ =
+          std::make_unique<Handshake>(Handshake::Role::connects, secret_, encode(own_));
+      connection.unsent_.push_back({connection.handshake_->start(), 0, {}});
+      connection.unsent_bytes_ += connection.unsent_.back().bytes.size();
+    }
+  }
+  if (connection.state_ != Connection::State::failed) {
+    if ((ready & EPOLLOUT) != 0) flush(connection);
+    read_frames(events, connection);
+  }
+  if (connection.fd_ < 0 || connection.state_ != Connection::State::failed) return;
+  if (connection.was_met_) {
+    events.on_end(connection,
+                  connection.failure_ == Code::timed_out ? Ended::broken : Ended::finished);
+  } else if (connection.connects_) {
+    events.on_failed(connection,
+                     {connection.failure_.code(),
+                      fmt::format("{}: {}", connection.target_, connection.failure_.text())});
+  } else {
+    log_line(LogLevel::info, -1, "a stranger was refused: {}", connection.failure_.text());
+  }
+  drop(connection);
+}
+
+void Bootstrap::expire(Events& events) {
+  const std::uint64_t now = now_ns();
+  for (auto& listener : listeners_) {
+    if (listener->paused_until_ns == 0 || listener->paused_until_ns > now) continue;
+    listener->paused_until_ns = 0;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = reinterpret_cast<std::uintptr_t>(listener.get()) | kIsListener;
+    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener->fd, &event);
+  }
+  for (std::size_t i = 0; i < connections_.size();) {
+    Connection& connection = *connections_[i];
+    if (connection.deadline_ns_ > now) {
+      ++i;
+      continue;
+    }
+    if (connection.connects_)
+      events.on_failed(connection,
+                       {Code::timed_out, fmt::format("{} does not answer", connection.target_)});
+    drop(connection);
+    i = 0;
+  }
+}
+
+std::uint64_t Bootstrap::next_deadline_ns() const {
+  std::uint64_t next = ~std::uint64_t{0};
+  for (const auto& connection : connections_) next = std::min(next, connection->deadline_ns_);
+  for (const auto& listener : listeners_)
+    if (listener->paused_until_ns != 0) next = std::min(next, listener->paused_until_ns);
+  return next;
+}
+
+bool Bootstrap::poll(Events& events) {
+  epoll_event ready[32];
+  const int count = ::epoll_wait(epoll_, ready, 32, 0);
+  for (int i = 0; i < count; ++i) {
+    const std::uintptr_t pointer = ready[i].data.u64;
+    if ((pointer & kIsListener) != 0) {
+      accept_all(*reinterpret_cast<Listener*>(pointer & ~kIsListener));
+      continue;
+    }
+    auto& connection = *reinterpret_cast<Connection*>(pointer);
+    if (connection.fd_ >= 0) advance(events, connection, ready[i].events);
+  }
+  if (!connections_.empty() || !listeners_.empty()) expire(events);
+  dropped_.clear();
+  return count > 0;
+}
+
+}  // namespace weft::peer

@@ -1,0 +1,136 @@
+#pragma once
+// Bootstrap: the sockets by which Nodes meet, over TCP or Unix sockets, and which they keep
+// afterwards: a kept socket that ends is a peer that has ended, and over a Unix socket descriptors
+// travel. One socket serves all fabrics.
+//
+// Nothing here blocks, and everything is bounded: at most kMaxHalfOpen strangers at a time, each
+// for kHandshakeMs; the eldest goes when another comes.
+//
+// Without a secret only processes of the same user are met, over Unix sockets.
+//
+// Threads: one at a time.
+#include <sys/types.h>
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "peer/handshake.hpp"
+
+namespace weft::peer {
+
+inline constexpr std::size_t kMaxHalfOpen = 64;
+inline constexpr std::uint64_t kHandshakeMs = 5000;
+inline constexpr std::size_t kMaxUnsentBytes = 256 << 10;
+
+enum class Ended { finished, broken };  // by the peer's end; by the network
+
+class Connection {
+ public:
+  void* client = nullptr;
+  bool is_unix() const { return is_unix_; }
+  const NodeAddress& theirs() const { return handshake_->theirs(); }
+  const Bytes16& cookie() const { return handshake_->cookie(); }
+
+ private:
+  friend class Bootstrap;
+  enum class State { connecting, shaking_hands, met, failed };
+  struct Unsent {
+    std::string bytes;
+    std::size_t sent = 0;
+    std::vector<int> descriptors;
+  };
+
+  int fd_ = -1;
+  bool is_unix_ = false;
+  bool connects_ = false;
+  bool wants_write_ = false;
+  bool was_met_ = false;
+  State state_ = State::connecting;
+  std::uint64_t deadline_ns_ = 0;
+  std::string target_;  // for messages
+  std::unique_ptr<Handshake> handshake_;
+  FrameReader reader_;
+  std::deque<int> received_;  // descriptors, in the order of the frames that name them
+  std::deque<Unsent> unsent_;
+  std::size_t unsent_bytes_ = 0;
+  Status failure_;
+};
+
+class Bootstrap {
+ public:
+  class Events {
+   public:
+    // Handshake done, by either side. False: the connection is closed.
+    virtual bool on_met(Connection& connection, bool connected_here) = 0;
+    // connect() did not succeed; the connection is freed afterwards.
+    virtual void on_failed(Connection& connection, const Status& status) = 0;
+    // Takes the descriptors over: sets those it keeps to -1, the others are closed. False: the
+    // frame makes no sense; the connection ends as broken.
+    virtual bool on_frame(Connection& connection, FrameType type, std::string_view body,
+                          std::span<int> descriptors) = 0;
+    // Freed afterwards.
+    virtual void on_end(Connection& connection, Ended how) = 0;
+
+   protected:
+    ~Events() = default;
+  };
+
+  // own: the address that handshakes tell; bootstraps are added by listen().
+  Bootstrap(const Secret& secret, NodeAddress own);
+  ~Bootstrap();
+  Bootstrap(const Bootstrap&) = delete;
+
+  NodeAddress& own() { return own_; }
+  const NodeAddress& own() const { return own_; }
+
+  // "host:port" (port 0: any), "unix:/path" or "unix:@abstract". A path is replaced if nobody
+  // listens there, and removed in the end.
+  Status listen(std::string_view address);
+  // Begins to connect; on_met() or on_failed() follows, in poll(). Names are resolved here, which
+  // may block; numbers never do.
+  Status connect(std::string_view address, std::uint64_t deadline_ns, void* client);
+  // Queues a frame. again: the peer has not read the last 256 KiB. Descriptors are duplicated.
+  Status send(Connection& connection, FrameType type, std::string_view body,
+              std::span<const int> descriptors = {});
+  void close(Connection& connection);
+
+  // Moves things on; costs one system call if there is nothing.
+  bool poll(Events& events);
+  // Readable when poll() has something to do; deadlines aside.
+  int wait_fd() const { return epoll_; }
+  std::uint64_t next_deadline_ns() const;
+
+ private:
+  struct Listener {
+    int fd;
+    bool is_unix;
+    std::string path;  // to remove
+    std::uint64_t paused_until_ns;
+  };
+
+  Status add(std::unique_ptr<Connection> connection, std::uint32_t events);
+  void accept_all(Listener& listener);
+  void advance(Events& events, Connection& connection, std::uint32_t ready);
+  bool read_frames(Events& events, Connection& connection);
+  bool flush(Connection& connection);
+  void fail(Connection& connection, Status status) {
+    connection.state_ = Connection::State::failed;
+    connection.failure_ = std::move(status);
+  }
+  void expire(Events& events);
+  void drop(Connection& connection);
+  bool may_meet(const Connection& connection, std::string& why) const;
+
+  Secret secret_;
+  NodeAddress own_;
+  int epoll_ = -1;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<Connection>> connections_;  // shaking hands, in order of arrival
+  std::vector<std::unique_ptr<Connection>> met_;
+  std::vector<std::unique_ptr<Connection>> dropped_;  // freed once poll() is done with them
+};
+
+}  // namespace weft::peer

@@ -1,0 +1,29 @@
+#pragma once
+// Addresses of bootstrap sockets. Any thread.
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <string>
+#include <string_view>
+
+#include "weft/status.hpp"
+
+namespace weft::peer {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  bool is_unix = false;
+  std::string path;  // of a Unix socket in the file system
+
+  const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+// Resolves names, which may block. bad_argument: no address; not_found: no such host.
+Status resolve(std::string_view text, SocketAddress& address);
+// As bound: "host:port" with the port that the kernel chose.
+std::string bound_text(int fd);
+// Whether the process at the other end of this Unix socket is of the same user.
+bool is_same_user(int fd);
+
+}  // namespace weft::peer

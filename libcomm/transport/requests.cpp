@@ -1,0 +1,439 @@
+// The asking side: puts, gets, atomics and long messages, by the fabric or by the owner's side.
+#include <sodium.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/wait.hpp"
+#include "transport/session.hpp"
+#include "transport/transport.hpp"
+
+namespace weft::transport {
+
+void finish(Work& work) {
+  const Code code = work.code;
+  if (Batch* batch = work.batch; batch != nullptr) {
+    if (code != Code::ok && batch->code == Code::ok) batch->code = code;
+    if (--batch->left > 0) return;
+    Operation& operation = *batch->operation;
+    const Code all = batch->code;
+    delete batch;
+    return OperationAccess::finish(operation, all);
+  }
+  Operation& operation = *work.operation;
+  OperationAccess::set_previous(operation, work.previous);
+  work.~Work();
+  OperationAccess::finish(operation, code);
+}
+
+void Session::start(Work& work) {
+  work.session = this;
+  work.done = request_done;
+  WorkList finished;
+  {
+    std::lock_guard lock(lock_);
+    if (state_ == State::lost) {
+      work.code = Code::peer_lost;
+      finished.push_back(work);
+    } else {
+      if (work.kind == WorkKind::send) ++num_sends_;
+      const bool is_first = waiting_.empty();
+      waiting_.push_back(work);
+      if (is_first && state_ == State::up && reposts_.empty()) advance(work, finished);
+    }
+  }
+  finished.finish_all();
+}
+
+// Takes it from `waiting_` or `reposts_`, where it is first.
+void Session::end_work(Work& work, Code code, WorkList& finished) {
+  if (work.kind == WorkKind::send) --num_sends_;
+  (work.is_repost ? reposts_ : waiting_).remove(work);
+  work.code = code;
+  finished.push_back(work);
+}
+
+bool Session::advance(Work& work, WorkList& finished) {
+  if (work.kind == WorkKind::send) return post_pieces(work, finished);
+  RemoteRegion& region = *work.region;
+  if (region.state == RemoteRegion::State::asking) return false;
+  if (region.state == RemoteRegion::State::gone) {
+    end_work(work, region.why, finished);
+    return true;
+  }
+  const std::uint32_t right = work.kind == WorkKind::put   ? kWrite
+                              : work.kind == WorkKind::get ? kRead
+                                                           : kAtomic;
+  const bool is_atomic = right == kAtomic;
+  Code refused = Code::ok;
+  if (work.offset > region.bytes || work.bytes > region.bytes - work.offset ||
+      (is_atomic && work.offset % 8 != 0))
+    refused = Code::bad_argument;
+  else if ((region.rights & right) == 0)
+    refused = Code::not_permitted;
+  if (refused != Code::ok) {
+    end_work(work, refused, finished);
+    return true;
+  }
+  if (region.mapped != nullptr) {
+    do_mapped(work, region.mapped + work.offset);
+    if (work.has_tag) {
+      NotifyMessage message{{.kind = Kind::notify}, work.tag};
+      post_control(message);
+    }
+    end_work(work, Code::ok, finished);
+    return true;
+  }
+  const fabric::Limits& limits = endpoint_->limits();
+  const bool can = region.is_registered && work.bytes <= kMaxMessageBytes &&
+                   (work.kind == WorkKind::put   ? limits.puts
+                    : work.kind == WorkKind::get ? limits.gets
+                                                 : limits.atomics);
+  if (!can) return post_by_owner(work, finished);
+  Code code = Code::ok;
+  if (work.kind == WorkKind::put)
+    code = endpoint_->put(*link_, work.local, work.bytes, region.fabric_key, work.offset, work);
+  else if (work.kind == WorkKind::get)
+    code = endpoint_->get(*link_, work.local, work.bytes, region.fabric_key, work.offset, work);
+  else
+    code = endpoint_->atomic(
+        *link_,
+        work.kind == WorkKind::fetch_add ? fabric::Atomic::fetch_add : fabric::Atomic::compare_swap,
+        region.fabric_key, work.offset, work.operand, work.compare, work.previous, work);
+  if (code == Code::again || code == Code::peer_lost) {
+    make_busy();
+    return false;
+  }
+  if (code != Code::ok) {
+    end_work(work, code, finished);
+    return true;
+  }
+  (work.is_repost ? reposts_ : waiting_).remove(work);
+  work.is_repost = false;
+  posted_.push_back(work);
+  ++region.num_posted;
+  if (work.has_tag) {
+    // Numbered, so it is sent once; and behind the put, also when both are posted again.
+    work.has_tag = false;
+    NotifyMessage message{{.kind = Kind::notify}, work.tag};
+    post_control(message);
+  }
+  return true;
+}
+
+void Session::do_mapped(Work& work, std::byte* at) {
+  switch (work.kind) {
+    case WorkKind::put:
+      std::memcpy(at, work.local, work.bytes);
+      return;
+    case WorkKind::get:
+      std::memcpy(work.local, at, work.bytes);
+      return;
+    case WorkKind::fetch_add:
+      work.previous =
+          std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(work.operand);
+      return;
+    default:
+      work.previous = work.compare;
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
+          .compare_exchange_strong(work.previous, work.operand);
+  }
+}
+
+bool Session::give_id(Work& work) {
+  if (work.id != 0) return true;
+  if (free_ids_.empty()) {
+    if (by_owner_.size() >= kMaxByOwner) return false;
+    by_owner_.push_back(nullptr);
+    free_ids_.push_back(static_cast<std::uint32_t>(by_owner_.size()));
+  }
+  // The low bits are the place, the others tell its users apart.
+  const std::uint32_t id = free_ids_.back();
+  free_ids_.pop_back();
+  by_owner_[(id & 0xffff) - 1] = &work;
+  work.id = id;
+  work.by_owner = true;
+  return true;
+}
+
+Work* Session::work_of(std::uint32_t id) {
+  const std::uint32_t place = id & 0xffff;
+  if (place == 0 || place > by_owner_.size()) return nullptr;
+  Work* work = by_owner_[place - 1];
+  return work != nullptr && work->id == id ? work : nullptr;
+}
+
+void Session::drop_id(Work& work) {
+  by_owner_[(work.id & 0xffff) - 1] = nullptr;
+  free_ids_.push_back(work.id + 0x10000);
+  work.id = 0;
+}
+
+bool Session::post_by_owner(Work& work, WorkList&) {
+  if (!give_id(work)) {
+    make_busy();
+    return false;
+  }
+  const std::uint32_t handle = work.region->handle;
+  if (work.kind == WorkKind::put) {
+    const std::size_t most = endpoint_->limits().message_max - sizeof(AccessMessage);
+    do {
+      const std::size_t part = std::min(work.bytes - work.moved, most);
+      AccessMessage message{
+          {.kind = Kind::put, .id = work.id}, handle, 0, work.offset + work.moved, part};
+      if (work.moved + part == work.bytes) message.flags |= kLast;
+      if (post(message, {work.local + work.moved, part}) != Code::ok) return false;
+      work.moved += part;
+    } while (work.moved < work.bytes);
+    if (work.has_tag) {
+      NotifyMessage message{{.kind = Kind::notify}, work.tag};
+      post_control(message);
+    }
+  } else if (work.kind == WorkKind::get) {
+    AccessMessage message{{.kind = Kind::get, .id = work.id}, handle, 0, work.offset, work.bytes};
+    if (post(message) != Code::ok) return false;
+  } else {
+    AtomicMessage message{{.kind = Kind::atomic, .id = work.id},
+                          handle,
+                          work.kind == WorkKind::fetch_add ? 0u : 1u,
+                          work.offset,
+                          work.operand,
+                          work.compare};
+    if (post(message) != Code::ok) return false;
+  }
+  waiting_.remove(work);
+  posted_.push_back(work);
+  return true;
+}
+
+bool Session::post_pieces(Work& work, WorkList& finished) {
+  const std::size_t most = endpoint_->limits().message_max - sizeof(PieceMessage);
+  do {
+    const std::size_t part = std::min(work.bytes - work.moved, most);
+    PieceMessage message{{.kind = Kind::piece}, work.bytes, work.moved};
+    if (post(message, {work.local + work.moved, part}) != Code::ok) return false;
+    work.moved += part;
+  } while (work.moved < work.bytes);
+  end_work(work, Code::ok, finished);
+  return true;
+}
+
+void Session::request_done(fabric::Request& request, Code code) noexcept {
+  auto& work = static_cast<Work&>(request);
+  work.session->on_request_done(work, code);
+}
+
+void Session::on_request_done(Work& work, Code code) {
+  WorkList finished;
+  {
+    std::lock_guard lock(lock_);
+    posted_.remove(work);
+    RemoteRegion& region = *work.region;
+    if (--region.num_posted == 0 && region.is_withdrawn) let_go(region);
+    const bool is_broken = code == Code::peer_lost || code == Code::cancelled;
+    const bool is_atomic = work.kind != WorkKind::put && work.kind != WorkKind::get;
+    if (is_broken && state_ == State::lost) code = Code::peer_lost;
+    if (is_broken && state_ != State::lost && !is_atomic) {
+      work.is_repost = true;
+      reposts_.push_back(work);
+      make_busy();
+    } else {
+      work.code = is_broken && is_atomic && state_ != State::lost ? Code::outcome_unknown : code;
+      finished.push_back(work);
+    }
+    if (!waiting_.empty()) make_busy();
+  }
+  last_heard_ns_ = transport_.now_ns_;
+  finished.finish_all();
+}
+
+// Regions of the peer.
+
+RegionUse::RegionUse(std::shared_ptr<Session> of, std::shared_ptr<RemoteRegion> named)
+    : region(std::move(named)), session(std::move(of)) {
+  session->add_use(*this);
+}
+RegionUse::~RegionUse() { session->remove_use(*this); }
+
+std::shared_ptr<RemoteRegion> Session::import(const MemoryKey& key) {
+  std::lock_guard lock(lock_);
+  auto& region = regions_[key];
+  if (region != nullptr && region->state != RemoteRegion::State::gone) return region;
+  region = std::make_shared<RemoteRegion>();
+  region->key = key;
+  if (state_ == State::lost) {
+    region->state = RemoteRegion::State::gone;
+    region->why = Code::peer_lost;
+    const auto gone = region;
+    regions_.erase(key);
+    return gone;
+  }
+  ask(*region);
+  return region;
+}
+
+void Session::ask(RemoteRegion& region) {
+  region.id = ++last_question_;
+  ResolveMessage message{{.kind = Kind::resolve, .id = region.id}, region.key.bytes};
+  post_control(message);
+  ++num_asked_;
+  // The answer may come by the socket.
+  if (endpoint_->mapped() != nullptr) ++transport_.num_awaited_;
+}
+
+void Session::add_use(RegionUse& use) {
+  std::lock_guard lock(lock_);
+  RemoteRegion& region = *use.region;
+  region.uses.push_back(&use);
+  if (region.state != RemoteRegion::State::ready || region.mapped == nullptr) return;
+  use.bytes = region.bytes;
+  use.rights = region.rights;
+  use.base.store(region.mapped, std::memory_order_release);
+}
+
+void Session::remove_use(RegionUse& use) {
+  std::lock_guard lock(lock_);
+  RemoteRegion& region = *use.region;
+  std::erase(region.uses, &use);
+  // Only the map and this use know it: no work is under way.
+  if (!region.uses.empty() || region.state != RemoteRegion::State::ready ||
+      use.region.use_count() > 2)
+    return;
+  end_region(region, Code::cancelled);
+  let_go(region);
+  regions_.erase(region.key);
+}
+
+void Session::let_go(RemoteRegion& region) {
+  region.is_withdrawn = false;
+  if (state_ == State::lost) return;
+  HandleMessage message{{.kind = Kind::let_go, .id = region.handle}};
+  post_control(message);
+}
+
+void Session::end_region(RemoteRegion& region, Code why) {
+  if (region.state == RemoteRegion::State::asking) {
+    --num_asked_;
+    if (endpoint_->mapped() != nullptr) --transport_.num_awaited_;
+  }
+  region.state = RemoteRegion::State::gone;
+  region.why = why;
+  if (region.mapped == nullptr) return;
+  for (RegionUse* use : region.uses) use->base.store(nullptr, std::memory_order_relaxed);
+  heavy_fence();  // pairs with the compiler's in RegionUse::enter
+  for (RegionUse* use : region.uses)
+    while (use->busy.load(std::memory_order_acquire)) cpu_relax();
+  endpoint_->mapped()->unmap(std::exchange(region.mapped, nullptr), region.bytes);
+}
+
+bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
+  std::lock_guard lock(lock_);
+  RemoteRegion* region = nullptr;
+  for (auto& [key, item] : regions_)
+    if (item->id == message.id) region = item.get();
+  if (region == nullptr || region->state != RemoteRegion::State::asking) return true;  // dropped
+  --num_asked_;
+  if (endpoint_->mapped() != nullptr) --transport_.num_awaited_;
+  region->state = RemoteRegion::State::gone;
+  const bool refused = message.code != 0;
+  region->why = refused ? Code::not_permitted : Code::internal;
+  region->handle = message.handle;
+  region->bytes = message.bytes;
+  region->rights = message.rights & kAllRights;
+  region->is_registered = message.is_registered != 0;
+  region->fabric_key = message.key;
+  if (!refused && descriptor != nullptr) {
+    fabric::Mapped* mapped = endpoint_->mapped();
+    if (mapped == nullptr) return false;
+    Status status =
+        mapped->map(std::exchange(*descriptor, -1), region->bytes, region->rights, region->mapped);
+    if (status == Code::corrupt) return false;
+    if (!status) region->mapped = nullptr;  // no room here: the owner's side does it all
+  }
+  if (!refused) region->state = RemoteRegion::State::ready;
+  if (region->mapped != nullptr)
+    for (RegionUse* use : region->uses) {
+      use->bytes = region->bytes;
+      use->rights = region->rights;
+      // release: the two before it.
+      use->base.store(region->mapped, std::memory_order_release);
+    }
+  make_busy();  // for those who wait for it
+  return true;
+}
+
+bool Session::on_withdrawn(std::uint32_t handle) {
+  std::lock_guard lock(lock_);
+  for (auto it = regions_.begin(); it != regions_.end(); ++it) {
+    const std::shared_ptr<RemoteRegion> region = it->second;
+    if (region->state != RemoteRegion::State::ready || region->handle != handle) continue;
+    end_region(*region, Code::not_permitted);
+    if (region->num_posted > 0)
+      region->is_withdrawn = true;
+    else
+      let_go(*region);
+    regions_.erase(it);
+    make_busy();
+    return true;
+  }
+  return true;  // it was let go meanwhile
+}
+
+// Answers of the owner's side.
+
+bool Session::on_data(const DataMessage& message, fabric::Bytes data) {
+  std::lock_guard lock(lock_);
+  Work* work = work_of(message.id);
+  if (work == nullptr || work->kind != WorkKind::get || message.offset != work->moved ||
+      data.size() > work->bytes - work->moved)
+    return false;
+  std::memcpy(work->local + work->moved, data.data(), data.size());
+  work->moved += data.size();
+  return true;
+}
+
+bool Session::on_done(const DoneMessage& message) {
+  WorkList finished;
+  {
+    std::lock_guard lock(lock_);
+    Work* work = work_of(message.id);
+    if (work == nullptr) return true;  // the second answer to a put in pieces
+    Code code = Code::ok;
+    if (message.code != 0)
+      code = message.code == static_cast<std::uint32_t>(Code::bad_argument) ? Code::bad_argument
+                                                                            : Code::not_permitted;
+    if (work->kind == WorkKind::get && code == Code::ok && work->moved != work->bytes) return false;
+    // A put that was refused may still be in pieces in waiting_.
+    const bool is_waiting = waiting_.first() == work;
+    (is_waiting ? waiting_ : posted_).remove(*work);
+    drop_id(*work);
+    work->previous = message.previous;
+    work->code = code;
+    finished.push_back(*work);
+    if (!waiting_.empty()) make_busy();
+  }
+  finished.finish_all();
+  return true;
+}
+
+bool Session::on_piece(const PieceMessage& message, fabric::Bytes data) {
+  if (message.total > kMaxMessageBytes || data.size() > message.total ||
+      message.offset != assembled_.size() ||
+      (message.offset > 0 && message.total != assembled_total_) ||
+      data.size() > message.total - message.offset)
+    return false;
+  if (message.offset == 0) {
+    assembled_total_ = message.total;
+    // What a peer only claims costs nothing.
+    assembled_.reserve(std::min<std::size_t>(message.total, 4 << 20));
+  }
+  assembled_.insert(assembled_.end(), data.begin(), data.end());
+  if (assembled_.size() < message.total) return data.size() > 0;
+  transport_.events_.on_message(*this, assembled_);
+  assembled_.clear();
+  if (assembled_.capacity() > (4u << 20)) assembled_.shrink_to_fit();
+  return true;
+}
+
+}  // namespace weft::transport

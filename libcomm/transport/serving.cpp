@@ -1,0 +1,211 @@
+// The owner's side: which keys name what, and puts, gets and atomics for fabrics that can't.
+#include <sodium.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "transport/session.hpp"
+#include "transport/transport.hpp"
+
+namespace weft::transport {
+
+namespace {
+constexpr std::size_t kMaxHandles = 65536;  // of one session
+}
+
+bool Session::on_resolve(const ResolveMessage& message) {
+  KeyParts parts;
+  std::memcpy(&parts, message.key.data(), sizeof parts);
+  ResolvedMessage answer{};
+  answer.kind = Kind::resolved;
+  answer.id = message.id;
+  answer.code = static_cast<std::uint32_t>(Code::not_permitted);
+
+  std::shared_ptr<Region> region;
+  if (parts.generation == transport_.generation()) {
+    const auto found = transport_.regions_.find(parts.region);
+    if (found != transport_.regions_.end() && !found->second->is_withdrawn) region = found->second;
+  }
+  const Region::Grant* grant = nullptr;
+  if (region != nullptr)
+    for (const Region::Grant& item : region->grants)
+      if (sodium_memcmp(item.secret.data(), parts.secret.data(), item.secret.size()) == 0 &&
+          (item.only == 0 || item.only == theirs_.generation))
+        grant = &item;
+  std::uint32_t place = 0;
+  while (place < granted_.size() && granted_[place].region != nullptr) ++place;
+  if (grant == nullptr || place >= kMaxHandles) {
+    std::lock_guard lock(lock_);
+    post_control(answer);
+    return true;
+  }
+  if (place == granted_.size()) granted_.emplace_back();
+  const auto num_uses = static_cast<std::uint16_t>(granted_[place].num_uses + 1);
+  granted_[place] = {region, grant->rights, false, num_uses};
+  ++region->num_users;
+  answer.code = 0;
+  answer.handle = place | static_cast<std::uint32_t>(num_uses) << 16;
+  answer.bytes = region->bytes;
+  answer.rights = grant->rights;
+
+  fabric::Mapped* mapped = endpoint_->mapped();
+  if (mapped != nullptr && region->is_allocated && connection_ != nullptr) {
+    int descriptor = -1;
+    if (mapped->share(region->address, grant->rights, descriptor)) {
+      const std::string_view body(reinterpret_cast<const char*>(&answer), sizeof answer);
+      Status status = transport_.bootstrap_.send(*connection_, peer::FrameType::mapping, body,
+                                                 {&descriptor, 1});
+      ::close(descriptor);
+      if (status) return true;
+    }
+  }
+  const fabric::Limits& limits = endpoint_->limits();
+  if (limits.puts || limits.gets || limits.atomics) {
+    auto found = std::ranges::find_if(region->registered, [&](const auto& item) {
+      return item.endpoint == endpoint_ && item.rights == grant->rights;
+    });
+    if (found == region->registered.end()) {
+      Region::Registered made{endpoint_, grant->rights, {}};
+      if (endpoint_->register_memory(region->address, region->bytes, grant->rights,
+                                     made.registration)) {
+        region->registered.push_back(made);
+        found = region->registered.end() - 1;
+      }
+    }
+    // Memory that cannot be registered is served by this side.
+    if (found != region->registered.end()) {
+      answer.is_registered = 1;
+      answer.key = found->registration.key;
+    }
+  }
+  std::lock_guard lock(lock_);
+  post_control(answer);
+  return true;
+}
+
+Session::Granted* Session::find_granted(std::uint32_t handle) {
+  const std::size_t place = handle & 0xffff;
+  if (place >= granted_.size() || granted_[place].region == nullptr ||
+      granted_[place].num_uses != handle >> 16)
+    return nullptr;
+  return &granted_[place];
+}
+
+Region* Session::granted(std::uint32_t handle, std::uint32_t right, std::uint64_t offset,
+                         std::uint64_t bytes, Code& code) {
+  code = Code::not_permitted;
+  const Granted* found = find_granted(handle);
+  if (found == nullptr) return nullptr;
+  Region& region = *found->region;
+  if (region.is_withdrawn || (found->rights & right) == 0) return nullptr;
+  code = Code::bad_argument;
+  if (offset > region.bytes || bytes > region.bytes - offset) return nullptr;
+  code = Code::ok;
+  return &region;
+}
+
+void Session::answer_done(std::uint32_t id, Code code, std::uint64_t previous) {
+  DoneMessage answer{};
+  answer.kind = Kind::done;
+  answer.id = id;
+  answer.code = static_cast<std::uint32_t>(code);
+  answer.previous = previous;
+  std::lock_guard lock(lock_);
+  post_control(answer);
+}
+
+bool Session::on_put(const AccessMessage& message, fabric::Bytes data) {
+  if (data.size() != message.bytes) return false;
+  Code code;
+  const Region* region = granted(message.handle, kWrite, message.offset, message.bytes, code);
+  if (region != nullptr && !data.empty())
+    std::memcpy(region->address + message.offset, data.data(), data.size());
+  if (region == nullptr || (message.flags & kLast) != 0) answer_done(message.id, code);
+  return true;
+}
+
+bool Session::on_get(const AccessMessage& message) {
+  Code code;
+  const Region* region = granted(message.handle, kRead, message.offset, message.bytes, code);
+  if (region == nullptr) {
+    answer_done(message.id, code);
+    return true;
+  }
+  if (answers_.size() >= kMaxByOwner) return false;
+  answers_.push_back({message.id, message.handle, message.offset, message.bytes, 0});
+  std::lock_guard lock(lock_);
+  if (!pump_answers()) make_busy();
+  return true;
+}
+
+// Sends data of gets, the eldest first. Under lock_. False: more is left.
+bool Session::pump_answers() {
+  while (!answers_.empty()) {
+    Answer& answer = answers_.front();
+    const std::size_t most = endpoint_->limits().message_max - sizeof(DataMessage);
+    Code code;
+    const Region* region = granted(answer.handle, kRead, answer.offset, answer.bytes, code);
+    while (region != nullptr && answer.sent < answer.bytes) {
+      const std::size_t part = std::min<std::uint64_t>(answer.bytes - answer.sent, most);
+      DataMessage message{{.kind = Kind::data, .id = answer.id}, answer.sent};
+      if (post(message, {region->address + answer.offset + answer.sent, part}) != Code::ok)
+        return false;
+      answer.sent += part;
+    }
+    DoneMessage message{};
+    message.kind = Kind::done;
+    message.id = answer.id;
+    message.code = static_cast<std::uint32_t>(code);
+    if (post(message) != Code::ok) return false;
+    answers_.pop_front();
+  }
+  return true;
+}
+
+bool Session::on_atomic(const AtomicMessage& message) {
+  Code code;
+  const Region* region = granted(message.handle, kAtomic, message.offset, 8, code);
+  if (region == nullptr || message.offset % 8 != 0) {
+    answer_done(message.id, code == Code::ok ? Code::bad_argument : code);
+    return true;
+  }
+  std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(region->address + message.offset));
+  std::uint64_t previous = message.compare;
+  // seq_cst: as a processor's own.
+  if (message.kind_of_atomic == 0)
+    previous = word.fetch_add(message.operand);
+  else
+    word.compare_exchange_strong(previous, message.operand);
+  answer_done(message.id, Code::ok, previous);
+  return true;
+}
+
+bool Session::on_let_go(std::uint32_t handle) {
+  Granted* found = find_granted(handle);
+  if (found == nullptr) return false;
+  --found->region->num_users;
+  found->region = nullptr;
+  found->is_withdrawn = false;
+  return true;
+}
+
+void Session::withdraw(const std::shared_ptr<Region>& region) {
+  for (std::uint32_t place = 0; place < granted_.size(); ++place) {
+    Granted& granted = granted_[place];
+    if (granted.region != region || granted.is_withdrawn) continue;
+    granted.is_withdrawn = true;
+    const std::uint32_t handle = place | static_cast<std::uint32_t>(granted.num_uses) << 16;
+    HandleMessage message{{.kind = Kind::withdrawn, .id = handle}};
+    std::lock_guard lock(lock_);
+    post_control(message);
+  }
+}
+
+void Session::drop_grants() {
+  for (Granted& granted : granted_)
+    if (granted.region != nullptr) --granted.region->num_users;
+  granted_.clear();
+  answers_.clear();
+}
+
+}  // namespace weft::transport

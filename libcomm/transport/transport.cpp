@@ -1,0 +1,428 @@
+#include "transport/transport.hpp"
+
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/wait.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+constexpr std::uint64_t kTickNs = 5'000'000;
+constexpr std::uint64_t kSocketsNs = 500'000;  // between two looks while polls have other work
+constexpr std::uint32_t kTickPolls = 64;
+constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
+
+peer::NodeAddress own_address(std::string name,
+                              const std::vector<std::unique_ptr<fabric::Endpoint>>& endpoints) {
+  peer::NodeAddress address;
+  address.name = std::move(name);
+  address.generation = peer::random_word();
+  address.host = peer::host_identity();
+  for (const auto& endpoint : endpoints)
+    address.fabrics.push_back({std::string(endpoint->name()), endpoint->address()});
+  return address;
+}
+
+}  // namespace
+
+bool read_hello(fabric::Bytes bytes, peer::Bytes16& cookie, std::uint32_t& received);
+
+Transport::Transport(Events& events, const peer::Secret& secret, std::string name,
+                     std::uint64_t timeout_ns,
+                     std::vector<std::unique_ptr<fabric::Endpoint>> endpoints)
+    : events_(events),
+      bootstrap_(secret, own_address(std::move(name), endpoints)),
+      timeout_ns_(timeout_ns),
+      endpoints_(std::move(endpoints)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      now_ns_(coarse_now_ns()) {
+  auto watch = [&](int descriptor) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event);
+  };
+  watch(bootstrap_.wait_fd());
+  for (const auto& endpoint : endpoints_)
+    if (endpoint->wait_fd() >= 0) watch(endpoint->wait_fd());
+}
+
+void Transport::end() {
+  std::lock_guard lock(progress_);
+  in_poll_ = true;  // no poll from here on
+  while (!sessions_.empty())
+    sessions_.back()->lose(Code::cancelled, "was left: the Node has ended");
+  for (const auto& connecting : std::exchange(connecting_, {}))
+    if (!connecting->is_done) {
+      connecting->status = {Code::cancelled, "the Node has ended"};
+      connecting->is_done = true;
+    }
+  while (!regions_.empty()) drop(std::shared_ptr<Region>(regions_.begin()->second));
+  lost_.clear();
+}
+
+Transport::~Transport() {
+  end();
+  ::close(epoll_);
+}
+
+// Meeting.
+
+Status Transport::listen(std::string_view address) {
+  // Processes of the host come by a Unix socket, so that they can share memory.
+  std::string text;
+  if (!address.starts_with("unix:"))
+    if (Status status = this->address(text); !status) return status;
+  is_urgent_ = true;
+  return bootstrap_.listen(address);
+}
+
+Status Transport::address(std::string& text) {
+  peer::NodeAddress& own = bootstrap_.own();
+  const bool has_unix = std::ranges::any_of(
+      own.bootstraps, [](const std::string& item) { return item.starts_with("unix:"); });
+  if (!has_unix)
+    if (Status status = bootstrap_.listen(fmt::format("unix:@weft-{:016x}", own.generation));
+        !status)
+      return status;
+  text = peer::to_text(own);
+  return {};
+}
+
+void Transport::connect(std::string_view text, std::uint64_t deadline_ns,
+                        std::shared_ptr<Connecting> to) {
+  to->deadline_ns = deadline_ns;
+  if (peer::is_address_text(text)) {
+    peer::NodeAddress theirs;
+    if (Status status = peer::from_text(text, theirs); !status) {
+      to->status = status;
+      to->is_done = true;
+      return;
+    }
+    const bool is_here = theirs.host == bootstrap_.own().host;
+    for (const std::string& item : theirs.bootstraps)
+      if (!item.starts_with("unix:")) to->candidates.push_back(item);
+    for (const std::string& item : theirs.bootstraps)
+      if (item.starts_with("unix:") && is_here) to->candidates.push_back(item);
+    to->tried_unix = true;
+    to->last_failure = {
+        Code::not_found,
+        fmt::format("the Node {} is on another host and listens on no host:port", theirs.name)};
+  } else {
+    to->candidates.emplace_back(text);
+  }
+  ++num_awaited_;
+  connecting_.push_back(to);
+  try_next(std::move(to));
+}
+
+void Transport::try_next(std::shared_ptr<Connecting> connecting) {
+  while (!connecting->candidates.empty()) {
+    const std::string address = std::move(connecting->candidates.back());
+    connecting->candidates.pop_back();
+    Status status = bootstrap_.connect(address, connecting->deadline_ns, connecting.get());
+    if (status) return;
+    connecting->last_failure = status;
+  }
+  end_connecting(connecting.get(), connecting->last_failure, nullptr);
+}
+
+std::shared_ptr<Transport::Connecting> Transport::find(void* pointer) {
+  for (const auto& item : connecting_)
+    if (item.get() == pointer) return item;
+  return nullptr;
+}
+
+void Transport::end_connecting(Connecting* pointer, Status status,
+                               std::shared_ptr<Session> session) {
+  const auto connecting = find(pointer);
+  if (connecting == nullptr) return;
+  std::erase(connecting_, connecting);
+  --num_awaited_;
+  connecting->status = std::move(status);
+  connecting->session = std::move(session);
+  connecting->is_done = true;
+}
+
+bool Transport::on_met(peer::Connection& connection, bool connected_here) {
+  std::shared_ptr<Connecting> connecting;
+  const peer::NodeAddress& theirs = connection.theirs();
+  if (connected_here) {
+    connecting = find(connection.client);
+    if (connecting == nullptr) return false;
+    // To memory of this host only a Unix socket leads.
+    if (!connection.is_unix() && !connecting->tried_unix && theirs.host == bootstrap_.own().host &&
+        mapped() != nullptr) {
+      connecting->tried_unix = true;
+      bool found = false;
+      for (const std::string& item : theirs.bootstraps) {
+        if (!item.starts_with("unix:")) continue;
+        if (!found)
+          for (const std::string& own : theirs.bootstraps)
+            if (!own.starts_with("unix:")) connecting->candidates.push_back(own);
+        found = true;
+        connecting->candidates.push_back(item);
+      }
+      if (found) {
+        try_next(connecting);
+        return false;
+      }
+    }
+  }
+  auto session = std::make_shared<Session>(*this, connection, connected_here);
+  connection.client = session.get();
+  sessions_.push_back(session);
+  by_cookie_[session->cookie()] = session.get();
+  if (!connected_here) return true;
+
+  connecting->session = session;
+  Status status{Code::unsupported, fmt::format("no fabric leads to {}: it has", theirs.name)};
+  std::string theirs_text;
+  for (const auto& [fabric, on] : theirs.fabrics) theirs_text += " " + fabric;
+  status = {Code::unsupported, status.text() + theirs_text};
+  for (const auto& endpoint : endpoints_) {
+    const bool maps = endpoint->address().empty();
+    const bool has_it = std::ranges::any_of(
+        theirs.fabrics, [&](const auto& item) { return item.fabric == endpoint->name(); });
+    if (!has_it || (maps && !connection.is_unix())) continue;
+    Status begun = session->begin(*endpoint);
+    if (begun) return true;
+    status = begun;
+  }
+  session->connection_ = nullptr;  // closed by the answer
+  end_connecting(connecting.get(), status, nullptr);
+  session->lose(status.code(), status.text());
+  return false;
+}
+
+void Transport::on_failed(peer::Connection& connection, const Status& status) {
+  const auto connecting = find(connection.client);
+  if (connecting == nullptr) return;
+  connecting->last_failure = status;
+  try_next(connecting);
+}
+
+bool Transport::on_frame(peer::Connection& connection, peer::FrameType type, std::string_view body,
+                         std::span<int> descriptors) {
+  auto* session = static_cast<Session*>(connection.client);
+  const auto keeps = session->shared_from_this();
+  return session->on_frame(type, body, descriptors);
+}
+
+void Transport::on_end(peer::Connection& connection, peer::Ended how) {
+  auto* session = static_cast<Session*>(connection.client);
+  const auto keeps = session->shared_from_this();
+  session->on_connection_end(how);
+}
+
+bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
+  peer::Bytes16 cookie;
+  std::uint32_t received = 0;
+  if (!read_hello(hello, cookie, received)) return false;
+  const auto found = by_cookie_.find(cookie);
+  if (found == by_cookie_.end() || found->second->opens_) return false;
+  const auto keeps = found->second->shared_from_this();
+  for (const auto& endpoint : endpoints_)
+    if (endpoint.get() == polled_) keeps->take_link(*endpoint, link, received);
+  return keeps->state() != Session::State::lost;
+}
+
+void Transport::on_up(fabric::Link&) {}  // the peer's resume follows
+
+void Transport::on_down(fabric::Link& link, Code why) {
+  auto* session = static_cast<Session*>(link.client);
+  if (session == nullptr) return;
+  const auto keeps = session->shared_from_this();
+  session->on_down(why);
+}
+
+void Transport::on_message(fabric::Link& link, fabric::Bytes bytes) {
+  static_cast<Session*>(link.client)->on_message(bytes);
+}
+
+void Transport::note_connected(Session& session) {
+  events_.on_connected(session);
+  for (const auto& item : connecting_)
+    if (item->session.get() == &session) {
+      end_connecting(item.get(), {}, session.shared_from_this());
+      break;
+    }
+}
+
+void Transport::forget(Session& session) {
+  by_cookie_.erase(session.cookie());
+  for (const auto& item : connecting_)
+    if (item->session.get() == &session) {
+      end_connecting(item.get(), {Code::peer_lost, session.why_}, nullptr);
+      break;
+    }
+  const auto found =
+      std::ranges::find_if(sessions_, [&](const auto& item) { return item.get() == &session; });
+  if (found == sessions_.end()) return;
+  lost_.push_back(std::move(*found));
+  sessions_.erase(found);
+}
+
+void Transport::close(Session& session) {
+  const auto keeps = session.shared_from_this();
+  session.say_goodbye();
+  const std::uint64_t limit = now_ns() + std::min(timeout_ns_, kGoodbyeNs);
+  while (session.has_unsent() && session.state() == Session::State::up && now_ns() < limit &&
+         !in_poll_)
+    poll();
+  session.lose(Code::cancelled, "was left");
+}
+
+void Transport::close_all() {
+  std::lock_guard lock(progress_);
+  const auto sessions = sessions_;
+  for (const auto& session : sessions) session->say_goodbye();
+  const std::uint64_t limit = now_ns() + std::min(timeout_ns_, kGoodbyeNs);
+  while (!in_poll_ && now_ns() < limit && std::ranges::any_of(sessions, [](const auto& session) {
+    return session->state() == Session::State::up && session->has_unsent();
+  }))
+    poll();
+}
+
+// Memory.
+
+fabric::Mapped* Transport::mapped() {
+  for (const auto& endpoint : endpoints_)
+    if (endpoint->mapped() != nullptr) return endpoint->mapped();
+  return nullptr;
+}
+
+Status Transport::add_region(std::byte* address, std::size_t bytes, bool allocated,
+                             std::shared_ptr<Region>& region) {
+  region = std::make_shared<Region>();
+  region->id = ++last_region_;
+  region->address = address;
+  region->bytes = bytes;
+  region->is_allocated = allocated;
+  regions_[region->id] = region;
+  return {};
+}
+
+Status Transport::make_key(Region& region, std::uint32_t rights, std::uint64_t only,
+                           MemoryKey& key) {
+  if (region.is_withdrawn || rights == 0 || (rights & ~std::uint32_t{kAllRights}) != 0)
+    return Code::bad_argument;
+  Region::Grant* grant = nullptr;
+  for (Region::Grant& item : region.grants)
+    if (item.rights == rights && item.only == only) grant = &item;
+  if (grant == nullptr) {
+    grant = &region.grants.emplace_back();
+    grant->rights = rights;
+    grant->only = only;
+    peer::fill_random(grant->secret.data(), grant->secret.size());
+  }
+  const KeyParts parts{generation(), region.id, grant->secret};
+  std::memcpy(key.bytes.data(), &parts, sizeof parts);
+  return {};
+}
+
+void Transport::withdraw(const std::shared_ptr<Region>& region) {
+  region->is_withdrawn = true;
+  regions_.erase(region->id);
+  for (const auto& session : sessions_) session->withdraw(region);
+}
+
+void Transport::drop(const std::shared_ptr<Region>& region) {
+  region->is_withdrawn = true;
+  regions_.erase(region->id);
+  for (Region::Registered& item : region->registered) item.endpoint->deregister(item.registration);
+  region->registered.clear();
+}
+
+// Progress.
+
+bool Transport::poll() {
+  std::unique_lock lock(progress_, std::try_to_lock);
+  if (!lock.owns_lock() || in_poll_) return false;
+  in_poll_ = true;
+  bool any = false;
+  // By index: a link over another one may come meanwhile.
+  for (std::size_t i = 0; i < used_.size(); ++i) any |= poll_endpoint(*used_[i]);
+  if (has_busy_.load(std::memory_order_relaxed)) [[unlikely]] {
+    std::vector<std::shared_ptr<Session>> busy;
+    {
+      std::lock_guard guard(busy_lock_);
+      busy.swap(busy_);
+      has_busy_.store(false, std::memory_order_relaxed);
+    }
+    for (const auto& session : busy) session->pump();
+  }
+  const std::uint64_t polls = num_polls_.load(std::memory_order_relaxed) + 1;
+  num_polls_.store(polls, std::memory_order_relaxed);
+  if (is_urgent_ || polls % kTickPolls == 0 || num_awaited_.load(std::memory_order_relaxed) > 0)
+      [[unlikely]] {
+    tick();
+  }
+  in_poll_ = false;
+  return any;
+}
+
+bool Transport::poll_endpoint(fabric::Endpoint& endpoint) {
+  polled_ = &endpoint;
+  return endpoint.poll(*this);
+}
+
+void Transport::note_used(fabric::Endpoint& endpoint) {
+  if (std::ranges::find(used_, &endpoint) == used_.end()) used_.push_back(&endpoint);
+}
+
+void Transport::tick() {
+  now_ns_ = coarse_now_ns();
+  for (const auto& endpoint : endpoints_)
+    if (std::ranges::find(used_, endpoint.get()) == used_.end()) poll_endpoint(*endpoint);
+  if (is_urgent_ || num_awaited_.load(std::memory_order_relaxed) > 0 ||
+      now_ns_ > last_sockets_ns_ + kSocketsNs) {
+    is_urgent_ = bootstrap_.poll(*this);
+    last_sockets_ns_ = now_ns_;
+  }
+  if (now_ns_ > last_tick_ns_ + kTickNs) {
+    last_tick_ns_ = now_ns_;
+    const std::uint64_t now = now_ns();
+    now_ns_ = now;
+    for (std::size_t i = sessions_.size(); i-- > 0;) {
+      if (i >= sessions_.size()) continue;
+      const auto session = sessions_[i];
+      session->tick(now);
+    }
+    used_.clear();
+    for (const auto& session : sessions_)
+      if (session->endpoint_ != nullptr) note_used(*session->endpoint_);
+    for (std::size_t i = connecting_.size(); i-- > 0;)
+      if (i < connecting_.size() && now > connecting_[i]->deadline_ns) {
+        const auto connecting = connecting_[i];
+        const auto session = connecting->session;
+        end_connecting(connecting.get(), {Code::timed_out, "the peer does not answer in time"},
+                       nullptr);
+        if (session != nullptr) session->lose(Code::timed_out, "does not answer in time");
+      }
+  }
+  lost_.clear();
+}
+
+bool Transport::arm() {
+  std::unique_lock lock(progress_, std::try_to_lock);
+  if (!lock.owns_lock() || in_poll_) return false;
+  is_urgent_ = true;
+  if (has_busy_.load(std::memory_order_relaxed)) return false;
+  for (const auto& endpoint : endpoints_)
+    if (!endpoint->arm()) return false;
+  return true;
+}
+
+int Transport::sleep_ms() {
+  std::lock_guard lock(progress_);
+  return sessions_.empty() && connecting_.empty() ? 500 : 20;
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,394 @@
+// weft-perf: latency and bandwidth of put, get, cas, fetch_add and messages between two Nodes, on
+// any two hosts, without a launcher.
+#include <fmt/core.h>
+#include <fmt/os.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "weft/job.hpp"
+#include "weft/node.hpp"
+
+namespace {
+
+using namespace weft;
+
+enum class Test : std::uint32_t {
+  get_lat,
+  put_lat,
+  cas,
+  fetch_add,
+  send_lat,
+  get_bw,
+  put_bw,
+  send_bw,
+  batch
+};
+constexpr const char* kNames[] = {"get_lat", "put_lat", "cas",     "fetch_add", "send_lat",
+                                  "get_bw",  "put_bw",  "send_bw", "batch"};
+constexpr bool is_bandwidth(Test test) { return test >= Test::get_bw; }
+
+// What the client asks the server to take part in.
+struct Order {
+  std::uint64_t serial;  // tells runs apart
+  Test test;
+  std::uint32_t magic;
+  std::uint64_t bytes, count;
+  MemoryKey back;  // put_lat: of the client's memory
+};
+struct Welcome {
+  MemoryKey key;
+};
+
+constexpr std::size_t kMostBytes = 64 << 20;
+constexpr std::uint32_t kMagic = 0x6f726472;
+
+volatile sig_atomic_t is_over = 0;
+
+[[noreturn]] void fail(const std::string& what) {
+  fmt::print(stderr, "weft-perf: {}\n", what);
+  exit(1);
+}
+void check(const Status& status) {
+  if (!status) fail(status.text());
+}
+void check(Code code, const Peer& peer) {
+  if (code != Code::ok) fail(fmt::format("{}: {}", peer.name(), code_name(code)));
+}
+
+// One side of a test. Memory that the other side puts to ends in a count.
+struct Side {
+  explicit Side(const NodeSettings& settings) : node(settings) {
+    check(node.allocate(kMostBytes, memory));
+    node.on_message([this](const Peer&, std::span<const std::byte> bytes) {
+      ++received;
+      Order order;
+      if (bytes.size() != sizeof order) return;
+      std::memcpy(&order, bytes.data(), sizeof order);
+      if (order.magic != kMagic) return;
+      last = order;
+      received_before = received;
+    });
+  }
+  void send(const Peer& peer, const void* message, std::size_t bytes) {
+    if (bytes <= peer.message_max()) {
+      Code code;
+      while ((code = node.send(peer, message, bytes)) == Code::again) node.progress();
+      return check(code, peer);
+    }
+    Operation operation;
+    node.send(peer, message, bytes, operation);
+    check(node.wait(operation), peer);
+  }
+  void wait_messages(const Peer& peer, std::uint64_t count) {
+    while (received < count) {
+      if (!node.progress() && peer.is_lost()) fail(peer.name() + " is gone");
+    }
+  }
+  // Waits until the last word that the peer puts has this value.
+  void wait_word(const Peer& peer, std::size_t bytes, std::uint64_t value) {
+    auto* word = reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(memory) + bytes - 8);
+    std::atomic_ref<std::uint64_t> last_word(*word);
+    for (std::uint32_t polls = 1; last_word.load(std::memory_order_acquire) != value; ++polls)
+      if (peer.fabric() != "shm" || polls % 1024 == 0) {
+        node.progress();
+        if (peer.is_lost()) fail(peer.name() + " is gone");
+      }
+  }
+  void put_word(const PeerMemory& to, const Peer& peer, std::vector<std::byte>& data,
+                std::size_t bytes, std::uint64_t value, Operation& operation) {
+    std::memcpy(data.data() + bytes - 8, &value, 8);
+    node.put(to, 0, data.data(), bytes, operation);
+    if (!operation.is_done()) node.wait(operation);
+    check(operation.code(), peer);
+  }
+
+  Node node;
+  void* memory = nullptr;
+  std::uint64_t received = 0;         // messages
+  std::uint64_t received_before = 0;  // up to and with the last order
+  Order last{};
+};
+
+std::uint64_t first_value(const Order& order) { return order.serial << 32; }
+
+// The server's part of an order.
+void serve(Side& side, const Peer& peer, const Order order) {
+  if (order.test > Test::batch || order.bytes > kMostBytes) return;
+  std::vector<std::byte> data(order.bytes);
+  const std::uint64_t before = side.received_before;
+  if (order.test == Test::put_lat) {
+    if (order.bytes < 8) return;
+    const PeerMemory back = side.node.memory(peer, order.back);
+    Operation operation;
+    side.node.put(back, 0, data.data(), 0, operation);  // asks for it
+    check(side.node.wait(operation), peer);
+    side.send(peer, "", 1);
+    for (std::uint64_t i = 1; i <= order.count && !peer.is_lost(); ++i) {
+      side.wait_word(peer, order.bytes, first_value(order) + i);
+      side.put_word(back, peer, data, order.bytes, first_value(order) + i, operation);
+    }
+  } else if (order.test == Test::send_lat) {
+    for (std::uint64_t i = 1; i <= order.count && !peer.is_lost(); ++i) {
+      side.wait_messages(peer, before + i);
+      side.send(peer, data.data(), order.bytes);
+    }
+  } else if (order.test == Test::send_bw) {
+    side.wait_messages(peer, before + order.count);
+    side.send(peer, "", 1);
+  }
+}
+
+int run_server(const std::string& address, NodeSettings settings) {
+  settings.name = "weft-perf server";
+  settings.progress_thread = false;
+  Side side(settings);
+  Peer peer;
+  side.node.on_peer([&](const Peer& came) { peer = came; });
+  check(side.node.listen(address));
+  std::string blob;
+  check(side.node.address(blob));
+  fmt::print("{}\n", blob);
+  fflush(stdout);
+  ::signal(SIGTERM, [](int) { is_over = 1; });
+  ::signal(SIGINT, [](int) { is_over = 1; });
+  MemoryKey key;
+  check(side.node.key(side.memory, kAllRights, key));
+  std::uint64_t served = 0;
+  Peer welcomed;
+  while (is_over == 0) {
+    if (!peer || peer.is_lost() || side.last.serial == served) {
+      if (peer && !(peer == welcomed)) {
+        side.send(peer, &key, sizeof key);
+        welcomed = peer;
+        served = 0;
+        side.last = {};
+      }
+      side.node.wait_some(20);
+      continue;
+    }
+    const Order order = side.last;
+    served = order.serial;
+    serve(side, peer, order);
+  }
+  return 0;
+}
+
+struct Result {
+  Test test;
+  std::uint64_t bytes, count;
+  double us;  // each; of a ping-pong: one way
+};
+
+class Client {
+ public:
+  Client(Side& side, const Peer& peer, const MemoryKey& key, std::size_t depth)
+      : side_(side),
+        peer_(peer),
+        memory_(side.node.memory(peer, key)),
+        depth_(depth),
+        data_(kMostBytes) {
+    check(side.node.key(side.memory, kAllRights, back_));
+  }
+
+  // Runs it for about this time.
+  Result run(Test test, std::uint64_t bytes, double seconds) {
+    std::uint64_t count = 16;
+    for (;;) {
+      const std::uint64_t ns = run_once(test, bytes, count);
+      const double each_ns = static_cast<double>(ns) / static_cast<double>(count);
+      if (static_cast<double>(ns) >= seconds * 0.5e9) {
+        const bool both_ways = test == Test::put_lat || test == Test::send_lat;
+        return {test, bytes, count, each_ns / 1000 / (both_ways ? 2 : 1)};
+      }
+      const double wanted = seconds * 1e9 / std::max(each_ns, 1.0);
+      count = std::max<std::uint64_t>(
+          count * 2, std::min<std::uint64_t>(static_cast<std::uint64_t>(wanted), count * 100));
+    }
+  }
+
+ private:
+  std::uint64_t run_once(Test test, std::uint64_t bytes, std::uint64_t count) {
+    Node& node = side_.node;
+    const Order order{++serial_, test, kMagic, bytes, count, back_};
+    const std::uint64_t before = side_.received;
+    if (test == Test::put_lat || test == Test::send_lat || test == Test::send_bw)
+      side_.send(peer_, &order, sizeof order);
+    if (test == Test::put_lat) side_.wait_messages(peer_, before + 1);
+    Operation operation;
+    std::uint64_t began = now_ns();
+    switch (test) {
+      case Test::get_lat:
+        for (std::uint64_t i = 0; i < count; ++i) {
+          node.get(memory_, 0, data_.data(), bytes, operation);
+          check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
+        }
+        break;
+      case Test::cas:
+        for (std::uint64_t i = 0; i < count; ++i) {
+          node.cas(memory_, 0, i, i + 1, operation);
+          check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
+        }
+        break;
+      case Test::fetch_add:
+        for (std::uint64_t i = 0; i < count; ++i) {
+          node.fetch_add(memory_, 0, 1, operation);
+          check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
+        }
+        break;
+      case Test::put_lat:
+        for (std::uint64_t i = 1; i <= count; ++i) {
+          side_.put_word(memory_, peer_, data_, bytes, first_value(order) + i, operation);
+          side_.wait_word(peer_, bytes, first_value(order) + i);
+        }
+        break;
+      case Test::send_lat:
+        for (std::uint64_t i = 1; i <= count; ++i) {
+          side_.send(peer_, data_.data(), bytes);
+          side_.wait_messages(peer_, before + i);
+        }
+        break;
+      case Test::send_bw:
+        for (std::uint64_t i = 0; i < count; ++i) side_.send(peer_, data_.data(), bytes);
+        side_.wait_messages(peer_, before + 1);
+        break;
+      case Test::get_bw:
+      case Test::put_bw: {
+        std::vector<Operation> window(depth_);
+        for (std::uint64_t i = 0; i < count; ++i) {
+          Operation& next = window[i % depth_];
+          check(next.is_done() ? next.code() : node.wait(next), peer_);
+          if (test == Test::get_bw)
+            node.get(memory_, 0, data_.data(), bytes, next);
+          else
+            node.put(memory_, 0, data_.data(), bytes, next);
+        }
+        for (const Operation& last : window)
+          check(last.is_done() ? last.code() : node.wait(last), peer_);
+        break;
+      }
+      case Test::batch: {
+        std::vector<Transfer> parts;
+        for (std::size_t i = 0; i < depth_; ++i)
+          parts.push_back({&memory_, i * bytes % (kMostBytes - bytes + 1),
+                           data_.data() + i * bytes % (kMostBytes - bytes + 1), bytes});
+        for (std::uint64_t i = 0; i < count; i += depth_) {
+          node.get_all(parts, operation);
+          check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
+        }
+      }
+    }
+    return now_ns() - began;
+  }
+
+  Side& side_;
+  Peer peer_;
+  PeerMemory memory_;
+  std::size_t depth_;
+  std::vector<std::byte> data_;
+  MemoryKey back_;
+  std::uint64_t serial_ = 0;
+};
+
+std::uint64_t parse_bytes(std::string text) {
+  std::uint64_t unit = 1;
+  if (!text.empty()) {
+    const char suffix = static_cast<char>(std::toupper(text.back()));
+    unit = suffix == 'K' ? 1 << 10 : suffix == 'M' ? 1 << 20 : 1;
+    if (unit > 1) text.pop_back();
+  }
+  try {
+    return std::stoull(text) * unit;
+  } catch (const std::exception&) {
+    fail(fmt::format("'{}' is no number of bytes", text));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "weft-perf: latency and bandwidth between two Nodes\n\n"
+      "  weft-perf --listen host:port     on one host; prints its address\n"
+      "  weft-perf host:port [options]    on the other, or the same"};
+  std::string listen, address,
+      tests = "get_lat,put_lat,cas,fetch_add,send_lat,get_bw,put_bw,send_bw,batch", bytes = "8:1M",
+      json, secret = "weft-perf";
+  std::size_t depth = 64;
+  double seconds = 0.3;
+  app.add_option("address", address, "of a weft-perf that listens");
+  app.add_option("--listen", listen, "host:port or unix:/path to wait at");
+  app.add_option("--test", tests, "of " + tests);
+  app.add_option("--bytes", bytes, "one length, or FROM:TO in steps of 8 times (8:1M)");
+  app.add_option("--depth", depth, "how many are under way in _bw and batch (64)")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--seconds", seconds, "for each figure (0.3)");
+  app.add_option("--secret", secret, "which both sides must know (weft-perf)");
+  app.add_option("--json", json, "a file for the results");
+  CLI11_PARSE(app, argc, argv);
+  if (listen.empty() == address.empty()) fail("one of ADDRESS and --listen is wanted; see --help");
+
+  NodeSettings settings;
+  settings.secret = secret;
+  try {
+    if (!listen.empty()) return run_server(listen, settings);
+    settings.name = "weft-perf client";
+    settings.progress_thread = false;
+    Side side(settings);
+    MemoryKey key;
+    bool has_key = false;
+    side.node.on_message([&](const Peer&, std::span<const std::byte> got) {
+      if (!has_key && got.size() == sizeof key) {
+        std::memcpy(&key, got.data(), sizeof key);
+        has_key = true;
+      } else {
+        ++side.received;
+      }
+    });
+    Peer peer;
+    check(side.node.connect(address, peer));
+    while (!has_key && !peer.is_lost()) side.node.wait_some(20);
+    if (!has_key) fail("the server is gone");
+    const std::size_t colon = bytes.find(':');
+    const std::uint64_t from = parse_bytes(bytes.substr(0, colon));
+    const std::uint64_t to =
+        colon == std::string::npos ? from : parse_bytes(bytes.substr(colon + 1));
+    if (from < 8 || to > kMostBytes) fail("--bytes: 8 to 64M");
+    Client client(side, peer, key, depth);
+    nlohmann::json results = nlohmann::json::array();
+    fmt::print("over {} to {}\n{:10} {:>9} {:>12} {:>10} {:>10}\n", peer.fabric(), peer.name(),
+               "test", "bytes", "count", "us", "MB/s");
+    for (std::size_t i = 0; i < std::size(kNames); ++i) {
+      const auto test = static_cast<Test>(i);
+      if (("," + tests + ",").find(fmt::format(",{},", kNames[i])) == std::string::npos) continue;
+      const bool is_word = test == Test::cas || test == Test::fetch_add;
+      for (std::uint64_t size = is_word ? 8 : from; size <= (is_word ? 8 : to); size *= 8) {
+        const Result result = client.run(test, size, seconds);
+        const double mb = static_cast<double>(size) / result.us;
+        fmt::print("{:10} {:>9} {:>12} {:>10.3f} {:>10.1f}\n", kNames[i], size, result.count,
+                   result.us, mb);
+        fflush(stdout);
+        results.push_back({{"test", kNames[i]},
+                           {"bytes", size},
+                           {"count", result.count},
+                           {"us", result.us},
+                           {"mb_s", mb},
+                           {"fabric", std::string(peer.fabric())}});
+      }
+    }
+    if (!json.empty()) {
+      auto file = fmt::output_file(json);
+      file.print("{}\n", results.dump(1));
+    }
+  } catch (const Error& error) {
+    fail(error.status().text());
+  }
+  return 0;
+}

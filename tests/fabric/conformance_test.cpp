@@ -1,0 +1,374 @@
+// What fabric/endpoint.hpp promises, over every fabric.
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+
+#include "tests/fabric/conformance.hpp"
+
+using namespace weft;
+using namespace weft::fabric;
+using namespace weft::fabric::testing;
+
+namespace {
+
+// Runs the body over every fabric.
+template <class F>
+void over_each(F&& body) {
+  for (const FabricRow& row : fabrics()) {
+    INFO("over " << row.name);
+    Pair pair(row);
+    body(pair);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a link comes up at both ends, with the hello") {
+  over_each([](Pair& pair) {
+    REQUIRE(pair.a.endpoint->limits().message_max >= 256);
+    const auto [here, there] = pair.connect("who I am");
+    if (!pair.b.endpoint->address().empty()) CHECK(pair.b.last_hello == "who I am");
+    CHECK(here != there);
+    CHECK(pair.a.downs == 0);
+  });
+}
+
+TEST_CASE("an address that is none, or nobody's, is an error, and so is a refusal") {
+  over_each([](Pair& pair) {
+    const std::string address = pair.b.endpoint->address();
+    if (address.empty()) return;
+    Link* link = nullptr;
+    CHECK(pair.a.endpoint->open(bytes_of("no address"), {}, link).code() == Code::bad_argument);
+    pair.b.refuse = true;
+    REQUIRE(pair.a.endpoint->open(bytes_of(address), {}, link).ok());
+    CHECK(pair.poll_until([&] { return pair.a.downs == 1; }));
+    pair.a.endpoint->close(*link);
+    CHECK(pair.a.ups == 0);
+  });
+}
+
+TEST_CASE("messages arrive once, whole and in order, whatever their length") {
+  over_each([](Pair& pair) {
+    const auto [here, there] = pair.connect();
+    const std::size_t most = pair.a.endpoint->limits().message_max;
+    std::mt19937 random(7);
+    std::vector<std::string> sent;
+    for (int i = 0; i < 3000; ++i) {
+      std::string text(i % 10 == 0 ? most : random() % 200, static_cast<char>('a' + i % 26));
+      const std::size_t head = text.size() < 16 ? text.size() : 16;
+      Code code;
+      while ((code = pair.a.endpoint->message(*here, bytes_of(text).first(head),
+                                              bytes_of(text).subspan(head))) == Code::again) {
+        pair.a.endpoint->poll(pair.a);
+        pair.b.endpoint->poll(pair.b);
+      }
+      REQUIRE(code == Code::ok);
+      sent.push_back(std::move(text));
+    }
+    REQUIRE(pair.poll_until([&] { return pair.b.messages.size() == sent.size(); }));
+    CHECK(pair.b.messages == sent);
+    CHECK(pair.b.endpoint->message(*there, bytes_of("back"), {}) == Code::ok);
+    CHECK(pair.poll_until([&] { return pair.a.messages.size() == 1; }));
+    const std::string longer(most + 1, 'x');
+    CHECK(pair.a.endpoint->message(*here, {}, bytes_of(longer)) == Code::bad_argument);
+  });
+}
+
+TEST_CASE("a peer that does not poll is back-pressure, not memory") {
+  over_each([](Pair& pair) {
+    const auto [here, there] = pair.connect();
+    const std::string text(200, 'x');
+    std::size_t posted = 0;
+    while (pair.a.endpoint->message(*here, bytes_of(text), {}) == Code::ok && posted < 10'000'000)
+      ++posted;
+    CHECK(posted < 10'000'000);
+    CHECK(pair.poll_until([&] { return pair.b.messages.size() == posted; }));
+    CHECK(pair.a.endpoint->message(*here, bytes_of(text), {}) == Code::ok);
+  });
+}
+
+TEST_CASE("put, get and atomics reach registered memory, and a message comes after the puts") {
+  over_each([](Pair& pair) {
+    const Limits& limits = pair.a.endpoint->limits();
+    const auto [here, there] = pair.connect();
+    std::vector<std::uint64_t> memory(1 << 15), source(memory.size()), copy(memory.size());
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = i * 3 + 1;
+    Registration registration;
+    REQUIRE(pair.b.endpoint
+                ->register_memory(memory.data(), memory.size() * 8, kRead | kWrite | kAtomic,
+                                  registration)
+                .ok());
+    const std::size_t bytes = memory.size() * 8 - 8;
+    Waiting put, get, add, swap;
+    if (limits.puts) {
+      bool seen = false;
+      pair.b.at_message = [&] {
+        seen = memory[1] == 1 && memory.back() == source[memory.size() - 2];
+      };
+      REQUIRE(pair.a.endpoint->put(*here, source.data(), bytes, registration.key, 8, put) ==
+              Code::ok);
+      REQUIRE(pair.a.endpoint->message(*here, bytes_of("it is there"), {}) == Code::ok);
+      CHECK(pair.wait(put) == Code::ok);
+      REQUIRE(pair.poll_until([&] { return pair.b.messages.size() == 1; }));
+      CHECK(seen);
+    } else {
+      CHECK(pair.a.endpoint->put(*here, source.data(), 8, registration.key, 8, put) ==
+            Code::unsupported);
+    }
+    if (limits.gets) {
+      REQUIRE(pair.a.endpoint->get(*here, copy.data(), bytes + 8, registration.key, 0, get) ==
+              Code::ok);
+      CHECK(pair.wait(get) == Code::ok);
+      CHECK(copy == memory);
+    }
+    if (limits.atomics) {
+      memory[5] = 40;
+      std::uint64_t previous = 0;
+      REQUIRE(pair.a.endpoint->atomic(*here, Atomic::fetch_add, registration.key, 40, 2, 0,
+                                      previous, add) == Code::ok);
+      CHECK(pair.wait(add) == Code::ok);
+      CHECK(previous == 40);
+      REQUIRE(pair.a.endpoint->atomic(*here, Atomic::compare_swap, registration.key, 40, 7, 42,
+                                      previous, swap) == Code::ok);
+      CHECK(pair.wait(swap) == Code::ok);
+      CHECK(previous == 42);
+      CHECK(memory[5] == 7);
+    }
+    CHECK(put.times + get.times + add.times + swap.times ==
+          int(limits.puts) + int(limits.gets) + 2 * int(limits.atomics));
+    pair.b.endpoint->deregister(registration);
+  });
+}
+
+TEST_CASE("beyond the memory, against the rights, under a forged or withdrawn key: refused") {
+  over_each([](Pair& pair) {
+    const Limits& limits = pair.a.endpoint->limits();
+    std::vector<std::byte> memory(4096), copy(4096);
+    Registration readable;
+    REQUIRE(pair.b.endpoint->register_memory(memory.data(), 4096, kRead, readable).ok());
+    Key forged = readable.key;
+    forged[23] ^= std::byte{0x40};
+    // The link may go down for each: a link for each.
+    auto refused = [&](auto&& post) {
+      Waiting request;
+      Link* link = pair.connect().first;
+      REQUIRE(post(*link, request) == Code::ok);
+      const Code code = pair.wait(request);
+      CHECK((code == Code::bad_argument || code == Code::not_permitted || code == Code::peer_lost));
+    };
+    Endpoint& a = *pair.a.endpoint;
+    if (limits.gets) {
+      refused([&](Link& l, Request& r) { return a.get(l, copy.data(), 2, readable.key, 4095, r); });
+      refused(
+          [&](Link& l, Request& r) { return a.get(l, copy.data(), 2, readable.key, ~0ull, r); });
+      refused([&](Link& l, Request& r) { return a.get(l, copy.data(), 2, forged, 0, r); });
+    }
+    if (limits.puts)
+      refused([&](Link& l, Request& r) { return a.put(l, copy.data(), 8, readable.key, 0, r); });
+    std::uint64_t previous = 0;
+    if (limits.atomics)
+      refused([&](Link& l, Request& r) {
+        return a.atomic(l, Atomic::fetch_add, readable.key, 0, 1, 0, previous, r);
+      });
+    pair.b.endpoint->deregister(readable);
+    if (limits.gets)
+      refused([&](Link& l, Request& r) { return a.get(l, copy.data(), 2, readable.key, 0, r); });
+    CHECK(memory == std::vector<std::byte>(4096));
+  });
+}
+
+TEST_CASE("close ends what is under way, once, and the other end goes down") {
+  over_each([](Pair& pair) {
+    const Limits& limits = pair.a.endpoint->limits();
+    const auto [here, there] = pair.connect();
+    std::vector<std::byte> memory(4096);
+    Registration registration;
+    REQUIRE(pair.b.endpoint->register_memory(memory.data(), 4096, kRead, registration).ok());
+    std::vector<Waiting> requests(8);
+    if (limits.gets)
+      for (Waiting& request : requests)
+        REQUIRE(pair.a.endpoint->get(*here, memory.data(), 8, registration.key, 8, request) ==
+                Code::ok);
+    pair.a.close(here);
+    for (const Waiting& request : requests) CHECK(request.times == (limits.gets ? 1 : 0));
+    if (limits.breaks) {
+      CHECK(pair.poll_until([&] { return pair.b.downs == 1; }));
+      CHECK(pair.b.last_down == there);
+      CHECK(pair.b.endpoint->message(*there, bytes_of("too late"), {}) == Code::peer_lost);
+    }
+    pair.b.endpoint->deregister(registration);
+    // Another link does what that one did.
+    Link* again = pair.connect().first;
+    REQUIRE(pair.a.endpoint->message(*again, bytes_of("again"), {}) == Code::ok);
+    CHECK(pair.poll_until([&] { return pair.b.messages.size() == 1; }));
+  });
+}
+
+TEST_CASE("who sleeps on wait_fd after arm wakes for a message, and for room") {
+  over_each([](Pair& pair) {
+    const auto [here, there] = pair.connect();
+    auto sleep = [](Side& side) {
+      while (!side.endpoint->arm()) side.endpoint->poll(side);
+      pollfd wait{side.endpoint->wait_fd(), POLLIN, 0};
+      return ::poll(&wait, 1, 20'000) == 1;
+    };
+    for (std::size_t round = 1; round <= 100; ++round) {
+      while (!pair.b.endpoint->arm()) pair.b.endpoint->poll(pair.b);
+      REQUIRE(pair.a.endpoint->message(*here, bytes_of("wake up"), {}) == Code::ok);
+      while (pair.b.messages.size() < round) {
+        pair.a.endpoint->poll(pair.a);  // fabrics without a device move by it
+        pair.b.endpoint->poll(pair.b);
+        if (pair.b.messages.size() < round) REQUIRE(sleep(pair.b));
+      }
+    }
+    const std::string text(200, 'x');
+    Code code;
+    while ((code = pair.a.endpoint->message(*here, bytes_of(text), {})) == Code::ok) continue;
+    REQUIRE(code == Code::again);
+    std::atomic<bool> stop{false};
+    std::thread reader([&] {
+      while (!stop) pair.b.endpoint->poll(pair.b);
+    });
+    const std::uint64_t limit = now_ns() + kDeadlineNs;
+    bool slept = true;
+    while (slept && (code = pair.a.endpoint->message(*here, bytes_of(text), {})) == Code::again &&
+           now_ns() < limit) {
+      pair.a.endpoint->poll(pair.a);
+      if (pair.a.endpoint->arm()) {
+        pollfd wait{pair.a.endpoint->wait_fd(), POLLIN, 0};
+        // Room may have come between the try and arm().
+        if (pair.a.endpoint->message(*here, bytes_of(text), {}) == Code::ok) break;
+        slept = ::poll(&wait, 1, 20'000) == 1;
+      }
+    }
+    stop = true;
+    reader.join();
+    CHECK(slept);
+    CHECK(now_ns() < limit);
+  });
+}
+
+TEST_CASE("threads post on links of their own while another polls") {
+  over_each([](Pair& pair) {
+    constexpr int kLinks = 3, kMessages = 2000;
+    std::vector<Link*> links;
+    for (int i = 0; i < kLinks; ++i) links.push_back(pair.connect().first);
+    std::vector<std::thread> posters;
+    for (int i = 0; i < kLinks; ++i)
+      posters.emplace_back([&, i] {
+        for (int n = 0; n < kMessages; ++n) {
+          const std::string text = std::to_string(i) + " " + std::to_string(n);
+          while (pair.a.endpoint->message(*links[i], bytes_of(text), {}) == Code::again)
+            std::this_thread::yield();
+        }
+      });
+    const bool all = pair.poll_until([&] { return pair.b.messages.size() == kLinks * kMessages; });
+    for (std::thread& poster : posters) poster.join();
+    REQUIRE(all);
+    std::vector<int> next(kLinks, 0);
+    for (const std::string& text : pair.b.messages) {
+      const int link = text[0] - '0';
+      REQUIRE(text.substr(2) == std::to_string(next[link]++));
+    }
+  });
+}
+
+TEST_CASE("of many links, each carries after all have long been idle, and goes down alone") {
+  over_each([](Pair& pair) {
+    constexpr std::size_t kLinks = 40;
+    std::vector<Link*> links, others;
+    for (std::size_t i = 0; i < kLinks; ++i) {
+      const auto [here, there] = pair.connect();
+      links.push_back(here);
+      others.push_back(there);
+    }
+    for (std::size_t round = 0; round < 3; ++round) {
+      for (int i = 0; i < 20'000; ++i) {
+        pair.a.endpoint->poll(pair.a);
+        pair.b.endpoint->poll(pair.b);
+      }
+      for (Link* link : links)
+        REQUIRE(pair.a.endpoint->message(*link, bytes_of("hello"), {}) == Code::ok);
+      REQUIRE(pair.poll_until([&] { return pair.b.messages.size() == (round + 1) * kLinks; }));
+    }
+    for (std::size_t i = 0; i < kLinks; i += 2) pair.a.close(links[i]);
+    REQUIRE(pair.poll_until([&] { return pair.b.downs == kLinks / 2; }));
+    for (std::size_t i = 0; i < kLinks; i += 2) pair.b.close(others[i]);
+    for (std::size_t i = 1; i < kLinks; i += 2)
+      REQUIRE(pair.b.endpoint->message(*others[i], bytes_of("back"), {}) == Code::ok);
+    REQUIRE(pair.poll_until([&] { return pair.a.messages.size() == kLinks / 2; }));
+  });
+}
+
+TEST_CASE("what was sent before a close arrives before the end, where links lose nothing") {
+  over_each([](Pair& pair) {
+    if (pair.a.endpoint->limits().breaks) return;
+    Link* here = pair.connect().first;
+    for (int i = 0; i < 100; ++i)
+      REQUIRE(pair.a.endpoint->message(*here, bytes_of("last words"), {}) == Code::ok);
+    pair.a.close(here);
+    REQUIRE(pair.poll_until([&] { return pair.b.downs == 1; }));
+    CHECK(pair.b.messages.size() == 100);
+  });
+}
+
+TEST_CASE("descriptors that are no link are refused, and all are closed") {
+  over_each([](Pair& pair) {
+    Mapped* mapped = pair.a.endpoint->mapped();
+    if (mapped == nullptr) return;
+    const int before = ::dup(0);
+    ::close(before);
+    Link* link = nullptr;
+    auto accept = [&](std::vector<int> given) {
+      CHECK(mapped->accept(given, link).code() == Code::corrupt);
+      const int after = ::dup(0);
+      ::close(after);
+      CHECK(after == before);
+    };
+    accept({});
+    accept({::dup(0)});
+    accept({::dup(0), ::dup(0)});
+    // Memory that could shrink under its reader.
+    const int memory = ::memfd_create("not sealed", MFD_CLOEXEC);
+    REQUIRE(::ftruncate(memory, 16 << 20) == 0);
+    accept({memory, ::dup(0)});
+    std::vector<int> offered;
+    REQUIRE(mapped->offer(link, offered).ok());
+    ::close(offered[1]);
+    Link* other = nullptr;
+    CHECK(mapped->accept(std::vector{offered[0], ::dup(0)}, other).code() == Code::corrupt);
+    pair.a.endpoint->close(*link);
+  });
+}
+
+TEST_CASE("mapped memory is the same on both sides, and read-only where only that was granted") {
+  over_each([](Pair& pair) {
+    Mapped *owner = pair.a.endpoint->mapped(), *user = pair.b.endpoint->mapped();
+    if (owner == nullptr) return;
+    void* memory = nullptr;
+    REQUIRE(owner->allocate(10'000, memory).ok());
+    int descriptor = -1;
+    std::byte *writable = nullptr, *readable = nullptr;
+    REQUIRE(owner->share(memory, kRead | kWrite, descriptor).ok());
+    REQUIRE(user->map(descriptor, 10'000, kRead | kWrite, writable).ok());
+    REQUIRE(owner->share(memory, kRead, descriptor).ok());
+    const int copy = ::dup(descriptor);
+    std::byte* refused = nullptr;
+    CHECK(user->map(copy, 10'000, kRead | kWrite, refused).code() == Code::no_memory);
+    const int another = ::dup(descriptor);
+    CHECK(user->map(another, 1 << 20, kRead, refused).code() == Code::corrupt);
+    REQUIRE(user->map(descriptor, 10'000, kRead, readable).ok());
+    static_cast<char*>(memory)[9999] = 'x';
+    CHECK(readable[9999] == std::byte{'x'});
+    writable[0] = std::byte{'y'};
+    CHECK(static_cast<char*>(memory)[0] == 'y');
+    owner->release(memory);
+    CHECK(readable[0] == std::byte{'y'});  // nobody else's as long as it is mapped
+    user->unmap(writable, 10'000);
+    user->unmap(readable, 10'000);
+    CHECK(owner->share(memory, kRead, descriptor).code() == Code::not_found);
+  });
+}

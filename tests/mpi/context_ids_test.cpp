@@ -1,0 +1,40 @@
+// Numbers of contexts: given late again, never while in use, and never the reserved ones.
+#include "mpi/context_ids.hpp"
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <set>
+
+using weft::mpi::ContextIds;
+
+TEST_CASE("context numbers are used again, but not while something has them", "[context_ids]") {
+  ContextIds ids;
+  ids.open(10, 2);
+  std::set<std::uint32_t> kept;
+  for (int i = 0; i < 3; ++i) kept.insert(ids.take().value());
+  // Many times around, with these in the way.
+  std::optional<std::uint32_t> last;
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint32_t id = ids.take().value();
+    CHECK(id >= 2);
+    CHECK(id < 10);
+    CHECK(kept.count(id) == 0);
+    CHECK(last != id);
+    last = id;
+    ids.give_back(id);
+  }
+}
+
+TEST_CASE("there are as many context numbers as the range has", "[context_ids]") {
+  ContextIds ids;
+  ids.open(6, 2);
+  std::set<std::uint32_t> taken;
+  for (int i = 0; i < 4; ++i) taken.insert(ids.take().value());
+  CHECK(taken == std::set<std::uint32_t>{2, 3, 4, 5});
+  CHECK(!ids.take());
+  ids.give_back(0);  // was never taken
+  CHECK(!ids.take());
+  ids.give_back(4);
+  CHECK(ids.take() == 4);
+  CHECK(!ids.take());
+}

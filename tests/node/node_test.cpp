@@ -1,0 +1,536 @@
+// Nodes of one process, over every fabric, with links that break by seed.
+#include "weft/node.hpp"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "base/wait.hpp"
+#include "fabric/loopback/loopback.hpp"
+#include "weft/job.hpp"
+
+using namespace weft;
+using fabric::loopback::Network;
+
+namespace {
+
+constexpr std::uint64_t kDeadlineNs = 30'000'000'000;
+
+int count_entries(const char* path) {
+  int count = 0;
+  DIR* folder = ::opendir(path);
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+
+struct Way {
+  const char* name;
+  const char* fabrics;
+  fabric::loopback::Options options;
+  bool progress_thread;
+};
+const Way kWays[] = {
+    {"shared memory", "shm", {}, false},
+    {"shared memory, with threads", "shm", {}, true},
+#ifdef WEFT_HAVE_OFI
+    {"ofi", "ofi", {}, false},
+    {"ofi, with threads", "ofi", {}, true},
+#endif
+    {"loopback", "loopback", {}, false},
+    {"loopback that does messages only",
+     "loopback",
+     {.message_max = 512, .puts = false, .gets = false, .atomics = false},
+     false},
+    {"loopback, with threads", "loopback", {.message_max = 300, .atomics = false}, true},
+};
+
+// A server and a client that are connected.
+struct Two {
+  explicit Two(const Way& way, int timeout_ms = 10'000)
+      : server(settings(way, "server", timeout_ms)),
+        owned(std::make_unique<Node>(settings(way, "client", timeout_ms))),
+        client(*owned) {
+    server.on_peer([this](const Peer& peer) { at_server = peer; });
+    server.on_lost([this](const Peer&, const Status& why) { lost_at_server = why; });
+    client.on_lost([this](const Peer&, const Status& why) { lost_at_client = why; });
+    std::string address;
+    REQUIRE(server.address(address).ok());
+    bool done = false;
+    client.connect_async(address, [&](Status status, Peer peer) {
+      INFO(status.text());
+      CHECK(status.ok());
+      at_client = peer;
+      done = true;
+    });
+    REQUIRE(progress_until([&] { return done && (at_server || !at_client); }));
+    REQUIRE(at_client);
+    CHECK(at_client.name() == "server");
+    CHECK(at_server.name() == "client");
+    CHECK(at_client.generation() == server.generation());
+  }
+  ~Two() {
+    // Its goodbye wants an answer.
+    std::atomic<bool> done{false};
+    std::thread leaves([&] {
+      owned.reset();
+      done = true;
+    });
+    while (!done) server.progress();
+    leaves.join();
+  }
+  static NodeSettings settings(const Way& way, std::string name, int timeout_ms) {
+    Network::of_process()->set_options(way.options);
+    ::setenv("WEFT_OFI_INTERFACE", "lo", 1);
+    return {.name = std::move(name),
+            .secret = "secret",
+            .timeout_ms = timeout_ms,
+            .fabrics = way.fabrics,
+            .progress_thread = way.progress_thread};
+  }
+  template <class F>
+  bool progress_until(F&& done) {
+    for (const std::uint64_t limit = now_ns() + kDeadlineNs; !done();) {
+      server.progress();
+      client.progress();
+      if (now_ns() > limit) return false;
+    }
+    return true;
+  }
+  Code wait(const Operation& operation) {
+    return progress_until([&] { return operation.is_done(); }) ? operation.code() : Code::timed_out;
+  }
+  Node server;
+  std::unique_ptr<Node> owned;
+  Node& client;
+  Peer at_server, at_client;
+  Status lost_at_server, lost_at_client;
+};
+
+template <class F>
+void over_each(F&& body) {
+  for (const Way& way : kWays) {
+    INFO("over " << way.name);
+    body(way);
+  }
+}
+
+struct Faulty {
+  Faulty(std::uint64_t seed, std::uint32_t delay_us, std::uint32_t cut_one_in) {
+    Network::of_process()->set_faults({seed, delay_us, cut_one_in});
+  }
+  ~Faulty() { Network::of_process()->set_faults({}); }
+};
+
+}  // namespace
+
+TEST_CASE("put, get, cas and fetch_add reach allocated and registered memory") {
+  over_each([](const Way& way) {
+    Two two(way);
+    constexpr std::size_t kWords = 20'000;
+    std::vector<std::uint64_t> own(kWords), source(kWords), copy(kWords);
+    for (std::size_t i = 0; i < kWords; ++i) source[i] = i * 7 + 1;
+    void* allocated = nullptr;
+    REQUIRE(two.server.allocate(kWords * 8, allocated).ok());
+    REQUIRE(two.server.register_memory(own.data(), kWords * 8).ok());
+    for (void* memory : {allocated, static_cast<void*>(own.data())}) {
+      const auto* words = static_cast<std::uint64_t*>(memory);
+      MemoryKey key;
+      REQUIRE(two.server.key(memory, kAllRights, key).ok());
+      const PeerMemory remote = two.client.memory(two.at_client, key);
+      Operation operation;
+      two.client.put(remote, 0, source.data(), kWords * 8, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      CHECK(std::memcmp(words, source.data(), kWords * 8) == 0);
+      two.client.get(remote, 8, copy.data(), (kWords - 1) * 8, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      CHECK(std::memcmp(words + 1, copy.data(), (kWords - 1) * 8) == 0);
+      two.client.fetch_add(remote, 16, 5, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      CHECK(operation.previous() == 15);
+      two.client.cas(remote, 16, 20, 99, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      CHECK(operation.previous() == 20);
+      CHECK(words[2] == 99);
+      two.client.cas(remote, 16, 20, 1, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      CHECK(operation.previous() == 99);
+
+      two.client.get(remote, kWords * 8 - 4, copy.data(), 8, operation);
+      CHECK(two.wait(operation) == Code::bad_argument);
+      two.client.put(remote, ~0ull, copy.data(), 8, operation);
+      CHECK(two.wait(operation) == Code::bad_argument);
+      two.client.fetch_add(remote, 4, 1, operation);
+      CHECK(two.wait(operation) == Code::bad_argument);
+      two.client.get(remote, kWords * 8, copy.data(), 0, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      two.client.put(remote, 0, copy.data(), 0, operation);
+      CHECK(two.wait(operation) == Code::ok);
+
+      std::vector<Transfer> parts;
+      for (std::size_t i = 0; i < 300; ++i) parts.push_back({&remote, i * 8, &copy[299 - i], 8});
+      two.client.get_all(parts, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      for (std::size_t i = 0; i < 300; ++i) REQUIRE(copy[299 - i] == words[i]);
+      parts[150].offset = kWords * 8;
+      two.client.get_all(parts, operation);
+      CHECK(two.wait(operation) == Code::bad_argument);
+      two.client.get_all({}, operation);
+      CHECK(two.wait(operation) == Code::ok);
+    }
+  });
+}
+
+TEST_CASE("keys give the rights they were made for, to whom they were made for, in one life") {
+  over_each([](const Way& way) {
+    Two two(way);
+    void* memory = nullptr;
+    REQUIRE(two.server.allocate(4096, memory).ok());
+    std::vector<std::byte> own(4096), copy(4096);
+    REQUIRE(two.server.register_memory(own.data(), 4096).ok());
+    for (void* at : {memory, static_cast<void*>(own.data())}) {
+      MemoryKey readable, writable, others, mine;
+      REQUIRE(two.server.key(at, kRead, readable).ok());
+      REQUIRE(two.server.key(at, kWrite, writable).ok());
+      REQUIRE(two.server.key(at, kAllRights, others, two.at_client).ok());  // the server itself
+      REQUIRE(two.server.key(at, kAllRights, mine, two.at_server).ok());
+      auto code = [&](const MemoryKey& key, bool puts) {
+        const PeerMemory remote = two.client.memory(two.at_client, key);
+        Operation operation;
+        if (puts)
+          two.client.put(remote, 0, copy.data(), 8, operation);
+        else
+          two.client.get(remote, 0, copy.data(), 8, operation);
+        return two.wait(operation);
+      };
+      CHECK(code(readable, false) == Code::ok);
+      CHECK(code(readable, true) == Code::not_permitted);
+      CHECK(code(writable, true) == Code::ok);
+      CHECK(code(writable, false) == Code::not_permitted);
+      CHECK(code(others, false) == Code::not_permitted);
+      CHECK(code(mine, false) == Code::ok);
+      for (std::size_t byte = 0; byte < readable.bytes.size(); byte += 5) {
+        MemoryKey forged = readable;
+        forged.bytes[byte] ^= 0x10;
+        CHECK(code(forged, false) == Code::not_permitted);
+      }
+      CHECK(code(MemoryKey{}, false) == Code::not_permitted);
+      CHECK(two.server.key(at, 0, mine).code() == Code::bad_argument);
+      MemoryKey same;
+      REQUIRE(two.server.key(at, kRead, same).ok());
+      CHECK(same == readable);
+    }
+    MemoryKey none;
+    CHECK(two.server.key(copy.data(), kRead, none).code() == Code::not_found);
+  });
+}
+
+TEST_CASE("memory that was taken back is refused, and its user does not crash") {
+  over_each([](const Way& way) {
+    Two two(way);
+    void* memory = nullptr;
+    REQUIRE(two.server.allocate(4096, memory).ok());
+    std::vector<std::byte> own(4096), copy(4096);
+    REQUIRE(two.server.register_memory(own.data(), 4096).ok());
+    for (const bool allocated : {true, false}) {
+      void* at = allocated ? memory : own.data();
+      MemoryKey key;
+      REQUIRE(two.server.key(at, kAllRights, key).ok());
+      const PeerMemory remote = two.client.memory(two.at_client, key);
+      Operation operation;
+      two.client.put(remote, 0, copy.data(), 8, operation);
+      REQUIRE(two.wait(operation) == Code::ok);
+      std::atomic<bool> stop{false};
+      std::atomic<Code> unexpected{Code::ok};
+      std::thread user([&] {  // lets go by its progress
+        const PeerMemory own_handle = remote;
+        Operation more;
+        while (!stop) {
+          two.client.put(own_handle, 8, copy.data(), 8, more);
+          two.client.progress();
+          const Code code = two.client.wait(more);
+          if (code != Code::ok && code != Code::not_permitted) unexpected = code;
+        }
+      });
+      Status status = allocated ? two.server.release(at) : two.server.deregister_memory(at);
+      CHECK(status.ok());
+      stop = true;
+      user.join();
+      CHECK(unexpected.load() == Code::ok);
+      two.client.get(remote, 0, copy.data(), 8, operation);
+      CHECK(two.wait(operation) == Code::not_permitted);
+      const PeerMemory again = two.client.memory(two.at_client, key);
+      two.client.get(again, 0, copy.data(), 8, operation);
+      CHECK(two.wait(operation) == Code::not_permitted);
+      CHECK(two.server.release(at).code() == Code::not_found);
+    }
+  });
+}
+
+TEST_CASE("messages of any length arrive in order, and a notification after its data") {
+  over_each([](const Way& way) {
+    Two two(way);
+    std::vector<std::string> sent, received;
+    std::vector<int> tags;
+    void* memory = nullptr;
+    REQUIRE(two.server.allocate(1 << 16, memory).ok());
+    MemoryKey key;
+    REQUIRE(two.server.key(memory, kWrite, key).ok());
+    two.server.on_message([&](const Peer& peer, std::span<const std::byte> bytes) {
+      if (!(peer == two.at_server)) std::abort();
+      received.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    });
+    bool data_there = true;
+    two.server.on_notify([&](const Peer&, const NotifyTag& tag) {
+      tags.push_back(tag[0]);
+      data_there &= static_cast<std::uint8_t*>(memory)[0] == tag[0] &&
+                    static_cast<std::uint8_t*>(memory)[60'000] == tag[0];
+    });
+    const PeerMemory remote = two.client.memory(two.at_client, key);
+    std::mt19937 random(3);
+    for (int i = 0; i < 200; ++i) {
+      const std::size_t length = i % 20 == 7 ? 300'000 : random() % 200;
+      std::string text(length, static_cast<char>('a' + i % 26));
+      if (text.size() <= two.at_client.message_max()) {
+        while (two.client.send(two.at_client, text.data(), text.size()) == Code::again) {
+          two.client.progress();
+          two.server.progress();
+        }
+      } else {
+        CHECK(two.client.send(two.at_client, text.data(), text.size()) == Code::bad_argument);
+        Operation operation;
+        two.client.send(two.at_client, text.data(), text.size(), operation);
+        REQUIRE(two.wait(operation) == Code::ok);
+      }
+      sent.push_back(std::move(text));
+      if (i % 10 == 0) {
+        const std::vector<char> data(60'001, static_cast<char>(i));
+        Operation operation;
+        two.client.put_notify(remote, 0, data.data(), data.size(), {std::uint8_t(i)}, operation);
+        REQUIRE(two.wait(operation) == Code::ok);
+        REQUIRE(two.progress_until([&] { return tags.size() == std::size_t(i / 10 + 1); }));
+        CHECK(tags.back() == i);
+      }
+    }
+    REQUIRE(two.progress_until([&] { return received.size() == sent.size(); }));
+    CHECK(received == sent);
+    CHECK(data_there);
+  });
+}
+
+TEST_CASE("a peer that leaves, or a Node that ends, ends what is under way with its name") {
+  over_each([](const Way& way) {
+    auto two = std::make_unique<Two>(way);
+    std::vector<std::byte> own(1 << 16);
+    REQUIRE(two->server.register_memory(own.data(), own.size()).ok());
+    MemoryKey key;
+    REQUIRE(two->server.key(own.data(), kAllRights, key).ok());
+    PeerMemory remote = two->client.memory(two->at_client, key);
+    std::vector<Operation> operations(20);
+    for (Operation& operation : operations)
+      two->client.get(remote, 0, own.data(), own.size(), operation);
+    two->server.close(two->at_server);
+    REQUIRE(two->progress_until([&] { return two->lost_at_client.code() == Code::peer_lost; }));
+    CHECK(two->lost_at_client.text().find("server") != std::string::npos);
+    for (Operation& operation : operations) CHECK(operation.is_done());
+    CHECK(two->at_client.is_lost());
+    Operation late;
+    two->client.get(remote, 0, own.data(), 8, late);
+    CHECK(two->wait(late) == Code::peer_lost);
+    CHECK(two->client.send(two->at_client, "x", 1) == Code::peer_lost);
+    const Peer kept = two->at_client;
+    two.reset();
+    CHECK(kept.is_lost());
+  });
+}
+
+TEST_CASE("links that break are mended: all messages and changes, once") {
+  for (const Way& way : kWays) {
+    if (std::string_view(way.fabrics) != "loopback") continue;
+    INFO("over " << way.name);
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      INFO("seed " << seed);
+      Two two(way);
+      Faulty faulty(seed, 20, 40);
+      constexpr std::size_t kWords = 512;
+      std::vector<std::uint64_t> memory(kWords), shadow(kWords), copy(kWords);
+      REQUIRE(two.server.register_memory(memory.data(), kWords * 8).ok());
+      MemoryKey key;
+      REQUIRE(two.server.key(memory.data(), kAllRights, key).ok());
+      const PeerMemory remote = two.client.memory(two.at_client, key);
+      std::vector<std::uint32_t> received;
+      std::size_t notified = 0;
+      two.server.on_message([&](const Peer&, std::span<const std::byte> bytes) {
+        std::uint32_t number = 0;
+        if (bytes.size() != 40) std::abort();
+        std::memcpy(&number, bytes.data(), sizeof number);
+        received.push_back(number);
+      });
+      two.server.on_notify([&](const Peer&, const NotifyTag& tag) {
+        std::uint64_t word, expected;
+        std::memcpy(&word, tag.data(), 8);
+        std::memcpy(&expected, tag.data() + 8, 8);
+        if (memory[word] != expected) std::abort();
+        ++notified;
+      });
+      std::mt19937 random(static_cast<unsigned>(seed));
+      std::uint32_t num_sent = 0;
+      std::size_t num_tags = 0;
+      std::uint64_t added = 0, unknown = 0;
+      for (int step = 0; step < 400; ++step) {
+        INFO("step " << step);
+        Operation operation;
+        switch (random() % 4) {
+          case 0: {
+            std::uint32_t message[10] = {num_sent++};
+            while (two.client.send(two.at_client, message, sizeof message) == Code::again) {
+              two.server.progress();
+              two.client.progress();
+            }
+            break;
+          }
+          case 1: {
+            const std::size_t word = 1 + random() % (kWords - 1);
+            shadow[word] = random();
+            NotifyTag tag;
+            const std::uint64_t at = word;
+            std::memcpy(tag.data(), &at, 8);
+            std::memcpy(tag.data() + 8, &shadow[word], 8);
+            two.client.put_notify(remote, word * 8, &shadow[word], 8, tag, operation);
+            REQUIRE(two.wait(operation) == Code::ok);
+            ++num_tags;
+            REQUIRE(two.progress_until([&] { return notified == num_tags; }));
+            break;
+          }
+          case 2:
+            two.client.get(remote, 8, &copy[1], (kWords - 1) * 8, operation);
+            REQUIRE(two.wait(operation) == Code::ok);
+            REQUIRE(std::equal(copy.begin() + 1, copy.end(), shadow.begin() + 1));
+            break;
+          default:
+            two.client.fetch_add(remote, 0, 1, operation);
+            const Code code = two.wait(operation);
+            REQUIRE((code == Code::ok || code == Code::outcome_unknown));
+            if (code == Code::ok)
+              ++added;
+            else
+              ++unknown;
+        }
+      }
+      REQUIRE(two.progress_until([&] { return received.size() == num_sent; }));
+      for (std::uint32_t i = 0; i < num_sent; ++i) REQUIRE(received[i] == i);
+      CHECK(memory[0] >= added);
+      CHECK(memory[0] <= added + unknown);
+      CHECK(two.lost_at_client.ok());
+      CHECK(two.lost_at_server.ok());
+    }
+  }
+}
+
+TEST_CASE("a peer that falls silent is lost after the timeout, and nothing hangs") {
+  const Way way{"loopback", "loopback", {}, false};
+  Two two(way, 300);
+  std::vector<std::byte> own(4096);
+  REQUIRE(two.server.register_memory(own.data(), own.size()).ok());
+  MemoryKey key;
+  REQUIRE(two.server.key(own.data(), kAllRights, key).ok());
+  const PeerMemory remote = two.client.memory(two.at_client, key);
+  Operation operation;
+  two.client.get(remote, 0, own.data(), 8, operation);
+  REQUIRE(two.wait(operation) == Code::ok);
+  // Only the client moves on: as if the server's host had lost power.
+  Operation gets, adds;
+  std::uint64_t began = now_ns();
+  two.client.get(remote, 0, own.data(), 8, gets);
+  two.client.fetch_add(remote, 0, 1, adds);
+  // The loopback's gets are done without the server; the silence of an answer is what is waited
+  // for.
+  const PeerMemory another = two.client.memory(two.at_client, MemoryKey{});
+  Operation asks;
+  two.client.get(another, 0, own.data(), 8, asks);
+  CHECK(two.client.wait(asks) == Code::peer_lost);
+  CHECK(now_ns() - began < 10'000'000'000u);
+  CHECK(gets.is_done());
+  CHECK(two.lost_at_client.text().find("server was not heard of") != std::string::npos);
+}
+
+TEST_CASE("connecting fails with a reason: another secret, nobody there, no address") {
+  Node server({.name = "server", .secret = "secret", .fabrics = "shm"});
+  REQUIRE(server.listen("127.0.0.1:0").ok());
+  std::string address;
+  REQUIRE(server.address(address).ok());
+  Node stranger({.name = "stranger", .secret = "guess", .fabrics = "shm"});
+  Peer peer;
+  CHECK(stranger.connect(address, peer).code() == Code::not_permitted);
+  CHECK(stranger.connect("unix:@weft-nobody", peer).code() == Code::not_found);
+  CHECK(stranger.connect("nonsense", peer).code() == Code::bad_argument);
+  CHECK(stranger.connect("weft:nonsense", peer).code() == Code::corrupt);
+  CHECK_FALSE(peer);
+  Node other({.name = "other", .secret = "secret", .fabrics = "loopback"});
+  const Status status = other.connect(address, peer);
+  CHECK(status.code() == Code::unsupported);
+  CHECK(status.text().find("shm") != std::string::npos);
+  Node friendly({.name = "friend", .secret = "secret", .fabrics = "loopback,shm"});
+  REQUIRE(friendly.connect(address, peer).ok());
+  CHECK(peer.fabric() == "shm");
+  NodeSettings none;
+  none.fabrics = "none";
+  CHECK_THROWS_AS(Node(none), Error);
+}
+
+TEST_CASE("an address of host:port leads to shared memory where both are on one host") {
+  Node server({.name = "server", .secret = "secret", .fabrics = "shm"});
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in free_port{};
+  free_port.sin_family = AF_INET;
+  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&free_port), sizeof free_port) == 0);
+  socklen_t length = sizeof free_port;
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&free_port), &length);
+  ::close(fd);
+  const std::string at = "127.0.0.1:" + std::to_string(ntohs(free_port.sin_port));
+  REQUIRE(server.listen(at).ok());
+  Node client({.name = "client", .secret = "secret", .fabrics = "shm"});
+  Peer peer;
+  const Status status = client.connect(at, peer);
+  INFO(status.text());
+  REQUIRE(status.ok());
+  CHECK(peer.fabric() == "shm");
+}
+
+TEST_CASE("Nodes that come and go leave nothing") {
+  over_each([](const Way& way) {
+    auto round = [&] {
+      Two two(way);
+      void* memory = nullptr;
+      REQUIRE(two.server.allocate(1 << 20, memory).ok());
+      MemoryKey key;
+      REQUIRE(two.server.key(memory, kAllRights, key).ok());
+      const PeerMemory remote = two.client.memory(two.at_client, key);
+      Operation operation;
+      std::uint64_t word = 1;
+      two.client.put(remote, 0, &word, 8, operation);
+      CHECK(two.wait(operation) == Code::ok);
+    };
+    auto count_maps = [] {
+      std::ifstream maps("/proc/self/maps");
+      int count = 0;
+      for (std::string line; std::getline(maps, line);) count += line.find("weft") != line.npos;
+      return count;
+    };
+    round();
+    const int descriptors = count_entries("/proc/self/fd"),
+              threads = count_entries("/proc/self/task");
+    for (int i = 0; i < 5; ++i) round();
+    CHECK(count_entries("/proc/self/fd") == descriptors);
+    CHECK(count_entries("/proc/self/task") == threads);
+    CHECK(count_maps() == 0);
+  });
+}

@@ -396,17 +396,20 @@ TEST_CASE("who can open the other's files shares memory with it, whatever machin
                               "2: 0 1 2 3, 4 on this machine", "3: 0 1 2 3, 4 on this machine"};
   const auto two_hosts = Words{"0: 0 1, 4 on this machine", "1: 0 1, 4 on this machine",
                                "2: 2 3, 4 on this machine", "3: 2 3, 4 on this machine"};
-  const auto alone = Words{"0: 0, 4 on this machine", "1: 1, 4 on this machine",
-                           "2: 2, 4 on this machine", "3: 3, 4 on this machine"};
+  [[maybe_unused]] const auto alone = Words{"0: 0, 4 on this machine", "1: 1, 4 on this machine",
+                                            "2: 2, 4 on this machine", "3: 3, 4 on this machine"};
   CHECK(sharing("ip netns exec {host}", "h1,h2", 4) == one_host);
   // As containers are: each with a namespace of shared memory, or of processes, of its own.
   CHECK(sharing("ip netns exec {host} unshare --ipc", "h1,h2", 4) == two_hosts);
   CHECK(sharing("ip netns exec {host} unshare --pid --fork --mount-proc", "h1,h2", 4) == two_hosts);
   CHECK(sharing("ip netns exec {host} unshare --ipc", "h1,h2,h3", 6)[5] ==
         "5: 4 5, 6 on this machine");
-  // Without a /proc, or with that of another namespace.
+  // Without a /proc, or with that of another namespace. The address sanitizer reads its stacks and
+  // leaks there, and knows neither without.
+#ifndef __SANITIZE_ADDRESS__
   CHECK(sharing("ip netns exec {host} unshare --pid --fork", "h1,h2", 4) == alone);
   CHECK(sharing(LAUNCH_SH " bare {host}", "h1,h2", 4) == alone);
+#endif
 }
 
 TEST_CASE("a rank that may do less than others of its machine shares no memory with them") {

@@ -10,7 +10,12 @@ coproc timeout 60 "$server" "$address" secret
 pid=$COPROC_PID
 read -r line <&"${COPROC[0]}"
 [ "$line" = ready ]
-python() { timeout 30 python3 "$python_client" "$@"; }
+# A library with a sanitizer wants the sanitizer's own loaded first, which python3 does not know.
+sanitizer=$(ldd "$server" | awk '/lib[at]san/ {print $3}' | paste -sd:)
+python() {
+  timeout 30 env ${sanitizer:+"LD_PRELOAD=$sanitizer" ASAN_OPTIONS=detect_leaks=0} \
+    python3 "$python_client" "$@"
+}
 "$client" "$address" secret set colour green
 [ "$(python "$address" secret get colour)" = green ]
 python "$address" secret set colour blue

@@ -58,13 +58,6 @@ bool fits(const Rule& rule, const Situation& situation) noexcept {
          (std::has_single_bit(static_cast<unsigned>(situation.size)) || !rule.powers_of_two);
 }
 
-constexpr Setting kSettings[kNumCollectives] = {
-    Setting::coll_barrier,   Setting::coll_bcast,    Setting::coll_reduce,
-    Setting::coll_allreduce, Setting::coll_gather,   Setting::coll_scatter,
-    Setting::coll_allgather, Setting::coll_alltoall, Setting::coll_reduce_scatter,
-    Setting::coll_scan,
-};
-
 }  // namespace
 
 std::string_view name(Collective collective) noexcept {
@@ -95,10 +88,12 @@ std::span<const Rule> rules() noexcept { return kRules; }
 
 Choices Choices::from(const Settings& settings) {
   Choices choices;
-  for (std::size_t i = 0; i < kNumCollectives; ++i)
+  for (std::size_t i = 0; i < kNumCollectives; ++i) {
+    const std::string_view pick =
+        pick_of(settings.text(Setting::coll_algorithms), name(static_cast<Collective>(i)));
     for (int a = 0; a <= static_cast<int>(Algorithm::pairwise); ++a)
-      if (settings.text(kSettings[i]) == name(static_cast<Algorithm>(a)))
-        choices.forced[i] = static_cast<Algorithm>(a);
+      if (pick == name(static_cast<Algorithm>(a))) choices.forced[i] = static_cast<Algorithm>(a);
+  }
   return choices;
 }
 

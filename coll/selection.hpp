@@ -1,6 +1,6 @@
 #pragma once
-// Which algorithm a collective uses: a table of rules by process count and size, overridden by one
-// setting per collective (COLL_BARRIER, ...). Pure functions; any thread.
+// Which algorithm a collective uses: a table of rules by process count and size, overridden by the
+// setting COLL_ALGORITHMS. Pure functions; any thread.
 #include <array>
 #include <cstddef>
 #include <cstdint>

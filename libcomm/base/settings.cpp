@@ -65,6 +65,30 @@ std::int64_t find_choice(std::string_view choices, std::string_view value) {
   }
 }
 
+// The value of the last "name=value" of a comma-separated list.
+std::string_view value_of(std::string_view list, std::string_view name) noexcept {
+  std::string_view found;
+  while (!list.empty()) {
+    const std::string_view item = list.substr(0, list.find(','));
+    if (item.substr(0, item.find('=')) == name && item.size() > name.size())
+      found = item.substr(name.size() + 1);
+    list.remove_prefix(std::min(list.size(), item.size() + 1));
+  }
+  return found;
+}
+
+bool are_picks(std::string_view choices, std::string_view value) {
+  while (!value.empty()) {
+    const std::string_view item = value.substr(0, value.find(','));
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos) return false;
+    const std::string_view known = value_of(choices, item.substr(0, equals));
+    if (known.empty() || find_choice(known, item.substr(equals + 1)) < 0) return false;
+    value.remove_prefix(std::min(value.size(), item.size() + 1));
+  }
+  return true;
+}
+
 bool parse_flag(std::string_view value, std::int64_t& out) {
   for (std::string_view yes : {"1", "yes", "on", "true"})
     if (value == yes) return out = 1, true;
@@ -109,6 +133,8 @@ std::string expectation(const SettingRow& row) {
       return "a text";
     case Unit::choice:
       return fmt::format("one of {}", choices_of(row));
+    case Unit::picks:
+      return fmt::format("one or more of {}", choices_of(row));
     case Unit::flag:
       return "0 or 1";
     case Unit::count:
@@ -129,6 +155,8 @@ bool parse(const SettingRow& row, std::string_view value, std::int64_t& out) {
       return true;
     case Unit::choice:
       return (out = find_choice(choices_of(row), value)) >= 0;
+    case Unit::picks:
+      return are_picks(choices_of(row), value);
     case Unit::flag:
       return parse_flag(value, out);
     case Unit::bytes:
@@ -151,6 +179,8 @@ std::string_view unit_name(Unit unit) noexcept {
       return "text";
     case Unit::choice:
       return "choice";
+    case Unit::picks:
+      return "picks";
     case Unit::flag:
       return "flag";
     case Unit::count:
@@ -172,6 +202,10 @@ bool list_has(std::string_view list, std::string_view item) noexcept {
     if (comma == std::string_view::npos) return false;
     list.remove_prefix(comma + 1);
   }
+}
+
+std::string_view pick_of(std::string_view picks, std::string_view name) noexcept {
+  return value_of(picks, name);
 }
 
 Settings::Settings() {

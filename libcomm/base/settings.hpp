@@ -11,8 +11,9 @@
 
 namespace weft {
 
-// What a value is written in. `bytes` takes a suffix K, M or G (powers of 1024).
-enum class Unit { text, choice, flag, count, bytes, us, ms };
+// What a value is written in. `bytes` takes a suffix K, M or G (powers of 1024); `picks` is a list
+// "name=choice,...".
+enum class Unit { text, choice, picks, flag, count, bytes, us, ms };
 
 enum class Setting : int {
 #define WEFT_SETTING(id, name, value, unit, meaning) id,
@@ -28,7 +29,9 @@ struct SettingRow {
   std::string_view name;  // without the prefix WEFT_
   std::string_view default_value;
   Unit unit;
-  std::string_view meaning;  // for Unit::choice: starts with the choices, "a|b|c: ..."
+  // For Unit::choice it starts with the choices, "a|b|c: ...", for Unit::picks with the choices of
+  // each name, "x=a|b,y=c|d: ...".
+  std::string_view meaning;
 };
 
 std::span<const SettingRow> setting_rows() noexcept;
@@ -36,6 +39,9 @@ std::string_view unit_name(Unit unit) noexcept;
 
 // Whether `item` is among the comma-separated words of `list`.
 bool list_has(std::string_view list, std::string_view item) noexcept;
+
+// What a value of Unit::picks says of `name`, or nothing.
+std::string_view pick_of(std::string_view picks, std::string_view name) noexcept;
 
 class Settings {
  public:

@@ -77,27 +77,14 @@ WEFT_SETTING(
 WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag,
              "copy between processes with process_vm_readv and process_vm_writev")
 // collectives
-WEFT_SETTING(coll_barrier, "COLL_BARRIER", "auto", choice,
-             "auto|shm|dissemination: the algorithm of barrier; auto: by the table that weft-info "
-             "shows (the same for the rows below)")
-WEFT_SETTING(coll_bcast, "COLL_BCAST", "auto", choice,
-             "auto|shm|binomial|scatter_allgather|chain: the algorithm of bcast")
-WEFT_SETTING(coll_reduce, "COLL_REDUCE", "auto", choice,
-             "auto|shm|binomial|rabenseifner: the algorithm of reduce")
-WEFT_SETTING(coll_allreduce, "COLL_ALLREDUCE", "auto", choice,
-             "auto|shm|recursive_doubling|rabenseifner|ring: the algorithm of allreduce")
-WEFT_SETTING(coll_gather, "COLL_GATHER", "auto", choice,
-             "auto|shm|binomial|linear: the algorithm of gather")
-WEFT_SETTING(coll_scatter, "COLL_SCATTER", "auto", choice,
-             "auto|shm|binomial|linear: the algorithm of scatter")
-WEFT_SETTING(coll_allgather, "COLL_ALLGATHER", "auto", choice,
-             "auto|shm|recursive_doubling|bruck|ring: the algorithm of allgather")
-WEFT_SETTING(coll_alltoall, "COLL_ALLTOALL", "auto", choice,
-             "auto|shm|bruck|pairwise: the algorithm of alltoall")
-WEFT_SETTING(coll_reduce_scatter, "COLL_REDUCE_SCATTER", "auto", choice,
-             "auto|shm|recursive_halving|pairwise|binomial: the algorithm of reduce_scatter")
-WEFT_SETTING(coll_scan, "COLL_SCAN", "auto", choice,
-             "auto|shm|recursive_doubling: the algorithm of scan and exscan")
+WEFT_SETTING(
+    coll_algorithms, "COLL_ALGORITHMS", "", picks,
+    "barrier=shm|dissemination,bcast=shm|binomial|scatter_allgather|chain,"
+    "reduce=shm|binomial|rabenseifner,allreduce=shm|recursive_doubling|rabenseifner|ring,"
+    "gather=shm|binomial|linear,scatter=shm|binomial|linear,"
+    "allgather=shm|recursive_doubling|bruck|ring,alltoall=shm|bruck|pairwise,"
+    "reduce_scatter=shm|recursive_halving|pairwise|binomial,scan=shm|recursive_doubling: one or "
+    "more of these, instead of what the table says (weft-info --collectives)")
 WEFT_SETTING(
     coll_crowded, "COLL_CROWDED", "auto", choice,
     "auto|yes|no: whether collectives inside a host count context switches (more processes "

@@ -31,7 +31,7 @@ std::string limit(std::size_t value, std::size_t any) {
 
 std::string collectives_text() {
   std::string text =
-      "the first rule that applies is taken; WEFT_COLL_<NAME> overrides\n"
+      "the first rule that applies is taken; WEFT_COLL_ALGORITHMS overrides\n"
       "  collective       up to processes  up to bytes  algorithm            only\n";
   for (const coll::Rule& rule : coll::rules()) {
     std::string only = rule.local_only ? "one host " : "";

@@ -86,6 +86,26 @@ TEST_CASE("a bad choice names the choices") {
   CHECK(settings.set("LOG", "x").text().find("error|warn|info|debug") != std::string::npos);
 }
 
+TEST_CASE("picks are names with one of their choices each") {
+  Settings settings;
+  const auto pick = [&](std::string_view name) {
+    return pick_of(settings.text(Setting::coll_algorithms), name);
+  };
+  CHECK(pick("bcast") == "");
+  REQUIRE(settings.set("COLL_ALGORITHMS", "bcast=chain,scan=shm,bcast=binomial").ok());
+  CHECK(pick("bcast") == "binomial");
+  CHECK(pick("scan") == "shm");
+  CHECK(pick("cast") == "");
+  REQUIRE(settings.set("COLL_ALGORITHMS", "").ok());
+  for (const char* bad : {"bcast", "bcast=", "bcast=bruck", "=shm", "cast=shm",
+                          "bcast=chain;scan=shm", ",", "bcast=chain,,scan=shm"}) {
+    INFO(bad);
+    const Status status = settings.set("COLL_ALGORITHMS", bad);
+    CHECK(status == Code::bad_setting);
+    CHECK(status.text().find("alltoall=shm|bruck|pairwise") != std::string::npos);
+  }
+}
+
 TEST_CASE("an unknown setting names the nearest one") {
   Settings settings;
   const Status status = from({"WEFT_RING_MINBYTES=1"}, settings);

@@ -9,46 +9,45 @@ namespace {
 
 struct Forced {
   Call call;
-  std::string_view setting;
-  std::string_view algorithm;
+  std::string_view pick;
 };
 
 // Every algorithm that a setting can name.
 constexpr Forced kForced[] = {
-    {Call::barrier, "COLL_BARRIER", "shm"},
-    {Call::barrier, "COLL_BARRIER", "dissemination"},
-    {Call::bcast, "COLL_BCAST", "shm"},
-    {Call::bcast, "COLL_BCAST", "binomial"},
-    {Call::bcast, "COLL_BCAST", "scatter_allgather"},
-    {Call::bcast, "COLL_BCAST", "chain"},
-    {Call::reduce, "COLL_REDUCE", "shm"},
-    {Call::reduce, "COLL_REDUCE", "binomial"},
-    {Call::reduce, "COLL_REDUCE", "rabenseifner"},
-    {Call::allreduce, "COLL_ALLREDUCE", "shm"},
-    {Call::allreduce, "COLL_ALLREDUCE", "recursive_doubling"},
-    {Call::allreduce, "COLL_ALLREDUCE", "rabenseifner"},
-    {Call::allreduce, "COLL_ALLREDUCE", "ring"},
-    {Call::gather, "COLL_GATHER", "shm"},
-    {Call::gather, "COLL_GATHER", "binomial"},
-    {Call::gather, "COLL_GATHER", "linear"},
-    {Call::scatter, "COLL_SCATTER", "shm"},
-    {Call::scatter, "COLL_SCATTER", "binomial"},
-    {Call::scatter, "COLL_SCATTER", "linear"},
-    {Call::allgather, "COLL_ALLGATHER", "shm"},
-    {Call::allgather, "COLL_ALLGATHER", "recursive_doubling"},
-    {Call::allgather, "COLL_ALLGATHER", "bruck"},
-    {Call::allgather, "COLL_ALLGATHER", "ring"},
-    {Call::alltoall, "COLL_ALLTOALL", "shm"},
-    {Call::alltoall, "COLL_ALLTOALL", "bruck"},
-    {Call::alltoall, "COLL_ALLTOALL", "pairwise"},
-    {Call::reduce_scatter, "COLL_REDUCE_SCATTER", "shm"},
-    {Call::reduce_scatter, "COLL_REDUCE_SCATTER", "recursive_halving"},
-    {Call::reduce_scatter, "COLL_REDUCE_SCATTER", "pairwise"},
-    {Call::reduce_scatter, "COLL_REDUCE_SCATTER", "binomial"},
-    {Call::scan, "COLL_SCAN", "shm"},
-    {Call::scan, "COLL_SCAN", "recursive_doubling"},
-    {Call::exscan, "COLL_SCAN", "shm"},
-    {Call::exscan, "COLL_SCAN", "recursive_doubling"},
+    {Call::barrier, "barrier=shm"},
+    {Call::barrier, "barrier=dissemination"},
+    {Call::bcast, "bcast=shm"},
+    {Call::bcast, "bcast=binomial"},
+    {Call::bcast, "bcast=scatter_allgather"},
+    {Call::bcast, "bcast=chain"},
+    {Call::reduce, "reduce=shm"},
+    {Call::reduce, "reduce=binomial"},
+    {Call::reduce, "reduce=rabenseifner"},
+    {Call::allreduce, "allreduce=shm"},
+    {Call::allreduce, "allreduce=recursive_doubling"},
+    {Call::allreduce, "allreduce=rabenseifner"},
+    {Call::allreduce, "allreduce=ring"},
+    {Call::gather, "gather=shm"},
+    {Call::gather, "gather=binomial"},
+    {Call::gather, "gather=linear"},
+    {Call::scatter, "scatter=shm"},
+    {Call::scatter, "scatter=binomial"},
+    {Call::scatter, "scatter=linear"},
+    {Call::allgather, "allgather=shm"},
+    {Call::allgather, "allgather=recursive_doubling"},
+    {Call::allgather, "allgather=bruck"},
+    {Call::allgather, "allgather=ring"},
+    {Call::alltoall, "alltoall=shm"},
+    {Call::alltoall, "alltoall=bruck"},
+    {Call::alltoall, "alltoall=pairwise"},
+    {Call::reduce_scatter, "reduce_scatter=shm"},
+    {Call::reduce_scatter, "reduce_scatter=recursive_halving"},
+    {Call::reduce_scatter, "reduce_scatter=pairwise"},
+    {Call::reduce_scatter, "reduce_scatter=binomial"},
+    {Call::scan, "scan=shm"},
+    {Call::scan, "scan=recursive_doubling"},
+    {Call::exscan, "scan=shm"},
+    {Call::exscan, "scan=recursive_doubling"},
 };
 
 constexpr int kNumRanks[] = {1, 2, 3, 4, 5, 8};
@@ -67,10 +66,10 @@ TEST_CASE("teams of many give the right result", "[algorithms]") {
       INFO(n << " ranks, by " << way);
       const std::vector<NameValue> settings =
           way == "memory" ? std::vector<NameValue>{}
-                          : std::vector<NameValue>{{"COLL_BCAST", "binomial"},
-                                                   {"COLL_ALLREDUCE", "recursive_doubling"},
-                                                   {"COLL_ALLTOALL", "bruck"},
-                                                   {"COLL_BARRIER", "dissemination"}};
+                          : std::vector<NameValue>{
+                                {"COLL_ALGORITHMS",
+                                 "bcast=binomial,allreduce=recursive_doubling,alltoall=bruck,"
+                                 "barrier=dissemination"}};
       const auto errors = run_ranks(n, settings, [&](coll::Team& team) {
         Calls calls(team, static_cast<std::uint32_t>(n) + 77, 3'000);
         for (int i = 0; i < 12 / kFewer; ++i) calls.any();
@@ -83,8 +82,8 @@ TEST_CASE("teams of many give the right result", "[algorithms]") {
 TEST_CASE("every algorithm gives the right result", "[algorithms]") {
   for (const Forced& forced : kForced)
     for (const int n : kNumRanks) {
-      INFO(forced.setting << '=' << forced.algorithm << " with " << n << " ranks");
-      const auto errors = run_ranks(n, {{forced.setting, forced.algorithm}}, [&](coll::Team& team) {
+      INFO(forced.pick << " with " << n << " ranks");
+      const auto errors = run_ranks(n, {{"COLL_ALGORITHMS", forced.pick}}, [&](coll::Team& team) {
         Calls calls(team, static_cast<std::uint32_t>(n), 150'000);
         for (int i = 0; i < 25 / kFewer; ++i) calls.one(forced.call);
         return calls.errors();

@@ -14,10 +14,9 @@ TEST_CASE("the death of a member ends collectives with peer_lost") {
         INFO(call << ", " << ranks << " ranks, " << algorithm);
         Process::Environment environment;
         if (std::string(algorithm) == "message")
-          environment = {{"WEFT_COLL_BARRIER", "dissemination"},
-                         {"WEFT_COLL_BCAST", "binomial"},
-                         {"WEFT_COLL_ALLREDUCE", "recursive_doubling"},
-                         {"WEFT_COLL_ALLTOALL", "pairwise"}};
+          environment = {{"WEFT_COLL_ALGORITHMS",
+                          "barrier=dissemination,bcast=binomial,allreduce=recursive_doubling,"
+                          "alltoall=pairwise"}};
         std::string expected;
         for (int i = 1; i < std::atoi(ranks); ++i) expected += "peer_lost\n";
         check_in_time({std::getenv("WEFTRUN"), "-n", ranks, "--on-death", "continue",

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "coll/coll.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::coll {
 
@@ -35,7 +36,7 @@ class Links {
 
 // memcpy that allows null when there is nothing to copy, and the same place twice.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
-  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
+  if (bytes != 0 && to != from) weft::detail::copy(to, from, bytes);
 }
 
 inline std::byte* at(void* base, std::ptrdiff_t offset) noexcept {

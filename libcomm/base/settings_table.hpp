@@ -3,6 +3,10 @@
 
 // base
 WEFT_SETTING(log, "LOG", "warn", choice, "error|warn|info|debug: which lines go to standard error")
+WEFT_SETTING(
+    stats, "STATS", "0", flag,
+    "print at the end what went to and came from each peer (weft-info --attach PID while the "
+    "process runs)")
 // waiting
 WEFT_SETTING(spin_us, "SPIN_US", "50", us,
              "how long a wait polls before it yields, when every process has a core of its own")

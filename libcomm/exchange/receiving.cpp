@@ -90,7 +90,8 @@ Code ExchangeBase::Impl::accept_all(Fabric& fabric) {
     }
     in->peer = peer;
     in->fabric = &fabric;
-    in->lane.open(fabric, memory, ring_min, memory.ring_bytes);
+    in->lane.open(fabric, memory, ring_min, memory.ring_bytes,
+                  {peer, job.members->member(peer).host});
     engine.watch(peer);
     threads[static_cast<std::size_t>(reader)]->arrived.push_back(std::move(in));
     // Its thread may sleep, and the sender rang before the lane was there.
@@ -225,6 +226,7 @@ Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
     return Code::corrupt;
   }
   end_shortage(in.shortage);
+  in.lane.stats.row().add(stats::Counter::copied_bytes, announcement.bytes);
   block.cursor = data;
   block.end = block.cursor + announcement.bytes;
   block.source = in.peer;

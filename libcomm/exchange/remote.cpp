@@ -5,6 +5,7 @@
 
 #include "base/shortage.hpp"
 #include "exchange/job_impl.hpp"
+#include "weft/copy.hpp"
 #include "weft/job.hpp"
 
 namespace weft::transport {
@@ -61,7 +62,7 @@ Code Job::read_there(int thread, const RemoteMemory& from, void* to, std::size_t
   if (bytes <= kMappedCopyBytes && fabric.mapped()) {
     if (const std::byte* data = impl.thread(thread).mappings.find(fabric, from, code)) {
       impl.thread(thread).mappings.show(from);
-      std::memcpy(to, data, bytes);
+      weft::detail::copy(to, data, bytes);
       return Code::ok;
     }
     if (code != Code::unsupported) return code;
@@ -78,7 +79,7 @@ Code Job::write_there(int thread, const RemoteMemory& to, const void* from,
   if (bytes <= kMappedCopyBytes && fabric.mapped()) {
     if (std::byte* data = impl.thread(thread).mappings.find(fabric, to, code)) {
       impl.thread(thread).mappings.show(to);
-      std::memcpy(data, from, bytes);
+      weft::detail::copy(data, from, bytes);
       return Code::ok;
     }
     if (code != Code::unsupported) return code;

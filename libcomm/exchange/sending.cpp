@@ -63,7 +63,8 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
     return end(thread, out, Code::peer_lost);
   }
   code = or_no_memory([&] {
-    out.lane.open(*out.fabric, memory, ring_min, memory.ring_bytes);
+    out.lane.open(*out.fabric, memory, ring_min, memory.ring_bytes,
+                  {out.peer, job.members->member(out.peer).host});
     return Code::ok;
   });
   if (code != Code::ok) return code;

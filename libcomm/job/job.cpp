@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/stats.hpp"
 #include "base/topology.hpp"
 #include "job/boards.hpp"
 #include "job/sharing.hpp"
@@ -142,6 +143,9 @@ Status Job::open(const Settings& settings, std::unique_ptr<Board> board,
   std::unique_ptr<Job> opened(new Job(settings, std::move(board)));
   Status status = opened->exchange_members();
   if (!status) return status;
+  stats::set_name(fmt::format("rank {} of {} on {}", opened->rank(), opened->size(),
+                              opened->member(opened->rank()).host));
+  if (settings.flag(Setting::stats)) stats::print_at_exit();
   job = std::move(opened);
   return {};
 }

@@ -14,6 +14,7 @@
 #include "base/wait.hpp"
 #include "node/endpoints.hpp"
 #include "transport/transport.hpp"
+#include "weft/copy.hpp"
 #include "weft/job.hpp"
 
 extern char** environ;
@@ -405,7 +406,7 @@ inline void copy(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes == 8)
     std::memcpy(to, from, 8);
   else
-    std::memcpy(to, from, bytes);
+    weft::detail::copy(to, from, bytes);
 }
 
 void finish_at_once(Operation& operation, Code code) {

@@ -107,7 +107,8 @@ Code Engine::Impl::connect(Peer& peer) {
   const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
   const std::uint32_t least = ring_min_of(*peer.fabric);
   const Code opened = or_no_memory([&] {
-    peer.out.open(*peer.fabric, memory, std::min(least, maximum), maximum);
+    peer.out.open(*peer.fabric, memory, std::min(least, maximum), maximum,
+                  {peer.rank, job.member(peer.rank).host});
     return Code::ok;
   });
   if (opened != Code::ok) return Code::again;  // connecting again gives the same ring

@@ -233,6 +233,7 @@ struct Engine::Impl {
   void share_copy(Peer& peer, Transfer& transfer);
   void claim(Transfer& transfer);
   Code copy(const Transfer& transfer, std::uint64_t offset, std::uint64_t bytes);
+  void note_copied(const Transfer& transfer);
   void count_copied(Transfer& transfer, Code code, std::uint64_t bytes);
   static void give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes);
   void take_back(Transfer& transfer);

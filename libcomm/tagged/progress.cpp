@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "base/wait.hpp"
 #include "tagged/impl.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::tagged {
 namespace {
@@ -104,7 +105,8 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     Peer& peer = this->peer(rank);
     if (peer.lost || peer.accepted) continue;
     const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
-    peer.in.open(fabric, memory, std::min(ring_min_of(fabric), maximum), maximum);
+    peer.in.open(fabric, memory, std::min(ring_min_of(fabric), maximum), maximum,
+                 {rank, job.member(rank).host});
     peer.accepted = true;
     peer.short_ns = 0;
     incoming.push_back(&peer);
@@ -238,7 +240,7 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   message->context = context;
   message->bytes = bytes;
   message->arrived = length;
-  std::memcpy(message->storage(), data, length);
+  weft::detail::copy(message->storage(), data, length);
   matcher.add_unexpected(*message);
   peer.unexpected_bytes += bytes + sizeof(Unexpected);
   if (peer.unexpected_bytes > unexpected_max && !peer.in.hold) {
@@ -261,13 +263,13 @@ void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
   if (last) peer.incoming_bytes = 0;
   if (Request* request = peer.incoming) {
     if (offset < request->length)
-      std::memcpy(static_cast<std::byte*>(request->buffer) + offset, entry.data,
-                  std::min<std::size_t>(entry.length, request->length - offset));
+      weft::detail::copy(static_cast<std::byte*>(request->buffer) + offset, entry.data,
+                         std::min<std::size_t>(entry.length, request->length - offset));
     if (!last) return;
     peer.incoming = nullptr;
     complete(*request, request->received <= request->length ? Code::ok : Code::truncated);
   } else if (Unexpected* message = peer.incoming_unexpected) {
-    std::memcpy(message->storage() + offset, entry.data, entry.length);
+    weft::detail::copy(message->storage() + offset, entry.data, entry.length);
     message->arrived += entry.length;
     if (!last) return;
     peer.incoming_unexpected = nullptr;

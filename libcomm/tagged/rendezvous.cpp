@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "tagged/impl.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::tagged {
 
@@ -221,8 +222,8 @@ void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
       request == nullptr ? 0 : std::min<std::uint64_t>(request->received, request->length);
   if (request == nullptr || entry.length > wanted - request->progress_bytes)
     return broken(peer, "the number of a streamed message");
-  std::memcpy(static_cast<std::byte*>(request->buffer) + request->progress_bytes, entry.data,
-              entry.length);
+  weft::detail::copy(static_cast<std::byte*>(request->buffer) + request->progress_bytes, entry.data,
+                     entry.length);
   request->progress_bytes += entry.length;
   if (request->progress_bytes < wanted) return;
   receives.remove(entry.immediate);
@@ -324,6 +325,7 @@ bool Engine::Impl::step_remote(Transfer& transfer) {
     return false;
   }
   free_gets.push_back(&gets);
+  note_copied(transfer);
   enqueue(peer, Control{kFinished, transfer.send_id, 0, {}});
   complete(request, code != Code::ok                     ? code
                     : request.received <= request.length ? Code::ok
@@ -335,6 +337,10 @@ Code Engine::Impl::copy(const Transfer& transfer, std::uint64_t offset, std::uin
   auto* here = static_cast<std::byte*>(transfer.request->buffer) + offset;
   return transfer.is_sender ? local->put(transfer.peer, transfer.remote, offset, here, bytes)
                             : local->get(transfer.peer, transfer.remote, offset, here, bytes);
+}
+
+void Engine::Impl::note_copied(const Transfer& transfer) {
+  peer(transfer.peer).in.stats.row().add(stats::Counter::copied_bytes, transfer.length);
 }
 
 // How the copy of a piece went.
@@ -402,6 +408,7 @@ bool Engine::Impl::step(Transfer& transfer) {
     if (code == Code::peer_lost) found_lost = &this->peer(transfer.peer);
     if (code == Code::peer_lost || (code == Code::ok && transfer.copied < transfer.length))
       return false;
+    note_copied(transfer);
     enqueue(peer(transfer.peer), Control{kFinished, transfer.send_id, 0, {}});
     complete(request, code != Code::ok                     ? code
                       : request.received <= request.length ? Code::ok
@@ -423,6 +430,7 @@ bool Engine::Impl::step(Transfer& transfer) {
   }
   ring_doorbell(*peer(transfer.peer).out.sleeping);
   closing_records.push_back(transfer.record_index);
+  note_copied(transfer);
   complete(request, failed != 0                          ? Code::not_permitted
                     : request.received <= request.length ? Code::ok
                                                          : Code::truncated);

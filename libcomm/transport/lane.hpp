@@ -1,12 +1,16 @@
 #pragma once
 // Lane: an ordered channel to or from one peer.
 // A lane is used by one thread at a time and needs no lock then.
+#include <fmt/core.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "base/copy.hpp"
+#include "base/stats.hpp"
 #include "fabric/doorbell.hpp"
 #include "fabric/fabric.hpp"
 #include "transport/ring.hpp"
@@ -37,8 +41,21 @@ inline void fill_entry(std::byte* to, const void* from, std::size_t length, std:
 // What a reader tells its writer beside credit.
 inline constexpr std::uint64_t kHold = 1, kClosed = 2;
 
+// Who is at the lane's other end, for what is counted; without a rank nothing is.
+struct LanePeer {
+  int rank = -1;
+  std::string_view host = {};
+};
+inline void open_stats(stats::Slot& slot, const Fabric& fabric, LanePeer peer) noexcept {
+  if (peer.rank < 0) return;
+  char text[sizeof stats::Row::peer];
+  const auto end = fmt::format_to_n(text, sizeof text, "rank {} on {}", peer.rank, peer.host).out;
+  slot.open(fabric.name(), {text, static_cast<std::size_t>(end - text)});
+}
+
 struct SendLane {
   RingWriter ring;
+  stats::Slot stats;
   std::atomic<std::uint32_t>* sleeping = nullptr;
   Fabric* remote = nullptr;  // null: the ring is mapped
   void* remote_lane = nullptr;
@@ -59,9 +76,11 @@ struct SendLane {
   bool is_closed() const noexcept { return (ring.flags() & kClosed) != 0; }
 
   // May throw std::bad_alloc, and is not connected() then.
-  void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity,
-            std::uint32_t maximum) {
+  void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity, std::uint32_t maximum,
+            LanePeer peer = {}) {
     ring.attach(memory.ring, capacity, maximum, memory.consumed);
+    open_stats(stats, fabric, peer);
+    ring.count_in(stats.row());
     if (memory.seal_seed != 0) seal = std::make_unique<const Seal>(memory.seal_seed);
     sleeping = memory.sleeping;
     if (!fabric.mapped()) remote = &fabric;
@@ -123,6 +142,7 @@ struct SendLane {
 
 struct ReceiveLane {
   RingReader ring;
+  stats::Slot stats;
   std::atomic<std::uint32_t>* sleeping = nullptr;  // of the sender, which may wait for credit
   std::uint64_t credit_step = 0;
   bool hold = false;  // ask the sender for announcements only
@@ -136,8 +156,10 @@ struct ReceiveLane {
   std::unique_ptr<const Seal> seal;
 
   void open(Fabric& fabric, const ReceiveMemory& memory, std::uint32_t capacity,
-            std::uint32_t maximum) {
+            std::uint32_t maximum, LanePeer peer = {}) {
     ring.attach(memory.ring, maximum, memory.consumed);
+    open_stats(stats, fabric, peer);
+    ring.count_in(stats.row());
     sleeping = memory.sleeping;
     credit_step = capacity / 4;
     if (!fabric.mapped()) remote = &fabric;

@@ -8,6 +8,7 @@
 #include "base/wait.hpp"
 #include "transport/session.hpp"
 #include "transport/transport.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::transport {
 
@@ -125,10 +126,10 @@ bool Session::advance(Work& work, WorkList& finished) {
 void Session::do_mapped(Work& work, std::byte* at) {
   switch (work.kind) {
     case WorkKind::put:
-      std::memcpy(at, work.local, work.bytes);
+      weft::detail::copy(at, work.local, work.bytes);
       return;
     case WorkKind::get:
-      std::memcpy(work.local, at, work.bytes);
+      weft::detail::copy(work.local, at, work.bytes);
       return;
     case WorkKind::fetch_add:
       work.previous =
@@ -388,7 +389,7 @@ bool Session::on_data(const DataMessage& message, fabric::Bytes data) {
   if (work == nullptr || work->kind != WorkKind::get || message.offset != work->moved ||
       data.size() > work->bytes - work->moved)
     return false;
-  std::memcpy(work->local + work->moved, data.data(), data.size());
+  weft::detail::copy(work->local + work->moved, data.data(), data.size());
   work->moved += data.size();
   return true;
 }

@@ -29,6 +29,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/stats.hpp"
+
 namespace weft {
 
 struct EntryHead {
@@ -71,6 +73,8 @@ class RingWriter {
   // Takes the memory of the capacity at once, where base and `from` begin a page: no entry then
   // waits for it.
   void populate(std::uint32_t from = 0) noexcept;
+  // Where its entries are counted.
+  void count_in(stats::Row& row) noexcept { row_ = &row; }
 
   // For lanes that post what was written (remote fabrics). Where the next entry goes, and where the
   // mark of the last turn is until forget_turn(), or kNoTurn.
@@ -136,6 +140,8 @@ class RingWriter {
     sequence_ = next_sequence(sequence_);
     offset_ += static_cast<std::uint32_t>(reserved_);
     written_ += reserved_;
+    row_->add(stats::Counter::sent, 1);
+    row_->add(stats::Counter::sent_bytes, length);
   }
 
   // The low bits that the reader last sent along with its count.
@@ -165,6 +171,10 @@ class RingWriter {
     look_before_ = std::min(limit(), written_ + kLookBytes);
     if (written_ + bytes + kEntryAlign <= limit()) return true;
     stalled_ = true;
+    if (stalled_at_ != written_) {
+      stalled_at_ = written_;
+      row_->add(stats::Counter::stalls, 1);
+    }
     return false;
   }
 
@@ -200,6 +210,8 @@ class RingWriter {
   const std::atomic<std::uint64_t>* consumed_word_ = nullptr;
   std::vector<std::uint64_t> data_lines_;  // bit: the line may hold what looks like the next head
   std::uint64_t flags_ = 0;
+  stats::Row* row_ = &stats::unseen;
+  std::uint64_t stalled_at_ = ~std::uint64_t{0};  // the last time
   std::uint32_t turned_at_ = kNoTurn;
   bool stalled_ = false;
 };
@@ -223,6 +235,8 @@ class RingReader {
     consumed_word_ = consumed;
   }
   bool attached() const noexcept { return base_ != nullptr; }
+  // Where its entries are counted.
+  void count_in(stats::Row& row) noexcept { row_ = &row; }
 
   // Takes a look at the next entry: false if there is none yet. What it refers to stays valid until
   // pop(). broken() turns true if the writer put something there that no writer of ours does.
@@ -261,6 +275,8 @@ class RingReader {
     ahead_ = bytes <= kAheadBytes ? bytes / kEntryAlign : 0;
     consumed_ += bytes;
     sequence_ = next_sequence(sequence_);
+    row_->add(stats::Counter::received, 1);
+    row_->add(stats::Counter::received_bytes, length);
   }
 
   // Credit that the writer does not know of yet, in bytes.
@@ -309,6 +325,7 @@ class RingReader {
   std::uint64_t returned_ = 0;
   std::uint64_t skipped_ = 0;  // consumed, but never written: gaps but for their marks
   std::atomic<std::uint64_t>* consumed_word_ = nullptr;
+  stats::Row* row_ = &stats::unseen;
   std::uint32_t maximum_ = 0;
   std::uint32_t ahead_ = 0;  // lines of the last entry, if that was short
   bool broken_ = false;

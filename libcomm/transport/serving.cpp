@@ -6,6 +6,7 @@
 
 #include "transport/session.hpp"
 #include "transport/transport.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::transport {
 
@@ -119,7 +120,7 @@ bool Session::on_put(const AccessMessage& message, fabric::Bytes data) {
   Code code;
   const Region* region = granted(message.handle, kWrite, message.offset, message.bytes, code);
   if (region != nullptr && !data.empty())
-    std::memcpy(region->address + message.offset, data.data(), data.size());
+    weft::detail::copy(region->address + message.offset, data.data(), data.size());
   if (region == nullptr || (message.flags & kLast) != 0) answer_done(message.id, code);
   return true;
 }

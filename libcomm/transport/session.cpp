@@ -8,6 +8,7 @@
 
 #include "base/wait.hpp"
 #include "transport/transport.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::transport {
 
@@ -182,7 +183,7 @@ Code Session::post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool 
   head.flags |= kNumbered;
   head.number = ++num_posted_;
   std::memcpy(to.data(), &head, head_bytes);
-  if (!body.empty()) std::memcpy(to.data() + head_bytes, body.data(), body.size());
+  if (!body.empty()) weft::detail::copy(to.data() + head_bytes, body.data(), body.size());
   if (state_ == State::up && reposts_.empty()) send_unsent();
   return Code::ok;
 }

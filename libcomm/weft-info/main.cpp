@@ -2,9 +2,11 @@
 #include <fmt/core.h>
 #include <stdio.h>
 
+#include <charconv>
 #include <string_view>
 
 #include "base/info.hpp"
+#include "base/stats.hpp"
 #include "coll/selection.hpp"
 #include "fabric/registry.hpp"
 #include "mpi/unimplemented.hpp"
@@ -51,7 +53,28 @@ std::string help_text(const InfoReport& report) {
   for (const InfoSection& section : report.sections())
     text += fmt::format("  --{:12} {}{}\n", section.name, section.by_default ? "" : "* ",
                         section.meaning);
-  return text + "  --version, --help\n";
+  return text +
+         "  --attach PID   what a running process has sent to and received from each peer, and "
+         "nothing else\n"
+         "  --version, --help\n";
+}
+
+// process: of the command line, or null.
+int print_stats(const char* process) {
+  pid_t pid = 0;
+  const std::string_view word = process != nullptr ? process : "";
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), pid);
+  if (word.empty() || error != std::errc{} || end != word.data() + word.size() || pid <= 0) {
+    fputs("weft-info: --attach wants the number of a process\n", stderr);
+    return 2;
+  }
+  std::string text;
+  if (Status status = stats::read(pid, text); !status) {
+    fprintf(stderr, "weft-info: %s\n", status.text().c_str());
+    return 1;
+  }
+  fputs(text.c_str(), stdout);
+  return 0;
 }
 
 }  // namespace
@@ -73,6 +96,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
+    if (word == "--attach") return print_stats(argv[i + 1]);
     if (word == "--help" || word == "-h") {
       fputs(help_text(report).c_str(), stdout);
       return 0;

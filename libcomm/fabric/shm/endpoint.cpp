@@ -14,6 +14,7 @@
 #include "base/wait.hpp"
 #include "fabric/shm/segments.hpp"
 #include "transport/ring.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::fabric::shm {
 
@@ -243,7 +244,7 @@ Code ShmEndpoint::message(Link& base, Bytes head, Bytes body) {
     if (to == nullptr) return Code::again;
   }
   std::memcpy(to, head.data(), head.size());
-  if (!body.empty()) std::memcpy(to + head.size(), body.data(), body.size());
+  if (!body.empty()) weft::detail::copy(to + head.size(), body.data(), body.size());
   link.writer.publish(1, static_cast<std::uint32_t>(length), 0);
   wake(link, kWantsMessages);
   return Code::ok;

@@ -26,6 +26,7 @@
 #include "fabric/shm/arena.hpp"
 #include "fabric/shm/atomics.hpp"
 #include "fabric/shm/region.hpp"
+#include "weft/copy.hpp"
 
 namespace weft {
 namespace {
@@ -435,9 +436,9 @@ class ShmFabric final : public Fabric {
       auto* region = local.regions.use(local.pid, remote, offset, bytes, there, code);
       if (region == nullptr) return code;
       if constexpr (kWrite)
-        std::memcpy(there, here, bytes);
+        weft::detail::copy(there, here, bytes);
       else
-        std::memcpy(here, there, bytes);
+        weft::detail::copy(here, there, bytes);
       local.regions.done(region);
       return Code::ok;
     }

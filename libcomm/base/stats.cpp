@@ -1,0 +1,248 @@
+#include "base/stats.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace weft::stats {
+namespace {
+
+constexpr const char* kFileName = "weft-stats";
+constexpr std::uint64_t kMagic = 0x3173746174737477;  // changes with the format
+constexpr std::uint32_t kNumRows = 1 << 16;
+
+struct Page {
+  std::uint64_t magic = kMagic;
+  char name[56] = {};
+  std::atomic<std::uint32_t> num_rows{0};  // so many have ever been open
+  alignas(64) Row rows[kNumRows];
+};
+
+template <std::size_t N>
+void set_text(char (&to)[N], std::string_view text) noexcept {
+  const std::size_t length = std::min(text.size(), N - 1);
+  std::memcpy(to, text.data(), length);
+  std::memset(to + length, 0, N - length);
+}
+
+template <std::size_t N>
+std::string_view text_of(const char (&text)[N]) {
+  return {text, strnlen(text, N)};
+}
+
+// The page of this process. Never unmapped: lanes may end after everything else.
+class Own {
+ public:
+  Own() {
+    const int fd = memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return;
+    void* mapped = MAP_FAILED;
+    if (ftruncate(fd, sizeof(Page)) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+      mapped = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED) {
+      ::close(fd);
+      return;
+    }
+    fd_ = fd;
+    // A zeroed page is what the constructor would make of it, but for the magic.
+    page_ = static_cast<Page*>(mapped);
+    page_->magic = kMagic;
+  }
+
+  Row* open(std::string_view fabric, std::string_view peer) {
+    const std::lock_guard guard(lock_);
+    return take(fabric, peer);
+  }
+
+  void close(Row& row) noexcept {
+    const std::lock_guard guard(lock_);
+    Row* past = nullptr;
+    try {
+      auto& place = past_[{std::string(text_of(row.fabric)), std::string(text_of(row.peer))}];
+      if (place == nullptr) {  // this one becomes it
+        place = &row;
+        return;
+      }
+      free_.reserve(free_.size() + 1);
+      past = place;
+    } catch (const std::bad_alloc&) {
+      return;  // the row stays as it is
+    }
+    for (int i = 0; i < kNumCounters; ++i) {
+      auto& counter = row.counters[static_cast<std::size_t>(i)];
+      past->add(static_cast<Counter>(i), counter.load(std::memory_order_relaxed));
+      counter.store(0, std::memory_order_relaxed);
+    }
+    set_text(row.fabric, "");
+    free_.push_back(&row);
+  }
+
+  void set_name(std::string_view name) noexcept {
+    const std::lock_guard guard(lock_);
+    if (page_ != nullptr) set_text(page_->name, name);
+  }
+  int fd() const noexcept { return fd_; }
+
+ private:
+  Row* take(std::string_view fabric, std::string_view peer) {
+    if (page_ == nullptr) return nullptr;
+    Row* row = nullptr;
+    const std::uint32_t num_rows = page_->num_rows.load(std::memory_order_relaxed);
+    if (!free_.empty()) {
+      row = free_.back();
+      free_.pop_back();
+    } else if (num_rows < kNumRows) {
+      row = &page_->rows[num_rows];
+    } else {
+      return nullptr;
+    }
+    set_text(row->peer, peer);
+    set_text(row->fabric, fabric);
+    // release: the row's texts before its number.
+    if (row == &page_->rows[num_rows])
+      page_->num_rows.store(num_rows + 1, std::memory_order_release);
+    return row;
+  }
+
+  std::mutex lock_;
+  Page* page_ = nullptr;
+  int fd_ = -1;
+  std::vector<Row*> free_;
+  std::map<std::pair<std::string, std::string>, Row*> past_;
+};
+
+Own& own() {
+  static Own* const page = new Own;
+  return *page;
+}
+
+// Opens the file of a process that is called so.
+Status open_file(pid_t process, int& fd) {
+  const std::string folder = fmt::format("/proc/{}/fd", process);
+  DIR* opened = opendir(folder.c_str());
+  if (opened == nullptr) {
+    if (errno == EACCES)
+      return {Code::not_permitted, fmt::format("process {} is another user's", process)};
+    return {Code::not_found, fmt::format("there is no process {}", process)};
+  }
+  fd = -1;
+  bool refused = false;
+  while (const dirent* entry = readdir(opened)) {
+    const std::string path = folder + "/" + entry->d_name;
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(path, error);
+    refused = refused || error == std::errc::permission_denied;
+    if (error || !target.native().starts_with(std::string("/memfd:") + kFileName)) continue;
+    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    break;
+  }
+  closedir(opened);
+  if (fd >= 0) return {};
+  if (refused) return {Code::not_permitted, fmt::format("process {} is another user's", process)};
+  return {Code::not_found, fmt::format("process {} does not run Weft, or has no peers", process)};
+}
+
+struct Sum {
+  std::array<std::uint64_t, kNumCounters> counters{};
+};
+
+std::string amount(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"", "K", "M", "G", "T"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{}", bytes) : fmt::format("{:.1f}{}", value, kUnits[unit]);
+}
+
+// Read, not mapped: what a process of someone else's has under this name may be any file.
+Status read_file(int fd, pid_t process, std::string& text) {
+  const auto get = [fd](void* to, std::size_t bytes, std::size_t offset) {
+    return pread(fd, to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+  };
+  std::uint64_t magic = 0;
+  char name[sizeof(Page::name)];
+  std::uint32_t num_rows = 0;
+  if (!get(&magic, sizeof magic, offsetof(Page, magic)) || magic != kMagic ||
+      !get(name, sizeof name, offsetof(Page, name)) ||
+      !get(&num_rows, sizeof num_rows, offsetof(Page, num_rows)) || num_rows > kNumRows)
+    return {Code::not_found, fmt::format("process {} runs another version of Weft", process)};
+  std::map<std::pair<std::string, std::string>, Sum> sums;  // by peer and fabric
+  for (std::uint32_t i = 0; i < num_rows; ++i) {
+    alignas(Row) std::byte bytes[sizeof(Row)];
+    if (!get(bytes, sizeof bytes, offsetof(Page, rows) + i * sizeof(Row))) break;
+    const Row& row = *reinterpret_cast<const Row*>(bytes);
+    if (row.fabric[0] == 0) continue;
+    Sum& sum = sums[{std::string(text_of(row.peer)), std::string(text_of(row.fabric))}];
+    for (std::size_t c = 0; c < kNumCounters; ++c)
+      sum.counters[c] += row.counters[c].load(std::memory_order_relaxed);
+  }
+  text = fmt::format("weft: {}{}process {}\n", text_of(name), name[0] != 0 ? ", " : "", process);
+  text += fmt::format("  {:28} {:8} {:>12} {:>9} {:>12} {:>9} {:>9} {:>8} {:>7}\n", "peer",
+                      "fabric", "sent", "bytes", "received", "bytes", "copied", "stalls", "resent");
+  for (const auto& [key, sum] : sums) {
+    const auto of = [&sum = sum](Counter counter) {
+      return sum.counters[static_cast<std::size_t>(counter)];
+    };
+    text +=
+        fmt::format("  {:28} {:8} {:>12} {:>9} {:>12} {:>9} {:>9} {:>8} {:>7}\n", key.first,
+                    key.second, of(Counter::sent), amount(of(Counter::sent_bytes)),
+                    of(Counter::received), amount(of(Counter::received_bytes)),
+                    amount(of(Counter::copied_bytes)), of(Counter::stalls), of(Counter::resent));
+  }
+  return {};
+}
+
+}  // namespace
+
+void Slot::open(std::string_view fabric, std::string_view peer) noexcept {
+  close();
+  try {
+    if (Row* row = own().open(fabric, peer)) row_ = row;
+  } catch (const std::bad_alloc&) {
+    // Not counted then.
+  }
+}
+
+void Slot::close() noexcept {
+  if (row_ != &unseen) own().close(*std::exchange(row_, &unseen));
+}
+
+void set_name(std::string_view name) noexcept {
+  try {
+    own().set_name(name);
+  } catch (const std::bad_alloc&) {
+    // It has none then.
+  }
+}
+
+void print_at_exit() noexcept {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    (void)atexit([] {
+      std::string text;
+      if (read_file(own().fd(), getpid(), text).ok()) fputs(text.c_str(), stderr);
+    });
+  });
+}
+
+Status read(pid_t process, std::string& text) {
+  int fd = -1;
+  if (Status status = open_file(process, fd); !status) return status;
+  Status status = read_file(fd, process, text);
+  close(fd);
+  return status;
+}
+
+}  // namespace weft::stats

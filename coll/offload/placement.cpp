@@ -1,0 +1,198 @@
+#include "coll/offload/placement.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <sstream>
+#include <utility>
+
+namespace weft::offload {
+
+using innet::Address;
+
+std::vector<std::vector<int>> lead(const std::vector<Place>& places, Mode mode) {
+  std::vector<std::vector<int>> groups;
+  std::vector<std::pair<int, int>> keys;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const std::pair key(places[rank].node, mode == Mode::socket ? places[rank].socket : 0);
+    const auto found = std::find(keys.begin(), keys.end(), key);
+    if (found == keys.end()) {
+      keys.push_back(key);
+      groups.emplace_back();
+    }
+    groups[static_cast<std::size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin())]
+        .push_back(static_cast<int>(rank));
+  }
+  return groups;
+}
+
+bool read_placement(std::string_view text, int size, std::vector<Place>& places,
+                    std::string& error) {
+  places.assign(static_cast<std::size_t>(size), Place{});
+  std::vector<bool> seen(static_cast<std::size_t>(size));
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    line.resize(std::min(line.find('#'), line.size()));
+    std::istringstream words(line);
+    std::string ranks, address, more;
+    Place place;
+    if (!(words >> ranks)) continue;
+    int first = 0, last = 0;
+    char rest = 0;
+    const int read = std::sscanf(ranks.c_str(), "%d-%d%c", &first, &last, &rest);
+    if (read == 1) last = first;
+    const std::string single = std::to_string(first);
+    if (read < 1 || read > 2 || (read == 1 && ranks != single) || first < 0 || last < first ||
+        last >= size || !(words >> place.node >> place.socket >> address) || words >> more) {
+      error = fmt::format("line {}: not RANK[-RANK] NODE SOCKET ADDRESS:PORT with ranks below {}",
+                          number, size);
+      return false;
+    }
+    const auto tor = innet::parse_address(address);
+    if (!tor) {
+      error = fmt::format("line {}: \"{}\" is no ADDRESS:PORT", number, address);
+      return false;
+    }
+    place.tor = *tor;
+    for (int rank = first; rank <= last; ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      if (seen[at]) {
+        error = fmt::format("line {}: rank {} was there before", number, rank);
+        return false;
+      }
+      seen[at] = true;
+      places[at] = place;
+    }
+  }
+  const auto missing = std::find(seen.begin(), seen.end(), false);
+  if (missing == seen.end()) return true;
+  error = fmt::format("rank {} is missing", missing - seen.begin());
+  return false;
+}
+
+std::vector<std::vector<int>> order_of_sums(const std::vector<Address>& tors) {
+  std::vector<std::vector<int>> order;
+  std::vector<Address> seen;
+  for (std::size_t leader = 0; leader < tors.size(); ++leader) {
+    const auto at =
+        static_cast<std::size_t>(std::find(seen.begin(), seen.end(), tors[leader]) - seen.begin());
+    if (at == seen.size()) {
+      seen.push_back(tors[leader]);
+      order.emplace_back();
+    }
+    order[at].push_back(static_cast<int>(leader));
+  }
+  return order;
+}
+
+Tree grow(const std::vector<Report>& leaders, bool ordered) {
+  Tree tree;
+  std::vector<Address> tors;
+  for (std::size_t i = 0; i < leaders.size(); ++i) {
+    if (leaders[i].tor.port == 0)
+      return tree.refusal = fmt::format("leader {} has no switch (WEFT_OFFLOAD_SWITCH)", i), tree;
+    if (!leaders[i].answers)
+      return tree.refusal = fmt::format("the switch {} of leader {} does not answer",
+                                        innet::text(leaders[i].tor), i),
+             tree;
+    tors.push_back(leaders[i].tor);
+  }
+  const auto order = order_of_sums(tors);
+  tree.num_tors = static_cast<int>(order.size());
+  tree.elements = tree.operations = ~std::uint32_t{0};
+  tree.payload_bytes = innet::kMaxPayloadBytes;
+  const auto add = [&](std::uint32_t elements, std::uint32_t operations, std::uint16_t payload) {
+    tree.elements &= elements;
+    tree.operations &= operations;
+    tree.payload_bytes = std::min(tree.payload_bytes, payload);
+  };
+  for (const Report& leader : leaders) {
+    if (ordered && !(leader.can.features & innet::kFeatureOrdered))
+      return tree.refusal =
+                 fmt::format("the switch {} cannot add in order", innet::text(leader.tor)),
+             tree;
+    if (leader.can.free_groups == 0)
+      return tree.refusal = fmt::format("the switch {} has no room for another group",
+                                        innet::text(leader.tor)),
+             tree;
+    add(leader.can.elements, leader.can.operations, leader.can.payload_bytes);
+  }
+  if (order.size() > 1) {
+    if (order.size() > innet::kMaxChildren)
+      return tree.refusal = "more switches than a spine has children", tree;
+    // The least loaded of the spines that all can reach.
+    std::uint32_t most = 0;
+    const innet::Capabilities::Spine* chosen = nullptr;
+    for (const auto& spine : leaders[0].can.spines) {
+      std::uint32_t least = ~std::uint32_t{0};
+      for (const Report& leader : leaders) {
+        const auto found = std::find_if(
+            leader.can.spines.begin(), leader.can.spines.end(),
+            [&](const auto& other) { return other.answers && other.address == spine.address; });
+        least = std::min(least, found == leader.can.spines.end() ? 0 : found->free_groups);
+      }
+      if (ordered && !(spine.features & innet::kFeatureOrdered)) continue;
+      if (least > most) {
+        most = least;
+        chosen = &spine;
+      }
+    }
+    if (chosen == nullptr)
+      return tree.refusal = "no spine with room answers to the switches of all nodes", tree;
+    tree.spine = chosen->address;
+    add(chosen->elements, chosen->operations, chosen->payload_bytes);
+  }
+  if (tree.payload_bytes < 16)
+    return tree.refusal = "the switches take less than 16 bytes a packet", tree;
+  tree.branches.resize(leaders.size());
+  tree.children.resize(leaders.size());
+  for (std::size_t tor = 0; tor < order.size(); ++tor) {
+    if (order[tor].size() > innet::kMaxChildren)
+      return tree.refusal = fmt::format("more leaders than the switch {} has children",
+                                        innet::text(tors[static_cast<std::size_t>(order[tor][0])])),
+             tree;
+    for (std::size_t child = 0; child < order[tor].size(); ++child) {
+      const auto leader = static_cast<std::size_t>(order[tor][child]);
+      innet::Branch& branch = tree.branches[leader];
+      branch.num_children = static_cast<std::uint8_t>(order[tor].size());
+      branch.ordered = ordered;
+      branch.payload_bytes = tree.payload_bytes;
+      branch.has_parent = order.size() > 1;
+      if (branch.has_parent) {
+        branch.parent = tree.spine;
+        branch.child_at_parent = static_cast<std::uint8_t>(tor);
+        branch.num_siblings = static_cast<std::uint8_t>(order.size());
+      }
+      tree.children[leader] = static_cast<std::uint8_t>(child);
+    }
+  }
+  return tree;
+}
+
+namespace regular {
+
+std::vector<int> mrr(int sockets, int processes) {
+  std::vector<int> ranks;
+  for (int i = 0; i < sockets; ++i) ranks.push_back(i * processes);
+  return ranks;
+}
+std::vector<int> nmrr(int sockets, int nodes, int processes) {
+  std::vector<int> ranks;
+  for (int i = sockets; i < nodes * sockets; ++i) ranks.push_back(i * processes);
+  return ranks;
+}
+int mrr_of(int nmrr_index, int sockets) { return (nmrr_index - 1) % sockets + 1; }
+std::vector<int> nmrr_of(int mrr_index, int sockets, int nodes) {
+  std::vector<int> indices;
+  for (int k = 0; k <= nodes - 2; ++k) indices.push_back(k * sockets + mrr_index);
+  return indices;
+}
+int ring_next(int index, int sockets, int nodes_under_tor) {
+  return index <= (nodes_under_tor - 1) * sockets ? index + sockets : (index - 1) % sockets + 1;
+}
+
+}  // namespace regular
+
+}  // namespace weft::offload

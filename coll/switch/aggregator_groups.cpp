@@ -1,0 +1,234 @@
+// The control plane: what the switch can do, and how groups are made, renewed and ended.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "coll/switch/aggregator_group.hpp"
+
+namespace weft::innet {
+
+Aggregator::Aggregator(AggregatorOptions options, Wire& wire)
+    : options_(std::move(options)),
+      wire_(wire),
+      random_(options_.seed != 0 ? options_.seed : std::random_device{}()) {
+  if (options_.spines.size() > kMaxSpines) options_.spines.resize(kMaxSpines);
+  for (const Address& spine : options_.spines) spines_.emplace_back().address = spine;
+}
+Aggregator::~Aggregator() = default;
+
+std::size_t Aggregator::group_bytes(const Branch& branch, int num_children) noexcept {
+  Group group;
+  group.branch = branch;
+  group.branch.num_children = static_cast<std::uint8_t>(num_children);
+  return branch.window * (group.rows_per_slot() * group.row() + sizeof(Slot));
+}
+
+void Aggregator::on_query(const Address& from, const Packet& packet) {
+  ++counters_.queries;
+  if (packet.payload.size() != kQueryBytes) return void(++counters_.malformed);
+  // A spine's answer is for this switch, and nobody waits for it: the host asks again.
+  for (const Address& spine : options_.spines) {
+    Header header;
+    header.kind = Kind::query;
+    put(spine, header, packet.payload);
+  }
+  Capabilities body;
+  body.role = options_.is_spine ? 1 : 0;
+  body.features = options_.features;
+  body.elements = options_.elements;
+  body.operations = options_.operations;
+  body.payload_bytes = options_.payload_bytes;
+  body.max_children = kMaxChildren;
+  body.free_groups = options_.max_groups - static_cast<std::uint32_t>(groups_.size());
+  body.free_slots = options_.max_slots - used_slots_;
+  body.spines = spines_;
+  answer(from, packet.header, Kind::query_reply, Answer::ok, encode(body));
+}
+
+void Aggregator::on_query_reply(const Address& from, const Packet& packet) {
+  for (auto& spine : spines_) {
+    if (!(spine.address == from)) continue;
+    const auto body = decode_capabilities(packet.payload);
+    if (!body) return void(++counters_.malformed);
+    spine.answers = true;
+    spine.elements = body->elements;
+    spine.operations = body->operations;
+    spine.payload_bytes = body->payload_bytes;
+    spine.free_groups = body->free_groups;
+    spine.features = body->features;
+    return;
+  }
+  ++counters_.refused;
+}
+
+Answer Aggregator::make_group(const Header& header, const Branch& branch) {
+  if (branch.ordered && !(options_.features & kFeatureOrdered)) return Answer::unsupported;
+  if (branch.payload_bytes > options_.payload_bytes) return Answer::unsupported;
+  if (branch.has_parent && std::find(options_.spines.begin(), options_.spines.end(),
+                                     branch.parent) == options_.spines.end())
+    return Answer::unsupported;
+  if (groups_.size() >= options_.max_groups) return Answer::table_full;
+  const auto quota = slots_of_job_.find(branch.job);
+  const std::uint32_t used = quota == slots_of_job_.end() ? 0 : quota->second;
+  const std::uint32_t window =
+      std::min({std::uint32_t{branch.window}, std::uint32_t{options_.max_window},
+                options_.slots_per_job - std::min(used, options_.slots_per_job),
+                options_.max_slots - used_slots_});
+  if (window == 0) return Answer::table_full;
+  auto group = std::make_unique<Group>();
+  group->number = header.group;
+  group->key = header.key;
+  group->epoch = header.epoch;
+  group->branch = branch;
+  group->window = static_cast<std::uint16_t>(window);
+  do group->ticket = static_cast<std::uint32_t>(random_());
+  while (group->ticket == 0);
+  group->slots.resize(window);
+  for (std::uint32_t i = 0; i < window; ++i) group->slots[i].number = static_cast<std::uint16_t>(i);
+  group->memory = std::make_unique<std::byte[]>(window * group->rows_per_slot() * group->row());
+  slots_of_job_[branch.job] += window;
+  used_slots_ += window;
+  groups_[header.group] = std::move(group);
+  return Answer::ok;
+}
+
+void Aggregator::drop_group(std::uint32_t number) {
+  const auto found = groups_.find(number);
+  if (found == groups_.end()) return;
+  const Group& group = *found->second;
+  used_slots_ -= group.window;
+  const auto quota = slots_of_job_.find(group.branch.job);
+  quota->second -= group.window;
+  if (quota->second == 0) slots_of_job_.erase(quota);
+  groups_.erase(found);
+}
+
+void Aggregator::on_notify(const Address& from, const Packet& packet, std::uint64_t now_ns) {
+  const Header& header = packet.header;
+  const auto refuse = [&](Answer why) {
+    ++counters_.refused;
+    answer(from, header, Kind::notify_reply, why);
+  };
+  const auto branch = decode_branch(packet.payload);
+  if (!branch || header.child >= branch->num_children) return refuse(Answer::bad_format);
+  auto found = groups_.find(header.group);
+  if (found != groups_.end() && found->second->key == header.key &&
+      static_cast<std::int16_t>(header.epoch - found->second->epoch) > 0) {
+    // The hosts agreed to begin anew. Its parent is told by the new group.
+    drop_group(header.group);
+    found = groups_.end();
+  }
+  if (found == groups_.end()) {
+    const Answer made = make_group(header, *branch);
+    if (made != Answer::ok) return refuse(made);
+    found = groups_.find(header.group);
+  }
+  Group& group = *found->second;
+  if (group.key != header.key) return refuse(Answer::conflict);
+  if (group.epoch != header.epoch) return void(++counters_.stale);
+  if (!(group.branch == *branch)) return refuse(Answer::conflict);
+  const auto child = static_cast<std::size_t>(header.child);
+  if (group.bound >> child & 1) {
+    if (!(group.children[child] == from)) return refuse(Answer::conflict);
+  } else {
+    group.children[child] = from;
+    group.bound |= std::uint64_t{1} << child;
+  }
+  group.heard_ns = now_ns;
+  if (group.bound == group.all_children() && group.branch.has_parent && group.parent_ticket == 0) {
+    Branch above = group.branch;
+    above.num_children = branch->num_siblings;
+    above.window = branch->window;
+    above.has_parent = false;
+    above.parent = {};
+    above.child_at_parent = 0;
+    above.num_siblings = 0;
+    tell_parent(group, Kind::notify, encode(above));
+  }
+  Header reply = header;
+  reply.kind = Kind::notify_reply;
+  reply.ticket = group.ticket;
+  reply.answer = group.is_ready() ? Answer::ok : Answer::pending;
+  const Grant grant{group.branch.has_parent ? std::min(group.window, group.parent_window)
+                                            : group.window};
+  put(from, reply, encode(grant));
+}
+
+void Aggregator::on_notify_reply(const Address&, Group& group, const Packet& packet) {
+  const Header& header = packet.header;
+  if (header.answer == Answer::pending) return;  // the children ask again, and so this switch
+  if (header.answer != Answer::ok) {
+    // The hosts are told at once, so that none waits.
+    for (std::size_t child = 0; child < group.branch.num_children; ++child) {
+      if (!(group.bound >> child & 1)) continue;
+      Header down = group.header(Kind::notify_reply);
+      down.child = static_cast<std::uint8_t>(child);
+      down.answer = header.answer;
+      put(group.children[child], down, {});
+    }
+    return;
+  }
+  const auto grant = decode_grant(packet.payload);
+  if (!grant || grant->window == 0 || header.ticket == 0) return void(++counters_.malformed);
+  if (group.parent_ticket != 0) return;
+  group.parent_ticket = header.ticket;
+  group.parent_window = grant->window;
+}
+
+void Aggregator::tell_parent(Group& group, Kind kind, std::span<const std::byte> body) {
+  Header header = group.header(kind);
+  header.ticket = group.parent_ticket;
+  header.child = group.branch.child_at_parent;
+  put(group.branch.parent, header, body);
+}
+
+void Aggregator::on_renew(Group& group, int child) {
+  if (group.branch.has_parent) tell_parent(group, Kind::renew, {});
+  Header header = group.header(Kind::wait);
+  header.child = static_cast<std::uint8_t>(child);
+  put(group.children[static_cast<std::size_t>(child)], header, {});
+}
+
+void Aggregator::on_kill(const Address& from, const Packet& packet) {
+  const Header& header = packet.header;
+  const auto found = groups_.find(header.group);
+  if (found != groups_.end()) {
+    Group& group = *found->second;
+    if (group.key != header.key) return void(++counters_.forged);
+    if (header.child >= group.branch.num_children || !(group.children[header.child] == from))
+      return void(++counters_.forged);
+    if (header.epoch != group.epoch) return void(++counters_.stale);
+    group.killed |= std::uint64_t{1} << header.child;
+    // Until all have said so, one of them may still ask for the last result.
+    if (group.killed == group.all_children()) {
+      if (group.branch.has_parent) tell_parent(group, Kind::kill, {});
+      drop_group(header.group);
+    }
+  }
+  answer(from, header, Kind::kill_reply, Answer::ok);
+}
+
+void Aggregator::expire(std::uint64_t now_ns) {
+  std::vector<std::uint32_t> over;
+  for (const auto& [number, group] : groups_)
+    if (now_ns > group->heard_ns + group->branch.lease_s * std::uint64_t{1'000'000'000})
+      over.push_back(number);
+  for (const std::uint32_t number : over) {
+    ++counters_.expired_groups;
+    drop_group(number);
+  }
+}
+
+std::string Aggregator::status_text() const {
+  const Counters& c = counters_;
+  return fmt::format(
+      "role {}\ngroups {} of {}\nslots {} of {}\npayload_bytes {}\npackets {}\nqueries {}\n"
+      "contributions {}\nduplicates {}\ncompleted {}\nresults_sent {}\nstale {}\nrefused {}\n"
+      "forged {}\nmalformed {}\nexpired_groups {}\n",
+      options_.is_spine ? "spine" : "tor", groups_.size(), options_.max_groups, used_slots_,
+      options_.max_slots, options_.payload_bytes, c.packets, c.queries, c.contributions,
+      c.duplicates, c.completed, c.results_sent, c.stale, c.refused, c.forged, c.malformed,
+      c.expired_groups);
+}
+
+}  // namespace weft::innet

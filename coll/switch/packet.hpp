@@ -1,0 +1,172 @@
+#pragma once
+// The packets between hosts and switches that compute (docs/offload.md has the page). Numbers of
+// the header are big-endian, as switches read them; elements of the payload are little-endian, as
+// hosts have them. Pure functions; any thread. Nothing here knows sockets: the same bytes travel as
+// the payload of a UDP datagram or inside RoCEv2.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coll/switch/numbers.hpp"
+
+namespace weft::innet {
+
+inline constexpr std::uint16_t kMagic = 0x5746;
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::size_t kHeaderBytes = 40;
+inline constexpr std::size_t kMaxPayloadBytes = 1024;  // what a packet of 1500 bytes surely holds
+inline constexpr std::size_t kMaxPacketBytes = kHeaderBytes + kMaxPayloadBytes;
+inline constexpr int kMaxChildren = 64;  // of one switch in one group
+inline constexpr int kMaxSpines = 8;     // that one switch knows
+
+enum class Kind : std::uint8_t {
+  query = 1,      // host to switch: what can you do
+  query_reply,    //
+  notify,         // child to its switch: make the group, I am child number so and so
+  notify_reply,   //
+  kill,           // child to its switch: I am through with the group
+  kill_reply,     //
+  renew,          // child to its switch: the group lives
+  data,           // child to its switch: a contribution
+  result,         // switch to child
+  wait,           // switch to child: your contribution is here, others are missing
+  refuse,         // switch to child: see the status
+  recover,        // host to host: I lack this operation's result, have you got it
+  recover_reply,  //
+  fetch,          // host to host: give me this part of the result
+  fetch_reply,    //
+  status,         // anybody to switch
+  status_reply,   //
+  kEnd
+};
+
+enum class Answer : std::uint8_t {
+  ok = 0,
+  pending,      // notify: other children, or the switch above, have not come yet
+  no_group,     // this switch knows no such group (any more): it was restarted, or the lease ended
+  table_full,   // no room for another group, or for its slots
+  conflict,     // the group's number is taken by another one, or the child by another address
+  unsupported,  // a type, an operation or a mode this switch cannot compute
+  mismatch,     // this contribution is not what the others contribute to the same place
+  out_of_step,  // the slot still works at an earlier packet
+  parent_silent,  // the switch above does not answer
+  bad_format,
+  has,    // recover_reply: this host has the result
+  lacks,  // recover_reply: it has not, and will not take it from the switch any more
+  kEnd
+};
+std::string_view text(Answer answer) noexcept;
+
+// What every packet begins with. `operation` counts a group's operations from 1 and `offset` is in
+// bytes from the beginning of the operation's vector: together they say which contributions belong
+// together. `slot` is where in the switch.
+struct Header {
+  Kind kind = Kind::status;
+  std::uint32_t group = 0;
+  std::uint64_t key = 0;     // random: who does not know it has no part in the group
+  std::uint32_t ticket = 0;  // random, by the switch for one making of the group
+  std::uint16_t epoch = 0;
+  std::uint8_t child = 0;
+  Answer answer = Answer::ok;
+  std::uint32_t operation = 0;
+  std::uint32_t offset = 0;
+  std::uint16_t slot = 0;
+  Element element = Element::none;
+  Operation arithmetic = Operation::none;
+};
+
+// Where packets come from and go to; opaque to both state machines.
+struct Address {
+  std::uint32_t ipv4 = 0;        // host order
+  std::uint16_t port = 0;        // UDP: the port; RoCE: 4791
+  std::uint16_t ingress = 0;     // RoCE: the switch's port
+  std::uint32_t queue_pair = 0;  // RoCE: of the host
+  bool operator==(const Address&) const = default;
+};
+// "127.0.0.1:9000"; nullopt if it is not that.
+std::optional<Address> parse_address(std::string_view text);
+std::string text(const Address& address);
+
+// What a switch can do, and how much of it is free: the body of query_reply.
+struct Capabilities {
+  std::uint8_t role = 0;         // 0: completes groups under it, and passes others on; 1: spine
+  std::uint32_t elements = 0;    // bit n: Element n
+  std::uint32_t operations = 0;  // bit n: Operation n
+  std::uint16_t payload_bytes = 0;
+  std::uint16_t max_children = 0;
+  std::uint32_t free_groups = 0;
+  std::uint32_t free_slots = 0;
+  std::uint8_t features = 0;
+  struct Spine {
+    Address address;
+    bool answers = false;
+    std::uint32_t elements = 0, operations = 0;
+    std::uint16_t payload_bytes = 0;
+    std::uint32_t free_groups = 0;
+    std::uint8_t features = 0;
+    bool operator==(const Spine&) const = default;
+  };
+  std::vector<Spine> spines;  // at most kMaxSpines
+  bool operator==(const Capabilities&) const = default;
+};
+inline constexpr std::uint8_t kFeatureOrdered = 1;  // adds by child number, whoever comes first
+inline constexpr std::uint8_t kFeatureRoce = 2;
+
+// What the query's body says of the host: where results of RoCE go.
+struct HostPort {
+  std::uint32_t job = 0;
+  std::array<std::uint8_t, 6> mac{};
+  std::array<std::uint8_t, 16> gid{};
+  std::uint32_t queue_pair = 0;
+  std::uint32_t queue_key = 0;
+  bool operator==(const HostPort&) const = default;
+};
+
+// notify: the part of the tree that this switch is to know.
+struct Branch {
+  std::uint32_t job = 0;
+  std::uint8_t num_children = 0;
+  bool ordered = false;
+  std::uint16_t window = 0;  // slots
+  std::uint16_t payload_bytes = 0;
+  std::uint16_t lease_s = 0;
+  bool has_parent = false;
+  Address parent;
+  std::uint8_t child_at_parent = 0;
+  std::uint8_t num_siblings = 0;  // of this switch at its parent, itself among them
+  bool operator==(const Branch&) const = default;
+};
+
+// notify_reply, with the ticket in the header.
+struct Grant {
+  std::uint16_t window = 0;
+};
+
+// A packet is written into a buffer of kMaxPacketBytes; the result says how much of it.
+std::size_t write_packet(std::span<std::byte> out, const Header& header,
+                         std::span<const std::byte> payload) noexcept;
+// nullopt: not such a packet. The payload is what follows the header, all of it.
+struct Packet {
+  Header header;
+  std::span<const std::byte> payload;
+};
+std::optional<Packet> read_packet(std::span<const std::byte> bytes) noexcept;
+
+std::vector<std::byte> encode(const Capabilities& body);
+std::vector<std::byte> encode(const HostPort& body);
+std::vector<std::byte> encode(const Branch& body);
+std::vector<std::byte> encode(const Grant& body);
+std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes);
+std::optional<HostPort> decode_host_port(std::span<const std::byte> bytes) noexcept;
+std::optional<Branch> decode_branch(std::span<const std::byte> bytes) noexcept;
+std::optional<Grant> decode_grant(std::span<const std::byte> bytes) noexcept;
+
+// A query is as long as the longest answer, so that nobody can be flooded through a switch.
+inline constexpr std::size_t kQueryBytes = 256;
+
+}  // namespace weft::innet

@@ -1,0 +1,326 @@
+// Both state machines through a network of bad luck: results are exact, or the hosts compute, and
+// never both.
+#include <catch2/catch.hpp>
+
+#include "offload/network.hpp"
+
+namespace weft::testing {
+namespace {
+
+using innet::Answer;
+using innet::Element;
+using innet::Operation;
+using State = offload::Leader::State;
+using Bytes = std::vector<std::byte>;
+
+Bytes numbers(std::size_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Bytes bytes(count * 8);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = std::uniform_real_distribution<>(-1e6, 1e6)(random) *
+                         std::pow(10, static_cast<int>(random() % 20) - 10);
+    std::memcpy(bytes.data() + i * 8, &value, 8);
+  }
+  return bytes;
+}
+
+// Sums in the order that ordered mode promises.
+Bytes sum_in_order(const std::vector<Bytes>& vectors, const std::vector<innet::Address>& tors) {
+  Bytes all;
+  for (const auto& under : offload::order_of_sums(tors)) {
+    Bytes part;
+    for (const int leader : under) {
+      const Bytes& one = vectors[static_cast<std::size_t>(leader)];
+      if (part.empty()) {
+        part = one;
+        continue;
+      }
+      for (std::size_t i = 0; i < one.size(); i += 8) {
+        double a, b;
+        std::memcpy(&a, part.data() + i, 8);
+        std::memcpy(&b, one.data() + i, 8);
+        a += b;
+        std::memcpy(part.data() + i, &a, 8);
+      }
+    }
+    if (all.empty()) {
+      all = part;
+      continue;
+    }
+    for (std::size_t i = 0; i < part.size(); i += 8) {
+      double a, b;
+      std::memcpy(&a, all.data() + i, 8);
+      std::memcpy(&b, part.data() + i, 8);
+      a += b;
+      std::memcpy(all.data() + i, &a, 8);
+    }
+  }
+  return all;
+}
+
+struct Topology {
+  int hosts, tors, spines;
+};
+
+struct World {
+  World(std::uint64_t seed, Topology shape, Luck luck, bool ordered = true) : network(seed, luck) {
+    innet::AggregatorOptions options;
+    options.payload_bytes = 256;
+    options.seed = seed + 1;
+    options.is_spine = true;
+    for (int i = 0; i < shape.spines; ++i)
+      spines.push_back(std::make_unique<Switch>(network, address(3, i), options));
+    options.is_spine = false;
+    for (auto& spine : spines) options.spines.push_back(spine->at());
+    for (int i = 0; i < shape.tors; ++i)
+      tors.push_back(std::make_unique<Switch>(network, address(2, i), options));
+    // Uneven numbers of hosts: the first switches have one more, and one has one alone.
+    for (int i = 0; i < shape.hosts; ++i)
+      tor_of.push_back(i == 0 ? tors.back()->at()
+                              : tors[static_cast<std::size_t>(i % shape.tors)]->at());
+    hosts = std::make_unique<Hosts>(network, tor_of, ordered);
+  }
+  // All begin at times of their own, and end one operation. How many computed it by messages.
+  int operation(std::size_t count, std::uint64_t seed) {
+    std::vector<Bytes> vectors;
+    for (std::size_t i = 0; i < hosts->hosts.size(); ++i)
+      vectors.push_back(numbers(count, seed * 100 + i));
+    const Bytes expected = sum_in_order(vectors, tor_of);
+    std::vector<std::uint64_t> begin_ns;
+    for (std::size_t i = 0; i < vectors.size(); ++i)
+      begin_ns.push_back(network.now_ns + network.random() % 3'000'000);
+    std::vector<bool> begun(vectors.size());
+    int by_hosts = 0;
+    const bool settled = hosts->settle([&](Hosts::Host& host) {
+      const auto i = static_cast<std::size_t>(host.number);
+      if (!begun[i] && network.now_ns >= begin_ns[i]) {
+        begun[i] = true;
+        host.leader.begin(Element::f64, Operation::sum, vectors[i], network.now_ns);
+      }
+      if (!begun[i]) return false;
+      if (host.leader.state() == State::done) return true;
+      if (host.leader.state() != State::host) return false;
+      // The hosts' algorithm ends nowhere before all are in it.
+      for (std::size_t other = 0; other < vectors.size(); ++other) {
+        const auto& leader = hosts->hosts[other]->leader;
+        if (!begun[other] || leader.operation() != host.leader.operation()) return false;
+        if (leader.state() != State::host && leader.state() != State::done) return false;
+        if (leader.state() == State::done && host_ops[other] != leader.operation()) return false;
+      }
+      ++by_hosts;
+      host_ops[i] = host.leader.operation();
+      host.leader.finish(expected);
+      return true;
+    });
+    REQUIRE(settled);
+    for (auto& host : hosts->hosts) {
+      const auto result = host->leader.result();
+      REQUIRE(Bytes(result.begin(), result.end()) == expected);
+    }
+    return by_hosts;
+  }
+
+  Network network;
+  std::vector<std::unique_ptr<Switch>> spines, tors;
+  std::vector<innet::Address> tor_of;
+  std::unique_ptr<Hosts> hosts;
+  std::map<std::size_t, std::uint32_t> host_ops;
+};
+
+const Luck kGood{};
+Luck bad(double loss) { return {loss, 0.05, 5'000, 40'000, 0.02, 30'000'000}; }
+
+TEST_CASE("every window packet is sent and received once by a host, and once by each link") {
+  for (const Topology shape : {Topology{4, 1, 0}, {16, 1, 0}, {9, 3, 2}, {16, 4, 2}}) {
+    World world(5, shape, kGood);
+    REQUIRE(world.hosts->enrol(1, 16).empty());
+    world.network.sent.clear();
+    world.network.payload.clear();
+    constexpr std::size_t kCount = 3200;  // 100 packets of 256 bytes
+    // All begin at once: who is early repeats.
+    std::vector<Bytes> vectors(static_cast<std::size_t>(shape.hosts), numbers(kCount, 1));
+    for (auto& host : world.hosts->hosts)
+      host->leader.begin(Element::f64, Operation::sum, vectors[0], world.network.now_ns);
+    REQUIRE(
+        world.hosts->settle([](Hosts::Host& host) { return host.leader.state() == State::done; }));
+    for (const auto& [link, packets] : world.network.sent) CHECK(packets == 100);
+    for (const auto& [link, bytes] : world.network.payload) CHECK(bytes == kCount * 8);
+    const std::size_t links = static_cast<std::size_t>(shape.hosts) +
+                              (shape.tors > 1 ? static_cast<std::size_t>(shape.tors) : 0);
+    CHECK(world.network.sent.size() == 2 * links);
+  }
+}
+
+TEST_CASE("results are exact at any loss, doubling and reordering") {
+  for (const double loss : {0.0, 0.01, 0.1, 0.4}) {
+    for (const Topology shape : {Topology{2, 1, 0}, {5, 2, 1}, {16, 4, 2}}) {
+      for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+        INFO("loss " << loss << ", " << shape.hosts << " hosts, seed " << seed);
+        World world(seed, shape, bad(loss));
+        REQUIRE(world.hosts->enrol(1, 8).empty());
+        int by_hosts = 0;
+        for (std::uint64_t n = 0; n < 12; ++n)
+          by_hosts += world.operation(1 + world.network.random() % 700, seed * 1000 + n);
+        if (loss < 0.2) CHECK(by_hosts == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("a contribution that comes many reuses of its slot later is not added") {
+  // Packets that are up to half a second late meet slots that were reused hundreds of times.
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    World world(seed, {3, 1, 0}, {0.0, 0.3, 5'000, 10'000, 0.2, 500'000'000});
+    REQUIRE(world.hosts->enrol(1, 2).empty());
+    for (std::uint64_t n = 0; n < 20; ++n) CHECK(world.operation(300, n) == 0);
+    CHECK(world.tors[0]->core->counters().stale > 0);
+  }
+}
+
+TEST_CASE("a switch that dies or restarts in the middle costs no result") {
+  for (const double loss : {0.0, 0.1}) {
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      INFO("loss " << loss << ", seed " << seed);
+      World world(seed, {6, 2, 1}, bad(loss));
+      REQUIRE(world.hosts->enrol(1, 8).empty());
+      CHECK(world.operation(500, 1) == 0);
+      // It happens while packets of the next operation are under way.
+      const bool top = seed % 2 == 0, again = seed % 4 < 2;
+      Switch& victim = top ? *world.spines[0] : *world.tors[seed % 3 == 0 ? 1 : 0];
+      std::vector<Bytes> vectors;
+      for (std::size_t i = 0; i < 6; ++i) vectors.push_back(numbers(500, seed * 7 + i));
+      const Bytes expected = sum_in_order(vectors, world.tor_of);
+      for (std::size_t i = 0; i < 6; ++i)
+        world.hosts->hosts[i]->leader.begin(Element::f64, Operation::sum, vectors[i],
+                                            world.network.now_ns);
+      world.network.run_until(world.network.now_ns + 10'000 + world.network.random() % 300'000);
+      again ? victim.start() : victim.stop();
+      int done = 0, host = 0;
+      REQUIRE(world.hosts->settle([](Hosts::Host& at) {
+        return at.leader.state() == State::done || at.leader.state() == State::host;
+      }));
+      for (auto& at : world.hosts->hosts) (at->leader.state() == State::done ? done : host) += 1;
+      // All or none.
+      CHECK((done == 6 || host == 6));
+      for (auto& at : world.hosts->hosts) {
+        if (at->leader.state() == State::host) {
+          const auto kept = at->leader.contribution();
+          CHECK(Bytes(kept.begin(), kept.end()) == vectors[static_cast<std::size_t>(at->number)]);
+          at->leader.finish(expected);
+        }
+        const auto result = at->leader.result();
+        CHECK(Bytes(result.begin(), result.end()) == expected);
+      }
+      // From here on the hosts compute, after at most one more operation that found out.
+      for (std::uint64_t n = 2; n < 6; ++n) {
+        const int by_hosts = world.operation(200, n);
+        CHECK((by_hosts == 0 || by_hosts == 6));
+        if (n > 3 && !(again && done == 6)) CHECK(by_hosts == 6);
+      }
+      // The group is made anew.
+      if (!again) victim.start();
+      REQUIRE(world.hosts->enrol(2, 8).empty());
+      CHECK(world.operation(300, 9) == 0);
+    }
+  }
+}
+
+TEST_CASE("a leader that lacks the result takes it from one that has it") {
+  int fetched = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    World world(seed, {4, 1, 0}, kGood);
+    REQUIRE(world.hosts->enrol(1, 4).empty());
+    // As much as one window: all of it is contributed at once.
+    std::vector<Bytes> vectors(4, numbers(100, seed));
+    for (std::size_t i = 0; i < 4; ++i)
+      world.hosts->hosts[i]->leader.begin(Element::f64, Operation::sum, vectors[i],
+                                          world.network.now_ns);
+    // One hears nothing of the switch any more, the others get their results; then it dies.
+    world.network.run_until(world.network.now_ns + 6'000);
+    const auto deaf = static_cast<int>(seed % 4);
+    world.network.detach(address(1, deaf));
+    REQUIRE(world.hosts->settle(
+        [&](Hosts::Host& at) { return at.number == deaf || at.leader.state() != State::working; }));
+    world.tors[0]->stop();
+    REQUIRE(world.hosts->settle([](Hosts::Host& at) {
+      return at.leader.state() == State::done || at.leader.state() == State::host;
+    }));
+    const auto& leader = world.hosts->hosts[static_cast<std::size_t>(deaf)]->leader;
+    fetched += static_cast<int>(leader.counters().fetched);
+    const auto first =
+        world.hosts->hosts[static_cast<std::size_t>((deaf + 1) % 4)]->leader.result();
+    const auto mine = leader.result();
+    if (leader.state() == State::done)
+      CHECK(Bytes(mine.begin(), mine.end()) == Bytes(first.begin(), first.end()));
+  }
+  CHECK(fetched == 30);
+}
+
+TEST_CASE("a switch refuses what it has no room for, and forgets dead groups") {
+  Network network(3, kGood);
+  innet::AggregatorOptions options;
+  options.max_groups = 2;
+  options.seed = 1;
+  Switch tor(network, address(2, 0), options);
+  std::vector<std::unique_ptr<Hosts>> jobs;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    jobs.push_back(
+        std::make_unique<Hosts>(network, std::vector<innet::Address>(2, address(2, 0)), true));
+    jobs.back()->group = 100 + i;
+    const std::string why = jobs.back()->enrol(1, 4);
+    CHECK(why.empty() == (i < 2));
+  }
+  CHECK(tor.core->num_groups() == 2);
+  tor.core->expire(network.now_ns + 59'000'000'000);
+  CHECK(tor.core->num_groups() == 2);
+  tor.core->expire(network.now_ns + 61'000'000'000);
+  CHECK(tor.core->num_groups() == 0);
+  CHECK(jobs[2]->enrol(1, 4).empty());
+}
+
+TEST_CASE("the paper's worked example: N=2, S=9, P=4") {
+  namespace regular = offload::regular;
+  CHECK(regular::mrr(2, 4) == std::vector{0, 4});
+  CHECK(regular::nmrr(2, 9, 4) ==
+        std::vector{8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 68});
+  // NMRR 8, 16, ... speak to MRR 0; 12, 20, ... to 4.
+  for (int i = 1; i <= 16; ++i) CHECK(regular::mrr_of(i, 2) == (i % 2 == 1 ? 1 : 2));
+  CHECK(regular::nmrr_of(1, 2, 9) == std::vector{1, 3, 5, 7, 9, 11, 13, 15});
+  CHECK(regular::nmrr_of(2, 2, 9) == std::vector{2, 4, 6, 8, 10, 12, 14, 16});
+  // Under the first TOR: 0, 8, 16 and 4, 12, 20 in circles (indices 1, 3, 5 and 2, 4, 6).
+  const int expected[] = {3, 4, 5, 6, 1, 2};
+  for (int i = 1; i <= 6; ++i) CHECK(regular::ring_next(i, 2, 3) == expected[i - 1]);
+  // The general case gives the same leaders.
+  std::vector<offload::Place> places;
+  for (int rank = 0; rank < 72; ++rank) places.push_back({rank / 8, rank / 4 % 2, {}});
+  std::vector<int> leaders;
+  for (const auto& group : offload::lead(places, offload::Mode::socket)) {
+    leaders.push_back(group[0]);
+    CHECK(group.size() == 4);
+  }
+  std::vector<int> srr = regular::mrr(2, 4);
+  for (const int rank : regular::nmrr(2, 9, 4)) srr.push_back(rank);
+  CHECK(leaders == srr);
+  CHECK(offload::lead(places, offload::Mode::node).size() == 9);
+}
+
+TEST_CASE("a placement file says what is wrong with it") {
+  std::vector<offload::Place> places;
+  std::string error;
+  REQUIRE(offload::read_placement("0-1 7 0 127.0.0.1:9000 # first\n\n2 8 1 127.0.0.1:9001\n", 3,
+                                  places, error));
+  CHECK(places[1].node == 7);
+  CHECK(places[2].socket == 1);
+  CHECK(innet::text(places[2].tor) == "127.0.0.1:9001");
+  for (const char* wrong :
+       {"0-1 0 0 127.0.0.1:9000\n", "0-3 0 0 127.0.0.1:9000\n", "0-2 0 127.0.0.1:9000\n",
+        "0-2 0 0 127.0.0.1\n", "0-2 0 0 127.0.0.1:0\n", "0-2 0 0 1.2.3.4:5 x\n",
+        "x 0 0 1.2.3.4:5\n", "0-1 0 0 1.2.3.4:5\n1-2 0 0 1.2.3.4:5\n", ""}) {
+    INFO(wrong);
+    CHECK_FALSE(offload::read_placement(wrong, 3, places, error));
+    CHECK_FALSE(error.empty());
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -24,6 +24,8 @@ namespace {
 
 // As in the paper: a thread that found something polls for so long before it sleeps.
 constexpr auto kPollFor = std::chrono::milliseconds(50);
+// A yield that takes longer has let another thread run, which polling would keep from its work.
+constexpr auto kCrowded = std::chrono::microseconds(10);
 constexpr auto kConnectAgain = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxEarly = 100'000;
 constexpr std::size_t kMaxFailures = 10'000;  // that are remembered
@@ -365,7 +367,7 @@ void MulticastImpl::sleep() {
 
 void MulticastImpl::run() {
   bool sleeps_at_once = true;
-  Clock::time_point counted{};
+  Clock::time_point counted{}, crowded_until{};
   while (!stops_.load(std::memory_order_relaxed)) {
     bool any = node_->progress();
     const Clock::time_point now = Clock::now();
@@ -397,10 +399,12 @@ void MulticastImpl::run() {
     any |= make_calls();
     if (any) {
       last_event_ = now;
-    } else if (sleeps_at_once || now - last_event_ > kPollFor) {
+    } else if (sleeps_at_once || now < crowded_until || now - last_event_ > kPollFor) {
       sleep();
     } else {
       ::sched_yield();
+      const Clock::time_point after = Clock::now();
+      if (after - now > kCrowded) crowded_until = after + kPollFor;
     }
   }
   // Others should hear why groups ended.

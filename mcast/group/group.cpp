@@ -1,0 +1,478 @@
+// Coming together, failing and closing.
+#include <fmt/core.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mcast/group/group_impl.hpp"
+#include "weft/job.hpp"
+
+namespace weft {
+
+Group::Group(Multicast& multicast, GroupSettings settings, GroupEvents events)
+    : impl_(std::make_shared<mcast::GroupImpl>(*multicast.impl_, std::move(settings),
+                                               std::move(events))) {
+  impl_->join();
+}
+Group::~Group() { impl_->leave(); }
+Status Group::ready() { return impl_->ready(); }
+Status Group::send(const void* data, std::uint64_t bytes) { return impl_->send(data, bytes); }
+Status Group::post(void* memory, std::uint64_t bytes) { return impl_->post(memory, bytes); }
+Status Group::close(int timeout_ms) { return impl_->close(timeout_ms); }
+Status Group::status() const { return impl_->status(); }
+int Group::rank() const noexcept { return impl_->rank(); }
+int Group::size() const noexcept { return impl_->size(); }
+std::uint64_t Group::num_completed() const noexcept { return impl_->num_completed(); }
+int Group::num_neighbors() const noexcept { return impl_->num_neighbors(); }
+
+namespace mcast {
+
+namespace {
+
+constexpr int kMaxMembers = 65'535;
+constexpr int kMaxSmallMembers = 16;
+constexpr std::size_t kMaxSmallBytes = 10'240;
+
+const Algorithm& checked_algorithm(const GroupSettings& settings) {
+  const int size = static_cast<int>(settings.members.size());
+  const auto wrong = [](const std::string& text) { throw Error({Code::bad_argument, text}); };
+  if (size < 1 || size > kMaxMembers)
+    wrong(fmt::format("a group has 1 to {} members, not {}", kMaxMembers, size));
+  if (settings.self < 0 || settings.self >= size)
+    wrong(fmt::format("there is no member {} in a group of {}", settings.self, size));
+  if (std::set(settings.members.begin(), settings.members.end()).size() != settings.members.size())
+    wrong("a member is in the list of a group twice");
+  if (settings.block_bytes == 0 || settings.block_bytes > (std::size_t{1} << 30))
+    wrong("blocks of a group have 1 byte to 1 GiB");
+  if (settings.small_bytes > kMaxSmallBytes)
+    wrong(fmt::format("small messages of a group have at most {} bytes", kMaxSmallBytes));
+  if (!settings.racks.empty() && settings.racks.size() != settings.members.size())
+    wrong("racks of a group are given for all members or for none");
+  const Algorithm* algorithm = find_algorithm(settings.algorithm);
+  if (algorithm == nullptr) {
+    std::string names;
+    for (const Algorithm* item : algorithms()) names += fmt::format(" {}", item->name);
+    wrong(fmt::format("there is no multicast algorithm {}, but:{}", settings.algorithm, names));
+  }
+  return *algorithm;
+}
+
+// The parent in the tree that control messages take: an edge of the pipeline's hypercube, or from
+// one of a pair to the other.
+int parent_of(int rank, int size) {
+  int corner = 1;
+  while (2 * corner <= size) corner *= 2;
+  return rank >= corner ? rank - corner + 1 : rank & (rank - 1);
+}
+
+template <class T>
+std::array<std::uint8_t, 16> digest(const std::vector<T>& items) {
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, nullptr, 0, 16);
+  for (const T& item : items) {
+    std::string bytes;
+    if constexpr (std::is_same_v<T, std::string>)
+      bytes = item;
+    else
+      bytes = std::to_string(item);
+    bytes += '\0';
+    crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(bytes.data()),
+                              bytes.size());
+  }
+  std::array<std::uint8_t, 16> result;
+  crypto_generichash_final(&state, result.data(), result.size());
+  return result;
+}
+
+}  // namespace
+
+GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEvents events)
+    : multicast_(multicast),
+      settings_(std::move(settings)),
+      events_(std::move(events)),
+      handle_(multicast.next_handle()),
+      algorithm_(&checked_algorithm(settings_)),
+      racks_(settings_.racks, size()) {
+  std::set<int> ranks;
+  for (const int rank : mcast::neighbors(*algorithm_, racks_, size(), settings_.self))
+    ranks.insert(rank);
+  std::set<int> children;
+  for (int rank = 1; rank < size(); ++rank)
+    if (parent_of(rank, size()) == settings_.self) children.insert(rank);
+  ranks.insert(children.begin(), children.end());
+  if (!is_root()) ranks.insert(parent_ = parent_of(settings_.self, size()));
+  uses_small_ = size() <= kMaxSmallMembers && settings_.small_bytes > 0;
+  if (uses_small_ && !is_root()) ranks.insert(0);
+  if (uses_small_ && is_root())
+    for (int rank = 1; rank < size(); ++rank) ranks.insert(rank);
+  for (const int rank : ranks) {
+    Neighbor neighbor{.rank = rank};
+    neighbor.is_child = children.contains(rank);
+    neighbors_.push_back(std::move(neighbor));
+  }
+}
+
+void GroupImpl::join() {
+  std::lock_guard guard(multicast_.lock());
+  if (multicast_.has(settings_.id))
+    throw Error({Code::bad_argument, fmt::format("a group {} lives here already", settings_.id)});
+  create_until_ = Clock::now() + std::chrono::milliseconds(settings_.create_timeout_ms);
+  const auto& own = settings_.members[static_cast<std::size_t>(settings_.self)];
+  for (Neighbor& neighbor : neighbors_) {
+    neighbor.connection =
+        &multicast_.use(own, settings_.members[static_cast<std::size_t>(neighbor.rank)], *this);
+    if (neighbor.connection->peer) tell(neighbor, hello());
+  }
+  multicast_.add(shared_from_this());
+  FailedMessage failure;
+  Bytes text;
+  if (const auto* bytes = multicast_.failure_of(settings_.id);
+      bytes != nullptr && read_message(*bytes, failure, text))
+    fail(static_cast<Code>(failure.code), failure.who,
+         std::string(reinterpret_cast<const char*>(text.data()), text.size()));
+  note_joined();
+  multicast_.make_active(*this);
+  multicast_.wake();
+}
+
+void GroupImpl::leave() {
+  std::unique_lock guard(multicast_.lock());
+  is_dead_ = true;
+  if (!is_over())
+    fail(Code::cancelled, settings_.self,
+         fmt::format("{} left before the group was closed", name(settings_.self)));
+  multicast_.make_active(*this);
+  multicast_.wake();
+  multicast_.changed().wait(guard, [&] { return puts_.empty() && num_calls_ == 0; });
+  multicast_.remove(*this);
+  for (Neighbor& neighbor : neighbors_) {
+    neighbor.memories.clear();
+    neighbor.buffers.clear();
+  }
+}
+
+std::string GroupImpl::name(int rank) const {
+  return fmt::format("member {} ({})", rank, settings_.members[static_cast<std::size_t>(rank)]);
+}
+
+GroupImpl::Neighbor* GroupImpl::find(const Connection& connection) {
+  for (Neighbor& neighbor : neighbors_)
+    if (neighbor.connection == &connection) return &neighbor;
+  return nullptr;
+}
+GroupImpl::Neighbor* GroupImpl::find(int rank) {
+  for (Neighbor& neighbor : neighbors_)
+    if (neighbor.rank == rank) return &neighbor;
+  return nullptr;
+}
+
+void GroupImpl::call_user(std::function<void()> function) {
+  ++num_calls_;
+  multicast_.call([self = shared_from_this(), function = std::move(function)] {
+    bool is_dead = false;
+    {
+      std::lock_guard guard(self->multicast_.lock());
+      is_dead = self->is_dead_;
+    }
+    if (!is_dead) function();
+    std::lock_guard guard(self->multicast_.lock());
+    if (--self->num_calls_ == 0) self->multicast_.changed().notify_all();
+  });
+}
+
+// Coming together.
+
+HelloMessage GroupImpl::hello() const {
+  HelloMessage message{};
+  message.kind = Kind::hello;
+  message.version = kWireVersion;
+  message.handle = handle_;
+  message.num_members = static_cast<std::uint32_t>(size());
+  message.block_bytes = settings_.block_bytes;
+  message.small_bytes = settings_.small_bytes;
+  algorithm_->name.copy(message.algorithm.data(), message.algorithm.size() - 1);
+  message.members_digest = digest(settings_.members);
+  message.racks_digest = digest(settings_.racks);
+  message.delivery_all = settings_.delivery_all ? 1 : 0;
+  return message;
+}
+
+bool GroupImpl::wants_hello(const Connection& connection) {
+  const Neighbor* neighbor = find(connection);
+  return !is_over() && neighbor != nullptr && !neighbor->has_greeted;
+}
+
+void GroupImpl::on_connected(Connection& connection) {
+  Neighbor* neighbor = find(connection);
+  if (neighbor != nullptr && !is_over()) tell(*neighbor, hello());
+}
+
+void GroupImpl::on_unreachable(Connection& connection, const Status& why) {
+  const Neighbor* neighbor = find(connection);
+  if (neighbor != nullptr && !is_going_)
+    fail(why.code(), neighbor->rank,
+         fmt::format("{} cannot be reached: {}", name(neighbor->rank), why.text()));
+}
+
+FailedMessage GroupImpl::failed_message(Code code, int who, std::string_view text) const {
+  FailedMessage message{};
+  message.kind = Kind::failed;
+  message.rank = static_cast<std::uint16_t>(settings_.self);
+  message.group = settings_.id;
+  message.text_bytes = static_cast<std::uint32_t>(text.size());
+  message.code = static_cast<std::uint32_t>(code);
+  message.who = who;
+  return message;
+}
+
+// What their hello says otherwise; empty: nothing.
+std::string GroupImpl::difference(const HelloMessage& theirs) const {
+  const HelloMessage mine = hello();
+  if (theirs.version != mine.version)
+    return fmt::format("speaks version {}, this member {}", theirs.version, mine.version);
+  if (theirs.num_members != mine.num_members)
+    return fmt::format("has {} members in its list, this member {}", theirs.num_members,
+                       mine.num_members);
+  if (theirs.members_digest != mine.members_digest)
+    return "has another list of members, or the same in another order";
+  if (theirs.block_bytes != mine.block_bytes)
+    return fmt::format("has blocks of {} bytes, this member of {}", theirs.block_bytes,
+                       mine.block_bytes);
+  if (theirs.algorithm != mine.algorithm)
+    return fmt::format("uses another algorithm than this member's {}", algorithm_->name);
+  if (theirs.racks_digest != mine.racks_digest) return "has other racks";
+  if (theirs.small_bytes != mine.small_bytes || theirs.delivery_all != mine.delivery_all)
+    return "has another small_bytes or delivery_all";
+  return {};
+}
+
+void GroupImpl::on_hello(Neighbor& neighbor, const HelloMessage& theirs) {
+  if (const std::string what = difference(theirs); !what.empty())
+    return fail(Code::bad_argument, neighbor.rank,
+                fmt::format("{} does not agree with {}: it {}", name(neighbor.rank),
+                            name(settings_.self), what));
+  neighbor.has_greeted = true;
+  neighbor.handle = theirs.handle;
+  note_joined();
+}
+
+bool GroupImpl::take_stranger(Connection& connection, Bytes bytes) {
+  HelloMessage theirs;
+  Bytes rest;
+  if (is_over() || is_going_ || find(connection) != nullptr || !read_message(bytes, theirs, rest))
+    return false;
+  std::string what = difference(theirs);
+  if (what.empty()) what = "calls itself another member";
+  Neighbor stranger{.rank = -1, .connection = &connection};
+  what = fmt::format("member {} ({}) does not agree with {}: it {}", theirs.rank,
+                     connection.address, name(settings_.self), what);
+  fail(Code::bad_argument, theirs.rank, what);
+  const FailedMessage message = failed_message(Code::bad_argument, theirs.rank, what);
+  tell(stranger, message, std::as_bytes(std::span(what)));
+  return true;
+}
+
+void GroupImpl::note_joined() {
+  if (has_joined_ || is_over()) return;
+  for (const Neighbor& neighbor : neighbors_)
+    if (!neighbor.has_greeted || (neighbor.is_child && !neighbor.has_joined)) return;
+  has_joined_ = true;
+  if (is_root()) return go();
+  tell(*find(parent_), Head{.kind = Kind::joined});
+}
+
+void GroupImpl::go() {
+  if (is_going_ || is_over()) return;
+  is_going_ = true;
+  tell_children(Head{.kind = Kind::go});
+  for (const Posted& posted : posted_)
+    for (Neighbor& neighbor : neighbors_)
+      tell_ready(neighbor, posted.sequence, posted.bytes, posted.key);
+  multicast_.make_active(*this);
+  multicast_.changed().notify_all();
+}
+
+Status GroupImpl::ready() {
+  std::unique_lock guard(multicast_.lock());
+  // Ends by create_timeout_ms.
+  multicast_.changed().wait(guard, [&] { return is_going_ || failed_; });
+  return failed_ ? *failed_ : Status();
+}
+
+// Failing.
+
+void GroupImpl::fail(Code code, int who, std::string text) {
+  if (is_over()) return;
+  if (text.size() > kMaxTextBytes) text.resize(kMaxTextBytes);
+  failed_ = Status(code, fmt::format("group {} has failed: {}", settings_.id, text));
+  const FailedMessage message = failed_message(code, who, text);
+  for (Neighbor& neighbor : neighbors_)
+    if (neighbor.connection != nullptr) tell(neighbor, message, std::as_bytes(std::span(text)));
+  multicast_.note_failed(settings_.id, message, text);
+  queued_.clear();
+  for (const auto& item : messages_)
+    if (item->is_registered_here) multicast_.deregister_later(item->data);
+  if (events_.on_failure && !is_dead_)
+    call_user([this, status = *failed_] { events_.on_failure(status); });
+  multicast_.make_active(*this);
+  multicast_.changed().notify_all();
+}
+
+void GroupImpl::on_lost(Connection& connection, const Status& why) {
+  const Neighbor* neighbor = find(connection);
+  if (neighbor == nullptr) return;
+  fail(Code::peer_lost, neighbor->rank,
+       fmt::format("{} is lost: {}", name(neighbor->rank), why.text()));
+}
+
+Status GroupImpl::status() {
+  std::lock_guard guard(multicast_.lock());
+  return failed_ ? *failed_ : Status();
+}
+
+std::uint64_t GroupImpl::num_completed() {
+  std::lock_guard guard(multicast_.lock());
+  return num_completed_;
+}
+
+// Closing.
+
+Status GroupImpl::close(int timeout_ms) {
+  std::unique_lock guard(multicast_.lock());
+  if (is_root() && !num_in_all_) {
+    num_in_all_ = num_sent_;
+    multicast_.make_active(*this);
+    multicast_.wake();
+  }
+  if (!multicast_.changed().wait_for(guard, std::chrono::milliseconds(timeout_ms),
+                                     [&] { return is_over() && num_calls_ == 0; }))
+    return {Code::timed_out,
+            fmt::format("group {} is not closed after {} ms: {} of {} messages are here",
+                        settings_.id, timeout_ms, num_completed_,
+                        num_in_all_ ? fmt::format("{}", *num_in_all_) : "an unknown number")};
+  return failed_ ? *failed_ : Status();
+}
+
+void GroupImpl::note_have() {
+  if (!settings_.delivery_all || is_over()) return;
+  std::uint64_t least = num_here_;
+  for (const Neighbor& neighbor : neighbors_)
+    if (neighbor.is_child) least = std::min(least, neighbor.num_have);
+  if (least <= num_told_have_) return;
+  num_told_have_ = least;
+  if (is_root()) {
+    num_stable_ = least;
+    tell_children(CountMessage{{.kind = Kind::stable}, least});
+    multicast_.make_active(*this);
+  } else {
+    tell(*find(parent_), CountMessage{{.kind = Kind::have}, least});
+  }
+}
+
+void GroupImpl::note_all() {
+  if (has_told_all_ || is_over() || !is_going_ || num_completed_ != num_in_all_) return;
+  for (const Neighbor& neighbor : neighbors_)
+    if (neighbor.is_child && !neighbor.has_all) return;
+  has_told_all_ = true;
+  if (is_root()) return note_closed();
+  tell(*find(parent_), Head{.kind = Kind::has_all});
+}
+
+// Passed on to all neighbors before this member can go, so that nobody takes its end for a loss.
+void GroupImpl::note_closed() {
+  if (is_over()) return;
+  closed_ = true;
+  for (Neighbor& neighbor : neighbors_) tell(neighbor, Head{.kind = Kind::closed});
+  multicast_.changed().notify_all();
+}
+
+// What others say.
+
+void GroupImpl::on_message(Connection& connection, Bytes bytes) {
+  Head head;
+  Bytes rest;
+  Neighbor* neighbor = find(connection);
+  if (neighbor == nullptr || is_over() || !read_message(bytes, head, rest)) return;
+  const auto corrupt = [&] {
+    fail(Code::corrupt, neighbor->rank,
+         fmt::format("{} sends what makes no sense (message {})", name(neighbor->rank),
+                     static_cast<int>(head.kind)));
+  };
+  const auto with = [&]<class M>(M message, auto&& handle) {
+    if (read_message(bytes, message, rest))
+      handle(message);
+    else
+      corrupt();
+  };
+  const bool is_from_parent = neighbor->rank == parent_;
+  // Where lists differ, ranks do.
+  if (head.rank != neighbor->rank && head.kind != Kind::hello && head.kind != Kind::failed)
+    return corrupt();
+  switch (head.kind) {
+    case Kind::hello:
+      return with(HelloMessage{}, [&](auto& m) { on_hello(*neighbor, m); });
+    case Kind::joined:
+      if (!neighbor->is_child) return corrupt();
+      neighbor->has_joined = true;
+      return note_joined();
+    case Kind::go:
+      return is_from_parent ? go() : corrupt();
+    case Kind::announce:
+      if (!is_from_parent) return corrupt();
+      return with(AnnounceMessage{}, [&](auto& m) {
+        tell_children(m);
+        on_arrival(m.sequence, {m.bytes, {}});
+      });
+    case Kind::small:
+      if (neighbor->rank != 0) return corrupt();
+      return with(AnnounceMessage{}, [&](auto& m) {
+        if (m.bytes != rest.size() || m.bytes > settings_.small_bytes) return corrupt();
+        on_arrival(m.sequence, {m.bytes, std::vector(rest.begin(), rest.end())});
+      });
+    case Kind::ready:
+      return with(ReadyMessage{}, [&](auto& m) { on_ready(*neighbor, m); });
+    case Kind::taken:
+      return with(CountMessage{}, [&](auto& m) {
+        neighbor->num_taken = m.count;
+        multicast_.make_active(*this);
+      });
+    case Kind::have:
+      return with(CountMessage{}, [&](auto& m) {
+        neighbor->num_have = m.count;
+        note_have();
+      });
+    case Kind::stable:
+      if (!is_from_parent) return corrupt();
+      return with(CountMessage{}, [&](auto& m) {
+        tell_children(m);
+        num_stable_ = m.count;
+        multicast_.make_active(*this);
+      });
+    case Kind::ending:
+      if (!is_from_parent) return corrupt();
+      return with(CountMessage{}, [&](auto& m) {
+        tell_children(m);
+        num_in_all_ = m.count;
+        note_all();
+      });
+    case Kind::has_all:
+      if (!neighbor->is_child) return corrupt();
+      neighbor->has_all = true;
+      return note_all();
+    case Kind::closed:
+      return num_in_all_ == num_completed_ ? note_closed() : corrupt();
+    case Kind::failed:
+      return with(FailedMessage{}, [&](auto& m) {
+        if (!is_sane(m, rest)) return corrupt();
+        fail(static_cast<Code>(m.code), m.who,
+             std::string(reinterpret_cast<const char*>(rest.data()), rest.size()));
+      });
+    default:
+      return corrupt();
+  }
+}
+
+}  // namespace mcast
+
+}  // namespace weft

@@ -1,0 +1,182 @@
+#pragma once
+// GroupImpl: one member of one group. Everything under the Multicast's lock, unless it says
+// otherwise; advance() and the on_... by its thread.
+//
+// Control goes over a binomial tree of members, data over the edges of the schedule; both are
+// neighbors, some 2 log2 n. A message is announced down the tree; receivers tell those who will
+// send to them where; every member puts its blocks in the order of the schedule, each as soon as it
+// is there and the buffer is known. Failures are passed on to all neighbors.
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "mcast/group/multicast_impl.hpp"
+#include "mcast/schedules/schedule.hpp"
+
+namespace weft::mcast {
+
+class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
+ public:
+  GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEvents events);
+
+  // Group's; they take the lock.
+  void join();
+  void leave();
+  Status ready();
+  Status send(const void* data, std::uint64_t bytes);
+  Status post(void* memory, std::uint64_t bytes);
+  Status close(int timeout_ms);
+  Status status();
+  std::uint64_t num_completed();
+
+  std::uint64_t id() const { return settings_.id; }
+  std::uint64_t handle() const { return handle_; }
+  int rank() const { return settings_.self; }
+  int size() const { return static_cast<int>(settings_.members.size()); }
+  int num_neighbors() const { return static_cast<int>(neighbors_.size()); }
+
+  // MulticastImpl's.
+  bool wants_hello(const Connection& connection);
+  // A hello from who is no neighbor: the lists differ. False: it is for a later group of this id.
+  bool take_stranger(Connection& connection, Bytes bytes);
+  void on_connected(Connection& connection);
+  void on_unreachable(Connection& connection, const Status& why);
+  void on_lost(Connection& connection, const Status& why);
+  void on_message(Connection& connection, Bytes bytes);
+  void on_block(Connection& connection, const BlockTag& tag);
+  // True if anything moved. has_more: it wants to be called again without an event.
+  bool advance(Clock::time_point now, bool& has_more);
+  bool is_active = false;
+
+ private:
+  struct Buffer {  // of a neighbor, for one message
+    std::uint64_t bytes;
+    std::shared_ptr<PeerMemory> memory;
+  };
+  struct Neighbor {
+    int rank;
+    Connection* connection = nullptr;
+    std::uint64_t handle = 0;  // there
+    bool is_child = false, has_greeted = false, has_joined = false, has_all = false;
+    std::uint64_t num_have = 0;   // messages that everybody below it has
+    std::uint64_t num_taken = 0;  // messages complete there, as it last said
+    std::map<std::uint64_t, Buffer> buffers = {};
+    std::deque<std::pair<MemoryKey, std::shared_ptr<PeerMemory>>> memories = {};  // used last
+  };
+  struct Message {
+    std::uint64_t sequence = 0, bytes = 0;
+    std::byte* data = nullptr;
+    bool has_buffer = false, is_registered_here = false, is_small = false;
+    std::vector<std::byte> small;  // until the buffer is known
+    std::uint32_t num_blocks = 0, num_received = 0;
+    std::vector<bool> received;
+    // What is to be sent: the turn of `step`, of whose block `sent` bytes are on their way.
+    Shape shape;
+    std::uint64_t step = 0, num_steps = 0, sent = 0;
+    Move move;
+    std::size_t num_puts = 0;  // under way
+    bool all_sent = false;
+  };
+  struct Put {
+    Operation operation;
+    Message* message = nullptr;
+    int to = 0;
+    std::size_t bytes = 0;
+  };
+  struct Arrival {  // of a message that is not yet the next
+    std::uint64_t bytes;
+    std::optional<std::vector<std::byte>> small;
+  };
+  struct Posted {
+    std::uint64_t sequence, bytes;
+    std::byte* memory;
+    MemoryKey key;
+  };
+
+  bool is_root() const { return settings_.self == 0; }
+  bool is_over() const { return closed_ || failed_.has_value(); }
+  Neighbor* find(const Connection& connection);
+  Neighbor* find(int rank);
+  std::string name(int rank) const;
+  void call_user(std::function<void()> function);
+  template <class M>
+  void tell(Neighbor& neighbor, M message, Bytes body = {}) {
+    message.group = settings_.id;
+    message.to = neighbor.handle;
+    message.rank = static_cast<std::uint16_t>(settings_.self);
+    multicast_.send(*neighbor.connection, std::as_bytes(std::span(&message, 1)), body);
+  }
+  template <class M>
+  void tell_children(const M& message) {
+    for (Neighbor& neighbor : neighbors_)
+      if (neighbor.is_child) tell(neighbor, message);
+  }
+
+  // group.cpp: coming together, failing, closing.
+  HelloMessage hello() const;
+  FailedMessage failed_message(Code code, int who, std::string_view text) const;
+  std::string difference(const HelloMessage& theirs) const;
+  void on_hello(Neighbor& neighbor, const HelloMessage& theirs);
+  void note_joined();
+  void go();
+  void fail(Code code, int who, std::string text);
+  void note_have();
+  void note_all();
+  void note_closed();
+
+  // transfer.cpp
+  Message& add_message(std::uint64_t sequence, std::uint64_t bytes);
+  Message* message_of(std::uint64_t sequence);
+  void start_queued();
+  void on_arrival(std::uint64_t sequence, Arrival arrival);
+  void take_arrivals();
+  void want_buffer(Message& message);
+  void on_buffer(std::uint64_t sequence, void* data, std::uint64_t room, bool was_posted);
+  void tell_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
+                  const MemoryKey& key);
+  void on_ready(Neighbor& neighbor, const ReadyMessage& message);
+  bool reap();
+  bool pump(std::size_t& budget);
+  bool complete_some();
+  bool is_done(const Message& message) const;
+
+  MulticastImpl& multicast_;
+  const GroupSettings settings_;
+  const GroupEvents events_;
+  const std::uint64_t handle_;
+  const Algorithm* algorithm_;
+  const Racks racks_;
+  std::vector<Neighbor> neighbors_;  // by rank
+  int parent_ = -1;
+  bool uses_small_ = false;
+
+  Clock::time_point create_until_{};
+  bool is_going_ = false, has_joined_ = false, has_told_ending_ = false, has_told_all_ = false;
+  bool closed_ = false;
+  bool is_dead_ = false;  // the program has let go of it
+  std::optional<Status> failed_;
+  std::size_t num_calls_ = 0;                // of the program's functions, to be made or under way
+  std::optional<std::uint64_t> num_in_all_;  // once the root has closed
+  std::uint64_t num_told_have_ = 0, num_stable_ = 0, num_told_taken_ = 0;
+
+  // The root's: sent, and not begun.
+  struct Queued {
+    const std::byte* data;
+    std::uint64_t bytes;
+  };
+  std::deque<Queued> queued_;
+  std::uint64_t num_sent_ = 0;  // by the program
+
+  std::deque<std::unique_ptr<Message>> messages_;  // begun and not complete, in order
+  std::uint64_t num_begun_ = 0;                    // the next one's sequence
+  std::uint64_t num_here_ = 0;                     // complete here, maybe not everywhere
+  std::uint64_t num_completed_ = 0;
+  std::map<std::uint64_t, Arrival> arrivals_;
+  std::vector<std::pair<int, BlockTag>> early_blocks_;  // came before their announcement
+  std::deque<Posted> posted_;
+  std::vector<std::unique_ptr<Put>> puts_, free_puts_;
+  std::size_t bytes_under_way_ = 0;
+};
+
+}  // namespace weft::mcast

@@ -1,0 +1,136 @@
+#pragma once
+// MulticastImpl: the Node, the connections and the thread that all groups of one Multicast share.
+//
+// Threads and locks. The Node's callbacks only put events into the inbox, under its lock and no
+// other. The thread takes them out and moves groups on under lock(); then it makes the program's
+// calls, without it.
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "mcast/group/wire.hpp"
+#include "weft/multicast.hpp"
+
+namespace weft::mcast {
+
+class GroupImpl;
+
+using Clock = std::chrono::steady_clock;
+using Bytes = std::span<const std::byte>;
+
+// The connection to the member of one address. Under the lock.
+struct Connection {
+  std::string address;
+  std::string own;  // this side's, as the lists of members have it; for the side that connects
+  Peer peer;        // empty: not connected
+  bool is_connecting = false;
+  bool is_lost = false;  // the groups that knew of it have failed; the next one connects anew
+  Clock::time_point try_again{};
+  Status last_failure{};
+  std::set<GroupImpl*> groups;
+
+  struct Unsent {
+    std::vector<std::byte> bytes;
+    std::unique_ptr<Operation> operation;  // of one that is longer than Node::send copies
+  };
+  std::deque<Unsent> unsent;
+};
+
+class MulticastImpl {
+ public:
+  explicit MulticastImpl(const NodeSettings& settings);
+  ~MulticastImpl();
+
+  Node& node() { return *node_; }
+  std::mutex& lock() { return lock_; }
+  std::condition_variable& changed() { return changed_; }
+  bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+
+  // All of these: under the lock.
+
+  void add(std::shared_ptr<GroupImpl> group);
+  void remove(GroupImpl& group);
+  bool has(std::uint64_t group) const { return groups_.contains(group); }
+  std::uint64_t next_handle() { return ++last_handle_; }
+  // An id is of no more use after its group has failed: members that come late are told why.
+  void note_failed(std::uint64_t group, const FailedMessage& message, std::string_view text);
+  // nullptr: it has not.
+  const std::vector<std::byte>* failure_of(std::uint64_t group) const;
+  // Uses the connection to this address, which is made if it is this side's part to make it.
+  Connection& use(const std::string& own, const std::string& theirs, GroupImpl& group);
+  void send(Connection& connection, Bytes head, Bytes body = {});
+  // To be moved on by the thread until it says that there is nothing to do.
+  void make_active(GroupImpl& group);
+  // The program's calls, in this order.
+  void call(std::function<void()> function) { calls_.push_back(std::move(function)); }
+  void wake();
+  // Takes memory of a message back once no lock is held.
+  void deregister_later(void* memory) { deregisters_.push_back(memory); }
+  // Members of this host that move data at the same time, this one included.
+  std::size_t num_local_members() const;
+
+ private:
+  struct Event {
+    enum class What { peer, lost, message, notify, connected } what;
+    Peer peer;
+    std::vector<std::byte> bytes = {};
+    NotifyTag tag = {};
+    Status status = {};
+    std::string address = {};
+  };
+  struct Early {  // from its hello on, to a group that is not here yet
+    std::uint64_t generation;
+    std::vector<std::byte> bytes;
+  };
+
+  void post(Event event);
+  bool take_events();
+  void handle(Event& event);
+  void on_message(const Peer& peer, Bytes bytes);
+  void on_lost(const Peer& peer, const Status& why);
+  void bind(Connection& connection, const Peer& peer, bool opened_here);
+  bool connect_some(Clock::time_point now);
+  bool flush(Connection& connection);
+  bool make_calls();
+  void sleep();
+  void run();
+
+  std::unique_ptr<Node> node_;
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::map<std::string, std::unique_ptr<Connection>> connections_;
+  std::unordered_map<std::uint64_t, Connection*> by_generation_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<GroupImpl>> groups_;
+  std::unordered_map<std::uint64_t, GroupImpl*> by_handle_;
+  std::uint64_t last_handle_ = 0;
+  std::unordered_map<std::uint64_t, std::vector<std::byte>> failures_;
+  std::deque<std::uint64_t> failed_ids_;  // oldest first
+  std::unordered_map<std::uint64_t, std::vector<Early>> early_;
+  std::size_t num_early_ = 0;
+  std::vector<std::shared_ptr<GroupImpl>> active_;
+  std::vector<std::function<void()>> calls_;
+  std::vector<void*> deregisters_;
+  // Those that this side is to connect to, and those with something unsent.
+  std::set<Connection*> to_connect_, to_flush_;
+
+  std::mutex inbox_lock_;
+  std::vector<Event> inbox_;  // under inbox_lock_
+  std::vector<Event> taken_;  // the thread's
+
+  std::atomic<bool> stops_{false};
+  int wake_pipe_[2] = {-1, -1};
+  std::size_t num_cores_ = 1;
+  Clock::time_point last_event_{};
+  std::thread thread_;
+};
+
+}  // namespace weft::mcast

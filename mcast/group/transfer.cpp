@@ -1,0 +1,410 @@
+// Messages: announced, given buffers, sent on block by block, completed in order.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "mcast/group/group_impl.hpp"
+
+namespace weft::mcast {
+
+namespace {
+
+// Blocks are put in parts of this size, and so many bytes of a group are under way at a time: more
+// than a network holds, and so little that blocks still leave one after the other.
+constexpr std::size_t kPartBytes = 64 << 10;
+constexpr std::size_t kWindowBytes = 256 << 10;
+// What one group moves before it is another's turn.
+constexpr std::size_t kBudgetBytes = 4 << 20;
+constexpr std::size_t kMaxBegun = 2;        // long messages at the root at a time
+constexpr std::uint64_t kSmallWindow = 64;  // small messages that some receiver has not completed
+constexpr std::uint64_t kTakenStep = 16;    // how often receivers say so
+constexpr std::size_t kMaxPosted = 32;      // buffers that wait for messages
+constexpr std::size_t kMaxArrivals = 4096;  // messages that overtook others
+constexpr std::size_t kMaxEarlyBlocks = 1 << 20;
+constexpr std::size_t kMaxMemories = 4;  // of a neighbor that stay mapped
+
+}  // namespace
+
+GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t bytes) {
+  messages_.push_back(std::make_unique<Message>());
+  Message& message = *messages_.back();
+  message.sequence = sequence;
+  message.bytes = bytes;
+  message.num_blocks =
+      static_cast<std::uint32_t>((bytes + settings_.block_bytes - 1) / settings_.block_bytes);
+  message.shape = {size(), message.num_blocks, &racks_};
+  message.num_steps = message.num_blocks == 0 ? 0 : algorithm_->num_steps(message.shape);
+  num_begun_ = sequence + 1;
+  return message;
+}
+
+GroupImpl::Message* GroupImpl::message_of(std::uint64_t sequence) {
+  if (messages_.empty() || sequence < messages_.front()->sequence) return nullptr;
+  const std::uint64_t place = sequence - messages_.front()->sequence;
+  return place < messages_.size() ? messages_[place].get() : nullptr;
+}
+
+// The root.
+
+Status GroupImpl::send(const void* data, std::uint64_t bytes) {
+  std::lock_guard guard(multicast_.lock());
+  if (failed_) return *failed_;
+  if (!is_root()) return {Code::bad_argument, "only the first member of a group sends"};
+  if (num_in_all_) return {Code::bad_argument, "the group is closed"};
+  if (data == nullptr && bytes > 0) return {Code::bad_argument, "a message without data"};
+  if (bytes / settings_.block_bytes >= std::numeric_limits<std::uint32_t>::max())
+    return {Code::bad_argument, "the message has more than 2^32 blocks"};
+  queued_.push_back({static_cast<const std::byte*>(data), bytes});
+  ++num_sent_;
+  multicast_.make_active(*this);
+  if (!multicast_.is_own_thread()) multicast_.wake();
+  return {};
+}
+
+void GroupImpl::start_queued() {
+  while (!queued_.empty()) {
+    const Queued next = queued_.front();
+    const bool is_small = uses_small_ && next.bytes <= settings_.small_bytes && size() > 1;
+    if (is_small) {
+      for (const Neighbor& neighbor : neighbors_)
+        if (num_begun_ >= neighbor.num_taken + kSmallWindow) return;
+    } else {
+      std::size_t num_long = 0;
+      for (const auto& item : messages_) num_long += item->is_small ? 0 : 1;
+      if (num_long >= kMaxBegun) return;
+    }
+    queued_.pop_front();
+    const std::uint64_t sequence = num_begun_;
+    Message& message = add_message(sequence, next.bytes);
+    message.data = const_cast<std::byte*>(next.data);
+    message.has_buffer = true;
+    message.num_received = message.num_blocks;
+    message.is_small = is_small;
+    if (is_small) {
+      message.all_sent = true;
+      for (Neighbor& neighbor : neighbors_)
+        tell(neighbor, AnnounceMessage{{.kind = Kind::small}, sequence, next.bytes},
+             {next.data, next.bytes});
+    } else {
+      tell_children(AnnounceMessage{{.kind = Kind::announce}, sequence, next.bytes});
+    }
+  }
+  if (num_in_all_ && !has_told_ending_) {
+    has_told_ending_ = true;
+    tell_children(CountMessage{{.kind = Kind::ending}, *num_in_all_});
+  }
+}
+
+// Receivers.
+
+void GroupImpl::on_arrival(std::uint64_t sequence, Arrival arrival) {
+  if (is_over()) return;
+  const bool makes_sense =
+      sequence >= num_begun_ && !arrivals_.contains(sequence) && arrivals_.size() < kMaxArrivals &&
+      arrival.bytes / settings_.block_bytes < std::numeric_limits<std::uint32_t>::max();
+  if (!makes_sense)
+    return fail(Code::corrupt, 0, fmt::format("message {} comes out of order", sequence));
+  arrivals_.emplace(sequence, std::move(arrival));
+  take_arrivals();
+}
+
+void GroupImpl::take_arrivals() {
+  while (!arrivals_.empty() && arrivals_.begin()->first == num_begun_) {
+    Arrival arrival = std::move(arrivals_.begin()->second);
+    arrivals_.erase(arrivals_.begin());
+    Message& message = add_message(num_begun_, arrival.bytes);
+    if (arrival.small) {
+      message.is_small = true;
+      message.all_sent = true;
+      message.small = std::move(*arrival.small);
+    } else {
+      message.received.assign(message.num_blocks, false);
+    }
+    want_buffer(message);
+    if (is_over()) return;
+    std::vector<std::pair<int, BlockTag>> early;
+    early.swap(early_blocks_);
+    for (const auto& [rank, tag] : early)
+      if (Neighbor* neighbor = find(rank)) on_block(*neighbor->connection, tag);
+  }
+  multicast_.make_active(*this);
+}
+
+void GroupImpl::want_buffer(Message& message) {
+  if (!posted_.empty() && posted_.front().sequence == message.sequence) {
+    const Posted posted = posted_.front();
+    posted_.pop_front();
+    return on_buffer(message.sequence, posted.memory, posted.bytes, true);
+  }
+  call_user([this, sequence = message.sequence, bytes = message.bytes] {
+    void* data = events_.on_incoming ? events_.on_incoming(bytes) : nullptr;
+    std::lock_guard guard(multicast_.lock());
+    on_buffer(sequence, data, bytes, false);
+  });
+}
+
+// `room`: what is known to be there.
+void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room, bool was_posted) {
+  Message* message = message_of(sequence);
+  if (is_over() || message == nullptr) return;
+  if ((data == nullptr && message->bytes > 0) || room < message->bytes)
+    return fail(
+        Code::truncated, settings_.self,
+        fmt::format("{} has {} for a message of {} bytes", name(settings_.self),
+                    data == nullptr ? "no buffer" : fmt::format("{} bytes", room), message->bytes));
+  message->data = static_cast<std::byte*>(data);
+  message->has_buffer = true;
+  multicast_.make_active(*this);
+  if (message->is_small) {
+    std::copy(message->small.begin(), message->small.end(), message->data);
+    message->num_received = message->num_blocks;
+    return;
+  }
+  if (message->bytes == 0 || was_posted) return;
+  MemoryKey key;
+  Status status = multicast_.node().key(data, kWrite, key);
+  if (status == Code::not_found) {
+    status = multicast_.node().register_memory(data, message->bytes);
+    if (status) status = multicast_.node().key(data, kWrite, key);
+    message->is_registered_here = status.ok();
+  }
+  if (!status)
+    return fail(
+        status.code(), settings_.self,
+        fmt::format("the buffer of {} can't be used: {}", name(settings_.self), status.text()));
+  std::set<int> senders;
+  for (std::uint64_t step = 0; step < message->num_steps; ++step)
+    if (const Move move = algorithm_->turn(message->shape, settings_.self, step).receive)
+      senders.insert(move.peer);
+  for (const int sender : senders) tell_ready(*find(sender), sequence, room, key);
+}
+
+Status GroupImpl::post(void* memory, std::uint64_t bytes) {
+  std::lock_guard guard(multicast_.lock());
+  if (failed_) return *failed_;
+  if (is_root()) return {Code::bad_argument, "the first member of a group receives nothing"};
+  if (posted_.size() >= kMaxPosted)
+    return {Code::again, fmt::format("{} buffers are posted already", kMaxPosted)};
+  Posted posted{0, bytes, static_cast<std::byte*>(memory), {}};
+  if (Status status = multicast_.node().key(memory, kWrite, posted.key); !status) return status;
+  posted.sequence = posted_.empty() ? num_begun_ : posted_.back().sequence + 1;
+  posted_.push_back(posted);
+  if (is_going_)
+    for (Neighbor& neighbor : neighbors_)
+      tell_ready(neighbor, posted.sequence, posted.bytes, posted.key);
+  return {};
+}
+
+void GroupImpl::tell_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
+                           const MemoryKey& key) {
+  tell(neighbor, ReadyMessage{{.kind = Kind::ready}, sequence, bytes, key});
+}
+
+void GroupImpl::on_ready(Neighbor& neighbor, const ReadyMessage& message) {
+  if (message.sequence < num_completed_) return;  // posted, and nothing comes from here
+  if (neighbor.buffers.size() > kMaxPosted + kMaxBegun + kSmallWindow)
+    return fail(Code::corrupt, neighbor.rank,
+                fmt::format("{} has too many buffers", name(neighbor.rank)));
+  std::shared_ptr<PeerMemory> memory;
+  for (const auto& [key, item] : neighbor.memories)
+    if (key == message.key) memory = item;
+  if (memory == nullptr) {
+    memory = std::make_shared<PeerMemory>(
+        multicast_.node().memory(neighbor.connection->peer, message.key));
+    neighbor.memories.emplace_back(message.key, memory);
+    if (neighbor.memories.size() > kMaxMemories) neighbor.memories.pop_front();
+  }
+  neighbor.buffers[message.sequence] = {message.bytes, std::move(memory)};
+  multicast_.make_active(*this);
+}
+
+void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
+  const Neighbor* neighbor = find(connection);
+  if (neighbor == nullptr || is_over()) return;
+  // A block says the lower half of its message's number.
+  const std::uint64_t sequence =
+      num_completed_ +
+      static_cast<std::uint32_t>(tag.sequence - static_cast<std::uint32_t>(num_completed_));
+  Message* message = message_of(sequence);
+  const auto is_posted = [&] {
+    return std::ranges::any_of(posted_,
+                               [&](const Posted& item) { return item.sequence == sequence; });
+  };
+  if (message == nullptr && sequence >= num_begun_ && is_posted() &&
+      early_blocks_.size() < kMaxEarlyBlocks) {
+    early_blocks_.emplace_back(neighbor->rank, tag);
+    return;
+  }
+  if (message == nullptr || is_root() || message->is_small || !message->has_buffer ||
+      tag.block >= message->num_blocks || message->received[tag.block])
+    return fail(Code::corrupt, neighbor->rank,
+                fmt::format("{} sends block {} of message {}, which is not expected",
+                            name(neighbor->rank), tag.block, sequence));
+  message->received[tag.block] = true;
+  ++message->num_received;
+  multicast_.make_active(*this);
+}
+
+// Moving on.
+
+bool GroupImpl::advance(Clock::time_point now, bool& has_more) {
+  bool any = reap();
+  if (!is_over()) {
+    if (!is_going_ && now > create_until_) {
+      std::string missing;
+      for (const Neighbor& neighbor : neighbors_) {
+        if (neighbor.has_greeted && (!neighbor.is_child || neighbor.has_joined)) continue;
+        missing = fmt::format(
+            "{} {} in {} ms", name(neighbor.rank),
+            neighbor.has_greeted ? "has not been joined by all its others" : "has not come",
+            settings_.create_timeout_ms);
+        if (!neighbor.connection->last_failure)
+          missing += ": " + neighbor.connection->last_failure.text();
+        if (!neighbor.has_greeted) break;
+      }
+      if (missing.empty())
+        missing = fmt::format("not all have come in {} ms", settings_.create_timeout_ms);
+      fail(Code::timed_out, -1, missing);
+    }
+    if (is_going_ && is_root()) start_queued();
+    std::size_t budget = kBudgetBytes;
+    any |= pump(budget);
+    any |= complete_some();
+  }
+  if (is_dead_ && puts_.empty()) multicast_.changed().notify_all();
+  has_more = !puts_.empty() || (!is_going_ && !is_over()) || (any && !is_over());
+  return any;
+}
+
+bool GroupImpl::reap() {
+  bool any = false;
+  for (std::size_t i = 0; i < puts_.size();) {
+    Put& put = *puts_[i];
+    if (!put.operation.is_done()) {
+      ++i;
+      continue;
+    }
+    any = true;
+    bytes_under_way_ -= put.bytes;
+    --put.message->num_puts;
+    const Code code = put.operation.code();
+    const int to = put.to;
+    free_puts_.push_back(std::move(puts_[i]));
+    puts_.erase(puts_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (code == Code::ok || is_over()) continue;
+    if (code == Code::peer_lost)
+      fail(code, to, fmt::format("{} is lost", name(to)));
+    else
+      fail(code, to,
+           fmt::format("{} refused a block ({}): its buffer is too small, or was taken back",
+                       name(to), code_name(code)));
+  }
+  return any;
+}
+
+bool GroupImpl::pump(std::size_t& budget) {
+  bool any = false;
+  for (std::size_t place = 0; place < messages_.size();) {
+    Message& message = *messages_[place];
+    if (message.all_sent) {
+      ++place;
+      continue;
+    }
+    while (!message.move && message.step < message.num_steps) {
+      message.move = algorithm_->turn(message.shape, settings_.self, message.step).send;
+      if (!message.move) ++message.step;
+    }
+    if (!message.move) {
+      message.all_sent = true;
+      any = true;
+      continue;
+    }
+    const std::uint32_t block = message.move.block;
+    if (bytes_under_way_ >= kWindowBytes || budget == 0 || !message.has_buffer ||
+        (!is_root() && !message.received[block]))
+      return any;
+    Neighbor& neighbor = *find(message.move.peer);
+    const auto buffer = neighbor.buffers.find(message.sequence);
+    if (buffer == neighbor.buffers.end()) return any;
+    if (buffer->second.bytes < message.bytes) {
+      fail(Code::truncated, neighbor.rank,
+           fmt::format("{} has {} bytes for a message of {} bytes", name(neighbor.rank),
+                       buffer->second.bytes, message.bytes));
+      return true;
+    }
+    const std::uint64_t start = std::uint64_t{block} * settings_.block_bytes;
+    const std::uint64_t length =
+        std::min<std::uint64_t>(settings_.block_bytes, message.bytes - start);
+    const std::size_t part = std::min<std::uint64_t>(kPartBytes, length - message.sent);
+    std::unique_ptr<Put> put;
+    if (free_puts_.empty()) {
+      put = std::make_unique<Put>();
+    } else {
+      put = std::move(free_puts_.back());
+      free_puts_.pop_back();
+    }
+    put->message = &message;
+    put->to = neighbor.rank;
+    put->bytes = part;
+    const std::uint64_t at = start + message.sent;
+    message.sent += part;
+    ++message.num_puts;
+    bytes_under_way_ += part;
+    budget -= std::min(budget, part);
+    Operation& operation = put->operation;
+    puts_.push_back(std::move(put));
+    if (message.sent == length) {
+      multicast_.node().put_notify(
+          *buffer->second.memory, at, message.data + at, part,
+          to_tag({neighbor.handle, static_cast<std::uint32_t>(message.sequence), block}),
+          operation);
+      message.sent = 0;
+      message.move = {};
+      ++message.step;
+    } else {
+      multicast_.node().put(*buffer->second.memory, at, message.data + at, part, operation);
+    }
+    any = true;
+    if (operation.is_done()) reap();
+    if (is_over()) return true;
+  }
+  return any;
+}
+
+bool GroupImpl::is_done(const Message& message) const {
+  return message.has_buffer && message.num_received == message.num_blocks && message.all_sent &&
+         message.num_puts == 0;
+}
+
+bool GroupImpl::complete_some() {
+  bool any = false;
+  for (;;) {
+    const Message* next = message_of(num_here_);
+    if (next == nullptr || !is_done(*next)) break;
+    ++num_here_;
+    any = true;
+  }
+  if (any) note_have();
+  while (!messages_.empty() && messages_.front()->sequence < num_here_ &&
+         (!settings_.delivery_all || messages_.front()->sequence < num_stable_)) {
+    const std::unique_ptr<Message> message = std::move(messages_.front());
+    messages_.pop_front();
+    any = true;
+    ++num_completed_;
+    if (message->is_registered_here) multicast_.deregister_later(message->data);
+    for (Neighbor& neighbor : neighbors_) neighbor.buffers.erase(message->sequence);
+    if (events_.on_complete)
+      call_user([this, data = message->data, bytes = message->bytes] {
+        events_.on_complete(data, bytes);
+      });
+  }
+  if (uses_small_ && !is_root() && num_completed_ >= num_told_taken_ + kTakenStep) {
+    num_told_taken_ = num_completed_;
+    tell(*find(0), CountMessage{{.kind = Kind::taken}, num_completed_});
+  }
+  note_all();
+  return any;
+}
+
+}  // namespace weft::mcast

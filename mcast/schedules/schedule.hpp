@@ -1,0 +1,91 @@
+#pragma once
+// Schedules: who sends which block to whom in which step of a one-to-many transfer. Pure functions,
+// used alike by groups, by the simulation and by tests.
+//
+// Member 0 is the root and has every block; the others get every block once. In one step a member
+// sends at most one block, of those it had before the step, and receives at most one. Members keep
+// no common clock: the steps are the order in which each of them sends, and a send waits for its
+// block alone.
+//
+// The algorithms are those of J. Behrens, S. Jha, K. Birman, E. Tremel, "RDMC: A Reliable RDMA
+// Multicast for Large Objects", DSN 2018.
+//
+// Threads: any. Callers: mcast/ alone.
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace weft::mcast {
+
+struct Move {
+  int peer = -1;  // -1: nothing moves
+  std::uint32_t block = 0;
+  explicit operator bool() const noexcept { return peer >= 0; }
+  bool operator==(const Move&) const = default;
+};
+
+// What one member does in one step.
+struct Turn {
+  Move send;
+  Move receive;
+};
+
+// The racks that members are in. The first member of a rack leads it.
+class Racks {
+ public:
+  struct Place {
+    int rack = 0;
+    int index = 0;  // in the rack; 0: its leader
+  };
+  // rack_of[r]: any number that names the rack of member r. Empty: all in one.
+  explicit Racks(std::span<const int> rack_of, int num_members);
+
+  int num_racks() const noexcept { return static_cast<int>(members_.size()); }
+  int largest() const noexcept { return largest_; }
+  Place place(int member) const noexcept { return places_[static_cast<std::size_t>(member)]; }
+  // In the order of the list; rack 0 is the root's.
+  std::span<const int> members(int rack) const noexcept {
+    return members_[static_cast<std::size_t>(rack)];
+  }
+  int leader(int rack) const noexcept { return members_[static_cast<std::size_t>(rack)].front(); }
+
+ private:
+  std::vector<std::vector<int>> members_;
+  std::vector<Place> places_;
+  int largest_ = 0;
+};
+
+struct Shape {
+  int num_members = 1;
+  std::uint32_t num_blocks = 1;
+  const Racks* racks = nullptr;  // of the hybrid algorithms
+};
+
+struct Algorithm {
+  std::string_view name;
+  // Steps until everybody has everything.
+  std::uint64_t (*num_steps)(const Shape& shape);
+  Turn (*turn)(const Shape& shape, int member, std::uint64_t step);
+  bool needs_racks = false;
+};
+
+extern const Algorithm kSequential;
+extern const Algorithm kChain;
+extern const Algorithm kBinomialTree;
+extern const Algorithm kBinomialPipeline;
+extern const Algorithm kHybrid;        // racks begin when their leader has the message
+extern const Algorithm kHybridBlocks;  // leaders pass each block on at once
+
+std::span<const Algorithm* const> algorithms() noexcept;
+// nullptr: there is none of this name.
+const Algorithm* find_algorithm(std::string_view name) noexcept;
+
+// The least d with 2^d >= n; n > 0.
+int ceil_log2(int n) noexcept;
+
+// Whom `member` exchanges blocks with for some number of blocks, in order of rank.
+std::vector<int> neighbors(const Algorithm& algorithm, const Racks& racks, int num_members,
+                           int member);
+
+}  // namespace weft::mcast

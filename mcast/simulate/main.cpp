@@ -1,0 +1,99 @@
+// weft-mcast: what a multicast would take, without doing it.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+#include "mcast/simulate/simulate.hpp"
+
+namespace {
+
+struct Options {
+  std::vector<int> members = {8};
+  std::vector<std::string> algorithms = {"pipeline", "chain", "tree", "sequential"};
+  std::uint64_t bytes = 64 << 20, block_bytes = 1 << 20;
+  int rack_members = 0;
+  bool scattered = false;
+  double mbit = 200;
+  weft::mcast::Network network;
+};
+
+int run(Options& options) {
+  using namespace weft::mcast;
+  options.network.rate = options.mbit * 1e6 / 8;
+  const auto refuse = [](const std::string& text) {
+    fmt::print(stderr, "weft-mcast: {}\n", text);
+    return 2;
+  };
+  if (options.bytes / options.block_bytes > 1'000'000)
+    return refuse("more than 1000000 blocks; larger --block-bytes");
+  fmt::print("{:<14} {:>7} {:>8} {:>8} {:>14} {:>14} {:>10}\n", "algorithm", "members", "blocks",
+             "steps", "first done us", "last done us", "MB/s");
+  for (const int members : options.members)
+    for (const std::string& name : options.algorithms) {
+      const Algorithm* algorithm = find_algorithm(name);
+      if (algorithm == nullptr) {
+        std::string names;
+        for (const Algorithm* item : algorithms()) names += fmt::format(" {}", item->name);
+        return refuse(fmt::format("there is no algorithm {}, but:{}", name, names));
+      }
+      if (options.network.slow_member >= members)
+        return refuse(
+            fmt::format("--slow-member {} of {} members", options.network.slow_member, members));
+      std::vector<int> rack_of;
+      const int in_rack = options.rack_members;
+      for (int member = 0; in_rack > 0 && member < members; ++member)
+        rack_of.push_back(options.scattered ? member % ((members + in_rack - 1) / in_rack)
+                                            : member / in_rack);
+      const Racks racks(rack_of, members);
+      const Simulated simulated =
+          simulate(*algorithm, members, options.bytes, options.block_bytes, racks, options.network);
+      const auto blocks = static_cast<std::uint32_t>(std::max<std::uint64_t>(
+          1, (options.bytes + options.block_bytes - 1) / options.block_bytes));
+      fmt::print(
+          "{:<14} {:>7} {:>8} {:>8} {:>14.0f} {:>14.0f} {:>10.2f}\n", name, members, blocks,
+          algorithm->num_steps({members, blocks, &racks}), simulated.first_us, simulated.last_us,
+          simulated.last_us > 0 ? static_cast<double>(options.bytes) / simulated.last_us : 0);
+    }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("What a multicast would take, without doing it.");
+  app.require_subcommand(1);
+  CLI::App& command = *app.add_subcommand(
+      "simulate", "plays the schedules over a modelled network, block by block");
+  command.add_option("--members", options.members, "how many, the root included; several: 2,4,8")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65'535));
+  command.add_option("--algorithms", options.algorithms)->delimiter(',');
+  command.add_option("--bytes", options.bytes, "of the message (64 MiB)");
+  command.add_option("--block-bytes", options.block_bytes, "(1 MiB)")->check(CLI::PositiveNumber);
+  command.add_option("--rate", options.mbit, "of a member's link, each way, in Mbit/s (200)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--latency-us", options.network.latency_us)->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--block-us", options.network.block_us,
+                  "that a member needs for a block before it sends (0)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--rack-members", options.rack_members, "members are in racks of so many")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--scattered", options.scattered, "the list of members goes from rack to rack");
+  command
+      .add_option("--oversubscription", options.network.oversubscription,
+                  "how much less a rack's link carries than its members' together")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--delay-us", options.network.delay_us, "of blocks at random")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--delay-probability", options.network.delay_probability)
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--seed", options.network.seed);
+  command.add_option("--slow-member", options.network.slow_member)->check(CLI::NonNegativeNumber);
+  command.add_option("--slow-factor", options.network.slow_factor, "of its link's rate: 0.5")
+      ->check(CLI::Range(0.0001, 1.0));
+  CLI11_PARSE(app, argc, argv);
+  return run(options);
+}

@@ -1,0 +1,116 @@
+#include "mcast/simulate/simulate.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <random>
+
+namespace weft::mcast {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Member {
+  std::uint64_t step = 0;
+  Move move;                    // next
+  double free_us = 0;           // when its link can begin the next block
+  std::vector<double> here_us;  // by block
+  std::uint32_t num_missing = 0;
+  bool is_waiting = false;  // for the block of `move`
+};
+
+struct Ready {
+  double at_us;
+  int member;
+  bool operator>(const Ready& other) const {
+    return at_us != other.at_us ? at_us > other.at_us : member > other.member;
+  }
+};
+
+}  // namespace
+
+Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t bytes,
+                   std::uint64_t block_bytes, const Racks& racks, const Network& network) {
+  const auto num_blocks = static_cast<std::uint32_t>(
+      std::max<std::uint64_t>(1, (bytes + block_bytes - 1) / block_bytes));
+  const Shape shape{num_members, num_blocks, &racks};
+  const std::uint64_t num_steps = algorithm.num_steps(shape);
+  std::vector<Member> members(static_cast<std::size_t>(num_members));
+  std::vector<double> in_free_us(members.size(), 0);
+  std::vector<double> up_free_us(static_cast<std::size_t>(racks.num_racks()), 0);
+  std::vector<double> down_free_us(up_free_us.size(), 0);
+  std::mt19937_64 random(network.seed);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> queue;
+  Simulated result{.done_us = std::vector<double>(members.size(), 0)};
+
+  const auto rate_of = [&](int member) {
+    return network.rate / 1e6 * (member == network.slow_member ? network.slow_factor : 1);
+  };
+  // Finds the member's next block to send; queues it if the block is there.
+  const auto look = [&](int rank) {
+    Member& member = members[static_cast<std::size_t>(rank)];
+    while (!member.move && member.step < num_steps) {
+      member.move = algorithm.turn(shape, rank, member.step).send;
+      if (!member.move) ++member.step;
+    }
+    if (!member.move) return;
+    const double here = member.here_us[member.move.block];
+    member.is_waiting = here == kNever;
+    if (!member.is_waiting) queue.push({std::max(here, member.free_us), rank});
+  };
+
+  for (int rank = 0; rank < num_members; ++rank) {
+    Member& member = members[static_cast<std::size_t>(rank)];
+    member.here_us.assign(num_blocks, rank == 0 ? 0 : kNever);
+    member.num_missing = rank == 0 ? 0 : num_blocks;
+    look(rank);
+  }
+  while (!queue.empty()) {
+    const Ready ready = queue.top();
+    queue.pop();
+    Member& from = members[static_cast<std::size_t>(ready.member)];
+    const Move move = from.move;
+    Member& to = members[static_cast<std::size_t>(move.peer)];
+    const std::uint64_t start = std::uint64_t{move.block} * block_bytes;
+    const auto length =
+        static_cast<double>(bytes > start ? std::min(block_bytes, bytes - start) : 0);
+    double begin = ready.at_us + network.block_us;
+    if (network.delay_probability > 0 && uniform(random) < network.delay_probability)
+      begin += network.delay_us;
+    double end = begin + length / rate_of(ready.member);
+    const auto pass = [&](double& free_us, double rate) {
+      begin = std::max(begin, free_us);
+      end = std::max(end, begin + length / rate);
+      free_us = end;
+    };
+    const double sent = end;
+    const int rack = racks.place(ready.member).rack, there = racks.place(move.peer).rack;
+    if (network.oversubscription > 0 && rack != there) {
+      const auto uplink = [&](int number) {
+        return network.rate / 1e6 * static_cast<double>(racks.members(number).size()) /
+               network.oversubscription;
+      };
+      pass(up_free_us[static_cast<std::size_t>(rack)], uplink(rack));
+      pass(down_free_us[static_cast<std::size_t>(there)], uplink(there));
+    }
+    pass(in_free_us[static_cast<std::size_t>(move.peer)], rate_of(move.peer));
+    // What cannot go on holds the sender back: little of a block is under way at a time.
+    from.free_us = std::max(sent, end);
+    to.here_us[move.block] = end + network.latency_us;
+    if (--to.num_missing == 0)
+      result.done_us[static_cast<std::size_t>(move.peer)] = end + network.latency_us;
+    from.move = {};
+    ++from.step;
+    look(ready.member);
+    if (to.is_waiting && to.move.block == move.block) look(move.peer);
+  }
+  if (num_members > 1) {
+    result.last_us = *std::max_element(result.done_us.begin() + 1, result.done_us.end());
+    result.first_us = *std::min_element(result.done_us.begin() + 1, result.done_us.end());
+  }
+  return result;
+}
+
+}  // namespace weft::mcast

@@ -1,0 +1,312 @@
+// Groups of members in one process, over every fabric: all sizes arrive, in order, once; members
+// that differ, die or leave are named to all others.
+#include <algorithm>
+
+#include "team.hpp"
+
+using namespace weft;
+using namespace weft::testing;
+
+namespace {
+
+const char* const kAlgorithms[] = {"pipeline",   "tree",   "chain",
+                                   "sequential", "hybrid", "hybrid-blocks"};
+
+template <class F>
+void over_each(F&& body) {
+  for (const Way& way : kWays) {
+    INFO("over " << way.name);
+    body(way);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("messages of all sizes reach all members by every algorithm") {
+  over_each([](const Way& way) {
+    Team team(way, 6);
+    std::uint64_t id = 0;
+    for (const char* algorithm : kAlgorithms) {
+      INFO(algorithm);
+      TeamGroup group(team, ++id, algorithm, 4096,
+                      [](GroupSettings& settings) { settings.racks = {0, 0, 1, 1, 2, 2}; });
+      group.require_ready();
+      std::vector<std::vector<std::byte>> sent;
+      for (const std::size_t bytes :
+           {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{10'240},
+            std::size_t{10'241}, std::size_t{12'288}, std::size_t{300'001}, std::size_t{5},
+            std::size_t{0}, std::size_t{65'536}})
+        sent.push_back(pattern(bytes, sent.size()));
+      for (const auto& data : sent) REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+      group.require_closed();
+      for (const Inbox& inbox : group.inboxes) {
+        REQUIRE(inbox.complete == sent);
+        CHECK(inbox.failures.empty());
+      }
+      CHECK(group.inboxes[0].num_incoming == 0);
+    }
+  });
+}
+
+TEST_CASE("groups of every size work, and of one") {
+  for (int size = 1; size <= 20; ++size) {
+    INFO(size << " members");
+    Team team(kWays[0], size);
+    for (const bool uses_small : {false, true}) {
+      TeamGroup group(team, 1, "pipeline", 1000, [&](GroupSettings& settings) {
+        if (!uses_small) settings.small_bytes = 0;
+      });
+      const auto data = pattern(7'777, 3);
+      for (int i = 0; i < 3; ++i) REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+      group.require_closed();
+      for (const Inbox& inbox : group.inboxes) {
+        REQUIRE(inbox.complete.size() == 3);
+        REQUIRE(inbox.complete[2] == data);
+      }
+    }
+  }
+}
+
+TEST_CASE("many small messages stay in order behind large ones") {
+  over_each([](const Way& way) {
+    Team team(way, 4);
+    TeamGroup group(team, 9, "pipeline", 8192);
+    std::vector<std::vector<std::byte>> sent;
+    for (std::size_t i = 0; i < 400; ++i)
+      sent.push_back(pattern(i % 50 == 20 ? 100'000 : i % 300, i));
+    for (const auto& data : sent) REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+    group.require_closed();
+    for (const Inbox& inbox : group.inboxes) REQUIRE(inbox.complete == sent);
+  });
+}
+
+TEST_CASE("posted buffers take messages without a call") {
+  over_each([](const Way& way) {
+    Team team(way, 3);
+    TeamGroup group(team, 5, "pipeline", 4096);
+    std::vector<void*> memory(9);
+    for (int rank = 1; rank < 3; ++rank)
+      for (int i = 0; i < 4; ++i) {
+        void*& at = memory[static_cast<std::size_t>(rank * 3 + i - 3)];
+        if (i == 3) continue;
+        REQUIRE(team.members[static_cast<std::size_t>(rank)]->node().allocate(50'000, at).ok());
+        REQUIRE(group.groups[static_cast<std::size_t>(rank)]->post(at, 50'000).ok());
+      }
+    CHECK(group.groups[1]->post(&team, 8) == Code::not_found);
+    CHECK(group.groups[0]->post(memory[0], 8) == Code::bad_argument);
+    group.require_ready();
+    std::vector<std::vector<std::byte>> sent;
+    for (const std::size_t bytes : {50'000u, 100u, 20'000u, 30'000u})
+      sent.push_back(pattern(bytes, bytes));
+    for (const auto& data : sent) REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+    group.require_closed();
+    for (std::size_t rank = 1; rank < 3; ++rank) {
+      REQUIRE(group.inboxes[rank].complete == sent);
+      CHECK(group.inboxes[rank].num_incoming == 1);  // for the fourth
+    }
+  });
+}
+
+TEST_CASE("with delivery=all nothing is complete before everybody has it") {
+  over_each([](const Way& way) {
+    Team team(way, 5);
+    TeamGroup group(team, 5, "pipeline", 4096,
+                    [](GroupSettings& settings) { settings.delivery_all = true; });
+    group.require_ready();
+    const auto data = pattern(60'000, 1);
+    for (int i = 0; i < 5; ++i) REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+    group.require_closed();
+    for (const Inbox& inbox : group.inboxes) REQUIRE(inbox.complete.size() == 5);
+  });
+  // A member that has no buffer for it yet holds it back everywhere.
+  Team team(kWays[0], 3);
+  Inbox inboxes[3];
+  std::atomic<bool> may_come{false};
+  std::vector<std::unique_ptr<Group>> groups;
+  for (int rank = 0; rank < 3; ++rank) {
+    GroupSettings settings = team.settings(1, rank, "chain", 4096);
+    settings.delivery_all = true;
+    GroupEvents events = inboxes[rank].events();
+    if (rank == 2)
+      events.on_incoming = [&, usual = events.on_incoming](std::uint64_t bytes) {
+        while (!may_come) std::this_thread::yield();
+        return usual(bytes);
+      };
+    groups.push_back(std::make_unique<Group>(*team.members[static_cast<std::size_t>(rank)],
+                                             settings, std::move(events)));
+  }
+  const auto data = pattern(60'000, 1);
+  REQUIRE(groups[0]->send(data.data(), data.size()).ok());
+  const auto limit = std::chrono::steady_clock::now() + kDeadline;
+  while (inboxes[1].num_incoming == 0 && std::chrono::steady_clock::now() < limit)
+    std::this_thread::yield();
+  CHECK(groups[0]->close(200) == Code::timed_out);
+  CHECK(groups[0]->num_completed() == 0);
+  CHECK(groups[1]->num_completed() == 0);
+  may_come = true;
+  for (auto& group : groups) CHECK(group->close().ok());
+  for (Inbox& inbox : inboxes) CHECK(inbox.complete.size() == 1);
+}
+
+TEST_CASE("many overlapping groups share a team") {
+  Team team(kWays[0], 5);
+  std::vector<std::unique_ptr<TeamGroup>> groups;
+  for (std::uint64_t id = 1; id <= 40; ++id)
+    groups.push_back(
+        std::make_unique<TeamGroup>(team, id, id % 2 == 0 ? "pipeline" : "chain", 4096));
+  const auto data = pattern(100'000, 1);
+  for (auto& group : groups)
+    for (int i = 0; i < 3; ++i) REQUIRE(group->groups[0]->send(data.data(), data.size()).ok());
+  for (auto& group : groups) {
+    group->require_closed();
+    for (const Inbox& inbox : group->inboxes) {
+      REQUIRE(inbox.complete.size() == 3);
+      REQUIRE(inbox.complete[2] == data);
+    }
+  }
+}
+
+TEST_CASE("members that do not agree are told who differs in what") {
+  struct Case {
+    const char* what;
+    void (*change)(GroupSettings&);
+  };
+  const Case cases[] = {
+      {"blocks of", [](GroupSettings& s) { s.block_bytes = 8192; }},
+      {"another algorithm", [](GroupSettings& s) { s.algorithm = "tree"; }},
+      {"members in its list", [](GroupSettings& s) { s.members.pop_back(); }},
+      {"another list of members",
+       [](GroupSettings& s) {
+         std::swap(s.members[0], s.members[1]);
+         s.self = 2;
+       }},
+      {"another list of members", [](GroupSettings& s) { s.members[3] = "unix:/nowhere"; }},
+      {"other racks",
+       [](GroupSettings& s) {
+         s.racks = {0, 0, 1, 1};
+       }},
+      {"delivery_all", [](GroupSettings& s) { s.delivery_all = true; }}};
+  for (const Case& item : cases) {
+    INFO(item.what);
+    Team team(kWays[0], 4);
+    TeamGroup group(team, 1, "pipeline", 4096, [&](GroupSettings& settings) {
+      if (settings.self == 2) item.change(settings);
+    });
+    for (auto& member : group.groups) {
+      const Status status = member->ready();
+      INFO(status.text());
+      CHECK(status == Code::bad_argument);
+      CHECK(status.text().find("member 2") != std::string::npos);
+      CHECK(status.text().find(item.what) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a member that does not come is named, and one that is no member is refused") {
+  Team team(kWays[0], 4);
+  Inbox inboxes[4];
+  std::vector<std::unique_ptr<Group>> groups;
+  for (const int rank : {0, 1, 2}) {
+    GroupSettings settings = team.settings(1, rank, "pipeline", 4096);
+    settings.create_timeout_ms = 300;
+    groups.push_back(std::make_unique<Group>(*team.members[static_cast<std::size_t>(rank)],
+                                             settings, inboxes[rank].events()));
+  }
+  for (auto& group : groups) {
+    const Status status = group->ready();
+    INFO(status.text());
+    CHECK(status == Code::timed_out);
+  }
+  const auto refused = [&](auto&& change) {
+    GroupSettings settings = team.settings(2, 0, "pipeline", 4096);
+    change(settings);
+    try {
+      Group group(*team.members[0], settings, {});
+    } catch (const Error& error) {
+      return error.status() == Code::bad_argument;
+    }
+    return false;
+  };
+  CHECK(refused([](GroupSettings& s) { s.self = 4; }));
+  CHECK(refused([](GroupSettings& s) { s.members.clear(); }));
+  CHECK(refused([](GroupSettings& s) { s.members[1] = s.members[0]; }));
+  CHECK(refused([](GroupSettings& s) { s.block_bytes = 0; }));
+  CHECK(refused([](GroupSettings& s) { s.algorithm = "magic"; }));
+  CHECK(refused([](GroupSettings& s) { s.racks = {1}; }));
+  CHECK(refused([](GroupSettings& s) { s.small_bytes = 20'000; }));
+  CHECK(refused([](GroupSettings& s) { s.id = 1; }));
+  groups.clear();
+  Group again(*team.members[0], team.settings(1, 0, "pipeline", 4096), {});
+  CHECK(again.ready() == Code::timed_out);  // an id that has failed stays so
+}
+
+TEST_CASE("a buffer that is too small, or none, fails the group and names its member") {
+  for (const bool is_posted : {false, true}) {
+    Team team(kWays[0], 4);
+    Inbox inboxes[4];
+    std::vector<std::unique_ptr<Group>> groups;
+    for (int rank = 0; rank < 4; ++rank) {
+      GroupEvents events = inboxes[rank].events();
+      if (rank == 3) events.on_incoming = [](std::uint64_t) { return nullptr; };
+      groups.push_back(std::make_unique<Group>(*team.members[static_cast<std::size_t>(rank)],
+                                               team.settings(1, rank, "chain", 4096),
+                                               std::move(events)));
+    }
+    if (is_posted) {
+      void* memory = nullptr;
+      REQUIRE(team.members[3]->node().allocate(30'000, memory).ok());
+      REQUIRE(groups[3]->post(memory, 30'000).ok());
+    }
+    const auto data = pattern(60'000, 1);
+    REQUIRE(groups[0]->send(data.data(), data.size()).ok());
+    for (int rank = 0; rank < 4; ++rank) {
+      const Status status = groups[static_cast<std::size_t>(rank)]->close();
+      INFO(status.text());
+      CHECK(status == Code::truncated);
+      CHECK(status.text().find("member 3") != std::string::npos);
+      CHECK(inboxes[rank].failures.size() == 1);
+    }
+  }
+}
+
+TEST_CASE("a member that leaves at any step fails the group everywhere, by name") {
+  over_each([](const Way& way) {
+    for (const char* algorithm : kAlgorithms) {
+      for (int victim = 0; victim < 5; ++victim) {
+        INFO(algorithm << ", member " << victim << " leaves");
+        Team team(way, 5, 2000);
+        TeamGroup group(team, 1, algorithm, 2048);
+        group.require_ready();
+        const auto data = pattern(40'000, 1);
+        const auto place = static_cast<std::size_t>(victim);
+        for (int i = 0; i < 50; ++i) REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+        const auto limit = std::chrono::steady_clock::now() + kDeadline;
+        while (group.groups[place]->num_completed() < static_cast<std::uint64_t>(victim * 3 + 1) &&
+               std::chrono::steady_clock::now() < limit)
+          std::this_thread::yield();
+        group.groups[place].reset();
+        for (auto& member : group.groups) {
+          if (member == nullptr) continue;
+          const Status status = member->close();
+          INFO("member " << member->rank() << ": " << status.text());
+          CHECK(status == Code::cancelled);
+          CHECK(status.text().find("member " + std::to_string(victim)) != std::string::npos);
+          const auto& complete = group.inboxes[static_cast<std::size_t>(member->rank())].complete;
+          for (const auto& item : complete) REQUIRE(item == data);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("only the root sends, and not after close; an id is free again after its group") {
+  Team team(kWays[0], 3);
+  for (int round = 0; round < 20; ++round) {
+    TeamGroup group(team, 1, "pipeline", 4096);
+    const auto data = pattern(5'000, 1);
+    CHECK(group.groups[1]->send(data.data(), data.size()) == Code::bad_argument);
+    REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+    group.require_closed();
+    CHECK(group.groups[0]->send(data.data(), data.size()) == Code::bad_argument);
+  }
+}

@@ -34,6 +34,8 @@ std::string_view code_name(Code code) noexcept {
       return "internal error";
     case Code::outcome_unknown:
       return "outcome unknown";
+    case Code::exists:
+      return "exists already";
   }
   return "unknown";
 }

@@ -87,6 +87,7 @@ int error_class_of_failure(Code code) noexcept {
     case Code::not_found:
     case Code::cancelled:
     case Code::outcome_unknown:
+    case Code::exists:
       break;
   }
   return MPI_ERR_OTHER;

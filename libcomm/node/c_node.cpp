@@ -61,6 +61,7 @@ int guarded(F&& body) noexcept {
   }
 }
 
+static_assert(WEFT_EXISTS == static_cast<int>(weft::Code::exists));
 static_assert(WEFT_OUTCOME_UNKNOWN == static_cast<int>(weft::Code::outcome_unknown));
 static_assert(WEFT_PEER_LOST == static_cast<int>(weft::Code::peer_lost));
 static_assert(sizeof(weft_key) == sizeof(weft::MemoryKey));

@@ -29,6 +29,7 @@ enum class Code : unsigned char {
   cancelled,        // the operation was cancelled
   internal,         // a bug of Weft
   outcome_unknown,  // an atomic operation whose link broke: it was done, or was not
+  exists,           // the name is taken
 };
 
 // The code's name in lower case, for logs and tests.

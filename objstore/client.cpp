@@ -1,0 +1,153 @@
+// The public face of a client, and the calls that only ask.
+#include <cstring>
+
+#include "client_impl.hpp"
+
+namespace weft {
+
+using namespace objstore;
+
+bool ObjectId::parse(std::string_view text, ObjectId& id) {
+  ObjectId parsed;
+  const auto digit = [](char letter) {
+    if (letter >= '0' && letter <= '9') return letter - '0';
+    if (letter >= 'a' && letter <= 'f') return letter - 'a' + 10;
+    if (letter >= 'A' && letter <= 'F') return letter - 'A' + 10;
+    return -1;
+  };
+  if (text.size() == 40) {
+    for (std::size_t i = 0; i < 20; ++i) {
+      const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+      if (high < 0 || low < 0) return false;
+      parsed.bytes[i] = static_cast<std::uint8_t>(high * 16 + low);
+    }
+  } else {
+    if (text.empty() || text.size() > 20 || text.find('\0') != std::string_view::npos) return false;
+    std::memcpy(parsed.bytes.data(), text.data(), text.size());
+  }
+  id = parsed;
+  return true;
+}
+
+std::string ObjectId::text() const {
+  std::size_t length = 20;
+  while (length > 0 && bytes[length - 1] == 0) --length;
+  bool is_name = length > 0;
+  for (std::size_t i = 0; i < length; ++i) is_name &= bytes[i] > ' ' && bytes[i] <= '~';
+  if (is_name) return {reinterpret_cast<const char*>(bytes.data()), length};
+  std::string digits;
+  for (const std::uint8_t byte : bytes)
+    for (const int half : {byte >> 4, byte & 15}) digits += "0123456789abcdef"[half];
+  return digits;
+}
+
+Status ObjectStoreImpl::simple(Op op, const ObjectId& id) {
+  Request request{};
+  request.op = op;
+  request.id = id;
+  Completion completion{};
+  return call(request, completion);
+}
+
+Status ObjectStoreImpl::subscribe() { return simple(Op::subscribe, {}); }
+
+Status ObjectStoreImpl::list(std::vector<ObjectEntry>& objects) {
+  objects.clear();
+  Room room;
+  if (Status status = take_room(4096 * sizeof(ListedObject), room); !status) return status;
+  Request request{};
+  request.op = Op::list;
+  request.extent = room.extent;
+  request.extent_offset = room.offset;
+  request.bytes = room.bytes;
+  Status status;
+  do {
+    Completion completion{};
+    if (status = call(request, completion); !status) break;
+    for (std::uint32_t i = 0; i < completion.count && i < 4096; ++i) {
+      ListedObject listed;
+      std::memcpy(&listed, room.memory + i * sizeof listed, sizeof listed);
+      objects.push_back(
+          {listed.id, listed.data_bytes, listed.metadata_bytes, (listed.flags & kListedPinned) != 0,
+           (listed.flags & kListedReferenced) != 0, (listed.flags & kListedSpilled) != 0});
+    }
+    request.cursor = completion.value;
+  } while (request.cursor != 0);
+  give_room(room);
+  return status;
+}
+
+Status ObjectStoreImpl::status(std::string& json) {
+  Room room;
+  if (Status status = take_room(128 << 10, room); !status) return status;
+  Request request{};
+  request.op = Op::status;
+  request.extent = room.extent;
+  request.extent_offset = room.offset;
+  request.bytes = room.bytes;
+  Completion completion{};
+  Status status = call(request, completion);
+  if (status)
+    json.assign(reinterpret_cast<const char*>(room.memory),
+                std::min<std::uint64_t>(completion.value, room.bytes));
+  give_room(room);
+  return status;
+}
+
+// --- The facade ---
+
+ObjectStore::ObjectStore(const ObjectStoreSettings& settings)
+    : impl_(std::make_unique<ObjectStoreImpl>(settings)) {}
+ObjectStore::~ObjectStore() = default;
+
+bool ObjectStore::contains(const ObjectId& id) { return impl_->contains(id); }
+Status ObjectStore::create(const ObjectId& id, std::uint64_t data_bytes,
+                           std::uint32_t metadata_bytes, ObjectBuffer& buffer,
+                           const ObjectOptions& options) {
+  return impl_->create(id, data_bytes, metadata_bytes, buffer, options);
+}
+Status ObjectStore::seal(ObjectBuffer& buffer) { return impl_->seal(buffer); }
+void ObjectStore::abort(ObjectBuffer& buffer) { impl_->abort(buffer); }
+Status ObjectStore::put(const ObjectId& id, std::span<const std::byte> data,
+                        std::span<const std::byte> metadata, const ObjectOptions& options) {
+  return impl_->put(id, data, metadata, options);
+}
+Status ObjectStore::get(const ObjectId& id, Object& object, std::int64_t timeout_ms) {
+  object.release();
+  if (impl_->take(id, object)) return Code::ok;
+  return impl_->get({&id, 1}, {&object, 1}, timeout_ms);
+}
+Status ObjectStore::get(std::span<const ObjectId> ids, std::span<Object> objects,
+                        std::int64_t timeout_ms) {
+  return impl_->get(ids, objects, timeout_ms);
+}
+Status ObjectStore::erase(const ObjectId& id) { return impl_->simple(Op::erase, id); }
+Status ObjectStore::pin(const ObjectId& id) { return impl_->simple(Op::pin, id); }
+Status ObjectStore::unpin(const ObjectId& id) { return impl_->simple(Op::unpin, id); }
+Status ObjectStore::wait(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,
+                         std::vector<bool>& is_here) {
+  return impl_->wait(ids, least, timeout_ms, false, is_here);
+}
+Status ObjectStore::fetch(std::span<const ObjectId> ids, std::int64_t timeout_ms) {
+  std::vector<bool> is_here;
+  return impl_->wait(ids, ids.size(), timeout_ms, true, is_here);
+}
+Status ObjectStore::list(std::vector<ObjectEntry>& objects) { return impl_->list(objects); }
+Status ObjectStore::status(std::string& json) { return impl_->status(json); }
+Status ObjectStore::subscribe() { return impl_->subscribe(); }
+bool ObjectStore::next_event(ObjectEntry& event, std::int64_t timeout_ms, std::uint64_t* num_lost) {
+  return impl_->next_event(event, timeout_ms, num_lost);
+}
+Status ObjectStore::put_async(const ObjectId& id, std::span<const std::byte> data, ObjectCall& call,
+                              const ObjectOptions& options) {
+  return impl_->put_async(id, data, call, options);
+}
+Status ObjectStore::get_async(const ObjectId& id, ObjectCall& call, std::int64_t timeout_ms) {
+  return impl_->get_async(id, call, timeout_ms);
+}
+int ObjectStore::event_fd() const noexcept { return impl_->event_fd(); }
+bool ObjectStore::arm() { return impl_->arm(); }
+bool ObjectStore::progress() { return impl_->progress(); }
+Status ObjectStore::wait(ObjectCall& call) { return impl_->wait(call); }
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+// The index as clients see it: read without locks while the store changes it.
+#include <algorithm>
+#include <atomic>
+
+#include "index.hpp"
+
+namespace weft::objstore {
+
+Status IndexView::map(const Descriptor& file) {
+  if (Status status = memory_.map(file, kIndexBytes, false); !status) return status;
+  if (header().magic != kIndexMagic || header().layout_version != kLayoutVersion)
+    return {Code::corrupt, "the store's index is of another version; use the store's own library"};
+  return Code::ok;
+}
+
+bool IndexView::find(const ObjectId& id, Found& found) const {
+  const std::uint32_t fingerprint = fingerprint_of(id);
+  // acquire: the table's contents; pairs with grow_table.
+  const int bits =
+      std::clamp<int>(static_cast<int>(header().table_bits.load(std::memory_order_acquire)),
+                      kMinTableBits, kMaxTableBits);
+  const auto* buckets = reinterpret_cast<const Bucket*>(memory_.data() + table_offset(bits));
+  const std::uint32_t mask = (1u << bits) - 1;
+  for (std::uint32_t probe = 0; probe <= mask; ++probe) {
+    // acquire: the entry it names; pairs with insert.
+    const std::uint64_t bucket =
+        buckets[(fingerprint + probe) & mask].load(std::memory_order_acquire);
+    if (bucket == 0) return false;
+    if (bucket >> 32 != fingerprint) continue;
+    const std::uint32_t number = static_cast<std::uint32_t>(bucket) - 1;
+    const Entry& entry = this->entry(number);
+    // acquire: the fields that were written before it; pairs with Objects::publish.
+    const std::uint32_t version = entry.version.load(std::memory_order_acquire);
+    if (version % 2 != 0 || entry.id != id) continue;
+    found = {number,           version,          entry.offset,
+             entry.data_bytes, entry.expires_ns, entry.metadata_bytes};
+    // acquire: the reads above come before the second look.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return entry.version.load(std::memory_order_relaxed) == version;
+  }
+  return false;
+}
+
+}  // namespace weft::objstore

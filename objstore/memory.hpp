@@ -1,0 +1,64 @@
+#pragma once
+// Memory that has a descriptor and no name: memfds, their mappings, descriptors that close
+// themselves.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "weft/status.hpp"
+
+namespace weft::objstore {
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept
+      : address_(std::exchange(other.address_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(address_, other.address_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping();
+  // Maps a file from its start. no_memory, not_permitted.
+  Status map(const Descriptor& file, std::size_t bytes, bool is_writable);
+  std::byte* data() const { return address_; }
+  std::size_t size() const { return bytes_; }
+
+ private:
+  std::byte* address_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// A memfd; huge: of pages of 2 MiB that the system has set aside. no_memory.
+Status make_memory(const char* name, bool huge, Descriptor& file);
+// One of this length for good, all zero: nobody can shorten it under the other's feet.
+Status make_sealed_memory(const char* name, std::size_t bytes, Descriptor& file);
+// From now on nobody makes a mapping that can be written, nor writes through a descriptor, not even
+// one that is opened anew; those that are there stay.
+Status forbid_new_writers(const Descriptor& file);
+// The file has at least so many bytes, all of them backed by memory. no_memory.
+Status back_with_memory(const Descriptor& file, std::uint64_t offset, std::uint64_t bytes);
+
+// "what: reason" of errno, with the code that fits.
+Status system_error(const std::string& what);
+
+}  // namespace weft::objstore

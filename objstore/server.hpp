@@ -1,0 +1,196 @@
+#pragma once
+// Server: the store of a host. Takes clients in through a Unix socket, carries out what they ask
+// for in their control areas, and tells them what happened.
+//
+// Threads. run() is the store's thread. Everything that another thread (the manager's) calls takes
+// lock(), which run() holds while it works and not while it waits.
+//
+// Files: server_loop.cpp (when what is looked at), server_sockets.cpp (clients come and go),
+// server_calls.cpp (what each call does), server_waits.cpp (calls that wait), server_status.cpp.
+#include <array>
+#include <atomic>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "objects.hpp"
+
+namespace weft::objstore {
+
+struct ServerSettings {
+  ObjectsSettings objects;
+  std::string socket_path;
+  std::uint64_t quota_bytes = 0;  // of memory that one client's objects take; 0: none
+  std::uint32_t spin_us = 50;     // how long the store polls for more before it sleeps
+};
+
+// What the server asks of other hosts; all calls under the server's lock.
+class Remote {
+ public:
+  virtual ~Remote() = default;
+  virtual void sealed(const ObjectId& id, std::uint32_t entry) = 0;
+  virtual void gone(const ObjectId& id, bool is_deleted) = 0;
+  // Somebody waits for this object, which is not here, and would have it fetched.
+  virtual void wanted(const ObjectId& id) = 0;
+  // Nobody waits for it any longer.
+  virtual void unwanted(const ObjectId& id) = 0;
+  virtual void erased(const ObjectId& id) = 0;
+  virtual void status(nlohmann::json& json) = 0;
+};
+
+class Server final : private References, private Observer {
+ public:
+  Server();
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Makes memory and socket. bad_argument: another store serves that path; no_memory;
+  // not_permitted.
+  Status open(const ServerSettings& settings);
+  // Serves until stop(). Afterwards nobody is served, and the socket is gone.
+  void run();
+  // Any thread, and signal handlers.
+  void stop();
+
+  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  // Under lock().
+  Objects& objects() { return objects_; }
+  void set_remote(Remote* remote) { remote_ = remote; }
+  // Creates in place for another host's bytes; waits for nobody.
+  Outcome create_in_place(const ObjectId& id, std::uint64_t data_bytes,
+                          std::uint32_t metadata_bytes, std::uint32_t& entry);
+  // Ends all waits for an object that will not come.
+  void fail_waits(const ObjectId& id, Code code, Reason reason);
+  bool is_wanted(const ObjectId& id) const { return waiting_for_.contains(id); }
+  // Room may have come, or work for run(): it looks again.
+  void wake();
+
+ private:
+  struct Extent {
+    Mapping memory;
+    bool is_there = false;
+  };
+  struct Client {
+    std::uint32_t serial = 0;
+    std::string name;
+    int pid = 0;
+    bool has_met = false;
+    bool is_active = false;  // polled, not waited for
+    bool is_subscribed = false;
+    bool is_broken = false;  // to be disconnected
+    Descriptor socket, doorbell, bell;
+    Mapping memory;
+    std::uint32_t taken = 0, completed = 0, under_way = 0;
+    std::uint64_t events_written = 0, events_lost = 0;
+    std::uint64_t charged_bytes = 0;
+    std::uint64_t met_ns = 0;
+    std::array<Extent, kMaxExtents> extents;
+    std::unordered_map<ObjectId, std::uint32_t> creating;
+    std::vector<std::uint32_t> seen_uses;  // of each slot
+
+    Control& control() const { return *reinterpret_cast<Control*>(memory.data()); }
+  };
+  // A call that waits for objects.
+  struct Wait {
+    std::uint32_t client, tag;
+    std::vector<ObjectId> missing;
+    std::uint32_t here, least;
+    bool fetches;
+    std::multimap<std::uint64_t, std::uint64_t>::iterator deadline;
+  };
+  // A call that waits for room.
+  struct RoomWait {
+    std::uint32_t client;
+    Request request;
+    std::uint64_t deadline_ns;
+  };
+  // A long copy from an extent, done a piece at a time between other work.
+  struct Copy {
+    std::uint32_t client;
+    Request request;
+    std::uint32_t entry;
+    std::uint64_t done, total;
+  };
+
+  // server_loop.cpp
+  bool serve_active();
+  bool serve(Client& client);
+  void serve_events(int timeout_ms);
+  int run_clocks(std::uint64_t now_ns);
+  bool fall_asleep();
+  void activate(Client& client);
+
+  // server_sockets.cpp
+  Status listen(const std::string& path);
+  void accept_clients();
+  void read_socket(Client& client);
+  void meet(Client& client, const Hello& hello);
+  void give_extent(Client& client, const ExtentWish& wish);
+  Outcome make_extent(Client& client, std::uint64_t bytes, std::uint32_t& number, Descriptor& file);
+  void watch(int fd, std::uint64_t what);
+  void remove(std::uint32_t serial);
+  void remove_broken();
+
+  // server_calls.cpp
+  void carry_out(Client& client, const Request& request);
+  bool create(Client& client, const Request& request);
+  void write(Client& client, const Request& request);
+  void seal(Client& client, const Request& request);
+  void wait(Client& client, const Request& request);
+  void list(Client& client, const Request& request);
+  void complete(Client& client, std::uint32_t tag, Outcome outcome, std::uint64_t value = 0,
+                std::uint32_t count = 0);
+  std::byte* extent_bytes(Client& client, const Request& request, std::uint64_t bytes);
+  void start_copy(Client& client, const Request& request, std::uint32_t entry,
+                  const std::byte* from);
+  void advance_copy();
+  void finish_seal(Client& client, const Request& request, std::uint32_t entry);
+  void retry_creates();
+
+  // server_waits.cpp
+  void end_wait(std::uint64_t number, Outcome outcome);
+  void end_waits_of(std::uint32_t client);
+  void tell_subscribers(const ObjectId& id, std::uint32_t entry);
+  static void ring(Client& client);
+
+  // server_status.cpp
+  std::string status_text();
+
+  // References
+  void read(std::vector<std::uint64_t>& held, std::vector<std::uint64_t>& used) override;
+  // Observer
+  void sealed(const ObjectId& id, std::uint32_t entry) override;
+  void gone(const ObjectId& id, bool is_deleted) override;
+  void freed(std::uint32_t owner, std::uint64_t bytes) override;
+
+  ServerSettings settings_;
+  std::mutex mutex_;
+  Objects objects_;
+  Remote* remote_ = nullptr;
+  std::atomic<bool> is_over_{false};
+  Descriptor listener_, epoll_, wake_;
+  bool owns_path_ = false;
+  std::uint32_t next_serial_ = 1;
+  std::unordered_map<std::uint32_t, std::unique_ptr<Client>> clients_;
+  std::vector<Client*> active_;
+  std::vector<std::uint32_t> broken_;
+  std::uint64_t next_wait_ = 1;
+  std::unordered_map<std::uint64_t, Wait> waits_;
+  std::unordered_multimap<ObjectId, std::uint64_t> waiting_for_;
+  std::multimap<std::uint64_t, std::uint64_t> deadlines_;
+  std::deque<RoomWait> room_waits_;
+  bool room_may_have_come_ = false;
+  std::list<Copy> copies_;
+  std::uint64_t next_sweep_ns_ = 0, started_ns_ = 0;
+  std::uint64_t num_clients_met_ = 0, num_calls_ = 0, num_refused_ = 0;
+  std::uint64_t waits_here_ = 0, waits_missed_ = 0;  // ids asked for by message
+};
+
+}  // namespace weft::objstore

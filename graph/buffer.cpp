@@ -1,0 +1,39 @@
+#include "weft/graph/buffer.hpp"
+
+#include <sys/mman.h>
+
+#include <string>
+
+namespace weft::graph::detail {
+namespace {
+
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+}  // namespace
+
+Pages::Pages(transport::Job* job, std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  if (job != nullptr && job->size() > 1) {
+    const Status status = job->allocate(bytes, address_, remote_);
+    if (!status.ok()) throw Error(status);
+    job_ = job;
+    return;
+  }
+  void* const found =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (found == MAP_FAILED)
+    throw Error(
+        {Code::no_memory, "no " + std::to_string(bytes) + " bytes of memory for the graph"});
+  address_ = found;
+  if (bytes >= kLargePage) (void)madvise(address_, bytes, MADV_HUGEPAGE);
+}
+
+Pages::~Pages() {
+  if (address_ == nullptr) return;
+  if (job_ != nullptr)
+    (void)job_->release(address_);  // a peer that stands still keeps the memory, not this process
+  else
+    munmap(address_, bytes_);
+}
+
+}  // namespace weft::graph::detail

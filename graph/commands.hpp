@@ -1,0 +1,71 @@
+#pragma once
+// The commands of weft-graph. Each prints its result on rank 0 and returns what went wrong; they
+// also throw weft::Error, which main reports in the same way.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "algorithms.hpp"
+#include "results.hpp"
+#include "weft/graph.hpp"
+
+namespace weft::graph {
+
+struct RunArguments {
+  std::string algorithm;  // bfs, sssp, pagerank or wcc
+  std::string graph;
+  LoadOptions load;
+  RunOptions run;
+  PageRankOptions pagerank;
+  std::vector<std::uint64_t> sources;
+  std::string sources_file;
+  std::string out;
+  ResultFormat out_format = ResultFormat::text;
+  bool json = false;
+  std::uint32_t repeat = 1;  // runs for each source, for timing
+};
+Status run_algorithm(transport::Job& job, RunArguments arguments);
+
+struct VerifyArguments {
+  RunArguments run;  // what the result should be of
+  std::string result;
+};
+Status verify_result(transport::Job& job, const VerifyArguments& arguments);
+
+struct ConvertArguments {
+  std::string from, to;
+  FileFormat from_format = FileFormat::by_name, to_format = FileFormat::by_name;
+  Weights weights = Weights::file;
+};
+Status convert(transport::Job& job, const ConvertArguments& arguments);
+
+struct GenerateArguments {
+  std::string kind;  // rmat or grid
+  std::string to;
+  FileFormat format = FileFormat::by_name;
+  unsigned scale = 16, edge_factor = 16;
+  std::uint64_t seed = 1;
+  bool permute = false;
+  std::uint64_t width = 300, height = 300;
+};
+Status generate(transport::Job& job, const GenerateArguments& arguments);
+
+struct InfoArguments {
+  std::string graph;
+  LoadOptions load;
+  bool json = false;
+};
+Status show_info(transport::Job& job, const InfoArguments& arguments);
+
+// The vertices to start from: those given, then those of a file (numbers, # begins a comment). Each
+// must be a vertex with edges out. Collective.
+Status read_sources(const Graph& graph, const RunArguments& arguments,
+                    std::vector<VertexId>& sources);
+
+// The largest and the present resident memory of this process, in bytes.
+struct ResidentMemory {
+  std::uint64_t peak = 0, now = 0;
+};
+ResidentMemory resident_memory();
+
+}  // namespace weft::graph

@@ -1,0 +1,73 @@
+#pragma once
+// FileSource: one rank's view of a graph file, and its part of the edges.
+//
+// Rank 0 looks at the file (inspect) and tells the others what it is; each then opens the same
+// file. Plain files are read in parts, one for each thread of each rank. A gzipped one is inflated
+// by rank 0, which hands blocks of whole lines to the ranks in turn (read_gzip).
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "edge_store.hpp"
+#include "edge_text.hpp"
+#include "weft/graph/graph.hpp"
+#include "weft/job.hpp"
+#include "weft/status.hpp"
+
+namespace weft::graph {
+
+// What rank 0 found, as plain bytes for the others.
+struct FileFacts {
+  FileFormat format = FileFormat::by_name;
+  bool gzipped = false;
+  TextRules rules;
+  std::uint64_t header_bytes = 0, header_lines = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t changed_ns = 0;  // the file's modification time
+  std::size_t record_bytes() const noexcept { return format == FileFormat::gemini_binary ? 8 : 12; }
+  bool binary() const noexcept {
+    return format == FileFormat::paper_binary || format == FileFormat::gemini_binary ||
+           format == FileFormat::gemini_weighted;
+  }
+};
+
+class FileSource {
+ public:
+  explicit FileSource(std::string path) : path_(std::move(path)) {}
+  ~FileSource();
+  FileSource(const FileSource&) = delete;
+  FileSource& operator=(const FileSource&) = delete;
+
+  // not_found, corrupt, unsupported: each names the file.
+  Status inspect(FileFormat format, FileFacts& facts);
+  Status open(const FileFacts& facts);
+  // Edges of part `part` of `num_parts`; progress(bytes) after each block.
+  Status read_part(std::uint64_t part, std::uint64_t num_parts, EdgeStore& edges,
+                   const std::function<void(std::uint64_t)>& progress) const;
+  // Collective. All ranks' edges, from rank 0's inflating; the same result everywhere.
+  Status read_gzip(transport::Job& job, EdgeStore& edges,
+                   const std::function<void(std::uint64_t)>& progress) const;
+  // corrupt if the file is not what it was when it was inspected.
+  Status check_unchanged() const;
+
+ private:
+  Status read_binary(std::uint64_t begin, std::uint64_t end, EdgeStore& edges,
+                     const std::function<void(std::uint64_t)>& progress) const;
+  Status read_text(std::uint64_t begin, std::uint64_t end, EdgeStore& edges,
+                   const std::function<void(std::uint64_t)>& progress) const;
+  // Names the file and the line, counted from `offset` on.
+  Status at_line(const Status& wrong, std::uint64_t offset, std::uint64_t line) const;
+  Status unreadable(const char* doing) const;
+
+  std::string path_;
+  int descriptor_ = -1;
+  FileFacts facts_;
+};
+
+// What a file's name says; gzipped: the name ends in .gz.
+FileFormat format_by_name(std::string path, bool gzipped);
+
+// Reads `bytes` at `offset`; fewer only at the file's end. -1 with errno.
+std::int64_t read_at(int descriptor, char* to, std::size_t bytes, std::uint64_t offset);
+
+}  // namespace weft::graph

@@ -1,0 +1,225 @@
+// weft-graph: graph algorithms over files, by one process or many. Exit status: 0; 2 for bad input
+// or a result that verify finds wrong; 1 if a process was lost.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "agree.hpp"
+#include "commands.hpp"
+
+namespace {
+
+using namespace weft;         // NOLINT(google-build-using-namespace): a program's main file
+using namespace weft::graph;  // NOLINT(google-build-using-namespace)
+
+const std::map<std::string, FileFormat> kFormats = {
+    {"auto", FileFormat::by_name},         {"paper", FileFormat::paper_binary},
+    {"gemini", FileFormat::gemini_binary}, {"gemini-weighted", FileFormat::gemini_weighted},
+    {"el", FileFormat::edge_list},         {"wel", FileFormat::weighted_edge_list},
+    {"mtx", FileFormat::matrix_market}};
+const std::map<std::string, Weights> kWeights = {
+    {"none", Weights::none}, {"file", Weights::file}, {"hash", Weights::hash}};
+
+void add_graph(CLI::App* command, std::string& graph, LoadOptions& load) {
+  command->add_option("graph", graph, "the graph's file")->required();
+  command->add_option("--format", load.format, "what the file is; auto: by its name")
+      ->transform(CLI::CheckedTransformer(kFormats))
+      ->default_str("auto");
+  command->add_flag("--undirected", load.undirected, "edges lead both ways");
+  command
+      ->add_option("--threads", load.threads, "threads of each process; 0: its share of the cores")
+      ->check(CLI::Range(0, transport::kMaxThreads));
+  command
+      ->add_option("--alpha", load.alpha,
+                   "what a vertex counts against an edge in the cut; 0: max(1, |E| / |V|)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("!--no-bind", load.bind_threads, "threads run on any core");
+  command->add_flag("--equal-cut", load.equal_cut, "as many vertices for each process");
+}
+
+void add_algorithm(CLI::App* command, RunArguments& arguments) {
+  arguments.load.weights = Weights::file;
+  add_graph(command, arguments.graph, arguments.load);
+  const std::string& name = arguments.algorithm;
+  if (name == "sssp")
+    command
+        ->add_option("--weights", arguments.load.weights,
+                     "of edges: those of the file, 1, or hashed")
+        ->transform(CLI::CheckedTransformer(kWeights))
+        ->default_str("file");
+  if (name == "bfs" || name == "sssp") {
+    command->add_option("--source", arguments.sources,
+                        "vertices to start from, one after the other");
+    command->add_option("--sources", arguments.sources_file, "a file of such");
+  }
+  if (name == "pagerank") {
+    command->add_option("--iterations", arguments.pagerank.iterations, "at most so many")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command
+        ->add_option("--tolerance", arguments.pagerank.tolerance,
+                     "ends when all vertices together change by less")
+        ->check(CLI::NonNegativeNumber);
+  }
+  command->add_option("--out-format", arguments.out_format, "of --out: text or binary")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, ResultFormat>{
+          {"text", ResultFormat::text}, {"binary", ResultFormat::binary}}))
+      ->default_str("text");
+}
+
+void add_run(CLI::App* command, RunArguments& arguments) {
+  add_algorithm(command, arguments);
+  command->add_option("--out", arguments.out,
+                      "results by vertex; of several sources with .SOURCE behind it");
+  command->add_flag("--json", arguments.json, "prints JSON");
+  command->add_option("--repeat", arguments.repeat, "runs; the median of their times is printed")
+      ->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--combine", arguments.run.step.combine,
+                   "one message for a changed mirror, or for each edge")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Combine>{{"mirror", Combine::mirrors}, {"edge", Combine::edges}}))
+      ->default_str("mirror");
+  command
+      ->add_option("--schedule", arguments.run.step.schedule,
+                   "threads grab active vertices, or have fixed shares")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Schedule>{{"grab", Schedule::grab}, {"fixed", Schedule::fixed}}))
+      ->default_str("grab");
+  command->add_option("--grain", arguments.run.step.grain, "vertices that a thread grabs at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+}
+
+// One line, from one process. Ranks that died cannot be the one.
+int report(const transport::Job* job, const Status& status) {
+  int speaker = 0;
+  while (job != nullptr && speaker < job->rank() && !job->is_alive(speaker)) ++speaker;
+  if (job == nullptr || speaker == job->rank())
+    std::fprintf(stderr, "weft-graph: %s\n", status.text().c_str());
+  return status == Code::peer_lost ? 1 : 2;
+}
+
+// Rank 0's word on a terminal or in a log, once a second.
+class Reporter {
+ public:
+  explicit Reporter(bool active) : active_(active) {}
+  void load(const char* what, double share) const {
+    if (active_) std::fprintf(stderr, "weft-graph: %s, %.0f %%\n", what, share * 100);
+  }
+  void step(const char* what, std::uint64_t step) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!active_ || now - last_ < std::chrono::seconds(1)) return;
+    last_ = now;
+    std::fprintf(stderr, "weft-graph: %s, step %llu\n", what,
+                 static_cast<unsigned long long>(step));
+  }
+
+ private:
+  bool active_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Graph algorithms over files, by one process or by many under weftrun"};
+  app.require_subcommand(1);
+  app.option_defaults()->always_capture_default(false);
+
+  const char* const kAlgorithms[][2] = {{"bfs", "distances in edges from a vertex, and parents"},
+                                        {"sssp", "shortest paths from a vertex"},
+                                        {"pagerank", "PageRank"},
+                                        {"wcc", "weakly connected components"}};
+  std::map<std::string, RunArguments> runs;
+  std::map<std::string, VerifyArguments> verifications;
+  CLI::App* const verify = app.add_subcommand("verify", "checks a result by a serial computation");
+  verify->require_subcommand(1);
+  for (const auto& [name, about] : kAlgorithms) {
+    runs[name].algorithm = name;
+    add_run(app.add_subcommand(name, about), runs[name]);
+    VerifyArguments& arguments = verifications[name];
+    arguments.run.algorithm = name;
+    CLI::App* const command = verify->add_subcommand(name, about);
+    add_algorithm(command, arguments.run);
+    command->add_option("result", arguments.result, "the file that --out wrote")->required();
+  }
+
+  ConvertArguments conversion;
+  CLI::App* const convert_command =
+      app.add_subcommand("convert", "writes a graph in another format");
+  convert_command->add_option("from", conversion.from, "the graph's file")->required();
+  convert_command->add_option("to", conversion.to, "the new file")->required();
+  convert_command->add_option("--from-format", conversion.from_format, "what the file is")
+      ->transform(CLI::CheckedTransformer(kFormats));
+  convert_command->add_option("--format", conversion.to_format, "what the new file is to be")
+      ->transform(CLI::CheckedTransformer(kFormats));
+  convert_command->add_option("--weights", conversion.weights, "of the file, 1, or hashed")
+      ->transform(CLI::CheckedTransformer(kWeights));
+
+  GenerateArguments generation;
+  CLI::App* const generate_command = app.add_subcommand("generate", "makes up a graph");
+  generate_command->add_option("kind", generation.kind, "rmat or grid")
+      ->required()
+      ->check(CLI::IsMember({"rmat", "grid"}));
+  generate_command->add_option("to", generation.to, "the new file")->required();
+  generate_command->add_option("--format", generation.format, "what it is to be")
+      ->transform(CLI::CheckedTransformer(kFormats));
+  generate_command->add_option("--scale", generation.scale, "rmat: 2^scale vertices")
+      ->check(CLI::Range(1, 31))
+      ->capture_default_str();
+  generate_command->add_option("--edge-factor", generation.edge_factor, "rmat: edges for a vertex")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  generate_command->add_option("--seed", generation.seed, "rmat")->capture_default_str();
+  generate_command->add_flag("--permute", generation.permute, "rmat: vertices have random numbers");
+  generate_command->add_option("--width", generation.width, "grid")
+      ->check(CLI::Range(1, 60000))
+      ->capture_default_str();
+  generate_command->add_option("--height", generation.height, "grid")
+      ->check(CLI::Range(1, 60000))
+      ->capture_default_str();
+
+  InfoArguments info;
+  CLI::App* const info_command = app.add_subcommand("info", "numbers about a graph and its cut");
+  add_graph(info_command, info.graph, info.load);
+  info_command->add_flag("--json", info.json, "prints JSON");
+
+  Status wrong_arguments;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    wrong_arguments = {Code::bad_argument, std::string(error.what()) + " (see --help)"};
+  }
+
+  std::unique_ptr<transport::Job> job;
+  try {
+    job = std::make_unique<transport::Job>();
+    if (!wrong_arguments.ok()) return report(job.get(), wrong_arguments);
+    Reporter reporter(job->rank() == 0);
+    const auto progress = [&](const char* what, double share) { reporter.load(what, share); };
+    Status status;
+    if (*convert_command) status = convert(*job, conversion);
+    if (*generate_command) status = generate(*job, generation);
+    info.load.progress = progress;
+    if (*info_command) status = show_info(*job, info);
+    for (auto& [name, arguments] : runs) {
+      if (!*app.get_subcommand(name)) continue;
+      arguments.load.progress = progress;
+      arguments.run.progress = [&](const char* what, std::uint64_t step) {
+        reporter.step(what, step);
+      };
+      status = run_algorithm(*job, arguments);
+    }
+    for (auto& [name, arguments] : verifications)
+      if (*verify && *verify->get_subcommand(name)) status = verify_result(*job, arguments);
+    return status.ok() ? 0 : report(job.get(), status);
+  } catch (const Error& error) {
+    return report(job.get(), error.status());
+  } catch (const std::bad_alloc&) {
+    return report(job.get(), {Code::no_memory, "not enough memory"});
+  }
+}

@@ -1,0 +1,37 @@
+#pragma once
+// OutputFile: a file that is there whole, or not at all. It is written without a name (O_TMPFILE)
+// where the file system can, so that a process that is killed leaves nothing behind; elsewhere
+// under a temporary name beside its place.
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/status.hpp"
+
+namespace weft::graph {
+
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path) : path_(std::move(path)) {}
+  ~OutputFile();  // without commit, nothing is left
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  // not_permitted or no_memory (the disk is full), naming the file and why.
+  Status open();
+  Status write(const void* data, std::size_t bytes);
+  Status write(std::string_view text) { return write(text.data(), text.size()); }
+  // Replaces what has the name. Nothing can be written afterwards.
+  Status commit();
+
+ private:
+  Status flush();
+  Status failed(const char* doing) const;
+
+  std::string path_, temporary_;
+  int descriptor_ = -1;
+  std::vector<char> block_;
+};
+
+}  // namespace weft::graph

@@ -1,0 +1,27 @@
+#pragma once
+// Result files: by vertex id, as text or binary. Rank 0 writes; it reads the others' parts from
+// their memory in pieces, so that it never holds all of them.
+#include <string>
+
+#include "algorithms.hpp"
+#include "weft/status.hpp"
+
+namespace weft::graph {
+
+enum class ResultFormat {
+  text,    // lines "vertex value ...", -1 where there is none
+  binary,  // records of values in this machine's byte order: bfs u32 depth and the parent's id;
+           // sssp u64; wcc the component's id; pagerank f64; all bits set where there is none
+};
+
+// Collective; the same result on all ranks. After an error nothing of that name was changed.
+Status write_result(const Graph& graph, const Bfs& result, ResultFormat format,
+                    const std::string& path);
+Status write_result(const Graph& graph, const Sssp& result, ResultFormat format,
+                    const std::string& path);
+Status write_result(const Graph& graph, const Wcc& result, ResultFormat format,
+                    const std::string& path);
+Status write_result(const Graph& graph, const PageRank& result, ResultFormat format,
+                    const std::string& path);
+
+}  // namespace weft::graph

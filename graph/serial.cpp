@@ -1,0 +1,99 @@
+#include "serial.hpp"
+
+#include <cmath>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+#include "algorithms.hpp"
+
+namespace weft::graph::serial {
+
+std::vector<std::uint32_t> bfs_depths(const Graph& graph, VertexId source) {
+  std::vector<std::uint32_t> depths(graph.num_vertices(), kUnreached);
+  std::queue<VertexId> queue;
+  depths[source] = 0;
+  for (queue.push(source); !queue.empty(); queue.pop()) {
+    const VertexId v = queue.front();
+    for (const auto& [to, weight] : graph.out_edges(v)) {
+      if (depths[to] != kUnreached) continue;
+      depths[to] = depths[v] + 1;
+      queue.push(to);
+    }
+  }
+  return depths;
+}
+
+// Dijkstra's, with a heap.
+std::vector<std::uint64_t> sssp_distances(const Graph& graph, VertexId source) {
+  std::vector<std::uint64_t> distances(graph.num_vertices(), kFar);
+  using Entry = std::pair<std::uint64_t, VertexId>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> heap;
+  distances[source] = 0;
+  heap.emplace(0, source);
+  while (!heap.empty()) {
+    const auto [distance, v] = heap.top();
+    heap.pop();
+    if (distance != distances[v]) continue;
+    for (const auto& [to, weight] : graph.out_edges(v)) {
+      if (distance + weight >= distances[to]) continue;
+      distances[to] = distance + weight;
+      heap.emplace(distances[to], to);
+    }
+  }
+  return distances;
+}
+
+// Breadth-first from each vertex that has no name yet, over edges in both directions.
+std::vector<VertexId> components(const Graph& graph) {
+  const VertexId num_vertices = graph.num_vertices();
+  std::vector<std::uint64_t> offsets(static_cast<std::size_t>(num_vertices) + 1);
+  for (VertexId v = 0; v < num_vertices; ++v)
+    for (const auto& [to, weight] : graph.out_edges(v)) ++offsets[static_cast<std::size_t>(to) + 1];
+  std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+  std::vector<VertexId> sources(offsets.back());
+  std::vector<std::uint64_t> next(offsets.begin(), offsets.end() - 1);
+  for (VertexId v = 0; v < num_vertices; ++v)
+    for (const auto& [to, weight] : graph.out_edges(v)) sources[next[to]++] = v;
+
+  std::vector<VertexId> names(num_vertices, kNoVertex);
+  std::vector<VertexId> stack;
+  for (VertexId name = 0; name < num_vertices; ++name) {
+    if (names[name] != kNoVertex) continue;
+    names[name] = name;
+    stack.push_back(name);
+    const auto reach = [&](VertexId v) {
+      if (names[v] != kNoVertex) return;
+      names[v] = name;
+      stack.push_back(v);
+    };
+    while (!stack.empty()) {
+      const VertexId v = stack.back();
+      stack.pop_back();
+      for (const auto& [to, weight] : graph.out_edges(v)) reach(to);
+      for (std::uint64_t i = offsets[v]; i < offsets[static_cast<std::size_t>(v) + 1]; ++i)
+        reach(sources[i]);
+    }
+  }
+  return names;
+}
+
+std::vector<double> pagerank(const Graph& graph, std::uint32_t iterations, double tolerance) {
+  std::vector<double> ranks(graph.num_vertices(), 1), sums(graph.num_vertices());
+  double change = std::numeric_limits<double>::infinity();
+  for (std::uint32_t i = 0; i < iterations && change >= tolerance; ++i) {
+    std::fill(sums.begin(), sums.end(), 0);
+    for (VertexId v = 0; v < graph.num_vertices(); ++v)
+      for (const auto& [to, weight] : graph.out_edges(v))
+        sums[to] += ranks[v] / static_cast<double>(graph.out_degree(v));
+    change = 0;
+    for (VertexId v = 0; v < graph.num_vertices(); ++v) {
+      const double now = 1 - kDamping + kDamping * sums[v];
+      change += std::abs(now - ranks[v]);
+      ranks[v] = now;
+    }
+  }
+  return ranks;
+}
+
+}  // namespace weft::graph::serial

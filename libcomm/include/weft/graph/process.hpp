@@ -1,0 +1,315 @@
+#pragma once
+// processVertices and processEdges: one step of a vertex program on all ranks (section 2.3 of the
+// RGraph paper). Both are collective: every rank calls them in the same order, from the thread that
+// loaded the graph. The functions they are given run on all threads of the graph's team at once,
+// are inlined, and must not throw. Both throw weft::Error (peer_lost, no_memory) after a step that
+// cannot be completed, the same on all ranks that live.
+//
+// In a step of processEdges
+//   1. each thread takes active vertices of its rank, a few at a time, and calls
+//      compute(vertex, value read of it, its edges out, push);
+//   2. push(destination, message) calls reduce(value, message) on the destination's value in this
+//      rank: its master, or the mirror, in which messages are combined. If reduce returns true,
+//      the destination is put into `out`;
+//   3. every mirror that was changed is sent to its owner, which calls reduce for its master;
+//   4. when all that was sent has been received, the step ends.
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <type_traits>
+#include <vector>
+
+#include "weft/graph/vertex_array.hpp"
+#include "weft/graph/vertex_set.hpp"
+
+namespace weft::graph {
+
+// What is sent to the owner of a vertex.
+enum class Combine {
+  mirrors,  // one message for each mirror that changed, at the end of the step
+  edges,    // one for each edge, at once
+};
+
+enum class Mirrors {
+  keep,   // a mirror keeps what it has sent, and so knows what needs no sending (minima)
+  clear,  // a mirror becomes T{} once it is sent (sums)
+};
+
+// Who takes which active vertices.
+enum class Schedule {
+  grab,   // a shared counter, `grain` vertices at a time
+  fixed,  // an equal share each
+};
+
+struct StepOptions {
+  Combine combine = Combine::mirrors;
+  Mirrors mirrors = Mirrors::keep;
+  Schedule schedule = Schedule::grab;
+  unsigned grain = 64;           // vertices that a thread takes at once
+  unsigned receive_every = 100;  // vertices between looks at what others have sent
+};
+
+namespace detail {
+
+// Hands out [0, size) in pieces.
+class WorkCounter {
+ public:
+  WorkCounter(std::uint64_t size, const StepOptions& options, int num_threads)
+      : size_(size),
+        grain_(std::max(1u, options.grain)),
+        fixed_(options.schedule == Schedule::fixed),
+        num_threads_(static_cast<unsigned>(num_threads)) {}
+  // visit(begin, end) until nothing is left.
+  template <class Visit>
+  void work(int thread, Visit&& visit) {
+    const auto t = static_cast<unsigned>(thread);
+    if (fixed_) {
+      visit(size_ * t / num_threads_, size_ * (t + 1) / num_threads_);
+      return;
+    }
+    for (;;) {
+      const std::uint64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
+      if (begin >= size_) return;
+      visit(begin, std::min(begin + grain_, size_));
+    }
+  }
+
+ private:
+  std::uint64_t size_, grain_;
+  bool fixed_;
+  unsigned num_threads_;
+  std::atomic<std::uint64_t> next_{0};
+};
+
+// The active vertices of this rank: as a queue where they are few, else as their bits.
+class Frontier {
+ public:
+  Frontier(const Graph& graph, const VertexSet& active) : graph_(graph), active_(active) {
+    const VertexId first = graph.first(), last = graph.last();
+    const std::uint64_t count = active.count(first, last);
+    is_queue_ = count < graph.num_owned() / 32;
+    if (!is_queue_) return;
+    queue_.reserve(count);
+    active.for_each(first, last, [&](VertexId vertex) { queue_.push_back(vertex); });
+  }
+  std::uint64_t size() const noexcept { return is_queue_ ? queue_.size() : graph_.num_owned(); }
+  template <class Visit>
+  void for_each(std::uint64_t begin, std::uint64_t end, Visit&& visit) const {
+    if (is_queue_) {
+      for (std::uint64_t i = begin; i < end; ++i) visit(queue_[i]);
+    } else {
+      active_.for_each(static_cast<VertexId>(graph_.first() + begin),
+                       static_cast<VertexId>(graph_.first() + end), visit);
+    }
+  }
+
+ private:
+  const Graph& graph_;
+  const VertexSet& active_;
+  bool is_queue_ = false;
+  std::vector<VertexId> queue_;
+};
+
+// What compute is given to push with. kAlone: the job has one rank, so there are no messages.
+template <class T, class Reduce, bool kAlone>
+class Push {
+ public:
+  Push(const Graph& graph, VertexArray<T>& values, VertexSet& out, Reduce& reduce,
+       const StepOptions& options, int thread)
+      : graph_(graph),
+        values_(values.data()),
+        out_(out),
+        reduce_(reduce),
+        shared_(graph.num_threads() > 1),
+        by_edge_(options.combine == Combine::edges),
+        thread_(thread),
+        exchange_(kAlone ? nullptr : &values.exchange()) {}
+
+  void operator()(VertexId destination, const T& message) noexcept {
+    if constexpr (!kAlone) {
+      if (by_edge_ && !graph_.owns(destination)) {
+        send(graph_.owner(destination), destination, message);
+        return;
+      }
+    }
+    apply(destination, message);
+  }
+
+  void apply(VertexId destination, const T& message) noexcept {
+    if (!reduce_(values_[destination], message)) return;
+    if (shared_)
+      out_.insert(destination);
+    else
+      out_.insert_alone(destination);
+  }
+
+  void send(int owner, VertexId destination, const T& value) noexcept {
+    const Code code = exchange_->send(owner, thread_, {destination, value});
+    if (code != Code::ok) failed_ = code;
+  }
+
+  // A message from another rank; one that names a vertex of others is dropped.
+  void take(const typename VertexArray<T>::Message& message) noexcept {
+    if (graph_.owns(message.vertex)) apply(message.vertex, message.value);
+  }
+  void receive() noexcept {
+    if constexpr (!kAlone)
+      for (std::span<const typename VertexArray<T>::Message> messages;
+           exchange_->receive(thread_, messages);)
+        for (const auto& message : messages) take(message);
+  }
+  Code failed() const noexcept { return failed_; }
+
+ private:
+  const Graph& graph_;
+  T* values_;
+  VertexSet& out_;
+  Reduce& reduce_;
+  bool shared_, by_edge_;
+  int thread_;
+  transport::Exchange<typename VertexArray<T>::Message>* exchange_;
+  Code failed_ = Code::ok;
+};
+
+// This thread's part of step 3: the mirrors that changed, in words of their bits.
+template <class T, class Pusher>
+void send_mirrors(const Graph& graph, VertexArray<T>& values, VertexSet& out, Mirrors mirrors,
+                  Pusher& push, int thread) {
+  const auto threads = static_cast<unsigned>(graph.num_threads());
+  const auto t = static_cast<unsigned>(thread);
+  const auto& cut = graph.cut();
+  const int size = graph.job().size(), rank = graph.job().rank();
+  for (int step = 1; step < size; ++step) {
+    // Everybody begins with another owner.
+    const int owner = (rank + step) % size;
+    const VertexId first = cut[static_cast<std::size_t>(owner)];
+    const VertexId last = cut[static_cast<std::size_t>(owner) + 1];
+    // Threads share the range at words, so that none touches a word of another's.
+    const auto boundary = [&](unsigned part) {
+      if (part == 0) return first;
+      if (part == threads) return last;
+      const std::uint64_t at = first + std::uint64_t{last - first} * part / threads;
+      return std::clamp(static_cast<VertexId>(at / 64 * 64), first, last);
+    };
+    unsigned since = 0;
+    out.for_each(boundary(t), boundary(t + 1), [&](VertexId vertex) {
+      push.send(owner, vertex, values[vertex]);
+      if (mirrors == Mirrors::clear) values[vertex] = T{};
+      if (++since % 1024 == 0) push.receive();
+    });
+  }
+}
+
+template <bool kAlone, class S, class T, class Compute, class Reduce>
+std::uint64_t process_edges(const Graph& graph, const VertexArray<S>& reads, VertexArray<T>& writes,
+                            const VertexSet& in, VertexSet& out, Compute& compute, Reduce& reduce,
+                            const StepOptions& options) {
+  const Frontier frontier(graph, in);
+  WorkCounter work(frontier.size(), options, graph.num_threads());
+  std::vector<Status> results(static_cast<std::size_t>(graph.num_threads()));
+  if constexpr (!kAlone) writes.exchange();
+  graph.team().run([&](int thread) {
+    Push<T, Reduce, kAlone> push(graph, writes, out, reduce, options, thread);
+    unsigned since = 0;
+    work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+      frontier.for_each(begin, end, [&](VertexId vertex) {
+        const Neighbors edges = graph.out_edges(vertex);
+        if (edges.size() == 0) return;
+        compute(vertex, reads[vertex], edges, push);
+        if constexpr (!kAlone) {
+          if (++since < options.receive_every) return;
+          since = 0;
+          push.receive();
+        }
+      });
+    });
+    if (push.failed() != Code::ok) results[static_cast<std::size_t>(thread)] = push.failed();
+  });
+  std::uint64_t num_active = 0;
+  if constexpr (kAlone) {
+    num_active = out.count(0, graph.num_vertices());
+  } else {
+    graph.team().run([&](int thread) {
+      Push<T, Reduce, kAlone> push(graph, writes, out, reduce, options, thread);
+      if (options.combine == Combine::mirrors)
+        send_mirrors(graph, writes, out, options.mirrors, push, thread);
+      Status status = writes.exchange().quiesce(
+          thread, [&](const typename VertexArray<T>::Message& message) { push.take(message); });
+      if (status.ok() && push.failed() != Code::ok) status = push.failed();
+      if (!status.ok()) results[static_cast<std::size_t>(thread)] = status;
+    });
+    num_active = out.count(graph.first(), graph.last());
+    for (const Status& status : results)
+      if (!status.ok()) throw Error(status);
+    const Status status = graph.job().all_reduce(num_active, std::plus<>());
+    if (!status.ok()) throw Error(status);
+  }
+  return num_active;
+}
+
+}  // namespace detail
+
+// A step from the vertices of `in` of which compute reads `reads`, to those of `out`, whose
+// `writes` are reduced. `out` gets what was changed; of it, bits of other ranks' vertices mean
+// nothing afterwards. Returns how many vertices of all ranks are in it.
+template <class S, class T, class Compute, class Reduce>
+std::uint64_t processEdges(const Graph& graph, const VertexArray<S>& reads,  // NOLINT: the paper's
+                           VertexArray<T>& writes, const VertexSet& in, VertexSet& out,
+                           Compute&& compute, Reduce&& reduce, const StepOptions& options = {}) {
+  return graph.job().size() == 1
+             ? detail::process_edges<true>(graph, reads, writes, in, out, compute, reduce, options)
+             : detail::process_edges<false>(graph, reads, writes, in, out, compute, reduce,
+                                            options);
+}
+// The same where compute reads what is reduced.
+template <class T, class Compute, class Reduce>
+std::uint64_t processEdges(const Graph& graph, VertexArray<T>& values,  // NOLINT: the paper's name
+                           const VertexSet& in, VertexSet& out, Compute&& compute, Reduce&& reduce,
+                           const StepOptions& options = {}) {
+  return processEdges(graph, values, values, in, out, compute, reduce, options);
+}
+
+// The sum of work(vertex) over the active vertices of all ranks, each of which is called by its
+// owner; 0 if none is active. `work` returns a number.
+template <class Work>
+auto processVertices(const Graph& graph, const VertexSet& active, Work&& work) {  // NOLINT
+  using R = std::decay_t<std::invoke_result_t<Work&, VertexId>>;
+  std::vector<R> sums(static_cast<std::size_t>(graph.num_threads()), R{});
+  detail::WorkCounter counter(graph.num_owned(), {.grain = 4096}, graph.num_threads());
+  graph.team().run([&](int thread) {
+    R sum{};
+    counter.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+      active.for_each(static_cast<VertexId>(graph.first() + begin),
+                      static_cast<VertexId>(graph.first() + end),
+                      [&](VertexId vertex) { sum += work(vertex); });
+    });
+    sums[static_cast<std::size_t>(thread)] = sum;
+  });
+  R sum{};
+  for (const R& part : sums) sum += part;
+  const Status status = graph.job().all_reduce(sum, std::plus<>());
+  if (!status.ok()) throw Error(status);
+  return sum;
+}
+// The same over all vertices.
+template <class Work>
+auto processVertices(const Graph& graph, Work&& work) {  // NOLINT: the paper's name
+  using R = std::decay_t<std::invoke_result_t<Work&, VertexId>>;
+  std::vector<R> sums(static_cast<std::size_t>(graph.num_threads()), R{});
+  detail::WorkCounter counter(graph.num_owned(), {.grain = 4096}, graph.num_threads());
+  graph.team().run([&](int thread) {
+    R sum{};
+    counter.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+      for (std::uint64_t i = begin; i < end; ++i)
+        sum += work(static_cast<VertexId>(graph.first() + i));
+    });
+    sums[static_cast<std::size_t>(thread)] = sum;
+  });
+  R sum{};
+  for (const R& part : sums) sum += part;
+  const Status status = graph.job().all_reduce(sum, std::plus<>());
+  if (!status.ok()) throw Error(status);
+  return sum;
+}
+
+}  // namespace weft::graph

@@ -18,14 +18,14 @@ std::uintptr_t page_up(std::uintptr_t address) noexcept {
   return (address + page - 1) & ~(page - 1);
 }
 
-ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, bool& writable) {
+ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, int peer_access,
+                        bool& writable) {
   auto* address = reinterpret_cast<void*>(begin);
   writable = true;
-  ibv_mr* mr =
-      ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+  ibv_mr* mr = ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_LOCAL_WRITE | peer_access);
   if (mr == nullptr && (errno == EFAULT || errno == EACCES || errno == EINVAL || errno == EPERM)) {
     writable = false;  // constants, perhaps
-    mr = ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_REMOTE_READ);
+    mr = ibv_reg_mr(pd, address, end - begin, peer_access);
   }
   return mr;
 }
@@ -35,8 +35,8 @@ bool is_limit(int error) noexcept { return error == ENOMEM || error == EAGAIN; }
 
 }  // namespace
 
-Registrations::Registrations(ibv_pd* pd, std::size_t max_bytes)
-    : pd_(pd), max_bytes_(max_bytes), watch_(lock_, changed, this) {
+Registrations::Registrations(ibv_pd* pd, std::size_t max_bytes, int peer_access)
+    : pd_(pd), max_bytes_(max_bytes), peer_access_(peer_access), watch_(lock_, changed, this) {
   watch_status_ =
       max_bytes == 0 ? Status(Code::unsupported, "WEFT_VERBS_CACHE_BYTES is 0") : watch_.start();
 }
@@ -172,7 +172,7 @@ Status Registrations::acquire(const void* address, std::size_t bytes, bool write
       return {Code::no_memory, "too many registrations are in use at once"};
     }
     bool writable = false;
-    ibv_mr* mr = register_memory(pd_, begin, end, writable);
+    ibv_mr* mr = register_memory(pd_, begin, end, peer_access_, writable);
     const int error = errno;
     {
       const std::lock_guard lock(lock_);

@@ -42,7 +42,8 @@ struct Registration {
 
 class Registrations {
  public:
-  Registrations(ibv_pd* pd, std::size_t max_bytes);
+  // `peer_access`: what those who know the key of a kept registration may do with it.
+  Registrations(ibv_pd* pd, std::size_t max_bytes, int peer_access = IBV_ACCESS_REMOTE_READ);
   ~Registrations();
 
   // ok, or why nothing is kept.
@@ -79,6 +80,7 @@ class Registrations {
 
   ibv_pd* const pd_;
   const std::size_t max_bytes_;
+  const int peer_access_;
   std::mutex lock_;
   // A fixed table: nothing may be allocated under the lock.
   Registration entries_[kMaxEntries];

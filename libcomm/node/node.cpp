@@ -109,6 +109,7 @@ void* Peer::context() const noexcept { return impl_->context; }
 void Peer::set_context(void* context) const noexcept { impl_->context = context; }
 
 PeerMemory::~PeerMemory() = default;
+PeerMemory::PeerMemory() noexcept = default;
 PeerMemory::PeerMemory(PeerMemory&&) noexcept = default;
 PeerMemory& PeerMemory::operator=(PeerMemory&&) noexcept = default;
 PeerMemory::PeerMemory(const PeerMemory& other) { *this = other; }

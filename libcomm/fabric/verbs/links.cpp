@@ -247,7 +247,7 @@ void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
       if (rdma_accept(cm, &parameters) == 0) return;
       status = failed("rdma_accept");
     }
-    log_line(LogLevel::warn, -1, "verbs: a peer's link: {}", status.text());
+    log_line(LogLevel::info, -1, "verbs: a peer's link: {}", status.text());
     (void)rdma_reject(cm, nullptr, 0);
     return take_down(*link, status.text());
   }

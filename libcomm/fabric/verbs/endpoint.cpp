@@ -49,6 +49,8 @@ Status VerbsEndpoint::start() {
   const std::uint64_t timeout_ns =
       static_cast<std::uint64_t>(settings_.number(Setting::peer_timeout_ms)) * 1'000'000;
   attempt_ns_ = std::max<std::uint64_t>(timeout_ns / 4, 1'000'000'000);
+  stopped_ns_ = timeout_ns / 2;
+  part_bytes_ = std::min<std::size_t>(kPartBytes, device_->max_message);
   // A link is given up after half of the time in which the transport makes another.
   for (ack_timeout_ = 8; ack_timeout_ < 20; ++ack_timeout_)
     if (kRepeatsAndFirst * (4096ull << (ack_timeout_ + 1)) > timeout_ns / 2) break;
@@ -287,6 +289,7 @@ bool VerbsEndpoint::poll_rarely(Events& events) {
   const bool any = poll_cm(events);
   if (!making_.empty()) check_attempts();
   poll_device();
+  check_devices_end(now_ns());
   if (!given_up_.empty() && port_is_active())
     for (rdma_cm_id* cm : std::exchange(given_up_, {})) rdma_destroy_id(cm);
   return any;

@@ -37,6 +37,7 @@ inline constexpr std::uint32_t kFirstCredit = 4;  // messages; an idle link hold
 inline constexpr std::uint32_t kLastCredit = 64;  // of a busy one
 inline constexpr std::size_t kBufferBytes = 4096;
 inline constexpr std::size_t kRingBytes = 64 << 10;  // what a link sends from
+inline constexpr std::size_t kPartBytes = 1 << 20;   // of longer requests
 inline constexpr std::size_t kCopyBytes = 1024;      // shorter puts and gets go through the ring
 inline constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;  // of a completion
 
@@ -72,16 +73,19 @@ struct VerbsLink : Link {
   Code why = Code::peer_lost;
   std::vector<std::byte> hello;
   std::uint32_t read_depth = 1;
-  std::uint32_t window = 0;    // messages that the peer may have under way
-  std::uint32_t expected = 0;  // messages that it may still send
-  std::uint32_t received = 0;  // since the window grew
-  bool is_owing = false;       // in owing_
+  std::uint32_t window = 0;          // messages that the peer may have under way
+  std::uint32_t expected = 0;        // messages that it may still send
+  std::uint32_t received = 0;        // since the window grew
+  bool is_owing = false;             // in owing_
+  std::uint32_t seen_completed = 0;  // at the last look, and when it changed
+  std::uint64_t moved_ns = 0;
 
   SpinLock lock;
   // Under the lock:
   State state = State::resolving;
   ibv_qp* qp = nullptr;
   std::uint32_t posted = 0, completed = 0;  // requests; places are their lowest bits
+  std::uint32_t last_signalled = 0;         // one past the last that tells of its end
   std::uint32_t unsignalled = 0;
   std::uint64_t signalled_head = 0;  // of the ring, at the last signalled request
   std::uint32_t credit = 0, owed = 0;
@@ -141,6 +145,7 @@ class VerbsEndpoint final : public Endpoint {
   bool poll_rarely(Events& events);
   bool poll_cm(Events& events);
   void check_attempts();
+  void check_devices_end(std::uint64_t now);
   void poll_device();
   bool poll_deferred(Events& events);
 
@@ -198,9 +203,11 @@ class VerbsEndpoint final : public Endpoint {
   rdma_cm_id* listener_ = nullptr;
   int epoll_ = -1;
   std::uint32_t max_inline_ = 0;
+  std::size_t part_bytes_ = kPartBytes;
   std::uint32_t max_receives_ = 0;
   std::uint8_t ack_timeout_ = 16;
-  std::uint64_t attempt_ns_ = 0;
+  std::uint64_t attempt_ns_ = 0, stopped_ns_ = 0;
+  std::uint64_t last_check_ns_ = 0;
 
   std::vector<Block> received_into_;  // by number
   std::uint32_t num_needed_ = 0;      // of them: the windows of all links

@@ -323,6 +323,35 @@ void VerbsEndpoint::check_attempts() {
 
 // The end.
 
+// Devices have been seen that neither repeat a request nor give it up (rxe, after its network
+// interface was down): a link of which nothing ends for too long is taken down. Where no request
+// that is under way would tell of its end, one without bytes does.
+void VerbsEndpoint::check_devices_end(std::uint64_t now) {
+  if (now < last_check_ns_ + stopped_ns_ / 8) return;
+  last_check_ns_ = now;
+  for (VerbsLink* link : table_) {
+    if (link == nullptr || link->is_ending) continue;
+    bool has_stopped = false;
+    {
+      std::lock_guard lock(link->lock);
+      if (link->state != VerbsLink::State::up) continue;
+      const std::uint32_t under_way = link->posted - link->completed;
+      if (under_way == 0 || link->completed != link->seen_completed || link->moved_ns == 0) {
+        link->seen_completed = link->completed;
+        link->moved_ns = now;
+      }
+      has_stopped = now > link->moved_ns + stopped_ns_;
+      const auto told = static_cast<std::int32_t>(link->last_signalled - link->completed);
+      if (under_way > 0 && told <= 0 && link->room() > 1) {
+        ibv_send_wr request{};
+        request.opcode = IBV_WR_RDMA_WRITE;
+        [[maybe_unused]] const Code code = post(*link, request, {}, true);
+      }
+    }
+    if (has_stopped) take_down(*link, "the device has stopped");
+  }
+}
+
 bool VerbsEndpoint::port_is_active() const noexcept {
   ibv_port_attr port{};
   return ibv_query_port(device_->context, static_cast<std::uint8_t>(device_->port.number), &port) !=

@@ -58,6 +58,7 @@ Code VerbsEndpoint::post(VerbsLink& link, ibv_send_wr& request, const Posted& wh
       link.ring_head - link.signalled_head >= kRingBytes / 4) {
     request.send_flags |= IBV_SEND_SIGNALED;
     link.unsignalled = 0;
+    link.last_signalled = link.posted + 1;
     link.signalled_head = link.ring_head;
   }
   ibv_send_wr* bad = nullptr;
@@ -249,8 +250,7 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
 Code VerbsEndpoint::post_parts(VerbsLink& link) {
   Parts& parts = link.parts;
   while (parts.request != nullptr && link.room() > kKeptBack) {
-    const auto bytes =
-        static_cast<std::uint32_t>(std::min<std::size_t>(parts.left, device_->max_message));
+    const auto bytes = static_cast<std::uint32_t>(std::min<std::size_t>(parts.left, part_bytes_));
     ibv_sge piece{parts.here, bytes, parts.memory->lkey()};
     ibv_send_wr wanted;
     prepare(wanted, parts.is_get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, &piece);

@@ -42,7 +42,8 @@ struct Registration {
 
 class Registrations {
  public:
-  // `peer_access`: what those who know the key of a kept registration may do with it.
+  // `peer_access`: what those who know the key of a kept registration may do with it. 0: nothing;
+  // then a registration may be wider than what was asked for.
   Registrations(ibv_pd* pd, std::size_t max_bytes, int peer_access = IBV_ACCESS_REMOTE_READ);
   ~Registrations();
 
@@ -72,6 +73,9 @@ class Registrations {
   static constexpr int kVictims = 16;
 
   static void changed(void* context, std::uintptr_t begin, std::uintptr_t end);
+  Status acquire_range(std::uintptr_t begin, std::uintptr_t end, bool write, bool must_keep,
+                       Registration*& registration);
+  Status use(Registration& entry, Registration*& registration) noexcept;
   Registration* find(std::uintptr_t begin, std::uintptr_t end, bool write) noexcept;
   Registration* take_slot() noexcept;
   void drop(Registration& entry) noexcept;

@@ -7,6 +7,9 @@
 #ifdef WEFT_HAVE_OFI
 #include "fabric/ofi/messages.hpp"
 #endif
+#ifdef WEFT_HAVE_VERBS
+#include "fabric/verbs/endpoint.hpp"
+#endif
 
 namespace weft {
 
@@ -18,16 +21,20 @@ Status make_endpoints(std::string_view fabrics, [[maybe_unused]] const Settings&
     const std::string_view name = rest.substr(0, comma);
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     if (name == "shm") endpoints.push_back(fabric::shm::make_endpoint());
+    Status (*make)(const Settings&, std::unique_ptr<fabric::Endpoint>&) = nullptr;
+#ifdef WEFT_HAVE_VERBS
+    if (name == "verbs") make = fabric::verbs::make_endpoint;
+#endif
 #ifdef WEFT_HAVE_OFI
-    if (name == "ofi") {
+    if (name == "ofi") make = fabric::ofi::make_endpoint;
+#endif
+    if (make != nullptr) {
       std::unique_ptr<fabric::Endpoint> endpoint;
-      Status status = fabric::ofi::make_endpoint(settings, endpoint);
-      if (status)
+      if (Status status = make(settings, endpoint); status)
         endpoints.push_back(std::move(endpoint));
       else
-        why += fmt::format(" {}", status.text());
+        why += fmt::format(" {}: {}.", name, status.text());
     }
-#endif
     if (name == "loopback") endpoints.push_back(fabric::loopback::make_endpoint());
   }
   if (!endpoints.empty()) return {};

@@ -110,6 +110,7 @@ void* Peer::context() const noexcept { return impl_->context; }
 void Peer::set_context(void* context) const noexcept { impl_->context = context; }
 
 PeerMemory::~PeerMemory() = default;
+PeerMemory::PeerMemory() noexcept = default;
 PeerMemory::PeerMemory(PeerMemory&&) noexcept = default;
 PeerMemory& PeerMemory::operator=(PeerMemory&&) noexcept = default;
 PeerMemory::PeerMemory(const PeerMemory& other) { *this = other; }
@@ -131,6 +132,8 @@ NodeImpl::NodeImpl(const NodeSettings& settings) {
   const auto timeout_ms =
       settings.timeout_ms > 0 ? settings.timeout_ms : settings_.number(Setting::peer_timeout_ms);
   timeout_ns_ = static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
+  if (Status status = settings_.set("PEER_TIMEOUT_MS", fmt::format("{}", timeout_ms)); !status)
+    throw Error(status);
   spin_ns_ = static_cast<std::uint64_t>(settings_.number(Setting::spin_us)) * 1000;
   yield_ns_ = static_cast<std::uint64_t>(settings_.number(Setting::yield_us)) * 1000;
   std::vector<std::unique_ptr<fabric::Endpoint>> endpoints;

@@ -1,8 +1,15 @@
-// The fabrics of the conformance suite: a row each.
+// The fabrics of the conformance suite: a row each. WEFT_TEST_FABRIC=verbs: that alone, which must
+// be there; otherwise it is tested where there is a device.
+#include <cstdlib>
+#include <iostream>
+
 #include "fabric/loopback/loopback.hpp"
 #include "fabric/shm/endpoint.hpp"
 #ifdef WEFT_HAVE_OFI
 #include "fabric/ofi/messages.hpp"
+#endif
+#ifdef WEFT_HAVE_VERBS
+#include "fabric/verbs/endpoint.hpp"
 #endif
 #include "tests/fabric/conformance.hpp"
 
@@ -29,10 +36,32 @@ std::unique_ptr<Endpoint> ofi_over_tcp() {
 }
 #endif
 
-}  // namespace
+#ifdef WEFT_HAVE_VERBS
+std::unique_ptr<Endpoint> verbs_of_this_machine() {
+  std::unique_ptr<Endpoint> endpoint;
+  Status status = verbs::make_endpoint(Settings(), endpoint);
+  INFO(status.text());
+  REQUIRE(status.ok());
+  return endpoint;
+}
+bool has_device() {
+  std::unique_ptr<Endpoint> endpoint;
+  Status status = verbs::make_endpoint(Settings(), endpoint);
+  if (!status) std::cout << "skipped: verbs: " << status.text() << '\n';
+  return status.ok();
+}
+#endif
 
-std::vector<FabricRow> fabrics() {
-  return {
+std::vector<FabricRow> make_rows() {
+  const char* only = std::getenv("WEFT_TEST_FABRIC");
+  if (only != nullptr && std::string(only) == "verbs") {
+#ifdef WEFT_HAVE_VERBS
+    return {{"verbs", verbs_of_this_machine}};
+#else
+    FAIL("this build has no verbs");
+#endif
+  }
+  std::vector<FabricRow> rows = {
       {"loopback", [] { return loopback::make_endpoint(); }},
       {"loopback, messages only", loopback_that_only_sends},
       {"shm", shm::make_endpoint},
@@ -40,6 +69,17 @@ std::vector<FabricRow> fabrics() {
       {"ofi", ofi_over_tcp},
 #endif
   };
+#ifdef WEFT_HAVE_VERBS
+  if (has_device()) rows.push_back({"verbs", verbs_of_this_machine});
+#endif
+  return rows;
+}
+
+}  // namespace
+
+std::vector<FabricRow> fabrics() {
+  static const std::vector<FabricRow> rows = make_rows();
+  return rows;
 }
 
 }  // namespace weft::fabric::testing

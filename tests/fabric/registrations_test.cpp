@@ -112,6 +112,35 @@ TEST_CASE("registrations are kept while their memory is the same", "[registratio
   munmap(memory, kBytes);
 }
 
+TEST_CASE("what no peer reaches is registered with what lies near", "[registrations]") {
+  const auto device = open_device();
+  if (device == nullptr) return;
+  Registrations cache(device->pd, 64u << 20, 0);
+  constexpr std::size_t kBytes = 1 << 20;
+  auto* memory = static_cast<std::byte*>(map(3 * kBytes));
+  auto* window = reinterpret_cast<std::byte*>(
+      (reinterpret_cast<std::uintptr_t>(memory) + kBytes - 1) / kBytes * kBytes);
+  Registration* one = nullptr;
+  for (std::size_t at = 0; at < kBytes; at += 5000) {
+    REQUIRE(cache.acquire(window + at, 4000, true, one).ok());
+    cache.release(one);
+  }
+  // The last may reach into the next window.
+  CHECK(cache.counts().misses <= 2);
+  munmap(memory, 3 * kBytes);
+  CHECK(cache.counts().entries == 0);
+  // Next to memory that is not there, and to some that is not writable.
+  memory = static_cast<std::byte*>(map(4 * 4096));
+  munmap(memory + 2 * 4096, 4096);
+  mprotect(memory + 3 * 4096, 4096, PROT_READ);
+  REQUIRE(cache.acquire(memory, 2 * 4096, true, one).ok());
+  cache.release(one);
+  CHECK(cache.acquire(memory + 3 * 4096, 4096, true, one).code() == Code::bad_argument);
+  REQUIRE(cache.acquire(memory + 3 * 4096, 4096, false, one).ok());
+  cache.release(one);
+  munmap(memory, 4 * 4096);
+}
+
 TEST_CASE("what is kept is bounded", "[registrations]") {
   const auto device = open_device();
   if (device == nullptr) return;

@@ -1,7 +1,7 @@
-// storm [SECONDS [CLIENTS [SEED]]]: clients in processes of their own connect to a server, put,
-// get, add, notify and send, and are killed at any moment, for so long. The server checks what it
-// gets, and that the dead leave nothing with it: descriptors, mappings, threads, memory. Prints "as
-// expected". Over WEFT_FABRIC.
+// storm [SECONDS [CLIENTS [SEED [MS]]]]: clients in processes of their own connect to a server,
+// put, get, add, notify and send, and are killed at any moment, for so long. The server checks what
+// it gets, and that the dead leave nothing with it: descriptors, mappings, threads, memory. Prints
+// "as expected". Over WEFT_FABRIC.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -225,7 +225,9 @@ int main(int argc, char** argv) {
   const std::uint64_t seconds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 3;
   const std::size_t clients = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 8;
   const unsigned seed = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 1;
-  if (clients > kSlots) return 2;
+  // How long those that are killed live at most.
+  const std::uint64_t life_ms = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : 60;
+  if (clients > kSlots || life_ms == 0) return 2;
   int out[2];
   if (::pipe2(out, O_CLOEXEC) != 0) return 2;
   const pid_t server = spawn({argv[0], "server"}, out[1]);
@@ -253,7 +255,7 @@ int main(int argc, char** argv) {
         const bool ends = random() % 3 == 0;
         client.pid =
             spawn({argv[0], "client", address, std::to_string(slot), ends ? "20" : "1000000"}, -1);
-        client.kill_at = now_ns() + (ends ? kDeadlineNs : random() % 60'000'000);
+        client.kill_at = now_ns() + (ends ? kDeadlineNs : random() % (life_ms * 1'000'000));
       }
       is_left = true;
       if (now_ns() > client.kill_at) ::kill(client.pid, SIGKILL);

@@ -34,11 +34,10 @@ void Reaper::destroy(ibv_qp* qp) noexcept {
       std::make_shared<std::packaged_task<void()>>([qp] { (void)ibv_destroy_qp(qp); });
   std::future<void> ending = task->get_future();
   std::thread thread;
-  if (start_thread(thread, [task] { (*task)(); }))
-    thread.detach();
-  else
-    (*task)();  // no thread is to be had: this one
-  if (!is_done(ending, patience)) late_.push_back(std::move(ending));
+  if (!start_thread(thread, [task] { (*task)(); })) return (*task)();  // this one, then
+  if (is_done(ending, patience)) return thread.join();
+  thread.detach();
+  late_.push_back(std::move(ending));
 }
 
 bool Reaper::idle() noexcept {

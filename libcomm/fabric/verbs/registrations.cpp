@@ -18,25 +18,28 @@ std::uintptr_t page_up(std::uintptr_t address) noexcept {
   return (address + page - 1) & ~(page - 1);
 }
 
-ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, bool& writable) {
+ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, int peer_access,
+                        bool& writable) {
   auto* address = reinterpret_cast<void*>(begin);
   writable = true;
-  ibv_mr* mr =
-      ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+  ibv_mr* mr = ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_LOCAL_WRITE | peer_access);
   if (mr == nullptr && (errno == EFAULT || errno == EACCES || errno == EINVAL || errno == EPERM)) {
     writable = false;  // constants, perhaps
-    mr = ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_REMOTE_READ);
+    mr = ibv_reg_mr(pd, address, end - begin, peer_access);
   }
   return mr;
 }
+
+constexpr int kNoMoreTries = 64;
+constexpr std::uintptr_t kWindow = std::uintptr_t{1} << 20;
 
 // Memory that is kept without use may be what is in the way of the limit.
 bool is_limit(int error) noexcept { return error == ENOMEM || error == EAGAIN; }
 
 }  // namespace
 
-Registrations::Registrations(ibv_pd* pd, std::size_t max_bytes)
-    : pd_(pd), max_bytes_(max_bytes), watch_(lock_, changed, this) {
+Registrations::Registrations(ibv_pd* pd, std::size_t max_bytes, int peer_access)
+    : pd_(pd), max_bytes_(max_bytes), peer_access_(peer_access), watch_(lock_, changed, this) {
   watch_status_ =
       max_bytes == 0 ? Status(Code::unsupported, "WEFT_VERBS_CACHE_BYTES is 0") : watch_.start();
 }
@@ -133,19 +136,40 @@ Status Registrations::acquire(const void* address, std::size_t bytes, bool write
   const std::uintptr_t end = begin + (bytes == 0 ? 1 : bytes);
   if (end <= begin || page_up(end) < end)
     return {Code::bad_argument, "this range of memory wraps around"};
+  // What only this process reaches may be more than was asked for: then all that lies near is
+  // registered once. Pages that are not there, or not to be kept, stand in the way of that.
+  const std::uintptr_t wide_begin = begin & ~(kWindow - 1);
+  const std::uintptr_t wide_end = (end + kWindow - 1) & ~(kWindow - 1);
+  if (peer_access_ == 0 && watch_.works() && wide_begin > 0 && wide_end > end &&
+      wide_end - wide_begin <= max_bytes_) {
+    {
+      const std::lock_guard lock(lock_);
+      if (Registration* entry = find(begin, end, write)) return use(*entry, registration);
+    }
+    if (acquire_range(wide_begin, wide_end, write, true, registration)) return {};
+  }
+  return acquire_range(begin, end, write, false, registration);
+}
+
+Status Registrations::use(Registration& entry, Registration*& registration) noexcept {
+  ++hits_;
+  ++entry.references;
+  entry.last_use = ++clock_;
+  registration = &entry;
+  return {};
+}
+
+// `must_keep`: it is that, or nothing is registered.
+Status Registrations::acquire_range(std::uintptr_t begin, std::uintptr_t end, bool write,
+                                    bool must_keep, Registration*& registration) {
+  const std::size_t bytes = end - begin;
   for (int tries = 0;; ++tries) {
     ibv_mr* victims[kVictims];
     int num_victims = 0;
     Registration* made = nullptr;
     {
       const std::lock_guard lock(lock_);
-      if (Registration* entry = find(begin, end, write)) {
-        ++hits_;
-        ++entry->references;
-        entry->last_use = ++clock_;
-        registration = entry;
-        return {};
-      }
+      if (Registration* entry = find(begin, end, write)) return use(*entry, registration);
       const std::size_t size = end - begin;
       made = take_slot();
       num_victims = take_victims(victims, max_bytes_ > size ? max_bytes_ - size : 0,
@@ -164,15 +188,20 @@ Status Registrations::acquire(const void* address, std::size_t bytes, bool write
         made->watched = made->kept =
             size <= max_bytes_ && watch_.watch(page_down(begin), page_up(end));
         bytes_ += size;
+        if (must_keep && !made->kept) {
+          drop(*made);
+          made = nullptr;
+          tries = kNoMoreTries;
+        }
       }
     }
     deregister(victims, num_victims);
     if (made == nullptr) {
-      if (num_victims > 0 && tries < 64) continue;
+      if (num_victims > 0 && tries < kNoMoreTries) continue;
       return {Code::no_memory, "too many registrations are in use at once"};
     }
     bool writable = false;
-    ibv_mr* mr = register_memory(pd_, begin, end, writable);
+    ibv_mr* mr = register_memory(pd_, begin, end, peer_access_, writable);
     const int error = errno;
     {
       const std::lock_guard lock(lock_);
@@ -189,7 +218,8 @@ Status Registrations::acquire(const void* address, std::size_t bytes, bool write
       (void)ibv_dereg_mr(mr);
       return {Code::bad_argument, "this memory is read-only"};
     }
-    if (!is_limit(error) || tries >= 64 || !make_room()) return registration_error(error, bytes);
+    if (!is_limit(error) || must_keep || tries >= kNoMoreTries || !make_room())
+      return registration_error(error, bytes);
   }
 }
 

@@ -42,7 +42,9 @@ struct Registration {
 
 class Registrations {
  public:
-  Registrations(ibv_pd* pd, std::size_t max_bytes);
+  // `peer_access`: what those who know the key of a kept registration may do with it. 0: nothing;
+  // then a registration may be wider than what was asked for.
+  Registrations(ibv_pd* pd, std::size_t max_bytes, int peer_access = IBV_ACCESS_REMOTE_READ);
   ~Registrations();
 
   // ok, or why nothing is kept.
@@ -71,6 +73,9 @@ class Registrations {
   static constexpr int kVictims = 16;
 
   static void changed(void* context, std::uintptr_t begin, std::uintptr_t end);
+  Status acquire_range(std::uintptr_t begin, std::uintptr_t end, bool write, bool must_keep,
+                       Registration*& registration);
+  Status use(Registration& entry, Registration*& registration) noexcept;
   Registration* find(std::uintptr_t begin, std::uintptr_t end, bool write) noexcept;
   Registration* take_slot() noexcept;
   void drop(Registration& entry) noexcept;
@@ -79,6 +84,7 @@ class Registrations {
 
   ibv_pd* const pd_;
   const std::size_t max_bytes_;
+  const int peer_access_;
   std::mutex lock_;
   // A fixed table: nothing may be allocated under the lock.
   Registration entries_[kMaxEntries];

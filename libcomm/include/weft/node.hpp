@@ -92,7 +92,7 @@ class WEFT_API Peer {
 // it.
 class WEFT_API PeerMemory {
  public:
-  PeerMemory() = default;
+  PeerMemory() noexcept;  // of nothing
   PeerMemory(const PeerMemory& other);
   PeerMemory& operator=(const PeerMemory& other);
   PeerMemory(PeerMemory&&) noexcept;

@@ -1,0 +1,45 @@
+#include "fabric/verbs/blocks.hpp"
+
+#include <fmt/core.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace weft::fabric::verbs {
+
+Blocks::~Blocks() {
+  for (const Chunk& chunk : chunks_) {
+    (void)ibv_dereg_mr(chunk.mr);
+    ::munmap(chunk.data, block_bytes_ * per_chunk_);
+  }
+}
+
+Status Blocks::take(Block& block) {
+  std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    const std::size_t bytes = block_bytes_ * per_chunk_;
+    Chunk chunk{::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+                nullptr};
+    if (chunk.data == MAP_FAILED)
+      return {Code::no_memory, fmt::format("cannot map {} bytes: {}", bytes, std::strerror(errno))};
+    if (Status status = registrations_.make(chunk.data, bytes, IBV_ACCESS_LOCAL_WRITE, chunk.mr);
+        !status) {
+      ::munmap(chunk.data, bytes);
+      return status;
+    }
+    chunks_.push_back(chunk);
+    for (std::size_t i = per_chunk_; i-- > 0;)
+      free_.push_back({static_cast<std::byte*>(chunk.data) + i * block_bytes_, chunk.mr->lkey});
+  }
+  block = free_.back();
+  free_.pop_back();
+  return {};
+}
+
+void Blocks::give(const Block& block) {
+  std::lock_guard lock(mutex_);
+  free_.push_back(block);
+}
+
+}  // namespace weft::fabric::verbs

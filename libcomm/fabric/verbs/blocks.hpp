@@ -1,0 +1,43 @@
+#pragma once
+// Blocks: registered memory of this process in pieces of one size, for what the device sends from
+// and receives into. It grows by chunks, and gives them back when it ends. Any thread.
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "fabric/verbs/registrations.hpp"
+#include "weft/status.hpp"
+
+namespace weft::fabric::verbs {
+
+struct Block {
+  std::byte* data = nullptr;
+  std::uint32_t lkey = 0;
+};
+
+class Blocks {
+ public:
+  Blocks(weft::verbs::Registrations& registrations, std::size_t block_bytes, std::size_t per_chunk)
+      : registrations_(registrations), block_bytes_(block_bytes), per_chunk_(per_chunk) {}
+  Blocks(const Blocks&) = delete;
+  ~Blocks();
+  // no_memory: with what the device or the kernel said.
+  Status take(Block& block);
+  void give(const Block& block);
+
+ private:
+  struct Chunk {
+    void* data;
+    ibv_mr* mr;
+  };
+  weft::verbs::Registrations& registrations_;
+  const std::size_t block_bytes_, per_chunk_;
+  std::mutex mutex_;
+  std::vector<Chunk> chunks_;
+  std::vector<Block> free_;
+};
+
+}  // namespace weft::fabric::verbs

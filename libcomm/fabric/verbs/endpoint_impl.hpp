@@ -1,0 +1,233 @@
+#pragma once
+// VerbsEndpoint: see endpoint.hpp. Its parts: endpoint.cpp (what is opened once, memory, sleep),
+// links.cpp (connections, their end), posting.cpp (the hot path: posts and completions).
+//
+// Threads. A link's lock guards what posts and completions share; the tables of links, the shared
+// receives and librdmacm's objects belong to whoever polls. Nothing calls a client under a lock.
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/spin_lock.hpp"
+#include "fabric/verbs/blocks.hpp"
+#include "fabric/verbs/device.hpp"
+#include "fabric/verbs/endpoint.hpp"
+#include "fabric/verbs/endpoint_wire.hpp"
+#include "fabric/verbs/reaper.hpp"
+#include "fabric/verbs/registrations.hpp"
+
+namespace weft::fabric::verbs {
+
+namespace lib = weft::verbs;
+
+inline constexpr std::uint32_t kDepth = 64;    // requests in a send queue; a power of two
+inline constexpr std::uint32_t kKeptBack = 2;  // of them for credit, and for the end
+inline constexpr std::uint32_t kMaxReadDepth = 16;
+inline constexpr std::uint32_t kFirstCredit = 4;  // messages; an idle link holds so many buffers
+inline constexpr std::uint32_t kLastCredit = 64;  // of a busy one
+inline constexpr std::size_t kBufferBytes = 4096;
+inline constexpr std::size_t kRingBytes = 64 << 10;  // what a link sends from
+inline constexpr std::size_t kPartBytes = 1 << 20;   // of longer requests
+inline constexpr std::size_t kCopyBytes = 1024;      // shorter puts and gets go through the ring
+inline constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;  // of a completion
+
+// What is under way at a place of the send queue.
+struct Posted {
+  Request* request;  // null: a message, or credit
+  lib::Registration* memory;
+  std::byte* copy_to;  // get and atomic through the ring: where the bytes go
+  const std::byte* copy_from;
+  std::uint32_t copy_bytes;
+  bool is_last;            // of the request's parts
+  std::uint64_t ring_end;  // the ring is free up to here once this is done
+};
+
+// A request that is longer than the device takes at once, or than there is room for.
+struct Parts {
+  Request* request = nullptr;
+  lib::Registration* memory = nullptr;
+  bool is_get = false;
+  std::uint64_t here = 0, there = 0;
+  std::size_t left = 0;
+  std::uint32_t rkey = 0;
+};
+
+struct VerbsLink : Link {
+  enum class State : std::uint8_t { resolving, asking, answering, up, broken };
+  // By whoever polls:
+  std::uint32_t id = 0;  // in the table
+  rdma_cm_id* cm = nullptr;
+  std::uint64_t deadline_ns = 0;  // until it is up, or has ended
+  bool is_shown = false;          // to the client: it opened the link, or took it
+  bool is_ending = false;         // its queue pair is in the error state
+  Code why = Code::peer_lost;
+  std::vector<std::byte> hello;
+  std::uint32_t read_depth = 1;
+  std::uint32_t window = 0;          // messages that the peer may have under way
+  std::uint32_t expected = 0;        // messages that it may still send
+  std::uint32_t received = 0;        // since the window grew
+  bool is_owing = false;             // in owing_
+  std::uint32_t seen_completed = 0;  // at the last look, and when it changed
+  std::uint64_t moved_ns = 0;
+
+  SpinLock lock;
+  // Under the lock:
+  State state = State::resolving;
+  ibv_qp* qp = nullptr;
+  std::uint32_t posted = 0, completed = 0;  // requests; places are their lowest bits
+  std::uint32_t last_signalled = 0;         // one past the last that tells of its end
+  std::uint32_t unsignalled = 0;
+  std::uint64_t signalled_head = 0;  // of the ring, at the last signalled request
+  std::uint32_t credit = 0, owed = 0;
+  Block ring;
+  std::uint64_t ring_head = 0, ring_tail = 0;
+  Parts parts;
+  Request* refused = nullptr;  // the request of which a part was refused, and why
+  Code refused_code = Code::ok;
+  std::array<Posted, kDepth> slots;
+
+  std::uint32_t room() const { return kDepth - (posted - completed); }
+};
+
+class VerbsEndpoint final : public Endpoint {
+ public:
+  explicit VerbsEndpoint(const Settings& settings) : settings_(settings) {}
+  ~VerbsEndpoint() override;
+  Status start();
+
+  std::string_view name() const noexcept override { return "verbs"; }
+  const Limits& limits() const noexcept override { return limits_; }
+  std::string address() const override { return address_; }
+  Status open(Bytes address, Bytes hello, Link*& link) override;
+  void close(Link& link) override;
+  Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
+                         Registration& registration) override;
+  void deregister(Registration& registration) override;
+  Code put(Link& link, const void* from, std::size_t bytes, const Key& key, std::uint64_t offset,
+           Request& request) override;
+  Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
+           Request& request) override;
+  Code atomic(Link& link, Atomic kind, const Key& key, std::uint64_t offset, std::uint64_t operand,
+              std::uint64_t compare, std::uint64_t& previous, Request& request) override;
+  Code message(Link& link, Bytes head, Bytes body) override;
+  bool poll(Events& events) override;
+  bool arm() override;
+  int wait_fd() const noexcept override { return epoll_; }
+
+ private:
+  struct Ended {  // requests that have ended
+    Request* request;
+    Code code;
+  };
+  struct Refused {  // here, before they were posted
+    std::uint32_t link;
+    Request* request;
+    Code code;
+  };
+
+  // endpoint.cpp
+  Status start_queues();
+  Status start_listening();
+  Status find_inline();
+  Status make_receives(std::uint32_t count);
+  void post_receive(std::uint32_t index);
+  Status make_room_for_completions(std::size_t links);
+  bool poll_rarely(Events& events);
+  bool poll_cm(Events& events);
+  void check_attempts();
+  void check_devices_end(std::uint64_t now);
+  void poll_device();
+  bool poll_deferred(Events& events);
+
+  // links.cpp
+  VerbsLink* find(std::uint32_t id) const;
+  VerbsLink* add_link();
+  bool port_is_active() const noexcept;
+  void give_up(rdma_cm_id* cm);
+  Status begin(VerbsLink& link, const Address& to);
+  Status make_queue_pair(VerbsLink& link);
+  Status bring_up(VerbsLink& link, const Hello& theirs);
+  rdma_conn_param parameters(const VerbsLink& link, const Hello& hello, std::size_t bytes) const;
+  Hello own_hello(const VerbsLink& link) const;
+  void connect(VerbsLink& link);
+  void on_answer(VerbsLink& link, Bytes data, Events& events);
+  void on_cm_event(rdma_cm_event& event, Bytes data, Events& events);
+  void on_request(rdma_cm_id* cm, Bytes data, Events& events);
+  void become_up(VerbsLink& link);
+  void take_down(VerbsLink& link, std::string_view why);
+  void put_in_error_state(VerbsLink& link);
+  void drain(VerbsLink& link);
+  void free_queue_pair(VerbsLink& link);
+  std::vector<Ended> end_requests(VerbsLink& link, Code code);
+  bool finish_down(Events& events);
+  void free_link(VerbsLink& link);
+
+  // posting.cpp
+  Code post(VerbsLink& link, ibv_send_wr& request, const Posted& what, bool is_signalled);
+  std::byte* take_ring(VerbsLink& link, std::size_t bytes);
+  Status need_ring(VerbsLink& link);
+  Code refuse(VerbsLink& link, Request& request, Code code);
+  Code post_parts(VerbsLink& link);
+  Code transfer(VerbsLink& link, bool is_get, std::byte* local, std::size_t bytes, const Key& key,
+                std::uint64_t offset, Request& request);
+  Code send(VerbsLink& link, MessageKind kind, Bytes head, Bytes body);
+  void on_completion(const ibv_wc& completion, Events& events);
+  void on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status,
+               std::vector<Ended>& ended);
+  void on_received(const ibv_wc& completion, Events& events);
+  bool take_credit(VerbsLink& link, const Head& head);
+  void owe(VerbsLink& link);
+  void pay();
+
+  const Settings settings_;
+  Limits limits_;
+  std::string address_;
+  std::unique_ptr<lib::Device> device_;
+  lib::Reaper reaper_;
+  std::unique_ptr<lib::Registrations> registrations_;
+  std::unique_ptr<Blocks> buffers_, rings_;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq* queue_ = nullptr;
+  ibv_srq* receives_ = nullptr;
+  rdma_event_channel* cm_channel_ = nullptr;
+  rdma_cm_id* listener_ = nullptr;
+  int epoll_ = -1;
+  std::uint32_t max_inline_ = 0;
+  std::size_t part_bytes_ = kPartBytes;
+  std::uint32_t max_receives_ = 0;
+  std::uint8_t ack_timeout_ = 16;
+  std::uint64_t attempt_ns_ = 0, stopped_ns_ = 0;
+  std::uint64_t last_check_ns_ = 0;
+
+  std::vector<Block> received_into_;  // by number
+  std::uint32_t num_needed_ = 0;      // of them: the windows of all links
+  std::vector<VerbsLink*> table_;
+  std::vector<std::uint32_t> free_ids_;
+  std::unordered_map<std::uint32_t, VerbsLink*> by_qp_;
+  std::size_t num_links_ = 0;  // with a queue pair
+  std::vector<std::uint32_t> making_, ending_, owing_;
+  std::vector<rdma_cm_id*> given_up_;  // until the port is active
+  std::deque<ibv_wc> stash_;           // read from the queue, and not yet handled
+  std::vector<Ended> ended_;           // of one completion
+  std::uint32_t num_polls_ = 0;
+  std::uint64_t last_rare_ns_ = 0;
+  bool is_urgent_ = true;  // the channels are read in the next poll
+  unsigned unacked_events_ = 0;
+
+  SpinLock deferred_lock_;
+  std::vector<Refused> refused_;
+  std::vector<std::uint32_t> broken_;  // posts of theirs failed
+  std::atomic<bool> has_deferred_{false};
+};
+
+}  // namespace weft::fabric::verbs

@@ -1,0 +1,108 @@
+#pragma once
+// What verbs endpoints tell each other: addresses, the private data of connections, keys, and the
+// head of messages. Any thread; nothing is kept. Numbers are in the byte order of the machine,
+// which is the same on all (little-endian).
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "fabric/endpoint.hpp"
+
+namespace weft::fabric::verbs {
+
+inline constexpr std::uint32_t kMagic = 0x31767765;  // "ewv1": version 1 of all that is here
+
+struct Address {
+  std::uint32_t magic;
+  std::uint8_t family;   // 4 or 6
+  std::uint8_t is_roce;  // there is no way between RoCE and InfiniBand
+  std::uint16_t port;    // network order
+  std::uint8_t ip[16];   // the first 4 of family 4
+};
+static_assert(sizeof(Address) == 24);
+
+// In a connection's request; librdmacm carries 56 bytes.
+struct Hello {
+  std::uint32_t magic;
+  std::uint8_t read_depth;  // gets and atomics that the sender's device answers at once
+  std::uint8_t credit;      // messages that the sender of this has room for
+  std::uint8_t hello_bytes;
+  std::uint8_t reserved;
+  std::byte hello[kMaxHelloBytes];
+};
+static_assert(sizeof(Hello) == 56);
+// In the answer, a Hello's head.
+inline constexpr std::size_t kAnswerBytes = 8;
+
+struct MemoryKey {
+  std::uint64_t address, bytes;
+  std::uint32_t rkey;
+  std::uint32_t check;  // its lowest three bits are the rights
+};
+static_assert(sizeof(MemoryKey) == sizeof(Key));
+inline constexpr std::uint32_t kRightsMask = kRead | kWrite | kAtomic;
+
+struct Head {
+  std::uint16_t credit;  // more messages that the receiver of this may send
+  std::uint16_t kind;
+  std::uint32_t length;  // of what follows
+};
+static_assert(sizeof(Head) == 8);
+enum MessageKind : std::uint16_t { kUser = 1, kCredit };
+
+inline constexpr std::uint32_t kMostCredit = 4096;
+
+inline bool read_address(Bytes bytes, bool is_roce, Address& address) noexcept {
+  if (bytes.size() != sizeof address) return false;
+  std::memcpy(&address, bytes.data(), sizeof address);
+  return address.magic == kMagic && (address.family == 4 || address.family == 6) &&
+         address.is_roce == (is_roce ? 1 : 0) && address.port != 0;
+}
+
+// Of a request (`is_answer`: of an answer). librdmacm may add zeros.
+inline bool read_hello(Bytes bytes, bool is_answer, Hello& hello) noexcept {
+  hello = {};
+  const std::size_t most = is_answer ? kAnswerBytes : sizeof hello;
+  if (bytes.size() < most) return false;
+  std::memcpy(&hello, bytes.data(), most);
+  return hello.magic == kMagic && hello.read_depth > 0 && hello.credit > 1 &&
+         hello.hello_bytes <= (is_answer ? 0 : kMaxHelloBytes);
+}
+
+// Tells keys from bytes that are none; no secret.
+inline std::uint32_t check_of(const MemoryKey& key) noexcept {
+  std::uint64_t sum = (key.check & kRightsMask) + 1;
+  for (const std::uint64_t word : {key.address, key.bytes, std::uint64_t{key.rkey}}) {
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15;
+    sum ^= sum >> 29;
+  }
+  return static_cast<std::uint32_t>(sum >> 32) & ~kRightsMask;
+}
+inline Key write_key(const void* address, std::size_t bytes, std::uint32_t rkey,
+                     std::uint32_t rights) noexcept {
+  MemoryKey parts{reinterpret_cast<std::uintptr_t>(address), bytes, rkey, rights & kRightsMask};
+  parts.check |= check_of(parts);
+  Key key;
+  std::memcpy(key.data(), &parts, sizeof parts);
+  return key;
+}
+// ok, or why these bytes may not be reached by this key.
+inline Code read_key(const Key& key, std::uint32_t right, std::uint64_t offset, std::uint64_t bytes,
+                     MemoryKey& parts) noexcept {
+  std::memcpy(&parts, key.data(), sizeof parts);
+  if ((parts.check & ~kRightsMask) != check_of(parts)) return Code::not_permitted;
+  if ((parts.check & right) == 0) return Code::not_permitted;
+  if (offset > parts.bytes || bytes > parts.bytes - offset) return Code::bad_argument;
+  if (right == kAtomic && (parts.address + offset) % 8 != 0) return Code::bad_argument;
+  return Code::ok;
+}
+
+// False: no message of this fabric.
+inline bool read_head(const std::byte* bytes, std::size_t received, Head& head) noexcept {
+  if (received < sizeof head) return false;
+  std::memcpy(&head, bytes, sizeof head);
+  return head.credit <= kMostCredit && head.length == received - sizeof head &&
+         (head.kind == kUser || (head.kind == kCredit && head.length == 0));
+}
+
+}  // namespace weft::fabric::verbs

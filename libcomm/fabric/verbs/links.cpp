@@ -1,0 +1,482 @@
+// Links: made by librdmacm, ended by either side.
+//
+// open() resolves the address and the route, asks with the hello, and brings the queue pair up with
+// the answer; the peer's side brings its own up before it answers, and may send once it hears that
+// the answer has come. The queue pair is this file's, not librdmacm's, as its timeouts follow
+// WEFT_PEER_TIMEOUT_MS. A link ends in two steps: its queue pair goes into the error state, in
+// which the device gives everything back that was posted, and is destroyed once all of that has
+// come.
+#include <arpa/inet.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "base/wait.hpp"
+#include "fabric/verbs/endpoint_impl.hpp"
+
+namespace weft::fabric::verbs {
+
+namespace {
+
+constexpr int kRepeats = 6;          // 7 would mean "for ever" to the kernel's software device
+constexpr int kRepeatWhileFull = 6;  // credit sees to it that there is always room
+constexpr std::uint8_t kWaitWhileFull = 20;  // 10 ms
+constexpr int kResolveMs = 2000;
+constexpr std::uint64_t kDrainNs = 20'000'000;    // in a close()
+constexpr std::uint64_t kEndingNs = 200'000'000;  // until a queue pair goes without an answer
+constexpr std::uint32_t kIdBits = 20;  // of a link's place; the others tell its users apart
+
+sockaddr_storage socket_address(const Address& address, int scope) {
+  sockaddr_storage made{};
+  if (address.family == 4) {
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&made);
+    v4->sin_family = AF_INET;
+    v4->sin_port = address.port;
+    std::memcpy(&v4->sin_addr, address.ip, sizeof v4->sin_addr);
+  } else {
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&made);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = address.port;
+    v6->sin6_scope_id = static_cast<std::uint32_t>(scope);
+    std::memcpy(&v6->sin6_addr, address.ip, sizeof v6->sin6_addr);
+  }
+  return made;
+}
+
+Status failed(const char* what) {
+  return {errno == ENOMEM || errno == EMFILE ? Code::no_memory : Code::unsupported,
+          fmt::format("{}: {}", what, std::strerror(errno))};
+}
+
+}  // namespace
+
+VerbsLink* VerbsEndpoint::find(std::uint32_t id) const {
+  const std::uint32_t place = id & ((1u << kIdBits) - 1);
+  VerbsLink* link = place < table_.size() ? table_[place] : nullptr;
+  return link != nullptr && link->id == id ? link : nullptr;
+}
+
+// Null: there are too many.
+VerbsLink* VerbsEndpoint::add_link() {
+  if (free_ids_.empty()) {
+    if (table_.size() == 1u << kIdBits) return nullptr;
+    free_ids_.push_back(static_cast<std::uint32_t>(table_.size()));
+    table_.push_back(nullptr);
+  }
+  auto* link = new VerbsLink;
+  link->id = free_ids_.back();
+  free_ids_.pop_back();
+  table_[link->id & ((1u << kIdBits) - 1)] = link;
+  // The highest bit of a completion's number tells receives apart.
+  return link;
+}
+
+void VerbsEndpoint::free_link(VerbsLink& link) {
+  table_[link.id & ((1u << kIdBits) - 1)] = nullptr;
+  free_ids_.push_back((link.id + (1u << kIdBits)) & 0x7fffffff);
+  std::erase(making_, link.id);
+  std::erase(ending_, link.id);
+  delete &link;
+}
+
+// Opening.
+
+Status VerbsEndpoint::open(Bytes address, Bytes hello, Link*& out) {
+  Address to;
+  if (hello.size() > kMaxHelloBytes || !read_address(address, device_->port.roce, to))
+    return {Code::bad_argument, "it is no address of an endpoint that verbs leads to from here"};
+  VerbsLink* link = add_link();
+  if (link == nullptr) return {Code::no_memory, "too many links"};
+  link->hello.assign(hello.begin(), hello.end());
+  link->is_shown = true;
+  if (Status status = begin(*link, to); !status) {
+    if (link->cm != nullptr) rdma_destroy_id(link->cm);
+    free_link(*link);
+    return status;
+  }
+  link->deadline_ns = now_ns() + attempt_ns_;
+  making_.push_back(link->id);
+  out = link;
+  return {};
+}
+
+Status VerbsEndpoint::begin(VerbsLink& link, const Address& to) {
+  if (rdma_create_id(cm_channel_, &link.cm, &link, RDMA_PS_TCP) != 0) {
+    link.cm = nullptr;
+    return failed("rdma_create_id");
+  }
+  Address own;
+  std::memcpy(&own, address_.data(), sizeof own);
+  own.port = 0;
+  sockaddr_storage from = socket_address(own, device_->port.scope);
+  sockaddr_storage there = socket_address(to, device_->port.scope);
+  if (rdma_resolve_addr(link.cm, reinterpret_cast<sockaddr*>(&from),
+                        reinterpret_cast<sockaddr*>(&there), kResolveMs) != 0)
+    return failed("rdma_resolve_addr");
+  return {};
+}
+
+Hello VerbsEndpoint::own_hello(const VerbsLink& link) const {
+  Hello hello{};
+  hello.magic = kMagic;
+  hello.read_depth = static_cast<std::uint8_t>(
+      std::clamp(device_->limits.max_qp_rd_atom, 1, static_cast<int>(kMaxReadDepth)));
+  hello.credit = static_cast<std::uint8_t>(link.window);
+  hello.hello_bytes = static_cast<std::uint8_t>(link.hello.size());
+  if (!link.hello.empty()) std::memcpy(hello.hello, link.hello.data(), link.hello.size());
+  return hello;
+}
+
+rdma_conn_param VerbsEndpoint::parameters(const VerbsLink& link, const Hello& hello,
+                                          std::size_t bytes) const {
+  rdma_conn_param parameters{};
+  parameters.private_data = &hello;
+  parameters.private_data_len = static_cast<std::uint8_t>(bytes);
+  parameters.responder_resources = parameters.initiator_depth = hello.read_depth;
+  parameters.retry_count = kRepeats;
+  parameters.rnr_retry_count = kRepeatWhileFull;
+  parameters.srq = 1;
+  parameters.qp_num = link.qp->qp_num;
+  return parameters;
+}
+
+Status VerbsEndpoint::make_queue_pair(VerbsLink& link) {
+  if (Status status = make_receives(num_needed_ + kFirstCredit); !status) return status;
+  if (Status status = make_room_for_completions(num_links_ + 1); !status) return status;
+  ibv_qp_init_attr init{};
+  init.qp_type = IBV_QPT_RC;
+  init.send_cq = init.recv_cq = queue_;
+  init.srq = receives_;
+  init.cap.max_send_wr = kDepth;
+  init.cap.max_send_sge = 1;
+  init.cap.max_inline_data = max_inline_;
+  ibv_qp* qp = ibv_create_qp(device_->pd, &init);
+  if (qp == nullptr)
+    return {Code::no_memory,
+            fmt::format("{} gives no queue pair: {} ({} are in use; see ulimit -l)",
+                        device_->port.device, std::strerror(errno), num_links_)};
+  ++num_links_;
+  num_needed_ += kFirstCredit;
+  link.window = link.expected = kFirstCredit;
+  by_qp_[qp->qp_num] = &link;
+  {
+    std::lock_guard lock(link.lock);
+    link.qp = qp;
+  }
+  ibv_qp_attr attributes{};
+  int mask = 0;
+  attributes.qp_state = IBV_QPS_INIT;
+  if (rdma_init_qp_attr(link.cm, &attributes, &mask) != 0) return failed("rdma_init_qp_attr");
+  attributes.qp_access_flags =
+      IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  if (ibv_modify_qp(qp, &attributes, mask) != 0) return failed("a queue pair's start");
+  return {};
+}
+
+Status VerbsEndpoint::bring_up(VerbsLink& link, const Hello& theirs) {
+  const auto own = [](int limit) {
+    return static_cast<std::uint8_t>(std::clamp(limit, 1, static_cast<int>(kMaxReadDepth)));
+  };
+  ibv_qp_attr attributes{};
+  int mask = 0;
+  attributes.qp_state = IBV_QPS_RTR;
+  if (rdma_init_qp_attr(link.cm, &attributes, &mask) != 0) return failed("rdma_init_qp_attr");
+  attributes.max_dest_rd_atomic = own(device_->limits.max_qp_rd_atom);
+  attributes.min_rnr_timer = kWaitWhileFull;
+  if (ibv_modify_qp(link.qp, &attributes, mask) != 0)
+    return failed("a queue pair, ready to receive");
+  attributes = {};
+  mask = 0;
+  attributes.qp_state = IBV_QPS_RTS;
+  if (rdma_init_qp_attr(link.cm, &attributes, &mask) != 0) return failed("rdma_init_qp_attr");
+  attributes.max_rd_atomic =
+      std::min(own(device_->limits.max_qp_init_rd_atom), own(theirs.read_depth));
+  attributes.timeout = ack_timeout_;
+  attributes.retry_cnt = kRepeats;
+  attributes.rnr_retry = kRepeatWhileFull;
+  if (ibv_modify_qp(link.qp, &attributes, mask) != 0) return failed("a queue pair, ready to send");
+  std::lock_guard lock(link.lock);
+  link.credit = theirs.credit;
+  return {};
+}
+
+void VerbsEndpoint::connect(VerbsLink& link) {
+  if (Status status = make_queue_pair(link); !status) return take_down(link, status.text());
+  const Hello hello = own_hello(link);
+  rdma_conn_param request = parameters(link, hello, sizeof hello);
+  if (rdma_connect(link.cm, &request) != 0) return take_down(link, failed("rdma_connect").text());
+  std::lock_guard lock(link.lock);
+  link.state = VerbsLink::State::asking;
+}
+
+void VerbsEndpoint::on_answer(VerbsLink& link, Bytes data, Events& events) {
+  Hello theirs;
+  if (!read_hello(data, true, theirs)) return take_down(link, "what answers there is no Node");
+  if (Status status = bring_up(link, theirs); !status) return take_down(link, status.text());
+  if (rdma_establish(link.cm) != 0) return take_down(link, failed("rdma_establish").text());
+  become_up(link);
+  events.on_up(link);
+}
+
+void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
+  cm->context = nullptr;
+  Hello theirs;
+  VerbsLink* link = read_hello(data, false, theirs) ? add_link() : nullptr;
+  if (link == nullptr) {
+    (void)rdma_reject(cm, nullptr, 0);
+    rdma_destroy_id(cm);
+    return;
+  }
+  const std::uint32_t id = link->id;
+  link->state = VerbsLink::State::answering;
+  link->is_shown = true;
+  const bool is_taken = events.on_incoming(*link, {theirs.hello, theirs.hello_bytes});
+  if (find(id) == link && is_taken) {
+    link->cm = cm;
+    cm->context = link;
+    link->deadline_ns = now_ns() + attempt_ns_;
+    making_.push_back(id);
+    Status status = make_queue_pair(*link);
+    if (status) status = bring_up(*link, theirs);
+    if (status) {
+      const Hello answer = own_hello(*link);
+      rdma_conn_param parameters = this->parameters(*link, answer, kAnswerBytes);
+      if (rdma_accept(cm, &parameters) == 0) return;
+      status = failed("rdma_accept");
+    }
+    log_line(LogLevel::info, -1, "verbs: a peer's link: {}", status.text());
+    (void)rdma_reject(cm, nullptr, 0);
+    return take_down(*link, status.text());
+  }
+  // Refused, or closed at once by the client.
+  if (find(id) == link) free_link(*link);
+  (void)rdma_reject(cm, nullptr, 0);
+  rdma_destroy_id(cm);
+}
+
+void VerbsEndpoint::become_up(VerbsLink& link) {
+  std::erase(making_, link.id);
+  std::lock_guard lock(link.lock);
+  if (link.state != VerbsLink::State::broken) link.state = VerbsLink::State::up;
+}
+
+// What librdmacm says.
+
+bool VerbsEndpoint::poll_cm(Events& events) {
+  bool any = false;
+  rdma_cm_event* event = nullptr;
+  while (rdma_get_cm_event(cm_channel_, &event) == 0) {
+    // An event must be given back before its id may be destroyed: work on copies.
+    rdma_cm_event copy = *event;
+    std::byte data[256];
+    std::size_t bytes = 0;
+    if (copy.param.conn.private_data != nullptr && (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST ||
+                                                    copy.event == RDMA_CM_EVENT_CONNECT_RESPONSE)) {
+      bytes = std::min<std::size_t>(copy.param.conn.private_data_len, sizeof data);
+      std::memcpy(data, copy.param.conn.private_data, bytes);
+    }
+    rdma_ack_cm_event(event);
+    on_cm_event(copy, {data, bytes}, events);
+    any = true;
+  }
+  return any;
+}
+
+void VerbsEndpoint::on_cm_event(rdma_cm_event& event, Bytes data, Events& events) {
+  if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) return on_request(event.id, data, events);
+  auto* link = static_cast<VerbsLink*>(event.id->context);
+  if (link == nullptr || link->cm != event.id || link->is_ending) return;
+  switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      if (rdma_resolve_route(link->cm, kResolveMs) != 0)
+        take_down(*link, failed("rdma_resolve_route").text());
+      return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      return connect(*link);
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+      return on_answer(*link, data, events);
+    case RDMA_CM_EVENT_ESTABLISHED:
+      return become_up(*link);
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_DISCONNECTED:
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      return take_down(*link, fmt::format("{} ({})", rdma_event_str(event.event), event.status));
+    default:
+      return;
+  }
+}
+
+void VerbsEndpoint::check_attempts() {
+  const std::uint64_t now = now_ns();
+  for (std::size_t i = making_.size(); i-- > 0;) {
+    VerbsLink* link = find(making_[i]);
+    if (link != nullptr && now > link->deadline_ns) take_down(*link, "no answer in time");
+  }
+}
+
+// The end.
+
+// Devices have been seen that neither repeat a request nor give it up (rxe, after its network
+// interface was down): a link of which nothing ends for too long is taken down. Where no request
+// that is under way would tell of its end, one without bytes does.
+void VerbsEndpoint::check_devices_end(std::uint64_t now) {
+  if (now < last_check_ns_ + stopped_ns_ / 8) return;
+  last_check_ns_ = now;
+  for (VerbsLink* link : table_) {
+    if (link == nullptr || link->is_ending) continue;
+    bool has_stopped = false;
+    {
+      std::lock_guard lock(link->lock);
+      if (link->state != VerbsLink::State::up) continue;
+      const std::uint32_t under_way = link->posted - link->completed;
+      if (under_way == 0 || link->completed != link->seen_completed || link->moved_ns == 0) {
+        link->seen_completed = link->completed;
+        link->moved_ns = now;
+      }
+      has_stopped = now > link->moved_ns + stopped_ns_;
+      const auto told = static_cast<std::int32_t>(link->last_signalled - link->completed);
+      if (under_way > 0 && told <= 0 && link->room() > 1) {
+        ibv_send_wr request{};
+        request.opcode = IBV_WR_RDMA_WRITE;
+        [[maybe_unused]] const Code code = post(*link, request, {}, true);
+      }
+    }
+    if (has_stopped) take_down(*link, "the device has stopped");
+  }
+}
+
+bool VerbsEndpoint::port_is_active() const noexcept {
+  ibv_port_attr port{};
+  return ibv_query_port(device_->context, static_cast<std::uint8_t>(device_->port.number), &port) !=
+             0 ||
+         port.state == IBV_PORT_ACTIVE;
+}
+
+// Destroying an id tells the other end. While the port is down that must not be tried: the queue
+// pair that rxe sends such messages through would fail for the whole host, for ever (kernel 6.1).
+void VerbsEndpoint::give_up(rdma_cm_id* cm) {
+  cm->context = nullptr;
+  if (port_is_active())
+    rdma_destroy_id(cm);
+  else
+    given_up_.push_back(cm);
+}
+
+// From here on the device does nothing for the link. A last request shows, by its end, that all
+// others have ended.
+void VerbsEndpoint::put_in_error_state(VerbsLink& link) {
+  std::lock_guard lock(link.lock);
+  link.state = VerbsLink::State::broken;
+  if (link.qp == nullptr) return;
+  lib::put_in_error_state(link.qp);
+  if (link.posted == link.completed) return;
+  ibv_send_wr last{}, *bad = nullptr;
+  last.wr_id = std::uint64_t{link.id} << 32 | link.posted;
+  last.opcode = IBV_WR_RDMA_WRITE;
+  last.send_flags = IBV_SEND_SIGNALED;
+  if (link.room() == 0 || ibv_post_send(link.qp, &last, &bad) != 0) return;
+  link.slots[link.posted % kDepth] = {};
+  link.slots[link.posted % kDepth].ring_end = link.ring_head;
+  ++link.posted;
+}
+
+void VerbsEndpoint::take_down(VerbsLink& link, std::string_view why) {
+  if (std::exchange(link.is_ending, true)) return;
+  log_line(LogLevel::info, -1, "verbs: a link of {} ends: {}", device_->port.device, why);
+  std::erase(making_, link.id);
+  put_in_error_state(link);
+  link.deadline_ns = now_ns() + kEndingNs;
+  ending_.push_back(link.id);
+}
+
+// Until the device has given back what was posted, at most for a while.
+void VerbsEndpoint::drain(VerbsLink& link) {
+  if (link.qp == nullptr || link.posted == link.completed) return;
+  const std::uint64_t wanted = std::uint64_t{link.id} << 32 | (link.posted - 1);
+  ibv_wc completions[16];
+  for (const std::uint64_t limit = now_ns() + kDrainNs; now_ns() < limit;) {
+    const int count = ibv_poll_cq(queue_, 16, completions);
+    if (count > 0) stash_.insert(stash_.end(), completions, completions + count);
+    for (int i = 0; i < count; ++i)
+      if (completions[i].wr_id == wanted) return;
+  }
+}
+
+std::vector<VerbsEndpoint::Ended> VerbsEndpoint::end_requests(VerbsLink& link, Code code) {
+  std::vector<Ended> ended;
+  {
+    std::lock_guard lock(link.lock);
+    for (; link.completed != link.posted; ++link.completed) {
+      Posted& slot = link.slots[link.completed % kDepth];
+      if (slot.request == nullptr || !slot.is_last) continue;
+      if (slot.memory != nullptr) registrations_->release(slot.memory);
+      ended.push_back({slot.request, link.refused == slot.request ? link.refused_code : code});
+    }
+    if (link.parts.request != nullptr) {
+      registrations_->release(link.parts.memory);
+      ended.push_back(
+          {link.parts.request, link.refused == link.parts.request ? link.refused_code : code});
+      link.parts = {};
+    }
+  }
+  std::lock_guard lock(deferred_lock_);
+  for (const Refused& item : refused_)
+    if (item.link == link.id) ended.push_back({item.request, item.code});
+  std::erase_if(refused_, [&](const Refused& item) { return item.link == link.id; });
+  return ended;
+}
+
+void VerbsEndpoint::free_queue_pair(VerbsLink& link) {
+  ibv_qp* qp = nullptr;
+  {
+    std::lock_guard lock(link.lock);
+    qp = std::exchange(link.qp, nullptr);
+  }
+  if (qp != nullptr) {
+    by_qp_.erase(qp->qp_num);
+    reaper_.destroy(qp);
+    --num_links_;
+    num_needed_ -= link.window;
+  }
+  if (link.cm != nullptr) give_up(std::exchange(link.cm, nullptr));
+  if (link.ring.data != nullptr) rings_->give(std::exchange(link.ring, {}));
+}
+
+bool VerbsEndpoint::finish_down(Events& events) {
+  bool any = false;
+  for (std::size_t i = 0; i < ending_.size();) {
+    VerbsLink* link = find(ending_[i]);
+    if (link == nullptr || (link->posted != link->completed && now_ns() < link->deadline_ns)) {
+      ++i;
+      continue;
+    }
+    const std::uint32_t id = link->id;
+    ending_.erase(ending_.begin() + static_cast<std::ptrdiff_t>(i));
+    free_queue_pair(*link);
+    for (const Ended& item : end_requests(*link, Code::peer_lost))
+      item.request->done(*item.request, item.code);
+    any = true;
+    if (find(id) == link) events.on_down(*link, link->why);
+    i = 0;  // the client may have closed others
+  }
+  return any;
+}
+
+void VerbsEndpoint::close(Link& base) {
+  auto& link = static_cast<VerbsLink&>(base);
+  put_in_error_state(link);
+  drain(link);
+  free_queue_pair(link);
+  const std::vector<Ended> ended = end_requests(link, Code::cancelled);
+  free_link(link);
+  for (const Ended& item : ended) item.request->done(*item.request, item.code);
+}
+
+}  // namespace weft::fabric::verbs

@@ -11,19 +11,45 @@
 //     return MPI_SUCCESS;
 //   }
 //
+// A body may run out of memory: std::bad_alloc becomes MPI_ERR_NO_MEM here, for all functions, on
+// the handler of the communicator among the arguments. So a body changes nothing that it would not
+// leave behind before it has all its memory; whoever calls again then finds things as they were.
+//
 // A function that takes a handle of an object needs no check of its own that MPI runs: before
 // MPI_Init and after MPI_Finalize no handle finds anything, and raise says why. Others start with
 // MPI_MUST_RUN().
+#include <new>
 #include <string_view>
+#include <type_traits>
 
 #include "mpi/abi.hpp"
 
-// PMPI_name, strong, defined by what follows; MPI_name, a weak alias that tools may take over.
+// PMPI_name, defined by what follows; MPI_name, a weak alias that tools may take over.
 #define MPI_ALIAS(name) \
   extern "C" decltype(PMPI_##name) MPI_##name __attribute__((weak, alias("PMPI_" #name)));
-#define MPI_FUNCTION(name) \
-  MPI_ALIAS(name)          \
-  extern "C" int PMPI_##name
+// What follows is a function of that name in a namespace of its own. The exported one is around it,
+// a friend that a template defines, as only a template knows the parameters by a function's type;
+// what is asserted makes the compiler define it here.
+#define MPI_FUNCTION(name)                                                                     \
+  namespace weft::mpi::bodies {                                                                \
+  static decltype(::PMPI_##name) PMPI_##name;                                                  \
+  }                                                                                            \
+  template <class Type>                                                                        \
+  struct Export_##name;                                                                        \
+  template <class... Parameters>                                                               \
+  struct Export_##name<int(Parameters...)> {                                                   \
+    friend int PMPI_##name(Parameters... arguments) {                                          \
+      try {                                                                                    \
+        return weft::mpi::bodies::PMPI_##name(arguments...);                                   \
+      } catch (const std::bad_alloc&) {                                                        \
+        return weft::mpi::raise_no_memory(weft::mpi::comm_among(arguments...), "PMPI_" #name); \
+      }                                                                                        \
+    }                                                                                          \
+  };                                                                                           \
+  template struct Export_##name<decltype(PMPI_##name)>;                                        \
+  static_assert(weft::mpi::is_function(PMPI_##name));                                          \
+  MPI_ALIAS(name)                                                                              \
+  int weft::mpi::bodies::PMPI_##name
 
 // MPI_<name>_toint and _fromint of the handles in a table; for use outside namespaces.
 #define MPI_CONVERSIONS(name, handle_type, table)                                    \
@@ -54,5 +80,18 @@ inline bool is_running() noexcept { return phase == Phase::running; }
 [[nodiscard, gnu::cold]] int raise(Comm* comm, int code, const char* function,
                                    std::string_view text = {});
 [[nodiscard, gnu::cold]] int not_running(const char* function);
+// For MPI_FUNCTION: raises MPI_ERR_NO_MEM; null or no communicator's handle: without an object.
+[[nodiscard, gnu::cold]] int raise_no_memory(MPI_Comm handle, const char* function) noexcept;
+
+// The first communicator among a function's arguments, or null.
+inline MPI_Comm comm_among() noexcept { return nullptr; }
+template <class First, class... Others>
+MPI_Comm comm_among(First first, Others... others) noexcept {
+  if constexpr (std::is_same_v<First, MPI_Comm>)
+    return first;
+  else
+    return comm_among(others...);
+}
+constexpr bool is_function(auto*) noexcept { return true; }
 
 }  // namespace weft::mpi

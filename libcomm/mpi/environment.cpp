@@ -60,7 +60,8 @@ MPI_FUNCTION(Get_hw_resource_info)(MPI_Info* hw_info) {
 }
 
 // Profiling tools define it; the library's own does nothing.
-MPI_FUNCTION(Pcontrol)(const int, ...) { return MPI_SUCCESS; }
+MPI_ALIAS(Pcontrol)
+extern "C" int PMPI_Pcontrol(const int, ...) { return MPI_SUCCESS; }
 
 MPI_FUNCTION(Alloc_mem)(MPI_Aint size, MPI_Info, void* baseptr) {
   MPI_MUST_RUN();

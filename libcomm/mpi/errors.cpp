@@ -207,6 +207,18 @@ int not_running(const char* function) {
                       phase == Phase::before_init ? "before MPI_Init" : "after MPI_Finalize"));
 }
 
+int raise_no_memory(MPI_Comm handle, const char* function) noexcept {
+  try {
+    if (is_running()) return raise(find_comm(handle), MPI_ERR_NO_MEM, function);
+    end_job(MPI_ERR_NO_MEM, fmt::format("{} has no memory", exported_name(function)));
+  } catch (const std::bad_alloc&) {
+    // Not even for the message of a handler that ends the job.
+    constexpr std::string_view kText = "weft: out of memory\n";
+    (void)!write(STDERR_FILENO, kText.data(), kText.size());
+    _exit(MPI_ERR_NO_MEM);
+  }
+}
+
 ErrorHandler* find_errhandler(MPI_Errhandler handle) {
   if (handle == MPI_ERRORS_ARE_FATAL) return &fatal_handler;
   if (handle == MPI_ERRORS_ABORT) return &abort_handler;

@@ -40,7 +40,8 @@ class Remote {
   virtual void wanted(const ObjectId& id) = 0;
   // Nobody waits for it any longer.
   virtual void unwanted(const ObjectId& id) = 0;
-  virtual void erased(const ObjectId& id) = 0;
+  // True if other hosts were told, too.
+  virtual bool erased(const ObjectId& id) = 0;
   virtual void status(nlohmann::json& json) = 0;
 };
 

@@ -54,9 +54,10 @@ void Server::carry_out(Client& client, const Request& request) {
     case Op::wait:
       return wait(client, request);
     case Op::erase: {
-      const Outcome outcome = objects_.erase(request.id);
+      Outcome outcome = objects_.erase(request.id);
       room_may_have_come_ = true;
-      if (remote_ != nullptr) remote_->erased(request.id);
+      // Whether others have it is known to others only.
+      if (remote_ != nullptr && remote_->erased(request.id)) outcome = {};
       return complete(client, request.tag, outcome);
     }
     case Op::pin:

@@ -211,6 +211,9 @@ TEST_CASE("erase hides at once and frees when nobody looks") {
   CHECK(other.get(id_of(1), none) == Code::not_found);
   copy = held;
   held.release();
+  Object moved = std::move(copy);
+  CHECK_FALSE(copy);
+  copy = std::move(moved);
   CHECK(store.put(id_of(2), contents_of(id_of(2), kBytes), {}, {.timeout_ms = 30}) ==
         Code::timed_out);
   CHECK(equal(copy.data(), contents_of(id_of(1), kBytes)));

@@ -59,14 +59,11 @@ class WEFT_API Object {
  public:
   Object() = default;
   Object(const Object& other);
+  Object(Object&& other) noexcept { swap(other); }
   Object& operator=(Object other) noexcept {
-    std::swap(store_, other.store_);
-    std::swap(slot_, other.slot_);
-    std::swap(data_, other.data_);
-    std::swap(metadata_, other.metadata_);
+    swap(other);
     return *this;
   }
-  Object(Object&& other) noexcept { *this = std::move(other); }
   ~Object() { release(); }
 
   explicit operator bool() const noexcept { return store_ != nullptr; }
@@ -77,6 +74,12 @@ class WEFT_API Object {
 
  private:
   friend class ObjectStoreImpl;
+  void swap(Object& other) noexcept {
+    std::swap(store_, other.store_);
+    std::swap(slot_, other.slot_);
+    std::swap(data_, other.data_);
+    std::swap(metadata_, other.metadata_);
+  }
   ObjectStoreImpl* store_ = nullptr;
   std::uint32_t slot_ = 0;
   std::span<const std::byte> data_, metadata_;

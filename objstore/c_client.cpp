@@ -1,0 +1,223 @@
+// The C interface: the C++ one with plain pointers, and exceptions kept inside.
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "weft/job.hpp"
+#include "weft/object_store.h"
+#include "weft/object_store.hpp"
+
+struct weft_object_store {
+  weft::ObjectStore store;
+};
+struct weft_object {
+  weft::Object object;
+};
+struct weft_object_buffer {
+  weft::ObjectBuffer buffer;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+static_assert(WEFT_EXISTS == static_cast<int>(weft::Code::exists));
+static_assert(sizeof(weft_object_id) == sizeof(weft::ObjectId));
+
+int tell(const weft::Status& status) {
+  if (!status) last_error = status.text();
+  return static_cast<int>(status.code());
+}
+
+template <class F>
+int guarded(F&& body) noexcept {
+  try {
+    return tell(body());
+  } catch (const weft::Error& error) {
+    return tell(error.status());
+  } catch (const std::bad_alloc&) {
+    return static_cast<int>(weft::Code::no_memory);
+  } catch (const std::exception& error) {
+    last_error = error.what();
+    return static_cast<int>(weft::Code::internal);
+  }
+}
+
+weft::ObjectId id_of(const weft_object_id* id) {
+  weft::ObjectId made;
+  std::memcpy(made.bytes.data(), id->bytes, sizeof id->bytes);
+  return made;
+}
+std::span<const weft::ObjectId> ids_of(const weft_object_id* ids, size_t num) {
+  return {reinterpret_cast<const weft::ObjectId*>(ids), num};
+}
+std::span<const std::byte> bytes_of(const void* data, uint64_t bytes) {
+  return {static_cast<const std::byte*>(data), bytes};
+}
+void fill(const weft::ObjectEntry& from, weft_object_entry& to) {
+  std::memcpy(to.id.bytes, from.id.bytes.data(), sizeof to.id.bytes);
+  to.metadata_bytes = from.metadata_bytes;
+  to.data_bytes = from.data_bytes;
+  to.is_pinned = from.is_pinned;
+  to.is_referenced = from.is_referenced;
+}
+weft::ObjectOptions options_of(uint64_t ttl_ms, int is_pinned, int64_t timeout_ms) {
+  weft::ObjectOptions options;
+  options.ttl_ms = ttl_ms;
+  options.is_pinned = is_pinned != 0;
+  options.timeout_ms = timeout_ms;
+  return options;
+}
+
+}  // namespace
+
+const char* weft_object_error_text() { return last_error.c_str(); }
+
+int weft_object_id_parse(const char* text, weft_object_id* id) {
+  return guarded([&]() -> weft::Status {
+    weft::ObjectId parsed;
+    if (!weft::ObjectId::parse(text, parsed))
+      return {weft::Code::bad_argument,
+              std::string("'") + text + "': an id is a name of 1 to 20 letters or 40 hex digits"};
+    std::memcpy(id->bytes, parsed.bytes.data(), sizeof id->bytes);
+    return weft::Code::ok;
+  });
+}
+
+void weft_object_id_text(const weft_object_id* id, char text[41]) {
+  const std::string made = id_of(id).text();
+  std::memcpy(text, made.c_str(), made.size() + 1);
+}
+
+int weft_object_store_open(const char* socket, const char* name, weft_object_store** store) {
+  return guarded([&]() -> weft::Status {
+    weft::ObjectStoreSettings settings;
+    if (socket != nullptr) settings.socket = socket;
+    if (name != nullptr) settings.name = name;
+    *store = new weft_object_store{weft::ObjectStore(settings)};
+    return weft::Code::ok;
+  });
+}
+
+void weft_object_store_close(weft_object_store* store) { delete store; }
+
+int weft_object_contains(weft_object_store* store, const weft_object_id* id) {
+  return store->store.contains(id_of(id)) ? 1 : 0;
+}
+
+int weft_object_create(weft_object_store* store, const weft_object_id* id, uint64_t data_bytes,
+                       uint32_t metadata_bytes, uint64_t ttl_ms, int is_pinned, int64_t timeout_ms,
+                       weft_object_buffer** buffer) {
+  return guarded([&]() -> weft::Status {
+    auto made = std::make_unique<weft_object_buffer>();
+    weft::Status status = store->store.create(id_of(id), data_bytes, metadata_bytes, made->buffer,
+                                              options_of(ttl_ms, is_pinned, timeout_ms));
+    if (status) *buffer = made.release();
+    return status;
+  });
+}
+
+void* weft_object_buffer_data(const weft_object_buffer* buffer) {
+  return buffer->buffer.data().data();
+}
+void* weft_object_buffer_metadata(const weft_object_buffer* buffer) {
+  return buffer->buffer.metadata().data();
+}
+
+int weft_object_seal(weft_object_store* store, weft_object_buffer* buffer) {
+  const std::unique_ptr<weft_object_buffer> owned(buffer);
+  return guarded([&] { return store->store.seal(owned->buffer); });
+}
+
+void weft_object_abort(weft_object_buffer* buffer) { delete buffer; }
+
+int weft_object_put(weft_object_store* store, const weft_object_id* id, const void* data,
+                    uint64_t data_bytes, const void* metadata, uint32_t metadata_bytes,
+                    uint64_t ttl_ms, int is_pinned, int64_t timeout_ms) {
+  return guarded([&] {
+    return store->store.put(id_of(id), bytes_of(data, data_bytes),
+                            bytes_of(metadata, metadata_bytes),
+                            options_of(ttl_ms, is_pinned, timeout_ms));
+  });
+}
+
+int weft_object_get(weft_object_store* store, const weft_object_id* ids, size_t num,
+                    int64_t timeout_ms, weft_object** objects) {
+  for (size_t i = 0; i < num; ++i) objects[i] = nullptr;
+  return guarded([&] {
+    std::vector<weft::Object> got(num);
+    weft::Status status = store->store.get(ids_of(ids, num), got, timeout_ms);
+    for (size_t i = 0; i < num; ++i)
+      if (got[i]) objects[i] = new weft_object{std::move(got[i])};
+    return status;
+  });
+}
+
+const void* weft_object_data(const weft_object* object, uint64_t* bytes) {
+  *bytes = object->object.data().size();
+  return object->object.data().data();
+}
+const void* weft_object_metadata(const weft_object* object, uint64_t* bytes) {
+  *bytes = object->object.metadata().size();
+  return object->object.metadata().data();
+}
+void weft_object_release(weft_object* object) { delete object; }
+
+int weft_object_delete(weft_object_store* store, const weft_object_id* id) {
+  return guarded([&] { return store->store.erase(id_of(id)); });
+}
+
+int weft_object_pin(weft_object_store* store, const weft_object_id* id, int is_pinned) {
+  return guarded(
+      [&] { return is_pinned != 0 ? store->store.pin(id_of(id)) : store->store.unpin(id_of(id)); });
+}
+
+int weft_object_wait(weft_object_store* store, const weft_object_id* ids, size_t num, size_t least,
+                     int64_t timeout_ms, uint8_t* is_here) {
+  return guarded([&] {
+    std::vector<bool> here;
+    weft::Status status = store->store.wait(ids_of(ids, num), least, timeout_ms, here);
+    for (size_t i = 0; i < num; ++i) is_here[i] = here[i] ? 1 : 0;
+    return status;
+  });
+}
+
+int weft_object_fetch(weft_object_store* store, const weft_object_id* ids, size_t num,
+                      int64_t timeout_ms) {
+  return guarded([&] { return store->store.fetch(ids_of(ids, num), timeout_ms); });
+}
+
+int weft_object_list(weft_object_store* store, weft_object_entry* entries, size_t most,
+                     size_t* num) {
+  return guarded([&] {
+    std::vector<weft::ObjectEntry> objects;
+    weft::Status status = store->store.list(objects);
+    *num = objects.size();
+    for (size_t i = 0; i < objects.size() && i < most; ++i) fill(objects[i], entries[i]);
+    return status;
+  });
+}
+
+int weft_object_subscribe(weft_object_store* store) {
+  return guarded([&] { return store->store.subscribe(); });
+}
+
+int weft_object_next_event(weft_object_store* store, int64_t timeout_ms, weft_object_entry* event) {
+  return guarded([&]() -> weft::Status {
+    weft::ObjectEntry entry;
+    if (!store->store.next_event(entry, timeout_ms))
+      return {weft::Code::timed_out, "no object was sealed in time"};
+    fill(entry, *event);
+    return weft::Code::ok;
+  });
+}
+
+int weft_object_status(weft_object_store* store, char* json, size_t bytes) {
+  return guarded([&]() -> weft::Status {
+    std::string text;
+    if (weft::Status status = store->store.status(text); !status) return status;
+    if (text.size() + 1 > bytes) return {weft::Code::truncated, "the status is longer than that"};
+    std::memcpy(json, text.c_str(), text.size() + 1);
+    return weft::Code::ok;
+  });
+}

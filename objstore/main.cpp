@@ -1,0 +1,124 @@
+// weft-store: the store of a host, and its commands for the shell.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "commands.hpp"
+#include "manager.hpp"
+#include "server.hpp"
+#include "weft/object_store.hpp"
+
+namespace {
+
+using namespace weft;
+using namespace weft::objstore;
+
+Server* running = nullptr;
+
+struct Options {
+  std::string socket = default_object_store_socket();
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30, quota_bytes = 0;
+  std::uint32_t max_objects = kMaxEntries, spin_us = 50;
+  bool huge_pages = false;
+  ManagerSettings manager;
+  std::string secret_file;
+};
+
+// Without the line's end that editors add.
+Status read_secret(const std::string& file, std::string& secret) {
+  std::ifstream in(file);
+  if (!std::getline(in, secret) || secret.empty())
+    return {Code::not_found, file + ": no secret can be read there"};
+  return Code::ok;
+}
+
+int serve(const Options& options) {
+  ServerSettings settings;
+  settings.socket_path = options.socket;
+  settings.objects.memory_bytes = options.memory_bytes;
+  settings.objects.max_objects = options.max_objects;
+  settings.objects.huge_pages = options.huge_pages;
+  settings.quota_bytes = options.quota_bytes;
+  settings.spin_us = options.spin_us;
+  Server server;
+  if (const Status status = server.open(settings); !status) return fail(status);
+  ManagerSettings manager_settings = options.manager;
+  if (!options.secret_file.empty())
+    if (const Status status = read_secret(options.secret_file, manager_settings.secret); !status)
+      return fail(status);
+  char host[65] = {};
+  ::gethostname(host, sizeof host - 1);
+  manager_settings.name = std::string("weft-store ").append(host).substr(0, 64);
+  std::optional<Manager> manager;
+  if (!manager_settings.listen.empty() || !manager_settings.peers.empty()) {
+    manager.emplace(server, manager_settings);
+    if (const Status status = manager->open(); !status) return fail(status);
+  }
+  running = &server;
+  struct sigaction end {};
+  end.sa_handler = [](int) { running->stop(); };
+  ::sigaction(SIGTERM, &end, nullptr);
+  ::sigaction(SIGINT, &end, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  std::printf("ready %s\n", options.socket.c_str());
+  std::fflush(stdout);
+  std::thread manager_thread;
+  if (manager) manager_thread = std::thread([&manager] { manager->run(); });
+  server.run();
+  ::signal(SIGTERM, SIG_IGN);
+  ::signal(SIGINT, SIG_IGN);
+  if (manager) {
+    manager->stop();
+    manager_thread.join();
+  }
+  running = nullptr;
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"The object store of this host. Without a command it serves until SIGTERM."};
+  Options options;
+  const auto size = CLI::AsSizeValue(false);
+  app.add_option("--socket", options.socket, "where clients connect")->capture_default_str();
+  app.add_option("--memory", options.memory_bytes, "for objects, e.g. 4GiB")
+      ->transform(size)
+      ->check(CLI::Range(std::uint64_t{1} << 16, std::uint64_t{1} << 46))
+      ->capture_default_str();
+  app.add_option("--objects", options.max_objects, "how many at most")
+      ->check(CLI::Range(1u, kMaxEntries))
+      ->capture_default_str();
+  app.add_option("--quota", options.quota_bytes, "memory that one client's objects take; 0: any")
+      ->transform(size);
+  app.add_option("--spin-us", options.spin_us,
+                 "microseconds to poll for more calls before sleeping; 0 on a busy host")
+      ->check(CLI::Range(0u, 1000000u))
+      ->capture_default_str();
+  app.add_flag("--huge-pages", options.huge_pages,
+               "objects in pages of 2 MiB, of those that vm.nr_hugepages sets aside");
+  app.add_option("--listen", options.manager.listen,
+                 "host:port or unix:PATH where other hosts' stores connect; needs --secret-file");
+  app.add_option("--peers", options.manager.peers,
+                 "where other stores listen; each tells of those that it knows");
+  app.add_option("--secret-file", options.secret_file, "its first line is what all stores know");
+  app.add_option("--threshold", options.manager.threshold_bytes,
+                 "objects from this size on are read by one-sided READ, smaller ones are sent")
+      ->transform(size)
+      ->capture_default_str();
+  app.add_option("--lease-ms", options.manager.lease_ms,
+                 "how long an object is kept for a host that reads it")
+      ->check(CLI::Range(100u, 3600000u))
+      ->capture_default_str();
+  app.fallthrough();
+  app.require_subcommand(0, 1);
+  std::function<int()> command;
+  add_commands(app, options.socket, command);
+  CLI11_PARSE(app, argc, argv);
+  return command ? command() : serve(options);
+}

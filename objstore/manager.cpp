@@ -1,0 +1,335 @@
+// The manager's thread, members that come and go, and what is said between them.
+#include "manager.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "clock.hpp"
+#include "weft/job.hpp"
+
+namespace weft::objstore {
+namespace {
+
+constexpr std::uint64_t kReconnectNs = 1'000'000'000;
+
+}  // namespace
+
+Manager::Manager(Server& server, const ManagerSettings& settings)
+    : server_(server), settings_(settings) {}
+
+Manager::~Manager() {
+  const auto lock = server_.lock();
+  server_.set_remote(nullptr);
+}
+
+Status Manager::open() {
+  wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) return system_error("making the manager's doorbell");
+  NodeSettings settings;
+  settings.name = settings_.name;
+  settings.secret = settings_.secret;
+  settings.fabrics = settings_.fabrics;
+  settings.progress_thread = false;
+  try {
+    node_ = std::make_unique<Node>(settings);
+  } catch (const Error& error) {
+    return error.status();
+  }
+  self_ = node_->generation();
+  node_->on_peer([this](const Peer& peer) { joined(peer); });
+  node_->on_lost([this](const Peer& peer, const Status&) { lost(peer); });
+  node_->on_message(
+      [this](const Peer& peer, std::span<const std::byte> bytes) { received(peer, bytes); });
+  for (const std::string& address : settings_.listen)
+    if (Status status = node_->listen(address); !status) return status;
+  const auto lock = server_.lock();
+  server_.set_remote(this);
+  return Code::ok;
+}
+
+Status Manager::address(std::string& text) { return node_->address(text); }
+
+void Manager::run() {
+  while (!is_over_.load(std::memory_order_relaxed)) {
+    const std::uint64_t now_ns = monotonic_ns();
+    connect_missing(now_ns);
+    serve_inbox();
+    const bool has_moved = node_->progress();
+    end_reads();
+    end_leases(now_ns, 0);
+    retry_fetches(now_ns);
+    std::erase_if(outgoing_, [](const auto& message) { return message->operation.is_done(); });
+    if (has_moved || !node_->arm()) continue;
+    pollfd ready[2] = {{node_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    if (::poll(ready, 2, 20) > 0 && (ready[1].revents & POLLIN) != 0) {
+      std::uint64_t count;
+      [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
+    }
+  }
+  {
+    const auto lock = server_.lock();
+    server_.set_remote(nullptr);
+  }
+  // Operations end before the memory they write to can go.
+  node_.reset();
+  const auto lock = server_.lock();
+  for (auto& [id, fetch] : fetches_)
+    if (fetch->entry != kNoEntry) server_.objects().abort(fetch->entry);
+  for (const Lease& lease : leases_) server_.objects().drop(lease.entry);
+}
+
+void Manager::stop() {
+  is_over_.store(true, std::memory_order_relaxed);
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+}
+
+// --- From the store's thread ---
+
+void Manager::sealed(const ObjectId& id, std::uint32_t) { post({What::sealed, id}); }
+void Manager::gone(const ObjectId& id, bool) { post({What::gone, id}); }
+void Manager::wanted(const ObjectId& id) { post({What::wanted, id}); }
+void Manager::unwanted(const ObjectId& id) { post({What::unwanted, id}); }
+bool Manager::erased(const ObjectId& id) {
+  post({What::erased, id});
+  const std::lock_guard lock(inbox_mutex_);
+  return !peer_names_.empty();
+}
+
+void Manager::post(const Command& command) {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(command);
+    if (inbox_.size() > 1) return;  // its first one has rung
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void Manager::status(nlohmann::json& json) {
+  const std::lock_guard lock(inbox_mutex_);
+  json["transfers"] = {{"fetched", counters_.fetched},
+                       {"fetched_bytes", counters_.fetched_bytes},
+                       {"fetched_one_sided", counters_.fetched_one_sided},
+                       {"given", counters_.given},
+                       {"given_bytes", counters_.given_bytes},
+                       {"retried", counters_.retried},
+                       {"leases_ended", counters_.leases_ended},
+                       {"refused", counters_.refused}};
+  nlohmann::json peers = nlohmann::json::array();
+  for (const auto& [name, fabric] : peer_names_)
+    peers.push_back({{"name", name}, {"fabric", fabric}});
+  json["peers"] = std::move(peers);
+}
+
+void Manager::serve_inbox() {
+  std::deque<Command> commands;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    commands.swap(inbox_);
+  }
+  for (const Command& command : commands) {
+    PeerMessage message;
+    message.id = command.id;
+    switch (command.what) {
+      case What::sealed:
+        message.kind = PeerKind::announce;
+        send(home_of(command.id), message);
+        break;
+      case What::gone:
+        message.kind = PeerKind::withdraw;
+        send(home_of(command.id), message);
+        break;
+      case What::wanted:
+        start(command.id);
+        break;
+      case What::unwanted:
+        if (const auto found = fetches_.find(command.id); found != fetches_.end()) {
+          found->second->is_wanted = false;
+          // One that reads is ended by its end.
+          if (!found->second->is_reading) {
+            give_up_ask(*found->second, false);
+            fetches_.erase(found);
+          }
+          message.kind = PeerKind::unwatch;
+          send(home_of(command.id), message);
+        }
+        break;
+      case What::erased:
+        message.kind = PeerKind::erase;
+        send(home_of(command.id), message);
+        break;
+    }
+  }
+}
+
+// --- Members ---
+
+void Manager::connect_missing(std::uint64_t now_ns) {
+  if (now_ns < next_connect_ns_) return;
+  next_connect_ns_ = now_ns + kReconnectNs;
+  const auto connect = [this](const std::string& address) {
+    if (!connecting_.insert(address).second) return;
+    node_->connect_async(address, [this, address](const Status& status, const Peer& peer) {
+      connecting_.erase(address);
+      if (status) connected_[address] = peer.generation();
+    });
+  };
+  for (const std::string& address : settings_.peers) {
+    const auto found = connected_.find(address);
+    if (found == connected_.end() || (found->second != self_ && !peers_.contains(found->second)))
+      connect(address);
+  }
+  // Of two that know of each other by hearsay one connects.
+  for (const auto& [generation, address] : addresses_)
+    if (generation < self_ && !peers_.contains(generation)) connect(address);
+}
+
+void Manager::joined(const Peer& peer) {
+  const std::uint64_t generation = peer.generation();
+  if (is_over_ || generation == self_ || !peers_.emplace(generation, peer).second) return;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    peer_names_.emplace_back(peer.name(), std::string(peer.fabric()));
+  }
+  tell_members(generation);
+  announce_moved(generation, {});
+}
+
+void Manager::tell_members(std::uint64_t to) {
+  PeerMessage message;
+  message.kind = PeerKind::members;
+  Member self{self_, {}};
+  if (node_->address(self.address)) message.members.push_back(self);
+  for (const auto& [generation, address] : addresses_)
+    if (generation != to && peers_.contains(generation) && message.members.size() < kMaxMembers)
+      message.members.push_back({generation, address});
+  send(to, message);
+}
+
+void Manager::lost(const Peer& peer) {
+  const std::uint64_t generation = peer.generation();
+  const auto found = peers_.find(generation);
+  if (is_over_ || found == peers_.end() || !(found->second == peer)) return;
+  // Whose share of the ids it had.
+  std::vector<ObjectId> were_there;
+  for (const ObjectId& id : local_objects())
+    if (home_of(id) == generation) were_there.push_back(id);
+  std::vector<ObjectId> watched_there;
+  for (const auto& [id, fetch] : fetches_)
+    if (home_of(id) == generation) watched_there.push_back(id);
+  peers_.erase(found);
+  addresses_.erase(generation);
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    std::erase(peer_names_, std::pair(peer.name(), std::string(peer.fabric())));
+  }
+  end_leases(monotonic_ns(), generation);
+  forget_member(generation);
+  announce_moved(0, were_there);
+  for (const ObjectId& id : watched_there) {
+    PeerMessage message;
+    message.kind = PeerKind::watch;
+    message.id = id;
+    send(home_of(id), message);
+  }
+  for (auto& [id, fetch] : fetches_) {
+    fetch->holders.erase(generation);
+    if (fetch->holder == generation && !fetch->is_reading) {
+      give_up_ask(*fetch, true);
+      ask_next(*fetch);
+    }
+  }
+}
+
+void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
+  if (is_over_) return;
+  // A copy: over shared memory a hostile peer can change it while it is looked at. Peers have the
+  // secret, but a bug elsewhere should not become one here.
+  const std::vector<std::byte> copy(bytes.begin(), bytes.end());
+  PeerMessage message;
+  if (!decode(copy, message)) {
+    const std::lock_guard lock(inbox_mutex_);
+    ++counters_.refused;
+    return;
+  }
+  handle(peer.generation(), message);
+}
+
+void Manager::send(std::uint64_t to, const PeerMessage& message) {
+  if (to == self_) {
+    handle(self_, message);
+    return;
+  }
+  const auto found = peers_.find(to);
+  if (found == peers_.end()) return;  // what it would have meant is told again when members change
+  auto outgoing = std::make_unique<Outgoing>();
+  outgoing->bytes = encode(message);
+  node_->send(found->second, outgoing->bytes.data(), outgoing->bytes.size(), outgoing->operation);
+  if (!outgoing->operation.is_done()) outgoing_.push_back(std::move(outgoing));
+}
+
+void Manager::handle(std::uint64_t from, const PeerMessage& message) {
+  switch (message.kind) {
+    case PeerKind::members:
+      for (const Member& member : message.members)
+        if (member.generation != self_ && addresses_.size() < kMaxMembers)
+          addresses_[member.generation] = member.address;
+      next_connect_ns_ = 0;
+      return;
+    case PeerKind::announce:
+    case PeerKind::withdraw:
+    case PeerKind::watch:
+    case PeerKind::unwatch:
+    case PeerKind::holders:
+    case PeerKind::erase:
+    case PeerKind::drop:
+      return directory(from, message);
+    case PeerKind::ask:
+      return give(from, message);
+    case PeerKind::data:
+    case PeerKind::offer:
+    case PeerKind::absent: {
+      // Only who was asked may answer.
+      const auto asked = asks_.find(message.number);
+      if (asked == asks_.end()) {
+        if (message.kind == PeerKind::offer) {
+          PeerMessage fin;
+          fin.kind = PeerKind::fin;
+          fin.number = message.number;
+          send(from, fin);
+        }
+        return;
+      }
+      Fetch& fetch = *fetches_.at(asked->second);
+      if (fetch.holder != from || fetch.is_reading || fetch.offer != nullptr) return;
+      if (message.kind == PeerKind::data) return take_data(message);
+      if (message.kind == PeerKind::offer) return take_offer(message);
+      fetch.holders.erase(from);
+      give_up_ask(fetch, true);
+      return ask_next(fetch);
+    }
+    case PeerKind::fin:
+      for (Lease& lease : leases_)
+        if (lease.peer == from && lease.number == message.number) lease.ends_ns = 1;
+      return;
+  }
+}
+
+std::vector<ObjectId> Manager::local_objects() {
+  std::vector<ListedObject> listed;
+  const auto lock = server_.lock();
+  std::uint64_t cursor = 0;
+  do cursor = server_.objects().list(cursor, SIZE_MAX, listed);
+  while (cursor != 0);
+  std::vector<ObjectId> ids;
+  for (const ListedObject& object : listed) ids.push_back(object.id);
+  return ids;
+}
+
+}  // namespace weft::objstore

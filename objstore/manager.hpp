@@ -1,0 +1,163 @@
+#pragma once
+// Manager: this host's store among those of other hosts. A Node whose peers come and go: it finds
+// who holds an object, brings it here, and gives objects to others.
+//
+// Directory. Each manager answers for a share of the ids: the member whose generation and the id
+// have the highest hash (rendezvous hashing), so that a member that comes or goes moves only its
+// own share. Holders announce what they hold to the answerer, and again when the answerer changes;
+// who wants an object watches there and is told holders now and later. A manager that dies takes
+// with it what it was told, which the holders then tell the next one.
+//
+// Transfer. The asker sends `ask` to a holder. Below the threshold the bytes come back in a
+// message; from it on an offer of where they lie, which the asker READs straight into its own
+// segment. The holder keeps the object until FIN, the asker's loss, or the end of the lease; an
+// asker that took longer than the lease, counted from before it asked, throws away what it read.
+//
+// Threads. run() is the manager's thread and the only one that uses the Node. The store's thread
+// leaves commands in an inbox.
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "peer_wire.hpp"
+#include "server.hpp"
+#include "weft/node.hpp"
+
+namespace weft::objstore {
+
+struct ManagerSettings {
+  std::vector<std::string> listen, peers;
+  std::string secret, name, fabrics;
+  std::uint64_t threshold_bytes = 32 << 10;  // data and metadata; from it on one-sided
+  std::uint32_t lease_ms = 10000;
+};
+
+struct ManagerCounters {
+  std::uint64_t fetched = 0, fetched_bytes = 0, fetched_one_sided = 0, given = 0, given_bytes = 0;
+  std::uint64_t retried = 0, leases_ended = 0, refused = 0;
+};
+
+class Manager final : public Remote {
+ public:
+  Manager(Server& server, const ManagerSettings& settings);
+  ~Manager() override;
+
+  // Throws nothing; bad_argument, not_permitted: as Node's.
+  Status open();
+  // Where others reach it.
+  Status address(std::string& text);
+  // Until stop().
+  void run();
+  void stop();
+
+  // Remote: by whoever holds the server's lock.
+  void sealed(const ObjectId& id, std::uint32_t entry) override;
+  void gone(const ObjectId& id, bool is_deleted) override;
+  void wanted(const ObjectId& id) override;
+  void unwanted(const ObjectId& id) override;
+  bool erased(const ObjectId& id) override;
+  void status(nlohmann::json& json) override;
+
+ private:
+  enum class What { sealed, gone, wanted, unwanted, erased };
+  struct Command {
+    What what;
+    ObjectId id;
+  };
+  struct Fetch {
+    ObjectId id;
+    std::uint64_t number = 0;  // of the ask under way; 0: none
+    std::uint64_t holder = 0;  // whom it was asked of
+    std::uint64_t asked_ns = 0, retry_ns = 0;
+    std::set<std::uint64_t> holders, failed;
+    // What came of an ask.
+    std::uint32_t entry = kNoEntry;
+    std::uint64_t lease_ms = 0;
+    bool is_reading = false, is_wanted = true;
+    std::unique_ptr<PeerMessage> offer;  // waits for room
+    Operation read;
+    std::vector<PeerMemory> memories;
+  };
+  struct Lease {
+    std::uint64_t peer, number;
+    std::uint32_t entry;
+    std::uint64_t ends_ns;
+  };
+  // What this manager answers for.
+  struct Known {
+    std::set<std::uint64_t> holders, watchers;
+  };
+  struct Outgoing {
+    std::string bytes;
+    Operation operation;
+  };
+  struct Piece {
+    std::uint64_t begin, bytes;
+    MemoryKey key;
+  };
+
+  // manager.cpp
+  void post(const Command& command);
+  void serve_inbox();
+  void connect_missing(std::uint64_t now_ns);
+  void joined(const Peer& peer);
+  void lost(const Peer& peer);
+  void received(const Peer& peer, std::span<const std::byte> bytes);
+  void send(std::uint64_t to, const PeerMessage& message);
+  void tell_members(std::uint64_t to);
+  void handle(std::uint64_t from, const PeerMessage& message);
+  std::vector<ObjectId> local_objects();
+  // manager_directory.cpp
+  std::uint64_t home_of(const ObjectId& id) const;
+  void directory(std::uint64_t from, const PeerMessage& message);
+  void forget_member(std::uint64_t member);
+  void announce_moved(std::uint64_t joined, const std::vector<ObjectId>& were_at_lost);
+  // manager_transfer.cpp
+  void start(const ObjectId& id);
+  void ask_next(Fetch& fetch);
+  void give_up_ask(Fetch& fetch, bool holder_failed);
+  void give(std::uint64_t to, const PeerMessage& ask);
+  void take_data(const PeerMessage& message);
+  void take_offer(const PeerMessage& message);
+  bool begin_read(Fetch& fetch);
+  void retry_fetches(std::uint64_t now_ns);
+  void end_reads();
+  void finish(Fetch& fetch);
+  void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
+  Status register_pieces();
+
+  Server& server_;
+  const ManagerSettings settings_;
+  std::unique_ptr<Node> node_;
+  Descriptor wake_;
+  std::atomic<bool> is_over_{false};
+
+  std::mutex inbox_mutex_;
+  std::deque<Command> inbox_;
+  ManagerCounters counters_;  // under inbox_mutex_
+  std::vector<std::pair<std::string, std::string>> peer_names_;
+
+  // The manager's thread only.
+  std::uint64_t self_ = 0;
+  std::map<std::uint64_t, Peer> peers_;
+  std::map<std::uint64_t, std::string> addresses_;
+  std::map<std::string, std::uint64_t> connected_;  // a configured address -> generation
+  std::set<std::string> connecting_;
+  std::uint64_t next_connect_ns_ = 0;
+  std::unordered_map<ObjectId, std::unique_ptr<Fetch>> fetches_;
+  std::unordered_map<std::uint64_t, ObjectId> asks_;
+  std::uint64_t next_number_ = 1;
+  std::vector<Lease> leases_;
+  std::unordered_map<ObjectId, Known> known_;
+  std::deque<std::unique_ptr<Outgoing>> outgoing_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace weft::objstore

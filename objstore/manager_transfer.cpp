@@ -1,0 +1,320 @@
+// Objects on their way. The receiver creates the object, takes its bytes in, seals, and says FIN;
+// nobody sees half of one.
+#include <algorithm>
+#include <cstring>
+
+#include "clock.hpp"
+#include "manager.hpp"
+
+namespace weft::objstore {
+namespace {
+
+constexpr std::uint64_t kRetryNs = 20'000'000;
+constexpr std::uint64_t kAskAgainNs = 500'000'000;  // when all holders failed
+
+}  // namespace
+
+// One object that many ask for is fetched once: the store says so once.
+void Manager::start(const ObjectId& id) {
+  auto& fetch = fetches_[id];
+  if (fetch != nullptr) {
+    fetch->is_wanted = true;
+    return;
+  }
+  {
+    const auto lock = server_.lock();
+    // It came meanwhile, or nobody wants it any longer.
+    if (server_.objects().find_sealed(id) != kNoEntry || !server_.is_wanted(id)) {
+      fetches_.erase(id);
+      return;
+    }
+  }
+  fetch = std::make_unique<Fetch>();
+  fetch->id = id;
+  PeerMessage message;
+  message.kind = PeerKind::watch;
+  message.id = id;
+  send(home_of(id), message);
+}
+
+// Asks a holder that has not failed; if all have, some time later all of them again.
+void Manager::ask_next(Fetch& fetch) {
+  for (const std::uint64_t holder : fetch.holders) {
+    if (fetch.failed.contains(holder) || !peers_.contains(holder)) continue;
+    fetch.number = next_number_++;
+    fetch.holder = holder;
+    fetch.asked_ns = monotonic_ns();
+    asks_.emplace(fetch.number, fetch.id);
+    PeerMessage ask;
+    ask.kind = PeerKind::ask;
+    ask.id = fetch.id;
+    ask.number = fetch.number;
+    ask.threshold = settings_.threshold_bytes;
+    send(holder, ask);
+    return;
+  }
+  if (!fetch.holders.empty()) fetch.retry_ns = monotonic_ns() + kAskAgainNs;
+}
+
+// The ask under way, if any, is over; what was created for it goes.
+void Manager::give_up_ask(Fetch& fetch, bool holder_failed) {
+  if (fetch.number == 0) return;
+  asks_.erase(fetch.number);
+  if (fetch.entry != kNoEntry) {
+    const auto lock = server_.lock();
+    server_.objects().abort(fetch.entry);
+    fetch.entry = kNoEntry;
+  }
+  PeerMessage fin;
+  fin.kind = PeerKind::fin;
+  fin.number = fetch.number;
+  send(fetch.holder, fin);
+  if (holder_failed) {
+    fetch.failed.insert(fetch.holder);
+    const std::lock_guard lock(inbox_mutex_);
+    ++counters_.retried;
+  }
+  fetch.number = 0;
+  fetch.offer.reset();
+}
+
+// --- The holder's side ---
+
+// The segment only grows, and each piece of it is registered once.
+Status Manager::register_pieces() {
+  std::uint64_t bytes;
+  std::byte* data;
+  {
+    const auto lock = server_.lock();
+    bytes = server_.objects().segment().bytes();
+    data = server_.objects().segment().data();
+  }
+  const std::uint64_t begin = pieces_.empty() ? 0 : pieces_.back().begin + pieces_.back().bytes;
+  if (begin == bytes) return Code::ok;
+  Piece piece{begin, bytes - begin, {}};
+  if (Status status = node_->register_memory(data + begin, bytes - begin); !status) return status;
+  if (Status status = node_->key(data + begin, kRead, piece.key); !status) return status;
+  pieces_.push_back(piece);
+  return Code::ok;
+}
+
+void Manager::give(std::uint64_t to, const PeerMessage& ask) {
+  PeerMessage answer;
+  answer.id = ask.id;
+  answer.number = ask.number;
+  std::uint32_t entry = kNoEntry;
+  std::uint64_t offset = 0, bytes = 0;
+  const std::byte* from = nullptr;
+  {
+    const auto lock = server_.lock();
+    Objects& objects = server_.objects();
+    entry = objects.find_sealed(ask.id);
+    if (entry != kNoEntry) {
+      objects.hold(entry);
+      const Entry& object = objects.index().entry(entry);
+      offset = object.offset;
+      answer.data_bytes = object.data_bytes;
+      answer.metadata_bytes = object.metadata_bytes;
+      bytes = objects.bytes_of(entry);
+      from = objects.place(entry);
+    }
+  }
+  const auto drop = [&] {
+    const auto lock = server_.lock();
+    server_.objects().drop(entry);
+  };
+  if (entry != kNoEntry && bytes < ask.threshold) {
+    answer.kind = PeerKind::data;
+    answer.contents = {from, bytes};
+    send(to, answer);
+    drop();
+  } else if (entry != kNoEntry) {
+    if (register_pieces()) {
+      answer.kind = PeerKind::offer;
+      answer.lease_ms = settings_.lease_ms;
+      for (const Piece& piece : pieces_) {
+        const std::uint64_t begin = std::max(offset, piece.begin);
+        const std::uint64_t end = std::min(offset + bytes, piece.begin + piece.bytes);
+        if (begin < end) answer.parts.push_back({piece.key, begin - piece.begin, end - begin});
+      }
+      // The holder keeps it a little longer than it says.
+      leases_.push_back(
+          {to, ask.number, entry, monotonic_ns() + settings_.lease_ms * std::uint64_t{1'100'000}});
+      send(to, answer);
+    } else {
+      drop();
+      answer.kind = PeerKind::absent;
+      send(to, answer);
+      return;
+    }
+  } else {
+    answer.kind = PeerKind::absent;
+    send(to, answer);
+    return;
+  }
+  const std::lock_guard lock(inbox_mutex_);
+  ++counters_.given;
+  counters_.given_bytes += bytes;
+}
+
+// Those whose time is over, and those of a peer that is lost.
+void Manager::end_leases(std::uint64_t now_ns, std::uint64_t of_peer) {
+  if (leases_.empty()) return;
+  std::erase_if(leases_, [&](const Lease& lease) {
+    if (lease.ends_ns > now_ns && lease.peer != of_peer) return false;
+    if (lease.ends_ns != 1 && lease.peer != of_peer) {
+      const std::lock_guard lock(inbox_mutex_);
+      ++counters_.leases_ended;
+    }
+    const auto lock = server_.lock();
+    server_.objects().drop(lease.entry);
+    return true;
+  });
+}
+
+// --- The asker's side ---
+
+void Manager::take_data(const PeerMessage& message) {
+  Fetch& fetch = *fetches_.at(asks_.at(message.number));
+  {
+    const auto lock = server_.lock();
+    std::uint32_t entry;
+    const Outcome outcome =
+        server_.create_in_place(fetch.id, message.data_bytes, message.metadata_bytes, entry);
+    if (outcome.code == Code::again) {
+      asks_.erase(fetch.number);
+      fetch.number = 0;
+      fetch.retry_ns = monotonic_ns() + kRetryNs;  // asked for anew when there may be room
+      return;
+    }
+    if (!outcome.ok()) {
+      if (outcome.code != Code::exists) server_.fail_waits(fetch.id, outcome.code, outcome.reason);
+      asks_.erase(fetch.number);
+      fetches_.erase(ObjectId(fetch.id));
+      return;
+    }
+    std::memcpy(server_.objects().place(entry), message.contents.data(), message.contents.size());
+    fetch.entry = entry;
+  }
+  finish(fetch);
+}
+
+void Manager::take_offer(const PeerMessage& message) {
+  Fetch& fetch = *fetches_.at(asks_.at(message.number));
+  fetch.offer = std::make_unique<PeerMessage>(message);
+  fetch.lease_ms = message.lease_ms;
+  if (!begin_read(fetch)) fetch.retry_ns = monotonic_ns() + kRetryNs;
+}
+
+// False: there is no room yet.
+bool Manager::begin_read(Fetch& fetch) {
+  const auto peer = peers_.find(fetch.holder);
+  if (peer == peers_.end() ||
+      monotonic_ns() - fetch.asked_ns > fetch.lease_ms * std::uint64_t{1'000'000}) {
+    give_up_ask(fetch, true);
+    ask_next(fetch);
+    return true;
+  }
+  std::byte* to;
+  {
+    const auto lock = server_.lock();
+    std::uint32_t entry;
+    const Outcome outcome = server_.create_in_place(fetch.id, fetch.offer->data_bytes,
+                                                    fetch.offer->metadata_bytes, entry);
+    if (outcome.code == Code::again) return false;
+    if (!outcome.ok() && outcome.code != Code::exists)
+      server_.fail_waits(fetch.id, outcome.code, outcome.reason);
+    if (!outcome.ok()) entry = kNoEntry;
+    fetch.entry = entry;
+    to = entry == kNoEntry ? nullptr : server_.objects().place(entry);
+  }
+  if (fetch.entry == kNoEntry) {
+    give_up_ask(fetch, true);
+    fetches_.erase(ObjectId(fetch.id));
+    return true;
+  }
+  std::vector<Transfer> transfers;
+  fetch.memories.clear();
+  fetch.memories.reserve(fetch.offer->parts.size());
+  for (const OfferPart& part : fetch.offer->parts) {
+    // A get takes 1 GiB at most.
+    constexpr std::uint64_t kMost = 1 << 30;
+    fetch.memories.push_back(node_->memory(peer->second, part.key));
+    for (std::uint64_t done = 0; done < part.bytes; done += kMost) {
+      const std::uint64_t length = std::min(kMost, part.bytes - done);
+      transfers.push_back({&fetch.memories.back(), part.offset + done, to, length});
+      to += length;
+    }
+  }
+  fetch.is_reading = true;
+  node_->get_all(transfers, fetch.read);
+  return true;
+}
+
+void Manager::retry_fetches(std::uint64_t now_ns) {
+  std::vector<ObjectId> due;
+  for (const auto& [id, fetch] : fetches_)
+    if (fetch->retry_ns != 0 && fetch->retry_ns <= now_ns) due.push_back(id);
+  for (const ObjectId& id : due) {
+    Fetch& fetch = *fetches_.at(id);
+    fetch.retry_ns = 0;
+    if (fetch.offer != nullptr) {
+      if (!begin_read(fetch)) fetch.retry_ns = now_ns + kRetryNs;
+    } else if (fetch.number == 0) {
+      fetch.failed.clear();
+      ask_next(fetch);
+    }
+  }
+}
+
+void Manager::end_reads() {
+  std::vector<ObjectId> ended;
+  for (const auto& [id, fetch] : fetches_)
+    if (fetch->is_reading && fetch->read.is_done()) ended.push_back(id);
+  for (const ObjectId& id : ended) {
+    Fetch& fetch = *fetches_.at(id);
+    fetch.is_reading = false;
+    fetch.memories.clear();
+    const bool is_in_time =
+        monotonic_ns() - fetch.asked_ns <= fetch.lease_ms * std::uint64_t{1'000'000};
+    if (fetch.read.code() == Code::ok && is_in_time) {
+      finish(fetch);
+      continue;
+    }
+    give_up_ask(fetch, true);
+    if (fetch.is_wanted)
+      ask_next(fetch);
+    else
+      fetches_.erase(id);
+  }
+}
+
+void Manager::finish(Fetch& fetch) {
+  const bool is_one_sided = fetch.offer != nullptr;
+  std::uint64_t bytes;
+  {
+    const auto lock = server_.lock();
+    bytes = server_.objects().bytes_of(fetch.entry);
+    server_.objects().seal(fetch.entry, 0, false);
+    fetch.entry = kNoEntry;
+  }
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    ++counters_.fetched;
+    counters_.fetched_bytes += bytes;
+    counters_.fetched_one_sided += is_one_sided;
+  }
+  PeerMessage message;
+  message.id = fetch.id;
+  message.number = fetch.number;
+  if (is_one_sided) {
+    message.kind = PeerKind::fin;
+    send(fetch.holder, message);
+  }
+  message.kind = PeerKind::unwatch;
+  send(home_of(fetch.id), message);
+  asks_.erase(fetch.number);
+  fetches_.erase(ObjectId(fetch.id));
+}
+
+}  // namespace weft::objstore

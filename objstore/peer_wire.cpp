@@ -1,0 +1,157 @@
+#include "peer_wire.hpp"
+
+#include <cstring>
+#include <type_traits>
+
+namespace weft::objstore {
+namespace {
+
+template <class T>
+void append(std::string& bytes, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+struct Reader {
+  std::span<const std::byte> rest;
+  bool is_ok = true;
+
+  template <class T>
+  void read(T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (rest.size() < sizeof value) {
+      is_ok = false;
+      return;
+    }
+    std::memcpy(&value, rest.data(), sizeof value);
+    rest = rest.subspan(sizeof value);
+  }
+  // A count of things that take at least `each` bytes.
+  std::size_t count(std::size_t most, std::size_t each) {
+    std::uint32_t num = 0;
+    read(num);
+    if (num > most || num > rest.size() / each) is_ok = false;
+    return is_ok ? num : 0;
+  }
+};
+
+}  // namespace
+
+std::string encode(const PeerMessage& message) {
+  std::string bytes;
+  append(bytes, kPeerVersion);
+  append(bytes, message.kind);
+  append(bytes, message.id);
+  append(bytes, message.number);
+  switch (message.kind) {
+    case PeerKind::members:
+      append(bytes, static_cast<std::uint32_t>(message.members.size()));
+      for (const Member& member : message.members) {
+        append(bytes, member.generation);
+        append(bytes, static_cast<std::uint32_t>(member.address.size()));
+        bytes += member.address;
+      }
+      break;
+    case PeerKind::holders:
+      append(bytes, message.is_deleted);
+      append(bytes, static_cast<std::uint32_t>(message.holders.size()));
+      for (const std::uint64_t holder : message.holders) append(bytes, holder);
+      break;
+    case PeerKind::ask:
+      append(bytes, message.threshold);
+      break;
+    case PeerKind::data:
+      append(bytes, message.data_bytes);
+      append(bytes, message.metadata_bytes);
+      bytes.append(reinterpret_cast<const char*>(message.contents.data()), message.contents.size());
+      break;
+    case PeerKind::offer:
+      append(bytes, message.data_bytes);
+      append(bytes, message.metadata_bytes);
+      append(bytes, message.lease_ms);
+      append(bytes, static_cast<std::uint32_t>(message.parts.size()));
+      for (const OfferPart& part : message.parts) {
+        append(bytes, part.key);
+        append(bytes, part.offset);
+        append(bytes, part.bytes);
+      }
+      break;
+    default:
+      break;
+  }
+  return bytes;
+}
+
+bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
+  message = {};
+  Reader reader{bytes};
+  std::uint8_t version = 0, kind = 0;
+  reader.read(version);
+  reader.read(kind);
+  reader.read(message.id);
+  reader.read(message.number);
+  if (!reader.is_ok || version != kPeerVersion || kind < 1 ||
+      kind > static_cast<std::uint8_t>(PeerKind::fin))
+    return false;
+  message.kind = static_cast<PeerKind>(kind);
+  switch (message.kind) {
+    case PeerKind::members: {
+      const std::size_t num = reader.count(kMaxMembers, 12);
+      for (std::size_t i = 0; i < num && reader.is_ok; ++i) {
+        Member member;
+        reader.read(member.generation);
+        const std::size_t length = reader.count(kMaxAddressBytes, 1);
+        if (!reader.is_ok) break;
+        member.address.assign(reinterpret_cast<const char*>(reader.rest.data()), length);
+        reader.rest = reader.rest.subspan(length);
+        message.members.push_back(std::move(member));
+      }
+      break;
+    }
+    case PeerKind::holders: {
+      std::uint8_t is_deleted = 0;
+      reader.read(is_deleted);
+      message.is_deleted = is_deleted != 0;
+      const std::size_t num = reader.count(kMaxMembers, 8);
+      message.holders.resize(num);
+      for (std::uint64_t& holder : message.holders) reader.read(holder);
+      break;
+    }
+    case PeerKind::ask:
+      reader.read(message.threshold);
+      break;
+    case PeerKind::data:
+      reader.read(message.data_bytes);
+      reader.read(message.metadata_bytes);
+      message.contents = reader.rest;
+      if (message.data_bytes > reader.rest.size() ||
+          reader.rest.size() - message.data_bytes != message.metadata_bytes)
+        return false;
+      reader.rest = {};
+      break;
+    case PeerKind::offer: {
+      reader.read(message.data_bytes);
+      reader.read(message.metadata_bytes);
+      reader.read(message.lease_ms);
+      const std::size_t num = reader.count(kMaxParts, sizeof(OfferPart));
+      message.parts.resize(num);
+      std::uint64_t sum = 0;
+      for (OfferPart& part : message.parts) {
+        reader.read(part.key);
+        reader.read(part.offset);
+        reader.read(part.bytes);
+        if (part.bytes > UINT64_MAX - sum) return false;
+        sum += part.bytes;
+      }
+      // The parts are the object, no more and no less.
+      if (message.data_bytes > sum || sum - message.data_bytes != message.metadata_bytes)
+        return false;
+      break;
+    }
+    default:
+      break;
+  }
+  return reader.is_ok && reader.rest.empty();
+}
+
+}  // namespace weft::objstore

@@ -1,0 +1,64 @@
+#pragma once
+// What managers say to each other, as messages of a Node: one struct a message, little-endian, a
+// version in front. Nothing is believed before it was read to its end. docs/objstore.md has the
+// page about it.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/memory_key.hpp"
+#include "weft/object_id.hpp"
+
+namespace weft::objstore {
+
+inline constexpr std::uint8_t kPeerVersion = 1;
+inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
+
+enum class PeerKind : std::uint8_t {
+  members = 1,  // who else there is
+  announce,     // sender holds the object; to the one who answers for its id
+  withdraw,     // no longer
+  watch,        // who holds it? Told now and whenever another does, until unwatch
+  unwatch,
+  holders,  // answer to watch
+  erase,    // everywhere; to the one who answers for the id
+  drop,     // the answerer's word to each holder: erase yours
+  ask,      // give me the object
+  data,     // answer: all of it
+  offer,    // answer: where it can be read until the lease ends
+  absent,   // answer: it is not here
+  fin,      // the offer is no longer needed
+};
+
+struct Member {
+  std::uint64_t generation = 0;
+  std::string address;
+};
+// A part of the object in one registered piece of the sender's segment.
+struct OfferPart {
+  MemoryKey key;
+  std::uint64_t offset = 0, bytes = 0;
+};
+
+// All that there is; each kind uses what its comment names.
+struct PeerMessage {
+  PeerKind kind = PeerKind::members;
+  ObjectId id;                          // all but members, fin
+  std::uint64_t number = 0;             // ask, data, offer, absent, fin: of the fetch
+  std::uint64_t threshold = 0;          // ask: bytes from which an offer is wanted
+  std::uint64_t data_bytes = 0;         // data, offer
+  std::uint32_t metadata_bytes = 0;     // data, offer
+  std::uint32_t lease_ms = 0;           // offer
+  bool is_deleted = false;              // holders
+  std::vector<Member> members;          // members
+  std::vector<std::uint64_t> holders;   // holders: generations
+  std::vector<OfferPart> parts;         // offer
+  std::span<const std::byte> contents;  // data; in the message
+};
+
+std::string encode(const PeerMessage& message);
+// False if the bytes are no message.
+bool decode(std::span<const std::byte> bytes, PeerMessage& message);
+
+}  // namespace weft::objstore

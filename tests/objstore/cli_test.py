@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""weft-store for the shell and its Python client: cli_test.py WEFT_STORE FOLDER_OF_LIBRARY PYTHON_CLIENT."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+weft_store, library, client = sys.argv[1:]
+folder = tempfile.mkdtemp(prefix="weft-store-cli-")
+path = os.path.join(folder, "socket")
+
+
+def start(*arguments):
+    store = subprocess.Popen([weft_store, "--socket", path, *arguments], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+    line = store.stdout.readline()
+    assert line == f"ready {path}\n", (line, store.stderr.read())
+    return store
+
+
+def run(*arguments, code=0, data=None):
+    result = subprocess.run([weft_store, "--socket", path, *arguments], input=data,
+                            capture_output=True, timeout=60)
+    assert result.returncode == code, (arguments, result)
+    return result.stdout if code == 0 else result.stderr.decode()
+
+
+def end(store, number=signal.SIGTERM):
+    store.send_signal(number)
+    store.wait(timeout=20)
+    store.stdout.close()
+    store.stderr.close()
+    return store.returncode
+
+
+assert "not there" in run("status", code=1)
+store = start("--memory", "64MiB")
+assert os.stat(path).st_mode & 0o777 == 0o600
+payload = os.urandom(3_000_000)
+run("put", "big", "-", data=payload)
+assert run("get", "big") == payload
+with open(os.path.join(folder, "file"), "wb") as file:
+    file.write(payload[:1000])
+run("put", "--pin", "small", file.name)
+assert run("get", "small") == payload[:1000]
+assert "already" in run("put", "small", file.name, code=1)
+rows = run("ls").decode().split("\n")
+assert any(row.split()[:3] == ["big", "3000000", "0"] for row in rows if row), rows
+assert any(row.split()[3:] == ["pinned"] for row in rows if row.startswith("small")), rows
+run("unpin", "small")
+run("pin", "small")
+assert run("wait", "small", "none", "--least", "1") == b"small\n"
+assert "in time" in run("wait", "none", "--timeout", "0.05", code=1)
+run("delete", "big")
+assert "not" in run("get", "big", "--timeout", "0", code=1)
+assert "id is" in run("get", "a name that is too long", code=1)
+status = json.loads(run("status", "--json"))
+assert status["objects"] == 1 and status["deleted"] == 1, status
+assert status["memory"]["capacity_bytes"] == 64 << 20
+for line in run("status", "--prometheus").decode().splitlines():
+    name, value = line.split()
+    assert name.startswith("weft_store_") and float(value) >= 0
+assert b"capacity_bytes" in run("status")
+# A second store finds the first.
+second = subprocess.run([weft_store, "--socket", path], capture_output=True, text=True, timeout=60)
+assert second.returncode == 1 and "another store" in second.stderr, second
+for wrong in (["--memory", "many"], ["--socket", "x" * 200], ["nonsense"]):
+    result = subprocess.run([weft_store, *wrong], capture_output=True, timeout=60)
+    assert result.returncode != 0, wrong
+
+# Python, in this process.
+code = f"""
+import sys, gc
+sys.path.insert(0, {os.path.dirname(client)!r})
+import weft_object_store as w
+a, b = w.ObjectStore({path!r}), w.ObjectStore({path!r})
+a.put("one", bytearray(b"hello"), b"meta")
+a.put("two", b"read-only")
+view = b.get("one")
+assert bytes(view) == b"hello" and view.readonly and view.nbytes == 5
+try:
+    view[0] = 1
+    raise SystemExit("a view was written to")
+except TypeError:
+    pass
+(data, metadata), = b.get_with_metadata(["one"])
+assert bytes(metadata) == b"meta"
+with a.create("three", 1 << 20) as buffer:
+    buffer.data[:] = bytes(range(256)) * 4096
+assert "three" in b and "four" not in b
+third = b.get("three", timeout=10)
+assert bytes(third[:256]) == bytes(range(256)) and third.nbytes == 1 << 20
+assert b.wait(["one", "four"], least=1) == ["one"]
+assert b.wait(["one", "four"], timeout=0.05) == ["one"]
+try:
+    b.get("four", timeout=0.05)
+    raise SystemExit("got what is not there")
+except w.Error as error:
+    assert error.code == "timed out", error.code
+try:
+    a.put("one", b"again")
+    raise SystemExit("put twice")
+except w.Error as error:
+    assert error.code == "exists already", error.code
+# The view keeps the object: deleted, evicted or not, its bytes are the same.
+a.delete("three")
+assert bytes(third[-256:]) == bytes(range(256))
+b.subscribe()
+a.put("five", b"x" * 10)
+assert b.next_event(timeout=20) == ("five", 10)
+assert b.next_event(timeout=0.01) is None
+assert ("two", 9, 0) in a.list()
+assert a.status()["clients_so_far"] >= 2
+del view, data, metadata, third
+gc.collect()
+a.close(); b.close()
+print("as expected")
+"""
+result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+                        env={**os.environ, "LD_LIBRARY_PATH": library})
+assert result.stdout == "as expected\n", result
+assert end(store) == 0
+assert not os.path.exists(path)
+# A store that was killed leaves a socket that the next one takes over.
+store = start()
+assert end(store, signal.SIGKILL) == -signal.SIGKILL
+assert os.path.exists(path)
+store = start()
+assert json.loads(run("status", "--json"))["objects"] == 0
+assert end(store, signal.SIGINT) == 0
+os.unlink(file.name)
+os.rmdir(folder)  # nothing else is left
+print("as expected")

@@ -27,7 +27,7 @@ struct RunOptions {
   StepOptions step;
   std::uint32_t delta = 0;  // width of a bucket of sssp; 0: by the graph
   // Rank 0 tells about long runs, once a second.
-  std::function<void(const char* what, std::uint64_t step)> progress;
+  std::function<void(const char* what, std::uint64_t step)> progress = {};
 };
 
 // Breadth-first search along edges out.
@@ -83,6 +83,13 @@ struct PageRankOptions {
 };
 
 inline constexpr double kDamping = 0.85;
+
+// Each as options.mode says; where there are no edges in, pull is push.
+void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
+void sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result);
+void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
+              PageRank& result);
+void wcc(const Graph& graph, const RunOptions& options, Wcc& result);
 
 // Vertex programs (vertex_programs.cpp). wcc needs an undirected graph.
 void paper_bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);

@@ -76,6 +76,14 @@ void add_run(CLI::App* command, RunArguments& arguments) {
   command->add_option("--repeat", arguments.repeat, "runs; the median of their times is printed")
       ->check(CLI::Range(1, 1000));
   command
+      ->add_option("--mode", arguments.run.mode,
+                   "paper: a vertex program; push: no second copy of the edges; auto: the fastest")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Mode>{{"paper", Mode::paper},
+                                                                      {"push", Mode::push},
+                                                                      {"pull", Mode::pull},
+                                                                      {"auto", Mode::automatic}}))
+      ->default_str("auto");
+  command
       ->add_option("--combine", arguments.run.step.combine,
                    "one message for a changed mirror, or for each edge")
       ->transform(CLI::CheckedTransformer(

@@ -98,22 +98,20 @@ void run_all(const Graph& graph, const RunArguments& arguments,
     Bfs result(graph);
     for (const VertexId source : sources)
       run_once(graph, arguments, out_for(source), runs, {{"source", source}}, result,
-               [&](Bfs& bfs) { paper_bfs(graph, source, arguments.run, bfs); });
+               [&](Bfs& found) { bfs(graph, source, arguments.run, found); });
   } else if (arguments.algorithm == "sssp") {
     Sssp result(graph);
     for (const VertexId source : sources)
       run_once(graph, arguments, out_for(source), runs, {{"source", source}}, result,
-               [&](Sssp& sssp) { paper_sssp(graph, source, arguments.run, sssp); });
+               [&](Sssp& found) { sssp(graph, source, arguments.run, found); });
   } else if (arguments.algorithm == "wcc") {
     Wcc result(graph);
     run_once(graph, arguments, arguments.out, runs, Json::object(), result,
-             [&](Wcc& wcc) { paper_wcc(graph, arguments.run, wcc); });
+             [&](Wcc& found) { wcc(graph, arguments.run, found); });
   } else {
     PageRank result(graph);
     run_once(graph, arguments, arguments.out, runs, Json::object(), result,
-             [&](PageRank& pagerank) {
-               paper_pagerank(graph, arguments.pagerank, arguments.run, pagerank);
-             });
+             [&](PageRank& found) { pagerank(graph, arguments.pagerank, arguments.run, found); });
   }
 }
 
@@ -175,7 +173,10 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   if (from_source && arguments.sources.empty() && arguments.sources_file.empty())
     return {Code::bad_argument,
             arguments.algorithm + ": name a vertex to start from with --source"};
-  if (arguments.algorithm == "wcc") arguments.load.undirected = true;
+  const Mode mode = arguments.run.mode;
+  if (arguments.algorithm == "wcc" && mode == Mode::paper) arguments.load.undirected = true;
+  arguments.load.in_edges =
+      arguments.algorithm != "sssp" && (mode == Mode::pull || mode == Mode::automatic);
   if (arguments.algorithm != "sssp") arguments.load.weights = Weights::none;
   const auto start = Clock::now();
   const Graph graph = loadGraph(job, arguments.graph, arguments.load);

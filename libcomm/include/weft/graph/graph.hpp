@@ -57,7 +57,7 @@ struct LoadOptions {
   bool bind_threads = true;  // to cores of their own, if there are as many
   bool equal_cut = false;    // as many vertices for every rank, whatever their edges
   // Told about once a second, by rank 0, with a share between 0 and 1. May be empty.
-  std::function<void(const char* what, double share)> progress;
+  std::function<void(const char* what, double share)> progress = nullptr;
 };
 
 // A vertex's edges out, for loops: `for (const auto& [vertex, weight] : edges)`.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "weft/export.hpp"
@@ -31,8 +32,9 @@ class WEFT_API Team {
       function(0);
       return;
     }
-    start([](void* argument, int thread) { (*static_cast<Function*>(argument))(thread); },
-          const_cast<void*>(static_cast<const void*>(&function)));
+    using Called = std::remove_reference_t<Function>;
+    start([](void* argument, int thread) { (*static_cast<Called*>(argument))(thread); },
+          const_cast<void*>(static_cast<const void*>(std::addressof(function))));
     function(0);
     finish();
   }

@@ -31,6 +31,15 @@ class VertexSet {
     word |= bit;
     return !had;
   }
+  // Any threads may do so at the same time.
+  void remove(VertexId vertex) noexcept {
+    std::atomic_ref<std::uint64_t>(words_[vertex / 64])
+        .fetch_and(~(std::uint64_t{1} << vertex % 64), std::memory_order_relaxed);
+  }
+  // While no other thread changes the set.
+  void erase(VertexId vertex) noexcept {
+    words_[vertex / 64] &= ~(std::uint64_t{1} << vertex % 64);
+  }
   bool contains(VertexId vertex) const noexcept {
     return (words_[vertex / 64] >> vertex % 64 & 1) != 0;
   }

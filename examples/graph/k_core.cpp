@@ -1,0 +1,73 @@
+// k_core: how deep every vertex lies inside its graph. A vertex's core number is the largest k such
+// that it is in a part of the graph where every vertex has k neighbors; edges count both ways.
+//
+//   weftrun -n 2 graph_k_core GRAPH
+//
+// For k = 1, 2, ...: vertices with fewer than k neighbors left go, and take one neighbor from each
+// of theirs, until none goes any more (Matula, Beck, J. ACM 1983). What goes while k is looked for
+// has core number k - 1.
+#include <algorithm>
+#include <cstdio>
+
+#include "weft/graph.hpp"
+
+using namespace weft::graph;  // NOLINT(google-build-using-namespace): an example
+
+int main(int argc, char** argv) try {
+  if (argc != 2) return std::fprintf(stderr, "usage: graph_k_core GRAPH\n"), 2;
+  weft::transport::Job job;
+  const Graph graph = loadGraph(job, argv[1], {.undirected = true});
+
+  VertexArray<std::uint32_t> left(graph, 0), lost(graph, 0), core(graph, 0);
+  VertexSet alive(graph), going(graph), touched(graph);
+  std::uint64_t num_alive = processVertices(graph, [&](VertexId v) {
+    left[v] = static_cast<std::uint32_t>(graph.out_degree(v));
+    alive.insert(v);
+    return std::uint64_t{1};
+  });
+  std::uint32_t k = 0;
+  while (num_alive > 0) {
+    ++k;
+    for (;;) {
+      going.clear();
+      const std::uint64_t num_going = processVertices(graph, alive, [&](VertexId v) {
+        if (left[v] >= k) return 0u;
+        core[v] = k - 1;
+        going.insert(v);
+        return 1u;
+      });
+      if (num_going == 0) break;
+      num_alive -= num_going;
+      processVertices(graph, going, [&](VertexId v) {
+        alive.remove(v);
+        return 0;
+      });
+      touched.clear();
+      processEdges(
+          graph, lost, going, touched,
+          [](VertexId, std::uint32_t, const Neighbors& edges, auto& push) {
+            for (const auto& [to, weight] : edges) push(to, 1u);
+          },
+          [](std::uint32_t& mine, std::uint32_t more) {
+            atomic_add(mine, more);
+            return true;
+          },
+          {.mirrors = Mirrors::clear});
+      processVertices(graph, touched, [&](VertexId v) {
+        left[v] -= std::min(left[v], lost[v]);
+        lost[v] = 0;
+        return 0;
+      });
+    }
+  }
+  const auto innermost =
+      processVertices(graph, [&](VertexId v) { return std::uint64_t{core[v] + 1 == k ? 1u : 0u}; });
+  const auto sum = processVertices(graph, [&](VertexId v) { return std::uint64_t{core[v]}; });
+  if (job.rank() == 0)
+    std::printf("largest core number %u, of %llu vertices; sum of core numbers %llu\n", k - 1,
+                static_cast<unsigned long long>(innermost), static_cast<unsigned long long>(sum));
+  return 0;
+} catch (const weft::Error& error) {
+  std::fprintf(stderr, "graph_k_core: %s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,121 @@
+// PageRank by pulling: an owner adds up, over a vertex's edges in, what their sources give. What a
+// rank's own vertices give lies where the others can read it; in an iteration each rank reads all
+// of it once. There are two such arrays in turn, so that one barrier an iteration is enough: who is
+// behind still reads the one while who is ahead writes the other.
+#include <cmath>
+
+#include "agree.hpp"
+#include "algorithms.hpp"
+
+namespace weft::graph {
+namespace {
+
+class Puller {
+ public:
+  Puller(const Graph& graph, PageRank& result)
+      : graph_(graph),
+        result_(result),
+        given_{VertexArray<double>(graph, 0), VertexArray<double>(graph, 0)},
+        scale_(nullptr, graph.num_owned()),
+        changes_(static_cast<std::size_t>(graph.num_threads())) {
+    given_[0].remotes();
+    given_[1].remotes();
+  }
+
+  void run(const PageRankOptions& rules, const RunOptions& options) {
+    const VertexId first = graph_.first();
+    for_owned([&](VertexId v, std::size_t) {
+      const std::uint64_t degree = graph_.out_degree(v);
+      scale_[v - first] = degree > 0 ? 1 / static_cast<double>(degree) : 0;
+      result_.rank[v] = 1;
+      given_[0][v] = scale_[v - first];
+    });
+    double change = std::numeric_limits<double>::infinity();
+    for (result_.num_steps = 0;
+         result_.num_steps < rules.iterations && change >= rules.tolerance;) {
+      const int now = static_cast<int>(result_.num_steps % 2);
+      ++result_.num_steps;
+      if (options.progress) options.progress("pagerank", result_.num_steps);
+      if (graph_.job().size() > 1) {
+        throw_if(graph_.job().barrier());
+        fetch(given_[now]);
+      }
+      change = rules.tolerance > 0 ? iterate<true>(now) : iterate<false>(now);
+    }
+    // What others still read stays until they have.
+    if (graph_.job().size() > 1) throw_if(graph_.job().barrier());
+  }
+
+ private:
+  template <class Visit>
+  void for_owned(Visit&& visit) {
+    detail::WorkCounter work(graph_.num_owned(), {.grain = 256}, graph_.num_threads());
+    graph_.team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t i = begin; i < end; ++i)
+          visit(static_cast<VertexId>(graph_.first() + i), static_cast<std::size_t>(thread));
+      });
+    });
+  }
+
+  void fetch(VertexArray<double>& given) {
+    const auto& cut = graph_.cut();
+    const int size = graph_.job().size(), rank = graph_.job().rank();
+    Code failed = Code::ok;
+    for (int step = 1; step < size; ++step) {
+      const auto owner = static_cast<std::size_t>((rank + step) % size);
+      const std::size_t bytes = (cut[owner + 1] - cut[owner]) * sizeof(double);
+      const Code code =
+          graph_.job().rdma_read(0, given.remotes()[owner].part(cut[owner] * sizeof(double), bytes),
+                                 &given[cut[owner]], bytes);
+      if (code != Code::ok) failed = code;
+    }
+    // A rank that is lost is told by the next barrier, to all.
+    if (failed != Code::ok && failed != Code::peer_lost) throw Error(failed);
+  }
+
+  template <bool kChange>
+  double iterate(int now) {
+    const VertexId first = graph_.first();
+    const Rows& in = graph_.in();
+    const double* const given = given_[now].data();
+    double* const next = given_[1 - now].data();
+    for (Change& change : changes_) change.sum = 0;
+    for_owned([&](VertexId v, std::size_t thread) {
+      const std::uint64_t end = in.offsets[v - first + 1];
+      double sum = 0;
+      for (std::uint64_t e = in.offsets[v - first]; e < end; ++e) sum += given[in.vertices[e]];
+      const double value = 1 - kDamping + kDamping * sum;
+      if constexpr (kChange) changes_[thread].sum += std::abs(value - result_.rank[v]);
+      result_.rank[v] = value;
+      next[v] = value * scale_[v - first];
+    });
+    if constexpr (!kChange) return std::numeric_limits<double>::infinity();
+    double sum = 0;
+    for (const Change& change : changes_) sum += change.sum;
+    throw_if(graph_.job().all_reduce(sum, std::plus<>()));
+    return sum;
+  }
+
+  struct alignas(64) Change {
+    double sum = 0;
+  };
+  const Graph& graph_;
+  PageRank& result_;
+  VertexArray<double>
+      given_[2];          // what a vertex gives along each edge, in this iteration and the next
+  Buffer<double> scale_;  // 1 / edges out
+  std::vector<Change> changes_;  // by thread
+};
+
+}  // namespace
+
+void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
+              PageRank& result) {
+  if (graph.has_in_edges() && (options.mode == Mode::pull || options.mode == Mode::automatic))
+    Puller(graph, result).run(rules, options);
+  else
+    paper_pagerank(graph, rules, options, result);
+}
+
+}  // namespace weft::graph

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""weft-graph as a user runs it: known results on real graphs, and what it says to bad input.
+
+  cli_test.py WEFT_GRAPH WEFTRUN GRAPHS MORE_GRAPHS
+
+GRAPHS has soc-Epinions1.el.gz; MORE_GRAPHS may have others, with expected.tsv. Whatever is wrong with
+the input, the exit status is 2, one process says so in one line, and nothing is written.
+"""
+import gzip
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+GRAPH = WEFTRUN = GRAPHS = MORE = None
+DEADLINE_S = 120
+
+EPINIONS = {
+    'bfs': 'reached=47676 sum_dist=170249 max_depth=9 reached_arcs=467468',
+    'sssp': 'reached=47676 sum_dist=7459720 max_dist=919 at=71365',
+    'wcc': 'components=11 largest=75877 singletons=9 sum_min_labels=432153',
+    'pagerank': 'sum=54509.8871 top10=18:247.315655,737:171.960297,118:115.792262,1719:113.343195,'
+                '136:108.384705,790:107.347719,143:106.729049,40:99.6538761,1619:83.8138089,'
+                '725:81.6953728',
+}
+OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'hash'],
+           'wcc': [], 'pagerank': []}
+MODES = ['paper']
+
+
+def fields(text):
+    """Numbers of key=value pairs, lists as lists of numbers."""
+    found = {}
+    for pair in text.split():
+        key, equals, value = pair.partition('=')
+        if equals:
+            found[key] = [float(number) for number in value.replace(':', ',').split(',')]
+    return found
+
+
+def same(expected, got):
+    """Whether all expected numbers are there, to one unit in the last of nine digits."""
+    expected, got = fields(expected), fields(got)
+    return all(key in got and len(got[key]) == len(numbers) and
+               all(abs(a - b) <= 1.01e-9 * 10 ** len(str(int(abs(a)))) for a, b in zip(numbers, got[key]))
+               for key, numbers in expected.items())
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix='weft-graph-')
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, name, content):
+        with open(self.path(name), 'wb') as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return self.path(name)
+
+    def run_it(self, *arguments, ranks=1, env=None, prefix=()):
+        launcher = [WEFTRUN, '-n', str(ranks), '--timeout', str(DEADLINE_S)] if ranks > 1 else []
+        return subprocess.run([*prefix, *launcher, GRAPH, *map(str, arguments)], cwd=self.folder.name,
+                              text=True, capture_output=True, timeout=DEADLINE_S + 10, check=False,
+                              env={**os.environ, **(env or {})})
+
+    def good(self, *arguments, **more):
+        done = self.run_it(*arguments, **more)
+        self.assertEqual(done.returncode, 0, f'{arguments}: {done.stderr}')
+        return done.stdout
+
+    def bad(self, reason, *arguments, **more):
+        before = sorted(os.listdir(self.folder.name))
+        done = self.run_it(*arguments, **more)
+        own = [line for line in done.stderr.splitlines() if line.startswith('weft-graph: ')]
+        self.assertEqual(done.returncode, 2, f'{arguments}: {done.stderr}')
+        self.assertEqual(len(own), 1, done.stderr)
+        self.assertIn(reason, own[0])
+        self.assertEqual(before, sorted(os.listdir(self.folder.name)))
+
+    def check_graph(self, path, expected, ranks, threads, modes, env=None):
+        for algorithm, right in expected.items():
+            for mode in modes:
+                with self.subTest(path=path, algorithm=algorithm, ranks=ranks, threads=threads,
+                                  mode=mode):
+                    out = self.good(algorithm, path, *OPTIONS[algorithm], '--threads', threads,
+                                    '--mode', mode, ranks=ranks, env=env)
+                    self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
+
+    def test_known_results(self):
+        path = os.path.join(GRAPHS, 'soc-Epinions1.el.gz')
+        for ranks, threads in ((1, 1), (1, 4), (2, 2), (3, 1), (4, 3), (8, 1)):
+            self.check_graph(path, EPINIONS, ranks, threads, MODES)
+
+    def test_known_results_over_ofi(self):
+        self.check_graph(os.path.join(GRAPHS, 'soc-Epinions1.el.gz'), EPINIONS, 3, 2, MODES,
+                         env={'WEFT_FABRIC': 'ofi', 'WEFT_OFI_INTERFACE': 'lo'})
+
+    def test_more_known_results(self):
+        table = os.path.join(MORE, 'expected.tsv')
+        if not os.path.exists(table):
+            self.skipTest(f'no {table}')
+        names = {'bfs': 'bfs', 'sssp': 'sssp', 'cc': 'wcc', 'pr20': 'pagerank'}
+        expected = {}
+        with open(table, encoding='utf-8') as file:
+            for line in file:
+                graph, algorithm, values = line.rstrip('\n').split('\t')
+                if algorithm in names:
+                    values = ' '.join(v for v in values.split() if not v.startswith('bellman'))
+                    expected.setdefault(graph, {})[names[algorithm]] = values
+        for graph, results in expected.items():
+            for ranks, threads in ((1, 2), (2, 1), (4, 2)):
+                self.check_graph(os.path.join(MORE, graph + '.el.gz'), results, ranks, threads, MODES)
+
+    def test_results_are_verified(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '12')
+        for algorithm, options in {**OPTIONS, 'sssp': ['--source', '0']}.items():
+            for form in ('text', 'binary'):
+                for ranks in (1, 3):
+                    self.good(algorithm, 'g.bin', *options, '--out', 'r', '--out-format', form,
+                              ranks=ranks)
+                    self.assertIn('right for all 4096',
+                                  self.good('verify', algorithm, 'g.bin', 'r', *options,
+                                            '--out-format', form))
+        # What is wrong is found.
+        with open(self.path('r'), 'r+b') as file:
+            file.seek(8 * 100)
+            file.write(struct.pack('d', 1.0))
+        self.bad('vertex 100', 'verify', 'pagerank', 'g.bin', 'r', '--out-format', 'binary')
+        self.good('bfs', 'g.bin', '--source', '0', '--out', 'r')
+        lines = open(self.path('r'), encoding='utf-8').read().splitlines()
+        for at, line in enumerate(lines):
+            vertex, depth, parent = line.split()
+            if depth == '2':
+                lines[at] = f'{vertex} 2 {vertex}'
+                break
+        self.write('wrong', '\n'.join(lines) + '\n')
+        self.bad('its parent is not', 'verify', 'bfs', 'g.bin', 'wrong', '--source', '0')
+        self.write('short', '\n'.join(lines[:50]) + '\n')
+        self.bad('vertex 50', 'verify', 'bfs', 'g.bin', 'short', '--source', '0')
+
+    def test_formats_carry_the_same_graph(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '10', '--permute')
+        right = self.good('sssp', 'g.bin', '--source', '1').rsplit('steps', 1)[0]
+        for name in ('g.wel', 'g.wgemini', 'g.mtx', 'h.bin'):
+            self.good('convert', 'g.bin', name)
+            self.assertEqual(right, self.good('sssp', name, '--source', '1', ranks=2)
+                             .rsplit('steps', 1)[0], name)
+        self.good('convert', 'g.bin', 'g.gemini')
+        self.good('convert', 'g.gemini', 'g.el')
+        with open(self.path('g.wel'), 'rb') as file:
+            self.write('g.wel.gz', gzip.compress(file.read()))
+        with open(self.path('g.mtx'), 'rb') as file:
+            self.write('g.mtx.gz', gzip.compress(file.read()))
+        self.assertEqual(right, self.good('sssp', 'g.wel.gz', '--source', '1', ranks=3)
+                         .rsplit('steps', 1)[0])
+        self.assertEqual(right, self.good('sssp', 'g.mtx.gz', '--source', '1', ranks=3)
+                         .rsplit('steps', 1)[0])
+        self.assertEqual(self.good('bfs', 'g.el', '--source', '1').rsplit('steps', 1)[0],
+                         self.good('bfs', 'g.gemini', '--source', '1').rsplit('steps', 1)[0])
+        self.good('convert', 'g.bin', 'hashed.bin', '--weights', 'hash')
+        self.assertEqual(right, self.good('sssp', 'hashed.bin', '--source', '1').rsplit('steps', 1)[0])
+
+    def test_info(self):
+        self.write('g.el', '0 1\n0 1\n2 2\n2 0\n')
+        info = json.loads(self.good('info', 'g.el', '--json', ranks=2))
+        self.assertEqual((info['vertices'], info['edges'], info['self_loops'], info['duplicate_edges'],
+                          info['vertices_without_edges_out'], info['largest_out_degree']),
+                         (3, 4, 1, 1, 1, 2))
+
+    def test_several_sources(self):
+        self.write('g.el', '0 1\n1 2\n2 0\n')
+        self.write('sources', '0 # first\n2\n')
+        runs = json.loads(self.good('bfs', 'g.el', '--source', '1', '--sources', 'sources', '--json',
+                                    '--out', 'r'))['runs']
+        self.assertEqual([run['source'] for run in runs], [1, 0, 2])
+        self.assertEqual([run['sum_dist'] for run in runs], [3, 3, 3])
+        for source in '012':
+            self.good('verify', 'bfs', 'g.el', 'r.' + source, '--source', source)
+
+    def test_bad_input(self):
+        self.write('g.el', '0 1\n1 2\n')
+        self.write('cut.bin', b'\0' * 25)
+        self.write('junk.el', '0 1\n' * 16 + 'junk\n' + '0 1\n' * 16)
+        self.write('large.el', '0 4294967296\n')
+        self.write('negative.wel', '0 1 5\n1 2 -7\n')
+        self.write('empty.bin', b'')
+        self.write('comment.el', '# nothing\n')
+        self.write('not.el.gz', 'not gzipped? it is read as it is\n')
+        self.write('sources', '0\nx\n')
+        self.write('short.mtx', '%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 2\n')
+        with open(self.path('broken.el.gz'), 'wb') as file:
+            file.write(gzip.compress(b'0 1\n' * 10000)[:-20])
+        for ranks in (1, 3):
+            self.bad('truncated', 'wcc', 'cut.bin', ranks=ranks)
+            self.bad('junk.el:17:', 'wcc', 'junk.el', ranks=ranks)
+            self.bad('large.el:1: vertex id does not fit in 32 bits', 'wcc', 'large.el', ranks=ranks)
+            self.bad('negative.wel:2: negative weight', 'sssp', 'negative.wel', '--source', '0',
+                     ranks=ranks)
+            self.bad('holds no edges', 'wcc', 'empty.bin', ranks=ranks)
+            self.bad('holds no edges', 'wcc', 'comment.el', ranks=ranks)
+            self.bad('No such file', 'wcc', 'absent.bin', ranks=ranks)
+            self.bad('source 3 does not exist', 'bfs', 'g.el', '--source', '3', ranks=ranks)
+            self.bad('source 2 has no edges', 'bfs', 'g.el', '--source', '2', ranks=ranks)
+            self.bad('sources:2:', 'bfs', 'g.el', '--sources', 'sources', ranks=ranks)
+            self.bad('--source', 'bfs', 'g.el', ranks=ranks)
+            self.bad('not.el.gz:1: expected two vertex ids', 'wcc', 'not.el.gz', ranks=ranks)
+            self.bad('cannot inflate', 'wcc', 'broken.el.gz', ranks=ranks)
+            self.bad('its header promises 2', 'wcc', 'short.mtx', ranks=ranks)
+            self.bad('--grain', 'wcc', 'g.el', '--grain', 'x', ranks=ranks)
+        self.bad('fewer than the job has processes (4)', 'wcc', 'g.el', ranks=4)
+        self.bad('for one process', 'convert', 'g.el', 'g.bin', ranks=2)
+        self.bad('cannot create', 'wcc', 'g.el', '--out', 'absent/result', ranks=2)
+        # Negative weights do not matter where none is asked for.
+        self.good('bfs', 'negative.wel', '--source', '0')
+
+    def test_too_little_memory(self):
+        self.write('far.el', '0 4294967294\n')
+        limit = ('sh', '-c', 'ulimit -v 6000000; exec "$@"', 'sh')
+        self.bad('MiB', 'wcc', 'far.el', prefix=limit)
+
+    def ranks_of(self, launcher):
+        """Process ids of weft-graph below the launcher."""
+        parents, found = {}, []
+        for pid in filter(str.isdigit, os.listdir('/proc')):
+            try:
+                with open(f'/proc/{pid}/stat', encoding='utf-8') as file:
+                    head, _, tail = file.read().rpartition(')')
+            except OSError:
+                continue
+            parents[int(pid)] = int(tail.split()[1])
+            if head.endswith('(weft-graph'):
+                found.append(int(pid))
+
+        def below(pid):
+            while pid in parents:
+                if pid == launcher:
+                    return True
+                pid = parents[pid]
+            return False
+        return sorted(pid for pid in found if below(pid))
+
+    def test_a_process_is_killed(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '14')
+        job = subprocess.Popen([WEFTRUN, '-n', '3', '--timeout', '60', GRAPH, 'pagerank', 'g.bin',
+                                '--iterations', '100000000', '--out', 'result'],
+                               cwd=self.folder.name, text=True, stderr=subprocess.PIPE)
+        try:
+            # The second word about a step is told in the middle of the iterations.
+            for line in job.stderr:
+                if 'step' in line:
+                    break
+            ranks = self.ranks_of(job.pid)
+            self.assertEqual(len(ranks), 3)
+            os.kill(ranks[1], signal.SIGKILL)
+            start = time.monotonic()
+            text = job.stderr.read()
+            self.assertNotEqual(job.wait(30), 0)
+            self.assertLess(time.monotonic() - start, 20)
+            self.assertIn(str(ranks[1]), text)
+            self.assertEqual(sorted(os.listdir(self.folder.name)), ['g.bin'])
+            self.assertEqual(self.ranks_of(job.pid), [])
+        finally:
+            job.kill()
+            job.wait()
+            job.stderr.close()
+
+
+if __name__ == '__main__':
+    GRAPH, WEFTRUN, GRAPHS, MORE = (os.path.abspath(name) for name in sys.argv[1:5])
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])

@@ -1,0 +1,219 @@
+// The engine with ranks and threads in one process: graphs are loaded by several ranks, and every
+// algorithm finds what a serial computation finds.
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include "algorithms.hpp"
+#include "serial.hpp"
+#include "weft/graph.hpp"
+
+using namespace weft;         // NOLINT(google-build-using-namespace)
+using namespace weft::graph;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+// A file that goes with the test.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& suffix) {
+    std::string name = "/tmp/weft-graph-XXXXXX" + suffix;
+    const int descriptor = mkstemps(name.data(), static_cast<int>(suffix.size()));
+    if (descriptor >= 0) close(descriptor);
+    path_ = name;
+  }
+  ~TemporaryFile() { std::remove(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct Edge {
+  std::uint32_t source, destination, weight;
+};
+
+// Few vertices with many edges, self-loops, duplicates, and some vertices without any.
+std::vector<Edge> some_edges(std::uint32_t num_vertices, std::size_t num_edges) {
+  std::vector<Edge> edges;
+  std::uint64_t state = 88172645463325252ull;
+  const auto random = [&](std::uint32_t below) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return static_cast<std::uint32_t>(state % below);
+  };
+  for (std::size_t i = 0; i < num_edges; ++i) {
+    const std::uint32_t u = random(4) == 0 ? random(8) : random(num_vertices);
+    const std::uint32_t v = random(5) == 0 ? u : random(num_vertices - num_vertices / 10);
+    edges.push_back({u, v, 1 + random(100)});
+  }
+  edges.push_back({num_vertices - 1, num_vertices - 1, 1});
+  return edges;
+}
+
+void write_binary(const std::string& path, const std::vector<Edge>& edges) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(edges.data()),
+            static_cast<std::streamsize>(edges.size() * sizeof(Edge)));
+}
+
+// body(job) on ranks that are threads of this process. What one of them throws fails the test.
+template <class Body>
+void on_ranks(int num_ranks, Body&& body) {
+  transport::LocalRanks ranks(num_ranks);
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::string failure;
+  for (int r = 0; r < num_ranks; ++r)
+    threads.emplace_back([&, r] {
+      try {
+        transport::Job job(ranks, r);
+        body(job);
+      } catch (const std::exception& error) {
+        const std::lock_guard lock(mutex);
+        failure = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  if (!failure.empty()) FAIL(failure);
+}
+
+struct Expected {
+  std::vector<std::uint32_t> depths;
+  std::vector<std::uint64_t> distances;
+  std::vector<VertexId> components;
+  std::vector<double> ranks;
+};
+
+}  // namespace
+
+TEST_CASE("all algorithms find what a serial computation finds") {
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), some_edges(3000, 20000));
+  const VertexId source = 3;
+  Expected expected;
+  on_ranks(1, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, file.path(), {.weights = Weights::file, .threads = 1});
+    expected = {serial::bfs_depths(graph, source), serial::sssp_distances(graph, source),
+                serial::components(graph), serial::pagerank(graph, 20, 0)};
+  });
+
+  const int num_ranks = GENERATE(1, 2, 3, 5);
+  const int num_threads = GENERATE(1, 3);
+  const Combine combine = GENERATE(Combine::mirrors, Combine::edges);
+  INFO(num_ranks << " ranks, " << num_threads << " threads");
+  std::mutex mutex;
+  std::uint64_t wrong = 0, seen = 0;
+  on_ranks(num_ranks, [&](transport::Job& job) {
+    RunOptions options;
+    options.step.combine = combine;
+    options.step.grain = 16;
+    std::uint64_t num_wrong = 0;
+    LoadOptions load{.weights = Weights::file, .threads = num_threads, .bind_threads = false};
+    {
+      const Graph graph = loadGraph(job, file.path(), load);
+      Bfs bfs(graph);
+      paper_bfs(graph, source, options, bfs);
+      Sssp sssp(graph);
+      paper_sssp(graph, source, options, sssp);
+      PageRank pagerank(graph);
+      paper_pagerank(graph, {}, options, pagerank);
+      for (VertexId v = graph.first(); v < graph.last(); ++v) {
+        num_wrong += bfs.depth[v] != expected.depths[v] ? 1 : 0;
+        num_wrong += (bfs.parent[v] == kNoVertex) != (bfs.depth[v] == kUnreached) ? 1 : 0;
+        num_wrong += sssp.distance[v] != expected.distances[v] ? 1 : 0;
+        num_wrong +=
+            std::abs(pagerank.rank[v] - expected.ranks[v]) > 1e-9 * expected.ranks[v] ? 1 : 0;
+      }
+    }
+    load.undirected = true;
+    const Graph graph = loadGraph(job, file.path(), load);
+    Wcc wcc(graph);
+    paper_wcc(graph, options, wcc);
+    for (VertexId v = graph.first(); v < graph.last(); ++v)
+      num_wrong += wcc.component[v] != expected.components[v] ? 1 : 0;
+    const std::lock_guard lock(mutex);
+    wrong += num_wrong;
+    seen += graph.num_owned();
+  });
+  CHECK(wrong == 0);
+  CHECK(seen == 3000);
+}
+
+TEST_CASE("every rank has exactly its own edges, whatever format they come in") {
+  const std::vector<Edge> edges = some_edges(500, 4000);
+  const std::string suffix = GENERATE(".bin", ".wel", ".mtx");
+  const TemporaryFile file(suffix);
+  if (suffix == ".bin") {
+    write_binary(file.path(), edges);
+  } else {
+    std::ofstream out(file.path());
+    const unsigned base = suffix == ".mtx" ? 1 : 0;
+    if (base == 1) out << "%%MatrixMarket matrix coordinate integer general\n500 500 4001\n";
+    for (const Edge& edge : edges)
+      out << edge.source + base << (edge.source % 2 == 0 ? " " : "\t") << edge.destination + base
+          << " " << edge.weight << "\n";
+  }
+  const bool undirected = GENERATE(false, true);
+  const bool in_edges = GENERATE(false, true);
+  const int num_ranks = GENERATE(1, 3);
+  using Triple = std::tuple<VertexId, VertexId, Weight>;
+  std::vector<Triple> right_out, right_in;
+  for (const Edge& e : edges) {
+    right_out.emplace_back(e.source, e.destination, e.weight);
+    if (undirected && e.source != e.destination)
+      right_out.emplace_back(e.destination, e.source, e.weight);
+  }
+  for (const auto& [u, v, w] : right_out) right_in.emplace_back(v, u, w);
+  std::mutex mutex;
+  std::vector<Triple> out, in;
+  on_ranks(num_ranks, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, file.path(),
+                                  {.weights = Weights::file,
+                                   .undirected = undirected,
+                                   .in_edges = in_edges,
+                                   .threads = 2,
+                                   .bind_threads = false});
+    const std::lock_guard lock(mutex);
+    CHECK(graph.num_vertices() == 500);
+    CHECK(graph.num_edges() == right_out.size());
+    for (VertexId v = graph.first(); v < graph.last(); ++v) {
+      CHECK(graph.owner(v) == job.rank());
+      for (const auto& [to, weight] : graph.out_edges(v)) out.emplace_back(v, to, weight);
+      if (graph.has_in_edges())
+        for (const auto& [from, weight] : graph.in().row(v - graph.first()))
+          in.emplace_back(v, from, weight);
+    }
+  });
+  for (std::vector<Triple>* list : {&right_out, &right_in, &out, &in})
+    std::sort(list->begin(), list->end());
+  CHECK(out == right_out);
+  if (in_edges || undirected) CHECK(in == right_in);
+}
+
+TEST_CASE("what one rank finds wrong, all ranks throw") {
+  const TemporaryFile file(".el");
+  {
+    std::ofstream out(file.path());
+    for (int i = 0; i < 100; ++i) out << i << " " << i + 1 << "\n";
+    out << "17 x\n";
+    for (int i = 0; i < 100; ++i) out << i << " " << i + 1 << "\n";
+  }
+  std::atomic<int> told{0};
+  on_ranks(3, [&](transport::Job& job) {
+    try {
+      loadGraph(job, file.path(), {.threads = 2, .bind_threads = false});
+    } catch (const Error& error) {
+      if (error.status() == Code::corrupt &&
+          error.status().text() == file.path() + ":101: expected two vertex ids, found \"17 x\"")
+        ++told;
+    }
+  });
+  CHECK(told == 3);
+}

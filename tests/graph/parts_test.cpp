@@ -1,0 +1,165 @@
+// The parts of the engine that need no job: the cut, the parsers, sets of vertices, threads.
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <vector>
+
+#include "edge_text.hpp"
+#include "weft/graph.hpp"
+
+using namespace weft;         // NOLINT(google-build-using-namespace)
+using namespace weft::graph;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+struct Parsed {
+  Status status;
+  std::uint64_t num_lines = 0;
+  std::vector<std::uint64_t> edges;  // source, destination, weight, ...
+};
+
+Parsed parse(std::string_view text, const TextRules& rules = {}, bool weighted = false) {
+  Parsed parsed;
+  EdgeStore store(weighted);
+  parsed.status = parse_edges(text, rules, store, &parsed.num_lines);
+  store.for_each(
+      true,
+      [&](VertexId u, VertexId v, Weight w) {
+        parsed.edges.insert(parsed.edges.end(), {u, v, w});
+      },
+      [] {});
+  return parsed;
+}
+
+using Edges = std::vector<std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("the example of the paper's section 3: [0,2,4,8] becomes [0,2,6,8]") {
+  const std::vector<std::uint32_t> degrees = {3, 2, 1, 0, 0, 2, 2, 4};
+  std::vector<VertexId> cut = {0, 2, 4, 8};
+  CHECK(cut_imbalance(degrees, 1.1, cut) == Approx(10.267).margin(0.001));
+  CHECK(refine_cut(degrees, 1.1, cut) == Approx(6.267).margin(0.001));
+  CHECK(cut == std::vector<VertexId>{0, 2, 6, 8});
+  CHECK(cut_imbalance(degrees, 1.1, cut) == Approx(6.267).margin(0.001));
+}
+
+TEST_CASE("a refined cut is never worse than it was, and leaves no part empty") {
+  std::uint32_t state = 7;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::uint32_t> degrees(20 + round);
+    for (std::uint32_t& degree : degrees) {
+      state = state * 1664525 + 1013904223;
+      degree = (state >> 24) % 7 == 0 ? state >> 22 : (state >> 20) % 5;
+    }
+    if (round % 3 == 0) degrees.back() = 100000;  // the last vertex alone has more than its share
+    const int parts = 2 + round % 9;
+    std::vector<VertexId> cut = greedy_cut(degrees, 3, parts);
+    REQUIRE(cut.size() == static_cast<std::size_t>(parts) + 1);
+    const double before = cut_imbalance(degrees, 3, cut);
+    CHECK(refine_cut(degrees, 3, cut) <= before + 1e-6);
+    CHECK(cut.front() == 0);
+    CHECK(cut.back() == degrees.size());
+    for (std::size_t p = 0; p + 1 < cut.size(); ++p) CHECK(cut[p] < cut[p + 1]);
+    // No single boundary can be moved to lower the sum.
+    const double now = cut_imbalance(degrees, 3, cut);
+    for (std::size_t p = 1; p + 1 < cut.size(); ++p) {
+      std::vector<VertexId> other = cut;
+      for (other[p] = cut[p - 1] + 1; other[p] < cut[p + 1]; ++other[p])
+        REQUIRE(cut_imbalance(degrees, 3, other) >= now - 1e-4);
+    }
+  }
+}
+
+TEST_CASE("edges in text") {
+  CHECK(parse("0 1\n2\t3\r\n").edges == Edges{0, 1, 1, 2, 3, 1});
+  CHECK(parse("# SNAP\n% other\n\n 4 5 ignored\n6 7").edges == Edges{4, 5, 1, 6, 7, 1});
+  CHECK(parse("1 2 9\n", {.weighted = true}, true).edges == Edges{1, 2, 9});
+  CHECK(parse("1 2 3.0\n", {.weighted = true}, true).edges == Edges{1, 2, 3});
+  CHECK(parse("1 2 -3\n", {.weighted = true}, false).edges == Edges{1, 2, 1});
+  CHECK(parse("").edges.empty());
+  CHECK(parse("1 1\n", {.matrix = true, .symmetric = true, .num_rows = 3}).edges == Edges{0, 0, 1});
+  CHECK(parse("3 1\n", {.matrix = true, .symmetric = true, .num_rows = 3}).edges ==
+        Edges{2, 0, 1, 0, 2, 1});
+}
+
+TEST_CASE("what is wrong in text is told with its line") {
+  const std::string good = "0 1\n1 2\n";
+  const auto wrong = [&](const std::string& line, const std::string& why,
+                         const TextRules& rules = {}, bool weighted = false) {
+    const Parsed parsed = parse(good + line + "\n5 6\n", rules, weighted);
+    INFO(line << ": " << parsed.status.text());
+    CHECK(parsed.status == Code::corrupt);
+    CHECK(parsed.num_lines == 3);
+    CHECK(parsed.status.text().find(why) != std::string::npos);
+  };
+  wrong("junk", "expected two vertex ids");
+  wrong("7", "expected two vertex ids");
+  wrong("-1 2", "expected two vertex ids");
+  wrong("1 2x", "expected two vertex ids");
+  wrong("1 99999999999999999999", "does not fit");
+#if WEFT_GRAPH_VERTEX_BITS == 32
+  wrong("4294967295 1", "does not fit in 32 bits");
+#endif
+  wrong("1 18446744073709551615", "does not fit");
+  wrong(std::string(5000, ' '), "longer than");
+  wrong("1 2 -3", "negative weight", {.weighted = true}, true);
+  wrong("1 2 1.5", "not a whole number", {.weighted = true}, true);
+  wrong("1 2 nan", "not a whole number", {.weighted = true}, true);
+  wrong("1 2 4294967296", "not a whole number", {.weighted = true}, true);
+  wrong("1 2 many", "expected a number", {.weighted = true}, true);
+  const Parsed short_line = parse("1 2\n", {.weighted = true, .needs_weights = true}, true);
+  CHECK(short_line.status.text().find("expected source, destination and weight") !=
+        std::string::npos);
+  const Parsed outside = parse("4 1\n", {.matrix = true, .num_rows = 3});
+  CHECK(outside.status.text().find("outside 1 to 3") != std::string::npos);
+  CHECK(parse("0 1\n", {.matrix = true, .num_rows = 3}).status == Code::corrupt);
+}
+
+TEST_CASE("headers of MatrixMarket files") {
+  const auto read = [](std::string_view text, TextRules& rules) {
+    std::size_t bytes = 0;
+    std::uint64_t lines = 0;
+    const Status status = parse_matrix_header(text, rules, &bytes, &lines);
+    if (status.ok()) CHECK(text.substr(bytes) == "1 2 3\n");
+    return status;
+  };
+  TextRules rules;
+  CHECK(
+      read("%%MatrixMarket matrix coordinate Integer symmetric\n% c\n4 5 1\n1 2 3\n", rules).ok());
+  CHECK(rules.symmetric);
+  CHECK(rules.weighted);
+  CHECK(rules.num_rows == 5);
+  CHECK(rules.num_entries == 1);
+  for (const char* bad : {"", "1 2 3\n", "%%MatrixMarket matrix array real general\n2 2\n",
+                          "%%MatrixMarket matrix coordinate pattern general\n",
+                          "%%MatrixMarket matrix coordinate pattern general\n2 x 1\n",
+                          "%%MatrixMarket matrix coordinate pattern general\n2 2 -1 4\n",
+                          "%%MatrixMarket matrix coordinate pattern skew-symmetric\n2 2 1\n",
+                          "%%MatrixMarket matrix coordinate quaternion general\n2 2 1\n"}) {
+    INFO(bad);
+    TextRules other;
+    CHECK_FALSE(read(bad, other).ok());
+  }
+}
+
+TEST_CASE("hashed weights are the same in both directions, from 1 to 255") {
+  std::uint64_t sum = 0;
+  for (std::uint64_t u = 0; u < 100; ++u)
+    for (std::uint64_t v = 0; v < 100; ++v) {
+      REQUIRE(hash_weight(u, v) == hash_weight(v, u));
+      REQUIRE(hash_weight(u, v) >= 1);
+      REQUIRE(hash_weight(u, v) <= 255);
+      sum += hash_weight(u, v);
+    }
+  CHECK(sum / 1e4 == Approx(128).margin(5));
+}
+
+TEST_CASE("a team's threads all run every round", "[team]") {
+  for (const int size : {1, 2, 5}) {
+    Team team(size, {});
+    std::vector<std::uint64_t> counts(static_cast<std::size_t>(size));
+    for (int round = 0; round < 2000; ++round)
+      team.run([&](int thread) { ++counts[static_cast<std::size_t>(thread)]; });
+    for (const std::uint64_t count : counts) CHECK(count == 2000);
+  }
+}

@@ -8,6 +8,9 @@
 #include "coll/selection.hpp"
 #include "fabric/registry.hpp"
 #include "mpi/unimplemented.hpp"
+#include "peer/address.hpp"
+#include "weft/job.hpp"
+#include "weft/node.hpp"
 
 extern char** environ;
 
@@ -51,7 +54,35 @@ std::string help_text(const InfoReport& report) {
   for (const InfoSection& section : report.sections())
     text += fmt::format("  --{:12} {}{}\n", section.name, section.by_default ? "" : "* ",
                         section.meaning);
-  return text + "  --version, --help\n";
+  return text +
+         "  --peer ADDRESS [--secret S]   meets the Node at this address, and says over which "
+         "fabric\n"
+         "  --version, --help\n";
+}
+
+// Which fabric leads to the Node at this address; the exit status.
+int show_peer(const std::string& address, const std::string& secret) {
+  Status status;
+  try {
+    Node node({.name = "weft-info", .secret = secret, .progress_thread = false});
+    Peer peer;
+    status = node.connect(address, peer);
+    if (status) {
+      fmt::print("{} is reached over {}\n", peer.name().empty() ? "a Node" : peer.name(),
+                 peer.fabric());
+      return 0;
+    }
+  } catch (const Error& error) {
+    status = error.status();
+  }
+  fmt::print(stderr, "weft-info: {}\n", status.text());
+  if (peer::NodeAddress theirs;
+      peer::is_address_text(address) && peer::from_text(address, theirs)) {
+    std::string fabrics;
+    for (const auto& item : theirs.fabrics) fabrics += " " + item.fabric;
+    fmt::print(stderr, "weft-info: its address names{}\n", fabrics);
+  }
+  return 1;
 }
 
 }  // namespace
@@ -71,6 +102,7 @@ int main(int argc, char** argv) {
   report.add({"mpi", "functions of MPI that are not written yet", false, mpi_text});
 
   std::vector<std::string> names;
+  std::string peer, secret;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--help" || word == "-h") {
@@ -81,12 +113,21 @@ int main(int argc, char** argv) {
       puts("weft-info (Weft) " WEFT_VERSION);
       return 0;
     }
+    if (word == "--peer" || word == "--secret") {
+      if (i + 1 == argc) {
+        fprintf(stderr, "weft-info: what %s is comes behind it\n", argv[i]);
+        return 2;
+      }
+      (word == "--peer" ? peer : secret) = argv[++i];
+      continue;
+    }
     if (!word.starts_with("--")) {
       fprintf(stderr, "weft-info: %s is no option (--help lists them)\n", argv[i]);
       return 2;
     }
     names.emplace_back(word.substr(2));
   }
+  if (!peer.empty() && environment) return show_peer(peer, secret);
   std::string text;
   if (Status status = report.print(names, text); !status) {
     fprintf(stderr, "weft-info: %s (--help lists them)\n", status.text().c_str());

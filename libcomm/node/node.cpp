@@ -10,6 +10,7 @@
 #include <map>
 #include <thread>
 
+#include "base/log.hpp"
 #include "base/settings.hpp"
 #include "base/wait.hpp"
 #include "node/endpoints.hpp"
@@ -126,6 +127,7 @@ PeerMemory& PeerMemory::operator=(const PeerMemory& other) {
 
 NodeImpl::NodeImpl(const NodeSettings& settings) {
   if (Status status = Settings::from_environment(environ, settings_); !status) throw Error(status);
+  log::set_level(static_cast<LogLevel>(settings_.number(Setting::log)));
   if (settings.name.size() > peer::kMaxNameBytes)
     throw Error({Code::bad_argument,
                  fmt::format("the name of a Node has at most {} letters", peer::kMaxNameBytes)});

@@ -10,6 +10,9 @@
 #include "coll/selection.hpp"
 #include "fabric/registry.hpp"
 #include "mpi/unimplemented.hpp"
+#include "peer/address.hpp"
+#include "weft/job.hpp"
+#include "weft/node.hpp"
 
 extern char** environ;
 
@@ -56,6 +59,8 @@ std::string help_text(const InfoReport& report) {
   return text +
          "  --attach PID   what a running process has sent to and received from each peer, and "
          "nothing else\n"
+         "  --peer ADDRESS [--secret S]   meets the Node at this address, and says over which "
+         "fabric\n"
          "  --version, --help\n";
 }
 
@@ -77,6 +82,31 @@ int print_stats(const char* process) {
   return 0;
 }
 
+// Which fabric leads to the Node at this address; the exit status.
+int show_peer(const std::string& address, const std::string& secret) {
+  Status status;
+  try {
+    Node node({.name = "weft-info", .secret = secret, .progress_thread = false});
+    Peer peer;
+    status = node.connect(address, peer);
+    if (status) {
+      fmt::print("{} is reached over {}\n", peer.name().empty() ? "a Node" : peer.name(),
+                 peer.fabric());
+      return 0;
+    }
+  } catch (const Error& error) {
+    status = error.status();
+  }
+  fmt::print(stderr, "weft-info: {}\n", status.text());
+  if (peer::NodeAddress theirs;
+      peer::is_address_text(address) && peer::from_text(address, theirs)) {
+    std::string fabrics;
+    for (const auto& item : theirs.fabrics) fabrics += " " + item.fabric;
+    fmt::print(stderr, "weft-info: its address names{}\n", fabrics);
+  }
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -94,6 +124,7 @@ int main(int argc, char** argv) {
   report.add({"mpi", "functions of MPI that are not written yet", false, mpi_text});
 
   std::vector<std::string> names;
+  std::string peer, secret;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--attach") return print_stats(argv[i + 1]);
@@ -105,12 +136,21 @@ int main(int argc, char** argv) {
       puts("weft-info (Weft) " WEFT_VERSION);
       return 0;
     }
+    if (word == "--peer" || word == "--secret") {
+      if (i + 1 == argc) {
+        fprintf(stderr, "weft-info: what %s is comes behind it\n", argv[i]);
+        return 2;
+      }
+      (word == "--peer" ? peer : secret) = argv[++i];
+      continue;
+    }
     if (!word.starts_with("--")) {
       fprintf(stderr, "weft-info: %s is no option (--help lists them)\n", argv[i]);
       return 2;
     }
     names.emplace_back(word.substr(2));
   }
+  if (!peer.empty() && environment) return show_peer(peer, secret);
   std::string text;
   if (Status status = report.print(names, text); !status) {
     fprintf(stderr, "weft-info: %s (--help lists them)\n", status.text().c_str());

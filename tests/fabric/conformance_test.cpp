@@ -258,11 +258,13 @@ TEST_CASE("threads post on links of their own while another polls") {
     std::vector<Link*> links;
     for (int i = 0; i < kLinks; ++i) links.push_back(pair.connect().first);
     std::vector<std::thread> posters;
+    const std::uint64_t limit = now_ns() + kDeadlineNs;
     for (int i = 0; i < kLinks; ++i)
       posters.emplace_back([&, i] {
         for (int n = 0; n < kMessages; ++n) {
           const std::string text = std::to_string(i) + " " + std::to_string(n);
-          while (pair.a.endpoint->message(*links[i], bytes_of(text), {}) == Code::again)
+          while (pair.a.endpoint->message(*links[i], bytes_of(text), {}) == Code::again &&
+                 now_ns() < limit)
             std::this_thread::yield();
         }
       });

@@ -77,8 +77,8 @@ struct VerbsLink : Link {
   std::uint32_t expected = 0;        // messages that it may still send
   std::uint32_t received = 0;        // since the window grew
   bool is_owing = false;             // in owing_
-  std::uint32_t seen_completed = 0;  // at the last look, and when it changed
-  std::uint64_t moved_ns = 0;
+  std::uint32_t seen_completed = 0;  // at the last look, and at how many before
+  std::uint32_t num_still = 0;
 
   SpinLock lock;
   // Under the lock:

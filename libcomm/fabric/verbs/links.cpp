@@ -27,6 +27,7 @@ constexpr std::uint8_t kWaitWhileFull = 20;  // 10 ms
 constexpr int kResolveMs = 2000;
 constexpr std::uint64_t kDrainNs = 20'000'000;    // in a close()
 constexpr std::uint64_t kEndingNs = 200'000'000;  // until a queue pair goes without an answer
+constexpr std::uint32_t kStillLooks = 8;
 constexpr std::uint32_t kIdBits = 20;  // of a link's place; the others tell its users apart
 
 sockaddr_storage socket_address(const Address& address, int scope) {
@@ -327,7 +328,7 @@ void VerbsEndpoint::check_attempts() {
 // interface was down): a link of which nothing ends for too long is taken down. Where no request
 // that is under way would tell of its end, one without bytes does.
 void VerbsEndpoint::check_devices_end(std::uint64_t now) {
-  if (now < last_check_ns_ + stopped_ns_ / 8) return;
+  if (now < last_check_ns_ + stopped_ns_ / kStillLooks) return;
   last_check_ns_ = now;
   for (VerbsLink* link : table_) {
     if (link == nullptr || link->is_ending) continue;
@@ -336,11 +337,10 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
       std::lock_guard lock(link->lock);
       if (link->state != VerbsLink::State::up) continue;
       const std::uint32_t under_way = link->posted - link->completed;
-      if (under_way == 0 || link->completed != link->seen_completed || link->moved_ns == 0) {
-        link->seen_completed = link->completed;
-        link->moved_ns = now;
-      }
-      has_stopped = now > link->moved_ns + stopped_ns_;
+      // Looks are counted, as this process may itself have stood still for a while.
+      if (under_way == 0 || link->completed != link->seen_completed) link->num_still = 0;
+      link->seen_completed = link->completed;
+      has_stopped = ++link->num_still > kStillLooks;
       const auto told = static_cast<std::int32_t>(link->last_signalled - link->completed);
       if (under_way > 0 && told <= 0 && link->room() > 1) {
         ibv_send_wr request{};

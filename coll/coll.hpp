@@ -10,8 +10,13 @@
 #include <vector>
 
 #include "coll/selection.hpp"
+#include "coll/switch/numbers.hpp"
 #include "tagged/engine.hpp"
 #include "weft/status.hpp"
+
+namespace weft::offload {
+class Offload;
+}
 
 namespace weft::coll {
 
@@ -21,6 +26,9 @@ struct Reduction {
   void* argument = nullptr;
   std::size_t element_bytes = 1;
   bool commutative = true;  // associative always, up to rounding
+  // What it is to a switch that computes; none: no switch can.
+  innet::Element element = innet::Element::none;
+  innet::Operation operation = innet::Operation::none;
 };
 
 // For a client whose members agree on what a loss means for the call they are in: asked in the
@@ -57,6 +65,14 @@ class Team {
   // then null on every member.
   ShmTeam* shm() { return shm_tried_ ? shm_.get() : make_shm(); }
 
+  // The way through switches that compute, made by the members together at the first call; null:
+  // the settings want none, or it cannot be had, on no member.
+  offload::Offload* offload() { return offload_tried_ ? offload_.get() : make_offload(); }
+  // No switches for this team: it is part of how they are used.
+  void keep_to_hosts() noexcept { offload_tried_ = true; }
+  // Collective, before the end of a team that the members leave at different times.
+  void close_offload();
+
   // For the algorithms.
   const Choices& choices() const noexcept { return choices_; }
   // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null if
@@ -82,6 +98,7 @@ class Team {
 
  private:
   ShmTeam* make_shm();
+  offload::Offload* make_offload();
   bool look_for_lost() noexcept;
 
   tagged::Engine& engine_;
@@ -91,6 +108,8 @@ class Team {
   int rank_ = 0;
   bool is_local_ = false;
   bool shm_tried_ = false;
+  bool offload_tried_ = false;
+  std::unique_ptr<offload::Offload> offload_;
   std::unique_ptr<ShmSegment> segment_;
   std::unique_ptr<ShmTeam> shm_;
   Choices choices_;

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "coll/algorithms.hpp"
+#include "coll/offload/offload.hpp"
 #include "coll/shm_collectives.hpp"
 
 namespace weft::coll {
@@ -85,6 +86,8 @@ Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
     return {};
   }
   if (team.is_broken()) return Code::peer_lost;
+  if (auto* offload = team.offload(); offload != nullptr && offload->takes(bytes, op)) [[unlikely]]
+    return offload->allreduce(send, receive, count, op);
   const Algorithm algorithm = algorithm_for(team, Collective::allreduce, bytes, op);
   if (algorithm == Algorithm::shm)
     return shm_allreduce(*team.shm(), send != nullptr ? send : receive, receive, count, op);

@@ -6,6 +6,7 @@
 
 #include "base/shortage.hpp"
 #include "coll/coll.hpp"
+#include "coll/offload/offload.hpp"
 #include "coll/shm_segment.hpp"
 #include "coll/shm_team.hpp"
 
@@ -20,6 +21,8 @@ Team::Team(tagged::Engine& engine, std::vector<int> members, std::uint32_t conte
   is_local_ = std::all_of(members_.begin(), members_.end(),
                           [&](int member) { return job.same_host(member, engine.rank()); });
   choices_ = Choices::from(job.settings());
+  // Clients that agree on losses in the middle of calls have no word in a switch.
+  offload_tried_ = interrupt != nullptr || job.settings().text(Setting::offload) == "off";
   for (auto& request : requests_) request = std::make_unique<tagged::Request>();
 }
 
@@ -27,6 +30,18 @@ Team::~Team() {
   // What the engine still uses must outlive this team; only after a loss, and then for good.
   for (auto& request : abandoned_)
     if (!request->is_complete()) (void)request.release();
+}
+
+offload::Offload* Team::make_offload() {
+  // First, as making it uses this team's own calls.
+  offload_tried_ = true;
+  offload_ = offload::Offload::make(*this);
+  return offload_.get();
+}
+
+void Team::close_offload() {
+  if (offload_ != nullptr) offload_->close();
+  offload_.reset();
 }
 
 void Team::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }

@@ -99,3 +99,21 @@ WEFT_SETTING(coll_piece_bytes, "COLL_PIECE_BYTES", "32K", bytes,
 WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes,
              "collectives inside a host copy blocks from this size on straight between the users' "
              "buffers (if DIRECT_COPY allows)")
+// allreduce by switches
+WEFT_SETTING(offload, "OFFLOAD", "off", choice,
+             "off|node|socket: whether MPI_Allreduce goes through switches that compute, with one "
+             "leader for the processes of a node, or of a socket")
+WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text,
+             "ADDRESS:PORT of the switch that this node hangs on")
+WEFT_SETTING(offload_placement, "OFFLOAD_PLACEMENT", "", text,
+             "a file that says where ranks are instead: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
+WEFT_SETTING(offload_when, "OFFLOAD_WHEN", "auto", choice,
+             "auto|force: auto: for numbers of nodes and lengths with which the switch is faster; "
+             "force: always")
+WEFT_SETTING(offload_float, "OFFLOAD_FLOAT", "ordered", choice,
+             "ordered|arrival: whether switches add floating-point numbers in a fixed order, so that "
+             "results repeat bit for bit, or as they come, with less memory")
+WEFT_SETTING(offload_timeout_ms, "OFFLOAD_TIMEOUT_MS", "1000", ms,
+             "how long a silent switch is waited for before the hosts compute themselves")
+WEFT_SETTING(offload_window, "OFFLOAD_WINDOW", "64", count,
+             "packets of a group that may be under way at the same time, 256 at most")

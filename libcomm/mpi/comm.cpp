@@ -109,6 +109,7 @@ int free_comm(Comm* comm) {
   const int code = comm->attributes.clear(comm->handle);
   if (code != MPI_SUCCESS) return code;
   drop_buffer(comm);
+  comm->team->close_offload();
   comms->erase(comm->handle);
   release_slow(comm);
   return MPI_SUCCESS;

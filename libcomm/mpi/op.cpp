@@ -69,6 +69,57 @@ void apply_user(const void* in, void* inout, std::size_t count, void* argument) 
   type.pack(inout, b, n);
 }
 
+// What the predefined types and operations are to a switch that computes.
+innet::Element switch_element(Basic basic) noexcept {
+  using innet::Element;
+  switch (basic) {
+    case Basic::i8:
+      return Element::i8;
+    case Basic::u8:
+      return Element::u8;
+    case Basic::i16:
+      return Element::i16;
+    case Basic::u16:
+      return Element::u16;
+    case Basic::i32:
+      return Element::i32;
+    case Basic::u32:
+      return Element::u32;
+    case Basic::i64:
+      return Element::i64;
+    case Basic::u64:
+      return Element::u64;
+    case Basic::f32:
+      return Element::f32;
+    case Basic::f64:
+      return Element::f64;
+    case Basic::float_int:
+      return Element::float_int;
+    case Basic::double_int:
+      return Element::double_int;
+    case Basic::long_int:
+      return Element::long_int;
+    case Basic::two_int:
+      return Element::two_int;
+    case Basic::short_int:
+      return Element::short_int;
+    default:
+      return Element::none;
+  }
+}
+
+innet::Operation switch_operation(unsigned code) noexcept {
+  using innet::Operation;
+  static constexpr std::pair<unsigned, Operation> kOperations[] = {
+      {0x01, Operation::sum},  {0x02, Operation::min},    {0x03, Operation::max},
+      {0x04, Operation::prod}, {0x08, Operation::band},   {0x09, Operation::bor},
+      {0x0a, Operation::bxor}, {0x10, Operation::land},   {0x11, Operation::lor},
+      {0x12, Operation::lxor}, {0x18, Operation::minloc}, {0x19, Operation::maxloc}};
+  for (const auto& [known, operation] : kOperations)
+    if (known == code) return operation;
+  return Operation::none;
+}
+
 int deliver(std::unique_ptr<Op> made, int commute, MPI_Op* out, const char* name) {
   made->commutative = commute != 0;
   const MPI_Op handle = ops().insert(made.get());
@@ -128,6 +179,8 @@ int make_reduction(Op* op, Datatype* type, MPI_Datatype handle, UserReduction& u
   if (op->predefined) {
     reduction.apply = find_kernel(op->code, type->basic_, type->class_);
     reduction.argument = nullptr;
+    reduction.element = switch_element(type->basic_);
+    reduction.operation = switch_operation(op->code);
     return reduction.apply != nullptr ? MPI_SUCCESS : MPI_ERR_OP;
   }
   user = {op, type, handle};

@@ -1,0 +1,215 @@
+#include "coll/offload/link.hpp"
+
+#include <fmt/core.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/thread.hpp"
+#include "base/wait.hpp"
+
+namespace weft::offload {
+
+using namespace innet;
+
+namespace {
+
+// A window of packets that come while this process does not run.
+constexpr int kSocketBytes = 1 << 20;
+// Packets read at once before the state is looked at.
+constexpr int kMostReads = 64;
+// How often the thread wakes without a packet: to renew leases in time, which are longer.
+constexpr int kThreadMs = 5'000;
+
+sockaddr_in raw(const Address& address) noexcept {
+  sockaddr_in raw{};
+  raw.sin_family = AF_INET;
+  raw.sin_port = htons(address.port);
+  raw.sin_addr.s_addr = htonl(address.ipv4);
+  return raw;
+}
+
+Address own_address(int fd) noexcept {
+  sockaddr_in own{};
+  socklen_t length = sizeof own;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) != 0) return {};
+  return {ntohl(own.sin_addr.s_addr), ntohs(own.sin_port)};
+}
+
+}  // namespace
+
+Link::~Link() {
+  if (thread_.joinable()) {
+    const std::uint64_t one = 1;
+    (void)!write(stop_fd_, &one, sizeof one);
+    thread_.join();
+  }
+  for (const int fd : {switch_fd_, control_fd_, stop_fd_})
+    if (fd >= 0) ::close(fd);
+}
+
+Status Link::open(const Address& tor) {
+  switch_fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  control_fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (switch_fd_ < 0 || control_fd_ < 0 || stop_fd_ < 0)
+    return {Code::no_memory, fmt::format("no UDP socket to be had: {}", std::strerror(errno))};
+  (void)setsockopt(switch_fd_, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
+  const sockaddr_in to = raw(tor);
+  if (connect(switch_fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
+    return {Code::not_found,
+            fmt::format("no way to the switch {}: {}", text(tor), std::strerror(errno))};
+  // Other leaders come the way that leads to the switch.
+  sockaddr_in own = raw(own_address(switch_fd_));
+  own.sin_port = 0;
+  if (bind(control_fd_, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0)
+    return {Code::no_memory, fmt::format("cannot bind a UDP socket: {}", std::strerror(errno))};
+  own_ = own_address(control_fd_);
+  return start_thread(thread_, [this] { serve(); });
+}
+
+void Link::set_leaders(std::vector<Address> leaders) {
+  const std::lock_guard lock(mutex_);
+  leaders_ = std::move(leaders);
+}
+
+template <class Take>
+void Link::read_switch(Take&& take) {
+  std::byte packet[kMaxPacketBytes + 1];
+  for (int i = 0; i < kMostReads; ++i) {
+    const ssize_t bytes = recv(switch_fd_, packet, sizeof packet, MSG_DONTWAIT);
+    // An error here is that of an earlier packet (nobody listens there); time will tell.
+    if (bytes < 0) return;
+    take(std::span<const std::byte>(packet, static_cast<std::size_t>(bytes)));
+  }
+}
+
+void Link::advance_enrolment() {
+  read_switch([this](auto bytes) { enrolment_.on_switch(bytes); });
+  enrolment_.on_time(now_ns());
+}
+
+void Link::start(const LeaderOptions& options, std::uint64_t lease_ns) {
+  const std::lock_guard lock(mutex_);
+  leader_.open(options);
+  lease_ns_ = lease_ns;
+  renewed_ns_ = now_ns();
+}
+
+void Link::stop() {
+  bool was_open = false, answers = false;
+  Header header;
+  {
+    const std::lock_guard lock(mutex_);
+    was_open = lease_ns_ != 0;
+    answers = was_open && !leader_.is_frozen();
+    lease_ns_ = 0;
+    header = leader_.header(Kind::kill);
+    leader_.close();
+  }
+  if (!was_open) return;
+  std::byte packet[kMaxPacketBytes];
+  const std::size_t bytes = write_packet(packet, header, {});
+  // A lost farewell costs the switch nothing but the lease.
+  for (int attempt = 0; attempt < (answers ? 3 : 1); ++attempt) {
+    to_switch({packet, bytes});
+    bool heard = false;
+    if (answers) sleep(10);
+    read_switch([&](std::span<const std::byte> received) {
+      const auto reply = read_packet(received);
+      heard = heard || (reply && reply->header.kind == Kind::kill_reply &&
+                        reply->header.group == header.group);
+    });
+    if (heard) return;
+  }
+}
+
+void Link::begin(Element element, Operation operation, std::span<const std::byte> contribution) {
+  const std::lock_guard lock(mutex_);
+  leader_.begin(element, operation, contribution, now_ns());
+}
+
+Leader::State Link::advance() {
+  const std::lock_guard lock(mutex_);
+  // What has come first: a process that did not run for long must not take that for silence.
+  read_switch([this](auto bytes) { leader_.on_switch(bytes, now_ns()); });
+  leader_.on_time(now_ns());
+  return leader_.state();
+}
+
+void Link::sleep(int timeout_ms) {
+  pollfd readable{switch_fd_, POLLIN, 0};
+  (void)poll(&readable, 1, timeout_ms);
+}
+
+void Link::finish(std::span<const std::byte> result) {
+  const std::lock_guard lock(mutex_);
+  leader_.finish(result);
+}
+
+bool Link::is_frozen() {
+  const std::lock_guard lock(mutex_);
+  return leader_.is_frozen();
+}
+Answer Link::last_refusal() {
+  const std::lock_guard lock(mutex_);
+  return leader_.last_refusal();
+}
+std::vector<int> Link::silent_leaders() {
+  const std::lock_guard lock(mutex_);
+  return leader_.silent_leaders();
+}
+LeaderCounters Link::counters() {
+  const std::lock_guard lock(mutex_);
+  return leader_.counters();
+}
+
+void Link::to_switch(std::span<const std::byte> packet) {
+  // What does not leave is repeated, as what is lost on the way.
+  (void)!send(switch_fd_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void Link::to_leader(int leader, std::span<const std::byte> packet) {
+  const sockaddr_in to = raw(leaders_[static_cast<std::size_t>(leader)]);
+  (void)!sendto(control_fd_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                reinterpret_cast<const sockaddr*>(&to), sizeof to);
+}
+
+void Link::serve() {
+  for (;;) {
+    pollfd readable[2] = {{control_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+    (void)poll(readable, 2, kThreadMs);
+    if (readable[1].revents != 0) return;
+    read_control();
+    const std::lock_guard lock(mutex_);
+    if (lease_ns_ == 0 || leader_.is_frozen() || now_ns() - renewed_ns_ < lease_ns_ / 4) continue;
+    renewed_ns_ = now_ns();
+    std::byte packet[kMaxPacketBytes];
+    to_switch({packet, write_packet(packet, leader_.header(Kind::renew), {})});
+  }
+}
+
+void Link::read_control() {
+  std::byte packet[kMaxPacketBytes + 1];
+  for (int i = 0; i < kMostReads; ++i) {
+    sockaddr_in from{};
+    socklen_t length = sizeof from;
+    const ssize_t bytes = recvfrom(control_fd_, packet, sizeof packet, MSG_DONTWAIT,
+                                   reinterpret_cast<sockaddr*>(&from), &length);
+    if (bytes < 0) return;
+    const Address sender{ntohl(from.sin_addr.s_addr), ntohs(from.sin_port)};
+    const std::lock_guard lock(mutex_);
+    const auto leader = std::find(leaders_.begin(), leaders_.end(), sender);
+    if (leader == leaders_.end()) continue;
+    leader_.on_leader(static_cast<int>(leader - leaders_.begin()),
+                      {packet, static_cast<std::size_t>(bytes)}, now_ns());
+  }
+}
+
+}  // namespace weft::offload

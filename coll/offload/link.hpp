@@ -1,0 +1,74 @@
+#pragma once
+// Link: a leader's sockets and its Leader. One UDP socket leads to the switch, and is read by the
+// thread that waits for a result; one to the other leaders, read by a thread of its own, so that
+// those who ask for a result are answered while this process computes. That thread also renews the
+// group's lease. Everything else is called by one thread.
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "coll/offload/enrolment.hpp"
+#include "coll/offload/leader.hpp"
+#include "weft/status.hpp"
+
+namespace weft::offload {
+
+class Link final : private Leader::Wire, private Enrolment::Wire {
+ public:
+  Link() = default;
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  // no_memory, not_found: no socket to be had, or no way to the switch.
+  Status open(const innet::Address& tor);
+  // Where other leaders reach this one.
+  innet::Address address() const { return own_; }
+  // The other leaders' addresses, this one's among them.
+  void set_leaders(std::vector<innet::Address> leaders);
+
+  // Enrolment, to be advanced until it is over.
+  Enrolment& enrolment() noexcept { return enrolment_; }
+  void advance_enrolment();
+  // From here on packets are the Leader's.
+  void start(const LeaderOptions& options, std::uint64_t lease_ns);
+  // Ends the group, if there is one: the switch is told, and waited for a moment.
+  void stop();
+
+  void begin(innet::Element element, innet::Operation operation,
+             std::span<const std::byte> contribution);
+  // Reads what is there and repeats what is due; where the operation stands.
+  Leader::State advance();
+  // Sleeps until something of the switch is there, at most so long.
+  void sleep(int timeout_ms);
+  void finish(std::span<const std::byte> result);
+  // Of the last operation; valid until the next begin().
+  std::span<const std::byte> result() const noexcept { return leader_.result(); }
+  std::span<const std::byte> contribution() const noexcept { return leader_.contribution(); }
+  std::uint32_t operation() const noexcept { return leader_.operation(); }
+  bool is_frozen();
+  innet::Answer last_refusal();
+  std::vector<int> silent_leaders();
+  LeaderCounters counters();
+
+ private:
+  void to_switch(std::span<const std::byte> packet) override;
+  void to_leader(int leader, std::span<const std::byte> packet) override;
+  void serve();
+  void read_control();
+  template <class Take>
+  void read_switch(Take&& take);
+
+  int switch_fd_ = -1, control_fd_ = -1, stop_fd_ = -1;
+  innet::Address own_;
+  std::vector<innet::Address> leaders_;
+  Enrolment enrolment_{*this};
+  std::mutex mutex_;
+  Leader leader_{*this};          // under mutex_, but for what only the owner's calls change
+  std::uint64_t lease_ns_ = 0;    // under mutex_; 0: no group
+  std::uint64_t renewed_ns_ = 0;  // under mutex_
+  std::thread thread_;
+};
+
+}  // namespace weft::offload

@@ -1,0 +1,133 @@
+// weft-switch: a switch that computes, in software, and tools for others. Exit status: 0, 1 if a
+// switch does not answer or does not conform, 2 for bad arguments.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/wait.hpp"
+#include "coll/switch/weft-switch/conform.hpp"
+#include "coll/switch/weft-switch/udp_port.hpp"
+
+namespace {
+
+using namespace weft;         // NOLINT(google-build-using-namespace): a program's main file
+using namespace weft::innet;  // NOLINT(google-build-using-namespace)
+
+int fail(const std::string& text) {
+  std::fprintf(stderr, "weft-switch: %s\n", text.c_str());
+  return 2;
+}
+
+struct ServeOptions {
+  std::string listen = "127.0.0.1:0";
+  std::vector<std::string> spines;
+  std::string role = "tor";
+  AggregatorOptions core;
+};
+
+int serve(const ServeOptions& options) {
+  // parse_address has no port 0, which here means any.
+  const bool any = options.listen.ends_with(":0");
+  auto own = parse_address(any ? options.listen + "1" : options.listen);
+  if (!own) return fail("\"" + options.listen + "\" is no ADDRESS:PORT");
+  if (any) own->port = 0;
+  AggregatorOptions core = options.core;
+  core.is_spine = options.role == "spine";
+  if (core.is_spine && !options.spines.empty()) return fail("a spine has no spines above it");
+  for (const std::string& text : options.spines) {
+    const auto spine = parse_address(text);
+    if (!spine) return fail("\"" + text + "\" is no ADDRESS:PORT");
+    core.spines.push_back(*spine);
+  }
+  if (core.spines.size() > kMaxSpines) return fail("more than 8 spines");
+  UdpPort port;
+  if (const Status status = port.open(*own); !status) return fail(status.text());
+  Aggregator aggregator(core, port);
+  std::printf("listening %s\n", text(port.address()).c_str());
+  std::fflush(stdout);
+  std::uint64_t expire_ns = now_ns();
+  for (;;) {
+    // Asleep for as long as nothing comes; groups cannot expire when there are none.
+    port.receive(aggregator.num_groups() == 0 ? -1 : 1000, [&](const Address& from, auto bytes) {
+      aggregator.on_packet(from, bytes, now_ns());
+    });
+    if (const std::uint64_t now = now_ns(); now - expire_ns > 1'000'000'000) {
+      aggregator.expire(now);
+      expire_ns = now;
+    }
+  }
+}
+
+int status(const std::string& address) {
+  const auto to = parse_address(address);
+  if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT");
+  UdpPort port;
+  if (const Status opened = port.open({}); !opened) return fail(opened.text());
+  Header header;
+  header.kind = Kind::status;
+  header.key = now_ns();
+  // The answer is at most as long as the question.
+  const std::vector<std::byte> room(kMaxPayloadBytes);
+  std::byte packet[kMaxPacketBytes];
+  const std::size_t bytes = write_packet(packet, header, room);
+  bool answered = false;
+  for (int attempt = 0; attempt < 10 && !answered; ++attempt) {
+    port.send(*to, {packet, bytes});
+    port.receive(200, [&](const Address& from, std::span<const std::byte> received) {
+      const auto reply = read_packet(received);
+      if (answered || !(from == *to) || !reply || reply->header.kind != Kind::status_reply ||
+          reply->header.key != header.key)
+        return;
+      answered = true;
+      std::fwrite(reply->payload.data(), 1, reply->payload.size(), stdout);
+    });
+  }
+  if (answered) return 0;
+  std::fprintf(stderr, "weft-switch: %s does not answer: is a switch running there?\n",
+               address.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("A switch in software that computes MPI_Allreduce on the way, and tools for such.");
+  app.set_version_flag("--version", "weft-switch (Weft) " WEFT_VERSION);
+  app.require_subcommand(1);
+
+  ServeOptions options;
+  auto* serve_command = app.add_subcommand("serve", "be a switch at a UDP address, until killed");
+  serve_command->add_option("--listen", options.listen, "ADDRESS:PORT; port 0: any, printed")
+      ->capture_default_str();
+  serve_command->add_option("--role", options.role, "tor: hosts hang on it; spine: switches do")
+      ->check(CLI::IsMember({"tor", "spine"}))
+      ->capture_default_str();
+  serve_command->add_option("--spine", options.spines,
+                            "ADDRESS:PORT of a switch above; may be repeated");
+  serve_command->add_option("--payload", options.core.payload_bytes, "bytes of data in a packet")
+      ->check(CLI::Range(16, static_cast<int>(kMaxPayloadBytes)))
+      ->capture_default_str();
+  serve_command->add_option("--groups", options.core.max_groups, "groups at the same time")
+      ->capture_default_str();
+  serve_command->add_option("--slots", options.core.max_slots, "packets under way, of all groups")
+      ->capture_default_str();
+  serve_command->add_option("--slots-per-job", options.core.slots_per_job, "of one job's groups")
+      ->capture_default_str();
+
+  std::string address;
+  auto* status_command = app.add_subcommand("status", "what a switch has done so far");
+  status_command->add_option("ADDRESS:PORT", address)->required();
+  auto* conform_command =
+      app.add_subcommand("conform", "test whether a switch keeps to the protocol");
+  conform_command->add_option("ADDRESS:PORT", address)->required();
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (*serve_command) return serve(options);
+  if (*status_command) return status(address);
+  const auto to = parse_address(address);
+  if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT");
+  return conform(*to);
+}

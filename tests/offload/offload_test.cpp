@@ -1,0 +1,204 @@
+// MPI programs through switches in software, as processes: the hosts' and the switches' results are
+// the same bit for bit, whatever happens to the switches.
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <regex>
+
+#include "support/process.hpp"
+
+namespace weft::testing {
+namespace {
+
+const std::string kRun = std::getenv("WEFTRUN"), kSwitch = std::getenv("WEFT_SWITCH"),
+                  kProbe = std::getenv("PROBE");
+
+struct SwitchProcess {
+  explicit SwitchProcess(std::vector<std::string> options) {
+    options.insert(options.begin(), {kSwitch, "serve"});
+    process = std::make_unique<Process>(options);
+    REQUIRE(process->wait_for_lines(1));
+    address = process->out().substr(10, process->out().find('\n') - 10);
+  }
+  void kill() {
+    process->signal(SIGKILL);
+    process->wait();
+  }
+  std::unique_ptr<Process> process;
+  std::string address;
+};
+
+class File {
+ public:
+  explicit File(const std::string& text) {
+    char name[] = "/tmp/weft-placement-XXXXXX";
+    const int fd = mkstemp(name);
+    REQUIRE(fd >= 0);
+    ::close(fd);
+    path = name;
+    std::ofstream(path) << text;
+  }
+  ~File() { unlink(path.c_str()); }
+  std::string path;
+};
+
+struct Shape {
+  int nodes, per_node, sockets, tors, spines;
+};
+
+struct World {
+  explicit World(const Shape& shape) : shape(shape) {
+    std::vector<std::string> up;
+    for (int i = 0; i < shape.spines; ++i) {
+      switches.push_back(std::make_unique<SwitchProcess>(
+          std::vector<std::string>{"--listen", "127.0.0.1:0", "--role", "spine"}));
+      up.insert(up.end(), {"--spine", switches.back()->address});
+    }
+    std::vector<std::string> tor_options{"--listen", "127.0.0.1:0"};
+    tor_options.insert(tor_options.end(), up.begin(), up.end());
+    for (int i = 0; i < shape.tors; ++i)
+      switches.push_back(std::make_unique<SwitchProcess>(tor_options));
+    std::string text;
+    for (int rank = 0; rank < shape.nodes * shape.per_node; ++rank) {
+      const int node = rank / shape.per_node;
+      const int socket = rank % shape.per_node * shape.sockets / shape.per_node;
+      text += fmt::format("{} {} {} {}\n", rank, node, socket, tor(node % shape.tors).address);
+    }
+    placement = std::make_unique<File>(text);
+  }
+  SwitchProcess& tor(int i) { return *switches[static_cast<std::size_t>(shape.spines + i)]; }
+  std::unique_ptr<Process> start(const std::string& mode, std::vector<std::string> arguments,
+                                 const std::string& log = "warn",
+                                 const std::string& patience_ms = "300") {
+    std::vector<std::string> command{
+        kRun, "-n", std::to_string(shape.nodes * shape.per_node), "--timeout", "100", kProbe};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return std::make_unique<Process>(
+        command, Process::Environment{{"WEFT_OFFLOAD", mode},
+                                      {"WEFT_OFFLOAD_PLACEMENT", placement->path},
+                                      {"WEFT_OFFLOAD_WHEN", "force"},
+                                      {"WEFT_OFFLOAD_TIMEOUT_MS", patience_ms},
+                                      {"WEFT_LOG", log}});
+  }
+  Shape shape;
+  std::vector<std::unique_ptr<SwitchProcess>> switches;
+  std::unique_ptr<File> placement;
+};
+
+std::string hash_of(Process& process) {
+  const int code = process.wait(110'000);
+  INFO(process.err());
+  REQUIRE(code == 0);
+  const auto at = process.out().find("hash ");
+  REQUIRE(at != std::string::npos);
+  return process.out().substr(at, 21);
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("switches and hosts compute the same bits") {
+  for (const Shape& shape :
+       {Shape{2, 1, 1, 1, 0}, {3, 2, 2, 1, 0}, {4, 2, 1, 2, 1}, {5, 1, 1, 3, 2}}) {
+    for (const std::string mode : {"node", "socket"}) {
+      INFO(shape.nodes << " nodes, " << shape.tors << " switches, " << mode);
+      World world(shape);
+      // A busy machine is no reason to leave the switch.
+      auto run = world.start(mode, {"7", "60", "20000"}, "info", "30000");
+      const std::string by_switch = hash_of(*run);
+      CHECK(has(run->err(), "offload: "));
+      CHECK(has(run->err(), " 0 by hosts"));
+      CHECK_FALSE(has(run->err(), "stays with the hosts"));
+      // The same sums by the hosts, as the switches are gone.
+      for (auto& one : world.switches) one->kill();
+      auto again = world.start(mode, {"7", "60", "20000"});
+      CHECK(hash_of(*again) == by_switch);
+      CHECK(has(again->err(), "allreduce stays with the hosts"));
+      if (mode == "node" && shape.sockets == 1 && shape.per_node == 1) break;
+    }
+  }
+}
+
+TEST_CASE("a switch that is killed or restarted costs no result") {
+  for (const bool spine : {false, true}) {
+    for (const bool again : {false, true}) {
+      INFO((spine ? "spine" : "tor") << (again ? " restarted" : " killed"));
+      World world({4, 1, 1, 2, 1});
+      const std::vector<std::string> arguments{"9", "300", "3000", "1000"};
+      auto quiet = world.start("node", arguments);
+      const std::string expected = hash_of(*quiet);
+      auto run = world.start("node", arguments, "info");
+      REQUIRE(run->wait_for_lines(4, 60'000));
+      auto& victim = spine ? world.switches[0] : world.switches[2];
+      const std::string address = victim->address;
+      victim->kill();
+      if (again) {
+        std::vector<std::string> options{"--listen", address};
+        if (spine)
+          options.insert(options.end(), {"--role", "spine"});
+        else
+          options.insert(options.end(), {"--spine", world.switches[0]->address});
+        victim = std::make_unique<SwitchProcess>(options);
+      }
+      CHECK(hash_of(*run) == expected);
+      if (!again) CHECK(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+    }
+  }
+}
+
+TEST_CASE("a member that dies ends the job") {
+  World world({4, 1, 1, 1, 0});
+  auto run = world.start("node", {"9", "100000", "3000"});
+  REQUIRE(run->wait_for_lines(3, 60'000));
+  // weftrun's child of rank 2: the job's processes are in the file system of processes.
+  std::string command = fmt::format(
+      "for p in $(ps -eo pid,args | awk '$2==\"{}\"{{print $1}}'); do "
+      "tr '\\0' '\\n' < /proc/$p/environ 2>/dev/null | "
+      "grep -qx 'WEFT_OFFLOAD_PLACEMENT={}' && echo $p; done",
+      kProbe, world.placement->path);
+  Process list({"sh", "-c", command});
+  REQUIRE(list.wait() == 0);
+  const int pid = std::atoi(list.out().c_str());
+  REQUIRE(pid > 0);
+  ::kill(pid, SIGKILL);
+  CHECK(run->wait(20'000) != 0);
+}
+
+TEST_CASE("a switch sleeps when idle, and tells what it did") {
+  World world({3, 1, 1, 1, 0});
+  auto run = world.start("node", {"3", "30", "2000"}, "warn", "30000");
+  hash_of(*run);
+  Process status({kSwitch, "status", world.tor(0).address});
+  REQUIRE(status.wait() == 0);
+  CHECK(has(status.out(), "role tor\ngroups 0 of"));
+  CHECK_FALSE(has(status.out(), "completed 0\n"));
+  Process conform({kSwitch, "conform", world.tor(0).address});
+  CHECK(conform.wait(60'000) == 0);
+  INFO(conform.out());
+  CHECK_FALSE(has(conform.out(), "FAILED"));
+  // No more processor time goes by.
+  const auto used = [&] {
+    std::ifstream file(fmt::format("/proc/{}/stat", world.tor(0).process->pid()));
+    std::string word;
+    long sum = 0;
+    for (int i = 0; i < 15 && file >> word; ++i)
+      if (i >= 13) sum += std::atol(word.c_str());
+    return sum;
+  };
+  const long before = used();
+  usleep(300'000);
+  CHECK(used() <= before + 1);
+  world.tor(0).kill();
+  Process dead({kSwitch, "status", world.tor(0).address});
+  CHECK(dead.wait() == 1);
+  CHECK(has(dead.err(), "does not answer"));
+}
+
+}  // namespace
+}  // namespace weft::testing

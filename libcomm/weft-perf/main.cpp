@@ -2,6 +2,7 @@
 // any two hosts, without a launcher.
 #include <fmt/core.h>
 #include <fmt/os.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -47,6 +48,7 @@ struct Welcome {
   MemoryKey key;
 };
 
+constexpr std::uint32_t kYieldPolls = 64;
 constexpr std::size_t kMostBytes = 64 << 20;
 constexpr std::uint32_t kMagic = 0x6f726472;
 
@@ -104,10 +106,13 @@ struct Side {
   void wait_word(const Peer& peer, std::size_t bytes, std::uint64_t value) {
     auto* word = reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(memory) + bytes - 8);
     std::atomic_ref<std::uint64_t> last_word(*word);
+    const bool is_shared = peer.fabric() == "shm";
     for (std::uint32_t polls = 1; last_word.load(std::memory_order_acquire) != value; ++polls)
-      if (peer.fabric() != "shm" || polls % 1024 == 0) {
+      if (!is_shared || polls % 1024 == 0) {
         node.progress();
         if (is_gone(peer)) return;
+        // A device in software may need this processor.
+        if (!is_shared && polls % kYieldPolls == 0) ::sched_yield();
       }
   }
   void put_word(const PeerMemory& to, const Peer& peer, std::vector<std::byte>& data,

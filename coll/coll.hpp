@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "coll/selection.hpp"
@@ -50,9 +51,11 @@ class Team {
  public:
   // members: world ranks in team order; context: for the team's own messages, used by nothing else.
   // No communication happens here. interrupt: null for none.
-  Team(tagged::Engine& engine, std::vector<int> members, std::uint32_t context,
+  Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t context,
        Interrupt* interrupt = nullptr);
   ~Team();
+  // Before the first call: other members, no more than before, and another context. Gets no memory.
+  void assign(std::span<const int> members, std::uint32_t context) noexcept;
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(members_.size()); }
@@ -63,7 +66,7 @@ class Team {
   bool is_local() const noexcept { return is_local_; }
   // The shared segment, made by the members together at first use; null if it cannot be had, and
   // then null on every member.
-  ShmTeam* shm() { return shm_tried_ ? shm_.get() : make_shm(); }
+  ShmTeam* shm() { return shm_tried_ ? shm_ : make_shm(); }
 
   // The way through switches that compute, made by the members together at the first call; null:
   // the settings want none, or it cannot be had, on no member.
@@ -103,7 +106,7 @@ class Team {
 
   tagged::Engine& engine_;
   std::vector<int> members_;
-  std::uint32_t context_;
+  std::uint32_t context_ = 0;
   Interrupt* interrupt_;
   int rank_ = 0;
   bool is_local_ = false;
@@ -111,7 +114,7 @@ class Team {
   bool offload_tried_ = false;
   std::unique_ptr<offload::Offload> offload_;
   std::unique_ptr<ShmSegment> segment_;
-  std::unique_ptr<ShmTeam> shm_;
+  ShmTeam* shm_ = nullptr;  // in segment_
   Choices choices_;
   std::uint32_t lost_seen_ = 0;
   std::size_t scratch_bytes_ = 0;

@@ -1,6 +1,10 @@
 #pragma once
-// The mapping of a team's shared segment, unmapped at destruction.
+// The mapping of a team's shared segment, unmapped at destruction, and the place for what uses it:
+// once the members have agreed on the segment none may be without, for lack of memory.
 #include <cstddef>
+#include <optional>
+
+#include "coll/shm_team.hpp"
 
 namespace weft::coll {
 
@@ -12,6 +16,7 @@ struct ShmSegment {
 
   void* memory = nullptr;
   std::size_t bytes = 0;
+  std::optional<ShmTeam> team;
 };
 
 }  // namespace weft::coll

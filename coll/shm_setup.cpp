@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "coll/algorithms.hpp"
 #include "coll/patience.hpp"
 #include "coll/shm_segment.hpp"
@@ -116,9 +118,12 @@ ShmSegment::~ShmSegment() {
 }
 
 ShmTeam* Team::make_shm() {
+  // All memory first: without it nothing has been tried, and with it all members say what they
+  // have.
+  auto segment = std::make_unique<ShmSegment>();
+  if (scratch(kLine) == nullptr) throw std::bad_alloc();
   shm_tried_ = true;
   if (!is_local_ || size() > kMaxShmMembers) return nullptr;
-  auto segment = std::make_unique<ShmSegment>();
   segment->bytes = ShmTeam::segment_bytes(size());
   Job& job = engine_.job();
 
@@ -155,7 +160,8 @@ ShmTeam* Team::make_shm() {
                                       probe == kProbe));
   bool usable = segment->memory != nullptr;
   for (const int member : members_)
-    if (usable && member != engine_.rank()) usable = engine_.open_doorbell(member).ok();
+    if (usable && member != engine_.rank())
+      usable = or_no_memory([&] { return engine_.open_doorbell(member); }).ok();
   // All or none.
   std::int32_t have[2] = {usable, direct};
   if (status)
@@ -167,14 +173,14 @@ ShmTeam* Team::make_shm() {
       job.settings().bytes(Setting::coll_piece_bytes) / kLine * kLine, 4096, kBankBytes);
   const bool shares_cache = std::ranges::all_of(
       members_, [&](int member) { return job.share_cache(members_[0], member); });
-  shm_ = std::make_unique<ShmTeam>(
+  shm_ = &segment->team.emplace(
       static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0,
       ShmTeam::Outside{
           this, wait_outside, ring_outside, read_outside, write_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
           piece, shares_cache ? ~std::size_t{0} : CopyPolicy::kFarPastCacheBytes});
   segment_ = std::move(segment);
-  return shm_.get();
+  return shm_;
 }
 
 }  // namespace weft::coll

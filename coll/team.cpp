@@ -12,18 +12,25 @@
 
 namespace weft::coll {
 
-Team::Team(tagged::Engine& engine, std::vector<int> members, std::uint32_t context,
+Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t context,
            Interrupt* interrupt)
-    : engine_(engine), members_(std::move(members)), context_(context), interrupt_(interrupt) {
-  const auto self = std::find(members_.begin(), members_.end(), engine.rank());
-  rank_ = static_cast<int>(self - members_.begin());
-  Job& job = engine.job();
-  is_local_ = std::all_of(members_.begin(), members_.end(),
-                          [&](int member) { return job.same_host(member, engine.rank()); });
-  choices_ = Choices::from(job.settings());
+    : engine_(engine), interrupt_(interrupt), choices_(Choices::from(engine.job().settings())) {
+  members_.reserve(members.size());
+  assign(members, context);
   // Clients that agree on losses in the middle of calls have no word in a switch.
-  offload_tried_ = interrupt != nullptr || job.settings().text(Setting::offload) == "off";
+  offload_tried_ =
+      interrupt != nullptr || engine.job().settings().text(Setting::offload) == "off";
   for (auto& request : requests_) request = std::make_unique<tagged::Request>();
+}
+
+void Team::assign(std::span<const int> members, std::uint32_t context) noexcept {
+  members_.assign(members.begin(), members.end());
+  context_ = context;
+  const auto self = std::find(members_.begin(), members_.end(), engine_.rank());
+  rank_ = static_cast<int>(self - members_.begin());
+  is_local_ = std::all_of(members_.begin(), members_.end(), [this](int member) {
+    return engine_.job().same_host(member, engine_.rank());
+  });
 }
 
 Team::~Team() {

@@ -1,6 +1,8 @@
 // The collectives whose blocks differ in length. Only the two sides of a block know how long it is,
 // so everything goes as messages between those two, straight between the user's buffers.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <vector>
 
 #include "coll/algorithms.hpp"
@@ -11,7 +13,7 @@ using Requests = std::vector<std::unique_ptr<tagged::Request>>;
 
 namespace {
 
-Status finish_all(Links& links, Requests& requests) {
+Status finish_all(Links& links, std::span<std::unique_ptr<tagged::Request>> requests) {
   Status status;
   for (auto& request : requests)
     if (Status done = links.finish(request); status && !done) status = done;
@@ -61,7 +63,7 @@ Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* re
   Links links(team, Collective::allgather);
   for (int step = 0; step < n - 1; ++step) {
     const int out = (me - step + n) % n, in = (me - step - 1 + 2 * n) % n;
-    Requests requests(2);
+    std::array<std::unique_ptr<tagged::Request>, 2> requests;
     if (counts[in] != 0)
       links.start_receive(requests[0], at(receive, displacements[in]), counts[in],
                           (me - 1 + n) % n);

@@ -1,9 +1,10 @@
 #include "base/log.hpp"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <string>
+#include <iterator>
 
 namespace weft::log {
 namespace {
@@ -18,12 +19,18 @@ void set_level(LogLevel level) noexcept {
 
 LogLevel level() noexcept { return static_cast<LogLevel>(current.load(std::memory_order_relaxed)); }
 
-void write(LogLevel level, int rank, std::string_view text) {
+void write(LogLevel level, int rank, std::string_view text) noexcept {
+  char head[48];
   const auto name = kNames[static_cast<int>(level)];
-  const std::string line = rank < 0 ? fmt::format("weft {}: {}\n", name, text)
-                                    : fmt::format("weft[{}] {}: {}\n", rank, name, text);
-  // One write call, so that lines of several processes do not mix.
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+  const char* const end =
+      rank < 0 ? fmt::format_to_n(head, sizeof head, "weft {}: ", name).out
+               : fmt::format_to_n(head, sizeof head, "weft[{}] {}: ", rank, name).out;
+  char newline = '\n';
+  const iovec parts[] = {{head, static_cast<std::size_t>(end - head)},
+                         {const_cast<char*>(text.data()), text.size()},
+                         {&newline, 1}};
+  // One call, so that lines of several processes do not mix.
+  if (::writev(STDERR_FILENO, parts, std::size(parts)) < 0) return;
 }
 
 }  // namespace weft::log

@@ -126,7 +126,9 @@ struct Agreement::Message {
 };
 
 Agreement::Agreement(tagged::Engine& engine)
-    : engine_(engine), is_member_(static_cast<std::size_t>(engine.size()), true) {
+    : engine_(engine),
+      is_member_(static_cast<std::size_t>(engine.size()), true),
+      received_(Message::max_bytes(engine.size())) {
   for (int rank = 0; rank < engine.size(); ++rank) members_.push_back(rank);
   engine.count_unexpected_of(kContext);
   open_team();
@@ -250,25 +252,42 @@ bool Agreement::is_raised() noexcept {
   return raised_;
 }
 
-// Takes in what has come, up to a decision for the next view.
-void Agreement::read() {
+// Takes in what has come, up to a decision for the next view. What there is no memory for stays for
+// the next time.
+void Agreement::read() noexcept {
   // Before it looks: what comes later is counted again.
   num_read_ = engine_.num_unexpected();
+  const Code code = or_no_memory([this] {
+    while (next_ == nullptr && (received_from_ >= 0 || receive())) {
+      Message message;
+      const bool makes_sense =
+          message.unpack(std::span(received_).first(num_received_), engine_.size());
+      if (!makes_sense)
+        log_line(LogLevel::error, engine_.rank(), "{} sent an agreement that makes no sense",
+                 engine_.job().describe(received_from_));
+      else if (engine_.is_alive(received_from_))
+        take(received_from_, message);
+      received_from_ = -1;
+    }
+    return Code::ok;
+  });
+  if (code != Code::ok) --num_read_;
+}
+
+// The next message into received_. False: there is none, or no memory.
+bool Agreement::receive() {
   tagged::MessageInfo info;
-  tagged::Unexpected* found = nullptr;
-  while (next_ == nullptr &&
-         engine_.improbe(tagged::kAnySource, kContext, kTag, info, found) == Code::ok) {
-    std::vector<std::byte> bytes(std::min(info.bytes, Message::max_bytes(engine_.size())));
+  while (engine_.iprobe(tagged::kAnySource, kContext, kTag, info) == Code::ok) {
     tagged::Request request;
-    engine_.irecv_matched(request, found, bytes.data(), bytes.size());
-    Message message;
-    if (engine_.wait(request) != Code::ok || !engine_.is_alive(info.source)) continue;
-    if (message.unpack(bytes, engine_.size()))
-      take(info.source, message);
-    else
-      log_line(LogLevel::error, engine_.rank(), "{} sent an agreement that makes no sense",
-               engine_.job().describe(info.source));
+    engine_.irecv(request, info.source, kContext, kTag, received_.data(), received_.size());
+    const Code code = engine_.wait(request);
+    if (code == Code::no_memory) throw std::bad_alloc();  // it is still there
+    if (code != Code::ok) continue;
+    received_from_ = info.source;
+    num_received_ = request.received;
+    return true;
   }
+  return false;
 }
 
 void Agreement::take(int from, const Message& message) {
@@ -306,9 +325,10 @@ std::vector<int> Agreement::lost_members() const {
 
 void Agreement::send(int to, const Message& message) {
   std::erase_if(sending_, [](const auto& sending) { return sending->request.is_complete(); });
-  sending_.push_back(std::make_unique<Sending>());
+  auto made = std::make_unique<Sending>();
+  made->bytes = message.pack();
+  sending_.push_back(std::move(made));
   Sending& sending = *sending_.back();
-  sending.bytes = message.pack();
   engine_.isend(sending.request, to, kContext, kTag, sending.bytes.data(), sending.bytes.size());
 }
 

@@ -93,7 +93,8 @@ class Agreement final : public coll::Interrupt {
   void open_team();
 
   bool is_raised() noexcept override;
-  void read();
+  void read() noexcept;
+  bool receive();
   void take(int from, const Message& message);
   void note_lost(int rank, int by);
   std::vector<int> lost_members() const;
@@ -116,8 +117,11 @@ class Agreement final : public coll::Interrupt {
   bool raised_ = false;         // somebody has given up this view
   bool asked_ = false;          // by this rank, for reports
   int reported_to_ = -1;
-  std::map<int, Report> reports_;  // by rank
-  std::unique_ptr<Message> next_;  // a decision for the next view
+  std::vector<std::byte> received_;  // room for any message
+  std::size_t num_received_ = 0;     // bytes of it
+  int received_from_ = -1;           // whose message there is still to be taken in; -1: nobody's
+  std::map<int, Report> reports_;    // by rank
+  std::unique_ptr<Message> next_;    // a decision for the next view
   std::deque<std::unique_ptr<Sending>> sending_;
 };
 

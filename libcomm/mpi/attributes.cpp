@@ -115,10 +115,10 @@ int delete_attribute(MPI_Comm handle, int keyval, const char* function) {
 
 int make_keyval(Kind kind, void (*copy)(), void (*drop)(), void* extra_state) {
   std::lock_guard lock(keyvals->mutex);
-  const int number = keyvals->next++;
-  keyvals->by_number[number] =
-      std::make_shared<Keyval>(Keyval{kind, copy, drop, extra_state, number});
-  return number;
+  const int number = keyvals->next;
+  keyvals->by_number.emplace(
+      number, std::make_shared<Keyval>(Keyval{kind, copy, drop, extra_state, number}));
+  return keyvals->next++;
 }
 
 std::shared_ptr<Keyval> find_keyval(int number, Kind kind) {

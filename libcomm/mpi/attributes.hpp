@@ -31,6 +31,11 @@ std::shared_ptr<Keyval> find_keyval(int number, Kind kind);  // null if it is no
 bool free_keyval(int number, Kind kind);
 
 class AttributeSet {
+  struct Entry {
+    std::shared_ptr<Keyval> key;
+    void* value;
+  };
+
  public:
   // Each returns MPI_SUCCESS or the error code that a callback of the program returned.
   template <class Handle>
@@ -78,10 +83,19 @@ class AttributeSet {
     return MPI_SUCCESS;
   }
 
-  // What duplicating `owner` copies into `target`, which is empty and nobody's yet.
+  // Duplicating, into a set that is empty and nobody's yet: first the memory, as what a copy
+  // function has given could not be taken back, then the attributes of `owner`.
+  struct Copying {
+    std::vector<Entry> entries;
+  };
+  Copying prepare_copy(AttributeSet& target) const {
+    Copying copying{all()};
+    target.entries_.reserve(copying.entries.size());
+    return copying;
+  }
   template <class Handle>
-  int copy_to(Handle owner, AttributeSet& target) const {
-    for (const Entry& entry : all()) {
+  int take(Handle owner, const Copying& copying) {
+    for (const Entry& entry : copying.entries) {
       const Keyval& key = *entry.key;
       if (key.copy == nullptr) continue;
       void* copied = entry.value;
@@ -93,17 +107,12 @@ class AttributeSet {
                                                           entry.value, &copied, &wanted);
         if (code != MPI_SUCCESS) return code;
       }
-      if (wanted != 0) target.entries_.push_back({entry.key, copied});
+      if (wanted != 0) entries_.push_back({entry.key, copied});
     }
     return MPI_SUCCESS;
   }
 
  private:
-  struct Entry {
-    std::shared_ptr<Keyval> key;
-    void* value;
-  };
-
   // A copy, to be used without the lock.
   std::optional<Entry> find(int number) const {
     OptionalLock lock(mutex_);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/shortage.hpp"
 #include "mpi/transfer.hpp"
 
 namespace weft::mpi {
@@ -98,11 +99,11 @@ int detach(Comm* site, Comm* comm, void* address_out, MPI_Count& size, const cha
 
 int iflush(Comm* site, const Comm* comm, MPI_Request* out, const char* function) {
   if (out == nullptr) return raise(site, MPI_ERR_ARG, function, "request is null");
-  RequestObject* request = new_request(site, RequestObject::Kind::operation);
+  RequestPtr request(new_request(site, RequestObject::Kind::operation));
   if (request == nullptr) return raise(site, MPI_ERR_NO_MEM, function);
   request->operation = std::make_unique<Flush>(comm);
-  add_operation(request);
   *out = request->handle;
+  add_operation(request.release());
   return MPI_SUCCESS;
 }
 
@@ -145,7 +146,7 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
   if (type->is_contiguous() && first_byte(data, *type) == nullptr && bytes != 0)
     return MPI_ERR_BUFFER;
   const auto room = static_cast<MPI_Count>(bytes) + MPI_BSEND_OVERHEAD;
-  BufferedMessage* message;
+  BufferedMessage* message = nullptr;
   {
     std::lock_guard lock(buffers->mutex);
     auto found = buffers->by_comm.find(&comm);
@@ -164,7 +165,14 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
       std::free(copy);
       return MPI_SUCCESS;
     }
-    message = &buffer.pending.emplace_back();
+    const Code kept = or_no_memory([&] {
+      message = &buffer.pending.emplace_back();
+      return Code::ok;
+    });
+    if (kept != Code::ok) {
+      std::free(copy);
+      return MPI_ERR_NO_MEM;
+    }
     message->data = copy;
     message->room = room;
     buffer.used += room;
@@ -175,12 +183,14 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
 }
 
 void flush_all_buffers() {
-  std::vector<const Comm*> owners;
-  {
+  wait_progressing([] {
     std::lock_guard lock(buffers->mutex);
-    for (const auto& [comm, buffer] : buffers->by_comm) owners.push_back(comm);
-  }
-  for (const Comm* comm : owners) wait_progressing([comm] { return is_drained(comm); });
+    for (auto& [comm, buffer] : buffers->by_comm) {
+      drop_complete(buffer);
+      if (!buffer.pending.empty()) return false;
+    }
+    return true;
+  });
   std::lock_guard lock(buffers->mutex);
   buffers->by_comm.clear();
 }

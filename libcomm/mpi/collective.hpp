@@ -196,6 +196,7 @@ class Background final : public Operation {
     });
     if constexpr (requires { call_.outlive(); }) call_.outlive();
   }
+  void open() noexcept { schedule_.open(); }
   ~Background() override {
     call_.each_type([](Datatype* type) {
       if (type != nullptr) release(type);
@@ -235,23 +236,27 @@ int start_background(Comm& comm, Call&& call, bool persistent, MPI_Request* out,
   const int code = check_call(comm, call, function);
   if (code != MPI_SUCCESS) return code;
   if (out == nullptr) return raise(&comm, MPI_ERR_ARG, function, "request is null");
-  RequestObject* request = new_request(&comm, RequestObject::Kind::operation);
+  RequestPtr request(new_request(&comm, RequestObject::Kind::operation));
   if (request == nullptr) return raise(&comm, MPI_ERR_NO_MEM, function);
   using Held = std::remove_cvref_t<Call>;
-  request->operation = std::make_unique<Background<Held>>(comm, std::move(call));
+  auto made = std::make_unique<Background<Held>>(comm, std::move(call));
+  auto& operation = *made;
+  request->operation = std::move(made);
   request->persistent = persistent;
   request->active = !persistent;
-  *out = request->handle;
-  if (persistent) return MPI_SUCCESS;
-  const Code started = request->operation->start();
-  if (started != Code::ok) {
-    const int refusal = request->operation->refusal();
+  if (const Code started = persistent ? Code::ok : operation.start(); started != Code::ok) {
+    const int refusal = operation.refusal();
+    request.reset();
     *out = MPI_REQUEST_NULL;
-    free_request(request);
     return refusal != MPI_SUCCESS ? raise(&comm, refusal, function)
                                   : raise_status(&comm, started, function);
   }
-  add_operation(request);
+  operation.open();
+  *out = request->handle;
+  if (persistent)
+    static_cast<void>(request.release());
+  else
+    add_operation(request.release());
   return MPI_SUCCESS;
 }
 

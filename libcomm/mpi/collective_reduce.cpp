@@ -15,7 +15,10 @@ class BoundOp {
  public:
   BoundOp() = default;
   BoundOp(BoundOp&& other) noexcept
-      : op_(other.op_), user_(other.user_), reduction_(other.reduction_), kept_(other.kept_) {
+      : op_(other.op_),
+        user_(std::move(other.user_)),
+        reduction_(other.reduction_),
+        kept_(other.kept_) {
     other.op_ = nullptr;
     other.kept_ = nullptr;
   }
@@ -34,6 +37,10 @@ class BoundOp {
     retain(op);
     op_ = op;
     return make_reduction(op, type, handle, user_, reduction_);
+  }
+  // Before the reduction is used, of up to `count` elements: MPI_SUCCESS or MPI_ERR_NO_MEM.
+  int prepare(MPI_Count count) noexcept {
+    return user_.make_room(static_cast<std::size_t>(count)) ? MPI_SUCCESS : MPI_ERR_NO_MEM;
   }
   // The program may free its type meanwhile, whose handle the operation's function is given.
   void keep_type() {
@@ -106,6 +113,7 @@ struct ReduceCall {
     return MPI_SUCCESS;
   }
   int prepare(Comm&) {
+    if (const int code = op.prepare(count); code != MPI_SUCCESS) return code;
     if (!in_place) {
       const int code = send.set(send_buffer, count, type);
       if (code != MPI_SUCCESS) return code;
@@ -206,6 +214,7 @@ struct ReduceScatterCall {
   // In place the whole vector is in the receive buffer, and this process's part of the result goes
   // to its beginning.
   int prepare(Comm&) {
+    if (const int room = op.prepare(total); room != MPI_SUCCESS) return room;
     const int code = send.set(in_place ? receive_buffer : send_buffer, total, type);
     if (code != MPI_SUCCESS) return code;
     send.pack();
@@ -269,6 +278,7 @@ struct InterReduce {
   }
   int prepare(Comm&) {
     if (sends) {
+      if (const int code = call.op.prepare(call.count); code != MPI_SUCCESS) return code;
       const int code = call.send.set(call.send_buffer, call.count, call.type);
       if (code != MPI_SUCCESS) return code;
       call.send.pack();

@@ -49,8 +49,10 @@ void drop_context(std::uint32_t context) {
   if (is_own(context)) context_ids->give_back(context / 2 % range_of_ids());
 }
 
+namespace {
+
 void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
-               std::uint32_t team_context) {
+               std::uint32_t team_context) noexcept {
   comm.group = std::move(group);
   comm.remote = std::move(remote);
   const Group& peers = comm.peer_group();
@@ -61,15 +63,38 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
   for (const std::uint32_t given : {context, team_context - 1})
     if (is_own(given)) comm.given_context = given;
   comm.rank = comm.group->rank();
-  comm.team = std::make_unique<coll::Team>(*engine, comm.group->members(), team_context);
+  comm.team->assign(comm.group->members(), team_context);
 }
 
-Comm* make_comm(GroupPtr group, std::uint32_t context, const Comm* parent) {
-  auto* comm = new Comm;
-  fill_comm(*comm, std::move(group), nullptr, context, context + 1);
-  comm->errhandler = retain(parent == nullptr ? default_errhandler() : parent->errhandler);
-  comm->handle = comms->insert(comm);
+// With a team of these members, for fill_comm.
+CommPtr new_comm(std::span<const int> members) {
+  CommPtr comm(new Comm);
+  comm->team = std::make_unique<coll::Team>(*engine, members, 0);
   return comm;
+}
+
+}  // namespace
+
+void UnmakeComm::operator()(Comm* comm) const noexcept {
+  comms->erase(comm->handle);
+  delete comm;
+}
+
+CommPtr prepare_comm(std::span<const int> members, Comm& parent) {
+  CommPtr comm = new_comm(members);
+  {
+    const std::lock_guard lock(parent.mutex);
+    comm->errhandler = retain(parent.errhandler);
+  }
+  comm->handle = comms->insert(comm.get());
+  if (comm->handle == nullptr) throw std::bad_alloc();
+  return comm;
+}
+
+Comm* open_comm(CommPtr comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
+                std::uint32_t team_context) noexcept {
+  fill_comm(*comm, std::move(group), std::move(remote), context, team_context);
+  return comm.release();
 }
 
 void release_slow(Comm* comm) {
@@ -81,20 +106,21 @@ void create_predefined_comms() {
   context_ids->open(range_of_ids(), kReservedIds);
   std::vector<int> all(static_cast<std::size_t>(engine->size()));
   for (int rank = 0; rank < engine->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
-  auto* world = new Comm;
-  fill_comm(*world, std::make_shared<Group>(std::move(all)), nullptr, context_of(0, 0),
+  CommPtr world = new_comm(all);
+  fill_comm(*world, std::make_shared<Group>(std::span<const int>(all)), nullptr, context_of(0, 0),
             context_of(0, 0) + 1);
   world->handle = MPI_COMM_WORLD;
   world->errhandler = default_errhandler();
   set_name(*world, "MPI_COMM_WORLD");
-  auto* self = new Comm;
-  fill_comm(*self, std::make_shared<Group>(std::vector<int>{engine->rank()}), nullptr,
-            context_of(engine->rank(), 1), context_of(engine->rank(), 1) + 1);
+  const int own = engine->rank();
+  CommPtr self = new_comm({&own, 1});
+  fill_comm(*self, std::make_shared<Group>(std::span<const int>(&own, 1)), nullptr,
+            context_of(own, 1), context_of(own, 1) + 1);
   self->handle = MPI_COMM_SELF;
   self->errhandler = default_errhandler();
   set_name(*self, "MPI_COMM_SELF");
-  world_comm = world;
-  self_comm = self;
+  world_comm = world.release();
+  self_comm = self.release();
 }
 
 void destroy_comms() {

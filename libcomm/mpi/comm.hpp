@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "coll/coll.hpp"
@@ -86,21 +87,46 @@ inline void release(Comm* comm) {
 // communicator; one that none was made with goes back by drop_context.
 std::uint32_t new_context();
 void drop_context(std::uint32_t context);
+// One that goes back unless a communicator has got it.
+class OfferedContext {
+ public:
+  explicit OfferedContext(bool offers) : value_(offers ? new_context() : 0) {}
+  ~OfferedContext() {
+    if (value_ != 0) drop_context(value_);
+  }
+  OfferedContext(const OfferedContext&) = delete;
+  OfferedContext& operator=(const OfferedContext&) = delete;
+  std::uint32_t value() const noexcept { return value_; }  // 0: none
+  // With the context of the new communicator, which gives it back one day if it is this one.
+  void settle(std::uint32_t context) noexcept {
+    if (context == value_) value_ = 0;
+  }
 
-// A communicator of these members with a handle. The caller has agreed on the context.
-Comm* make_comm(GroupPtr group, std::uint32_t context, const Comm* parent);
-// Fills in groups, contexts and team; remote is null for an intracommunicator.
-void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
-               std::uint32_t team_context);
+ private:
+  std::uint32_t value_;
+};
+
+// A communicator that is being made: it has its handle, which nobody knows, and all memory. Got
+// before anything is agreed on, as the other members would be left with one that this process is
+// not in.
+struct UnmakeComm {
+  void operator()(Comm* comm) const noexcept;
+};
+using CommPtr = std::unique_ptr<Comm, UnmakeComm>;
+// For these members (world ranks) or some of them, with the error handler of `parent`.
+CommPtr prepare_comm(std::span<const int> members, Comm& parent);
+// Makes it one. remote is null for an intracommunicator.
+Comm* open_comm(CommPtr comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
+                std::uint32_t team_context) noexcept;
 // Deletes the attributes, then the handle. MPI_SUCCESS, or the code of a delete function; then
 // nothing is freed.
 int free_comm(Comm* comm);
 void create_predefined_comms();
 void destroy_comms();
 
-// Duplicates what hangs on a communicator: info (`info` unless keep_info), topology, attributes.
-// MPI_SUCCESS or the code that a copy function returned.
-int copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info);
+// Duplicates what hangs on a communicator: info (`info` unless keep_info), topology, and what is
+// needed to copy the attributes, for which `to->attributes.take` calls the program.
+AttributeSet::Copying copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info);
 // Whether the first process of this side of an intercommunicator comes first in the job: its
 // context is then that of both sides.
 inline bool leads(const Comm& comm) noexcept {

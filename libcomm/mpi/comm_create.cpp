@@ -8,13 +8,13 @@
 
 namespace weft::mpi {
 
-int copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info) {
+AttributeSet::Copying copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info) {
   {
     std::lock_guard lock(from->mutex);
     to->info = keep_info ? from->info : copy_of(info);
     if (from->topology != nullptr) to->topology = std::make_unique<Topology>(*from->topology);
   }
-  return from->attributes.copy_to(from->handle, to->attributes);
+  return from->attributes.prepare_copy(to->attributes);
 }
 
 namespace {
@@ -25,11 +25,15 @@ int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const 
   if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "newcomm is null");
   *out = MPI_COMM_NULL;
   if (comm->is_inter()) return dup_inter(comm, info, keep_info, out, function);
-  std::uint32_t context = comm->rank == 0 ? new_context() : 0;
+  CommPtr made = prepare_comm(comm->group->members(), *comm);
+  const AttributeSet::Copying attributes = copy_extras(comm, made.get(), info, keep_info);
+  OfferedContext offered(comm->rank == 0);
+  std::uint32_t context = offered.value();
   const Status status = coll::bcast(*comm->team, &context, sizeof context, 0);
   if (!status) return raise_status(comm, status, function);
-  Comm* copy = make_comm(comm->group, context, comm);
-  const int code = copy_extras(comm, copy, info, keep_info);
+  offered.settle(context);
+  Comm* copy = open_comm(std::move(made), comm->group, nullptr, context, context + 1);
+  const int code = copy->attributes.take(comm->handle, attributes);
   if (code != MPI_SUCCESS) {
     static_cast<void>(free_comm(copy));
     return raise(comm, code, function);
@@ -50,34 +54,48 @@ int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
   out = nullptr;
   if (color < 0 && color != MPI_UNDEFINED)
     return raise(comm, MPI_ERR_ARG, function, "the color is negative");
-  const SplitEntry mine{color, key, color == MPI_UNDEFINED ? 0 : new_context()};
+  const auto size = static_cast<std::size_t>(comm->size());
   std::vector<SplitEntry> all;
+  std::vector<int> ranks, members;
+  CommPtr made;
+  std::shared_ptr<Group> group;
+  if (color != MPI_UNDEFINED) {
+    ranks.reserve(size);
+    members.reserve(size);
+    made = prepare_comm(comm->group->members(), *comm);
+    group = std::make_shared<Group>(size);
+  }
+  OfferedContext offered(color != MPI_UNDEFINED);
+  const SplitEntry mine{color, key, offered.value()};
   const Status status = share(*comm->team, mine, all);
   if (!status) return raise_status(comm, status, function);
   if (color == MPI_UNDEFINED) return MPI_SUCCESS;
-  std::vector<int> ranks;
   for (int rank = 0; rank < comm->size(); ++rank)
     if (all[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
   std::stable_sort(ranks.begin(), ranks.end(), [&all](int a, int b) {
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
-  if (ranks.front() != comm->rank) drop_context(mine.context);
-  std::vector<int> members;
   for (const int rank : ranks) members.push_back(comm->group->world(rank));
-  out = make_comm(std::make_shared<Group>(std::move(members)),
-                  all[static_cast<std::size_t>(ranks.front())].context, comm);
+  group->assign(members);
+  const std::uint32_t context = all[static_cast<std::size_t>(ranks.front())].context;
+  offered.settle(context);
+  out = open_comm(std::move(made), std::move(group), nullptr, context, context + 1);
   return MPI_SUCCESS;
 }
 
 int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* function) {
   out = nullptr;
-  const std::uint32_t mine = group->rank() == 0 ? new_context() : 0;
+  CommPtr made;
+  if (group->rank() != MPI_UNDEFINED) made = prepare_comm(group->members(), *comm);
+  OfferedContext offered(group->rank() == 0);
   std::vector<std::uint32_t> all;
-  const Status status = share(*comm->team, mine, all);
+  const Status status = share(*comm->team, offered.value(), all);
   if (!status) return raise_status(comm, status, function);
-  if (group->rank() == MPI_UNDEFINED) return MPI_SUCCESS;
+  if (made == nullptr) return MPI_SUCCESS;
   const int first = comm->group->rank_of(group->world(0));
-  out = make_comm(group, all[static_cast<std::size_t>(first)], comm);
+  const std::uint32_t context = all[static_cast<std::size_t>(first)];
+  offered.settle(context);
+  out = open_comm(std::move(made), group, nullptr, context, context + 1);
   return MPI_SUCCESS;
 }
 
@@ -141,10 +159,11 @@ MPI_FUNCTION(Comm_split_type)
       return raise(object, MPI_ERR_ARG, __func__, "unknown split type");
   }
   if (object->is_inter()) return split_inter(object, color, key, newcomm, __func__);
+  InfoPtr kept = copy_of(hints);
   Comm* made;
   const int code = split(object, color, key, made, __func__);
   if (made != nullptr) {
-    made->info = copy_of(hints);
+    made->info = std::move(kept);
     *newcomm = made->handle;
   }
   return code;
@@ -181,10 +200,11 @@ MPI_FUNCTION(Comm_create_group)(MPI_Comm comm, MPI_Group group, int tag, MPI_Com
   if (members->rank() == MPI_UNDEFINED) return MPI_SUCCESS;
   // Only the members call: rank 0 tells the others, on tags that user messages cannot have.
   const std::int32_t internal_tag = kCreateGroupTag - tag;
-  std::uint32_t context = 0;
   Code result = Code::ok;
+  CommPtr made = prepare_comm(members->members(), *object);
+  OfferedContext offered(members->rank() == 0);
+  std::uint32_t context = offered.value();
   if (members->rank() == 0) {
-    context = new_context();
     std::vector<tagged::Request> sends(static_cast<std::size_t>(members->size()));
     for (int rank = 1; rank < members->size(); ++rank)
       engine->isend(sends[static_cast<std::size_t>(rank)], members->world(rank), object->context,
@@ -200,6 +220,7 @@ MPI_FUNCTION(Comm_create_group)(MPI_Comm comm, MPI_Group group, int tag, MPI_Com
     result = wait_progressing(receive);
   }
   if (result != Code::ok) return raise_status(object, result, __func__);
-  *newcomm = make_comm(members, context, object)->handle;
+  offered.settle(context);
+  *newcomm = open_comm(std::move(made), members, nullptr, context, context + 1)->handle;
   return MPI_SUCCESS;
 }

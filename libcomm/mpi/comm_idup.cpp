@@ -12,10 +12,14 @@ namespace {
 
 class Duplication final : public Operation {
  public:
-  Duplication(Comm& from, std::unique_ptr<Comm> made, MPI_Comm* out)
-      : from_(from), made_(std::move(made)), out_(out), schedule_(from) {}
+  Duplication(Comm& from, CommPtr made, MPI_Comm* out)
+      : from_(from),
+        made_(std::move(made)),
+        out_(out),
+        offered_(from.rank == 0),
+        contexts_{offered_.value(), 0},
+        schedule_(from) {}
   Code start() override {
-    if (from_.rank == 0) contexts_[0] = new_context();
     if (from_.is_inter() && from_.rank == 0) {
       schedule_.receive_remote(0, &contexts_[1], sizeof contexts_[1]);
       schedule_.send_remote(0, &contexts_[0], sizeof contexts_[0]);
@@ -24,22 +28,24 @@ class Duplication final : public Operation {
     schedule_bcast(schedule_, contexts_, sizeof contexts_, 0);
     return schedule_.start();
   }
+  void open() noexcept { schedule_.open(); }
   bool advance(Code& code) override {
     if (!schedule_.advance(code)) return false;
     if (code != Code::ok) return true;
     std::uint32_t context = contexts_[0];
     if (from_.is_inter() && !leads(from_)) context = contexts_[1];
-    fill_comm(*made_, from_.group, from_.remote, context, contexts_[0] + 1);
-    made_->handle = comms->insert(made_.get());
-    *out_ = made_.release()->handle;
+    offered_.settle(contexts_[0]);
+    *out_ =
+        open_comm(std::move(made_), from_.group, from_.remote, context, contexts_[0] + 1)->handle;
     return true;
   }
 
  private:
   Comm& from_;  // counted by the request
-  std::unique_ptr<Comm> made_;
+  CommPtr made_;
   MPI_Comm* out_;
-  std::uint32_t contexts_[2] = {};  // of the local group, and of the remote one
+  OfferedContext offered_;
+  std::uint32_t contexts_[2];  // of the local group, and of the remote one
   Schedule schedule_;
 };
 
@@ -50,24 +56,25 @@ int idup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, MPI_R
   if (out == nullptr || out_request == nullptr)
     return raise(comm, MPI_ERR_ARG, function, "newcomm or request is null");
   *out = MPI_COMM_NULL;
-  auto made = std::make_unique<Comm>();
-  {
-    const std::lock_guard lock(comm->mutex);
-    made->errhandler = retain(comm->errhandler);
-  }
-  const int code = copy_extras(comm, made.get(), info, keep_info);
-  if (code != MPI_SUCCESS) return raise(comm, code, function);
-  RequestObject* request = new_request(comm, RequestObject::Kind::operation);
+  RequestPtr request(new_request(comm, RequestObject::Kind::operation));
   if (request == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
-  request->operation = std::make_unique<Duplication>(*comm, std::move(made), out);
+  CommPtr made = prepare_comm(comm->group->members(), *comm);
+  Comm& copy = *made;
+  const AttributeSet::Copying attributes = copy_extras(comm, &copy, info, keep_info);
+  auto operation = std::make_unique<Duplication>(*comm, std::move(made), out);
+  Duplication& duplication = *operation;
+  request->operation = std::move(operation);
   request->active = true;
-  *out_request = request->handle;
-  if (const Code started = request->operation->start(); started != Code::ok) {
+  int code = error_class(duplication.start());
+  if (code == MPI_SUCCESS) code = copy.attributes.take(comm->handle, attributes);
+  if (code != MPI_SUCCESS) {
     *out_request = MPI_REQUEST_NULL;
-    free_request(request);
-    return raise_status(comm, started, function);
+    request.reset();
+    return raise(comm, code, function);
   }
-  add_operation(request);
+  duplication.open();
+  *out_request = request->handle;
+  add_operation(request.release());
   return MPI_SUCCESS;
 }
 

@@ -13,7 +13,7 @@ DatatypeTable& datatypes() noexcept {
   return *table;
 }
 
-void Datatype::seal() noexcept {
+void Datatype::seal() {
   // From true_lb on, one block as long as the extent.
   if (size_ == 0) {
     contiguous_ = ub_ == lb_;

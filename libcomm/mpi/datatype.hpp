@@ -114,7 +114,7 @@ class Datatype {
   std::atomic<int> uses_{1};
 
   // Fills in contiguous_ once size, bounds and layout are known.
-  void seal() noexcept;
+  void seal();
 };
 
 using DatatypeTable = HandleTable<MPI_Datatype, Datatype, Kind::datatype>;

@@ -98,8 +98,8 @@ class Builder {
       type_->addresses_.push_back(place);
   }
   void note(Datatype* old) {
-    retain(old);
     type_->types_.push_back(old);
+    retain(old);
   }
 
   // The handle of the finished type; MPI_DATATYPE_NULL if there are too many.

@@ -87,8 +87,17 @@ int get_contents(MPI_Datatype handle, MPI_Count max_integers, MPI_Count max_addr
       continue;
     }
     // A handle of its own, which the program frees.
+    try {
+      types[i] = datatypes().insert(part);
+    } catch (const std::bad_alloc&) {
+      while (i-- > 0)
+        if (!type->types_[i]->predefined_) {
+          datatypes().erase(types[i]);
+          release(type->types_[i]);
+        }
+      throw;
+    }
     retain(part);
-    types[i] = datatypes().insert(part);
   }
   return MPI_SUCCESS;
 }
@@ -136,7 +145,7 @@ MPI_FUNCTION(Type_dup)(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Datatype* old = find_datatype(oldtype);
   if (old == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
   if (newtype == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "newtype is null");
-  auto* type = new Datatype;
+  std::unique_ptr<Datatype, void (*)(Datatype*) noexcept> type(new Datatype, destroy);
   type->size_ = old->size_;
   type->lb_ = old->lb_;
   type->ub_ = old->ub_;
@@ -151,15 +160,17 @@ MPI_FUNCTION(Type_dup)(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   type->layout_ = old->layout_;
   type->signature_ = old->signature_;
   type->combiner_ = MPI_COMBINER_DUP;
-  retain(old);
   type->types_.push_back(old);
-  const int code = old->attributes_.copy_to(oldtype, type->attributes_);
+  retain(old);
+  const auto attributes = old->attributes_.prepare_copy(type->attributes_);
+  type->handle_ = datatypes().insert(type.get());
+  if (type->handle_ == nullptr) return raise(nullptr, MPI_ERR_NO_MEM, __func__);
+  const int code = type->attributes_.take(oldtype, attributes);
   if (code != MPI_SUCCESS) {
-    destroy(type);
+    datatypes().erase(type->handle_);
     return raise(nullptr, code, __func__);
   }
-  type->handle_ = datatypes().insert(type);
-  *newtype = type->handle_;
+  *newtype = type.release()->handle_;
   return MPI_SUCCESS;
 }
 

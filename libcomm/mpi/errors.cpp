@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "job/boards.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/error_names.hpp"
@@ -122,7 +124,11 @@ void end_job(int exit_code, const std::string& message) {
   std::fflush(nullptr);
   log::write(LogLevel::error, own_rank(), message);
   // The launcher need not say it again.
-  if (process->job != nullptr) process->job->board().abort(exit_code, {});
+  if (process->job != nullptr)
+    (void)or_no_memory([&] {
+      process->job->board().abort(exit_code, {});
+      return Code::ok;
+    });
   _exit(exit_code);
 }
 
@@ -249,9 +255,10 @@ void release(ErrorHandler* handler) {
 }
 
 MPI_Errhandler make_errhandler(Kind object, void (*function)()) {
-  auto* handler = new ErrorHandler{ErrorHandler::Action::call, object, function, 1, nullptr};
-  handler->handle = handlers->insert(handler);
-  return handler->handle;
+  std::unique_ptr<ErrorHandler> handler(
+      new ErrorHandler{ErrorHandler::Action::call, object, function, 1, nullptr});
+  handler->handle = handlers->insert(handler.get());
+  return handler.release()->handle;
 }
 
 }  // namespace weft::mpi
@@ -318,9 +325,9 @@ MPI_FUNCTION(Add_error_class)(int* errorclass) {
   MPI_MUST_RUN();
   if (errorclass == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "errorclass is null");
   std::lock_guard lock(added->mutex);
-  const int code = added->next++;
+  const int code = added->next;
   added->entries[code] = {code, {}};
-  *errorclass = code;
+  *errorclass = added->next++;
   return MPI_SUCCESS;
 }
 
@@ -331,14 +338,12 @@ MPI_FUNCTION(Add_error_code)(int errorclass, int* errorcode) {
   {
     std::lock_guard lock(added->mutex);
     const auto found = added->entries.find(errorclass);
-    if (found != added->entries.end() && found->second.error_class == errorclass) {
-      known = true;
-      ++found->second.num_codes;
-    }
-    if (known) {
-      const int code = added->next++;
+    const bool is_added = found != added->entries.end() && found->second.error_class == errorclass;
+    if (known || is_added) {
+      const int code = added->next;
       added->entries[code] = {errorclass, {}};
-      *errorcode = code;
+      if (is_added) ++found->second.num_codes;
+      *errorcode = added->next++;
       return MPI_SUCCESS;
     }
   }

@@ -1,6 +1,7 @@
 #include "mpi/group.hpp"
 
 #include <algorithm>
+#include <memory>
 
 #include "mpi/call.hpp"
 #include "mpi/state.hpp"
@@ -14,7 +15,7 @@ struct GroupObject {
 Immortal<HandleTable<MPI_Group, GroupObject, Kind::group>> groups;
 
 const GroupPtr& empty_group() {
-  static const GroupPtr* const empty = new GroupPtr(std::make_shared<Group>(std::vector<int>{}));
+  static const GroupPtr* const empty = new GroupPtr(std::make_shared<Group>(std::size_t{0}));
   return *empty;
 }
 
@@ -59,7 +60,7 @@ GroupPtr include(const Group& group, const int* ranks, int count) {
   std::vector<int> members;
   members.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) members.push_back(group.world(ranks[i]));
-  return std::make_shared<Group>(std::move(members));
+  return std::make_shared<Group>(std::span<const int>(members));
 }
 
 GroupPtr exclude(const Group& group, const int* ranks, int count) {
@@ -68,7 +69,7 @@ GroupPtr exclude(const Group& group, const int* ranks, int count) {
   std::vector<int> members;
   for (int rank = 0; rank < group.size(); ++rank)
     if (!out[static_cast<std::size_t>(rank)]) members.push_back(group.world(rank));
-  return std::make_shared<Group>(std::move(members));
+  return std::make_shared<Group>(std::span<const int>(members));
 }
 
 int give(GroupPtr group, MPI_Group* out, const char* function) {
@@ -95,19 +96,22 @@ int combine(MPI_Group first, MPI_Group second, MPI_Group* out, SetOperation oper
   if (operation == SetOperation::unite)
     for (const int world : b->members())
       if (a->rank_of(world) == MPI_UNDEFINED) members.push_back(world);
-  return give(std::make_shared<Group>(std::move(members)), out, function);
+  return give(std::make_shared<Group>(std::span<const int>(members)), out, function);
 }
 
 }  // namespace
 
-Group::Group(std::vector<int> members) : members_(std::move(members)) {
+void Group::assign(std::span<const int> members) {
+  members_.assign(members.begin(), members.end());
+  identity_ = true;
+  own_rank_ = MPI_UNDEFINED;
   const int own = engine == nullptr ? -1 : engine->rank();
   for (int rank = 0; rank < size(); ++rank) {
     identity_ = identity_ && members_[static_cast<std::size_t>(rank)] == rank;
     if (members_[static_cast<std::size_t>(rank)] == own) own_rank_ = rank;
   }
+  by_world_.clear();
   if (identity_) return;
-  by_world_.reserve(members_.size());
   for (int rank = 0; rank < size(); ++rank) by_world_.emplace_back(world(rank), rank);
   std::sort(by_world_.begin(), by_world_.end());
 }
@@ -127,7 +131,10 @@ GroupPtr find_group(MPI_Group handle) {
 
 MPI_Group make_group_handle(GroupPtr group) {
   if (group->size() == 0) return MPI_GROUP_EMPTY;
-  return groups->insert(new GroupObject{std::move(group)});
+  std::unique_ptr<GroupObject> object(new GroupObject{std::move(group)});
+  const MPI_Group handle = groups->insert(object.get());
+  if (handle != nullptr) static_cast<void>(object.release());
+  return handle;
 }
 
 int compare_groups(const Group& a, const Group& b) {

@@ -1,6 +1,8 @@
 #pragma once
 // Group: an ordered set of processes. Immutable once made, shared by communicators and handles.
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "mpi/abi.hpp"
@@ -11,7 +13,14 @@ namespace weft::mpi {
 class Group {
  public:
   // members: world ranks in group order, each at most once.
-  explicit Group(std::vector<int> members);
+  explicit Group(std::span<const int> members) : Group(members.size()) { assign(members); }
+  // Empty, with the memory for so many.
+  explicit Group(std::size_t capacity) {
+    members_.reserve(capacity);
+    by_world_.reserve(capacity);
+  }
+  // Before anybody else has it. Gets no memory if there is enough.
+  void assign(std::span<const int> members);
 
   int size() const noexcept { return static_cast<int>(members_.size()); }
   int world(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }

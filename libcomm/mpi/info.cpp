@@ -68,9 +68,11 @@ InfoPtr copy_of(const Info* info) {
 }
 
 MPI_Info make_info(const Info* from) {
-  auto* info = new Info;
+  auto info = std::make_unique<Info>();
   if (from != nullptr) info->pairs = from->pairs;
-  return infos->insert(info);
+  const MPI_Info handle = infos->insert(info.get());
+  if (handle != nullptr) static_cast<void>(info.release());
+  return handle;
 }
 
 void clear_infos() {

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/request.hpp"
 #include "mpi/transfer.hpp"
@@ -127,7 +128,7 @@ MPI_FUNCTION(Finalize)(void) {
   clear_groups();
   engine = nullptr;
   process->engine.reset();
-  if (Status status = process->job->board().close(); !status)
+  if (Status status = or_no_memory([] { return process->job->board().close(); }); !status)
     log_line(LogLevel::warn, process->job->rank(), "MPI_Finalize: {}", status.text());
   process->job.reset();
   return MPI_SUCCESS;
@@ -139,9 +140,14 @@ MPI_FUNCTION(Abort)(MPI_Comm comm, int errorcode) {
   const int exit_code = low != 0 ? low : 1;
   // The whole job ends whatever the communicator; the standard allows it.
   const Comm* object = find_comm(comm);
-  end_job(exit_code, fmt::format("MPI_Abort{} with error code {}",
-                                 object == nullptr || object->name.empty()
-                                     ? std::string()
-                                     : fmt::format(" on {}", object->name),
-                                 errorcode));
+  std::string message = "MPI_Abort";
+  (void)or_no_memory([&] {
+    message = fmt::format("MPI_Abort{} with error code {}",
+                          object == nullptr || object->name.empty()
+                              ? std::string()
+                              : fmt::format(" on {}", object->name),
+                          errorcode);
+    return Code::ok;
+  });
+  end_job(exit_code, message);
 }

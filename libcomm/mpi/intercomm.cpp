@@ -33,10 +33,10 @@ Code exchange(int peer, std::uint32_t context, std::int32_t tag, const void* sen
 }
 
 // Local leader: swaps introductions and member lists with the remote leader. The side whose leader
-// has the lower world rank gives the context.
-Code meet(const std::vector<int>& mine, int remote_leader, std::uint32_t context, std::int32_t tag,
-          std::vector<int>& theirs, Contexts& contexts) {
-  Introduction own{static_cast<int>(mine.size()), new_context()};
+// has the lower world rank gives the context. `theirs` has room for what comes.
+Code meet(const std::vector<int>& mine, std::uint32_t offered, int remote_leader,
+          std::uint32_t context, std::int32_t tag, std::vector<int>& theirs, Contexts& contexts) {
+  Introduction own{static_cast<int>(mine.size()), offered};
   Introduction other{};
   Code code = exchange(remote_leader, context, tag, &own, sizeof own, &other, sizeof other);
   if (code != Code::ok) return code;
@@ -63,23 +63,15 @@ Status spread(coll::Team& team, int leader, Code& code, std::vector<int>& theirs
   return coll::bcast(team, theirs.data(), theirs.size() * sizeof(int), leader);
 }
 
-Comm* make_intercomm(GroupPtr local, std::vector<int> remote, Contexts contexts,
-                     const Comm* parent) {
-  auto* comm = new Comm;
-  fill_comm(*comm, std::move(local), std::make_shared<Group>(std::move(remote)), contexts.shared,
-            contexts.local + 1);
-  comm->errhandler = retain(parent->errhandler);
-  comm->handle = comms->insert(comm);
-  return comm;
-}
-
 // Agrees within an intercommunicator: rank 0 of each side meets the other's, both sides learn what
 // the other said. Used by every function that makes a communicator from an intercommunicator.
-Status agree(Comm* comm, const std::vector<int>& mine, std::vector<int>& theirs,
-             Contexts& contexts) {
+// offered: by rank 0. `theirs` has room for what comes.
+Status agree(Comm* comm, const std::vector<int>& mine, std::uint32_t offered,
+             std::vector<int>& theirs, Contexts& contexts) {
   Code code = Code::ok;
   if (comm->rank == 0)
-    code = meet(mine, comm->remote->world(0), comm->context, kIntercommTag, theirs, contexts);
+    code =
+        meet(mine, offered, comm->remote->world(0), comm->context, kIntercommTag, theirs, contexts);
   Status status = spread(*comm->team, 0, code, theirs, contexts);
   return status.ok() && code != Code::ok ? Status(code) : status;
 }
@@ -87,12 +79,17 @@ Status agree(Comm* comm, const std::vector<int>& mine, std::vector<int>& theirs,
 }  // namespace
 
 int dup_inter(Comm* comm, const Info* info, bool keep_info, MPI_Comm* out, const char* function) {
+  CommPtr made = prepare_comm(comm->group->members(), *comm);
+  const AttributeSet::Copying attributes = copy_extras(comm, made.get(), info, keep_info);
   std::vector<int> theirs;
   Contexts contexts;
-  const Status status = agree(comm, {}, theirs, contexts);
+  OfferedContext offered(comm->rank == 0);
+  const Status status = agree(comm, {}, offered.value(), theirs, contexts);
   if (!status) return raise_status(comm, status, function);
-  Comm* copy = make_intercomm(comm->group, comm->remote->members(), contexts, comm);
-  const int code = copy_extras(comm, copy, info, keep_info);
+  offered.settle(contexts.local);
+  Comm* copy =
+      open_comm(std::move(made), comm->group, comm->remote, contexts.shared, contexts.local + 1);
+  const int code = copy->attributes.take(comm->handle, attributes);
   if (code != MPI_SUCCESS) {
     static_cast<void>(free_comm(copy));
     return raise(comm, code, function);
@@ -109,25 +106,34 @@ struct InterSplitEntry {
   std::uint32_t context;
 };
 
+// One side of an intercommunicator that is made, with the memory for all of its parent.
+struct Side {
+  explicit Side(const Group& parent)
+      : group(std::make_shared<Group>(static_cast<std::size_t>(parent.size()))) {
+    ranks.reserve(static_cast<std::size_t>(parent.size()));
+    worlds.reserve(static_cast<std::size_t>(parent.size()));
+  }
+  std::vector<int> ranks;  // in the parent
+  std::vector<int> worlds;
+  std::shared_ptr<Group> group;
+};
+
 // The members of one side that chose `color`, in the order of their keys.
-std::vector<int> members_of(const std::vector<InterSplitEntry>& entries, int color,
-                            const Group& group, int* first) {
-  std::vector<int> ranks;
+void find_members(const std::vector<InterSplitEntry>& entries, int color, const Group& group,
+                  Side& side) {
+  std::vector<int>& ranks = side.ranks;
   for (int rank = 0; rank < group.size(); ++rank)
     if (entries[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
   std::stable_sort(ranks.begin(), ranks.end(), [&entries](int a, int b) {
     return entries[static_cast<std::size_t>(a)].key < entries[static_cast<std::size_t>(b)].key;
   });
-  if (first != nullptr) *first = ranks.empty() ? -1 : ranks.front();
-  std::vector<int> worlds;
-  for (const int rank : ranks) worlds.push_back(group.world(rank));
-  return worlds;
+  for (const int rank : ranks) side.worlds.push_back(group.world(rank));
+  side.group->assign(side.worlds);
 }
 
-// Every process learns what every process of the other side says.
+// Every process learns what every process of the other side says; `theirs` has its size.
 template <class T>
 Status share_across(Comm* comm, const std::vector<T>& mine, std::vector<T>& theirs) {
-  theirs.resize(static_cast<std::size_t>(comm->remote->size()));
   Code code = Code::ok;
   if (comm->rank == 0)
     code = exchange(comm->remote->world(0), comm->context, kIntercommTag, mine.data(),
@@ -138,38 +144,31 @@ Status share_across(Comm* comm, const std::vector<T>& mine, std::vector<T>& thei
   return coll::bcast(*comm->team, theirs.data(), theirs.size() * sizeof(T), 0);
 }
 
-// Makes the intercommunicator of one color from what both sides said.
-int make_from_entries(Comm* comm, int color, const std::vector<InterSplitEntry>& mine,
-                      const std::vector<InterSplitEntry>& theirs, MPI_Comm* out) {
-  int own_first;
-  int remote_first;
-  std::vector<int> local = members_of(mine, color, *comm->group, &own_first);
-  std::vector<int> remote = members_of(theirs, color, *comm->remote, &remote_first);
-  if (remote.empty() || own_first != comm->rank)
-    drop_context(mine[static_cast<std::size_t>(comm->rank)].context);
-  if (remote.empty()) return MPI_SUCCESS;  // a side without members: no communicator
-  const std::uint32_t own = mine[static_cast<std::size_t>(own_first)].context;
-  const std::uint32_t other = theirs[static_cast<std::size_t>(remote_first)].context;
-  const Contexts contexts{local.front() < remote.front() ? own : other, own};
-  *out =
-      make_intercomm(std::make_shared<Group>(std::move(local)), std::move(remote), contexts, comm)
-          ->handle;
-  return MPI_SUCCESS;
-}
-
 }  // namespace
 
 int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* function) {
   if (color < 0 && color != MPI_UNDEFINED)
     return raise(comm, MPI_ERR_ARG, function, "the color is negative");
   std::vector<InterSplitEntry> mine;
-  std::vector<InterSplitEntry> theirs;
-  const std::uint32_t offered = color == MPI_UNDEFINED ? 0 : new_context();
-  Status status = share(*comm->team, InterSplitEntry{color, key, offered}, mine);
+  std::vector<InterSplitEntry> theirs(static_cast<std::size_t>(comm->remote->size()));
+  Side local(*comm->group), remote(*comm->remote);
+  CommPtr made;
+  if (color != MPI_UNDEFINED) made = prepare_comm(comm->group->members(), *comm);
+  OfferedContext offered(color != MPI_UNDEFINED);
+  Status status = share(*comm->team, InterSplitEntry{color, key, offered.value()}, mine);
   if (status.ok()) status = share_across(comm, mine, theirs);
   if (!status) return raise_status(comm, status, function);
   if (color == MPI_UNDEFINED) return MPI_SUCCESS;
-  return make_from_entries(comm, color, mine, theirs, out);
+  find_members(mine, color, *comm->group, local);
+  find_members(theirs, color, *comm->remote, remote);
+  if (remote.ranks.empty()) return MPI_SUCCESS;  // a side without members: no communicator
+  const std::uint32_t own = mine[static_cast<std::size_t>(local.ranks.front())].context;
+  const std::uint32_t other = theirs[static_cast<std::size_t>(remote.ranks.front())].context;
+  offered.settle(own);
+  *out = open_comm(std::move(made), std::move(local.group), std::move(remote.group),
+                   local.worlds.front() < remote.worlds.front() ? own : other, own + 1)
+             ->handle;
+  return MPI_SUCCESS;
 }
 
 int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* function) {
@@ -195,15 +194,21 @@ MPI_FUNCTION(Intercomm_create)
   if (local_leader < 0 || local_leader >= local->size())
     return raise(local, MPI_ERR_RANK, __func__, "no such local leader");
   if (!is_send_tag(tag)) return raise(local, MPI_ERR_TAG, __func__);
-  Code code = Code::ok;
+  // The other side may be any processes of the job.
+  const auto most = static_cast<std::size_t>(engine->size());
+  CommPtr made = prepare_comm(local->group->members(), *local);
+  const auto remote = std::make_shared<Group>(most);
   std::vector<int> theirs;
+  theirs.reserve(most);
+  OfferedContext offered(local->rank == local_leader);
+  Code code = Code::ok;
   Contexts contexts;
   if (local->rank == local_leader) {
     Comm* peer = find_comm(peer_comm);
     if (peer == nullptr) return raise(local, MPI_ERR_COMM, __func__, "no such peer communicator");
     if (!is_peer(*peer, remote_leader))
       return raise(local, MPI_ERR_RANK, __func__, "no such remote leader");
-    code = meet(local->group->members(), peer->world(remote_leader), peer->context,
+    code = meet(local->group->members(), offered.value(), peer->world(remote_leader), peer->context,
                 kIntercommCreateTag - tag, theirs, contexts);
   }
   const Status status = spread(*local->team, local_leader, code, theirs, contexts);
@@ -212,7 +217,10 @@ MPI_FUNCTION(Intercomm_create)
   for (const int world : theirs)
     if (local->group->rank_of(world) != MPI_UNDEFINED)
       return raise(local, MPI_ERR_COMM, __func__, "the two groups overlap");
-  *newintercomm = make_intercomm(local->group, std::move(theirs), contexts, local)->handle;
+  remote->assign(theirs);
+  offered.settle(contexts.local);
+  *newintercomm =
+      open_comm(std::move(made), local->group, remote, contexts.shared, contexts.local + 1)->handle;
   return MPI_SUCCESS;
 }
 
@@ -222,20 +230,27 @@ MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintraco
   if (!comm->is_inter()) return raise(comm, MPI_ERR_COMM, __func__, "not an intercommunicator");
   if (newintracomm == nullptr) return raise(comm, MPI_ERR_ARG, __func__, "the result is null");
   *newintracomm = MPI_COMM_NULL;
+  std::vector<int> members = comm->group->members();
+  members.insert(members.end(), comm->remote->members().begin(), comm->remote->members().end());
+  CommPtr made = prepare_comm(members, *comm);
+  const auto group = std::make_shared<Group>(members.size());
   std::vector<int> theirs;
+  theirs.reserve(1);
+  OfferedContext offered(comm->rank == 0);
   Contexts contexts;
-  const Status status = agree(comm, {high != 0}, theirs, contexts);
+  const std::vector<int> mine{high != 0};
+  const Status status = agree(comm, mine, offered.value(), theirs, contexts);
   if (!status) return raise_status(comm, status, __func__);
-  if (comm->rank == 0 && contexts.local != contexts.shared) drop_context(contexts.local);
   const bool own_high = high != 0;
   const bool other_high = theirs.at(0) != 0;
   // If both sides say the same, the one whose first process comes first in the job leads.
   const bool own_first = own_high != other_high ? !own_high : leads(*comm);
   const Group& first = own_first ? *comm->group : *comm->remote;
   const Group& second = own_first ? *comm->remote : *comm->group;
-  std::vector<int> members = first.members();
-  members.insert(members.end(), second.members().begin(), second.members().end());
+  std::ranges::copy(second.members(), std::ranges::copy(first.members(), members.begin()).out);
+  group->assign(members);
+  offered.settle(contexts.shared);
   *newintracomm =
-      make_comm(std::make_shared<Group>(std::move(members)), contexts.shared, comm)->handle;
+      open_comm(std::move(made), group, nullptr, contexts.shared, contexts.shared + 1)->handle;
   return MPI_SUCCESS;
 }

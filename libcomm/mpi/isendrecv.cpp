@@ -1,4 +1,6 @@
 // MPI_Isendrecv and MPI_Isendrecv_replace: a send and a receive under one request.
+#include <array>
+
 #include "mpi/transfer.hpp"
 
 namespace weft::mpi {
@@ -9,14 +11,17 @@ class SendAndReceive final : public Operation {
   SendAndReceive(Comm& comm, int source, bool sends, std::unique_ptr<char[]> copy)
       : comm_(comm), source_(source), sends_(sends), copy_(std::move(copy)) {}
   ~SendAndReceive() override {
-    for (Datatype* type : types_) release(type);
+    for (Datatype* type : types_)
+      if (type != nullptr) release(type);
   }
   int begin(const void* send_buffer, MPI_Count send_count, Datatype* send_type, int destination,
             int send_tag, void* receive_buffer, MPI_Count receive_count, Datatype* receive_type,
             int receive_tag) {
-    for (Datatype* type : {send_type, receive_type}) {
-      retain(type);
-      types_.push_back(type);
+    types_ = {send_type, receive_type};
+    for (Datatype* type : types_) retain(type);
+    if (sends_) {
+      const int code = stage_send(send_, send_buffer, send_count, send_type);
+      if (code != MPI_SUCCESS) return code;
     }
     if (receives()) {
       const int code = begin_receive(receive_, comm_, receive_buffer, receive_count, receive_type,
@@ -57,7 +62,7 @@ class SendAndReceive final : public Operation {
   int source_;
   bool sends_;
   std::unique_ptr<char[]> copy_;  // of what is sent, for the replacing form
-  std::vector<Datatype*> types_;
+  std::array<Datatype*, 2> types_{};
   BlockingTransfer send_;
   BlockingTransfer receive_;
 };
@@ -99,7 +104,7 @@ int isendrecv(Arguments a, bool replaces, MPI_Comm handle, MPI_Request* out, con
     a.send_count = static_cast<MPI_Count>(bytes);
     send_type = find_datatype(MPI_BYTE);
   }
-  RequestObject* request = new_request(comm, RequestObject::Kind::operation);
+  RequestPtr request(new_request(comm, RequestObject::Kind::operation));
   if (request == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
   auto operation = std::make_unique<SendAndReceive>(*comm, a.source, a.destination != MPI_PROC_NULL,
                                                     std::move(copy));
@@ -107,11 +112,11 @@ int isendrecv(Arguments a, bool replaces, MPI_Comm handle, MPI_Request* out, con
                           a.receive_buffer, a.receive_count, receive_type, a.receive_tag);
   request->operation = std::move(operation);
   if (code != MPI_SUCCESS) {
-    free_request(request);
+    request.reset();
     return raise(comm, code, function);
   }
-  add_operation(request);
   *out = request->handle;
+  add_operation(request.release());
   return MPI_SUCCESS;
 }
 

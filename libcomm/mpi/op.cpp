@@ -1,6 +1,7 @@
 #include "mpi/op.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <climits>
 #include <memory>
 #include <new>
@@ -41,6 +42,20 @@ void call_user(const UserReduction& user, char* in, char* inout, std::size_t cou
   }
 }
 
+// The memory that `count` elements in their layout take, from `low` behind the address that a user
+// would pass, rounded so that elements lie on an address as aligned as the memory.
+struct Span {
+  std::ptrdiff_t low;
+  std::size_t bytes;
+};
+Span span_of(const Datatype& type, std::size_t count) noexcept {
+  const std::ptrdiff_t reach = type.extent() * static_cast<std::ptrdiff_t>(count - 1);
+  const std::ptrdiff_t low = (type.true_lb() + std::min<std::ptrdiff_t>(0, reach)) & ~15;
+  const std::ptrdiff_t high =
+      type.true_lb() + type.true_extent() + std::max<std::ptrdiff_t>(0, reach);
+  return {low, (static_cast<std::size_t>(high - low) + 15) / 16 * 16};
+}
+
 void apply_user(const void* in, void* inout, std::size_t count, void* argument) {
   const auto& user = *static_cast<const UserReduction*>(argument);
   const Datatype& type = *user.type;
@@ -52,16 +67,10 @@ void apply_user(const void* in, void* inout, std::size_t count, void* argument) 
     return;
   }
   // Packed elements get their layout back.
-  const auto extent = type.extent();
-  const std::ptrdiff_t reach = extent * static_cast<std::ptrdiff_t>(count - 1);
-  // Rounded down, so that the elements lie on an address as aligned as the memory.
-  const std::ptrdiff_t low = (type.true_lb() + std::min<std::ptrdiff_t>(0, reach)) & ~15;
-  const std::ptrdiff_t high =
-      type.true_lb() + type.true_extent() + std::max<std::ptrdiff_t>(0, reach);
-  const auto span = static_cast<std::size_t>(high - low);
-  const std::unique_ptr<char[]> memory(new char[2 * span + 32]());
-  char* a = memory.get() - low;
-  char* b = a + (span + 15) / 16 * 16;
+  const Span span = span_of(type, count);
+  assert(2 * span.bytes <= user.layout_bytes);
+  char* a = user.layout.get() - span.low;
+  char* b = a + span.bytes;
   const auto n = static_cast<MPI_Count>(count);
   type.unpack(a, in, n, type.size() * count);
   type.unpack(b, inout, n, type.size() * count);
@@ -165,6 +174,17 @@ int reduce_local(const void* in, void* inout, MPI_Count count, MPI_Datatype data
 
 }  // namespace
 
+bool UserReduction::make_room(std::size_t count) noexcept {
+  if (op == nullptr || count == 0 || type->is_contiguous()) return true;
+  const std::size_t bytes = 2 * span_of(*type, count).bytes;
+  if (bytes <= layout_bytes) return true;
+  layout_bytes = 0;
+  layout.reset(new (std::nothrow) char[bytes]());
+  if (layout == nullptr) return false;
+  layout_bytes = bytes;
+  return true;
+}
+
 OpTable& ops() noexcept {
   static Immortal<OpTable> table;
   return *table;
@@ -183,7 +203,9 @@ int make_reduction(Op* op, Datatype* type, MPI_Datatype handle, UserReduction& u
     reduction.operation = switch_operation(op->code);
     return reduction.apply != nullptr ? MPI_SUCCESS : MPI_ERR_OP;
   }
-  user = {op, type, handle};
+  user.op = op;
+  user.type = type;
+  user.handle = handle;
   reduction.apply = apply_user;
   reduction.argument = &user;
   return MPI_SUCCESS;

@@ -2,6 +2,7 @@
 // Op: what an MPI_Op names (MPI 5.0 section 6.9). Reductions see packed elements: for types with
 // gaps the caller packs first, and a program's own function gets its layout back inside apply().
 #include <atomic>
+#include <memory>
 
 #include "coll/coll.hpp"
 #include "mpi/call.hpp"
@@ -45,11 +46,18 @@ struct UserReduction {
   Op* op = nullptr;
   Datatype* type = nullptr;
   MPI_Datatype handle = MPI_DATATYPE_NULL;  // of the type: what the function is given
+  std::unique_ptr<char[]> layout;           // where packed elements get their layout back
+  std::size_t layout_bytes = 0;
+
+  // Gets the memory for up to `count` elements at a time: a reduction that is under way could not
+  // say that there is none. False: there is none.
+  bool make_room(std::size_t count) noexcept;
 };
 
 // The reduction of `type`, which the program calls `handle`, by `op`, on elements of type.size()
 // packed bytes. MPI_ERR_OP if the standard does not define it (MPI_REPLACE and MPI_NO_OP are for
-// one-sided calls only). `user` must live as long as the reduction is used.
+// one-sided calls only). `user` must live as long as the reduction is used, and have room for what
+// the reduction is used for.
 int make_reduction(Op* op, Datatype* type, MPI_Datatype handle, UserReduction& user,
                    coll::Reduction& reduction) noexcept;
 

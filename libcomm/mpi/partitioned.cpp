@@ -34,10 +34,11 @@ struct Announcement {
 struct Header {
   Announcement announcement{};
   tagged::Request request;
+  std::unique_ptr<Header> next;  // of the orphans
 };
 struct Orphans {
   std::mutex mutex;
-  std::vector<std::unique_ptr<Header>> headers;
+  std::unique_ptr<Header> first;
 };
 Immortal<Orphans> orphans;
 
@@ -99,7 +100,7 @@ class PartitionedSend final : public Partitioned {
   using Partitioned::Partitioned;
   ~PartitionedSend() override {
     if (opened_) wait_progressing(header_request_);
-    drop_context(context_);
+    if (context_ != 0) drop_context(context_);
   }
 
   int open() {
@@ -166,7 +167,8 @@ class PartitionedReceive final : public Partitioned {
   ~PartitionedReceive() override {
     if (header_ == nullptr || header_->request.is_complete()) return;
     const std::lock_guard lock(orphans->mutex);
-    orphans->headers.push_back(std::move(header_));
+    header_->next = std::move(orphans->first);
+    orphans->first = std::move(header_);
   }
 
   int open() {
@@ -279,17 +281,17 @@ int init(const void* buffer, int partitions, MPI_Count count, MPI_Datatype datat
   if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "request is null");
   auto side =
       std::make_unique<Side>(*comm, const_cast<void*>(buffer), partitions, count, type, peer, tag);
-  RequestObject* request = new_request(comm, RequestObject::Kind::operation);
+  RequestPtr request(new_request(comm, RequestObject::Kind::operation));
   if (request == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
   request->persistent = true;
   request->active = false;
   code = side->open();
   request->operation = std::move(side);
   if (code != MPI_SUCCESS) {
-    free_request(request);
+    request.reset();
     return raise(comm, code, function);
   }
-  *out = request->handle;
+  *out = request.release()->handle;
   return MPI_SUCCESS;
 }
 

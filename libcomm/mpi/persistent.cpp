@@ -59,9 +59,9 @@ int start_request(MPI_Request handle, const char* function) {
       break;
     default:
       request->base.complete.store(false, std::memory_order_relaxed);
-      request->active = true;
       request->base.code = request->operation->start();
-      if (request->base.code == Code::ok)
+      request->active = request->base.code == Code::ok;
+      if (request->active)
         add_operation(request);
       else if ((code = request->operation->refusal()) == MPI_SUCCESS)
         code = error_class(request->base.code);

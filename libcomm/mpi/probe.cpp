@@ -1,4 +1,7 @@
 // Probes, and the messages that matched probes take out of matching.
+#include <memory>
+
+#include "base/shortage.hpp"
 #include "mpi/transfer.hpp"
 
 namespace weft::mpi {
@@ -33,13 +36,27 @@ Code wait_for_message(Look&& look) {
   return code;
 }
 
-int take(Comm* comm, tagged::Unexpected* message, const tagged::MessageInfo& info, MPI_Message* out,
-         const char* function) {
-  auto* object = new (std::nothrow) MessageObject{message, comm, info};
-  if (object == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
+// Takes the next such message out of matching, if there is one: ok, again or peer_lost. What it is
+// kept in is made before, as it could not be put back.
+Code take(Comm* comm, int source, int tag, MPI_Message* out, MPI_Status* status) {
+  tagged::MessageInfo info;
+  const int from = engine_source(*comm, source);
+  Code code = engine->iprobe(from, comm->context, engine_tag(tag), info);
+  if (code != Code::ok) return code;
+  std::unique_ptr<MessageObject> object(new MessageObject{nullptr, comm, info});
+  const MPI_Message handle = messages->insert(object.get());
+  if (handle == nullptr) return Code::no_memory;
+  code = engine->improbe(from, comm->context, engine_tag(tag), object->info, object->message);
+  if (code != Code::ok) {
+    // Another thread was faster.
+    messages->erase(handle);
+    return code;
+  }
+  fill_from(*comm, object->info, status);
   retain(comm);
-  *out = messages->insert(object);
-  return MPI_SUCCESS;
+  static_cast<void>(object.release());
+  *out = handle;
+  return Code::ok;
 }
 
 // Ends a message's handle and starts receiving it.
@@ -67,9 +84,12 @@ int begin_matched(MPI_Message* handle, void* buffer, MPI_Count count, MPI_Dataty
     free_request(request);
     return raise(comm, code, function);
   }
+  if (!engine->irecv_matched(request->base, object->message, data, bytes)) {
+    free_request(request);
+    return raise(comm, MPI_ERR_NO_MEM, function);
+  }
   messages->erase(*handle);
   *handle = MPI_MESSAGE_NULL;
-  engine->irecv_matched(request->base, object->message, data, bytes);
   release(comm);
   delete object;
   return MPI_SUCCESS;
@@ -177,18 +197,12 @@ MPI_FUNCTION(Improbe)
     return MPI_SUCCESS;
   }
   if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
-  tagged::MessageInfo info;
-  tagged::Unexpected* unexpected = nullptr;
-  const Code found = engine->improbe(engine_source(*object, source), object->context,
-                                     engine_tag(tag), info, unexpected);
+  *flag = 0;
+  const Code found = take(object, source, tag, message, status);
   *flag = found == Code::ok;
-  if (found == Code::again) {
-    engine->rest();
-    return MPI_SUCCESS;
-  }
-  if (found != Code::ok) return raise_status(object, found, __func__);
-  fill_from(*object, info, status);
-  return take(object, unexpected, info, message, __func__);
+  if (found == Code::again) engine->rest();
+  return found == Code::ok || found == Code::again ? MPI_SUCCESS
+                                                   : raise_status(object, found, __func__);
 }
 
 MPI_FUNCTION(Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
@@ -202,15 +216,10 @@ MPI_FUNCTION(Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message* message, M
     fill_proc_null(status);
     return MPI_SUCCESS;
   }
-  const int from = engine_source(*object, source);
-  tagged::MessageInfo info;
-  tagged::Unexpected* unexpected = nullptr;
-  const Code found = wait_for_message([object, from, tag, &info, &unexpected] {
-    return engine->improbe(from, object->context, engine_tag(tag), info, unexpected);
+  const Code found = wait_for_message([object, source, tag, message, status] {
+    return or_no_memory([&] { return take(object, source, tag, message, status); });
   });
-  if (found != Code::ok) return raise_status(object, found, __func__);
-  fill_from(*object, info, status);
-  return take(object, unexpected, info, message, __func__);
+  return found == Code::ok ? MPI_SUCCESS : raise_status(object, found, __func__);
 }
 
 MPI_FUNCTION(Mrecv)

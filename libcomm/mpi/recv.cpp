@@ -129,6 +129,10 @@ int sendrecv(const void* send_buffer, MPI_Count send_count, MPI_Datatype send_da
     return raise(comm, code, function);
   BlockingTransfer receive;
   BlockingTransfer send;
+  if (destination != MPI_PROC_NULL) {
+    code = stage_send(send, send_buffer, send_count, send_type);
+    if (code != MPI_SUCCESS) return raise(comm, code, function);
+  }
   if (source != MPI_PROC_NULL) {
     code = begin_receive(receive, *comm, receive_buffer, receive_count, receive_type, source,
                          receive_tag);

@@ -5,24 +5,44 @@
 #include <new>
 #include <vector>
 
+#include "base/shortage.hpp"
+
 namespace weft::mpi {
 
 Immortal<RequestTable> requests;
 
 namespace {
 
+// In order, linked by that field.
+template <RequestObject* RequestObject::*next>
+struct RequestList {
+  RequestObject* head = nullptr;
+  RequestObject* tail = nullptr;
+
+  void push(RequestObject* request) noexcept {
+    request->*next = nullptr;
+    (tail != nullptr ? tail->*next : head) = request;
+    tail = request;
+  }
+  // The one behind `before`; null: the first.
+  void remove_after(RequestObject* before) noexcept {
+    RequestObject*& place = before != nullptr ? before->*next : head;
+    if (place == tail) tail = before;
+    place = place->*next;
+  }
+};
+
 struct Pool {
   std::mutex mutex;
   RequestObject* free = nullptr;
   std::vector<std::unique_ptr<RequestObject[]>> blocks;
-  std::vector<RequestObject*> detached;  // freed by the program, not complete when last seen
-  std::size_t next_detached = 0;         // to be looked at
+  RequestList<&RequestObject::next> detached;  // freed by the program, not complete when last seen
 };
 Immortal<Pool> pool;
 
 struct Running {
   std::mutex mutex;
-  std::vector<RequestObject*> list;
+  RequestList<&RequestObject::next_running> list;
 };
 Immortal<Running> running;
 
@@ -50,16 +70,21 @@ inline void put_back(RequestObject* request) {
 
 // More free requests, each with its place among the handles; none if there is no memory, or no
 // place.
-[[gnu::noinline]] void add_block() {
-  auto* block = new (std::nothrow) RequestObject[kBlockRequests];
-  if (block == nullptr) return;
-  pool->blocks.emplace_back(block);
-  for (std::size_t i = 0; i < kBlockRequests; ++i) {
-    block[i].place = requests->reserve(&block[i]);
-    if (!block[i].place.is_valid()) return;
-    block[i].next = pool->free;
-    pool->free = &block[i];
-  }
+[[gnu::noinline]] void add_block() noexcept {
+  (void)or_no_memory([] {
+    auto made = std::make_unique<RequestObject[]>(kBlockRequests);
+    RequestObject* const block = made.get();
+    make_room(pool->blocks);
+    block[0].place = requests->reserve(block);
+    pool->blocks.push_back(std::move(made));
+    for (std::size_t i = 0; i < kBlockRequests; ++i) {
+      if (i != 0) block[i].place = requests->reserve(&block[i]);
+      if (!block[i].place.is_valid()) break;
+      block[i].next = pool->free;
+      pool->free = &block[i];
+    }
+    return Code::ok;
+  });
 }
 
 // Looks at a few detached requests, in turn, so that detaching costs the same however many there
@@ -71,16 +96,13 @@ void reclaim_detached() {
   {
     OptionalLock lock(pool->mutex);
     auto& list = pool->detached;
-    std::size_t& next = pool->next_detached;
-    for (std::size_t i = 0; i < kLooks && !list.empty(); ++i) {
-      if (next >= list.size()) next = 0;
-      if (list[next]->is_complete()) {
-        complete[num_complete++] = list[next];
-        list[next] = list.back();
-        list.pop_back();
-      } else {
-        ++next;
-      }
+    for (std::size_t i = 0; i < kLooks && list.head != nullptr; ++i) {
+      RequestObject* const request = list.head;
+      list.remove_after(nullptr);
+      if (request->is_complete())
+        complete[num_complete++] = request;
+      else
+        list.push(request);
     }
   }
   for (std::size_t i = 0; i < num_complete; ++i) put_back(complete[i]);
@@ -117,11 +139,13 @@ void free_request(RequestObject* request) {
   put_back(request);
 }
 
+void FreeRequest::operator()(RequestObject* request) const noexcept { free_request(request); }
+
 void detach_request(RequestObject* request) {
   requests->close(request->place);
   {
     OptionalLock lock(pool->mutex);
-    pool->detached.push_back(request);
+    pool->detached.push(request);
   }
   reclaim_detached();
 }
@@ -139,21 +163,23 @@ void create_shared_requests() {
 void destroy_requests() {
   // What is still under way belongs to peers that are gone or to a program that never waited; the
   // engine is closed, so nothing will touch the memory again.
-  std::vector<RequestObject*> left;
-  requests->for_each([&left](MPI_Request, RequestObject* request) { left.push_back(request); });
-  for (RequestObject* request : left) free_request(request);
-  for (RequestObject* request : pool->detached) put_back(request);
-  pool->detached.clear();
-  running->list.clear();
+  requests->for_each([](MPI_Request, RequestObject* request) { free_request(request); });
+  for (RequestObject* request = pool->detached.head; request != nullptr;) {
+    RequestObject* const next = request->next;
+    put_back(request);
+    request = next;
+  }
+  pool->detached = {};
+  running->list = {};
   num_operations.store(0, std::memory_order_relaxed);
   pool->free = nullptr;
   pool->blocks.clear();
 }
 
-void add_operation(RequestObject* request) {
+void add_operation(RequestObject* request) noexcept {
   {
     std::lock_guard lock(running->mutex);
-    running->list.push_back(request);
+    running->list.push(request);
     num_operations.fetch_add(1, std::memory_order_relaxed);
     engine->set_background(&progress_operations);
   }
@@ -169,14 +195,21 @@ void progress_operations(bool before_sleep) {
   else if (!lock.try_lock())
     return;
   auto& list = running->list;
-  for (std::size_t i = 0; i < list.size();) {
-    RequestObject* request = list[i];
+  RequestObject* before = nullptr;
+  for (RequestObject *request = list.head, *next; request != nullptr; request = next) {
     Code code = Code::ok;
-    if (!request->operation->advance(code)) {
-      ++i;
+    bool is_over = true;
+    if (or_no_memory([&] {
+          is_over = request->operation->advance(code);
+          return Code::ok;
+        }) != Code::ok)
+      code = Code::no_memory;
+    next = request->next_running;
+    if (!is_over) {
+      before = request;
       continue;
     }
-    list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+    list.remove_after(before);
     if (num_operations.fetch_sub(1, std::memory_order_relaxed) == 1)
       engine->set_background(nullptr);
     request->base.code = code;

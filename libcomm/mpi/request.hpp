@@ -46,7 +46,8 @@ struct RequestObject {
   Comm* comm = nullptr;  // counted
   MPI_Request handle = MPI_REQUEST_NULL;
   RequestTable::Place place;
-  RequestObject* next = nullptr;  // in the free list
+  RequestObject* next = nullptr;          // of those that are free, or detached
+  RequestObject* next_running = nullptr;  // of the operations under way
 
   // The program's data. `staging` is the packed form of a non-contiguous one.
   void* buffer = nullptr;
@@ -77,6 +78,11 @@ inline RequestObject* find_request(MPI_Request handle) noexcept { return request
 
 // A request with a handle; null if memory is out. The caller fills in and starts it.
 RequestObject* new_request(Comm* comm, RequestObject::Kind kind);
+// Until the program has it: ends with free_request.
+struct FreeRequest {
+  void operator()(RequestObject* request) const noexcept;
+};
+using RequestPtr = std::unique_ptr<RequestObject, FreeRequest>;
 // Ends the handle and puts the object back. It must be complete or never started.
 void free_request(RequestObject* request);
 // Ends the handle of a message or operation that may still be under way; reclaimed once it is
@@ -92,7 +98,7 @@ void destroy_requests();
 
 // Operations under way, moved forward by every call that waits or tests.
 inline std::atomic<int> num_operations{0};
-void add_operation(RequestObject* request);
+void add_operation(RequestObject* request) noexcept;
 // before_sleep: nobody who waits for them looks again soon.
 void progress_operations(bool before_sleep);
 

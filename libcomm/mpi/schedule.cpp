@@ -1,15 +1,16 @@
 #include "mpi/schedule.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
 namespace weft::mpi {
 
-Schedule::Schedule(Comm& comm)
-    : comm_(comm),
-      tag_(kScheduleTag -
-           static_cast<std::int32_t>(comm.num_schedules.fetch_add(1, std::memory_order_relaxed) &
-                                     static_cast<std::uint32_t>(kTagUb))) {}
+void Schedule::open() noexcept {
+  tag_ = kScheduleTag -
+         static_cast<std::int32_t>(comm_.num_schedules.fetch_add(1, std::memory_order_relaxed) &
+                                   static_cast<std::uint32_t>(kTagUb));
+}
 
 void Schedule::add_send(int peer, const void* data, std::size_t bytes) {
   steps_.push_back({Step::Kind::send, peer, data, nullptr, bytes, nullptr});
@@ -26,14 +27,16 @@ void Schedule::reduce(const void* in, void* inout, std::size_t count, const coll
 }
 
 char* Schedule::allocate(std::size_t bytes) {
-  memory_.emplace_back(new (std::nothrow) char[bytes + 1]);
+  memory_.emplace_back();
+  memory_.back().reset(new (std::nothrow) char[bytes + 1]);
   if (memory_.back() == nullptr) out_of_memory_ = true;
   return memory_.back().get();
 }
 
 void Schedule::clear() {
   steps_.clear();
-  messages_.clear();
+  messages_.reset();
+  num_messages_ = 0;
   memory_.clear();
   next_ = 0;
   first_pending_ = 0;
@@ -43,14 +46,18 @@ void Schedule::clear() {
 
 Code Schedule::start() {
   if (out_of_memory_) return Code::no_memory;
-  return Code::ok;
+  const auto num_messages = std::count_if(steps_.begin(), steps_.end(), [](const Step& step) {
+    return step.kind == Step::Kind::send || step.kind == Step::Kind::receive;
+  });
+  messages_.reset(new (std::nothrow) tagged::Request[static_cast<std::size_t>(num_messages)]);
+  return messages_ != nullptr ? Code::ok : Code::no_memory;
 }
 
 bool Schedule::advance(Code& code) {
   for (;; ++next_) {
     const bool at_end = next_ == steps_.size();
     if (at_end || steps_[next_].kind == Step::Kind::wait) {
-      for (; first_pending_ < messages_.size(); ++first_pending_) {
+      for (; first_pending_ < num_messages_; ++first_pending_) {
         const tagged::Request& message = messages_[first_pending_];
         if (!message.is_complete()) return false;
         if (message.code != Code::ok && code_ == Code::ok) code_ = message.code;
@@ -66,11 +73,12 @@ bool Schedule::advance(Code& code) {
     switch (step.kind) {
       case Step::Kind::send:
         if (!engine->try_send(step.peer, comm_.context, tag_, step.from, step.size))
-          engine->isend(messages_.emplace_back(), step.peer, comm_.context, tag_, step.from,
+          engine->isend(messages_[num_messages_++], step.peer, comm_.context, tag_, step.from,
                         step.size);
         break;
       case Step::Kind::receive:
-        engine->irecv(messages_.emplace_back(), step.peer, comm_.context, tag_, step.to, step.size);
+        engine->irecv(messages_[num_messages_++], step.peer, comm_.context, tag_, step.to,
+                      step.size);
         break;
       case Step::Kind::copy:
         std::memmove(step.to, step.from, step.size);

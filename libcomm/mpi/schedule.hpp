@@ -6,7 +6,6 @@
 // with its counterparts: members call collectives of a communicator in one order.
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -18,7 +17,7 @@ namespace weft::mpi {
 
 class Schedule {
  public:
-  explicit Schedule(Comm& comm);
+  explicit Schedule(Comm& comm) noexcept : comm_(comm) {}
   Schedule(const Schedule&) = delete;
   Schedule& operator=(const Schedule&) = delete;
 
@@ -49,7 +48,12 @@ class Schedule {
   // Forgets all steps.
   void clear();
 
-  // Running. `advance` returns true when all is done, with the first error.
+  // Takes its number among the communicator's: once, when nothing can go wrong here any more that
+  // would leave this process with another count than its counterparts.
+  void open() noexcept;
+
+  // Running. `start` gets all memory that it needs; `advance` returns true when all is done, with
+  // the first error.
   Code start();
   bool advance(Code& code);
 
@@ -68,10 +72,11 @@ class Schedule {
   void add_receive(int peer, void* data, std::size_t bytes);
 
   Comm& comm_;
-  const std::int32_t tag_;
+  std::int32_t tag_ = 0;
   std::vector<Step> steps_;
   std::size_t next_ = 0;
-  std::deque<tagged::Request> messages_;  // a deque: requests must not move
+  std::unique_ptr<tagged::Request[]> messages_;  // one for each step that needs one
+  std::size_t num_messages_ = 0;
   std::size_t first_pending_ = 0;
   Code code_ = Code::ok;
   std::vector<std::unique_ptr<char[]>> memory_;

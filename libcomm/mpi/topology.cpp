@@ -85,13 +85,11 @@ long grid_size(int ndims, const int* dims) {
 // Splits off the first `size` processes; the others get MPI_COMM_NULL.
 int make_topology_comm(Comm* comm, long size, std::unique_ptr<Topology> topology, MPI_Comm* out,
                        const char* function) {
+  topology->coords.resize(topology->dims.size());
   Comm* made;
   const int code = split(comm, comm->rank < size ? 0 : MPI_UNDEFINED, comm->rank, made, function);
   if (made == nullptr) return code;
-  if (topology->kind == MPI_CART) {
-    topology->coords.resize(topology->dims.size());
-    cart_coords(*topology, made->rank, topology->coords.data());
-  }
+  if (topology->kind == MPI_CART) cart_coords(*topology, made->rank, topology->coords.data());
   made->topology = std::move(topology);
   *out = made->handle;
   return MPI_SUCCESS;

@@ -1,6 +1,7 @@
 #include "mpi/transfer.hpp"
 
 #include <cstdlib>
+#include <utility>
 
 namespace weft::mpi {
 
@@ -34,6 +35,13 @@ bool bytes_of(MPI_Count count, const Datatype& type, std::size_t& bytes) {
 
 }  // namespace
 
+int stage_send(BlockingTransfer& transfer, const void* buffer, MPI_Count count, Datatype* type) {
+  std::size_t bytes;
+  if (!bytes_of(count, *type, bytes)) return MPI_ERR_COUNT;
+  if (!type->is_contiguous()) transfer.staging = pack_staging(buffer, count, *type, bytes);
+  return type->is_contiguous() || transfer.staging != nullptr ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+}
+
 int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_Count count,
                Datatype* type, int destination, int tag, bool synchronous) {
   std::size_t bytes;
@@ -43,7 +51,8 @@ int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_C
     data = first_byte(buffer, *type);
     if (data == nullptr && bytes != 0) return MPI_ERR_BUFFER;
   } else {
-    data = transfer.staging = pack_staging(buffer, count, *type, bytes);
+    if (transfer.staging == nullptr) transfer.staging = pack_staging(buffer, count, *type, bytes);
+    data = transfer.staging;
     if (data == nullptr) return MPI_ERR_NO_MEM;
   }
   const int peer = comm.world(destination);
@@ -82,7 +91,7 @@ Code end_blocking(BlockingTransfer& transfer) {
     if (transfer.type != nullptr && has_data(transfer.request))
       transfer.type->unpack(transfer.buffer, transfer.staging, transfer.count,
                             arrived(transfer.request));
-    std::free(transfer.staging);
+    std::free(std::exchange(transfer.staging, nullptr));
   }
   return code;
 }

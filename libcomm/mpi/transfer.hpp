@@ -1,6 +1,7 @@
 #pragma once
 // The checks and translations that sends and receives share. All inline: this is the hot path.
 #include <cstddef>
+#include <cstdlib>
 
 #include "mpi/comm.hpp"
 #include "mpi/datatype.hpp"
@@ -85,8 +86,17 @@ struct BlockingTransfer {
   Datatype* type = nullptr;
   MPI_Count count = 0;
   void* staging = nullptr;
+
+  BlockingTransfer() = default;
+  ~BlockingTransfer() {
+    if (staging != nullptr) std::free(staging);
+  }
+  BlockingTransfer(const BlockingTransfer&) = delete;
+  BlockingTransfer& operator=(const BlockingTransfer&) = delete;
 };
-// Each returns MPI_SUCCESS or an error class.
+// Each returns MPI_SUCCESS or an error class. A send that follows a receive is staged before that
+// begins: it gets its memory, which could not be had once the receive has its message.
+int stage_send(BlockingTransfer& transfer, const void* buffer, MPI_Count count, Datatype* type);
 int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_Count count,
                Datatype* type, int destination, int tag, bool synchronous);
 int begin_receive(BlockingTransfer& transfer, Comm& comm, void* buffer, MPI_Count count,

@@ -12,6 +12,7 @@
 
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "node/endpoints.hpp"
 #include "transport/transport.hpp"
@@ -96,6 +97,7 @@ class NodeImpl final : public transport::Transport::Events {
   std::atomic<std::uint32_t> wake_word_{0};
   int wake_pipe_[2] = {-1, -1};
   std::thread thread_;
+  const pid_t process_ = ::getpid();
 };
 
 // Peer.
@@ -147,10 +149,22 @@ NodeImpl::NodeImpl(const NodeSettings& settings) {
   if (!settings.progress_thread) return;
   if (::pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) != 0)
     throw Error({Code::no_memory, "no descriptors are left for a Node"});
-  thread_ = std::thread([this] { run_thread(); });
+  if (Status status = start_thread(thread_, [this] { run_thread(); }); !status) {
+    for (const int descriptor : wake_pipe_) ::close(descriptor);
+    throw Error(status);
+  }
 }
 
 NodeImpl::~NodeImpl() {
+  if (::getpid() != process_) {
+    // A child that the process has forked has no part in this: it says no goodbyes in its parent's
+    // name, takes nothing away from its peers, and has not even got the thread.
+    if (thread_.joinable()) thread_.detach();
+    for (const int descriptor : wake_pipe_)
+      if (descriptor >= 0) ::close(descriptor);
+    static_cast<void>(transport_.release());
+    return;
+  }
   stops_.store(true);
   if (thread_.joinable()) {
     wake_word_.fetch_add(1);
@@ -204,8 +218,13 @@ void NodeImpl::tell_connects() {
     waiting_connects_.erase(waiting_connects_.begin() + static_cast<std::ptrdiff_t>(i));
     --num_connects_;
     const auto& session = connect.connecting->session;
-    connect.done(connect.connecting->status,
-                 session != nullptr && session->user != nullptr ? peer_of(*session) : Peer());
+    Status status = connect.connecting->status;
+    Peer peer;
+    if (session != nullptr && session->user != nullptr)
+      peer = peer_of(*session);
+    else if (status)
+      status = {Code::peer_lost, "the peer left at once"};
+    connect.done(std::move(status), std::move(peer));
   }
 }
 

@@ -59,11 +59,12 @@ Status Bootstrap::listen(std::string_view text) {
   if (!address.is_unix) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   int failed = ::bind(fd, address.raw(), address.length);
   if (failed != 0 && errno == EADDRINUSE && !address.path.empty()) {
-    // Left behind by a process that was killed?
+    // Left behind by a process that was killed? Only a refusal says so.
     const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const bool alive = ::connect(probe, address.raw(), address.length) == 0 || errno == EAGAIN;
-    ::close(probe);
-    if (!alive) {
+    const bool is_left =
+        probe >= 0 && ::connect(probe, address.raw(), address.length) != 0 && errno == ECONNREFUSED;
+    if (probe >= 0) ::close(probe);
+    if (is_left) {
       ::unlink(address.path.c_str());
       failed = ::bind(fd, address.raw(), address.length);
     } else {

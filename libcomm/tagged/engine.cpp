@@ -1,6 +1,7 @@
 #include "tagged/engine.hpp"
 
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <algorithm>
 
@@ -83,6 +84,7 @@ Status Engine::Impl::start() {
   for (auto* list : {&remote_out, &incoming, &blocked}) list->reserve(peers.size());
   lost.reserve(peers.size());
   for (std::uint32_t i = 0; i < kNumSharedCopies; ++i) free_records.push_back(i);
+  closing_records.reserve(kNumSharedCopies);
   return {};
 }
 
@@ -90,17 +92,21 @@ Code Engine::Impl::connect(Peer& peer) {
   if (peer.lost) return Code::peer_lost;
   if (peer.out.connected()) return Code::ok;
   if (peer.fabric == nullptr) {
-    log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank));
+    (void)or_no_memory([&] {
+      log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank));
+      return Code::ok;
+    });
     lose(peer);
     return Code::peer_lost;
   }
   SendMemory memory;
   if (Status status = peer.fabric->connect(peer.rank, 0, memory); !status) {
-    if (status == Code::again || (status == Code::no_memory && is_patient(peer, status)))
+    if (status == Code::again ||
+        (status == Code::no_memory && is_patient(peer, peer.short_send_ns, status.text())))
       return Code::again;
     // Of a peer that has died the operation's own error tells.
-    log_line(status == Code::peer_lost ? LogLevel::info : LogLevel::error, job.rank(),
-             "cannot connect to {}: {}", job.describe(peer.rank), status.text());
+    log_peer(status == Code::peer_lost ? LogLevel::info : LogLevel::error, peer.rank,
+             "cannot connect to {}: {}", status.text());
     lose(peer);
     return Code::peer_lost;
   }
@@ -112,6 +118,7 @@ Code Engine::Impl::connect(Peer& peer) {
     return Code::ok;
   });
   if (opened != Code::ok) return Code::again;  // connecting again gives the same ring
+  peer.short_send_ns = 0;
   if (peer.remote) {
     const std::size_t eager_max = peer.fabric->eager_max();
     peer.copies = CopyPolicy::plain(RingWriter::max_length(peer.out.ring.capacity()),
@@ -223,8 +230,14 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
   request.phase = kPosted;
   const Guard guard(impl);
   if (Unexpected* message = impl.matcher.find_unexpected(source, context, tag)) [[unlikely]] {
-    impl.matcher.remove_unexpected(*message);
-    return impl.receive_unexpected(request, *message);
+    // Nothing waits here for long but for want of memory.
+    while (!impl.receive_unexpected(request, *message)) {
+      Peer& peer = impl.peer(message->source);
+      if (!impl.is_patient(peer, peer.short_room_ns, "no memory for its message"))
+        return impl.complete(request, Code::no_memory);
+      sched_yield();
+    }
+    return;
   }
   if (impl.nobody_left(source)) [[unlikely]]
     return impl.complete(request, Code::peer_lost);
@@ -251,23 +264,51 @@ void Engine::Impl::lose_apart(int source) {
     if (other.fabric == nullptr) connect(other);
 }
 
-void Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
+bool Engine::Impl::make_room(Peer& peer) noexcept {
+  return or_no_memory([&] {
+           weft::make_room(transfers);
+           receives.make_room();
+           peer.controls.make_room();
+           if (peer.remote && free_gets.empty()) {
+             free_gets.reserve(gets.size() + 1);  // for all there are
+             free_gets.push_back(&gets.emplace_back());
+           }
+           return Code::ok;
+         }) == Code::ok;
+}
+
+bool Engine::Impl::make_room_to_answer(Peer& peer) noexcept {
+  return or_no_memory([&] {
+           peer.controls.make_room();
+           return Code::ok;
+         }) == Code::ok;
+}
+
+bool Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
+  if (message.announced) {
+    if (!make_room(peer(message.source))) return false;
+    peer(message.source).short_room_ns = 0;
+  }
+  if (!message.taken) matcher.remove_unexpected(message);
   if (message.announced) {
     fetch(request, message.source, message.tag, message.bytes,
           {message.address, message.bytes, message.region, message.extra}, message.send_id);
-    return matcher.release(&message);
-  }
-  if (message.arrived == message.bytes) return deliver(request, message);
-  request.peer = message.source;
-  if (peer(message.source).lost) {
     matcher.release(&message);
-    return complete(request, Code::peer_lost);
+  } else if (message.arrived == message.bytes) {
+    deliver(request, message);
+  } else if (peer(message.source).lost) {
+    request.peer = message.source;
+    matcher.release(&message);
+    complete(request, Code::peer_lost);
+  } else {
+    request.peer = message.source;
+    request.phase = kArriving;
+    message.receiver = &request;
   }
-  request.phase = kArriving;
-  message.receiver = &request;
+  return true;
 }
 
-void Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room) {
+bool Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room) {
   request.complete.store(false, std::memory_order_relaxed);
   request.code = Code::ok;
   request.is_receive = true;
@@ -275,7 +316,7 @@ void Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, 
   request.buffer = buffer;
   request.length = room;
   const Guard guard(*impl_);
-  impl_->receive_unexpected(request, *message);
+  return impl_->receive_unexpected(request, *message);
 }
 
 bool Engine::cancel(Request& request) {

@@ -13,6 +13,10 @@
 // Failure: when a peer is lost, requests that name it complete with peer_lost, receives from
 // kAnySource in any context complete with peer_lost too (the sender may have been the lost one),
 // and later operations with it complete with peer_lost at once. Other peers are not affected.
+//
+// Memory: what there is none for waits until there is, for as long as a silent peer may take; then
+// the peer is lost. Only irecv itself waits for it, where it finds an announced message; then it
+// completes with no_memory and leaves the message to the next.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -89,7 +93,9 @@ class Engine {
   // The same, and takes the message out of matching; it must be received by irecv_matched.
   Code improbe(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info,
                Unexpected*& message);
-  void irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room);
+  // False: there is no memory, and nothing happened.
+  [[nodiscard]] bool irecv_matched(Request& request, Unexpected* message, void* buffer,
+                                   std::size_t room);
 
   // Moves everything pending forward once, for a call that tests; rests if that completed nothing.
   void progress();

@@ -24,8 +24,7 @@ void Engine::Impl::check_liveness() {
       continue;
     }
     peer.left = state == PeerState::left;
-    if (state == PeerState::dead && !closed)
-      log_line(LogLevel::info, job.rank(), "{} died", job.describe(peer.rank));
+    if (state == PeerState::dead && !closed) log_peer(LogLevel::info, peer.rank, "{} died");
     end_of(peer);
   }
 }
@@ -94,15 +93,12 @@ void Engine::Impl::lose(Peer& peer) {
   finish_taken();  // all that this peer did not take has ended above
 
   const auto fail_all = [&](RequestTable& table) {
-    std::vector<Request*> doomed;
     table.for_each([&](Request& request) {
-      if (request.peer == peer.rank) doomed.push_back(&request);
+      if (request.peer != peer.rank) return;
+      table.remove(request.id);
+      if (!request.is_receive) end_share(request);
+      complete(request, Code::peer_lost);
     });
-    for (Request* request : doomed) {
-      table.remove(request->id);
-      if (!request->is_receive) end_share(*request);
-      complete(*request, Code::peer_lost);
-    }
   };
   fail_all(sends);
   fail_all(receives);

@@ -6,8 +6,11 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
+#include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "fabric/registry.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/match.hpp"
@@ -36,6 +39,32 @@ struct Control {
   std::uint64_t immediate;
   std::uint32_t length;
   Ready ready;
+};
+
+// Entries that wait for room in a ring, in order.
+class ControlQueue {
+ public:
+  // After it one push does not allocate.
+  void make_room() {
+    if (entries_.size() < entries_.capacity()) return;
+    entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+    weft::make_room(entries_);
+  }
+  void push(const Control& control) { entries_.push_back(control); }
+  bool empty() const noexcept { return first_ == entries_.size(); }
+  const Control& front() const noexcept { return entries_[first_]; }
+  void pop() noexcept {
+    if (++first_ == entries_.size()) clear();
+  }
+  void clear() noexcept {
+    entries_.clear();
+    first_ = 0;
+  }
+
+ private:
+  std::vector<Control> entries_;
+  std::size_t first_ = 0;
 };
 
 // An announced message on its way, at either side.
@@ -71,12 +100,15 @@ struct Peer {
   ReceiveLane in;
   bool accepted = false;
   bool lost = false;
-  std::uint64_t short_ns = 0;  // since when there has been no memory for what it needs here
-  bool left = false;           // lost, and in good order
+  // Since when there has been no memory here for its messages, for what receives them, and for what
+  // goes to it; 0: there is.
+  std::uint64_t short_ns = 0, short_room_ns = 0, short_send_ns = 0;
+  bool short_for_long = false;
+  bool left = false;  // lost, and in good order
   // Sends waiting for room, in order, linked by Request::next.
   Request* queue_head = nullptr;
   Request* queue_tail = nullptr;
-  std::deque<Control> controls;
+  ControlQueue controls;
   bool listed = false;  // in Impl::blocked
   bool remote = false;
   bool watched = false;  // remote: somebody here has to do with it
@@ -97,10 +129,13 @@ struct Peer {
 // Requests known to a peer by number.
 class RequestTable {
  public:
-  std::uint64_t add(Request& request);
+  // After it one add and any remove do not allocate.
+  void make_room();
+  std::uint64_t add(Request& request) noexcept;
   // Null if the number is not in use or belongs to another peer.
   Request* find(std::uint64_t id, int peer) const noexcept;
   void remove(std::uint64_t id) noexcept;
+  // f may remove the request it got.
   template <class F>
   void for_each(F&& f) {
     for (Slot& slot : slots_)
@@ -186,12 +221,27 @@ struct Engine::Impl {
   // A peer without a fabric in common is lost at first contact, and asking for its messages is one;
   // asking for anybody's is one with all such peers once nobody else is left.
   void lose_apart(int source);
-  void receive_unexpected(Request& request, Unexpected& message);
+  // False: there is no memory, and the message is as it was.
+  bool receive_unexpected(Request& request, Unexpected& message);
+  // Gets what an announced message or an answer may need, so that what they change is changed
+  // whole. False: there is no memory.
+  bool make_room(Peer& peer) noexcept;
+  // The same for what a transfer says at its end; all transfers stay where they are.
+  static bool make_room_to_answer(Peer& peer) noexcept;
+  // A line about a peer, whose name comes first.
+  template <class... Args>
+  void log_peer(LogLevel level, int rank, fmt::format_string<std::string, Args...> format,
+                Args&&... args) const noexcept {
+    (void)or_no_memory([&] {
+      log_line(level, job.rank(), format, job.describe(rank), std::forward<Args>(args)...);
+      return Code::ok;
+    });
+  }
 
   // progress.cpp
   void progress();
   void accept_peers(Fabric& fabric);
-  bool is_patient(Peer& peer, const Status& status);
+  bool is_patient(Peer& peer, std::uint64_t& since_ns, std::string_view what);
   void progress_remote();
   bool drain_sealed();
   template <bool kSealed>
@@ -210,11 +260,12 @@ struct Engine::Impl {
   void broken(Peer& peer, const char* what);
   void flush(Peer& peer);
   bool retry(Peer& peer);  // true: nothing of this peer waits any more
+  bool wait_for_memory(Peer& peer);
   bool send_some(Peer& peer, Request& request);
   bool send_in_place(Peer& peer, Request& request, std::size_t piece);
   void finish_taken();
   void enqueue(Peer& peer, Request& request);
-  void enqueue(Peer& peer, const Control& control);
+  void enqueue(Peer& peer, const Control& control);  // there is room: see make_room
   void note_blocked(Peer& peer);
   void complete(Request& request, Code code) noexcept;  // below
 

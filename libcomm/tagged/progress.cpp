@@ -71,14 +71,13 @@ void Engine::Impl::progress_remote() {
 
 // Whether to go on trying what this process has no memory or descriptors for: for as long as a
 // silent peer may take.
-bool Engine::Impl::is_patient(Peer& peer, const Status& status) {
+bool Engine::Impl::is_patient(Peer& peer, std::uint64_t& since_ns, std::string_view what) {
   const std::uint64_t now = now_ns();
-  if (peer.short_ns == 0) {
-    peer.short_ns = now;
-    log_line(LogLevel::warn, job.rank(), "the way to {} has to wait: {}", job.describe(peer.rank),
-             status.text());
+  if (since_ns == 0) {
+    since_ns = now;
+    log_peer(LogLevel::warn, peer.rank, "the way to {} has to wait: {}", what);
   }
-  return now - peer.short_ns <
+  return now - since_ns <
          static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
 }
 
@@ -91,13 +90,13 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     if (Status status = fabric.accept(0, rank, channel, memory); !status) {
       if (status == Code::no_memory && rank >= 0) {
         if (peer(rank).lost) return;
-        if (is_patient(peer(rank), status)) {
+        if (is_patient(peer(rank), peer(rank).short_ns, status.text())) {
           --known_connections;  // to be looked for again
           return;
         }
       }
-      log_line(status == Code::peer_lost ? LogLevel::info : LogLevel::error, job.rank(),
-               "cannot accept {}: {}", job.describe(rank), status.text());
+      log_peer(status == Code::peer_lost ? LogLevel::info : LogLevel::error, rank,
+               "cannot accept {}: {}", status.text());
       if (rank >= 0) lose(peer(rank));
       continue;
     }
@@ -141,6 +140,13 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
 }
 
 bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
+  if (entry.kind != kEagerFirst && entry.kind != kEagerMore) {
+    if (!make_room(peer)) [[unlikely]] {
+      if (!is_patient(peer, peer.short_room_ns, "no memory for its message")) lose(peer);
+      return peer.lost;
+    }
+    peer.short_room_ns = 0;
+  }
   switch (entry.kind) {
     case kEagerFirst: {
       std::uint64_t bytes = 0;
@@ -224,7 +230,7 @@ Unexpected* Engine::Impl::allocate_for(Peer& peer, std::size_t bytes) {
   }
   if (message != nullptr)
     peer.short_ns = 0;
-  else if (!is_patient(peer, {Code::no_memory, "no memory for what it sent"}))
+  else if (!is_patient(peer, peer.short_ns, "no memory for what it sent"))
     lose(peer);
   return message;
 }
@@ -301,8 +307,8 @@ void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {
 
 void Engine::Impl::broken(Peer& peer, const char* what) {
   if (peer.lost) return;
-  log_line(LogLevel::error, job.rank(), "{} sent bytes that make no sense ({}): its lane is closed",
-           job.describe(peer.rank), what);
+  log_peer(LogLevel::error, peer.rank, "{} sent bytes that make no sense ({}): its lane is closed",
+           what);
   lose(peer);
 }
 
@@ -320,13 +326,21 @@ void Engine::Impl::enqueue(Peer& peer, Request& request) {
 }
 
 void Engine::Impl::enqueue(Peer& peer, const Control& control) {
-  peer.controls.push_back(control);
+  peer.controls.push(control);
   flush(peer);
   if (!peer.controls.empty()) note_blocked(peer);
 }
 
+// For a send that has not left: false, and it stays where it is.
+bool Engine::Impl::wait_for_memory(Peer& peer) {
+  if (!is_patient(peer, peer.short_send_ns, "no memory for what goes there"))
+    peer.short_for_long = true;
+  return false;
+}
+
 bool Engine::Impl::retry(Peer& peer) {
   if (!peer.lost && (peer.out.connected() || connect(peer) == Code::ok)) flush(peer);
+  if (peer.short_for_long && !peer.lost) lose(peer);
   return peer.queue_head == nullptr && peer.controls.empty();
 }
 
@@ -335,7 +349,7 @@ void Engine::Impl::flush(Peer& peer) {
   while (!peer.controls.empty()) {
     const Control& control = peer.controls.front();
     if (!peer.out.send(control.kind, control.immediate, &control.ready, control.length)) return;
-    peer.controls.pop_front();
+    peer.controls.pop();
   }
   while (Request* request = peer.queue_head) {
     // Taken off first: completing it may let its owner use it again.
@@ -394,6 +408,11 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
 
 // As send_some, for long eager messages to a fabric that takes the data from where they are.
 bool Engine::Impl::send_in_place(Peer& peer, Request& request, std::size_t piece) {
+  if (or_no_memory([&] {
+        weft::make_room(taken);
+        return Code::ok;
+      }) != Code::ok)
+    return wait_for_memory(peer);
   const std::uint64_t immediate = envelope(request.context, request.tag);
   const std::span data(static_cast<const std::byte*>(request.buffer), request.length);
   const std::uint64_t bytes = data.size();

@@ -13,7 +13,13 @@
 
 namespace weft::tagged {
 
-std::uint64_t RequestTable::add(Request& request) {
+void RequestTable::make_room() {
+  if (!free_.empty()) return;
+  weft::make_room(slots_);
+  if (free_.capacity() <= slots_.size()) free_.reserve(slots_.capacity());
+}
+
+std::uint64_t RequestTable::add(Request& request) noexcept {
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(slots_.size()));
     slots_.emplace_back();
@@ -39,6 +45,12 @@ void RequestTable::remove(std::uint64_t id) noexcept {
 }
 
 bool Engine::Impl::announce(Peer& peer, Request& request) {
+  if (or_no_memory([&] {
+        sends.make_room();
+        return Code::ok;
+      }) != Code::ok)
+    return wait_for_memory(peer);
+  peer.short_send_ns = 0;
   std::byte* to = peer.out.reserve(sizeof(Announce));
   if (to == nullptr) return false;
   RemoteMemory memory{};
@@ -137,7 +149,6 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
   const bool can_copy = !peer.remote && local->can_copy(source);
   if (wanted > 0 && !can_copy && memory.region == 0) return stream_instead(transfer);
   if (wanted > 0 && peer.remote) {
-    if (free_gets.empty()) free_gets.push_back(&gets.emplace_back());
     transfer.gets = free_gets.back();
     free_gets.pop_back();
     transfer.gets->code = Code::ok;
@@ -233,7 +244,8 @@ void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
 // Takes back a send. What is in the ring stays there.
 bool Engine::Impl::withdraw(Request& request) {
   Peer& peer = this->peer(request.peer);
-  if (request.phase == kAnnounced) enqueue(peer, Control{kWithdraw, request.id, 0, {}});
+  if (request.phase == kAnnounced && make_room(peer))
+    enqueue(peer, Control{kWithdraw, request.id, 0, {}});
   if (request.phase != kQueued) return false;
   Request* previous = nullptr;
   for (Request* r = peer.queue_head; r != nullptr; previous = r, r = r->next) {
@@ -319,6 +331,7 @@ bool Engine::Impl::step_remote(Transfer& transfer) {
     transfer.copied += bytes;
   }
   if (busy || (gets.code == Code::ok && transfer.copied < transfer.length)) return false;
+  if (!make_room_to_answer(peer)) return false;
   const Code code = gets.code;
   if (code == Code::peer_lost) {
     found_lost = &peer;
@@ -401,6 +414,7 @@ bool Engine::Impl::step(Transfer& transfer) {
   SharedCopy* record = transfer.record;
 
   if (record == nullptr) {
+    if (!make_room_to_answer(peer(transfer.peer))) return false;
     const std::uint64_t bytes = std::min<std::uint64_t>(transfer.length - transfer.copied,
                                                         4 * CopyPolicy::kSharedPieceBytes);
     const Code code = bytes == 0 ? Code::ok : copy(transfer, transfer.copied, bytes);

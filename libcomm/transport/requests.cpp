@@ -203,7 +203,8 @@ bool Session::post_by_owner(Work& work, WorkList&) {
                           work.compare};
     if (post(message) != Code::ok) return false;
   }
-  waiting_.remove(work);
+  (work.is_repost ? reposts_ : waiting_).remove(work);
+  work.is_repost = false;
   posted_.push_back(work);
   return true;
 }
@@ -297,13 +298,22 @@ void Session::remove_use(RegionUse& use) {
   std::lock_guard lock(lock_);
   RemoteRegion& region = *use.region;
   std::erase(region.uses, &use);
-  // Only the map and this use know it: no work is under way.
-  if (!region.uses.empty() || region.state != RemoteRegion::State::ready ||
+  // Only the map and this use know it: no work is under way. What is still asked for goes with the
+  // answer.
+  if (!region.uses.empty() || region.state == RemoteRegion::State::asking ||
       use.region.use_count() > 2)
     return;
-  end_region(region, Code::cancelled);
-  let_go(region);
-  regions_.erase(region.key);
+  drop_region(region);
+}
+
+// Nobody uses it any more. What was refused need not be let go.
+void Session::drop_region(RemoteRegion& region) {
+  if (region.state == RemoteRegion::State::ready) {
+    end_region(region, Code::cancelled);
+    let_go(region);
+  }
+  const auto found = regions_.find(region.key);
+  if (found != regions_.end() && found->second.get() == &region) regions_.erase(found);
 }
 
 void Session::let_go(RemoteRegion& region) {
@@ -330,9 +340,9 @@ void Session::end_region(RemoteRegion& region, Code why) {
 
 bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
   std::lock_guard lock(lock_);
-  RemoteRegion* region = nullptr;
+  std::shared_ptr<RemoteRegion> region;
   for (auto& [key, item] : regions_)
-    if (item->id == message.id) region = item.get();
+    if (item->id == message.id) region = item;
   if (region == nullptr || region->state != RemoteRegion::State::asking) return true;  // dropped
   --num_asked_;
   if (endpoint_->mapped() != nullptr) --transport_.num_awaited_;
@@ -361,6 +371,8 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
       use->base.store(region->mapped, std::memory_order_release);
     }
   make_busy();  // for those who wait for it
+  // The map and this function alone know it.
+  if (region->uses.empty() && region.use_count() <= 2) drop_region(*region);
   return true;
 }
 

@@ -166,7 +166,9 @@ bool Session::pump_answers() {
 bool Session::on_atomic(const AtomicMessage& message) {
   Code code;
   const Region* region = granted(message.handle, kAtomic, message.offset, 8, code);
-  if (region == nullptr || message.offset % 8 != 0) {
+  // Registered memory may begin anywhere.
+  if (region == nullptr ||
+      reinterpret_cast<std::uintptr_t>(region->address + message.offset) % 8 != 0) {
     answer_done(message.id, code == Code::ok ? Code::bad_argument : code);
     return true;
   }

@@ -120,6 +120,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   Work* work_of(std::uint32_t id);
   void drop_id(Work& work);
   void end_region(RemoteRegion& region, Code why);
+  void drop_region(RemoteRegion& region);
   void let_go(RemoteRegion& region);
   void ask(RemoteRegion& region);
   // Of what the owner answers; they take lock_. False: it makes no sense.

@@ -228,6 +228,8 @@ bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
   const auto found = by_cookie_.find(cookie);
   if (found == by_cookie_.end() || found->second->opens_) return false;
   const auto keeps = found->second->shared_from_this();
+  // What it has under way counts on the limits of its fabric.
+  if (keeps->endpoint_ != nullptr && keeps->endpoint_ != polled_) return false;
   for (const auto& endpoint : endpoints_)
     if (endpoint.get() == polled_) keeps->take_link(*endpoint, link, received);
   return keeps->state() != Session::State::lost;
@@ -345,7 +347,12 @@ void Transport::drop(const std::shared_ptr<Region>& region) {
 bool Transport::poll() {
   std::unique_lock lock(progress_, std::try_to_lock);
   if (!lock.owns_lock() || in_poll_) return false;
-  in_poll_ = true;
+  // Also when a callback of the program throws.
+  struct InPoll {
+    explicit InPoll(bool& is_set) : value(is_set) { value = true; }
+    ~InPoll() { value = false; }
+    bool& value;
+  } const in_poll(in_poll_);
   bool any = false;
   // By index: a link over another one may come meanwhile.
   for (std::size_t i = 0; i < used_.size(); ++i) any |= poll_endpoint(*used_[i]);
@@ -364,7 +371,6 @@ bool Transport::poll() {
       [[unlikely]] {
     tick();
   }
-  in_poll_ = false;
   return any;
 }
 

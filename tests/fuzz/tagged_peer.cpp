@@ -133,7 +133,7 @@ struct Scene {
         if (probed.empty()) return;
         OwnRequest& made = request(bytes);
         made.is_receive = true;
-        engine->irecv_matched(made, probed.front(), made.memory.get(), bytes);
+        must(engine->irecv_matched(made, probed.front(), made.memory.get(), bytes));
         return probed.pop_front();
       }
       case 12:
@@ -164,7 +164,7 @@ struct Scene {
     while (!probed.empty()) {
       OwnRequest& made = request(64);
       made.is_receive = true;
-      engine->irecv_matched(made, probed.front(), made.memory.get(), 64);
+      must(engine->irecv_matched(made, probed.front(), made.memory.get(), 64));
       probed.pop_front();
     }
     for (OwnRequest& made : requests) must(made.is_complete() && made.finished);

@@ -2,8 +2,12 @@
 #include "weft/node.hpp"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <netinet/in.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -543,4 +547,139 @@ TEST_CASE("Nodes that come and go leave nothing") {
     CHECK(count_entries("/proc/self/task") == threads);
     CHECK(count_maps() == 0);
   });
+}
+
+TEST_CASE("the thread of a Node takes none of the program's signals") {
+  Node node({.name = "node", .secret = "secret", .fabrics = "shm"});
+  DIR* threads = ::opendir("/proc/self/task");
+  int others = 0;
+  while (const dirent* entry = ::readdir(threads)) {
+    if (entry->d_name[0] == '.' || std::atoi(entry->d_name) == ::getpid()) continue;
+    std::ifstream status("/proc/self/task/" + std::string(entry->d_name) + "/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.rfind("SigBlk:", 0) == 0) {
+        ++others;
+        const std::uint64_t blocked = std::stoull(line.substr(7), nullptr, 16);
+        for (const int signal : {SIGUSR1, SIGINT, SIGTERM, SIGALRM})
+          CHECK((blocked >> (signal - 1) & 1) == 1);
+      }
+  }
+  ::closedir(threads);
+  CHECK(others > 0);
+}
+
+TEST_CASE("a child that a process with Nodes has forked ends them for itself alone") {
+  for (const bool progress_thread : {false, true}) {
+    Two two({"shared memory", "shm", {}, progress_thread});
+    void* memory = nullptr;
+    REQUIRE(two.server.allocate(4096, memory).ok());
+    MemoryKey key;
+    REQUIRE(two.server.key(memory, kAllRights, key).ok());
+    const PeerMemory remote = two.client.memory(two.at_client, key);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::alarm(20);
+      two.owned.reset();
+      two.server.~Node();
+      ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    Operation operation;
+    std::uint64_t word = 7;
+    two.client.put_notify(remote, 8, &word, 8, {}, operation);
+    CHECK(two.wait(operation) == Code::ok);
+    CHECK(static_cast<std::uint64_t*>(memory)[1] == 7);
+    CHECK(!two.at_client.is_lost());
+    CHECK(!two.at_server.is_lost());
+  }
+}
+
+TEST_CASE("keys that are refused, or not used, leave nothing behind") {
+  Two two(kWays[0]);
+  std::uint64_t word = 0;
+  Operation operation;
+  const auto refuse = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      MemoryKey key{};
+      std::memcpy(key.bytes.data(), &(word = static_cast<std::uint64_t>(i) + 1), sizeof word);
+      const PeerMemory remote = two.client.memory(two.at_client, key);
+      two.client.get(remote, 0, &word, 8, operation);
+      REQUIRE(two.wait(operation) == Code::not_permitted);
+    }
+  };
+  refuse(100);
+  const std::size_t before = ::mallinfo2().uordblks;
+  refuse(5000);
+  CHECK(::mallinfo2().uordblks < before + 100'000);
+
+  void* memory[2] = {};
+  MemoryKey keys[2];
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(two.server.allocate(4096, memory[i]).ok());
+    REQUIRE(two.server.key(memory[i], kAllRights, keys[i]).ok());
+  }
+  // Given up before the answer, which comes before the next one.
+  (void)two.client.memory(two.at_client, keys[0]);
+  const PeerMemory used = two.client.memory(two.at_client, keys[1]);
+  two.client.get(used, 0, &word, 8, operation);
+  CHECK(two.wait(operation) == Code::ok);
+  std::ifstream maps("/proc/self/maps");
+  int num_maps = 0;
+  for (std::string line; std::getline(maps, line);)
+    num_maps += line.find("weft-memory") != line.npos;
+  CHECK(num_maps == 3);  // two of the owner, one of the user
+}
+
+TEST_CASE("words that lie across the processor's are refused to atomics") {
+  Two two(kWays[0]);
+  alignas(8) std::byte memory[64] = {};
+  REQUIRE(two.server.register_memory(memory + 1, 32).ok());
+  MemoryKey key;
+  REQUIRE(two.server.key(memory + 1, kAllRights, key).ok());
+  const PeerMemory remote = two.client.memory(two.at_client, key);
+  Operation operation;
+  two.client.fetch_add(remote, 0, 1, operation);
+  CHECK(two.wait(operation) == Code::bad_argument);
+  two.client.cas(remote, 8, 0, 1, operation);
+  CHECK(two.wait(operation) == Code::bad_argument);
+  CHECK(memory[1] == std::byte{0});
+}
+
+TEST_CASE("who has no descriptors left takes no other Node's socket away") {
+  const std::string path = "/tmp/weft-node-test-" + std::to_string(::getpid());
+  Node server({.name = "server", .secret = "secret", .fabrics = "shm"});
+  Node other({.name = "other", .secret = "secret", .fabrics = "shm"});
+  std::string address;
+  REQUIRE(other.address(address).ok());
+  REQUIRE(server.listen("unix:" + path).ok());
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const int next = ::dup(0);
+  REQUIRE(next >= 0);
+  ::close(next);
+  // One more, and no second one.
+  const rlimit tight{static_cast<rlim_t>(next) + 1, limit.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &tight) == 0);
+  const Status status = other.listen("unix:" + path);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(!status.ok());
+  Node client({.name = "client", .secret = "secret", .fabrics = "shm"});
+  Peer peer;
+  REQUIRE(client.connect("unix:" + path, peer).ok());
+  CHECK(peer.name() == "server");
+}
+
+TEST_CASE("an exception of a callback goes to the program, and the Node goes on") {
+  Two two(kWays[0]);
+  int calls = 0;
+  two.server.on_message([&](const Peer&, std::span<const std::byte>) {
+    if (++calls == 1) throw std::runtime_error("the program's");
+  });
+  REQUIRE(two.client.send(two.at_client, "a", 1) == Code::ok);
+  CHECK_THROWS_AS(two.progress_until([&] { return calls > 1; }), std::runtime_error);
+  REQUIRE(two.client.send(two.at_client, "b", 1) == Code::ok);
+  CHECK(two.progress_until([&] { return calls > 1; }));
 }

@@ -1,0 +1,265 @@
+#include "mcast/copy/folder.hpp"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <utility>
+
+namespace weft::copy {
+
+namespace {
+
+Status failed(const std::string& path, const char* what) {
+  const int error = errno;
+  const Code code =
+      error == ENOSPC || error == EDQUOT ? Code::no_memory
+      : error == EACCES || error == EPERM || error == EROFS || error == ELOOP || error == EXDEV
+          ? Code::not_permitted
+          : Code::not_found;
+  return {code, fmt::format("{}: can't {}: {}", path, what,
+                            error == ELOOP || error == EXDEV ? "a link leads elsewhere"
+                                                             : std::strerror(error))};
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+Status remove_all(int folder, const std::string& name, const std::string& path,
+                  std::size_t& num_deleted) {
+  if (::unlinkat(folder, name.c_str(), 0) == 0) return ++num_deleted, Status();
+  if (errno != EISDIR && errno != EPERM) return failed(path, "delete");
+  const int below = ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (below < 0) return failed(path, "delete");
+  const std::unique_ptr<DIR, int (*)(DIR*)> items(::fdopendir(below), ::closedir);
+  std::vector<std::string> names;
+  while (const dirent* item = ::readdir(items.get()))
+    if (std::strcmp(item->d_name, ".") != 0 && std::strcmp(item->d_name, "..") != 0)
+      names.emplace_back(item->d_name);
+  for (const std::string& item : names)
+    if (Status status = remove_all(below, item, path + "/" + item, num_deleted); !status)
+      return status;
+  if (::unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0) return failed(path, "delete");
+  ++num_deleted;
+  return {};
+}
+
+}  // namespace
+
+Folder::~Folder() {
+  abandon();
+  if (root_ >= 0) ::close(root_);
+}
+
+Status Folder::open(const std::string& path) {
+  // The user's own path, which may contain links.
+  for (std::size_t end = 1; end != std::string::npos && end <= path.size();) {
+    end = path.find('/', end + 1);
+    ::mkdir(path.substr(0, end).c_str(), 0777);
+  }
+  root_ = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (root_ < 0) return failed(path, "open");
+  if (::faccessat(root_, ".", W_OK | X_OK, AT_EACCESS) != 0) return failed(path, "write there");
+  return {};
+}
+
+int Folder::open_below(const std::string& path, int flags) const {
+  open_how how{};
+  how.flags = static_cast<std::uint64_t>(flags) | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  return static_cast<int>(
+      ::syscall(SYS_openat2, root_, path.empty() ? "." : path.c_str(), &how, sizeof how));
+}
+
+int Folder::open_parent(const std::string& path, std::string& name) const {
+  const std::size_t slash = path.rfind('/');
+  name = slash == std::string::npos ? path : path.substr(slash + 1);
+  return open_below(slash == std::string::npos ? "" : path.substr(0, slash),
+                    O_RDONLY | O_DIRECTORY);
+}
+
+Status Folder::make(const Entry& entry) {
+  if (entry.kind == EntryKind::file) return {};
+  std::string name;
+  const Descriptor parent(open_parent(entry.path, name));
+  if (parent.get() < 0) return failed(entry.path, "open its folder");
+  struct stat there;
+  const bool is_there = ::fstatat(parent.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
+  if (entry.kind == EntryKind::directory) {
+    if (is_there && S_ISDIR(there.st_mode)) return {};
+    if (::mkdirat(parent.get(), name.c_str(), 0700) != 0) return failed(entry.path, "make it");
+    return {};
+  }
+  // A link takes the place of what is there only once it is made.
+  const std::string temporary = fmt::format(".weft-copy-{:016x}", [] {
+    std::uint64_t number = 0;
+    ::randombytes_buf(&number, sizeof number);
+    return number;
+  }());
+  if (entry.kind == EntryKind::symlink) {
+    if (::symlinkat(entry.target.c_str(), parent.get(), temporary.c_str()) != 0)
+      return failed(entry.path, "make the link");
+  } else {
+    const Descriptor first(open_below(entry.target, O_PATH | O_NOFOLLOW));
+    if (first.get() < 0) return failed(entry.path, "open what it is a hard link to");
+    const std::string self = fmt::format("/proc/self/fd/{}", first.get());
+    if (::linkat(AT_FDCWD, self.c_str(), parent.get(), temporary.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return failed(entry.path, "make the hard link");
+  }
+  if (::renameat(parent.get(), temporary.c_str(), parent.get(), name.c_str()) != 0) {
+    Status status = failed(entry.path, "put the link in its place");
+    ::unlinkat(parent.get(), temporary.c_str(), 0);
+    return status;
+  }
+  // Two names of one file already: then the rename did nothing.
+  ::unlinkat(parent.get(), temporary.c_str(), 0);
+  return {};
+}
+
+bool Folder::has(const Entry& entry) const {
+  const Descriptor file(open_below(entry.path, O_PATH | O_NOFOLLOW));
+  struct stat there;
+  return file.get() >= 0 && ::fstat(file.get(), &there) == 0 && S_ISREG(there.st_mode) &&
+         static_cast<std::uint64_t>(there.st_size) == entry.size &&
+         there.st_mtim.tv_sec == entry.mtime_s &&
+         there.st_mtim.tv_nsec == static_cast<long>(entry.mtime_ns);
+}
+
+Status Folder::begin(const Entry& entry) {
+  abandon();
+  parent_ = open_parent(entry.path, name_);
+  if (parent_ < 0) return failed(entry.path, "open its folder");
+  // Without a name it is gone if this process dies.
+  file_ = ::openat(parent_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
+    std::uint64_t number = 0;
+    ::randombytes_buf(&number, sizeof number);
+    temporary_ = fmt::format(".weft-copy-{:016x}", number);
+    file_ = ::openat(parent_, temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (file_ < 0) temporary_.clear();
+  }
+  if (file_ < 0) {
+    Status status = failed(entry.path, "make a file");
+    abandon();
+    return status;
+  }
+  crypto_generichash_init(&hash_, nullptr, 0, sizeof(Digest));
+  return {};
+}
+
+Status Folder::write(std::uint64_t offset, std::span<const std::byte> data) {
+  crypto_generichash_update(&hash_, reinterpret_cast<const unsigned char*>(data.data()),
+                            data.size());
+  while (!data.empty()) {
+    const ssize_t written = ::pwrite(file_, data.data(), data.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return failed(name_, "write");
+    offset += static_cast<std::uint64_t>(written);
+    data = data.subspan(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Status Folder::finish(const Entry& entry, std::uint64_t size, const Digest& digest) {
+  Digest here;
+  crypto_generichash_final(&hash_, here.data(), here.size());
+  if (here != digest) return {Code::corrupt, entry.path + ": arrived damaged"};
+  if (::ftruncate(file_, static_cast<off_t>(size)) != 0) return failed(entry.path, "write");
+  if (Status status = dress_at(file_, entry); !status) return status;
+  if (temporary_.empty()) {
+    std::uint64_t number = 0;
+    ::randombytes_buf(&number, sizeof number);
+    const std::string name = fmt::format(".weft-copy-{:016x}", number);
+    const std::string self = fmt::format("/proc/self/fd/{}", file_);
+    if (::linkat(AT_FDCWD, self.c_str(), parent_, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return failed(entry.path, "name it");
+    temporary_ = name;
+  }
+  if (::renameat(parent_, temporary_.c_str(), parent_, name_.c_str()) != 0)
+    return failed(entry.path, "put it in its place");
+  temporary_.clear();
+  abandon();
+  return {};
+}
+
+void Folder::abandon() {
+  if (!temporary_.empty()) ::unlinkat(parent_, temporary_.c_str(), 0);
+  temporary_.clear();
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
+  if (parent_ >= 0) ::close(std::exchange(parent_, -1));
+}
+
+Status Folder::dress_at(int file, const Entry& entry) const {
+  if (::geteuid() == 0 && ::fchown(file, entry.uid, entry.gid) != 0)
+    return failed(entry.path, "set its owner");
+  for (const auto& [name, value] : entry.xattrs) {
+    if (::fsetxattr(file, name.c_str(), value.data(), value.size(), 0) == 0) continue;
+    // Attributes of the system that this user may not set, or this file system does not know.
+    if (errno == EPERM || errno == EOPNOTSUPP) continue;
+    return failed(entry.path, "set an extended attribute");
+  }
+  // After the owner, whose change takes the setuid bit away.
+  if (::fchmod(file, entry.mode) != 0) return failed(entry.path, "set its mode");
+  const timespec times[2] = {{0, UTIME_OMIT}, {entry.mtime_s, static_cast<long>(entry.mtime_ns)}};
+  if (::futimens(file, times) != 0) return failed(entry.path, "set its time");
+  return {};
+}
+
+Status Folder::dress(const Entry& entry) {
+  if (entry.kind == EntryKind::hard_link) return {};
+  if (entry.kind == EntryKind::symlink) {
+    std::string name;
+    const Descriptor parent(open_parent(entry.path, name));
+    if (parent.get() < 0) return failed(entry.path, "open its folder");
+    if (::geteuid() == 0 &&
+        ::fchownat(parent.get(), name.c_str(), entry.uid, entry.gid, AT_SYMLINK_NOFOLLOW) != 0)
+      return failed(entry.path, "set its owner");
+    const timespec times[2] = {{0, UTIME_OMIT}, {entry.mtime_s, static_cast<long>(entry.mtime_ns)}};
+    if (::utimensat(parent.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
+      return failed(entry.path, "set its time");
+    return {};
+  }
+  const Descriptor file(open_below(entry.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  if (file.get() < 0) return failed(entry.path, "open it");
+  return dress_at(file.get(), entry);
+}
+
+Status Folder::prune(const std::string& path, const std::vector<std::string>& names,
+                     std::size_t& num_deleted) {
+  const int below = open_below(path, O_RDONLY | O_DIRECTORY);
+  if (below < 0) return failed(path, "open");
+  const std::unique_ptr<DIR, int (*)(DIR*)> items(::fdopendir(below), ::closedir);
+  const std::set<std::string> kept(names.begin(), names.end());
+  std::vector<std::string> gone;
+  while (const dirent* item = ::readdir(items.get()))
+    if (std::strcmp(item->d_name, ".") != 0 && std::strcmp(item->d_name, "..") != 0 &&
+        !kept.contains(item->d_name))
+      gone.emplace_back(item->d_name);
+  for (const std::string& name : gone)
+    if (Status status = remove_all(below, name, path + "/" + name, num_deleted); !status)
+      return status;
+  return {};
+}
+
+}  // namespace weft::copy

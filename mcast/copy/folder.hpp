@@ -1,0 +1,53 @@
+#pragma once
+// The receiver's side of a file tree: a folder that nothing leads out of. Every path is opened
+// below it, through no link, whoever changes it meanwhile. Threads: one.
+#include <sodium.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mcast/copy/records.hpp"
+#include "weft/status.hpp"
+
+namespace weft::copy {
+
+class Folder {
+ public:
+  // Makes the folder if it is not there.
+  Status open(const std::string& path);
+  ~Folder();
+
+  // Makes a folder, link or empty file that needs no data. Of a file: nothing.
+  Status make(const Entry& entry);
+  // Whether the file is there as the entry says: kind, size and time of change.
+  bool has(const Entry& entry) const;
+
+  // A file's data, under a temporary name or none, until finish.
+  Status begin(const Entry& entry);
+  Status write(std::uint64_t offset, std::span<const std::byte> data);
+  // corrupt: the data are not what the digest says.
+  Status finish(const Entry& entry, std::uint64_t size, const Digest& digest);
+  void abandon();
+  bool is_open() const { return file_ >= 0; }
+
+  // Owner, mode, times, extended attributes.
+  Status dress(const Entry& entry);
+  // Deletes what is in this folder and not in `names`.
+  Status prune(const std::string& path, const std::vector<std::string>& names,
+               std::size_t& num_deleted);
+
+ private:
+  int open_below(const std::string& path, int flags) const;
+  int open_parent(const std::string& path, std::string& name) const;
+  Status dress_at(int file, const Entry& entry) const;
+
+  int root_ = -1;
+  int file_ = -1, parent_ = -1;
+  std::string name_, temporary_;
+  crypto_generichash_state hash_;
+};
+
+}  // namespace weft::copy

@@ -1,0 +1,16 @@
+#pragma once
+
+namespace weft::copy {
+
+// weft-copy --receive: a receiver, which its sender has started and talks to by standard input and
+// output, in lines:
+//
+//   from the sender: secret HEX; near ADDRESS (an address of the sender's machine; several); into
+//     FOLDER; delete; dry-run; group ID SELF MEMBER...; end
+//   to the sender: address TEXT; joined ID; lack RANGES; wrote NUMBER; error TEXT; done FILES
+//     DELETED
+//
+// Ends when the sender does. Returns the exit status.
+int run_receiver();
+
+}  // namespace weft::copy

@@ -1,0 +1,138 @@
+#include "mcast/copy/records.hpp"
+
+#include <fmt/core.h>
+
+#include <charconv>
+
+namespace weft::copy {
+
+namespace {
+
+constexpr std::size_t kMaxPathBytes = 4096;
+constexpr std::size_t kMaxXattrBytes = 64 << 10;
+constexpr std::uint32_t kMaxXattrs = 1000;
+
+}  // namespace
+
+bool is_safe_path(std::string_view path) {
+  if (path.empty() || path.size() > kMaxPathBytes || path.find('\0') != path.npos) return false;
+  for (std::size_t start = 0; start <= path.size();) {
+    const std::size_t end = std::min(path.find('/', start), path.size());
+    const std::string_view part = path.substr(start, end - start);
+    if (part.empty() || part == "." || part == "..") return false;
+    start = end + 1;
+  }
+  return true;
+}
+
+std::size_t encoded_bytes(const Entry& entry) {
+  std::size_t bytes = 64 + entry.path.size() + entry.target.size();
+  for (const auto& [name, value] : entry.xattrs) bytes += 8 + name.size() + value.size();
+  return bytes;
+}
+
+void encode(const Entry& entry, Writer& writer) {
+  writer.number(entry.kind);
+  writer.text(entry.path);
+  writer.text(entry.target);
+  writer.number(entry.mode);
+  writer.number(entry.uid);
+  writer.number(entry.gid);
+  writer.number(entry.mtime_s);
+  writer.number(entry.mtime_ns);
+  writer.number(entry.size);
+  writer.number(static_cast<std::uint32_t>(entry.xattrs.size()));
+  for (const auto& [name, value] : entry.xattrs) {
+    writer.text(name);
+    writer.text(value);
+  }
+}
+
+bool decode(Reader& reader, Entry& entry) {
+  std::uint32_t num_xattrs = 0;
+  entry.xattrs.clear();
+  const bool is_whole = reader.number(entry.kind) && reader.text(entry.path, kMaxPathBytes) &&
+                        reader.text(entry.target, kMaxPathBytes) && reader.number(entry.mode) &&
+                        reader.number(entry.uid) && reader.number(entry.gid) &&
+                        reader.number(entry.mtime_s) && reader.number(entry.mtime_ns) &&
+                        reader.number(entry.size) && reader.number(num_xattrs);
+  if (!is_whole || num_xattrs > kMaxXattrs || entry.mtime_ns > 999'999'999 ||
+      entry.kind < EntryKind::directory || entry.kind > EntryKind::hard_link ||
+      !is_safe_path(entry.path) || (entry.mode & ~07777u) != 0 || entry.size >> 62 != 0)
+    return false;
+  if (entry.kind == EntryKind::hard_link && !is_safe_path(entry.target)) return false;
+  if (entry.kind == EntryKind::symlink &&
+      (entry.target.empty() || entry.target.find('\0') != std::string::npos))
+    return false;
+  for (std::uint32_t i = 0; i < num_xattrs; ++i) {
+    auto& [name, value] = entry.xattrs.emplace_back();
+    if (!reader.text(name, 255) || !reader.text(value, kMaxXattrBytes) || name.empty() ||
+        name.find('\0') != std::string::npos)
+      return false;
+  }
+  return true;
+}
+
+std::string quote(std::string_view text) {
+  std::string quoted;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (byte <= ' ' || byte >= 127 || byte == '%')
+      quoted += fmt::format("%{:02x}", byte);
+    else
+      quoted += letter;
+  }
+  return quoted;
+}
+
+bool unquote(std::string_view text, std::string& bytes) {
+  bytes.clear();
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      bytes += text[i];
+      continue;
+    }
+    unsigned value = 0;
+    if (i + 2 >= text.size()) return false;
+    const auto [end, error] = std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16);
+    if (error != std::errc{} || end != text.data() + i + 3) return false;
+    bytes += static_cast<char>(value);
+    i += 2;
+  }
+  return true;
+}
+
+std::string to_ranges(const std::vector<bool>& marks) {
+  std::string text;
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    if (!marks[i]) continue;
+    std::size_t last = i;
+    while (last + 1 < marks.size() && marks[last + 1]) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", i);
+    if (last > i) text += fmt::format("-{}", last);
+    i = last;
+  }
+  return text;
+}
+
+bool from_ranges(std::string_view text, std::vector<bool>& marks) {
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    std::string_view part = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    std::size_t first = 0, last = 0;
+    auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), first);
+    if (error != std::errc{}) return false;
+    last = first;
+    if (end != part.data() + part.size()) {
+      if (*end != '-') return false;
+      const auto more = std::from_chars(end + 1, part.data() + part.size(), last);
+      if (more.ec != std::errc{} || more.ptr != part.data() + part.size()) return false;
+    }
+    if (first > last || last >= marks.size()) return false;
+    for (std::size_t i = first; i <= last; ++i) marks[i] = true;
+  }
+  return true;
+}
+
+}  // namespace weft::copy

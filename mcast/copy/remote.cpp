@@ -1,0 +1,177 @@
+#include "mcast/copy/remote.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+extern char** environ;
+
+namespace weft::copy {
+
+namespace {
+
+constexpr std::size_t kMaxLineBytes = 64 << 20;
+constexpr int kEndMs = 2000;
+
+std::vector<std::string> command_of(const std::string& launch, const std::string& host,
+                                    const std::string& program) {
+  std::istringstream words(launch);
+  std::vector<std::string> command;
+  for (std::string word; words >> word;) {
+    if (const std::size_t at = word.find("{host}"); at != std::string::npos)
+      word.replace(at, 6, host);
+    command.push_back(word);
+  }
+  command.push_back(program);
+  command.emplace_back("--receive");
+  return command;
+}
+
+}  // namespace
+
+Status Remotes::start(const std::vector<std::string>& hosts, const std::string& launch,
+                      const std::string& program) {
+  ::signal(SIGPIPE, SIG_IGN);
+  for (const std::string& host : hosts) {
+    int in[2], out[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0)
+      return {Code::no_memory, "no descriptors are left for another host"};
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    const std::vector<std::string> command = command_of(launch, host, program);
+    std::vector<char*> arguments;
+    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    Remote remote;
+    remote.host = host;
+    const int error =
+        ::posix_spawnp(&remote.pid, arguments[0], &actions, nullptr, arguments.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    remote.in = in[1];
+    remote.out = out[0];
+    remotes_.push_back(std::move(remote));
+    if (error != 0)
+      return {Code::not_found,
+              fmt::format("{} can't be started: {}", arguments[0], std::strerror(error))};
+  }
+  return {};
+}
+
+void Remotes::listen() {
+  if (::pipe2(stop_, O_CLOEXEC) != 0) stop_[0] = stop_[1] = -1;
+  thread_ = std::thread([this] { read_all(); });
+}
+
+Remotes::~Remotes() {
+  for (Remote& remote : remotes_)
+    if (remote.in >= 0) ::close(remote.in);
+  // They end when their input does.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(kEndMs);
+  for (Remote& remote : remotes_) {
+    if (remote.pid <= 0) continue;
+    while (::waitpid(remote.pid, nullptr, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > limit) ::kill(remote.pid, SIGKILL);
+      ::usleep(1000);
+    }
+  }
+  if (thread_.joinable()) {
+    ::close(stop_[1]);
+    thread_.join();
+    ::close(stop_[0]);
+  }
+  for (Remote& remote : remotes_)
+    if (remote.out >= 0) ::close(remote.out);
+}
+
+void Remotes::tell(Remote& remote, const std::string& line) {
+  if (remote.in < 0) return;
+  const std::string whole = line + "\n";
+  for (std::size_t at = 0; at < whole.size();) {
+    const ssize_t written = ::write(remote.in, whole.data() + at, whole.size() - at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // its end is seen at its output
+    at += static_cast<std::size_t>(written);
+  }
+}
+
+void Remotes::give_up(Remote& remote, const std::string& why) {
+  std::lock_guard guard(lock_);
+  if (std::exchange(remote.is_given_up, true)) return;
+  remote.errors.push_back(why);
+  if (remote.in >= 0) ::close(std::exchange(remote.in, -1));
+  if (remote.pid > 0) ::kill(remote.pid, SIGTERM);
+}
+
+void Remotes::on_line(Remote& remote, const std::string& line) {
+  std::istringstream words(line);
+  std::string word, text;
+  words >> word;
+  if (word == "address") {
+    words >> text;
+    if (!unquote(text, remote.address)) remote.address.clear();
+  } else if (word == "joined") {
+    words >> remote.joined;
+  } else if (word == "wrote") {
+    words >> remote.wrote;
+  } else if (word == "lack") {
+    words >> remote.lack;
+    remote.has_lack = true;
+  } else if (word == "done") {
+    words >> remote.num_files >> remote.num_deleted;
+    remote.is_done = true;
+  } else if (word == "error") {
+    words >> text;
+    std::string plain;
+    remote.errors.push_back(unquote(text, plain) ? plain : text);
+  } else {
+    remote.errors.push_back("its receiver says: " + line.substr(0, 200));
+  }
+}
+
+void Remotes::read_all() {
+  std::vector<char> bytes(65536);
+  for (;;) {
+    std::vector<pollfd> wait{{stop_[0], POLLIN, 0}};
+    std::vector<Remote*> of{nullptr};
+    for (Remote& remote : remotes_)
+      if (!remote.is_gone) {
+        wait.push_back({remote.out, POLLIN, 0});
+        of.push_back(&remote);
+      }
+    if (::poll(wait.data(), wait.size(), 1000) <= 0) continue;
+    if (wait[0].revents != 0) return;
+    std::lock_guard guard(lock_);
+    for (std::size_t i = 1; i < wait.size(); ++i) {
+      if (wait[i].revents == 0) continue;
+      Remote& remote = *of[i];
+      const ssize_t length = ::read(remote.out, bytes.data(), bytes.size());
+      if (length <= 0 || remote.unread.size() > kMaxLineBytes) {
+        remote.is_gone = true;
+        continue;
+      }
+      remote.unread.append(bytes.data(), static_cast<std::size_t>(length));
+      std::size_t from = 0;
+      for (std::size_t end; (end = remote.unread.find('\n', from)) != std::string::npos;
+           from = end + 1)
+        on_line(remote, remote.unread.substr(from, end - from));
+      remote.unread.erase(0, from);
+    }
+    changed_.notify_all();
+  }
+}
+
+}  // namespace weft::copy

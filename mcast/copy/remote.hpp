@@ -1,0 +1,64 @@
+#pragma once
+// Receivers that run on other hosts: started by a launcher such as ssh, talked to by pipes.
+// Threads: one, beside Remotes' own, which only reads.
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mcast/copy/records.hpp"
+#include "weft/status.hpp"
+
+namespace weft::copy {
+
+struct Remote {
+  std::string host;
+  pid_t pid = -1;
+  int in = -1, out = -1;
+  std::string unread;
+  // By Remotes' thread, under its lock:
+  std::string address;
+  std::uint64_t joined = 0, wrote = 0, num_files = 0, num_deleted = 0;
+  std::string lack;
+  bool has_lack = false, is_done = false, is_gone = false;
+  std::vector<std::string> errors;
+  // The sender's:
+  bool is_given_up = false;
+};
+
+class Remotes {
+ public:
+  ~Remotes();  // ends them all
+  Status start(const std::vector<std::string>& hosts, const std::string& launch,
+               const std::string& program);
+  // From then on their lines are read.
+  void listen();
+  void tell(Remote& remote, const std::string& line);
+  // Ends this one.
+  void give_up(Remote& remote, const std::string& why);
+  // Waits until the condition holds, under the lock; false: time is over.
+  template <class F>
+  bool wait(int timeout_ms, F&& condition) {
+    std::unique_lock guard(lock_);
+    return changed_.wait_for(guard, std::chrono::milliseconds(timeout_ms), condition);
+  }
+  std::mutex& lock() { return lock_; }
+  std::condition_variable& changed() { return changed_; }
+  std::vector<Remote>& all() { return remotes_; }
+
+ private:
+  void read_all();
+  void on_line(Remote& remote, const std::string& line);
+
+  std::vector<Remote> remotes_;
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::thread thread_;
+  int stop_[2] = {-1, -1};
+};
+
+}  // namespace weft::copy

@@ -1,0 +1,505 @@
+#include "mcast/copy/sender.hpp"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <memory>
+
+#include "mcast/copy/remote.hpp"
+#include "mcast/copy/tree.hpp"
+#include "weft/job.hpp"
+#include "weft/multicast.hpp"
+
+namespace weft::copy {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMessageBytes = 8 << 20;
+constexpr std::size_t kWindow = 4;  // messages that some receiver has not written
+constexpr std::size_t kPartHead = 32;
+constexpr std::size_t kEndBytes = 64;
+constexpr int kStartMs = 60'000, kJoinMs = 15'000;
+constexpr auto kProgressStep = std::chrono::milliseconds(500);
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return addresses;
+  for (const ifaddrs* item = all; item != nullptr; item = item->ifa_next) {
+    if (item->ifa_addr == nullptr || item->ifa_addr->sa_family != AF_INET ||
+        (item->ifa_flags & IFF_LOOPBACK) != 0 || (item->ifa_flags & IFF_UP) == 0)
+      continue;
+    char text[INET_ADDRSTRLEN];
+    const auto* address = reinterpret_cast<const sockaddr_in*>(item->ifa_addr);
+    if (::inet_ntop(AF_INET, &address->sin_addr, text, sizeof text) != nullptr)
+      addresses.emplace_back(text);
+  }
+  ::freeifaddrs(all);
+  return addresses;
+}
+
+// The transfer can't go on.
+struct GivenUp {
+  std::string why;
+};
+
+class Sender {
+ public:
+  explicit Sender(const SendOptions& options) : options_(options) {}
+  int run();
+
+ private:
+  struct Kept {  // a message that some receiver has not written
+    std::uint64_t number;
+    std::byte* data;
+    std::uint64_t bytes;
+    bool is_sent = false;  // its memory is free as far as the group goes
+  };
+
+  void start();
+  void form_group();
+  void send_kept(Kept& kept);
+  std::byte* take_buffer();
+  Writer begin_message(std::byte* data, MessageKind kind);
+  void submit(std::byte* data, std::uint64_t bytes);
+  template <class F>
+  void wait_until(F&& done);
+  void retire();
+  void send_plan();
+  void send_files();
+  void send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Writer>& writer);
+  void flush(std::byte*& data, std::unique_ptr<Writer>& writer);
+  void show_progress(bool is_last);
+  bool finish();
+
+  const SendOptions& options_;
+  std::vector<Source> sources_;
+  std::vector<std::string> troubles_;  // here
+  std::vector<bool> lacks_;            // at some receiver
+  std::uint64_t bytes_to_send_ = 0, bytes_sent_ = 0, num_files_sent_ = 0;
+
+  std::string own_;
+  Remotes remotes_;
+  std::unique_ptr<Multicast> multicast_;
+  std::unique_ptr<Group> group_;
+  bool has_failed_ = false;  // the group; under the remotes' lock
+  std::uint64_t group_id_ = 0, last_number_ = 0;
+  std::deque<Kept> kept_;
+  std::vector<std::byte*> free_;
+  Clock::time_point began_ = Clock::now(), shown_{};
+};
+
+void Sender::start() {
+  unsigned char random[32];
+  ::randombytes_buf(random, sizeof random);
+  char secret[65];
+  ::sodium_bin2hex(secret, sizeof secret, random, sizeof random);
+  std::uint64_t first_id = 0;
+  ::randombytes_buf(&first_id, sizeof first_id);
+  group_id_ = first_id >> 16;
+  multicast_ = std::make_unique<Multicast>(NodeSettings{.name = "weft-copy", .secret = secret});
+  const auto near = own_addresses();
+  for (const std::string& address : near)
+    if (Status status = multicast_->node().listen(address + ":0"); !status)
+      throw GivenUp{status.text()};
+  if (Status status = multicast_->node().address(own_); !status) throw GivenUp{status.text()};
+  for (std::size_t i = 0; i < kWindow + 1; ++i) {
+    void* memory = nullptr;
+    if (Status status = multicast_->node().allocate(kMessageBytes, memory); !status)
+      throw GivenUp{status.text()};
+    free_.push_back(static_cast<std::byte*>(memory));
+  }
+  std::vector<std::string> hosts;
+  for (const Target& target : options_.targets) hosts.push_back(target.host);
+  if (Status status = remotes_.start(hosts, options_.launch, options_.program); !status)
+    throw GivenUp{status.text()};
+  remotes_.listen();
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    Remote& remote = remotes_.all()[i];
+    remotes_.tell(remote, fmt::format("secret {}", secret));
+    for (const std::string& address : near) remotes_.tell(remote, fmt::format("near {}", address));
+    remotes_.tell(remote, fmt::format("into {}", quote(options_.targets[i].folder)));
+    if (options_.deletes) remotes_.tell(remote, "delete");
+    if (options_.is_dry) remotes_.tell(remote, "dry-run");
+    remotes_.tell(remote, "start");
+  }
+  remotes_.wait(kStartMs, [&] {
+    return std::ranges::all_of(remotes_.all(), [](const Remote& remote) {
+      return remote.is_gone || !remote.address.empty();
+    });
+  });
+  for (Remote& remote : remotes_.all())
+    if (remote.is_gone || remote.address.empty())
+      remotes_.give_up(remote, remote.is_gone ? "its receiver could not be started"
+                                              : "its receiver does not answer");
+  form_group();
+}
+
+// Of all receivers that live; what some of them have not written is sent again.
+void Sender::form_group() {
+  // Whoever has died is known soon by its pipe.
+  if (has_failed_)
+    remotes_.wait(1000, [&] {
+      return std::ranges::any_of(remotes_.all(), [](const Remote& remote) {
+        return remote.is_gone && !remote.is_given_up && !remote.is_done;
+      });
+    });
+  for (;;) {
+    group_.reset();
+    {
+      std::lock_guard guard(remotes_.lock());
+      has_failed_ = false;
+    }
+    std::vector<Remote*> live;
+    for (Remote& remote : remotes_.all()) {
+      bool is_gone = false;
+      {
+        std::lock_guard guard(remotes_.lock());
+        is_gone = remote.is_gone;
+      }
+      if (is_gone) remotes_.give_up(remote, "its receiver has ended");
+      if (!remote.is_given_up) live.push_back(&remote);
+    }
+    if (live.empty()) throw GivenUp{"no host is left"};
+    GroupSettings settings;
+    settings.id = ++group_id_;
+    settings.members.push_back(own_);
+    settings.block_bytes = 512 << 10;
+    settings.small_bytes = 0;
+    std::string line;
+    for (const Remote* remote : live) settings.members.push_back(remote->address);
+    for (const std::string& member : settings.members) line += fmt::format(" {}", quote(member));
+    for (std::size_t i = 0; i < live.size(); ++i)
+      remotes_.tell(*live[i], fmt::format("group {} {}{}", settings.id, i + 1, line));
+    const bool all_joined = remotes_.wait(kJoinMs, [&] {
+      return std::ranges::all_of(live, [&](const Remote* remote) {
+        return remote->is_gone || remote->joined == settings.id;
+      });
+    });
+    if (!all_joined) {
+      for (Remote* remote : live)
+        if (remote->joined != settings.id)
+          remotes_.give_up(*remote, "its receiver does not answer");
+      continue;
+    }
+    {
+      std::lock_guard guard(remotes_.lock());
+      if (std::ranges::any_of(live, [](const Remote* remote) { return remote->is_gone; })) continue;
+    }
+    group_ = std::make_unique<Group>(*multicast_, settings,
+                                     GroupEvents{.on_incoming = {},
+                                                 .on_complete =
+                                                     [this](void* data, std::uint64_t) {
+                                                       std::lock_guard guard(remotes_.lock());
+                                                       for (Kept& kept : kept_)
+                                                         if (kept.data == data) kept.is_sent = true;
+                                                       remotes_.changed().notify_all();
+                                                     },
+                                                 .on_failure =
+                                                     [this](const Status&) {
+                                                       std::lock_guard guard(remotes_.lock());
+                                                       has_failed_ = true;
+                                                       remotes_.changed().notify_all();
+                                                     }});
+    if (!group_->ready()) {
+      // Whoever is at fault is gone soon, or answers no more.
+      ::usleep(100'000);
+      continue;
+    }
+    for (Kept& kept : kept_) send_kept(kept);
+    return;
+  }
+}
+
+void Sender::send_kept(Kept& kept) {
+  {
+    std::lock_guard guard(remotes_.lock());
+    kept.is_sent = false;
+  }
+  [[maybe_unused]] const Status status = group_->send(kept.data, kept.bytes);  // or it has failed
+}
+
+void Sender::retire() {
+  std::lock_guard guard(remotes_.lock());
+  std::uint64_t least = last_number_;
+  for (const Remote& remote : remotes_.all())
+    if (!remote.is_given_up && !remote.is_gone) least = std::min(least, remote.wrote);
+  while (!kept_.empty() && kept_.front().is_sent && kept_.front().number <= least) {
+    free_.push_back(kept_.front().data);
+    kept_.pop_front();
+  }
+}
+
+// Waits, and mends the group meanwhile.
+template <class F>
+void Sender::wait_until(F&& done) {
+  for (;;) {
+    retire();
+    bool has_failed = false, is_done = false;
+    {
+      std::unique_lock guard(remotes_.lock());
+      is_done = done();
+      has_failed = has_failed_;
+      if (!is_done && !has_failed)
+        remotes_.changed().wait_for(guard, std::chrono::milliseconds(50));
+    }
+    show_progress(false);
+    if (has_failed)
+      form_group();
+    else if (is_done)
+      return;
+  }
+}
+
+std::byte* Sender::take_buffer() {
+  wait_until([&] { return kept_.size() < kWindow && !free_.empty(); });
+  std::byte* data = free_.back();
+  free_.pop_back();
+  return data;
+}
+
+Writer Sender::begin_message(std::byte* data, MessageKind kind) {
+  Writer writer({data, kMessageBytes});
+  writer.number(last_number_ + 1);
+  writer.number(kind);
+  return writer;
+}
+
+void Sender::submit(std::byte* data, std::uint64_t bytes) {
+  Kept* kept = nullptr;
+  {
+    std::lock_guard guard(remotes_.lock());
+    kept = &kept_.emplace_back(Kept{++last_number_, data, bytes});
+  }
+  send_kept(*kept);
+  bytes_sent_ += bytes;
+  if (options_.rate > 0) {
+    const std::chrono::duration<double> due(static_cast<double>(bytes_sent_) / options_.rate);
+    wait_until([&] { return Clock::now() - began_ >= due; });
+  }
+}
+
+void Sender::send_plan() {
+  std::byte* data = take_buffer();
+  Writer writer = begin_message(data, MessageKind::plan);
+  for (const Source& source : sources_) {
+    if (encoded_bytes(source.entry) > writer.left()) {
+      submit(data, writer.size());
+      data = take_buffer();
+      writer = begin_message(data, MessageKind::plan);
+    }
+    encode(source.entry, writer);
+  }
+  submit(data, writer.size());
+  data = take_buffer();
+  submit(data, begin_message(data, MessageKind::plan_end).size());
+  wait_until([&] {
+    return std::ranges::all_of(remotes_.all(), [](const Remote& remote) {
+      return remote.is_given_up || remote.is_gone || remote.has_lack;
+    });
+  });
+  lacks_.assign(sources_.size(), false);
+  for (const Remote& remote : remotes_.all())
+    if (!from_ranges(remote.lack, lacks_))
+      throw GivenUp{remote.host + " sends what makes no sense"};
+  for (std::size_t i = 0; i < sources_.size(); ++i)
+    if (lacks_[i]) bytes_to_send_ += sources_[i].entry.size;
+}
+
+void Sender::flush(std::byte*& data, std::unique_ptr<Writer>& writer) {
+  if (data != nullptr) submit(data, writer->size());
+  data = take_buffer();
+  writer = std::make_unique<Writer>(begin_message(data, MessageKind::data));
+}
+
+void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Writer>& writer) {
+  const Source& source = sources_[index];
+  const bool is_input = source.from.empty();
+  const int file = is_input ? STDIN_FILENO : ::open(source.from.c_str(), O_RDONLY | O_CLOEXEC);
+  crypto_generichash_state hash;
+  crypto_generichash_init(&hash, nullptr, 0, sizeof(Digest));
+  std::uint64_t at = 0;
+  bool is_whole = file >= 0;
+  std::string trouble = file >= 0 ? "" : std::strerror(errno);
+  const std::uint64_t most = is_input ? ~std::uint64_t{0} : source.entry.size;
+  while (is_whole && at < most) {
+    if (!is_input) {
+      // What is not there is not sent.
+      const off_t next = ::lseek(file, static_cast<off_t>(at), SEEK_DATA);
+      if (next < 0 && errno == ENXIO) break;
+      if (next > 0) at = static_cast<std::uint64_t>(next);
+      if (at >= most) break;
+    }
+    if (writer->left() < kPartHead + kEndBytes + 4096) flush(data, writer);
+    std::size_t room = std::min<std::uint64_t>(writer->left() - kPartHead - kEndBytes, most - at);
+    if (!is_input)
+      if (const off_t hole = ::lseek(file, static_cast<off_t>(at), SEEK_HOLE);
+          hole > static_cast<off_t>(at))
+        room = std::min<std::uint64_t>(room, static_cast<std::uint64_t>(hole) - at);
+    const std::size_t head = writer->size();
+    writer->number(RecordKind::part);
+    writer->number(index);
+    writer->number(at);
+    writer->number(std::uint32_t{0});
+    const ssize_t length = is_input ? ::read(file, writer->at(), room)
+                                    : ::pread(file, writer->at(), room, static_cast<off_t>(at));
+    if (length <= 0) {
+      writer->skip(head - writer->size());
+      if (length < 0 && errno == EINTR) continue;
+      if (length < 0) trouble = std::strerror(errno);
+      if (length == 0 && !is_input) trouble = "it became shorter while it was copied";
+      is_whole = trouble.empty();
+      break;
+    }
+    writer->set(writer->size() - 4, static_cast<std::uint32_t>(length));
+    crypto_generichash_update(&hash, reinterpret_cast<const unsigned char*>(writer->at()),
+                              static_cast<unsigned long long>(length));
+    writer->skip(static_cast<std::size_t>(length));
+    at += static_cast<std::uint64_t>(length);
+  }
+  struct stat now;
+  if (is_whole && !is_input && ::fstat(file, &now) == 0 &&
+      (static_cast<std::uint64_t>(now.st_size) != source.entry.size ||
+       now.st_mtim.tv_sec != source.entry.mtime_s ||
+       now.st_mtim.tv_nsec != static_cast<long>(source.entry.mtime_ns))) {
+    is_whole = false;
+    trouble = "it changed while it was copied";
+  }
+  if (file >= 0 && !is_input) ::close(file);
+  if (!is_whole) troubles_.push_back(source.from + ": " + trouble);
+  if (writer->left() < kEndBytes) flush(data, writer);
+  Digest digest;
+  crypto_generichash_final(&hash, digest.data(), digest.size());
+  writer->number(RecordKind::file_end);
+  writer->number(index);
+  writer->number(is_input ? at : source.entry.size);
+  writer->number(static_cast<std::uint8_t>(is_whole ? 1 : 0));
+  std::memcpy(writer->at(), digest.data(), digest.size());
+  writer->skip(digest.size());
+  if (is_whole) ++num_files_sent_;
+}
+
+void Sender::send_files() {
+  std::byte* data = nullptr;
+  std::unique_ptr<Writer> writer;
+  flush(data, writer);
+  for (std::size_t i = 0; i < sources_.size(); ++i)
+    if (lacks_[i]) send_file(static_cast<std::uint32_t>(i), data, writer);
+  submit(data, writer->size());
+}
+
+void Sender::show_progress(bool is_last) {
+  if (options_.is_quiet || ::isatty(STDERR_FILENO) == 0) return;
+  const Clock::time_point now = Clock::now();
+  if (!is_last && now - shown_ < kProgressStep) return;
+  shown_ = now;
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  const double rate = static_cast<double>(bytes_sent_) / std::max(seconds, 1e-3);
+  const auto left = bytes_to_send_ > bytes_sent_
+                        ? static_cast<double>(bytes_to_send_ - bytes_sent_) / std::max(rate, 1.0)
+                        : 0;
+  fmt::print(stderr, "\r{:>8.1f} of {:.1f} MB, {:.1f} MB/s, {:.0f} s left    {}",
+             static_cast<double>(bytes_sent_) / 1e6, static_cast<double>(bytes_to_send_) / 1e6,
+             rate / 1e6, left, is_last ? "\n" : "");
+}
+
+bool Sender::finish() {
+  std::byte* data = take_buffer();
+  submit(data, begin_message(data, MessageKind::end).size());
+  wait_until([&] {
+    return kept_.empty() && std::ranges::all_of(remotes_.all(), [](const Remote& remote) {
+             return remote.is_given_up || remote.is_gone || remote.is_done;
+           });
+  });
+  for (Remote& remote : remotes_.all())
+    if (!remote.is_done) remotes_.give_up(remote, "its receiver has ended");
+  for (Remote& remote : remotes_.all()) remotes_.tell(remote, "end");
+  const Status closed = group_->close(10'000);
+  group_.reset();
+  show_progress(true);
+
+  bool is_good = troubles_.empty();
+  for (const std::string& trouble : troubles_)
+    fmt::print(stderr, "weft-copy: not copied: {}\n", trouble);
+  std::size_t num_good = 0, num_deleted = 0;
+  std::lock_guard guard(remotes_.lock());
+  for (const Remote& remote : remotes_.all()) {
+    for (const std::string& error : remote.errors)
+      fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, error);
+    if (remote.errors.empty()) ++num_good;
+    num_deleted += remote.num_deleted;
+  }
+  is_good = is_good && num_good == remotes_.all().size();
+  const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  if (!options_.is_quiet)
+    fmt::print(
+        "{} of {} files, {:.1f} MB, to {} of {} hosts in {:.2f} s, {:.1f} MB/s{}\n",
+        num_files_sent_,
+        std::ranges::count_if(
+            sources_, [](const Source& source) { return source.entry.kind == EntryKind::file; }),
+        static_cast<double>(bytes_sent_) / 1e6, num_good, remotes_.all().size(), seconds,
+        static_cast<double>(bytes_sent_) / 1e6 / std::max(seconds, 1e-3),
+        num_deleted > 0 ? fmt::format(", {} deleted", num_deleted) : "");
+  return is_good;
+}
+
+int Sender::run() {
+  try {
+    std::vector<std::string> paths;
+    for (const std::string& path : options_.paths) {
+      if (!path.starts_with("-:")) {
+        paths.push_back(path);
+        continue;
+      }
+      Source input;
+      input.entry.path = path.substr(2);
+      input.entry.mode = 0644;
+      input.entry.uid = ::geteuid();
+      input.entry.gid = ::getegid();
+      input.entry.mtime_s = ::time(nullptr);
+      if (!is_safe_path(input.entry.path)) throw GivenUp{"--name is no file name"};
+      sources_.push_back(input);
+    }
+    if (Status status = scan(paths, sources_, troubles_); !status) throw GivenUp{status.text()};
+    start();
+    send_plan();
+    if (options_.is_dry) {
+      for (std::size_t i = 0; i < sources_.size(); ++i)
+        if (lacks_[i]) fmt::print("{}\n", sources_[i].entry.path);
+    } else {
+      send_files();
+    }
+    return finish() ? 0 : 1;
+  } catch (const GivenUp& given_up) {
+    for (const Remote& remote : remotes_.all())
+      for (const std::string& error : remote.errors)
+        fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, error);
+    fmt::print(stderr, "weft-copy: {}\n", given_up.why);
+  } catch (const Error& error) {
+    fmt::print(stderr, "weft-copy: {}\n", error.status().text());
+  }
+  group_.reset();
+  return 1;
+}
+
+}  // namespace
+
+int run_sender(const SendOptions& options) {
+  Sender sender(options);
+  return sender.run();
+}
+
+}  // namespace weft::copy

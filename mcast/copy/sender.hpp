@@ -1,0 +1,26 @@
+#pragma once
+// weft-copy's sending side: starts a receiver on every host, multicasts the tree, goes on with the
+// others when one dies, and says how it went on each.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft::copy {
+
+struct Target {
+  std::string host, folder;
+};
+
+struct SendOptions {
+  std::vector<std::string> paths;
+  std::vector<Target> targets;
+  std::string program;  // of receivers
+  std::string launch;   // {host} stands for the host
+  bool deletes = false, is_dry = false, is_quiet = false;
+  double rate = 0;  // bytes a second at most; 0: any
+};
+
+// The exit status: 0: all is everywhere; 1: not.
+int run_sender(const SendOptions& options);
+
+}  // namespace weft::copy

@@ -1,0 +1,26 @@
+#pragma once
+// The sender's side of a file tree: what there is, and its data. Threads: one.
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mcast/copy/records.hpp"
+#include "weft/status.hpp"
+
+namespace weft::copy {
+
+struct Source {
+  Entry entry;
+  std::string from;  // where it lies here; empty: standard input
+};
+
+// All below these files and folders, each under its last name; folders before what is in them.
+// not_found, bad_argument: one of them can't be read, or two have the same name. `skipped`: what is
+// below them and can't be copied (sockets, devices, what may not be read), with the reason.
+Status scan(const std::vector<std::string>& paths, std::vector<Source>& sources,
+            std::vector<std::string>& skipped);
+
+}  // namespace weft::copy

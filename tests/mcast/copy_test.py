@@ -1,0 +1,195 @@
+"""weft-copy to several "hosts" of this machine: trees arrive as they are, what is there is left out,
+hosts that fail or die are named and stop no other, nothing leaves the folder."""
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+COPY = sys.argv[1]
+# The host's name is only a variable of the receiver.
+ENVIRONMENT = dict(os.environ, WEFT_LAUNCH="env COPY_TEST_HOST={host}", WEFT_FABRIC="shm")
+
+
+def copy(paths, targets, *more, data=None, expect=0):
+    done = subprocess.run([COPY, *paths, "--hosts", ",".join(targets), *more], input=data,
+                          env=ENVIRONMENT, capture_output=True, timeout=100, check=False)
+    assert done.returncode == expect, (done.returncode, done.stdout, done.stderr)
+    return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def make_tree(path):
+    os.makedirs(os.path.join(path, "sub", "deep"))
+    random.seed(1)
+
+    def write(name, data):
+        with open(os.path.join(os.fsencode(path), name), "wb") as file:
+            file.write(data)
+
+    for i in range(30):
+        write(b"sub/f %d" % i, random.randbytes(i * 997))
+    write(b"big", random.randbytes(20_000_000))
+    write(b"empty", b"")
+    write(b"odd\nname\xff%", b"x")
+    with open(os.path.join(path, "sparse"), "wb") as file:
+        file.truncate(30_000_000)
+        file.seek(15_000_000)
+        file.write(b"island")
+    os.symlink("../big", os.path.join(path, "sub", "link"))
+    os.symlink("/nowhere", os.path.join(path, "dangling"))
+    os.link(os.path.join(path, "big"), os.path.join(path, "sub", "hard"))
+    os.chmod(os.path.join(path, "sub", "f 1"), 0o4750)
+    os.utime(os.path.join(path, "big"), ns=(10**18, 10**18 + 123456789))
+    os.utime(os.path.join(path, "sub"), ns=(10**18, 10**18))
+
+
+def check_same(source, target):
+    found = {}
+    for top, folders, files in os.walk(os.fsencode(source)):
+        there = os.path.join(os.fsencode(target), os.path.relpath(top, os.fsencode(source)))
+        assert sorted(os.listdir(top)) == sorted(os.listdir(there)), (top, os.listdir(there))
+        for name in folders + files + [b"."]:
+            a, b = os.path.join(top, name), os.path.join(there, name)
+            left, right = os.lstat(a), os.lstat(b)
+            assert left.st_mode == right.st_mode, (a, left, right)
+            assert left.st_mtime_ns == right.st_mtime_ns, (a, left, right)
+            if stat.S_ISLNK(left.st_mode):
+                assert os.readlink(a) == os.readlink(b)
+            elif stat.S_ISREG(left.st_mode):
+                with open(a, "rb") as one, open(b, "rb") as other:
+                    assert one.read() == other.read(), a
+                found.setdefault(left.st_ino, set()).add(right.st_ino)
+    for copies in found.values():
+        assert len(copies) == 1  # hard links are links of one file again
+
+
+def main(folder):
+    source = os.path.join(folder, "tree")
+    make_tree(source)
+    at = lambda name: os.path.join(folder, name)
+    targets = ["%s:%s" % (name, at(name)) for name in "abcd"]
+
+    out, _ = copy([source], targets, "--dry-run")
+    assert "tree/big" in out and not os.path.exists(at("a/tree")), out
+    copy([source], targets)
+    for name in "abcd":
+        check_same(source, at(name + "/tree"))
+    assert os.stat(at("a/tree/sparse")).st_blocks < 1000
+
+    # What is there is left out; what differs is not.
+    out, _ = copy([source], targets)
+    assert out.startswith("0 of "), out
+    os.utime(at("b/tree/empty"), ns=(1, 1))
+    os.unlink(at("c/tree/sub/f 7"))
+    out, _ = copy([source], targets)
+    assert out.startswith("2 of "), out
+    for name in "abcd":
+        check_same(source, at(name + "/tree"))
+
+    # --delete, only in copied folders.
+    os.makedirs(at("a/tree/sub/extra/more"))
+    with open(at("a/tree/sub/extra/more/file"), "w", encoding="ascii") as file:
+        file.write("x")
+    with open(at("a/beside"), "w", encoding="ascii") as file:
+        file.write("x")
+    copy([source], targets, "--delete")
+    check_same(source, at("a/tree"))
+    assert os.path.exists(at("a/beside"))
+
+    # Standard input.
+    data = random.randbytes(9_000_001)
+    copy(["-"], targets, "--name", "input", data=data)
+    for name in "abcd":
+        with open(at(name + "/input"), "rb") as file:
+            assert file.read() == data
+
+    # A host whose folder can't be made fails alone, by name.
+    with open(at("file"), "w", encoding="ascii") as file:
+        file.write("x")
+    _, err = copy([source], ["e:" + at("e"), "f:" + at("file")], expect=1)
+    assert "copy: f: " in err and "copy: e: " not in err, err
+    check_same(source, at("e/tree"))
+
+    # A link there that leads elsewhere is not followed.
+    os.makedirs(at("outside"))
+    os.makedirs(at("g/tree"))
+    os.symlink(at("outside"), at("g/tree/sub"))
+    _, err = copy([source], ["g:" + at("g"), "h:" + at("h")], expect=1)
+    assert "copy: g: " in err and "copy: h: " not in err, err
+    assert not os.listdir(at("outside"))
+    check_same(source, at("h/tree"))
+
+    # A host that dies in the middle is named; the others get everything; nothing half stays.
+    running = subprocess.Popen(
+        [COPY, source, "--rate", "8", "--hosts",
+         ",".join("%s:%s" % (name, at(name)) for name in ("i", "j", "k"))],
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    limit = time.monotonic() + 60
+    victim = None
+    while victim is None and time.monotonic() < limit:
+        assert running.poll() is None
+        if os.path.exists(at("j/tree/sub")):
+            victim = receiver_of(running.pid, "j")
+        time.sleep(0.01)
+    os.kill(victim, signal.SIGKILL)
+    out, err = running.communicate(timeout=90)
+    assert running.returncode == 1 and b"j: its receiver has ended" in err, (out, err)
+    assert b"copy: i: " not in err and b"copy: k: " not in err, err
+    check_same(source, at("i/tree"))
+    check_same(source, at("k/tree"))
+    for top, _, files in os.walk(at("j")):
+        assert not [name for name in files if name.startswith(".weft-copy-")], top
+
+    # When the sender dies, its receivers end.
+    running = subprocess.Popen([COPY, source, "--rate", "1", "--hosts", "l:" + at("l")],
+                               env=ENVIRONMENT, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    while not os.path.exists(at("l/tree/sub")) and time.monotonic() < limit + 60:
+        time.sleep(0.01)
+    receiver = receiver_of(running.pid, "l")
+    running.kill()
+    running.wait(timeout=30)
+    end = time.monotonic() + 30
+    while is_alive(receiver) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_alive(receiver)
+
+    for wrong in (["--hosts", "a"], [source], [source, "--hosts", "a,a"], [source, "--hosts", "-x"],
+                  ["-", "--hosts", "a"]):
+        done = subprocess.run([COPY, *wrong], env=ENVIRONMENT, capture_output=True, timeout=30,
+                              check=False)
+        assert done.returncode != 0 and done.stderr, wrong
+    _, err = copy([at("nothing")], ["a:" + at("a")], expect=1)
+    assert "nothing" in err, err
+
+
+def receiver_of(parent, host):
+    """The process that this sender started for the host."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % name, "rb") as file:
+                if int(file.read().rsplit(b")", 1)[1].split()[1]) != parent:
+                    continue
+            with open("/proc/%s/environ" % name, "rb") as file:
+                if b"COPY_TEST_HOST=" + host.encode() + b"\0" in file.read():
+                    return int(name)
+        except OSError:
+            pass
+    return None
+
+
+def is_alive(pid):
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return file.read().rsplit(b")", 1)[1].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    main(scratch)

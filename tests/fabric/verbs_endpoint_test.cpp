@@ -23,7 +23,7 @@ namespace {
 Status make(std::unique_ptr<Endpoint>& endpoint) {
   Settings settings;
   REQUIRE(settings.set("PEER_TIMEOUT_MS", "4000").ok());
-  return verbs::make_endpoint(settings, endpoint);
+  return fabric::verbs::make_endpoint(settings, endpoint);
 }
 const FabricRow kVerbs{"verbs", [] {
                          std::unique_ptr<Endpoint> endpoint;

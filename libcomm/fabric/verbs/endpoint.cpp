@@ -187,12 +187,14 @@ Status VerbsEndpoint::make_receives(std::uint32_t count) {
                         device_->port.device, max_receives_)};
   if (received_into_.size() >= count) return {};
   const std::size_t before = received_into_.size();
-  while (received_into_.size() < count) {
+  Status status;
+  while (status && received_into_.size() < count) {
     Block block;
-    if (Status status = buffers_->take(block); !status) return status;
-    received_into_.push_back(block);
+    status = buffers_->take(block);
+    if (status) received_into_.push_back(block);
   }
-  if (Status status = make_room_for_completions(num_links_); !status) {
+  if (status) status = make_room_for_completions(num_links_);
+  if (!status) {
     while (received_into_.size() > before) {
       buffers_->give(received_into_.back());
       received_into_.pop_back();

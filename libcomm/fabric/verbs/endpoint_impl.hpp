@@ -68,11 +68,9 @@ struct VerbsLink : Link {
   std::uint32_t id = 0;  // in the table
   rdma_cm_id* cm = nullptr;
   std::uint64_t deadline_ns = 0;  // until it is up, or has ended
-  bool is_shown = false;          // to the client: it opened the link, or took it
   bool is_ending = false;         // its queue pair is in the error state
   Code why = Code::peer_lost;
   std::vector<std::byte> hello;
-  std::uint32_t read_depth = 1;
   std::uint32_t window = 0;          // messages that the peer may have under way
   std::uint32_t expected = 0;        // messages that it may still send
   std::uint32_t received = 0;        // since the window grew

@@ -71,12 +71,12 @@ VerbsLink* VerbsEndpoint::add_link() {
   link->id = free_ids_.back();
   free_ids_.pop_back();
   table_[link->id & ((1u << kIdBits) - 1)] = link;
-  // The highest bit of a completion's number tells receives apart.
   return link;
 }
 
 void VerbsEndpoint::free_link(VerbsLink& link) {
   table_[link.id & ((1u << kIdBits) - 1)] = nullptr;
+  // The highest bit of a completion's number tells receives apart.
   free_ids_.push_back((link.id + (1u << kIdBits)) & 0x7fffffff);
   std::erase(making_, link.id);
   std::erase(ending_, link.id);
@@ -92,7 +92,6 @@ Status VerbsEndpoint::open(Bytes address, Bytes hello, Link*& out) {
   VerbsLink* link = add_link();
   if (link == nullptr) return {Code::no_memory, "too many links"};
   link->hello.assign(hello.begin(), hello.end());
-  link->is_shown = true;
   if (Status status = begin(*link, to); !status) {
     if (link->cm != nullptr) rdma_destroy_id(link->cm);
     free_link(*link);
@@ -233,7 +232,6 @@ void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
   }
   const std::uint32_t id = link->id;
   link->state = VerbsLink::State::answering;
-  link->is_shown = true;
   const bool is_taken = events.on_incoming(*link, {theirs.hello, theirs.hello_bytes});
   if (find(id) == link && is_taken) {
     link->cm = cm;
@@ -435,9 +433,11 @@ std::vector<VerbsEndpoint::Ended> VerbsEndpoint::end_requests(VerbsLink& link, C
 
 void VerbsEndpoint::free_queue_pair(VerbsLink& link) {
   ibv_qp* qp = nullptr;
+  Block ring;
   {
     std::lock_guard lock(link.lock);
     qp = std::exchange(link.qp, nullptr);
+    ring = std::exchange(link.ring, {});
   }
   if (qp != nullptr) {
     by_qp_.erase(qp->qp_num);
@@ -446,7 +446,7 @@ void VerbsEndpoint::free_queue_pair(VerbsLink& link) {
     num_needed_ -= link.window;
   }
   if (link.cm != nullptr) give_up(std::exchange(link.cm, nullptr));
-  if (link.ring.data != nullptr) rings_->give(std::exchange(link.ring, {}));
+  if (ring.data != nullptr) rings_->give(ring);
 }
 
 bool VerbsEndpoint::finish_down(Events& events) {

@@ -13,6 +13,7 @@
 #include <new>
 #include <vector>
 
+#include "base/wait.hpp"
 #include "mpi/request.hpp"
 #include "mpi/transfer.hpp"
 
@@ -236,15 +237,18 @@ class PartitionedReceive final : public Partitioned {
   bool post() {
     if (posted_) return true;
     if (!header_->request.is_complete()) return false;
-    posted_ = true;
     code_ = header_->request.code;
     const Announcement& sender = header_->announcement;
     if (code_ == Code::ok && messages_ == nullptr) {
       if (sender.partitions > INT_MAX) code_ = Code::corrupt;
       if (code_ == Code::ok)
         messages_.reset(new (std::nothrow) tagged::Request[sender.partitions + 1]);
-      if (code_ == Code::ok && messages_ == nullptr) code_ = Code::no_memory;
+      if (code_ == Code::ok && messages_ == nullptr) {
+        if (is_patient()) return false;
+        code_ = Code::no_memory;
+      }
     }
+    posted_ = true;
     num_messages_ = code_ == Code::ok ? sender.partitions : 0;
     const std::size_t total = partitions_ * bytes_;
     for (std::size_t i = 0; i < num_messages_; ++i) {
@@ -256,8 +260,18 @@ class PartitionedReceive final : public Partitioned {
     return true;
   }
 
+  // Whether to wait for memory, which the sender's messages cannot do without.
+  bool is_patient() {
+    const std::uint64_t now = now_ns();
+    if (short_since_ns_ == 0) short_since_ns_ = now;
+    const auto& settings = process->job->settings();
+    return now - short_since_ns_ <
+           static_cast<std::uint64_t>(settings.number(Setting::peer_timeout_ms)) * 1'000'000;
+  }
+
   std::unique_ptr<Header> header_;
   std::mutex mutex_;  // guards the rest
+  std::uint64_t short_since_ns_ = 0;
   std::unique_ptr<tagged::Request[]> messages_;
   std::size_t num_messages_ = 0;
   std::vector<bool> arrived_;

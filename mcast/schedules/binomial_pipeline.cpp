@@ -101,14 +101,14 @@ struct Cube {
   }
 };
 
-std::uint64_t num_steps(const Shape& shape) {
+std::uint64_t pipeline_steps(const Shape& shape) {
   return shape.num_members < 2
              ? 0
              : shape.num_blocks - 1 + static_cast<std::uint64_t>(ceil_log2(shape.num_members));
 }
 
-Turn turn(const Shape& shape, int member, std::uint64_t step) {
-  if (step >= num_steps(shape)) return {};
+Turn pipeline_turn(const Shape& shape, int member, std::uint64_t step) {
+  if (step >= pipeline_steps(shape)) return {};
   const Cube cube(shape.num_members);
   const auto now = static_cast<Endless>(step);
   const auto last = static_cast<Endless>(shape.num_blocks) - 1;
@@ -126,6 +126,6 @@ Turn turn(const Shape& shape, int member, std::uint64_t step) {
 
 }  // namespace
 
-const Algorithm kBinomialPipeline{"pipeline", num_steps, turn};
+const Algorithm kBinomialPipeline{"pipeline", pipeline_steps, pipeline_turn};
 
 }  // namespace weft::mcast

@@ -5,11 +5,11 @@ namespace weft::mcast {
 
 namespace {
 
-std::uint64_t num_steps(const Shape& shape) {
+std::uint64_t tree_steps(const Shape& shape) {
   return std::uint64_t{shape.num_blocks} * static_cast<std::uint64_t>(ceil_log2(shape.num_members));
 }
 
-Turn turn(const Shape& shape, int member, std::uint64_t step) {
+Turn tree_turn(const Shape& shape, int member, std::uint64_t step) {
   const auto round = static_cast<int>(step / shape.num_blocks);
   const auto block = static_cast<std::uint32_t>(step % shape.num_blocks);
   if (round >= ceil_log2(shape.num_members)) return {};
@@ -23,6 +23,6 @@ Turn turn(const Shape& shape, int member, std::uint64_t step) {
 
 }  // namespace
 
-const Algorithm kBinomialTree{"tree", num_steps, turn};
+const Algorithm kBinomialTree{"tree", tree_steps, tree_turn};
 
 }  // namespace weft::mcast

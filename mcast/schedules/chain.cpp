@@ -5,13 +5,13 @@ namespace weft::mcast {
 
 namespace {
 
-std::uint64_t num_steps(const Shape& shape) {
+std::uint64_t chain_steps(const Shape& shape) {
   return shape.num_members < 2
              ? 0
              : shape.num_blocks + static_cast<std::uint64_t>(shape.num_members) - 2;
 }
 
-Turn turn(const Shape& shape, int member, std::uint64_t step) {
+Turn chain_turn(const Shape& shape, int member, std::uint64_t step) {
   Turn turn;
   const auto place = static_cast<std::uint64_t>(member);
   if (member + 1 < shape.num_members && step >= place && step - place < shape.num_blocks)
@@ -23,6 +23,6 @@ Turn turn(const Shape& shape, int member, std::uint64_t step) {
 
 }  // namespace
 
-const Algorithm kChain{"chain", num_steps, turn};
+const Algorithm kChain{"chain", chain_steps, chain_turn};
 
 }  // namespace weft::mcast

@@ -37,12 +37,12 @@ Turn rack_turn(const Shape& shape, int member, std::uint64_t step) {
   return turn;
 }
 
-std::uint64_t num_steps(const Shape& shape) {
+std::uint64_t hybrid_steps(const Shape& shape) {
   return kBinomialPipeline.num_steps(of_leaders(shape)) +
          kBinomialPipeline.num_steps(of_largest(shape));
 }
 
-Turn turn(const Shape& shape, int member, std::uint64_t step) {
+Turn hybrid_turn(const Shape& shape, int member, std::uint64_t step) {
   const std::uint64_t leaders = kBinomialPipeline.num_steps(of_leaders(shape));
   return step < leaders ? leaders_turn(shape, member, step)
                         : rack_turn(shape, member, step - leaders);
@@ -68,7 +68,7 @@ Turn turn_by_block(const Shape& shape, int member, std::uint64_t step) {
 
 }  // namespace
 
-const Algorithm kHybrid{"hybrid", num_steps, turn, true};
+const Algorithm kHybrid{"hybrid", hybrid_steps, hybrid_turn, true};
 const Algorithm kHybridBlocks{"hybrid-blocks", num_steps_by_block, turn_by_block, true};
 
 }  // namespace weft::mcast

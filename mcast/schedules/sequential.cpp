@@ -5,11 +5,11 @@ namespace weft::mcast {
 
 namespace {
 
-std::uint64_t num_steps(const Shape& shape) {
+std::uint64_t sequential_steps(const Shape& shape) {
   return std::uint64_t{shape.num_blocks} * static_cast<std::uint64_t>(shape.num_members - 1);
 }
 
-Turn turn(const Shape& shape, int member, std::uint64_t step) {
+Turn sequential_turn(const Shape& shape, int member, std::uint64_t step) {
   const int to = 1 + static_cast<int>(step / shape.num_blocks);
   const auto block = static_cast<std::uint32_t>(step % shape.num_blocks);
   if (to >= shape.num_members) return {};
@@ -19,6 +19,6 @@ Turn turn(const Shape& shape, int member, std::uint64_t step) {
 
 }  // namespace
 
-const Algorithm kSequential{"sequential", num_steps, turn};
+const Algorithm kSequential{"sequential", sequential_steps, sequential_turn};
 
 }  // namespace weft::mcast

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """weft-copy to several "hosts" of this machine: trees arrive as they are, what is there is left out,
 hosts that fail or die are named and stop no other, nothing leaves the folder."""
 import os

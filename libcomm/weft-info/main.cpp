@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/info.hpp"
+#include "coll/offload/info.hpp"
 #include "coll/selection.hpp"
 #include "fabric/registry.hpp"
 #include "mpi/unimplemented.hpp"
@@ -68,6 +69,8 @@ int main(int argc, char** argv) {
       {"fabrics", "ways to reach other processes", true, [&] { return fabrics_text(settings); }});
   report.add({"collectives", "which algorithm a collective uses, by size and processes", false,
               collectives_text});
+  report.add({"offload", "whether allreduce goes through switches, and why not", true,
+              [&] { return offload::offload_text(settings); }});
   report.add({"mpi", "functions of MPI that are not written yet", false, mpi_text});
 
   std::vector<std::string> names;

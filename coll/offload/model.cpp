@@ -1,11 +1,86 @@
 #include "coll/offload/model.hpp"
 
+#include <algorithm>
+#include <cmath>
+
+#include "coll/offload/paper_tables.hpp"
+
 namespace weft::offload {
 
-bool offload_wins(const Size& size) noexcept {
-  if (size.leaders < 4) return false;
-  if (size.leaders >= 9 || size.by_socket) return true;
-  return size.members >= 64;
+Costs counts(Way way, const Case& what) noexcept {
+  const double p = way == Way::socket ? what.processes / 2.0 : what.processes;
+  const auto b = static_cast<double>(what.bytes);
+  if (way == Way::hosts) {
+    const double steps = std::log2(std::max(1, what.nodes));
+    return {1, p, steps, steps * p, steps * b, steps * p * b, 0};
+  }
+  // The hosts under a switch.
+  const double children = std::sqrt(std::max(1, what.nodes));
+  return {1, p, b, p * b, children, children * p, children * b};
+}
+
+Costs fit(Way way, int most_nodes) {
+  std::vector<Costs> rows;
+  for (const PaperRow& row : kPaperRows) {
+    if (row.nodes > most_nodes) continue;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double us = row.us[static_cast<std::size_t>(way) * 3 + i];
+      Costs one = counts(way, {row.nodes, kPaperProcesses[i], row.bytes});
+      for (double& count : one) count /= us;
+      rows.push_back(one);
+    }
+  }
+  // One cost after the other is set to what is best as the others are, until nothing moves.
+  double products[kNumCosts][kNumCosts] = {}, sums[kNumCosts] = {};
+  for (const Costs& row : rows)
+    for (std::size_t i = 0; i < kNumCosts; ++i) {
+      sums[i] += row[i];
+      for (std::size_t j = 0; j < kNumCosts; ++j) products[i][j] += row[i] * row[j];
+    }
+  Costs costs{};
+  for (int round = 0; round < 200'000; ++round) {
+    double moved = 0;
+    for (std::size_t i = 0; i < kNumCosts; ++i) {
+      if (products[i][i] == 0) continue;
+      double rest = sums[i];
+      for (std::size_t j = 0; j < kNumCosts; ++j)
+        if (j != i) rest -= products[i][j] * costs[j];
+      const double best = std::max(0.0, rest / products[i][i]);
+      moved = std::max(moved, std::abs(best - costs[i]) * std::sqrt(products[i][i]));
+      costs[i] = best;
+    }
+    if (moved < 1e-11) break;
+  }
+  return costs;
+}
+
+const Costs& fitted(Way way) noexcept {
+  // As fit(way, 9) gives them, which a test compares.
+  static constexpr Costs kFitted[] = {
+      {1.01422, 0.046623, 2.23944, 0.0411468, 0.00466326, 0.000364575, 0},
+      {7.10277, 0.0875909, 0.00966528, 7.20343e-05, 0.245272, 0.00754891, 0.0022698},
+      {3.85699, 0.18568, 0.0050178, 7.79801e-05, 0.763904, 0.0230892, 0.00399836},
+  };
+  return kFitted[static_cast<std::size_t>(way)];
+}
+
+double predict_us(Way way, const Case& what) noexcept {
+  if (way == Way::hierarchy) {
+    // Inside the node as in Node mode, then the exchanges of one process a node.
+    const Costs& node = fitted(Way::node);
+    const auto p = static_cast<double>(what.processes), b = static_cast<double>(what.bytes);
+    return node[1] * p + node[2] * b + node[3] * p * b +
+           predict_us(Way::hosts, {what.nodes, 1, what.bytes});
+  }
+  const Costs often = counts(way, what);
+  double us = 0;
+  for (std::size_t i = 0; i < kNumCosts; ++i) us += often[i] * fitted(way)[i];
+  return us;
+}
+
+bool offload_wins(bool by_socket, const Case& what) noexcept {
+  if (what.nodes < 2) return false;
+  return predict_us(by_socket ? Way::socket : Way::node, what) < predict_us(Way::hosts, what);
 }
 
 }  // namespace weft::offload

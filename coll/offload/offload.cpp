@@ -133,11 +133,14 @@ std::unique_ptr<Offload> Offload::make(coll::Team& team) {
 }
 
 void Offload::arrange(std::vector<Place> places) {
+  const auto nodes = offload::lead(places, Mode::node);
+  num_nodes_ = static_cast<int>(nodes.size());
+  for (const auto& members : nodes)
+    num_members_of_node_ = std::max(num_members_of_node_, static_cast<int>(members.size()));
   std::vector<int> leaders;
   for (const auto& members : offload::lead(places, mode_)) {
     leaders.push_back(team_.world(members[0]));
     leader_places_.push_back(places[coll::index(members[0])]);
-    num_members_of_node_ = std::max(num_members_of_node_, static_cast<int>(members.size()));
     if (std::find(members.begin(), members.end(), team_.rank()) == members.end()) continue;
     std::vector<int> world;
     for (const int member : members) world.push_back(team_.world(member));
@@ -146,6 +149,9 @@ void Offload::arrange(std::vector<Place> places) {
     node_->keep_to_hosts();
   }
   if (!is_leader()) return;
+  // A member that dies far away is waited for in a switch, not in its messages.
+  for (int member = 0; member < team_.size(); ++member)
+    if (member != team_.rank()) team_.engine().watch(team_.world(member));
   leaders_ = std::make_unique<coll::Team>(team_.engine(), leaders, team_.context());
   leaders_->keep_to_hosts();
 }
@@ -277,8 +283,7 @@ bool Offload::takes(std::size_t bytes, const coll::Reduction& op) const noexcept
   if (find_combine(op.element, op.operation) == nullptr ||
       element_bytes(op.element) != op.element_bytes)
     return false;
-  return forced_ || offload_wins({static_cast<int>(leader_places_.size()), num_members_of_node_,
-                                  mode_ == Mode::socket, bytes});
+  return forced_ || offload_wins(mode_ == Mode::socket, {num_nodes_, num_members_of_node_, bytes});
 }
 
 Status Offload::allreduce(const void* send, void* receive, std::size_t count,

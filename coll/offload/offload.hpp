@@ -44,7 +44,8 @@ class Offload {
   std::unique_ptr<coll::Team> node_;     // those whom my leader leads
   std::unique_ptr<coll::Team> leaders_;  // leaders only
   std::unique_ptr<Link> link_;           // leaders only
-  int num_members_of_node_ = 1;          // the most of a leader
+  int num_nodes_ = 1;
+  int num_members_of_node_ = 1;  // the most
   bool forced_ = false;
   bool ordered_ = true;
   // What the switches of the last group can: others never come to them. Before: all, so that what

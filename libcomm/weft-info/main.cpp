@@ -7,6 +7,7 @@
 
 #include "base/info.hpp"
 #include "base/stats.hpp"
+#include "coll/offload/info.hpp"
 #include "coll/selection.hpp"
 #include "fabric/registry.hpp"
 #include "mpi/unimplemented.hpp"
@@ -121,6 +122,8 @@ int main(int argc, char** argv) {
       {"fabrics", "ways to reach other processes", true, [&] { return fabrics_text(settings); }});
   report.add({"collectives", "which algorithm a collective uses, by size and processes", false,
               collectives_text});
+  report.add({"offload", "whether allreduce goes through switches, and why not", true,
+              [&] { return offload::offload_text(settings); }});
   report.add({"mpi", "functions of MPI that are not written yet", false, mpi_text});
 
   std::vector<std::string> names;

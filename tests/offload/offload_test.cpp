@@ -152,6 +152,43 @@ TEST_CASE("a switch that is killed or restarted costs no result") {
   }
 }
 
+TEST_CASE("a solver's residuals are the same bits with a switch and without") {
+  // The Laplacian of a square, in MatrixMarket's form.
+  constexpr int kSide = 14;
+  std::string entries;
+  int count = 0;
+  for (int i = 0; i < kSide * kSide; ++i) {
+    entries += fmt::format("{} {} 4\n", i + 1, i + 1);
+    ++count;
+    for (const int step : {1, kSide}) {
+      if (step == 1 ? i % kSide == kSide - 1 : i + kSide >= kSide * kSide) continue;
+      entries += fmt::format("{} {} -1\n", i + step + 1, i + 1);
+      ++count;
+    }
+  }
+  const File matrix(fmt::format("%%MatrixMarket matrix coordinate real symmetric\n{} {} {}\n{}",
+                                kSide * kSide, kSide * kSide, count, entries));
+  World world({3, 2, 1, 2, 1});
+  const auto solve = [&](const std::string& patience_ms) {
+    Process run({kRun, "-n", "6", "--timeout", "100", std::getenv("CG"), matrix.path},
+                {{"WEFT_OFFLOAD", "node"},
+                 {"WEFT_OFFLOAD_PLACEMENT", world.placement->path},
+                 {"WEFT_OFFLOAD_WHEN", "force"},
+                 {"WEFT_OFFLOAD_TIMEOUT_MS", patience_ms}});
+    const int code = run.wait(110'000);
+    INFO(run.err());
+    REQUIRE(code == 0);
+    return std::pair(run.out(), run.err());
+  };
+  const auto [by_switch, quiet] = solve("30000");
+  CHECK_FALSE(has(quiet, "stays with the hosts"));
+  CHECK(has(by_switch, "0x1."));
+  for (auto& one : world.switches) one->kill();
+  const auto [by_hosts, said] = solve("100");
+  CHECK(has(said, "stays with the hosts"));
+  CHECK(by_hosts == by_switch);
+}
+
 TEST_CASE("a member that dies ends the job") {
   World world({4, 1, 1, 1, 0});
   auto run = world.start("node", {"9", "100000", "3000"});

@@ -5,6 +5,7 @@
 
 #include "base/wait.hpp"
 #include "coll/switch/weft-switch/conform.hpp"
+#include "coll/switch/weft-switch/speed.hpp"
 #include "coll/switch/weft-switch/udp_port.hpp"
 
 namespace {
@@ -119,6 +120,17 @@ int main(int argc, char** argv) {
   auto* conform_command =
       app.add_subcommand("conform", "test whether a switch keeps to the protocol");
   conform_command->add_option("ADDRESS:PORT", address)->required();
+  int children = 8, bytes = 256;
+  double seconds = 1;
+  auto* speed_command =
+      app.add_subcommand("speed", "measure the core alone, fed from memory on one core");
+  speed_command->add_option("--children", children)
+      ->check(CLI::Range(1, kMaxChildren))
+      ->capture_default_str();
+  speed_command->add_option("--bytes", bytes, "of data in a packet")
+      ->check(CLI::Range(16, static_cast<int>(kMaxPayloadBytes)))
+      ->capture_default_str();
+  speed_command->add_option("--seconds", seconds)->check(CLI::Range(0.01, 60.0));
 
   try {
     app.parse(argc, argv);
@@ -127,6 +139,10 @@ int main(int argc, char** argv) {
   }
   if (*serve_command) return serve(options);
   if (*status_command) return status(address);
+  if (*speed_command) {
+    measure_speed(children, bytes / 4 * 4, seconds);
+    return 0;
+  }
   const auto to = parse_address(address);
   if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT");
   return conform(*to);

@@ -1,0 +1,133 @@
+// weft-offload: when allreduce by switches pays, after the model of coll/offload/model.hpp. Exit
+// status: 0, 1 if nothing could be drawn, 2 for bad arguments.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "coll/offload/model.hpp"
+#include "coll/offload/paper_tables.hpp"
+
+namespace {
+
+using namespace weft::offload;  // NOLINT(google-build-using-namespace): a program's main file
+
+constexpr const char* kNames[] = {"hosts", "node", "socket", "hierarchy"};
+
+void print_check() {
+  fmt::print(
+      "16 nodes, predicted by costs fitted to the paper's 4 and 9 nodes, and measured (us)\n"
+      "processes  bytes |   hosts           |   node            |   socket\n");
+  std::vector<double> errors;
+  for (std::size_t i = 0; i < 3; ++i)
+    for (const PaperRow& row : kPaperRows) {
+      if (row.nodes != 16) continue;
+      fmt::print("{:9}  {:5}", kPaperProcesses[i], row.bytes);
+      for (std::size_t way = 0; way < 3; ++way) {
+        const double measured = row.us[way * 3 + i];
+        const double us = predict_us(static_cast<Way>(way), {16, kPaperProcesses[i], row.bytes});
+        errors.push_back(std::abs(us / measured - 1));
+        fmt::print(" | {:5.2f} {:5.2f} {:+4.0f} %", us, measured, (us / measured - 1) * 100);
+      }
+      fmt::print("\n");
+    }
+  std::sort(errors.begin(), errors.end());
+  fmt::print("error: median {:.1f} %, worst {:.1f} %\n\n", errors[errors.size() / 2] * 100,
+             errors.back() * 100);
+}
+
+// From how many nodes on a way by switches is faster; 0: not up to 1024.
+int pays_from(Way way, Way hosts, int processes, std::size_t bytes) {
+  for (int nodes = 2; nodes <= 1024; ++nodes)
+    if (predict_us(way, {nodes, processes, bytes}) < predict_us(hosts, {nodes, processes, bytes}))
+      return nodes;
+  return 0;
+}
+
+void print_pays() {
+  fmt::print(
+      "from how many nodes on switches are faster than hosts, all of whose processes exchange, "
+      "and\n"
+      "than a hierarchy, whose leaders alone do (-: not up to 1024)\n"
+      "processes  bytes | node: hosts  hierarchy | socket: hosts  hierarchy\n");
+  const auto text = [](int nodes) { return nodes == 0 ? "-" : std::to_string(nodes); };
+  for (const int processes : {2, 8, 32, 64, 128})
+    for (const std::size_t bytes : {8, 256, 1024})
+      fmt::print("{:9}  {:5} | {:>11}  {:>9} | {:>13}  {:>9}\n", processes, bytes,
+                 text(pays_from(Way::node, Way::hosts, processes, bytes)),
+                 text(pays_from(Way::node, Way::hierarchy, processes, bytes)),
+                 text(pays_from(Way::socket, Way::hosts, processes, bytes)),
+                 text(pays_from(Way::socket, Way::hierarchy, processes, bytes)));
+}
+
+int draw(const std::string& file) {
+  if (file.find_first_of("'\n") != std::string::npos) {
+    fmt::print(stderr, "weft-offload: a file's name may not hold ' or a line's end\n");
+    return 2;
+  }
+  FILE* plot = popen("gnuplot", "w");
+  if (plot == nullptr) {
+    fmt::print(stderr, "weft-offload: gnuplot cannot be started: is it installed?\n");
+    return 1;
+  }
+  fmt::print(plot,
+             "set terminal svg size 900,360\nset output '{}'\nset logscale x 2\nset key left top\n"
+             "set xlabel 'nodes'\nset ylabel 'us'\nset multiplot layout 1,3\n",
+             file);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const int processes = kPaperProcesses[i];
+    fmt::print(plot, "set title '{} processes a node, 256 bytes'\nplot ", processes);
+    for (int way = 0; way < 4; ++way)
+      fmt::print(plot, "'-' with lines title '{}'{}", kNames[way], way < 3 ? ", " : "");
+    for (int way = 0; way < 3; ++way) fmt::print(plot, ", '-' with points lt {} notitle", way + 1);
+    fmt::print(plot, "\n");
+    for (int way = 0; way < 4; ++way) {
+      for (int nodes = 2; nodes <= 64; nodes += 1)
+        fmt::print(plot, "{} {}\n", nodes,
+                   predict_us(static_cast<Way>(way), {nodes, processes, 256}));
+      fmt::print(plot, "e\n");
+    }
+    for (std::size_t way = 0; way < 3; ++way) {
+      for (const PaperRow& row : kPaperRows)
+        if (row.bytes == 256) fmt::print(plot, "{} {}\n", row.nodes, row.us[way * 3 + i]);
+      fmt::print(plot, "e\n");
+    }
+  }
+  if (pclose(plot) == 0) return 0;
+  fmt::print(stderr, "weft-offload: gnuplot could not draw {}\n", file);
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("When allreduce by switches pays.");
+  app.set_version_flag("--version", "weft-offload (Weft) " WEFT_VERSION);
+  app.require_subcommand(1);
+  auto* simulate = app.add_subcommand(
+      "simulate", "predict times on the paper's hosts, links and switches, and where switches pay");
+  Case what;
+  std::string plot;
+  auto* nodes = simulate->add_option("--nodes", what.nodes, "of one case alone")
+                    ->check(CLI::Range(1, 1 << 20));
+  simulate->add_option("--processes", what.processes, "of a node")
+      ->needs(nodes)
+      ->check(CLI::Range(1, 1 << 16));
+  simulate->add_option("--bytes", what.bytes, "of the vector")->needs(nodes);
+  simulate->add_option("--plot", plot, "an SVG file to draw (by gnuplot)");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (*nodes) {
+    for (int way = 0; way < 4; ++way)
+      fmt::print("{:9} {:8.2f} us\n", kNames[way], predict_us(static_cast<Way>(way), what));
+    return 0;
+  }
+  print_check();
+  print_pays();
+  return plot.empty() ? 0 : draw(plot);
+}

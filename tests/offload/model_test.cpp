@@ -1,0 +1,51 @@
+// The model, fitted to the paper's cells of 4 and 9 nodes, against those of 16.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "coll/offload/model.hpp"
+#include "coll/offload/paper_tables.hpp"
+
+namespace weft::offload {
+namespace {
+
+TEST_CASE("the costs are those of 4 and 9 nodes") {
+  for (const Way way : {Way::hosts, Way::node, Way::socket}) {
+    const Costs costs = fit(way, 9);
+    for (std::size_t i = 0; i < kNumCosts; ++i)
+      CHECK(std::abs(costs[i] - fitted(way)[i]) <= 1e-4 * (1 + std::abs(costs[i])));
+  }
+}
+
+TEST_CASE("16 nodes are predicted within 10 % in the middle and 25 % at worst, and all winners") {
+  std::vector<double> errors;
+  for (const PaperRow& row : kPaperRows) {
+    if (row.nodes != 16) continue;
+    for (std::size_t i = 0; i < 3; ++i) {
+      double measured[3], predicted[3];
+      for (std::size_t way = 0; way < 3; ++way) {
+        measured[way] = row.us[way * 3 + i];
+        predicted[way] = predict_us(static_cast<Way>(way), {16, kPaperProcesses[i], row.bytes});
+        errors.push_back(std::abs(predicted[way] / measured[way] - 1));
+      }
+      for (int a = 0; a < 3; ++a)
+        for (int b = 0; b < 3; ++b)
+          if (measured[a] * 1.1 < measured[b]) CHECK(predicted[a] < predicted[b]);
+    }
+  }
+  std::sort(errors.begin(), errors.end());
+  REQUIRE(errors.size() == 63);
+  CHECK(errors[31] <= 0.10);
+  CHECK(errors.back() <= 0.25);
+}
+
+TEST_CASE("with 4 nodes of 8 processes Node mode loses, as in table 4") {
+  CHECK_FALSE(offload_wins(false, {4, 8, 4}));
+  CHECK(offload_wins(true, {9, 32, 64}));
+  CHECK(offload_wins(false, {16, 64, 256}));
+  CHECK_FALSE(offload_wins(true, {1, 64, 256}));
+}
+
+}  // namespace
+}  // namespace weft::offload

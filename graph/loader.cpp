@@ -79,6 +79,11 @@ class Loader {
     count_vertices();
     cut();
     distribute(graph_.out_, true, !needs_in_edges());
+    if (job_.size() > 1) {
+      const Graph::RemoteRows mine{graph_.out_.offsets.remote(), graph_.out_.vertices.remote(),
+                                   graph_.out_.weights.remote()};
+      throw_if(job_.all_gather(mine, graph_.remote_out_));
+    }
     if (needs_in_edges()) {
       count(false);
       distribute(graph_.in_, false, true);
@@ -361,6 +366,24 @@ class Loader {
 
 Graph loadGraph(transport::Job& job, const std::string& path, const LoadOptions& options) {
   return Loader(job, path, options).load();
+}
+
+Code Graph::read_row(int owner, int thread, VertexId vertex, RowCache::Row& row) const {
+  const RemoteRows& rows = remote_out_[static_cast<std::size_t>(owner)];
+  const std::uint64_t index = vertex - cut_[static_cast<std::size_t>(owner)];
+  std::uint64_t ends[2] = {};
+  Code code = job_->rdma_read(thread, rows.offsets.part(index * 8, sizeof ends), ends, sizeof ends);
+  if (code != Code::ok) return code;
+  if (ends[0] > ends[1] || ends[1] > rows.vertices.bytes / sizeof(VertexId)) return Code::corrupt;
+  const std::size_t size = ends[1] - ends[0];
+  row.vertices.resize(size);
+  if (size == 0) return Code::ok;
+  const auto from = rows.vertices.part(ends[0] * sizeof(VertexId), size * sizeof(VertexId));
+  code = job_->rdma_read(thread, from, row.vertices.data(), size * sizeof(VertexId));
+  if (code != Code::ok || rows.weights.bytes == 0) return code;
+  row.weights.resize(size);
+  return job_->rdma_read(thread, rows.weights.part(ends[0] * sizeof(Weight), size * sizeof(Weight)),
+                         row.weights.data(), size * sizeof(Weight));
 }
 
 int Graph::owner(VertexId vertex) const noexcept {

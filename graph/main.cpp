@@ -95,6 +95,19 @@ void add_run(CLI::App* command, RunArguments& arguments) {
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Schedule>{{"grab", Schedule::grab}, {"fixed", Schedule::fixed}}))
       ->default_str("grab");
+  MigrationOptions& migration = arguments.run.step.migration;
+  command->add_flag("--migrate", migration.enabled,
+                    "mode paper: processes that are done take active vertices of others");
+  command->add_option("--migrate-block", migration.block, "of them, for each thread at once")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--migrate-threshold", migration.threshold, "none are taken of fewer")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  command
+      ->add_option("--migrate-cache", migration.cached_rows,
+                   "vertices of others whose edges are kept; 0: none")
+      ->capture_default_str();
   command->add_option("--grain", arguments.run.step.grain, "vertices that a thread grabs at once")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -15,12 +15,10 @@ class Puller {
   Puller(const Graph& graph, PageRank& result)
       : graph_(graph),
         result_(result),
-        given_{VertexArray<double>(graph, 0), VertexArray<double>(graph, 0)},
+        given_{OwnedArray<double>(graph), OwnedArray<double>(graph)},
+        all_(nullptr, graph.job().size() > 1 ? graph.num_vertices() : 0),
         scale_(nullptr, graph.num_owned()),
-        changes_(static_cast<std::size_t>(graph.num_threads())) {
-    given_[0].remotes();
-    given_[1].remotes();
-  }
+        changes_(static_cast<std::size_t>(graph.num_threads())) {}
 
   void run(const PageRankOptions& rules, const RunOptions& options) {
     const VertexId first = graph_.first();
@@ -58,16 +56,16 @@ class Puller {
     });
   }
 
-  void fetch(VertexArray<double>& given) {
+  // All that is given in this iteration, in memory of this rank's own, whose pages are large.
+  void fetch(OwnedArray<double>& given) {
     const auto& cut = graph_.cut();
     const int size = graph_.job().size(), rank = graph_.job().rank();
+    std::copy_n(given.data(), graph_.num_owned(), &all_[graph_.first()]);
     Code failed = Code::ok;
     for (int step = 1; step < size; ++step) {
       const auto owner = static_cast<std::size_t>((rank + step) % size);
       const std::size_t bytes = (cut[owner + 1] - cut[owner]) * sizeof(double);
-      const Code code =
-          graph_.job().rdma_read(0, given.remotes()[owner].part(cut[owner] * sizeof(double), bytes),
-                                 &given[cut[owner]], bytes);
+      const Code code = graph_.job().rdma_read(0, given.remotes()[owner], &all_[cut[owner]], bytes);
       if (code != Code::ok) failed = code;
     }
     // A rank that is lost is told by the next barrier, to all.
@@ -78,7 +76,7 @@ class Puller {
   double iterate(int now) {
     const VertexId first = graph_.first();
     const Rows& in = graph_.in();
-    const double* const given = given_[now].data();
+    const double* const given = all_.empty() ? given_[now].data() : all_.data();
     double* const next = given_[1 - now].data();
     for (Change& change : changes_) change.sum = 0;
     for_owned([&](VertexId v, std::size_t thread) {
@@ -88,7 +86,7 @@ class Puller {
       const double value = 1 - kDamping + kDamping * sum;
       if constexpr (kChange) changes_[thread].sum += std::abs(value - result_.rank[v]);
       result_.rank[v] = value;
-      next[v] = value * scale_[v - first];
+      next[v - first] = value * scale_[v - first];
     });
     if constexpr (!kChange) return std::numeric_limits<double>::infinity();
     double sum = 0;
@@ -102,9 +100,10 @@ class Puller {
   };
   const Graph& graph_;
   PageRank& result_;
-  VertexArray<double>
-      given_[2];          // what a vertex gives along each edge, in this iteration and the next
-  Buffer<double> scale_;  // 1 / edges out
+  // What a vertex gives along each edge, in this iteration and the next.
+  OwnedArray<double> given_[2];
+  Buffer<double> all_;           // what all vertices give in this iteration; empty in a job of one
+  Buffer<double> scale_;         // 1 / edges out
   std::vector<Change> changes_;  // by thread
 };
 

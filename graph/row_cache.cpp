@@ -17,7 +17,7 @@ struct RowCache::Impl {
   struct Entry {
     Entry(Row kept, std::uint64_t came) : row(std::move(kept)), round(came) {}
     Row row;
-    std::uint64_t round;                  // in which it came
+    std::uint64_t round;                     // in which it came
     std::atomic<std::uint64_t> num_hits{0};  // by any thread, relaxed: it only ranks rows
   };
   tbb::concurrent_unordered_map<VertexId, std::unique_ptr<Entry>> entries;
@@ -39,7 +39,8 @@ const RowCache::Row* RowCache::insert(VertexId vertex, Row row) {
   return &impl_->entries.emplace(vertex, std::move(entry)).first->second->row;
 }
 
-// The paper's algorithm 4 looks through the cache once for every number of hits; one sort is the same.
+// The paper's algorithm 4 looks through the cache once for every number of hits; one sort is the
+// same.
 void RowCache::end_round(std::size_t max_rows) {
   ++impl_->round;
   auto& entries = impl_->entries;

@@ -192,6 +192,9 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   const ResidentMemory mine = resident_memory();
   std::uint64_t memory[] = {mine.peak, mine.now};
   throw_if(job.all_reduce(std::span(memory), std::plus<>()));
+  const MigrationCounts& counts = graph.migration_counts();
+  std::uint64_t migrated[] = {counts.tasks.load(), counts.rows_read.load()};
+  throw_if(job.all_reduce(std::span(migrated), std::plus<>()));
   if (job.rank() != 0) return Code::ok;
   if (arguments.json) {
     const Json all = {{"algorithm", arguments.algorithm}, {"graph", arguments.graph},

@@ -100,7 +100,8 @@ class Forest {
   void compress(VertexId first, VertexId last) {
     for_vertices(first, last, [&](VertexId v) {
       const VertexId top = root(v);
-      std::atomic_ref(parents_[v]).store(top, std::memory_order_relaxed);
+      // Most stay as they are, and their cache lines clean.
+      if (parent(v) != top) std::atomic_ref(parents_[v]).store(top, std::memory_order_relaxed);
     });
   }
 

@@ -30,7 +30,7 @@ EPINIONS = {
 }
 OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'hash'],
            'wcc': [], 'pagerank': []}
-MODES = ['paper']
+MODES = ['paper', 'auto']
 
 
 def fields(text):

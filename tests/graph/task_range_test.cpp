@@ -40,7 +40,8 @@ TEST_CASE("claims take what is between the ends, and nothing when they have met"
 
 namespace {
 
-// Rounds of the owner on `word`, while thieves run. fetch_add(count word) is the thread's way to it.
+// Rounds of the owner on `word`, while thieves run. fetch_add(count word) is the thread's way to
+// it.
 constexpr std::uint32_t kMostTasks = 24;
 
 struct Race {

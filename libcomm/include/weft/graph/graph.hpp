@@ -5,6 +5,7 @@
 // Vertices are 0 ... num_vertices() - 1. Rank r owns the vertices cut()[r] ... cut()[r + 1] - 1 and
 // all edges that leave them, in compressed rows (CSR). Vertices of others are known here as
 // mirrors. After loadGraph a Graph is constant; any thread may read it.
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "weft/graph/buffer.hpp"
+#include "weft/graph/row_cache.hpp"
 #include "weft/graph/team.hpp"
 #include "weft/graph/types.hpp"
 #include "weft/job.hpp"
@@ -111,6 +113,12 @@ struct Rows {
   }
 };
 
+// What migration has done since the graph was loaded, in this rank; any thread adds.
+struct MigrationCounts {
+  std::atomic<std::uint64_t> tasks{0};      // of other ranks, done here
+  std::atomic<std::uint64_t> rows_read{0};  // of edges, from their owners; the others were cached
+};
+
 class WEFT_API Graph {
  public:
   Graph(Graph&&) noexcept = default;
@@ -139,9 +147,20 @@ class WEFT_API Graph {
   std::uint64_t out_degree(VertexId vertex) const noexcept { return out_.degree(vertex - first_); }
   Neighbors out_edges(VertexId vertex) const noexcept { return out_.row(vertex - first_); }
 
+  // Reads the edges out of another rank's vertex from its memory. Any thread, with its own number;
+  // as Job::rdma_read.
+  Code read_row(int owner, int thread, VertexId vertex, RowCache::Row& row) const;
+  RowCache& row_cache() const noexcept { return *row_cache_; }
+  MigrationCounts& migration_counts() const noexcept { return *migration_counts_; }
+
  private:
   friend class Loader;
   Graph() = default;
+
+  // Where a rank has its rows.
+  struct RemoteRows {
+    transport::RemoteMemory offsets, vertices, weights;
+  };
 
   transport::Job* job_ = nullptr;
   std::unique_ptr<Team> team_;
@@ -151,6 +170,9 @@ class WEFT_API Graph {
   std::vector<VertexId> cut_;
   VertexId first_ = 0, last_ = 0;
   Rows out_, in_;
+  std::vector<RemoteRows> remote_out_;  // of all ranks; empty in a job of one
+  std::unique_ptr<RowCache> row_cache_ = std::make_unique<RowCache>();
+  std::unique_ptr<MigrationCounts> migration_counts_ = std::make_unique<MigrationCounts>();
 };
 
 // Loads the graph of a file that every rank can read. Collective, with the same arguments but for

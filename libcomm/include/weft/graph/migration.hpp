@@ -1,16 +1,17 @@
 #pragma once
-// Migration: a rank that has done its own tasks of a step takes some of another rank's, with one-sided
-// operations alone (section 5.2.1 of the RGraph paper, algorithm 3).
+// Migration: a rank that has done its own tasks of a step takes some of another rank's, with
+// one-sided operations alone (section 5.2.1 of the RGraph paper, algorithm 3).
 //
-// A rank's active vertices of a step are a worklist in memory that the others can reach: each with the
-// value that compute reads of it. task_range.hpp tells how owner and thieves share it. A thief reads
-// the word, claims a block with a fetch_add, reads the tasks, and the rows of their edges, which
-// RowCache keeps. No code of the graph runs at the owner for that (over libfabric, and for atomics over
-// most RDMA devices, its transport serves them). What the thief computes goes into its own mirrors.
+// A rank's active vertices of a step are a worklist in memory that the others can reach: each with
+// the value that compute reads of it. task_range.hpp tells how owner and thieves share it. A thief
+// reads the word, claims a block with a fetch_add, reads the tasks, and the rows of their edges,
+// which RowCache keeps. No code of the graph runs at the owner for that (over libfabric, and for
+// atomics over most RDMA devices, its transport serves them). What the thief computes goes into its
+// own mirrors.
 //
 // A thief cannot meet the worklist of another step: a rank opens its next one after the end of the
-// step, which no rank passes before it has ended its own work and its thefts. Before a rank has opened
-// its worklist, its word is that of the step before, in which nothing is left.
+// step, which no rank passes before it has ended its own work and its thefts. Before a rank has
+// opened its worklist, its word is that of the step before, in which nothing is left.
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -27,8 +28,8 @@ namespace weft::graph {
 // How a step's tasks migrate.
 struct MigrationOptions {
   bool enabled = false;
-  unsigned block = 8;       // tasks for each thread in a claim
-  unsigned threshold = 64;  // of a rank that has no more tasks left, none are taken
+  unsigned block = 8;           // tasks for each thread in a claim
+  unsigned threshold = 64;      // of a rank that has no more tasks left, none are taken
   std::size_t cached_rows = 0;  // rows of other ranks that are kept from step to step; 0: none
 };
 
@@ -108,9 +109,9 @@ class Thefts {
     while (claimed_.begin == claimed_.end) {
       if (offset_ >= size) return {};
       victim_ = (rank + offset_) % size;
-      claimed_ = worklist_.claim_from(
-          victim_, thread, options_.block * static_cast<unsigned>(graph_.num_threads()),
-          options_.threshold);
+      claimed_ = worklist_.claim_from(victim_, thread,
+                                      options_.block * static_cast<unsigned>(graph_.num_threads()),
+                                      options_.threshold);
       if (claimed_.begin == claimed_.end) ++offset_;
     }
     const TaskClaim part{claimed_.begin, std::min(claimed_.end, claimed_.begin + options_.block)};

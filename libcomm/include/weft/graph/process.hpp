@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "weft/graph/migration.hpp"
 #include "weft/graph/vertex_array.hpp"
 #include "weft/graph/vertex_set.hpp"
 
@@ -47,6 +48,7 @@ struct StepOptions {
   Schedule schedule = Schedule::grab;
   unsigned grain = 64;           // vertices that a thread takes at once
   unsigned receive_every = 100;  // vertices between looks at what others have sent
+  MigrationOptions migration = {};  // between ranks; in a job of one there is none
 };
 
 namespace detail {
@@ -200,51 +202,124 @@ void send_mirrors(const Graph& graph, VertexArray<T>& values, VertexSet& out, Mi
   }
 }
 
-template <bool kAlone, class S, class T, class Compute, class Reduce>
-std::uint64_t process_edges(const Graph& graph, const VertexArray<S>& reads, VertexArray<T>& writes,
-                            const VertexSet& in, VertexSet& out, Compute& compute, Reduce& reduce,
-                            const StepOptions& options) {
+// What ranks add up at a step's end.
+struct StepTotal {
+  std::uint64_t num_active = 0, num_failed = 0;
+};
+
+template <class S, class T, class Compute, class Reduce>
+std::uint64_t process_edges_alone(const Graph& graph, const VertexArray<S>& reads,
+                                  VertexArray<T>& writes, const VertexSet& in, VertexSet& out,
+                                  Compute& compute, Reduce& reduce, const StepOptions& options) {
   const Frontier frontier(graph, in);
   WorkCounter work(frontier.size(), options, graph.num_threads());
-  std::vector<Status> results(static_cast<std::size_t>(graph.num_threads()));
-  if constexpr (!kAlone) writes.exchange();
   graph.team().run([&](int thread) {
-    Push<T, Reduce, kAlone> push(graph, writes, out, reduce, options, thread);
-    unsigned since = 0;
+    Push<T, Reduce, true> push(graph, writes, out, reduce, options, thread);
     work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
       frontier.for_each(begin, end, [&](VertexId vertex) {
         const Neighbors edges = graph.out_edges(vertex);
-        if (edges.size() == 0) return;
-        compute(vertex, reads[vertex], edges, push);
-        if constexpr (!kAlone) {
-          if (++since < options.receive_every) return;
-          since = 0;
-          push.receive();
-        }
+        if (edges.size() > 0) compute(vertex, reads[vertex], edges, push);
       });
     });
-    if (push.failed() != Code::ok) results[static_cast<std::size_t>(thread)] = push.failed();
   });
-  std::uint64_t num_active = 0;
-  if constexpr (kAlone) {
-    num_active = out.count(0, graph.num_vertices());
-  } else {
+  return out.count(0, graph.num_vertices());
+}
+
+// This rank's tasks of a step, where others may take some: fills its worklist and opens it.
+template <class S>
+void open_worklist(const Graph& graph, VertexArray<S>& reads, const VertexSet& in) {
+  Worklist<S>& worklist = reads.worklist();
+  std::uint32_t size = 0;
+  in.for_each(graph.first(), graph.last(), [&](VertexId vertex) {
+    if (graph.out_degree(vertex) > 0) worklist.tasks()[size++] = {vertex, reads[vertex]};
+  });
+  worklist.open(size);
+}
+
+template <class S, class T, class Compute, class Reduce>
+std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArray<T>& writes,
+                            const VertexSet& in, VertexSet& out, Compute& compute, Reduce& reduce,
+                            const StepOptions& options) {
+  using Pusher = Push<T, Reduce, false>;
+  const bool migrates = options.migration.enabled && graph.num_vertices() <= TaskRange::kMaxTasks;
+  std::vector<Status> results(static_cast<std::size_t>(graph.num_threads()));
+  std::atomic<bool> failed{false};
+  writes.exchange();
+  const auto end_of = [&](int thread, const Pusher& push) {
+    if (push.failed() != Code::ok) results[static_cast<std::size_t>(thread)] = push.failed();
+  };
+  if (migrates) {
+    open_worklist(graph, reads, in);
+    Worklist<S>& worklist = reads.worklist();
+    Thefts<S> thefts(graph, worklist, options.migration);
     graph.team().run([&](int thread) {
-      Push<T, Reduce, kAlone> push(graph, writes, out, reduce, options, thread);
-      if (options.combine == Combine::mirrors)
-        send_mirrors(graph, writes, out, options.mirrors, push, thread);
-      Status status = writes.exchange().quiesce(
-          thread, [&](const typename VertexArray<T>::Message& message) { push.take(message); });
-      if (status.ok() && push.failed() != Code::ok) status = push.failed();
-      if (!status.ok()) results[static_cast<std::size_t>(thread)] = status;
+      Pusher push(graph, writes, out, reduce, options, thread);
+      unsigned since = 0;
+      const auto perform = [&](VertexId vertex, const S& value, const Neighbors& edges) {
+        compute(vertex, value, edges, push);
+        if (++since % options.receive_every == 0) push.receive();
+      };
+      for (;;) {
+        const TaskClaim claim = worklist.claim(options.grain);
+        if (claim.begin == claim.end) break;
+        for (std::uint32_t i = claim.begin; i < claim.end; ++i) {
+          const VertexId vertex = worklist.tasks()[i].vertex;
+          perform(vertex, reads[vertex], graph.out_edges(vertex));
+        }
+      }
+      for (;;) {
+        const auto block = thefts.take(thread);
+        if (block.victim < 0) break;
+        if (!thefts.perform(thread, block, perform)) {
+          failed.store(true, std::memory_order_relaxed);
+          break;
+        }
+      }
+      end_of(thread, push);
     });
-    num_active = out.count(graph.first(), graph.last());
-    for (const Status& status : results)
-      if (!status.ok()) throw Error(status);
-    const Status status = graph.job().all_reduce(num_active, std::plus<>());
-    if (!status.ok()) throw Error(status);
+    if (options.migration.cached_rows > 0)
+      graph.row_cache().end_round(options.migration.cached_rows);
+  } else {
+    const Frontier frontier(graph, in);
+    WorkCounter work(frontier.size(), options, graph.num_threads());
+    graph.team().run([&](int thread) {
+      Pusher push(graph, writes, out, reduce, options, thread);
+      unsigned since = 0;
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        frontier.for_each(begin, end, [&](VertexId vertex) {
+          const Neighbors edges = graph.out_edges(vertex);
+          if (edges.size() == 0) return;
+          compute(vertex, reads[vertex], edges, push);
+          if (++since % options.receive_every == 0) push.receive();
+        });
+      });
+      end_of(thread, push);
+    });
   }
-  return num_active;
+  graph.team().run([&](int thread) {
+    Pusher push(graph, writes, out, reduce, options, thread);
+    if (options.combine == Combine::mirrors)
+      send_mirrors(graph, writes, out, options.mirrors, push, thread);
+    const Status status = writes.exchange().quiesce(
+        thread, [&](const typename VertexArray<T>::Message& message) { push.take(message); });
+    end_of(thread, push);
+    // This is the same on all ranks, which what a thread saw while sending is not.
+    if (!status.ok()) results[static_cast<std::size_t>(thread)] = status;
+  });
+  StepTotal total{out.count(graph.first(), graph.last()), failed.load() ? 1u : 0u};
+  Status ended;
+  for (const Status& status : results)
+    if (!status.ok()) ended = status;
+  if (ended == Code::peer_lost) throw Error(ended);
+  if (!ended.ok()) ++total.num_failed;
+  const Status status = graph.job().all_reduce(total, [](const StepTotal& a, const StepTotal& b) {
+    return StepTotal{a.num_active + b.num_active, a.num_failed + b.num_failed};
+  });
+  if (!status.ok()) throw Error(status);
+  if (total.num_failed > 0)
+    throw Error(ended.ok() ? Status(Code::internal, "a step of the graph failed in another process")
+                           : ended);
+  return total.num_active;
 }
 
 }  // namespace detail
@@ -253,13 +328,12 @@ std::uint64_t process_edges(const Graph& graph, const VertexArray<S>& reads, Ver
 // `writes` are reduced. `out` gets what was changed; of it, bits of other ranks' vertices mean
 // nothing afterwards. Returns how many vertices of all ranks are in it.
 template <class S, class T, class Compute, class Reduce>
-std::uint64_t processEdges(const Graph& graph, const VertexArray<S>& reads,  // NOLINT: the paper's
+std::uint64_t processEdges(const Graph& graph, VertexArray<S>& reads,  // NOLINT: the paper's name
                            VertexArray<T>& writes, const VertexSet& in, VertexSet& out,
                            Compute&& compute, Reduce&& reduce, const StepOptions& options = {}) {
-  return graph.job().size() == 1
-             ? detail::process_edges<true>(graph, reads, writes, in, out, compute, reduce, options)
-             : detail::process_edges<false>(graph, reads, writes, in, out, compute, reduce,
-                                            options);
+  if (graph.job().size() == 1)
+    return detail::process_edges_alone(graph, reads, writes, in, out, compute, reduce, options);
+  return detail::process_edges(graph, reads, writes, in, out, compute, reduce, options);
 }
 // The same where compute reads what is reduced.
 template <class T, class Compute, class Reduce>

@@ -1,18 +1,19 @@
 #pragma once
-// TaskRange: which of a round's tasks, numbered from 0, are still to be given out: [front, back). The
-// owner's threads take from the front, other ranks from the back, both with one fetch_add.
+// TaskRange: which of a round's tasks, numbered from 0, are still to be given out: [front, back).
+// The owner's threads take from the front, other ranks from the back, both with one fetch_add.
 //
-// The RGraph paper has a counter for each end. Two counters can cross: an owner that has looked at the
-// back, and a thief that has looked at the front, may each then move theirs, and both have the tasks
-// between. Here both ends are halves of one word. An atomic operation moves one end and tells both as
-// they were in the same instant, so all claims of a round have an order, and each takes exactly
-// what lies between the ends that those before it left: from the front [front, min(front + n, back)),
-// from the back [max(front, back - n), back). What a claim takes lies outside the ends from then on, so
-// no task is taken twice; and the ends meet only when all are taken, so none is missed. After that they
-// cross, which claims see as nothing left.
+// The RGraph paper has a counter for each end. Two counters can cross: an owner that has looked at
+// the back, and a thief that has looked at the front, may each then move theirs, and both have the
+// tasks between. Here both ends are halves of one word. An atomic operation moves one end and tells
+// both as they were in the same instant, so all claims of a round have an order, and each takes
+// exactly what lies between the ends that those before it left: from the front [front, min(front +
+// n, back)), from the back [max(front, back - n), back). What a claim takes lies outside the ends
+// from then on, so no task is taken twice; and the ends meet only when all are taken, so none is
+// missed. After that they cross, which claims see as nothing left.
 //
 // The back half counts signed, as late claims may move it below 0; the front never reaches the back
-// half, as there are fewer than 2^31 tasks and a claimer stops at the first claim that gives nothing.
+// half, as there are fewer than 2^31 tasks and a claimer stops at the first claim that gives
+// nothing.
 #include <algorithm>
 #include <cstdint>
 

@@ -8,6 +8,7 @@
 
 #include "weft/exchange.hpp"
 #include "weft/graph/graph.hpp"
+#include "weft/graph/migration.hpp"
 
 namespace weft::graph {
 
@@ -33,6 +34,7 @@ class VertexArray {
     values_.swap(other.values_);
     exchange_.swap(other.exchange_);
     remotes_.swap(other.remotes_);
+    worklist_.swap(other.worklist_);
   }
 
   void fill(const T& value) {
@@ -62,11 +64,18 @@ class VertexArray {
     return remotes_;
   }
 
+  // The tasks of steps that read this array. The first call is collective and throws weft::Error.
+  Worklist<T>& worklist() {
+    if (worklist_ == nullptr) worklist_ = std::make_unique<Worklist<T>>(*graph_);
+    return *worklist_;
+  }
+
  private:
   const Graph* graph_;
   Buffer<T> values_;
   std::unique_ptr<transport::Exchange<Message>> exchange_;
   std::vector<transport::RemoteMemory> remotes_;
+  std::unique_ptr<Worklist<T>> worklist_;
 };
 
 }  // namespace weft::graph

@@ -3,6 +3,7 @@
 // client_calls.cpp (requests, completions, sleep), client_objects.cpp (taking and releasing
 // objects), client_puts.cpp (creating them), client.cpp (the public facade and the rest).
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -115,7 +116,7 @@ class ObjectStoreImpl {
   std::uint32_t num_under_way_ = 0, submitted_ = 0, completed_ = 0;
   std::uint32_t slots_used_ = 0, slot_hand_ = 0;
   std::uint64_t events_read_ = 0;
-  bool is_lost_ = false;
+  std::atomic<bool> is_lost_{false};  // the store ended; set under mutex_
 };
 
 }  // namespace weft

@@ -55,6 +55,8 @@ Status Manager::open() {
 Status Manager::address(std::string& text) { return node_->address(text); }
 
 void Manager::run() {
+  // What the store had before the manager came; others hear of it as they join.
+  for (const ObjectId& id : local_objects()) known_[id].holders.insert(self_);
   while (!is_over_.load(std::memory_order_relaxed)) {
     const std::uint64_t now_ns = monotonic_ns();
     connect_missing(now_ns);
@@ -62,6 +64,7 @@ void Manager::run() {
     const bool has_moved = node_->progress();
     end_reads();
     end_leases(now_ns, 0);
+    forget_erased(now_ns);
     retry_fetches(now_ns);
     std::erase_if(outgoing_, [](const auto& message) { return message->operation.is_done(); });
     if (has_moved || !node_->arm()) continue;
@@ -139,6 +142,7 @@ void Manager::serve_inbox() {
     switch (command.what) {
       case What::sealed:
         message.kind = PeerKind::announce;
+        message.number = copies_.erase(command.id);
         send(home_of(command.id), message);
         break;
       case What::gone:
@@ -178,6 +182,9 @@ void Manager::connect_missing(std::uint64_t now_ns) {
     node_->connect_async(address, [this, address](const Status& status, const Peer& peer) {
       connecting_.erase(address);
       if (status) connected_[address] = peer.generation();
+      // Hearsay of who has ended is forgotten; whoever comes back is told of anew.
+      if (status.code() == Code::not_found)
+        std::erase_if(addresses_, [&](const auto& known) { return known.second == address; });
     });
   };
   for (const std::string& address : settings_.peers) {
@@ -192,7 +199,12 @@ void Manager::connect_missing(std::uint64_t now_ns) {
 
 void Manager::joined(const Peer& peer) {
   const std::uint64_t generation = peer.generation();
-  if (is_over_ || generation == self_ || !peers_.emplace(generation, peer).second) return;
+  if (is_over_ || generation == self_) return;
+  if (!peers_.emplace(generation, peer).second) {
+    // Two may connect to each other at once; the second way is used when the first is lost.
+    spares_.push_back(peer);
+    return;
+  }
   {
     const std::lock_guard lock(inbox_mutex_);
     peer_names_.emplace_back(peer.name(), std::string(peer.fabric()));
@@ -215,7 +227,16 @@ void Manager::tell_members(std::uint64_t to) {
 void Manager::lost(const Peer& peer) {
   const std::uint64_t generation = peer.generation();
   const auto found = peers_.find(generation);
+  std::erase(spares_, peer);
   if (is_over_ || found == peers_.end() || !(found->second == peer)) return;
+  const auto spare = std::find_if(spares_.begin(), spares_.end(), [&](const Peer& other) {
+    return other.generation() == generation && !other.is_lost();
+  });
+  if (spare != spares_.end()) {
+    found->second = *spare;
+    spares_.erase(spare);
+    return;
+  }
   // Whose share of the ids it had.
   std::vector<ObjectId> were_there;
   for (const ObjectId& id : local_objects())
@@ -278,8 +299,14 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
   switch (message.kind) {
     case PeerKind::members:
       for (const Member& member : message.members)
-        if (member.generation != self_ && addresses_.size() < kMaxMembers)
-          addresses_[member.generation] = member.address;
+        if (member.generation != self_ && addresses_.size() < kMaxMembers &&
+            addresses_.emplace(member.generation, member.address).second) {
+          PeerMessage news;
+          news.kind = PeerKind::members;
+          news.members = {member};
+          for (const auto& [generation, peer] : peers_)
+            if (generation != from && generation != member.generation) send(generation, news);
+        }
       next_connect_ns_ = 0;
       return;
     case PeerKind::announce:

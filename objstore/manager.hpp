@@ -93,6 +93,8 @@ class Manager final : public Remote {
   // What this manager answers for.
   struct Known {
     std::set<std::uint64_t> holders, watchers;
+    std::uint64_t erased_ns = 0;  // a copy that was under way then is erased when it is told of
+    bool is_empty() const { return holders.empty() && watchers.empty() && erased_ns == 0; }
   };
   struct Outgoing {
     std::string bytes;
@@ -117,6 +119,7 @@ class Manager final : public Remote {
   // manager_directory.cpp
   std::uint64_t home_of(const ObjectId& id) const;
   void directory(std::uint64_t from, const PeerMessage& message);
+  void forget_erased(std::uint64_t now_ns);
   void forget_member(std::uint64_t member);
   void announce_moved(std::uint64_t joined, const std::vector<ObjectId>& were_at_lost);
   // manager_transfer.cpp
@@ -147,6 +150,7 @@ class Manager final : public Remote {
   // The manager's thread only.
   std::uint64_t self_ = 0;
   std::map<std::uint64_t, Peer> peers_;
+  std::vector<Peer> spares_;  // second ways to some of them
   std::map<std::uint64_t, std::string> addresses_;
   std::map<std::string, std::uint64_t> connected_;  // a configured address -> generation
   std::set<std::string> connecting_;
@@ -156,6 +160,8 @@ class Manager final : public Remote {
   std::uint64_t next_number_ = 1;
   std::vector<Lease> leases_;
   std::unordered_map<ObjectId, Known> known_;
+  std::deque<std::pair<std::uint64_t, ObjectId>> erased_;  // when; what known_ remembers of it
+  std::unordered_set<ObjectId> copies_;  // sealed here for another host's; not yet announced
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
   std::vector<Piece> pieces_;
 };

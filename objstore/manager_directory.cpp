@@ -1,9 +1,16 @@
 // Who holds what: the part of the directory that this manager answers for, and asking the others.
 #include <algorithm>
 
+#include "clock.hpp"
 #include "manager.hpp"
 
 namespace weft::objstore {
+namespace {
+
+// How long a copy may be under way when its object is deleted.
+constexpr std::uint64_t kErasedNs = 60'000'000'000;
+
+}  // namespace
 
 // Rendezvous hashing: D. Thaler, C. Ravishankar, "Using name-based mappings to increase hit rates",
 // 1998.
@@ -33,6 +40,12 @@ void Manager::directory(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::announce: {
       Known& known = known_[message.id];
       known.holders.insert(from);
+      if (message.number != 0 && known.erased_ns != 0) {
+        answer.kind = PeerKind::drop;
+        send(from, answer);
+        return;
+      }
+      known.erased_ns = 0;  // the name is used anew
       answer.holders = {from};
       const std::set<std::uint64_t> watchers = known.watchers;
       for (const std::uint64_t watcher : watchers)
@@ -45,7 +58,7 @@ void Manager::directory(std::uint64_t from, const PeerMessage& message) {
       if (found == known_.end()) return;
       (message.kind == PeerKind::withdraw ? found->second.holders : found->second.watchers)
           .erase(from);
-      if (found->second.holders.empty() && found->second.watchers.empty()) known_.erase(found);
+      if (found->second.is_empty()) known_.erase(found);
       return;
     }
     case PeerKind::watch: {
@@ -73,9 +86,10 @@ void Manager::directory(std::uint64_t from, const PeerMessage& message) {
       return;
     }
     case PeerKind::erase: {
-      const auto found = known_.find(message.id);
-      if (found == known_.end()) return;
-      const Known known = found->second;
+      Known& remembered = known_[message.id];
+      remembered.erased_ns = monotonic_ns();
+      erased_.emplace_back(remembered.erased_ns, message.id);
+      const Known known = remembered;
       PeerMessage drop;
       drop.kind = PeerKind::drop;
       drop.id = message.id;
@@ -94,12 +108,20 @@ void Manager::directory(std::uint64_t from, const PeerMessage& message) {
   }
 }
 
+void Manager::forget_erased(std::uint64_t now_ns) {
+  for (; !erased_.empty() && now_ns - erased_.front().first > kErasedNs; erased_.pop_front()) {
+    const auto found = known_.find(erased_.front().second);
+    if (found == known_.end() || found->second.erased_ns != erased_.front().first) continue;
+    found->second.erased_ns = 0;
+    if (found->second.is_empty()) known_.erase(found);
+  }
+}
+
 void Manager::forget_member(std::uint64_t member) {
   for (auto known = known_.begin(); known != known_.end();) {
     known->second.holders.erase(member);
     known->second.watchers.erase(member);
-    known = known->second.holders.empty() && known->second.watchers.empty() ? known_.erase(known)
-                                                                            : std::next(known);
+    known = known->second.is_empty() ? known_.erase(known) : std::next(known);
   }
 }
 

@@ -206,7 +206,7 @@ void Manager::take_offer(const PeerMessage& message) {
   if (!begin_read(fetch)) fetch.retry_ns = monotonic_ns() + kRetryNs;
 }
 
-// False: there is no room yet.
+// False: there is no room yet. Else the fetch may be over, and gone.
 bool Manager::begin_read(Fetch& fetch) {
   const auto peer = peers_.find(fetch.holder);
   if (peer == peers_.end() ||
@@ -245,6 +245,10 @@ bool Manager::begin_read(Fetch& fetch) {
       transfers.push_back({&fetch.memories.back(), part.offset + done, to, length});
       to += length;
     }
+  }
+  if (transfers.empty()) {
+    finish(fetch);
+    return true;
   }
   fetch.is_reading = true;
   node_->get_all(transfers, fetch.read);
@@ -294,6 +298,7 @@ void Manager::finish(Fetch& fetch) {
   std::uint64_t bytes;
   {
     const auto lock = server_.lock();
+    copies_.insert(fetch.id);
     bytes = server_.objects().bytes_of(fetch.entry);
     server_.objects().seal(fetch.entry, 0, false);
     fetch.entry = kNoEntry;

@@ -44,8 +44,8 @@ struct OfferPart {
 // All that there is; each kind uses what its comment names.
 struct PeerMessage {
   PeerKind kind = PeerKind::members;
-  ObjectId id;                          // all but members, fin
-  std::uint64_t number = 0;             // ask, data, offer, absent, fin: of the fetch
+  ObjectId id;               // all but members, fin
+  std::uint64_t number = 0;  // ask, data, offer, absent, fin: of the fetch; announce: 1 of a copy
   std::uint64_t threshold = 0;          // ask: bytes from which an offer is wanted
   std::uint64_t data_bytes = 0;         // data, offer
   std::uint32_t metadata_bytes = 0;     // data, offer

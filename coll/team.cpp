@@ -18,8 +18,7 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
   members_.reserve(members.size());
   assign(members, context);
   // Clients that agree on losses in the middle of calls have no word in a switch.
-  offload_tried_ =
-      interrupt != nullptr || engine.job().settings().text(Setting::offload) == "off";
+  offload_tried_ = interrupt != nullptr || engine.job().settings().text(Setting::offload) == "off";
   for (auto& request : requests_) request = std::make_unique<tagged::Request>();
 }
 

@@ -110,9 +110,10 @@ WEFT_SETTING(offload_placement, "OFFLOAD_PLACEMENT", "", text,
 WEFT_SETTING(offload_when, "OFFLOAD_WHEN", "auto", choice,
              "auto|force: auto: for numbers of nodes and lengths with which the switch is faster; "
              "force: always")
-WEFT_SETTING(offload_float, "OFFLOAD_FLOAT", "ordered", choice,
-             "ordered|arrival: whether switches add floating-point numbers in a fixed order, so that "
-             "results repeat bit for bit, or as they come, with less memory")
+WEFT_SETTING(
+    offload_float, "OFFLOAD_FLOAT", "ordered", choice,
+    "ordered|arrival: whether switches add floating-point numbers in a fixed order, so that "
+    "results repeat bit for bit, or as they come, with less memory")
 WEFT_SETTING(offload_timeout_ms, "OFFLOAD_TIMEOUT_MS", "1000", ms,
              "how long a silent switch is waited for before the hosts compute themselves")
 WEFT_SETTING(offload_window, "OFFLOAD_WINDOW", "64", count,

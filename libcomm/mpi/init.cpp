@@ -142,11 +142,11 @@ MPI_FUNCTION(Abort)(MPI_Comm comm, int errorcode) {
   const Comm* object = find_comm(comm);
   std::string message = "MPI_Abort";
   (void)or_no_memory([&] {
-    message = fmt::format("MPI_Abort{} with error code {}",
-                          object == nullptr || object->name.empty()
-                              ? std::string()
-                              : fmt::format(" on {}", object->name),
-                          errorcode);
+    message =
+        fmt::format("MPI_Abort{} with error code {}",
+                    object == nullptr || object->name.empty() ? std::string()
+                                                              : fmt::format(" on {}", object->name),
+                    errorcode);
     return Code::ok;
   });
   end_job(exit_code, message);

@@ -64,8 +64,8 @@ class Multicast {
 };
 
 struct GroupSettings {
-  // Equal at all members, with the rest of it but `self`. Not that of another group of these members
-  // that lives, or that has failed: a new attempt takes a new id.
+  // Equal at all members, with the rest of it but `self`. Not that of another group of these
+  // members that lives, or that has failed: a new attempt takes a new id.
   std::uint64_t id = 0;
   // Where members listen, in any form that Node::connect takes; the same text at all members. The
   // first one is the root.

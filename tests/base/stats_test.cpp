@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <sstream>
 #include <vector>
 

@@ -598,7 +598,7 @@ TEST_CASE("a child that a process with Nodes has forked ends them for itself alo
 }
 
 TEST_CASE("keys that are refused, or not used, leave nothing behind") {
-  Two two(kWays[0]);
+  Two two(kAllWays[0]);
   std::uint64_t word = 0;
   Operation operation;
   const auto refuse = [&](int times) {
@@ -634,7 +634,7 @@ TEST_CASE("keys that are refused, or not used, leave nothing behind") {
 }
 
 TEST_CASE("words that lie across the processor's are refused to atomics") {
-  Two two(kWays[0]);
+  Two two(kAllWays[0]);
   alignas(8) std::byte memory[64] = {};
   REQUIRE(two.server.register_memory(memory + 1, 32).ok());
   MemoryKey key;
@@ -673,7 +673,7 @@ TEST_CASE("who has no descriptors left takes no other Node's socket away") {
 }
 
 TEST_CASE("an exception of a callback goes to the program, and the Node goes on") {
-  Two two(kWays[0]);
+  Two two(kAllWays[0]);
   int calls = 0;
   two.server.on_message([&](const Peer&, std::span<const std::byte>) {
     if (++calls == 1) throw std::runtime_error("the program's");

@@ -46,8 +46,8 @@ struct StepOptions {
   Combine combine = Combine::mirrors;
   Mirrors mirrors = Mirrors::keep;
   Schedule schedule = Schedule::grab;
-  unsigned grain = 64;           // vertices that a thread takes at once
-  unsigned receive_every = 100;  // vertices between looks at what others have sent
+  unsigned grain = 64;              // vertices that a thread takes at once
+  unsigned receive_every = 100;     // vertices between looks at what others have sent
   MigrationOptions migration = {};  // between ranks; in a job of one there is none
 };
 

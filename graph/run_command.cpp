@@ -197,11 +197,12 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   throw_if(job.all_reduce(std::span(migrated), std::plus<>()));
   if (job.rank() != 0) return Code::ok;
   if (arguments.json) {
-    const Json all = {{"algorithm", arguments.algorithm}, {"graph", arguments.graph},
-                      {"vertices", graph.num_vertices()}, {"edges", graph.num_edges()},
-                      {"processes", job.size()},          {"threads", graph.num_threads()},
-                      {"load_seconds", load_seconds},     {"peak_resident_bytes", memory[0]},
-                      {"resident_bytes", memory[1]},      {"runs", runs}};
+    const Json all = {{"algorithm", arguments.algorithm},  {"graph", arguments.graph},
+                      {"vertices", graph.num_vertices()},  {"edges", graph.num_edges()},
+                      {"processes", job.size()},           {"threads", graph.num_threads()},
+                      {"load_seconds", load_seconds},      {"peak_resident_bytes", memory[0]},
+                      {"resident_bytes", memory[1]},       {"migrated_tasks", migrated[0]},
+                      {"migrated_rows_read", migrated[1]}, {"runs", runs}};
     std::printf("%s\n", all.dump(2).c_str());
     return Code::ok;
   }

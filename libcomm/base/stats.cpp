@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +46,9 @@ std::string_view text_of(const char (&text)[N]) {
 class Own {
  public:
   Own() {
+    // To go over this limit would end the process with SIGXFSZ.
+    rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < sizeof(Page)) return;
     const int fd = memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return;
     void* mapped = MAP_FAILED;

@@ -18,7 +18,6 @@
 #include "weft/graph/graph.hpp"
 
 namespace weft::graph {
-namespace {
 
 // An edge on its way to the rank that keeps it: the row it belongs to, and the other end.
 struct Arc {
@@ -30,10 +29,10 @@ struct WeightedArc {
 };
 
 // Rank 0's once-a-second word to the user.
-class Progress {
+class LoadProgress {
  public:
   using Tell = std::function<void(const char*, double)>;
-  Progress(const Tell& tell, bool mine, const char* what, std::uint64_t total)
+  LoadProgress(const Tell& tell, bool mine, const char* what, std::uint64_t total)
       : tell_(tell), active_(mine && tell), what_(what), total_(total) {}
   void add(std::uint64_t amount) {
     const std::uint64_t done = done_.fetch_add(amount, std::memory_order_relaxed) + amount;
@@ -62,8 +61,6 @@ class Progress {
   std::atomic<std::uint64_t> done_{0};
   std::atomic<std::int64_t> told_at_ms_{now_ms()};
 };
-
-}  // namespace
 
 class Loader {
  public:
@@ -128,8 +125,8 @@ class Loader {
     }
     for (int t = 0; t < graph_.num_threads(); ++t) stores_.emplace_back(weighted());
     const bool streamed = facts_.gzipped;
-    Progress progress(options_.progress, job_.rank() == 0, "reading",
-                      facts_.bytes / static_cast<unsigned>(streamed ? 1 : job_.size()));
+    LoadProgress progress(options_.progress, job_.rank() == 0, "reading",
+                          facts_.bytes / static_cast<unsigned>(streamed ? 1 : job_.size()));
     const auto advance = [&](std::uint64_t bytes) { progress.add(bytes); };
     if (streamed) {
       status = source_.read_gzip(job_, stores_[0], advance);

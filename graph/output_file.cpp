@@ -11,7 +11,7 @@
 namespace weft::graph {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Status OutputFile::open() {
     // Such as /dev/null: nothing to be replaced.
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     if (descriptor_ < 0) return failed("open it");
-    block_.reserve(kBlockBytes);
+    block_.reserve(kBufferBytes);
     return Code::ok;
   }
   const std::size_t slash = path_.rfind('/');
@@ -45,18 +45,18 @@ Status OutputFile::open() {
     temporary_.clear();
     return status;
   }
-  block_.reserve(kBlockBytes);
+  block_.reserve(kBufferBytes);
   return Code::ok;
 }
 
 Status OutputFile::write(const void* data, std::size_t bytes) {
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const std::size_t taken = std::min(bytes, kBlockBytes - block_.size());
+    const std::size_t taken = std::min(bytes, kBufferBytes - block_.size());
     block_.insert(block_.end(), from, from + taken);
     from += taken;
     bytes -= taken;
-    if (block_.size() < kBlockBytes) continue;
+    if (block_.size() < kBufferBytes) continue;
     const Status status = flush();
     if (!status.ok()) return status;
   }

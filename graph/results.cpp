@@ -11,7 +11,8 @@
 namespace weft::graph {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 16;  // vertices that rank 0 fetches at once
+constexpr std::size_t kVerticesAtOnce = std::size_t{1}
+                                        << 16;  // vertices that rank 0 fetches at once
 
 template <class T>
 Status fetch(const Graph& graph, const OwnedArray<T>& values, int owner, VertexId first,
@@ -58,7 +59,7 @@ Status write_columns(const Graph& graph, ResultFormat format, OutputFile& file,
   for (int owner = 0; owner < graph.job().size(); ++owner) {
     const VertexId end = graph.cut()[static_cast<std::size_t>(owner) + 1];
     for (VertexId first = graph.cut()[static_cast<std::size_t>(owner)]; first < end;) {
-      const std::size_t count = std::min<std::size_t>(kPiece, end - first);
+      const std::size_t count = std::min<std::size_t>(kVerticesAtOnce, end - first);
       Status status;
       (void)((status = fetch(graph, columns.values, owner, first, count, columns.piece),
               status.ok()) &&

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kFirstEdges = 2;
 constexpr std::size_t kSample = 1024;
-constexpr std::size_t kPiece = std::size_t{1} << 16;  // parents read at once
+constexpr std::size_t kParentsAtOnce = std::size_t{1} << 16;  // parents read at once
 
 class Forest {
  public:
@@ -144,7 +144,7 @@ class Forest {
     Code failed = Code::ok;
     const auto read = [&](std::size_t owner, VertexId first, VertexId last, auto&& visit) {
       for (VertexId at = first; at < last && failed == Code::ok;) {
-        piece.resize(std::min<std::size_t>(kPiece, last - at));
+        piece.resize(std::min<std::size_t>(kParentsAtOnce, last - at));
         failed = read_parents(owner, at, piece);
         for (std::size_t i = 0; i < piece.size() && failed == Code::ok; ++i, ++at)
           if (piece[i] < num_vertices) visit(at, piece[i]);

@@ -123,7 +123,7 @@ Status ObjectStoreImpl::wait_for(std::span<const ObjectId> ids, std::size_t leas
     return {Code::bad_argument, "more than 65536 objects are waited for in one call"};
   Room room;
   if (Status status = take_room(ids.size_bytes(), room); !status) return status;
-  std::memcpy(room.memory, ids.data(), ids.size_bytes());
+  if (!ids.empty()) std::memcpy(room.memory, ids.data(), ids.size_bytes());
   Request request{};
   request.op = Op::wait;
   request.id = ids.front();

@@ -193,7 +193,8 @@ void Manager::take_data(const PeerMessage& message) {
       fetches_.erase(ObjectId(fetch.id));
       return;
     }
-    std::memcpy(server_.objects().place(entry), message.contents.data(), message.contents.size());
+    if (!message.contents.empty())
+      std::memcpy(server_.objects().place(entry), message.contents.data(), message.contents.size());
     fetch.entry = entry;
   }
   finish(fetch);

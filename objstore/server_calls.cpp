@@ -279,7 +279,7 @@ void Server::list(Client& client, const Request& request) {
   std::vector<ListedObject> objects;
   const std::uint64_t cursor = objects_.list(
       request.cursor, std::min<std::uint64_t>(request.bytes / sizeof(ListedObject), 4096), objects);
-  std::memcpy(to, objects.data(), objects.size() * sizeof(ListedObject));
+  if (!objects.empty()) std::memcpy(to, objects.data(), objects.size() * sizeof(ListedObject));
   complete(client, request.tag, {}, cursor, static_cast<std::uint32_t>(objects.size()));
 }
 

@@ -218,7 +218,7 @@ std::uint64_t process_edges_alone(const Graph& graph, const VertexArray<S>& read
     work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
       frontier.for_each(begin, end, [&](VertexId vertex) {
         const Neighbors edges = graph.out_edges(vertex);
-        if (edges.size() > 0) compute(vertex, reads[vertex], edges, push);
+        if (edges.size() > 0) compute(vertex, atomic_read(reads[vertex]), edges, push);
       });
     });
   });
@@ -231,7 +231,8 @@ void open_worklist(const Graph& graph, VertexArray<S>& reads, const VertexSet& i
   Worklist<S>& worklist = reads.worklist();
   std::uint32_t size = 0;
   in.for_each(graph.first(), graph.last(), [&](VertexId vertex) {
-    if (graph.out_degree(vertex) > 0) worklist.tasks()[size++] = {vertex, reads[vertex]};
+    if (graph.out_degree(vertex) > 0)
+      worklist.tasks()[size++] = {vertex, atomic_read(reads[vertex])};
   });
   worklist.open(size);
 }
@@ -264,7 +265,7 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
         if (claim.begin == claim.end) break;
         for (std::uint32_t i = claim.begin; i < claim.end; ++i) {
           const VertexId vertex = worklist.tasks()[i].vertex;
-          perform(vertex, reads[vertex], graph.out_edges(vertex));
+          perform(vertex, atomic_read(reads[vertex]), graph.out_edges(vertex));
         }
       }
       for (;;) {
@@ -289,7 +290,7 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
         frontier.for_each(begin, end, [&](VertexId vertex) {
           const Neighbors edges = graph.out_edges(vertex);
           if (edges.size() == 0) return;
-          compute(vertex, reads[vertex], edges, push);
+          compute(vertex, atomic_read(reads[vertex]), edges, push);
           if (++since % options.receive_every == 0) push.receive();
         });
       });

@@ -20,6 +20,15 @@ using Weight = std::uint32_t;
 
 inline constexpr VertexId kNoVertex = std::numeric_limits<VertexId>::max();
 
+// A value that other threads may be changing by the functions below.
+template <class T>
+T atomic_read(const T& value) noexcept {
+  if constexpr (std::atomic_ref<T>::is_always_lock_free)
+    return std::atomic_ref<T>(const_cast<T&>(value)).load(std::memory_order_relaxed);
+  else
+    return value;
+}
+
 // Lowers `value` to `candidate`. True if this call did it. Any threads may do so at the same time;
 // relaxed, as steps end with a barrier.
 template <class T>

@@ -68,7 +68,8 @@ class VertexSet {
     if (first >= last) return;
     const std::size_t begin = first / 64, end = (static_cast<std::size_t>(last) - 1) / 64;
     for (std::size_t w = begin; w <= end; ++w) {
-      std::uint64_t bits = words_[w];
+      // relaxed: a word at the range's ends may get members beyond it meanwhile.
+      std::uint64_t bits = atomic_read(words_[w]);
       if (bits == 0) continue;
       if (w == begin) bits &= ~std::uint64_t{0} << first % 64;
       if (w == end) bits &= ~std::uint64_t{0} >> (63 - (last - 1) % 64);

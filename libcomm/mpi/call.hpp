@@ -24,22 +24,22 @@
 
 #include "mpi/abi.hpp"
 
-// PMPI_name, strong, defined by what follows; MPI_name, a weak alias that tools may take over.
+// PMPI_name, defined by what follows; MPI_name, a weak alias that tools may take over.
 #define MPI_ALIAS(name) \
   extern "C" decltype(PMPI_##name) MPI_##name __attribute__((weak, alias("PMPI_" #name)));
-// What follows is a function of that name in a namespace of its own. weft_<name>, of which the
-// exported ones are names, is around it: a friend that a template defines, as only a template knows
-// the parameters by a function's type; what is asserted makes the compiler define it here.
+// What follows is a function of that name in a namespace of its own. The exported one is an alias
+// of what is around it, a friend that a template defines, as only a template knows the parameters
+// by a function's type; what is asserted makes the compiler define it here.
 #define MPI_FUNCTION(name)                                                                     \
   namespace weft::mpi::bodies {                                                                \
   static decltype(::PMPI_##name) PMPI_##name;                                                  \
   }                                                                                            \
-  extern "C" decltype(PMPI_##name) weft_##name __attribute__((visibility("hidden")));          \
+  extern "C" decltype(PMPI_##name) weft_call_##name;                                           \
   template <class Type>                                                                        \
   struct Export_##name;                                                                        \
   template <class... Parameters>                                                               \
   struct Export_##name<int(Parameters...)> {                                                   \
-    friend int weft_##name(Parameters... arguments) {                                          \
+    friend int weft_call_##name(Parameters... arguments) {                                     \
       try {                                                                                    \
         return weft::mpi::bodies::PMPI_##name(arguments...);                                   \
       } catch (const std::bad_alloc&) {                                                        \
@@ -48,8 +48,8 @@
     }                                                                                          \
   };                                                                                           \
   template struct Export_##name<decltype(PMPI_##name)>;                                        \
-  static_assert(weft::mpi::is_function(weft_##name));                                          \
-  extern "C" decltype(PMPI_##name) PMPI_##name __attribute__((alias("weft_" #name)));          \
+  static_assert(weft::mpi::is_function(weft_call_##name));                                     \
+  extern "C" decltype(PMPI_##name) PMPI_##name __attribute__((alias("weft_call_" #name)));     \
   MPI_ALIAS(name)                                                                              \
   int weft::mpi::bodies::PMPI_##name
 

@@ -113,7 +113,7 @@ def check_format(tally):
         tally.add('format', 'clang-format', 'skipped', 'clang-format is not installed')
         return
     files = [os.path.relpath(os.path.join(folder, name), ROOT)
-             for top in ('libcomm', 'coll', 'graph', 'mcast', 'tests', 'examples')
+             for top in ('libcomm', 'coll', 'graph', 'mcast', 'objstore', 'tests', 'examples')
              for folder, _, names in os.walk(os.path.join(ROOT, top)) for name in names
              if name.endswith(('.c', '.h', '.cpp', '.hpp'))]
     # A table of one row a line is laid out by hand.

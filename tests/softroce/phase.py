@@ -24,11 +24,11 @@ FEW_ONE_GUEST = r'^((p2p_(modes|requests)|coll_move|storm_threads|flood_small|de
                 r'death_recv-3)$'
 FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_send)-2|' \
                  r'survive_recv-3)$'
-FEW_PROGRAMS = r'^fabric_(?!ofi|verbs_hostile|verbs_endpoint|conformance)|weft_info|storm-2|hash|death_send'
-FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_hostile|verbs_endpoint|conformance)$|^node_|storm-3|pagerank'
+FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_hostile|verbs_endpoint|conformance)|weft_info|^storm-2|hash|'
+                r'death_send')
+FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_hostile|verbs_endpoint)$|^storm-3|pagerank'
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
              r'killed_in_(eager|rendezvous|get|atomic)|stranger|outside_read|powered_off)_'
-FEW_NODE_FAULTS = r'down_(3|10)s_of_5s'
 SLOW = '12'  # how much slower than outside the guests may be
 MPI_S = 600  # for the multi-process tests of one machine
 
@@ -192,7 +192,7 @@ def run(tally, folder, options, few):
                           *phase.speed()])
         phase.machine(2, [phase.programs(2, FEW_PROGRAMS if few else ''),
                           phase.mpi('verbs', 2, FEW_TWO_GUESTS if few else TWO_GUESTS),
-                          phase.node_faults(FEW_NODE_FAULTS if few else ''),
+                          *([] if few else [phase.node_faults()]),
                           phase.faults('verbs', FEW_FAULTS if few else '')])
     if 'ofi' in present and not few:  # tests/ofi has it between network namespaces
         phase.machine(2, [phase.mpi('ofi', 2, TWO_GUESTS), phase.faults('ofi')])

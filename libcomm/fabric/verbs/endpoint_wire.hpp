@@ -91,7 +91,7 @@ inline Code read_key(const Key& key, std::uint32_t right, std::uint64_t offset, 
                      MemoryKey& parts) noexcept {
   std::memcpy(&parts, key.data(), sizeof parts);
   if ((parts.check & ~kRightsMask) != check_of(parts)) return Code::not_permitted;
-  if ((parts.check & right) == 0) return Code::not_permitted;
+  if ((parts.check & kRightsMask & right) == 0) return Code::not_permitted;
   if (offset > parts.bytes || bytes > parts.bytes - offset) return Code::bad_argument;
   if (right == kAtomic && (parts.address + offset) % 8 != 0) return Code::bad_argument;
   return Code::ok;

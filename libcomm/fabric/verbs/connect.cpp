@@ -108,7 +108,7 @@ void VerbsFabric::ask(Connection& connection) {
       now_ns() + (connection.mending
                       ? peer_timeout_ns_ / 10
                       : std::max<std::uint64_t>(peer_timeout_ns_ / 4, 1'000'000'000));
-  if (!port_is_active()) return attempt_failed(connection, "this host's port is down");
+  if (!device_->port_is_active()) return attempt_failed(connection, "this host's port is down");
   const Address& theirs = address_of(connection.peer);
   sockaddr_storage from{}, to{};
   if (!parse_address(device_->port.address, 0, device_->port.scope, from) ||
@@ -152,14 +152,9 @@ Hello VerbsFabric::hello_to(const Connection& connection) const {
 Status VerbsFabric::make_room_for_completions() {
   // Every receive and every request of every queue pair may end at once, when a host goes away.
   const int need = static_cast<int>(num_receives_) + (queue_pairs_ + 1) * static_cast<int>(kDepth);
-  if (need <= queue_->cqe) return {};
+  const int error = device_->make_room(*queue_, need);
+  if (error == 0) return {};
   const int limit = device_->limits.max_cqe;
-  int error = EINVAL;
-  for (const int room : {std::min(queue_->cqe * 2, limit), need}) {
-    if (room < need || room > limit) continue;
-    error = ibv_resize_cq(queue_, room);
-    if (error == 0) return {};
-  }
   return {Code::no_memory,
           fmt::format("the completion queue of {} has no room for more than {} connections: it has "
                       "{} entries and {} (let each process talk to fewer others, or set "
@@ -247,18 +242,11 @@ void VerbsFabric::become_ready(Connection& connection) {
   push(connection);
 }
 
-bool VerbsFabric::port_is_active() const noexcept {
-  ibv_port_attr port{};
-  return ibv_query_port(device_->context, static_cast<std::uint8_t>(device_->port.number), &port) !=
-             0 ||
-         port.state == IBV_PORT_ACTIVE;
-}
-
 // Destroying an id tells the other end. While the link is down that must not be tried: the queue
 // pair that rxe sends such messages through would fail for the whole host, for ever (kernel 6.1).
 void VerbsFabric::give_up(rdma_cm_id* id) {
   id->context = nullptr;
-  if (port_is_active())
+  if (device_->port_is_active())
     rdma_destroy_id(id);
   else
     given_up_.push_back(id);
@@ -332,7 +320,7 @@ void VerbsFabric::poll_events() {
   if (num_asking_.load(std::memory_order_relaxed) > 0) check_attempts(now);
   look_after_peers(now);
   if (!closed_rings_.empty() || !closed_mirrors_.empty()) free_closed_lanes();
-  if (!given_up_.empty() && port_is_active())
+  if (!given_up_.empty() && device_->port_is_active())
     for (rdma_cm_id* id : std::exchange(given_up_, {})) rdma_destroy_id(id);
 
   ibv_async_event async;

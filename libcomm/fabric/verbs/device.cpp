@@ -253,6 +253,23 @@ Device::~Device() {
   if (context != nullptr) ibv_close_device(context);
 }
 
+bool Device::port_is_active() const noexcept {
+  ibv_port_attr asked{};
+  return ibv_query_port(context, static_cast<std::uint8_t>(port.number), &asked) != 0 ||
+         asked.state == IBV_PORT_ACTIVE;
+}
+
+int Device::make_room(ibv_cq& queue, int need) const noexcept {
+  if (need <= queue.cqe) return 0;
+  int error = EINVAL;
+  for (const int room : {std::min(queue.cqe * 2, limits.max_cqe), need}) {
+    if (room < need || room > limits.max_cqe) continue;
+    error = ibv_resize_cq(&queue, room);
+    if (error == 0) return 0;
+  }
+  return error;
+}
+
 Status registration_error(int error, std::size_t bytes) {
   if (error == ENOMEM || error == EAGAIN) {
     rlimit limit{};

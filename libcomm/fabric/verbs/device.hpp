@@ -50,6 +50,11 @@ struct Device {
   Device& operator=(const Device&) = delete;
   ~Device();
 
+  bool port_is_active() const noexcept;  // true if it cannot be asked
+  // Makes room for `need` entries in a completion queue of it, doubling what it has where the
+  // device allows. 0, or why not, as errno.
+  int make_room(ibv_cq& queue, int need) const noexcept;
+
   Port port;
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;

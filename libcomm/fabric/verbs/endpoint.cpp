@@ -222,14 +222,9 @@ void VerbsEndpoint::post_receive(std::uint32_t index) {
 Status VerbsEndpoint::make_room_for_completions(std::size_t links) {
   const int need =
       static_cast<int>(received_into_.size() + (links + kSpareLinks) * std::size_t{kDepth});
-  if (need <= queue_->cqe) return {};
+  const int error = device_->make_room(*queue_, need);
+  if (error == 0) return {};
   const int limit = device_->limits.max_cqe;
-  int error = EINVAL;
-  for (const int room : {std::min(queue_->cqe * 2, limit), need}) {
-    if (room < need || room > limit) continue;
-    error = ibv_resize_cq(queue_, room);
-    if (error == 0) return {};
-  }
   return {Code::no_memory,
           fmt::format("the completion queue of {} has no room for more than {} links: it has {} "
                       "entries and {} (connect to fewer peers, or leave verbs out of WEFT_FABRIC)",
@@ -292,7 +287,7 @@ bool VerbsEndpoint::poll_rarely(Events& events) {
   if (!making_.empty()) check_attempts();
   poll_device();
   check_devices_end(now_ns());
-  if (!given_up_.empty() && port_is_active())
+  if (!given_up_.empty() && device_->port_is_active())
     for (rdma_cm_id* cm : std::exchange(given_up_, {})) rdma_destroy_id(cm);
   return any;
 }

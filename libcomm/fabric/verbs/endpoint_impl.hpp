@@ -150,7 +150,6 @@ class VerbsEndpoint final : public Endpoint {
   // links.cpp
   VerbsLink* find(std::uint32_t id) const;
   VerbsLink* add_link();
-  bool port_is_active() const noexcept;
   void give_up(rdma_cm_id* cm);
   Status begin(VerbsLink& link, const Address& to);
   Status make_queue_pair(VerbsLink& link);

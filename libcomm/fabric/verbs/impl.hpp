@@ -140,7 +140,6 @@ class VerbsFabric final : public RemoteFabric {
   Status bring_up(Connection& connection, std::uint32_t read_depth);
   void become_ready(Connection& connection);
   void end_attempt(Connection& connection);
-  bool port_is_active() const noexcept;
   void give_up(rdma_cm_id* id);
   void check_attempts(std::uint64_t now);
   rdma_conn_param parameters(const Connection& connection, const Hello& hello) const;

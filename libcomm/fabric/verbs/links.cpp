@@ -350,18 +350,11 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
   }
 }
 
-bool VerbsEndpoint::port_is_active() const noexcept {
-  ibv_port_attr port{};
-  return ibv_query_port(device_->context, static_cast<std::uint8_t>(device_->port.number), &port) !=
-             0 ||
-         port.state == IBV_PORT_ACTIVE;
-}
-
 // Destroying an id tells the other end. While the port is down that must not be tried: the queue
 // pair that rxe sends such messages through would fail for the whole host, for ever (kernel 6.1).
 void VerbsEndpoint::give_up(rdma_cm_id* cm) {
   cm->context = nullptr;
-  if (port_is_active())
+  if (device_->port_is_active())
     rdma_destroy_id(cm);
   else
     given_up_.push_back(cm);

@@ -181,6 +181,16 @@ void GroupImpl::call_user(std::function<void()> function) {
   });
 }
 
+// By the thread and without the lock, before the program hears that the memory is its own again.
+void GroupImpl::deregister(void* memory) {
+  ++num_calls_;
+  multicast_.call([self = shared_from_this(), memory] {
+    [[maybe_unused]] const Status status = self->multicast_.node().deregister_memory(memory);
+    std::lock_guard guard(self->multicast_.lock());
+    if (--self->num_calls_ == 0) self->multicast_.changed().notify_all();
+  });
+}
+
 // Coming together.
 
 HelloMessage GroupImpl::hello() const {
@@ -312,7 +322,7 @@ void GroupImpl::fail(Code code, int who, std::string text) {
   multicast_.note_failed(settings_.id, message, text);
   queued_.clear();
   for (const auto& item : messages_)
-    if (item->is_registered_here) multicast_.deregister_later(item->data);
+    if (item->is_registered_here) deregister(item->data);
   if (events_.on_failure && !is_dead_)
     call_user([this, status = *failed_] { events_.on_failure(status); });
   multicast_.make_active(*this);
@@ -346,7 +356,7 @@ Status GroupImpl::close(int timeout_ms) {
     multicast_.wake();
   }
   if (!multicast_.changed().wait_for(guard, std::chrono::milliseconds(timeout_ms),
-                                     [&] { return is_over() && num_calls_ == 0; }))
+                                     [&] { return is_over() && puts_.empty() && num_calls_ == 0; }))
     return {Code::timed_out,
             fmt::format("group {} is not closed after {} ms: {} of {} messages are here",
                         settings_.id, timeout_ms, num_completed_,

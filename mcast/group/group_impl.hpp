@@ -100,6 +100,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   Neighbor* find(int rank);
   std::string name(int rank) const;
   void call_user(std::function<void()> function);
+  void deregister(void* memory);
   template <class M>
   void tell(Neighbor& neighbor, M message, Bytes body = {}) {
     message.group = settings_.id;

@@ -334,15 +334,11 @@ void MulticastImpl::on_lost(const Peer& peer, const Status& why) {
 
 bool MulticastImpl::make_calls() {
   std::vector<std::function<void()>> calls;
-  std::vector<void*> deregisters;
   {
     std::lock_guard guard(lock_);
     calls.swap(calls_);
-    deregisters.swap(deregisters_);
   }
   for (const auto& function : calls) function();
-  for (void* memory : deregisters)
-    [[maybe_unused]] const Status status = node_->deregister_memory(memory);
   return !calls.empty();
 }
 

@@ -70,11 +70,9 @@ class MulticastImpl {
   void send(Connection& connection, Bytes head, Bytes body = {});
   // To be moved on by the thread until it says that there is nothing to do.
   void make_active(GroupImpl& group);
-  // The program's calls, in this order.
+  // By the thread, in this order and without the lock.
   void call(std::function<void()> function) { calls_.push_back(std::move(function)); }
   void wake();
-  // Takes memory of a message back once no lock is held.
-  void deregister_later(void* memory) { deregisters_.push_back(memory); }
   // Members of this host that move data at the same time, this one included.
   std::size_t num_local_members() const;
 
@@ -118,7 +116,6 @@ class MulticastImpl {
   std::size_t num_early_ = 0;
   std::vector<std::shared_ptr<GroupImpl>> active_;
   std::vector<std::function<void()>> calls_;
-  std::vector<void*> deregisters_;
   // Those that this side is to connect to, and those with something unsent.
   std::set<Connection*> to_connect_, to_flush_;
 

@@ -272,7 +272,7 @@ bool GroupImpl::advance(Clock::time_point now, bool& has_more) {
     any |= pump(budget);
     any |= complete_some();
   }
-  if (is_dead_ && puts_.empty()) multicast_.changed().notify_all();
+  if (is_over() && puts_.empty()) multicast_.changed().notify_all();
   has_more = !puts_.empty() || (!is_going_ && !is_over()) || (any && !is_over());
   return any;
 }
@@ -392,7 +392,7 @@ bool GroupImpl::complete_some() {
     messages_.pop_front();
     any = true;
     ++num_completed_;
-    if (message->is_registered_here) multicast_.deregister_later(message->data);
+    if (message->is_registered_here) deregister(message->data);
     for (Neighbor& neighbor : neighbors_) neighbor.buffers.erase(message->sequence);
     if (events_.on_complete)
       call_user([this, data = message->data, bytes = message->bytes] {

@@ -21,8 +21,8 @@
 //
 // Memory. Fastest is memory from multicast.node().allocate() or register_memory(), named by its
 // start; any other is registered for the time of one message. A receiver's buffer is written by
-// other members from on_incoming (or post) until on_complete; after a failure until the group is
-// gone.
+// other members from on_incoming (or post) until on_complete; after a failure until close
+// has given its reason, or the group is gone.
 //
 // Threads. Calls may be made by any thread. A thread of the Multicast moves all its groups on and
 // makes the callbacks, one at a time; they may send and post, and don't wait or destroy a group.
@@ -107,8 +107,9 @@ class Group {
   // timed_out: who has not come; peer_lost.
   Status ready();
 
-  // At the root: queues the message; its memory stays as it is until on_complete. bad_argument: not
-  // the root, or closed; or why the group has failed. Doesn't block.
+  // At the root: queues the message; its memory stays as it is until on_complete, or until close
+  // has given the reason of a failure. bad_argument: not the root, or closed; or why the group has
+  // failed. Doesn't block.
   Status send(const void* data, std::uint64_t bytes);
   // At a receiver: the next message that has no buffer yet goes here, without a call of
   // on_incoming; so blocks come as soon as the root sends. `memory` must come from allocate() or

@@ -1,9 +1,10 @@
-// weft-mcast: what a multicast would take, without doing it.
+// weft-mcast: what a multicast would take, and which way groups should go, without doing it.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 
+#include "mcast/plan/plan.hpp"
 #include "mcast/simulate/simulate.hpp"
 
 namespace {
@@ -62,7 +63,7 @@ int run(Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("What a multicast would take, without doing it.");
+  CLI::App app("What a multicast would take, and which way groups should go, without doing it.");
   app.require_subcommand(1);
   CLI::App& command = *app.add_subcommand(
       "simulate", "plays the schedules over a modelled network, block by block");
@@ -94,6 +95,25 @@ int main(int argc, char** argv) {
   command.add_option("--slow-member", options.network.slow_member)->check(CLI::NonNegativeNumber);
   command.add_option("--slow-factor", options.network.slow_factor, "of its link's rate: 0.5")
       ->check(CLI::Range(0.0001, 1.0));
-  CLI11_PARSE(app, argc, argv);
-  return run(options);
+
+  CLI::App& plan = *app.add_subcommand(
+      "plan", "decides which groups get trees in the switches, and which go by the pipeline");
+  weft::mcast::PlanFiles files;
+  weft::mcast::PlanOptions plan_options;
+  plan.add_option("topology", files.topology, "what ibnetdiscover prints")->required();
+  plan.add_option("groups", files.groups, "one a line: its id, then port GUIDs or names")
+      ->required();
+  plan.add_option("--entries", plan_options.entries,
+                  "of a switch's multicast table that may be used (no limit)")
+      ->check(CLI::Range(1u, weft::mcast::kLastMlid - weft::mcast::kFirstMlid + 1));
+  plan.add_option("--min-members", plan_options.min_members, "of a group that gets a tree (3)")
+      ->check(CLI::Range(2, 65'535));
+  plan.add_option("--json", files.json, "every group's way, to this file");
+  plan.add_option("--tables", files.tables, "the trees, for weft-mcroute install, to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return plan ? weft::mcast::run_plan(files, plan_options) : run(options);
 }

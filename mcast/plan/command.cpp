@@ -1,0 +1,108 @@
+// weft-mcast plan: the files, and what is printed.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "mcast/plan/plan.hpp"
+#include "mcast/routing/files.hpp"
+
+namespace weft::mcast {
+
+namespace {
+
+constexpr std::size_t kShown = 40;  // groups; all of them are in the JSON
+
+int fail(const Status& status) {
+  fmt::print(stderr, "weft-mcast: {}\n", status.text());
+  return 2;
+}
+
+template <class Read>
+Status read_file(const std::string& path, Read&& read) {
+  std::ifstream in;
+  if (Status status = open_input(path, &in); !status) return status;
+  return read(in);
+}
+
+nlohmann::json to_json(const std::vector<Group>& groups, const Plan& plan) {
+  nlohmann::json all = {{"trees", plan.trees.size()},
+                        {"entries", plan.figures.colors},
+                        {"max_trees_on_a_cable", plan.figures.max_efi},
+                        {"groups", nlohmann::json::array()}};
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const Plan::Way& way = plan.ways[g];
+    nlohmann::json one = {{"id", groups[g].id},
+                          {"members", groups[g].members.size()},
+                          {"way", way.tree != nullptr ? "tree" : "pipeline"}};
+    if (way.tree != nullptr) {
+      one["mlid"] = kFirstMlid + way.tree->color;
+      one["height"] = way.height;
+      one["switches"] = way.tree->switches.size();
+    } else {
+      one["why"] = way.why;
+    }
+    all["groups"].push_back(std::move(one));
+  }
+  return all;
+}
+
+void print(const std::vector<Group>& groups, const Plan& plan) {
+  fmt::print("{:<20} {:>8}  {:<9} {:>7} {:>7}  {}\n", "group", "members", "way", "MLID", "height",
+             "why no tree");
+  for (std::size_t g = 0; g < std::min(groups.size(), kShown); ++g) {
+    const Plan::Way& way = plan.ways[g];
+    if (way.tree != nullptr)
+      fmt::print("{:<20} {:>8}  {:<9} {:>#7x} {:>7}\n", groups[g].id, groups[g].members.size(),
+                 "tree", kFirstMlid + way.tree->color, way.height);
+    else
+      fmt::print("{:<20} {:>8}  {:<9} {:>7} {:>7}  {}\n", groups[g].id, groups[g].members.size(),
+                 "pipeline", "", "", way.why);
+  }
+  if (groups.size() > kShown)
+    fmt::print("... and {} more; --json has all\n", groups.size() - kShown);
+  const auto num_by_tree =
+      std::ranges::count_if(plan.ways, [](const auto& way) { return way.tree != nullptr; });
+  fmt::print(
+      "{} groups go by {} trees, in {} entries of a switch's table, at most {} on a cable; {} by "
+      "the pipeline\n",
+      num_by_tree, plan.trees.size(), plan.figures.colors, plan.figures.max_efi,
+      groups.size() - static_cast<std::size_t>(num_by_tree));
+}
+
+}  // namespace
+
+int run_plan(const PlanFiles& files, const PlanOptions& options) {
+  Topology topology;
+  std::vector<Group> groups;
+  Status status = read_file(files.topology, [&](std::istream& in) {
+    return read_topology(in, files.topology, &topology);
+  });
+  if (status)
+    status = read_file(files.groups, [&](std::istream& in) {
+      return read_groups(in, files.groups, topology, &groups);
+    });
+  Plan plan;
+  if (status) status = make_plan(topology, groups, options, &plan);
+  if (!status) return fail(status);
+  if (plan.figures.colors > kLastMlid - kFirstMlid + 1)
+    return fail({Code::bad_argument,
+                 fmt::format("there are more entries than MLIDs to number them: set --entries to "
+                             "{} or less",
+                             kLastMlid - kFirstMlid + 1)});
+  print(groups, plan);
+  OutputFiles output;
+  if (!files.json.empty()) output.add(files.json, to_json(groups, plan).dump(1) + "\n");
+  if (!files.tables.empty()) {
+    std::ostringstream text;
+    write_mcfdbs(topology, make_tables(topology, plan.trees), text);
+    output.add(files.tables, text.str());
+  }
+  status = output.commit();
+  return status ? 0 : fail(status);
+}
+
+}  // namespace weft::mcast

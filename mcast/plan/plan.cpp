@@ -1,0 +1,70 @@
+#include "mcast/plan/plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace weft::mcast {
+
+namespace {
+
+std::vector<uint32_t> members_of(const Group& group) {
+  std::vector<uint32_t> members = group.members;
+  std::ranges::sort(members);
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  return members;
+}
+
+}  // namespace
+
+Status make_plan(const Topology& topology, const std::vector<Group>& groups,
+                 const PlanOptions& options, Plan* plan) {
+  if (options.entries == 0) return {Code::bad_argument, "a table of 0 entries holds no tree"};
+  std::vector<std::vector<uint32_t>> members;
+  for (const Group& group : groups) members.push_back(members_of(group));
+  std::vector<uint32_t> order(groups.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(
+      order, [&](uint32_t a, uint32_t b) { return members[a].size() > members[b].size(); });
+
+  plan->ways.assign(groups.size(), {});
+  Router router(topology, {.colors = options.entries});
+  for (const uint32_t g : order) {
+    if (members[g].size() < options.min_members) {
+      plan->ways[g].why = fmt::format("{} members", members[g].size());
+      continue;
+    }
+    if (const Status status = router.add_group(g, groups[g]); status == Code::not_found)
+      plan->ways[g].why = "its members cannot reach each other";
+    else if (!status)
+      plan->ways[g].why = "no entry is left";
+  }
+  // Where entries ran short, groups share trees: the largest keeps it.
+  for (const Tree& tree : router.trees()) {
+    const uint32_t keeps = *std::ranges::max_element(
+        tree.groups, {}, [&](uint32_t g) { return std::pair(members[g].size(), ~g); });
+    for (const uint32_t g : tree.groups)
+      if (members[g] != members[keeps]) {
+        if (Status status = router.remove_group(g); !status) return status;
+        plan->ways[g].why = "no entry is left";
+      }
+  }
+
+  plan->trees = router.trees();
+  HeightMeter meter(topology);
+  for (const Tree& tree : plan->trees) {
+    const uint32_t height = meter.height(tree);
+    for (const uint32_t g : tree.groups) {
+      plan->ways[g].tree = &tree;
+      plan->ways[g].height = height;
+    }
+  }
+  plan->figures = measure(topology, plan->trees);
+  const Served served = served_groups(groups, plan->trees);
+  return verify_tables(topology, served.groups, served.entry_of, make_tables(topology, plan->trees),
+                       options.entries);
+}
+
+}  // namespace weft::mcast

@@ -72,7 +72,24 @@ Folder::~Folder() {
   if (root_ >= 0) ::close(root_);
 }
 
-Status Folder::open(const std::string& path) {
+Status Folder::open(const std::string& path, bool is_below) {
+  if (is_below) {
+    if (path != "." && !is_safe_path(path))
+      return {Code::not_permitted, path + ": folders of a receiver that listens lie below its own"};
+    root_ = ::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (std::size_t end = 0; path != "." && end != std::string::npos;) {
+      end = path.find('/', end + 1);
+      const std::string part = path.substr(0, end);
+      std::string name;
+      const Descriptor parent(open_parent(part, name));
+      if (parent.get() >= 0) ::mkdirat(parent.get(), name.c_str(), 0777);
+    }
+    const int below = open_below(path, O_PATH | O_DIRECTORY);
+    if (below < 0) return failed(path, "open");
+    ::close(std::exchange(root_, below));
+    if (::faccessat(root_, ".", W_OK | X_OK, AT_EACCESS) != 0) return failed(path, "write there");
+    return {};
+  }
   // The user's own path, which may contain links.
   for (std::size_t end = 1; end != std::string::npos && end <= path.size();) {
     end = path.find('/', end + 1);

@@ -16,8 +16,9 @@ namespace weft::copy {
 
 class Folder {
  public:
-  // Makes the folder if it is not there.
-  Status open(const std::string& path);
+  // Makes the folder if it is not there. is_below: a stranger has named it, so it lies below the
+  // working directory, through no link.
+  Status open(const std::string& path, bool is_below = false);
   ~Folder();
 
   // Makes a folder, link or empty file that needs no data. Of a file: nothing.

@@ -8,18 +8,27 @@
 #include <fstream>
 #include <set>
 
+#include "mcast/copy/hosts.hpp"
+#include "mcast/copy/listen.hpp"
 #include "mcast/copy/receiver.hpp"
 #include "mcast/copy/sender.hpp"
 
 namespace {
 
-bool add_hosts(const std::string& text, std::vector<std::string>& hosts) {
-  for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = std::min(text.find(',', start), text.size());
-    if (end > start) hosts.push_back(text.substr(start, end - start));
-    start = end + 1;
+// Where a batch job runs: all of it but this host.
+std::vector<std::string> hosts_of_slurm() {
+  std::vector<std::string> hosts;
+  for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
+    const char* list = std::getenv(name);
+    if (list == nullptr || !hosts.empty() || !weft::copy::expand_hosts(list, hosts)) continue;
+    char own[256] = {};
+    ::gethostname(own, sizeof own - 1);
+    const std::string_view text(own);
+    std::erase_if(hosts, [&](const std::string& host) {
+      return host == text || host == text.substr(0, text.find('.'));
+    });
   }
-  return !hosts.empty();
+  return hosts;
 }
 
 }  // namespace
@@ -32,29 +41,61 @@ int main(int argc, char** argv) {
       "time, is left out; what arrives gets its name once it is whole. If a host dies, the others\n"
       "go on.");
   weft::copy::SendOptions options;
-  std::string hosts, host_file, folder, name;
-  bool receives = false, deletes = false;
+  weft::copy::ListenOptions listen_options;
+  std::string hosts, host_file, listening, folder, name, reach;
+  bool receives = false, is_below = false, deletes = false;
   double rate = 0;
   app.add_option("paths", options.paths, "files and folders; -: standard input, with --name");
-  app.add_option("--hosts", hosts, "a,b,c or a:FOLDER,...: where to, and below which folder");
+  app.add_option(
+      "--hosts", hosts,
+      "a,node[01-16]:FOLDER,...: where to, and below which folder; in a job of Slurm its "
+      "other hosts, if none are named");
   app.add_option("--hosts-file", host_file, "one host a line");
-  app.add_option("--into", folder, "folder for hosts that name none (this one's path)");
+  app.add_option("--listening", listening, "a:PORT,b:PORT,...: where --listen runs");
+  app.add_option("--secret-file", options.secret_file,
+                 "of --listen and --listening: the secret, readable by its owner alone");
+  app.add_option(
+      "--listen", listen_options.address,
+      "HOST:PORT: wait for senders, and receive below this folder; 0.0.0.0: any network");
+  app.add_option("--into", folder,
+                 "folder for hosts that name none (this one's path; where --listen runs, "
+                 "its own)");
   app.add_option("--name", name, "of what comes by standard input");
   app.add_option("--rate", rate, "MB/s at most")->check(CLI::PositiveNumber);
   app.add_flag("--delete", deletes, "delete what is in copied folders there and not here");
   app.add_flag("--dry-run", options.is_dry, "only print which files would be sent");
   app.add_flag("--quiet", options.is_quiet);
   app.add_flag("--receive", receives, "be a receiver; for weft-copy itself");
+  app.add_flag("--below", is_below, "of --receive: only below this folder; for weft-copy itself");
+  app.add_option("--reach", reach, "talk to this listener; for weft-copy itself");
   CLI11_PARSE(app, argc, argv);
   if (::sodium_init() < 0) return 1;
-  if (receives) return weft::copy::run_receiver();
+  if (receives) return weft::copy::run_receiver(is_below);
 
   const auto refuse = [](const std::string& text) {
     fmt::print(stderr, "weft-copy: {}\n", text);
     return 2;
   };
-  std::vector<std::string> words;
-  add_hosts(hosts, words);
+  char self[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self);
+  if (length <= 0) return refuse("/proc is not there");
+  options.program.assign(self, static_cast<std::size_t>(length));
+  if (!reach.empty() || !listening.empty() || !listen_options.address.empty()) {
+    if (options.secret_file.empty()) return refuse("a listener needs --secret-file");
+    options.secret = weft::copy::read_secret(options.secret_file);
+    if (options.secret.empty()) return 2;
+  }
+  if (!reach.empty()) return weft::copy::run_reach(reach, options.secret);
+  if (!listen_options.address.empty()) {
+    listen_options.secret = options.secret;
+    listen_options.program = options.program;
+    listen_options.is_quiet = options.is_quiet;
+    return weft::copy::run_listener(listen_options);
+  }
+  std::vector<std::string> words, listeners;
+  if (!weft::copy::expand_hosts(hosts, words)) return refuse("--hosts makes no sense: " + hosts);
+  if (!weft::copy::expand_hosts(listening, listeners))
+    return refuse("--listening makes no sense: " + listening);
   if (!host_file.empty()) {
     std::ifstream file(host_file);
     if (!file) return refuse(host_file + " can't be read");
@@ -64,14 +105,20 @@ int main(int argc, char** argv) {
       if (!line.empty()) words.push_back(line);
     }
   }
-  if (words.empty()) return refuse("no hosts: --hosts a,b,c or --hosts-file FILE");
+  if (words.empty() && listeners.empty()) words = hosts_of_slurm();
+  if (words.empty() && listeners.empty())
+    return refuse("no hosts: --hosts a,b,c, --hosts-file FILE or --listening a:PORT,b:PORT");
   if (options.paths.empty()) return refuse("nothing to copy");
+  std::set<std::string> known;
+  for (const std::string& word : listeners) {
+    if (!known.insert(word).second) return refuse("twice in the list: " + word);
+    options.targets.push_back({word, folder.empty() ? "." : folder, true});
+  }
   if (folder.empty()) {
     char* here = ::getcwd(nullptr, 0);
     folder = here != nullptr ? here : "/";
     std::free(here);
   }
-  std::set<std::string> known;
   for (const std::string& word : words) {
     const std::size_t colon = word.find(':');
     weft::copy::Target target{word.substr(0, colon),
@@ -90,9 +137,5 @@ int main(int argc, char** argv) {
   options.rate = rate * 1e6;
   const char* launch = std::getenv("WEFT_LAUNCH");
   options.launch = launch != nullptr && *launch != 0 ? launch : "ssh -oBatchMode=yes {host}";
-  char self[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self);
-  if (length <= 0) return refuse("/proc is not there");
-  options.program.assign(self, static_cast<std::size_t>(length));
   return weft::copy::run_sender(options);
 }

@@ -50,6 +50,7 @@ std::string address_towards(const std::string& other) {
 
 class Receiver {
  public:
+  explicit Receiver(bool is_below) : is_below_(is_below) {}
   int run();
 
  private:
@@ -81,7 +82,8 @@ class Receiver {
   Status on_data(Reader reader);
   void on_end();
 
-  std::string secret_, near_, into_;
+  const bool is_below_;
+  std::string key_, secret_, near_, into_;
   bool deletes_ = false, is_dry_ = false, has_started_ = false, is_over_ = false;
   std::unique_ptr<Multicast> multicast_;
   std::unique_ptr<Group> group_;
@@ -131,12 +133,12 @@ Status Receiver::start() {
     if (Status status = multicast_->node().listen(near_ + ":0"); !status) return status;
   if (Status status = multicast_->node().address(address); !status) return status;
   tell("address " + quote(address));
-  if (Status status = is_dry_ ? Status() : folder_.open(into_); !status) {
+  if (Status status = is_dry_ ? Status() : folder_.open(into_, is_below_); !status) {
     // It still passes blocks on.
     note(status);
     skips_current_ = true;
   } else if (is_dry_) {
-    note(folder_.open(into_));
+    note(folder_.open(into_, is_below_));
   }
   has_started_ = true;
   return {};
@@ -196,6 +198,10 @@ Status Receiver::on_line(const std::string& line) {
   words >> value;
   if (word == "secret") {
     secret_ = value;
+  } else if (word == "key") {
+    key_ = line.substr(4);  // by the listener, which knows it
+  } else if (word == "salt") {
+    secret_ = derived_secret(key_, value);
   } else if (word == "near") {
     if (near_.empty()) near_ = address_towards(value);
   } else if (word == "into") {
@@ -365,8 +371,8 @@ int Receiver::run() {
 
 }  // namespace
 
-int run_receiver() {
-  static Receiver receiver;
+int run_receiver(bool is_below) {
+  static Receiver receiver(is_below);
   try {
     return receiver.run();
   } catch (const Error& error) {

@@ -5,12 +5,15 @@ namespace weft::copy {
 // weft-copy --receive: a receiver, which its sender has started and talks to by standard input and
 // output, in lines:
 //
-//   from the sender: secret HEX; near ADDRESS (an address of the sender's machine; several); into
-//     FOLDER; delete; dry-run; group ID SELF MEMBER...; end
+//   from the sender: secret HEX (or, where it may be read by
+//     others, salt HEX, of which and the listener's secret it is made: key SECRET); near ADDRESS
+//     (an address of the sender's machine; several); into FOLDER; delete; dry-run; group ID SELF
+//     MEMBER...; end
 //   to the sender: address TEXT; joined ID; lack RANGES; wrote NUMBER; error TEXT; done FILES
 //     DELETED
 //
-// Ends when the sender does. Returns the exit status.
-int run_receiver();
+// Ends when the sender does. is_below: the sender's FOLDER must lie below the working directory.
+// Returns the exit status.
+int run_receiver(bool is_below);
 
 }  // namespace weft::copy

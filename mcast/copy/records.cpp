@@ -1,5 +1,7 @@
 #include "mcast/copy/records.hpp"
 
+#include <sodium.h>
+
 #include <fmt/core.h>
 
 #include <charconv>
@@ -133,6 +135,18 @@ bool from_ranges(std::string_view text, std::vector<bool>& marks) {
     for (std::size_t i = first; i <= last; ++i) marks[i] = true;
   }
   return true;
+}
+
+std::string derived_secret(std::string_view secret, std::string_view salt) {
+  // Keys have at most 64 bytes, secrets any length.
+  const auto bytes = [](std::string_view text) {
+    return reinterpret_cast<const unsigned char*>(text.data());
+  };
+  unsigned char key[64], result[32];
+  ::crypto_generichash(key, sizeof key, bytes(secret), secret.size(), nullptr, 0);
+  ::crypto_generichash(result, sizeof result, bytes(salt), salt.size(), key, sizeof key);
+  char text[2 * sizeof result + 1];
+  return ::sodium_bin2hex(text, sizeof text, result, sizeof result);
 }
 
 }  // namespace weft::copy

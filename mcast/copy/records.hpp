@@ -100,6 +100,9 @@ bool decode(Reader& reader, Entry& entry);
 // Lines of the pipes between the sender and its receivers carry any bytes as %xx.
 std::string quote(std::string_view text);
 bool unquote(std::string_view text, std::string& bytes);
+// The secret of one transfer, from that which its receivers know (it may be empty) and a number
+// that everybody may know.
+std::string derived_secret(std::string_view secret, std::string_view salt);
 // "1,3-5"; false: it makes no sense.
 std::string to_ranges(const std::vector<bool>& marks);
 bool from_ranges(std::string_view text, std::vector<bool>& marks);

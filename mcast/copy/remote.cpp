@@ -23,26 +23,12 @@ namespace {
 constexpr std::size_t kMaxLineBytes = 64 << 20;
 constexpr int kEndMs = 2000;
 
-std::vector<std::string> command_of(const std::string& launch, const std::string& host,
-                                    const std::string& program) {
-  std::istringstream words(launch);
-  std::vector<std::string> command;
-  for (std::string word; words >> word;) {
-    if (const std::size_t at = word.find("{host}"); at != std::string::npos)
-      word.replace(at, 6, host);
-    command.push_back(word);
-  }
-  command.push_back(program);
-  command.emplace_back("--receive");
-  return command;
-}
-
 }  // namespace
 
-Status Remotes::start(const std::vector<std::string>& hosts, const std::string& launch,
-                      const std::string& program) {
+Status Remotes::start(const std::vector<std::string>& hosts,
+                      const std::vector<std::vector<std::string>>& commands) {
   ::signal(SIGPIPE, SIG_IGN);
-  for (const std::string& host : hosts) {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
     int in[2], out[2];
     if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0)
       return {Code::no_memory, "no descriptors are left for another host"};
@@ -50,12 +36,12 @@ Status Remotes::start(const std::vector<std::string>& hosts, const std::string& 
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
     ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    const std::vector<std::string> command = command_of(launch, host, program);
     std::vector<char*> arguments;
-    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    for (const std::string& word : commands[i])
+      arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     Remote remote;
-    remote.host = host;
+    remote.host = hosts[i];
     const int error =
         ::posix_spawnp(&remote.pid, arguments[0], &actions, nullptr, arguments.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);

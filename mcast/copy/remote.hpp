@@ -33,8 +33,9 @@ struct Remote {
 class Remotes {
  public:
   ~Remotes();  // ends them all
-  Status start(const std::vector<std::string>& hosts, const std::string& launch,
-               const std::string& program);
+  // A receiver on each, by its command.
+  Status start(const std::vector<std::string>& hosts,
+               const std::vector<std::vector<std::string>>& commands);
   // From then on their lines are read.
   void listen();
   void tell(Remote& remote, const std::string& line);

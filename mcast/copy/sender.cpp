@@ -15,6 +15,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <sstream>
 
 #include "mcast/copy/remote.hpp"
 #include "mcast/copy/tree.hpp"
@@ -49,6 +50,21 @@ std::vector<std::string> own_addresses() {
   }
   ::freeifaddrs(all);
   return addresses;
+}
+
+std::vector<std::string> command_of(const SendOptions& options, const Target& target) {
+  if (target.listens)
+    return {options.program, "--reach", target.host, "--secret-file", options.secret_file};
+  std::istringstream words(options.launch);
+  std::vector<std::string> command;
+  for (std::string word; words >> word;) {
+    if (const std::size_t at = word.find("{host}"); at != std::string::npos)
+      word.replace(at, 6, target.host);
+    command.push_back(word);
+  }
+  command.push_back(options.program);
+  command.emplace_back("--receive");
+  return command;
 }
 
 // The transfer can't go on.
@@ -105,8 +121,9 @@ class Sender {
 void Sender::start() {
   unsigned char random[32];
   ::randombytes_buf(random, sizeof random);
-  char secret[65];
-  ::sodium_bin2hex(secret, sizeof secret, random, sizeof random);
+  char salt[65];
+  ::sodium_bin2hex(salt, sizeof salt, random, sizeof random);
+  const std::string secret = derived_secret(options_.secret, salt);
   std::uint64_t first_id = 0;
   ::randombytes_buf(&first_id, sizeof first_id);
   group_id_ = first_id >> 16;
@@ -123,13 +140,18 @@ void Sender::start() {
     free_.push_back(static_cast<std::byte*>(memory));
   }
   std::vector<std::string> hosts;
-  for (const Target& target : options_.targets) hosts.push_back(target.host);
-  if (Status status = remotes_.start(hosts, options_.launch, options_.program); !status)
-    throw GivenUp{status.text()};
+  std::vector<std::vector<std::string>> commands;
+  for (const Target& target : options_.targets) {
+    hosts.push_back(target.host);
+    commands.push_back(command_of(options_, target));
+  }
+  if (Status status = remotes_.start(hosts, commands); !status) throw GivenUp{status.text()};
   remotes_.listen();
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Remote& remote = remotes_.all()[i];
-    remotes_.tell(remote, fmt::format("secret {}", secret));
+    // What travels to a listener may be read by others.
+    remotes_.tell(remote, options_.targets[i].listens ? fmt::format("salt {}", salt)
+                                                      : fmt::format("secret {}", secret));
     for (const std::string& address : near) remotes_.tell(remote, fmt::format("near {}", address));
     remotes_.tell(remote, fmt::format("into {}", quote(options_.targets[i].folder)));
     if (options_.deletes) remotes_.tell(remote, "delete");

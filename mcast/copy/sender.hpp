@@ -9,13 +9,15 @@ namespace weft::copy {
 
 struct Target {
   std::string host, folder;
+  bool listens = false;  // host is the address of a weft-copy --listen
 };
 
 struct SendOptions {
   std::vector<std::string> paths;
   std::vector<Target> targets;
-  std::string program;  // of receivers
-  std::string launch;   // {host} stands for the host
+  std::string program;              // of receivers
+  std::string launch;               // {host} stands for the host
+  std::string secret_file, secret;  // of receivers that listen
   bool deletes = false, is_dry = false, is_quiet = false;
   double rate = 0;  // bytes a second at most; 0: any
 };

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "mcast/copy/hosts.hpp"
+
 using namespace weft::copy;
 
 TEST_CASE("paths that lead out of a folder are refused") {
@@ -77,4 +79,30 @@ TEST_CASE("lines carry any bytes, and ranges come back") {
   std::vector<bool> ten(10);
   for (const char* wrong : {"10", "3-2", "x", "1-", "-1", "1-20", "1;2"})
     CHECK_FALSE(from_ranges(wrong, ten));
+}
+
+TEST_CASE("lists of hosts are those of Slurm; what makes no sense is refused") {
+  const auto expanded = [](const char* text) {
+    std::vector<std::string> hosts;
+    if (!expand_hosts(text, hosts)) return std::vector<std::string>{"refused"};
+    return hosts;
+  };
+  using List = std::vector<std::string>;
+  CHECK(expanded("") == List{});
+  CHECK(expanded("a,,b:/x") == List{"a", "b:/x"});
+  CHECK(expanded("n[08-10,3]:/d") == List{"n08:/d", "n09:/d", "n10:/d", "n3:/d"});
+  CHECK(expanded("r[1-2]n[0-1],z") == List{"r1n0", "r1n1", "r2n0", "r2n1", "z"});
+  for (const char* text : {"a[", "a]", "a[1", "a[[1]]", "a[]", "a[x]", "a[2-1]", "a[1-]", "a[-1]",
+                           "a[1-2-3]", "a[1-999999]", "a[99999999999999999999]", "a[1 ]"})
+    CHECK(expanded(text) == List{"refused"});
+}
+
+TEST_CASE("the secret of a transfer depends on both of its parts") {
+  const std::string one = derived_secret("s", "1");
+  CHECK(one.size() == 64);
+  CHECK(one == derived_secret("s", "1"));
+  CHECK(one != derived_secret("s", "2"));
+  CHECK(one != derived_secret("t", "1"));
+  CHECK(one != derived_secret("", "s1"));
+  CHECK(derived_secret(std::string(1000, 'a'), "1") != derived_secret(std::string(1001, 'a'), "1"));
 }

@@ -1,0 +1,247 @@
+#include "mcast/copy/listen.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "weft/job.hpp"
+#include "weft/node.hpp"
+
+extern char** environ;
+
+namespace weft::copy {
+
+namespace {
+
+constexpr std::size_t kChunkBytes = 2048;
+constexpr std::size_t kMaxReceivers = 64;  // senders at a time
+constexpr int kReceiverEndMs = 5000;
+
+int complain(const std::string& text) {
+  fmt::print(stderr, "weft-copy: {}\n", text);
+  return 1;
+}
+
+bool write_all(int to, const void* data, std::size_t bytes) {
+  for (const char* at = static_cast<const char*>(data); bytes > 0;) {
+    const ssize_t written = ::write(to, at, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    at += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+// Sends what comes from `from` until it ends. False: the peer is gone.
+bool forward(Node& node, const Peer& peer, int from) {
+  char bytes[kChunkBytes];
+  const std::size_t most = std::min(kChunkBytes, peer.message_max());
+  for (;;) {
+    const ssize_t length = ::read(from, bytes, most);
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) return true;
+    Code code = Code::again;
+    while ((code = node.send(peer, bytes, static_cast<std::size_t>(length))) == Code::again)
+      ::usleep(1000);  // the Node's thread moves it on
+    if (code != Code::ok) return false;
+  }
+}
+
+// One sender's receiver: a process and the thread that forwards its output.
+class ReceiverProcess {
+ public:
+  ReceiverProcess(Node& node, Peer peer, const std::string& program) {
+    int in[2], out[2];
+    if (::pipe2(in, O_CLOEXEC) != 0) return;
+    if (::pipe2(out, O_CLOEXEC) != 0) {
+      ::close(in[0]);
+      ::close(in[1]);
+      return;
+    }
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    // The listener's own blocks what it waits for.
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::posix_spawnattr_setsigmask(&attributes, &none);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    std::string words[] = {program, "--receive", "--below"};
+    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+    if (::posix_spawn(&pid_, arguments[0], &actions, &attributes, arguments, environ) != 0)
+      pid_ = -1;
+    ::posix_spawnattr_destroy(&attributes);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    in_ = in[1];
+    out_ = out[0];
+    thread_ = std::thread([this, &node, peer = std::move(peer)] {
+      forward(node, peer, out_);
+      is_over_.store(true, std::memory_order_release);
+    });
+  }
+  ~ReceiverProcess() {
+    close_input();
+    if (pid_ > 0) {
+      // It ends when its input does.
+      for (int i = 0; ::waitpid(pid_, nullptr, WNOHANG) == 0; ++i) {
+        if (i == kReceiverEndMs) ::kill(pid_, SIGKILL);
+        ::usleep(1000);
+      }
+    }
+    if (thread_.joinable()) thread_.join();
+    if (out_ >= 0) ::close(out_);
+  }
+  ReceiverProcess(const ReceiverProcess&) = delete;
+  ReceiverProcess& operator=(const ReceiverProcess&) = delete;
+
+  bool is_over() const { return is_over_.load(std::memory_order_acquire) || pid_ < 0; }
+  // By the Node's thread. The receiver reads as fast as it is written to.
+  void take(std::span<const std::byte> bytes) {
+    std::lock_guard guard(lock_);
+    if (in_ >= 0 && !write_all(in_, bytes.data(), bytes.size())) ::close(std::exchange(in_, -1));
+  }
+  void close_input() {
+    std::lock_guard guard(lock_);
+    if (in_ >= 0) ::close(std::exchange(in_, -1));
+  }
+
+ private:
+  std::mutex lock_;
+  pid_t pid_ = -1;
+  int in_ = -1, out_ = -1;
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::string read_secret(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  struct stat about;
+  if (!file || ::stat(path.c_str(), &about) != 0) {
+    complain(fmt::format("{} can't be read: {}", path, std::strerror(errno)));
+  } else if ((about.st_mode & 077) != 0) {
+    complain(fmt::format("{} may be read by others: chmod 600", path));
+  } else {
+    std::getline(file, line);
+    if (line.empty()) complain(path + " has no secret in its first line");
+  }
+  return line;
+}
+
+int run_listener(const ListenOptions& options) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  const int wait_fd = ::signalfd(-1, &signals, SFD_CLOEXEC);
+  if (wait_fd < 0) return complain("no descriptors are left");
+
+  struct Session {
+    Peer peer;
+    std::shared_ptr<ReceiverProcess> receiver;
+  };
+  std::mutex lock;
+  std::map<std::uint64_t, Session> sessions;  // by generation
+  std::vector<Session> ending;
+  Node node({.name = "weft-copy", .secret = options.secret});
+  node.on_peer([&](const Peer& peer) {
+    std::lock_guard guard(lock);
+    Session session{peer, nullptr};
+    if (sessions.size() < kMaxReceivers) {
+      session.receiver = std::make_shared<ReceiverProcess>(node, peer, options.program);
+      const std::string key = "key " + options.secret + "\n";
+      session.receiver->take(std::as_bytes(std::span(key)));
+    }
+    sessions[peer.generation()] = std::move(session);
+  });
+  node.on_message([&](const Peer& peer, std::span<const std::byte> bytes) {
+    std::shared_ptr<ReceiverProcess> receiver;
+    {
+      std::lock_guard guard(lock);
+      if (const auto found = sessions.find(peer.generation()); found != sessions.end())
+        receiver = found->second.receiver;
+    }
+    if (receiver != nullptr) receiver->take(bytes);
+  });
+  node.on_lost([&](const Peer& peer, const Status&) {
+    std::lock_guard guard(lock);
+    const auto found = sessions.find(peer.generation());
+    if (found == sessions.end()) return;
+    ending.push_back(std::move(found->second));
+    sessions.erase(found);
+  });
+  if (const Status status = node.listen(options.address); !status) return complain(status.text());
+  if (!options.is_quiet) {
+    fmt::print("waiting for senders at {}\n", options.address);
+    std::fflush(stdout);
+  }
+  pollfd wait{wait_fd, POLLIN, 0};
+  for (bool goes_on = true; goes_on;) {
+    goes_on = ::poll(&wait, 1, 20) == 0 || errno == EINTR;
+    std::vector<Session> over;
+    {
+      std::lock_guard guard(lock);
+      over.swap(ending);
+      for (auto item = sessions.begin(); item != sessions.end();) {
+        const auto& receiver = item->second.receiver;
+        if (goes_on && receiver != nullptr && !receiver->is_over()) {
+          ++item;
+          continue;
+        }
+        over.push_back(std::move(item->second));
+        item = sessions.erase(item);
+      }
+    }
+    for (Session& session : over) {
+      if (session.receiver != nullptr) session.receiver->close_input();
+      node.close(session.peer);
+      session.receiver.reset();
+    }
+  }
+  ::close(wait_fd);
+  return 0;
+}
+
+int run_reach(const std::string& address, const std::string& secret) {
+  ::signal(SIGPIPE, SIG_IGN);
+  Node node({.name = "weft-copy", .secret = secret});
+  node.on_message([](const Peer&, std::span<const std::byte> bytes) {
+    write_all(STDOUT_FILENO, bytes.data(), bytes.size());
+  });
+  // Its end is seen by the sender, which then ends this one.
+  node.on_lost([](const Peer&, const Status&) { ::close(STDOUT_FILENO); });
+  Peer peer;
+  if (const Status status = node.connect(address, peer); !status) return complain(status.text());
+  forward(node, peer, STDIN_FILENO);
+  node.close(peer);
+  return 0;
+}
+
+}  // namespace weft::copy

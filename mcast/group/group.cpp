@@ -381,7 +381,7 @@ void GroupImpl::note_have() {
 }
 
 void GroupImpl::note_all() {
-  if (has_told_all_ || is_over() || !is_going_ || num_completed_ != num_in_all_) return;
+  if (has_told_all_ || is_over() || !is_going_ || num_delivered_ != num_in_all_) return;
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.is_child && !neighbor.has_all) return;
   has_told_all_ = true;
@@ -471,7 +471,7 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
       neighbor->has_all = true;
       return note_all();
     case Kind::closed:
-      return num_in_all_ == num_completed_ ? note_closed() : corrupt();
+      return num_in_all_ == num_delivered_ ? note_closed() : corrupt();
     case Kind::failed:
       return with(FailedMessage{}, [&](auto& m) {
         if (!is_sane(m, rest)) return corrupt();

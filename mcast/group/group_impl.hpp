@@ -173,6 +173,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   std::uint64_t num_begun_ = 0;                    // the next one's sequence
   std::uint64_t num_here_ = 0;                     // complete here, maybe not everywhere
   std::uint64_t num_completed_ = 0;
+  std::uint64_t num_delivered_ = 0;  // the program knows of them
   std::map<std::uint64_t, Arrival> arrivals_;
   std::vector<std::pair<int, BlockTag>> early_blocks_;  // came before their announcement
   std::deque<Posted> posted_;

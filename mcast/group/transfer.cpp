@@ -394,10 +394,12 @@ bool GroupImpl::complete_some() {
     ++num_completed_;
     if (message->is_registered_here) deregister(message->data);
     for (Neighbor& neighbor : neighbors_) neighbor.buffers.erase(message->sequence);
-    if (events_.on_complete)
-      call_user([this, data = message->data, bytes = message->bytes] {
-        events_.on_complete(data, bytes);
-      });
+    call_user([this, data = message->data, bytes = message->bytes] {
+      if (events_.on_complete) events_.on_complete(data, bytes);
+      std::lock_guard guard(multicast_.lock());
+      ++num_delivered_;
+      note_all();
+    });
   }
   if (uses_small_ && !is_root() && num_completed_ >= num_told_taken_ + kTakenStep) {
     num_told_taken_ = num_completed_;

@@ -99,6 +99,13 @@ class Loader {
     if (wanted > transport::kMaxThreads)
       status = {Code::bad_argument, "at most " + std::to_string(transport::kMaxThreads) +
                                         " threads, not " + std::to_string(wanted)};
+    if (!options_.shares.empty() &&
+        (options_.shares.size() != static_cast<std::size_t>(job_.size()) ||
+         !std::all_of(options_.shares.begin(), options_.shares.end(),
+                      [](double share) { return share > 0 && share < 1e9; })))
+      status = {Code::bad_argument, "shares: one number above 0 for each of the " +
+                                        std::to_string(job_.size()) + " processes, not " +
+                                        std::to_string(options_.shares.size())};
     throw_together(job_, status);
     std::vector<int> cores = own_cores(job_, wanted);
     if (!options_.bind_threads) cores.clear();
@@ -230,7 +237,9 @@ class Loader {
     for (const std::uint32_t degree : degrees) num_edges += degree;
     graph_.num_edges_ = num_edges;
     std::vector<VertexId> cut;
-    if (job_.rank() == 0) {
+    if (job_.rank() == 0 && !options_.shares.empty()) {
+      cut = shared_cut(degrees, options_.shares);
+    } else if (job_.rank() == 0) {
       const auto parts = static_cast<unsigned>(job_.size());
       if (options_.equal_cut) {
         for (unsigned p = 0; p <= parts; ++p)

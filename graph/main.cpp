@@ -36,6 +36,8 @@ void add_graph(CLI::App* command, std::string& graph, LoadOptions& load) {
       ->check(CLI::NonNegativeNumber);
   command->add_flag("!--no-bind", load.bind_threads, "threads run on any core");
   command->add_flag("--equal-cut", load.equal_cut, "as many vertices for each process");
+  command->add_option("--shares", load.shares, "edges of each process against the others', as 2,1")
+      ->delimiter(',');
 }
 
 void add_algorithm(CLI::App* command, RunArguments& arguments) {
@@ -91,10 +93,22 @@ void add_run(CLI::App* command, RunArguments& arguments) {
       ->default_str("mirror");
   command
       ->add_option("--schedule", arguments.run.step.schedule,
-                   "threads grab active vertices, or have fixed shares")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Schedule>{{"grab", Schedule::grab}, {"fixed", Schedule::fixed}}))
+                   "threads grab active vertices, steal those of others, or have fixed shares")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Schedule>{
+          {"grab", Schedule::grab}, {"steal", Schedule::steal}, {"fixed", Schedule::fixed}}))
       ->default_str("grab");
+  transport::ExchangeSettings& exchange = arguments.run.step.exchange;
+  command->add_option("--block", exchange.block_messages, "mode paper: messages sent together")
+      ->check(CLI::Range(1, 1 << 12))
+      ->capture_default_str()
+      ->each([&](const std::string&) { exchange.block_bytes = std::size_t{1} << 16; });
+  command
+      ->add_option("--pairing", exchange.pairing,
+                   "mode paper: a thread has a lane to each process, or to each of its threads")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, transport::Pairing>{
+          {"machine", transport::Pairing::thread_to_machine},
+          {"thread", transport::Pairing::thread_to_thread}}))
+      ->default_str("machine");
   MigrationOptions& migration = arguments.run.step.migration;
   command->add_flag("--migrate", migration.enabled,
                     "mode paper: processes that are done take active vertices of others");

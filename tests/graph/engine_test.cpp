@@ -116,6 +116,10 @@ TEST_CASE("all algorithms find what a serial computation finds") {
     RunOptions options;
     options.step.combine = combine;
     options.step.grain = 16;
+    if (combine == Combine::edges) {
+      options.step.schedule = Schedule::steal;
+      options.step.exchange.pairing = transport::Pairing::thread_to_thread;
+    }
     std::uint64_t num_wrong = 0;
     LoadOptions load{.weights = Weights::file, .threads = num_threads, .bind_threads = false};
     {

@@ -61,6 +61,9 @@ struct LoadOptions {
   // Edges of each rank against the others', for ranks of different speed; one number a rank, all
   // above 0. Empty: the partition's cut.
   std::vector<double> shares = {};
+  // Rows are read from GRAPH.weft-cache, if that is of this file as it is now and has what is
+  // wanted; otherwise it is written.
+  bool cache = false;
   // Told about once a second, by rank 0, with a share between 0 and 1. May be empty.
   std::function<void(const char* what, double share)> progress = nullptr;
 };

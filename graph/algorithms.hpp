@@ -28,6 +28,14 @@ struct RunOptions {
   std::uint32_t delta = 0;  // width of a bucket of sssp; 0: by the graph
   // Rank 0 tells about long runs, once a second.
   std::function<void(const char* what, std::uint64_t step)> progress = {};
+
+  // Checkpoints. After every save_every-th step but the last, the result is made what is known by
+  // then, and all ranks call save(step), which may throw. 0: never.
+  std::uint32_t save_every = 0;
+  std::function<void(std::uint32_t step)> save = {};
+  // Goes on from what the result holds, which was saved after this step. 0: from the beginning.
+  std::uint32_t resume_step = 0;
+  bool saves_after(std::uint32_t step) const { return save_every > 0 && step % save_every == 0; }
 };
 
 // Breadth-first search along edges out.
@@ -84,7 +92,8 @@ struct PageRankOptions {
 
 inline constexpr double kDamping = 0.85;
 
-// Each as options.mode says; where there are no edges in, pull is push.
+// Each as options.mode says; where there are no edges in, pull is push. wcc saves steps in mode
+// paper alone: the others have none.
 void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
 void sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result);
 void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,

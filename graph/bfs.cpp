@@ -52,7 +52,10 @@ class Search {
   }
 
   void run(VertexId source) {
-    start(source);
+    if (options_.resume_step == 0)
+      start(source);
+    else
+      resume();
     for (bool bottom_up = false;;) {
       ++result_.num_steps;
       if (options_.progress) options_.progress("bfs", result_.num_steps);
@@ -63,6 +66,7 @@ class Search {
         step_top_down();
       finish_step(bottom_up);
       if (total_.vertices == 0) return;
+      if (options_.saves_after(result_.num_steps)) options_.save(result_.num_steps);
       edges_left_ -= std::min(edges_left_, total_.edges);
       const bool was = bottom_up;
       if (bottom_up)
@@ -114,6 +118,23 @@ class Search {
     result_.depth[source] = 0;
     queue_[0] = source;
     queue_size_ = 1;
+  }
+
+  // From the depths and parents of an earlier run. What it had sent is sent again, and refused.
+  void resume() {
+    result_.num_steps = options_.resume_step;
+    queue_size_ = 0;
+    seen_.clear();
+    std::uint64_t edges = 0;
+    for (VertexId v = first_; v < graph_.last(); ++v) {
+      if (result_.depth[v] == kUnreached) continue;
+      edges += graph_.out_degree(v);
+      if (result_.depth[v] == result_.num_steps) queue_[queue_size_++] = v;
+    }
+    throw_if(graph_.job().all_reduce(edges, std::plus<>()));
+    edges_left_ = graph_.num_edges() - edges;
+    // The first step's direction is chosen as by who has found this frontier.
+    total_ = {};
   }
 
   // A thread's finds, handed to the next queue in pieces.

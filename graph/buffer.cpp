@@ -1,6 +1,9 @@
 #include "weft/graph/buffer.hpp"
 
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -8,6 +11,16 @@ namespace weft::graph::detail {
 namespace {
 
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+// All threads read and write all of it, so its pages go to the NUMA nodes that this process may use
+// in turn. A refusal costs speed and nothing else.
+void interleave(void* address, std::size_t bytes) {
+  constexpr unsigned long kMaxNodes = 1024;  // as many as Linux can be built for
+  unsigned long nodes[kMaxNodes / (8 * sizeof(unsigned long))] = {};
+  if (syscall(SYS_get_mempolicy, nullptr, nodes, kMaxNodes, nullptr, MPOL_F_MEMS_ALLOWED) != 0)
+    return;
+  (void)syscall(SYS_mbind, address, bytes, MPOL_INTERLEAVE, nodes, kMaxNodes, 0);
+}
 
 }  // namespace
 
@@ -17,6 +30,7 @@ Pages::Pages(transport::Job* job, std::size_t bytes) : bytes_(bytes) {
     const Status status = job->allocate(bytes, address_, remote_);
     if (!status.ok()) throw Error(status);
     job_ = job;
+    interleave(address_, bytes);
     return;
   }
   void* const found =
@@ -25,6 +39,7 @@ Pages::Pages(transport::Job* job, std::size_t bytes) : bytes_(bytes) {
     throw Error(
         {Code::no_memory, "no " + std::to_string(bytes) + " bytes of memory for the graph"});
   address_ = found;
+  if (job != nullptr) interleave(address_, bytes);
   if (bytes >= kLargePage) (void)madvise(address_, bytes, MADV_HUGEPAGE);
 }
 

@@ -23,6 +23,9 @@ struct RunArguments {
   ResultFormat out_format = ResultFormat::text;
   bool json = false;
   std::uint32_t repeat = 1;  // runs for each source, for timing
+  std::string checkpoint;    // file for what is known after every checkpoint_every steps
+  std::uint32_t checkpoint_every = 10;
+  std::string resume;  // such a file, to go on from
 };
 Status run_algorithm(transport::Job& job, RunArguments arguments);
 
@@ -62,9 +65,10 @@ Status show_info(transport::Job& job, const InfoArguments& arguments);
 Status read_sources(const Graph& graph, const RunArguments& arguments,
                     std::vector<VertexId>& sources);
 
-// The largest and the present resident memory of this process, in bytes.
+// The largest and the present resident memory of this process, in bytes; and the present one with
+// pages that several processes map shared out among them.
 struct ResidentMemory {
-  std::uint64_t peak = 0, now = 0;
+  std::uint64_t peak = 0, now = 0, proportional = 0;
 };
 ResidentMemory resident_memory();
 

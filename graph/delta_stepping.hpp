@@ -14,6 +14,7 @@
 // does too early and must mend costs less than agreeing so often.
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -52,8 +53,11 @@ class DeltaStepping {
     workers_[0].put(v, index_of(distance));
   }
 
-  // Collective. Returns when all distances are final.
-  void run(const char* name) {
+  // Collective. Returns when all distances are final. Steps are counted from `first_step`; after
+  // each, all distances are as they are agreed on, and `after_step` is called, if there is one.
+  void run(const char* name, std::uint32_t first_step = 0,
+           const std::function<void(std::uint32_t)>& after_step = {}) {
+    num_steps_ = first_step;
     std::uint64_t window = 1;
     Agreed agreed{lowest(), 0};
     if (!alone_) agree_on(agreed);
@@ -61,11 +65,11 @@ class DeltaStepping {
       ++num_steps_;
       if (options_.progress) options_.progress(name, num_steps_);
       num_relaxed_.store(0, std::memory_order_relaxed);
-      work_until(alone_ ? kNoBucket : agreed.next + window);
-      if (alone_) return;
-      exchange();
+      work_until(alone_ && !after_step ? kNoBucket : agreed.next + window);
+      if (!alone_) exchange();
       agreed = {lowest(), num_relaxed_.load(std::memory_order_relaxed)};
-      agree_on(agreed);
+      if (!alone_) agree_on(agreed);
+      if (after_step && agreed.next != kNoBucket) after_step(num_steps_);
       const auto ranks = static_cast<std::uint64_t>(graph_.job().size());
       if (agreed.num_relaxed < kFewEdges * ranks)
         window = std::min(window * 2, kMaxWindow);

@@ -5,17 +5,25 @@
 // once, and a process holds its part of the file (12 bytes an edge with weights, 8 without) beside
 // its rows (8 or 4 bytes an edge): with what is counted for each vertex, under 2.2 times the
 // 12-byte file.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 
 #include "agree.hpp"
 #include "edge_store.hpp"
 #include "file_source.hpp"
+#include "graph_cache.hpp"
 #include "machine.hpp"
 #include "weft/exchange.hpp"
 #include "weft/graph/graph.hpp"
+#include "weft/graph/process.hpp"
 
 namespace weft::graph {
 
@@ -72,23 +80,34 @@ class Loader {
 
   Graph load() {
     start_team();
-    read();
-    count_vertices();
-    cut();
-    distribute(graph_.out_, true, !needs_in_edges());
+    inspect();
+    const bool is_cached = options_.cache && find_cache();
+    if (is_cached)
+      read_cache();
+    else
+      read_file();
     if (job_.size() > 1) {
       const Graph::RemoteRows mine{graph_.out_.offsets.remote(), graph_.out_.vertices.remote(),
                                    graph_.out_.weights.remote()};
       throw_if(job_.all_gather(mine, graph_.remote_out_));
     }
-    if (needs_in_edges()) {
-      count(false);
-      distribute(graph_.in_, false, true);
-    }
+    if (options_.cache && !is_cached)
+      throw_if(write_cache(graph_, facts_, options_, cache_path(path_)));
     return std::move(graph_);
   }
 
  private:
+  void read_file() {
+    read();
+    count_vertices();
+    count(true);
+    cut();
+    distribute(graph_.out_, true, !needs_in_edges());
+    if (!needs_in_edges()) return;
+    count(false);
+    distribute(graph_.in_, false, true);
+  }
+
   bool needs_in_edges() const { return options_.in_edges && !options_.undirected; }
   bool weighted() const { return options_.weights == Weights::file; }
   Team& team() { return *graph_.team_; }
@@ -99,6 +118,13 @@ class Loader {
     if (wanted > transport::kMaxThreads)
       status = {Code::bad_argument, "at most " + std::to_string(transport::kMaxThreads) +
                                         " threads, not " + std::to_string(wanted)};
+    if (!options_.shares.empty() &&
+        (options_.shares.size() != static_cast<std::size_t>(job_.size()) ||
+         !std::all_of(options_.shares.begin(), options_.shares.end(),
+                      [](double share) { return share > 0 && share < 1e9; })))
+      status = {Code::bad_argument, "shares: one number above 0 for each of the " +
+                                        std::to_string(job_.size()) + " processes, not " +
+                                        std::to_string(options_.shares.size())};
     throw_together(job_, status);
     std::vector<int> cores = own_cores(job_, wanted);
     if (!options_.bind_threads) cores.clear();
@@ -110,7 +136,7 @@ class Loader {
     throw_together(job_, status);
   }
 
-  void read() {
+  void inspect() {
     FileFacts facts;
     Status status = job_.rank() == 0 ? source_.inspect(options_.format, facts) : Status();
     throw_together(job_, status);
@@ -118,6 +144,123 @@ class Loader {
     throw_if(job_.all_gather(facts, all));
     facts_ = all[0];
     throw_together(job_, source_.open(facts_));
+  }
+
+  // --- The cache.
+
+  // Whether there is one that fits; all ranks have it open then.
+  bool find_cache() {
+    struct Found {
+      bool fits = false;
+      CacheHeader header{};
+    } mine;
+    const std::string path = cache_path(path_);
+    const auto open_it = [&] {
+      cache_.number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      return cache_.number >= 0;
+    };
+    if (job_.rank() == 0 && open_it()) {
+      std::byte bytes[sizeof(CacheHeader)];
+      struct stat found {};
+      const std::int64_t got =
+          read_at(cache_.number, reinterpret_cast<char*>(bytes), sizeof bytes, 0);
+      mine.fits = got == static_cast<std::int64_t>(sizeof bytes) &&
+                  fstat(cache_.number, &found) == 0 &&
+                  cache_fits(bytes, static_cast<std::uint64_t>(found.st_size), facts_, options_,
+                             mine.header);
+    }
+    std::vector<Found> all;
+    throw_if(job_.all_gather(mine, all));
+    if (!all[0].fits) return false;
+    Status status;
+    if (job_.rank() != 0 && !open_it())
+      status = {Code::not_permitted, path + ": cannot open it: " + std::strerror(errno)};
+    throw_together(job_, status);
+    cache_header_ = all[0].header;
+    return true;
+  }
+
+  void read_cache() {
+    graph_.num_vertices_ = static_cast<VertexId>(cache_header_.num_vertices);
+    check_room(cache_header_.num_vertices);
+    throw_if(check_memory(job_,
+                          (bytes_for(cache_header_.num_edges, cache_header_.num_vertices) -
+                           bytes_read(cache_header_.num_edges)) /
+                              static_cast<unsigned>(job_.size()),
+                          path_.c_str()));
+    LoadProgress progress(options_.progress, job_.rank() == 0, "reading the cache",
+                          cache_header_.file_bytes() / static_cast<unsigned>(job_.size()));
+    read_degrees(true);
+    cut();
+    read_rows(graph_.out_, true, progress);
+    if (!needs_in_edges()) return;
+    read_degrees(false);
+    read_rows(graph_.in_, false, progress);
+  }
+
+  Status cache_wrong(const char* what) const {
+    return {Code::corrupt, cache_path(path_) + ": " + what + "; remove it"};
+  }
+
+  // Of all vertices.
+  void read_degrees(bool out) {
+    degrees_ = Buffer<std::uint32_t>(nullptr, graph_.num_vertices_);
+    Status status = read_from_cache(degrees_.data(), degrees_.size(), sizeof(std::uint32_t),
+                                    cache_header_.degrees_at(out), [](std::uint64_t) {});
+    std::uint64_t sum = 0;
+    for (const std::uint32_t degree : degrees_) sum += degree;
+    if (status.ok() && sum != cache_header_.num_edges)
+      status = cache_wrong("its degrees do not add up to its edges");
+    throw_together(job_, status);
+  }
+
+  void read_rows(Rows& rows, bool out, LoadProgress& progress) {
+    const std::size_t num_rows = graph_.num_owned();
+    const std::uint64_t before =
+        std::accumulate(degrees_.begin(), degrees_.begin() + graph_.first_, std::uint64_t{0});
+    rows.offsets = Buffer<std::uint64_t>(&job_, num_rows + 1);
+    for (std::size_t r = 0; r < num_rows; ++r)
+      rows.offsets[r + 1] = rows.offsets[r] + degrees_[graph_.first_ + r];
+    degrees_ = {};
+    const std::uint64_t num_kept = rows.offsets[num_rows];
+    make_rows(rows, num_kept);
+    const auto advance = [&](std::uint64_t bytes) { progress.add(bytes); };
+    Status status =
+        read_from_cache(rows.vertices.data(), num_kept, sizeof(VertexId),
+                        cache_header_.vertices_at(out) + before * sizeof(VertexId), advance);
+    if (status.ok() && !rows.weights.empty())
+      status = read_from_cache(rows.weights.data(), num_kept, sizeof(Weight),
+                               cache_header_.weights_at(out) + before * sizeof(Weight), advance);
+    if (status.ok() && !std::all_of(rows.vertices.begin(), rows.vertices.end(),
+                                    [&](VertexId v) { return v < graph_.num_vertices_; }))
+      status = cache_wrong("it names a vertex that the graph has not");
+    throw_together(job_, status);
+  }
+
+  // By all threads, in pieces.
+  template <class Advance>
+  Status read_from_cache(void* to, std::uint64_t count, std::size_t value_bytes,
+                         std::uint64_t offset, Advance&& advance) {
+    constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
+    const std::uint64_t bytes = count * value_bytes;
+    detail::WorkCounter work(bytes, {.grain = static_cast<unsigned>(kPieceBytes)},
+                             graph_.num_threads());
+    std::atomic<bool> failed{false};
+    team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        if (read_at(cache_.number, static_cast<char*>(to) + begin, end - begin, offset + begin) !=
+            static_cast<std::int64_t>(end - begin))
+          failed.store(true, std::memory_order_relaxed);
+        advance(end - begin);
+      });
+    });
+    return failed ? cache_wrong("it cannot be read") : Status();
+  }
+
+  // --- The graph's own file.
+
+  void read() {
+    Status status;
     if (facts_.binary()) {
       const std::uint64_t num_edges = facts_.bytes / facts_.record_bytes();
       throw_if(check_memory(job_, bytes_for(num_edges, 0) / static_cast<unsigned>(job_.size()),
@@ -158,10 +301,22 @@ class Loader {
   std::uint64_t bytes_for(std::uint64_t num_edges, std::uint64_t num_vertices) const {
     const std::uint64_t kept = num_edges * (options_.undirected ? 2 : 1) *
                                (options_.in_edges && !options_.undirected ? 2 : 1);
-    return num_edges * (weighted() ? 12 : 8) +
+    return bytes_read(num_edges) +
            kept * (options_.weights == Weights::none ? sizeof(VertexId)
                                                      : sizeof(VertexId) + sizeof(Weight)) +
            num_vertices * (12 + 4 * static_cast<unsigned>(job_.size()));
+  }
+
+  // While edges are as they were read.
+  std::uint64_t bytes_read(std::uint64_t num_edges) const {
+    return num_edges * (sizeof(VertexId) * 2 + (weighted() ? sizeof(Weight) : 0));
+  }
+
+  void check_room(std::uint64_t num_vertices) const {
+    if (num_vertices < static_cast<std::uint64_t>(job_.size()))
+      throw Error({Code::bad_argument, path_ + ": has " + std::to_string(num_vertices) +
+                                           " vertices, fewer than the job has processes (" +
+                                           std::to_string(job_.size()) + ")"});
   }
 
   void count_vertices() {
@@ -182,10 +337,7 @@ class Loader {
                                         std::to_string(facts_.rules.num_entries)});
     }
     if (num_read == 0) throw Error({Code::corrupt, path_ + ": holds no edges"});
-    if (largest < static_cast<std::uint64_t>(job_.size()))
-      throw Error({Code::bad_argument, path_ + ": has " + std::to_string(largest) +
-                                           " vertices, fewer than the job has processes (" +
-                                           std::to_string(job_.size()) + ")"});
+    check_room(largest);
     graph_.num_vertices_ = static_cast<VertexId>(largest);
     throw_if(check_memory(job_,
                           bytes_for(0, largest) / static_cast<unsigned>(job_.size()) +
@@ -224,13 +376,14 @@ class Loader {
   }
 
   void cut() {
-    count(true);
     const std::span<const std::uint32_t> degrees(degrees_.data(), degrees_.size());
     std::uint64_t num_edges = 0;
     for (const std::uint32_t degree : degrees) num_edges += degree;
     graph_.num_edges_ = num_edges;
     std::vector<VertexId> cut;
-    if (job_.rank() == 0) {
+    if (job_.rank() == 0 && !options_.shares.empty()) {
+      cut = shared_cut(degrees, options_.shares);
+    } else if (job_.rank() == 0) {
       const auto parts = static_cast<unsigned>(job_.size());
       if (options_.equal_cut) {
         for (unsigned p = 0; p <= parts; ++p)
@@ -261,6 +414,15 @@ class Loader {
       num_kept += degrees_[graph_.first_ + r];
     }
     degrees_ = {};
+    make_rows(rows, num_kept);
+    if (weighted())
+      send_to_owners<WeightedArc>(rows, out, give_back);
+    else
+      send_to_owners<Arc>(rows, out, give_back);
+    if (give_back) stores_.clear();
+  }
+
+  void make_rows(Rows& rows, std::uint64_t num_kept) {
     Status status;
     try {
       rows.vertices = Buffer<VertexId>(&job_, num_kept);
@@ -269,11 +431,6 @@ class Loader {
       status = error.status();
     }
     throw_together(job_, status);
-    if (weighted())
-      send_to_owners<WeightedArc>(rows, out, give_back);
-    else
-      send_to_owners<Arc>(rows, out, give_back);
-    if (give_back) stores_.clear();
   }
 
   template <class Message>
@@ -356,6 +513,13 @@ class Loader {
   const LoadOptions& options_;
   FileSource source_;
   FileFacts facts_;
+  struct CacheFile {
+    ~CacheFile() {
+      if (number >= 0) close(number);
+    }
+    int number = -1;
+  } cache_;
+  CacheHeader cache_header_{};
   std::vector<EdgeStore> stores_;  // by thread
   Buffer<std::uint32_t> degrees_;
   Graph graph_;

@@ -1,7 +1,12 @@
 // weft-graph: graph algorithms over files, by one process or many. Exit status: 0; 2 for bad input
 // or a result that verify finds wrong; 1 if a process was lost.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -35,7 +40,12 @@ void add_graph(CLI::App* command, std::string& graph, LoadOptions& load) {
                    "what a vertex counts against an edge in the cut; 0: max(1, |E| / |V|)")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("!--no-bind", load.bind_threads, "threads run on any core");
+  command->add_flag(
+      "--cache", load.cache,
+      "reads GRAPH.weft-cache, which is written if it is not there or not up to date");
   command->add_flag("--equal-cut", load.equal_cut, "as many vertices for each process");
+  command->add_option("--shares", load.shares, "edges of each process against the others', as 2,1")
+      ->delimiter(',');
 }
 
 void add_algorithm(CLI::App* command, RunArguments& arguments) {
@@ -73,6 +83,12 @@ void add_run(CLI::App* command, RunArguments& arguments) {
   command->add_option("--out", arguments.out,
                       "results by vertex; of several sources with .SOURCE behind it");
   command->add_flag("--json", arguments.json, "prints JSON");
+  command->add_option("--checkpoint", arguments.checkpoint,
+                      "a file for what is known now and then, to go on from");
+  command->add_option("--checkpoint-every", arguments.checkpoint_every, "steps between checkpoints")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  command->add_option("--resume", arguments.resume, "goes on from this checkpoint");
   command->add_option("--repeat", arguments.repeat, "runs; the median of their times is printed")
       ->check(CLI::Range(1, 1000));
   command
@@ -91,10 +107,22 @@ void add_run(CLI::App* command, RunArguments& arguments) {
       ->default_str("mirror");
   command
       ->add_option("--schedule", arguments.run.step.schedule,
-                   "threads grab active vertices, or have fixed shares")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Schedule>{{"grab", Schedule::grab}, {"fixed", Schedule::fixed}}))
+                   "threads grab active vertices, steal those of others, or have fixed shares")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Schedule>{
+          {"grab", Schedule::grab}, {"steal", Schedule::steal}, {"fixed", Schedule::fixed}}))
       ->default_str("grab");
+  transport::ExchangeSettings& exchange = arguments.run.step.exchange;
+  command->add_option("--block", exchange.block_messages, "mode paper: messages sent together")
+      ->check(CLI::Range(1, 1 << 12))
+      ->capture_default_str()
+      ->each([&](const std::string&) { exchange.block_bytes = std::size_t{1} << 16; });
+  command
+      ->add_option("--pairing", exchange.pairing,
+                   "mode paper: a thread has a lane to each process, or to each of its threads")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, transport::Pairing>{
+          {"machine", transport::Pairing::thread_to_machine},
+          {"thread", transport::Pairing::thread_to_thread}}))
+      ->default_str("machine");
   MigrationOptions& migration = arguments.run.step.migration;
   command->add_flag("--migrate", migration.enabled,
                     "mode paper: processes that are done take active vertices of others");
@@ -141,6 +169,26 @@ class Reporter {
   bool active_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
+
+// Becomes the program that repeats the paper's experiments: it starts this one many times, with
+// many processes. Returns if it cannot.
+int become_paper(const std::vector<std::string>& arguments) {
+  std::error_code failed;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const std::filesystem::path installed =
+      self.parent_path().parent_path() / "libexec/weft/graph-paper/weft-graph-paper";
+  std::string program =
+      std::filesystem::exists(installed, failed) ? installed.string() : WEFT_GRAPH_PAPER;
+  std::vector<std::string> words = {"python3", program, "--weft-graph", self.string()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execvp("python3", pointers.data());
+  std::fprintf(stderr, "weft-graph: cannot start python3 for %s: %s\n", program.c_str(),
+               std::strerror(errno));
+  return 2;
+}
 
 }  // namespace
 
@@ -207,6 +255,10 @@ int main(int argc, char** argv) {
   add_graph(info_command, info.graph, info.load);
   info_command->add_flag("--json", info.json, "prints JSON");
 
+  CLI::App* const paper_command = app.add_subcommand(
+      "paper", "repeats the RGraph paper's experiments here, with pictures (paper --help)");
+  paper_command->prefix_command()->set_help_flag();
+
   Status wrong_arguments;
   try {
     app.parse(argc, argv);
@@ -215,6 +267,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     wrong_arguments = {Code::bad_argument, std::string(error.what()) + " (see --help)"};
   }
+
+  if (wrong_arguments.ok() && *paper_command) return become_paper(paper_command->remaining());
 
   std::unique_ptr<transport::Job> job;
   try {

@@ -74,6 +74,12 @@ Status OutputFile::flush() {
   return Code::ok;
 }
 
+Status OutputFile::sync() {
+  const Status status = flush();
+  if (!status.ok() || fdatasync(descriptor_) == 0 || errno == EINVAL) return status;
+  return failed("write it");
+}
+
 Status OutputFile::commit() {
   Status status = flush();
   if (!status.ok() || temporary_.empty()) return status;
@@ -82,6 +88,10 @@ Status OutputFile::commit() {
   if (found.st_nlink == 0) {
     // A nameless file can be linked, but not in place of another.
     const std::string self = "/proc/self/fd/" + std::to_string(descriptor_);
+    if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      temporary_.clear();
+      return Code::ok;
+    }
     unlink(temporary_.c_str());
     if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
       return failed("name it");

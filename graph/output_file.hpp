@@ -22,6 +22,8 @@ class OutputFile {
   Status open();
   Status write(const void* data, std::size_t bytes);
   Status write(std::string_view text) { return write(text.data(), text.size()); }
+  // To the disk, so that a machine that stops keeps it.
+  Status sync();
   // Replaces what has the name. Nothing can be written afterwards.
   Status commit();
 

@@ -25,11 +25,11 @@ class Puller {
     for_owned([&](VertexId v, std::size_t) {
       const std::uint64_t degree = graph_.out_degree(v);
       scale_[v - first] = degree > 0 ? 1 / static_cast<double>(degree) : 0;
-      result_.rank[v] = 1;
-      given_[0][v] = scale_[v - first];
+      if (options.resume_step == 0) result_.rank[v] = 1;
+      given_[options.resume_step % 2][v] = result_.rank[v] * scale_[v - first];
     });
     double change = std::numeric_limits<double>::infinity();
-    for (result_.num_steps = 0;
+    for (result_.num_steps = options.resume_step;
          result_.num_steps < rules.iterations && change >= rules.tolerance;) {
       const int now = static_cast<int>(result_.num_steps % 2);
       ++result_.num_steps;
@@ -39,6 +39,7 @@ class Puller {
         fetch(given_[now]);
       }
       change = rules.tolerance > 0 ? iterate<true>(now) : iterate<false>(now);
+      if (options.saves_after(result_.num_steps)) options.save(result_.num_steps);
     }
     // What others still read stays until they have.
     if (graph_.job().size() > 1) throw_if(graph_.job().barrier());

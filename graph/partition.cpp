@@ -110,6 +110,28 @@ double cut_imbalance(std::span<const std::uint32_t> degrees, double alpha,
   return Cutter(degrees, alpha, same).imbalance();
 }
 
+std::vector<VertexId> shared_cut(std::span<const std::uint32_t> degrees,
+                                 std::span<const double> shares) {
+  const auto num_vertices = static_cast<VertexId>(degrees.size());
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  double num_edges = 0;
+  for (const std::uint32_t degree : degrees) num_edges += degree;
+  std::vector<VertexId> cut{0};
+  VertexId vertex = 0;
+  double taken = 0, wanted = 0;
+  for (std::size_t part = 0; part + 1 < shares.size(); ++part) {
+    wanted += num_edges * shares[part] / all;
+    while (vertex < num_vertices && taken < wanted) taken += degrees[vertex++];
+    const auto parts_behind = static_cast<VertexId>(shares.size() - part - 1);
+    const VertexId boundary =
+        std::min(std::max(vertex, cut.back() + 1), num_vertices - parts_behind);
+    for (; vertex < boundary; ++vertex) taken += degrees[vertex];
+    cut.push_back(boundary);
+  }
+  cut.push_back(num_vertices);
+  return cut;
+}
+
 std::vector<VertexId> greedy_cut(std::span<const std::uint32_t> degrees, double alpha,
                                  int num_parts) {
   const auto num_vertices = static_cast<VertexId>(degrees.size());

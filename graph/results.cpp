@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "agree.hpp"
+#include "gather.hpp"
 #include "output_file.hpp"
 
 namespace weft::graph {
@@ -15,20 +16,10 @@ constexpr std::size_t kVerticesAtOnce = std::size_t{1}
                                         << 16;  // vertices that rank 0 fetches at once
 
 template <class T>
-Status fetch(const Graph& graph, const OwnedArray<T>& values, int owner, VertexId first,
-             std::size_t count, std::vector<T>& piece) {
+Status fetch(const Graph& graph, const OwnedArray<T>& values, VertexId first, std::size_t count,
+             std::vector<T>& piece) {
   piece.resize(count);
-  if (owner == graph.job().rank()) {
-    std::copy_n(&values[first], count, piece.begin());
-    return Code::ok;
-  }
-  const std::uint64_t offset =
-      std::uint64_t{first - graph.cut()[static_cast<std::size_t>(owner)]} * sizeof(T);
-  const Code code = graph.job().rdma_read(
-      0, values.remotes()[static_cast<std::size_t>(owner)].part(offset, count * sizeof(T)),
-      piece.data(), count * sizeof(T));
-  if (code == Code::ok) return code;
-  return {code, "cannot read the results of " + graph.job().describe(owner)};
+  return gather(graph.job(), parts_of(graph, values), first, count, piece.data());
 }
 
 template <class T>
@@ -56,29 +47,25 @@ template <class... T>
 Status write_columns(const Graph& graph, ResultFormat format, OutputFile& file,
                      Column<T>... columns) {
   std::string text;
-  for (int owner = 0; owner < graph.job().size(); ++owner) {
-    const VertexId end = graph.cut()[static_cast<std::size_t>(owner) + 1];
-    for (VertexId first = graph.cut()[static_cast<std::size_t>(owner)]; first < end;) {
-      const std::size_t count = std::min<std::size_t>(kVerticesAtOnce, end - first);
-      Status status;
-      (void)((status = fetch(graph, columns.values, owner, first, count, columns.piece),
-              status.ok()) &&
-             ...);
-      if (!status.ok()) return status;
-      text.clear();
-      for (std::size_t i = 0; i < count; ++i) {
-        if (format == ResultFormat::text) {
-          text += std::to_string(first + i);
-          (append(text, columns.piece[i]), ...);
-          text += '\n';
-        } else {
-          (text.append(reinterpret_cast<const char*>(&columns.piece[i]), sizeof(T)), ...);
-        }
+  for (VertexId first = 0; first < graph.num_vertices();) {
+    const std::size_t count = std::min<std::size_t>(kVerticesAtOnce, graph.num_vertices() - first);
+    Status status;
+    (void)((status = fetch(graph, columns.values, first, count, columns.piece), status.ok()) &&
+           ...);
+    if (!status.ok()) return status;
+    text.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (format == ResultFormat::text) {
+        text += std::to_string(first + i);
+        (append(text, columns.piece[i]), ...);
+        text += '\n';
+      } else {
+        (text.append(reinterpret_cast<const char*>(&columns.piece[i]), sizeof(T)), ...);
       }
-      status = file.write(text);
-      if (!status.ok()) return status;
-      first += static_cast<VertexId>(count);
     }
+    status = file.write(text);
+    if (!status.ok()) return status;
+    first += static_cast<VertexId>(count);
   }
   return file.commit();
 }

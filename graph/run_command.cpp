@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agree.hpp"
+#include "checkpoint.hpp"
 #include "commands.hpp"
 
 namespace weft::graph {
@@ -65,15 +66,77 @@ Json describe(const Graph& graph, const PageRank& result) {
   return {{"sum", sum.sum}, {"iterations", result.num_steps}, {"top10", top}};
 }
 
+// What of a result is saved, and whether values that were read can be some.
+std::vector<Parts> columns_of(const Graph& graph, const Bfs& result) {
+  return {parts_of(graph, result.depth), parts_of(graph, result.parent)};
+}
+bool is_possible(const Graph& graph, const Bfs& result, VertexId v, std::uint32_t step) {
+  const std::uint32_t depth = result.depth[v];
+  return depth == kUnreached ? result.parent[v] == kNoVertex
+                             : depth <= step && result.parent[v] < graph.num_vertices();
+}
+std::vector<Parts> columns_of(const Graph& graph, const Sssp& result) {
+  return {parts_of(graph, result.distance)};
+}
+bool is_possible(const Graph& graph, const Sssp& result, VertexId v, std::uint32_t) {
+  // No path has more edges than there are vertices.
+  return result.distance[v] == kFar ||
+         result.distance[v] / std::numeric_limits<Weight>::max() <= graph.num_vertices();
+}
+std::vector<Parts> columns_of(const Graph& graph, const Wcc& result) {
+  return {parts_of(graph, result.component)};
+}
+bool is_possible(const Graph&, const Wcc& result, VertexId v, std::uint32_t) {
+  return result.component[v] <= v;
+}
+std::vector<Parts> columns_of(const Graph& graph, const PageRank& result) {
+  return {parts_of(graph, result.rank)};
+}
+bool is_possible(const Graph&, const PageRank& result, VertexId v, std::uint32_t) {
+  return result.rank[v] >= 0 && result.rank[v] < std::numeric_limits<double>::infinity();
+}
+
+std::uint32_t number_of(const std::string& algorithm) {
+  return algorithm == "bfs" ? 0 : algorithm == "sssp" ? 1 : algorithm == "pagerank" ? 2 : 3;
+}
+
+// The options of a run that saves, goes on, or both.
+template <class Result>
+RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, std::uint64_t source,
+                            Result& result) {
+  RunOptions options = arguments.run;
+  if (arguments.checkpoint.empty() && arguments.resume.empty()) return options;
+  const CheckpointKey key = checkpoint_key(graph, number_of(arguments.algorithm), source);
+  const std::vector<Parts> columns = columns_of(graph, result);
+  if (!arguments.resume.empty()) {
+    throw_if(load_checkpoint(graph, key, arguments.resume, columns, options.resume_step));
+    Status status;
+    for (VertexId v = graph.first(); v < graph.last() && status.ok(); ++v)
+      if (!is_possible(graph, result, v, options.resume_step))
+        status = {Code::corrupt, arguments.resume + ": vertex " + std::to_string(v) +
+                                     " has a value that it cannot have"};
+    throw_together(graph.job(), status);
+  }
+  if (!arguments.checkpoint.empty()) {
+    options.save_every = arguments.checkpoint_every;
+    options.save = [&graph, &arguments, key, columns](std::uint32_t step) {
+      throw_if(save_checkpoint(graph, key, step, arguments.checkpoint, columns));
+    };
+  }
+  return options;
+}
+
 // Runs one algorithm as often as asked, writes its result, and adds what is to be printed.
 template <class Result, class Run>
 void run_once(const Graph& graph, const RunArguments& arguments, const std::string& out, Json& runs,
               Json about, Result& result, Run&& run) {
+  const RunOptions options =
+      with_checkpoints(graph, arguments, about.value("source", std::uint64_t{0}), result);
   std::vector<double> seconds;
   for (std::uint32_t i = 0; i < std::max(1u, arguments.repeat); ++i) {
     throw_if(graph.job().barrier());
     const auto start = Clock::now();
-    run(result);
+    run(result, options);
     throw_if(graph.job().barrier());
     seconds.push_back(seconds_since(start));
   }
@@ -98,20 +161,23 @@ void run_all(const Graph& graph, const RunArguments& arguments,
     Bfs result(graph);
     for (const VertexId source : sources)
       run_once(graph, arguments, out_for(source), runs, {{"source", source}}, result,
-               [&](Bfs& found) { bfs(graph, source, arguments.run, found); });
+               [&](Bfs& found, const RunOptions& options) { bfs(graph, source, options, found); });
   } else if (arguments.algorithm == "sssp") {
     Sssp result(graph);
     for (const VertexId source : sources)
-      run_once(graph, arguments, out_for(source), runs, {{"source", source}}, result,
-               [&](Sssp& found) { sssp(graph, source, arguments.run, found); });
+      run_once(
+          graph, arguments, out_for(source), runs, {{"source", source}}, result,
+          [&](Sssp& found, const RunOptions& options) { sssp(graph, source, options, found); });
   } else if (arguments.algorithm == "wcc") {
     Wcc result(graph);
     run_once(graph, arguments, arguments.out, runs, Json::object(), result,
-             [&](Wcc& found) { wcc(graph, arguments.run, found); });
+             [&](Wcc& found, const RunOptions& options) { wcc(graph, options, found); });
   } else {
     PageRank result(graph);
     run_once(graph, arguments, arguments.out, runs, Json::object(), result,
-             [&](PageRank& found) { pagerank(graph, arguments.pagerank, arguments.run, found); });
+             [&](PageRank& found, const RunOptions& options) {
+               pagerank(graph, arguments.pagerank, options, found);
+             });
   }
 }
 
@@ -124,6 +190,11 @@ ResidentMemory resident_memory() {
     unsigned long long kib = 0;
     if (std::sscanf(line.c_str(), "VmHWM: %llu", &kib) == 1) memory.peak = kib * 1024;
     if (std::sscanf(line.c_str(), "VmRSS: %llu", &kib) == 1) memory.now = kib * 1024;
+  }
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line.c_str(), "Pss: %llu", &kib) == 1) memory.proportional = kib * 1024;
   }
   return memory;
 }
@@ -174,6 +245,13 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
     return {Code::bad_argument,
             arguments.algorithm + ": name a vertex to start from with --source"};
   const Mode mode = arguments.run.mode;
+  if (!arguments.checkpoint.empty() || !arguments.resume.empty()) {
+    if (arguments.algorithm == "wcc" && mode != Mode::paper)
+      return {Code::bad_argument,
+              "--checkpoint: wcc has steps to save in --mode paper alone; the others have none"};
+    if (arguments.repeat > 1)
+      return {Code::bad_argument, "--checkpoint and --resume: for one run, not --repeat"};
+  }
   if (arguments.algorithm == "wcc" && mode == Mode::paper) arguments.load.undirected = true;
   arguments.load.in_edges =
       arguments.algorithm != "sssp" && (mode == Mode::pull || mode == Mode::automatic);
@@ -185,24 +263,34 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   if (from_source) {
     const Status status = read_sources(graph, arguments, sources);
     if (!status.ok()) return status;
+    if (sources.size() > 1 && !(arguments.checkpoint.empty() && arguments.resume.empty()))
+      return {Code::bad_argument,
+              "--checkpoint and --resume: for one source, not " + std::to_string(sources.size())};
   }
   Json runs = Json::array();
   run_all(graph, arguments, sources, runs);
 
   const ResidentMemory mine = resident_memory();
-  std::uint64_t memory[] = {mine.peak, mine.now};
+  std::uint64_t memory[] = {mine.peak, mine.now, mine.proportional};
   throw_if(job.all_reduce(std::span(memory), std::plus<>()));
   const MigrationCounts& counts = graph.migration_counts();
   std::uint64_t migrated[] = {counts.tasks.load(), counts.rows_read.load()};
   throw_if(job.all_reduce(std::span(migrated), std::plus<>()));
   if (job.rank() != 0) return Code::ok;
   if (arguments.json) {
-    const Json all = {{"algorithm", arguments.algorithm},  {"graph", arguments.graph},
-                      {"vertices", graph.num_vertices()},  {"edges", graph.num_edges()},
-                      {"processes", job.size()},           {"threads", graph.num_threads()},
-                      {"load_seconds", load_seconds},      {"peak_resident_bytes", memory[0]},
-                      {"resident_bytes", memory[1]},       {"migrated_tasks", migrated[0]},
-                      {"migrated_rows_read", migrated[1]}, {"runs", runs}};
+    const Json all = {{"algorithm", arguments.algorithm},
+                      {"graph", arguments.graph},
+                      {"vertices", graph.num_vertices()},
+                      {"edges", graph.num_edges()},
+                      {"processes", job.size()},
+                      {"threads", graph.num_threads()},
+                      {"load_seconds", load_seconds},
+                      {"peak_resident_bytes", memory[0]},
+                      {"resident_bytes", memory[1]},
+                      {"proportional_bytes", memory[2]},
+                      {"migrated_tasks", migrated[0]},
+                      {"migrated_rows_read", migrated[1]},
+                      {"runs", runs}};
     std::printf("%s\n", all.dump(2).c_str());
     return Code::ok;
   }

@@ -21,12 +21,28 @@ template <class D>
 void run(const Graph& graph, VertexId source, const RunOptions& options, std::uint64_t delta,
          Sssp& result) {
   DeltaStepping<D, false> paths(graph, options, static_cast<D>(delta));
-  if (graph.owns(source)) paths.add(source, 0);
-  paths.run("sssp");
-  for (VertexId v = graph.first(); v < graph.last(); ++v) {
-    const D distance = paths.distance(v);
-    result.distance[v] = distance == paths.kInfinite ? kFar : distance;
+  if (options.resume_step == 0) {
+    if (graph.owns(source)) paths.add(source, 0);
+  } else {
+    // Which of them have told their neighbors is not saved.
+    for (VertexId v = graph.first(); v < graph.last(); ++v)
+      if (result.distance[v] != kFar) paths.add(v, static_cast<D>(result.distance[v]));
   }
+  const auto keep = [&] {
+    for (VertexId v = graph.first(); v < graph.last(); ++v) {
+      const D distance = paths.distance(v);
+      result.distance[v] = distance == paths.kInfinite ? kFar : distance;
+    }
+  };
+  std::function<void(std::uint32_t)> after_step;
+  if (options.save_every > 0)
+    after_step = [&](std::uint32_t step) {
+      if (!options.saves_after(step)) return;
+      keep();
+      options.save(step);
+    };
+  paths.run("sssp", options.resume_step, after_step);
+  keep();
   result.num_steps = paths.num_steps();
 }
 

@@ -16,13 +16,22 @@ void tell(const RunOptions& options, const char* what, std::uint64_t step) {
 void paper_bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result) {
   VertexArray<VertexId> parent(graph, kNoVertex);
   VertexSet in(graph), out(graph);
-  parent[source] = source;
-  in.insert(source);
+  std::uint32_t depth = options.resume_step;
   processVertices(graph, [&](VertexId v) {
-    result.depth[v] = v == source ? 0 : kUnreached;
+    if (depth == 0) {
+      result.depth[v] = v == source ? 0 : kUnreached;
+      result.parent[v] = v == source ? v : kNoVertex;
+    }
+    parent[v] = result.parent[v];
+    if (result.depth[v] == depth) in.insert(v);
     return 0;
   });
-  std::uint32_t depth = 0;
+  const auto keep = [&] {
+    processVertices(graph, [&](VertexId v) {
+      result.parent[v] = parent[v];
+      return 0;
+    });
+  };
   for (std::uint64_t active = 1; active > 0; swap(in, out)) {
     tell(options, "bfs", ++depth);
     out.clear();
@@ -37,20 +46,31 @@ void paper_bfs(const Graph& graph, VertexId source, const RunOptions& options, B
       result.depth[v] = depth;
       return 0;
     });
+    if (active == 0 || !options.saves_after(depth)) continue;
+    keep();
+    options.save(depth);
   }
-  processVertices(graph, [&](VertexId v) {
-    result.parent[v] = parent[v];
-    return 0;
-  });
+  keep();
   result.num_steps = depth;
 }
 
 void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result) {
   VertexArray<std::uint64_t> distance(graph, kFar);
   VertexSet in(graph), out(graph);
-  distance[source] = 0;
-  in.insert(source);
-  result.num_steps = 0;
+  result.num_steps = options.resume_step;
+  processVertices(graph, [&](VertexId v) {
+    if (options.resume_step == 0) result.distance[v] = v == source ? 0 : kFar;
+    distance[v] = result.distance[v];
+    // Which of them have told their neighbors is not saved.
+    if (distance[v] != kFar) in.insert(v);
+    return 0;
+  });
+  const auto keep = [&] {
+    processVertices(graph, [&](VertexId v) {
+      result.distance[v] = distance[v];
+      return 0;
+    });
+  };
   for (std::uint64_t active = 1; active > 0; swap(in, out)) {
     tell(options, "sssp", ++result.num_steps);
     out.clear();
@@ -61,11 +81,11 @@ void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, 
         },
         [](std::uint64_t& mine, std::uint64_t candidate) { return atomic_min(mine, candidate); },
         options.step);
+    if (active == 0 || !options.saves_after(result.num_steps)) continue;
+    keep();
+    options.save(result.num_steps);
   }
-  processVertices(graph, [&](VertexId v) {
-    result.distance[v] = distance[v];
-    return 0;
-  });
+  keep();
 }
 
 void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
@@ -77,7 +97,7 @@ void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunO
     given[v] = degree > 0 ? result.rank[v] / static_cast<double>(degree) : 0;
   };
   processVertices(graph, [&](VertexId v) {
-    result.rank[v] = 1;
+    if (options.resume_step == 0) result.rank[v] = 1;
     give(v);
     all.insert(v);
     return 0;
@@ -85,7 +105,8 @@ void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunO
   StepOptions step = options.step;
   step.mirrors = Mirrors::clear;
   double change = std::numeric_limits<double>::infinity();
-  for (result.num_steps = 0; result.num_steps < rules.iterations && change >= rules.tolerance;) {
+  for (result.num_steps = options.resume_step;
+       result.num_steps < rules.iterations && change >= rules.tolerance;) {
     tell(options, "pagerank", ++result.num_steps);
     touched.clear();
     processEdges(
@@ -105,6 +126,7 @@ void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunO
       give(v);
       return std::abs(result.rank[v] - old);
     });
+    if (options.saves_after(result.num_steps)) options.save(result.num_steps);
   }
 }
 
@@ -116,10 +138,17 @@ void paper_wcc(const Graph& graph, const RunOptions& options, Wcc& result) {
   // Mirrors begin with their own label as well, so that no owner is told what it knows.
   for (VertexId v = 0; v < graph.num_vertices(); ++v) label[v] = v;
   processVertices(graph, [&](VertexId v) {
+    if (options.resume_step > 0) label[v] = result.component[v];
     in.insert(v);
     return 0;
   });
-  result.num_steps = 0;
+  const auto keep = [&] {
+    processVertices(graph, [&](VertexId v) {
+      result.component[v] = label[v];
+      return 0;
+    });
+  };
+  result.num_steps = options.resume_step;
   for (std::uint64_t active = 1; active > 0; swap(in, out)) {
     tell(options, "wcc", ++result.num_steps);
     out.clear();
@@ -130,11 +159,11 @@ void paper_wcc(const Graph& graph, const RunOptions& options, Wcc& result) {
         },
         [](VertexId& mine, VertexId candidate) { return atomic_min(mine, candidate); },
         options.step);
+    if (active == 0 || !options.saves_after(result.num_steps)) continue;
+    keep();
+    options.save(result.num_steps);
   }
-  processVertices(graph, [&](VertexId v) {
-    result.component[v] = label[v];
-    return 0;
-  });
+  keep();
 }
 
 }  // namespace weft::graph

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """weft-graph as a user runs it: known results on real graphs, and what it says to bad input.
 
-  cli_test.py WEFT_GRAPH WEFTRUN GRAPHS MORE_GRAPHS
+  cli_test.py WEFT_GRAPH WEFTRUN EXAMPLES GRAPHS MORE_GRAPHS
 
-GRAPHS has soc-Epinions1.el.gz; MORE_GRAPHS may have others, with expected.tsv. Whatever is wrong with
+EXAMPLES has the programs of examples/graph; GRAPHS has soc-Epinions1.el.gz; MORE_GRAPHS may have others, with expected.tsv. Whatever is wrong with
 the input, the exit status is 2, one process says so in one line, and nothing is written.
 """
 import gzip
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -17,7 +18,7 @@ import tempfile
 import time
 import unittest
 
-GRAPH = WEFTRUN = GRAPHS = MORE = None
+GRAPH = WEFTRUN = EXAMPLES = GRAPHS = MORE = None
 DEADLINE_S = 120
 
 EPINIONS = {
@@ -168,6 +169,110 @@ class Cli(unittest.TestCase):
         self.good('convert', 'g.bin', 'hashed.bin', '--weights', 'hash')
         self.assertEqual(right, self.good('sssp', 'hashed.bin', '--source', '1').rsplit('steps', 1)[0])
 
+    def test_ways_of_working_find_the_same(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '10')
+        for algorithm, result in (('sssp', r'reached.*at=\d+'), ('pagerank', r'sum=.*')):
+            words = [algorithm, 'g.bin', '--mode', 'paper']
+            words += ['--source', '0'] if algorithm == 'sssp' else []
+            right = re.search(result, self.good(*words))[0]
+            for ways in (['--schedule', 'steal'], ['--schedule', 'fixed'], ['--grain', '1'],
+                         ['--combine', 'edge'], ['--pairing', 'thread', '--block', '1'],
+                         ['--block', '4096'], ['--shares', '5,1'], ['--alpha', '3'],
+                         ['--migrate', '--migrate-threshold', '0', '--migrate-cache', '100'],
+                         ['--equal-cut', '--no-bind']):
+                with self.subTest(algorithm=algorithm, ways=ways):
+                    out = self.good(*words, *ways, '--threads', '2', ranks=2)
+                    self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
+        self.bad('one number above 0 for each of the 2', 'wcc', 'g.bin', '--shares', '1', ranks=2)
+        self.bad('one number above 0 for each of the 2', 'wcc', 'g.bin', '--shares', '1,0', ranks=2)
+
+    def test_examples(self):
+        path = os.path.join(GRAPHS, 'soc-Epinions1.el.gz')
+        for program, arguments, right in (
+                ('graph_sssp', ['0'], 'sum of distances 170249\n'),
+                ('graph_pagerank', [], 'sum of ranks 54509.9\n'),
+                ('graph_k_core', [], None)):
+            found = set()
+            for ranks in (1, 3):
+                done = subprocess.run([WEFTRUN, '-n', str(ranks), '--timeout', str(DEADLINE_S),
+                                       os.path.join(EXAMPLES, program), path, *arguments], text=True,
+                                      capture_output=True, timeout=DEADLINE_S + 10, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                found.add(done.stdout)
+            self.assertEqual(found, {right or found.pop()})
+
+    def test_checkpoints(self):
+        self.good('generate', 'grid', 'grid.bin', '--width', '40', '--height', '5')
+        self.good('generate', 'rmat', 'rmat.bin', '--scale', '10')
+        for algorithm, graph, options, modes in (
+                ('bfs', 'grid.bin', ['--source', '3'], MODES),
+                ('sssp', 'grid.bin', ['--source', '3'], MODES),
+                ('pagerank', 'rmat.bin', [], MODES),
+                ('wcc', 'grid.bin', [], ['paper'])):
+            right = self.good(algorithm, graph, *options).partition(' steps=')[0]
+            for first_mode in modes:
+                with self.subTest(algorithm=algorithm, mode=first_mode):
+                    if os.path.exists(self.path('c')):
+                        os.remove(self.path('c'))
+                    self.good(algorithm, graph, *options, '--mode', first_mode, '--checkpoint', 'c',
+                              '--checkpoint-every', '3', ranks=2)
+                    if not os.path.exists(self.path('c')):
+                        self.assertEqual((algorithm, first_mode), ('sssp', 'auto'))  # few windows
+                        continue
+                    for mode in modes:
+                        for ranks in (1, 3):
+                            out = self.good(algorithm, graph, *options, '--mode', mode, '--resume', 'c',
+                                            ranks=ranks)
+                            self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
+        pagerank = ['pagerank', 'rmat.bin', '--resume']
+        self.good('pagerank', 'rmat.bin', '--checkpoint', 'c', '--checkpoint-every', '3')
+        with open(self.path('c'), 'rb') as file:
+            whole = file.read()
+        self.assertEqual(struct.unpack_from('<I', whole, 16)[0], 18)
+        self.write('short', whole[:-1])
+        self.write('damaged', whole[:500] + bytes([whole[500] ^ 1]) + whole[501:])
+        self.write('header', bytes([whole[0] ^ 1]) + whole[1:])
+        for ranks in (1, 3):
+            self.bad('truncated', *pagerank, 'short', ranks=ranks)
+            self.bad('damaged behind byte 64', *pagerank, 'damaged', ranks=ranks)
+            self.bad('not a checkpoint', *pagerank, 'header', ranks=ranks)
+            self.bad('No such file', *pagerank, 'absent', ranks=ranks)
+            self.bad('of another graph', 'pagerank', 'grid.bin', '--resume', 'c', ranks=ranks)
+            self.bad('of another algorithm', 'sssp', 'rmat.bin', '--source', '0', '--resume', 'c',
+                     ranks=ranks)
+            self.bad('--mode paper', 'wcc', 'grid.bin', '--checkpoint', 'd', ranks=ranks)
+            self.bad('for one source', 'bfs', 'grid.bin', '--source', '0', '1', '--checkpoint', 'd',
+                     ranks=ranks)
+
+    def test_cache(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '10')
+        cache = 'g.bin.weft-cache'
+        for algorithm, options in {**OPTIONS, 'sssp': ['--source', '0']}.items():
+            for more in ([], ['--undirected']):
+                right = self.good(algorithm, 'g.bin', *options, *more, ranks=2).partition(' steps=')[0]
+                for ranks in (2, 1, 3):
+                    out = self.good(algorithm, 'g.bin', *options, *more, '--cache', ranks=ranks)
+                    self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
+        self.good('sssp', 'g.bin', '--source', '0', '--cache')
+        with open(self.path(cache), 'rb') as file:
+            whole = file.read()
+        # What is of another file, or not whole, is made again.
+        self.write(cache, whole[:-4])
+        self.good('sssp', 'g.bin', '--source', '0', '--cache', ranks=2)
+        with open(self.path(cache), 'rb') as file:
+            self.assertEqual(len(file.read()), len(whole))
+        self.good('generate', 'rmat', 'g.bin', '--scale', '9')
+        right = self.good('wcc', 'g.bin', ranks=2).partition(' steps=')[0]
+        self.assertTrue(same(right, self.good('wcc', 'g.bin', '--cache', ranks=2)))
+        # What is inside is checked.
+        with open(self.path(cache), 'rb') as file:
+            whole = file.read()
+        self.write(cache, whole[:64] + struct.pack('<I', 1 << 30) + whole[68:])
+        self.bad('do not add up', 'wcc', 'g.bin', '--cache', ranks=2)
+        vertices = 64 + 4 * 512
+        self.write(cache, whole[:vertices] + struct.pack('<I', 600) + whole[vertices + 4:])
+        self.bad('names a vertex', 'wcc', 'g.bin', '--cache', ranks=2)
+
     def test_info(self):
         self.write('g.el', '0 1\n0 1\n2 2\n2 0\n')
         info = json.loads(self.good('info', 'g.el', '--json', ranks=2))
@@ -250,8 +355,56 @@ class Cli(unittest.TestCase):
 
     def test_a_process_is_killed(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '14')
+        migrate = ['--mode', 'paper', '--migrate', '--migrate-threshold', '0', '--shares', '9,1,1']
+        for killed, ways in ((1, []), (0, migrate), (2, migrate + ['--migrate-cache', '100'])):
+            with self.subTest(killed=killed, ways=ways):
+                self.kill_between_steps(killed, ways)
+
+    def test_a_killed_run_goes_on_from_its_checkpoint(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '12')
+        self.kill_between_steps(0, ['--checkpoint', 'c', '--checkpoint-every', '1'], {'c'})
+        with open(self.path('c'), 'rb') as file:
+            step = struct.unpack_from('<I', file.read(), 16)[0]
+        self.assertGreater(step, 0)
+        right = self.good('pagerank', 'g.bin', '--iterations', str(step + 2)).partition(' steps=')[0]
+        self.assertTrue(same(right, self.good('pagerank', 'g.bin', '--iterations', str(step + 2),
+                                              '--resume', 'c', ranks=2)))
+
+    def test_a_process_is_killed_at_any_moment(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '14')
+        self.good('convert', 'g.bin', 'g.wel')
+        for number in range(8):
+            with self.subTest(number=number):
+                job = subprocess.Popen([WEFTRUN, '-n', '3', '--timeout', '60', GRAPH, 'sssp',
+                                        'g.wel', '--source', '0', '--mode', 'paper', '--migrate',
+                                        '--out', 'result', '--cache', '--checkpoint', 'c',
+                                        '--checkpoint-every', '1'],
+                                       cwd=self.folder.name, stderr=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL)
+                try:
+                    ranks = []
+                    while len(ranks) < 3 and job.poll() is None:
+                        ranks = self.ranks_of(job.pid)
+                    # Whatever they do by now: starting, loading, computing, writing, or leaving.
+                    time.sleep(0.03 * number)
+                    if len(ranks) == 3:
+                        os.kill(ranks[number % 3], signal.SIGKILL)
+                    self.assertNotEqual(job.wait(60), 124)
+                finally:
+                    job.kill()
+                    job.wait()
+                self.assertEqual(self.ranks_of(job.pid), [])
+                if os.path.exists(self.path('result')):
+                    self.good('verify', 'sssp', 'g.wel', 'result', '--source', '0')
+                    os.remove(self.path('result'))
+                if os.path.exists(self.path('c')):
+                    self.good('sssp', 'g.wel', '--source', '0', '--resume', 'c', '--cache')
+                self.assertLessEqual(set(os.listdir(self.folder.name)),
+                                     {'g.bin', 'g.wel', 'g.wel.weft-cache', 'c'})
+
+    def kill_between_steps(self, killed, ways, left=()):
         job = subprocess.Popen([WEFTRUN, '-n', '3', '--timeout', '60', GRAPH, 'pagerank', 'g.bin',
-                                '--iterations', '100000000', '--out', 'result'],
+                                '--iterations', '100000000', '--out', 'result', *ways],
                                cwd=self.folder.name, text=True, stderr=subprocess.PIPE)
         try:
             # The second word about a step is told in the middle of the iterations.
@@ -260,13 +413,13 @@ class Cli(unittest.TestCase):
                     break
             ranks = self.ranks_of(job.pid)
             self.assertEqual(len(ranks), 3)
-            os.kill(ranks[1], signal.SIGKILL)
+            os.kill(ranks[killed], signal.SIGKILL)
             start = time.monotonic()
             text = job.stderr.read()
-            self.assertNotEqual(job.wait(30), 0)
-            self.assertLess(time.monotonic() - start, 20)
-            self.assertIn(str(ranks[1]), text)
-            self.assertEqual(sorted(os.listdir(self.folder.name)), ['g.bin'])
+            self.assertNotEqual(job.wait(60), 0)
+            self.assertLess(time.monotonic() - start, 60)
+            self.assertIn(str(ranks[killed]), text)
+            self.assertEqual(set(os.listdir(self.folder.name)), {'g.bin', *left})
             self.assertEqual(self.ranks_of(job.pid), [])
         finally:
             job.kill()
@@ -275,5 +428,5 @@ class Cli(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    GRAPH, WEFTRUN, GRAPHS, MORE = (os.path.abspath(name) for name in sys.argv[1:5])
-    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
+    GRAPH, WEFTRUN, EXAMPLES, GRAPHS, MORE = (os.path.abspath(name) for name in sys.argv[1:6])
+    unittest.main(argv=sys.argv[:1] + sys.argv[6:])

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <mutex>
 #include <thread>
@@ -115,6 +116,10 @@ TEST_CASE("all algorithms find what a serial computation finds") {
     RunOptions options;
     options.step.combine = combine;
     options.step.grain = 16;
+    if (combine == Combine::edges) {
+      options.step.schedule = Schedule::steal;
+      options.step.exchange.pairing = transport::Pairing::thread_to_thread;
+    }
     std::uint64_t num_wrong = 0;
     LoadOptions load{.weights = Weights::file, .threads = num_threads, .bind_threads = false};
     {
@@ -395,4 +400,25 @@ TEST_CASE("what one rank finds wrong, all ranks throw") {
     }
   });
   CHECK(told == 3);
+}
+
+TEST_CASE("what all threads use is spread over the NUMA nodes") {
+  const int num_ranks = GENERATE(1, 2);
+  std::string policy;
+  on_ranks(num_ranks, [&](transport::Job& job) {
+    const Buffer<std::uint64_t> buffer(&job, 1 << 20);
+    buffer[0] = 1;
+    if (job.rank() != 0) return;
+    char start[32];
+    std::snprintf(start, sizeof start, "%lx ",
+                  static_cast<unsigned long>(reinterpret_cast<std::uintptr_t>(buffer.data())));
+    std::ifstream maps("/proc/self/numa_maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.starts_with(start)) policy = line.substr(std::strlen(start));
+  });
+  if (policy.empty() || policy.starts_with("default")) {
+    WARN("skipped: this kernel has no memory policies, or refuses them here");
+    return;
+  }
+  CHECK(policy.starts_with("interleave"));
 }

@@ -1,9 +1,18 @@
 // The parts of the engine that need no job: the cut, the parsers, sets of vertices, threads.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <numeric>
+#include <thread>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "edge_text.hpp"
+#include "file_source.hpp"
+#include "graph_cache.hpp"
 #include "weft/graph.hpp"
 
 using namespace weft;         // NOLINT(google-build-using-namespace)
@@ -68,6 +77,64 @@ TEST_CASE("a refined cut is never worse than it was, and leaves no part empty") 
         REQUIRE(cut_imbalance(degrees, 3, other) >= now - 1e-4);
     }
   }
+}
+
+TEST_CASE("a cut by shares of the edges") {
+  const std::vector<std::uint32_t> degrees = {3, 2, 1, 0, 0, 2, 2, 4};
+  CHECK(shared_cut(degrees, std::vector<double>{1, 1}) == std::vector<VertexId>{0, 6, 8});
+  CHECK(shared_cut(degrees, std::vector<double>{2, 1}) == std::vector<VertexId>{0, 7, 8});
+  CHECK(shared_cut(degrees, std::vector<double>{1e-6, 1, 1}) == std::vector<VertexId>{0, 1, 7, 8});
+  // No part is empty, even where one vertex has all edges.
+  CHECK(shared_cut(std::vector<std::uint32_t>{0, 0, 100}, std::vector<double>{1, 1, 1}) ==
+        std::vector<VertexId>{0, 1, 2, 3});
+}
+
+TEST_CASE("every schedule hands out each task once") {
+  for (const Schedule schedule : {Schedule::grab, Schedule::steal, Schedule::fixed})
+    for (const int size : {1, 2, 5})
+      for (const std::uint64_t num_tasks : {0u, 3u, 10007u}) {
+        Team team(size, {});
+        std::vector<std::atomic<int>> done(num_tasks);
+        weft::graph::detail::WorkCounter work(num_tasks, {.schedule = schedule, .grain = 7}, size);
+        team.run([&](int thread) {
+          work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+            // The first thread does nothing until others have gone through theirs.
+            if (thread == 0) std::this_thread::yield();
+            for (; begin < end; ++begin) ++done[begin];
+          });
+        });
+        CHECK(std::all_of(done.begin(), done.end(), [](const auto& times) { return times == 1; }));
+      }
+}
+
+TEST_CASE("a graph's file that changes while it is read is noticed") {
+  std::string name = "/tmp/weft-graph-XXXXXX.el";
+  const int descriptor = mkstemps(name.data(), 3);
+  REQUIRE(descriptor >= 0);
+  REQUIRE(write(descriptor, "0 1\n1 2\n", 8) == 8);
+  FileSource source(name);
+  FileFacts facts;
+  CHECK(source.inspect(FileFormat::by_name, facts).ok());
+  CHECK(source.open(facts).ok());
+  EdgeStore edges(false);
+  CHECK(source.read_part(0, 1, edges, [](std::uint64_t) {}).ok());
+  CHECK(source.check_unchanged().ok());
+  REQUIRE(write(descriptor, "2 3\n", 4) == 4);
+  CHECK(source.check_unchanged() == Code::corrupt);
+  REQUIRE(ftruncate(descriptor, 4) == 0);
+  CHECK(source.read_part(0, 1, edges, [](std::uint64_t) {}) == Code::corrupt);
+  close(descriptor);
+  unlink(name.c_str());
+}
+
+TEST_CASE("headers of checkpoints and caches that do not fit are refused") {
+  std::byte bytes[64] = {};
+  std::uint32_t step = 0;
+  CHECK(parse_checkpoint_header(bytes, 64, 8, {}, step) == Code::corrupt);
+  CHECK(parse_checkpoint_header({bytes, 63}, 63, 8, {}, step) == Code::corrupt);
+  CacheHeader header;
+  CHECK_FALSE(cache_fits(bytes, 64, {}, {}, header));
+  CHECK_FALSE(cache_fits({bytes, 63}, 63, {}, {}, header));
 }
 
 TEST_CASE("edges in text") {

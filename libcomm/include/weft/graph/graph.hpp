@@ -58,6 +58,12 @@ struct LoadOptions {
   int threads = 0;           // of this process; 0: its share of the host's cores
   bool bind_threads = true;  // to cores of their own, if there are as many
   bool equal_cut = false;    // as many vertices for every rank, whatever their edges
+  // Edges of each rank against the others', for ranks of different speed; one number a rank, all
+  // above 0. Empty: the partition's cut.
+  std::vector<double> shares = {};
+  // Rows are read from GRAPH.weft-cache, if that is of this file as it is now and has what is
+  // wanted; otherwise it is written.
+  bool cache = false;
   // Told about once a second, by rank 0, with a share between 0 and 1. May be empty.
   std::function<void(const char* what, double share)> progress = nullptr;
 };
@@ -190,6 +196,9 @@ WEFT_API double refine_cut(std::span<const std::uint32_t> degrees, double alpha,
 // The same sum, of a cut as it is.
 WEFT_API double cut_imbalance(std::span<const std::uint32_t> degrees, double alpha,
                               const std::vector<VertexId>& cut);
+// Parts with edges in proportion to `shares`, as near as whole vertices allow; none is empty.
+WEFT_API std::vector<VertexId> shared_cut(std::span<const std::uint32_t> degrees,
+                                          std::span<const double> shares);
 // Gemini's: parts are filled one after the other with their share of alpha * vertices + edges.
 WEFT_API std::vector<VertexId> greedy_cut(std::span<const std::uint32_t> degrees, double alpha,
                                           int num_parts);

@@ -39,6 +39,7 @@ enum class Mirrors {
 // Who takes which active vertices.
 enum class Schedule {
   grab,   // a shared counter, `grain` vertices at a time
+  steal,  // an equal share each, and then what is left of the others', `grain` at a time
   fixed,  // an equal share each
 };
 
@@ -49,38 +50,49 @@ struct StepOptions {
   unsigned grain = 64;              // vertices that a thread takes at once
   unsigned receive_every = 100;     // vertices between looks at what others have sent
   MigrationOptions migration = {};  // between ranks; in a job of one there is none
+  // How messages travel: those of the first step that writes an array are the array's.
+  transport::ExchangeSettings exchange = {};
 };
 
 namespace detail {
 
-// Hands out [0, size) in pieces.
+// Hands out [0, size) in pieces: from one part for all threads, or from a part for each.
 class WorkCounter {
  public:
   WorkCounter(std::uint64_t size, const StepOptions& options, int num_threads)
-      : size_(size),
+      : schedule_(options.schedule),
         grain_(std::max(1u, options.grain)),
-        fixed_(options.schedule == Schedule::fixed),
-        num_threads_(static_cast<unsigned>(num_threads)) {}
-  // visit(begin, end) until nothing is left.
+        parts_(schedule_ == Schedule::grab ? 1 : static_cast<std::size_t>(num_threads)) {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      parts_[p].next.store(size * p / parts_.size(), std::memory_order_relaxed);
+      parts_[p].end = size * (p + 1) / parts_.size();
+    }
+  }
+  // visit(begin, end) until nothing is left for this thread.
   template <class Visit>
   void work(int thread, Visit&& visit) {
-    const auto t = static_cast<unsigned>(thread);
-    if (fixed_) {
-      visit(size_ * t / num_threads_, size_ * (t + 1) / num_threads_);
-      return;
-    }
-    for (;;) {
-      const std::uint64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-      if (begin >= size_) return;
-      visit(begin, std::min(begin + grain_, size_));
-    }
+    const auto own = schedule_ == Schedule::grab ? 0 : static_cast<std::size_t>(thread);
+    const std::size_t num_parts = schedule_ == Schedule::steal ? parts_.size() : 1;
+    for (std::size_t i = 0; i < num_parts; ++i) take(parts_[(own + i) % parts_.size()], visit);
   }
 
  private:
-  std::uint64_t size_, grain_;
-  bool fixed_;
-  unsigned num_threads_;
-  std::atomic<std::uint64_t> next_{0};
+  struct alignas(64) Part {
+    std::atomic<std::uint64_t> next{0};
+    std::uint64_t end = 0;
+  };
+  template <class Visit>
+  void take(Part& part, Visit& visit) {
+    for (;;) {
+      const std::uint64_t begin = part.next.fetch_add(grain_, std::memory_order_relaxed);
+      if (begin >= part.end) return;
+      visit(begin, std::min(begin + grain_, part.end));
+    }
+  }
+
+  Schedule schedule_;
+  std::uint64_t grain_;
+  std::vector<Part> parts_;
 };
 
 // The active vertices of this rank: as a queue where they are few, else as their bits.
@@ -124,6 +136,7 @@ class Push {
         reduce_(reduce),
         shared_(graph.num_threads() > 1),
         by_edge_(options.combine == Combine::edges),
+        to_threads_(options.exchange.pairing == transport::Pairing::thread_to_thread),
         thread_(thread),
         exchange_(kAlone ? nullptr : &values.exchange()) {}
 
@@ -146,7 +159,8 @@ class Push {
   }
 
   void send(int owner, VertexId destination, const T& value) noexcept {
-    const Code code = exchange_->send(owner, thread_, {destination, value});
+    const int place = to_threads_ ? exchange_->place(owner, thread_) : owner;
+    const Code code = exchange_->send(place, thread_, {destination, value});
     if (code != Code::ok) failed_ = code;
   }
 
@@ -167,7 +181,7 @@ class Push {
   T* values_;
   VertexSet& out_;
   Reduce& reduce_;
-  bool shared_, by_edge_;
+  bool shared_, by_edge_, to_threads_;
   int thread_;
   transport::Exchange<typename VertexArray<T>::Message>* exchange_;
   Code failed_ = Code::ok;
@@ -245,7 +259,7 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
   const bool migrates = options.migration.enabled && graph.num_vertices() <= TaskRange::kMaxTasks;
   std::vector<Status> results(static_cast<std::size_t>(graph.num_threads()));
   std::atomic<bool> failed{false};
-  writes.exchange();
+  writes.exchange(options.exchange);
   const auto end_of = [&](int thread, const Pusher& push) {
     if (push.failed() != Code::ok) results[static_cast<std::size_t>(thread)] = push.failed();
   };

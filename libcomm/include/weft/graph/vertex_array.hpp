@@ -46,11 +46,12 @@ class VertexArray {
     });
   }
 
-  // The lanes for its messages. The first call is collective and throws weft::Error.
-  transport::Exchange<Message>& exchange() {
+  // The lanes for its messages. The first call is collective, throws weft::Error, and settles how
+  // they work.
+  transport::Exchange<Message>& exchange(const transport::ExchangeSettings& settings = {}) {
     if (exchange_ == nullptr)
-      exchange_ =
-          std::make_unique<transport::Exchange<Message>>(graph_->job(), graph_->num_threads());
+      exchange_ = std::make_unique<transport::Exchange<Message>>(graph_->job(),
+                                                                 graph_->num_threads(), settings);
     return *exchange_;
   }
 

@@ -1,0 +1,55 @@
+// pagerank: PageRank by push, 20 iterations.
+//
+//   weftrun -n 2 graph_pagerank GRAPH
+//
+// Every vertex begins with 1; in an iteration it gives its value, divided by its edges out, along
+// each of them, and becomes 0.15 + 0.85 times what it gets. What it gives is what the step reads of
+// it, and what it gets is what the step adds up, so a step has two arrays.
+#include <cstdio>
+
+#include "weft/graph.hpp"
+
+using namespace weft::graph;  // NOLINT(google-build-using-namespace): an example
+
+int main(int argc, char** argv) try {
+  if (argc != 2) return std::fprintf(stderr, "usage: graph_pagerank GRAPH\n"), 2;
+  weft::transport::Job job;
+  const Graph graph = loadGraph(job, argv[1]);
+
+  VertexArray<double> rank(graph, 1), given(graph, 0), sum(graph, 0);
+  VertexSet all(graph), touched(graph);
+  processVertices(graph, [&](VertexId v) {
+    all.insert(v);
+    return 0;
+  });
+  for (int iteration = 0; iteration < 20; ++iteration) {
+    processVertices(graph, [&](VertexId v) {
+      const auto degree = static_cast<double>(graph.out_degree(v));
+      given[v] = degree > 0 ? rank[v] / degree : 0;
+      return 0;
+    });
+    touched.clear();
+    processEdges(
+        graph, given, sum, all, touched,
+        [](VertexId, double mine, const Neighbors& edges, auto& push) {
+          for (const auto& [to, weight] : edges) push(to, mine);
+        },
+        [](double& mine, double more) {
+          atomic_add(mine, more);
+          return true;
+        },
+        {.mirrors = Mirrors::clear});
+    processVertices(graph, [&](VertexId v) {
+      rank[v] = 0.15 + 0.85 * sum[v];
+      sum[v] = 0;
+      return 0;
+    });
+  }
+
+  const double total = processVertices(graph, [&](VertexId v) { return rank[v]; });
+  if (job.rank() == 0) std::printf("sum of ranks %.1f\n", total);
+  return 0;
+} catch (const weft::Error& error) {
+  std::fprintf(stderr, "graph_pagerank: %s\n", error.what());
+  return 1;
+}

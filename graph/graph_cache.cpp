@@ -1,0 +1,118 @@
+#include "graph_cache.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "agree.hpp"
+#include "gather.hpp"
+#include "output_file.hpp"
+
+namespace weft::graph {
+namespace {
+
+constexpr char kMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '1'};
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+std::uint32_t crc_of(const CacheHeader& header) {
+  return static_cast<std::uint32_t>(
+      crc32_z(0, reinterpret_cast<const unsigned char*>(&header), offsetof(CacheHeader, crc)));
+}
+
+Status write_parts(transport::Job& job, const Parts& parts, OutputFile& file) {
+  std::vector<std::byte> piece(kPieceBytes);
+  const std::uint64_t end = parts.begins.back();
+  Status status;
+  for (std::uint64_t first = 0; first < end && status.ok();) {
+    const std::size_t count = std::min<std::uint64_t>(end - first, kPieceBytes / parts.value_bytes);
+    status = gather(job, parts, first, count, piece.data());
+    if (status.ok()) status = file.write(piece.data(), count * parts.value_bytes);
+    first += count;
+  }
+  return status;
+}
+
+// What all ranks have of the rows, for rank 0 to read.
+struct SharedRows {
+  SharedRows(const Graph& graph, const Rows& rows) : degrees(graph) {
+    for (VertexId v = graph.first(); v < graph.last(); ++v)
+      degrees[v] = static_cast<std::uint32_t>(rows.degree(v - graph.first()));
+    transport::Job& job = graph.job();
+    std::vector<std::uint64_t> counts;
+    throw_if(job.all_gather(std::uint64_t{rows.vertices.size()}, counts));
+    std::vector<std::uint64_t> begins{0};
+    for (const std::uint64_t count : counts) begins.push_back(begins.back() + count);
+    if (job.size() > 1) {
+      throw_if(job.all_gather(rows.vertices.remote(), remote_vertices));
+      throw_if(job.all_gather(rows.weights.remote(), remote_weights));
+    }
+    vertices = {begins, sizeof(VertexId), rows.vertices.data(), &remote_vertices};
+    weights = {begins, sizeof(Weight), rows.weights.data(), &remote_weights};
+  }
+  SharedRows(const SharedRows&) = delete;
+  SharedRows& operator=(const SharedRows&) = delete;
+
+  Status write(const Graph& graph, bool weighted, OutputFile& file) const {
+    Status status = write_parts(graph.job(), parts_of(graph, degrees), file);
+    if (status.ok()) status = write_parts(graph.job(), vertices, file);
+    if (status.ok() && weighted) status = write_parts(graph.job(), weights, file);
+    return status;
+  }
+
+  OwnedArray<std::uint32_t> degrees;
+  std::vector<transport::RemoteMemory> remote_vertices, remote_weights;
+  Parts vertices, weights;
+};
+
+}  // namespace
+
+bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, const FileFacts& facts,
+                const LoadOptions& options, CacheHeader& header) {
+  if (bytes.size() < sizeof header) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const bool needs_in = options.in_edges && !options.undirected;
+  return std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 && header.crc == crc_of(header) &&
+         header.vertex_bytes == sizeof(VertexId) && header.source_bytes == facts.bytes &&
+         header.source_changed_ns == facts.changed_ns &&
+         (header.undirected != 0) == options.undirected && (!needs_in || header.in_edges != 0) &&
+         (options.weights == Weights::none ||
+          header.weights == static_cast<std::uint32_t>(options.weights)) &&
+         header.num_vertices > 0 && header.num_vertices <= kNoVertex &&
+         header.num_vertices <= file_bytes / 4 &&
+         header.num_edges <= file_bytes / sizeof(VertexId) && header.file_bytes() == file_bytes;
+}
+
+Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,
+                   const std::string& path) {
+  const bool in_edges = options.in_edges && !options.undirected;
+  const bool weighted = options.weights != Weights::none;
+  const SharedRows out(graph, graph.out());
+  std::unique_ptr<SharedRows> in;
+  if (in_edges) in = std::make_unique<SharedRows>(graph, graph.in());
+  const Status met = graph.job().barrier();
+  if (!met.ok()) return met;
+  Status status;
+  if (graph.job().rank() == 0) {
+    CacheHeader header{};
+    std::memcpy(header.magic, kMagic, sizeof kMagic);
+    header.vertex_bytes = sizeof(VertexId);
+    header.weights = static_cast<std::uint32_t>(options.weights);
+    header.undirected = options.undirected ? 1 : 0;
+    header.in_edges = in_edges ? 1 : 0;
+    header.source_bytes = facts.bytes;
+    header.source_changed_ns = facts.changed_ns;
+    header.num_vertices = graph.num_vertices();
+    header.num_edges = graph.num_edges();
+    header.crc = crc_of(header);
+    OutputFile file(path);
+    status = file.open();
+    if (status.ok()) status = file.write(&header, sizeof header);
+    if (status.ok()) status = out.write(graph, weighted, file);
+    if (status.ok() && in != nullptr) status = in->write(graph, weighted, file);
+    if (status.ok()) status = file.commit();
+  }
+  return agree(graph.job(), status);
+}
+
+}  // namespace weft::graph

@@ -1,0 +1,56 @@
+#pragma once
+// GraphCache: a graph's rows in a file beside it, GRAPH.weft-cache, from which ranks read their own
+// parts alone, however many they are, instead of parsing and sending edges.
+//
+// A header of 64 bytes; the edges out of each vertex (u32); their other ends, row by row; their
+// weights, if there are any; and the same for edges in, if there are any.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "file_source.hpp"
+#include "weft/graph/graph.hpp"
+#include "weft/status.hpp"
+
+namespace weft::graph {
+
+struct CacheHeader {
+  char magic[8];
+  std::uint32_t vertex_bytes, weights, undirected, in_edges;
+  std::uint64_t source_bytes;  // of the graph's file, and when it was changed
+  std::int64_t source_changed_ns;
+  std::uint64_t num_vertices, num_edges;
+  std::uint32_t crc;  // of what stands before it
+  std::uint32_t zero;
+
+  std::size_t edge_bytes() const noexcept {
+    return sizeof(VertexId) + (static_cast<Weights>(weights) == Weights::none ? 0 : sizeof(Weight));
+  }
+  // Where the rows begin: their degrees, other ends and weights.
+  std::uint64_t degrees_at(bool out) const noexcept {
+    return sizeof(CacheHeader) + (out ? 0 : num_vertices * 4 + num_edges * edge_bytes());
+  }
+  std::uint64_t vertices_at(bool out) const noexcept { return degrees_at(out) + num_vertices * 4; }
+  std::uint64_t weights_at(bool out) const noexcept {
+    return vertices_at(out) + num_edges * sizeof(VertexId);
+  }
+  std::uint64_t file_bytes() const noexcept {
+    return degrees_at(false) +
+           (in_edges != 0 ? num_vertices * 4 + num_edges * edge_bytes() : std::uint64_t{0});
+  }
+};
+static_assert(sizeof(CacheHeader) == 64);
+
+// Whether these bytes, at the beginning of a file of so many, are a cache that has what is wanted
+// of the file that `facts` tell of.
+bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, const FileFacts& facts,
+                const LoadOptions& options, CacheHeader& header);
+
+inline std::string cache_path(const std::string& graph) { return graph + ".weft-cache"; }
+
+// Collective, the same result everywhere. Rank 0 writes; after an error the file is what it was.
+Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,
+                   const std::string& path);
+
+}  // namespace weft::graph

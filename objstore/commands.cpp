@@ -19,7 +19,7 @@ namespace {
 struct Arguments {
   std::string id, file;
   std::vector<std::string> ids;
-  bool is_json = false, is_prometheus = false, is_pinned = false;
+  bool is_json = false, is_prometheus = false, is_pinned = false, fetches = false;
   double watch_seconds = 0, timeout_seconds = 10, ttl_seconds = 0;
   std::size_t least = 0;
 };
@@ -128,8 +128,9 @@ int wait(ObjectStore& store, const Arguments& arguments) {
   std::vector<ObjectId> ids;
   for (const std::string& text : arguments.ids) ids.push_back(parse(text));
   std::vector<bool> is_here;
-  const Status status = store.wait(ids, arguments.least == 0 ? ids.size() : arguments.least,
-                                   milliseconds(arguments.timeout_seconds), is_here);
+  const Status status =
+      store.wait(ids, arguments.least == 0 ? ids.size() : arguments.least,
+                 milliseconds(arguments.timeout_seconds), is_here, arguments.fetches);
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (is_here[i]) std::printf("%s\n", arguments.ids[i].c_str());
   check(status);
@@ -211,6 +212,7 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
   sub = add("wait", "for objects; prints those that are here", wait);
   sub->add_option("ID", arguments->ids, "names, or 40 hex digits")->required();
   sub->add_option("--least", arguments->least, "how many are enough; 0: all");
+  sub->add_flag("--fetch", arguments->fetches, "and bring them here from other hosts");
   add_timeout(sub);
   sub = add("pin", "never evict it", [](ObjectStore& store, const Arguments& given) {
     check(store.pin(parse(given.id)));

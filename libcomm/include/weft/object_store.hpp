@@ -173,9 +173,10 @@ class WEFT_API ObjectStore {
   Status pin(const ObjectId& id);
   Status unpin(const ObjectId& id);
 
-  // Until `least` of the objects are sealed here; tells which. timed_out tells, too.
+  // Until `least` of the objects are sealed here; tells which. timed_out tells, too. fetches: those
+  // that other hosts have are brought here, too.
   Status wait(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,
-              std::vector<bool>& is_here);
+              std::vector<bool>& is_here, bool fetches = false);
   // Brings all of them to this host. timed_out.
   Status fetch(std::span<const ObjectId> ids, std::int64_t timeout_ms);
 

@@ -125,8 +125,8 @@ void Manager::status(nlohmann::json& json) {
                        {"leases_ended", counters_.leases_ended},
                        {"refused", counters_.refused}};
   nlohmann::json peers = nlohmann::json::array();
-  for (const auto& [name, fabric] : peer_names_)
-    peers.push_back({{"name", name}, {"fabric", fabric}});
+  for (const auto& [generation, peer] : peer_names_)
+    peers.push_back({{"name", peer.first}, {"fabric", peer.second}});
   json["peers"] = std::move(peers);
 }
 
@@ -207,7 +207,7 @@ void Manager::joined(const Peer& peer) {
   }
   {
     const std::lock_guard lock(inbox_mutex_);
-    peer_names_.emplace_back(peer.name(), std::string(peer.fabric()));
+    peer_names_.emplace(generation, std::pair(peer.name(), std::string(peer.fabric())));
   }
   tell_members(generation);
   announce_moved(generation, {});
@@ -248,7 +248,7 @@ void Manager::lost(const Peer& peer) {
   addresses_.erase(generation);
   {
     const std::lock_guard lock(inbox_mutex_);
-    std::erase(peer_names_, std::pair(peer.name(), std::string(peer.fabric())));
+    peer_names_.erase(generation);
   }
   end_leases(monotonic_ns(), generation);
   forget_member(generation);

@@ -145,7 +145,7 @@ class Manager final : public Remote {
   std::mutex inbox_mutex_;
   std::deque<Command> inbox_;
   ManagerCounters counters_;  // under inbox_mutex_
-  std::vector<std::pair<std::string, std::string>> peer_names_;
+  std::map<std::uint64_t, std::pair<std::string, std::string>> peer_names_;  // name, fabric
 
   // The manager's thread only.
   std::uint64_t self_ = 0;

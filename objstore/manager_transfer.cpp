@@ -31,10 +31,7 @@ void Manager::start(const ObjectId& id) {
   }
   fetch = std::make_unique<Fetch>();
   fetch->id = id;
-  PeerMessage message;
-  message.kind = PeerKind::watch;
-  message.id = id;
-  send(home_of(id), message);
+  directory_->watch(id);
 }
 
 // Asks a holder that has not failed; if all have, some time later all of them again.
@@ -310,15 +307,13 @@ void Manager::finish(Fetch& fetch) {
     counters_.fetched_bytes += bytes;
     counters_.fetched_one_sided += is_one_sided;
   }
-  PeerMessage message;
-  message.id = fetch.id;
-  message.number = fetch.number;
   if (is_one_sided) {
-    message.kind = PeerKind::fin;
-    send(fetch.holder, message);
+    PeerMessage fin;
+    fin.kind = PeerKind::fin;
+    fin.number = fetch.number;
+    send(fetch.holder, fin);
   }
-  message.kind = PeerKind::unwatch;
-  send(home_of(fetch.id), message);
+  directory_->unwatch(fetch.id);
   asks_.erase(fetch.number);
   fetches_.erase(ObjectId(fetch.id));
 }

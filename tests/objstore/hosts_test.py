@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Stores of several hosts as they are used: weft-store processes that fetch from each other, are
 ended, killed and started again: hosts_test.py WEFT_STORE [--hosts N] [--fabric NAME] [--rounds N]
-[--seed N]. With --netns each is a host of its own, in a network namespace (root)."""
+[--seed N]. With --netns each is a host of its own, in a network namespace (root); with --redis a
+redis-server knows who has what, and who the hosts are."""
 import argparse
 import hashlib
 import json
@@ -18,9 +19,10 @@ parser = argparse.ArgumentParser()
 parser.add_argument("weft_store")
 parser.add_argument("--hosts", type=int, default=3)
 parser.add_argument("--fabric", default="")
-parser.add_argument("--rounds", type=int, default=6)
+parser.add_argument("--rounds", type=int, default=4)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--netns", action="store_true")
+parser.add_argument("--redis", action="store_true")
 options = parser.parse_args()
 here = os.path.dirname(os.path.realpath(__file__))
 netns = os.path.join(here, "..", "netns")
@@ -45,8 +47,27 @@ def contents(name, size):
     return (block * (size // len(block) + 1))[:size]
 
 
+class Redis:
+    url = ""
+    server = None
+
+    @classmethod
+    def start(cls):
+        port = cls.url.rsplit(":", 1)[1] if cls.url else str(20000 + os.getpid() % 20000)
+        cls.url = f"redis://{'10.88.0.254' if options.netns else '127.0.0.1'}:{port}"
+        cls.server = subprocess.Popen(
+            ["redis-server", "--port", port, "--bind", "0.0.0.0" if options.netns else "127.0.0.1",
+             "--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", folder],
+            stdout=subprocess.DEVNULL)
+
+    @classmethod
+    def kill(cls):
+        cls.server.kill()
+        cls.server.wait()
+        cls.server = None
+
+
 class Host:
-    ports = {}
 
     def __init__(self, number):
         self.number = number
@@ -59,7 +80,8 @@ class Host:
         known = [word for peer in peers for word in ("--peers", peer.address)]
         self.store = subprocess.Popen(
             [*self.launch, options.weft_store, "--socket", self.socket, "--memory", memory,
-             "--listen", self.address, "--secret-file", secret, *known, *more],
+             "--listen", self.address, "--secret-file", secret,
+             *(["--directory", Redis.url] if options.redis else known), *more],
             stdout=subprocess.PIPE, text=True, env=environment)
         line = self.store.stdout.readline()
         assert line == f"ready {self.socket}\n", line
@@ -112,7 +134,7 @@ def meet(hosts):
 
 def check_exchange(hosts, prefix):
     """Each host's objects reach each other one, put before or after they are asked for."""
-    sizes = (0, 1, 1000, 32768, 200_000, 5_000_000)
+    sizes = (0, 1000, 200_000, 5_000_000)
     for i, host in enumerate(hosts):
         for size in sizes:
             host.put(f"{prefix}-{i}-{size}", size)
@@ -181,9 +203,27 @@ def check_deaths(hosts, chance):
                    f"host {host.number} keeps memory for the dead")
 
 
+def check_redis_dies(hosts):
+    """It dies, comes back with nothing, and is told again what there is."""
+    hosts[0].put("before", 100_000)
+    Redis.kill()
+    assert "in time" in hosts[1].run("get", "before", "--timeout", "0.3", code=1)
+    hosts[0].put("meanwhile", 100_000)
+    assert hosts[0].run("get", "meanwhile", "--timeout", "1") == contents("meanwhile", 100_000)
+    waiting = hosts[1].begin("get", "meanwhile", "--timeout", str(LIMIT))
+    Redis.start()
+    assert waiting.communicate(timeout=2 * LIMIT)[0] == contents("meanwhile", 100_000)
+    hosts[-1].get("before", 100_000)
+
+
 def main():
     chance = random.Random(options.seed)
     hosts = [Host(i) for i in range(options.hosts)]
+    if options.redis:
+        if shutil.which("redis-server") is None:
+            print("skipped: no redis-server on this machine", file=sys.stderr)
+            sys.exit(77)
+        Redis.start()
     try:
         for i, host in enumerate(hosts):
             host.start(hosts[:1] if i > 0 else ())
@@ -198,6 +238,8 @@ def main():
             meet(hosts)
             check_exchange(hosts, f"b{i}")
         check_deaths(hosts, chance)
+        if options.redis:
+            check_redis_dies(hosts)
         fabrics = {peer["fabric"] for host in hosts for peer in host.status()["peers"]}
         print(f"over {', '.join(sorted(fabrics))} in {time.monotonic() - began:.1f} s",
               file=sys.stderr)
@@ -209,6 +251,8 @@ def main():
             if host.store is not None:
                 host.store.kill()
                 host.store.wait()
+        if Redis.server is not None:
+            Redis.kill()
     left = [name for name in os.listdir(folder) if name != "secret" and not name.endswith(".node")]
     assert not left, left
     shutil.rmtree(folder)

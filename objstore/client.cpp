@@ -125,8 +125,8 @@ Status ObjectStore::erase(const ObjectId& id) { return impl_->simple(Op::erase, 
 Status ObjectStore::pin(const ObjectId& id) { return impl_->simple(Op::pin, id); }
 Status ObjectStore::unpin(const ObjectId& id) { return impl_->simple(Op::unpin, id); }
 Status ObjectStore::wait(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,
-                         std::vector<bool>& is_here) {
-  return impl_->wait(ids, least, timeout_ms, false, is_here);
+                         std::vector<bool>& is_here, bool fetches) {
+  return impl_->wait(ids, least, timeout_ms, fetches, is_here);
 }
 Status ObjectStore::fetch(std::span<const ObjectId> ids, std::int64_t timeout_ms) {
   std::vector<bool> is_here;

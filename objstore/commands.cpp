@@ -19,9 +19,10 @@ namespace {
 struct Arguments {
   std::string id, file;
   std::vector<std::string> ids;
-  bool is_json = false, is_prometheus = false, is_pinned = false;
+  bool is_json = false, is_prometheus = false, is_pinned = false, fetches = false;
   double watch_seconds = 0, timeout_seconds = 10, ttl_seconds = 0;
   std::size_t least = 0;
+  std::uint32_t copies = 1;
 };
 
 ObjectId parse(const std::string& text) {
@@ -128,8 +129,9 @@ int wait(ObjectStore& store, const Arguments& arguments) {
   std::vector<ObjectId> ids;
   for (const std::string& text : arguments.ids) ids.push_back(parse(text));
   std::vector<bool> is_here;
-  const Status status = store.wait(ids, arguments.least == 0 ? ids.size() : arguments.least,
-                                   milliseconds(arguments.timeout_seconds), is_here);
+  const Status status =
+      store.wait(ids, arguments.least == 0 ? ids.size() : arguments.least,
+                 milliseconds(arguments.timeout_seconds), is_here, arguments.fetches);
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (is_here[i]) std::printf("%s\n", arguments.ids[i].c_str());
   check(status);
@@ -146,6 +148,7 @@ int get(ObjectStore& store, const Arguments& arguments) {
 int put(ObjectStore& store, const Arguments& arguments) {
   ObjectOptions options;
   options.is_pinned = arguments.is_pinned;
+  options.copies = arguments.copies;
   options.timeout_ms = milliseconds(arguments.timeout_seconds);
   options.ttl_ms = static_cast<std::uint64_t>(arguments.ttl_seconds * 1000);
   check(store.put(parse(arguments.id), read_all(arguments.file), {}, options));
@@ -197,6 +200,9 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
   sub->add_option("--ttl", arguments->ttl_seconds, "seconds until it goes by itself")
       ->check(CLI::Range(0.0, 1e12));
   sub->add_flag("--pin", arguments->is_pinned, "never evict it");
+  sub->add_option("--copies", arguments->copies, "hosts that have it before this returns")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   add_timeout(sub);
   sub = add("get", "an object's data to standard output", get);
   add_id(sub);
@@ -211,6 +217,7 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
   sub = add("wait", "for objects; prints those that are here", wait);
   sub->add_option("ID", arguments->ids, "names, or 40 hex digits")->required();
   sub->add_option("--least", arguments->least, "how many are enough; 0: all");
+  sub->add_flag("--fetch", arguments->fetches, "and bring them here from other hosts");
   add_timeout(sub);
   sub = add("pin", "never evict it", [](ObjectStore& store, const Arguments& given) {
     check(store.pin(parse(given.id)));

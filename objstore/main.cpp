@@ -55,7 +55,8 @@ int serve(const Options& options) {
   ::gethostname(host, sizeof host - 1);
   manager_settings.name = std::string("weft-store ").append(host).substr(0, 64);
   std::optional<Manager> manager;
-  if (!manager_settings.listen.empty() || !manager_settings.peers.empty()) {
+  if (!manager_settings.listen.empty() || !manager_settings.peers.empty() ||
+      manager_settings.directory != "embedded") {
     manager.emplace(server, manager_settings);
     if (const Status status = manager->open(); !status) return fail(status);
   }
@@ -106,6 +107,10 @@ int main(int argc, char** argv) {
                  "host:port or unix:PATH where other hosts' stores connect; needs --secret-file");
   app.add_option("--peers", options.manager.peers,
                  "where other stores listen; each tells of those that it knows");
+  app.add_option("--directory", options.manager.directory,
+                 "who knows which host has what: embedded, or redis://HOST[:PORT][/PREFIX], where "
+                 "the stores also find each other")
+      ->capture_default_str();
   app.add_option("--secret-file", options.secret_file, "its first line is what all stores know");
   app.add_option("--threshold", options.manager.threshold_bytes,
                  "objects from this size on are read by one-sided READ, smaller ones are sent")

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "clock.hpp"
+#include "directory_embedded.hpp"
+#include "directory_redis.hpp"
 #include "weft/job.hpp"
 
 namespace weft::objstore {
@@ -47,6 +49,23 @@ Status Manager::open() {
       [this](const Peer& peer, std::span<const std::byte> bytes) { received(peer, bytes); });
   for (const std::string& address : settings_.listen)
     if (Status status = node_->listen(address); !status) return status;
+  DirectoryUser& user = *this;
+  if (settings_.directory == "embedded") {
+    directory_ = std::make_unique<EmbeddedDirectory>(user, self_);
+  } else {
+#ifdef WEFT_HAVE_HIREDIS
+    std::string mine;
+    if (Status status = node_->address(mine); !status) return status;
+    try {
+      directory_ = std::make_unique<RedisDirectory>(user, self_, mine, settings_.directory);
+    } catch (const Error& error) {
+      return error.status();
+    }
+#else
+    return {Code::unsupported,
+            "directory '" + settings_.directory + "': this weft-store was built without hiredis"};
+#endif
+  }
   const auto lock = server_.lock();
   server_.set_remote(this);
   return Code::ok;
@@ -55,8 +74,9 @@ Status Manager::open() {
 Status Manager::address(std::string& text) { return node_->address(text); }
 
 void Manager::run() {
-  // What the store had before the manager came; others hear of it as they join.
-  for (const ObjectId& id : local_objects()) known_[id].holders.insert(self_);
+  // What the store had before the manager came.
+  directory_->open();
+  std::vector<pollfd> ready;
   while (!is_over_.load(std::memory_order_relaxed)) {
     const std::uint64_t now_ns = monotonic_ns();
     connect_missing(now_ns);
@@ -64,12 +84,14 @@ void Manager::run() {
     const bool has_moved = node_->progress();
     end_reads();
     end_leases(now_ns, 0);
-    forget_erased(now_ns);
+    directory_->progress(now_ns);
+    tell_status(now_ns);
     retry_fetches(now_ns);
     std::erase_if(outgoing_, [](const auto& message) { return message->operation.is_done(); });
     if (has_moved || !node_->arm()) continue;
-    pollfd ready[2] = {{node_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-    if (::poll(ready, 2, 20) > 0 && (ready[1].revents & POLLIN) != 0) {
+    ready = {{node_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    directory_->await(ready);
+    if (::poll(ready.data(), ready.size(), 20) > 0 && (ready[1].revents & POLLIN) != 0) {
       std::uint64_t count;
       [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
     }
@@ -97,6 +119,12 @@ void Manager::stop() {
 void Manager::sealed(const ObjectId& id, std::uint32_t) { post({What::sealed, id}); }
 void Manager::gone(const ObjectId& id, bool) { post({What::gone, id}); }
 void Manager::wanted(const ObjectId& id) { post({What::wanted, id}); }
+void Manager::replicate(const ObjectId& id, std::uint32_t num_others, std::uint64_t number) {
+  post({What::replicate, id, number, num_others});
+}
+void Manager::replicate_no_more(std::uint64_t number) {
+  post({What::replicate_no_more, {}, number});
+}
 void Manager::unwanted(const ObjectId& id) { post({What::unwanted, id}); }
 bool Manager::erased(const ObjectId& id) {
   post({What::erased, id});
@@ -125,9 +153,20 @@ void Manager::status(nlohmann::json& json) {
                        {"leases_ended", counters_.leases_ended},
                        {"refused", counters_.refused}};
   nlohmann::json peers = nlohmann::json::array();
-  for (const auto& [name, fabric] : peer_names_)
-    peers.push_back({{"name", name}, {"fabric", fabric}});
+  for (const auto& [generation, peer] : peer_names_)
+    peers.push_back({{"name", peer.first}, {"fabric", peer.second}});
   json["peers"] = std::move(peers);
+  if (!directory_status_.empty()) json.update(nlohmann::json::parse(directory_status_));
+}
+
+// The store's thread, which answers for the status, does not ask the directory.
+void Manager::tell_status(std::uint64_t now_ns) {
+  if (now_ns < next_status_ns_) return;
+  next_status_ns_ = now_ns + 500'000'000;
+  nlohmann::json json;
+  directory_->status(json);
+  const std::lock_guard lock(inbox_mutex_);
+  directory_status_ = json.dump();
 }
 
 void Manager::serve_inbox() {
@@ -137,17 +176,13 @@ void Manager::serve_inbox() {
     commands.swap(inbox_);
   }
   for (const Command& command : commands) {
-    PeerMessage message;
-    message.id = command.id;
     switch (command.what) {
       case What::sealed:
-        message.kind = PeerKind::announce;
-        message.number = copies_.erase(command.id);
-        send(home_of(command.id), message);
+        directory_->announce(command.id,
+                             copies_.erase(command.id) != 0 ? Announced::copy : Announced::sealed);
         break;
       case What::gone:
-        message.kind = PeerKind::withdraw;
-        send(home_of(command.id), message);
+        directory_->withdraw(command.id);
         break;
       case What::wanted:
         start(command.id);
@@ -156,17 +191,22 @@ void Manager::serve_inbox() {
         if (const auto found = fetches_.find(command.id); found != fetches_.end()) {
           found->second->is_wanted = false;
           // One that reads is ended by its end.
-          if (!found->second->is_reading) {
+          if (!found->second->is_reading && found->second->keepers.empty()) {
             give_up_ask(*found->second, false);
-            fetches_.erase(found);
+            forget(command.id);
           }
-          message.kind = PeerKind::unwatch;
-          send(home_of(command.id), message);
         }
         break;
       case What::erased:
-        message.kind = PeerKind::erase;
-        send(home_of(command.id), message);
+        directory_->erase(command.id);
+        break;
+      case What::replicate:
+        replications_.emplace(command.number,
+                              Replication{command.id, command.num_others, {}, {}, {}});
+        replicate_to(command.number);
+        break;
+      case What::replicate_no_more:
+        end_replication(command.number);
         break;
     }
   }
@@ -207,10 +247,21 @@ void Manager::joined(const Peer& peer) {
   }
   {
     const std::lock_guard lock(inbox_mutex_);
-    peer_names_.emplace_back(peer.name(), std::string(peer.fabric()));
+    peer_names_.emplace(generation, std::pair(peer.name(), std::string(peer.fabric())));
   }
   tell_members(generation);
-  announce_moved(generation, {});
+  directory_->joined(generation);
+  for (const ObjectId& id : fetches_of(generation)) {
+    Fetch& fetch = *fetches_.at(id);
+    if (fetch.number == 0) ask_next(fetch);
+  }
+}
+
+std::vector<ObjectId> Manager::fetches_of(std::uint64_t holder) const {
+  std::vector<ObjectId> ids;
+  for (const auto& [id, fetch] : fetches_)
+    if (fetch->holders.contains(holder) || fetch->holder == holder) ids.push_back(id);
+  return ids;
 }
 
 void Manager::tell_members(std::uint64_t to) {
@@ -237,35 +288,24 @@ void Manager::lost(const Peer& peer) {
     spares_.erase(spare);
     return;
   }
-  // Whose share of the ids it had.
-  std::vector<ObjectId> were_there;
-  for (const ObjectId& id : local_objects())
-    if (home_of(id) == generation) were_there.push_back(id);
-  std::vector<ObjectId> watched_there;
-  for (const auto& [id, fetch] : fetches_)
-    if (home_of(id) == generation) watched_there.push_back(id);
   peers_.erase(found);
   addresses_.erase(generation);
   {
     const std::lock_guard lock(inbox_mutex_);
-    std::erase(peer_names_, std::pair(peer.name(), std::string(peer.fabric())));
+    peer_names_.erase(generation);
   }
   end_leases(monotonic_ns(), generation);
-  forget_member(generation);
-  announce_moved(0, were_there);
-  for (const ObjectId& id : watched_there) {
-    PeerMessage message;
-    message.kind = PeerKind::watch;
-    message.id = id;
-    send(home_of(id), message);
-  }
-  for (auto& [id, fetch] : fetches_) {
-    fetch->holders.erase(generation);
-    if (fetch->holder == generation && !fetch->is_reading) {
-      give_up_ask(*fetch, true);
-      ask_next(*fetch);
+  directory_->lost(generation);
+  for (const ObjectId& id : fetches_of(generation)) {
+    Fetch& fetch = *fetches_.at(id);
+    fetch.holders.erase(generation);
+    fetch.keepers.erase(generation);
+    if (fetch.holder == generation && !fetch.is_reading) {
+      give_up_ask(fetch, true);
+      ask_next(fetch);
     }
   }
+  lost_replica(generation);
 }
 
 void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
@@ -316,7 +356,12 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::holders:
     case PeerKind::erase:
     case PeerKind::drop:
-      return directory(from, message);
+      return directory_->received(from, message);
+    case PeerKind::keep:
+      return keep(from, message);
+    case PeerKind::kept:
+    case PeerKind::unkept:
+      return answered(from, message);
     case PeerKind::ask:
       return give(from, message);
     case PeerKind::data:
@@ -346,17 +391,6 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
         if (lease.peer == from && lease.number == message.number) lease.ends_ns = 1;
       return;
   }
-}
-
-std::vector<ObjectId> Manager::local_objects() {
-  std::vector<ListedObject> listed;
-  const auto lock = server_.lock();
-  std::uint64_t cursor = 0;
-  do cursor = server_.objects().list(cursor, SIZE_MAX, listed);
-  while (cursor != 0);
-  std::vector<ObjectId> ids;
-  for (const ListedObject& object : listed) ids.push_back(object.id);
-  return ids;
 }
 
 }  // namespace weft::objstore

@@ -2,11 +2,8 @@
 // Manager: this host's store among those of other hosts. A Node whose peers come and go: it finds
 // who holds an object, brings it here, and gives objects to others.
 //
-// Directory. Each manager answers for a share of the ids: the member whose generation and the id
-// have the highest hash (rendezvous hashing), so that a member that comes or goes moves only its
-// own share. Holders announce what they hold to the answerer, and again when the answerer changes;
-// who wants an object watches there and is told holders now and later. A manager that dies takes
-// with it what it was told, which the holders then tell the next one.
+// Directory. Who holds what is known by a Directory (directory.hpp), in the managers themselves or
+// in Redis.
 //
 // Transfer. The asker sends `ask` to a holder. Below the threshold the bytes come back in a
 // message; from it on an offer of where they lie, which the asker READs straight into its own
@@ -26,7 +23,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "peer_wire.hpp"
+#include "directory.hpp"
 #include "server.hpp"
 #include "weft/node.hpp"
 
@@ -35,6 +32,7 @@ namespace weft::objstore {
 struct ManagerSettings {
   std::vector<std::string> listen, peers;
   std::string secret, name, fabrics;
+  std::string directory = "embedded";        // or redis://HOST[:PORT][/PREFIX]
   std::uint64_t threshold_bytes = 32 << 10;  // data and metadata; from it on one-sided
   std::uint32_t lease_ms = 10000;
 };
@@ -44,7 +42,7 @@ struct ManagerCounters {
   std::uint64_t retried = 0, leases_ended = 0, refused = 0;
 };
 
-class Manager final : public Remote {
+class Manager final : public Remote, private DirectoryUser {
  public:
   Manager(Server& server, const ManagerSettings& settings);
   ~Manager() override;
@@ -63,13 +61,23 @@ class Manager final : public Remote {
   void wanted(const ObjectId& id) override;
   void unwanted(const ObjectId& id) override;
   bool erased(const ObjectId& id) override;
+  void replicate(const ObjectId& id, std::uint32_t num_others, std::uint64_t number) override;
+  void replicate_no_more(std::uint64_t number) override;
   void status(nlohmann::json& json) override;
 
  private:
-  enum class What { sealed, gone, wanted, unwanted, erased };
+  enum class What { sealed, gone, wanted, unwanted, erased, replicate, replicate_no_more };
   struct Command {
     What what;
     ObjectId id;
+    std::uint64_t number = 0;
+    std::uint32_t num_others = 0;
+  };
+  // An object that others shall have, too.
+  struct Replication {
+    ObjectId id;
+    std::uint32_t num_others;
+    std::set<std::uint64_t> asked, kept, refused;
   };
   struct Fetch {
     ObjectId id;
@@ -80,8 +88,11 @@ class Manager final : public Remote {
     // What came of an ask.
     std::uint32_t entry = kNoEntry;
     std::uint64_t lease_ms = 0;
-    bool is_reading = false, is_wanted = true;
-    std::unique_ptr<PeerMessage> offer;  // waits for room
+    bool is_reading = false;
+    bool is_wanted = true;                                     // by somebody here
+    bool is_watched = false;                                   // in the directory
+    std::unique_ptr<PeerMessage> offer;                        // waits for room
+    std::map<std::uint64_t, std::set<std::uint64_t>> keepers;  // who is told of the copy: numbers
     Operation read;
     std::vector<PeerMemory> memories;
   };
@@ -89,12 +100,6 @@ class Manager final : public Remote {
     std::uint64_t peer, number;
     std::uint32_t entry;
     std::uint64_t ends_ns;
-  };
-  // What this manager answers for.
-  struct Known {
-    std::set<std::uint64_t> holders, watchers;
-    std::uint64_t erased_ns = 0;  // a copy that was under way then is erased when it is told of
-    bool is_empty() const { return holders.empty() && watchers.empty() && erased_ns == 0; }
   };
   struct Outgoing {
     std::string bytes;
@@ -114,14 +119,16 @@ class Manager final : public Remote {
   void received(const Peer& peer, std::span<const std::byte> bytes);
   void send(std::uint64_t to, const PeerMessage& message);
   void tell_members(std::uint64_t to);
+  void tell_status(std::uint64_t now_ns);
+  std::vector<ObjectId> fetches_of(std::uint64_t holder) const;
   void handle(std::uint64_t from, const PeerMessage& message);
-  std::vector<ObjectId> local_objects();
-  // manager_directory.cpp
-  std::uint64_t home_of(const ObjectId& id) const;
-  void directory(std::uint64_t from, const PeerMessage& message);
-  void forget_erased(std::uint64_t now_ns);
-  void forget_member(std::uint64_t member);
-  void announce_moved(std::uint64_t joined, const std::vector<ObjectId>& were_at_lost);
+  // manager_directory.cpp: DirectoryUser
+  std::vector<ObjectId> local_objects() override;
+  void has_holders(const ObjectId& id, std::span<const std::uint64_t> holders) override;
+  void was_deleted(const ObjectId& id) override;
+  void must_drop(const ObjectId& id) override;
+  void send_to(std::uint64_t member, const PeerMessage& message) override { send(member, message); }
+  void learned(const Member& member) override;
   // manager_transfer.cpp
   void start(const ObjectId& id);
   void ask_next(Fetch& fetch);
@@ -135,17 +142,28 @@ class Manager final : public Remote {
   void finish(Fetch& fetch);
   void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
   Status register_pieces();
+  void forget(const ObjectId& id);
+  // manager_copies.cpp
+  void replicate_to(std::uint64_t number);
+  void end_replication(std::uint64_t number);
+  void lost_replica(std::uint64_t member);
+  void keep(std::uint64_t from, const PeerMessage& message);
+  void answered(std::uint64_t from, const PeerMessage& message);
+  void tell_keepers(const Fetch& fetch, bool is_kept);
 
   Server& server_;
   const ManagerSettings settings_;
   std::unique_ptr<Node> node_;
+  std::unique_ptr<Directory> directory_;
   Descriptor wake_;
   std::atomic<bool> is_over_{false};
 
   std::mutex inbox_mutex_;
   std::deque<Command> inbox_;
-  ManagerCounters counters_;  // under inbox_mutex_
-  std::vector<std::pair<std::string, std::string>> peer_names_;
+  ManagerCounters counters_;      // under inbox_mutex_
+  std::string directory_status_;  // under inbox_mutex_; JSON
+  std::uint64_t next_status_ns_ = 0;
+  std::map<std::uint64_t, std::pair<std::string, std::string>> peer_names_;  // name, fabric
 
   // The manager's thread only.
   std::uint64_t self_ = 0;
@@ -157,10 +175,9 @@ class Manager final : public Remote {
   std::uint64_t next_connect_ns_ = 0;
   std::unordered_map<ObjectId, std::unique_ptr<Fetch>> fetches_;
   std::unordered_map<std::uint64_t, ObjectId> asks_;
+  std::map<std::uint64_t, Replication> replications_;
   std::uint64_t next_number_ = 1;
   std::vector<Lease> leases_;
-  std::unordered_map<ObjectId, Known> known_;
-  std::deque<std::pair<std::uint64_t, ObjectId>> erased_;  // when; what known_ remembers of it
   std::unordered_set<ObjectId> copies_;  // sealed here for another host's; not yet announced
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
   std::vector<Piece> pieces_;

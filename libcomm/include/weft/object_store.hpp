@@ -51,6 +51,7 @@ struct ObjectStoreSettings {
 struct ObjectOptions {
   std::uint64_t ttl_ms = 0;         // after which it goes as if erased; 0: never
   bool is_pinned = false;           // never evicted
+  std::uint32_t copies = 1;         // hosts that have it before put or seal returns
   std::int64_t timeout_ms = 10000;  // how long room is waited for
 };
 
@@ -158,7 +159,8 @@ class WEFT_API ObjectStore {
   // whatever the outcome.
   Status seal(ObjectBuffer& buffer);
   void abort(ObjectBuffer& buffer);
-  // create, copy and seal in one.
+  // create, copy and seal in one. With more copies than one: peer_lost or timed_out if fewer hosts
+  // could take it; the text says how many have it, and it stays there.
   Status put(const ObjectId& id, std::span<const std::byte> data,
              std::span<const std::byte> metadata = {}, const ObjectOptions& options = {});
 
@@ -173,9 +175,10 @@ class WEFT_API ObjectStore {
   Status pin(const ObjectId& id);
   Status unpin(const ObjectId& id);
 
-  // Until `least` of the objects are sealed here; tells which. timed_out tells, too.
+  // Until `least` of the objects are sealed here; tells which. timed_out tells, too. fetches: those
+  // that other hosts have are brought here, too.
   Status wait(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,
-              std::vector<bool>& is_here);
+              std::vector<bool>& is_here, bool fetches = false);
   // Brings all of them to this host. timed_out.
   Status fetch(std::span<const ObjectId> ids, std::int64_t timeout_ms);
 

@@ -1,0 +1,262 @@
+#include "directory_redis.hpp"
+
+#include <hiredis/hiredis.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "weft/job.hpp"
+
+namespace weft::objstore {
+namespace {
+
+constexpr std::uint64_t kHeartbeatNs = 3'000'000'000;
+
+// KEYS are empty: the server is one, and the keys follow from the words. ARGV: prefix, self, id.
+// Holders that have died are taken out where they are come upon.
+constexpr const char* kAnnounce = R"(
+local prefix, self, id, what = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local holders = prefix .. ':holders:' .. id
+local first = 0
+local seconds = tonumber(redis.call('TIME')[1])
+for _, holder in ipairs(redis.call('SMEMBERS', holders)) do
+  if holder ~= self then
+    local seen = redis.call('ZSCORE', prefix .. ':members', holder)
+    if not seen or tonumber(seen) + 10 < seconds then
+      redis.call('SREM', holders, holder)
+    else
+      first = 1
+    end
+  end
+end
+if what == '1' and redis.call('EXISTS', prefix .. ':erased:' .. id) == 1 then return 1 end
+if what == '2' and first == 1 then return 1 end
+redis.call('SADD', holders, self)
+redis.call('DEL', prefix .. ':erased:' .. id)
+for _, watcher in ipairs(redis.call('SMEMBERS', prefix .. ':watchers:' .. id)) do
+  if watcher ~= self then
+    redis.call('PUBLISH', prefix .. ':to:' .. watcher, 'holder ' .. id .. ' ' .. self)
+  end
+end
+return 0)";
+
+constexpr const char* kWatch = R"(
+local prefix, self, id = ARGV[1], ARGV[2], ARGV[3]
+redis.call('SADD', prefix .. ':watchers:' .. id, self)
+redis.call('EXPIRE', prefix .. ':watchers:' .. id, 86400)
+return redis.call('SMEMBERS', prefix .. ':holders:' .. id))";
+
+constexpr const char* kErase = R"(
+local prefix, self, id = ARGV[1], ARGV[2], ARGV[3]
+for _, holder in ipairs(redis.call('SMEMBERS', prefix .. ':holders:' .. id)) do
+  if holder ~= self then
+    redis.call('PUBLISH', prefix .. ':to:' .. holder, 'drop ' .. id .. ' ' .. self)
+  end
+end
+redis.call('DEL', prefix .. ':holders:' .. id)
+redis.call('SET', prefix .. ':erased:' .. id, '1', 'EX', '60')
+for _, watcher in ipairs(redis.call('SMEMBERS', prefix .. ':watchers:' .. id)) do
+  redis.call('PUBLISH', prefix .. ':to:' .. watcher, 'deleted ' .. id .. ' ' .. self)
+end
+return 0)";
+
+// Whether this one was known, and who else is: generation and address in turn.
+constexpr const char* kHeartbeat = R"(
+local prefix, self, address = ARGV[1], ARGV[2], ARGV[4]
+local members, addresses = prefix .. ':members', prefix .. ':addresses'
+local seconds = tonumber(redis.call('TIME')[1])
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', members, '-inf', seconds - 11)) do
+  redis.call('HDEL', addresses, member)
+  redis.call('ZREM', members, member)
+end
+local known = redis.call('ZADD', members, seconds, self) == 0 and 1 or 0
+redis.call('HSET', addresses, self, address)
+return {known, redis.call('HGETALL', addresses)})";
+
+std::string digits(const ObjectId& id) {
+  std::string text;
+  for (const std::uint8_t byte : id.bytes)
+    for (const int half : {byte >> 4, byte & 15}) text += "0123456789abcdef"[half];
+  return text;
+}
+
+bool parse_number(std::string_view text, std::uint64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::string_view text_of(const redisReply& reply) {
+  return reply.type == REDIS_REPLY_STRING ? std::string_view(reply.str, reply.len)
+                                          : std::string_view();
+}
+
+}  // namespace
+
+RedisDirectory::Place RedisDirectory::parse(const std::string& url) {
+  const auto refuse = [&] {
+    throw Error(Status(Code::bad_argument,
+                       "directory '" + url + "': embedded or redis://HOST[:PORT][/PREFIX]"));
+  };
+  constexpr std::string_view kScheme = "redis://";
+  if (!url.starts_with(kScheme)) refuse();
+  std::string rest = url.substr(kScheme.size());
+  Place place{{}, "weft-store", 6379};
+  if (const auto slash = rest.find('/'); slash != std::string::npos) {
+    if (slash + 1 < rest.size()) place.prefix = rest.substr(slash + 1);
+    rest.resize(slash);
+  }
+  if (const auto colon = rest.rfind(':'); colon != std::string::npos) {
+    std::uint64_t port = 0;
+    if (!parse_number(std::string_view(rest).substr(colon + 1), port) || port == 0 || port > 65535)
+      refuse();
+    place.port = static_cast<int>(port);
+    rest.resize(colon);
+  }
+  if (rest.empty()) refuse();
+  place.host = rest;
+  return place;
+}
+
+RedisDirectory::RedisDirectory(DirectoryUser& user, std::uint64_t self, const std::string& address,
+                               const std::string& url)
+    : user_(user),
+      self_(self),
+      self_text_(std::to_string(self)),
+      address_(address),
+      place_(parse(url)),
+      commands_(
+          place_.host, place_.port, [] {}, [](const redisReply&) {}),
+      pushes_(
+          place_.host, place_.port, [this] { connected(); },
+          [this](const redisReply& reply) { pushed(reply); }) {}
+
+void RedisDirectory::connected() { pushes_.subscribe(place_.prefix + ":to:" + self_text_); }
+
+void RedisDirectory::script(const char* text, const ObjectId& id, std::vector<std::string> words,
+                            Redis::Answer answer) {
+  std::vector<std::string> all{"EVAL", text, "0", place_.prefix, self_text_, digits(id)};
+  all.insert(all.end(), std::make_move_iterator(words.begin()),
+             std::make_move_iterator(words.end()));
+  commands_.command(all, std::move(answer));
+}
+
+// --- What the manager tells ---
+
+void RedisDirectory::announce(const ObjectId& id, Announced what) {
+  script(kAnnounce, id, {std::to_string(static_cast<int>(what))}, [this, id](const redisReply& is) {
+    if (is.type == REDIS_REPLY_INTEGER && is.integer == 1) user_.must_drop(id);
+  });
+}
+
+std::string RedisDirectory::key(const char* kind, const ObjectId& id) const {
+  return place_.prefix + ":" + kind + ":" + digits(id);
+}
+
+void RedisDirectory::withdraw(const ObjectId& id) {
+  commands_.command({"SREM", key("holders", id), self_text_});
+}
+
+void RedisDirectory::watch(const ObjectId& id) {
+  watched_.insert(id);
+  script(kWatch, id, {}, [this, id](const redisReply& reply) {
+    if (reply.type != REDIS_REPLY_ARRAY || !watched_.contains(id)) return;
+    std::vector<std::uint64_t> holders;
+    for (std::size_t i = 0; i < reply.elements; ++i) {
+      std::uint64_t holder;
+      if (parse_number(text_of(*reply.element[i]), holder) && holder != self_)
+        holders.push_back(holder);
+    }
+    if (!holders.empty()) user_.has_holders(id, holders);
+  });
+}
+
+void RedisDirectory::unwatch(const ObjectId& id) {
+  watched_.erase(id);
+  commands_.command({"SREM", key("watchers", id), self_text_});
+}
+
+void RedisDirectory::erase(const ObjectId& id) {
+  if (!commands_.is_connected()) unsaid_erased_.insert(id);
+  script(kErase, id);
+}
+
+// --- What it is told ---
+
+void RedisDirectory::pushed(const redisReply& reply) {
+  if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 3) return;
+  const std::string_view kind = text_of(*reply.element[0]);
+  // From here on nothing is missed, so this is when all is announced and watched.
+  if (kind == "subscribe") {
+    is_new_ = true;
+    return;
+  }
+  const std::string_view text = text_of(*reply.element[2]);
+  const auto first = text.find(' '), second = text.rfind(' ');
+  ObjectId id;
+  std::uint64_t member;
+  if (kind != "message" || first == std::string_view::npos || second != first + 41 ||
+      !ObjectId::parse(text.substr(first + 1, 40), id) ||
+      !parse_number(text.substr(second + 1), member))
+    return;
+  const std::string_view word = text.substr(0, first);
+  if (word == "drop") return user_.must_drop(id);
+  if (!watched_.contains(id)) return;
+  if (word == "deleted") return user_.was_deleted(id);
+  if (word == "holder" && member != self_) return user_.has_holders(id, {&member, 1});
+}
+
+// That this manager lives, and who else does.
+void RedisDirectory::heartbeat(std::uint64_t now_ns) {
+  if (now_ns < next_heartbeat_ns_) return;
+  next_heartbeat_ns_ = now_ns + kHeartbeatNs;
+  script(kHeartbeat, {}, {address_}, [this](const redisReply& reply) {
+    if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2) return;
+    // Forgotten, with what it holds: it was stopped for a while, or Redis was.
+    if (reply.element[0]->integer == 0) is_new_ = true;
+    const redisReply& rows = *reply.element[1];
+    num_members_ = 0;
+    for (std::size_t i = 0; i + 1 < rows.elements && num_members_ < kMaxMembers; i += 2) {
+      std::uint64_t member;
+      const std::string_view address = text_of(*rows.element[i + 1]);
+      if (!parse_number(text_of(*rows.element[i]), member) || address.empty() ||
+          address.size() > kMaxAddressBytes)
+        continue;
+      ++num_members_;
+      if (member != self_) user_.learned({member, std::string(address)});
+    }
+  });
+}
+
+void RedisDirectory::progress(std::uint64_t now_ns) {
+  commands_.progress(now_ns);
+  pushes_.progress(now_ns);
+  if (!commands_.is_connected()) {
+    // What was said since may be lost.
+    is_new_ = is_new_ || pushes_.is_connected();
+    next_heartbeat_ns_ = 0;
+    return;
+  }
+  heartbeat(now_ns);
+  if (!is_new_) return;
+  is_new_ = false;
+  for (const ObjectId& id : unsaid_erased_) script(kErase, id);
+  unsaid_erased_.clear();
+  for (const ObjectId& id : user_.local_objects()) announce(id, Announced::again);
+  const std::vector<ObjectId> watched(watched_.begin(), watched_.end());
+  for (const ObjectId& id : watched) watch(id);
+}
+
+void RedisDirectory::await(std::vector<pollfd>& descriptors) {
+  commands_.await(descriptors);
+  pushes_.await(descriptors);
+}
+
+void RedisDirectory::status(nlohmann::json& json) {
+  json["directory"] = {{"kind", "redis"},
+                       {"connected", commands_.is_connected() && pushes_.is_connected() ? 1 : 0},
+                       {"members", num_members_},
+                       {"trouble", commands_.trouble()}};
+}
+
+}  // namespace weft::objstore

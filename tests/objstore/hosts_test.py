@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Stores of several hosts as they are used: weft-store processes that fetch from each other, are
+ended, killed and started again: hosts_test.py WEFT_STORE [--hosts N] [--fabric NAME] [--rounds N]
+[--seed N]. With --netns each is a host of its own, in a network namespace (root); with --redis a
+redis-server knows who has what, and who the hosts are."""
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("weft_store")
+parser.add_argument("--hosts", type=int, default=3)
+parser.add_argument("--fabric", default="")
+parser.add_argument("--rounds", type=int, default=4)
+parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--netns", action="store_true")
+parser.add_argument("--redis", action="store_true")
+options = parser.parse_args()
+here = os.path.dirname(os.path.realpath(__file__))
+netns = os.path.join(here, "..", "netns")
+if options.netns and "WEFT_LAUNCH" not in os.environ:
+    result = subprocess.run([os.path.join(netns, "run"), "--hosts", str(options.hosts), "--",
+                             sys.executable, os.path.realpath(__file__), *sys.argv[1:]])
+    sys.exit(result.returncode)
+
+LIMIT = 60  # seconds that anything may take on a machine under load
+folder = tempfile.mkdtemp(prefix="weft-store-hosts-")
+secret = os.path.join(folder, "secret")
+with open(secret, "w") as file:
+    file.write("of the hosts' test\n")
+environment = {**os.environ, "WEFT_PEER_TIMEOUT_MS": "5000"}
+if options.fabric:
+    environment["WEFT_FABRIC"] = options.fabric
+
+
+def contents(name, size):
+    """What only this name and size have."""
+    block = hashlib.sha512(name.encode()).digest()
+    return (block * (size // len(block) + 1))[:size]
+
+
+class Redis:
+    url = ""
+    server = None
+
+    @classmethod
+    def start(cls):
+        port = cls.url.rsplit(":", 1)[1] if cls.url else str(20000 + os.getpid() % 20000)
+        cls.url = f"redis://{'10.88.0.254' if options.netns else '127.0.0.1'}:{port}"
+        cls.server = subprocess.Popen(
+            ["redis-server", "--port", port, "--bind", "0.0.0.0" if options.netns else "127.0.0.1",
+             "--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", folder],
+            stdout=subprocess.DEVNULL)
+
+    @classmethod
+    def kill(cls):
+        cls.server.kill()
+        cls.server.wait()
+        cls.server = None
+
+
+class Host:
+
+    def __init__(self, number):
+        self.number = number
+        self.socket = os.path.join(folder, f"socket{number}")
+        self.launch = [os.path.join(netns, "on"), f"h{number + 1}"] if options.netns else []
+        self.store = None
+        self.address = f"10.88.0.{number + 1}:7100" if options.netns else f"unix:{self.socket}.node"
+
+    def start(self, peers=(), memory="64MiB", more=()):
+        known = [word for peer in peers for word in ("--peers", peer.address)]
+        self.store = subprocess.Popen(
+            [*self.launch, options.weft_store, "--socket", self.socket, "--memory", memory,
+             "--listen", self.address, "--secret-file", secret,
+             *(["--directory", Redis.url] if options.redis else known), *more],
+            stdout=subprocess.PIPE, text=True, env=environment)
+        line = self.store.stdout.readline()
+        assert line == f"ready {self.socket}\n", line
+
+    def end(self, number=signal.SIGTERM):
+        self.store.send_signal(number)
+        self.store.wait(timeout=LIMIT)
+        self.store.stdout.close()
+        assert self.store.returncode == (0 if number == signal.SIGTERM else -number), self.store
+        self.store = None
+
+    def kill(self):
+        self.end(signal.SIGKILL)
+
+    def begin(self, *arguments):
+        return subprocess.Popen([options.weft_store, "--socket", self.socket, *arguments],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
+    def run(self, *arguments, data=None, code=0):
+        process = self.begin(*arguments)
+        output, errors = process.communicate(data, timeout=2 * LIMIT)
+        assert process.returncode == code, (self.number, arguments, process.returncode, errors)
+        return output if code == 0 else errors.decode()
+
+    def put(self, name, size):
+        self.run("put", name, "-", data=contents(name, size))
+
+    def get(self, name, size):
+        assert self.run("get", name, "--timeout", str(LIMIT)) == contents(name, size), name
+
+    def status(self):
+        return json.loads(self.run("status", "--json"))
+
+    def has(self, name):
+        return name in [row.split()[0] for row in self.run("ls").decode().splitlines()]
+
+
+def eventually(check, what):
+    deadline = time.monotonic() + LIMIT
+    while not check():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def meet(hosts):
+    for host in hosts:
+        eventually(lambda: len(host.status()["peers"]) == len(hosts) - 1, f"host {host.number} alone")
+
+
+def check_exchange(hosts, prefix):
+    """Each host's objects reach each other one, put before or after they are asked for."""
+    sizes = (0, 1000, 200_000, 5_000_000)
+    for i, host in enumerate(hosts):
+        for size in sizes:
+            host.put(f"{prefix}-{i}-{size}", size)
+    for host in hosts:
+        for i in range(len(hosts)):
+            for size in sizes:
+                host.get(f"{prefix}-{i}-{size}", size)
+    for i, host in enumerate(hosts):
+        name = f"{prefix}-late-{i}"
+        waiting = [other.begin("get", name, "--timeout", str(LIMIT)) for other in hosts]
+        host.put(name, 300_000)
+        for process in waiting:
+            output, errors = process.communicate(timeout=2 * LIMIT)
+            assert output == contents(name, 300_000), errors
+    name = f"{prefix}-wait"
+    process = hosts[0].begin("wait", name, "none", "--least", "1", "--fetch", "--timeout",
+                             str(LIMIT))
+    hosts[-1].put(name, 10)
+    assert process.communicate(timeout=2 * LIMIT)[0].decode() == f"{name}\n"
+
+
+def check_delete(hosts):
+    hosts[0].put("gone", 100_000)
+    for host in hosts:
+        host.get("gone", 100_000)
+    hosts[-1].run("delete", "gone")
+    for host in hosts:
+        eventually(lambda: not host.has("gone"), f"host {host.number} keeps what was deleted")
+    assert "in time" in hosts[0].run("get", "gone", "--timeout", "0.2", code=1)
+
+
+def check_deaths(hosts, chance):
+    """A holder or an asker is killed at any moment of a transfer."""
+    size = 24_000_000
+    for number in range(options.rounds):
+        victim, asker, other = chance.sample(hosts, 3)
+        kills_asker = number % 2 == 1
+        if kills_asker:
+            victim, asker = asker, victim
+        name = f"death-{number}"
+        holder = other if kills_asker else victim
+        holder.put(name, size)
+        if not kills_asker:
+            other.get(name, size)
+        process = (victim if kills_asker else asker).begin("get", name, "--timeout", str(LIMIT))
+        time.sleep(chance.random() * 0.08)  # any moment will do
+        victim.kill()
+        output, errors = process.communicate(timeout=2 * LIMIT)
+        if kills_asker:
+            assert process.returncode != 0 or output == contents(name, size), errors
+        else:
+            assert output == contents(name, size), (len(output), errors)
+        # Those that live go on at once; it comes back with nothing.
+        asker.put(f"alive-{number}", 100_000)
+        other.get(f"alive-{number}", 100_000)
+        victim.start([host for host in hosts if host is not victim])
+        meet(hosts)
+        victim.get(name, size)
+        victim.get(f"alive-{number}", 100_000)
+        for host in hosts:
+            host.run("delete", name)
+            eventually(lambda: not host.has(name), "a deleted object stays")
+    # What was kept for those who died is free.
+    for host in hosts:
+        eventually(lambda: host.status()["delete_deferred"] == 0,
+                   f"host {host.number} keeps memory for the dead")
+
+
+def check_redis_dies(hosts):
+    """It dies, comes back with nothing, and is told again what there is."""
+    hosts[0].put("before", 100_000)
+    Redis.kill()
+    assert "in time" in hosts[1].run("get", "before", "--timeout", "0.3", code=1)
+    hosts[0].put("meanwhile", 100_000)
+    assert hosts[0].run("get", "meanwhile", "--timeout", "1") == contents("meanwhile", 100_000)
+    waiting = hosts[1].begin("get", "meanwhile", "--timeout", str(LIMIT))
+    Redis.start()
+    assert waiting.communicate(timeout=2 * LIMIT)[0] == contents("meanwhile", 100_000)
+    hosts[-1].get("before", 100_000)
+
+
+def main():
+    chance = random.Random(options.seed)
+    hosts = [Host(i) for i in range(options.hosts)]
+    if options.redis:
+        if shutil.which("redis-server") is None:
+            print("skipped: no redis-server on this machine", file=sys.stderr)
+            sys.exit(77)
+        Redis.start()
+    try:
+        for i, host in enumerate(hosts):
+            host.start(hosts[:1] if i > 0 else ())
+        meet(hosts)
+        began = time.monotonic()
+        check_exchange(hosts, "a")
+        check_delete(hosts)
+        # One is ended and started again; then the one that all others were told of.
+        for i in (len(hosts) - 1, 0):
+            hosts[i].end()
+            hosts[i].start([host for host in hosts if host is not hosts[i]])
+            meet(hosts)
+            check_exchange(hosts, f"b{i}")
+        check_deaths(hosts, chance)
+        if options.redis:
+            check_redis_dies(hosts)
+        fabrics = {peer["fabric"] for host in hosts for peer in host.status()["peers"]}
+        print(f"over {', '.join(sorted(fabrics))} in {time.monotonic() - began:.1f} s",
+              file=sys.stderr)
+        for host in hosts:
+            host.end()
+            assert not os.path.exists(host.socket)
+    finally:
+        for host in hosts:
+            if host.store is not None:
+                host.store.kill()
+                host.store.wait()
+        if Redis.server is not None:
+            Redis.kill()
+    left = [name for name in os.listdir(folder) if name != "secret" and not name.endswith(".node")]
+    assert not left, left
+    shutil.rmtree(folder)
+    print("as expected")
+
+
+main()

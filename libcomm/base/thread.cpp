@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <pthread.h>
 
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -23,6 +24,8 @@ Status start_thread(std::thread& thread, std::function<void()> body) {
   } catch (const std::system_error& error) {
     return {Code::no_memory,
             fmt::format("cannot start a thread: {} (see ulimit -u)", error.what())};
+  } catch (const std::bad_alloc&) {
+    return Code::no_memory;
   }
   return {};
 }

@@ -690,3 +690,66 @@ TEST_CASE("an exception of a callback goes to the program, and the Node goes on"
   REQUIRE(two.client.send(two.at_client, "b", 1) == Code::ok);
   CHECK(two.progress_until([&] { return calls > 1; }));
 }
+
+TEST_CASE("what would wait is refused within a callback, and the Node goes on") {
+  for (const bool with_thread : {false, true}) {
+    INFO("with a thread of the Node: " << with_thread);
+    Way way = kAllWays[0];
+    way.progress_thread = with_thread;
+    Two two(way);
+    std::string address;
+    REQUIRE(two.client.address(address).ok());
+    void* memory = nullptr;
+    REQUIRE(two.server.allocate(4096, memory).ok());
+    MemoryKey key;
+    REQUIRE(two.server.key(memory, kRead | kWrite, key).ok());
+    PeerMemory used = two.client.memory(two.at_client, key);
+    std::uint64_t word = 0;
+    Operation operation;
+    two.client.get(used, 0, &word, 8, operation);
+    REQUIRE(two.wait(operation) == Code::ok);
+
+    // Callbacks may be made by another thread.
+    std::atomic<bool> called{false}, connected{false}, released_unused{false}, progressed{true};
+    std::atomic<Code> connect{Code::ok}, wait{Code::ok}, release{Code::ok}, async{Code::again},
+        connect_in_done{Code::ok};
+    std::uint64_t other_word = 0;
+    PeerMemory asked;
+    Operation never;
+    two.server.on_message([&](const Peer& peer, std::span<const std::byte>) {
+      Peer again;
+      connect = two.server.connect(address, again, 1000).code();
+      release = two.server.release(memory).code();
+      void* unused = nullptr;
+      released_unused = two.server.allocate(64, unused).ok() && two.server.release(unused).ok();
+      // The answer to this question is not received while the callback runs.
+      asked = two.server.memory(peer, key);
+      two.server.get(asked, 0, &other_word, 8, never);
+      wait = two.server.wait(never);
+      two.server.wait_some(10'000'000);
+      progressed = two.server.progress();
+      two.server.connect_async(address, [&](const Status& status, const Peer& other) {
+        async = status.code();
+        // This callback is not made by the transport's poll.
+        Peer third;
+        connect_in_done = two.server.connect(address, third, 1000).code();
+        two.server.close(other);
+        connected = true;
+      });
+      called = true;
+    });
+    REQUIRE(two.client.send(two.at_client, "a", 1) == Code::ok);
+    REQUIRE(two.progress_until([&] { return called && connected && never.is_done(); }));
+    CHECK(connect == Code::bad_argument);
+    CHECK(release == Code::bad_argument);
+    CHECK(wait == Code::bad_argument);
+    CHECK(released_unused);
+    CHECK(!progressed);
+    CHECK(async == Code::ok);
+    CHECK(connect_in_done == Code::bad_argument);
+    CHECK(never.code() == Code::not_permitted);  // a key of the server's own, not of the client's
+    two.server.on_message(nullptr);
+    two.client.get(used, 0, &word, 8, operation);
+    CHECK(two.wait(operation) == Code::ok);
+  }
+}

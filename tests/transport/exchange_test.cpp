@@ -185,14 +185,14 @@ TEST_CASE("a message that is lent stays as it is until it is released", "[exchan
       EXPECT(exchange.flushSend(0) == Code::ok);
     } else {
       Bytes lent;
-      EXPECT(exchange.wait(0, 10s).ok());
+      EXPECT(exchange.wait(0, 60s).ok());
       EXPECT(exchange.receive(0, lent));
       // The sender fills the ring meanwhile, and must stop before this one.
       std::this_thread::sleep_for(20ms);
       EXPECT(std::equal(lent.begin(), lent.end(), first.begin(), first.end()));
       exchange.release(0);
       for (int i = 0; i < 100; ++i) {
-        EXPECT(exchange.wait(0, 10s).ok());
+        EXPECT(exchange.wait(0, 60s).ok());
         EXPECT(exchange.receive(0, lent));
         EXPECT(std::equal(lent.begin(), lent.end(), other.begin(), other.end()));
       }
@@ -258,7 +258,7 @@ TEST_CASE("messages need not be constructible or assignable, only trivially copy
       EXPECT(message.rank == other);
     };
     Fixed first(kNum, -1);
-    EXPECT(fixed.wait(0, 10s).ok());
+    EXPECT(fixed.wait(0, 60s).ok());
     EXPECT(fixed.receive(0, first));
     handle_fixed(first);
     EXPECT(fixed.quiesce(0, handle_fixed).ok());
@@ -411,8 +411,8 @@ TEST_CASE("waiting ends with a message, or when the time is over", "[exchange]")
       EXPECT(exchange.send(1, 1, 42) == Code::ok);
       EXPECT(!exchange.receive(1, message));
       EXPECT(exchange.flushSend(1) == Code::ok);
-      EXPECT(exchange.wait(1, 10s).ok());
-      EXPECT(exchange.wait(1, 10s).ok());
+      EXPECT(exchange.wait(1, 60s).ok());
+      EXPECT(exchange.wait(1, 60s).ok());
       EXPECT(exchange.receive(1, message) && message == 43);
       EXPECT(exchange.wait(0, 0us) == Code::timed_out);
     } else {
@@ -460,7 +460,7 @@ TEST_CASE("runs and single messages mix, in order", "[exchange]") {
         for (const std::uint64_t number : run) EXPECT(number == next++);
         if (next % 2 == 0) exchange.release(0);
       } else {
-        EXPECT(exchange.wait(0, 10s).ok());
+        EXPECT(exchange.wait(0, 60s).ok());
       }
     }
     EXPECT(exchange.quiesce(0, [](std::uint64_t) { EXPECT(false); }).ok());
@@ -478,9 +478,9 @@ TEST_CASE("exchanges stand side by side, and end with messages under way", "[exc
       for (int i = 0; i < 20; ++i) EXPECT(b->send(1 - job.rank(), 0, large) == Code::ok);
       if (round % 3 == 0) b.reset();
       int message = 0;
-      if (round % 2 == 0 && a.wait(0, 10s)) EXPECT(a.receive(0, message));
+      if (round % 2 == 0 && a.wait(0, 60s)) EXPECT(a.receive(0, message));
       Bytes lent;
-      if (b && round % 2 == 1 && b->wait(0, 10s)) EXPECT(b->receive(0, lent));
+      if (b && round % 2 == 1 && b->wait(0, 60s)) EXPECT(b->receive(0, lent));
     }
     // What was left behind is nobody's.
     Exchange<int> fresh(job, 2);
@@ -566,7 +566,7 @@ TEST_CASE("no memory for another ring is an error of the sender, and passes", "[
     } else {
       int message = 0;
       for (const int t : {0, 1}) {
-        EXPECT(a->wait(t, 10s).ok());
+        EXPECT(a->wait(t, 60s).ok());
         EXPECT(a->receive(t, message) && message == t + 1);
       }
     }
@@ -577,7 +577,7 @@ TEST_CASE("no memory for another ring is an error of the sender, and passes", "[
       EXPECT(b.send(1, 0, 3) == Code::ok);
       EXPECT(b.flushSend(0) == Code::ok);
     } else {
-      EXPECT(b.wait(0, 10s).ok());
+      EXPECT(b.wait(0, 60s).ok());
       EXPECT(b.receive(0, message) && message == 3);
     }
   });

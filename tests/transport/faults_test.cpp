@@ -15,9 +15,9 @@ void run(const char* probe, const char* scenario, bool dies,
   INFO(scenario);
   std::string out;
   for (int rank = dies ? 1 : 0; rank < num_ranks; ++rank) out += "ok\n";
-  check_in_time({std::getenv("WEFTRUN"), "-n", std::to_string(num_ranks), "--timeout", "30",
+  check_in_time({std::getenv("WEFTRUN"), "-n", std::to_string(num_ranks), "--timeout", "150",
                  "--on-death", "continue", std::getenv(probe), scenario},
-                environment, 40'000, dies ? 128 + 9 : 0, out);
+                environment, 160'000, dies ? 128 + 9 : 0, out);
 }
 
 int count(const std::string& text, const std::string& what) {

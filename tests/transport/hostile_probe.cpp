@@ -74,7 +74,7 @@ void connect_wrongly(Job& job, const char* what) {
     REQUIRE(job.barrier().ok());
   } else {
     REQUIRE(job.barrier().ok());
-    if (job.rank() == 0) REQUIRE(exchange.wait(0, 5s) == Code::corrupt);
+    if (job.rank() == 0) REQUIRE(exchange.wait(0, kPatience) == Code::corrupt);
     go_on(job, exchange);
     go_on(job, other);
     REQUIRE(job.barrier().ok());
@@ -104,7 +104,7 @@ void write_wrong_credit(Job& job, std::uint64_t word) {
     const auto start = Clock::now();
     while (code == Code::ok) {
       code = exchange.send(kVictim, 0, 1);
-      REQUIRE(Clock::now() - start < 10s);
+      REQUIRE(Clock::now() - start < kPatience);
     }
     REQUIRE(code == Code::peer_lost);
   }
@@ -134,10 +134,10 @@ void write_entry(Exchange<Message>& exchange, Job& job, const Message& good, std
 template <class Message>
 void receive_up_to_trouble(Exchange<Message>& exchange) {
   Message message;
-  Status status = exchange.wait(0, 5s);
+  Status status = exchange.wait(0, kPatience);
   REQUIRE(status.ok());
   REQUIRE(exchange.receive(0, message));
-  while (status.ok() && !exchange.receive(0, message)) status = exchange.wait(0, 5s);
+  while (status.ok() && !exchange.receive(0, message)) status = exchange.wait(0, kPatience);
   REQUIRE(status == Code::corrupt);
 }
 

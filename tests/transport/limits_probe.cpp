@@ -234,7 +234,7 @@ void use_up_rings(Job& job) {
     const auto start = Clock::now();
     for (int num = 0; num < 2;) {
       for (int t = 0; t < 3; ++t) num += first->receive(t, message);
-      REQUIRE(Clock::now() - start < 10s);
+      REQUIRE(Clock::now() - start < kPatience);
     }
   }
   first.reset();
@@ -242,7 +242,7 @@ void use_up_rings(Job& job) {
   if (job.rank() == 2) REQUIRE(second.send(0, 0, 4711) == Code::ok);
   REQUIRE(second.flushSend(0) == Code::ok);
   std::uint64_t message = 0;
-  if (job.rank() == 0) REQUIRE(second.wait(0, 10s).ok() && second.receive(0, message));
+  if (job.rank() == 0) REQUIRE(second.wait(0, kPatience).ok() && second.receive(0, message));
   REQUIRE(second.quiesce(0, [](std::uint64_t) {}).ok());
 }
 
@@ -267,7 +267,7 @@ void be_short_of_descriptors(Job& job) {
     REQUIRE(exchange.flushSend(0) == Code::ok);
   }
   if (job.rank() == 1) {
-    REQUIRE(exchange.wait(0, 10s) == Code::no_memory);
+    REQUIRE(exchange.wait(0, kPatience) == Code::no_memory);
     REQUIRE(exchange.wait(0, 0s) == Code::timed_out);  // told once
   }
   for (int i = 0; i < 2; ++i) REQUIRE(exchange.quiesce(0, handle) == Code::no_memory);

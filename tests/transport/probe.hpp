@@ -32,6 +32,8 @@ using Clock = std::chrono::steady_clock;
   } while (0)
 
 inline constexpr int kVictim = 2;
+// What comes for sure may take so long on a machine that is busy.
+inline constexpr auto kPatience = 60s;
 // Set where ranks may not share memory. Then a death is noticed by silence, else it is seen much
 // sooner than in a second.
 inline const char* const kTimeoutMs = std::getenv("WEFT_PEER_TIMEOUT_MS");
@@ -54,9 +56,9 @@ inline void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came =
       continue;
     }
     // It may notice the death later.
-    const Status status = exchange.wait(0, 10s);
+    const Status status = exchange.wait(0, kPatience);
     REQUIRE(status.ok() || status == Code::peer_lost);
-    REQUIRE(Clock::now() - start < 10s);
+    REQUIRE(Clock::now() - start < kPatience);
   }
 }
 
@@ -69,7 +71,7 @@ inline void go_on(Job& job, Exchange<std::uint64_t>& exchange, bool other_came =
 inline void wait_for_end(pid_t pid) {
   const std::string files = "/proc/" + std::to_string(pid) + "/fd/0";
   const auto start = Clock::now();
-  while (access(files.c_str(), F_OK) == 0) REQUIRE(Clock::now() - start < 10s);
+  while (access(files.c_str(), F_OK) == 0) REQUIRE(Clock::now() - start < kPatience);
 }
 
 // What the ranks of a job do, under the name by which a test asks for it.

@@ -33,13 +33,15 @@ def run(command, timeout, env=None, watch=None):
                 watcher.start()
             try:
                 out, errors = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
+            except BaseException as error:  # also when this program is told to end
                 process.terminate()
                 try:
                     process.communicate(timeout=10)
                 except subprocess.TimeoutExpired:
                     process.kill()
-                raise Failed(f'{" ".join(command)}: not done after {timeout} s') from None
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise Failed(f'{" ".join(command)}: not done after {timeout} s') from None
+                raise
             finally:
                 if watcher:
                     watcher.join()

@@ -199,7 +199,8 @@ class Cli(unittest.TestCase):
                                       capture_output=True, timeout=DEADLINE_S + 10, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 found.add(done.stdout)
-            self.assertEqual(found, {right or found.pop()})
+            self.assertEqual(len(found), 1)
+            self.assertIn(right or 'largest core number', found.pop())
 
     def test_checkpoints(self):
         self.good('generate', 'grid', 'grid.bin', '--width', '40', '--height', '5')
@@ -215,15 +216,11 @@ class Cli(unittest.TestCase):
                     if os.path.exists(self.path('c')):
                         os.remove(self.path('c'))
                     self.good(algorithm, graph, *options, '--mode', first_mode, '--checkpoint', 'c',
-                              '--checkpoint-every', '3', ranks=2)
-                    if not os.path.exists(self.path('c')):
-                        self.assertEqual((algorithm, first_mode), ('sssp', 'auto'))  # few windows
-                        continue
-                    for mode in modes:
-                        for ranks in (1, 3):
-                            out = self.good(algorithm, graph, *options, '--mode', mode, '--resume', 'c',
-                                            ranks=ranks)
-                            self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
+                              '--checkpoint-every', '1', ranks=2)
+                    for mode, ranks in zip(modes, (1, 3)):
+                        out = self.good(algorithm, graph, *options, '--mode', mode, '--resume', 'c',
+                                        ranks=ranks)
+                        self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
         pagerank = ['pagerank', 'rmat.bin', '--resume']
         self.good('pagerank', 'rmat.bin', '--checkpoint', 'c', '--checkpoint-every', '3')
         with open(self.path('c'), 'rb') as file:
@@ -232,17 +229,16 @@ class Cli(unittest.TestCase):
         self.write('short', whole[:-1])
         self.write('damaged', whole[:500] + bytes([whole[500] ^ 1]) + whole[501:])
         self.write('header', bytes([whole[0] ^ 1]) + whole[1:])
-        for ranks in (1, 3):
-            self.bad('truncated', *pagerank, 'short', ranks=ranks)
-            self.bad('damaged behind byte 64', *pagerank, 'damaged', ranks=ranks)
-            self.bad('not a checkpoint', *pagerank, 'header', ranks=ranks)
-            self.bad('No such file', *pagerank, 'absent', ranks=ranks)
-            self.bad('of another graph', 'pagerank', 'grid.bin', '--resume', 'c', ranks=ranks)
-            self.bad('of another algorithm', 'sssp', 'rmat.bin', '--source', '0', '--resume', 'c',
-                     ranks=ranks)
-            self.bad('--mode paper', 'wcc', 'grid.bin', '--checkpoint', 'd', ranks=ranks)
-            self.bad('for one source', 'bfs', 'grid.bin', '--source', '0', '1', '--checkpoint', 'd',
-                     ranks=ranks)
+        self.bad('truncated', *pagerank, 'short', ranks=3)
+        self.bad('damaged behind byte 64', *pagerank, 'damaged', ranks=3)
+        self.bad('not a checkpoint', *pagerank, 'header', ranks=3)
+        self.bad('No such file', *pagerank, 'absent', ranks=3)
+        self.bad('of another graph', 'pagerank', 'grid.bin', '--resume', 'c', ranks=3)
+        self.bad('of another algorithm', 'sssp', 'rmat.bin', '--source', '0', '--resume', 'c',
+                 ranks=3)
+        self.bad('--mode paper', 'wcc', 'grid.bin', '--checkpoint', 'd', ranks=3)
+        self.bad('for one source', 'bfs', 'grid.bin', '--source', '0', '1', '--checkpoint', 'd',
+                 ranks=3)
 
     def test_cache(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '10')
@@ -250,13 +246,15 @@ class Cli(unittest.TestCase):
         for algorithm, options in {**OPTIONS, 'sssp': ['--source', '0']}.items():
             for more in ([], ['--undirected']):
                 right = self.good(algorithm, 'g.bin', *options, *more, ranks=2).partition(' steps=')[0]
-                for ranks in (2, 1, 3):
+                for ranks in (2, 3):
                     out = self.good(algorithm, 'g.bin', *options, *more, '--cache', ranks=ranks)
                     self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
         self.good('sssp', 'g.bin', '--source', '0', '--cache')
         with open(self.path(cache), 'rb') as file:
             whole = file.read()
         # What is of another file, or not whole, is made again.
+        self.assertTrue(same(self.good('sssp', 'g.bin', '--source', '0').partition(' steps=')[0],
+                             self.good('sssp', 'g.bin', '--source', '0', '--cache')))
         self.write(cache, whole[:-4])
         self.good('sssp', 'g.bin', '--source', '0', '--cache', ranks=2)
         with open(self.path(cache), 'rb') as file:
@@ -373,7 +371,7 @@ class Cli(unittest.TestCase):
     def test_a_process_is_killed_at_any_moment(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '14')
         self.good('convert', 'g.bin', 'g.wel')
-        for number in range(8):
+        for number in range(6):
             with self.subTest(number=number):
                 job = subprocess.Popen([WEFTRUN, '-n', '3', '--timeout', '60', GRAPH, 'sssp',
                                         'g.wel', '--source', '0', '--mode', 'paper', '--migrate',

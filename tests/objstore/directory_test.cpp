@@ -32,8 +32,8 @@ class RedisServer {
     char folder[] = "/tmp/weft-redis-test-XXXXXX";
     REQUIRE(::mkdtemp(folder) != nullptr);
     folder_ = folder;
-    // Another test may take a port between two looks; then the next is tried.
-    port_ = 20000 + static_cast<int>(::getpid()) % 20000;
+    // Below the ports that the system gives to others.
+    port_ = 12000 + static_cast<int>(::getpid()) % 20000;
   }
   ~RedisServer() {
     stop();

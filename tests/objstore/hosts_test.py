@@ -53,7 +53,7 @@ class Redis:
 
     @classmethod
     def start(cls):
-        port = cls.url.rsplit(":", 1)[1] if cls.url else str(20000 + os.getpid() % 20000)
+        port = cls.url.rsplit(":", 1)[1] if cls.url else str(12000 + os.getpid() % 20000)
         cls.url = f"redis://{'10.88.0.254' if options.netns else '127.0.0.1'}:{port}"
         cls.server = subprocess.Popen(
             ["redis-server", "--port", port, "--bind", "0.0.0.0" if options.netns else "127.0.0.1",

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <pthread.h>
 
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -24,8 +23,6 @@ Status start_thread(std::thread& thread, std::function<void()> body) {
   } catch (const std::system_error& error) {
     return {Code::no_memory,
             fmt::format("cannot start a thread: {} (see ulimit -u)", error.what())};
-  } catch (const std::bad_alloc&) {
-    return Code::no_memory;
   }
   return {};
 }

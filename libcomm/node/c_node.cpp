@@ -1,9 +1,7 @@
 // weft/node.h over weft/node.hpp.
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -45,11 +43,7 @@ namespace {
 thread_local std::string last_error;
 
 int tell(const weft::Status& status) {
-  if (!status) try {
-      last_error = status.text();
-    } catch (const std::bad_alloc&) {
-      last_error.clear();  // the code says it
-    }
+  if (!status) last_error = status.text();
   return static_cast<int>(status.code());
 }
 
@@ -90,8 +84,7 @@ int weft_node_open(const char* name, const char* secret, const char* fabrics, in
     settings.fabrics = fabrics != nullptr ? fabrics : "";
     settings.timeout_ms = timeout_ms;
     settings.progress_thread = progress_thread != 0;
-    auto owned = std::make_unique<weft_node>(settings);
-    weft_node* const made = owned.get();
+    auto* made = new weft_node(settings);
     made->node.on_peer([made](const weft::Peer& peer) {
       made->push(WEFT_EVENT_PEER, weft::Code::ok, peer, nullptr, 0);
     });
@@ -105,7 +98,7 @@ int weft_node_open(const char* name, const char* secret, const char* fabrics, in
     made->node.on_notify([made](const weft::Peer& peer, const weft::NotifyTag& tag) {
       made->push(WEFT_EVENT_NOTIFY, weft::Code::ok, peer, tag.data(), tag.size());
     });
-    *out = owned.release();
+    *out = made;
     return 0;
   });
 }
@@ -125,10 +118,10 @@ int weft_address(weft_node* node, char* to, size_t bytes) {
 }
 int weft_connect(weft_node* node, const char* address, int timeout_ms, weft_peer** peer) {
   return guarded([&] {
-    auto made = std::make_unique<weft_peer>();
-    if (weft::Status status = node->node.connect(address, made->peer, timeout_ms); !status)
+    weft::Peer made;
+    if (weft::Status status = node->node.connect(address, made, timeout_ms); !status)
       return tell(status);
-    *peer = made.release();
+    *peer = new weft_peer{made};
     return 0;
   });
 }
@@ -165,11 +158,11 @@ int weft_make_key(weft_node* node, const void* address, uint32_t rights, const w
 weft_memory* weft_memory_open(weft_node* node, const weft_peer* peer, const weft_key* key) {
   weft::MemoryKey named;
   std::memcpy(named.bytes.data(), key->bytes, sizeof named);
-  return new (std::nothrow) weft_memory{node->node.memory(peer->peer, named)};
+  return new weft_memory{node->node.memory(peer->peer, named)};
 }
 void weft_memory_free(weft_memory* memory) { delete memory; }
 
-weft_op* weft_op_new(void) { return new (std::nothrow) weft_op; }
+weft_op* weft_op_new(void) { return new weft_op; }
 void weft_op_free(weft_op* op) { delete op; }
 int weft_op_is_done(const weft_op* op) { return op->operation.is_done() ? 1 : 0; }
 int weft_op_code(const weft_op* op) { return static_cast<int>(op->operation.code()); }
@@ -210,16 +203,10 @@ void weft_send_long(weft_node* node, const weft_peer* peer, const void* message,
 int weft_next_event(weft_node* node, weft_event* event) {
   std::lock_guard lock(node->mutex);
   if (node->events.empty()) return 0;
-  weft_node::Event& first = node->events.front();
-  std::unique_ptr<weft_peer> peer(new (std::nothrow) weft_peer{first.peer});
-  auto* made = new (std::nothrow) weft_node::Event(std::move(first));
-  if (peer == nullptr || made == nullptr) {  // the event stays
-    if (made != nullptr) first = std::move(*made);
-    delete made;
-    return 0;
-  }
+  auto* made = new weft_node::Event(std::move(node->events.front()));
   node->events.pop_front();
-  *event = {made->kind, made->code, peer.release(), made->data.data(), made->data.size(), made};
+  *event = {made->kind,        made->code,        new weft_peer{made->peer},
+            made->data.data(), made->data.size(), made};
   return 1;
 }
 void weft_event_clear(weft_event* event) {

@@ -12,7 +12,6 @@
 
 #include "base/log.hpp"
 #include "base/settings.hpp"
-#include "base/shortage.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "node/endpoints.hpp"
@@ -74,11 +73,8 @@ class NodeImpl final : public transport::Transport::Events {
   void run_thread();
   Status take_back(void* address, bool allocated);
   void free_allocated(void* address);
-  Status add_region(void* address, std::size_t bytes, bool allocated);
   Status begin_connect(std::string_view address, int timeout_ms,
                        std::shared_ptr<transport::Transport::Connecting>& connecting);
-  // Whether this thread is in a callback, where nothing that is waited for would come.
-  bool is_in_callback();
 
   struct WaitingConnect {
     std::shared_ptr<transport::Transport::Connecting> connecting;
@@ -91,7 +87,6 @@ class NodeImpl final : public transport::Transport::Events {
   std::map<const void*, std::shared_ptr<transport::Region>> regions_;
   std::vector<WaitingConnect> waiting_connects_;  // under the progress lock
   std::atomic<int> num_connects_{0};
-  int num_callbacks_ = 0;  // under the progress lock, beside the transport's own in poll()
   std::function<void(const Peer&)> peer_call;
   std::function<void(const Peer&, const Status&)> lost_call;
   std::function<void(const Peer&, std::span<const std::byte>)> message_call;
@@ -104,21 +99,6 @@ class NodeImpl final : public transport::Transport::Events {
   std::thread thread_;
   const pid_t process_ = ::getpid();
 };
-
-namespace {
-
-// While a callback runs that poll() does not call.
-struct Counted {
-  explicit Counted(int& counter) : count(counter) { ++count; }
-  ~Counted() { --count; }
-  int& count;
-};
-
-Status left_at_once() {
-  return or_no_memory([]() -> Status { return {Code::peer_lost, "the peer left at once"}; });
-}
-
-}  // namespace
 
 // Peer.
 
@@ -139,7 +119,6 @@ PeerMemory& PeerMemory::operator=(PeerMemory&&) noexcept = default;
 PeerMemory::PeerMemory(const PeerMemory& other) { *this = other; }
 PeerMemory& PeerMemory::operator=(const PeerMemory& other) {
   if (this == &other) return *this;
-  of_nothing_ = other.of_nothing_;
   impl_ = other.impl_ == nullptr
               ? nullptr
               : std::make_unique<PeerMemoryImpl>(other.impl_->use.session, other.impl_->use.region);
@@ -206,28 +185,11 @@ NodeImpl::~NodeImpl() {
     if (region->is_allocated) free_allocated(const_cast<void*>(address));
 }
 
-Status NodeImpl::add_region(void* address, std::size_t bytes, bool allocated) {
-  const auto place = regions_.try_emplace(address).first;
-  try {
-    return transport_->add_region(static_cast<std::byte*>(address), bytes, allocated,
-                                  place->second);
-  } catch (const std::bad_alloc&) {
-    regions_.erase(place);
-    throw;
-  }
-}
-
 void NodeImpl::free_allocated(void* address) {
   if (transport_->mapped() != nullptr)
     transport_->mapped()->release(address);
   else
     std::free(address);
-}
-
-bool NodeImpl::is_in_callback() {
-  // Recursive: another thread's poll keeps it from this one.
-  std::unique_lock lock(transport_->progress_lock(), std::try_to_lock);
-  return lock.owns_lock() && (num_callbacks_ > 0 || transport_->in_poll());
 }
 
 void NodeImpl::on_connected(transport::Session& session) {
@@ -241,7 +203,6 @@ void NodeImpl::on_lost(transport::Session& session, const Status& why) {
   if (session.user == nullptr) return;  // the program never knew of it
   const std::unique_ptr<const Peer> peer(&peer_of(session));
   session.user = nullptr;
-  const Counted counted(num_callbacks_);
   if (lost_call) lost_call(*peer, why);
 }
 
@@ -253,22 +214,17 @@ void NodeImpl::tell_connects() {
       ++i;
       continue;
     }
-    WaitingConnect connect = std::move(waiting_connects_[i]);
+    const WaitingConnect connect = std::move(waiting_connects_[i]);
     waiting_connects_.erase(waiting_connects_.begin() + static_cast<std::ptrdiff_t>(i));
     --num_connects_;
     const auto& session = connect.connecting->session;
-    Status status = std::move(connect.connecting->status);
+    Status status = connect.connecting->status;
     Peer peer;
     if (session != nullptr && session->user != nullptr)
       peer = peer_of(*session);
     else if (status)
-      status = left_at_once();
-    const Counted counted(num_callbacks_);
-    try {
-      connect.done(std::move(status), peer);
-    } catch (const std::bad_alloc&) {
-      if (peer) transport_->lose(*peer.impl_->session);
-    }
+      status = {Code::peer_lost, "the peer left at once"};
+    connect.done(std::move(status), std::move(peer));
   }
 }
 
@@ -319,10 +275,6 @@ Status NodeImpl::take_back(void* address, bool allocated) {
     if (found == regions_.end() || found->second->is_allocated != allocated)
       return {Code::not_found, "no such memory of this Node"};
     region = found->second;
-    if (!transport_->is_free(*region) && is_in_callback())
-      return {Code::bad_argument,
-              "memory that peers use cannot be taken back within a callback, as they have to let "
-              "go first; do it after the callback, or on another thread"};
     regions_.erase(found);
     transport_->withdraw(region);
   }
@@ -353,45 +305,26 @@ Status NodeImpl::begin_connect(std::string_view address, int timeout_ms,
 
 // Node.
 
-namespace {
-
-std::unique_ptr<NodeImpl> make_node(const NodeSettings& settings) {
-  try {
-    return std::make_unique<NodeImpl>(settings);
-  } catch (const std::bad_alloc&) {
-    throw Error(Code::no_memory);
-  }
-}
-
-}  // namespace
-
-Node::Node(const NodeSettings& settings) : impl_(make_node(settings)) {}
+Node::Node(const NodeSettings& settings) : impl_(std::make_unique<NodeImpl>(settings)) {}
 Node::~Node() = default;
 
 Status Node::listen(std::string_view address) {
   std::lock_guard lock(impl_->transport_->progress_lock());
-  Status status = or_no_memory([&] { return impl_->transport_->listen(address); });
+  Status status = impl_->transport_->listen(address);
   impl_->wake_thread();
   return status;
 }
 
 Status Node::address(std::string& text) {
   std::lock_guard lock(impl_->transport_->progress_lock());
-  Status status = or_no_memory([&] { return impl_->transport_->address(text); });
+  Status status = impl_->transport_->address(text);
   impl_->wake_thread();
   return status;
 }
 
 Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
-  if (impl_->is_in_callback())
-    return or_no_memory([]() -> Status {
-      return {Code::bad_argument,
-              "connect() waits, which a callback cannot; use connect_async() there"};
-    });
   std::shared_ptr<transport::Transport::Connecting> connecting;
-  Status begun =
-      or_no_memory([&] { return impl_->begin_connect(address, timeout_ms, connecting); });
-  if (!begun) return begun;
+  if (Status status = impl_->begin_connect(address, timeout_ms, connecting); !status) return status;
   for (;;) {
     {
       std::lock_guard lock(impl_->transport_->progress_lock());
@@ -399,7 +332,7 @@ Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
         if (connecting->status && connecting->session->user != nullptr)
           peer = NodeImpl::peer_of(*connecting->session);
         else if (connecting->status)
-          return left_at_once();
+          return {Code::peer_lost, "the peer left at once"};
         return connecting->status;
       }
     }
@@ -409,16 +342,9 @@ Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
 
 void Node::connect_async(std::string_view address, std::function<void(Status, Peer)> done,
                          int timeout_ms) {
-  std::lock_guard lock(impl_->transport_->progress_lock());
   std::shared_ptr<transport::Transport::Connecting> connecting;
-  Status status = or_no_memory([&]() -> Status {
-    make_room(impl_->waiting_connects_);
-    return impl_->begin_connect(address, timeout_ms, connecting);
-  });
-  if (!status) {  // so short that it cannot even be kept
-    const Counted counted(impl_->num_callbacks_);
-    return done(std::move(status), {});
-  }
+  Status status = impl_->begin_connect(address, timeout_ms, connecting);
+  std::lock_guard lock(impl_->transport_->progress_lock());
   impl_->waiting_connects_.push_back({connecting, std::move(done)});
   ++impl_->num_connects_;
   impl_->wake_thread();
@@ -450,31 +376,23 @@ void Node::on_notify(std::function<void(const Peer&, const NotifyTag&)> call) {
 Status Node::register_memory(void* address, std::size_t bytes) {
   if (address == nullptr || bytes == 0) return Code::bad_argument;
   std::lock_guard lock(impl_->transport_->progress_lock());
-  return or_no_memory([&]() -> Status {
-    if (impl_->regions_.contains(address))
-      return {Code::bad_argument, "this memory is registered already"};
-    return impl_->add_region(address, bytes, false);
-  });
+  auto& region = impl_->regions_[address];
+  if (region != nullptr) return {Code::bad_argument, "this memory is registered already"};
+  return impl_->transport_->add_region(static_cast<std::byte*>(address), bytes, false, region);
 }
 
 Status Node::allocate(std::size_t bytes, void*& address) {
   if (bytes == 0) return Code::bad_argument;
   std::lock_guard lock(impl_->transport_->progress_lock());
-  void* memory = nullptr;
   if (fabric::Mapped* mapped = impl_->transport_->mapped(); mapped != nullptr) {
-    Status status = or_no_memory([&] { return mapped->allocate(bytes, memory); });
-    if (!status) return status;
+    if (Status status = mapped->allocate(bytes, address); !status) return status;
   } else {
-    memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    if (memory == nullptr) return Code::no_memory;
-    std::memset(memory, 0, bytes);
+    address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (address == nullptr) return Code::no_memory;
+    std::memset(address, 0, bytes);
   }
-  Status status = or_no_memory([&] { return impl_->add_region(memory, bytes, true); });
-  if (status)
-    address = memory;
-  else
-    impl_->free_allocated(memory);
-  return status;
+  return impl_->transport_->add_region(static_cast<std::byte*>(address), bytes, true,
+                                       impl_->regions_[address]);
 }
 
 Status Node::deregister_memory(void* address) { return impl_->take_back(address, false); }
@@ -484,19 +402,13 @@ Status Node::key(const void* address, std::uint32_t rights, MemoryKey& key, cons
   std::lock_guard lock(impl_->transport_->progress_lock());
   const auto found = impl_->regions_.find(address);
   if (found == impl_->regions_.end()) return {Code::not_found, "no such memory of this Node"};
-  return or_no_memory([&] {
-    return impl_->transport_->make_key(*found->second, rights, only ? only.generation() : 0, key);
-  });
+  return impl_->transport_->make_key(*found->second, rights, only ? only.generation() : 0, key);
 }
 
 PeerMemory Node::memory(const Peer& peer, const MemoryKey& key) {
   PeerMemory memory;
   const auto& session = peer.impl_->session;
-  try {
-    memory.impl_ = std::make_unique<PeerMemoryImpl>(session, session->import(key));
-  } catch (const std::bad_alloc&) {
-    memory.of_nothing_ = Code::no_memory;
-  }
+  memory.impl_ = std::make_unique<PeerMemoryImpl>(session, session->import(key));
   return memory;
 }
 
@@ -530,8 +442,6 @@ void finish_at_once(Operation& operation, Code code) {
 
 void Node::put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
                Operation& operation) {
-  if (to.impl_ == nullptr) [[unlikely]]
-    return finish_at_once(operation, to.of_nothing_);
   transport::RegionUse& use = to.impl_->use;
   std::byte* at = use.enter(kWrite, offset, bytes);
   if (at != nullptr) [[likely]]
@@ -544,8 +454,6 @@ void Node::put(const PeerMemory& to, std::uint64_t offset, const void* from, std
 
 void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* from,
                       std::size_t bytes, const NotifyTag& tag, Operation& operation) {
-  if (to.impl_ == nullptr) [[unlikely]]
-    return finish_at_once(operation, to.of_nothing_);
   transport::RegionUse& use = to.impl_->use;
   Work& work = begin(operation, WorkKind::put, use, offset, from, bytes);
   work.has_tag = true;
@@ -555,8 +463,6 @@ void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* fr
 
 void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,
                Operation& operation) {
-  if (from.impl_ == nullptr) [[unlikely]]
-    return finish_at_once(operation, from.of_nothing_);
   transport::RegionUse& use = from.impl_->use;
   const std::byte* at = use.enter(kRead, offset, bytes);
   if (at != nullptr) [[likely]]
@@ -569,8 +475,6 @@ void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size
 
 void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t compare,
                std::uint64_t swap, Operation& operation) {
-  if (memory.impl_ == nullptr) [[unlikely]]
-    return finish_at_once(operation, memory.of_nothing_);
   transport::RegionUse& use = memory.impl_->use;
   std::byte* at = offset % 8 == 0 ? use.enter(kAtomic, offset, 8) : nullptr;
   if (at != nullptr) [[likely]] {
@@ -590,8 +494,6 @@ void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t com
 
 void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64_t value,
                      Operation& operation) {
-  if (memory.impl_ == nullptr) [[unlikely]]
-    return finish_at_once(operation, memory.of_nothing_);
   transport::RegionUse& use = memory.impl_->use;
   std::byte* at = offset % 8 == 0 ? use.enter(kAtomic, offset, 8) : nullptr;
   if (at != nullptr) [[likely]] {
@@ -609,16 +511,14 @@ void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64
 
 namespace {
 
-// use_of: the RegionUse of a part, or null.
-template <class UseOf>
-void move_all(WorkKind kind, std::span<const Transfer> parts, UseOf&& use_of,
-              Operation& operation) {
+void move_all(WorkKind kind, std::span<const Transfer> parts,
+              std::span<transport::RegionUse* const> uses, Operation& operation) {
   OperationAccess::begin_without_work(operation);
   const std::uint32_t right = kind == WorkKind::put ? kWrite : kRead;
   std::unique_ptr<transport::Batch> batch;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Transfer& part = parts[i];
-    transport::RegionUse& use = *use_of(part);
+    transport::RegionUse& use = *uses[i];
     std::byte* at = use.enter(right, part.offset, part.bytes);
     if (at != nullptr) {
       if (kind == WorkKind::put)
@@ -628,13 +528,11 @@ void move_all(WorkKind kind, std::span<const Transfer> parts, UseOf&& use_of,
     }
     use.leave();
     if (at != nullptr) continue;
-    if (batch == nullptr) try {
-        batch = std::make_unique<transport::Batch>();
-        batch->operation = &operation;
-        batch->works.reserve(parts.size() - i);
-      } catch (const std::bad_alloc&) {
-        return OperationAccess::finish(operation, Code::no_memory);
-      }
+    if (batch == nullptr) {
+      batch = std::make_unique<transport::Batch>();
+      batch->operation = &operation;
+      batch->works.reserve(parts.size() - i);
+    }
     Work& work = batch->works.emplace_back();
     work.kind = kind;
     work.batch = batch.get();
@@ -657,18 +555,14 @@ void move_all(WorkKind kind, std::span<const Transfer> parts, UseOf&& use_of,
 }  // namespace
 
 void Node::put_all(std::span<const Transfer> parts, Operation& operation) {
-  for (const Transfer& part : parts)
-    if (part.memory->impl_ == nullptr) return finish_at_once(operation, part.memory->of_nothing_);
-  move_all(
-      WorkKind::put, parts, [](const Transfer& part) { return &part.memory->impl_->use; },
-      operation);
+  std::vector<transport::RegionUse*> uses;
+  for (const Transfer& part : parts) uses.push_back(&part.memory->impl_->use);
+  move_all(WorkKind::put, parts, uses, operation);
 }
 void Node::get_all(std::span<const Transfer> parts, Operation& operation) {
-  for (const Transfer& part : parts)
-    if (part.memory->impl_ == nullptr) return finish_at_once(operation, part.memory->of_nothing_);
-  move_all(
-      WorkKind::get, parts, [](const Transfer& part) { return &part.memory->impl_->use; },
-      operation);
+  std::vector<transport::RegionUse*> uses;
+  for (const Transfer& part : parts) uses.push_back(&part.memory->impl_->use);
+  move_all(WorkKind::get, parts, uses, operation);
 }
 
 Code Node::send(const Peer& peer, const void* message, std::size_t bytes) {
@@ -694,7 +588,6 @@ Code Node::wait(const Operation& operation) {
       continue;
     }
     if (polls % 32 != 0) continue;
-    if (impl_->is_in_callback()) return Code::bad_argument;  // which it would wait for
     const std::uint64_t now = now_ns();
     if (began == 0) began = now;
     if (now - began < impl_->spin_ns_) continue;
@@ -718,7 +611,7 @@ void Node::wait_some(int timeout_ms) {
   const std::uint64_t limit = now_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
   while (!impl_->poll()) {
     const std::uint64_t now = now_ns();
-    if (now >= limit || impl_->is_in_callback()) return;
+    if (now >= limit) return;
     if (!arm()) {
       sched_yield();
       continue;

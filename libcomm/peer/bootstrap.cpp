@@ -11,10 +11,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "base/log.hpp"
-#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "peer/sockets.hpp"
 
@@ -33,29 +31,16 @@ Status error(Code code, std::string_view what, std::string_view whom) {
 
 }  // namespace
 
-void Connection::Unsent::close_all() {
-  for (const int descriptor : descriptors) ::close(descriptor);
-  descriptors.clear();
-}
-
-Connection::~Connection() {
-  if (fd_ >= 0) ::close(fd_);
-  for (const int descriptor : received_) ::close(descriptor);
-}
-
-Bootstrap::Listener::~Listener() {
-  if (fd >= 0) ::close(fd);
-  if (!path.empty()) ::unlink(path.c_str());
-}
-
 Bootstrap::Bootstrap(const Secret& secret, NodeAddress own)
     : secret_(secret), own_(std::move(own)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 Bootstrap::~Bootstrap() {
   for (auto* list : {&connections_, &met_})
     while (!list->empty()) close(*list->back());
-  while (dropped_ != nullptr) dropped_ = std::move(dropped_->next_dropped_);
-  listeners_.clear();
+  for (auto& listener : listeners_) {
+    ::close(listener->fd);
+    if (!listener->path.empty()) ::unlink(listener->path.c_str());
+  }
   ::close(epoll_);
 }
 
@@ -68,13 +53,8 @@ Status Bootstrap::listen(std::string_view text) {
             fmt::format("listening on {} needs a secret, as anybody can connect there; without one "
                         "listen on unix:/path, for processes of the same user",
                         text)};
-  auto listener = std::make_unique<Listener>();
-  listener->is_unix = address.is_unix;
-  make_room(listeners_);
-  make_room(own_.bootstraps);
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return error(Code::no_memory, "cannot listen on", text);
-  listener->fd = fd;
   const int on = 1;
   if (!address.is_unix) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   int failed = ::bind(fd, address.raw(), address.length);
@@ -91,17 +71,18 @@ Status Bootstrap::listen(std::string_view text) {
       errno = EADDRINUSE;
     }
   }
-  if (failed != 0 || ::listen(fd, 128) != 0)
-    return error(errno == EACCES ? Code::not_permitted : Code::bad_argument, "cannot listen on",
-                 text);
-  listener->path = std::move(address.path);
-  std::string bound = address.is_unix ? std::string(text) : bound_text(fd);
-  listeners_.push_back(std::move(listener));
+  if (failed != 0 || ::listen(fd, 128) != 0) {
+    Status status =
+        error(errno == EACCES ? Code::not_permitted : Code::bad_argument, "cannot listen on", text);
+    ::close(fd);
+    return status;
+  }
+  listeners_.push_back(std::make_unique<Listener>(Listener{fd, address.is_unix, address.path, 0}));
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = reinterpret_cast<std::uintptr_t>(listeners_.back().get()) | kIsListener;
   ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
-  own_.bootstraps.push_back(std::move(bound));
+  own_.bootstraps.push_back(address.is_unix ? std::string(text) : bound_text(fd));
   return {};
 }
 
@@ -126,6 +107,7 @@ Status Bootstrap::connect(std::string_view text, std::uint64_t deadline_ns, void
   if (failed != 0 && errno != EINPROGRESS) {
     Status status =
         error(errno == EACCES ? Code::not_permitted : Code::not_found, "cannot connect to", text);
+    ::close(connection->fd_);
     return status;
   }
   return add(std::move(connection), EPOLLIN | EPOLLOUT);
@@ -137,61 +119,52 @@ Status Bootstrap::add(std::unique_ptr<Connection> connection, std::uint32_t even
   event.events = events;
   event.data.u64 = reinterpret_cast<std::uintptr_t>(connection.get());
   if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, connection->fd_, &event) != 0) {
-    return error(Code::no_memory, "cannot watch", connection->target_);
+    Status status = error(Code::no_memory, "cannot watch", connection->target_);
+    ::close(connection->fd_);
+    return status;
   }
   connections_.push_back(std::move(connection));
   return {};
 }
 
 void Bootstrap::accept_all(Listener& listener) {
-  try {
-    for (;;) {
-      auto connection = std::make_unique<Connection>();
-      connection->fd_ = ::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (connection->fd_ < 0) {
-        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
-        // EMFILE and the like: who waits there stays in the queue.
-        return pause(listener, std::strerror(errno));
-      }
-      accept(listener, std::move(connection));
+  for (;;) {
+    const int fd = ::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+      // EMFILE and the like: who waits there stays in the queue.
+      log_line(LogLevel::warn, -1, "cannot accept a connection: {}", std::strerror(errno));
+      listener.paused_until_ns = now_ns() + kPauseNs;
+      ::epoll_ctl(epoll_, EPOLL_CTL_DEL, listener.fd, nullptr);
+      return;
     }
-  } catch (const std::bad_alloc&) {
-    return pause(listener, std::strerror(ENOMEM));
+    auto connection = std::make_unique<Connection>();
+    connection->fd_ = fd;
+    connection->is_unix_ = listener.is_unix;
+    connection->target_ = "a peer";
+    connection->state_ = Connection::State::shaking_hands;
+    connection->deadline_ns_ = now_ns() + kHandshakeMs * 1'000'000;
+    connection->handshake_ =
+        std::make_unique<Handshake>(Handshake::Role::listens, secret_, encode(own_));
+    const int on = 1;
+    if (!listener.is_unix) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    std::string why;
+    if (!may_meet(*connection, why)) {
+      const std::string frame = make_frame(FrameType::refused, why);
+      [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
+      ::close(fd);
+      continue;
+    }
+    std::size_t half_open = 0;
+    Connection* eldest = nullptr;
+    for (const auto& other : connections_) {
+      if (other->connects_) continue;
+      if (eldest == nullptr) eldest = other.get();
+      ++half_open;
+    }
+    if (half_open >= kMaxHalfOpen) close(*eldest);
+    if (!add(std::move(connection), EPOLLIN)) return;
   }
-}
-
-void Bootstrap::pause(Listener& listener, const char* why) {
-  log_line(LogLevel::warn, -1, "cannot accept a connection: {}", why);
-  listener.paused_until_ns = now_ns() + kPauseNs;
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, listener.fd, nullptr);
-}
-
-void Bootstrap::accept(const Listener& listener, std::unique_ptr<Connection> connection) {
-  const int fd = connection->fd_;
-  connection->is_unix_ = listener.is_unix;
-  connection->target_ = "a peer";
-  connection->state_ = Connection::State::shaking_hands;
-  connection->deadline_ns_ = now_ns() + kHandshakeMs * 1'000'000;
-  connection->handshake_ =
-      std::make_unique<Handshake>(Handshake::Role::listens, secret_, encode(own_));
-  const int on = 1;
-  if (!listener.is_unix) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  std::string why;
-  if (!may_meet(*connection, why)) {
-    const std::string frame = make_frame(FrameType::refused, why);
-    [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
-    return;
-  }
-  std::size_t half_open = 0;
-  Connection* eldest = nullptr;
-  for (const auto& other : connections_) {
-    if (other->connects_) continue;
-    if (eldest == nullptr) eldest = other.get();
-    ++half_open;
-  }
-  if (half_open >= kMaxHalfOpen) close(*eldest);
-  // A connection that cannot be watched is closed, which tells its other side.
-  [[maybe_unused]] const Status status = add(std::move(connection), EPOLLIN);
 }
 
 bool Bootstrap::may_meet(const Connection& connection, std::string& why) const {
@@ -205,17 +178,17 @@ Status Bootstrap::send(Connection& connection, FrameType type, std::string_view 
   if (body.size() > kMaxFrameBytes || descriptors.size() > kMaxDescriptors)
     return Code::bad_argument;
   if (connection.unsent_bytes_ > kMaxUnsentBytes) return Code::again;
-  Connection::Unsent unsent(make_frame(type, body, descriptors.size()));
-  unsent.descriptors.reserve(descriptors.size());
+  Connection::Unsent unsent{make_frame(type, body, descriptors.size()), 0, {}};
   for (const int descriptor : descriptors) {
     const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-    if (copy < 0)
+    if (copy < 0) {
+      for (const int made : unsent.descriptors) ::close(made);
       return error(Code::no_memory, "cannot pass a descriptor to", connection.theirs().name);
+    }
     unsent.descriptors.push_back(copy);
   }
-  const std::size_t bytes = unsent.bytes.size();
+  connection.unsent_bytes_ += unsent.bytes.size();
   connection.unsent_.push_back(std::move(unsent));
-  connection.unsent_bytes_ += bytes;
   flush(connection);  // if the socket has failed, reading from it tells
   return {};
 }
@@ -252,7 +225,8 @@ bool Bootstrap::flush(Connection& connection) {
       return is_full;
     }
     // They went with the first byte.
-    unsent.close_all();
+    for (const int descriptor : unsent.descriptors) ::close(descriptor);
+    unsent.descriptors.clear();
     unsent.sent += static_cast<std::size_t>(sent);
     if (unsent.sent < unsent.bytes.size()) continue;
     connection.unsent_bytes_ -= unsent.bytes.size();
@@ -278,12 +252,14 @@ void Bootstrap::drop(Connection& connection) {
   connection.fd_ = -1;
   for (const int descriptor : connection.received_) ::close(descriptor);
   connection.received_.clear();
+  for (auto& unsent : connection.unsent_)
+    for (const int descriptor : unsent.descriptors) ::close(descriptor);
   connection.unsent_.clear();
   for (auto* list : {&connections_, &met_}) {
     const auto found =
         std::ranges::find_if(*list, [&](const auto& item) { return item.get() == &connection; });
     if (found == list->end()) continue;
-    connection.next_dropped_ = std::exchange(dropped_, std::move(*found));
+    dropped_.push_back(std::move(*found));
     list->erase(found);
     return;
   }
@@ -309,7 +285,6 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
                               : error(Code::timed_out, "the connection to", "a peer broke"));
       return false;
     }
-    bool lacks_memory = false;
     for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
          head = CMSG_NXTHDR(&message, head)) {
       if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
@@ -317,15 +292,9 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
       for (std::size_t i = 0; i < count; ++i) {
         int descriptor;
         std::memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof descriptor);
-        try {
-          connection.received_.push_back(descriptor);
-        } catch (const std::bad_alloc&) {
-          ::close(descriptor);
-          lacks_memory = true;
-        }
+        connection.received_.push_back(descriptor);
       }
     }
-    if (lacks_memory) throw std::bad_alloc();
     const bool is_stranger = connection.state_ != Connection::State::met;
     if (connection.received_.size() > (is_stranger ? 0 : 64) ||
         (message.msg_flags & MSG_CTRUNC) != 0) {
@@ -350,18 +319,9 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
           descriptor = connection.received_.front();
           connection.received_.pop_front();
         }
-        struct Closing {
-          ~Closing() {
-            for (const int descriptor : descriptors)
-              if (descriptor >= 0) ::close(descriptor);
-          }
-          std::span<int> descriptors;
-        };
-        bool makes_sense = true;
-        {
-          const Closing closing{taken};
-          makes_sense = events.on_frame(connection, head.type, body, taken);
-        }
+        const bool makes_sense = events.on_frame(connection, head.type, body, taken);
+        for (const int descriptor : taken)
+          if (descriptor >= 0) ::close(descriptor);
         if (connection.fd_ < 0) return true;  // closed by the client
         if (!makes_sense) {
           fail(connection, {Code::corrupt, "a peer's frame makes no sense"});
@@ -372,8 +332,8 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
       std::string out;
       const Handshake::State state = connection.handshake_->on_frame(head.type, body, out);
       if (!out.empty()) {
-        connection.unsent_.emplace_back(std::move(out));
-        connection.unsent_bytes_ += connection.unsent_.back().bytes.size();
+        connection.unsent_bytes_ += out.size();
+        connection.unsent_.push_back({std::move(out), 0, {}});
         flush(connection);
       }
       if (state == Handshake::State::failed) {
@@ -381,7 +341,6 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
         return false;
       }
       if (state != Handshake::State::done) continue;
-      make_room(met_);
       connection.state_ = Connection::State::met;
       connection.was_met_ = true;
       const auto found = std::ranges::find_if(
@@ -398,16 +357,6 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
   return true;
 }
 
-void Bootstrap::begin_handshake(Connection& connection) {
-  const int on = 1;
-  if (!connection.is_unix_) ::setsockopt(connection.fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  connection.state_ = Connection::State::shaking_hands;
-  connection.handshake_ =
-      std::make_unique<Handshake>(Handshake::Role::connects, secret_, encode(own_));
-  connection.unsent_.emplace_back(connection.handshake_->start());
-  connection.unsent_bytes_ += connection.unsent_.back().bytes.size();
-}
-
 void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t ready) {
   if (connection.state_ == Connection::State::connecting) {
     int failed = 0;
@@ -420,7 +369,14 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
     } else if (connection.is_unix_ && !may_meet(connection, why)) {
       fail(connection, {Code::not_permitted, fmt::format("{}: {}", connection.target_, why)});
     } else {
-      begin_handshake(connection);
+      const int on = 1;
+      if (!connection.is_unix_)
+        ::setsockopt(connection.fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      connection.state_ = Connection::State::shaking_hands;
+      connection.handshake_ =
+          std::make_unique<Handshake>(Handshake::Role::connects, secret_, encode(own_));
+      connection.unsent_.push_back({connection.handshake_->start(), 0, {}});
+      connection.unsent_bytes_ += connection.unsent_.back().bytes.size();
     }
   }
   if (connection.state_ != Connection::State::failed) {
@@ -428,21 +384,15 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
     read_frames(events, connection);
   }
   if (connection.fd_ < 0 || connection.state_ != Connection::State::failed) return;
-  Status why = connection.failure_;
-  if (connection.connects_ && !connection.was_met_)
-    why = {why.code(), fmt::format("{}: {}", connection.target_, why.text())};
-  end(events, connection, why);
-}
-
-void Bootstrap::end(Events& events, Connection& connection, const Status& why) {
   if (connection.was_met_) {
-    events.on_end(connection, why == Code::timed_out   ? Ended::broken
-                              : why == Code::no_memory ? Ended::no_memory
-                                                       : Ended::finished);
+    events.on_end(connection,
+                  connection.failure_ == Code::timed_out ? Ended::broken : Ended::finished);
   } else if (connection.connects_) {
-    events.on_failed(connection, why);
-  } else if (why != Code::no_memory) {
-    log_line(LogLevel::info, -1, "a stranger was refused: {}", why.text());
+    events.on_failed(connection,
+                     {connection.failure_.code(),
+                      fmt::format("{}: {}", connection.target_, connection.failure_.text())});
+  } else {
+    log_line(LogLevel::info, -1, "a stranger was refused: {}", connection.failure_.text());
   }
   drop(connection);
 }
@@ -463,15 +413,9 @@ void Bootstrap::expire(Events& events) {
       ++i;
       continue;
     }
-    if (connection.connects_) {
-      Status status = Code::timed_out;
-      try {
-        status = {Code::timed_out, fmt::format("{} does not answer", connection.target_)};
-      } catch (const std::bad_alloc&) {
-        // The code says it.
-      }
-      events.on_failed(connection, status);
-    }
+    if (connection.connects_)
+      events.on_failed(connection,
+                       {Code::timed_out, fmt::format("{} does not answer", connection.target_)});
     drop(connection);
     i = 0;
   }
@@ -495,15 +439,10 @@ bool Bootstrap::poll(Events& events) {
       continue;
     }
     auto& connection = *reinterpret_cast<Connection*>(pointer);
-    if (connection.fd_ < 0) continue;
-    try {
-      advance(events, connection, ready[i].events);
-    } catch (const std::bad_alloc&) {
-      if (connection.fd_ >= 0) end(events, connection, Code::no_memory);
-    }
+    if (connection.fd_ >= 0) advance(events, connection, ready[i].events);
   }
   if (!connections_.empty() || !listeners_.empty()) expire(events);
-  while (dropped_ != nullptr) dropped_ = std::move(dropped_->next_dropped_);
+  dropped_.clear();
   return count > 0;
 }
 

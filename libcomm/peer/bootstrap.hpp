@@ -25,13 +25,10 @@ inline constexpr std::size_t kMaxHalfOpen = 64;
 inline constexpr std::uint64_t kHandshakeMs = 5000;
 inline constexpr std::size_t kMaxUnsentBytes = 256 << 10;
 
-enum class Ended { finished, broken, no_memory };  // by the peer's end; by the network; here
+enum class Ended { finished, broken };  // by the peer's end; by the network
 
 class Connection {
  public:
-  Connection() = default;
-  Connection(const Connection&) = delete;
-  ~Connection();
   void* client = nullptr;
   bool is_unix() const { return is_unix_; }
   const NodeAddress& theirs() const { return handshake_->theirs(); }
@@ -41,11 +38,6 @@ class Connection {
   friend class Bootstrap;
   enum class State { connecting, shaking_hands, met, failed };
   struct Unsent {
-    explicit Unsent(std::string frame) : bytes(std::move(frame)) {}
-    Unsent(Unsent&&) = default;
-    ~Unsent() { close_all(); }
-    void close_all();
-
     std::string bytes;
     std::size_t sent = 0;
     std::vector<int> descriptors;
@@ -65,7 +57,6 @@ class Connection {
   std::deque<Unsent> unsent_;
   std::size_t unsent_bytes_ = 0;
   Status failure_;
-  std::unique_ptr<Connection> next_dropped_;
 };
 
 class Bootstrap {
@@ -114,20 +105,15 @@ class Bootstrap {
 
  private:
   struct Listener {
-    ~Listener();
-    int fd = -1;
-    bool is_unix = false;
-    std::string path = {};  // to remove
-    std::uint64_t paused_until_ns = 0;
+    int fd;
+    bool is_unix;
+    std::string path;  // to remove
+    std::uint64_t paused_until_ns;
   };
 
   Status add(std::unique_ptr<Connection> connection, std::uint32_t events);
   void accept_all(Listener& listener);
-  void accept(const Listener& listener, std::unique_ptr<Connection> connection);
-  void pause(Listener& listener, const char* why);
   void advance(Events& events, Connection& connection, std::uint32_t ready);
-  void end(Events& events, Connection& connection, const Status& why);
-  void begin_handshake(Connection& connection);
   bool read_frames(Events& events, Connection& connection);
   bool flush(Connection& connection);
   void fail(Connection& connection, Status status) {
@@ -144,7 +130,7 @@ class Bootstrap {
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<std::unique_ptr<Connection>> connections_;  // shaking hands, in order of arrival
   std::vector<std::unique_ptr<Connection>> met_;
-  std::unique_ptr<Connection> dropped_;  // and the next ones: freed once poll() is done with them
+  std::vector<std::unique_ptr<Connection>> dropped_;  // freed once poll() is done with them
 };
 
 }  // namespace weft::peer

@@ -56,16 +56,6 @@ void Session::end_work(Work& work, Code code, WorkList& finished) {
 }
 
 bool Session::advance(Work& work, WorkList& finished) {
-  try {
-    return try_to_advance(work, finished);
-  } catch (const std::bad_alloc&) {
-    // Nothing of it has been posted: what comes after the first post allocates nothing here.
-    end_work(work, Code::no_memory, finished);
-    return true;
-  }
-}
-
-bool Session::try_to_advance(Work& work, WorkList& finished) {
   if (work.kind == WorkKind::send) return post_pieces(work, finished);
   RemoteRegion& region = *work.region;
   if (region.state == RemoteRegion::State::asking) return false;
@@ -156,7 +146,6 @@ bool Session::give_id(Work& work) {
   if (work.id != 0) return true;
   if (free_ids_.empty()) {
     if (by_owner_.size() >= kMaxByOwner) return false;
-    make_room(free_ids_);
     by_owner_.push_back(nullptr);
     free_ids_.push_back(static_cast<std::uint32_t>(by_owner_.size()));
   }
@@ -271,18 +260,17 @@ RegionUse::~RegionUse() { session->remove_use(*this); }
 
 std::shared_ptr<RemoteRegion> Session::import(const MemoryKey& key) {
   std::lock_guard lock(lock_);
-  const auto found = regions_.find(key);
-  if (found != regions_.end() && found->second->state != RemoteRegion::State::gone)
-    return found->second;
-  const auto region = std::make_shared<RemoteRegion>();
+  auto& region = regions_[key];
+  if (region != nullptr && region->state != RemoteRegion::State::gone) return region;
+  region = std::make_shared<RemoteRegion>();
   region->key = key;
   if (state_ == State::lost) {
     region->state = RemoteRegion::State::gone;
-    region->why = lost_code_ == Code::no_memory ? lost_code_ : Code::peer_lost;
-    if (found != regions_.end()) regions_.erase(found);
-    return region;
+    region->why = Code::peer_lost;
+    const auto gone = region;
+    regions_.erase(key);
+    return gone;
   }
-  regions_[key] = region;
   ask(*region);
   return region;
 }
@@ -369,10 +357,8 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
   if (!refused && descriptor != nullptr) {
     fabric::Mapped* mapped = endpoint_->mapped();
     if (mapped == nullptr) return false;
-    Status status = or_no_memory([&] {
-      return mapped->map(std::exchange(*descriptor, -1), region->bytes, region->rights,
-                         region->mapped);
-    });
+    Status status =
+        mapped->map(std::exchange(*descriptor, -1), region->bytes, region->rights, region->mapped);
     if (status == Code::corrupt) return false;
     if (!status) region->mapped = nullptr;  // no room here: the owner's side does it all
   }

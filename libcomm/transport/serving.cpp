@@ -54,10 +54,8 @@ bool Session::on_resolve(const ResolveMessage& message) {
     int descriptor = -1;
     if (mapped->share(region->address, grant->rights, descriptor)) {
       const std::string_view body(reinterpret_cast<const char*>(&answer), sizeof answer);
-      Status status = or_no_memory([&] {
-        return transport_.bootstrap_.send(*connection_, peer::FrameType::mapping, body,
-                                          {&descriptor, 1});
-      });
+      Status status = transport_.bootstrap_.send(*connection_, peer::FrameType::mapping, body,
+                                                 {&descriptor, 1});
       ::close(descriptor);
       if (status) return true;
     }
@@ -68,7 +66,6 @@ bool Session::on_resolve(const ResolveMessage& message) {
       return item.endpoint == endpoint_ && item.rights == grant->rights;
     });
     if (found == region->registered.end()) {
-      make_room(region->registered);
       Region::Registered made{endpoint_, grant->rights, {}};
       if (endpoint_->register_memory(region->address, region->bytes, grant->rights,
                                      made.registration)) {

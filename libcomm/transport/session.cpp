@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.hpp"
 #include "base/wait.hpp"
 #include "transport/transport.hpp"
 #include "weft/copy.hpp"
@@ -62,10 +61,8 @@ Status Session::begin(fabric::Endpoint& endpoint) {
   fabric::Link* link = nullptr;
   if (Status status = endpoint.mapped()->offer(link, descriptors); !status) return status;
   link->client = this;
-  Status status = or_no_memory([&] {
-    return transport_.bootstrap_.send(*connection_, peer::FrameType::offer, endpoint.name(),
-                                      descriptors);
-  });
+  Status status = transport_.bootstrap_.send(*connection_, peer::FrameType::offer, endpoint.name(),
+                                             descriptors);
   for (const int descriptor : descriptors) ::close(descriptor);
   if (!status) {
     endpoint.close(*link);
@@ -155,7 +152,6 @@ void Session::on_down(Code why) {
 
 void Session::on_connection_end(peer::Ended how) {
   connection_ = nullptr;
-  if (how == peer::Ended::no_memory) return lose(Code::no_memory, kShort);
   if (how != peer::Ended::finished) return;  // liveness tells
   // What it sent before is delivered by its link, where that tells its end itself.
   bool ends_itself;
@@ -174,22 +170,16 @@ Code Session::post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool 
   const fabric::Bytes head_span{reinterpret_cast<const std::byte*>(&head), head_bytes};
   if (!retains()) {
     if (state_ != State::up) return Code::again;
-    const Code code = or_no_memory([&] { return endpoint_->message(*link_, head_span, body); });
-    if (code == Code::ok) [[likely]] {
-      short_since_ns_ = 0;
-      return code;
-    }
-    if (code == Code::no_memory) note_short();
+    const Code code = endpoint_->message(*link_, head_span, body);
+    if (code == Code::ok) return code;
     make_busy();
     return Code::again;  // if the link is down, its end is told next
   }
   const std::span<std::byte> to = resend_.append(head_bytes + body.size());
   if (to.empty()) {
-    if (resend_.empty()) note_short();  // no acknowledgement will make room
     make_busy();
     return Code::again;
   }
-  short_since_ns_ = 0;
   head.flags |= kNumbered;
   head.number = ++num_posted_;
   std::memcpy(to.data(), &head, head_bytes);
@@ -202,28 +192,16 @@ void Session::post_control(Head& head, std::size_t head_bytes) {
   const Code code = post(head, head_bytes, {});
   if (code != Code::again) return;
   const auto* bytes = reinterpret_cast<const std::byte*>(&head);
-  try {
-    backlog_.emplace_back(bytes, bytes + head_bytes);
-  } catch (const std::bad_alloc&) {
-    lacks_memory_ = true;
-  }
+  backlog_.emplace_back(bytes, bytes + head_bytes);
   make_busy();
-}
-
-// Under lock_. If it lasts for the timeout, tick() gives up.
-void Session::note_short() {
-  if (short_since_ns_ == 0) short_since_ns_ = now_ns();
 }
 
 void Session::send_unsent() {
   while (!resend_.all_sent()) {
     const std::span<std::byte> message = resend_.next();
     std::memcpy(message.data() + offsetof(Head, acked), &num_received_, sizeof num_received_);
-    const Code code = or_no_memory([&] { return endpoint_->message(*link_, message, {}); });
-    if (code != Code::ok) {
-      if (code == Code::no_memory) note_short();
-      return make_busy();
-    }
+    const Code code = endpoint_->message(*link_, message, {});
+    if (code != Code::ok) return make_busy();
     resend_.mark_sent();
     unacked_messages_ = 0;
     unacked_bytes_ = 0;
@@ -232,8 +210,7 @@ void Session::send_unsent() {
 
 void Session::send_ack(Kind kind) {
   Head head{.kind = kind, .acked = num_received_};
-  if (or_no_memory([&] { return endpoint_->message(*link_, as_bytes(head), {}); }) != Code::ok)
-    return make_busy();
+  if (endpoint_->message(*link_, as_bytes(head), {}) != Code::ok) return make_busy();
   unacked_messages_ = 0;
   unacked_bytes_ = 0;
   wants_ack_ = false;
@@ -364,7 +341,7 @@ bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<in
   for (const auto& endpoint : transport_.endpoints_) {
     if (endpoint->name() != body || endpoint->mapped() == nullptr) continue;
     fabric::Link* link = nullptr;
-    Status status = or_no_memory([&] { return endpoint->mapped()->accept(descriptors, link); });
+    Status status = endpoint->mapped()->accept(descriptors, link);
     std::ranges::fill(descriptors, -1);
     if (!status) {
       lose(status.code(), status.text());
@@ -382,22 +359,19 @@ void Session::make_busy() {
   // relaxed: the list below has a lock.
   if (is_busy_.exchange(true, std::memory_order_relaxed)) return;
   std::lock_guard lock(transport_.busy_lock_);
-  (transport_.last_busy_ != nullptr ? transport_.last_busy_->next_busy_ : transport_.busy_) =
-      shared_from_this();
-  transport_.last_busy_ = this;
+  transport_.busy_.push_back(shared_from_this());
   transport_.has_busy_.store(true, std::memory_order_relaxed);
 }
 
 bool Session::pump() {
   WorkList finished;
-  bool is_up_now = false, floods = false, lacks_memory = false;
+  bool is_up_now = false, floods = false;
   {
     std::lock_guard lock(lock_);
     is_busy_.store(false, std::memory_order_relaxed);
     if (wants_resume_ && link_ != nullptr) {
       Head head{.kind = Kind::resume, .acked = num_received_};
-      if (or_no_memory([&] { return endpoint_->message(*link_, as_bytes(head), {}); }) ==
-          Code::ok) {
+      if (endpoint_->message(*link_, as_bytes(head), {}) == Code::ok) {
         wants_resume_ = false;
         state_ = State::up;
         is_up_now = true;
@@ -428,22 +402,16 @@ bool Session::pump() {
       }
     }
     floods = backlog_.size() > kMaxBacklog;
-    lacks_memory = lacks_memory_;
   }
-  try {
-    if (is_up_now) note_up();
-  } catch (const std::bad_alloc&) {
-    lacks_memory = true;
-  }
+  if (is_up_now) note_up();
   finished.finish_all();
-  if (lacks_memory) lose(Code::no_memory, kShort);
   if (floods) lose(Code::no_memory, "asks for much and reads nothing");
   return is_busy_.load(std::memory_order_relaxed);
 }
 
 void Session::tick(std::uint64_t now) {
   const std::uint64_t timeout = transport_.timeout_ns();
-  enum { nothing, gone, reopen, short_of_memory } todo = nothing;
+  enum { nothing, gone, reopen } todo = nothing;
   {
     std::lock_guard lock(lock_);
     switch (state_) {
@@ -460,10 +428,6 @@ void Session::tick(std::uint64_t now) {
           todo = reopen;
         break;
       case State::up: {
-        if (short_since_ns_ != 0 && now > short_since_ns_ + timeout) {
-          todo = short_of_memory;
-          break;
-        }
         const bool waits = !waiting_.empty() || !posted_.empty() || !reposts_.empty() ||
                            !resend_.empty() || num_asked_ > 0;
         if (!waits) {
@@ -474,8 +438,7 @@ void Session::tick(std::uint64_t now) {
           last_asked_ns_ = now;
           Head head{.kind = Kind::ping, .acked = num_received_};
           // If there is no room, or the link is down, silence is enough.
-          [[maybe_unused]] const Code code =
-              or_no_memory([&] { return endpoint_->message(*link_, as_bytes(head), {}); });
+          [[maybe_unused]] const Code code = endpoint_->message(*link_, as_bytes(head), {});
         }
         break;
       }
@@ -483,11 +446,10 @@ void Session::tick(std::uint64_t now) {
         break;
     }
   }
-  if (todo == short_of_memory) lose(Code::no_memory, kShort);
   if (todo == gone)
     lose(Code::peer_lost, fmt::format("was not heard of for {} ms", timeout / 1'000'000));
   if (todo == reopen) {
-    if (Status status = or_no_memory([&] { return open_link(); }); !status) {
+    if (Status status = open_link(); !status) {
       std::lock_guard lock(lock_);
       reopen_at_ns_ = now + kMostBackoffNs;
     }
@@ -500,20 +462,14 @@ void Session::say_goodbye() {
   if (state_ == State::up) post_control(head, sizeof head);
 }
 
-void Session::lose(Code code, std::string_view why) {
+void Session::lose(Code code, std::string why) {
   const auto keeps = shared_from_this();
   {
     std::lock_guard lock(lock_);
     if (state_ == State::lost) return;
     state_ = State::lost;
-    lost_code_ = code;
-    try {
-      why_ = fmt::format("{} {}", theirs_.name.empty() ? "the peer" : theirs_.name, why);
-    } catch (const std::bad_alloc&) {
-      // The code says it.
-    }
+    why_ = fmt::format("{} {}", theirs_.name.empty() ? "the peer" : theirs_.name, why);
   }
-  if (code == Code::no_memory) log_line(LogLevel::warn, -1, "{} is lost: it {}", theirs_.name, why);
   drop_link();
   WorkList finished;
   {
@@ -535,13 +491,7 @@ void Session::lose(Code code, std::string_view why) {
   if (connection_ != nullptr) transport_.bootstrap_.close(*std::exchange(connection_, nullptr));
   transport_.forget(*this);
   finished.finish_all();
-  Status status = code;
-  try {
-    if (!why_.empty()) status = {code, why_};
-  } catch (const std::bad_alloc&) {
-    // As above.
-  }
-  transport_.events_.on_lost(*this, status);
+  transport_.events_.on_lost(*this, {code, why_});
 }
 
 }  // namespace weft::transport

@@ -31,8 +31,6 @@ class Transport;
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
 inline constexpr std::size_t kMaxByOwner =
     256;  // requests that one side has under way at the other
-// Why a session is lost that a shortage of memory has hit.
-inline constexpr std::string_view kShort = "needs memory that this process has not got";
 
 class Session final : public std::enable_shared_from_this<Session> {
  public:
@@ -68,8 +66,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   // Moves on what waits; false once nothing does.
   bool pump();
   void tick(std::uint64_t now_ns);
-  // Allocates nothing that must be there.
-  void lose(Code code, std::string_view why);
+  void lose(Code code, std::string why);
   void withdraw(const std::shared_ptr<Region>& region);
   bool has_unsent() const { return !resend_.empty() || !backlog_.empty(); }
   void say_goodbye();
@@ -108,13 +105,11 @@ class Session final : public std::enable_shared_from_this<Session> {
   bool drop_acknowledged(std::uint32_t acked);
   bool dispatch(Kind kind, fabric::Bytes bytes);
   void make_busy();
-  void note_short();
   Status open_link();
   void drop_link();
 
   // requests.cpp; under lock_. False: it must wait.
   bool advance(Work& work, WorkList& finished);
-  bool try_to_advance(Work& work, WorkList& finished);
   bool post_by_owner(Work& work, WorkList& finished);
   bool post_pieces(Work& work, WorkList& finished);
   void do_mapped(Work& work, std::byte* at);
@@ -173,12 +168,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::size_t unacked_bytes_ = 0;
   bool wants_ack_ = false;
   bool wants_resume_ = false;  // to be sent before all else on a new link
-  // What could not be kept for later: the session cannot go on.
-  bool lacks_memory_ = false;
-  std::uint64_t short_since_ns_ = 0;  // 0: the last message found the memory it needed
   std::atomic<bool> is_busy_{false};
-  std::shared_ptr<Session> next_busy_;  // under the transport's busy_lock_
-  std::shared_ptr<Session> next_lost_;
 
   std::vector<std::byte> assembled_;  // of a long message
   std::uint64_t assembled_total_ = 0;
@@ -195,7 +185,6 @@ class Session final : public std::enable_shared_from_this<Session> {
   const std::uint64_t began_ns_;
   std::uint64_t last_heard_ns_ = 0, last_asked_ns_ = 0;
   std::uint64_t broken_since_ns_ = 0, reopen_at_ns_ = 0, backoff_ns_ = 0;
-  Code lost_code_ = Code::peer_lost;
   std::string why_;
 };
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/log.hpp"
 #include "base/wait.hpp"
 
 namespace weft::transport {
@@ -61,22 +60,11 @@ void Transport::end() {
     sessions_.back()->lose(Code::cancelled, "was left: the Node has ended");
   for (const auto& connecting : std::exchange(connecting_, {}))
     if (!connecting->is_done) {
-      connecting->status = Code::cancelled;
+      connecting->status = {Code::cancelled, "the Node has ended"};
       connecting->is_done = true;
     }
   while (!regions_.empty()) drop(std::shared_ptr<Region>(regions_.begin()->second));
-  std::shared_ptr<Session> busy;
-  {
-    std::lock_guard guard(busy_lock_);
-    busy = std::move(busy_);
-    last_busy_ = nullptr;
-  }
-  while (busy != nullptr) busy = std::move(busy->next_busy_);
-  drop_lost();
-}
-
-void Transport::drop_lost() {
-  while (lost_ != nullptr) lost_ = std::move(lost_->next_lost_);
+  lost_.clear();
 }
 
 Transport::~Transport() {
@@ -129,13 +117,9 @@ void Transport::connect(std::string_view text, std::uint64_t deadline_ns,
   } else {
     to->candidates.emplace_back(text);
   }
-  connecting_.push_back(to);
   ++num_awaited_;
-  try {
-    try_next(to);
-  } catch (const std::bad_alloc&) {
-    end_connecting(to.get(), Code::no_memory, nullptr);
-  }
+  connecting_.push_back(to);
+  try_next(std::move(to));
 }
 
 void Transport::try_next(std::shared_ptr<Connecting> connecting) {
@@ -167,23 +151,6 @@ void Transport::end_connecting(Connecting* pointer, Status status,
 }
 
 bool Transport::on_met(peer::Connection& connection, bool connected_here) {
-  void* const connecting = connection.client;
-  try {
-    return meet(connection, connected_here);
-  } catch (const std::bad_alloc&) {
-    // A session closes the connection itself.
-    if (connection.client != connecting) {
-      auto* session = static_cast<Session*>(connection.client);
-      session->connection_ = nullptr;
-      session->lose(Code::no_memory, kShort);
-    } else if (connected_here) {
-      end_connecting(static_cast<Connecting*>(connecting), Code::no_memory, nullptr);
-    }
-    return false;
-  }
-}
-
-bool Transport::meet(peer::Connection& connection, bool connected_here) {
   std::shared_ptr<Connecting> connecting;
   const peer::NodeAddress& theirs = connection.theirs();
   if (connected_here) {
@@ -209,10 +176,9 @@ bool Transport::meet(peer::Connection& connection, bool connected_here) {
     }
   }
   auto session = std::make_shared<Session>(*this, connection, connected_here);
-  make_room(sessions_);
-  by_cookie_[session->cookie()] = session.get();
-  sessions_.push_back(session);
   connection.client = session.get();
+  sessions_.push_back(session);
+  by_cookie_[session->cookie()] = session.get();
   if (!connected_here) return true;
 
   connecting->session = session;
@@ -239,23 +205,14 @@ void Transport::on_failed(peer::Connection& connection, const Status& status) {
   const auto connecting = find(connection.client);
   if (connecting == nullptr) return;
   connecting->last_failure = status;
-  try {
-    try_next(connecting);
-  } catch (const std::bad_alloc&) {
-    end_connecting(connecting.get(), Code::no_memory, nullptr);
-  }
+  try_next(connecting);
 }
 
 bool Transport::on_frame(peer::Connection& connection, peer::FrameType type, std::string_view body,
                          std::span<int> descriptors) {
   auto* session = static_cast<Session*>(connection.client);
   const auto keeps = session->shared_from_this();
-  try {
-    return session->on_frame(type, body, descriptors);
-  } catch (const std::bad_alloc&) {
-    session->lose(Code::no_memory, kShort);
-    return true;
-  }
+  return session->on_frame(type, body, descriptors);
 }
 
 void Transport::on_end(peer::Connection& connection, peer::Ended how) {
@@ -273,12 +230,8 @@ bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
   const auto keeps = found->second->shared_from_this();
   // What it has under way counts on the limits of its fabric.
   if (keeps->endpoint_ != nullptr && keeps->endpoint_ != polled_) return false;
-  try {
-    for (const auto& endpoint : endpoints_)
-      if (endpoint.get() == polled_) keeps->take_link(*endpoint, link, received);
-  } catch (const std::bad_alloc&) {
-    keeps->lose(Code::no_memory, kShort);
-  }
+  for (const auto& endpoint : endpoints_)
+    if (endpoint.get() == polled_) keeps->take_link(*endpoint, link, received);
   return keeps->state() != Session::State::lost;
 }
 
@@ -292,12 +245,7 @@ void Transport::on_down(fabric::Link& link, Code why) {
 }
 
 void Transport::on_message(fabric::Link& link, fabric::Bytes bytes) {
-  auto* session = static_cast<Session*>(link.client);
-  try {
-    session->on_message(bytes);
-  } catch (const std::bad_alloc&) {
-    session->lose(Code::no_memory, kShort);
-  }
+  static_cast<Session*>(link.client)->on_message(bytes);
 }
 
 void Transport::note_connected(Session& session) {
@@ -309,25 +257,19 @@ void Transport::note_connected(Session& session) {
     }
 }
 
-void Transport::forget(Session& session) noexcept {
+void Transport::forget(Session& session) {
   by_cookie_.erase(session.cookie());
   for (const auto& item : connecting_)
     if (item->session.get() == &session) {
-      Status status = or_no_memory([&]() -> Status {
-        return {session.lost_code_ == Code::no_memory ? Code::no_memory : Code::peer_lost,
-                session.why_};
-      });
-      end_connecting(item.get(), std::move(status), nullptr);
+      end_connecting(item.get(), {Code::peer_lost, session.why_}, nullptr);
       break;
     }
   const auto found =
       std::ranges::find_if(sessions_, [&](const auto& item) { return item.get() == &session; });
   if (found == sessions_.end()) return;
-  session.next_lost_ = std::exchange(lost_, std::move(*found));
+  lost_.push_back(std::move(*found));
   sessions_.erase(found);
 }
-
-void Transport::lose(Session& session) { session.lose(Code::no_memory, kShort); }
 
 void Transport::close(Session& session) {
   const auto keeps = session.shared_from_this();
@@ -341,10 +283,10 @@ void Transport::close(Session& session) {
 
 void Transport::close_all() {
   std::lock_guard lock(progress_);
-  for (const auto& session : sessions_) session->say_goodbye();
+  const auto sessions = sessions_;
+  for (const auto& session : sessions) session->say_goodbye();
   const std::uint64_t limit = now_ns() + std::min(timeout_ns_, kGoodbyeNs);
-  // Those that end meanwhile are not among them any more.
-  while (!in_poll_ && now_ns() < limit && std::ranges::any_of(sessions_, [](const auto& session) {
+  while (!in_poll_ && now_ns() < limit && std::ranges::any_of(sessions, [](const auto& session) {
     return session->state() == Session::State::up && session->has_unsent();
   }))
     poll();
@@ -360,13 +302,12 @@ fabric::Mapped* Transport::mapped() {
 
 Status Transport::add_region(std::byte* address, std::size_t bytes, bool allocated,
                              std::shared_ptr<Region>& region) {
-  auto made = std::make_shared<Region>();
-  made->id = ++last_region_;
-  made->address = address;
-  made->bytes = bytes;
-  made->is_allocated = allocated;
-  regions_[made->id] = made;
-  region = std::move(made);
+  region = std::make_shared<Region>();
+  region->id = ++last_region_;
+  region->address = address;
+  region->bytes = bytes;
+  region->is_allocated = allocated;
+  regions_[region->id] = region;
   return {};
 }
 
@@ -415,8 +356,15 @@ bool Transport::poll() {
   bool any = false;
   // By index: a link over another one may come meanwhile.
   for (std::size_t i = 0; i < used_.size(); ++i) any |= poll_endpoint(*used_[i]);
-  if (has_busy_.load(std::memory_order_relaxed)) [[unlikely]]
-    pump_busy();
+  if (has_busy_.load(std::memory_order_relaxed)) [[unlikely]] {
+    std::vector<std::shared_ptr<Session>> busy;
+    {
+      std::lock_guard guard(busy_lock_);
+      busy.swap(busy_);
+      has_busy_.store(false, std::memory_order_relaxed);
+    }
+    for (const auto& session : busy) session->pump();
+  }
   const std::uint64_t polls = num_polls_.load(std::memory_order_relaxed) + 1;
   num_polls_.store(polls, std::memory_order_relaxed);
   if (is_urgent_ || polls % kTickPolls == 0 || num_awaited_.load(std::memory_order_relaxed) > 0)
@@ -426,47 +374,9 @@ bool Transport::poll() {
   return any;
 }
 
-// Those that are busy now; who becomes busy meanwhile comes behind them.
-void Transport::pump_busy() {
-  const Session* last = nullptr;
-  {
-    std::lock_guard guard(busy_lock_);
-    last = last_busy_;
-  }
-  for (const Session* done = nullptr; done != last;) {
-    std::shared_ptr<Session> session;
-    {
-      std::lock_guard guard(busy_lock_);
-      session = std::move(busy_);
-      if (session == nullptr) return;
-      busy_ = std::move(session->next_busy_);
-      if (busy_ == nullptr) {
-        last_busy_ = nullptr;
-        has_busy_.store(false, std::memory_order_relaxed);
-      }
-    }
-    done = session.get();
-    session->pump();
-  }
-}
-
 bool Transport::poll_endpoint(fabric::Endpoint& endpoint) {
   polled_ = &endpoint;
-  try {
-    return endpoint.poll(*this);
-  } catch (const std::bad_alloc&) {
-    // What the endpoint itself needs: it tries again in the next poll.
-    note_short();
-    return false;
-  }
-}
-
-void Transport::note_short() {
-  constexpr std::uint64_t kBetweenNs = 1'000'000'000;
-  const std::uint64_t now = coarse_now_ns();
-  if (last_short_ns_ != 0 && now < last_short_ns_ + kBetweenNs) return;
-  last_short_ns_ = now;
-  log_line(LogLevel::warn, -1, "a Node needs memory that this process has not got; it tries again");
+  return endpoint.poll(*this);
 }
 
 void Transport::note_used(fabric::Endpoint& endpoint) {
@@ -489,11 +399,7 @@ void Transport::tick() {
     for (std::size_t i = sessions_.size(); i-- > 0;) {
       if (i >= sessions_.size()) continue;
       const auto session = sessions_[i];
-      try {
-        session->tick(now);
-      } catch (const std::bad_alloc&) {
-        session->lose(Code::no_memory, kShort);
-      }
+      session->tick(now);
     }
     used_.clear();
     for (const auto& session : sessions_)
@@ -502,14 +408,12 @@ void Transport::tick() {
       if (i < connecting_.size() && now > connecting_[i]->deadline_ns) {
         const auto connecting = connecting_[i];
         const auto session = connecting->session;
-        Status status = or_no_memory([]() -> Status {
-          return {Code::timed_out, "the peer does not answer in time"};
-        });
-        end_connecting(connecting.get(), std::move(status), nullptr);
+        end_connecting(connecting.get(), {Code::timed_out, "the peer does not answer in time"},
+                       nullptr);
         if (session != nullptr) session->lose(Code::timed_out, "does not answer in time");
       }
   }
-  drop_lost();
+  lost_.clear();
 }
 
 bool Transport::arm() {

@@ -1,8 +1,6 @@
 #pragma once
 // Transport: the sessions of a Node, the endpoints that carry them, and the memory that peers may
-// use. Everything moves in poll(), under the progress lock. A shortage of memory ends the session
-// that it hits, with no_memory; calls that return a Status may throw std::bad_alloc, and have then
-// changed nothing.
+// use. Everything moves in poll(), under the progress lock.
 #include <atomic>
 #include <map>
 #include <memory>
@@ -10,7 +8,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/shortage.hpp"
 #include "peer/bootstrap.hpp"
 #include "transport/session.hpp"
 
@@ -18,8 +15,7 @@ namespace weft::transport {
 
 class Transport final : peer::Bootstrap::Events, fabric::Events {
  public:
-  // Calls to the facade, under the progress lock and no other. Where one runs out of memory, the
-  // session is lost for it.
+  // Calls to the facade, under the progress lock and no other.
   class Events {
    public:
     virtual void on_connected(Session& session) = 0;
@@ -52,10 +48,6 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   Status listen(std::string_view address);
   Status address(std::string& text);
   void connect(std::string_view address, std::uint64_t deadline_ns, std::shared_ptr<Connecting> to);
-  // Whether the thread that holds the progress lock is in poll(), or all has ended.
-  bool in_poll() const { return in_poll_; }
-  // The session's client has run out of memory.
-  void lose(Session& session);
   // Ends the session in good order.
   void close(Session& session);
   // Says goodbye to all and waits for what they have not acknowledged.
@@ -97,16 +89,12 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void on_down(fabric::Link& link, Code why) override;
   void on_message(fabric::Link& link, fabric::Bytes bytes) override;
 
-  bool meet(peer::Connection& connection, bool connected_here);
   void try_next(std::shared_ptr<Connecting> connecting);
   void end_connecting(Connecting* connecting, Status status, std::shared_ptr<Session> session);
   std::shared_ptr<Connecting> find(void* connecting);
   void note_connected(Session& session);
-  void forget(Session& session) noexcept;
+  void forget(Session& session);
   void tick();
-  void pump_busy();
-  void drop_lost();
-  void note_short();
   bool poll_endpoint(fabric::Endpoint& endpoint);
   void note_used(fabric::Endpoint& endpoint);
 
@@ -124,18 +112,17 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   bool is_urgent_ = true;            // sockets are looked at in the next poll
   std::atomic<int> num_awaited_{0};  // connects and mappings, which come by sockets
   std::uint64_t now_ns_ = 0;         // of the last tick
-  std::uint64_t last_tick_ns_ = 0, last_sockets_ns_ = 0, last_short_ns_ = 0;
+  std::uint64_t last_tick_ns_ = 0, last_sockets_ns_ = 0;
   std::atomic<std::uint64_t> num_polls_{0};
   std::vector<std::shared_ptr<Session>> sessions_;
-  std::shared_ptr<Session> lost_;  // and the next ones, until the end of the poll
+  std::vector<std::shared_ptr<Session>> lost_;  // until the end of the poll
   std::vector<std::shared_ptr<Connecting>> connecting_;
   std::map<peer::Bytes16, Session*> by_cookie_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Region>> regions_;
   std::uint64_t last_region_ = 0;
 
   SpinLock busy_lock_;
-  std::shared_ptr<Session> busy_;  // and the next ones: have something that waits for room
-  Session* last_busy_ = nullptr;
+  std::vector<std::shared_ptr<Session>> busy_;  // have something that waits for room
   std::atomic<bool> has_busy_{false};
 };
 

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/shm/segments.hpp"
 #include "transport/ring.hpp"
@@ -70,7 +69,6 @@ struct ShmLink : Link {
   bool is_closed = false;
   int socket = -1;
   std::byte* memory = nullptr;
-  ShmLink* next_closed = nullptr;
 
   ~ShmLink() {
     if (socket >= 0) ::close(socket);
@@ -95,10 +93,7 @@ class ShmEndpoint final : public Endpoint, private Mapped {
   ShmEndpoint() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), can_fence_(heavy_fence_register()) {
     limits_ = {.message_max = RingWriter::max_length(kRingStart), .breaks = false};
   }
-  ~ShmEndpoint() override {
-    free_closed();
-    ::close(epoll_);
-  }
+  ~ShmEndpoint() override { ::close(epoll_); }
 
   std::string_view name() const noexcept override { return "shm"; }
   const Limits& limits() const noexcept override { return limits_; }
@@ -147,18 +142,13 @@ class ShmEndpoint final : public Endpoint, private Mapped {
   bool read_ring(Events& events, ShmLink& link);
   void read_sockets();
   void send_to_sleep();
-  void free_closed() {
-    while (closed_ != nullptr) delete std::exchange(closed_, closed_->next_closed);
-  }
 
   const int epoll_;
   const bool can_fence_;
   Limits limits_;
   Segments segments_;
-  // Null: closed or put to sleep meanwhile. Has room for all links, so that waking one needs none.
-  std::vector<ShmLink*> polled_;
-  ShmLink* closed_ = nullptr;  // and the next ones: freed at the end of poll()
-  std::size_t num_links_ = 0;
+  std::vector<ShmLink*> polled_;  // null: closed or put to sleep meanwhile
+  std::vector<ShmLink*> closed_;  // freed at the end of poll()
   std::uint32_t polls_ = 0;
   bool look_at_sockets_ = true;
   bool is_armed_ = false;
@@ -175,22 +165,18 @@ Status ShmEndpoint::attach(std::unique_ptr<ShmLink> link, int side, Link*& out) 
   link->peer_wants = &peer.wants;
   link->own_wants = &own.wants;
   link->peer_consumed = &peer.consumed;
-  make_room(polled_, num_links_ + 1);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = link.get();
   if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, link->socket, &event) != 0)
     return {Code::no_memory, fmt::format("cannot watch a link: {}", std::strerror(errno))};
   poll_often(*link);
-  ++num_links_;
   out = link.release();
   return {};
 }
 
 Status ShmEndpoint::offer(Link*& out, std::vector<int>& descriptors) {
   auto link = std::make_unique<ShmLink>();
-  make_room(polled_, num_links_ + 1);
-  descriptors.resize(2);
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
     return {Code::no_memory, fmt::format("cannot make a socket: {}", std::strerror(errno))};
@@ -204,21 +190,18 @@ Status ShmEndpoint::offer(Link*& out, std::vector<int>& descriptors) {
   if (!status) {
     ::close(pair[1]);
     if (memory >= 0) ::close(memory);
-    descriptors.clear();
     return status;
   }
-  descriptors[0] = memory;
-  descriptors[1] = pair[1];
+  descriptors = {memory, pair[1]};
   return {};
 }
 
 Status ShmEndpoint::accept(std::span<const int> descriptors, Link*& out) {
-  std::unique_ptr<ShmLink> link(new (std::nothrow) ShmLink);
-  if (descriptors.size() != 2 || link == nullptr) {
+  if (descriptors.size() != 2) {
     for (const int descriptor : descriptors) ::close(descriptor);
-    if (link == nullptr) return Code::no_memory;
     return {Code::corrupt, "a peer offers no link over shared memory"};
   }
+  auto link = std::make_unique<ShmLink>();
   link->socket = descriptors[1];
   if (Status status = map_segment(descriptors[0], kLinkBytes, true, link->memory); !status)
     return status;
@@ -239,9 +222,8 @@ void ShmEndpoint::close(Link& base) {
   if (!link.is_down.load(std::memory_order_relaxed))
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, link.socket, nullptr);
   ::close(std::exchange(link.socket, -1));
-  --num_links_;
   if (in_poll_)
-    link.next_closed = std::exchange(closed_, &link);
+    closed_.push_back(&link);
   else
     delete &link;
 }
@@ -326,7 +308,6 @@ void ShmEndpoint::send_to_sleep() {
   };
   std::size_t left = polled_.size();
   std::vector<ShmLink*> asleep;
-  asleep.reserve(polled_.size());
   for (ShmLink*& link : polled_) {
     if (left <= kAlwaysPolled) break;
     if (!is_idle(link)) continue;
@@ -365,7 +346,8 @@ bool ShmEndpoint::poll(Events& events) {
   for (std::size_t i = 0; i < polled_.size(); ++i)
     if (polled_[i] != nullptr) any |= read_ring(events, *polled_[i]);
   in_poll_ = false;
-  free_closed();
+  for (ShmLink* link : closed_) delete link;
+  closed_.clear();
   return any;
 }
 

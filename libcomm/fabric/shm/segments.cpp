@@ -9,8 +9,6 @@
 
 #include <cstring>
 
-#include "base/shortage.hpp"
-
 namespace weft::fabric::shm {
 
 namespace {
@@ -34,7 +32,7 @@ Status make_segment(const char* name, std::size_t bytes, int& descriptor, std::b
       return {};
     }
   }
-  Status status = or_no_memory([] { return failed("cannot map shared memory"); });
+  Status status = failed("cannot map shared memory");
   ::close(fd);
   return status;
 }
@@ -42,23 +40,20 @@ Status make_segment(const char* name, std::size_t bytes, int& descriptor, std::b
 Status map_segment(int descriptor, std::size_t bytes, bool writable, std::byte*& at) {
   struct stat file {};
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
-  Code code = Code::ok;
+  Status status;
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(descriptor, &file) != 0 ||
       static_cast<std::uint64_t>(file.st_size) < bytes || bytes == 0) {
-    code = Code::corrupt;
+    status = {Code::corrupt, "a peer's shared memory is not what it says"};
   } else {
     void* mapped = ::mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                           descriptor, 0);
     if (mapped == MAP_FAILED)
-      code = Code::no_memory;
+      status = failed("cannot map a peer's memory");
     else
       at = static_cast<std::byte*>(mapped);
   }
-  const int error = errno;
   ::close(descriptor);
-  errno = error;
-  if (code == Code::corrupt) return {code, "a peer's shared memory is not what it says"};
-  return code == Code::ok ? Status() : failed("cannot map a peer's memory");
+  return status;
 }
 
 Segments::~Segments() {
@@ -74,13 +69,7 @@ Status Segments::allocate(std::size_t bytes, void*& address) {
   if (Status status = make_segment("weft-memory", bytes, segment.descriptor, at); !status)
     return status;
   std::lock_guard lock(mutex_);
-  try {
-    segments_[at] = segment;
-  } catch (const std::bad_alloc&) {
-    ::munmap(at, bytes);
-    ::close(segment.descriptor);
-    throw;
-  }
+  segments_[at] = segment;
   address = at;
   return {};
 }

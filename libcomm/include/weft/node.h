@@ -75,12 +75,11 @@ WEFT_C_API int weft_deregister(weft_node* node, void* address);
 /* only: null for whoever has the key. */
 WEFT_C_API int weft_make_key(weft_node* node, const void* address, uint32_t rights,
                              const weft_peer* only, weft_key* key);
-/* Null: no memory. */
 WEFT_C_API weft_memory* weft_memory_open(weft_node* node, const weft_peer* peer,
                                          const weft_key* key);
 WEFT_C_API void weft_memory_free(weft_memory* memory);
 
-WEFT_C_API weft_op* weft_op_new(void); /* null: no memory */
+WEFT_C_API weft_op* weft_op_new(void);
 WEFT_C_API void weft_op_free(weft_op* op);
 WEFT_C_API int weft_op_is_done(const weft_op* op);
 WEFT_C_API int weft_op_code(const weft_op* op); /* WEFT_AGAIN: under way */
@@ -110,8 +109,7 @@ typedef struct {
   size_t bytes;
   void* hidden;
 } weft_event;
-/* The eldest event, if there is one: 1, else 0 (or no memory for it: it stays). Does not wait, nor
- * move things on. */
+/* The eldest event, if there is one: 1, else 0. Does not wait, nor move things on. */
 WEFT_C_API int weft_next_event(weft_node* node, weft_event* event);
 WEFT_C_API void weft_event_clear(weft_event* event);
 

@@ -22,12 +22,8 @@
 //
 // Progress. Things move on while some thread is in progress() or wait(); where no thread is, a
 // thread of the Node sees to it, unless the settings say that there is none. Callbacks are called
-// by whoever moves things on, never two at a time; they may start operations and send. They cannot
-// wait: within one connect, and release of memory that peers use, are refused (bad_argument), wait
-// of what is under way gives bad_argument, and wait_some and progress return at once. The Node is
-// not destroyed within one. An exception that a callback throws goes to the caller of progress() or
-// wait() (of the Node's own thread: ends the process), but std::bad_alloc loses the peer that it
-// was about.
+// by whoever moves things on, never two at a time; they may start operations and send, and do not
+// wait.
 //
 // Threads. Calls may be made by any number of threads at once; a PeerMemory and an Operation are a
 // thread's own (copy the PeerMemory for another one). What one thread sends to one peer arrives in
@@ -36,9 +32,7 @@
 // Errors. The constructor throws weft::Error. The others return a Code or a Status, whose text
 // names the peer; an operation ends within the timeout. peer_lost: the peer ended, or was not heard
 // of for the timeout; that Peer is of no more use, connect gives another. A restarted peer is
-// another peer: keys of its earlier life are refused (not_permitted). no_memory: memory, or
-// descriptors, are short here; if a peer's messages, or the answers to them, need some that is not
-// there, that peer is lost with no_memory, as after the timeout where only waiting is left.
+// another peer: keys of its earlier life are refused (not_permitted).
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -98,7 +92,7 @@ class WEFT_API Peer {
 // it.
 class WEFT_API PeerMemory {
  public:
-  PeerMemory() noexcept;  // of nothing: operations on it end with bad_argument
+  PeerMemory() noexcept;  // of nothing
   PeerMemory(const PeerMemory& other);
   PeerMemory& operator=(const PeerMemory& other);
   PeerMemory(PeerMemory&&) noexcept;
@@ -108,7 +102,6 @@ class WEFT_API PeerMemory {
  private:
   friend class Node;
   std::unique_ptr<PeerMemoryImpl> impl_;
-  Code of_nothing_ = Code::bad_argument;  // what operations on it end with if there is no impl_
 };
 
 // One part of a batch.
@@ -165,8 +158,7 @@ class WEFT_API Node {
   // The key with these rights of memory from allocate or register_memory, named by its start. only:
   // the one peer that may use it; else whoever has it. Equal calls give equal keys.
   Status key(const void* address, std::uint32_t rights, MemoryKey& key, const Peer& only = {});
-  // What the key names. Its first use asks the owner; a refused one fails the operation. Where
-  // there is no memory for it, operations on it end with no_memory.
+  // What the key names. Its first use asks the owner; a refused one fails the operation.
   PeerMemory memory(const Peer& peer, const MemoryKey& key);
 
   // Moving. Each returns at once; the operation ends, now or later, with its code. Local memory

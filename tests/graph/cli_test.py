@@ -6,6 +6,7 @@
 EXAMPLES has the programs of examples/graph; GRAPHS has soc-Epinions1.el.gz; MORE_GRAPHS may have others, with expected.tsv. Whatever is wrong with
 the input, the exit status is 2, one process says so in one line, and nothing is written.
 """
+import contextlib
 import gzip
 import json
 import os
@@ -171,7 +172,7 @@ class Cli(unittest.TestCase):
 
     def test_ways_of_working_find_the_same(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '10')
-        for algorithm, result in (('sssp', r'reached.*at=\d+'), ('pagerank', r'sum=.*')):
+        for algorithm, result in (('sssp', r'reached.*at=\d+'), ('pagerank', r'sum=.*(?= steps=)')):
             words = [algorithm, 'g.bin', '--mode', 'paper']
             words += ['--source', '0'] if algorithm == 'sssp' else []
             right = re.search(result, self.good(*words))[0]
@@ -386,7 +387,8 @@ class Cli(unittest.TestCase):
                     # Whatever they do by now: starting, loading, computing, writing, or leaving.
                     time.sleep(0.03 * number)
                     if len(ranks) == 3:
-                        os.kill(ranks[number % 3], signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                            os.kill(ranks[number % 3], signal.SIGKILL)
                     self.assertNotEqual(job.wait(60), 124)
                 finally:
                     job.kill()
@@ -397,8 +399,9 @@ class Cli(unittest.TestCase):
                     os.remove(self.path('result'))
                 if os.path.exists(self.path('c')):
                     self.good('sssp', 'g.wel', '--source', '0', '--resume', 'c', '--cache')
-                self.assertLessEqual(set(os.listdir(self.folder.name)),
-                                     {'g.bin', 'g.wel', 'g.wel.weft-cache', 'c'})
+                # What replaces a file has another name for the instant before the rename.
+                names = {name for name in os.listdir(self.folder.name) if '.part-' not in name}
+                self.assertLessEqual(names, {'g.bin', 'g.wel', 'g.wel.weft-cache', 'c'})
 
     def kill_between_steps(self, killed, ways, left=()):
         job = subprocess.Popen([WEFTRUN, '-n', '3', '--timeout', '60', GRAPH, 'pagerank', 'g.bin',

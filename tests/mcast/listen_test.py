@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-COPY = sys.argv[1]
+COPY = os.path.abspath(sys.argv[1])
 ENVIRONMENT = dict(os.environ, WEFT_FABRIC="shm", WEFT_LAUNCH="env COPY_TEST_HOST={host}")
 LIMIT_S = 60
 

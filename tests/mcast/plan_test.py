@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-mcast, mcroute = sys.argv[1:3]
+mcast, mcroute = map(os.path.abspath, sys.argv[1:3])
 
 
 def run(*words, status=0, **more):

@@ -6,7 +6,9 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <regex>
 
@@ -189,19 +191,27 @@ TEST_CASE("a solver's residuals are the same bits with a switch and without") {
   CHECK(by_hosts == by_switch);
 }
 
+// A process of the probe with this in its environment; 0: none.
+int one_with(const std::string& setting) {
+  const auto contents = [](const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return '\0' + std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string program = '\0' + std::string(kProbe) + '\0', wanted = '\0' + setting + '\0';
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const int pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && contents(entry.path() / "cmdline").rfind(program, 0) == 0 &&
+        contents(entry.path() / "environ").find(wanted) != std::string::npos)
+      return pid;
+  }
+  return 0;
+}
+
 TEST_CASE("a member that dies ends the job") {
   World world({4, 1, 1, 1, 0});
   auto run = world.start("node", {"9", "100000", "3000"});
   REQUIRE(run->wait_for_lines(3, 60'000));
-  // weftrun's child of rank 2: the job's processes are in the file system of processes.
-  std::string command = fmt::format(
-      "for p in $(ps -eo pid,args | awk '$2==\"{}\"{{print $1}}'); do "
-      "tr '\\0' '\\n' < /proc/$p/environ 2>/dev/null | "
-      "grep -qx 'WEFT_OFFLOAD_PLACEMENT={}' && echo $p; done",
-      kProbe, world.placement->path);
-  Process list({"sh", "-c", command});
-  REQUIRE(list.wait() == 0);
-  const int pid = std::atoi(list.out().c_str());
+  const int pid = one_with("WEFT_OFFLOAD_PLACEMENT=" + world.placement->path);
   REQUIRE(pid > 0);
   ::kill(pid, SIGKILL);
   CHECK(run->wait(20'000) != 0);

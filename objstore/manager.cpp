@@ -119,12 +119,6 @@ void Manager::stop() {
 void Manager::sealed(const ObjectId& id, std::uint32_t) { post({What::sealed, id}); }
 void Manager::gone(const ObjectId& id, bool) { post({What::gone, id}); }
 void Manager::wanted(const ObjectId& id) { post({What::wanted, id}); }
-void Manager::replicate(const ObjectId& id, std::uint32_t num_others, std::uint64_t number) {
-  post({What::replicate, id, number, num_others});
-}
-void Manager::replicate_no_more(std::uint64_t number) {
-  post({What::replicate_no_more, {}, number});
-}
 void Manager::unwanted(const ObjectId& id) { post({What::unwanted, id}); }
 bool Manager::erased(const ObjectId& id) {
   post({What::erased, id});
@@ -191,22 +185,15 @@ void Manager::serve_inbox() {
         if (const auto found = fetches_.find(command.id); found != fetches_.end()) {
           found->second->is_wanted = false;
           // One that reads is ended by its end.
-          if (!found->second->is_reading && found->second->keepers.empty()) {
+          if (!found->second->is_reading) {
             give_up_ask(*found->second, false);
-            forget(command.id);
+            fetches_.erase(found);
           }
+          directory_->unwatch(command.id);
         }
         break;
       case What::erased:
         directory_->erase(command.id);
-        break;
-      case What::replicate:
-        replications_.emplace(command.number,
-                              Replication{command.id, command.num_others, {}, {}, {}});
-        replicate_to(command.number);
-        break;
-      case What::replicate_no_more:
-        end_replication(command.number);
         break;
     }
   }
@@ -251,17 +238,8 @@ void Manager::joined(const Peer& peer) {
   }
   tell_members(generation);
   directory_->joined(generation);
-  for (const ObjectId& id : fetches_of(generation)) {
-    Fetch& fetch = *fetches_.at(id);
-    if (fetch.number == 0) ask_next(fetch);
-  }
-}
-
-std::vector<ObjectId> Manager::fetches_of(std::uint64_t holder) const {
-  std::vector<ObjectId> ids;
   for (const auto& [id, fetch] : fetches_)
-    if (fetch->holders.contains(holder) || fetch->holder == holder) ids.push_back(id);
-  return ids;
+    if (fetch->number == 0 && fetch->holders.contains(generation)) ask_next(*fetch);
 }
 
 void Manager::tell_members(std::uint64_t to) {
@@ -296,16 +274,13 @@ void Manager::lost(const Peer& peer) {
   }
   end_leases(monotonic_ns(), generation);
   directory_->lost(generation);
-  for (const ObjectId& id : fetches_of(generation)) {
-    Fetch& fetch = *fetches_.at(id);
-    fetch.holders.erase(generation);
-    fetch.keepers.erase(generation);
-    if (fetch.holder == generation && !fetch.is_reading) {
-      give_up_ask(fetch, true);
-      ask_next(fetch);
+  for (auto& [id, fetch] : fetches_) {
+    fetch->holders.erase(generation);
+    if (fetch->holder == generation && !fetch->is_reading) {
+      give_up_ask(*fetch, true);
+      ask_next(*fetch);
     }
   }
-  lost_replica(generation);
 }
 
 void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
@@ -357,11 +332,6 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::erase:
     case PeerKind::drop:
       return directory_->received(from, message);
-    case PeerKind::keep:
-      return keep(from, message);
-    case PeerKind::kept:
-    case PeerKind::unkept:
-      return answered(from, message);
     case PeerKind::ask:
       return give(from, message);
     case PeerKind::data:

@@ -61,23 +61,13 @@ class Manager final : public Remote, private DirectoryUser {
   void wanted(const ObjectId& id) override;
   void unwanted(const ObjectId& id) override;
   bool erased(const ObjectId& id) override;
-  void replicate(const ObjectId& id, std::uint32_t num_others, std::uint64_t number) override;
-  void replicate_no_more(std::uint64_t number) override;
   void status(nlohmann::json& json) override;
 
  private:
-  enum class What { sealed, gone, wanted, unwanted, erased, replicate, replicate_no_more };
+  enum class What { sealed, gone, wanted, unwanted, erased };
   struct Command {
     What what;
     ObjectId id;
-    std::uint64_t number = 0;
-    std::uint32_t num_others = 0;
-  };
-  // An object that others shall have, too.
-  struct Replication {
-    ObjectId id;
-    std::uint32_t num_others;
-    std::set<std::uint64_t> asked, kept, refused;
   };
   struct Fetch {
     ObjectId id;
@@ -88,11 +78,8 @@ class Manager final : public Remote, private DirectoryUser {
     // What came of an ask.
     std::uint32_t entry = kNoEntry;
     std::uint64_t lease_ms = 0;
-    bool is_reading = false;
-    bool is_wanted = true;                                     // by somebody here
-    bool is_watched = false;                                   // in the directory
-    std::unique_ptr<PeerMessage> offer;                        // waits for room
-    std::map<std::uint64_t, std::set<std::uint64_t>> keepers;  // who is told of the copy: numbers
+    bool is_reading = false, is_wanted = true;
+    std::unique_ptr<PeerMessage> offer;  // waits for room
     Operation read;
     std::vector<PeerMemory> memories;
   };
@@ -120,7 +107,6 @@ class Manager final : public Remote, private DirectoryUser {
   void send(std::uint64_t to, const PeerMessage& message);
   void tell_members(std::uint64_t to);
   void tell_status(std::uint64_t now_ns);
-  std::vector<ObjectId> fetches_of(std::uint64_t holder) const;
   void handle(std::uint64_t from, const PeerMessage& message);
   // manager_directory.cpp: DirectoryUser
   std::vector<ObjectId> local_objects() override;
@@ -142,14 +128,6 @@ class Manager final : public Remote, private DirectoryUser {
   void finish(Fetch& fetch);
   void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
   Status register_pieces();
-  void forget(const ObjectId& id);
-  // manager_copies.cpp
-  void replicate_to(std::uint64_t number);
-  void end_replication(std::uint64_t number);
-  void lost_replica(std::uint64_t member);
-  void keep(std::uint64_t from, const PeerMessage& message);
-  void answered(std::uint64_t from, const PeerMessage& message);
-  void tell_keepers(const Fetch& fetch, bool is_kept);
 
   Server& server_;
   const ManagerSettings settings_;
@@ -175,7 +153,6 @@ class Manager final : public Remote, private DirectoryUser {
   std::uint64_t next_connect_ns_ = 0;
   std::unordered_map<ObjectId, std::unique_ptr<Fetch>> fetches_;
   std::unordered_map<std::uint64_t, ObjectId> asks_;
-  std::map<std::uint64_t, Replication> replications_;
   std::uint64_t next_number_ = 1;
   std::vector<Lease> leases_;
   std::unordered_set<ObjectId> copies_;  // sealed here for another host's; not yet announced

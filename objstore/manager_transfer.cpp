@@ -19,9 +19,6 @@ void Manager::start(const ObjectId& id) {
   auto& fetch = fetches_[id];
   if (fetch != nullptr) {
     fetch->is_wanted = true;
-    if (fetch->is_watched) return;
-    fetch->is_watched = true;
-    directory_->watch(id);
     return;
   }
   {
@@ -34,12 +31,10 @@ void Manager::start(const ObjectId& id) {
   }
   fetch = std::make_unique<Fetch>();
   fetch->id = id;
-  fetch->is_watched = true;
   directory_->watch(id);
 }
 
-// Asks a holder that has not failed; if all have, some time later all of them again. Afterwards the
-// fetch may be gone.
+// Asks a holder that has not failed; if all have, some time later all of them again.
 void Manager::ask_next(Fetch& fetch) {
   for (const std::uint64_t holder : fetch.holders) {
     if (fetch.failed.contains(holder) || !peers_.contains(holder)) continue;
@@ -55,17 +50,7 @@ void Manager::ask_next(Fetch& fetch) {
     send(holder, ask);
     return;
   }
-  if (!fetch.is_wanted) return forget(fetch.id);
   if (!fetch.holders.empty()) fetch.retry_ns = monotonic_ns() + kAskAgainNs;
-}
-
-// A fetch that ends without its object; no ask is under way.
-void Manager::forget(const ObjectId& id) {
-  const auto found = fetches_.find(id);
-  const std::unique_ptr<Fetch> fetch = std::move(found->second);
-  fetches_.erase(found);
-  if (fetch->is_watched) directory_->unwatch(fetch->id);
-  tell_keepers(*fetch, false);
 }
 
 // The ask under way, if any, is over; what was created for it goes.
@@ -189,24 +174,21 @@ void Manager::end_leases(std::uint64_t now_ns, std::uint64_t of_peer) {
 void Manager::take_data(const PeerMessage& message) {
   Fetch& fetch = *fetches_.at(asks_.at(message.number));
   {
-    auto lock = server_.lock();
+    const auto lock = server_.lock();
     std::uint32_t entry;
     const Outcome outcome =
         server_.create_in_place(fetch.id, message.data_bytes, message.metadata_bytes, entry);
     if (outcome.code == Code::again) {
       asks_.erase(fetch.number);
       fetch.number = 0;
-      // Asked for anew when there may be room.
-      fetch.retry_ns = monotonic_ns() + kRetryNs;
-      if (fetch.is_wanted) return;
-      lock.unlock();
-      return forget(fetch.id);
+      fetch.retry_ns = monotonic_ns() + kRetryNs;  // asked for anew when there may be room
+      return;
     }
     if (!outcome.ok()) {
       if (outcome.code != Code::exists) server_.fail_waits(fetch.id, outcome.code, outcome.reason);
       asks_.erase(fetch.number);
-      lock.unlock();
-      return forget(fetch.id);
+      fetches_.erase(ObjectId(fetch.id));
+      return;
     }
     if (!message.contents.empty())
       std::memcpy(server_.objects().place(entry), message.contents.data(), message.contents.size());
@@ -237,7 +219,7 @@ bool Manager::begin_read(Fetch& fetch) {
     std::uint32_t entry;
     const Outcome outcome = server_.create_in_place(fetch.id, fetch.offer->data_bytes,
                                                     fetch.offer->metadata_bytes, entry);
-    if (outcome.code == Code::again && fetch.is_wanted) return false;
+    if (outcome.code == Code::again) return false;
     if (!outcome.ok() && outcome.code != Code::exists)
       server_.fail_waits(fetch.id, outcome.code, outcome.reason);
     if (!outcome.ok()) entry = kNoEntry;
@@ -246,7 +228,7 @@ bool Manager::begin_read(Fetch& fetch) {
   }
   if (fetch.entry == kNoEntry) {
     give_up_ask(fetch, true);
-    forget(fetch.id);
+    fetches_.erase(ObjectId(fetch.id));
     return true;
   }
   std::vector<Transfer> transfers;
@@ -302,10 +284,10 @@ void Manager::end_reads() {
       continue;
     }
     give_up_ask(fetch, true);
-    if (fetch.is_wanted || !fetch.keepers.empty())
+    if (fetch.is_wanted)
       ask_next(fetch);
     else
-      forget(id);
+      fetches_.erase(id);
   }
 }
 
@@ -331,8 +313,7 @@ void Manager::finish(Fetch& fetch) {
     fin.number = fetch.number;
     send(fetch.holder, fin);
   }
-  if (fetch.is_watched) directory_->unwatch(fetch.id);
-  tell_keepers(fetch, true);
+  directory_->unwatch(fetch.id);
   asks_.erase(fetch.number);
   fetches_.erase(ObjectId(fetch.id));
 }

@@ -40,9 +40,6 @@ class Remote {
   virtual void wanted(const ObjectId& id) = 0;
   // Nobody waits for it any longer.
   virtual void unwanted(const ObjectId& id) = 0;
-  // So many others shall have it, too; ends with Server::replicated().
-  virtual void replicate(const ObjectId& id, std::uint32_t num_others, std::uint64_t number) = 0;
-  virtual void replicate_no_more(std::uint64_t number) = 0;
   // True if other hosts were told, too.
   virtual bool erased(const ObjectId& id) = 0;
   virtual void status(nlohmann::json& json) = 0;
@@ -72,8 +69,6 @@ class Server final : private References, private Observer {
                           std::uint32_t metadata_bytes, std::uint32_t& entry);
   // Ends all waits for an object that will not come.
   void fail_waits(const ObjectId& id, Code code, Reason reason);
-  // On how many hosts an object is that Remote was asked to replicate.
-  void replicated(std::uint64_t number, std::uint32_t num_hosts);
   bool is_wanted(const ObjectId& id) const { return waiting_for_.contains(id); }
   // Room may have come, or work for run(): it looks again.
   void wake();
@@ -117,11 +112,6 @@ class Server final : private References, private Observer {
     Request request;
     std::uint64_t deadline_ns;
   };
-  // A seal that waits for copies on other hosts.
-  struct Replication {
-    std::uint32_t client, tag, wanted;
-    std::uint64_t deadline_ns;
-  };
   // A long copy from an extent, done a piece at a time between other work.
   struct Copy {
     std::uint32_t client;
@@ -163,8 +153,6 @@ class Server final : private References, private Observer {
                   const std::byte* from);
   void advance_copy();
   void finish_seal(Client& client, const Request& request, std::uint32_t entry);
-  void replicate(Client& client, const Request& request);
-  void end_replications(std::uint64_t now_ns);
   void retry_creates();
 
   // server_waits.cpp
@@ -201,7 +189,6 @@ class Server final : private References, private Observer {
   std::deque<RoomWait> room_waits_;
   bool room_may_have_come_ = false;
   std::list<Copy> copies_;
-  std::map<std::uint64_t, Replication> replications_;
   std::uint64_t next_sweep_ns_ = 0, started_ns_ = 0;
   std::uint64_t num_clients_met_ = 0, num_calls_ = 0, num_refused_ = 0;
   std::uint64_t waits_here_ = 0, waits_missed_ = 0;  // ids asked for by message

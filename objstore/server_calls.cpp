@@ -235,51 +235,7 @@ void Server::advance_copy() {
 void Server::finish_seal(Client& client, const Request& request, std::uint32_t entry) {
   client.creating.erase(request.id);
   objects_.seal(entry, request.ttl_ms, (request.flags & kFlagPin) != 0);
-  if (request.copies > 1) return replicate(client, request);
   complete(client, request.tag, {});
-}
-
-void Server::replicate(Client& client, const Request& request) {
-  if (remote_ == nullptr)
-    return complete(client, request.tag, {Code::peer_lost, Reason::few_copies}, 0, 1);
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::uint64_t deadline_ns =
-      request.timeout_ms < 0
-          ? UINT64_MAX
-          : monotonic_ns() +
-                static_cast<std::uint64_t>(std::min(request.timeout_ms, kMost)) * 1'000'000;
-  const std::uint64_t number = next_wait_++;
-  replications_.emplace(number,
-                        Replication{client.serial, request.tag, request.copies, deadline_ns});
-  remote_->replicate(request.id, request.copies - 1, number);
-}
-
-void Server::replicated(std::uint64_t number, std::uint32_t num_hosts) {
-  const auto found = replications_.find(number);
-  if (found == replications_.end()) return;
-  const Replication replication = found->second;
-  replications_.erase(found);
-  const auto client = clients_.find(replication.client);
-  if (client == clients_.end()) return;
-  const bool is_enough = num_hosts >= replication.wanted;
-  complete(*client->second, replication.tag,
-           is_enough ? Outcome{} : Outcome{Code::peer_lost, Reason::few_copies}, 0, num_hosts);
-}
-
-// Whose time is over; how many hosts have it is known to Remote.
-void Server::end_replications(std::uint64_t now_ns) {
-  std::vector<std::uint64_t> due;
-  for (auto& [number, replication] : replications_) {
-    if (replication.deadline_ns > now_ns && remote_ != nullptr) continue;
-    replication.deadline_ns = now_ns + 1'000'000'000;
-    due.push_back(number);
-  }
-  for (const std::uint64_t number : due) {
-    if (remote_ != nullptr)
-      remote_->replicate_no_more(number);
-    else
-      replicated(number, 1);
-  }
 }
 
 void Server::wait(Client& client, const Request& request) {

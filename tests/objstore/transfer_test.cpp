@@ -67,13 +67,6 @@ std::uint64_t status_number(ObjectStore& store, const std::string& key) {
   return std::stoull(json.substr(at + key.size() + 3));
 }
 
-ObjectOptions copies_options(std::uint32_t copies) {
-  ObjectOptions options;
-  options.copies = copies;
-  options.timeout_ms = kWaitMs;
-  return options;
-}
-
 void wait_for_peers(ObjectStore& store, std::size_t num) {
   for (int i = 0; i < 30000; ++i) {
     std::string json;
@@ -218,58 +211,13 @@ TEST_CASE("an object that finds no room is fetched when there is some, or refuse
   CHECK(status.text().find("--memory") != std::string::npos);
 }
 
-TEST_CASE("a put with copies returns when other hosts have them, or tells how many do") {
-  Host a, b({a.peer()}), c({a.peer(), b.peer()}, 32 << 10, 2 << 20);
-  ObjectStore at_a({.socket = a.store.socket()}), at_b({.socket = b.store.socket()}),
-      at_c({.socket = c.store.socket()});
-  for (ObjectStore* store : {&at_a, &at_b, &at_c}) wait_for_peers(*store, 2);
-  std::uint64_t number = 0;
-  for (const std::size_t bytes : {0, 1000, 40'000, 200'000}) {
-    const ObjectId id = id_of(number++);
-    REQUIRE(at_a.put(id, contents_of(id, bytes), {}, copies_options(3)));
-    for (ObjectStore* store : {&at_b, &at_c}) {
-      Object object;
-      CHECK(store->contains(id));
-      REQUIRE(store->get(id, object));
-      CHECK(equal(object.data(), contents_of(id, bytes)));
-    }
-  }
-  // Written in place, and of two one.
-  for (int i = 0; i < 20; ++i) {
-    const ObjectId id = id_of(number++);
-    ObjectBuffer buffer;
-    REQUIRE(at_b.create(id, 100, 0, buffer, copies_options(2)));
-    const auto contents = contents_of(id, 100);
-    std::copy(contents.begin(), contents.end(), buffer.data().begin());
-    REQUIRE(at_b.seal(buffer));
-    CHECK((at_a.contains(id) || at_c.contains(id)));
-  }
-  // c has no room for this one, and nobody is a fourth.
-  for (const std::uint32_t copies : {3, 4}) {
-    const ObjectId id = id_of(number++);
-    const Status status =
-        at_a.put(id, contents_of(id, copies == 3 ? 3 << 20 : 1000), {}, copies_options(copies));
-    CHECK(status == Code::peer_lost);
-    CHECK(status.text().find("is on " + std::to_string(copies - 1) + " of the " +
-                             std::to_string(copies) + " hosts") != std::string::npos);
-    CHECK((at_a.contains(id) && at_b.contains(id)));
-  }
-  // A host that is asked goes.
-  std::thread later([&] { b.stop(); });
-  const ObjectId id = id_of(number++);
-  const Status status = at_a.put(id, contents_of(id, 500'000), {}, copies_options(3));
-  later.join();
-  CHECK((status.ok() || status == Code::peer_lost));
-  CHECK(at_a.contains(id));
-}
-
 TEST_CASE("what managers say is read back, and nothing else is believed") {
   std::vector<PeerMessage> messages;
   PeerMessage message;
   message.id = id_of(1);
   message.number = 7;
   const std::vector<std::byte> contents(300, std::byte{5});
-  for (int kind = 1; kind <= static_cast<int>(PeerKind::unkept); ++kind) {
+  for (int kind = 1; kind <= static_cast<int>(PeerKind::fin); ++kind) {
     message.kind = static_cast<PeerKind>(kind);
     message.members = {{5, "host:1"}, {6, ""}};
     message.holders = {1, 2, 3};

@@ -51,7 +51,6 @@ struct ObjectStoreSettings {
 struct ObjectOptions {
   std::uint64_t ttl_ms = 0;         // after which it goes as if erased; 0: never
   bool is_pinned = false;           // never evicted
-  std::uint32_t copies = 1;         // hosts that have it before put or seal returns
   std::int64_t timeout_ms = 10000;  // how long room is waited for
 };
 
@@ -159,8 +158,7 @@ class WEFT_API ObjectStore {
   // whatever the outcome.
   Status seal(ObjectBuffer& buffer);
   void abort(ObjectBuffer& buffer);
-  // create, copy and seal in one. With more copies than one: peer_lost or timed_out if fewer hosts
-  // could take it; the text says how many have it, and it stays there.
+  // create, copy and seal in one.
   Status put(const ObjectId& id, std::span<const std::byte> data,
              std::span<const std::byte> metadata = {}, const ObjectOptions& options = {});
 

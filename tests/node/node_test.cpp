@@ -536,7 +536,8 @@ TEST_CASE("Nodes that come and go leave nothing") {
     auto count_maps = [] {
       std::ifstream maps("/proc/self/maps");
       int count = 0;
-      for (std::string line; std::getline(maps, line);) count += line.find("memfd:weft") != line.npos;
+      for (std::string line; std::getline(maps, line);)
+        count += line.find("memfd:weft") != line.npos;
       return count;
     };
     round();

@@ -215,9 +215,11 @@ class Experiments:
                                 times[name].append(self.weft.seconds(*words, processes=2))
                 middle = {name: median(all_) for name, all_ in times.items()}
                 loss = middle['uneven'] - middle['even']
-                back = (middle['uneven'] - middle['migrating']) / loss if loss > 0 else float('nan')
+                # A loss below a tenth is noise, of which nothing can be won back.
+                is_loss = loss > 0.1 * middle['even']
+                back = (middle['uneven'] - middle['migrating']) / loss if is_loss else None
                 rows.append([title, algorithm, *(f'{middle[name] * 1e3:.1f}' for name in middle),
-                             f'{loss * 1e3:.1f}', f'{back * 100:.0f} %'])
+                             f'{loss * 1e3:.1f}', '-' if back is None else f'{back * 100:.0f} %'])
         self.page.table('An unequal load, ms', ['what', 'algorithm', 'without migration',
                         'with migration', 'an even load', 'loss', 'won back'], rows,
                         f'{graph.name} from source {graph.sources[0]}, 2 processes x 1 thread. Twice '

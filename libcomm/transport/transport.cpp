@@ -403,7 +403,7 @@ void Transport::tick() {
     }
     used_.clear();
     for (const auto& session : sessions_)
-      if (session->endpoint_ != nullptr) note_used(*session->endpoint_);
+      if (session->endpoint() != nullptr) note_used(*session->endpoint());
     for (std::size_t i = connecting_.size(); i-- > 0;)
       if (i < connecting_.size() && now > connecting_[i]->deadline_ns) {
         const auto connecting = connecting_[i];

@@ -118,6 +118,10 @@ class Endpoint {
   // At most kMaxAddressBytes; empty: links are made by mapped()->offer() alone.
   virtual std::string address() const = 0;
   virtual Mapped* mapped() noexcept { return nullptr; }
+  // A word: endpoints of one kind can open links to each other, as far as the network allows.
+  virtual std::string kind() const { return std::string(name()); }
+  // For errors: which way leads from here to this address, and which setting chooses another.
+  virtual std::string way_to(Bytes) const { return {}; }
 
   // Begins a link to the endpoint of this address, with at most kMaxHelloBytes for its
   // on_incoming(). Does not block: on_up() or on_down() follows. bad_argument: no address.

@@ -15,7 +15,8 @@ namespace weft {
 namespace {
 
 constexpr std::string_view kListKey = "fabric.list";
-constexpr std::string_view kNames[] = {"shm", "verbs", "ofi"};  // in the order of choice
+constexpr std::string_view kNames[] = {"shm", "verbs", "ofi",
+                                       "loopback"};  // in the order of choice
 
 [[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
   return {Code::unsupported, "not in this build"};
@@ -35,6 +36,7 @@ const std::vector<FabricRow>& remote_fabrics() {
 #else
       {kNames[2], not_built},
 #endif
+      {kNames[3], make_loopback_fabric},
   };
   return rows;
 }

@@ -95,6 +95,7 @@ class LoopbackEndpoint final : public Endpoint {
     const Address address{network_->process_, id_};
     return {reinterpret_cast<const char*>(&address), sizeof address};
   }
+  std::string kind() const override { return "loopback-" + std::to_string(network_->process_); }
 
   Status open(Bytes address, Bytes hello, Link*& link) override {
     Address to{};

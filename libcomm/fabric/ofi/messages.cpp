@@ -1,5 +1,6 @@
 #include "fabric/ofi/messages.hpp"
 
+#include <fmt/core.h>
 #include <rdma/fi_errno.h>
 #include <sys/random.h>
 
@@ -65,6 +66,18 @@ class OfiEndpoint final : public Endpoint {
   std::string_view name() const noexcept override { return "ofi"; }
   const Limits& limits() const noexcept override { return limits_; }
   std::string address() const override { return ep_->address(); }
+  std::string kind() const override {
+    return fmt::format("{}/{}", ep_->info().fabric_attr->prov_name, ep_->address().size());
+  }
+  std::string way_to(Bytes address) const override {
+    const std::string to =
+        lib::address_text({reinterpret_cast<const char*>(address.data()), address.size()});
+    std::string text = ep_->info().fabric_attr->prov_name;
+    if (!to.empty())
+      text += fmt::format(" from {} to {} (WEFT_OFI_INTERFACE chooses others)",
+                          lib::list_text({ep_->interface()}), to);
+    return text;
+  }
 
   Status open(Bytes address, Bytes hello, Link*& link) override;
   void close(Link& link) override;

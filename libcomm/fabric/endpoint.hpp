@@ -50,6 +50,8 @@ struct Limits {
   bool puts = false, gets = false;
   bool atomics = false;  // atomic with the owner's processor, too
   bool breaks = true;    // false: a link ends with the peer's process, and loses nothing before
+  // message_in_place() pays for bodies from here on.
+  std::size_t in_place_min = ~std::size_t{0};
 };
 
 // Of a fabric; `client` is the client's own.
@@ -147,6 +149,10 @@ class Endpoint {
                       Request& request) = 0;
   // One message of head and body, copied; ok, again, or peer_lost once the link is down.
   virtual Code message(Link& link, Bytes head, Bytes body) = 0;
+  // The same, but the body is not copied, and stays as it is until done(), as with a request.
+  virtual Code message_in_place(Link&, Bytes /*head*/, Bytes /*body*/, Request&) {
+    return Code::unsupported;
+  }
 
   // Moves things on and calls what has happened. True if anything has.
   virtual bool poll(Events& events) = 0;

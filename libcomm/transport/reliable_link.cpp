@@ -105,13 +105,15 @@ void ReliableLink::post_control(Head& head, std::size_t head_bytes) {
   owner_.make_busy();
 }
 
-Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes body) {
+Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
+                             fabric::Request* request) {
   if (state_ != State::up) return Code::peer_lost;
   // What was kept before goes before, so that all arrive as they were posted.
   if (!resend_.all_sent()) return Code::again;
   head.acked = num_received_;
-  const Code code =
-      endpoint_->message(*link_, {reinterpret_cast<const std::byte*>(&head), head_bytes}, body);
+  const fabric::Bytes first{reinterpret_cast<const std::byte*>(&head), head_bytes};
+  const Code code = request != nullptr ? endpoint_->message_in_place(*link_, first, body, *request)
+                                       : endpoint_->message(*link_, first, body);
   if (code != Code::ok) return code;
   unacked_messages_ = 0;
   unacked_bytes_ = 0;

@@ -60,7 +60,9 @@ class ReliableLink {
   // The same for what must not be refused: kept in any case.
   void post_control(Head& head, std::size_t head_bytes);
   // Sends a message that is not numbered: ok, again, or peer_lost while no link is up.
-  Code send_once(Head& head, std::size_t head_bytes, fabric::Bytes body);
+  // request: the body stays as it is until done(), where the fabric has messages in place.
+  Code send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
+                 fabric::Request* request = nullptr);
   // While set, kept messages wait for something that must go before them.
   void hold(bool held) { is_held_ = held; }
 

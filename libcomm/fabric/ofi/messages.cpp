@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/mapping.hpp"
 #include "base/wait.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/library.hpp"
@@ -22,11 +23,14 @@ namespace {
 
 namespace lib = weft::ofi;
 
-enum class Kind : std::uint32_t { hello = 1, accept, message, closed };
+enum class Kind : std::uint16_t { hello = 1, accept, message, closed };
 
 struct Head {
   std::uint64_t token;  // of the link, as its receiver chose it; hello: as its sender did
   Kind kind;
+  // Of message: the provider makes a connection that broke anew without a word, and what was lost
+  // with it is missing here.
+  std::uint16_t sequence;
   std::uint32_t length;  // of what follows
 };
 static_assert(sizeof(Head) == 16);
@@ -36,29 +40,40 @@ struct HelloBody {
   std::byte hello[kMaxHelloBytes];
 };
 
-constexpr std::size_t kBufferBytes = 8192;
-constexpr std::size_t kNumReceives = 128, kNumSends = 128;
+// The longest message. ofi_rxm sends no more without asking first.
+constexpr std::size_t kBufferBytes = (128 << 10) + 128, kBufferBytesRxm = 16 << 10;
+// The native endpoints over TCP take a buffer when a message comes: few are enough, and stay in the
+// caches.
+constexpr std::size_t kNumReceives = 64, kFewReceives = 16, kNumSends = 64;
 constexpr std::size_t kSendsOfLink = 32;
+constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster than it is waited for
+constexpr std::size_t kMaxInject = 512;
 constexpr std::uint64_t kGoodbyeNs = 50'000'000;
 
 struct Buffer {
   fi_context2 context;  // first: the provider gives its address back
   bool is_receive;
-  std::uint64_t link;  // own token of the link that sends
-  std::byte data[kBufferBytes];
+  std::uint64_t link;          // own token of the link that sends
+  Request* request = nullptr;  // of a message in place
+  std::byte* data;
 };
 
 struct OfiLink : Link {
   fi_addr_t peer = FI_ADDR_UNSPEC;
   std::uint64_t own_token = 0, peer_token = 0;
   bool is_up = false, is_down = false;
-  std::size_t num_sends = 0;  // under way
+  std::size_t num_sends = 0;                     // under way
+  std::uint16_t num_sent = 0, num_received = 0;  // messages
 };
 
 class OfiEndpoint final : public Endpoint {
  public:
   explicit OfiEndpoint(std::unique_ptr<lib::Endpoint> endpoint) : ep_(std::move(endpoint)) {
-    limits_ = {.message_max = kBufferBytes - sizeof(Head), .breaks = true};
+    const std::string_view provider = ep_->info().fabric_attr->prov_name;
+    buffer_bytes_ = provider.ends_with("ofi_rxm") ? kBufferBytesRxm : kBufferBytes;
+    limits_ = {.message_max = buffer_bytes_ - sizeof(Head), .breaks = true};
+    if (!ep_->has_mode(FI_MR_LOCAL)) limits_.in_place_min = kInPlaceMin;
+    inject_max_ = std::min(ep_->info().tx_attr->inject_size, kMaxInject);
   }
   ~OfiEndpoint() override;
 
@@ -93,13 +108,11 @@ class OfiEndpoint final : public Endpoint {
               std::uint64_t&, Request&) override {
     return Code::unsupported;
   }
-  Code message(Link& base, Bytes head, Bytes body) override {
-    auto& link = static_cast<OfiLink&>(base);
-    if (head.size() + body.size() > limits_.message_max) return Code::bad_argument;
-    std::lock_guard lock(mutex_);
-    if (link.is_down) return Code::peer_lost;
-    if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
-    return send(link, Kind::message, link.peer_token, head, body);
+  Code message(Link& link, Bytes head, Bytes body) override {
+    return post(static_cast<OfiLink&>(link), head, body, nullptr);
+  }
+  Code message_in_place(Link& link, Bytes head, Bytes body, Request& request) override {
+    return post(static_cast<OfiLink&>(link), head, body, &request);
   }
   bool poll(Events& events) override;
   bool arm() override {
@@ -131,21 +144,35 @@ class OfiEndpoint final : public Endpoint {
     links_[link->own_token] = link;
     return link;
   }
-  Code send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body);
+  Code post(OfiLink& link, Bytes head, Bytes body, Request* request) {
+    if (head.size() + body.size() > limits_.message_max) return Code::bad_argument;
+    std::lock_guard lock(mutex_);
+    if (link.is_down) return Code::peer_lost;
+    if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
+    const Code code = send(link, Kind::message, link.peer_token, head, body, request);
+    if (code == Code::ok) ++link.num_sent;
+    return code;
+  }
+  Code send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body,
+            Request* request = nullptr);
   void post_receive(Buffer& buffer);
   void take_down(OfiLink& link, Code why) {
     if (std::exchange(link.is_down, true)) return;
     events_.push_back({EventKind::down, link.own_token, why});
   }
-  void on_received(Buffer& buffer, std::size_t length);
+  void on_received(Buffer& buffer, std::size_t length, Events* events,
+                   std::unique_lock<std::mutex>& lock);
   void on_hello(const Head& head, Bytes bytes);
-  bool read_completions();
+  bool read_completions(Events* events, std::unique_lock<std::mutex>& lock);
+  void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
   void dispatch(Events& events, Event& event);
 
   std::mutex mutex_;
   std::unique_ptr<lib::Endpoint> ep_;
   Limits limits_;
   fid_mr* mr_ = nullptr;
+  std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = kNumReceives;
+  weft::Mapping memory_;
   std::unique_ptr<Buffer[]> buffers_;
   std::vector<Buffer*> free_;
   std::unordered_map<std::uint64_t, OfiLink*> links_;  // by own token
@@ -153,17 +180,20 @@ class OfiEndpoint final : public Endpoint {
 };
 
 Status OfiEndpoint::start() {
-  buffers_.reset(new Buffer[kNumReceives + kNumSends]);
+  if (ep_->is_native_tcp()) num_receives_ = kFewReceives;
+  const std::size_t count = num_receives_ + kNumSends;
+  if (Status status = memory_.map(count * buffer_bytes_); !status) return status;
+  buffers_.reset(new Buffer[count]);
   if (ep_->has_mode(FI_MR_LOCAL)) {
-    const int error =
-        fi_mr_reg(ep_->domain(), buffers_.get(), (kNumReceives + kNumSends) * sizeof(Buffer),
-                  FI_SEND | FI_RECV, 0, 1, 0, &mr_, nullptr);
+    const int error = fi_mr_reg(ep_->domain(), memory_.data(), memory_.bytes(), FI_SEND | FI_RECV,
+                                0, 1, 0, &mr_, nullptr);
     if (error != 0)
       return {Code::no_memory, std::string("libfabric's fi_mr_reg: ") + lib::error_text(error)};
   }
-  for (std::size_t i = 0; i < kNumReceives + kNumSends; ++i) {
-    buffers_[i].is_receive = i < kNumReceives;
-    if (i < kNumReceives)
+  for (std::size_t i = 0; i < count; ++i) {
+    buffers_[i].is_receive = i < num_receives_;
+    buffers_[i].data = memory_.data() + i * buffer_bytes_;
+    if (i < num_receives_)
       post_receive(buffers_[i]);
     else
       free_.push_back(&buffers_[i]);
@@ -175,8 +205,8 @@ OfiEndpoint::~OfiEndpoint() {
   // What says that links are closed is still to be sent.
   for (const std::uint64_t limit = now_ns() + kGoodbyeNs;
        free_.size() < kNumSends && now_ns() < limit;) {
-    std::lock_guard lock(mutex_);
-    read_completions();
+    std::unique_lock lock(mutex_);
+    read_completions(nullptr, lock);
   }
   for (auto& [token, link] : links_) delete link;
   ep_.reset();
@@ -185,36 +215,51 @@ OfiEndpoint::~OfiEndpoint() {
 
 void OfiEndpoint::post_receive(Buffer& buffer) {
   void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
-  const ssize_t error = fi_recv(ep_->ep(), buffer.data, sizeof buffer.data, descriptor,
-                                FI_ADDR_UNSPEC, &buffer.context);
+  const ssize_t error =
+      fi_recv(ep_->ep(), buffer.data, buffer_bytes_, descriptor, FI_ADDR_UNSPEC, &buffer.context);
   if (error != 0) log_line(LogLevel::error, -1, "ofi: fi_recv: {}", lib::error_text(error));
 }
 
-Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body) {
-  if (free_.empty()) return Code::again;
-  Buffer& buffer = *free_.back();
+Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body,
+                       Request* request) {
   const std::size_t length = head.size() + body.size();
-  const Head first{token, kind, static_cast<std::uint32_t>(length)};
-  std::memcpy(buffer.data, &first, sizeof first);
-  if (!head.empty()) std::memcpy(buffer.data + sizeof first, head.data(), head.size());
-  if (!body.empty())
-    std::memcpy(buffer.data + sizeof first + head.size(), body.data(), body.size());
-  iovec part{buffer.data, sizeof first + length};
-  void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
-  fi_msg message{};
-  message.msg_iov = &part;
-  message.desc = &descriptor;
-  message.iov_count = 1;
-  message.addr = link.peer;
-  message.context = &buffer.context;
-  const ssize_t error = fi_sendmsg(ep_->ep(), &message, FI_COMPLETION);
+  const Head first{token, kind, link.num_sent, static_cast<std::uint32_t>(length)};
+  const bool is_short = sizeof first + length <= inject_max_ && request == nullptr;
+  std::byte on_stack[kMaxInject];
+  if (!is_short && free_.empty()) return Code::again;
+  std::byte* to = is_short ? on_stack : free_.back()->data;
+  std::memcpy(to, &first, sizeof first);
+  if (!head.empty()) std::memcpy(to + sizeof first, head.data(), head.size());
+  if (!body.empty() && request == nullptr)
+    std::memcpy(to + sizeof first + head.size(), body.data(), body.size());
+  ssize_t error = 0;
+  if (is_short) {
+    error = fi_inject(ep_->ep(), to, sizeof first + length, link.peer);
+  } else {
+    iovec parts[] = {{to, sizeof first + length}, {const_cast<std::byte*>(body.data()), 0}};
+    if (request != nullptr) {
+      parts[0].iov_len = sizeof first + head.size();
+      parts[1].iov_len = body.size();
+    }
+    void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
+    fi_msg message{};
+    message.msg_iov = parts;
+    message.desc = mr_ != nullptr ? &descriptor : nullptr;
+    message.iov_count = request != nullptr ? 2 : 1;
+    message.addr = link.peer;
+    message.context = &free_.back()->context;
+    error = fi_sendmsg(ep_->ep(), &message, FI_COMPLETION);
+  }
   if (error == -FI_EAGAIN) return Code::again;
   if (error != 0) {
     take_down(link, Code::peer_lost);
     return Code::peer_lost;
   }
+  if (is_short) return Code::ok;
+  Buffer& buffer = *free_.back();
   free_.pop_back();
   buffer.link = link.own_token;
+  buffer.request = request;
   ++link.num_sends;
   return Code::ok;
 }
@@ -246,7 +291,7 @@ Status OfiEndpoint::open(Bytes address, Bytes hello, Link*& out) {
 
 void OfiEndpoint::close(Link& base) {
   auto& link = static_cast<OfiLink&>(base);
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (link.is_up && !link.is_down) {
     // Best effort: silence tells it as well.
     [[maybe_unused]] const Code code = send(link, Kind::closed, link.peer_token, {}, {});
@@ -259,8 +304,14 @@ void OfiEndpoint::close(Link& base) {
     if (it->buffer != nullptr) post_receive(*it->buffer);
     it = events_.erase(it);
   }
+  std::vector<Request*> ended;
+  for (std::size_t i = num_receives_; i < num_receives_ + kNumSends; ++i)
+    if (buffers_[i].request != nullptr && buffers_[i].link == link.own_token)
+      ended.push_back(std::exchange(buffers_[i].request, nullptr));
   links_.erase(link.own_token);
   delete &link;
+  lock.unlock();
+  for (Request* request : ended) request->done(*request, Code::cancelled);
 }
 
 void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
@@ -279,7 +330,8 @@ void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
 }
 
 // The buffer goes back here, or with the event that shows it.
-void OfiEndpoint::on_received(Buffer& buffer, std::size_t length) {
+void OfiEndpoint::on_received(Buffer& buffer, std::size_t length, Events* events,
+                              std::unique_lock<std::mutex>& lock) {
   Head head;
   bool is_shown = false;
   if (length >= sizeof head) {
@@ -297,15 +349,37 @@ void OfiEndpoint::on_received(Buffer& buffer, std::size_t length) {
       } else if (link != nullptr && head.kind == Kind::closed) {
         take_down(*link, Code::peer_lost);
       } else if (link != nullptr && head.kind == Kind::message && link->is_up && !link->is_down) {
-        events_.push_back({EventKind::message, link->own_token, Code::ok, {}, &buffer});
-        is_shown = true;
+        if (head.sequence != link->num_received++) {
+          take_down(*link, Code::peer_lost);
+        } else if (events_.empty() && events != nullptr) {
+          lock.unlock();
+          events->on_message(*link, bytes);
+          lock.lock();
+        } else {
+          // What is not yet shown keeps its buffer: that is the back-pressure.
+          events_.push_back({EventKind::message, link->own_token, Code::ok, {}, &buffer});
+          is_shown = true;
+        }
       }
     }
   }
   if (!is_shown) post_receive(buffer);
 }
 
-bool OfiEndpoint::read_completions() {
+void OfiEndpoint::end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock) {
+  Request* request = std::exchange(buffer.request, nullptr);
+  free_.push_back(&buffer);
+  if (OfiLink* link = find(buffer.link); link != nullptr) {
+    --link->num_sends;
+    if (!is_good) take_down(*link, Code::peer_lost);
+  }
+  if (request == nullptr) return;
+  lock.unlock();
+  request->done(*request, is_good ? Code::ok : Code::peer_lost);
+  lock.lock();
+}
+
+bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>& lock) {
   fi_cq_data_entry entries[16];
   bool any = false;
   for (int round = 0; round < 8; ++round) {
@@ -314,36 +388,32 @@ bool OfiEndpoint::read_completions() {
       fi_cq_err_entry error{};
       if (fi_cq_readerr(ep_->cq(), &error, 0) < 0 || error.op_context == nullptr) continue;
       auto& buffer = *static_cast<Buffer*>(error.op_context);
-      if (buffer.is_receive) {
-        if (error.err != FI_ECANCELED) post_receive(buffer);
-        continue;
-      }
-      free_.push_back(&buffer);
-      if (OfiLink* link = find(buffer.link); link != nullptr) {
-        --link->num_sends;
-        take_down(*link, Code::peer_lost);
-      }
+      if (!buffer.is_receive)
+        end_send(buffer, false, lock);
+      else if (error.err != FI_ECANCELED)
+        post_receive(buffer);
       continue;
     }
     if (count <= 0) return any;
     any = true;
+    bool received = false;
     for (ssize_t i = 0; i < count; ++i) {
       auto& buffer = *static_cast<Buffer*>(entries[i].op_context);
-      if (buffer.is_receive) {
-        on_received(buffer, entries[i].len);
-        continue;
-      }
-      free_.push_back(&buffer);
-      if (OfiLink* link = find(buffer.link); link != nullptr) --link->num_sends;
+      if (buffer.is_receive)
+        on_received(buffer, entries[i].len, events, lock);
+      else
+        end_send(buffer, true, lock);
+      received |= buffer.is_receive;
     }
+    // A provider that was out of receive buffers may hold more, of which no descriptor tells.
+    if (count < 16 && !received) return any;
   }
   return any;
 }
 
 bool OfiEndpoint::poll(Events& events) {
   std::unique_lock lock(mutex_);
-  // What is not yet shown keeps its buffer: that is the back-pressure.
-  bool any = read_completions();
+  bool any = read_completions(&events, lock);
   for (std::size_t left = events_.size(); left > 0 && !events_.empty(); --left) {
     Event event = std::move(events_.front());
     events_.pop_front();

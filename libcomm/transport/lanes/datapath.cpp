@@ -15,6 +15,9 @@ namespace {
 constexpr std::uint64_t kHeldMax = 131072;
 constexpr std::uint64_t kLine = kEntryAlign;
 
+// Of what is sent from the mirror, which stays as it is until credit for it has come.
+fabric::Request nobody_waits{[](fabric::Request&, Code) noexcept {}};
+
 }  // namespace
 
 // Posting.
@@ -98,8 +101,10 @@ Code RemoteLanes::send_stretch(SendLaneState& lane) {
   EntriesMessage message{
       {.kind = Kind::lane_entries, .id = lane.ring}, lane.sent, credit, offset, bytes};
   if (stretch.is_restart && lane.sent == stretch.position) message.flags = kRestart;
+  const bool in_place = bytes >= endpoint_->limits().in_place_min;
   const Code code =
-      lane.peer->link.send_once(message, sizeof message, {lane.mirror.data() + offset, bytes});
+      lane.peer->link.send_once(message, sizeof message, {lane.mirror.data() + offset, bytes},
+                                in_place ? &nobody_waits : nullptr);
   if (code != Code::ok) return code;
   lane.sent += bytes;
   if (lane.back != nullptr) lane.back->told.store(credit, std::memory_order_relaxed);

@@ -23,7 +23,7 @@ Status make_lanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> end
 }  // namespace
 
 Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
-  return make_lanes(job, local, fabric::loopback::make_endpoint(), {}, fabric);
+  return make_lanes(job, local, fabric::loopback::make_endpoint(), {.name = "loopback"}, fabric);
 }
 
 #ifdef WEFT_HAVE_OFI
@@ -34,6 +34,7 @@ Status make_ofi_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) 
   // So that an entry is as long as what one message carries, and credit, which costs a message,
   // seldom.
   const transport::LaneTuning tuning{
+      .name = "ofi-lanes",
       .eager_max = std::min(settings.bytes(Setting::ofi_eager_max_bytes),
                             settings.bytes(Setting::ring_max_bytes)),
       .ring_min = 1056u << 10};

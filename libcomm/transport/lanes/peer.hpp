@@ -92,6 +92,12 @@ struct OwnerOperation {
   std::uint64_t* previous = nullptr;
 };
 
+// Data of a get that the fabric sends from where they are.
+struct DataPush : fabric::Request {
+  RemoteLanes* lanes = nullptr;
+  std::uint64_t key = 0;  // of the memory
+};
+
 struct RankPeer final : ReliableLink::Owner {
   RankPeer(RemoteLanes& of, int number) : lanes(of), rank(number), link(*this) {}
   void make_busy() override;

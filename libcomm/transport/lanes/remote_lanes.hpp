@@ -30,6 +30,7 @@ namespace weft::transport {
 
 // What suits a fabric.
 struct LaneTuning {
+  std::string_view name;                         // of the fabric, in WEFT_FABRIC
   std::size_t eager_max = 0;                     // the longest message that travels inside the ring
   std::uint32_t ring_min = 0;                    // as Fabric::ring_min()
   std::size_t piece_max = std::size_t{4} << 20;  // of a get
@@ -43,7 +44,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   // Publishes how this rank is reached.
   Status start();
 
-  std::string_view name() const noexcept override { return endpoint_->name(); }
+  std::string_view name() const noexcept override { return tuning_.name; }
   bool reaches(int rank) const noexcept override;
   std::size_t eager_max() const noexcept override { return tuning_.eager_max; }
   std::uint32_t ring_min() const noexcept override { return tuning_.ring_min; }
@@ -93,6 +94,8 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
     std::byte* start;
     std::size_t bytes;
     bool is_writable;
+    bool is_ended = false;       // nobody gets it any more
+    std::size_t num_pushes = 0;  // of it, under way
   };
   struct Life {
     std::atomic<PeerState> state{PeerState::alive};
@@ -177,6 +180,10 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   bool on_owner_atomic(RankPeer& peer, const OwnerAtomicMessage& message);
   bool pump_answers(RankPeer& peer);
   bool send_data(RankPeer& peer, RankPeer::Answer& answer);
+  DataPush* take_push(std::uint64_t key);
+  void end_push(DataPush& push);
+  static void push_done(fabric::Request& request, Code code) noexcept;
+  void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
 
   mutable std::mutex lock_;
   std::unique_ptr<fabric::Endpoint> endpoint_;
@@ -197,6 +204,8 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
 
   std::deque<OwnerOperation> operations_;
   std::vector<OwnerOperation*> free_operations_;
+  std::deque<DataPush> pushes_;
+  std::vector<DataPush*> free_pushes_;
   std::unordered_map<std::uint64_t, Registered> registered_;               // by key
   std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
 

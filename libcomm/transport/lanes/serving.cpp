@@ -3,6 +3,7 @@
 // it. All of it happens under the lock, so that nothing is touched on a peer's behalf any more once
 // unshare() or release() has returned.
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -62,13 +63,14 @@ Status RemoteLanes::allocate(std::size_t bytes, void*& address, RemoteMemory& me
 
 Status RemoteLanes::release(void* address) {
   Mapping taken;  // unmapped without the lock
-  const std::lock_guard lock(lock_);
+  std::unique_lock lock(lock_);
   const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == allocated_.end())
     return {Code::bad_argument, "this address was not allocated here, or is free already"};
   taken = std::move(found->second.first);
-  registered_.erase(found->second.second);
+  const std::uint64_t key = found->second.second;
   allocated_.erase(found);
+  end_sharing(key, lock);
   return {};
 }
 
@@ -89,19 +91,37 @@ Status RemoteLanes::share_once(void* address, std::size_t bytes, RemoteMemory& m
 Status RemoteLanes::share_as(void* address, std::size_t bytes, bool is_writable,
                              RemoteMemory& memory) {
   const std::uint64_t key = next_key();
-  registered_.emplace(key, Registered{static_cast<std::byte*>(address), bytes, is_writable});
+  registered_.emplace(key, Registered{.start = static_cast<std::byte*>(address),
+                                      .bytes = bytes,
+                                      .is_writable = is_writable});
   memory = remote_memory(key, address, bytes);
   return {};
 }
 
 Status RemoteLanes::unshare(const RemoteMemory& memory) {
-  const std::lock_guard lock(lock_);
+  std::unique_lock lock(lock_);
   const auto found = registered_.find(number_of(memory));
-  if (found == registered_.end()) return {Code::bad_argument, "this memory is not shared"};
+  if (found == registered_.end() || found->second.is_ended)
+    return {Code::bad_argument, "this memory is not shared"};
   const auto owner = allocated_.find(reinterpret_cast<std::uintptr_t>(found->second.start));
   // What is allocated is shared until release().
-  if (owner == allocated_.end() || owner->second.second != found->first) registered_.erase(found);
+  if (owner == allocated_.end() || owner->second.second != found->first)
+    end_sharing(number_of(memory), lock);
   return {};
+}
+
+// Waits until the fabric sends nothing more of it, which nobody can ask for any more. It is bounded
+// as a peer that takes nothing is lost.
+void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock) {
+  registered_.at(key).is_ended = true;
+  for (int round = 0; registered_.at(key).num_pushes > 0; ++round) {
+    poll_locked();
+    if (round < 64) continue;
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  registered_.erase(key);
 }
 
 RemoteMemory RemoteLanes::describe(const void* address, std::size_t bytes) const noexcept {
@@ -121,7 +141,9 @@ RemoteMemory RemoteLanes::describe(const void* address, std::size_t bytes) const
 std::byte* RemoteLanes::find_shared(const OwnerPlace& place, std::size_t bytes,
                                     bool to_write) const {
   const auto found = registered_.find(place.key);
-  if (found == registered_.end() || (to_write && !found->second.is_writable)) return nullptr;
+  if (found == registered_.end() || found->second.is_ended ||
+      (to_write && !found->second.is_writable))
+    return nullptr;
   const auto start = reinterpret_cast<std::uintptr_t>(found->second.start);
   if (!is_within(place.address, std::max<std::uint64_t>(bytes, place.room), start,
                  found->second.bytes))
@@ -174,7 +196,12 @@ bool RemoteLanes::send_data(RankPeer& peer, RankPeer::Answer& answer) {
   while (rest.bytes > 0) {
     const std::size_t part = std::min<std::uint64_t>(rest.bytes, most);
     message.offset = answer.sent;
-    if (peer.link.send_once(message, sizeof message, {start, part}) != Code::ok) return false;
+    DataPush* push = nullptr;
+    if (part >= endpoint_->limits().in_place_min) push = take_push(rest.key);
+    if (peer.link.send_once(message, sizeof message, {start, part}, push) != Code::ok) {
+      if (push != nullptr) end_push(*push);
+      return false;
+    }
     start += part;
     answer.sent += part;
     rest.address += part;
@@ -182,6 +209,34 @@ bool RemoteLanes::send_data(RankPeer& peer, RankPeer::Answer& answer) {
     rest.room -= std::min<std::uint64_t>(rest.room, part);
   }
   return true;
+}
+
+// Null: no memory, then the data are copied.
+DataPush* RemoteLanes::take_push(std::uint64_t key) {
+  if (free_pushes_.empty() && or_no_memory([&] {
+                                make_room(free_pushes_, pushes_.size() + 1);
+                                free_pushes_.push_back(&pushes_.emplace_back());
+                                return Code::ok;
+                              }) != Code::ok)
+    return nullptr;
+  DataPush* push = free_pushes_.back();
+  free_pushes_.pop_back();
+  push->done = push_done;
+  push->lanes = this;
+  push->key = key;
+  ++registered_.at(key).num_pushes;
+  return push;
+}
+
+void RemoteLanes::end_push(DataPush& push) {
+  --registered_.at(push.key).num_pushes;
+  free_pushes_.push_back(&push);
+}
+
+// In poll() or close() of the endpoint, which are called with the lock held.
+void RemoteLanes::push_done(fabric::Request& request, Code) noexcept {
+  auto& push = static_cast<DataPush&>(request);
+  push.lanes->end_push(push);
 }
 
 // Every piece is checked with all that is still to come, so that what is refused is refused from

@@ -79,13 +79,16 @@ class LoopbackEndpoint final : public Endpoint {
   ~LoopbackEndpoint() override {
     std::lock_guard lock(network_->mutex_);
     network_->endpoints_.erase(id_);
-    for (const auto& wire : active_) {
-      if (wire->is_down) continue;
-      take_down(*wire, Code::peer_lost);
-      std::erase(other(*wire).active_, wire);
+    // What peers opened and nobody here has been told of.
+    for (WireEnd* end : ends_) {
+      Wire& wire = *end->wire;
+      take_down(wire, Code::peer_lost);
+      wire.ends[end->side] = nullptr;
+      wire.endpoints[end->side] = nullptr;
+      delete end;
     }
-    for (const Event& event : inbox_)
-      if (event.kind == EventKind::incoming) delete event.end;
+    // Hellos on their way here.
+    for (const auto& wire : active_) take_down(*wire, Code::peer_lost);
     ::close(wake_fd_);
   }
 
@@ -203,7 +206,6 @@ class LoopbackEndpoint final : public Endpoint {
   bool poll(Events& events) override {
     bool any = false;
     std::unique_lock lock(network_->mutex_);
-    armed_ = false;
     advance_all();
     for (std::size_t left = inbox_.size(); left > 0 && !inbox_.empty(); --left) {
       Event event = std::move(inbox_.front());
@@ -240,10 +242,6 @@ class LoopbackEndpoint final : public Endpoint {
   };
 
   // All below: under the network's lock.
-
-  LoopbackEndpoint& other(const Wire& wire) const {
-    return *wire.endpoints[wire.endpoints[0] == this ? 1 : 0];
-  }
 
   void tell(Event event) {
     inbox_.push_back(std::move(event));

@@ -51,14 +51,15 @@ constexpr std::size_t kMaxInject = 512;
 constexpr std::uint64_t kGoodbyeNs = 50'000'000;
 
 struct Buffer {
-  fi_context2 context;  // first: the provider gives its address back
-  bool is_receive;
+  fi_context2 context;         // first: the provider gives its address back
+  fid_ep* receives = nullptr;  // that it is posted to; null: it sends
   std::uint64_t link;          // own token of the link that sends
   Request* request = nullptr;  // of a message in place
   std::byte* data;
 };
 
 struct OfiLink : Link {
+  fid_ep* ep = nullptr;  // the opener's, or the one that is opened to
   fi_addr_t peer = FI_ADDR_UNSPEC;
   std::uint64_t own_token = 0, peer_token = 0;
   bool is_up = false, is_down = false;
@@ -136,8 +137,9 @@ class OfiEndpoint final : public Endpoint {
     const auto found = links_.find(token);
     return found == links_.end() ? nullptr : found->second;
   }
-  OfiLink* add_link(fi_addr_t peer) {
+  OfiLink* add_link(fid_ep* ep, fi_addr_t peer) {
     auto* link = new OfiLink;
+    link->ep = ep;
     link->peer = peer;
     while (link->own_token == 0 || links_.contains(link->own_token))
       if (::getrandom(&link->own_token, sizeof link->own_token, 0) < 0) link->own_token = 0;
@@ -171,7 +173,7 @@ class OfiEndpoint final : public Endpoint {
   std::unique_ptr<lib::Endpoint> ep_;
   Limits limits_;
   fid_mr* mr_ = nullptr;
-  std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = kNumReceives;
+  std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = 0;
   weft::Mapping memory_;
   std::unique_ptr<Buffer[]> buffers_;
   std::vector<Buffer*> free_;
@@ -180,7 +182,10 @@ class OfiEndpoint final : public Endpoint {
 };
 
 Status OfiEndpoint::start() {
-  if (ep_->is_native_tcp()) num_receives_ = kFewReceives;
+  // Two processes whose endpoints connect to each other at once may end up unconnected over TCP
+  // (libfabric 1.17), so one endpoint only connects, and the other is only connected to.
+  if (Status status = ep_->add_opener(); !status) return status;
+  num_receives_ = 2 * (ep_->is_native_tcp() ? kFewReceives : kNumReceives);
   const std::size_t count = num_receives_ + kNumSends;
   if (Status status = memory_.map(count * buffer_bytes_); !status) return status;
   buffers_.reset(new Buffer[count]);
@@ -191,12 +196,13 @@ Status OfiEndpoint::start() {
       return {Code::no_memory, std::string("libfabric's fi_mr_reg: ") + lib::error_text(error)};
   }
   for (std::size_t i = 0; i < count; ++i) {
-    buffers_[i].is_receive = i < num_receives_;
     buffers_[i].data = memory_.data() + i * buffer_bytes_;
-    if (i < num_receives_)
+    if (i < num_receives_) {
+      buffers_[i].receives = i % 2 == 0 ? ep_->ep() : ep_->opener_ep();
       post_receive(buffers_[i]);
-    else
+    } else {
       free_.push_back(&buffers_[i]);
+    }
   }
   return {};
 }
@@ -215,8 +221,8 @@ OfiEndpoint::~OfiEndpoint() {
 
 void OfiEndpoint::post_receive(Buffer& buffer) {
   void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
-  const ssize_t error =
-      fi_recv(ep_->ep(), buffer.data, buffer_bytes_, descriptor, FI_ADDR_UNSPEC, &buffer.context);
+  const ssize_t error = fi_recv(buffer.receives, buffer.data, buffer_bytes_, descriptor,
+                                FI_ADDR_UNSPEC, &buffer.context);
   if (error != 0) log_line(LogLevel::error, -1, "ofi: fi_recv: {}", lib::error_text(error));
 }
 
@@ -234,7 +240,7 @@ Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head
     std::memcpy(to + sizeof first + head.size(), body.data(), body.size());
   ssize_t error = 0;
   if (is_short) {
-    error = fi_inject(ep_->ep(), to, sizeof first + length, link.peer);
+    error = fi_inject(link.ep, to, sizeof first + length, link.peer);
   } else {
     iovec parts[] = {{to, sizeof first + length}, {const_cast<std::byte*>(body.data()), 0}};
     if (request != nullptr) {
@@ -248,7 +254,7 @@ Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head
     message.iov_count = request != nullptr ? 2 : 1;
     message.addr = link.peer;
     message.context = &free_.back()->context;
-    error = fi_sendmsg(ep_->ep(), &message, FI_COMPLETION);
+    error = fi_sendmsg(link.ep, &message, FI_COMPLETION);
   }
   if (error == -FI_EAGAIN) return Code::again;
   if (error != 0) {
@@ -271,9 +277,9 @@ Status OfiEndpoint::open(Bytes address, Bytes hello, Link*& out) {
   fi_addr_t peer = FI_ADDR_UNSPEC;
   if (fi_av_insert(ep_->av(), address.data(), 1, &peer, 0, nullptr) != 1)
     return {Code::bad_argument, "libfabric does not take the peer's address"};
-  OfiLink* link = add_link(peer);
+  OfiLink* link = add_link(ep_->opener_ep(), peer);
   HelloBody body{};
-  const std::string& own = ep_->address();
+  const std::string& own = ep_->opener_address();
   body.address_bytes = static_cast<std::uint16_t>(own.size());
   body.hello_bytes = static_cast<std::uint16_t>(hello.size());
   std::memcpy(body.address, own.data(), own.size());
@@ -321,7 +327,7 @@ void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
   if (body.address_bytes != ep_->address().size() || body.hello_bytes > kMaxHelloBytes) return;
   fi_addr_t peer = FI_ADDR_UNSPEC;
   if (fi_av_insert(ep_->av(), body.address, 1, &peer, 0, nullptr) != 1) return;
-  OfiLink* link = add_link(peer);
+  OfiLink* link = add_link(ep_->ep(), peer);
   link->peer_token = head.token;
   events_.push_back({EventKind::incoming,
                      link->own_token,
@@ -388,7 +394,7 @@ bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>&
       fi_cq_err_entry error{};
       if (fi_cq_readerr(ep_->cq(), &error, 0) < 0 || error.op_context == nullptr) continue;
       auto& buffer = *static_cast<Buffer*>(error.op_context);
-      if (!buffer.is_receive)
+      if (buffer.receives == nullptr)
         end_send(buffer, false, lock);
       else if (error.err != FI_ECANCELED)
         post_receive(buffer);
@@ -399,11 +405,11 @@ bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>&
     bool received = false;
     for (ssize_t i = 0; i < count; ++i) {
       auto& buffer = *static_cast<Buffer*>(entries[i].op_context);
-      if (buffer.is_receive)
+      if (buffer.receives != nullptr)
         on_received(buffer, entries[i].len, events, lock);
       else
         end_send(buffer, true, lock);
-      received |= buffer.is_receive;
+      received |= buffer.receives != nullptr;
     }
     // A provider that was out of receive buffers may hold more, of which no descriptor tells.
     if (count < 16 && !received) return any;

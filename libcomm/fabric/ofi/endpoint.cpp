@@ -187,8 +187,6 @@ Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   return {};
 }
 
-Status Endpoint::add_opener() { return open_ep(opener_ep_, opener_address_); }
-
 bool Endpoint::try_wait() noexcept {
   if (timer_ >= 0) {
     const itimerspec soon{{0, 0}, {0, kLookNs}};

@@ -43,12 +43,14 @@ class Endpoint {
  public:
   // Errors as Offers::find().
   static Status open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint);
-  // Opens opener_ep(), with queues and peers in common with ep().
-  Status add_opener();
+  // Gives what connects to others an endpoint of its own, with queues and peers in common with
+  // ep().
+  Status add_opener() { return open_ep(opener_ep_, opener_address_); }
   ~Endpoint();
 
   fid_ep* ep() const noexcept { return ep_; }
-  fid_ep* opener_ep() const noexcept { return opener_ep_; }
+  // Without add_opener(): ep().
+  fid_ep* opener_ep() const noexcept { return opener_ep_ != nullptr ? opener_ep_ : ep_; }
   fid_cq* cq() const noexcept { return cq_; }
   fid_av* av() const noexcept { return av_; }
   fid_domain* domain() const noexcept { return domain_; }
@@ -56,7 +58,9 @@ class Endpoint {
   const Interface& interface() const noexcept { return interface_; }
   // Bytes, as the provider's.
   const std::string& address() const noexcept { return address_; }
-  const std::string& opener_address() const noexcept { return opener_address_; }
+  const std::string& opener_address() const noexcept {
+    return opener_ep_ != nullptr ? opener_address_ : address_;
+  }
   int wait_fd() const noexcept { return wait_fd_; }
   // False: there is something to read already.
   bool try_wait() noexcept;

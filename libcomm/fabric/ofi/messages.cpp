@@ -182,10 +182,13 @@ class OfiEndpoint final : public Endpoint {
 };
 
 Status OfiEndpoint::start() {
-  // Two processes whose endpoints connect to each other at once may end up unconnected over TCP
-  // (libfabric 1.17), so one endpoint only connects, and the other is only connected to.
-  if (Status status = ep_->add_opener(); !status) return status;
-  num_receives_ = 2 * (ep_->is_native_tcp() ? kFewReceives : kNumReceives);
+  num_receives_ = kNumReceives;
+  if (ep_->is_native_tcp()) {
+    num_receives_ = 2 * kFewReceives;
+    // Two of these that connect to each other at once may end up unconnected (libfabric 1.17), so
+    // one only connects, and the other is only connected to.
+    if (Status status = ep_->add_opener(); !status) return status;
+  }
   const std::size_t count = num_receives_ + kNumSends;
   if (Status status = memory_.map(count * buffer_bytes_); !status) return status;
   buffers_.reset(new Buffer[count]);

@@ -303,7 +303,16 @@ void GroupImpl::go() {
   multicast_.changed().notify_all();
 }
 
+// What waits for the thread that moves groups on never ends on it.
+Status GroupImpl::refuse_own_thread(const char* call) const {
+  if (!multicast_.is_own_thread()) return {};
+  return {Code::bad_argument,
+          fmt::format("{} of group {} within a callback, which would wait for itself", call,
+                      settings_.id)};
+}
+
 Status GroupImpl::ready() {
+  if (Status status = refuse_own_thread("ready"); !status) return status;
   std::unique_lock guard(multicast_.lock());
   // Ends by create_timeout_ms.
   multicast_.changed().wait(guard, [&] { return is_going_ || failed_; });
@@ -349,6 +358,7 @@ std::uint64_t GroupImpl::num_completed() {
 // Closing.
 
 Status GroupImpl::close(int timeout_ms) {
+  if (Status status = refuse_own_thread("close"); !status) return status;
   std::unique_lock guard(multicast_.lock());
   if (is_root() && !num_in_all_) {
     num_in_all_ = num_sent_;

@@ -99,6 +99,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   Neighbor* find(const Connection& connection);
   Neighbor* find(int rank);
   std::string name(int rank) const;
+  Status refuse_own_thread(const char* call) const;
   void call_user(std::function<void()> function);
   void deregister(void* memory);
   template <class M>

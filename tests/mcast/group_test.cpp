@@ -310,3 +310,32 @@ TEST_CASE("only the root sends, and not after close; an id is free again after i
     CHECK(group.groups[0]->send(data.data(), data.size()) == Code::bad_argument);
   }
 }
+
+TEST_CASE("what would wait for itself within a callback is refused") {
+  Team team(kWays[0], 2);
+  std::vector<Status> refused;
+  std::mutex lock;
+  const auto within = [&](Group& group) {
+    std::lock_guard guard(lock);
+    refused.push_back(group.ready());
+    refused.push_back(group.close());
+  };
+  Inbox inboxes[2];
+  std::vector<std::unique_ptr<Group>> groups;
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto place = static_cast<std::size_t>(rank);
+    GroupEvents events = inboxes[place].events();
+    events.on_complete = [&, place](void*, std::uint64_t) { within(*groups[place]); };
+    groups.push_back(std::make_unique<Group>(
+        *team.members[place], team.settings(1, rank, "pipeline", 4096), std::move(events)));
+  }
+  for (auto& group : groups) REQUIRE(group->ready().ok());
+  const auto data = pattern(50'000, 1);
+  REQUIRE(groups[0]->send(data.data(), data.size()).ok());
+  for (auto& group : groups) CHECK(group->close().ok());
+  REQUIRE(refused.size() == 4);
+  for (const Status& status : refused) {
+    CHECK(status == Code::bad_argument);
+    CHECK(status.text().find("within a callback") != std::string::npos);
+  }
+}

@@ -25,7 +25,8 @@
 // has given its reason, or the group is gone.
 //
 // Threads. Calls may be made by any thread. A thread of the Multicast moves all its groups on and
-// makes the callbacks, one at a time; they may send and post, and don't wait or destroy a group.
+// makes the callbacks, one at a time; they may send and post. There ready and close are refused
+// (bad_argument), and no group is destroyed.
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -12,7 +12,7 @@
 namespace weft::graph {
 namespace {
 
-constexpr char kMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '1'};
+constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '1'};
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 std::uint32_t crc_of(const CacheHeader& header) {
@@ -72,9 +72,9 @@ bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, cons
   if (bytes.size() < sizeof header) return false;
   std::memcpy(&header, bytes.data(), sizeof header);
   const bool needs_in = options.in_edges && !options.undirected;
-  return std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 && header.crc == crc_of(header) &&
-         header.vertex_bytes == sizeof(VertexId) && header.source_bytes == facts.bytes &&
-         header.source_changed_ns == facts.changed_ns &&
+  return std::memcmp(header.magic, kCacheMagic, sizeof kCacheMagic) == 0 &&
+         header.crc == crc_of(header) && header.vertex_bytes == sizeof(VertexId) &&
+         header.source_bytes == facts.bytes && header.source_changed_ns == facts.changed_ns &&
          (header.undirected != 0) == options.undirected && (!needs_in || header.in_edges != 0) &&
          (options.weights == Weights::none ||
           header.weights == static_cast<std::uint32_t>(options.weights)) &&
@@ -95,7 +95,7 @@ Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions
   Status status;
   if (graph.job().rank() == 0) {
     CacheHeader header{};
-    std::memcpy(header.magic, kMagic, sizeof kMagic);
+    std::memcpy(header.magic, kCacheMagic, sizeof kCacheMagic);
     header.vertex_bytes = sizeof(VertexId);
     header.weights = static_cast<std::uint32_t>(options.weights);
     header.undirected = options.undirected ? 1 : 0;

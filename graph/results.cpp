@@ -12,8 +12,7 @@
 namespace weft::graph {
 namespace {
 
-constexpr std::size_t kVerticesAtOnce = std::size_t{1}
-                                        << 16;  // vertices that rank 0 fetches at once
+constexpr std::size_t kVerticesAtOnce = std::size_t{1} << 16;  // that rank 0 fetches
 
 template <class T>
 Status fetch(const Graph& graph, const OwnedArray<T>& values, VertexId first, std::size_t count,

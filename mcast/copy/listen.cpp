@@ -1,11 +1,9 @@
 #include "mcast/copy/listen.hpp"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -21,10 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "mcast/copy/child.hpp"
 #include "weft/job.hpp"
 #include "weft/node.hpp"
-
-extern char** environ;
 
 namespace weft::copy {
 
@@ -39,15 +36,8 @@ int complain(const std::string& text) {
   return 1;
 }
 
-bool write_all(int to, const void* data, std::size_t bytes) {
-  for (const char* at = static_cast<const char*>(data); bytes > 0;) {
-    const ssize_t written = ::write(to, at, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    at += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-  return true;
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // Sends what comes from `from` until it ends. False: the peer is gone.
@@ -69,34 +59,12 @@ bool forward(Node& node, const Peer& peer, int from) {
 class ReceiverProcess {
  public:
   ReceiverProcess(Node& node, Peer peer, const std::string& program) {
-    int in[2], out[2];
-    if (::pipe2(in, O_CLOEXEC) != 0) return;
-    if (::pipe2(out, O_CLOEXEC) != 0) {
-      ::close(in[0]);
-      ::close(in[1]);
-      return;
-    }
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    posix_spawnattr_t attributes;
-    ::posix_spawnattr_init(&attributes);
-    // The listener's own blocks what it waits for.
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    std::string words[] = {program, "--receive", "--below"};
-    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
-    if (::posix_spawn(&pid_, arguments[0], &actions, &attributes, arguments, environ) != 0)
-      pid_ = -1;
-    ::posix_spawnattr_destroy(&attributes);
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    in_ = in[1];
-    out_ = out[0];
+    Child child;
+    start_child({program, "--receive", "--below"}, child);
+    pid_ = child.pid;
+    in_ = child.in;
+    out_ = child.out;
+    if (out_ < 0) return;
     thread_ = std::thread([this, &node, peer = std::move(peer)] {
       forward(node, peer, out_);
       is_over_.store(true, std::memory_order_release);
@@ -121,7 +89,7 @@ class ReceiverProcess {
   // By the Node's thread. The receiver reads as fast as it is written to.
   void take(std::span<const std::byte> bytes) {
     std::lock_guard guard(lock_);
-    if (in_ >= 0 && !write_all(in_, bytes.data(), bytes.size())) ::close(std::exchange(in_, -1));
+    if (in_ >= 0 && !write_all(in_, text_of(bytes))) ::close(std::exchange(in_, -1));
   }
   void close_input() {
     std::lock_guard guard(lock_);
@@ -233,7 +201,7 @@ int run_reach(const std::string& address, const std::string& secret) {
   ::signal(SIGPIPE, SIG_IGN);
   Node node({.name = "weft-copy", .secret = secret});
   node.on_message([](const Peer&, std::span<const std::byte> bytes) {
-    write_all(STDOUT_FILENO, bytes.data(), bytes.size());
+    write_all(STDOUT_FILENO, text_of(bytes));
   });
   // Its end is seen by the sender, which then ends this one.
   node.on_lost([](const Peer&, const Status&) { ::close(STDOUT_FILENO); });

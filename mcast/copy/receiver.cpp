@@ -16,6 +16,7 @@
 #include <sstream>
 #include <thread>
 
+#include "mcast/copy/child.hpp"
 #include "mcast/copy/folder.hpp"
 #include "mcast/copy/records.hpp"
 #include "weft/job.hpp"
@@ -60,12 +61,7 @@ class Receiver {
   };
 
   static void tell(const std::string& line) {
-    const std::string whole = line + "\n";
-    for (std::size_t at = 0; at < whole.size();) {
-      const ssize_t written = ::write(STDOUT_FILENO, whole.data() + at, whole.size() - at);
-      if (written <= 0) ::_exit(1);  // the sender is gone
-      at += static_cast<std::size_t>(written);
-    }
+    if (!write_all(STDOUT_FILENO, line + "\n")) ::_exit(1);  // the sender is gone
   }
   void note(const Status& status) {
     if (status.ok()) return;

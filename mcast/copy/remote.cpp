@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +13,7 @@
 #include <sstream>
 #include <utility>
 
-extern char** environ;
+#include "mcast/copy/child.hpp"
 
 namespace weft::copy {
 
@@ -29,30 +28,18 @@ Status Remotes::start(const std::vector<std::string>& hosts,
                       const std::vector<std::vector<std::string>>& commands) {
   ::signal(SIGPIPE, SIG_IGN);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    int in[2], out[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0)
-      return {Code::no_memory, "no descriptors are left for another host"};
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    std::vector<char*> arguments;
-    for (const std::string& word : commands[i])
-      arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
     Remote remote;
     remote.host = hosts[i];
-    const int error =
-        ::posix_spawnp(&remote.pid, arguments[0], &actions, nullptr, arguments.data(), environ);
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    remote.in = in[1];
-    remote.out = out[0];
+    Child child;
+    const int error = start_child(commands[i], child);
+    if (error == EMFILE) return {Code::no_memory, "no descriptors are left for another host"};
+    remote.pid = child.pid;
+    remote.in = child.in;
+    remote.out = child.out;
     remotes_.push_back(std::move(remote));
     if (error != 0)
       return {Code::not_found,
-              fmt::format("{} can't be started: {}", arguments[0], std::strerror(error))};
+              fmt::format("{} can't be started: {}", commands[i][0], std::strerror(error))};
   }
   return {};
 }
@@ -85,13 +72,7 @@ Remotes::~Remotes() {
 
 void Remotes::tell(Remote& remote, const std::string& line) {
   if (remote.in < 0) return;
-  const std::string whole = line + "\n";
-  for (std::size_t at = 0; at < whole.size();) {
-    const ssize_t written = ::write(remote.in, whole.data() + at, whole.size() - at);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // its end is seen at its output
-    at += static_cast<std::size_t>(written);
-  }
+  write_all(remote.in, line + "\n");  // its end is seen at its output
 }
 
 void Remotes::give_up(Remote& remote, const std::string& why) {

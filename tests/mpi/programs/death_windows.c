@@ -95,6 +95,7 @@ int main(int argc, char** argv) {
   }
   MPI_Win_lock_all(0, win);
   MPI_Win_unlock_all(win);
+  MPI_Barrier(MPI_COMM_WORLD);
   if (rank == victim) prepare(what);
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == victim) {

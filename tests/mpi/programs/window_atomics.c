@@ -2,7 +2,7 @@
 // and kind of type, aligned or not, in windows of each flavor.
 #include "expect.h"
 
-enum { kRounds = 200 };
+enum { kRounds = 100 };
 
 struct Memory {
   long long counter;
@@ -99,6 +99,25 @@ static void check_swaps(void) {
   MPI_Win_unlock(0, win);
 }
 
+// What all have added is there.
+static void check_sums(void) {
+  EXPECT_EQ(memory->counter, size * kRounds);
+  EXPECT_EQ(memory->swaps, size * kRounds);
+  EXPECT_EQ(memory->sum, size * kRounds);
+  EXPECT_EQ(memory->small, (short)(2 * size * kRounds));
+  for (int i = 0; i < 4; ++i) EXPECT(memory->reals[i] == (i + 1.0) * size * kRounds);
+  EXPECT(memory->wide == 0.5L * size * kRounds);
+  EXPECT(memory->complex_sum[0] == size * kRounds && memory->complex_sum[1] == -size * kRounds);
+  int sum;
+  memcpy(&sum, memory->unaligned, sizeof sum);
+  EXPECT_EQ(sum, size * kRounds);
+  int bits = 0;
+  for (int i = 0; i < size; ++i) bits |= 1 << i % 7;
+  EXPECT_EQ(memory->bits, bits);
+  EXPECT(memory->most.value == (size - 1) * 1.5 && memory->most.index == size - 1);
+  EXPECT(memory->least.value == 1000 - (size - 1) && memory->least.index == size - 1);
+}
+
 static void check_accumulates(void) {
   const int one = 1;
   const short two = 2;
@@ -133,22 +152,8 @@ static void check_accumulates(void) {
   EXPECT_OK(
       MPI_Accumulate(&low, 1, MPI_2INT, 0, DISPLACEMENT(least), 1, MPI_2INT, MPI_MINLOC, win));
   MPI_Win_fence(0, win);
-  if (rank != 0) return;
-  EXPECT_EQ(memory->counter, size * kRounds);
-  EXPECT_EQ(memory->swaps, size * kRounds);
-  EXPECT_EQ(memory->sum, size * kRounds);
-  EXPECT_EQ(memory->small, (short)(2 * size * kRounds));
-  for (int i = 0; i < 4; ++i) EXPECT(memory->reals[i] == (i + 1.0) * size * kRounds);
-  EXPECT(memory->wide == 0.5L * size * kRounds);
-  EXPECT(memory->complex_sum[0] == size * kRounds && memory->complex_sum[1] == -size * kRounds);
-  int sum;
-  memcpy(&sum, memory->unaligned, sizeof sum);
-  EXPECT_EQ(sum, size * kRounds);
-  int bits = 0;
-  for (int i = 0; i < size; ++i) bits |= 1 << i % 7;
-  EXPECT_EQ(memory->bits, bits);
-  EXPECT(memory->most.value == (size - 1) * 1.5 && memory->most.index == size - 1);
-  EXPECT(memory->least.value == 1000 - (size - 1) && memory->least.index == size - 1);
+  if (rank == 0) check_sums();
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 // Every predefined operation, one process after the other, against the same computed here.

@@ -341,9 +341,39 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
 
 int fetch_and_op(const void* origin, void* result, MPI_Datatype handle, int target,
                  MPI_Aint displacement, MPI_Op op, MPI_Win win, const char* function) {
+  Window* window = find_window(win);
+  if (window == nullptr) [[unlikely]]
+    return raise_on(nullptr, MPI_ERR_WIN, function);
   const Datatype* type = find_datatype(handle);
   if (type != nullptr && !type->predefined_)
-    return raise_on(find_window(win), MPI_ERR_TYPE, function, "not a predefined datatype");
+    return raise_on(window, MPI_ERR_TYPE, function, "not a predefined datatype");
+  TargetMemory memory;
+  int code = find_target(*window, target, displacement, 1, handle, memory);
+  if (code == kNothingToDo) return MPI_SUCCESS;
+  Element element;
+  Change change;
+  if (code == MPI_SUCCESS) {
+    element = {memory.type, memory.bytes};
+    code = find_change(op, element, change);
+  }
+  if (code == MPI_SUCCESS &&
+      (result == nullptr || (origin == nullptr && change.kind != Change::none)))
+    code = MPI_ERR_BUFFER;
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return raise_accumulate(window, code, function);
+  // MPI_NO_OP does not look at the origin.
+  const auto* in = change.kind == Change::none ? nullptr : static_cast<const std::byte*>(origin);
+  std::byte* at = atomic_place(*window, memory);
+  if (at != nullptr && element.has_atomics()) [[likely]] {
+    change_by_atomics(at, in, static_cast<std::byte*>(result), 1, element.bytes, change);
+    return MPI_SUCCESS;
+  }
+  if (type->is_contiguous()) {
+    const Code done = change_target(*window, memory, element, change, in,
+                                    static_cast<std::byte*>(result), element.bytes);
+    return done == Code::ok ? MPI_SUCCESS : raise_accumulate(window, error_class(done), function);
+  }
+  // A pair with a gap.
   return accumulate(
       {origin, 1, handle, result, 1, handle, true, target, displacement, 1, handle, op, win},
       function);

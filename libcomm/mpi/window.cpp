@@ -54,7 +54,7 @@ struct Offer {
   std::uint64_t bytes;
   std::int64_t unit;
   std::uint32_t context;
-  std::uint32_t code;
+  std::uint32_t wants_words;  // see Window::by_words
 };
 // Then the first of each host, of the host's memory.
 struct HostOffer {
@@ -184,6 +184,9 @@ class Making {
             static_cast<std::byte*>(base);
     }
     window_.is_direct = allocates() && is_one_host_;
+    window_.by_words =
+        allocates() && !is_one_host_ &&
+        std::ranges::all_of(offers_, [](const Offer& other) { return other.wants_words != 0; });
     window_.base = allocates() ? window_.extent(window_.rank()).data : base;
     Published& published = published_[static_cast<std::size_t>(window_.rank())];
     if (window_.is_direct) return Code::ok;
@@ -250,6 +253,12 @@ bool is_true(const Info* info, const char* key) {
   return value != nullptr && *value == "true";
 }
 
+// Whether the hint says that accumulates may be atomic by 8 bytes at most.
+bool wants_words(const Info* info) {
+  const std::string* value = info == nullptr ? nullptr : info->find("mpi_accumulate_granularity");
+  return value != nullptr && value->size() == 1 && value->front() >= '1' && value->front() <= '8';
+}
+
 struct Wanted {
   int flavor;
   void* base = nullptr;  // MPI_Win_create
@@ -299,7 +308,8 @@ int create_window(const Wanted& wanted, const char* function) {
   CommPtr made = prepare_comm(parent->group->members(), *parent);
 
   OfferedContext offered(parent->rank == 0);
-  const Offer mine{static_cast<std::uint64_t>(wanted.bytes), wanted.unit, offered.value(), 0};
+  const Offer mine{static_cast<std::uint64_t>(wanted.bytes), wanted.unit, offered.value(),
+                   wants_words(hints)};
   if (const Status status = coll::allgather(*parent->team, &mine, offers.data(), sizeof mine);
       !status)
     return raise_status(parent, status, function);

@@ -14,7 +14,10 @@
 // Atomicity of accumulates. In a direct window (every member maps every other's memory) elements of
 // up to 8 bytes that are aligned are changed by the processor's atomics. All others, and all
 // elements of windows that are not direct, are changed under the target's accumulate lock: one rule
-// for all members of a window, the target itself among them.
+// for all members of a window, the target itself among them. Where a window that allocates spans
+// hosts and all members give the hint mpi_accumulate_granularity of 1 to 8 bytes, aligned elements
+// are changed one by one there too, by the processor or by the fabric's cas and fetch_add: quicker
+// for single elements, slower for many.
 //
 // Threads: any thread may call anything, if MPI_THREAD_MULTIPLE was granted. `mutex` guards the
 // epoch and the transfers; nothing waits with it.
@@ -110,6 +113,7 @@ struct Window {
   Comm* comm = nullptr;  // its own
   int flavor = 0;
   bool is_direct = false;
+  bool by_words = false;  // see above: the fabric's atomics on the 8 bytes around an element
   // Where members have equal memory on one host, this is all there is to know of all of them.
   Extent uniform;
   std::uint64_t stride = 0;
@@ -189,6 +193,9 @@ Code complete_transfers(Window& window, int target);
 // class.
 int find_attached(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
                   RemoteMemory& memory);
+// The same for the piece of attached memory that has this address: all of it.
+int find_attached_piece(Window& window, int target, std::uint64_t address, std::uint64_t& start,
+                        RemoteMemory& memory);
 void detach_all(Window& window);
 
 // Shares memory with whoever is not on this host, and with those who are (all_ways); what was

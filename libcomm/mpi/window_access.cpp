@@ -48,6 +48,59 @@ void cut(std::size_t bytes, std::size_t most, Visit&& visit) {
   }
 }
 
+// Calls visit(memory, offset, done, part) for the parts of one piece of a target's memory: what is
+// in one segment, and not more than the fabric takes at a time.
+template <class Visit>
+void for_each_part(const TargetMemory& target, std::ptrdiff_t at, std::size_t bytes,
+                   std::size_t most, Visit&& visit) {
+  if (target.segments.empty()) {
+    cut(bytes, most, [&](std::size_t done, std::size_t part) {
+      visit(target.memory, static_cast<std::size_t>(target.offset + at) + done, done, part);
+    });
+    return;
+  }
+  std::uint64_t address = target.address + static_cast<std::uint64_t>(at);
+  std::size_t done = 0;
+  for (const Segment& segment : target.segments) {
+    if (done == bytes) return;
+    if (!is_within(address, 1, segment.address, segment.memory.bytes)) continue;
+    const std::uint64_t offset = address - segment.address;
+    const std::size_t length = std::min<std::uint64_t>(bytes - done, segment.memory.bytes - offset);
+    cut(length, most, [&](std::size_t before, std::size_t part) {
+      visit(segment.memory, offset + before, done + before, part);
+    });
+    done += length;
+    address += length;
+  }
+}
+
+// Finds what covers elements of a dynamic window. MPI_SUCCESS or the error class.
+int find_segments(Window& window, std::uint64_t address, TargetMemory& memory) {
+  memory.address = address;
+  int code = MPI_SUCCESS;
+  for_each_piece(*memory.type, memory.count, [&](std::ptrdiff_t at, std::size_t bytes) {
+    std::uint64_t first = address + static_cast<std::uint64_t>(at);
+    while (bytes != 0 && code == MPI_SUCCESS) {
+      Segment* known = nullptr;
+      for (Segment& segment : memory.segments)
+        if (is_within(first, 1, segment.address, segment.memory.bytes)) known = &segment;
+      Segment found{};
+      if (known == nullptr) {
+        code = find_attached_piece(window, memory.target, first, found.address, found.memory);
+        if (code != MPI_SUCCESS) return;
+        memory.segments.push_back(found);
+        known = &found;
+      }
+      const std::uint64_t part =
+          std::min<std::uint64_t>(bytes, known->address + known->memory.bytes - first);
+      first += part;
+      bytes -= part;
+    }
+  });
+  std::ranges::sort(memory.segments, {}, &Segment::address);
+  return code;
+}
+
 }  // namespace
 
 int find_origin(const void* buffer, MPI_Count count, MPI_Datatype handle, Datatype*& type,
@@ -80,9 +133,13 @@ int find_target(Window& window, int target, MPI_Aint displacement, MPI_Count cou
   if (is_dynamic) {
     const auto address = static_cast<std::uint64_t>(displacement + low);
     const auto length = static_cast<std::uint64_t>(high - low);
-    if (const int code = find_attached(window, target, address, length, memory.memory);
-        code != MPI_SUCCESS)
+    const int code = find_attached(window, target, address, length, memory.memory);
+    if (code == MPI_ERR_RMA_RANGE) {
+      const int pieces = find_segments(window, static_cast<std::uint64_t>(displacement), memory);
+      if (pieces != MPI_SUCCESS) return pieces;
+    } else if (code != MPI_SUCCESS) {
       return code;
+    }
     if (target == window.rank()) memory.place = reinterpret_cast<std::byte*>(displacement);
     memory.offset = -low;  // its memory begins with the first byte of the elements
     return MPI_SUCCESS;
@@ -101,17 +158,21 @@ int find_target(Window& window, int target, MPI_Aint displacement, MPI_Count cou
   return MPI_SUCCESS;
 }
 
-void Batch::get(const RemoteMemory& from, std::size_t offset, void* to, std::size_t bytes) {
-  cut(bytes, fabric_.piece_max(), [&](std::size_t done, std::size_t part) {
-    fabric_.start_get(peer_, from, offset + done, static_cast<std::byte*>(to) + done, part, next());
-  });
+void Batch::get(const TargetMemory& from, std::ptrdiff_t at, void* to, std::size_t bytes) {
+  for_each_part(
+      from, at, bytes, fabric_.piece_max(),
+      [&](const RemoteMemory& memory, std::size_t offset, std::size_t done, std::size_t part) {
+        fabric_.start_get(peer_, memory, offset, static_cast<std::byte*>(to) + done, part, next());
+      });
 }
 
-void Batch::put(const RemoteMemory& to, std::size_t offset, const void* from, std::size_t bytes) {
-  cut(bytes, fabric_.piece_max(), [&](std::size_t done, std::size_t part) {
-    fabric_.start_put(peer_, to, offset + done, static_cast<const std::byte*>(from) + done, part,
-                      next());
-  });
+void Batch::put(const TargetMemory& to, std::ptrdiff_t at, const void* from, std::size_t bytes) {
+  for_each_part(
+      to, at, bytes, fabric_.piece_max(),
+      [&](const RemoteMemory& memory, std::size_t offset, std::size_t done, std::size_t part) {
+        fabric_.start_put(peer_, memory, offset, static_cast<const std::byte*>(from) + done, part,
+                          next());
+      });
 }
 
 Completion& Batch::next() {
@@ -146,7 +207,7 @@ Code read_target(Window& window, const TargetMemory& memory, void* packed, std::
     if (memory.place != nullptr)
       detail::copy(to, memory.place + at, length);
     else
-      batch.get(memory.memory, static_cast<std::size_t>(memory.offset + at), to, length);
+      batch.get(memory, at, to, length);
     to += length;
     bytes -= length;
   });
@@ -164,7 +225,7 @@ Code write_target(Window& window, const TargetMemory& memory, const void* packed
   for_each_piece(*memory.type, memory.count, [&](std::ptrdiff_t at, std::size_t length) {
     length = std::min(length, bytes);
     if (length == 0) return;
-    batch.put(memory.memory, static_cast<std::size_t>(memory.offset + at), from, length);
+    batch.put(memory, at, from, length);
     from += length;
     bytes -= length;
   });
@@ -177,6 +238,7 @@ Transfer::~Transfer() {
 
 template <class Start>
 bool Transfer::start(Window& window, const TargetMemory& memory, std::size_t bytes, Start&& start) {
+  if (!memory.segments.empty()) return false;
   const std::size_t most = window.fabric_to(memory.target).piece_max();
   std::size_t num = 0;
   std::size_t left = bytes;

@@ -7,11 +7,18 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "mpi/datatype.hpp"
 #include "mpi/window.hpp"
 
 namespace weft::mpi {
+
+// A part of what a target has attached to a dynamic window.
+struct Segment {
+  std::uint64_t address;
+  RemoteMemory memory;
+};
 
 // Elements of a target's memory, checked to lie in the window.
 struct TargetMemory {
@@ -22,6 +29,10 @@ struct TargetMemory {
   std::byte* place = nullptr;  // mapped: the address a user would pass for them; null: not mapped
   RemoteMemory memory{};       // else, and where they are in it
   std::int64_t offset = 0;
+  // In place of these, where elements of a dynamic window lie in several pieces of attached memory:
+  // what covers them, in order, and the address a user would pass.
+  std::vector<Segment> segments;
+  std::uint64_t address = 0;
 };
 
 // Not an error: the target is MPI_PROC_NULL, or there are no data.
@@ -42,8 +53,9 @@ class Batch {
   ~Batch() { finish(); }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
-  void get(const RemoteMemory& from, std::size_t offset, void* to, std::size_t bytes);
-  void put(const RemoteMemory& to, std::size_t offset, const void* from, std::size_t bytes);
+  // `at`: counted as for_each_piece() does.
+  void get(const TargetMemory& from, std::ptrdiff_t at, void* to, std::size_t bytes);
+  void put(const TargetMemory& to, std::ptrdiff_t at, const void* from, std::size_t bytes);
   // Waits for all; the first failure.
   Code finish();
 

@@ -150,9 +150,16 @@ Code change_directly(Window& window, const TargetMemory& memory, const Element& 
 Code change_locked(Window& window, const TargetMemory& memory, const Element& element,
                    const Change& change, const std::byte* in, std::byte* result,
                    std::size_t bytes) {
-  const std::unique_ptr<std::byte[]> values(new std::byte[bytes]);
+  const bool in_place = memory.place != nullptr && memory.type->is_contiguous();
+  const std::unique_ptr<std::byte[]> values(in_place ? nullptr : new std::byte[bytes]);
   AccumulateLock lock(window, memory.target);
   if (lock.code() != Code::ok) return lock.code();
+  if (in_place) {
+    std::byte* at = memory.place + memory.type->true_lb();
+    if (result != nullptr) detail::copy(result, at, bytes);
+    change.apply(in, at, bytes / element.bytes, element.bytes);
+    return lock.release();
+  }
   const bool is_read = result != nullptr || change.kind == Change::reduce;
   if (is_read)
     if (const Code code = read_target(window, memory, values.get(), bytes); code != Code::ok)
@@ -166,12 +173,94 @@ Code change_locked(Window& window, const TargetMemory& memory, const Element& el
   return lock.release();
 }
 
+// One element by the fabric's atomics on the 8 bytes around it. `change(word)` gives these their
+// new value; `before` is what they were.
+template <class NewValue>
+Code change_word(Window& window, const TargetMemory& memory, std::size_t offset,
+                 NewValue&& new_value, std::uint64_t& before) {
+  Fabric& fabric = window.fabric_to(memory.target);
+  const int peer = window.world(memory.target);
+  Code code = fabric.fetch_add(peer, memory.memory, offset, 0, before);
+  for (std::uint64_t expected = ~before; code == Code::ok && before != expected;) {
+    expected = before;
+    code = fabric.cas(peer, memory.memory, offset, expected, new_value(expected), before);
+    if (code == Code::ok && before != expected) code = check_member(window, memory.target);
+  }
+  return code;
+}
+
+Code change_piece_locked(Window& window, const TargetMemory& memory, std::size_t offset,
+                         std::size_t bytes, const Element& element, const Change& change,
+                         const std::byte* in, std::byte* result) {
+  const std::unique_ptr<std::byte[]> values(new std::byte[bytes]);
+  Fabric& fabric = window.fabric_to(memory.target);
+  const int peer = window.world(memory.target);
+  AccumulateLock lock(window, memory.target);
+  Code code = lock.code();
+  if (code == Code::ok) code = fabric.get(peer, memory.memory, offset, values.get(), bytes);
+  if (code != Code::ok) return code;
+  if (result != nullptr) std::memcpy(result, values.get(), bytes);
+  if (change.kind != Change::none) {
+    change.apply(in, values.get(), bytes / element.bytes, element.bytes);
+    code = fabric.put(peer, memory.memory, offset, values.get(), bytes);
+  }
+  return code == Code::ok ? lock.release() : code;
+}
+
+// Of a window by words and a target on another host. Elements that are not aligned are changed
+// under the lock, as everywhere.
+Code change_by_words(Window& window, const TargetMemory& memory, const Element& element,
+                     const Change& change, const std::byte* in, std::byte* result,
+                     std::size_t bytes) {
+  Fabric& fabric = window.fabric_to(memory.target);
+  const int peer = window.world(memory.target);
+  Code code = Code::ok;
+  const auto change_element = [&](std::size_t offset) {
+    const std::size_t inside = offset % 8;
+    std::uint64_t before = 0, operand = 0;
+    if (in != nullptr) std::memcpy(&operand, in, element.bytes);
+    if (change.is_integer_sum && element.bytes == 8)
+      code = fabric.fetch_add(peer, memory.memory, offset, operand, before);
+    else if (change.kind == Change::none)
+      code = fabric.fetch_add(peer, memory.memory, offset - inside, 0, before);
+    else
+      code = change_word(
+          window, memory, offset - inside,
+          [&](std::uint64_t word) {
+            change.apply(in, reinterpret_cast<std::byte*>(&word) + inside, 1, element.bytes);
+            return word;
+          },
+          before);
+    if (result != nullptr)
+      std::memcpy(result, reinterpret_cast<const std::byte*>(&before) + inside, element.bytes);
+  };
+  for_each_piece(*memory.type, memory.count, [&](std::ptrdiff_t at, std::size_t length) {
+    length = std::min(length, bytes);
+    bytes -= length;
+    auto offset = static_cast<std::size_t>(memory.offset + at);
+    if (offset % element.bytes != 0 && length != 0 && code == Code::ok) {
+      code = change_piece_locked(window, memory, offset, length, element, change, in, result);
+      if (in != nullptr) in += length;
+      if (result != nullptr) result += length;
+      return;
+    }
+    for (; length != 0 && code == Code::ok; length -= element.bytes, offset += element.bytes) {
+      change_element(offset);
+      if (in != nullptr) in += element.bytes;
+      if (result != nullptr) result += element.bytes;
+    }
+  });
+  return code;
+}
+
 Code change_target(Window& window, const TargetMemory& memory, const Element& element,
                    const Change& change, const std::byte* in, std::byte* result,
                    std::size_t bytes) {
-  const bool by_atomics = window.is_direct && element.has_atomics();
-  return by_atomics ? change_directly(window, memory, element, change, in, result, bytes)
-                    : change_locked(window, memory, element, change, in, result, bytes);
+  if (!element.has_atomics() || (!window.is_direct && !window.by_words))
+    return change_locked(window, memory, element, change, in, result, bytes);
+  return memory.place != nullptr
+             ? change_directly(window, memory, element, change, in, result, bytes)
+             : change_by_words(window, memory, element, change, in, result, bytes);
 }
 
 struct AccumulateArguments {
@@ -193,7 +282,6 @@ struct AccumulateArguments {
 int raise_accumulate(Window* window, int code, const char* function) {
   const char* text = "";
   if (code == MPI_ERR_RMA_SYNC) text = "outside an access epoch for this target";
-  if (code == MPI_ERR_RMA_RANGE) text = "the target memory is not part of the window";
   if (code == MPI_ERR_OP) text = "no predefined operation that is defined for this type";
   return raise_on(window, code, function, text);
 }
@@ -270,7 +358,9 @@ int accumulate_with_request(const AccumulateArguments& arguments, MPI_Request* r
 // Where one element lies that the processor's atomics may change, or null.
 std::byte* atomic_place(const Window& window, const TargetMemory& memory) noexcept {
   std::byte* at = memory.place;
-  return window.is_direct && is_aligned(at, memory.bytes) ? at : nullptr;
+  return (window.is_direct || window.by_words) && at != nullptr && is_aligned(at, memory.bytes)
+             ? at
+             : nullptr;
 }
 
 bool is_swappable(const Datatype& type) noexcept {
@@ -326,6 +416,23 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
       default:
         break;
     }
+  }
+  const auto offset = static_cast<std::size_t>(memory.offset);
+  if (window->by_words && memory.place == nullptr && memory.bytes <= 8 &&
+      offset % memory.bytes == 0) {
+    std::uint64_t word = 0;
+    const std::size_t inside = offset % 8;
+    const Code done = change_word(
+        *window, memory, offset - inside,
+        [&](std::uint64_t value) {
+          auto* at = reinterpret_cast<std::byte*>(&value) + inside;
+          if (std::memcmp(at, compare, memory.bytes) == 0) std::memcpy(at, origin, memory.bytes);
+          return value;
+        },
+        word);
+    if (done != Code::ok) return raise_accumulate(window, error_class(done), function);
+    std::memcpy(result, reinterpret_cast<const std::byte*>(&word) + inside, memory.bytes);
+    return MPI_SUCCESS;
   }
   std::byte before[16];  // the longest of these types
   AccumulateLock lock(*window, target);

@@ -78,6 +78,22 @@ Code fetch(Window& window, int target, std::uint64_t address, std::uint64_t byte
   return Code::not_found;
 }
 
+// Finds the entry with these addresses. MPI_SUCCESS or the error class.
+int find_entry(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
+               Attached& found) {
+  for (;;) {
+    WindowControl* control = window.control(target);
+    const Code code = control != nullptr ? look(*control, address, bytes, found)
+                                         : fetch(window, target, address, bytes, found);
+    if (code == Code::ok) return MPI_SUCCESS;
+    if (code == Code::not_found) return MPI_ERR_RMA_RANGE;
+    if (code != Code::again) return error_class(code);
+    // The owner is about to end its change, unless it is lost.
+    progress_once();
+    if (const Code lost = check_member(window, target); lost != Code::ok) return error_class(lost);
+  }
+}
+
 int attach_memory(Window& window, void* base, MPI_Aint size) {
   const auto address = reinterpret_cast<std::uint64_t>(base);
   const auto bytes = static_cast<std::uint64_t>(size);
@@ -126,21 +142,23 @@ int detach_memory(Window& window, const void* base) {
 int find_attached(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
                   RemoteMemory& memory) {
   Attached found{};
-  for (;;) {
-    WindowControl* control = window.control(target);
-    const Code code = control != nullptr ? look(*control, address, bytes, found)
-                                         : fetch(window, target, address, bytes, found);
-    if (code == Code::not_found) return MPI_ERR_RMA_RANGE;
-    if (code == Code::ok) break;
-    if (code != Code::again) return error_class(code);
-    // The owner is about to end its change, unless it is lost.
-    progress_once();
-    if (const Code lost = check_member(window, target); lost != Code::ok) return error_class(lost);
-  }
+  if (const int code = find_entry(window, target, address, bytes, found); code != MPI_SUCCESS)
+    return code;
   memory = found.ways[way_of(window.fabric_to(target))];
   // Fabrics count from the start of what was shared, whatever they call that.
   memory.address += address - found.address;
   memory.bytes = bytes;
+  return MPI_SUCCESS;
+}
+
+int find_attached_piece(Window& window, int target, std::uint64_t address, std::uint64_t& start,
+                        RemoteMemory& memory) {
+  Attached found{};
+  if (const int code = find_entry(window, target, address, 1, found); code != MPI_SUCCESS)
+    return code;
+  memory = found.ways[way_of(window.fabric_to(target))];
+  memory.bytes = found.bytes;
+  start = found.address;
   return MPI_SUCCESS;
 }
 

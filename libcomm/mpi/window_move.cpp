@@ -37,7 +37,6 @@ int conclude_transfer(MPI_Request* request) {
 int raise_access(Window* window, int code, const char* function) {
   const char* text = "";
   if (code == MPI_ERR_RMA_SYNC) text = "outside an access epoch for this target";
-  if (code == MPI_ERR_RMA_RANGE) text = "the target memory is not part of the window";
   return raise_on(window, code, function, text);
 }
 

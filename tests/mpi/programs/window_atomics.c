@@ -30,8 +30,12 @@ static MPI_Win win;
 #define DISPLACEMENT(field) ((MPI_Aint)offsetof(struct Memory, field))
 
 static void open_window(int flavor) {
-  if (flavor == 0) {
-    EXPECT_OK(MPI_Win_allocate(sizeof *memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win));
+  if (flavor != 1) {
+    MPI_Info info;
+    MPI_Info_create(&info);
+    if (flavor == 2) MPI_Info_set(info, "mpi_accumulate_granularity", "8");
+    EXPECT_OK(MPI_Win_allocate(sizeof *memory, 1, info, MPI_COMM_WORLD, &memory, &win));
+    MPI_Info_free(&info);
   } else {
     memory = allocate(sizeof *memory);
     EXPECT_OK(MPI_Win_create(memory, sizeof *memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
@@ -47,7 +51,7 @@ static void open_window(int flavor) {
 static void close_window(int flavor) {
   struct Memory* kept = memory;
   EXPECT_OK(MPI_Win_free(&win));
-  if (flavor != 0) free(kept);
+  if (flavor == 1) free(kept);
 }
 
 // Everybody counts at one place: nobody gets a number twice, and none is left out.
@@ -230,7 +234,7 @@ static void check_layouts(void) {
 
 int main(int argc, char** argv) {
   begin(&argc, &argv);
-  for (int flavor = 0; flavor < 2; ++flavor) {
+  for (int flavor = 0; flavor < 3; ++flavor) {
     open_window(flavor);
     check_counter();
     check_swaps();

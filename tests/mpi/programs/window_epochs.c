@@ -206,6 +206,44 @@ static void check_dynamic(void) {
   EXPECT_OK(MPI_Win_free(&win));
 }
 
+// Pieces that lie side by side are one to who writes across them, and others are reached together.
+static void check_pieces(void) {
+  MPI_Win win;
+  int* data = allocate(sizeof(int) * 12);
+  for (int i = 0; i < 12; ++i) data[i] = i;
+  EXPECT_OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+  EXPECT_OK(MPI_Win_attach(win, data, 4 * sizeof(int)));
+  EXPECT_OK(MPI_Win_attach(win, data + 4, 4 * sizeof(int)));
+  EXPECT_OK(MPI_Win_attach(win, data + 10, 2 * sizeof(int)));
+  MPI_Aint mine, there;
+  const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  MPI_Get_address(data, &mine);
+  MPI_Sendrecv(&mine, 1, MPI_AINT, left, 0, &there, 1, MPI_AINT, right, 0, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  const int lengths[2] = {4, 1}, places[2] = {2, 11};
+  MPI_Datatype apart;
+  MPI_Type_indexed(2, lengths, places, MPI_INT, &apart);
+  MPI_Type_commit(&apart);
+  const int values[5] = {100, 101, 102, 103, 104};
+  int got[5] = {0};
+  EXPECT_OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, win));
+  EXPECT_OK(MPI_Put(values, 5, MPI_INT, right, there, 1, apart, win));
+  EXPECT_OK(MPI_Win_flush(right, win));
+  EXPECT_OK(MPI_Accumulate(values, 5, MPI_INT, right, there, 1, apart, MPI_SUM, win));
+  EXPECT_OK(MPI_Win_flush(right, win));
+  EXPECT_OK(MPI_Get(got, 5, MPI_INT, right, there, 1, apart, win));
+  EXPECT_OK(MPI_Win_unlock(right, win));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(got[i], 2 * (100 + i));
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_OK(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win));
+  for (int i = 0; i < 12; ++i)
+    EXPECT_EQ(data[i], i >= 2 && i < 6 ? 2 * (98 + i) : i == 11 ? 208 : i);
+  EXPECT_OK(MPI_Win_unlock(rank, win));
+  MPI_Type_free(&apart);
+  EXPECT_OK(MPI_Win_free(&win));
+  free(data);
+}
+
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   MPI_Win win;
@@ -220,5 +258,6 @@ int main(int argc, char** argv) {
   EXPECT_OK(MPI_Win_free(&win));
   free(memory);
   check_dynamic();
+  if (!kOpenMpi) check_pieces();  // which has one piece at a time
   return end();
 }

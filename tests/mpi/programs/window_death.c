@@ -1,4 +1,4 @@
-// death_windows WHO WHAT [return]: one process is killed in an epoch of a window, and the others'
+// window_death WHO WHAT [return]: one process is killed in an epoch of a window, and the others'
 // epochs end with an error. WHAT the others are doing:
 //   fence, start (waiting for its post), wait (for its complete)
 //   lock: waiting for a lock that it held; flush, put, accumulate: again and again, until it is

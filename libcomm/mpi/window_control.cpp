@@ -3,6 +3,7 @@
 // against these.
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -16,14 +17,27 @@ namespace {
 // Calls of check_member between two looks for lost processes, which cost a system call a peer at
 // most every 20 ms.
 constexpr unsigned kCallsPerLook = 256;
-// Waiting for a word of another host: looks that follow each other at once, then with pauses that
-// grow to the second number.
-constexpr unsigned kEagerLooks = 64;
-constexpr std::chrono::microseconds kLongestPause{1000};
-// Waiting for an accumulate of somebody else on this host, which is short: looks before the core is
-// given to others, and rounds of that between two looks for lost members.
+// Waiting for a word: looks of a mapped one that follow each other at once, looks with the core
+// given to others between them, and then with pauses that grow, so that who has the word can go on.
 constexpr unsigned kSpins = 200;
-constexpr unsigned kRoundsPerLook = 256;
+constexpr unsigned kYields = 32;
+constexpr std::chrono::microseconds kFirstPause{20}, kLongestPause{1000};
+
+class Pause {
+ public:
+  void wait() {
+    if (++num_ <= kYields) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(length_);
+      length_ = std::min(2 * length_, kLongestPause);
+    }
+  }
+
+ private:
+  unsigned num_ = 0;
+  std::chrono::microseconds length_ = kFirstPause;
+};
 
 // One word of a member's WindowControl.
 class Word {
@@ -79,19 +93,12 @@ class Word {
       engine->wait_until(is_there);
       return lost;
     }
-    std::chrono::microseconds pause{0};
-    for (unsigned i = 0;; ++i) {
+    for (Pause pause;; pause.wait()) {
       std::uint64_t now = 0;
       if (const Code code = read(now); code != Code::ok) return code;
       if (now == value) return Code::ok;
       if (const Code code = check_member(window, -1); code != Code::ok) return code;
       progress_once();
-      if (i < kEagerLooks) {
-        sched_yield();
-      } else {
-        pause = std::min(2 * pause + std::chrono::microseconds(10), kLongestPause);
-        std::this_thread::sleep_for(pause);
-      }
     }
   }
 
@@ -166,20 +173,20 @@ AccumulateLock::AccumulateLock(Window& window, int member)
     : window_(window), member_(member), code_(Code::ok) {
   const Word word(window, member, &WindowControl::accumulating);
   const auto own = static_cast<std::uint64_t>(engine->rank()) + 1;
-  for (unsigned i = 1;; ++i) {
+  unsigned spins = word.mapped() != nullptr ? kSpins : 0;
+  for (Pause pause;;) {
     bool is_had = false;
     code_ = word.replace(0, own, is_had);
     if (code_ != Code::ok || is_had) return;
-    if (word.mapped() != nullptr && i % kSpins != 0) {
+    if (spins != 0) {
+      --spins;
       cpu_relax();
       continue;
     }
-    sched_yield();
-    if (word.mapped() == nullptr || i / kSpins % kRoundsPerLook == 0) {
-      progress_once();
-      code_ = check_member(window, -1);
-      if (code_ != Code::ok) return;
-    }
+    pause.wait();
+    progress_once();
+    code_ = check_member(window, -1);
+    if (code_ != Code::ok) return;
   }
 }
 

@@ -2,7 +2,7 @@
 // and kind of type, aligned or not, in windows of each flavor.
 #include "expect.h"
 
-enum { kRounds = 100 };
+enum { kRounds = 40 };
 
 struct Memory {
   long long counter;

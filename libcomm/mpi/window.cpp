@@ -85,6 +85,7 @@ class Making {
     window.remotes.reserve(size);
     window.host_indices.reserve(size);
     window.host_members.reserve(size);
+    offsets_.reserve(size);
   }
 
   bool allocates() const {
@@ -114,18 +115,17 @@ class Making {
         (window_.flavor == MPI_WIN_FLAVOR_DYNAMIC ? kMaxAttached * sizeof(Attached) : 0);
     window_.control_stride = round_up(control_bytes, 256);
     std::uint64_t next = round_up(window_.control_stride * window_.host_members.size(), kPage);
-    std::vector<std::uint64_t> offsets;
-    offsets.reserve(window_.host_members.size());
     Code code = can_reach_all() ? Code::ok : Code::unsupported;
     for (const int member : window_.host_members) {
-      offsets.push_back(next);
+      offsets_.push_back(next);
       if (!allocates()) continue;
       const std::uint64_t bytes = offer(member).bytes;
       if (bytes > kMostBytes - next) code = Code::no_memory;
       if (bytes <= kMostBytes - next) next += contiguous ? bytes : round_up(bytes, kPage);
     }
     if (Status status = get_host_memory(next, code); !status) return status;
-    if (code == Code::ok) code = place(base, offsets, contiguous);
+    // The others wait for what comes of it.
+    if (code == Code::ok) code = or_no_memory([&] { return place(base, contiguous); });
     return publish(code);
   }
 
@@ -146,7 +146,8 @@ class Making {
     const int first = window_.host_members.front();
     HostOffer mine{};
     if (window_.rank() == first && code == Code::ok)
-      code = local.allocate(bytes, window_.allocated, mine.memory).code();
+      code = or_no_memory(
+          [&] { return local.allocate(bytes, window_.allocated, mine.memory).code(); });
     mine.code = static_cast<std::uint64_t>(code);
     if (Status status = coll::allgather(*window_.comm->team, &mine, hosts_.data(), sizeof mine);
         !status)
@@ -164,21 +165,21 @@ class Making {
   }
 
   // Where everybody's memory is here, and names for what others need to reach.
-  Code place(void* base, const std::vector<std::uint64_t>& offsets, bool contiguous) {
+  Code place(void* base, bool contiguous) {
     const Offer& mine = offer(window_.rank());
     const bool all_equal = std::ranges::all_of(offers_, [&mine](const Offer& other) {
       return other.bytes == mine.bytes && other.unit == mine.unit;
     });
     if (allocates() && is_one_host_ && all_equal) {
-      window_.uniform = {window_.host_memory + offsets.front(), mine.bytes, mine.unit};
+      window_.uniform = {window_.host_memory + offsets_.front(), mine.bytes, mine.unit};
       window_.stride = contiguous ? mine.bytes : round_up(mine.bytes, kPage);
     } else {
       for (const Offer& other : offers_)
         window_.extents.push_back({nullptr, other.bytes, other.unit});
       if (allocates())
-        for (std::size_t i = 0; i < offsets.size(); ++i)
+        for (std::size_t i = 0; i < offsets_.size(); ++i)
           window_.extents[static_cast<std::size_t>(window_.host_members[i])].data =
-              window_.host_memory + offsets[i];
+              window_.host_memory + offsets_[i];
       else
         window_.extents[static_cast<std::size_t>(window_.rank())].data =
             static_cast<std::byte*>(base);
@@ -223,17 +224,27 @@ class Making {
   const std::vector<Offer>& offers_;
   std::vector<HostOffer> hosts_;
   std::vector<Published> published_;
+  std::vector<std::uint64_t> offsets_;  // of the members of this host, in its memory
   bool is_one_host_ = false;
 };
 
-// Ends what the window has of fabrics. Nobody uses it any more.
-void release_memory(Window& window) {
+// Ends what the window has of fabrics. Nobody uses it any more. What there is no memory for stays
+// until the process ends.
+void release_memory(Window& window) noexcept {
   Fabric& local = engine->fabrics().local();
-  if (window.flavor == MPI_WIN_FLAVOR_DYNAMIC && window.host_memory != nullptr) detach_all(window);
-  unshare_window_memory(window.own_memory);
-  unshare_window_memory(window.own_control);
+  const auto try_to = [](auto&& step) {
+    static_cast<void>(or_no_memory([&step] {
+      step();
+      return Code::ok;
+    }));
+  };
+  if (window.flavor == MPI_WIN_FLAVOR_DYNAMIC && window.host_memory != nullptr)
+    try_to([&window] { detach_all(window); });
+  try_to([&window] { unshare_window_memory(window.own_memory); });
+  try_to([&window] { unshare_window_memory(window.own_control); });
   if (window.mapping.data != nullptr) local.unmap(window.mapping);
-  if (window.allocated != nullptr) (void)local.release(window.allocated);
+  if (window.allocated != nullptr)
+    try_to([&] { static_cast<void>(local.release(window.allocated)); });
   window.allocated = nullptr;
   window.host_memory = nullptr;
 }

@@ -1,6 +1,7 @@
 #include "mpi/window_access.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "mpi/transfer.hpp"
 #include "weft/copy.hpp"
@@ -312,23 +313,26 @@ Code Transfer::finish() {
   return code;
 }
 
+// Gets no memory: who calls has begun to end an epoch.
 Code complete_transfers(Window& window, int target) {
   if (window.remotes.empty()) return Code::ok;
-  std::vector<std::shared_ptr<Transfer>> waiting;
-  {
-    const OptionalLock lock(window.mutex);
-    for (const auto& transfer : window.transfers)
-      if (target < 0 || transfer->target() == target) waiting.push_back(transfer);
-  }
   Code code = Code::ok;
-  for (const auto& transfer : waiting) {
+  for (;;) {
+    std::shared_ptr<Transfer> transfer;
+    {
+      const OptionalLock lock(window.mutex);
+      for (std::size_t i = window.transfers.size(); i-- > 0 && transfer == nullptr;)
+        if (target < 0 || window.transfers[i]->target() == target) transfer = window.transfers[i];
+    }
+    if (transfer == nullptr) return code;
     if (!transfer->is_done()) engine->wait_until([&transfer] { return transfer->is_done(); });
     const Code ended = transfer->finish();
     if (code == Code::ok) code = ended;
+    const OptionalLock lock(window.mutex);
+    // Mostly the last.
+    const auto found = std::find(window.transfers.rbegin(), window.transfers.rend(), transfer);
+    if (found != window.transfers.rend()) window.transfers.erase(std::next(found).base());
   }
-  const OptionalLock lock(window.mutex);
-  std::erase_if(window.transfers, [](const auto& transfer) { return transfer->is_finished(); });
-  return code;
 }
 
 }  // namespace weft::mpi

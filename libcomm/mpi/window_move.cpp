@@ -12,6 +12,8 @@ namespace {
 
 // Transfers under way of one window, before the oldest half is waited for.
 constexpr std::size_t kMostTransfers = 512;
+// Threads that may begin one at the same time without the list getting more memory.
+constexpr std::size_t kMostThreads = 512;
 
 // A request for a transfer, which the window counts as well.
 class TransferOperation final : public Operation {
@@ -61,7 +63,7 @@ int hand_over(Window& window, std::shared_ptr<Transfer> transfer, MPI_Request* o
 RequestPtr prepare(Window& window, const std::shared_ptr<Transfer>& transfer, MPI_Request* out) {
   {
     const OptionalLock lock(window.mutex);
-    window.transfers.reserve(kMostTransfers + 1);
+    window.transfers.reserve(kMostTransfers + kMostThreads);
   }
   if (out == nullptr) return nullptr;
   RequestPtr request(new_request(window.comm, RequestObject::Kind::operation));

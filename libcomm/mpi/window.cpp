@@ -3,11 +3,14 @@
 #include "mpi/window.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/shortage.hpp"
+#include "base/wait.hpp"
 #include "mpi/transfer.hpp"
 #include "mpi/window_access.hpp"
 
@@ -74,6 +77,22 @@ Code first_failure(const std::vector<Said>& all) {
   for (const Said& said : all)
     if (said.code != 0) return static_cast<Code>(said.code);
   return Code::ok;
+}
+
+// A collective call of members who have agreed to go on: that one of them has no memory for it,
+// which changes nothing for the others, must not part them. Tries for as long as a silent peer may
+// take.
+template <class Call>
+Status insist(Call&& call) {
+  const std::uint64_t limit =
+      now_ns() +
+      static_cast<std::uint64_t>(process->job->settings().number(Setting::peer_timeout_ms)) *
+          1'000'000;
+  for (;;) {
+    Status status = or_no_memory(call);
+    if (!(status == Code::no_memory) || now_ns() > limit) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 class Making {
@@ -149,7 +168,9 @@ class Making {
       code = or_no_memory(
           [&] { return local.allocate(bytes, window_.allocated, mine.memory).code(); });
     mine.code = static_cast<std::uint64_t>(code);
-    if (Status status = coll::allgather(*window_.comm->team, &mine, hosts_.data(), sizeof mine);
+    if (Status status = insist([&] {
+          return coll::allgather(*window_.comm->team, &mine, hosts_.data(), sizeof mine);
+        });
         !status)
       return status;
     if (const Code failed = first_failure(hosts_); failed != Code::ok) return failed;
@@ -207,7 +228,9 @@ class Making {
   Status publish(Code code) {
     Published mine = published_[static_cast<std::size_t>(window_.rank())];
     mine.code = static_cast<std::uint64_t>(code);
-    if (Status status = coll::allgather(*window_.comm->team, &mine, published_.data(), sizeof mine);
+    if (Status status = insist([&] {
+          return coll::allgather(*window_.comm->team, &mine, published_.data(), sizeof mine);
+        });
         !status)
       return status;
     if (const Code failed = first_failure(published_); failed != Code::ok) return failed;
@@ -334,7 +357,8 @@ int create_window(const Wanted& wanted, const char* function) {
   const bool contiguous =
       wanted.flavor == MPI_WIN_FLAVOR_SHARED && !is_true(hints, "alloc_shared_noncontig");
   if (const Status status = making.run(wanted.base, contiguous); !status) {
-    static_cast<void>(coll::barrier(*window->comm->team));  // nobody's memory ends under others
+    // Nobody's memory ends under others.
+    static_cast<void>(insist([&] { return coll::barrier(*window->comm->team); }));
     return raise_status(parent, status, function);
   }
   if (wanted.out != nullptr) *static_cast<void**>(wanted.out) = window->base;
@@ -414,7 +438,8 @@ MPI_FUNCTION(Win_free)(MPI_Win* win) {
     return raise_on(window, code, __func__);
   Code code = complete_transfers(*window, -1);
   // Nobody's memory ends before all are done with it.
-  if (const Status status = coll::barrier(*window->comm->team); !status) code = status.code();
+  if (const Status status = insist([&] { return coll::barrier(*window->comm->team); }); !status)
+    code = status.code();
   const int failed = error_class(code);
   const int result = failed == MPI_SUCCESS ? failed : raise_on(window, failed, __func__);
   WindowPtr{window}.reset();

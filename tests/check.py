@@ -370,7 +370,7 @@ def mpi_elsewhere(tally, folder, options, name, cases, arguments, around=()):
         os.remove(report)
     command = [*around, os.path.join(ROOT, 'tests/mpi/run'), '--prefix',
                os.path.join(folder, 'stage'), '--build', os.path.join(folder, 'mpi-tests'),
-               '--json', report, '--slow', '4', '--budget', '400',
+               '--json', report, '--slow', '4', '--budget', '600',
                '--filter', options.filter or cases, *arguments,
                # Not the time this is about, and machines that run tests are busy.
                '--env', 'WEFT_PEER_TIMEOUT_MS=20000']

@@ -356,10 +356,11 @@ def mpi_tests(tally, phase, folder, options):
 
 # What does not need memory shared between processes, as no process has any there; nor measures the
 # memory of a process, to which libfabric adds its own.
-OFI_CASES = r'^(p2p_|coll_|fuzz_|flood_(?!small)|storm|types|death_(recv|any|barrier)|handles|err_truncate)'
+OFI_CASES = (r'^(p2p_|coll_|fuzz_|window-|window_epochs-|err_windows|flood_(?!small)|storm|types|'
+             r'death_(recv|any|barrier)|handles|err_truncate)')
 # What differs when some ranks share memory and others do not.
 HOSTS_CASES = (r'^(comm|coll_ops|coll_random|fuzz_coll|inter|neighbor|p2p_order|p2p_probe|storm|'
-               r'storm_threads|types)-')
+               r'storm_threads|types|window|window_epochs|fuzz_windows)-')
 
 
 def mpi_elsewhere(tally, folder, options, name, cases, arguments, around=()):
@@ -369,7 +370,7 @@ def mpi_elsewhere(tally, folder, options, name, cases, arguments, around=()):
         os.remove(report)
     command = [*around, os.path.join(ROOT, 'tests/mpi/run'), '--prefix',
                os.path.join(folder, 'stage'), '--build', os.path.join(folder, 'mpi-tests'),
-               '--json', report, '--slow', '4', '--budget', '400',
+               '--json', report, '--slow', '4', '--budget', '600',
                '--filter', options.filter or cases, *arguments,
                # Not the time this is about, and machines that run tests are busy.
                '--env', 'WEFT_PEER_TIMEOUT_MS=20000']

@@ -12,8 +12,9 @@
 //   }
 //
 // A body may run out of memory: std::bad_alloc becomes MPI_ERR_NO_MEM here, for all functions, on
-// the handler of the communicator among the arguments. So a body changes nothing that it would not
-// leave behind before it has all its memory; whoever calls again then finds things as they were.
+// the handler of the window or communicator among the arguments. So a body changes nothing that it
+// would not leave behind before it has all its memory; whoever calls again then finds things as
+// they were.
 //
 // A function that takes a handle of an object needs no check of its own that MPI runs: before
 // MPI_Init and after MPI_Finalize no handle finds anything, and raise says why. Others start with
@@ -43,7 +44,8 @@
       try {                                                                                    \
         return weft::mpi::bodies::PMPI_##name(arguments...);                                   \
       } catch (const std::bad_alloc&) {                                                        \
-        return weft::mpi::raise_no_memory(weft::mpi::comm_among(arguments...), "PMPI_" #name); \
+        return weft::mpi::raise_no_memory(weft::mpi::win_among(arguments...),                  \
+                                          weft::mpi::comm_among(arguments...), "PMPI_" #name); \
       }                                                                                        \
     }                                                                                          \
   };                                                                                           \
@@ -82,17 +84,30 @@ inline bool is_running() noexcept { return phase == Phase::running; }
 [[nodiscard, gnu::cold]] int raise(Comm* comm, int code, const char* function,
                                    std::string_view text = {});
 [[nodiscard, gnu::cold]] int not_running(const char* function);
-// For MPI_FUNCTION: raises MPI_ERR_NO_MEM; null or no communicator's handle: without an object.
-[[nodiscard, gnu::cold]] int raise_no_memory(MPI_Comm handle, const char* function) noexcept;
+// For MPI_FUNCTION: raises MPI_ERR_NO_MEM on the window or else the communicator; without an object
+// if neither handle names one.
+[[nodiscard, gnu::cold]] int raise_no_memory(MPI_Win window, MPI_Comm comm,
+                                             const char* function) noexcept;
 
-// The first communicator among a function's arguments, or null.
-inline MPI_Comm comm_among() noexcept { return nullptr; }
-template <class First, class... Others>
-MPI_Comm comm_among(First first, Others... others) noexcept {
-  if constexpr (std::is_same_v<First, MPI_Comm>)
+// The first argument of that type among a function's, or null.
+template <class Handle>
+Handle handle_among() noexcept {
+  return nullptr;
+}
+template <class Handle, class First, class... Others>
+Handle handle_among(First first, Others... others) noexcept {
+  if constexpr (std::is_same_v<First, Handle>)
     return first;
   else
-    return comm_among(others...);
+    return handle_among<Handle>(others...);
+}
+template <class... Arguments>
+MPI_Comm comm_among(Arguments... arguments) noexcept {
+  return handle_among<MPI_Comm>(arguments...);
+}
+template <class... Arguments>
+MPI_Win win_among(Arguments... arguments) noexcept {
+  return handle_among<MPI_Win>(arguments...);
 }
 constexpr bool is_function(auto*) noexcept { return true; }
 

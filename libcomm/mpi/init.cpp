@@ -11,6 +11,7 @@
 #include "mpi/comm.hpp"
 #include "mpi/request.hpp"
 #include "mpi/transfer.hpp"
+#include "mpi/window.hpp"
 
 extern char** environ;
 
@@ -120,6 +121,7 @@ MPI_FUNCTION(Finalize)(void) {
   // end of this process is in order all the same.
   if (Status status = coll::barrier(*world_comm->team); !status)
     log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {}", status.text());
+  destroy_windows();
   if (Status status = engine->close(); !status)
     log_line(LogLevel::warn, engine->rank(), "MPI_Finalize: {}", status.text());
   phase = Phase::finalized;

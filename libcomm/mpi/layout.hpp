@@ -43,9 +43,27 @@ class Layout {
   void unpack(std::byte* to, const std::byte* from, std::int64_t count, std::ptrdiff_t extent,
               std::size_t size, std::size_t bytes) const noexcept;
 
+  // Calls visit(offset, bytes) for the blocks of `count` elements that lie `extent` apart, in the
+  // order in which they are packed.
+  template <class Visit>
+  void for_each_block(std::int64_t count, std::ptrdiff_t extent, Visit&& visit) const {
+    for (std::int64_t i = 0; i < count; ++i) visit_runs(runs_, i * extent, visit);
+  }
+
  private:
   explicit Layout(std::vector<Run> runs) : runs_(std::move(runs)) {}
   void add(Run run);
+  template <class Visit>
+  static void visit_runs(const std::vector<Run>& runs, std::ptrdiff_t base, Visit& visit) {
+    for (const Run& run : runs)
+      for (std::int64_t i = 0; i < run.count; ++i) {
+        const std::ptrdiff_t at = base + run.offset + i * run.stride;
+        if (run.bytes != 0)
+          visit(at, run.bytes);
+        else
+          visit_runs(*run.children, at, visit);
+      }
+  }
 
   std::vector<Run> runs_;
 };

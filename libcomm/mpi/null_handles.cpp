@@ -7,7 +7,6 @@ namespace weft::mpi {
 namespace {
 
 struct None {};
-Immortal<HandleTable<MPI_Win, None, Kind::win>> windows;
 Immortal<HandleTable<MPI_File, None, Kind::file>> files;
 Immortal<HandleTable<MPI_Session, None, Kind::session>> sessions;
 
@@ -16,7 +15,6 @@ Immortal<HandleTable<MPI_Session, None, Kind::session>> sessions;
 
 using namespace weft::mpi;  // NOLINT: the bodies below are the C interface
 
-MPI_CONVERSIONS(Win, MPI_Win, windows)
 MPI_CONVERSIONS(File, MPI_File, files)
 MPI_CONVERSIONS(Session, MPI_Session, sessions)
 

@@ -432,6 +432,65 @@ void collectives() {
   MUST(MPI_Comm_free(&comm));
 }
 
+void use_window(MPI_Win win, MPI_Aint base) {
+  MPI_Datatype gaps = make_gaps();
+  MPI_Group to, from, world;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, 1, &next, &to);
+  MPI_Group_incl(world, 1, &before, &from);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  int data[30], got[30];
+  std::iota(data, data + 30, 100 * rank);
+  MUST(MPI_Win_fence(0, win));
+  MUST(MPI_Put(data, 2, gaps, next, base, 2, gaps, win));
+  MUST(MPI_Accumulate(data, 2, gaps, next, base + 60, 2, gaps, MPI_SUM, win));
+  MUST(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
+  MUST(MPI_Win_post(from, 0, win));
+  MUST(MPI_Win_start(to, 0, win));
+  MUST(MPI_Get(got, 2, gaps, next, base, 2, gaps, win));
+  MUST(MPI_Win_complete(win));
+  MUST(MPI_Win_wait(win));
+  must(got[0] == 100 * rank && got[4] == 100 * rank + 4, "what was put");
+  MPI_Request request;
+  MUST(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win));
+  MUST(MPI_Rput(data, 2, gaps, next, base, 2, gaps, win, &request));
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  MUST(MPI_Get_accumulate(data, 2, gaps, got, 2, gaps, next, base, 2, gaps, MPI_NO_OP, win));
+  MUST(MPI_Fetch_and_op(data, got + 1, MPI_INT, next, base, MPI_SUM, win));
+  MUST(MPI_Win_unlock(next, win));
+  must(got[0] == 100 * rank && got[1] == 100 * rank, "what was there");
+  MPI_Group_free(&to);
+  MPI_Group_free(&from);
+  MPI_Group_free(&world);
+  MPI_Type_free(&gaps);
+}
+
+// A window that one process has no memory for is none for all, who then call again together.
+void windows() {
+  MPI_Win win;
+  void* memory;
+  static int own[100];
+  MUST(MPI_Win_allocate(sizeof own, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win));
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MUST(MPI_Win_set_name(win, "a name that is longer than any inline string"));
+  use_window(win, 0);
+  MUST(MPI_Win_free(&win));
+  MUST(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+  use_window(win, 0);
+  MUST(MPI_Win_free(&win));
+  MUST(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MUST(MPI_Win_attach(win, own, sizeof own));
+  MPI_Aint base, there;
+  MPI_Get_address(own, &base);
+  MPI_Sendrecv(&base, 1, MPI_AINT, before, 9, &there, 1, MPI_AINT, next, 9, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  use_window(win, there);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MUST(MPI_Win_detach(win, own));
+  MUST(MPI_Win_free(&win));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -452,7 +511,8 @@ int main(int argc, char** argv) {
                 {"communicators", communicators, 2},
                 {"intercommunicators", intercommunicators, 2},
                 {"messages", messages, 1},
-                {"collectives", collectives, 1}};
+                {"collectives", collectives, 1},
+                {"windows", windows, 1}};
   for (const auto& row : scenes) {
     if (size < row.least) continue;
     scene = row.name;

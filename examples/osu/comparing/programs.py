@@ -3,6 +3,11 @@
 COLLECTIVES = ("barrier", "bcast", "allreduce", "reduce", "allgather", "alltoall", "gather",
                "scatter", "reduce_scatter")
 
+# Windows: name and what Weft aims at as geometric mean over the sizes.
+ONE_SIDED = {"put": 0.8, "get": 0.8, "acc": None, "fop": 0.5, "cas": 0.5, "put_bw": None,
+             "get_bw": None, "fence": 0.8, "post": None, "lock": None}
+ONE_SIDED_RINGS = ("fence", "post")  # all processes take part
+
 
 class Program:
     """One benchmark.
@@ -43,7 +48,7 @@ class Program:
             return [2]
         if wanted:
             return wanted
-        return [2, 4, 8] if self.name in COLLECTIVES else [2]
+        return [2, 4, 8] if self.name in COLLECTIVES + ("win_fence",) else [2]
 
 
 def _all():
@@ -59,13 +64,18 @@ def _all():
     for name in COLLECTIVES:
         programs.append(Program(name, "coll.c", "us", 0.9, 0.6, arguments=[name],
                                 sizes=(8, 1 << 16), scales=True, whole_column=3))
+    for name, goal in ONE_SIDED.items():
+        programs.append(Program("win_" + name, "win.c", "MB/s" if name.endswith("_bw") else "us",
+                                None, goal, arguments=[name], sizes=(8, 4 << 20),
+                                scales=name in ONE_SIDED_RINGS))
     return {program.name: program for program in programs}
 
 
 PROGRAMS = _all()
 GROUPS = {
-    "p2p": [name for name in PROGRAMS if name not in COLLECTIVES],
+    "p2p": [name for name in PROGRAMS if name not in COLLECTIVES and not name.startswith("win_")],
     "coll": list(COLLECTIVES),
+    "win": [name for name in PROGRAMS if name.startswith("win_")],
     "all": list(PROGRAMS),
 }
 

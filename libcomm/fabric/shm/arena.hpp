@@ -26,7 +26,7 @@ namespace weft::shm {
 
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::uint64_t kArenaMagic = 0x3430'6e65'7261'5457u;  // version 4
+inline constexpr std::uint64_t kArenaMagic = 0x3530'6e65'7261'5457u;  // version 5
 
 // First page of the arena.
 struct ArenaHeader {
@@ -81,14 +81,16 @@ static_assert(sizeof(SharedMemory) == 32);
 inline constexpr std::uint32_t kMaxShared = 4096;
 inline constexpr std::uint32_t kSharedBit = 1u << 31;  // of a region's number: slot in the low bits
 
-// What one local peer asks the owner to do with a word that it shares (atomics.hpp).
+// What one local peer asks the owner to do with memory that it shares (atomics.hpp).
 struct AtomicRequest {
   enum State : std::uint32_t { kIdle, kPosted, kDone };
   // The peer posts and takes back, and writes the fields but the last two while it is idle; the
   // owner does, and writes those before it says so.
   alignas(kLineBytes) std::atomic<std::uint32_t> state;
-  std::uint32_t is_cas;
-  RemoteMemory word;
+  enum Kind : std::uint32_t { kFetchAdd, kCas, kRead, kWrite };
+  std::uint32_t kind;
+  RemoteMemory word;  // kRead and kWrite: any number of bytes
+  // kRead and kWrite: address and number of memory that the peer has allocated, to copy to or from.
   std::uint64_t operand;
   std::uint64_t swap;
   std::uint64_t previous;

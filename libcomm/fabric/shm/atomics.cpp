@@ -15,7 +15,7 @@ constexpr int kSpins = 100;
 }  // namespace
 
 void apply(std::atomic_ref<std::uint64_t> word, AtomicOperation& operation) noexcept {
-  if (operation.is_cas) {
+  if (operation.kind == AtomicRequest::kCas) {
     operation.previous = operation.operand;
     word.compare_exchange_strong(operation.previous, operation.swap, std::memory_order_seq_cst);
   } else {
@@ -24,13 +24,13 @@ void apply(std::atomic_ref<std::uint64_t> word, AtomicOperation& operation) noex
 }
 
 Status AtomicServer::start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,
-                           std::function<bool(const RemoteMemory&)> may,
-                           std::unique_ptr<AtomicServer>& server) {
+                           May may, Copy copy, std::unique_ptr<AtomicServer>& server) {
   std::unique_ptr<AtomicServer> made(new AtomicServer);
   made->arena_ = std::move(arena);
   made->num_local_ = num_local;
   made->mutex_ = &mutex;
   made->may_ = std::move(may);
+  made->copy_ = std::move(copy);
   Status status = start_thread(made->thread_, [raw = made.get()] { raw->run(); });
   if (status) server = std::move(made);
   return status;
@@ -51,21 +51,26 @@ void AtomicServer::run() noexcept {
     // acquire: requests posted before it rang; pairs with the release in ask().
     const std::uint32_t heard = bell.load(std::memory_order_acquire);
     if (stopping_.load()) return;
-    for (std::uint32_t i = 0; i < num_local_; ++i) serve(arena_->request(i));
+    for (std::uint32_t i = 0; i < num_local_; ++i) serve(i);
     futex_wait(&bell, heard, kSleepUs * 20);
   }
 }
 
-void AtomicServer::serve(AtomicRequest& request) noexcept {
+void AtomicServer::serve(std::uint32_t local) noexcept {
+  AtomicRequest& request = arena_->request(local);
   // acquire: its fields; pairs with the release in ask().
   if (request.state.load(std::memory_order_acquire) != AtomicRequest::kPosted) return;
   // Copied before it is checked: the peer could change it.
-  AtomicOperation operation{request.is_cas != 0, request.word, request.operand, request.swap, 0};
-  operation.word.bytes = 8;
+  AtomicOperation operation{static_cast<AtomicRequest::Kind>(request.kind), request.word,
+                            request.operand, request.swap, 0};
   Code code = Code::bad_argument;
-  {
-    const std::lock_guard lock(*mutex_);
-    if (operation.word.address % 8 == 0 && may_(operation.word)) {
+  const std::lock_guard lock(*mutex_);
+  if (operation.kind == AtomicRequest::kRead || operation.kind == AtomicRequest::kWrite) {
+    if (may_(operation.word, operation.kind == AtomicRequest::kWrite))
+      code = copy_(local, operation);
+  } else {
+    operation.word.bytes = 8;
+    if (operation.word.address % 8 == 0 && may_(operation.word, true)) {
       apply(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(operation.word.address)), operation);
       code = Code::ok;
     }
@@ -79,7 +84,7 @@ void AtomicServer::serve(AtomicRequest& request) noexcept {
 
 Code ask(Arena& arena, AtomicRequest& request, AtomicOperation& operation,
          const std::function<bool()>& alive) noexcept {
-  request.is_cas = operation.is_cas ? 1 : 0;
+  request.kind = operation.kind;
   request.word = operation.word;
   request.operand = operation.operand;
   request.swap = operation.swap;
@@ -100,7 +105,8 @@ Code ask(Arena& arena, AtomicRequest& request, AtomicOperation& operation,
   operation.previous = request.previous;
   const std::uint32_t code = request.code;
   request.state.store(AtomicRequest::kIdle, std::memory_order_relaxed);
-  return code == 0 ? Code::ok : Code::bad_argument;
+  return code <= static_cast<std::uint32_t>(Code::exists) ? static_cast<Code>(code)
+                                                          : Code::bad_argument;
 }
 
 }  // namespace weft::shm

@@ -4,7 +4,8 @@
 // processes are not atomic, and putting shared pages in their place would race with the program's
 // own threads. So the owner does the operation, as a network card would: a thread of its own sleeps
 // until a peer asks, and needs nothing of the program's threads. A request costs two wake-ups of a
-// thread; allocated memory is what to use where that matters.
+// thread; allocated memory is what to use where that matters. Where the kernel refuses copies
+// between processes the owner does these too, to and from memory that the peer has allocated.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -17,8 +18,8 @@ namespace weft::shm {
 
 // What is asked for, and what the word was before.
 struct AtomicOperation {
-  bool is_cas = false;
-  RemoteMemory word{};        // its first 8 bytes
+  AtomicRequest::Kind kind = AtomicRequest::kFetchAdd;
+  RemoteMemory word{};        // its first 8 bytes; of a copy: all
   std::uint64_t operand = 0;  // what to add, or to compare with
   std::uint64_t swap = 0;
   std::uint64_t previous = 0;
@@ -29,22 +30,25 @@ void apply(std::atomic_ref<std::uint64_t> word, AtomicOperation& operation) noex
 // The owner's thread.
 class AtomicServer {
  public:
-  // may: whether this process shares that memory now; called with the mutex held, which who ends
-  // the sharing holds as well. no_memory: there can be no thread.
+  // may: whether this process shares that memory now, for reading or for writing; copy: does a copy
+  // that the local peer with this number asks for. Both are called with the mutex held, which who
+  // ends the sharing holds as well. no_memory: there can be no thread.
+  using May = std::function<bool(const RemoteMemory&, bool to_write)>;
+  using Copy = std::function<Code(std::uint32_t local, const AtomicOperation&)>;
   static Status start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,
-                      std::function<bool(const RemoteMemory&)> may,
-                      std::unique_ptr<AtomicServer>& server);
+                      May may, Copy copy, std::unique_ptr<AtomicServer>& server);
   ~AtomicServer();
 
  private:
   AtomicServer() = default;
   void run() noexcept;
-  void serve(AtomicRequest& request) noexcept;
+  void serve(std::uint32_t local) noexcept;
 
   std::shared_ptr<Arena> arena_;
   std::uint32_t num_local_ = 0;
   std::mutex* mutex_ = nullptr;
-  std::function<bool(const RemoteMemory&)> may_;
+  May may_;
+  Copy copy_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -158,9 +158,12 @@ class ShmFabric final : public Fabric {
         std::ranges::any_of(locals_, [this](const Local& local) { return local.pid != getpid_; })) {
       if (Status status = shm::AtomicServer::start(
               own_, layout_.num_local, setup_,
-              [this](const RemoteMemory& word) {
+              [this](const RemoteMemory& word, bool to_write) {
                 return (word.region & shm::kSharedBit) != 0 &&
-                       is_shared(*own_, word, true) == Code::ok;
+                       is_shared(*own_, word, to_write) == Code::ok;
+              },
+              [this](std::uint32_t index, const shm::AtomicOperation& operation) {
+                return copy_for(locals_[index], operation);
               },
               server_);
           !status)
@@ -210,14 +213,14 @@ class ShmFabric final : public Fabric {
 
   Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept override {
-    shm::AtomicOperation operation{true, {}, compare, swap, 0};
+    shm::AtomicOperation operation{shm::AtomicRequest::kCas, {}, compare, swap, 0};
     const Code code = on_word(peer, word, offset, operation);
     previous = operation.previous;
     return code;
   }
   Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
                  std::uint64_t& previous) noexcept override {
-    shm::AtomicOperation operation{false, {}, value, 0, 0};
+    shm::AtomicOperation operation{shm::AtomicRequest::kFetchAdd, {}, value, 0, 0};
     const Code code = on_word(peer, word, offset, operation);
     previous = operation.previous;
     return code;
@@ -450,7 +453,10 @@ class ShmFabric final : public Fabric {
         std::memmove(here, there, bytes);
       return Code::ok;
     }
-    if (!direct_copy_) return Code::not_permitted;
+    const bool is_shared = copying.has_value();
+    if (!direct_copy_ || (is_shared && refused_.load(std::memory_order_relaxed)))
+      return is_shared ? move_by_owner<kWrite>(local, remote, offset, here, bytes)
+                       : Code::not_permitted;
     std::size_t done = 0;
     while (done < bytes) {
       iovec mine{static_cast<char*>(here) + done, bytes - done};
@@ -461,8 +467,60 @@ class ShmFabric final : public Fabric {
         done += static_cast<std::size_t>(n);
         continue;
       }
-      return refused(errno);
+      const Code code = refused(errno);
+      if (code != Code::not_permitted || !is_shared) return code;
+      refused_.store(true, std::memory_order_relaxed);
+      return move_by_owner<kWrite>(local, remote, offset, here, bytes);
     }
+    return Code::ok;
+  }
+
+  // Where the kernel refuses copies: through memory of ours that the owner maps.
+  template <bool kWrite>
+  Code move_by_owner(Local& local, const RemoteMemory& remote, std::size_t offset, void* here,
+                     std::size_t bytes) noexcept {
+    const std::lock_guard bounce_lock(bouncing_);
+    if (bounce_ == nullptr)
+      if (const Code code = or_no_memory(
+              [&] { return regions_.allocate(kBounceBytes, bounce_, bounce_memory_).code(); });
+          code != Code::ok)
+        return code;
+    Arena& arena = *local.arena.load();
+    for (std::size_t done = 0; done < bytes;) {
+      const std::size_t part = std::min(bytes - done, kBounceBytes);
+      auto* place = static_cast<std::byte*>(here) + done;
+      shm::AtomicOperation operation{
+          kWrite ? shm::AtomicRequest::kWrite : shm::AtomicRequest::kRead,
+          {remote.address + offset + done, part, remote.region, remote.extra},
+          bounce_memory_.address,
+          number_of(bounce_memory_),
+          0};
+      if constexpr (kWrite) std::memcpy(bounce_, place, part);
+      const std::lock_guard lock(local.asking);
+      const Code code = shm::ask(arena, arena.request(me_), operation,
+                                 [this, &local] { return state(local.rank) == PeerState::alive; });
+      if (code != Code::ok) return code;
+      if constexpr (!kWrite) std::memcpy(place, bounce_, part);
+      done += part;
+    }
+    return Code::ok;
+  }
+
+  // The owner's side of that.
+  Code copy_for(Local& local, const shm::AtomicOperation& operation) noexcept {
+    const RemoteMemory bounce{operation.operand, operation.word.bytes,
+                              static_cast<std::uint32_t>(operation.swap),
+                              static_cast<std::uint32_t>(operation.swap >> 32)};
+    Code code = Code::ok;
+    std::byte* theirs = nullptr;
+    auto* region = local.regions.use(local.pid, bounce, 0, bounce.bytes, theirs, code);
+    if (region == nullptr) return code;
+    auto* ours = reinterpret_cast<std::byte*>(operation.word.address);
+    if (operation.kind == shm::AtomicRequest::kWrite)
+      std::memcpy(ours, theirs, bounce.bytes);
+    else
+      std::memcpy(theirs, ours, bounce.bytes);
+    local.regions.done(region);
     return Code::ok;
   }
 
@@ -599,6 +657,11 @@ class ShmFabric final : public Fabric {
   const int getpid_ = getpid();
   bool direct_copy_ = true;
   std::atomic<bool> told_{false};
+  std::atomic<bool> refused_{false};  // the kernel has refused a copy
+  static constexpr std::size_t kBounceBytes = 256 * 1024;
+  std::mutex bouncing_;  // guards what copies by owners go through
+  void* bounce_ = nullptr;
+  RemoteMemory bounce_memory_{};
   shm::OwnRegions regions_;
   std::unique_ptr<shm::AtomicServer> server_;  // once memory is shared; made under setup_
 };

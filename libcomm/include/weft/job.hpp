@@ -183,8 +183,8 @@ class WEFT_API Job {
   // --- One-sided access to the memory of any rank, this one included; the owner does nothing.
   // `bytes` at the memory's start are copied. Blocking calls block until the data are there. ok;
   // bad_argument: more than the memory has, or it is not the owner's to lend, or no longer;
-  // peer_lost; not_permitted: the kernel refuses copies between processes (shared memory only;
-  // weft-info tells); unsupported: no fabric leads to the owner. `thread` is not checked.
+  // peer_lost; unsupported: no fabric leads to the owner. `thread` is not checked. Shared memory of
+  // this host is slow where the kernel refuses copies between processes (weft-info tells).
   // A write through an RDMA device whose link breaks before it has ended may be done twice, so a
   // word that several ranks write, such as a lock's, belongs to cas and fetch_add, which are done
   // once.

@@ -15,7 +15,7 @@ namespace weft {
 namespace {
 
 constexpr std::string_view kListKey = "fabric.list";
-constexpr std::string_view kNames[] = {"shm", "verbs", "ofi"};  // in the order of choice
+constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "ofi-lanes", "loopback"};
 
 [[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
   return {Code::unsupported, "not in this build"};
@@ -32,9 +32,12 @@ const std::vector<FabricRow>& remote_fabrics() {
 #endif
 #ifdef WEFT_HAVE_OFI
       {kNames[2], make_ofi_fabric},
+      {kNames[3], make_ofi_lanes},
 #else
       {kNames[2], not_built},
+      {kNames[3], not_built},
 #endif
+      {kNames[4], make_loopback_fabric},
   };
   return rows;
 }

@@ -53,6 +53,12 @@ class Fabrics {
 // failure as long as another leads to the peer. `local` has the process's doorbells.
 using MakeFabric = Status (*)(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 
+// The lanes of transport/lanes over the loopback: ranks that are threads of one process.
+Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
+
+// The same over libfabric: what "ofi" is to become (WEFT_FABRIC=ofi-lanes).
+Status make_ofi_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
+
 struct FabricRow {
   std::string_view name;
   MakeFabric make;

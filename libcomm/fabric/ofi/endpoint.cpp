@@ -150,16 +150,7 @@ Status Endpoint::open_objects() {
   }
   if (error != 0) return failed("fi_cq_open", error);
 
-  error = fi_endpoint(domain_, info_, &ep_, nullptr);
-  if (error != 0) return failed("fi_endpoint", error);
-  error = fi_ep_bind(ep_, &av_->fid, 0);
-  if (error != 0) return failed("fi_ep_bind", error);
-  // Only what asks for a completion gets one, but for errors.
-  error = fi_ep_bind(ep_, &cq_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
-  if (error == 0) error = fi_ep_bind(ep_, &cq_->fid, FI_RECV);
-  if (error != 0) return failed("fi_ep_bind", error);
-  error = fi_enable(ep_);
-  if (error != 0) return failed("fi_enable", error);
+  if (Status status = open_ep(ep_, address_); !status) return status;
 
   if (is_native_tcp()) {
     cq_attr.wait_obj = FI_WAIT_FD;
@@ -173,11 +164,25 @@ Status Endpoint::open_objects() {
       return {Code::no_memory,
               fmt::format("cannot make a timer: {} (see ulimit -n)", std::strerror(errno))};
   }
+  return {};
+}
+
+Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
+  int error = fi_endpoint(domain_, info_, &ep, nullptr);
+  if (error != 0) return failed("fi_endpoint", error);
+  error = fi_ep_bind(ep, &av_->fid, 0);
+  if (error != 0) return failed("fi_ep_bind", error);
+  // Only what asks for a completion gets one, but for errors.
+  error = fi_ep_bind(ep, &cq_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
+  if (error == 0) error = fi_ep_bind(ep, &cq_->fid, FI_RECV);
+  if (error != 0) return failed("fi_ep_bind", error);
+  error = fi_enable(ep);
+  if (error != 0) return failed("fi_enable", error);
   std::size_t length = 0;
-  error = fi_getname(&ep_->fid, nullptr, &length);
+  error = fi_getname(&ep->fid, nullptr, &length);
   if (error != -FI_ETOOSMALL) return failed("fi_getname", error);
-  address_.resize(length);
-  error = fi_getname(&ep_->fid, address_.data(), &length);
+  address.resize(length);
+  error = fi_getname(&ep->fid, address.data(), &length);
   if (error != 0) return failed("fi_getname", error);
   return {};
 }
@@ -194,6 +199,7 @@ bool Endpoint::try_wait() noexcept {
 
 Endpoint::~Endpoint() {
   if (timer_ >= 0) close(timer_);
+  if (opener_ep_ != nullptr) fi_close(&opener_ep_->fid);
   if (ep_ != nullptr) fi_close(&ep_->fid);
   if (bell_ != nullptr) fi_close(&bell_->fid);
   if (cq_ != nullptr) fi_close(&cq_->fid);

@@ -1,0 +1,45 @@
+// The fabrics whose remote lanes are RemoteLanes, each a row of fabric/registry.cpp.
+#include <algorithm>
+
+#include "fabric/loopback/loopback.hpp"
+#include "fabric/registry.hpp"
+#include "transport/lanes/remote_lanes.hpp"
+#ifdef WEFT_HAVE_OFI
+#include "fabric/ofi/messages.hpp"
+#endif
+
+namespace weft {
+
+namespace {
+
+Status make_lanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
+                  const transport::LaneTuning& tuning, std::unique_ptr<Fabric>& fabric) {
+  auto made = std::make_unique<transport::RemoteLanes>(job, local, std::move(endpoint), tuning);
+  if (Status status = made->start(); !status) return status;
+  fabric = std::move(made);
+  return {};
+}
+
+}  // namespace
+
+Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
+  return make_lanes(job, local, fabric::loopback::make_endpoint(), {.name = "loopback"}, fabric);
+}
+
+#ifdef WEFT_HAVE_OFI
+Status make_ofi_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
+  const Settings& settings = job.settings();
+  std::unique_ptr<fabric::Endpoint> endpoint;
+  if (Status status = fabric::ofi::make_endpoint(settings, endpoint); !status) return status;
+  // So that an entry is as long as what one message carries, and credit, which costs a message,
+  // seldom.
+  const transport::LaneTuning tuning{
+      .name = "ofi-lanes",
+      .eager_max = std::min(settings.bytes(Setting::ofi_eager_max_bytes),
+                            settings.bytes(Setting::ring_max_bytes)),
+      .ring_min = 1056u << 10};
+  return make_lanes(job, local, std::move(endpoint), tuning, fabric);
+}
+#endif
+
+}  // namespace weft

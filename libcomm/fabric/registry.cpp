@@ -15,7 +15,8 @@ namespace weft {
 namespace {
 
 constexpr std::string_view kListKey = "fabric.list";
-constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "ofi-lanes", "loopback"};
+constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "verbs-lanes", "ofi-lanes",
+                                       "loopback"};
 
 [[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
   return {Code::unsupported, "not in this build"};
@@ -27,17 +28,19 @@ const std::vector<FabricRow>& remote_fabrics() {
   static const std::vector<FabricRow> rows = {
 #ifdef WEFT_HAVE_VERBS
       {kNames[1], make_verbs_fabric},
+      {kNames[3], make_verbs_lanes},
 #else
       {kNames[1], not_built},
+      {kNames[3], not_built},
 #endif
 #ifdef WEFT_HAVE_OFI
       {kNames[2], make_ofi_fabric},
-      {kNames[3], make_ofi_lanes},
+      {kNames[4], make_ofi_lanes},
 #else
       {kNames[2], not_built},
-      {kNames[3], not_built},
+      {kNames[4], not_built},
 #endif
-      {kNames[4], make_loopback_fabric},
+      {kNames[5], make_loopback_fabric},
   };
   return rows;
 }

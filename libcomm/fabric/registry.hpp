@@ -57,6 +57,7 @@ using MakeFabric = Status (*)(Job& job, Fabric& local, std::unique_ptr<Fabric>& 
 Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 
 // The same over libfabric: what "ofi" is to become (WEFT_FABRIC=ofi-lanes).
+Status make_verbs_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 Status make_ofi_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 
 struct FabricRow {

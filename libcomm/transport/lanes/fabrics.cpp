@@ -4,6 +4,9 @@
 #include "fabric/loopback/loopback.hpp"
 #include "fabric/registry.hpp"
 #include "transport/lanes/remote_lanes.hpp"
+#ifdef WEFT_HAVE_VERBS
+#include "fabric/verbs/endpoint.hpp"
+#endif
 #ifdef WEFT_HAVE_OFI
 #include "fabric/ofi/messages.hpp"
 #endif
@@ -25,6 +28,17 @@ Status make_lanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> end
 Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
   return make_lanes(job, local, fabric::loopback::make_endpoint(), {.name = "loopback"}, fabric);
 }
+
+#ifdef WEFT_HAVE_VERBS
+Status make_verbs_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
+  const Settings& settings = job.settings();
+  std::unique_ptr<fabric::Endpoint> endpoint;
+  if (Status status = fabric::verbs::make_endpoint(settings, endpoint); !status) return status;
+  const std::size_t eager = settings.bytes(Setting::verbs_eager_max_bytes);
+  const transport::LaneTuning tuning{.name = "verbs-lanes", .eager_max = eager > 1 ? eager - 1 : 1};
+  return make_lanes(job, local, std::move(endpoint), tuning, fabric);
+}
+#endif
 
 #ifdef WEFT_HAVE_OFI
 Status make_ofi_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {

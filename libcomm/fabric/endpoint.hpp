@@ -59,6 +59,9 @@ struct Limits {
   std::size_t message_max = 0;  // head and body of one message, at least 256
   // Whether the fabric does these; what it does not, the transport asks the owner's side for.
   bool puts = false, gets = false;
+  // Puts are done, but bytes may still come in once the link is closed: for memory of the library's
+  // own that stays as long as the endpoint.
+  bool puts_late = false;
   bool atomics = false;  // atomic with the owner's processor, too
   bool breaks = true;    // false: a link ends with the peer's process, and loses nothing before
   // message_in_place() pays for bodies from here on.

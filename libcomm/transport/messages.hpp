@@ -110,9 +110,13 @@ struct EntriesMessage : Head {  // lane_entries, lane_written; id: the reader's
   std::uint32_t offset, bytes;  // in the ring; lane_entries: bytes are what follows
 };
 inline constexpr std::uint8_t kRestart = 4;  // flag: these lie at the start, though no turn came
-struct CreditMessage : Head {                // lane_credit, lane_count; id: the writer's
+struct CreditMessage : Head {                // lane_credit; id: the writer's
   std::uint64_t word;
-  std::uint64_t arrived;  // lane_count
+};
+struct CountMessage : Head {  // lane_count; id: the writer's
+  std::uint64_t word, arrived;
+  std::uint64_t has_key;  // as in LaneAnswerMessage: puts of the link before are no longer let in
+  fabric::Key key;
 };
 struct ByeMessage : Head {  // of a rank
   std::uint64_t written;    // in rings of client 0, ever

@@ -46,6 +46,7 @@ constexpr std::size_t kBufferBytes = (128 << 10) + 128, kBufferBytesRxm = 16 << 
 // The native endpoints over TCP take a buffer when a message comes: few are enough, and stay in the
 // caches.
 constexpr std::size_t kNumReceives = 64, kFewReceives = 16, kNumSends = 64;
+constexpr int kBatch = kFewReceives;  // completions that are read at once: no more receives end
 constexpr std::size_t kSendsOfLink = 32;
 constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster than it is waited for
 constexpr std::size_t kMaxInject = 512;
@@ -54,7 +55,7 @@ constexpr std::uint64_t kGoodbyeNs = 50'000'000;
 // What the provider has, of which it gives the context's address back.
 struct Posted {
   fi_context2 context;
-  bool is_get = false;
+  bool is_rma = false;  // a Transfer, else a Buffer
 };
 
 struct Buffer : Posted {
@@ -64,14 +65,15 @@ struct Buffer : Posted {
   std::byte* data;
 };
 
-// Lives until the provider has told its end, even if nobody waits.
-struct Get : Posted {
+// A get or put. Lives until the provider has told its end, even if nobody waits.
+struct Transfer : Posted {
   std::uint64_t link = 0;      // own token
   Request* request = nullptr;  // null: nobody waits any more
-  fid_mr* local = nullptr;     // of `to`, where the provider wants that
-  // Else in place of `to`, which nothing could keep the provider from once the link is closed.
+  fid_mr* local = nullptr;     // of `here`, where the provider wants that
+  // Else of a get, in place of `here`, which nothing could keep the provider from once the link is
+  // closed.
   std::unique_ptr<std::byte[]> copy;
-  void* to = nullptr;
+  void* here = nullptr;
   std::size_t bytes = 0;
 };
 
@@ -96,6 +98,7 @@ class OfiEndpoint final : public Endpoint {
     // what was freed; and nothing closes one connection of its native endpoints, so that late bytes
     // could still come into a buffer that has been given up.
     limits_.gets = !lib::is_tcp(provider);
+    limits_.puts_late = ep_->is_native_tcp();
     inject_max_ = std::min(ep_->info().tx_attr->inject_size, kMaxInject);
   }
   ~OfiEndpoint() override;
@@ -122,11 +125,16 @@ class OfiEndpoint final : public Endpoint {
   Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
                          Registration& registration) override;
   void deregister(Registration& registration) override;
-  Code put(Link&, const void*, std::size_t, const Key&, std::uint64_t, Request&) override {
-    return Code::unsupported;
+  Code put(Link& link, const void* from, std::size_t bytes, const Key& key, std::uint64_t offset,
+           Request& request) override {
+    if (!limits_.puts_late) return Code::unsupported;
+    return transfer(link, false, const_cast<void*>(from), bytes, key, offset, request);
   }
   Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
-           Request& request) override;
+           Request& request) override {
+    if (!limits_.gets) return Code::unsupported;
+    return transfer(link, true, to, bytes, key, offset, request);
+  }
   Code atomic(Link&, Atomic, const Key&, std::uint64_t, std::uint64_t, std::uint64_t,
               std::uint64_t&, Request&) override {
     return Code::unsupported;
@@ -140,7 +148,7 @@ class OfiEndpoint final : public Endpoint {
   bool poll(Events& events) override;
   bool arm() override {
     std::lock_guard lock(mutex_);
-    return events_.empty() && ep_->try_wait();
+    return events_.empty() && !std::exchange(may_hold_, false) && ep_->try_wait();
   }
   int wait_fd() const noexcept override { return ep_->wait_fd(); }
 
@@ -189,11 +197,13 @@ class OfiEndpoint final : public Endpoint {
   void on_hello(const Head& head, Bytes bytes);
   bool read_completions(Events* events, std::unique_lock<std::mutex>& lock);
   void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
-  void end_get(Get& get, int error, std::unique_lock<std::mutex>& lock);
+  Code transfer(Link& link, bool is_get, void* here, std::size_t bytes, const Key& key,
+                std::uint64_t offset, Request& request);
+  void end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock);
   Status register_for(void* address, std::size_t bytes, std::uint64_t access, fid_mr*& mr);
-  static void close_local(Get& get) {
-    if (get.local != nullptr) fi_close(&get.local->fid);
-    get.local = nullptr;
+  static void close_local(Transfer& transfer) {
+    if (transfer.local != nullptr) fi_close(&transfer.local->fid);
+    transfer.local = nullptr;
   }
   void dispatch(Events& events, Event& event);
 
@@ -202,11 +212,14 @@ class OfiEndpoint final : public Endpoint {
   Limits limits_;
   fid_mr* mr_ = nullptr;
   std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = 0;
+  // There may be more of which no descriptor tells: completions, or what the provider holds while
+  // receive buffers wait in events_.
+  bool may_hold_ = false;
   weft::Mapping memory_;
   std::unique_ptr<Buffer[]> buffers_;
   std::vector<Buffer*> free_;
-  std::deque<Get> gets_;
-  std::vector<Get*> free_gets_;
+  std::deque<Transfer> transfers_;
+  std::vector<Transfer*> free_transfers_;
   std::unordered_map<std::uint64_t, OfiLink*> links_;  // by own token
   std::deque<Event> events_;
 };
@@ -248,7 +261,7 @@ OfiEndpoint::~OfiEndpoint() {
     read_completions(nullptr, lock);
   }
   for (auto& [token, link] : links_) delete link;
-  for (Get& get : gets_) close_local(get);
+  for (Transfer& transfer : transfers_) close_local(transfer);
   ep_.reset();
   if (mr_ != nullptr) fi_close(&mr_->fid);
 }
@@ -348,10 +361,10 @@ void OfiEndpoint::close(Link& base) {
   for (std::size_t i = num_receives_; i < num_receives_ + kNumSends; ++i)
     if (buffers_[i].request != nullptr && buffers_[i].link == link.own_token)
       ended.push_back(std::exchange(buffers_[i].request, nullptr));
-  for (Get& get : gets_) {
-    if (get.request == nullptr || get.link != link.own_token) continue;
-    close_local(get);
-    ended.push_back(std::exchange(get.request, nullptr));
+  for (Transfer& transfer : transfers_) {
+    if (transfer.request == nullptr || transfer.link != link.own_token) continue;
+    close_local(transfer);
+    ended.push_back(std::exchange(transfer.request, nullptr));
   }
   links_.erase(link.own_token);
   delete &link;
@@ -404,6 +417,7 @@ void OfiEndpoint::on_received(Buffer& buffer, std::size_t length, Events* events
           // What is not yet shown keeps its buffer: that is the back-pressure.
           events_.push_back({EventKind::message, link->own_token, Code::ok, {}, &buffer});
           is_shown = true;
+          may_hold_ = true;
         }
       }
     }
@@ -424,7 +438,7 @@ void OfiEndpoint::end_send(Buffer& buffer, bool is_good, std::unique_lock<std::m
   lock.lock();
 }
 
-// Memory that is got.
+// One-sided.
 
 Status OfiEndpoint::register_for(void* address, std::size_t bytes, std::uint64_t access,
                                  fid_mr*& mr) {
@@ -446,10 +460,12 @@ Status OfiEndpoint::register_for(void* address, std::size_t bytes, std::uint64_t
 Status OfiEndpoint::register_memory(void* address, std::size_t bytes, std::uint32_t rights,
                                     Registration& registration) {
   // All else is the owner's side's.
-  if (!limits_.gets || bytes == 0 || (rights & kRead) == 0) return {};
+  const std::uint64_t access = (limits_.gets && (rights & kRead) != 0 ? FI_REMOTE_READ : 0) |
+                               (limits_.puts_late && (rights & kWrite) != 0 ? FI_REMOTE_WRITE : 0);
+  if (access == 0 || bytes == 0) return {};
   fid_mr* mr = nullptr;
   std::lock_guard lock(mutex_);
-  if (Status status = register_for(address, bytes, FI_REMOTE_READ, mr); !status) return status;
+  if (Status status = register_for(address, bytes, access, mr); !status) return status;
   const std::uint64_t named =
       ep_->has_mode(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(address) : 0;
   registration.handle = mr;
@@ -464,29 +480,30 @@ void OfiEndpoint::deregister(Registration& registration) {
   fi_close(&mr->fid);
 }
 
-Code OfiEndpoint::get(Link& base, void* to, std::size_t bytes, const Key& key,
-                      std::uint64_t offset, Request& request) {
-  if (!limits_.gets) return Code::unsupported;
+Code OfiEndpoint::transfer(Link& base, bool is_get, void* here, std::size_t bytes, const Key& key,
+                           std::uint64_t offset, Request& request) {
   const KeyParts parts = parts_of(key);
   if (offset > parts.bytes || bytes > parts.bytes - offset) return Code::bad_argument;
   auto& link = static_cast<OfiLink&>(base);
   std::lock_guard lock(mutex_);
   if (link.is_down) return Code::peer_lost;
-  if (!link.is_up) return Code::again;
-  if (free_gets_.empty()) free_gets_.push_back(&gets_.emplace_back());
-  Get& get = *free_gets_.back();
-  get.is_get = true;
-  get.to = to;
-  get.bytes = bytes;
-  iovec local{to, bytes};
+  if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
+  if (free_transfers_.empty()) free_transfers_.push_back(&transfers_.emplace_back());
+  Transfer& transfer = *free_transfers_.back();
+  transfer.is_rma = true;
+  transfer.here = here;
+  transfer.bytes = bytes;
+  iovec local{here, bytes};
   void* descriptor = nullptr;
   if (ep_->has_mode(FI_MR_LOCAL)) {
-    if (Status status = register_for(to, bytes, FI_READ, get.local); !status) return status.code();
-    descriptor = fi_mr_desc(get.local);
-  } else {
-    get.copy.reset(new (std::nothrow) std::byte[bytes]);
-    if (get.copy == nullptr) return Code::no_memory;
-    local.iov_base = get.copy.get();
+    if (Status status = register_for(here, bytes, is_get ? FI_READ : FI_WRITE, transfer.local);
+        !status)
+      return status.code();
+    descriptor = fi_mr_desc(transfer.local);
+  } else if (is_get) {
+    transfer.copy.reset(new (std::nothrow) std::byte[bytes]);
+    if (transfer.copy == nullptr) return Code::no_memory;
+    local.iov_base = transfer.copy.get();
   }
   const fi_rma_iov remote{parts.address + offset, bytes, parts.secret};
   fi_msg_rma message{};
@@ -496,35 +513,39 @@ Code OfiEndpoint::get(Link& base, void* to, std::size_t bytes, const Key& key,
   message.addr = link.peer;
   message.rma_iov = &remote;
   message.rma_iov_count = 1;
-  message.context = &get.context;
-  const ssize_t error = fi_readmsg(link.ep, &message, FI_COMPLETION);
+  message.context = &transfer.context;
+  const ssize_t error = is_get ? fi_readmsg(link.ep, &message, FI_COMPLETION)
+                               : fi_writemsg(link.ep, &message, FI_COMPLETION);
   if (error != 0) {
-    close_local(get);
-    get.copy.reset();
+    close_local(transfer);
+    transfer.copy.reset();
     if (error == -FI_EAGAIN) return Code::again;
     take_down(link, Code::peer_lost);
     return Code::peer_lost;
   }
-  free_gets_.pop_back();
-  get.link = link.own_token;
-  get.request = &request;
+  free_transfers_.pop_back();
+  transfer.link = link.own_token;
+  transfer.request = &request;
+  ++link.num_sends;
   return Code::ok;
 }
 
-void OfiEndpoint::end_get(Get& get, int error, std::unique_lock<std::mutex>& lock) {
-  Request* request = std::exchange(get.request, nullptr);
-  close_local(get);
+void OfiEndpoint::end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock) {
+  Request* request = std::exchange(transfer.request, nullptr);
+  close_local(transfer);
+  OfiLink* link = find(transfer.link);
+  if (link != nullptr) --link->num_sends;
   Code code = Code::ok;
   if (error == FI_EACCES || error == FI_EKEYREJECTED) {
     code = Code::not_permitted;
   } else if (error != 0) {
     code = Code::peer_lost;
-    if (OfiLink* link = find(get.link); link != nullptr) take_down(*link, code);
+    if (link != nullptr) take_down(*link, code);
   }
-  if (request != nullptr && code == Code::ok && get.copy != nullptr)
-    std::memcpy(get.to, get.copy.get(), get.bytes);
-  get.copy.reset();
-  free_gets_.push_back(&get);
+  if (request != nullptr && code == Code::ok && transfer.copy != nullptr)
+    std::memcpy(transfer.here, transfer.copy.get(), transfer.bytes);
+  transfer.copy.reset();
+  free_transfers_.push_back(&transfer);
   if (request == nullptr) return;
   lock.unlock();
   request->done(*request, code);
@@ -532,16 +553,16 @@ void OfiEndpoint::end_get(Get& get, int error, std::unique_lock<std::mutex>& loc
 }
 
 bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>& lock) {
-  fi_cq_data_entry entries[16];
+  fi_cq_data_entry entries[kBatch];
   bool any = false;
   for (int round = 0; round < 8; ++round) {
-    const ssize_t count = fi_cq_read(ep_->cq(), entries, 16);
+    const ssize_t count = fi_cq_read(ep_->cq(), entries, kBatch);
     if (count == -FI_EAVAIL) {
       fi_cq_err_entry error{};
       if (fi_cq_readerr(ep_->cq(), &error, 0) < 0 || error.op_context == nullptr) continue;
       auto& posted = *static_cast<Posted*>(error.op_context);
-      if (posted.is_get) {
-        end_get(static_cast<Get&>(posted), error.err, lock);
+      if (posted.is_rma) {
+        end_transfer(static_cast<Transfer&>(posted), error.err, lock);
         continue;
       }
       auto& buffer = static_cast<Buffer&>(posted);
@@ -553,11 +574,10 @@ bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>&
     }
     if (count <= 0) return any;
     any = true;
-    bool received = false;
     for (ssize_t i = 0; i < count; ++i) {
       auto& posted = *static_cast<Posted*>(entries[i].op_context);
-      if (posted.is_get) {
-        end_get(static_cast<Get&>(posted), 0, lock);
+      if (posted.is_rma) {
+        end_transfer(static_cast<Transfer&>(posted), 0, lock);
         continue;
       }
       auto& buffer = static_cast<Buffer&>(posted);
@@ -565,11 +585,10 @@ bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>&
         on_received(buffer, entries[i].len, events, lock);
       else
         end_send(buffer, true, lock);
-      received |= buffer.receives != nullptr;
     }
-    // A provider that was out of receive buffers may hold more, of which no descriptor tells.
-    if (count < 16 && !received) return any;
+    if (count < kBatch) return any;
   }
+  may_hold_ = true;
   return any;
 }
 

@@ -83,7 +83,7 @@ void RemoteLanes::send_entries(SendLaneState& lane) {
 }
 
 bool RemoteLanes::goes_by_put(const SendLaneState& lane, std::size_t bytes) const {
-  return lane.has_key && bytes >= kPutMin && endpoint_->limits().puts;
+  return lane.has_key && bytes >= kPutMin;
 }
 
 // One message, or a put and a message.
@@ -166,17 +166,27 @@ void RemoteLanes::owe(ReceiveLaneState& lane) {
 
 // False: there is no room.
 bool RemoteLanes::send_owed(ReceiveLaneState& lane) {
+  if (lane.owes_count) return send_count(lane);
   CreditMessage message{};
-  message.kind = lane.owes_count ? Kind::lane_count : Kind::lane_credit;
+  message.kind = Kind::lane_credit;
   message.id = lane.writer;
   message.word = lane.word;
-  if (lane.owes_count) {
-    message.arrived = lane.arrived.load(std::memory_order_relaxed);
-    const std::uint64_t consumed = lane.consumed.load(std::memory_order_acquire);
-    message.word = std::max(consumed, lane.word & ~kFlagMask) | (lane.word & kFlagMask);
-  }
   if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
-  if (lane.owes_count) lane.told.store(message.word & ~kFlagMask, std::memory_order_relaxed);
+  lane.owes_credit = false;
+  return true;
+}
+
+bool RemoteLanes::send_count(ReceiveLaneState& lane) {
+  CountMessage message{};
+  message.kind = Kind::lane_count;
+  message.id = lane.writer;
+  message.arrived = lane.arrived.load(std::memory_order_relaxed);
+  const std::uint64_t consumed = lane.consumed.load(std::memory_order_acquire);
+  message.word = std::max(consumed, lane.word & ~kFlagMask) | (lane.word & kFlagMask);
+  message.has_key = lane.is_registered ? 1 : 0;
+  message.key = lane.registration.key;
+  if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
+  lane.told.store(message.word & ~kFlagMask, std::memory_order_relaxed);
   lane.owes_count = lane.owes_credit = false;
   return true;
 }
@@ -227,9 +237,9 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
     case Kind::lane_written:
       return with(EntriesMessage{}, [&](auto& m) { return on_entries(peer, m, data); });
     case Kind::lane_credit:
-      return with(CreditMessage{}, [&](auto& m) { return on_credit(peer, m); });
+      return with(CreditMessage{}, [&](auto& m) { return on_credit(peer, m.id, m.word); });
     case Kind::lane_count:
-      return with(CreditMessage{}, [&](auto& m) { return on_count(peer, m); });
+      return with(CountMessage{}, [&](auto& m) { return on_count(peer, m); });
     case Kind::lane_open:
       return with(LaneOpenMessage{}, [&](auto& m) {
         on_lane_open(peer, m);
@@ -305,25 +315,27 @@ void RemoteLanes::take_credit(SendLaneState& lane, std::uint64_t word) {
   ring_own(writer_doorbell(lane.channel));
 }
 
-bool RemoteLanes::on_credit(RankPeer& peer, const CreditMessage& message) {
-  SendLaneState* lane = find_send_lane(peer, message.id);
+bool RemoteLanes::on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t word) {
+  SendLaneState* lane = find_send_lane(peer, number);
   if (lane == nullptr) return true;
   const std::uint64_t known = lane->credit.load(std::memory_order_relaxed) & ~kFlagMask;
-  const std::uint64_t counted = message.word & ~kFlagMask;
+  const std::uint64_t counted = word & ~kFlagMask;
   if (counted > known && counted - known > lane->ring_bytes) return false;
   // Entries may have overtaken it with a later count, but not with flags.
-  take_credit(*lane, std::max(known, counted) | (message.word & kFlagMask));
+  take_credit(*lane, std::max(known, counted) | (word & kFlagMask));
   return true;
 }
 
 // The first of a lane after a link came up.
-bool RemoteLanes::on_count(RankPeer& peer, const CreditMessage& message) {
+bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
   SendLaneState* lane = find_send_lane(peer, message.id);
   if (lane == nullptr || lane->state != SendLaneState::open || !lane->waits_count) return true;
   const std::uint64_t least = lane->stretches.empty() ? 0 : lane->stretches.front().position;
   if (message.arrived < least || message.arrived > lane->sent || message.arrived % kLine != 0)
     return false;
-  if (!on_credit(peer, message)) return false;
+  if (!on_credit(peer, message.id, message.word)) return false;
+  lane->has_key = message.has_key != 0;
+  lane->key = message.key;
   lane->waits_count = false;
   lane->sent = message.arrived;
   send_entries(*lane);

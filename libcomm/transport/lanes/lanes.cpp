@@ -220,14 +220,16 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   return {};
 }
 
+Status RemoteLanes::register_ring(ReceiveLaneState& lane) {
+  if (!endpoint_->limits().puts && !endpoint_->limits().puts_late) return {};
+  Status status = endpoint_->register_memory(lane.ring.data(), lane.ring.bytes(), fabric::kWrite,
+                                             lane.registration);
+  lane.is_registered = status.ok();
+  return status;
+}
+
 Status RemoteLanes::prepare_ring(ReceiveLaneState& lane) {
-  if (endpoint_->limits().puts) {
-    if (Status status = endpoint_->register_memory(lane.ring.data(), lane.ring.bytes(),
-                                                   fabric::kWrite, lane.registration);
-        !status)
-      return status;
-    lane.is_registered = true;
-  }
+  if (Status status = register_ring(lane); !status) return status;
   Status status = take_lane_memory(lane.channel, lane.ring_bytes);
   if (!status && std::exchange(lane.is_registered, false)) endpoint_->deregister(lane.registration);
   return status;

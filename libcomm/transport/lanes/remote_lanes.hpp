@@ -132,6 +132,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   // lanes.cpp
   Status ask(RankPeer& peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
   Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
+  Status register_ring(ReceiveLaneState& lane);
   Status prepare_ring(ReceiveLaneState& lane);
   void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
   bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
@@ -151,10 +152,11 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void send_held();
   bool pump_lanes(RankPeer& peer);
   bool send_owed(ReceiveLaneState& lane);
+  bool send_count(ReceiveLaneState& lane);
   void owe(ReceiveLaneState& lane);
   bool on_entries(RankPeer& peer, const EntriesMessage& message, fabric::Bytes data);
-  bool on_credit(RankPeer& peer, const CreditMessage& message);
-  bool on_count(RankPeer& peer, const CreditMessage& message);
+  bool on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t word);
+  bool on_count(RankPeer& peer, const CountMessage& message);
   void take_credit(SendLaneState& lane, std::uint64_t word);
   void poll_locked();
 

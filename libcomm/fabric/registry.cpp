@@ -8,15 +8,14 @@
 #include "fabric/verbs/verbs_fabric.hpp"
 #endif
 #ifdef WEFT_HAVE_OFI
-#include "fabric/ofi/ofi_fabric.hpp"
+#include "fabric/ofi/endpoint.hpp"
 #endif
 
 namespace weft {
 namespace {
 
 constexpr std::string_view kListKey = "fabric.list";
-constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "verbs-lanes", "ofi-lanes",
-                                       "loopback"};
+constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "verbs-lanes", "loopback"};
 
 [[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
   return {Code::unsupported, "not in this build"};
@@ -35,12 +34,10 @@ const std::vector<FabricRow>& remote_fabrics() {
 #endif
 #ifdef WEFT_HAVE_OFI
       {kNames[2], make_ofi_fabric},
-      {kNames[4], make_ofi_lanes},
 #else
       {kNames[2], not_built},
-      {kNames[4], not_built},
 #endif
-      {kNames[5], make_loopback_fabric},
+      {kNames[4], make_loopback_fabric},
   };
   return rows;
 }
@@ -53,7 +50,7 @@ std::string fabrics_text(const Settings& settings) {
   text += "  verbs: not in this build\n";
 #endif
 #ifdef WEFT_HAVE_OFI
-  text += ofi_text(settings);
+  text += ofi::describe(settings);
 #else
   text += "  ofi: not in this build\n";
 #endif

@@ -54,8 +54,6 @@ inline const std::string& fabric_name() {
   return name;
 }
 inline bool over_verbs() { return fabric_name() == "verbs"; }
-// RemoteLanes copy each entry to the mirror.
-inline bool takes_in_place() { return fabric_name() == "ofi"; }
 inline const char* const kProvider = getenv("WEFT_TEST_OFI_PROVIDER");
 // Atomics are the device's, whatever the processor does meanwhile.
 inline const char* const kAtomics = getenv("WEFT_TEST_VERBS_ATOMICS");

@@ -88,14 +88,9 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
   SECTION("over ofi") {
     if (!use_ofi(settings)) return;
   }
-  SECTION("over ofi by remote lanes") {
-    if (!use_ofi(settings)) return;
-    REQUIRE(settings.set("FABRIC", "ofi-lanes").ok());
-  }
   SECTION("over the loopback") { REQUIRE(settings.set("FABRIC", "loopback").ok()); }
   SECTION("over ofi, small rings") {
     if (!use_ofi(settings)) return;
-    if (GENERATE(false, true)) REQUIRE(settings.set("FABRIC", "ofi-lanes").ok());
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
                                {"RING_MAX_BYTES", "16K"},
                                {"EAGER_PIECE_BYTES", "512"},

@@ -25,8 +25,7 @@ Status failed(const char* what, int error) {
 fi_info* make_hints(const std::string& provider) {
   fi_info* hints = library().dupinfo(nullptr);
   if (hints == nullptr) return nullptr;
-  // Over TCP atomics go by message, see Operation.
-  hints->caps = FI_MSG | FI_RMA | (is_tcp(provider) ? 0 : FI_ATOMIC);
+  hints->caps = FI_MSG | FI_RMA;
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = strdup(provider.c_str());
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -111,6 +110,19 @@ Status Offers::find(const Settings& settings) {
   std::rotate(interfaces_.begin(), interfaces_.begin() + static_cast<std::ptrdiff_t>(chosen),
               interfaces_.begin() + static_cast<std::ptrdiff_t>(chosen) + 1);
   return {};
+}
+
+std::string describe(const Settings& settings) {
+  Offers offers;
+  if (Status status = offers.find(settings); !status)
+    return fmt::format("  ofi: not here: {}\n", status.text());
+  const auto& all = offers.interfaces();
+  std::string text = fmt::format("  ofi: {} on {}", offers.info().fabric_attr->prov_name,
+                                 list_text({all.front()}));
+  if (all.size() > 1)
+    text += fmt::format(" (WEFT_OFI_INTERFACE chooses; there are also {})",
+                        list_text({all.begin() + 1, all.end()}));
+  return text + "\n";
 }
 
 Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {

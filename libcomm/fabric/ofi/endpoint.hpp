@@ -39,6 +39,9 @@ class Offers {
   std::vector<Interface> interfaces_;
 };
 
+// For weft-info: what libfabric finds on this machine, and what of it these settings choose.
+std::string describe(const Settings& settings);
+
 class Endpoint {
  public:
   // Errors as Offers::find().

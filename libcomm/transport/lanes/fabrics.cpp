@@ -41,14 +41,14 @@ Status make_verbs_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric
 #endif
 
 #ifdef WEFT_HAVE_OFI
-Status make_ofi_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
+Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
   const Settings& settings = job.settings();
   std::unique_ptr<fabric::Endpoint> endpoint;
   if (Status status = fabric::ofi::make_endpoint(settings, endpoint); !status) return status;
   // So that an entry is as long as what one message carries, and credit, which costs a message,
   // seldom.
   const transport::LaneTuning tuning{
-      .name = "ofi-lanes",
+      .name = "ofi",
       .eager_max = std::min(settings.bytes(Setting::ofi_eager_max_bytes),
                             settings.bytes(Setting::ring_max_bytes)),
       .ring_min = 1056u << 10};

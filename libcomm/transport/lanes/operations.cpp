@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kMaxUnderWay = 64;
 constexpr std::size_t kMaxOperations = 1 << 17;
 
+// More links do not break under one operation, unless it is the one that breaks them.
+constexpr unsigned kMaxBreaks = 16;
 // Of one request of a fabric.
 constexpr std::size_t kMaxRequest = std::size_t{1} << 30;
 
@@ -59,7 +61,8 @@ void RemoteLanes::begin(int rank, RemoteOperation::Kind kind, const RemoteMemory
   operation.place = {number_of(there), there.address + offset, bytes, there.bytes - offset};
   operation.here = static_cast<std::byte*>(here);
   operation.moved = 0;
-  operation.is_asked = false;
+  operation.is_asked = operation.is_fabrics = false;
+  operation.num_breaks = 0;
   operation.operand = operand;
   operation.compare = compare;
   operation.previous = previous;
@@ -113,9 +116,8 @@ Code RemoteLanes::post_to_fabric(RemoteOperation& operation) {
       return endpoint_->put(link, operation.here, place.bytes, key, 0, operation);
     default:
       return endpoint_->atomic(link,
-                               operation.kind == RemoteOperation::cas
-                                   ? fabric::Atomic::compare_swap
-                                   : fabric::Atomic::fetch_add,
+                               operation.kind == RemoteOperation::cas ? fabric::Atomic::compare_swap
+                                                                      : fabric::Atomic::fetch_add,
                                key, 0, operation.operand, operation.compare, operation.result,
                                operation);
   }
@@ -127,7 +129,10 @@ void RemoteLanes::fabric_done(fabric::Request& request, Code code) noexcept {
   auto& operation = static_cast<RemoteOperation&>(request);
   operation.is_fabrics = false;
   if (code == Code::peer_lost || code == Code::cancelled) {
-    if (is_atomic(operation)) operation.lanes->finish(operation, Code::outcome_unknown);
+    if (is_atomic(operation))
+      operation.lanes->finish(operation, Code::outcome_unknown);
+    else if (++operation.num_breaks == kMaxBreaks)
+      operation.lanes->finish(operation, Code::peer_lost);
     return;
   }
   if (code == Code::ok && operation.previous != nullptr) *operation.previous = operation.result;
@@ -219,8 +224,8 @@ bool RemoteLanes::on_owner_data(RankPeer& peer, const OwnerDataMessage& message,
                                 fabric::Bytes data) {
   RemoteOperation* operation = find_operation(peer, message.id);
   if (operation == nullptr) return true;
-  if (operation->kind != RemoteOperation::get || !operation->is_asked || operation->is_fabrics || data.empty() ||
-      data.size() > operation->place.bytes - operation->moved)
+  if (operation->kind != RemoteOperation::get || !operation->is_asked || operation->is_fabrics ||
+      data.empty() || data.size() > operation->place.bytes - operation->moved)
     return false;
   std::memcpy(operation->here + operation->moved, data.data(), data.size());
   operation->moved += data.size();

@@ -53,7 +53,7 @@ struct SendLaneState {
   std::unique_ptr<Mirror> mirror = std::make_unique<Mirror>();
   bool has_key = false;
   fabric::Key key{};
-  ReceiveLaneState* back = nullptr;   // the lane of the same threads the other way round
+  ReceiveLaneState* back = nullptr;  // the lane of the same threads the other way round
 
   // In bytes of entries since the start: accepted from the writer, sent over this link.
   std::uint64_t accepted = 0, sent = 0;
@@ -100,6 +100,7 @@ struct RemoteOperation : fabric::Request {
   std::uint64_t moved = 0;  // get: received; put: sent
   bool is_asked = false;    // it was given to the fabric, or to the owner, as far as this link goes
   bool is_fabrics = false;  // to the fabric, which has it until done()
+  unsigned num_breaks = 0;  // of links, while the fabric had it
   std::uint64_t operand = 0, compare = 0;
   std::uint64_t result = 0;  // where the fabric writes what was there before
   std::uint64_t* previous = nullptr;
@@ -130,8 +131,8 @@ struct RankPeer final : ReliableLink::Owner {
   std::uint64_t written = 0, arrived = 0;  // in rings of client 0, ever
   std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
   std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
-  std::vector<SendLaneState*> unsent;      // lanes with something that the link has not taken
-  std::vector<ReceiveLaneState*> owing;    // lanes that owe a count or credit
+  std::vector<SendLaneState*> unsent;       // lanes with something that the link has not taken
+  std::vector<ReceiveLaneState*> owing;     // lanes that owe a count or credit
   std::deque<RemoteOperation*> waiting;     // in order
   std::vector<RemoteOperation*> under_way;  // the owner has to answer
   struct Answer {

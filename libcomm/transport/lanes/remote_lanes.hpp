@@ -95,10 +95,10 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
     std::byte* start;
     std::size_t bytes;
     bool is_writable;
-    std::uint64_t named;  // the address of its start, as peers name it
+    std::uint64_t named;                     // the address of its start, as peers name it
     fabric::Registration registration = {};  // where the fabric does any of them
-    bool is_ended = false;       // nobody gets it any more
-    std::size_t num_pushes = 0;  // of it, under way
+    bool is_ended = false;                   // nobody gets it any more
+    std::size_t num_pushes = 0;              // of it, under way
   };
   struct Life {
     std::atomic<PeerState> state{PeerState::alive};

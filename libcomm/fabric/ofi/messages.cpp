@@ -483,7 +483,6 @@ void OfiEndpoint::deregister(Registration& registration) {
 Code OfiEndpoint::transfer(Link& base, bool is_get, void* here, std::size_t bytes, const Key& key,
                            std::uint64_t offset, Request& request) {
   const KeyParts parts = parts_of(key);
-  if (offset > parts.bytes || bytes > parts.bytes - offset) return Code::bad_argument;
   auto& link = static_cast<OfiLink&>(base);
   std::lock_guard lock(mutex_);
   if (link.is_down) return Code::peer_lost;

@@ -66,6 +66,7 @@ RemoteLanes::RemoteLanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoi
       tuning_(tuning),
       timeout_ns_(static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) *
                   1'000'000),
+      silence_ns_(timeout_ns_ - timeout_ns_ / 10),
       lives_(static_cast<std::size_t>(job.size())),
       peers_(static_cast<std::size_t>(job.size())) {}
 
@@ -294,7 +295,7 @@ void RemoteLanes::tick() {
     }
     const bool opens = job_.rank() < peer.rank || !peer.answered ||
                        now_ns_ > peer.changed_ns + std::min(kHigherWaitsNs, timeout_ns_ / 8);
-    switch (peer.link.tick(now_ns_, timeout_ns_,
+    switch (peer.link.tick(now_ns_, silence_ns_,
                            life(peer.rank).is_watched.load(std::memory_order_relaxed), opens)) {
       case ReliableLink::Due::nothing:
         break;

@@ -201,6 +201,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::unique_ptr<fabric::Endpoint> endpoint_;
   const LaneTuning tuning_;
   const std::uint64_t timeout_ns_;
+  const std::uint64_t silence_ns_;  // early enough that all have heard of it by the timeout
   std::uint64_t secret_ = 0, next_key_ = 0, key_secret_ = 0;
   mutable std::vector<Life> lives_;               // by rank
   std::vector<std::unique_ptr<RankPeer>> peers_;  // by rank; null: nothing to do with it yet

@@ -53,6 +53,12 @@ class Fabrics {
 // failure as long as another leads to the peer. `local` has the process's doorbells.
 using MakeFabric = Status (*)(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 
+// The lanes of transport/lanes over libfabric, over RDMA devices (what "verbs" is to become), and
+// over the loopback: ranks that are threads of one process.
+Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
+Status make_verbs_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
+Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
+
 struct FabricRow {
   std::string_view name;
   MakeFabric make;

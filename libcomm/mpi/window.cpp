@@ -20,7 +20,7 @@ Immortal<WindowTable> windows;
 
 std::size_t way_of(const Fabric& fabric) {
   const auto& rows = remote_fabrics();
-  for (std::size_t i = 0; i < rows.size() && i + 1 < kNumWays; ++i)
+  for (std::size_t i = 0; i < rows.size(); ++i)
     if (rows[i].name == fabric.name()) return i + 1;
   return 0;
 }
@@ -216,7 +216,10 @@ class Making {
     Status status =
         window_.flavor == MPI_WIN_FLAVOR_DYNAMIC
             ? Status()
-            : share_window_memory(window_.base, mine.bytes, with_host, window_.own_memory);
+            : share_window_memory(window_.base,
+                                  // Words are changed whole; there is room up to the page's end.
+                                  window_.by_words ? round_up(mine.bytes, 8) : mine.bytes,
+                                  with_host, window_.own_memory);
     if (status && !is_one_host_)
       status = share_window_memory(window_.control(window_.rank()), window_.control_stride, false,
                                    window_.own_control);
@@ -239,6 +242,8 @@ class Making {
       const Published& other = published_[static_cast<std::size_t>(member)];
       const std::size_t way = way_of(window_.fabric_to(member));
       window_.remotes.push_back({other.memory[way], other.control[way]});
+      // Whoever waits for a lock is told of the death of any member, also of one it never met.
+      if (way != 0) engine->watch(window_.comm->world(member));
     }
     return {};
   }

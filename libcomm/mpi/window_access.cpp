@@ -34,7 +34,7 @@ bool may_access(Window& window, int target) {
 bool find_span(const Datatype& type, MPI_Count count, std::int64_t& low, std::int64_t& high) {
   std::int64_t reach = 0;
   if (__builtin_mul_overflow(count - 1, type.extent(), &reach)) return false;
-  low = type.true_lb() + std::min<std::int64_t>(0, reach);
+  if (__builtin_add_overflow(type.true_lb(), std::min<std::int64_t>(0, reach), &low)) return false;
   return !__builtin_add_overflow(type.true_lb() + type.true_extent(),
                                  std::max<std::int64_t>(0, reach), &high);
 }

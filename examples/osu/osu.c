@@ -77,6 +77,29 @@ static long parse_count(const Program* program, const char* text, long least) {
   return (long)value;
 }
 
+int operation_parse(int* argc, char** argv, const char* const* names) {
+  const char* name = *argc > 1 ? argv[1] : "";
+  for (int i = 0; names[i] != NULL; ++i) {
+    if (strcmp(name, names[i]) != 0) continue;
+    for (int k = 1; k + 1 < *argc; ++k) argv[k] = argv[k + 1];
+    argv[--*argc] = NULL;
+    return i;
+  }
+  const bool help = strcmp(name, "-h") == 0;
+  if (my_rank() == 0) {
+    FILE* out = help ? stdout : stderr;
+    const char* slash = strrchr(argv[0], '/');
+    const char* program = slash != NULL ? slash + 1 : argv[0];
+    fprintf(out, "usage: %s OPERATION [options]; %s OPERATION -h shows the options\n", program,
+            program);
+    fprintf(out, "operations:");
+    for (int i = 0; names[i] != NULL; ++i) fprintf(out, " %s", names[i]);
+    fprintf(out, "\n");
+  }
+  finish(help ? 0 : 1);
+  return -1;
+}
+
 Options options_parse(int argc, char** argv, const Program* program) {
   Options options = {.min_bytes = program->min_bytes,
                      .max_bytes = program->max_bytes,

@@ -45,6 +45,10 @@ typedef double (*Loop)(void* context, size_t bytes, long iters);
 // prints why and the program ends with every rank finalised (status 0 for -h, 1 otherwise).
 Options options_parse(int argc, char** argv, const Program* program);
 
+// Takes the operation's name, the first argument, out of the command line: its place in `names`,
+// which end with a null pointer. On -h or a name that isn't there the program ends likewise.
+int operation_parse(int* argc, char** argv, const char* const* names);
+
 // Warms `loop` up and returns the iteration count to time: -i if given, else as many as fill
 // -T, found by doubling. The same on every rank.
 long settle_iters(const Options* options, Loop loop, void* context, size_t bytes);

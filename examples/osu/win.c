@@ -106,6 +106,10 @@ static double timed(void* context, size_t bytes, long iters) {
   return taken;
 }
 
+// Room that the buffers have for a message of so many bytes: the operations without sizes use a
+// word.
+static size_t room_for(size_t bytes) { return bytes > 256 ? bytes : 256; }
+
 // Puts what the other side then has, gets what that has; the rest is counted.
 static bool check(Run* run, size_t bytes) {
   State* s = &run->state;
@@ -117,8 +121,8 @@ static bool check(Run* run, size_t bytes) {
   pattern_fill(s->memory, bytes, 7);
   if (operation->unit == 8) memset(s->memory, 0, bytes);
   MPI_Win_unlock(s->rank, s->win);
-  pattern_fill(s->buffer, bytes > 256 ? bytes : 256, 9);
-  if (operation->unit == 8) memset(s->buffer, 0, bytes > 256 ? bytes : 256);
+  pattern_fill(s->buffer, room_for(bytes), 9);
+  if (operation->unit == 8) memset(s->buffer, 0, room_for(bytes));
   if (operation->unit == 8) *(long long*)s->buffer = 3;
   timed(run, bytes, 1);
   MPI_Win_lock(MPI_LOCK_SHARED, s->rank, 0, s->win);
@@ -126,7 +130,7 @@ static bool check(Run* run, size_t bytes) {
   if (operation->run == run_put && s->rank == 1) passed = pattern_matches(s->memory, bytes, 9);
   if (operation->unit == 8 && s->rank == 1) passed = *word == 3;
   MPI_Win_unlock(s->rank, s->win);
-  memset(s->buffer, 0, bytes > 256 ? bytes : 256);
+  memset(s->buffer, 0, room_for(bytes));
   return passed;
 }
 
@@ -138,34 +142,15 @@ static MPI_Group group_of(int rank) {
   return made;
 }
 
-// Takes the operation's name out of the arguments; without one the program ends here.
-static const Operation* take_operation(int* argc, char** argv, int rank) {
-  const char* name = *argc > 1 ? argv[1] : "";
-  for (int i = 0; i < kNumOperations; ++i) {
-    if (strcmp(name, kOperations[i].name) != 0) continue;
-    for (int k = 1; k + 1 < *argc; ++k) argv[k] = argv[k + 1];
-    argv[--*argc] = NULL;
-    return &kOperations[i];
-  }
-  const bool help = strcmp(name, "-h") == 0;
-  if (rank == 0) {
-    FILE* out = help ? stdout : stderr;
-    fprintf(out, "usage: win OPERATION [options]; win OPERATION -h shows the options\n");
-    fprintf(out, "operations:");
-    for (int i = 0; i < kNumOperations; ++i) fprintf(out, " %s", kOperations[i].name);
-    fprintf(out, "\n");
-  }
-  MPI_Finalize();
-  exit(help ? 0 : 1);
-}
-
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   Run run = {.state = {.rank = 0}};
   State* s = &run.state;
   MPI_Comm_rank(MPI_COMM_WORLD, &s->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &s->num_ranks);
-  const Operation* operation = run.operation = take_operation(&argc, argv, s->rank);
+  const char* names[kNumOperations + 1] = {NULL};
+  for (int i = 0; i < kNumOperations; ++i) names[i] = kOperations[i].name;
+  const Operation* operation = run.operation = &kOperations[operation_parse(&argc, argv, names)];
 
   char title[64];
   snprintf(title, sizeof title, "%s Test", operation->title);
@@ -179,7 +164,7 @@ int main(int argc, char** argv) {
   if (operation->most != 0) options.min_bytes = options.max_bytes = operation->most;
   if (options.min_bytes < operation->unit) options.min_bytes = operation->unit;
   s->window = options.window;
-  const size_t room = options.max_bytes > 256 ? options.max_bytes : 256;
+  const size_t room = room_for(options.max_bytes);
   s->buffer = buffer_alloc(room);
   MPI_Win_allocate((MPI_Aint)room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->memory, &s->win);
   memset(s->memory, 0, room);

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <iterator>
+
 #include "base/log.hpp"
 #include "fabric/shm/shm_fabric.hpp"
 #ifdef WEFT_HAVE_VERBS
@@ -16,6 +18,7 @@ namespace {
 
 constexpr std::string_view kListKey = "fabric.list";
 constexpr std::string_view kNames[] = {"shm", "verbs", "ofi"};  // in the order of choice
+static_assert(std::size(kNames) == 1 + kNumRemoteFabrics);
 
 [[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
   return {Code::unsupported, "not in this build"};

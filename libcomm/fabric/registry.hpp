@@ -59,6 +59,7 @@ struct FabricRow {
 };
 // Those of this build, in the order of choice; shm, which comes first, is not among them.
 const std::vector<FabricRow>& remote_fabrics();
+inline constexpr std::size_t kNumRemoteFabrics = 2;  // at most
 
 // For weft-info: what each fabric can do on this machine.
 std::string fabrics_text(const Settings& settings);

@@ -55,28 +55,10 @@ int* predefined_value(int keyval) {
 
 bool is_predefined_key(int keyval) { return keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE; }
 
-int create_keyval(void (*copy)(), void (*drop)(), int* out, void* extra_state,
-                  const char* function) {
-  MPI_MUST_RUN_IN(function);
-  if (out == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "keyval is null");
-  *out = make_keyval(Kind::comm, copy, drop, extra_state);
-  return MPI_SUCCESS;
-}
-
-int free_comm_keyval(int* keyval, const char* function) {
-  MPI_MUST_RUN_IN(function);
-  if (keyval == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "keyval is null");
-  if (!free_keyval(*keyval, Kind::comm)) return raise(nullptr, MPI_ERR_KEYVAL, function);
-  *keyval = MPI_KEYVAL_INVALID;
-  return MPI_SUCCESS;
-}
-
 int set_attribute(MPI_Comm handle, int keyval, void* value, const char* function) {
   Comm* comm = find_comm(handle);
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
-  std::shared_ptr<Keyval> key = find_keyval(keyval, Kind::comm);
-  if (key == nullptr) return raise(comm, MPI_ERR_KEYVAL, function);
-  const int code = comm->attributes.set(handle, std::move(key), value);
+  const int code = set_attribute(comm->attributes, Kind::comm, handle, keyval, value);
   return code == MPI_SUCCESS ? code : raise(comm, code, function);
 }
 
@@ -85,29 +67,20 @@ int get_attribute(MPI_Comm handle, int keyval, void* value, int* flag, const cha
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
   if (value == nullptr || flag == nullptr)
     return raise(comm, MPI_ERR_ARG, function, "the value or flag is null");
-  auto** out = static_cast<void**>(value);
   if (is_predefined_key(keyval)) {
     int* predefined = predefined_value(keyval);
     *flag = predefined != nullptr;
-    *out = predefined;
+    *static_cast<void**>(value) = predefined;
     return MPI_SUCCESS;
   }
-  *flag = 0;
-  if (comm->attributes.get(keyval, out)) {
-    *flag = 1;
-    return MPI_SUCCESS;
-  }
-  if (find_keyval(keyval, Kind::comm) == nullptr) return raise(comm, MPI_ERR_KEYVAL, function);
-  return MPI_SUCCESS;
+  const int code = get_attribute(comm->attributes, Kind::comm, keyval, value, flag);
+  return code == MPI_SUCCESS ? code : raise(comm, code, function);
 }
 
 int delete_attribute(MPI_Comm handle, int keyval, const char* function) {
   Comm* comm = find_comm(handle);
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
-  void* value;
-  if (find_keyval(keyval, Kind::comm) == nullptr && !comm->attributes.get(keyval, &value))
-    return raise(comm, MPI_ERR_KEYVAL, function);
-  const int code = comm->attributes.remove(handle, keyval);
+  const int code = delete_attribute(comm->attributes, Kind::comm, handle, keyval);
   return code == MPI_SUCCESS ? code : raise(comm, code, function);
 }
 
@@ -142,6 +115,22 @@ bool free_keyval(int number, Kind kind) {
   return true;
 }
 
+int create_keyval(Kind kind, void (*copy)(), void (*drop)(), int* out, void* extra_state,
+                  const char* function) {
+  MPI_MUST_RUN_IN(function);
+  if (out == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "keyval is null");
+  *out = make_keyval(kind, copy, drop, extra_state);
+  return MPI_SUCCESS;
+}
+
+int free_keyval(Kind kind, int* keyval, const char* function) {
+  MPI_MUST_RUN_IN(function);
+  if (keyval == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "keyval is null");
+  if (!free_keyval(*keyval, kind)) return raise(nullptr, MPI_ERR_KEYVAL, function);
+  *keyval = MPI_KEYVAL_INVALID;
+  return MPI_SUCCESS;
+}
+
 }  // namespace weft::mpi
 
 using namespace weft;       // NOLINT: the bodies below are the C interface
@@ -150,17 +139,19 @@ using namespace weft::mpi;  // NOLINT
 MPI_FUNCTION(Comm_create_keyval)
 (MPI_Comm_copy_attr_function* comm_copy_attr_fn, MPI_Comm_delete_attr_function* comm_delete_attr_fn,
  int* comm_keyval, void* extra_state) {
-  return create_keyval(reinterpret_cast<void (*)()>(comm_copy_attr_fn),
+  return create_keyval(Kind::comm, reinterpret_cast<void (*)()>(comm_copy_attr_fn),
                        reinterpret_cast<void (*)()>(comm_delete_attr_fn), comm_keyval, extra_state,
                        __func__);
 }
 MPI_FUNCTION(Keyval_create)
 (MPI_Copy_function* copy_fn, MPI_Delete_function* delete_fn, int* keyval, void* extra_state) {
-  return create_keyval(reinterpret_cast<void (*)()>(copy_fn),
+  return create_keyval(Kind::comm, reinterpret_cast<void (*)()>(copy_fn),
                        reinterpret_cast<void (*)()>(delete_fn), keyval, extra_state, __func__);
 }
-MPI_FUNCTION(Comm_free_keyval)(int* comm_keyval) { return free_comm_keyval(comm_keyval, __func__); }
-MPI_FUNCTION(Keyval_free)(int* keyval) { return free_comm_keyval(keyval, __func__); }
+MPI_FUNCTION(Comm_free_keyval)(int* comm_keyval) {
+  return free_keyval(Kind::comm, comm_keyval, __func__);
+}
+MPI_FUNCTION(Keyval_free)(int* keyval) { return free_keyval(Kind::comm, keyval, __func__); }
 MPI_FUNCTION(Comm_set_attr)(MPI_Comm comm, int comm_keyval, void* attribute_val) {
   return set_attribute(comm, comm_keyval, attribute_val, __func__);
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "mpi/abi.hpp"
@@ -29,6 +30,11 @@ std::shared_ptr<Keyval> find_keyval(int number, Kind kind);  // null if it is no
 // False if it is no key of that kind. A key that was freed while attributes used it may be freed
 // again, without effect, until the last of them is gone: delete functions of programs do that.
 bool free_keyval(int number, Kind kind);
+
+// The bodies of MPI_X_create_keyval and MPI_X_free_keyval. MPI_SUCCESS or what was raised.
+int create_keyval(Kind kind, void (*copy)(), void (*drop)(), int* out, void* extra_state,
+                  const char* function);
+int free_keyval(Kind kind, int* keyval, const char* function);
 
 class AttributeSet {
   struct Entry {
@@ -141,5 +147,26 @@ class AttributeSet {
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // in the order of setting
 };
+
+// What MPI_X_set_attr, get_attr and delete_attr do with the attributes of an object of that kind.
+// MPI_SUCCESS, MPI_ERR_KEYVAL or what a callback of the program returned; a key that was freed
+// stays one for the attributes that use it.
+template <class Handle>
+int set_attribute(AttributeSet& attributes, Kind kind, Handle owner, int keyval, void* value) {
+  std::shared_ptr<Keyval> key = find_keyval(keyval, kind);
+  return key == nullptr ? MPI_ERR_KEYVAL : attributes.set(owner, std::move(key), value);
+}
+inline int get_attribute(const AttributeSet& attributes, Kind kind, int keyval, void* value,
+                         int* flag) {
+  *flag = attributes.get(keyval, static_cast<void**>(value)) ? 1 : 0;
+  return *flag == 0 && find_keyval(keyval, kind) == nullptr ? MPI_ERR_KEYVAL : MPI_SUCCESS;
+}
+template <class Handle>
+int delete_attribute(AttributeSet& attributes, Kind kind, Handle owner, int keyval) {
+  void* value = nullptr;
+  if (find_keyval(keyval, kind) == nullptr && !attributes.get(keyval, &value))
+    return MPI_ERR_KEYVAL;
+  return attributes.remove(owner, keyval);
+}
 
 }  // namespace weft::mpi

@@ -271,26 +271,17 @@ MPI_FUNCTION(Type_match_size)(int typeclass, int size, MPI_Datatype* type) {
 MPI_FUNCTION(Type_create_keyval)
 (MPI_Type_copy_attr_function* copy, MPI_Type_delete_attr_function* drop, int* keyval,
  void* extra_state) {
-  MPI_MUST_RUN();
-  if (keyval == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "keyval is null");
-  *keyval = make_keyval(Kind::datatype, reinterpret_cast<void (*)()>(copy),
-                        reinterpret_cast<void (*)()>(drop), extra_state);
-  return MPI_SUCCESS;
+  return create_keyval(Kind::datatype, reinterpret_cast<void (*)()>(copy),
+                       reinterpret_cast<void (*)()>(drop), keyval, extra_state, __func__);
 }
 MPI_FUNCTION(Type_free_keyval)(int* keyval) {
-  MPI_MUST_RUN();
-  if (keyval == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "keyval is null");
-  if (!free_keyval(*keyval, Kind::datatype)) return raise(nullptr, MPI_ERR_KEYVAL, __func__);
-  *keyval = MPI_KEYVAL_INVALID;
-  return MPI_SUCCESS;
+  return free_keyval(Kind::datatype, keyval, __func__);
 }
 MPI_FUNCTION(Type_set_attr)(MPI_Datatype handle, int keyval, void* value) {
   MPI_MUST_RUN();
   Datatype* type = find_datatype(handle);
   if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
-  std::shared_ptr<Keyval> key = find_keyval(keyval, Kind::datatype);
-  if (key == nullptr) return raise(nullptr, MPI_ERR_KEYVAL, __func__);
-  const int code = type->attributes_.set(handle, std::move(key), value);
+  const int code = set_attribute(type->attributes_, Kind::datatype, handle, keyval, value);
   return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
 }
 MPI_FUNCTION(Type_get_attr)(MPI_Datatype handle, int keyval, void* value, int* flag) {
@@ -299,20 +290,14 @@ MPI_FUNCTION(Type_get_attr)(MPI_Datatype handle, int keyval, void* value, int* f
   if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
   if (value == nullptr || flag == nullptr)
     return raise(nullptr, MPI_ERR_ARG, __func__, "an argument is null");
-  *flag = type->attributes_.get(keyval, static_cast<void**>(value)) ? 1 : 0;
-  // A key that was freed stays one for the attributes that use it.
-  if (*flag == 0 && find_keyval(keyval, Kind::datatype) == nullptr)
-    return raise(nullptr, MPI_ERR_KEYVAL, __func__);
-  return MPI_SUCCESS;
+  const int code = get_attribute(type->attributes_, Kind::datatype, keyval, value, flag);
+  return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
 }
 MPI_FUNCTION(Type_delete_attr)(MPI_Datatype handle, int keyval) {
   MPI_MUST_RUN();
   Datatype* type = find_datatype(handle);
   if (type == nullptr) return raise(nullptr, MPI_ERR_TYPE, __func__);
-  void* value = nullptr;
-  if (find_keyval(keyval, Kind::datatype) == nullptr && !type->attributes_.get(keyval, &value))
-    return raise(nullptr, MPI_ERR_KEYVAL, __func__);
-  const int code = type->attributes_.remove(handle, keyval);
+  const int code = delete_attribute(type->attributes_, Kind::datatype, handle, keyval);
   return code == MPI_SUCCESS ? code : raise(nullptr, code, __func__);
 }
 

@@ -56,7 +56,7 @@ struct WindowControl {
 static_assert(sizeof(WindowControl) == 192);
 
 // Memory as the fabrics know it: shm, and the rows of remote_fabrics() in their order.
-inline constexpr std::size_t kNumWays = 3;
+inline constexpr std::size_t kNumWays = 1 + kNumRemoteFabrics;
 using RemoteMemories = std::array<RemoteMemory, kNumWays>;
 
 // Memory of a dynamic window, in a table behind the owner's WindowControl.

@@ -159,6 +159,18 @@ int find_target(Window& window, int target, MPI_Aint displacement, MPI_Count cou
   return MPI_SUCCESS;
 }
 
+int raise_access(Window* window, int code, const char* function) {
+  const char* text = "";
+  if (code == MPI_ERR_RMA_SYNC) text = "outside an access epoch for this target";
+  if (code == MPI_ERR_OP) text = "no predefined operation that is defined for this type";
+  return raise_on(window, code, function, text);
+}
+
+int check_request(MPI_Win win, const MPI_Request* request, const char* function) {
+  if (request != nullptr) return MPI_SUCCESS;
+  return raise_on(find_window(win), MPI_ERR_ARG, function, "request is null");
+}
+
 void Batch::get(const TargetMemory& from, std::ptrdiff_t at, void* to, std::size_t bytes) {
   for_each_part(
       from, at, bytes, fabric_.piece_max(),

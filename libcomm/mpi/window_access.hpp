@@ -46,6 +46,11 @@ int find_target(Window& window, int target, MPI_Aint displacement, MPI_Count cou
 int find_origin(const void* buffer, MPI_Count count, MPI_Datatype handle, Datatype*& type,
                 std::size_t& bytes);
 
+// As raise_on(), with what the class means for an access.
+[[nodiscard, gnu::cold]] int raise_access(Window* window, int code, const char* function);
+// Of the R-versions: a request must have somewhere to go. MPI_SUCCESS or what was raised.
+int check_request(MPI_Win win, const MPI_Request* request, const char* function);
+
 // Gets and puts of one call, several at a time. Its completions must not move.
 class Batch {
  public:

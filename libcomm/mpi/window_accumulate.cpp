@@ -103,17 +103,20 @@ void change_each(std::byte* at, const std::byte* in, std::byte* result, std::siz
   }
 }
 
-void change_by_atomics(std::byte* at, const std::byte* in, std::byte* result, std::size_t num,
-                       std::size_t element_bytes, const Change& change) {
-  switch (element_bytes) {
+// Calls visit(T{}) with the unsigned integer of so many bytes. False: there is none.
+template <class Visit>
+bool with_integer(std::size_t bytes, Visit&& visit) {
+  switch (bytes) {
     case 1:
-      return change_each<std::uint8_t>(at, in, result, num, change);
+      return visit(std::uint8_t{}), true;
     case 2:
-      return change_each<std::uint16_t>(at, in, result, num, change);
+      return visit(std::uint16_t{}), true;
     case 4:
-      return change_each<std::uint32_t>(at, in, result, num, change);
+      return visit(std::uint32_t{}), true;
+    case 8:
+      return visit(std::uint64_t{}), true;
     default:
-      return change_each<std::uint64_t>(at, in, result, num, change);
+      return false;
   }
 }
 
@@ -132,7 +135,9 @@ Code change_directly(Window& window, const TargetMemory& memory, const Element& 
     if (length == 0 || code != Code::ok) return;
     std::byte* at = memory.place + offset;
     if (is_aligned(at, element.bytes)) {
-      change_by_atomics(at, in, result, length / element.bytes, element.bytes, change);
+      with_integer(element.bytes, [&]<class T>(T) {
+        change_each<T>(at, in, result, length / element.bytes, change);
+      });
     } else {
       AccumulateLock lock(window, memory.target);
       code = lock.code();
@@ -145,6 +150,22 @@ Code change_directly(Window& window, const TargetMemory& memory, const Element& 
     if (result != nullptr) result += length;
   });
   return code;
+}
+
+// In a copy of the target's elements, with its lock held: `read` fetches them into `values`,
+// `write` puts them back.
+template <class Read, class Write>
+Code change_copy(AccumulateLock& lock, const Element& element, const Change& change,
+                 const std::byte* in, std::byte* result, std::byte* values, std::size_t bytes,
+                 Read&& read, Write&& write) {
+  if (result != nullptr || change.kind == Change::reduce)
+    if (const Code code = read(); code != Code::ok) return code;
+  if (result != nullptr) std::memcpy(result, values, bytes);
+  if (change.kind != Change::none) {
+    change.apply(in, values, bytes / element.bytes, element.bytes);
+    if (const Code code = write(); code != Code::ok) return code;
+  }
+  return lock.release();
 }
 
 Code change_locked(Window& window, const TargetMemory& memory, const Element& element,
@@ -160,17 +181,10 @@ Code change_locked(Window& window, const TargetMemory& memory, const Element& el
     change.apply(in, at, bytes / element.bytes, element.bytes);
     return lock.release();
   }
-  const bool is_read = result != nullptr || change.kind == Change::reduce;
-  if (is_read)
-    if (const Code code = read_target(window, memory, values.get(), bytes); code != Code::ok)
-      return code;
-  if (result != nullptr) std::memcpy(result, values.get(), bytes);
-  if (change.kind != Change::none) {
-    change.apply(in, values.get(), bytes / element.bytes, element.bytes);
-    if (const Code code = write_target(window, memory, values.get(), bytes); code != Code::ok)
-      return code;
-  }
-  return lock.release();
+  return change_copy(
+      lock, element, change, in, result, values.get(), bytes,
+      [&] { return read_target(window, memory, values.get(), bytes); },
+      [&] { return write_target(window, memory, values.get(), bytes); });
 }
 
 // One element by the fabric's atomics on the 8 bytes around it. `change(word)` gives these their
@@ -196,15 +210,11 @@ Code change_piece_locked(Window& window, const TargetMemory& memory, std::size_t
   Fabric& fabric = window.fabric_to(memory.target);
   const int peer = window.world(memory.target);
   AccumulateLock lock(window, memory.target);
-  Code code = lock.code();
-  if (code == Code::ok) code = fabric.get(peer, memory.memory, offset, values.get(), bytes);
-  if (code != Code::ok) return code;
-  if (result != nullptr) std::memcpy(result, values.get(), bytes);
-  if (change.kind != Change::none) {
-    change.apply(in, values.get(), bytes / element.bytes, element.bytes);
-    code = fabric.put(peer, memory.memory, offset, values.get(), bytes);
-  }
-  return code == Code::ok ? lock.release() : code;
+  if (lock.code() != Code::ok) return lock.code();
+  return change_copy(
+      lock, element, change, in, result, values.get(), bytes,
+      [&] { return fabric.get(peer, memory.memory, offset, values.get(), bytes); },
+      [&] { return fabric.put(peer, memory.memory, offset, values.get(), bytes); });
 }
 
 // Of a window by words and a target on another host. Elements that are not aligned are changed
@@ -279,13 +289,6 @@ struct AccumulateArguments {
   MPI_Win win;
 };
 
-int raise_accumulate(Window* window, int code, const char* function) {
-  const char* text = "";
-  if (code == MPI_ERR_RMA_SYNC) text = "outside an access epoch for this target";
-  if (code == MPI_ERR_OP) text = "no predefined operation that is defined for this type";
-  return raise_on(window, code, function, text);
-}
-
 int accumulate(const AccumulateArguments& arguments, const char* function) {
   Window* window = find_window(arguments.win);
   if (window == nullptr) return raise_on(nullptr, MPI_ERR_WIN, function);
@@ -318,7 +321,7 @@ int accumulate(const AccumulateArguments& arguments, const char* function) {
                        room);
     if (code == MPI_SUCCESS && room < bytes) code = MPI_ERR_TRUNCATE;
   }
-  if (code != MPI_SUCCESS) return raise_accumulate(window, code, function);
+  if (code != MPI_SUCCESS) return raise_access(window, code, function);
   if (bytes == 0) return MPI_SUCCESS;
 
   std::unique_ptr<std::byte[]> packed, unpacked;
@@ -340,7 +343,7 @@ int accumulate(const AccumulateArguments& arguments, const char* function) {
     }
   }
   const Code done = change_target(*window, memory, element, change, in, result, bytes);
-  if (done != Code::ok) return raise_accumulate(window, error_class(done), function);
+  if (done != Code::ok) return raise_access(window, error_class(done), function);
   if (unpacked != nullptr)
     result_type->unpack(arguments.result, unpacked.get(), arguments.result_count, bytes);
   return MPI_SUCCESS;
@@ -348,8 +351,8 @@ int accumulate(const AccumulateArguments& arguments, const char* function) {
 
 int accumulate_with_request(const AccumulateArguments& arguments, MPI_Request* request,
                             const char* function) {
-  if (request == nullptr)
-    return raise_on(find_window(arguments.win), MPI_ERR_ARG, function, "request is null");
+  if (const int code = check_request(arguments.win, request, function); code != MPI_SUCCESS)
+    return code;
   const int code = accumulate(arguments, function);
   if (code == MPI_SUCCESS) *request = done_send_handle;
   return code;
@@ -398,25 +401,10 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
   if (code == MPI_SUCCESS && (origin == nullptr || compare == nullptr || result == nullptr))
     code = MPI_ERR_BUFFER;
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise_accumulate(window, code, function);
-  if (std::byte* at = atomic_place(*window, memory)) {
-    switch (memory.bytes) {
-      case 1:
-        swap_one<std::uint8_t>(at, compare, origin, result);
-        return MPI_SUCCESS;
-      case 2:
-        swap_one<std::uint16_t>(at, compare, origin, result);
-        return MPI_SUCCESS;
-      case 4:
-        swap_one<std::uint32_t>(at, compare, origin, result);
-        return MPI_SUCCESS;
-      case 8:
-        swap_one<std::uint64_t>(at, compare, origin, result);
-        return MPI_SUCCESS;
-      default:
-        break;
-    }
-  }
+    return raise_access(window, code, function);
+  if (std::byte* at = atomic_place(*window, memory))
+    if (with_integer(memory.bytes, [&]<class T>(T) { swap_one<T>(at, compare, origin, result); }))
+      return MPI_SUCCESS;
   const auto offset = static_cast<std::size_t>(memory.offset);
   if (window->by_words && memory.place == nullptr && memory.bytes <= 8 &&
       offset % memory.bytes == 0) {
@@ -430,7 +418,7 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
           return value;
         },
         word);
-    if (done != Code::ok) return raise_accumulate(window, error_class(done), function);
+    if (done != Code::ok) return raise_access(window, error_class(done), function);
     std::memcpy(result, reinterpret_cast<const std::byte*>(&word) + inside, memory.bytes);
     return MPI_SUCCESS;
   }
@@ -441,7 +429,7 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
   if (done == Code::ok && std::memcmp(before, compare, memory.bytes) == 0)
     done = write_target(*window, memory, origin, memory.bytes);
   if (done == Code::ok) done = lock.release();
-  if (done != Code::ok) return raise_accumulate(window, error_class(done), function);
+  if (done != Code::ok) return raise_access(window, error_class(done), function);
   std::memcpy(result, before, memory.bytes);
   return MPI_SUCCESS;
 }
@@ -467,18 +455,20 @@ int fetch_and_op(const void* origin, void* result, MPI_Datatype handle, int targ
       (result == nullptr || (origin == nullptr && change.kind != Change::none)))
     code = MPI_ERR_BUFFER;
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise_accumulate(window, code, function);
+    return raise_access(window, code, function);
   // MPI_NO_OP does not look at the origin.
   const auto* in = change.kind == Change::none ? nullptr : static_cast<const std::byte*>(origin);
   std::byte* at = atomic_place(*window, memory);
   if (at != nullptr && element.has_atomics()) [[likely]] {
-    change_by_atomics(at, in, static_cast<std::byte*>(result), 1, element.bytes, change);
+    with_integer(element.bytes, [&]<class T>(T) {
+      change_each<T>(at, in, static_cast<std::byte*>(result), 1, change);
+    });
     return MPI_SUCCESS;
   }
   if (type->is_contiguous()) {
     const Code done = change_target(*window, memory, element, change, in,
                                     static_cast<std::byte*>(result), element.bytes);
-    return done == Code::ok ? MPI_SUCCESS : raise_accumulate(window, error_class(done), function);
+    return done == Code::ok ? MPI_SUCCESS : raise_access(window, error_class(done), function);
   }
   // A pair with a gap.
   return accumulate(

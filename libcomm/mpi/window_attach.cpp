@@ -2,7 +2,7 @@
 // WindowControl: the owner alone writes it, the others of its host read it where it lies, and those
 // of other hosts fetch it by a get. The version before and after a look tells whether the owner
 // changed it meanwhile.
-#include <cstring>
+#include <span>
 #include <vector>
 
 #include "mpi/request.hpp"
@@ -32,22 +32,25 @@ class TableChange {
   std::atomic_ref<std::uint64_t> version_;
 };
 
+// The entry that has all these addresses, or null.
+const Attached* find_in(std::span<const Attached> entries, std::uint64_t address,
+                        std::uint64_t bytes) {
+  for (const Attached& entry : entries)
+    if (is_within(address, bytes, entry.address, entry.bytes)) return &entry;
+  return nullptr;
+}
+
 // Searches a table that is mapped here. again: the owner was changing it.
 Code look(WindowControl& control, std::uint64_t address, std::uint64_t bytes, Attached& found) {
   const std::atomic_ref version(control.version);
   const std::uint64_t before = version.load(std::memory_order_acquire);
   if (before % 2 != 0) return Code::again;
   const std::uint64_t num = std::min(kMaxAttached, control.num_attached);
-  Code code = Code::not_found;
-  for (std::uint64_t i = 0; i < num; ++i) {
-    const Attached& entry = table_of(&control)[i];
-    if (!is_within(address, bytes, entry.address, entry.bytes)) continue;
-    found = entry;
-    code = Code::ok;
-    break;
-  }
+  const Attached* entry = find_in({table_of(&control), num}, address, bytes);
+  if (entry != nullptr) found = *entry;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return version.load(std::memory_order_relaxed) == before ? code : Code::again;
+  if (version.load(std::memory_order_relaxed) != before) return Code::again;
+  return entry != nullptr ? Code::ok : Code::not_found;
 }
 
 // The same for one that is not mapped.
@@ -70,12 +73,10 @@ Code fetch(Window& window, int target, std::uint64_t address, std::uint64_t byte
   if (const Code code = fabric.get(peer, control, 0, &after, sizeof after); code != Code::ok)
     return code;
   if (after.version != head.version) return Code::again;
-  for (const Attached& entry : entries)
-    if (is_within(address, bytes, entry.address, entry.bytes)) {
-      found = entry;
-      return Code::ok;
-    }
-  return Code::not_found;
+  const Attached* entry = find_in(entries, address, bytes);
+  if (entry == nullptr) return Code::not_found;
+  found = *entry;
+  return Code::ok;
 }
 
 // Finds the entry with these addresses. MPI_SUCCESS or the error class.

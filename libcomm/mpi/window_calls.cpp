@@ -163,27 +163,16 @@ MPI_FUNCTION(Win_get_info)(MPI_Win win, MPI_Info* info_used) {
 MPI_FUNCTION(Win_create_keyval)
 (MPI_Win_copy_attr_function* copy, MPI_Win_delete_attr_function* drop, int* keyval,
  void* extra_state) {
-  MPI_MUST_RUN();
-  if (keyval == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "keyval is null");
-  *keyval = make_keyval(Kind::win, reinterpret_cast<void (*)()>(copy),
-                        reinterpret_cast<void (*)()>(drop), extra_state);
-  return MPI_SUCCESS;
+  return create_keyval(Kind::win, reinterpret_cast<void (*)()>(copy),
+                       reinterpret_cast<void (*)()>(drop), keyval, extra_state, __func__);
 }
 
-MPI_FUNCTION(Win_free_keyval)(int* keyval) {
-  MPI_MUST_RUN();
-  if (keyval == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "keyval is null");
-  if (!free_keyval(*keyval, Kind::win)) return raise(nullptr, MPI_ERR_KEYVAL, __func__);
-  *keyval = MPI_KEYVAL_INVALID;
-  return MPI_SUCCESS;
-}
+MPI_FUNCTION(Win_free_keyval)(int* keyval) { return free_keyval(Kind::win, keyval, __func__); }
 
 MPI_FUNCTION(Win_set_attr)(MPI_Win win, int keyval, void* value) {
   Window* window = find_window(win);
   if (window == nullptr) return raise_on(nullptr, MPI_ERR_WIN, __func__);
-  std::shared_ptr<Keyval> key = find_keyval(keyval, Kind::win);
-  if (key == nullptr) return raise_on(window, MPI_ERR_KEYVAL, __func__);
-  const int code = window->attributes.set(win, std::move(key), value);
+  const int code = set_attribute(window->attributes, Kind::win, win, keyval, value);
   return code == MPI_SUCCESS ? code : raise_on(window, code, __func__);
 }
 
@@ -191,28 +180,19 @@ MPI_FUNCTION(Win_get_attr)(MPI_Win win, int keyval, void* value, int* flag) {
   Window* window = nullptr;
   if (const int code = find_with(win, value, window, __func__); code != MPI_SUCCESS) return code;
   if (flag == nullptr) return raise_on(window, MPI_ERR_ARG, __func__, "flag is null");
-  auto** out = static_cast<void**>(value);
   if (is_window_key(keyval)) {
     *flag = 1;
-    *out = window_value(*window, keyval);
+    *static_cast<void**>(value) = window_value(*window, keyval);
     return MPI_SUCCESS;
   }
-  *flag = 0;
-  if (window->attributes.get(keyval, out)) {
-    *flag = 1;
-    return MPI_SUCCESS;
-  }
-  if (find_keyval(keyval, Kind::win) == nullptr) return raise_on(window, MPI_ERR_KEYVAL, __func__);
-  return MPI_SUCCESS;
+  const int code = get_attribute(window->attributes, Kind::win, keyval, value, flag);
+  return code == MPI_SUCCESS ? code : raise_on(window, code, __func__);
 }
 
 MPI_FUNCTION(Win_delete_attr)(MPI_Win win, int keyval) {
   Window* window = find_window(win);
   if (window == nullptr) return raise_on(nullptr, MPI_ERR_WIN, __func__);
-  void* value;
-  if (find_keyval(keyval, Kind::win) == nullptr && !window->attributes.get(keyval, &value))
-    return raise_on(window, MPI_ERR_KEYVAL, __func__);
-  const int code = window->attributes.remove(win, keyval);
+  const int code = delete_attribute(window->attributes, Kind::win, win, keyval);
   return code == MPI_SUCCESS ? code : raise_on(window, code, __func__);
 }
 

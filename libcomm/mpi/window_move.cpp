@@ -36,12 +36,6 @@ int conclude_transfer(MPI_Request* request) {
   return MPI_SUCCESS;
 }
 
-int raise_access(Window* window, int code, const char* function) {
-  const char* text = "";
-  if (code == MPI_ERR_RMA_SYNC) text = "outside an access epoch for this target";
-  return raise_on(window, code, function, text);
-}
-
 // Starts a transfer and hands it to the window, and to a request if there is one.
 int hand_over(Window& window, std::shared_ptr<Transfer> transfer, MPI_Request* out,
               RequestPtr request) {
@@ -199,12 +193,6 @@ MPI_FUNCTION(Get_c)
 
 namespace weft::mpi {
 namespace {
-
-// A request must have somewhere to go.
-int check_request(MPI_Win win, MPI_Request* request, const char* function) {
-  if (request != nullptr) return MPI_SUCCESS;
-  return raise_on(find_window(win), MPI_ERR_ARG, function, "request is null");
-}
 
 int rput(const void* origin, MPI_Count origin_count, MPI_Datatype origin_type, int target,
          MPI_Aint displacement, MPI_Count count, MPI_Datatype type, MPI_Win win,

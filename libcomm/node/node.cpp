@@ -174,12 +174,16 @@ NodeImpl::~NodeImpl() {
   }
   for (const int descriptor : wake_pipe_)
     if (descriptor >= 0) ::close(descriptor);
-  transport_->close_all();
   {
+    // What the calls would use may be gone: members after the Node end before it.
     std::lock_guard lock(transport_->progress_lock());
     waiting_connects_.clear();
+    peer_call = nullptr;
     lost_call = nullptr;
+    message_call = nullptr;
+    notify_call = nullptr;
   }
+  transport_->close_all();
   transport_->end();
   for (auto& [address, region] : regions_)
     if (region->is_allocated) free_allocated(const_cast<void*>(address));

@@ -122,11 +122,12 @@ struct Two {
   Code wait(const Operation& operation) {
     return progress_until([&] { return operation.is_done(); }) ? operation.code() : Code::timed_out;
   }
+  // The calls write to these for as long as there are Nodes.
+  Peer at_server, at_client;
+  Status lost_at_server, lost_at_client;
   Node server;
   std::unique_ptr<Node> owned;
   Node& client;
-  Peer at_server, at_client;
-  Status lost_at_server, lost_at_client;
 };
 
 template <class F>
@@ -547,6 +548,30 @@ TEST_CASE("Nodes that come and go leave nothing") {
     CHECK(count_entries("/proc/self/fd") == descriptors);
     CHECK(count_entries("/proc/self/task") == threads);
     CHECK(count_maps() == 0);
+  });
+}
+
+TEST_CASE("a Node that ends calls nothing back") {
+  over_each([](const Way& way) {
+    Two two(way);
+    std::atomic<bool> is_ending{false}, was_called{false};
+    const auto called = [&](auto&&...) {
+      if (is_ending) was_called = true;
+    };
+    two.client.on_lost(called);
+    two.client.on_message(called);
+    // Unread until the client says its goodbye.
+    for (int i = 0; i < 3 && !way.progress_thread; ++i)
+      REQUIRE(two.server.send(two.at_server, "unread", 6) == Code::ok);
+    is_ending = true;
+    std::atomic<bool> done{false};
+    std::thread leaves([&] {
+      two.owned.reset();
+      done = true;
+    });
+    while (!done) two.server.progress();
+    leaves.join();
+    CHECK_FALSE(was_called);
   });
 }
 

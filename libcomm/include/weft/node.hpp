@@ -115,8 +115,8 @@ struct Transfer {
 class WEFT_API Node {
  public:
   explicit Node(const NodeSettings& settings = {});
-  // Says goodbye to all peers, waits for what they have not acknowledged (a second at most), ends
-  // all operations (cancelled) and releases all memory.
+  // Calls nothing back any more. Says goodbye to all peers, waits for what they have not
+  // acknowledged (a second at most), ends all operations (cancelled) and releases all memory.
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;

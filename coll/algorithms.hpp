@@ -6,6 +6,10 @@
 
 namespace weft::coll {
 
+// What the table or the settings say for this team, among what can be had.
+Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes,
+                        bool commutative = true);
+
 Status barrier_dissemination(Team& team);
 
 Status bcast_binomial(Team& team, void* data, std::size_t bytes, int root);

@@ -45,6 +45,11 @@ class Interrupt {
 
 class ShmTeam;  // flags and slots shared by the members of one host; made at the first use
 struct ShmSegment;
+class Hosts;  // where the members are, if they are on several hosts of which some have more than
+              // one
+
+// So many messages of a call are under way at a time, for those that could start more.
+inline constexpr std::size_t kMostUnderWay = 16;
 
 // The members of a collective, in order, and what they share.
 class Team {
@@ -64,6 +69,8 @@ class Team {
   std::uint32_t context() const noexcept { return context_; }
   // True if all members are processes of one host.
   bool is_local() const noexcept { return is_local_; }
+  // The hosts that the members are on; null: one, or each is on its own.
+  Hosts* hosts() noexcept { return hosts_used_ ? hosts_.get() : nullptr; }
   // The shared segment, made by the members together at first use; null if it cannot be had, and
   // then null on every member.
   ShmTeam* shm() { return shm_tried_ ? shm_ : make_shm(); }
@@ -85,8 +92,12 @@ class Team {
   // collective can work any more.
   bool is_broken() noexcept {
     return (engine_.num_lost() != lost_seen_ && look_for_lost()) ||
-           (interrupt_ != nullptr && interrupt_->is_raised());
+           (interrupt_ != nullptr && interrupt_->is_raised()) ||
+           (whole_ != nullptr && is_given_up());
   }
+  // For a team inside a host: tells the other members that this one cannot go on, as they may wait
+  // for it without knowing who is lost elsewhere.
+  void give_up() noexcept;
   // How long a call that is under way goes on once the team is broken, see Patience.
   std::uint64_t grace_ns() const noexcept;
   // Keeps a request that cannot be taken back until the engine is done with it.
@@ -100,6 +111,14 @@ class Team {
   void settle();
 
  private:
+  friend class Hosts;
+  // For members of `whole`, at most so many: broken when that is. They come with assign().
+  Team(Team& whole, std::size_t most);
+  void assign(std::span<const int> members, std::uint32_t context, int rank) noexcept;
+  void replace(int rank, int world) noexcept { members_[static_cast<std::size_t>(rank)] = world; }
+  bool is_given_up() const noexcept;
+  void make_requests();
+
   ShmTeam* make_shm();
   offload::Offload* make_offload();
   bool look_for_lost() noexcept;
@@ -108,11 +127,14 @@ class Team {
   std::vector<int> members_;
   std::uint32_t context_ = 0;
   Interrupt* interrupt_;
+  Team* whole_ = nullptr;  // of which this is a part
   int rank_ = 0;
   bool is_local_ = false;
+  bool hosts_used_ = false;
   bool shm_tried_ = false;
   bool offload_tried_ = false;
   std::unique_ptr<offload::Offload> offload_;
+  std::unique_ptr<Hosts> hosts_;
   std::unique_ptr<ShmSegment> segment_;
   ShmTeam* shm_ = nullptr;  // in segment_
   Choices choices_;
@@ -123,8 +145,8 @@ class Team {
   };
   std::unique_ptr<std::byte[], Free> scratch_;
   std::vector<std::unique_ptr<tagged::Request>> abandoned_;
-  // What calls begin with, two as most of them need.
-  std::array<std::unique_ptr<tagged::Request>, 2> requests_;
+  // Kept for the next call.
+  std::array<std::unique_ptr<tagged::Request>, kMostUnderWay> requests_;
 };
 
 // Counts and displacements are bytes, but for reductions elements of the operation. In-place forms:

@@ -5,21 +5,29 @@
 #include "coll/algorithms.hpp"
 #include "coll/offload/offload.hpp"
 #include "coll/shm_collectives.hpp"
+#include "coll/two_level.hpp"
 
 namespace weft::coll {
-namespace {
 
-Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes,
-                        bool commutative = true) {
-  const Algorithm algorithm =
-      choose(collective, {team.size(), bytes, team.is_local(), commutative}, team.choices());
+Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bool commutative) {
+  const Hosts* hosts = team.hosts();
+  const bool shared_hosts = hosts != nullptr && (commutative || hosts->are_in_order());
+  const Algorithm algorithm = choose(
+      collective, {team.size(), bytes, team.is_local(), commutative, shared_hosts}, team.choices());
   if (algorithm != Algorithm::shm || team.shm() != nullptr) return algorithm;
   // No shared segment to be had, on no member: as if they were on different hosts.
   return choose(collective, {team.size(), bytes, false, commutative}, Choices{});
 }
 
+Status ended(Team& team, Status status) {
+  if (status == Code::peer_lost) team.hosts()->inside().give_up();
+  return status;
+}
+
+namespace {
+
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, const Reduction& op) {
-  const Algorithm algorithm = algorithm_for(team, collective, bytes, op.commutative);
+  const Algorithm algorithm = coll::algorithm_for(team, collective, bytes, op.commutative);
   if (algorithm != Algorithm::shm || op.element_bytes <= max_shm_element_bytes(team.size()))
     return algorithm;
   return choose(collective, {team.size(), bytes, false, op.commutative}, Choices{});
@@ -37,9 +45,14 @@ std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
 Status barrier(Team& team) {
   if (team.size() == 1) return {};
   if (team.is_broken()) return Code::peer_lost;
-  if (algorithm_for(team, Collective::barrier, 0) == Algorithm::shm)
-    return shm_barrier(*team.shm());
-  return barrier_dissemination(team);
+  switch (algorithm_for(team, Collective::barrier, 0)) {
+    case Algorithm::shm:
+      return shm_barrier(*team.shm());
+    case Algorithm::two_level:
+      return ended(team, two_level_barrier(team));
+    default:
+      return barrier_dissemination(team);
+  }
 }
 
 Status bcast(Team& team, void* data, std::size_t bytes, int root) {
@@ -48,6 +61,8 @@ Status bcast(Team& team, void* data, std::size_t bytes, int root) {
   switch (algorithm_for(team, Collective::bcast, bytes)) {
     case Algorithm::shm:
       return shm_bcast(*team.shm(), data, bytes, root);
+    case Algorithm::two_level:
+      return ended(team, two_level_bcast(team, data, bytes, root));
     case Algorithm::chain:
       return bcast_chain(team, data, bytes, root);
     case Algorithm::scatter_allgather:
@@ -70,6 +85,8 @@ Status reduce(Team& team, const void* send, void* receive, std::size_t count, co
   switch (algorithm_for(team, Collective::reduce, bytes, op)) {
     case Algorithm::shm:
       return shm_reduce(*team.shm(), input, receive, count, op, root);
+    case Algorithm::two_level:
+      return ended(team, two_level_reduce(team, input, receive, count, op, root));
     case Algorithm::rabenseifner:
       return reduce_rabenseifner(team, input, receive, count, op, root);
     default:
@@ -91,6 +108,9 @@ Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
   const Algorithm algorithm = algorithm_for(team, Collective::allreduce, bytes, op);
   if (algorithm == Algorithm::shm)
     return shm_allreduce(*team.shm(), send != nullptr ? send : receive, receive, count, op);
+  if (algorithm == Algorithm::two_level)
+    return ended(team,
+                 two_level_allreduce(team, send != nullptr ? send : receive, receive, count, op));
   if (send != nullptr) copy_bytes(receive, send, bytes);
   switch (algorithm) {
     case Algorithm::ring:
@@ -121,6 +141,8 @@ Status reduce_scatter(Team& team, const void* send, void* receive, const std::si
       if (!held) return Code::no_memory;
       return shm_reduce_scatter(*team.shm(), held.get(), receive, counts, op);
     }
+    case Algorithm::two_level:
+      return ended(team, two_level_reduce_scatter(team, input, receive, counts, op));
     case Algorithm::recursive_halving:
       return reduce_scatter_halving(team, input, receive, counts, op);
     case Algorithm::pairwise:
@@ -176,6 +198,8 @@ Status gather(Team& team, const void* send, void* receive, std::size_t bytes, in
   switch (algorithm_for(team, Collective::gather, bytes)) {
     case Algorithm::shm:
       return shm_gather(*team.shm(), send, receive, bytes, root);
+    case Algorithm::two_level:
+      return ended(team, two_level_gather(team, send, receive, bytes, root));
     case Algorithm::linear:
       return gather_linear(team, send, receive, bytes, root);
     default:
@@ -192,6 +216,8 @@ Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, i
   switch (algorithm_for(team, Collective::scatter, bytes)) {
     case Algorithm::shm:
       return shm_scatter(*team.shm(), send, receive, bytes, root);
+    case Algorithm::two_level:
+      return ended(team, two_level_scatter(team, send, receive, bytes, root));
     case Algorithm::linear:
       return scatter_linear(team, send, receive, bytes, root);
     default:
@@ -209,6 +235,8 @@ Status allgather(Team& team, const void* send, void* receive, std::size_t bytes)
   if (send != nullptr) copy_bytes(at(receive, index(team.rank()) * bytes), send, bytes);
   if (!several) return {};
   switch (algorithm) {
+    case Algorithm::two_level:
+      return ended(team, two_level_allgather(team, receive, bytes));
     case Algorithm::recursive_doubling:
       return allgather_recursive_doubling(team, receive, bytes);
     case Algorithm::bruck:
@@ -234,6 +262,8 @@ Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes) 
   switch (algorithm_for(team, Collective::alltoall, bytes)) {
     case Algorithm::shm:
       return shm_alltoall(*team.shm(), send, receive, bytes);
+    case Algorithm::two_level:
+      return ended(team, two_level_alltoall(team, send, receive, bytes));
     case Algorithm::bruck:
       return alltoall_bruck(team, send, receive, bytes);
     default:

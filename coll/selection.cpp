@@ -7,53 +7,64 @@ namespace {
 
 using A = Algorithm;
 using C = Collective;
+using W = Where;
 
 constexpr std::size_t K = 1024;
 
 // Order matters: the first that applies is taken. The last row of each collective always applies.
-// Within a host everything goes through shared memory.
+// Within a host everything goes through shared memory, and between hosts as little as possible.
 constexpr Rule kRules[] = {
-    // collective, local, commutative, power of two, members, bytes, algorithm
-    {C::barrier, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::barrier, false, false, false, kAnySize, kAnyBytes, A::dissemination},
-    {C::bcast, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::bcast, false, false, false, 3, kAnyBytes, A::binomial},
-    {C::bcast, false, false, false, kAnySize, 16 * K, A::binomial},
-    {C::bcast, false, false, false, kAnySize, 1024 * K, A::scatter_allgather},
-    {C::bcast, false, false, false, 16, kAnyBytes, A::chain},
-    {C::bcast, false, false, false, kAnySize, kAnyBytes, A::scatter_allgather},
-    {C::reduce, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::reduce, false, false, false, 3, kAnyBytes, A::binomial},
-    {C::reduce, false, false, false, kAnySize, 8 * K, A::binomial},
-    {C::reduce, false, false, false, kAnySize, kAnyBytes, A::rabenseifner},
-    {C::allreduce, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::allreduce, false, false, false, kAnySize, 4 * K, A::recursive_doubling},
-    {C::allreduce, false, true, false, 8, kAnyBytes, A::ring},
-    {C::allreduce, false, false, false, kAnySize, kAnyBytes, A::rabenseifner},
-    {C::gather, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::gather, false, false, false, kAnySize, 2 * K, A::binomial},
-    {C::gather, false, false, false, kAnySize, kAnyBytes, A::linear},
-    {C::scatter, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::scatter, false, false, false, kAnySize, 2 * K, A::binomial},
-    {C::scatter, false, false, false, kAnySize, kAnyBytes, A::linear},
-    {C::allgather, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::allgather, false, false, true, kAnySize, 32 * K, A::recursive_doubling},
-    {C::allgather, false, false, false, kAnySize, 4 * K, A::bruck},
-    {C::allgather, false, false, false, kAnySize, kAnyBytes, A::ring},
-    {C::alltoall, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::alltoall, false, false, false, 4, kAnyBytes, A::pairwise},
-    {C::alltoall, false, false, false, kAnySize, 256, A::bruck},
-    {C::alltoall, false, false, false, kAnySize, kAnyBytes, A::pairwise},
-    {C::reduce_scatter, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::reduce_scatter, false, true, false, kAnySize, 64 * K, A::recursive_halving},
-    {C::reduce_scatter, false, true, false, kAnySize, kAnyBytes, A::pairwise},
-    {C::reduce_scatter, false, false, false, kAnySize, kAnyBytes, A::binomial},
-    {C::scan, true, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::scan, false, false, false, kAnySize, kAnyBytes, A::recursive_doubling},
+    // collective, where, commutative, power of two, members, bytes, algorithm
+    {C::barrier, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::barrier, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
+    {C::barrier, W::anywhere, false, false, kAnySize, kAnyBytes, A::dissemination},
+    {C::bcast, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::bcast, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
+    {C::bcast, W::anywhere, false, false, 3, kAnyBytes, A::binomial},
+    {C::bcast, W::anywhere, false, false, kAnySize, 16 * K, A::binomial},
+    {C::bcast, W::anywhere, false, false, kAnySize, 1024 * K, A::scatter_allgather},
+    {C::bcast, W::anywhere, false, false, 16, kAnyBytes, A::chain},
+    {C::bcast, W::anywhere, false, false, kAnySize, kAnyBytes, A::scatter_allgather},
+    {C::reduce, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::reduce, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
+    {C::reduce, W::anywhere, false, false, 3, kAnyBytes, A::binomial},
+    {C::reduce, W::anywhere, false, false, kAnySize, 8 * K, A::binomial},
+    {C::reduce, W::anywhere, false, false, kAnySize, kAnyBytes, A::rabenseifner},
+    {C::allreduce, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::allreduce, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
+    {C::allreduce, W::anywhere, false, false, kAnySize, 4 * K, A::recursive_doubling},
+    {C::allreduce, W::anywhere, true, false, 8, kAnyBytes, A::ring},
+    {C::allreduce, W::anywhere, false, false, kAnySize, kAnyBytes, A::rabenseifner},
+    {C::gather, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::gather, W::shared_hosts, false, false, kAnySize, 16 * K, A::two_level},
+    {C::gather, W::anywhere, false, false, kAnySize, 2 * K, A::binomial},
+    {C::gather, W::anywhere, false, false, kAnySize, kAnyBytes, A::linear},
+    {C::scatter, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::scatter, W::shared_hosts, false, false, kAnySize, 16 * K, A::two_level},
+    {C::scatter, W::anywhere, false, false, kAnySize, 2 * K, A::binomial},
+    {C::scatter, W::anywhere, false, false, kAnySize, kAnyBytes, A::linear},
+    {C::allgather, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::allgather, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
+    {C::allgather, W::anywhere, false, true, kAnySize, 32 * K, A::recursive_doubling},
+    {C::allgather, W::anywhere, false, false, kAnySize, 4 * K, A::bruck},
+    {C::allgather, W::anywhere, false, false, kAnySize, kAnyBytes, A::ring},
+    {C::alltoall, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::alltoall, W::shared_hosts, false, false, kAnySize, 2 * K, A::two_level},
+    {C::alltoall, W::anywhere, false, false, 4, kAnyBytes, A::pairwise},
+    {C::alltoall, W::anywhere, false, false, kAnySize, 256, A::bruck},
+    {C::alltoall, W::anywhere, false, false, kAnySize, kAnyBytes, A::pairwise},
+    {C::reduce_scatter, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::reduce_scatter, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
+    {C::reduce_scatter, W::anywhere, true, false, kAnySize, 64 * K, A::recursive_halving},
+    {C::reduce_scatter, W::anywhere, true, false, kAnySize, kAnyBytes, A::pairwise},
+    {C::reduce_scatter, W::anywhere, false, false, kAnySize, kAnyBytes, A::binomial},
+    {C::scan, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
+    {C::scan, W::anywhere, false, false, kAnySize, kAnyBytes, A::recursive_doubling},
 };
 
 bool fits(const Rule& rule, const Situation& situation) noexcept {
-  return (situation.is_local || !rule.local_only) &&
+  return (rule.where != Where::one_host || situation.is_local) &&
+         (rule.where != Where::shared_hosts || situation.shared_hosts) &&
          (situation.commutative || !rule.commutative_only) &&
          (std::has_single_bit(static_cast<unsigned>(situation.size)) || !rule.powers_of_two);
 }
@@ -70,6 +81,7 @@ std::string_view name(Collective collective) noexcept {
 std::string_view name(Algorithm algorithm) noexcept {
   constexpr std::string_view kNames[] = {"auto",
                                          "shm",
+                                         "two_level",
                                          "dissemination",
                                          "binomial",
                                          "linear",

@@ -29,6 +29,7 @@ inline constexpr std::size_t kNumCollectives = 10;
 enum class Algorithm : std::uint8_t {
   automatic,  // by the table
   shm,        // flags and slots in shared memory; only when all members share a host
+  two_level,  // inside hosts and across; only when there are several, some with several members
   dissemination,
   binomial,
   linear,
@@ -45,11 +46,18 @@ enum class Algorithm : std::uint8_t {
 std::string_view name(Collective collective) noexcept;
 std::string_view name(Algorithm algorithm) noexcept;
 
+// Where members are.
+enum class Where : std::uint8_t {
+  anywhere,
+  one_host,
+  shared_hosts,  // several, some of which have several members
+};
+
 // One rule: applies up to max_size members and max_bytes (of the whole vector for reductions, of
 // one block for the others). The first rule of a collective that applies is taken.
 struct Rule {
   Collective collective;
-  bool local_only;        // members must share a host
+  Where where;
   bool commutative_only;  // combines out of rank order
   bool powers_of_two;     // only for such process counts
   int max_size;
@@ -77,10 +85,11 @@ struct Situation {
   std::size_t bytes = 0;
   bool is_local = false;
   bool commutative = true;
+  bool shared_hosts = false;  // and combining host by host keeps what order the operation needs
 };
 
-// A forced algorithm that cannot work in this situation (not local, not commutative, not a power of
-// two) is passed over.
+// A forced algorithm that cannot work in this situation (other hosts, not commutative, not a power
+// of two) is passed over.
 Algorithm choose(Collective collective, const Situation& situation,
                  const Choices& choices) noexcept;
 

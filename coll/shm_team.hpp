@@ -64,6 +64,8 @@ struct SegmentHeader {
   alignas(kLine) Cell result;
   // Members that wait, perhaps asleep, for others to be done.
   alignas(kLine) std::atomic<std::uint32_t> want_done;
+  // Not zero: a member cannot go on, for what happened outside this team.
+  std::atomic<std::uint32_t> given_up;
 };
 
 class ShmTeam {
@@ -177,6 +179,15 @@ class ShmTeam {
   // The memory of any member for this round.
   Cell& cell(int member) noexcept { return members_[member].cells[round_ % kNumCells]; }
   std::byte* bank(int member) noexcept { return banks_ + index(member, round_ % kNumBanks); }
+
+  void give_up() noexcept {
+    // relaxed: it says nothing about other memory.
+    header_->given_up.store(1, std::memory_order_relaxed);
+    ring_all();
+  }
+  bool is_given_up() const noexcept {
+    return header_->given_up.load(std::memory_order_relaxed) != 0;
+  }
 
   void ring(int member) noexcept { outside_.ring(outside_.object, member); }
   void ring_all() noexcept {

@@ -6,6 +6,7 @@
 
 #include "base/shortage.hpp"
 #include "coll/coll.hpp"
+#include "coll/hosts.hpp"
 #include "coll/offload/offload.hpp"
 #include "coll/shm_segment.hpp"
 #include "coll/shm_team.hpp"
@@ -16,17 +17,43 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
            Interrupt* interrupt)
     : engine_(engine), interrupt_(interrupt), choices_(Choices::from(engine.job().settings())) {
   members_.reserve(members.size());
+  // Clients that agree on losses in the middle of calls need everyone to see them alike.
+  if (interrupt == nullptr && engine.job().has_shared_hosts())
+    hosts_ = std::make_unique<Hosts>(*this, members.size());
   assign(members, context);
   // Clients that agree on losses in the middle of calls have no word in a switch.
   offload_tried_ = interrupt != nullptr || engine.job().settings().text(Setting::offload) == "off";
-  for (auto& request : requests_) request = std::make_unique<tagged::Request>();
+  make_requests();
+}
+
+Team::Team(Team& whole, std::size_t most)
+    : engine_(whole.engine_),
+      interrupt_(whole.interrupt_),
+      whole_(&whole),
+      offload_tried_(true),
+      choices_(whole.choices_) {
+  members_.reserve(most);
+  make_requests();
+}
+
+// As many as most calls need; the rest when a call wants them.
+void Team::make_requests() {
+  for (std::size_t i = 0; i < 2; ++i) requests_[i] = std::make_unique<tagged::Request>();
 }
 
 void Team::assign(std::span<const int> members, std::uint32_t context) noexcept {
+  const auto self = std::find(members.begin(), members.end(), engine_.rank());
+  assign(members, context, static_cast<int>(self - members.begin()));
+  hosts_used_ = false;
+  if (hosts_ == nullptr || rank_ >= size()) return;
+  hosts_->assign();
+  hosts_used_ = hosts_->are_worth_it();
+}
+
+void Team::assign(std::span<const int> members, std::uint32_t context, int rank) noexcept {
   members_.assign(members.begin(), members.end());
   context_ = context;
-  const auto self = std::find(members_.begin(), members_.end(), engine_.rank());
-  rank_ = static_cast<int>(self - members_.begin());
+  rank_ = rank;
   is_local_ = std::all_of(members_.begin(), members_.end(), [this](int member) {
     return engine_.job().same_host(member, engine_.rank());
   });
@@ -96,7 +123,17 @@ void Team::give_back(std::unique_ptr<tagged::Request> request) noexcept {
     }
 }
 
+void Team::give_up() noexcept {
+  if (shm_ != nullptr) shm_->give_up();
+}
+
+bool Team::is_given_up() const noexcept { return shm_ != nullptr && shm_->is_given_up(); }
+
 void Team::settle() {
+  if (hosts_ != nullptr) {
+    hosts_->inside().settle();
+    hosts_->across().settle();
+  }
   for (auto& request : abandoned_)
     if (!request->is_complete()) (void)engine_.cancel(*request);
   engine_.wait_until([this] {
@@ -118,7 +155,7 @@ std::uint64_t Team::grace_ns() const noexcept {
 
 bool Team::look_for_lost() noexcept {
   const std::uint32_t lost = engine_.num_lost();
-  for (const int member : members_)
+  for (const int member : whole_ != nullptr ? whole_->members_ : members_)
     if (member != engine_.rank() && !engine_.is_alive(member)) return true;
   lost_seen_ = lost;  // others than members
   return false;

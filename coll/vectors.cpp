@@ -1,11 +1,12 @@
-// The collectives whose blocks differ in length. Only the two sides of a block know how long it is,
-// so everything goes as messages between those two, straight between the user's buffers.
+// The collectives whose blocks differ in length. Mostly only the two sides of a block know how long
+// it is, so everything goes as messages between those two, straight between the user's buffers.
 #include <algorithm>
 #include <array>
 #include <span>
 #include <vector>
 
 #include "coll/algorithms.hpp"
+#include "coll/two_level.hpp"
 
 namespace weft::coll {
 
@@ -60,6 +61,12 @@ Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* re
     copy_bytes(at(receive, displacements[me]), send, std::min(send_bytes, counts[me]));
   if (n == 1) return {};
   if (team.is_broken()) return Code::peer_lost;
+  std::size_t total = 0;
+  for (int r = 0; r < n; ++r) total += counts[r];
+  if (total == 0) return {};
+  if (team.hosts() != nullptr &&
+      algorithm_for(team, Collective::allgather, total / index(n)) == Algorithm::two_level)
+    return ended(team, two_level_allgatherv(team, receive, counts, displacements));
   Links links(team, Collective::allgather);
   for (int step = 0; step < n - 1; ++step) {
     const int out = (me - step + n) % n, in = (me - step - 1 + 2 * n) % n;
@@ -99,20 +106,24 @@ Status alltoallv(Team& team, const void* send, const std::size_t* send_counts,
   Links links(team, Collective::alltoall);
   copy_bytes(at(receive, receive_displacements[me]), at(send, send_displacements[me]),
              std::min(send_counts[me], receive_counts[me]));
-  Requests requests(2 * index(n));
-  for (int step = 1; step < n; ++step) {
-    const int from = (me - step + n) % n;
+  // As alltoall_pairwise: some steps are under way at a time.
+  constexpr int kWindow = static_cast<int>(kMostUnderWay) / 2;
+  std::array<std::unique_ptr<tagged::Request>, kWindow> receiving, sending;
+  Status status;
+  for (int step = 1; step < n + kWindow; ++step) {
+    const std::size_t slot = index(step % kWindow);
+    const Status received = links.finish(receiving[slot]);
+    const Status sent = links.finish(sending[slot]);
+    if (status) status = received ? sent : received;
+    if (step >= n || !status) continue;
+    const int to = (me + step) % n, from = (me - step + n) % n;
     if (receive_counts[from] != 0)
-      links.start_receive(requests[index(from)], at(receive, receive_displacements[from]),
+      links.start_receive(receiving[slot], at(receive, receive_displacements[from]),
                           receive_counts[from], from);
-  }
-  for (int step = 1; step < n; ++step) {
-    const int to = (me + step) % n;
     if (send_counts[to] != 0)
-      links.start_send(requests[index(n + to)], at(send, send_displacements[to]), send_counts[to],
-                       to);
+      links.start_send(sending[slot], at(send, send_displacements[to]), send_counts[to], to);
   }
-  return finish_all(links, requests);
+  return status;
 }
 
 }  // namespace weft::coll

@@ -186,6 +186,7 @@ Status Job::exchange_members() {
     other.local_rank = num_of_host[other.first_on_host]++;
     if (same_host(i, rank())) local_ranks_.push_back(i);
   }
+  num_hosts_ = static_cast<int>(num_of_host.size());
   std::vector<bool> cpus;
   for (int i = 0; i < size(); ++i) {
     if (!on_host(i)) continue;

@@ -77,6 +77,8 @@ class Job {
   }
   // World ranks of this process's host in ascending order, itself among them.
   const std::vector<int>& local_ranks() const noexcept { return local_ranks_; }
+  // Whether there are several hosts and some of them have more than one rank.
+  bool has_shared_hosts() const noexcept { return num_hosts_ > 1 && num_hosts_ < size(); }
   // Processes of the job on this machine, whether they share memory or not.
   int num_on_host() const noexcept { return num_on_host_; }
   // Processors that these may use together, by their affinity when they joined.
@@ -97,6 +99,7 @@ class Job {
   std::unique_ptr<Board> board_;
   std::vector<Member> members_;
   std::vector<int> local_ranks_;
+  int num_hosts_ = 1;
   int num_on_host_ = 1;
   int num_cpus_on_host_ = 1;
 };

@@ -40,7 +40,9 @@ std::string collectives_text() {
       "the first rule that applies is taken; WEFT_COLL_ALGORITHMS overrides\n"
       "  collective       up to processes  up to bytes  algorithm            only\n";
   for (const coll::Rule& rule : coll::rules()) {
-    std::string only = rule.local_only ? "one host " : "";
+    std::string only = rule.where == coll::Where::one_host       ? "one host "
+                       : rule.where == coll::Where::shared_hosts ? "hosts that members share "
+                                                                 : "";
     only += rule.commutative_only ? "commutative " : "";
     only += rule.powers_of_two ? "powers of two" : "";
     text += fmt::format("  {:16} {:>15}  {:>11}  {:20} {}\n", coll::name(rule.collective),

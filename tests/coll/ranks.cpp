@@ -4,19 +4,22 @@
 #include <numeric>
 #include <thread>
 
-namespace weft::test {
+#include "placed_board.hpp"
 
-std::vector<std::string> run_ranks(
-    int n, const std::vector<NameValue>& values,
-    const std::function<std::vector<std::string>(coll::Team&)>& body) {
-  auto boards = make_thread_boards(n);
+namespace weft::test {
+namespace {
+
+std::vector<std::string> run(std::vector<std::unique_ptr<Board>> boards,
+                             const std::vector<NameValue>& values,
+                             const std::function<std::vector<std::string>(coll::Team&)>& body) {
+  const int n = static_cast<int>(boards.size());
   std::vector<std::string> errors;
   std::mutex mutex;
   const auto complain = [&](int rank, const std::string& what) {
     const std::lock_guard guard(mutex);
     errors.push_back("rank " + std::to_string(rank) + ": " + what);
   };
-  const auto run = [&](int rank) {
+  const auto run_rank = [&](int rank) {
     Settings settings;
     for (const NameValue& value : values)
       if (Status set = settings.set(value.name, value.value); !set)
@@ -38,9 +41,26 @@ std::vector<std::string> run_ranks(
     if (Status closed = engine->close(); !closed) complain(rank, "close: " + closed.text());
   };
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) threads.emplace_back(run, rank);
+  for (int rank = 0; rank < n; ++rank) threads.emplace_back(run_rank, rank);
   for (auto& thread : threads) thread.join();
   return errors;
+}
+
+}  // namespace
+
+std::vector<std::string> run_ranks(
+    int n, const std::vector<NameValue>& values,
+    const std::function<std::vector<std::string>(coll::Team&)>& body) {
+  return run(make_thread_boards(n), values, body);
+}
+
+std::vector<std::string> run_ranks_on(
+    const std::vector<int>& hosts, const std::vector<NameValue>& values,
+    const std::function<std::vector<std::string>(coll::Team&)>& body) {
+  auto boards = make_thread_boards(static_cast<int>(hosts.size()));
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank)
+    boards[rank] = std::make_unique<PlacedBoard>(std::move(boards[rank]), hosts[rank]);
+  return run(std::move(boards), values, body);
 }
 
 }  // namespace weft::test

@@ -20,4 +20,9 @@ std::vector<std::string> run_ranks(
     int n, const std::vector<NameValue>& settings,
     const std::function<std::vector<std::string>(coll::Team&)>& body);
 
+// The same with a rank for each entry of `hosts`, which share memory where these are equal.
+std::vector<std::string> run_ranks_on(
+    const std::vector<int>& hosts, const std::vector<NameValue>& settings,
+    const std::function<std::vector<std::string>(coll::Team&)>& body);
+
 }  // namespace weft::test

@@ -1,0 +1,130 @@
+// Collectives of ranks that are on several hosts, whatever the mapping of ranks to hosts.
+#include <catch2/catch.hpp>
+
+#include "calls.hpp"
+#include "coll/hosts.hpp"
+#include "ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+const std::vector<NameValue> kOverLoopback = {{"OFI_INTERFACE", "lo"},
+                                              {"PEER_TIMEOUT_MS", "60000"}};
+
+std::vector<NameValue> with(std::vector<NameValue> more) {
+  more.insert(more.end(), kOverLoopback.begin(), kOverLoopback.end());
+  return more;
+}
+
+const std::vector<std::vector<int>> kPlacements = {
+    {0, 0, 1},          {0, 0, 1, 1},          {0, 1, 0, 1},
+    {1, 0, 0, 2, 1, 0}, {0, 0, 0, 1, 2, 2},    {0, 1, 2, 0, 1, 2, 0, 1},
+    {0, 0, 0, 1, 1, 1}, {0, 1, 1, 0, 0, 1, 0},
+};
+
+std::string text(const std::vector<int>& hosts) {
+  std::string text;
+  for (const int host : hosts) text += std::to_string(host);
+  return text;
+}
+
+TEST_CASE("every collective over every placement") {
+  for (const auto& hosts : kPlacements) {
+    INFO("hosts " << text(hosts));
+    const auto errors = run_ranks_on(hosts, kOverLoopback, [&](coll::Team& team) {
+      if (team.hosts() == nullptr) return std::vector<std::string>{"no hosts are known"};
+      Calls calls(team, static_cast<std::uint32_t>(hosts.size()), 150'000);
+      for (int call = 0; call < static_cast<int>(Call::kCount); ++call)
+        for (int i = 0; i < 8; ++i) calls.one(static_cast<Call>(call));
+      return calls.errors();
+    });
+    CHECK(errors == std::vector<std::string>());
+  }
+}
+
+TEST_CASE("random calls in a row over hosts") {
+  for (const auto& hosts : kPlacements)
+    for (const std::size_t most : {60u, 5'000u, 700'000u}) {
+      INFO("hosts " << text(hosts) << ", up to " << most << " bytes");
+      const auto errors = run_ranks_on(hosts, kOverLoopback, [&](coll::Team& team) {
+        Calls calls(team, static_cast<std::uint32_t>(most + hosts.size()), most);
+        for (int i = 0; i < (most > 100'000 ? 20 : 60); ++i) calls.any();
+        return calls.errors();
+      });
+      CHECK(errors == std::vector<std::string>());
+    }
+}
+
+// What a setting names is taken where members share hosts, too.
+TEST_CASE("algorithms of one level over hosts") {
+  for (const std::string_view picks :
+       {"barrier=dissemination,bcast=binomial,reduce=binomial,allreduce=recursive_doubling,"
+        "gather=binomial,scatter=binomial,allgather=bruck,alltoall=bruck,reduce_scatter=binomial",
+        "bcast=chain,reduce=rabenseifner,allreduce=ring,gather=linear,scatter=linear,"
+        "allgather=ring,alltoall=pairwise,reduce_scatter=pairwise"}) {
+    INFO(picks);
+    const auto errors =
+        run_ranks_on({0, 1, 0, 1, 1}, with({{"COLL_ALGORITHMS", picks}}), [&](coll::Team& team) {
+          Calls calls(team, 5, 100'000);
+          for (int i = 0; i < 60; ++i) calls.any();
+          return calls.errors();
+        });
+    CHECK(errors == std::vector<std::string>());
+  }
+}
+
+TEST_CASE("teams of some ranks, in another order, over hosts") {
+  const auto errors = run_ranks_on({0, 0, 1, 1, 2}, kOverLoopback, [](coll::Team& all) {
+    std::vector<std::string> errors;
+    std::uint32_t context = 8;
+    for (const std::vector<int>& members :
+         {std::vector{3, 0, 2, 1}, {4, 1, 0}, {0, 2, 4}, {2, 3}, {4, 3, 2, 1, 0}}) {
+      ++context;
+      if (std::find(members.begin(), members.end(), all.rank()) == members.end()) continue;
+      coll::Team team(all.engine(), members, context);
+      Calls calls(team, 3, 50'000);
+      for (int i = 0; i < 30; ++i) calls.any();
+      errors.insert(errors.end(), calls.errors().begin(), calls.errors().end());
+      // Nobody ends a team that others still use: its segment is theirs, too.
+      if (!barrier(team)) errors.push_back("the last barrier");
+    }
+    return errors;
+  });
+  CHECK(errors == std::vector<std::string>());
+}
+
+TEST_CASE("hosts are numbered by their first members, and know who shares them") {
+  const auto errors = run_ranks_on({7, 3, 7, 9, 3}, kOverLoopback, [](coll::Team& team) {
+    std::vector<std::string> errors;
+    const auto expect = [&](bool right, const char* what) {
+      if (!right) errors.push_back(what);
+    };
+    coll::Hosts* hosts = team.hosts();
+    if (hosts == nullptr) return std::vector<std::string>{"no hosts are known"};
+    expect(hosts->size() == 3, "three hosts");
+    for (int member = 0; member < 5; ++member) {
+      const int host[] = {0, 1, 0, 2, 1}, place[] = {0, 0, 1, 0, 1}, order[] = {0, 2, 1, 4, 3};
+      expect(hosts->host(member) == host[member], "the host of a member");
+      expect(hosts->place(member) == place[member], "the place of a member");
+      expect(hosts->member(member) == order[member], "the order of members");
+    }
+    expect(!hosts->are_in_order() && !hosts->are_even(), "neither in order nor even");
+    expect(hosts->inside().size() == hosts->size(hosts->mine()), "the team inside");
+    expect(hosts->inside().is_local() && !hosts->across().is_local(), "what is local");
+    // The root leads its host while it is asked for, and nobody else does.
+    for (int root = 0; root < 5; ++root) {
+      const bool leads = hosts->lead(root);
+      const bool other_host = hosts->host(root) != hosts->mine();
+      expect(leads == (team.rank() == root || (other_host && hosts->place(team.rank()) == 0)),
+             "who leads for a root");
+      expect(hosts->across().world(hosts->host(root)) == root, "the root leads its host");
+    }
+    expect(hosts->lead() == (hosts->place(team.rank()) == 0), "first members lead");
+    expect(hosts->across().world(1) == 1, "first members are in the team across");
+    return errors;
+  });
+  CHECK(errors == std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,61 +1,114 @@
 #pragma once
-// The algorithms over messages, one file each. Arguments were checked and brought into one form by
-// the calls of coll.hpp: at least two members, at least one byte (barrier apart), data in place
-// where noted, so that no algorithm knows MPI_IN_PLACE.
+// The algorithms over messages, one file each: pure functions that write the steps of one member of
+// a group (plan.hpp). Cost is given as times alpha (a message), beta (a byte sent) and gamma (a
+// byte combined), for n members. Arguments were checked and brought into one form by their callers:
+// at least two members, at least one byte (barrier apart), data in place where noted, so that no
+// algorithm knows MPI_IN_PLACE.
+//
+// The result is there when all messages are over: who adds steps that need it settles first.
 #include "coll/links.hpp"
+#include "coll/plan.hpp"
 
 namespace weft::coll {
+
+// Vectors to reduce: so many elements of so many bytes.
+struct Vector {
+  std::size_t count;
+  std::size_t unit;
+  std::size_t bytes() const noexcept { return count * unit; }
+};
 
 // What the table or the settings say for this team, among what can be had.
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes,
                         bool commutative = true);
 
-Status barrier_dissemination(Team& team);
+void barrier_dissemination(Plan& plan, const Group& group);
 
-Status bcast_binomial(Team& team, void* data, std::size_t bytes, int root);
-Status bcast_scatter_allgather(Team& team, void* data, std::size_t bytes, int root);
-Status bcast_chain(Team& team, void* data, std::size_t bytes, int root);
+// `data` is whole at the root, and then everywhere.
+void bcast_binomial(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
+void bcast_scatter_allgather(Plan& plan, const Group& group, Place data, std::size_t bytes,
+                             int root);
+void bcast_chain(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
+// A tree in which everyone passes segments on to `radix` members.
+void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, int root, int radix,
+                std::size_t segment);
 
-// `input` is this rank's vector and is not changed; `receive` counts on the root only and may be
-// `input`.
-Status reduce_binomial(Team& team, const void* input, void* receive, std::size_t count,
-                       const Reduction& op, int root);
-Status reduce_rabenseifner(Team& team, const void* input, void* receive, std::size_t count,
-                           const Reduction& op, int root);
+// `input` is this member's vector and is not changed; `output` counts at the root only and may be
+// `input`. Operations that do not commute are combined in order.
+void reduce_binomial(Plan& plan, const Group& group, Place input, Place output, Vector vector,
+                     bool commutative, int root);
+void reduce_rabenseifner(Plan& plan, const Group& group, Place input, Place output, Vector vector,
+                         int root);
 
-// `data` holds this rank's vector and takes the result.
-Status allreduce_recursive_doubling(Team& team, void* data, std::size_t count, const Reduction& op);
-Status allreduce_rabenseifner(Team& team, void* data, std::size_t count, const Reduction& op);
+// `data` holds this member's vector and takes the result.
+void allreduce_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector);
+void allreduce_rabenseifner(Plan& plan, const Group& group, Place data, Vector vector);
 // Commutative operations only.
-Status allreduce_ring(Team& team, void* data, std::size_t count, const Reduction& op);
+void allreduce_ring(Plan& plan, const Group& group, Place data, Vector vector);
 
-// `receive` holds this rank's block in its place.
-Status allgather_recursive_doubling(Team& team, void* receive, std::size_t bytes);
-Status allgather_bruck(Team& team, void* receive, std::size_t bytes);
-Status allgather_ring(Team& team, void* receive, std::size_t bytes);
+// `blocks` has a block for each member, this one's in its place.
+void allgather_recursive_doubling(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
+void allgather_bruck(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
+void allgather_ring(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
+void allgatherv_ring(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
+                     const std::ptrdiff_t* displacements);
 
 // `send` and `receive` do not overlap.
-Status alltoall_bruck(Team& team, const void* send, void* receive, std::size_t bytes);
-Status alltoall_pairwise(Team& team, const void* send, void* receive, std::size_t bytes);
+void alltoall_bruck(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes);
+void alltoall_pairwise(Plan& plan, const Group& group, Place send, Place receive,
+                       std::size_t bytes);
+void alltoallv_pairwise(Plan& plan, const Group& group, Place send, const std::size_t* send_counts,
+                        const std::ptrdiff_t* send_displacements, Place receive,
+                        const std::size_t* receive_counts,
+                        const std::ptrdiff_t* receive_displacements);
 
 // The root's own block is in its place in `receive` (gather) or stays in `send` (scatter).
-Status gather_binomial(Team& team, const void* send, void* receive, std::size_t bytes, int root);
-Status gather_linear(Team& team, const void* send, void* receive, std::size_t bytes, int root);
-Status scatter_binomial(Team& team, const void* send, void* receive, std::size_t bytes, int root);
-Status scatter_linear(Team& team, const void* send, void* receive, std::size_t bytes, int root);
+void gather_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
+                     int root);
+void gather_linear(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
+                   int root);
+void scatter_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
+                      int root);
+void scatter_linear(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
+                    int root);
+void gatherv_linear(Plan& plan, const Group& group, Place send, std::size_t send_bytes,
+                    Place receive, const std::size_t* counts, const std::ptrdiff_t* displacements,
+                    int root);
+void scatterv_linear(Plan& plan, const Group& group, Place send, const std::size_t* counts,
+                     const std::ptrdiff_t* displacements, Place receive, std::size_t receive_bytes,
+                     int root);
 
-// `input` may be `receive`. Counts in elements.
-Status reduce_scatter_binomial(Team& team, const void* input, void* receive,
-                               const std::size_t* counts, const Reduction& op);
+// `input` may be `output`. Counts in elements.
+void reduce_scatter_binomial(Plan& plan, const Group& group, Place input, Place output,
+                             const std::size_t* counts, std::size_t unit);
 // Commutative operations only.
-Status reduce_scatter_halving(Team& team, const void* input, void* receive,
-                              const std::size_t* counts, const Reduction& op);
-Status reduce_scatter_pairwise(Team& team, const void* input, void* receive,
-                               const std::size_t* counts, const Reduction& op);
+void reduce_scatter_halving(Plan& plan, const Group& group, Place input, Place output,
+                            const std::size_t* counts, std::size_t unit);
+void reduce_scatter_pairwise(Plan& plan, const Group& group, Place input, Place output,
+                             const std::size_t* counts, std::size_t unit);
 
-// `data` holds this rank's vector and takes the result; rank 0 of an exclusive scan keeps what is
+// `data` holds this member's vector and takes the result; rank 0 of an exclusive scan keeps what is
 // in `data`.
-Status scan_recursive_doubling(Team& team, void* data, std::size_t count, const Reduction& op,
-                               bool exclusive);
+void scan_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector,
+                             bool exclusive);
+
+// The same by name (write_steps.cpp): what a table says. A name that the collective does not have
+// means the one that suits all groups and lengths.
+void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, Place data, std::size_t bytes,
+                 int root);
+void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, Place input, Place output,
+                  Vector vector, bool commutative, int root);
+void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, Place data,
+                     Vector vector);
+void write_reduce_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place input,
+                          Place output, const std::size_t* counts, std::size_t unit);
+void write_gather(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
+                  std::size_t bytes, int root);
+void write_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
+                   std::size_t bytes, int root);
+void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, Place blocks,
+                     std::size_t bytes);
+void write_alltoall(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
+                    std::size_t bytes);
 
 }  // namespace weft::coll

@@ -1,20 +1,17 @@
 // Allgather by doubling: partners at distance 1, 2, 4, ... exchange all they have, in place. Only
-// for a power of two of members.
+// for a power of two of members. Cost: log2(n) alpha + (n - 1) bytes beta.
 #include "coll/algorithms.hpp"
 
 namespace weft::coll {
 
-Status allgather_recursive_doubling(Team& team, void* receive, std::size_t bytes) {
-  Links links(team, Collective::allgather);
-  const int n = team.size(), me = team.rank();
+void allgather_recursive_doubling(Plan& plan, const Group& group, Place blocks, std::size_t bytes) {
+  const int n = group.size, me = group.rank;
   for (int distance = 1; distance < n; distance *= 2) {
-    const int partner = me ^ distance;
+    const int partner = me ^ distance, peer = group.team_rank(partner);
     const int mine = me / distance * distance, theirs = partner / distance * distance;
-    WEFT_COLL_TRY(links.exchange(at(receive, index(mine) * bytes), index(distance) * bytes, partner,
-                                 at(receive, index(theirs) * bytes), index(distance) * bytes,
-                                 partner));
+    plan.exchange(peer, blocks + index(mine) * bytes, index(distance) * bytes, peer,
+                  blocks + index(theirs) * bytes, index(distance) * bytes);
   }
-  return {};
 }
 
 }  // namespace weft::coll

@@ -1,33 +1,28 @@
 // Allreduce of short vectors: partners at distance 1, 2, 4, ... exchange what they have combined so
-// far. log2(n) steps of the whole vector.
-#include "coll/algorithms.hpp"
+// far. Cost: log2(n) (alpha + bytes beta + bytes gamma), and two messages more if n is no power of
+// two.
 #include "coll/halving.hpp"
 
 namespace weft::coll {
 
-Status allreduce_recursive_doubling(Team& team, void* data, std::size_t count,
-                                    const Reduction& op) {
-  Links links(team, Collective::allreduce);
-  const PowerOfTwo power(team);
-  const std::size_t bytes = count * op.element_bytes, stride = round_up_line(bytes);
-  std::byte* scratch = team.scratch(2 * stride);
-  if (scratch == nullptr) return Code::no_memory;
-  Combiner sums{op, scratch, scratch + stride};
-  copy_bytes(sums.mine, data, bytes);
-  WEFT_COLL_TRY(fold_in(team, links, power, sums, count));
+void allreduce_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector) {
+  const PowerOfTwo power(group);
+  const std::size_t bytes = vector.bytes();
+  Combiner sums = Combiner::of(plan, data, vector);
+  fold_in(plan, group, power, sums, vector.count);
   if (power.me >= 0) {
     for (int distance = 1; distance < power.size; distance *= 2) {
       const int partner = power.me ^ distance;
-      WEFT_COLL_TRY(links.exchange(sums.mine, bytes, power.member(partner), sums.other, bytes,
-                                   power.member(partner)));
+      const int peer = group.team_rank(power.member(partner));
+      plan.exchange(peer, sums.mine, bytes, peer, sums.other, bytes);
       if (partner < power.me)
-        sums.from_left(0, count);
+        sums.from_left(plan, 0, vector.count);
       else
-        sums.from_right(count);
+        sums.from_right(plan, 0, vector.count);
     }
-    copy_bytes(data, sums.mine, bytes);
+    plan.copy(data, sums.mine, bytes);
   }
-  return fold_out(team, links, power, data, bytes);
+  fold_out(plan, group, power, data, bytes);
 }
 
 }  // namespace weft::coll

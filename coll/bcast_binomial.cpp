@@ -1,20 +1,21 @@
 // Broadcast along a binomial tree: the number of those who have the data doubles every round.
-// Latency log2(n), every byte is sent up to log2(n) times by the root: for short data.
+// Every byte is sent up to log2(n) times by the root: for short data.
+// Cost: ceil(log2 n) (alpha + bytes beta).
 #include "coll/algorithms.hpp"
 
 namespace weft::coll {
 
-Status bcast_binomial(Team& team, void* data, std::size_t bytes, int root) {
-  Links links(team, Collective::bcast);
-  const int n = team.size();
-  const int me = (team.rank() - root + n) % n;  // relative: the root is 0
+void bcast_binomial(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
+  const int n = group.size;
+  const int me = (group.rank - root + n) % n;  // relative: the root is 0
+  const auto team_rank = [&](int relative) { return group.team_rank((relative + root) % n); };
   // Our parent lacks our lowest set bit; our children add a lower one.
   int mask = 1;
   while (mask < n && (me & mask) == 0) mask *= 2;
-  if (me != 0) WEFT_COLL_TRY(links.receive(data, bytes, (me - mask + root) % n));
+  int received = Plan::kNone;
+  if (me != 0) received = plan.receive(team_rank(me - mask), data, bytes);
   for (mask /= 2; mask > 0; mask /= 2)
-    if (me + mask < n) WEFT_COLL_TRY(links.send(data, bytes, (me + mask + root) % n));
-  return {};
+    if (me + mask < n) plan.send(team_rank(me + mask), data, bytes, received);
 }
 
 }  // namespace weft::coll

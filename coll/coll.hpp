@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "coll/plan.hpp"
 #include "coll/selection.hpp"
 #include "coll/switch/numbers.hpp"
 #include "tagged/engine.hpp"
@@ -88,6 +89,12 @@ class Team {
   // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null if
   // there is none left.
   std::byte* scratch(std::size_t bytes);
+  // The plan of the call that is under way, and a request for each of so many steps.
+  Plan& plan() noexcept { return plan_; }
+  std::unique_ptr<tagged::Request>* plan_requests(std::size_t num) {
+    if (plan_requests_.size() < num) plan_requests_.resize(num);
+    return plan_requests_.data();
+  }
   // True once a member is known to be lost (or left) or the client is interrupted: nothing
   // collective can work any more.
   bool is_broken() noexcept {
@@ -144,6 +151,8 @@ class Team {
     void operator()(std::byte* memory) const noexcept;
   };
   std::unique_ptr<std::byte[], Free> scratch_;
+  Plan plan_;
+  std::vector<std::unique_ptr<tagged::Request>> plan_requests_;  // null between calls
   std::vector<std::unique_ptr<tagged::Request>> abandoned_;
   // Kept for the next call.
   std::array<std::unique_ptr<tagged::Request>, kMostUnderWay> requests_;

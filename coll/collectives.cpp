@@ -4,6 +4,7 @@
 
 #include "coll/algorithms.hpp"
 #include "coll/offload/offload.hpp"
+#include "coll/plan_run.hpp"
 #include "coll/shm_collectives.hpp"
 #include "coll/two_level.hpp"
 
@@ -11,7 +12,7 @@ namespace weft::coll {
 
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bool commutative) {
   const Hosts* hosts = team.hosts();
-  const bool shared_hosts = hosts != nullptr && (commutative || hosts->are_in_order());
+  const bool shared_hosts = hosts != nullptr && (commutative || hosts->is_in_order());
   const Algorithm algorithm = choose(
       collective, {team.size(), bytes, team.is_local(), commutative, shared_hosts}, team.choices());
   if (algorithm != Algorithm::shm || team.shm() != nullptr) return algorithm;
@@ -51,24 +52,24 @@ Status barrier(Team& team) {
     case Algorithm::two_level:
       return ended(team, two_level_barrier(team));
     default:
-      return barrier_dissemination(team);
+      return run_steps(team, Collective::barrier, {}, nullptr, barrier_dissemination);
   }
 }
 
 Status bcast(Team& team, void* data, std::size_t bytes, int root) {
   if (team.size() == 1 || bytes == 0) return {};
   if (team.is_broken()) return Code::peer_lost;
-  switch (algorithm_for(team, Collective::bcast, bytes)) {
+  const Algorithm algorithm = algorithm_for(team, Collective::bcast, bytes);
+  switch (algorithm) {
     case Algorithm::shm:
       return shm_bcast(*team.shm(), data, bytes, root);
     case Algorithm::two_level:
       return ended(team, two_level_bcast(team, data, bytes, root));
-    case Algorithm::chain:
-      return bcast_chain(team, data, bytes, root);
-    case Algorithm::scatter_allgather:
-      return bcast_scatter_allgather(team, data, bytes, root);
     default:
-      return bcast_binomial(team, data, bytes, root);
+      return run_steps(team, Collective::bcast, {nullptr, data}, nullptr,
+                       [&](Plan& plan, const Group& group) {
+                         write_bcast(algorithm, plan, group, kOutput, bytes, root);
+                       });
   }
 }
 
@@ -82,15 +83,18 @@ Status reduce(Team& team, const void* send, void* receive, std::size_t count, co
     return {};
   }
   if (team.is_broken()) return Code::peer_lost;
-  switch (algorithm_for(team, Collective::reduce, bytes, op)) {
+  const Algorithm algorithm = algorithm_for(team, Collective::reduce, bytes, op);
+  switch (algorithm) {
     case Algorithm::shm:
       return shm_reduce(*team.shm(), input, receive, count, op, root);
     case Algorithm::two_level:
       return ended(team, two_level_reduce(team, input, receive, count, op, root));
-    case Algorithm::rabenseifner:
-      return reduce_rabenseifner(team, input, receive, count, op, root);
     default:
-      return reduce_binomial(team, input, receive, count, op, root);
+      return run_steps(team, Collective::reduce, {input, receive}, &op,
+                       [&](Plan& plan, const Group& group) {
+                         write_reduce(algorithm, plan, group, kInput, kOutput,
+                                      {count, op.element_bytes}, op.commutative, root);
+                       });
   }
 }
 
@@ -112,14 +116,10 @@ Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
     return ended(team,
                  two_level_allreduce(team, send != nullptr ? send : receive, receive, count, op));
   if (send != nullptr) copy_bytes(receive, send, bytes);
-  switch (algorithm) {
-    case Algorithm::ring:
-      return allreduce_ring(team, receive, count, op);
-    case Algorithm::rabenseifner:
-      return allreduce_rabenseifner(team, receive, count, op);
-    default:
-      return allreduce_recursive_doubling(team, receive, count, op);
-  }
+  return run_steps(team, Collective::allreduce, {nullptr, receive}, &op,
+                   [&](Plan& plan, const Group& group) {
+                     write_allreduce(algorithm, plan, group, kOutput, {count, op.element_bytes});
+                   });
 }
 
 Status reduce_scatter(Team& team, const void* send, void* receive, const std::size_t* counts,
@@ -134,7 +134,8 @@ Status reduce_scatter(Team& team, const void* send, void* receive, const std::si
     return {};
   }
   if (team.is_broken()) return Code::peer_lost;
-  switch (algorithm_for(team, Collective::reduce_scatter, bytes, op)) {
+  const Algorithm algorithm = algorithm_for(team, Collective::reduce_scatter, bytes, op);
+  switch (algorithm) {
     case Algorithm::shm: {
       if (input != receive) return shm_reduce_scatter(*team.shm(), input, receive, counts, op);
       const auto held = copy_of(input, bytes);
@@ -143,16 +144,24 @@ Status reduce_scatter(Team& team, const void* send, void* receive, const std::si
     }
     case Algorithm::two_level:
       return ended(team, two_level_reduce_scatter(team, input, receive, counts, op));
-    case Algorithm::recursive_halving:
-      return reduce_scatter_halving(team, input, receive, counts, op);
-    case Algorithm::pairwise:
-      return reduce_scatter_pairwise(team, input, receive, counts, op);
     default:
-      return reduce_scatter_binomial(team, input, receive, counts, op);
+      return run_steps(team, Collective::reduce_scatter, {input, receive}, &op,
+                       [&](Plan& plan, const Group& group) {
+                         write_reduce_scatter(algorithm, plan, group, kInput, kOutput, counts,
+                                              op.element_bytes);
+                       });
   }
 }
 
 namespace {
+
+Status scan_by_messages(Team& team, void* data, std::size_t count, const Reduction& op,
+                        bool exclusive) {
+  return run_steps(
+      team, Collective::scan, {nullptr, data}, &op, [&](Plan& plan, const Group& group) {
+        scan_recursive_doubling(plan, group, kOutput, {count, op.element_bytes}, exclusive);
+      });
+}
 
 Status scan_any(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,
                 bool exclusive) {
@@ -167,16 +176,16 @@ Status scan_any(Team& team, const void* send, void* receive, std::size_t count, 
     return shm_scan(*team.shm(), send != nullptr ? send : receive, receive, count, op, exclusive);
   if (!exclusive || send == nullptr) {
     if (send != nullptr) copy_bytes(receive, send, bytes);
-    return scan_recursive_doubling(team, receive, count, op, exclusive);
+    return scan_by_messages(team, receive, count, op, exclusive);
   }
   // The first member's receive buffer must stay as it is.
   if (team.rank() != 0) {
     copy_bytes(receive, send, bytes);
-    return scan_recursive_doubling(team, receive, count, op, true);
+    return scan_by_messages(team, receive, count, op, true);
   }
   const auto data = copy_of(send, bytes);
   if (!data) return Code::no_memory;
-  return scan_recursive_doubling(team, data.get(), count, op, true);
+  return scan_by_messages(team, data.get(), count, op, true);
 }
 
 }  // namespace
@@ -195,15 +204,17 @@ Status gather(Team& team, const void* send, void* receive, std::size_t bytes, in
     copy_bytes(at(receive, index(root) * bytes), send, bytes);
   if (team.size() == 1) return {};
   if (team.is_broken()) return Code::peer_lost;
-  switch (algorithm_for(team, Collective::gather, bytes)) {
+  const Algorithm algorithm = algorithm_for(team, Collective::gather, bytes);
+  switch (algorithm) {
     case Algorithm::shm:
       return shm_gather(*team.shm(), send, receive, bytes, root);
     case Algorithm::two_level:
       return ended(team, two_level_gather(team, send, receive, bytes, root));
-    case Algorithm::linear:
-      return gather_linear(team, send, receive, bytes, root);
     default:
-      return gather_binomial(team, send, receive, bytes, root);
+      return run_steps(team, Collective::gather, {send, receive}, nullptr,
+                       [&](Plan& plan, const Group& group) {
+                         write_gather(algorithm, plan, group, kInput, kOutput, bytes, root);
+                       });
   }
 }
 
@@ -213,15 +224,17 @@ Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, i
     copy_bytes(receive, at(send, index(root) * bytes), bytes);
   if (team.size() == 1) return {};
   if (team.is_broken()) return Code::peer_lost;
-  switch (algorithm_for(team, Collective::scatter, bytes)) {
+  const Algorithm algorithm = algorithm_for(team, Collective::scatter, bytes);
+  switch (algorithm) {
     case Algorithm::shm:
       return shm_scatter(*team.shm(), send, receive, bytes, root);
     case Algorithm::two_level:
       return ended(team, two_level_scatter(team, send, receive, bytes, root));
-    case Algorithm::linear:
-      return scatter_linear(team, send, receive, bytes, root);
     default:
-      return scatter_binomial(team, send, receive, bytes, root);
+      return run_steps(team, Collective::scatter, {send, receive}, nullptr,
+                       [&](Plan& plan, const Group& group) {
+                         write_scatter(algorithm, plan, group, kInput, kOutput, bytes, root);
+                       });
   }
 }
 
@@ -234,16 +247,12 @@ Status allgather(Team& team, const void* send, void* receive, std::size_t bytes)
   if (algorithm == Algorithm::shm) return shm_allgather(*team.shm(), send, receive, bytes);
   if (send != nullptr) copy_bytes(at(receive, index(team.rank()) * bytes), send, bytes);
   if (!several) return {};
-  switch (algorithm) {
-    case Algorithm::two_level:
-      return ended(team, two_level_allgather(team, receive, bytes));
-    case Algorithm::recursive_doubling:
-      return allgather_recursive_doubling(team, receive, bytes);
-    case Algorithm::bruck:
-      return allgather_bruck(team, receive, bytes);
-    default:
-      return allgather_ring(team, receive, bytes);
-  }
+  if (algorithm == Algorithm::two_level)
+    return ended(team, two_level_allgather(team, receive, bytes));
+  return run_steps(team, Collective::allgather, {nullptr, receive}, nullptr,
+                   [&](Plan& plan, const Group& group) {
+                     write_allgather(algorithm, plan, group, kOutput, bytes);
+                   });
 }
 
 Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes) {
@@ -259,15 +268,17 @@ Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes) 
     if (!held) return Code::no_memory;
     send = held.get();
   }
-  switch (algorithm_for(team, Collective::alltoall, bytes)) {
+  const Algorithm algorithm = algorithm_for(team, Collective::alltoall, bytes);
+  switch (algorithm) {
     case Algorithm::shm:
       return shm_alltoall(*team.shm(), send, receive, bytes);
     case Algorithm::two_level:
       return ended(team, two_level_alltoall(team, send, receive, bytes));
-    case Algorithm::bruck:
-      return alltoall_bruck(team, send, receive, bytes);
     default:
-      return alltoall_pairwise(team, send, receive, bytes);
+      return run_steps(team, Collective::alltoall, {send, receive}, nullptr,
+                       [&](Plan& plan, const Group& group) {
+                         write_alltoall(algorithm, plan, group, kInput, kOutput, bytes);
+                       });
   }
 }
 

@@ -2,9 +2,8 @@
 // The frame of the algorithms that work on a power of two of members: fold the others in first,
 // reduce-scatter by halving, undo. Keeps rank order, so it serves operations that do not commute.
 #include <bit>
-#include <vector>
 
-#include "coll/combine.hpp"
+#include "coll/algorithms.hpp"
 
 namespace weft::coll {
 
@@ -14,32 +13,58 @@ struct PowerOfTwo {
   int extra;  // how many pairs
   int me;     // this member's place among `size`, -1 if another acts for it
 
-  explicit PowerOfTwo(const Team& team) noexcept
-      : size(static_cast<int>(std::bit_floor(static_cast<unsigned>(team.size())))),
-        extra(team.size() - size),
-        me(team.rank() >= 2 * extra ? team.rank() - extra
-                                    : (team.rank() % 2 != 0 ? team.rank() / 2 : -1)) {}
+  explicit PowerOfTwo(const Group& group) noexcept
+      : size(static_cast<int>(std::bit_floor(static_cast<unsigned>(group.size)))),
+        extra(group.size - size),
+        me(group.rank >= 2 * extra ? group.rank - extra
+                                   : (group.rank % 2 != 0 ? group.rank / 2 : -1)) {}
   // The member that acts at a place.
   int member(int place) const noexcept { return place < extra ? 2 * place + 1 : place + extra; }
 };
 
+// Two buffers of one vector's size: `mine` holds what was combined so far, `other` what arrives.
+// They change roles so that no combination needs a copy: combining always writes the right operand.
+struct Combiner {
+  std::size_t unit;
+  Place mine;
+  Place other;
+
+  // Both in the plan's own memory, with this member's vector.
+  static Combiner of(Plan& plan, Place input, Vector vector) {
+    const Combiner sums{vector.unit, plan.scratch(vector.bytes()), plan.scratch(vector.bytes())};
+    plan.copy(sums.mine, input, vector.bytes());
+    return sums;
+  }
+  // mine = other op mine: `other` comes from lower ranks.
+  void from_left(Plan& plan, std::size_t offset, std::size_t count) const {
+    plan.combine(other + offset * unit, mine + offset * unit, count);
+  }
+  // mine = mine op other: `other` comes from higher ranks. Only this range is needed from now on.
+  void from_right(Plan& plan, std::size_t offset, std::size_t count) {
+    if (count == 0) return;
+    plan.combine(mine + offset * unit, other + offset * unit, count);
+    std::swap(mine, other);
+  }
+};
+
 // Brings the vectors of pairs together in sums.mine of the acting member.
-Status fold_in(Team& team, Links& links, const PowerOfTwo& power, Combiner& sums,
-               std::size_t count);
+void fold_in(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& sums,
+             std::size_t count);
 // Gives the result in `data` back to the members that did not act.
-Status fold_out(Team& team, Links& links, const PowerOfTwo& power, void* data, std::size_t bytes);
+void fold_out(Plan& plan, const Group& group, const PowerOfTwo& power, Place data,
+              std::size_t bytes);
 
 // Reduce-scatter in log2 steps with the partner at distance 1, 2, 4, ...: each time half of the
 // range is given away and the other half combined. `me` ends with the combination of all vectors
-// on part `owned_part(power, me)` of `power.size` parts of part_begin().
-Status halve(Links& links, const PowerOfTwo& power, Combiner& sums, std::size_t count);
+// on part `first_part(power, me, size)` of `power.size` parts of part_begin().
+void halve(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& sums,
+           std::size_t count);
 
 // The first of the `parts` parts that place `me` holds once partners at distances 1 .. below
 // `distance` have shared the range out; there are size / distance parts left.
 int first_part(const PowerOfTwo& power, int me, int distance) noexcept;
 
 // The reverse of halve(): parts come together at every acting member.
-Status double_up(Links& links, const PowerOfTwo& power, std::byte* data, std::size_t count,
-                 std::size_t element_bytes);
+void double_up(Plan& plan, const Group& group, const PowerOfTwo& power, Place data, Vector vector);
 
 }  // namespace weft::coll

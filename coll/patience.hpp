@@ -18,13 +18,13 @@ class Patience {
   bool is_over() noexcept {
     if (!team_.is_broken()) return false;
     const std::uint64_t now = now_ns();
-    if (limit_ns_ == 0) limit_ns_ = now + team_.grace_ns();
-    return now >= limit_ns_;
+    if (broken_since_ns_ == 0) broken_since_ns_ = now;
+    return now >= broken_since_ns_ + team_.grace_ns();
   }
 
  private:
   Team& team_;
-  std::uint64_t limit_ns_ = 0;
+  std::uint64_t broken_since_ns_ = 0;
 };
 
 }  // namespace weft::coll

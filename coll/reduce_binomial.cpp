@@ -1,42 +1,40 @@
 // Reduction along a binomial tree. Each node combines its own vector with those of the subtrees to
 // its right, nearest first, which keeps rank order. An operation that does not commute is reduced
 // to member 0, whose tree is in rank order, and passed on to the root.
-#include "coll/algorithms.hpp"
-#include "coll/combine.hpp"
+// Cost: ceil(log2 n) (alpha + bytes beta + bytes gamma).
+#include "coll/halving.hpp"
 
 namespace weft::coll {
 
-Status reduce_binomial(Team& team, const void* input, void* receive, std::size_t count,
-                       const Reduction& op, int root) {
-  Links links(team, Collective::reduce);
-  const int n = team.size();
-  const int top = op.commutative ? root : 0;
-  const int me = (team.rank() - top + n) % n;
-  const auto world = [&](int relative) { return (relative + top) % n; };
-  const std::size_t bytes = count * op.element_bytes;
+void reduce_binomial(Plan& plan, const Group& group, Place input, Place output, Vector vector,
+                     bool commutative, int root) {
+  const int n = group.size;
+  const int top = commutative ? root : 0;
+  const int me = (group.rank - top + n) % n;
+  const auto team_rank = [&](int relative) { return group.team_rank((relative + top) % n); };
+  const std::size_t bytes = vector.bytes();
 
-  const std::byte* result = static_cast<const std::byte*>(input);
-  if (me % 2 == 0) {  // not a leaf
-    const std::size_t stride = round_up_line(bytes);
-    std::byte* scratch = team.scratch(2 * stride);
-    if (scratch == nullptr) return Code::no_memory;
-    Combiner sums{op, scratch, scratch + stride};
-    copy_bytes(sums.mine, input, bytes);
+  Place result = input;
+  if (me % 2 == 0 && me + 1 < n) {  // not a leaf
+    Combiner sums = Combiner::of(plan, input, vector);
     for (int mask = 1; mask < n && (me & mask) == 0; mask *= 2) {
       if (me + mask >= n) continue;
-      WEFT_COLL_TRY(links.receive(sums.other, bytes, world(me + mask)));
-      sums.from_right(count);
+      plan.receive(team_rank(me + mask), sums.other, bytes);
+      plan.settle();
+      sums.from_right(plan, 0, vector.count);
     }
     result = sums.mine;
   }
   if (me != 0)
-    WEFT_COLL_TRY(links.send(result, bytes, world(me & (me - 1))));
+    plan.send(team_rank(me & (me - 1)), result, bytes);
   else if (top == root)
-    copy_bytes(receive, result, bytes);
+    plan.copy(output, result, bytes);
   else
-    WEFT_COLL_TRY(links.send(result, bytes, root));
-  if (top != root && team.rank() == root) WEFT_COLL_TRY(links.receive(receive, bytes, top));
-  return {};
+    plan.send(group.team_rank(root), result, bytes);
+  if (top != root && group.rank == root) {
+    plan.settle();  // what was sent may be what is overwritten
+    plan.receive(group.team_rank(top), output, bytes);
+  }
 }
 
 }  // namespace weft::coll

@@ -1,38 +1,50 @@
 // Reduction of long vectors (Rabenseifner 2004): reduce-scatter by halving, then the parts are
-// gathered at the root. Every member combines about one vector instead of log2(n) of them.
-#include "coll/algorithms.hpp"
+// gathered at the root, along the reverse of a binomial tree as far as it goes.
+// Cost: 2 log2(n) alpha + 2 (n - 1) / n bytes beta + (n - 1) / n bytes gamma.
 #include "coll/halving.hpp"
 
 namespace weft::coll {
 
-Status reduce_rabenseifner(Team& team, const void* input, void* receive, std::size_t count,
-                           const Reduction& op, int root) {
-  Links links(team, Collective::reduce);
-  const PowerOfTwo power(team);
-  const std::size_t bytes = count * op.element_bytes, stride = round_up_line(bytes);
-  std::byte* scratch = team.scratch(2 * stride);
-  if (scratch == nullptr) return Code::no_memory;
-  Combiner sums{op, scratch, scratch + stride};
-  copy_bytes(sums.mine, input, bytes);
-  WEFT_COLL_TRY(fold_in(team, links, power, sums, count));
-  if (power.me >= 0) WEFT_COLL_TRY(halve(links, power, sums, count));
+void reduce_rabenseifner(Plan& plan, const Group& group, Place input, Place output, Vector vector,
+                         int root) {
+  const PowerOfTwo power(group);
+  Combiner sums = Combiner::of(plan, input, vector);
+  fold_in(plan, group, power, sums, vector.count);
+  if (power.me >= 0) halve(plan, group, power, sums, vector.count);
 
-  const auto part = [&](int place) { return first_part(power, place, power.size); };
-  const auto begin = [&](int p) { return part_begin(count, power.size, p) * op.element_bytes; };
-  if (team.rank() != root) {
-    if (power.me < 0) return {};
-    const int mine = part(power.me);
-    return links.send(sums.mine + begin(mine), begin(mine + 1) - begin(mine), root);
+  const auto begin = [&](int part) {
+    return part_begin(vector.count, power.size, part) * vector.unit;
+  };
+  // The place that the root has, or that of the member that acts for it.
+  const int top = root >= 2 * power.extra ? root - power.extra : root / 2;
+  const bool root_acts = power.member(top) == root;
+  if (power.me >= 0) {
+    plan.settle();
+    // In each step those that differ from the top in this bit give all their parts to their
+    // partner, in the reverse order of halve(): the parts that come together are adjacent.
+    for (int distance = power.size / 2; distance > 0; distance /= 2) {
+      const int half = power.size / distance / 2;
+      const int partner = power.me ^ distance;
+      const int peer = group.team_rank(power.member(partner));
+      // Only those who agree with the top in all bits above are left.
+      const int held = first_part(power, power.me, 2 * distance);
+      const int missing = first_part(power, partner, 2 * distance);
+      if (((power.me ^ top) & distance) != 0) {
+        plan.send(peer, sums.mine + begin(held), begin(held + half) - begin(held));
+        break;
+      }
+      plan.receive(peer, sums.mine + begin(missing), begin(missing + half) - begin(missing));
+      plan.settle();
+    }
   }
-  for (int place = 0; place < power.size; ++place) {
-    const int p = part(place);
-    if (place == power.me)
-      copy_bytes(at(receive, begin(p)), sums.mine + begin(p), begin(p + 1) - begin(p));
+  if (power.me == top) {
+    if (root_acts)
+      plan.copy(output, sums.mine, vector.bytes());
     else
-      WEFT_COLL_TRY(
-          links.receive(at(receive, begin(p)), begin(p + 1) - begin(p), power.member(place)));
+      plan.send(group.team_rank(root), sums.mine, vector.bytes());
+  } else if (group.rank == root) {
+    plan.receive(group.team_rank(power.member(top)), output, vector.bytes());
   }
-  return {};
 }
 
 }  // namespace weft::coll

@@ -1,58 +1,62 @@
 // Reduce-scatter by recursive halving for parts of any length: the members are halved, and each
-// half gets from its partners what the half's members will own. log2(n) steps. With a number of
-// members that is no power of two, the first ones act for two. Combines out of rank order.
-#include <vector>
-
-#include "coll/algorithms.hpp"
+// half gets from its partners what the half's members will own. With a number of members that is no
+// power of two, the first ones act for two. Combines out of rank order.
+// Cost: log2(n) alpha + (n - 1) / n bytes (beta + gamma), and up to two vectors more if n is no
+// power of two.
 #include "coll/halving.hpp"
 
 namespace weft::coll {
 
-Status reduce_scatter_halving(Team& team, const void* input, void* receive,
-                              const std::size_t* counts, const Reduction& op) {
-  Links links(team, Collective::reduce_scatter);
-  const PowerOfTwo power(team);
-  const int n = team.size();
-  const std::size_t unit = op.element_bytes;
-  std::vector<std::size_t> begin(index(n) + 1, 0);  // of each member's part
-  for (int r = 0; r < n; ++r) begin[index(r) + 1] = begin[index(r)] + counts[r];
-  const std::size_t count = begin[index(n)], stride = round_up_line(count * unit);
-  std::byte* scratch = team.scratch(2 * stride);
-  if (scratch == nullptr) return Code::no_memory;
-  Combiner sums{op, scratch, scratch + stride};
-  copy_bytes(sums.mine, input, count * unit);
-  WEFT_COLL_TRY(fold_in(team, links, power, sums, count));
+void reduce_scatter_halving(Plan& plan, const Group& group, Place input, Place output,
+                            const std::size_t* counts, std::size_t unit) {
+  const PowerOfTwo power(group);
+  const int me = group.rank;
+  Vector vector{0, unit};
+  for (int r = 0; r < group.size; ++r) vector.count += counts[r];
+  Combiner sums = Combiner::of(plan, input, vector);
+  fold_in(plan, group, power, sums, vector.count);
 
-  // The parts of the members that the places before `place` act for end where those of `place`
-  // begin: places own whole, adjacent members.
-  const auto start = [&](int place) {
-    return begin[index(place <= power.extra ? 2 * place : place + power.extra)];
+  // Where the parts of the members end that the places before `place` act for: places own whole,
+  // adjacent members. Sums from a known one, as places follow each other.
+  const auto first_member = [&](int place) {
+    return place <= power.extra ? 2 * place : place + power.extra;
   };
+  const auto sum = [&](int first, int last) {
+    std::size_t total = 0;
+    for (int r = first; r < last; ++r) total += counts[r];
+    return total;
+  };
+  std::size_t low = 0;  // where the parts begin that this member still has
   if (power.me >= 0) {
     int first = 0;
+    std::size_t held = vector.count;
     for (int half = power.size / 2; half > 0; half /= 2) {
-      const int partner = power.me ^ half;
+      const int partner = power.me ^ half, peer = group.team_rank(power.member(partner));
       const bool upper = (power.me & half) != 0;
-      const std::size_t low = start(first), middle = start(first + half),
-                        high = start(first + 2 * half);
-      const std::size_t kept = upper ? middle : low, kept_end = upper ? high : middle;
-      const std::size_t given = upper ? low : middle, given_end = upper ? middle : high;
-      WEFT_COLL_TRY(links.exchange(sums.mine + given * unit, (given_end - given) * unit,
-                                   power.member(partner), sums.other + kept * unit,
-                                   (kept_end - kept) * unit, power.member(partner)));
-      sums.from_left(kept, kept_end - kept);
+      const std::size_t lower = sum(first_member(first), first_member(first + half));
+      const std::size_t kept = upper ? low + lower : low, given = upper ? low : low + lower;
+      const std::size_t num_kept = upper ? held - lower : lower;
+      plan.exchange(peer, sums.mine + given * unit, (held - num_kept) * unit, peer,
+                    sums.other + kept * unit, num_kept * unit);
+      sums.from_left(plan, kept, num_kept);
       if (upper) first += half;
+      low = kept;
+      held = num_kept;
     }
   }
-  const int me = team.rank();
+  // `low` is where the part of the first member begins that this one acts for.
   const std::size_t mine = counts[me] * unit;
+  Place own = sums.mine + low * unit;
   if (me < 2 * power.extra) {
-    if (me % 2 == 0) return links.receive(receive, mine, me + 1);
-    WEFT_COLL_TRY(
-        links.send(sums.mine + begin[index(me) - 1] * unit, counts[me - 1] * unit, me - 1));
+    plan.settle();
+    if (me % 2 == 0) {
+      plan.receive(group.team_rank(me + 1), output, mine);
+      return;
+    }
+    plan.send(group.team_rank(me - 1), own, counts[me - 1] * unit);
+    own = own + counts[me - 1] * unit;
   }
-  copy_bytes(receive, sums.mine + begin[index(me)] * unit, mine);
-  return {};
+  plan.copy(output, own, mine);
 }
 
 }  // namespace weft::coll

@@ -1,41 +1,37 @@
 // Prefix reductions by doubling: `sums` combines the vectors of the aligned group of 2^k members
 // around this one, `prefix` those of it that are not above this member. Keeps rank order.
-#include "coll/algorithms.hpp"
-#include "coll/combine.hpp"
+// Cost: ceil(log2 n) (alpha + bytes beta + 2 bytes gamma).
+#include "coll/halving.hpp"
 
 namespace weft::coll {
 
-Status scan_recursive_doubling(Team& team, void* data, std::size_t count, const Reduction& op,
-                               bool exclusive) {
-  Links links(team, Collective::scan);
-  const int n = team.size(), me = team.rank();
-  const std::size_t bytes = count * op.element_bytes, stride = round_up_line(bytes);
-  std::byte* scratch = team.scratch(3 * stride);
-  if (scratch == nullptr) return Code::no_memory;
-  Combiner sums{op, scratch, scratch + stride};
-  std::byte* prefix = scratch + 2 * stride;
-  copy_bytes(sums.mine, data, bytes);
+void scan_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector,
+                             bool exclusive) {
+  const int n = group.size, me = group.rank;
+  const std::size_t bytes = vector.bytes();
+  Combiner sums = Combiner::of(plan, data, vector);
+  const Place prefix = plan.scratch(bytes);
   // An exclusive prefix is empty at first: an inclusive one starts with this member's vector.
   bool has_prefix = !exclusive;
-  if (has_prefix) copy_bytes(prefix, data, bytes);
+  if (has_prefix) plan.copy(prefix, data, bytes);
 
   for (int distance = 1; distance < n; distance *= 2) {
     const int partner = me ^ distance;
     if (partner >= n) continue;  // its group is cut off; nobody above needs ours through it
-    WEFT_COLL_TRY(links.exchange(sums.mine, bytes, partner, sums.other, bytes, partner));
+    const int peer = group.team_rank(partner);
+    plan.exchange(peer, sums.mine, bytes, peer, sums.other, bytes);
     if (partner > me) {
-      sums.from_right(count);
+      sums.from_right(plan, 0, vector.count);
       continue;
     }
     if (has_prefix)
-      op.apply(sums.other, prefix, count, op.argument);
+      plan.combine(sums.other, prefix, vector.count);
     else
-      copy_bytes(prefix, sums.other, bytes);
+      plan.copy(prefix, sums.other, bytes);
     has_prefix = true;
-    sums.from_left(0, count);
+    sums.from_left(plan, 0, vector.count);
   }
-  if (has_prefix) copy_bytes(data, prefix, bytes);
-  return {};
+  if (has_prefix) plan.copy(data, prefix, bytes);
 }
 
 }  // namespace weft::coll

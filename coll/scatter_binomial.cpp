@@ -1,33 +1,34 @@
-// Scatter along a binomial tree: the reverse of gather_binomial.
+// Scatter along a binomial tree: the reverse of gather_binomial, at the same cost.
 #include <algorithm>
 
 #include "coll/algorithms.hpp"
 
 namespace weft::coll {
 
-Status scatter_binomial(Team& team, const void* send, void* receive, std::size_t bytes, int root) {
-  Links links(team, Collective::scatter);
-  const int n = team.size(), me = (team.rank() - root + n) % n;
-  const auto world = [&](int relative) { return (relative + root) % n; };
+void scatter_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
+                      int root) {
+  const int n = group.size, me = (group.rank - root + n) % n;
+  const auto team_rank = [&](int relative) { return group.team_rank((relative + root) % n); };
   int mask = 1;
   while (mask < n && (me & mask) == 0) mask *= 2;
   const int width = std::min(mask, n - me);  // the subtree is [me, me + width)
-  if (width == 1) return links.receive(receive, bytes, world(me - mask));
-
-  std::byte* blocks = team.scratch(index(width) * bytes);
-  if (blocks == nullptr) return Code::no_memory;
+  if (width == 1) {
+    plan.receive(team_rank(me - mask), receive, bytes);
+    return;
+  }
+  const Place blocks = plan.scratch(index(width) * bytes);
+  int received = Plan::kNone;
   if (me == 0) {
-    copy_bytes(blocks, at(send, index(root) * bytes), index(n - root) * bytes);
-    copy_bytes(blocks + index(n - root) * bytes, send, index(root) * bytes);
+    plan.copy(blocks, send + index(root) * bytes, index(n - root) * bytes);
+    plan.copy(blocks + index(n - root) * bytes, send, index(root) * bytes);
   } else {
-    WEFT_COLL_TRY(links.receive(blocks, index(width) * bytes, world(me - mask)));
-    copy_bytes(receive, blocks, bytes);
+    received = plan.receive(team_rank(me - mask), blocks, index(width) * bytes);
   }
   for (int child = mask / 2; child > 0; child /= 2)
     if (child < width)
-      WEFT_COLL_TRY(links.send(blocks + index(child) * bytes,
-                               index(std::min(child, width - child)) * bytes, world(me + child)));
-  return {};
+      plan.send(team_rank(me + child), blocks + index(child) * bytes,
+                index(std::min(child, width - child)) * bytes, received);
+  if (me != 0) plan.copy(receive, blocks, bytes, received);
 }
 
 }  // namespace weft::coll

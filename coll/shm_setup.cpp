@@ -14,8 +14,8 @@
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
-#include "coll/algorithms.hpp"
 #include "coll/patience.hpp"
+#include "coll/plan_run.hpp"
 #include "coll/shm_segment.hpp"
 #include "coll/shm_team.hpp"
 #include "fabric/shm/arena.hpp"
@@ -142,7 +142,10 @@ ShmTeam* Team::make_shm() {
     offer = {job.member(engine_.rank()).pid, segment->memory != nullptr ? fd : -1, segment->bytes,
              reinterpret_cast<std::uintptr_t>(&kProbe), crowded};
   }
-  Status status = bcast_binomial(*this, &offer, sizeof offer, 0);
+  Status status = run_steps(*this, Collective::bcast, {nullptr, &offer}, nullptr,
+                            [&](Plan& plan, const Group& group) {
+                              bcast_binomial(plan, group, kOutput, sizeof offer, 0);
+                            });
   if (status && rank_ != 0 && offer.fd >= 0 && offer.bytes == segment->bytes) {
     const int theirs = shm::open_of(offer.pid, offer.fd);
     if (theirs >= 0) {
@@ -164,8 +167,12 @@ ShmTeam* Team::make_shm() {
       usable = or_no_memory([&] { return engine_.open_doorbell(member); }).ok();
   // All or none.
   std::int32_t have[2] = {usable, direct};
+  const Reduction least{smaller, nullptr, sizeof have[0], true};
   if (status)
-    status = allreduce_recursive_doubling(*this, have, 2, {smaller, nullptr, sizeof have[0], true});
+    status = run_steps(*this, Collective::allreduce, {nullptr, have}, &least,
+                       [&](Plan& plan, const Group& group) {
+                         allreduce_recursive_doubling(plan, group, kOutput, {2, sizeof have[0]});
+                       });
   if (fd >= 0) ::close(fd);
   if (!status || have[0] == 0) return nullptr;
   // Whole lines, and for the longest element (max_shm_element_bytes) at least one.

@@ -36,9 +36,13 @@ Team::Team(Team& whole, std::size_t most)
   make_requests();
 }
 
-// As many as most calls need; the rest when a call wants them.
+// As many as most calls need, making the shared segment among them; the rest when a call wants
+// them.
 void Team::make_requests() {
   for (std::size_t i = 0; i < 2; ++i) requests_[i] = std::make_unique<tagged::Request>();
+  constexpr std::size_t kUsualSteps = 64;
+  plan_.reserve(kUsualSteps);
+  plan_requests_.resize(kUsualSteps);
 }
 
 void Team::assign(std::span<const int> members, std::uint32_t context) noexcept {
@@ -47,7 +51,7 @@ void Team::assign(std::span<const int> members, std::uint32_t context) noexcept 
   hosts_used_ = false;
   if (hosts_ == nullptr || rank_ >= size()) return;
   hosts_->assign();
-  hosts_used_ = hosts_->are_worth_it();
+  hosts_used_ = hosts_->is_worth_it();
 }
 
 void Team::assign(std::span<const int> members, std::uint32_t context, int rank) noexcept {
@@ -144,13 +148,16 @@ void Team::settle() {
 }
 
 std::uint64_t Team::grace_ns() const noexcept {
-  constexpr std::uint64_t kGraceNs = 200'000'000;
-  if (interrupt_ == nullptr) return kGraceNs;
-  // The survivors agree on what a call is in which somebody died, so there is nothing to wait for.
-  const bool some_died = std::any_of(members_.begin(), members_.end(), [this](int member) {
+  constexpr std::uint64_t kGraceNs = 200'000'000, kGraceAfterLeavingNs = 10'000'000'000;
+  const std::vector<int>& members = whole_ != nullptr ? whole_->members_ : members_;
+  const bool some_died = std::any_of(members.begin(), members.end(), [this](int member) {
     return member != engine_.rank() && !engine_.is_alive(member) && !engine_.has_left(member);
   });
-  return some_died ? 0 : kGraceNs;
+  // The survivors agree on what a call is in which somebody died, so there is nothing to wait for.
+  if (interrupt_ != nullptr) return some_died ? 0 : kGraceNs;
+  // Who has left in good order has done its part, and so will those on whom this call depends,
+  // however busy their machine is.
+  return some_died || (whole_ != nullptr && is_given_up()) ? kGraceNs : kGraceAfterLeavingNs;
 }
 
 bool Team::look_for_lost() noexcept {

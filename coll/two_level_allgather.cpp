@@ -55,7 +55,7 @@ Status two_level_allgather(Team& team, void* receive, std::size_t bytes) {
   const int n = team.size(), me = team.rank();
   const std::size_t total = index(n) * bytes;
   std::byte* blocks = static_cast<std::byte*>(receive);
-  if (!hosts.are_in_order()) {
+  if (!hosts.is_in_order()) {
     blocks = team.scratch(total);
     if (blocks == nullptr) return Code::no_memory;
   }

@@ -28,10 +28,10 @@ Status two_level_alltoall(Team& team, const void* send, void* receive, std::size
       for (int from = 0; from < k; ++from, next += bytes)
         copy_bytes(out + next, rows + index(from) * row + index(hosts.member(i)) * bytes, bytes);
     hosts.lay_out(index(k) * bytes);
-    WEFT_COLL_TRY(hosts.are_even() ? alltoall(hosts.across(), out, in, hosts.counts[0])
-                                   : alltoallv(hosts.across(), out, hosts.counts.data(),
-                                               hosts.displacements.data(), in, hosts.counts.data(),
-                                               hosts.displacements.data()));
+    WEFT_COLL_TRY(hosts.is_even() ? alltoall(hosts.across(), out, in, hosts.counts[0])
+                                  : alltoallv(hosts.across(), out, hosts.counts.data(),
+                                              hosts.displacements.data(), in, hosts.counts.data(),
+                                              hosts.displacements.data()));
     // What comes from a host: for each member here, a block of each member there.
     next = 0;
     for (int h = 0; h < hosts.size(); ++h)

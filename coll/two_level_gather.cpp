@@ -9,7 +9,7 @@ Status two_level_gather(Team& team, const void* send, void* receive, std::size_t
   const bool leads = hosts.lead(root), is_root = team.rank() == root;
   const int n = team.size(), mine = hosts.mine();
   // At the root all blocks host by host; elsewhere those of this host.
-  const bool in_place = is_root && hosts.are_in_order();
+  const bool in_place = is_root && hosts.is_in_order();
   std::byte* blocks = static_cast<std::byte*>(receive);
   if (leads && !in_place) {
     blocks = team.scratch(index(is_root ? n : hosts.size(mine)) * bytes);
@@ -25,10 +25,9 @@ Status two_level_gather(Team& team, const void* send, void* receive, std::size_t
   hosts.lay_out(bytes);
   const std::size_t length = hosts.counts[index(mine)];
   const void* from = is_root ? nullptr : here;
-  WEFT_COLL_TRY(hosts.are_even()
-                    ? gather(hosts.across(), from, blocks, length, hosts.host(root))
-                    : gatherv(hosts.across(), from, length, blocks, hosts.counts.data(),
-                              hosts.displacements.data(), hosts.host(root)));
+  WEFT_COLL_TRY(hosts.is_even() ? gather(hosts.across(), from, blocks, length, hosts.host(root))
+                                : gatherv(hosts.across(), from, length, blocks, hosts.counts.data(),
+                                          hosts.displacements.data(), hosts.host(root)));
   if (is_root && !in_place)
     for (int i = 0; i < n; ++i)
       copy_bytes(at(receive, index(hosts.member(i)) * bytes), blocks + index(i) * bytes, bytes);

@@ -19,11 +19,11 @@ Status two_level_reduce_scatter(Team& team, const void* input, void* receive,
   // Host by host, and the whole vector in the order of the team where that is another.
   std::byte* parts = nullptr;
   if (leads) {
-    parts = team.scratch(hosts.are_in_order() ? bytes : stride + bytes);
+    parts = team.scratch(hosts.is_in_order() ? bytes : stride + bytes);
     if (parts == nullptr) return Code::no_memory;
   }
   if (!hosts.make_room(bytes)) return Code::no_memory;
-  std::byte* whole = leads && !hosts.are_in_order() ? parts + stride : parts;
+  std::byte* whole = leads && !hosts.is_in_order() ? parts + stride : parts;
   WEFT_COLL_TRY(reduce(inside, input, whole, count, op, hosts.leader()));
   if (leads) {
     if (parts != whole) {

@@ -7,7 +7,7 @@ Status two_level_scatter(Team& team, const void* send, void* receive, std::size_
   Hosts& hosts = *team.hosts();
   const bool leads = hosts.lead(root), is_root = team.rank() == root;
   const int n = team.size(), mine = hosts.mine();
-  const bool in_place = is_root && hosts.are_in_order();
+  const bool in_place = is_root && hosts.is_in_order();
   std::byte* scratch = nullptr;
   if (leads && !in_place) {
     scratch = team.scratch(index(is_root ? n : hosts.size(mine)) * bytes);
@@ -21,7 +21,7 @@ Status two_level_scatter(Team& team, const void* send, void* receive, std::size_
     hosts.lay_out(bytes);
     const std::size_t length = hosts.counts[index(mine)];
     void* into = is_root ? nullptr : scratch;
-    WEFT_COLL_TRY(hosts.are_even()
+    WEFT_COLL_TRY(hosts.is_even()
                       ? scatter(hosts.across(), blocks, into, length, hosts.host(root))
                       : scatterv(hosts.across(), blocks, hosts.counts.data(),
                                  hosts.displacements.data(), into, length, hosts.host(root)));

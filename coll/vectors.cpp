@@ -1,59 +1,38 @@
 // The collectives whose blocks differ in length. Mostly only the two sides of a block know how long
 // it is, so everything goes as messages between those two, straight between the user's buffers.
 #include <algorithm>
-#include <array>
-#include <span>
 #include <vector>
 
-#include "coll/algorithms.hpp"
+#include "coll/plan_run.hpp"
 #include "coll/two_level.hpp"
 
 namespace weft::coll {
 
-using Requests = std::vector<std::unique_ptr<tagged::Request>>;
-
-namespace {
-
-Status finish_all(Links& links, std::span<std::unique_ptr<tagged::Request>> requests) {
-  Status status;
-  for (auto& request : requests)
-    if (Status done = links.finish(request); status && !done) status = done;
-  return status;
-}
-
-}  // namespace
-
 Status gatherv(Team& team, const void* send, std::size_t send_bytes, void* receive,
                const std::size_t* counts, const std::ptrdiff_t* displacements, int root) {
-  if (team.size() > 1 && team.is_broken()) return Code::peer_lost;
-  Links links(team, Collective::gather);
-  if (team.rank() != root) return send_bytes == 0 ? Status() : links.send(send, send_bytes, root);
-  Requests requests(index(team.size()));
-  for (int r = 0; r < team.size(); ++r)
-    if (r != root && counts[r] != 0)
-      links.start_receive(requests[index(r)], at(receive, displacements[r]), counts[r], r);
-  if (send != nullptr)
+  if (team.rank() == root && send != nullptr)
     copy_bytes(at(receive, displacements[root]), send, std::min(send_bytes, counts[root]));
-  return finish_all(links, requests);
+  if (team.size() == 1) return {};
+  if (team.is_broken()) return Code::peer_lost;
+  return run_steps(
+      team, Collective::gather, {send, receive}, nullptr, [&](Plan& plan, const Group& group) {
+        gatherv_linear(plan, group, kInput, send_bytes, kOutput, counts, displacements, root);
+      });
 }
 
 Status scatterv(Team& team, const void* send, const std::size_t* counts,
                 const std::ptrdiff_t* displacements, void* receive, std::size_t receive_bytes,
                 int root) {
-  if (team.size() > 1 && team.is_broken()) return Code::peer_lost;
-  Links links(team, Collective::scatter);
-  if (team.rank() != root)
-    return receive_bytes == 0 ? Status() : links.receive(receive, receive_bytes, root);
-  Requests requests(index(team.size()));
-  for (int r = 0; r < team.size(); ++r)
-    if (r != root && counts[r] != 0)
-      links.start_send(requests[index(r)], at(send, displacements[r]), counts[r], r);
-  if (receive != nullptr)
+  if (team.rank() == root && receive != nullptr)
     copy_bytes(receive, at(send, displacements[root]), std::min(receive_bytes, counts[root]));
-  return finish_all(links, requests);
+  if (team.size() == 1) return {};
+  if (team.is_broken()) return Code::peer_lost;
+  return run_steps(
+      team, Collective::scatter, {send, receive}, nullptr, [&](Plan& plan, const Group& group) {
+        scatterv_linear(plan, group, kInput, counts, displacements, kOutput, receive_bytes, root);
+      });
 }
 
-// Around a ring, as allgather_ring.
 Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* receive,
                   const std::size_t* counts, const std::ptrdiff_t* displacements) {
   const int n = team.size(), me = team.rank();
@@ -67,24 +46,16 @@ Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* re
   if (team.hosts() != nullptr &&
       algorithm_for(team, Collective::allgather, total / index(n)) == Algorithm::two_level)
     return ended(team, two_level_allgatherv(team, receive, counts, displacements));
-  Links links(team, Collective::allgather);
-  for (int step = 0; step < n - 1; ++step) {
-    const int out = (me - step + n) % n, in = (me - step - 1 + 2 * n) % n;
-    std::array<std::unique_ptr<tagged::Request>, 2> requests;
-    if (counts[in] != 0)
-      links.start_receive(requests[0], at(receive, displacements[in]), counts[in],
-                          (me - 1 + n) % n);
-    if (counts[out] != 0)
-      links.start_send(requests[1], at(receive, displacements[out]), counts[out], (me + 1) % n);
-    WEFT_COLL_TRY(finish_all(links, requests));
-  }
-  return {};
+  return run_steps(team, Collective::allgather, {nullptr, receive}, nullptr,
+                   [&](Plan& plan, const Group& group) {
+                     allgatherv_ring(plan, group, kOutput, counts, displacements);
+                   });
 }
 
 Status alltoallv(Team& team, const void* send, const std::size_t* send_counts,
                  const std::ptrdiff_t* send_displacements, void* receive,
                  const std::size_t* receive_counts, const std::ptrdiff_t* receive_displacements) {
-  const int n = team.size(), me = team.rank();
+  const int n = team.size();
   if (n > 1 && team.is_broken()) return Code::peer_lost;
   std::vector<std::byte> held;
   std::vector<std::ptrdiff_t> held_displacements;
@@ -103,27 +74,11 @@ Status alltoallv(Team& team, const void* send, const std::size_t* send_counts,
     send_counts = receive_counts;
     send_displacements = held_displacements.data();
   }
-  Links links(team, Collective::alltoall);
-  copy_bytes(at(receive, receive_displacements[me]), at(send, send_displacements[me]),
-             std::min(send_counts[me], receive_counts[me]));
-  // As alltoall_pairwise: some steps are under way at a time.
-  constexpr int kWindow = static_cast<int>(kMostUnderWay) / 2;
-  std::array<std::unique_ptr<tagged::Request>, kWindow> receiving, sending;
-  Status status;
-  for (int step = 1; step < n + kWindow; ++step) {
-    const std::size_t slot = index(step % kWindow);
-    const Status received = links.finish(receiving[slot]);
-    const Status sent = links.finish(sending[slot]);
-    if (status) status = received ? sent : received;
-    if (step >= n || !status) continue;
-    const int to = (me + step) % n, from = (me - step + n) % n;
-    if (receive_counts[from] != 0)
-      links.start_receive(receiving[slot], at(receive, receive_displacements[from]),
-                          receive_counts[from], from);
-    if (send_counts[to] != 0)
-      links.start_send(sending[slot], at(send, send_displacements[to]), send_counts[to], to);
-  }
-  return status;
+  return run_steps(team, Collective::alltoall, {send, receive}, nullptr,
+                   [&](Plan& plan, const Group& group) {
+                     alltoallv_pairwise(plan, group, kInput, send_counts, send_displacements,
+                                        kOutput, receive_counts, receive_displacements);
+                   });
 }
 
 }  // namespace weft::coll

@@ -13,7 +13,10 @@ struct BarrierCall {
   int check(Comm&) { return MPI_SUCCESS; }
   int prepare(Comm&) { return MPI_SUCCESS; }
   Status run(coll::Team& team) { return coll::barrier(team); }
-  void build(Schedule& schedule) { schedule_barrier(schedule); }
+  void build(Schedule& schedule) {
+    if (schedule.size() == 1) return;
+    schedule.add_steps(nullptr, nullptr, nullptr, coll::write_barrier_steps);
+  }
   void finish() {}
 };
 
@@ -42,7 +45,13 @@ struct BcastCall {
     return code;
   }
   Status run(coll::Team& team) { return coll::bcast(team, piece.data(), piece.bytes(), root); }
-  void build(Schedule& schedule) { schedule_bcast(schedule, piece.data(), piece.bytes(), root); }
+  void build(Schedule& schedule) {
+    if (schedule.size() == 1 || piece.bytes() == 0) return;
+    schedule.add_steps(nullptr, piece.data(), nullptr,
+                       [this](const coll::Members& members, coll::Plan& plan) {
+                         coll::write_bcast_steps(members, plan, piece.bytes(), root);
+                       });
+  }
   void finish() {
     if (!is_root) piece.unpack();
   }
@@ -118,15 +127,15 @@ struct GatherCall {
     const std::size_t bytes = block();
     char* all = static_cast<char*>(receive.data());
     char* own = all + static_cast<std::size_t>(rank) * bytes;
-    if (receives) {
-      for (int i = 0; i < schedule.size(); ++i)
-        if (i != rank) schedule.receive(i, all + static_cast<std::size_t>(i) * bytes, bytes);
-      if (!in_place) schedule.copy(own, send.data(), bytes);
-    }
-    const void* mine = in_place ? own : send.data();
-    for (int i = 0; i < schedule.size(); ++i)
-      if (i != rank && (root == -1 || i == root)) schedule.send(i, mine, bytes);
-    schedule.wait();
+    if (bytes == 0) return;
+    if (receives && !in_place) schedule.copy(own, send.data(), bytes);
+    schedule.add_steps(send.data(), all, nullptr,
+                       [&](const coll::Members& members, coll::Plan& plan) {
+                         if (root == -1)
+                           coll::write_allgather_steps(members, plan, bytes);
+                         else
+                           coll::write_gather_steps(members, plan, bytes, root);
+                       });
   }
   void finish() {
     if (receives) receive.unpack();
@@ -204,16 +213,15 @@ struct ScatterCall {
   }
   void build(Schedule& schedule) {
     const std::size_t bytes = block();
-    if (sends) {
-      const char* all = static_cast<const char*>(send.data());
-      for (int i = 0; i < schedule.size(); ++i)
-        if (i != rank) schedule.send(i, all + static_cast<std::size_t>(i) * bytes, bytes);
-      if (!in_place)
-        schedule.copy(receive.data(), all + static_cast<std::size_t>(rank) * bytes, bytes);
-    } else {
-      schedule.receive(root, receive.data(), bytes);
-    }
-    schedule.wait();
+    if (bytes == 0) return;
+    if (sends && !in_place)
+      schedule.copy(receive.data(),
+                    static_cast<const char*>(send.data()) + static_cast<std::size_t>(rank) * bytes,
+                    bytes);
+    schedule.add_steps(send.data(), receive.data(), nullptr,
+                       [&](const coll::Members& members, coll::Plan& plan) {
+                         coll::write_scatter_steps(members, plan, bytes, root);
+                       });
   }
   void finish() {
     if (!in_place) receive.unpack();
@@ -506,22 +514,18 @@ struct AlltoallCall {
   }
   void build(Schedule& schedule) {
     const std::size_t bytes = block();
-    const int rank = schedule.rank();
-    char* to = static_cast<char*>(receive.data());
-    const char* from = static_cast<const char*>(send.data());
+    if (bytes == 0) return;
+    const void* from = send.data();
     if (in_place) {
       char* copy = schedule.allocate(receive.bytes());
       if (copy == nullptr) return;
-      schedule.copy(copy, to, receive.bytes());
+      schedule.copy(copy, receive.data(), receive.bytes());
       from = copy;
     }
-    for (int i = 0; i < size; ++i)
-      if (i != rank) schedule.receive(i, to + static_cast<std::size_t>(i) * bytes, bytes);
-    for (int i = 0; i < size; ++i)
-      if (i != rank) schedule.send(i, from + static_cast<std::size_t>(i) * bytes, bytes);
-    const std::size_t own = static_cast<std::size_t>(rank) * bytes;
-    if (!in_place) schedule.copy(to + own, from + own, bytes);
-    schedule.wait();
+    schedule.add_steps(from, receive.data(), nullptr,
+                       [&](const coll::Members& members, coll::Plan& plan) {
+                         coll::write_alltoall_steps(members, plan, bytes);
+                       });
   }
   void finish() { receive.unpack(); }
   int plan(const Comm& comm, RemoteBlocks& out, RemoteBlocks& in) const {

@@ -138,28 +138,31 @@ struct ReduceCall {
       return coll::exscan(team, from, receive.data(), n, op.reduction());
   }
   void build(Schedule& schedule) {
-    const auto n = static_cast<std::size_t>(count);
-    const std::size_t bytes = n * op.reduction().element_bytes;
-    char* mine = schedule.allocate(bytes);
-    if (mine == nullptr) return;
-    schedule.copy(mine, in_place ? receive.data() : send.data(), bytes);
-    if constexpr (shape == Shape::reduce || shape == Shape::allreduce) {
-      const char* result = schedule_reduce(schedule, mine, n, op.reduction(), root);
-      if (result != nullptr) schedule.copy(receive.data(), result, bytes);
-      if (shape == Shape::allreduce) schedule_bcast(schedule, receive.data(), bytes, root);
+    const coll::Reduction& reduction = op.reduction();
+    const coll::Vector vector{static_cast<std::size_t>(count), reduction.element_bytes};
+    if (vector.bytes() == 0) return;
+    const void* input = in_place ? receive.data() : send.data();
+    if constexpr (shape == Shape::reduce) {
+      schedule.add_steps(
+          input, receive.data(), &reduction, [&](const coll::Members& members, coll::Plan& plan) {
+            coll::write_reduce_steps(members, plan, vector, reduction.commutative, root);
+          });
+    } else if constexpr (shape == Shape::allreduce) {
+      schedule.copy(receive.data(), input, vector.bytes());
+      schedule.add_steps(
+          nullptr, receive.data(), &reduction, [&](const coll::Members& members, coll::Plan& plan) {
+            coll::write_allreduce_steps(members, plan, vector, reduction.commutative);
+          });
     } else {
-      // A chain: each adds its part to what the ranks before it have.
-      char* before = nullptr;
-      if (rank > 0) {
-        before = schedule.allocate(bytes);
-        schedule.receive(rank - 1, before, bytes);
-        schedule.wait();
-        if (shape == Shape::exscan) schedule.copy(receive.data(), before, bytes);
-        schedule.reduce(before, mine, n, op.reduction());
-      }
-      if (shape == Shape::scan) schedule.copy(receive.data(), mine, bytes);
-      if (rank + 1 < schedule.size()) schedule.send(rank + 1, mine, bytes);
-      schedule.wait();
+      // Apart, as MPI_Exscan leaves rank 0's result alone.
+      char* data = schedule.allocate(vector.bytes());
+      if (data == nullptr) return;
+      schedule.copy(data, input, vector.bytes());
+      schedule.add_steps(nullptr, data, &reduction,
+                         [&](const coll::Members& members, coll::Plan& plan) {
+                           coll::write_scan_steps(members, plan, vector, shape == Shape::exscan);
+                         });
+      if (shape == Shape::scan || rank != 0) schedule.copy(receive.data(), data, vector.bytes());
     }
   }
   void finish() {
@@ -228,25 +231,14 @@ struct ReduceScatterCall {
     return coll::reduce_scatter(team, send.data(), receive.data(), elements.data(), op.reduction());
   }
   void build(Schedule& schedule) {
-    const std::size_t element = op.reduction().element_bytes;
-    const auto n = static_cast<std::size_t>(total);
-    char* mine = schedule.allocate(n * element);
-    if (mine == nullptr) return;
-    schedule.copy(mine, send.data(), n * element);
-    const char* result = schedule_reduce(schedule, mine, n, op.reduction(), 0);
-    const std::size_t own = elements[static_cast<std::size_t>(rank)] * element;
-    if (rank != 0) {
-      schedule.receive(0, receive.data(), own);
-    } else {
-      std::size_t place = own;
-      for (int i = 1; i < schedule.size(); ++i) {
-        const std::size_t bytes = elements[static_cast<std::size_t>(i)] * element;
-        schedule.send(i, result + place, bytes);
-        place += bytes;
-      }
-      schedule.copy(receive.data(), result, own);
-    }
-    schedule.wait();
+    const coll::Reduction& reduction = op.reduction();
+    if (total == 0 || reduction.element_bytes == 0) return;
+    schedule.add_steps(send.data(), receive.data(), &reduction,
+                       [&](const coll::Members& members, coll::Plan& plan) {
+                         coll::write_reduce_scatter_steps(members, plan, elements.data(),
+                                                          reduction.element_bytes,
+                                                          reduction.commutative);
+                       });
   }
   void finish() { receive.unpack(); }
 };

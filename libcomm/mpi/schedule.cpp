@@ -13,9 +13,11 @@ void Schedule::open() noexcept {
 }
 
 void Schedule::add_send(int peer, const void* data, std::size_t bytes) {
+  ++num_added_;
   steps_.push_back({Step::Kind::send, peer, data, nullptr, bytes, nullptr});
 }
 void Schedule::add_receive(int peer, void* data, std::size_t bytes) {
+  ++num_added_;
   steps_.push_back({Step::Kind::receive, peer, nullptr, data, bytes, nullptr});
 }
 void Schedule::wait() { steps_.push_back({Step::Kind::wait, 0, nullptr, nullptr, 0, nullptr}); }
@@ -24,6 +26,47 @@ void Schedule::copy(void* to, const void* from, std::size_t bytes) {
 }
 void Schedule::reduce(const void* in, void* inout, std::size_t count, const coll::Reduction& op) {
   steps_.push_back({Step::Kind::reduce, 0, in, inout, count, &op});
+}
+
+void Schedule::add(const coll::Plan& plan, const void* input, void* output,
+                   const coll::Reduction* op) {
+  using coll::Memory;
+  char* scratch = allocate(plan.scratch_bytes());
+  if (scratch == nullptr) return;
+  const auto address = [&](coll::Place place) -> char* {
+    void* base = place.memory == Memory::scratch  ? scratch
+                 : place.memory == Memory::output ? output
+                                                  : const_cast<void*>(input);
+    return static_cast<char*>(base) + static_cast<std::ptrdiff_t>(place.offset);
+  };
+  std::vector<int> numbers;  // of the plan's steps that are messages
+  numbers.reserve(plan.steps().size());
+  for (const coll::Step& step : plan.steps()) {
+    using Kind = coll::Step::Kind;
+    const std::size_t before = steps_.size();
+    numbers.push_back(num_added_);
+    switch (step.kind) {
+      case Kind::send:
+        send(step.peer, address(step.from), step.length);
+        break;
+      case Kind::receive:
+        receive(step.peer, address(step.to), step.length);
+        break;
+      case Kind::copy:
+        copy(address(step.to), address(step.from), step.length);
+        break;
+      case Kind::combine:
+        reduce(address(step.from), address(step.to), step.length, *op);
+        break;
+      case Kind::settle:
+        wait();
+    }
+    if (steps_.size() == before) continue;
+    for (std::size_t i = 0; i < 2; ++i)
+      if (step.after[i] >= 0)
+        steps_[before].after[i] = numbers[static_cast<std::size_t>(step.after[i])];
+  }
+  wait();
 }
 
 char* Schedule::allocate(std::size_t bytes) {
@@ -35,6 +78,7 @@ char* Schedule::allocate(std::size_t bytes) {
 
 void Schedule::clear() {
   steps_.clear();
+  num_added_ = 0;
   messages_.reset();
   num_messages_ = 0;
   memory_.clear();
@@ -46,23 +90,26 @@ void Schedule::clear() {
 
 Code Schedule::start() {
   if (out_of_memory_) return Code::no_memory;
-  const auto num_messages = std::count_if(steps_.begin(), steps_.end(), [](const Step& step) {
-    return step.kind == Step::Kind::send || step.kind == Step::Kind::receive;
-  });
-  messages_.reset(new (std::nothrow) tagged::Request[static_cast<std::size_t>(num_messages)]);
+  messages_.reset(new (std::nothrow) tagged::Request[static_cast<std::size_t>(num_added_)]);
   return messages_ != nullptr ? Code::ok : Code::no_memory;
+}
+
+bool Schedule::is_over(std::size_t message) {
+  if (!messages_[message].is_complete()) return false;
+  if (messages_[message].code != Code::ok && code_ == Code::ok) code_ = messages_[message].code;
+  return true;
 }
 
 bool Schedule::advance(Code& code) {
   for (;; ++next_) {
-    const bool at_end = next_ == steps_.size();
+    if (next_ < steps_.size() && code_ == Code::ok)
+      for (const int after : steps_[next_].after)
+        if (after >= 0 && !is_over(static_cast<std::size_t>(after))) return false;
+    // After an error nothing new is started, but what was started must have ended.
+    const bool at_end = next_ == steps_.size() || code_ != Code::ok;
     if (at_end || steps_[next_].kind == Step::Kind::wait) {
-      for (; first_pending_ < num_messages_; ++first_pending_) {
-        const tagged::Request& message = messages_[first_pending_];
-        if (!message.is_complete()) return false;
-        if (message.code != Code::ok && code_ == Code::ok) code_ = message.code;
-      }
-      // After an error nothing new is started, but what was started must have ended.
+      for (; first_pending_ < num_messages_; ++first_pending_)
+        if (!is_over(first_pending_)) return false;
       if (at_end || code_ != Code::ok) {
         code = code_;
         return true;
@@ -72,9 +119,12 @@ bool Schedule::advance(Code& code) {
     const Step& step = steps_[next_];
     switch (step.kind) {
       case Step::Kind::send:
-        if (!engine->try_send(step.peer, comm_.context, tag_, step.from, step.size))
-          engine->isend(messages_[num_messages_++], step.peer, comm_.context, tag_, step.from,
+        if (engine->try_send(step.peer, comm_.context, tag_, step.from, step.size))
+          messages_[num_messages_].complete.store(true, std::memory_order_relaxed);
+        else
+          engine->isend(messages_[num_messages_], step.peer, comm_.context, tag_, step.from,
                         step.size);
+        ++num_messages_;
         break;
       case Step::Kind::receive:
         engine->irecv(messages_[num_messages_++], step.peer, comm_.context, tag_, step.to,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "coll/background.hpp"
 #include "coll/coll.hpp"
 #include "mpi/comm.hpp"
 #include "tagged/request.hpp"
@@ -43,6 +44,16 @@ class Schedule {
   void copy(void* to, const void* from, std::size_t bytes);
   // inout[i] = in[i] op inout[i]
   void reduce(const void* in, void* inout, std::size_t count, const coll::Reduction& op);
+  // The steps of a plan of the communicator's team, whose places are in these two buffers, and a
+  // wait for all of them. op: null if nothing is combined.
+  void add(const coll::Plan& plan, const void* input, void* output, const coll::Reduction* op);
+  // The same with what `write(members, plan)` writes.
+  template <class Write>
+  void add_steps(const void* input, void* output, const coll::Reduction* op, Write&& write) {
+    coll::Plan plan;
+    write(coll::members_of(*comm_.team), plan);
+    add(plan, input, output, op);
+  }
   // Memory that lives as long as the steps do. Null: out of memory, and start() says so.
   char* allocate(std::size_t bytes);
   // Forgets all steps.
@@ -66,16 +77,20 @@ class Schedule {
     void* to;
     std::size_t size;  // bytes; of a reduction: elements
     const coll::Reduction* op;
+    // Messages that must be over before it begins, by number; -1: none.
+    int after[2] = {-1, -1};
   };
+  int num_added_ = 0;  // messages
 
   void add_send(int peer, const void* data, std::size_t bytes);
   void add_receive(int peer, void* data, std::size_t bytes);
+  bool is_over(std::size_t message);
 
   Comm& comm_;
   std::int32_t tag_ = 0;
   std::vector<Step> steps_;
   std::size_t next_ = 0;
-  std::unique_ptr<tagged::Request[]> messages_;  // one for each step that needs one
+  std::unique_ptr<tagged::Request[]> messages_;  // one for each message, in their order
   std::size_t num_messages_ = 0;
   std::size_t first_pending_ = 0;
   Code code_ = Code::ok;

@@ -108,7 +108,7 @@ TEST_CASE("hosts are numbered by their first members, and know who shares them")
       expect(hosts->place(member) == place[member], "the place of a member");
       expect(hosts->member(member) == order[member], "the order of members");
     }
-    expect(!hosts->are_in_order() && !hosts->are_even(), "neither in order nor even");
+    expect(!hosts->is_in_order() && !hosts->is_even(), "neither in order nor even");
     expect(hosts->inside().size() == hosts->size(hosts->mine()), "the team inside");
     expect(hosts->inside().is_local() && !hosts->across().is_local(), "what is local");
     // The root leads its host while it is asked for, and nobody else does.

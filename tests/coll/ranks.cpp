@@ -1,5 +1,7 @@
 #include "ranks.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -15,6 +17,7 @@ std::vector<std::string> run(std::vector<std::unique_ptr<Board>> boards,
   const int n = static_cast<int>(boards.size());
   std::vector<std::string> errors;
   std::mutex mutex;
+  std::atomic<int> num_through = 0;  // the last barrier
   const auto complain = [&](int rank, const std::string& what) {
     const std::lock_guard guard(mutex);
     errors.push_back("rank " + std::to_string(rank) + ": " + what);
@@ -37,6 +40,13 @@ std::vector<std::string> run(std::vector<std::unique_ptr<Board>> boards,
       coll::Team team(*engine, members, 7);
       for (const std::string& what : body(team)) complain(rank, what);
       if (Status met = barrier(team); !met) complain(rank, "last barrier: " + met.text());
+      // Who leaves at once may be taken for lost by those whose barrier is not over yet.
+      num_through.fetch_add(1);
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (num_through.load() < n && std::chrono::steady_clock::now() < limit) {
+        engine->progress();
+        std::this_thread::yield();
+      }
     }
     if (Status closed = engine->close(); !closed) complain(rank, "close: " + closed.text());
   };

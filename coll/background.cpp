@@ -1,0 +1,154 @@
+#include "coll/background.hpp"
+
+#include "coll/hosts.hpp"
+
+namespace weft::coll {
+namespace {
+
+Algorithm by_messages(const Members& members, Collective collective, int size, std::size_t bytes,
+                      bool commutative = true) {
+  return choose(collective, {size, bytes, false, commutative}, *members.choices);
+}
+
+// The hosts, if combining host by host keeps what order the operation needs.
+Placement* hosts_of(const Members& members, Collective collective, bool commutative = true) {
+  Placement* hosts = members.hosts;
+  const Algorithm forced = (*members.choices)[collective];
+  if (hosts == nullptr || (forced != Algorithm::automatic && forced != Algorithm::two_level))
+    return nullptr;
+  return commutative || hosts->is_in_order() ? hosts : nullptr;
+}
+
+Group all(const Members& members) { return {members.rank, members.size}; }
+
+void bcast_within(const Members& members, Plan& plan, const Group& group, Place data,
+                  std::size_t bytes, int root) {
+  if (group.size == 1) return;
+  write_bcast(by_messages(members, Collective::bcast, group.size, bytes), plan, group, data, bytes,
+              root);
+  plan.settle();
+}
+
+void reduce_within(const Members& members, Plan& plan, const Group& group, Place input,
+                   Place output, Vector vector, bool commutative, int root) {
+  if (group.size == 1) return plan.copy(output, input, vector.bytes());
+  write_reduce(by_messages(members, Collective::reduce, group.size, vector.bytes(), commutative),
+               plan, group, input, output, vector, commutative, root);
+  plan.settle();
+}
+
+void allreduce_within(const Members& members, Plan& plan, const Group& group, Place data,
+                      Vector vector, bool commutative) {
+  write_allreduce(
+      by_messages(members, Collective::allreduce, group.size, vector.bytes(), commutative), plan,
+      group, data, vector);
+  plan.settle();
+}
+
+}  // namespace
+
+Members members_of(Team& team) { return {team.rank(), team.size(), team.hosts(), &team.choices()}; }
+
+void write_barrier_steps(const Members& members, Plan& plan) {
+  Placement* hosts = hosts_of(members, Collective::barrier);
+  if (hosts == nullptr) return barrier_dissemination(plan, all(members));
+  const bool leads = hosts->lead();
+  const Group inside = hosts->inside_group();
+  if (inside.size > 1) {
+    gather_binomial(plan, inside, {}, {}, 0, hosts->leader());
+    plan.settle();
+  }
+  if (leads) barrier_dissemination(plan, hosts->across_group());
+  bcast_within(members, plan, inside, {}, 0, hosts->leader());
+}
+
+void write_bcast_steps(const Members& members, Plan& plan, std::size_t bytes, int root) {
+  Placement* hosts = hosts_of(members, Collective::bcast);
+  if (hosts == nullptr) return bcast_within(members, plan, all(members), kOutput, bytes, root);
+  if (hosts->lead(root))
+    bcast_within(members, plan, hosts->across_group(), kOutput, bytes, hosts->host(root));
+  bcast_within(members, plan, hosts->inside_group(), kOutput, bytes, hosts->leader());
+}
+
+void write_reduce_steps(const Members& members, Plan& plan, Vector vector, bool commutative,
+                        int root) {
+  Placement* hosts = hosts_of(members, Collective::reduce, commutative);
+  if (hosts == nullptr)
+    return reduce_within(members, plan, all(members), kInput, kOutput, vector, commutative, root);
+  const bool leads = hosts->lead(root);
+  const Place sum = leads && members.rank != root ? plan.scratch(vector.bytes()) : kOutput;
+  reduce_within(members, plan, hosts->inside_group(), kInput, sum, vector, commutative,
+                hosts->leader());
+  if (leads)
+    reduce_within(members, plan, hosts->across_group(), sum, kOutput, vector, commutative,
+                  hosts->host(root));
+}
+
+void write_allreduce_steps(const Members& members, Plan& plan, Vector vector, bool commutative) {
+  Placement* hosts = hosts_of(members, Collective::allreduce, commutative);
+  if (hosts == nullptr)
+    return allreduce_within(members, plan, all(members), kOutput, vector, commutative);
+  const bool leads = hosts->lead();
+  const Group inside = hosts->inside_group();
+  reduce_within(members, plan, inside, kOutput, kOutput, vector, commutative, hosts->leader());
+  if (leads) allreduce_within(members, plan, hosts->across_group(), kOutput, vector, commutative);
+  bcast_within(members, plan, inside, kOutput, vector.bytes(), hosts->leader());
+}
+
+void write_scan_steps(const Members& members, Plan& plan, Vector vector, bool exclusive) {
+  scan_recursive_doubling(plan, all(members), kOutput, vector, exclusive);
+}
+
+void write_reduce_scatter_steps(const Members& members, Plan& plan, const std::size_t* counts,
+                                std::size_t unit, bool commutative) {
+  std::size_t count = 0;
+  for (int r = 0; r < members.size; ++r) count += counts[r];
+  write_reduce_scatter(
+      by_messages(members, Collective::reduce_scatter, members.size, count * unit, commutative),
+      plan, all(members), kInput, kOutput, counts, unit);
+}
+
+void write_allgather_steps(const Members& members, Plan& plan, std::size_t bytes) {
+  Placement* hosts = hosts_of(members, Collective::allgather);
+  const auto within = [&](const Group& group, Place blocks, std::size_t block) {
+    write_allgather(by_messages(members, Collective::allgather, group.size, block), plan, group,
+                    blocks, block);
+    plan.settle();
+  };
+  // Hosts of different sizes have blocks of different lengths.
+  if (hosts == nullptr || !hosts->is_even()) return within(all(members), kOutput, bytes);
+  const bool leads = hosts->lead();
+  const Group inside = hosts->inside_group();
+  const int n = members.size, mine = hosts->mine();
+  const std::size_t of_host = index(inside.size) * bytes;
+  const Place own = kOutput + index(members.rank) * bytes;
+  const Place blocks = hosts->is_in_order() ? kOutput : plan.scratch(index(n) * bytes);
+  const Place here = blocks + index(mine) * of_host;
+  if (leads) plan.copy(here + index(hosts->leader()) * bytes, own, bytes);
+  if (inside.size > 1) {
+    gather_binomial(plan, inside, own, here, bytes, hosts->leader());
+    plan.settle();
+  }
+  if (leads) within(hosts->across_group(), blocks, of_host);
+  bcast_within(members, plan, inside, blocks, index(n) * bytes, hosts->leader());
+  if (!hosts->is_in_order())
+    for (int i = 0; i < n; ++i)
+      plan.copy(kOutput + index(hosts->member(i)) * bytes, blocks + index(i) * bytes, bytes);
+}
+
+void write_gather_steps(const Members& members, Plan& plan, std::size_t bytes, int root) {
+  write_gather(by_messages(members, Collective::gather, members.size, bytes), plan, all(members),
+               kInput, kOutput, bytes, root);
+}
+
+void write_scatter_steps(const Members& members, Plan& plan, std::size_t bytes, int root) {
+  write_scatter(by_messages(members, Collective::scatter, members.size, bytes), plan, all(members),
+                kInput, kOutput, bytes, root);
+}
+
+void write_alltoall_steps(const Members& members, Plan& plan, std::size_t bytes) {
+  write_alltoall(by_messages(members, Collective::alltoall, members.size, bytes), plan,
+                 all(members), kInput, kOutput, bytes);
+}
+
+}  // namespace weft::coll

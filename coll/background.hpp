@@ -1,0 +1,39 @@
+#pragma once
+// The steps of whole collectives, for calls that run in the background: by messages alone, inside
+// hosts and across where members share hosts. Arguments as in algorithms.hpp; blocking calls choose
+// among more (coll.hpp). Only what follows from the members and the arguments decides, so all
+// members write plans that fit.
+#include "coll/algorithms.hpp"
+#include "coll/placement.hpp"
+
+namespace weft::coll {
+
+// Whose collective it is.
+struct Members {
+  int rank;
+  int size;
+  Placement* hosts;  // null: one host, or each is on its own
+  const Choices* choices;
+};
+// Valid as long as the team.
+Members members_of(Team& team);
+
+void write_barrier_steps(const Members& members, Plan& plan);
+void write_bcast_steps(const Members& members, Plan& plan, std::size_t bytes, int root);
+// From the input to the root's output, which may be one memory.
+void write_reduce_steps(const Members& members, Plan& plan, Vector vector, bool commutative,
+                        int root);
+// The output holds this member's vector and takes the result.
+void write_allreduce_steps(const Members& members, Plan& plan, Vector vector, bool commutative);
+void write_scan_steps(const Members& members, Plan& plan, Vector vector, bool exclusive);
+// From the input to the output, which may be one memory. Counts in elements.
+void write_reduce_scatter_steps(const Members& members, Plan& plan, const std::size_t* counts,
+                                std::size_t unit, bool commutative);
+// The output has a block for each member, this one's in its place.
+void write_allgather_steps(const Members& members, Plan& plan, std::size_t bytes);
+void write_gather_steps(const Members& members, Plan& plan, std::size_t bytes, int root);
+void write_scatter_steps(const Members& members, Plan& plan, std::size_t bytes, int root);
+// Input and output do not overlap.
+void write_alltoall_steps(const Members& members, Plan& plan, std::size_t bytes);
+
+}  // namespace weft::coll

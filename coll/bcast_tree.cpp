@@ -1,0 +1,45 @@
+// Broadcast of long data in segments along a k-ary tree: while one segment is passed on, the next
+// comes in. Radix 1 is a pipelined chain, 2 the binary tree.
+// Cost, with s segments, radix k and depth d = log_k(n): (s + d - 1) k (alpha + bytes / s beta).
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "coll/algorithms.hpp"
+
+namespace weft::coll {
+
+void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, int root, int radix,
+                std::size_t segment) {
+  constexpr int kMostChildren = 8;
+  assert(radix >= 1 && radix <= kMostChildren);
+  const int n = group.size;
+  const int me = (group.rank - root + n) % n;
+  const auto team_rank = [&](int relative) { return group.team_rank((relative + root) % n); };
+  const auto length = [&](std::size_t offset) { return std::min(segment, bytes - offset); };
+  const int num_children = std::clamp(n - 1 - me * radix, 0, radix);
+  const auto receive = [&](std::size_t offset) {
+    if (me == 0 || offset >= bytes) return Plan::kNone;
+    return plan.receive(team_rank((me - 1) / radix), data + offset, length(offset));
+  };
+  std::array<int, kMostChildren> sent;
+  sent.fill(Plan::kNone);
+  int received = receive(0);
+  for (std::size_t offset = 0; offset < bytes; offset += segment) {
+    const int next = receive(offset + segment);
+    // One segment for each child stays under way.
+    for (int child = 0; child < num_children; ++child) {
+      int& last = sent[index(child)];
+      last = plan.send(team_rank(me * radix + 1 + child), data + offset, length(offset), received,
+                       last);
+    }
+    received = next;
+  }
+}
+
+void bcast_chain(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
+  constexpr std::size_t kPieceBytes = 128 * 1024;
+  bcast_tree(plan, group, data, bytes, root, 1, kPieceBytes);
+}
+
+}  // namespace weft::coll

@@ -1,5 +1,7 @@
 #include "coll/background.hpp"
 
+#include <vector>
+
 #include "coll/hosts.hpp"
 
 namespace weft::coll {
@@ -10,9 +12,29 @@ Algorithm by_messages(const Members& members, Collective collective, int size, s
   return choose(collective, {size, bytes, false, commutative}, *members.choices);
 }
 
+// Who leads the hosts in one call, as Placement::lead, but apart from what other calls of the team
+// have chosen: several of them may be begun by several threads.
+class Led {
+ public:
+  explicit Led(const Placement& hosts, int root = -1)
+      : hosts_(hosts), leaders_(index(hosts.size())) {
+    for (int h = 0; h < hosts.size(); ++h) leaders_[index(h)] = hosts.member(hosts.begin(h));
+    if (root >= 0) leaders_[index(hosts.host(root))] = root;
+    leader_ = hosts.place(leaders_[index(hosts.mine())]);
+  }
+  bool leads() const { return hosts_.inside_group().rank == leader_; }
+  int leader() const { return leader_; }
+  Group across() const { return {hosts_.mine(), hosts_.size(), leaders_.data()}; }
+
+ private:
+  const Placement& hosts_;
+  std::vector<int> leaders_;
+  int leader_;
+};
+
 // The hosts, if combining host by host keeps what order the operation needs.
-Placement* hosts_of(const Members& members, Collective collective, bool commutative = true) {
-  Placement* hosts = members.hosts;
+const Placement* hosts_of(const Members& members, Collective collective, bool commutative = true) {
+  const Placement* hosts = members.hosts;
   const Algorithm forced = (*members.choices)[collective];
   if (hosts == nullptr || (forced != Algorithm::automatic && forced != Algorithm::two_level))
     return nullptr;
@@ -50,49 +72,53 @@ void allreduce_within(const Members& members, Plan& plan, const Group& group, Pl
 Members members_of(Team& team) { return {team.rank(), team.size(), team.hosts(), &team.choices()}; }
 
 void write_barrier_steps(const Members& members, Plan& plan) {
-  Placement* hosts = hosts_of(members, Collective::barrier);
+  const Placement* hosts = hosts_of(members, Collective::barrier);
   if (hosts == nullptr) return barrier_dissemination(plan, all(members));
-  const bool leads = hosts->lead();
+  const Led led(*hosts);
+  const bool leads = led.leads();
   const Group inside = hosts->inside_group();
   if (inside.size > 1) {
-    gather_binomial(plan, inside, {}, {}, 0, hosts->leader());
+    gather_binomial(plan, inside, {}, {}, 0, led.leader());
     plan.settle();
   }
-  if (leads) barrier_dissemination(plan, hosts->across_group());
-  bcast_within(members, plan, inside, {}, 0, hosts->leader());
+  if (leads) barrier_dissemination(plan, led.across());
+  // Not by the algorithm of broadcasts, some of which have no steps for no bytes.
+  if (inside.size > 1) bcast_binomial(plan, inside, {}, 0, led.leader());
 }
 
 void write_bcast_steps(const Members& members, Plan& plan, std::size_t bytes, int root) {
-  Placement* hosts = hosts_of(members, Collective::bcast);
+  const Placement* hosts = hosts_of(members, Collective::bcast);
   if (hosts == nullptr) return bcast_within(members, plan, all(members), kOutput, bytes, root);
-  if (hosts->lead(root))
-    bcast_within(members, plan, hosts->across_group(), kOutput, bytes, hosts->host(root));
-  bcast_within(members, plan, hosts->inside_group(), kOutput, bytes, hosts->leader());
+  const Led led(*hosts, root);
+  if (led.leads()) bcast_within(members, plan, led.across(), kOutput, bytes, hosts->host(root));
+  bcast_within(members, plan, hosts->inside_group(), kOutput, bytes, led.leader());
 }
 
 void write_reduce_steps(const Members& members, Plan& plan, Vector vector, bool commutative,
                         int root) {
-  Placement* hosts = hosts_of(members, Collective::reduce, commutative);
+  const Placement* hosts = hosts_of(members, Collective::reduce, commutative);
   if (hosts == nullptr)
     return reduce_within(members, plan, all(members), kInput, kOutput, vector, commutative, root);
-  const bool leads = hosts->lead(root);
+  const Led led(*hosts, root);
+  const bool leads = led.leads();
   const Place sum = leads && members.rank != root ? plan.scratch(vector.bytes()) : kOutput;
   reduce_within(members, plan, hosts->inside_group(), kInput, sum, vector, commutative,
-                hosts->leader());
+                led.leader());
   if (leads)
-    reduce_within(members, plan, hosts->across_group(), sum, kOutput, vector, commutative,
+    reduce_within(members, plan, led.across(), sum, kOutput, vector, commutative,
                   hosts->host(root));
 }
 
 void write_allreduce_steps(const Members& members, Plan& plan, Vector vector, bool commutative) {
-  Placement* hosts = hosts_of(members, Collective::allreduce, commutative);
+  const Placement* hosts = hosts_of(members, Collective::allreduce, commutative);
   if (hosts == nullptr)
     return allreduce_within(members, plan, all(members), kOutput, vector, commutative);
-  const bool leads = hosts->lead();
+  const Led led(*hosts);
+  const bool leads = led.leads();
   const Group inside = hosts->inside_group();
-  reduce_within(members, plan, inside, kOutput, kOutput, vector, commutative, hosts->leader());
-  if (leads) allreduce_within(members, plan, hosts->across_group(), kOutput, vector, commutative);
-  bcast_within(members, plan, inside, kOutput, vector.bytes(), hosts->leader());
+  reduce_within(members, plan, inside, kOutput, kOutput, vector, commutative, led.leader());
+  if (leads) allreduce_within(members, plan, led.across(), kOutput, vector, commutative);
+  bcast_within(members, plan, inside, kOutput, vector.bytes(), led.leader());
 }
 
 void write_scan_steps(const Members& members, Plan& plan, Vector vector, bool exclusive) {
@@ -109,7 +135,7 @@ void write_reduce_scatter_steps(const Members& members, Plan& plan, const std::s
 }
 
 void write_allgather_steps(const Members& members, Plan& plan, std::size_t bytes) {
-  Placement* hosts = hosts_of(members, Collective::allgather);
+  const Placement* hosts = hosts_of(members, Collective::allgather);
   const auto within = [&](const Group& group, Place blocks, std::size_t block) {
     write_allgather(by_messages(members, Collective::allgather, group.size, block), plan, group,
                     blocks, block);
@@ -117,20 +143,21 @@ void write_allgather_steps(const Members& members, Plan& plan, std::size_t bytes
   };
   // Hosts of different sizes have blocks of different lengths.
   if (hosts == nullptr || !hosts->is_even()) return within(all(members), kOutput, bytes);
-  const bool leads = hosts->lead();
+  const Led led(*hosts);
+  const bool leads = led.leads();
   const Group inside = hosts->inside_group();
   const int n = members.size, mine = hosts->mine();
   const std::size_t of_host = index(inside.size) * bytes;
   const Place own = kOutput + index(members.rank) * bytes;
   const Place blocks = hosts->is_in_order() ? kOutput : plan.scratch(index(n) * bytes);
   const Place here = blocks + index(mine) * of_host;
-  if (leads) plan.copy(here + index(hosts->leader()) * bytes, own, bytes);
+  if (leads) plan.copy(here + index(led.leader()) * bytes, own, bytes);
   if (inside.size > 1) {
-    gather_binomial(plan, inside, own, here, bytes, hosts->leader());
+    gather_binomial(plan, inside, own, here, bytes, led.leader());
     plan.settle();
   }
-  if (leads) within(hosts->across_group(), blocks, of_host);
-  bcast_within(members, plan, inside, blocks, index(n) * bytes, hosts->leader());
+  if (leads) within(led.across(), blocks, of_host);
+  bcast_within(members, plan, inside, blocks, index(n) * bytes, led.leader());
   if (!hosts->is_in_order())
     for (int i = 0; i < n; ++i)
       plan.copy(kOutput + index(hosts->member(i)) * bytes, blocks + index(i) * bytes, bytes);

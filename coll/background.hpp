@@ -12,7 +12,7 @@ namespace weft::coll {
 struct Members {
   int rank;
   int size;
-  Placement* hosts;  // null: one host, or each is on its own
+  const Placement* hosts;  // null: one host, or each is on its own
   const Choices* choices;
 };
 // Valid as long as the team.

@@ -100,7 +100,7 @@ class Team {
   bool is_broken() noexcept {
     return (engine_.num_lost() != lost_seen_ && look_for_lost()) ||
            (interrupt_ != nullptr && interrupt_->is_raised()) ||
-           (whole_ != nullptr && is_given_up());
+           (whole_ != nullptr ? whole_->has_host_given_up() : has_host_given_up());
   }
   // For a team inside a host: tells the other members that this one cannot go on, as they may wait
   // for it without knowing who is lost elsewhere.
@@ -124,6 +124,7 @@ class Team {
   void assign(std::span<const int> members, std::uint32_t context, int rank) noexcept;
   void replace(int rank, int world) noexcept { members_[static_cast<std::size_t>(rank)] = world; }
   bool is_given_up() const noexcept;
+  bool has_host_given_up() const noexcept;
   void make_requests();
 
   ShmTeam* make_shm();

@@ -15,9 +15,18 @@ Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bo
   const bool shared_hosts = hosts != nullptr && (commutative || hosts->is_in_order());
   const Algorithm algorithm = choose(
       collective, {team.size(), bytes, team.is_local(), commutative, shared_hosts}, team.choices());
+  // First of all the segment, by which those who give up tell the others of their host.
+  if (algorithm == Algorithm::two_level && team.hosts()->inside().size() > 1)
+    (void)team.hosts()->inside().shm();
   if (algorithm != Algorithm::shm || team.shm() != nullptr) return algorithm;
   // No shared segment to be had, on no member: as if they were on different hosts.
   return choose(collective, {team.size(), bytes, false, commutative}, Choices{});
+}
+
+// The members of this host may wait for this one, and not know of the loss.
+Status lost(Team& team) {
+  if (team.hosts() != nullptr) team.hosts()->inside().give_up();
+  return Code::peer_lost;
 }
 
 Status ended(Team& team, Status status) {
@@ -45,7 +54,7 @@ std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
 
 Status barrier(Team& team) {
   if (team.size() == 1) return {};
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   switch (algorithm_for(team, Collective::barrier, 0)) {
     case Algorithm::shm:
       return shm_barrier(*team.shm());
@@ -58,7 +67,7 @@ Status barrier(Team& team) {
 
 Status bcast(Team& team, void* data, std::size_t bytes, int root) {
   if (team.size() == 1 || bytes == 0) return {};
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   const Algorithm algorithm = algorithm_for(team, Collective::bcast, bytes);
   switch (algorithm) {
     case Algorithm::shm:
@@ -82,7 +91,7 @@ Status reduce(Team& team, const void* send, void* receive, std::size_t count, co
     copy_bytes(receive, input, bytes);
     return {};
   }
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   const Algorithm algorithm = algorithm_for(team, Collective::reduce, bytes, op);
   switch (algorithm) {
     case Algorithm::shm:
@@ -106,7 +115,7 @@ Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
     if (send != nullptr) copy_bytes(receive, send, bytes);
     return {};
   }
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   if (auto* offload = team.offload(); offload != nullptr && offload->takes(bytes, op)) [[unlikely]]
     return offload->allreduce(send, receive, count, op);
   const Algorithm algorithm = algorithm_for(team, Collective::allreduce, bytes, op);
@@ -133,7 +142,7 @@ Status reduce_scatter(Team& team, const void* send, void* receive, const std::si
     copy_bytes(receive, input, bytes);
     return {};
   }
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   const Algorithm algorithm = algorithm_for(team, Collective::reduce_scatter, bytes, op);
   switch (algorithm) {
     case Algorithm::shm: {
@@ -171,7 +180,7 @@ Status scan_any(Team& team, const void* send, void* receive, std::size_t count, 
     if (!exclusive && send != nullptr) copy_bytes(receive, send, bytes);
     return {};
   }
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   if (algorithm_for(team, Collective::scan, bytes, op) == Algorithm::shm)
     return shm_scan(*team.shm(), send != nullptr ? send : receive, receive, count, op, exclusive);
   if (!exclusive || send == nullptr) {
@@ -203,7 +212,7 @@ Status gather(Team& team, const void* send, void* receive, std::size_t bytes, in
   if (team.rank() == root && send != nullptr)
     copy_bytes(at(receive, index(root) * bytes), send, bytes);
   if (team.size() == 1) return {};
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   const Algorithm algorithm = algorithm_for(team, Collective::gather, bytes);
   switch (algorithm) {
     case Algorithm::shm:
@@ -223,7 +232,7 @@ Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, i
   if (team.rank() == root && receive != nullptr)
     copy_bytes(receive, at(send, index(root) * bytes), bytes);
   if (team.size() == 1) return {};
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   const Algorithm algorithm = algorithm_for(team, Collective::scatter, bytes);
   switch (algorithm) {
     case Algorithm::shm:
@@ -241,7 +250,7 @@ Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, i
 Status allgather(Team& team, const void* send, void* receive, std::size_t bytes) {
   if (bytes == 0) return {};
   const bool several = team.size() > 1;
-  if (several && team.is_broken()) return Code::peer_lost;
+  if (several && team.is_broken()) return lost(team);
   const Algorithm algorithm =
       several ? algorithm_for(team, Collective::allgather, bytes) : Algorithm::automatic;
   if (algorithm == Algorithm::shm) return shm_allgather(*team.shm(), send, receive, bytes);
@@ -261,7 +270,7 @@ Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes) 
     if (send != nullptr) copy_bytes(receive, send, bytes);
     return {};
   }
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   std::unique_ptr<std::byte[]> held;
   if (send == nullptr) {
     held = copy_of(receive, index(team.size()) * bytes);

@@ -1,7 +1,6 @@
 #include "coll/links.hpp"
 
 #include "base/wait.hpp"
-#include "coll/patience.hpp"
 
 namespace weft::coll {
 
@@ -24,8 +23,7 @@ void Links::start_receive(std::unique_ptr<Request>& request, void* data, std::si
 
 Status Links::finish(std::unique_ptr<Request>& request) {
   if (!request) return {};
-  Patience patience(team_);
-  team_.engine().wait_until([&] { return request->is_complete() || patience.is_over(); });
+  team_.engine().wait_until([&] { return request->is_complete() || patience_.is_over(); });
   if (!request->is_complete() &&
       !(request->is_receive && team_.engine().cancel(*request) && request->is_complete())) {
     team_.abandon(std::move(request));

@@ -19,12 +19,18 @@ class Patience {
     if (!team_.is_broken()) return false;
     const std::uint64_t now = now_ns();
     if (broken_since_ns_ == 0) broken_since_ns_ = now;
-    return now >= broken_since_ns_ + team_.grace_ns();
+    // It takes a look at every member.
+    if (const std::uint32_t lost = team_.engine().num_lost(); grace_ns_ == 0 || lost != num_lost_) {
+      num_lost_ = lost;
+      grace_ns_ = team_.grace_ns() + 1;
+    }
+    return now >= broken_since_ns_ + grace_ns_;
   }
 
  private:
   Team& team_;
-  std::uint64_t broken_since_ns_ = 0;
+  std::uint64_t broken_since_ns_ = 0, grace_ns_ = 0;
+  std::uint32_t num_lost_ = 0;
 };
 
 }  // namespace weft::coll

@@ -52,6 +52,8 @@ void Team::assign(std::span<const int> members, std::uint32_t context) noexcept 
   if (hosts_ == nullptr || rank_ >= size()) return;
   hosts_->assign();
   hosts_used_ = hosts_->is_worth_it();
+  // Nor will it be with fewer members.
+  if (!hosts_used_) hosts_.reset();
 }
 
 void Team::assign(std::span<const int> members, std::uint32_t context, int rank) noexcept {
@@ -131,6 +133,10 @@ void Team::give_up() noexcept {
   if (shm_ != nullptr) shm_->give_up();
 }
 
+bool Team::has_host_given_up() const noexcept {
+  return hosts_used_ && hosts_->inside().is_given_up();
+}
+
 bool Team::is_given_up() const noexcept { return shm_ != nullptr && shm_->is_given_up(); }
 
 void Team::settle() {
@@ -157,7 +163,9 @@ std::uint64_t Team::grace_ns() const noexcept {
   if (interrupt_ != nullptr) return some_died ? 0 : kGraceNs;
   // Who has left in good order has done its part, and so will those on whom this call depends,
   // however busy their machine is.
-  return some_died || (whole_ != nullptr && is_given_up()) ? kGraceNs : kGraceAfterLeavingNs;
+  return some_died || (whole_ != nullptr ? *whole_ : *this).has_host_given_up()
+             ? kGraceNs
+             : kGraceAfterLeavingNs;
 }
 
 bool Team::look_for_lost() noexcept {

@@ -12,6 +12,8 @@ namespace weft::coll {
 
 // What a call ended with. If a member is lost, those of this host may not know, and are told.
 Status ended(Team& team, Status status);
+// For a call that a loss keeps from beginning.
+Status lost(Team& team);
 
 Status two_level_barrier(Team& team);
 Status two_level_bcast(Team& team, void* data, std::size_t bytes, int root);

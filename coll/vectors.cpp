@@ -13,7 +13,7 @@ Status gatherv(Team& team, const void* send, std::size_t send_bytes, void* recei
   if (team.rank() == root && send != nullptr)
     copy_bytes(at(receive, displacements[root]), send, std::min(send_bytes, counts[root]));
   if (team.size() == 1) return {};
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   return run_steps(
       team, Collective::gather, {send, receive}, nullptr, [&](Plan& plan, const Group& group) {
         gatherv_linear(plan, group, kInput, send_bytes, kOutput, counts, displacements, root);
@@ -26,7 +26,7 @@ Status scatterv(Team& team, const void* send, const std::size_t* counts,
   if (team.rank() == root && receive != nullptr)
     copy_bytes(receive, at(send, displacements[root]), std::min(receive_bytes, counts[root]));
   if (team.size() == 1) return {};
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   return run_steps(
       team, Collective::scatter, {send, receive}, nullptr, [&](Plan& plan, const Group& group) {
         scatterv_linear(plan, group, kInput, counts, displacements, kOutput, receive_bytes, root);
@@ -39,7 +39,7 @@ Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* re
   if (send != nullptr)
     copy_bytes(at(receive, displacements[me]), send, std::min(send_bytes, counts[me]));
   if (n == 1) return {};
-  if (team.is_broken()) return Code::peer_lost;
+  if (team.is_broken()) return lost(team);
   std::size_t total = 0;
   for (int r = 0; r < n; ++r) total += counts[r];
   if (total == 0) return {};
@@ -56,7 +56,7 @@ Status alltoallv(Team& team, const void* send, const std::size_t* send_counts,
                  const std::ptrdiff_t* send_displacements, void* receive,
                  const std::size_t* receive_counts, const std::ptrdiff_t* receive_displacements) {
   const int n = team.size();
-  if (n > 1 && team.is_broken()) return Code::peer_lost;
+  if (n > 1 && team.is_broken()) return lost(team);
   std::vector<std::byte> held;
   std::vector<std::ptrdiff_t> held_displacements;
   if (send == nullptr) {

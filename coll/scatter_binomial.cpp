@@ -7,6 +7,7 @@ namespace weft::coll {
 
 void scatter_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
                       int root) {
+  if (group.size == 1) return;
   const int n = group.size, me = (group.rank - root + n) % n;
   const auto team_rank = [&](int relative) { return group.team_rank((relative + root) % n); };
   int mask = 1;

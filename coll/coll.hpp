@@ -44,10 +44,14 @@ class Interrupt {
   ~Interrupt() = default;
 };
 
+class Notices;
 class ShmTeam;  // flags and slots shared by the members of one host; made at the first use
 struct ShmSegment;
 class Hosts;  // where the members are, if they are on several hosts of which some have more than
               // one
+
+// Of notices, among the tags of a team's messages: those of calls are 1 + their Collective.
+inline constexpr std::int32_t kNoticeTag = 1 + static_cast<std::int32_t>(kNumCollectives);
 
 // So many messages of a call are under way at a time, for those that could start more.
 inline constexpr std::size_t kMostUnderWay = 16;
@@ -79,8 +83,12 @@ class Team {
   // The way through switches that compute, made by the members together at the first call; null:
   // the settings want none, or it cannot be had, on no member.
   offload::Offload* offload() { return offload_tried_ ? offload_.get() : make_offload(); }
-  // No switches for this team: it is part of how they are used.
-  void keep_to_hosts() noexcept { offload_tried_ = true; }
+  // No switches for this team: it is part of how they are used, in the context of another team,
+  // which the notices are for.
+  void keep_to_hosts() noexcept {
+    offload_tried_ = true;
+    notices_used_ = false;
+  }
   // Collective, before the end of a team that the members leave at different times.
   void close_offload();
 
@@ -89,6 +97,8 @@ class Team {
   // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null if
   // there is none left.
   std::byte* scratch(std::size_t bytes);
+  // Gets that memory, for calls to come. False: there is none left.
+  bool make_scratch(std::size_t bytes);
   // The plan of the call that is under way, and a request for each of so many steps.
   Plan& plan() noexcept { return plan_; }
   std::unique_ptr<tagged::Request>* plan_requests(std::size_t num) {
@@ -99,14 +109,25 @@ class Team {
   // collective can work any more.
   bool is_broken() noexcept {
     return (engine_.num_lost() != lost_seen_ && look_for_lost()) ||
-           (interrupt_ != nullptr && interrupt_->is_raised()) ||
-           (whole_ != nullptr ? whole_->has_host_given_up() : has_host_given_up());
+           (interrupt_ != nullptr && interrupt_->is_raised()) || is_given_up();
   }
-  // For a team inside a host: tells the other members that this one cannot go on, as they may wait
-  // for it without knowing who is lost elsewhere.
+  // Whether a member has told that it gave up, or this one has.
+  bool is_given_up() noexcept;
+  // This member cannot go on in a call that the others are in: tells them, as they may wait for it
+  // without knowing who is lost elsewhere.
   void give_up() noexcept;
+  // Null: all members see each other's loss by themselves.
+  Notices* notices() noexcept {
+    return whole_ != nullptr ? whole_->notices_used() : notices_used();
+  }
+  // In the middle of a call, when there is no memory: true after a while if there may be some now.
+  // Calls of the parts of a team, into which their first messages have gone, wait so for up to ten
+  // seconds; others say no_memory before their first message.
+  bool wait_for_memory(std::uint64_t& since_ns) noexcept;
+  // Whether a part of it waited in vain.
+  bool is_stuck() const noexcept { return stuck_; }
   // How long a call that is under way goes on once the team is broken, see Patience.
-  std::uint64_t grace_ns() const noexcept;
+  std::uint64_t grace_ns() noexcept;
   // Keeps a request that cannot be taken back until the engine is done with it.
   void abandon(std::unique_ptr<tagged::Request> request);
   // For a message of this team. Never null: those that there is no memory for wait until there is,
@@ -123,8 +144,7 @@ class Team {
   Team(Team& whole, std::size_t most);
   void assign(std::span<const int> members, std::uint32_t context, int rank) noexcept;
   void replace(int rank, int world) noexcept { members_[static_cast<std::size_t>(rank)] = world; }
-  bool is_given_up() const noexcept;
-  bool has_host_given_up() const noexcept;
+  Notices* notices_used() noexcept { return notices_used_ ? notices_.get() : nullptr; }
   void make_requests();
 
   ShmTeam* make_shm();
@@ -139,10 +159,13 @@ class Team {
   int rank_ = 0;
   bool is_local_ = false;
   bool hosts_used_ = false;
+  bool notices_used_ = false;
+  bool stuck_ = false;
   bool shm_tried_ = false;
   bool offload_tried_ = false;
   std::unique_ptr<offload::Offload> offload_;
   std::unique_ptr<Hosts> hosts_;
+  std::unique_ptr<Notices> notices_;
   std::unique_ptr<ShmSegment> segment_;
   ShmTeam* shm_ = nullptr;  // in segment_
   Choices choices_;

@@ -10,9 +10,32 @@
 
 namespace weft::coll {
 
+bool fits_scratch(const Hosts& hosts, Collective collective, std::size_t bytes) noexcept {
+  const std::size_t n = index(hosts.begin(hosts.size()));
+  std::size_t blocks = 0;
+  switch (collective) {
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::allgather:
+      blocks = n;
+      break;
+    case Collective::alltoall:
+      for (int h = 0; h < hosts.size(); ++h) blocks = std::max(blocks, index(hosts.size(h)));
+      blocks *= 3 * n;
+      break;
+    case Collective::reduce_scatter:
+      blocks = 4;
+      break;
+    default:
+      break;
+  }
+  return blocks == 0 || bytes <= kMostScratchBytes / blocks;
+}
+
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bool commutative) {
   const Hosts* hosts = team.hosts();
-  const bool shared_hosts = hosts != nullptr && (commutative || hosts->is_in_order());
+  const bool shared_hosts = hosts != nullptr && (commutative || hosts->is_in_order()) &&
+                            fits_scratch(*hosts, collective, bytes);
   const Algorithm algorithm = choose(
       collective, {team.size(), bytes, team.is_local(), commutative, shared_hosts}, team.choices());
   // First of all the segment, by which those who give up tell the others of their host.
@@ -23,14 +46,14 @@ Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bo
   return choose(collective, {team.size(), bytes, false, commutative}, Choices{});
 }
 
-// The members of this host may wait for this one, and not know of the loss.
+// The others may wait for this one, and not know of the loss.
 Status lost(Team& team) {
-  if (team.hosts() != nullptr) team.hosts()->inside().give_up();
+  team.give_up();
   return Code::peer_lost;
 }
 
 Status ended(Team& team, Status status) {
-  if (status == Code::peer_lost) team.hosts()->inside().give_up();
+  if (status == Code::peer_lost || (status == Code::no_memory && team.is_stuck())) team.give_up();
   return status;
 }
 
@@ -117,7 +140,7 @@ Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
   }
   if (team.is_broken()) return lost(team);
   if (auto* offload = team.offload(); offload != nullptr && offload->takes(bytes, op)) [[unlikely]]
-    return offload->allreduce(send, receive, count, op);
+    return ended(team, offload->allreduce(send, receive, count, op));
   const Algorithm algorithm = algorithm_for(team, Collective::allreduce, bytes, op);
   if (algorithm == Algorithm::shm)
     return shm_allreduce(*team.shm(), send != nullptr ? send : receive, receive, count, op);

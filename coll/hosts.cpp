@@ -41,8 +41,8 @@ bool Hosts::lead(int root) noexcept {
 
 bool Hosts::make_room(std::size_t bytes) {
   const std::size_t most = 2 * round_up_line(bytes);
-  if (inside_.rank() == leader() && across_.scratch(most) == nullptr) return false;
-  return inside_.size() == 1 || inside_.shm() != nullptr || inside_.scratch(most) != nullptr;
+  if (inside_.rank() == leader() && !across_.make_scratch(most)) return false;
+  return inside_.size() == 1 || inside_.shm() != nullptr || inside_.make_scratch(most);
 }
 
 void Hosts::lay_out(std::size_t bytes) noexcept {

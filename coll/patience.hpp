@@ -10,6 +10,10 @@
 
 namespace weft::coll {
 
+// Once somebody died or gave up, and once somebody left in good order: who has done so has done its
+// part, and so will those on whom a call depends, however busy their machine is.
+inline constexpr std::uint64_t kGraceNs = 200'000'000, kGraceAfterLeavingNs = 10'000'000'000;
+
 class Patience {
  public:
   explicit Patience(Team& team) noexcept : team_(team) {}
@@ -20,8 +24,11 @@ class Patience {
     const std::uint64_t now = now_ns();
     if (broken_since_ns_ == 0) broken_since_ns_ = now;
     // It takes a look at every member.
-    if (const std::uint32_t lost = team_.engine().num_lost(); grace_ns_ == 0 || lost != num_lost_) {
+    const bool given_up = team_.is_given_up();
+    if (const std::uint32_t lost = team_.engine().num_lost();
+        grace_ns_ == 0 || lost != num_lost_ || given_up != given_up_) {
       num_lost_ = lost;
+      given_up_ = given_up;
       grace_ns_ = team_.grace_ns() + 1;
     }
     return now >= broken_since_ns_ + grace_ns_;
@@ -31,6 +38,7 @@ class Patience {
   Team& team_;
   std::uint64_t broken_since_ns_ = 0, grace_ns_ = 0;
   std::uint32_t num_lost_ = 0;
+  bool given_up_ = false;
 };
 
 }  // namespace weft::coll

@@ -7,10 +7,14 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
   std::byte* scratch = team.scratch(plan.scratch_bytes());
   const std::vector<Step>& steps = plan.steps();
   std::unique_ptr<tagged::Request>* requests = nullptr;
-  const Status got = or_no_memory([&] {
-    requests = team.plan_requests(steps.size());
-    return Code::ok;
-  });
+  Status got;
+  std::uint64_t since_ns = 0;
+  do
+    got = or_no_memory([&] {
+      requests = team.plan_requests(steps.size());
+      return Code::ok;
+    });
+  while (!got && team.wait_for_memory(since_ns));
   if (scratch == nullptr || !got) return Code::no_memory;
   const auto readable = [&](Place place) -> const std::byte* {
     if (place.memory == Memory::scratch) return scratch + place.offset;
@@ -51,6 +55,7 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
   }
   // After an error nothing new is started, but what was started must have ended.
   for (; settled < steps.size(); ++settled) finish(settled);
+  if (status == Code::peer_lost) team.give_up();
   return status;
 }
 

@@ -11,8 +11,9 @@ struct Buffers {
   void* output = nullptr;
 };
 
-// Runs the steps of this member. Blocks until they are over; after an error no new one begins. op:
-// for plans that combine. Returns ok, peer_lost or, before the first step, no_memory.
+// Runs the steps of this member. Blocks until they are over; after an error no new one begins, and
+// if a member is lost the others are told. op: for plans that combine. Returns ok, peer_lost or,
+// before the first step, no_memory.
 Status run(Team& team, Collective collective, const Plan& plan, const Buffers& buffers,
            const Reduction* op = nullptr);
 
@@ -21,11 +22,15 @@ template <class Write>
 Status run_steps(Team& team, Collective collective, const Buffers& buffers, const Reduction* op,
                  Write&& write) {
   Plan& plan = team.plan();
-  plan.clear();
-  const Status written = or_no_memory([&] {
-    write(plan, Group{team.rank(), team.size()});
-    return Code::ok;
-  });
+  Status written;
+  std::uint64_t since_ns = 0;
+  do {
+    plan.clear();
+    written = or_no_memory([&] {
+      write(plan, Group{team.rank(), team.size()});
+      return Code::ok;
+    });
+  } while (!written && team.wait_for_memory(since_ns));
   return written ? run(team, collective, plan, buffers, op) : written;
 }
 

@@ -64,7 +64,8 @@ struct SegmentHeader {
   alignas(kLine) Cell result;
   // Members that wait, perhaps asleep, for others to be done.
   alignas(kLine) std::atomic<std::uint32_t> want_done;
-  // Not zero: a member cannot go on, for what happened outside this team.
+  // Not zero: a member cannot go on, for what happened outside this team; then 2 + the world rank
+  // of who is lost, or 1.
   std::atomic<std::uint32_t> given_up;
 };
 
@@ -180,10 +181,15 @@ class ShmTeam {
   Cell& cell(int member) noexcept { return members_[member].cells[round_ % kNumCells]; }
   std::byte* bank(int member) noexcept { return banks_ + index(member, round_ % kNumBanks); }
 
-  void give_up() noexcept {
+  // lost: a world rank, or -1.
+  void give_up(int lost) noexcept {
     // relaxed: it says nothing about other memory.
-    header_->given_up.store(1, std::memory_order_relaxed);
+    header_->given_up.store(static_cast<std::uint32_t>(lost + 2), std::memory_order_relaxed);
     ring_all();
+  }
+  // Who was lost, as far as the one that gave up knew; else -1.
+  int lost() const noexcept {
+    return static_cast<int>(header_->given_up.load(std::memory_order_relaxed)) - 2;
   }
   bool is_given_up() const noexcept {
     return header_->given_up.load(std::memory_order_relaxed) != 0;

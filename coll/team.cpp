@@ -5,9 +5,12 @@
 #include <new>
 
 #include "base/shortage.hpp"
+#include "base/wait.hpp"
 #include "coll/coll.hpp"
 #include "coll/hosts.hpp"
+#include "coll/notices.hpp"
 #include "coll/offload/offload.hpp"
+#include "coll/patience.hpp"
 #include "coll/shm_segment.hpp"
 #include "coll/shm_team.hpp"
 
@@ -18,6 +21,7 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
     : engine_(engine), interrupt_(interrupt), choices_(Choices::from(engine.job().settings())) {
   members_.reserve(members.size());
   // Clients that agree on losses in the middle of calls need everyone to see them alike.
+  if (interrupt == nullptr) notices_ = std::make_unique<Notices>(engine);
   if (interrupt == nullptr && engine.job().has_shared_hosts())
     hosts_ = std::make_unique<Hosts>(*this, members.size());
   assign(members, context);
@@ -48,6 +52,8 @@ void Team::make_requests() {
 void Team::assign(std::span<const int> members, std::uint32_t context) noexcept {
   const auto self = std::find(members.begin(), members.end(), engine_.rank());
   assign(members, context, static_cast<int>(self - members.begin()));
+  notices_used_ = notices_ != nullptr && !is_local_;
+  if (notices_used_) notices_->open(context, kNoticeTag, members_);
   hosts_used_ = false;
   if (hosts_ == nullptr || rank_ >= size()) return;
   hosts_->assign();
@@ -85,16 +91,21 @@ void Team::close_offload() {
 
 void Team::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
 
+bool Team::make_scratch(std::size_t bytes) {
+  if (bytes <= scratch_bytes_) return true;
+  constexpr std::size_t kUnit = 4096;
+  const std::size_t room = (bytes + kUnit - 1) / kUnit * kUnit;
+  scratch_.reset();
+  scratch_bytes_ = 0;
+  scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(64, room)));
+  if (scratch_ != nullptr) scratch_bytes_ = room;
+  return scratch_ != nullptr;
+}
+
 std::byte* Team::scratch(std::size_t bytes) {
-  if (bytes > scratch_bytes_) {
-    constexpr std::size_t kUnit = 4096;
-    const std::size_t room = (bytes + kUnit - 1) / kUnit * kUnit;
-    scratch_.reset();
-    scratch_bytes_ = 0;
-    scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(64, room)));
-    if (scratch_ == nullptr) return nullptr;
-    scratch_bytes_ = room;
-  }
+  std::uint64_t since_ns = 0;
+  while (!make_scratch(bytes))
+    if (!wait_for_memory(since_ns)) return nullptr;
   // Never null for a request of nothing: null means failure.
   alignas(64) static std::byte nothing[64];
   return scratch_ ? scratch_.get() : nothing;
@@ -130,14 +141,38 @@ void Team::give_back(std::unique_ptr<tagged::Request> request) noexcept {
 }
 
 void Team::give_up() noexcept {
-  if (shm_ != nullptr) shm_->give_up();
+  Team& team = whole_ != nullptr ? *whole_ : *this;
+  Notices* notices = team.notices_used();
+  if (notices == nullptr) return;
+  ShmTeam* shm = team.hosts_used_ ? team.hosts_->inside().shm_ : nullptr;
+  if (shm != nullptr && shm->is_given_up() && !notices->is_over()) notices->note(shm->lost());
+  notices->tell();
+  if (shm != nullptr && !shm->is_given_up()) shm->give_up(notices->lost());
+  engine_.wait_until([notices] { return notices->is_sent(); });
 }
 
-bool Team::has_host_given_up() const noexcept {
-  return hosts_used_ && hosts_->inside().is_given_up();
+bool Team::is_given_up() noexcept {
+  Team& team = whole_ != nullptr ? *whole_ : *this;
+  Notices* notices = team.notices_used();
+  if (notices == nullptr) return false;
+  if (notices->is_over()) return true;
+  const ShmTeam* shm = team.hosts_used_ ? team.hosts_->inside().shm_ : nullptr;
+  return shm != nullptr && shm->is_given_up();
 }
 
-bool Team::is_given_up() const noexcept { return shm_ != nullptr && shm_->is_given_up(); }
+bool Team::wait_for_memory(std::uint64_t& since_ns) noexcept {
+  constexpr std::uint64_t kPatienceNs = 10'000'000'000;
+  if (whole_ == nullptr) return false;
+  const std::uint64_t now = now_ns();
+  if (since_ns == 0) since_ns = now;
+  if (now > since_ns + kPatienceNs || is_broken()) {
+    whole_->stuck_ = true;
+    return false;
+  }
+  engine_.progress();
+  sched_yield();
+  return true;
+}
 
 void Team::settle() {
   if (hosts_ != nullptr) {
@@ -153,19 +188,14 @@ void Team::settle() {
   abandoned_.clear();
 }
 
-std::uint64_t Team::grace_ns() const noexcept {
-  constexpr std::uint64_t kGraceNs = 200'000'000, kGraceAfterLeavingNs = 10'000'000'000;
+std::uint64_t Team::grace_ns() noexcept {
   const std::vector<int>& members = whole_ != nullptr ? whole_->members_ : members_;
   const bool some_died = std::any_of(members.begin(), members.end(), [this](int member) {
     return member != engine_.rank() && !engine_.is_alive(member) && !engine_.has_left(member);
   });
   // The survivors agree on what a call is in which somebody died, so there is nothing to wait for.
   if (interrupt_ != nullptr) return some_died ? 0 : kGraceNs;
-  // Who has left in good order has done its part, and so will those on whom this call depends,
-  // however busy their machine is.
-  return some_died || (whole_ != nullptr ? *whole_ : *this).has_host_given_up()
-             ? kGraceNs
-             : kGraceAfterLeavingNs;
+  return some_died || is_given_up() ? kGraceNs : kGraceAfterLeavingNs;
 }
 
 bool Team::look_for_lost() noexcept {

@@ -5,15 +5,33 @@
 //
 // Arguments as in algorithms.hpp. Reductions keep rank order if the hosts hold the members in
 // order, and are for commutative operations otherwise.
+#include <algorithm>
+
 #include "coll/hosts.hpp"
 #include "coll/links.hpp"
 
 namespace weft::coll {
 
-// What a call ended with. If a member is lost, those of this host may not know, and are told.
+// What a call ended with. If that is in its middle, the others may wait for this member, and are
+// told.
 Status ended(Team& team, Status status);
 // For a call that a loss keeps from beginning.
 Status lost(Team& team);
+
+// What those that lead get for one call at most, as it stays the team's. Longer vectors are reduced
+// in pieces; other calls that would need more go in one level.
+inline constexpr std::size_t kMostScratchBytes = 32 * 1024 * 1024;
+bool fits_scratch(const Hosts& hosts, Collective collective, std::size_t bytes) noexcept;
+// Calls piece(first byte, elements) until all are through, or one fails.
+template <class Piece>
+Status in_pieces(std::size_t count, const Reduction& op, Piece&& piece) {
+  // They need up to four times their length.
+  const std::size_t most = std::max<std::size_t>(kMostScratchBytes / 4 / op.element_bytes, 1);
+  Status status;
+  for (std::size_t first = 0; first < count && status; first += most)
+    status = piece(first * op.element_bytes, std::min(most, count - first));
+  return status;
+}
 
 Status two_level_barrier(Team& team);
 Status two_level_bcast(Team& team, void* data, std::size_t bytes, int root);

@@ -1,8 +1,8 @@
 // Allgather over hosts: those that lead bring the hosts' blocks together, each host's as one.
 //
-// Short: inside to the leader, among the leaders, and all of it inside from the leader. Long:
-// around a ring of the leaders, while what came last is passed on inside; with h hosts (h - 1)
-// (alpha + bytes of one host beta) across. Each link carries every block once.
+// Short: inside to the leader, among the leaders, and all of it inside from the leader. Where hosts
+// give long blocks: around a ring of the leaders, while what came last is passed on inside; with h
+// hosts (h - 1) (alpha + bytes of one host beta) across. Each link carries every block once.
 #include <algorithm>
 
 #include "coll/two_level.hpp"
@@ -10,7 +10,8 @@
 namespace weft::coll {
 namespace {
 
-constexpr std::size_t kRingMinBytes = 64 * 1024;
+// Of one host, in the mean: below it the steps of a ring cost more than they carry.
+constexpr std::size_t kRingMinBytes = 16 * 1024;
 
 Status share_around_ring(Hosts& hosts, bool leads, std::byte* blocks) {
   const int n = hosts.size();
@@ -36,7 +37,7 @@ Status share_around_ring(Hosts& hosts, bool leads, std::byte* blocks) {
 // What the hosts' members gave, `total` bytes laid out by hosts.counts and displacements, of which
 // each leader has its host's, comes to everybody.
 Status share(Hosts& hosts, bool leads, std::byte* blocks, std::size_t total) {
-  if (total >= kRingMinBytes) return share_around_ring(hosts, leads, blocks);
+  if (total / index(hosts.size()) >= kRingMinBytes) return share_around_ring(hosts, leads, blocks);
   const auto& counts = hosts.counts;
   const bool equal =
       std::all_of(counts.begin(), counts.end(), [&](std::size_t c) { return c == counts[0]; });

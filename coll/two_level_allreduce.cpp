@@ -2,9 +2,10 @@
 #include "coll/two_level.hpp"
 
 namespace weft::coll {
+namespace {
 
-Status two_level_allreduce(Team& team, const void* input, void* receive, std::size_t count,
-                           const Reduction& op) {
+Status allreduce_piece(Team& team, const void* input, void* receive, std::size_t count,
+                       const Reduction& op) {
   Hosts& hosts = *team.hosts();
   const bool leads = hosts.lead();
   const std::size_t bytes = count * op.element_bytes;
@@ -13,6 +14,15 @@ Status two_level_allreduce(Team& team, const void* input, void* receive, std::si
                        hosts.leader()));
   if (leads) WEFT_COLL_TRY(allreduce(hosts.across(), nullptr, receive, count, op));
   return bcast(hosts.inside(), receive, bytes, hosts.leader());
+}
+
+}  // namespace
+
+Status two_level_allreduce(Team& team, const void* input, void* receive, std::size_t count,
+                           const Reduction& op) {
+  return in_pieces(count, op, [&](std::size_t offset, std::size_t num) {
+    return allreduce_piece(team, at(input, offset), at(receive, offset), num, op);
+  });
 }
 
 }  // namespace weft::coll

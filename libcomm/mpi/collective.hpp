@@ -198,6 +198,11 @@ class Background final : public Operation {
   }
   void open() noexcept { schedule_.open(); }
   ~Background() override {
+    if (schedule_.is_abandoned()) {
+      // The engine still uses its memory, and types unpack it.
+      (void)new (std::nothrow) Call(std::move(call_));
+      return;
+    }
     call_.each_type([](Datatype* type) {
       if (type != nullptr) release(type);
     });

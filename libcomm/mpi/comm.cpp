@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "coll/notices.hpp"
 #include "mpi/context_ids.hpp"
 #include "mpi/topology.hpp"
 #include "mpi/transfer.hpp"
@@ -64,6 +65,11 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
     if (is_own(given)) comm.given_context = given;
   comm.rank = comm.group->rank();
   comm.team->assign(comm.group->members(), team_context);
+  if (comm.is_inter())
+    comm.remote_notices->open(context, kRemoteNoticeTag, comm.group->members(),
+                              comm.remote->members());
+  else
+    comm.remote_notices.reset();
 }
 
 // With a team of these members, for fill_comm.
@@ -82,6 +88,7 @@ void UnmakeComm::operator()(Comm* comm) const noexcept {
 
 CommPtr prepare_comm(std::span<const int> members, Comm& parent) {
   CommPtr comm = new_comm(members);
+  comm->remote_notices = std::make_unique<coll::Notices>(*engine);
   {
     const std::lock_guard lock(parent.mutex);
     comm->errhandler = retain(parent.errhandler);

@@ -33,10 +33,11 @@ struct Comm {
   int rank = 0;               // of this process, in the local group
 
   MPI_Comm handle = MPI_COMM_NULL;
-  GroupPtr group;                              // the local group
-  GroupPtr remote;                             // intercommunicators only
-  std::optional<std::uint32_t> given_context;  // by this process, for this communicator
-  std::unique_ptr<coll::Team> team;            // of the local group
+  GroupPtr group;                                 // the local group
+  GroupPtr remote;                                // intercommunicators only
+  std::optional<std::uint32_t> given_context;     // by this process, for this communicator
+  std::unique_ptr<coll::Team> team;               // of the local group
+  std::unique_ptr<coll::Notices> remote_notices;  // intercommunicators only: of both groups
   std::unique_ptr<Topology> topology;
   std::atomic<int> uses{1};  // the handle and pending requests
 
@@ -54,6 +55,10 @@ struct Comm {
   int size() const noexcept { return group->size(); }
   bool is_inter() const noexcept { return remote != nullptr; }
   const Group& peer_group() const noexcept { return is_inter() ? *remote : *group; }
+  // How members hear of losses that they don't see; null: they see all.
+  coll::Notices* notices() noexcept {
+    return is_inter() ? remote_notices.get() : team != nullptr ? team->notices() : nullptr;
+  }
   int world(int peer_rank) const noexcept { return identity ? peer_rank : peers[peer_rank]; }
   // The rank, in this communicator, of the peer with this world rank.
   int rank_of_world(int world) const noexcept {
@@ -146,6 +151,7 @@ int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* f
 // Tags of internal messages on a communicator's own context. From the last three a number up to
 // kTagUb is subtracted; the ranges do not meet.
 inline constexpr std::int32_t kIntercommTag = -2;
+inline constexpr std::int32_t kRemoteNoticeTag = -3;
 inline constexpr std::int32_t kCreateGroupTag = -16;
 inline constexpr std::int32_t kIntercommCreateTag = kCreateGroupTag - kTagUb - 1;
 inline constexpr std::int32_t kScheduleTag = kIntercommCreateTag - kTagUb - 1;

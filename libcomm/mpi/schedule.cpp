@@ -4,6 +4,10 @@
 #include <cstring>
 #include <new>
 
+#include "base/wait.hpp"
+#include "coll/notices.hpp"
+#include "coll/patience.hpp"
+
 namespace weft::mpi {
 
 void Schedule::open() noexcept {
@@ -86,6 +90,9 @@ void Schedule::clear() {
   first_pending_ = 0;
   code_ = Code::ok;
   out_of_memory_ = false;
+  lost_seen_ = 0;
+  some_lost_ = some_died_ = false;
+  broken_since_ns_ = given_up_ns_ = 0;
 }
 
 Code Schedule::start() {
@@ -101,6 +108,59 @@ bool Schedule::is_over(std::size_t message) {
 }
 
 bool Schedule::advance(Code& code) {
+  if (!run(code) && !(is_hopeless() && give_up(code))) return false;
+  coll::Notices* notices = code == Code::peer_lost ? comm_.notices() : nullptr;
+  if (notices == nullptr) return true;
+  notices->tell();
+  return notices->is_sent();
+}
+
+// As blocking calls (coll/patience.hpp): somebody may wait for a member that has given up, but what
+// is on its way from others still comes.
+bool Schedule::is_hopeless() noexcept {
+  if (const std::uint32_t lost = engine->num_lost(); lost != lost_seen_) {
+    lost_seen_ = lost;
+    for (const Group* group : {comm_.group.get(), comm_.remote.get()}) {
+      if (group == nullptr) continue;
+      for (const int member : group->members()) {
+        if (member == engine->rank() || engine->is_alive(member)) continue;
+        some_lost_ = true;
+        some_died_ = some_died_ || !engine->has_left(member);
+      }
+    }
+  }
+  coll::Notices* notices = comm_.notices();
+  const bool is_told = notices != nullptr && notices->is_over();
+  if (!some_lost_ && !is_told) return false;
+  const std::uint64_t now = now_ns();
+  if (broken_since_ns_ == 0) broken_since_ns_ = now;
+  return now >=
+         broken_since_ns_ + (some_died_ || is_told ? coll::kGraceNs : coll::kGraceAfterLeavingNs);
+}
+
+bool Schedule::give_up(Code& code) {
+  constexpr std::uint64_t kMostNs = 10'000'000'000;
+  const std::uint64_t now = now_ns();
+  bool all_over = true;
+  for (std::size_t i = 0; i < num_messages_; ++i) {
+    // Once: a send is asked back by a message.
+    if (given_up_ns_ == 0 && !messages_[i].is_complete()) (void)engine->cancel(messages_[i]);
+    all_over = all_over && messages_[i].is_complete();
+  }
+  if (given_up_ns_ == 0) given_up_ns_ = now;
+  code_ = Code::peer_lost;
+  if (!all_over) {
+    if (now < given_up_ns_ + kMostNs) return false;
+    (void)messages_.release();
+    for (auto& memory : memory_) (void)memory.release();
+    num_messages_ = first_pending_ = 0;
+    abandoned_ = true;
+  }
+  code = code_;
+  return true;
+}
+
+bool Schedule::run(Code& code) {
   for (;; ++next_) {
     if (next_ < steps_.size() && code_ == Code::ok)
       for (const int after : steps_[next_].after)

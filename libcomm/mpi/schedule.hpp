@@ -64,9 +64,13 @@ class Schedule {
   void open() noexcept;
 
   // Running. `start` gets all memory that it needs; `advance` returns true when all is done, with
-  // the first error.
+  // the first error, or once it cannot be done as a member is lost. Then the other members are
+  // told, and messages with those that live are taken back; those that these do not let go of
+  // within some seconds stay where they are, for good: is_abandoned(), and the caller keeps what
+  // they use.
   Code start();
   bool advance(Code& code);
+  bool is_abandoned() const noexcept { return abandoned_; }
 
  private:
   struct Step {
@@ -85,6 +89,9 @@ class Schedule {
   void add_send(int peer, const void* data, std::size_t bytes);
   void add_receive(int peer, void* data, std::size_t bytes);
   bool is_over(std::size_t message);
+  bool run(Code& code);
+  bool is_hopeless() noexcept;
+  bool give_up(Code& code);
 
   Comm& comm_;
   std::int32_t tag_ = 0;
@@ -96,6 +103,12 @@ class Schedule {
   Code code_ = Code::ok;
   std::vector<std::unique_ptr<char[]>> memory_;
   bool out_of_memory_ = false;
+  std::uint32_t lost_seen_ = 0;        // of the engine's lost peers, those that have been looked at
+  bool some_lost_ = false;             // of the members
+  bool some_died_ = false;             // of those; the others left in good order
+  std::uint64_t broken_since_ns_ = 0;  // 0: it is not
+  std::uint64_t given_up_ns_ = 0;
+  bool abandoned_ = false;
 };
 
 // Patterns that several collectives share. Each ends with a wait.

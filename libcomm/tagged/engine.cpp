@@ -416,6 +416,12 @@ std::vector<int> Engine::lost() const {
   return impl_->lost;
 }
 
+void Engine::note_told(int peer) noexcept {
+  impl_->last_told.store(peer, std::memory_order_relaxed);
+}
+
+int Engine::last_told() const noexcept { return impl_->last_told.load(std::memory_order_relaxed); }
+
 std::string Engine::describe(const Request& request) const {
   if (request.code == Code::peer_lost)
     return fmt::format("{} is lost", impl_->job.describe(request.peer));

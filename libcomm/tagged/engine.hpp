@@ -147,6 +147,9 @@ class Engine {
   const std::atomic<std::uint32_t>& lost_counter() const noexcept;
   // Who is lost, in the order in which it was noticed.
   std::vector<int> lost() const;
+  // For messages about errors: a peer that others have said is lost; -1: none.
+  void note_told(int peer) noexcept;
+  int last_told() const noexcept;
   // The messages of this context that have come before they were asked for, so far: what a client
   // that waits for something else should look at. Of one context; to be set before any of it comes.
   void count_unexpected_of(std::uint32_t context) noexcept;

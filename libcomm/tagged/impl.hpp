@@ -194,6 +194,7 @@ struct Engine::Impl {
   std::atomic<int> num_waiting{0};  // threads, if more than one may call
   std::vector<int> lost;            // in the order of their loss
   std::atomic<std::uint32_t> num_lost{0};
+  std::atomic<int> last_told{-1};  // relaxed: it is for messages about errors
   std::uint64_t last_liveness_ns = 0;
   std::uint64_t spin_ns = 0, yield_ns = 0;
   bool crowded = false;        // more processes than cores on this host

@@ -1,7 +1,10 @@
 // The steps of whole collectives over hosts, whatever the mapping of members to hosts: the content
 // that comes out, and how often data cross between hosts.
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <set>
+#include <thread>
 
 #include "coll/background.hpp"
 #include "player.hpp"
@@ -46,9 +49,9 @@ const std::vector<Mapping> kMappings = {
 
 // The plans of all members, played.
 Played played(const Mapping& mapping, std::vector<MemberMemory>& memory, std::size_t unit,
-              const std::function<void(const Members&, Plan&)>& write) {
+              const std::function<void(const Members&, Plan&)>& write,
+              const Choices& choices = {}) {
   const int n = static_cast<int>(mapping.size());
-  const Choices choices;
   std::vector<Plan> plans(mapping.size());
   for (int m = 0; m < n; ++m) {
     Placement placement;
@@ -129,6 +132,54 @@ TEST_CASE("steps of reductions over hosts") {
           if (root < 0 || m == root) REQUIRE(memory[at(m)].output == expected);
       }
   }
+}
+
+// Nobody leaves a barrier before all have come: everyone but those that lead tells, and is told.
+TEST_CASE("steps of a barrier over hosts, whatever algorithm broadcasts go by") {
+  for (const Mapping& mapping : kMappings)
+    for (const Algorithm bcast :
+         {Algorithm::automatic, Algorithm::chain, Algorithm::scatter_allgather}) {
+      Choices choices;
+      choices.forced[static_cast<std::size_t>(Collective::bcast)] = bcast;
+      std::vector<MemberMemory> memory(mapping.size());
+      const Played result = played(
+          mapping, memory, 1,
+          [](const Members& members, Plan& plan) { write_barrier_steps(members, plan); }, choices);
+      REQUIRE(result.errors == kNothing);
+      const std::set<int> hosts(mapping.begin(), mapping.end());
+      CHECK(result.num_messages - result.num_across == 2 * (mapping.size() - hosts.size()));
+    }
+}
+
+// Several threads may begin collectives of one communicator, with roots of their own.
+TEST_CASE("steps written by several threads are those written by one") {
+  const Mapping mapping = in_turn(3, 4);
+  const int n = static_cast<int>(mapping.size());
+  const Choices choices;
+  Placement placement;
+  placement.reserve(mapping.size(), mapping.size());
+  placement.assign(4, n, [&](int member) { return mapping[at(member)]; });
+  const auto written = [&](int root) {
+    Plan plan;
+    write_bcast_steps({4, n, &placement, &choices}, plan, 100, root);
+    write_reduce_steps({4, n, &placement, &choices}, plan, {100, 1}, true, root);
+    std::vector<int> peers;
+    for (const Step& step : plan.steps()) peers.push_back(step.peer);
+    return peers;
+  };
+  std::vector<std::vector<int>> expected;
+  for (int root = 0; root < n; ++root) expected.push_back(written(root));
+  std::atomic<int> num_wrong{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 3; ++thread)
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 2000; ++i) {
+        const int root = (i * 5 + thread) % n;
+        if (written(root) != expected[at(root)]) num_wrong.fetch_add(1);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK(num_wrong.load() == 0);
 }
 
 TEST_CASE("steps over 100 hosts of 10 members cross between hosts as seldom as can be") {

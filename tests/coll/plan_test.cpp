@@ -67,8 +67,8 @@ Played run(const Case& c, const Write& write, const Prepare& prepare, const Expe
   } while (false)
 
 std::vector<int> group_sizes() {
-  std::vector<int> sizes(33);
-  std::iota(sizes.begin(), sizes.end(), 2);
+  std::vector<int> sizes(34);
+  std::iota(sizes.begin(), sizes.end(), 1);
   for (const int n : {47, 48, 63, 64}) sizes.push_back(n);
   return sizes;
 }

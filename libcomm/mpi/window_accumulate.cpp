@@ -448,7 +448,8 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
   int code = find_target(*window, target, displacement, 1, handle, memory);
   if (code == kNothingToDo) return MPI_SUCCESS;
   if (code == MPI_SUCCESS && (!memory.type->predefined_ || !is_swappable(*memory.type)))
-    code = MPI_ERR_TYPE;
+    return raise_on(window, MPI_ERR_TYPE, function,
+                    "only integers, logicals and bytes are compared");
   if (code == MPI_SUCCESS && (origin == nullptr || compare == nullptr || result == nullptr))
     code = MPI_ERR_BUFFER;
   if (code != MPI_SUCCESS) [[unlikely]]

@@ -199,7 +199,6 @@ MPI_FUNCTION(Win_delete_attr)(MPI_Win win, int keyval) {
 
 MPI_FUNCTION(Win_create_errhandler)
 (MPI_Win_errhandler_function* win_errhandler_fn, MPI_Errhandler* errhandler) {
-  MPI_MUST_RUN();
   if (win_errhandler_fn == nullptr || errhandler == nullptr)
     return raise(nullptr, MPI_ERR_ARG, __func__, "the function or errhandler is null");
   *errhandler = make_errhandler(Kind::win, reinterpret_cast<void (*)()>(win_errhandler_fn));

@@ -88,6 +88,10 @@ void end_library() {
 // With start_mutex held, when one of those for whom the library runs has ended.
 void leave() {
   if (process->world_model == Phase::running || num_sessions != 0) return;
+  if (getpid() != process->pid) {  // a child that the process has forked is no rank
+    phase = Phase::finalized;
+    return;
+  }
   flush_all_buffers();
   if (!has_had_sessions) return end_library();
   // Nothing moves messages until the next session.

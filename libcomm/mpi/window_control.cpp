@@ -42,7 +42,7 @@ class Pause {
 // A call on the fabric that had no memory for a moment is made again: a ticket that is not given
 // back stops all who come after it. Tries for as long as a silent peer may take.
 template <class Call>
-Code insist(Call&& call) {
+Code with_patience(Call&& call) {
   Code code = call();
   if (code != Code::no_memory) [[likely]]
     return code;
@@ -79,7 +79,8 @@ class Word {
       previous = std::atomic_ref(*mapped_).fetch_add(value, std::memory_order_acq_rel);
       return Code::ok;
     }
-    return insist([&] { return fabric().fetch_add(peer(), memory(), offset_, value, previous); });
+    return with_patience(
+        [&] { return fabric().fetch_add(peer(), memory(), offset_, value, previous); });
   }
   Code replace(std::uint64_t compare, std::uint64_t value, bool& done) const noexcept {
     std::uint64_t previous = compare;
@@ -87,8 +88,8 @@ class Word {
     if (mapped_ != nullptr)
       std::atomic_ref(*mapped_).compare_exchange_strong(previous, value, std::memory_order_acq_rel);
     else
-      code =
-          insist([&] { return fabric().cas(peer(), memory(), offset_, compare, value, previous); });
+      code = with_patience(
+          [&] { return fabric().cas(peer(), memory(), offset_, compare, value, previous); });
     done = code == Code::ok && previous == compare;
     return code;
   }
@@ -97,7 +98,8 @@ class Word {
       value = std::atomic_ref(*mapped_).load(std::memory_order_acquire);
       return Code::ok;
     }
-    return insist([&] { return fabric().get(peer(), memory(), offset_, &value, sizeof value); });
+    return with_patience(
+        [&] { return fabric().get(peer(), memory(), offset_, &value, sizeof value); });
   }
 
   // Blocks until it has that value.

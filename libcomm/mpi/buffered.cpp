@@ -2,7 +2,8 @@
 //
 // The data are copied to memory of our own; an attached buffer only says how much may be under way:
 // each message takes its packed size and MPI_BSEND_OVERHEAD of it until it has left. A buffer
-// belongs to a communicator, or to the process for all communicators that have none.
+// belongs to a communicator; or to a session, for its communicators that have none; or to the
+// process, for all others.
 #include <cstdlib>
 #include <list>
 #include <mutex>
@@ -30,7 +31,7 @@ struct AttachedBuffer {
 
 struct Buffers {
   std::mutex mutex;  // never held while an error is raised: its handler may call anything here
-  std::unordered_map<const Comm*, AttachedBuffer> by_comm;  // null: the process's
+  std::unordered_map<const void*, AttachedBuffer> by_owner;  // null: the process's
 };
 Immortal<Buffers> buffers;
 
@@ -46,65 +47,77 @@ void drop_complete(AttachedBuffer& buffer) {
   }
 }
 
-// True once everything that was under way in `comm`'s buffer has left. Takes the lock.
-bool is_drained(const Comm* comm) {
+}  // namespace
+
+bool is_drained(const void* owner) {
   std::lock_guard lock(buffers->mutex);
-  const auto found = buffers->by_comm.find(comm);
-  if (found == buffers->by_comm.end()) return true;
+  const auto found = buffers->by_owner.find(owner);
+  if (found == buffers->by_owner.end()) return true;
   drop_complete(found->second);
   return found->second.pending.empty();
 }
 
+namespace {
+
 class Flush final : public Operation {
  public:
-  explicit Flush(const Comm* comm) : comm_(comm) {}
+  explicit Flush(const void* owner) : owner_(owner) {}
   Code start() override { return Code::ok; }
-  bool advance(Code&) override { return is_drained(comm_); }
+  bool advance(Code&) override { return is_drained(owner_); }
 
  private:
-  const Comm* comm_;
+  const void* owner_;
 };
 
-int attach(Comm* site, Comm* comm, void* address, MPI_Count size, const char* function) {
-  if (size < 0) return raise(site, MPI_ERR_ARG, function, "the size is negative");
-  {
-    std::lock_guard lock(buffers->mutex);
-    const auto [place, is_new] = buffers->by_comm.try_emplace(comm);
-    if (is_new) {
-      AttachedBuffer& buffer = place->second;
-      buffer.address = address;
-      buffer.automatic = address == MPI_BUFFER_AUTOMATIC;
-      buffer.size = size;
-      return MPI_SUCCESS;
-    }
-  }
-  return raise(site, MPI_ERR_BUFFER, function, "a buffer is attached already");
+}  // namespace
+
+int attach_buffer(const void* owner, void* address, MPI_Count size) {
+  if (size < 0) return MPI_ERR_ARG;
+  std::lock_guard lock(buffers->mutex);
+  const auto [place, is_new] = buffers->by_owner.try_emplace(owner);
+  if (!is_new) return MPI_ERR_BUFFER;
+  AttachedBuffer& buffer = place->second;
+  buffer.address = address;
+  buffer.automatic = address == MPI_BUFFER_AUTOMATIC;
+  buffer.size = size;
+  return MPI_SUCCESS;
 }
 
-int detach(Comm* site, Comm* comm, void* address_out, MPI_Count& size, const char* function) {
-  if (address_out == nullptr) return raise(site, MPI_ERR_ARG, function, "the address is null");
-  wait_progressing([comm] { return is_drained(comm); });
-  {
-    std::lock_guard lock(buffers->mutex);
-    const auto found = buffers->by_comm.find(comm);
-    if (found != buffers->by_comm.end()) {
-      *static_cast<void**>(address_out) = found->second.address;
-      size = found->second.size;
-      buffers->by_comm.erase(found);
-      return MPI_SUCCESS;
-    }
-  }
-  return raise(site, MPI_ERR_BUFFER, function, "no buffer is attached");
+int detach_buffer(const void* owner, void* address_out, MPI_Count& size) {
+  if (address_out == nullptr) return MPI_ERR_ARG;
+  wait_progressing([owner] { return is_drained(owner); });
+  std::lock_guard lock(buffers->mutex);
+  const auto found = buffers->by_owner.find(owner);
+  if (found == buffers->by_owner.end()) return MPI_ERR_BUFFER;
+  *static_cast<void**>(address_out) = found->second.address;
+  size = found->second.size;
+  buffers->by_owner.erase(found);
+  return MPI_SUCCESS;
 }
 
-int iflush(Comm* site, const Comm* comm, MPI_Request* out, const char* function) {
-  if (out == nullptr) return raise(site, MPI_ERR_ARG, function, "request is null");
+int flush_in_background(Comm* site, const void* owner, MPI_Request* out) {
+  if (out == nullptr) return MPI_ERR_ARG;
   RequestPtr request(new_request(site, RequestObject::Kind::operation));
-  if (request == nullptr) return raise(site, MPI_ERR_NO_MEM, function);
-  request->operation = std::make_unique<Flush>(comm);
+  if (request == nullptr) return MPI_ERR_NO_MEM;
+  request->operation = std::make_unique<Flush>(owner);
   *out = request->handle;
   add_operation(request.release());
   return MPI_SUCCESS;
+}
+
+namespace {
+
+int attach(Comm* site, Comm* comm, void* address, MPI_Count size, const char* function) {
+  const int code = attach_buffer(comm, address, size);
+  return code == MPI_SUCCESS ? code : raise(site, code, function, attach_problem(code));
+}
+int detach(Comm* site, Comm* comm, void* address_out, MPI_Count& size, const char* function) {
+  const int code = detach_buffer(comm, address_out, size);
+  return code == MPI_SUCCESS ? code : raise(site, code, function, detach_problem(code));
+}
+int iflush(Comm* site, const Comm* comm, MPI_Request* out, const char* function) {
+  const int code = flush_in_background(site, comm, out);
+  return code == MPI_SUCCESS ? code : raise(site, code, function);
 }
 
 // MPI-4.1 functions that name a communicator.
@@ -149,9 +162,11 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
   BufferedMessage* message = nullptr;
   {
     std::lock_guard lock(buffers->mutex);
-    auto found = buffers->by_comm.find(&comm);
-    if (found == buffers->by_comm.end()) found = buffers->by_comm.find(nullptr);
-    if (found == buffers->by_comm.end()) return MPI_ERR_BUFFER;
+    auto found = buffers->by_owner.find(&comm);
+    if (found == buffers->by_owner.end() && comm.session != nullptr)
+      found = buffers->by_owner.find(comm.session);
+    if (found == buffers->by_owner.end()) found = buffers->by_owner.find(nullptr);
+    if (found == buffers->by_owner.end()) return MPI_ERR_BUFFER;
     AttachedBuffer& buffer = found->second;
     if (!buffer.automatic && buffer.used + room > buffer.size) {
       engine->progress();
@@ -185,26 +200,26 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
 void flush_all_buffers() {
   wait_progressing([] {
     std::lock_guard lock(buffers->mutex);
-    for (auto& [comm, buffer] : buffers->by_comm) {
+    for (auto& [comm, buffer] : buffers->by_owner) {
       drop_complete(buffer);
       if (!buffer.pending.empty()) return false;
     }
     return true;
   });
   std::lock_guard lock(buffers->mutex);
-  buffers->by_comm.clear();
+  buffers->by_owner.clear();
 }
 
-void drop_buffer(const Comm* comm) {
+void drop_buffer(const void* owner) {
   bool attached;
   {
     std::lock_guard lock(buffers->mutex);
-    attached = buffers->by_comm.count(comm) != 0;
+    attached = buffers->by_owner.count(owner) != 0;
   }
   if (!attached) return;
-  wait_progressing([comm] { return is_drained(comm); });
+  wait_progressing([owner] { return is_drained(owner); });
   std::lock_guard lock(buffers->mutex);
-  buffers->by_comm.erase(comm);
+  buffers->by_owner.erase(owner);
 }
 
 }  // namespace weft::mpi

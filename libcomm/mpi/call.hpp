@@ -74,11 +74,14 @@ namespace weft::mpi {
 struct Comm;
 
 enum class Phase : int { before_init = 0, running, finalized };
-inline Phase phase = Phase::before_init;  // written by Init and Finalize only
+// Of the library: it runs for the world model, for sessions, or for both. Written by what starts
+// and ends these only.
+inline Phase phase = Phase::before_init;
 inline bool is_running() noexcept { return phase == Phase::running; }
 
 // Raises an error of class `code` (or of a code the program added) on the communicator's error
-// handler; null: on that of MPI_COMM_SELF, where errors without an object go. `function` is
+// handler; null: on that of MPI_COMM_SELF, where errors without an object go (that it has at first,
+// in programs with sessions alone). `function` is
 // __func__ of the exported function (a leading P is dropped). Returns the code if the handler
 // returns. If MPI is not running the message says so instead.
 [[nodiscard, gnu::cold]] int raise(Comm* comm, int code, const char* function,

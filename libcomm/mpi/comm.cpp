@@ -93,6 +93,7 @@ CommPtr prepare_comm(std::span<const int> members, Comm& parent) {
     const std::lock_guard lock(parent.mutex);
     comm->errhandler = retain(parent.errhandler);
   }
+  comm->session = parent.session;
   comm->handle = comms->insert(comm.get());
   if (comm->handle == nullptr) throw std::bad_alloc();
   return comm;
@@ -126,16 +127,16 @@ void create_predefined_comms() {
   self->handle = MPI_COMM_SELF;
   self->errhandler = default_errhandler();
   set_name(*self, "MPI_COMM_SELF");
-  world_comm = world.release();
-  self_comm = self.release();
+  job_comm = world.release();
+  own_comm = self.release();
 }
 
 void destroy_comms() {
   comms->for_each([](MPI_Comm handle, Comm*) { delete comms->erase(handle); });
-  delete world_comm;
-  delete self_comm;
-  world_comm = nullptr;
-  self_comm = nullptr;
+  delete job_comm;
+  delete own_comm;
+  job_comm = nullptr;
+  own_comm = nullptr;
 }
 
 int free_comm(Comm* comm) {
@@ -342,7 +343,6 @@ MPI_FUNCTION(Comm_get_errhandler)(MPI_Comm comm, MPI_Errhandler* errhandler) {
 
 MPI_FUNCTION(Comm_create_errhandler)
 (MPI_Comm_errhandler_function* comm_errhandler_fn, MPI_Errhandler* errhandler) {
-  MPI_MUST_RUN();
   if (comm_errhandler_fn == nullptr || errhandler == nullptr)
     return raise(nullptr, MPI_ERR_ARG, __func__, "the function or errhandler is null");
   *errhandler = make_errhandler(Kind::comm, reinterpret_cast<void (*)()>(comm_errhandler_fn));

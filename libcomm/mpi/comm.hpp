@@ -23,14 +23,16 @@
 
 namespace weft::mpi {
 
+struct Session;
 struct Topology;
 
 struct Comm {
   const int* peers = nullptr;  // world ranks of those that ranks in send and receive calls name
   int num_peers = 0;
-  bool identity = false;      // peers[i] == i
-  std::uint32_t context = 0;  // of point-to-point messages; context + 1 is the team's
-  int rank = 0;               // of this process, in the local group
+  bool identity = false;             // peers[i] == i
+  std::uint32_t context = 0;         // of point-to-point messages; context + 1 is the team's
+  int rank = 0;                      // of this process, in the local group
+  const Session* session = nullptr;  // that it comes from, if any
 
   MPI_Comm handle = MPI_COMM_NULL;
   GroupPtr group;                                 // the local group
@@ -68,7 +70,11 @@ struct Comm {
 
 using CommTable = HandleTable<MPI_Comm, Comm, Kind::comm>;
 extern Immortal<CommTable> comms;
-inline Comm* world_comm = nullptr;  // null unless MPI runs
+// All processes of the job, and this one alone; null unless MPI runs.
+inline Comm* job_comm = nullptr;
+inline Comm* own_comm = nullptr;
+// The same from MPI_Init to MPI_Finalize: what MPI_COMM_WORLD and MPI_COMM_SELF name.
+inline Comm* world_comm = nullptr;
 inline Comm* self_comm = nullptr;
 
 inline Comm* find_comm(MPI_Comm handle) noexcept {
@@ -80,11 +86,11 @@ inline Comm* find_comm(MPI_Comm handle) noexcept {
 // Requests keep their communicator alive after MPI_Comm_free. The world is never freed, and its
 // requests, the hot ones, do not count.
 inline void retain(Comm* comm) noexcept {
-  if (comm != world_comm) comm->uses.fetch_add(1, std::memory_order_relaxed);
+  if (comm != job_comm) comm->uses.fetch_add(1, std::memory_order_relaxed);
 }
 void release_slow(Comm* comm);
 inline void release(Comm* comm) {
-  if (comm != world_comm) release_slow(comm);
+  if (comm != job_comm) release_slow(comm);
 }
 
 // Context ids are unique in the job without anyone being asked: each process gives out its own
@@ -147,14 +153,20 @@ int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* funct
 int dup_inter(Comm* comm, const Info* info, bool keep_info, MPI_Comm* out, const char* function);
 int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* function);
 int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* function);
+// What MPI_Intercomm_create does: the local leader meets the remote one, of that world rank, on
+// this context and tag (the others give neither). Collective over both sides. Errors are raised.
+int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t context,
+               std::int32_t tag, MPI_Comm* out, const char* function);
 
-// Tags of internal messages on a communicator's own context. From the last three a number up to
-// kTagUb is subtracted; the ranges do not meet.
+// Tags of internal messages on a communicator's own context. From the three after the first two a
+// number up to kTagUb is subtracted; the ranges do not meet.
 inline constexpr std::int32_t kIntercommTag = -2;
 inline constexpr std::int32_t kRemoteNoticeTag = -3;
 inline constexpr std::int32_t kCreateGroupTag = -16;
 inline constexpr std::int32_t kIntercommCreateTag = kCreateGroupTag - kTagUb - 1;
 inline constexpr std::int32_t kScheduleTag = kIntercommCreateTag - kTagUb - 1;
+// From this one, which is used among all processes of the job, a number below 2^28.
+inline constexpr std::int32_t kFromGroupTag = kScheduleTag - kTagUb - 1;
 
 // Collective helper: what every member of the team contributes, in rank order.
 template <class T>

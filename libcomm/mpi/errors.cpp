@@ -180,12 +180,12 @@ ErrorHandler* handler_of(Comm* comm) {
 
 int raise(Comm* comm, int code, const char* function, std::string_view text) {
   if (!is_running()) return not_running(function);
-  Comm* site = comm == nullptr ? self_comm : comm;
+  Comm* site = comm == nullptr ? own_comm : comm;
   ErrorHandler* handler = handler_of(site);
   if (comm == nullptr && handler == default_errhandler()) {
     // Before MPI-4.0 such errors went to MPI_COMM_WORLD, and programs that set a handler there, and
     // none for MPI_COMM_SELF, still mean it for them.
-    site = world_comm;
+    site = job_comm;
     handler = handler_of(site);
   }
   const int result = call_errhandler(site, handler, code, function, text);
@@ -274,7 +274,6 @@ using namespace weft::mpi;  // NOLINT
 MPI_CONVERSIONS(Errhandler, MPI_Errhandler, handlers)
 
 MPI_FUNCTION(Errhandler_free)(MPI_Errhandler* errhandler) {
-  MPI_MUST_RUN();
   if (errhandler == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "errhandler is null");
   ErrorHandler* handler = find_errhandler(*errhandler);
   if (handler == nullptr) return raise(nullptr, MPI_ERR_ERRHANDLER, __func__);

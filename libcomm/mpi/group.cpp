@@ -60,7 +60,7 @@ GroupPtr include(const Group& group, const int* ranks, int count) {
   std::vector<int> members;
   members.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) members.push_back(group.world(ranks[i]));
-  return std::make_shared<Group>(std::span<const int>(members));
+  return std::make_shared<Group>(std::span<const int>(members), group.session());
 }
 
 GroupPtr exclude(const Group& group, const int* ranks, int count) {
@@ -69,7 +69,7 @@ GroupPtr exclude(const Group& group, const int* ranks, int count) {
   std::vector<int> members;
   for (int rank = 0; rank < group.size(); ++rank)
     if (!out[static_cast<std::size_t>(rank)]) members.push_back(group.world(rank));
-  return std::make_shared<Group>(std::span<const int>(members));
+  return std::make_shared<Group>(std::span<const int>(members), group.session());
 }
 
 int give(GroupPtr group, MPI_Group* out, const char* function) {
@@ -96,7 +96,7 @@ int combine(MPI_Group first, MPI_Group second, MPI_Group* out, SetOperation oper
   if (operation == SetOperation::unite)
     for (const int world : b->members())
       if (a->rank_of(world) == MPI_UNDEFINED) members.push_back(world);
-  return give(std::make_shared<Group>(std::span<const int>(members)), out, function);
+  return give(std::make_shared<Group>(std::span<const int>(members), a->session()), out, function);
 }
 
 }  // namespace

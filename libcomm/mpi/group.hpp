@@ -10,10 +10,16 @@
 
 namespace weft::mpi {
 
+struct Session;
+
 class Group {
  public:
   // members: world ranks in group order, each at most once.
-  explicit Group(std::span<const int> members) : Group(members.size()) { assign(members); }
+  explicit Group(std::span<const int> members, const Session* session = nullptr)
+      : Group(members.size()) {
+    session_ = session;
+    assign(members);
+  }
   // Empty, with the memory for so many.
   explicit Group(std::size_t capacity) {
     members_.reserve(capacity);
@@ -31,12 +37,15 @@ class Group {
   int rank_of(int world) const noexcept;
   // The rank of this process, or MPI_UNDEFINED.
   int rank() const noexcept { return own_rank_; }
+  // That it comes from, if any. Not to be dereferenced: it may have ended.
+  const Session* session() const noexcept { return session_; }
 
  private:
   std::vector<int> members_;
   std::vector<std::pair<int, int>> by_world_;  // (world rank, rank), sorted; empty if identity
   bool identity_ = true;
   int own_rank_ = MPI_UNDEFINED;
+  const Session* session_ = nullptr;
 };
 
 using GroupPtr = std::shared_ptr<const Group>;

@@ -42,28 +42,113 @@ void open_job() {
 
 }  // namespace
 
+namespace {
+
+// Sessions that have not ended; under start_mutex.
+int num_sessions = 0;
+// Whether there has been one: then the library keeps what it has until the process exits, as
+// another may come.
+bool has_had_sessions = false;
+
+// The library runs from here on, with this thread level if nothing of it runs yet.
+void enter(int thread_level) {
+  if (engine == nullptr) {
+    open_job();
+    process->thread_level = thread_level;
+    process->main_thread = std::this_thread::get_id();
+    process->pid = getpid();
+    threads_may_call = thread_level == MPI_THREAD_MULTIPLE;
+    engine->set_threaded(threads_may_call);
+    create_predefined_comms();
+    create_shared_requests();
+  }
+  phase = Phase::running;
+}
+
+// Ends the library for good.
+void end_library() {
+  // Nobody leaves while others may still need it to move their messages. If somebody is lost, the
+  // end of this process is in order all the same.
+  if (Status status = coll::barrier(*job_comm->team); !status)
+    log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {}", status.text());
+  destroy_windows();
+  if (Status status = engine->close(); !status)
+    log_line(LogLevel::warn, engine->rank(), "MPI_Finalize: {}", status.text());
+  phase = Phase::finalized;
+  destroy_requests();
+  destroy_comms();
+  clear_groups();
+  engine = nullptr;
+  process->engine.reset();
+  if (Status status = or_no_memory([] { return process->job->board().close(); }); !status)
+    log_line(LogLevel::warn, process->job->rank(), "MPI_Finalize: {}", status.text());
+  process->job.reset();
+}
+
+// With start_mutex held, when one of those for whom the library runs has ended.
+void leave() {
+  if (process->world_model == Phase::running || num_sessions != 0) return;
+  if (getpid() != process->pid) {  // a child that the process has forked is no rank
+    phase = Phase::finalized;
+    return;
+  }
+  flush_all_buffers();
+  if (!has_had_sessions) return end_library();
+  // Nothing moves messages until the next session.
+  if (Status status = engine->flush(); !status)
+    log_line(LogLevel::warn, engine->rank(), "the last session: {}", status.text());
+  phase = process->world_model;
+}
+
+void end_at_exit() {
+  // What still runs was not ended in order, which the launcher is to notice; a child that the
+  // process has forked is no rank.
+  if (engine == nullptr || is_running() || getpid() != process->pid) return;
+  end_library();
+}
+
+}  // namespace
+
 int start(int required, int* provided, const char* function) try {
   std::lock_guard lock(start_mutex);
-  if (phase == Phase::running)
+  if (process->world_model == Phase::running)
     return raise(nullptr, MPI_ERR_OTHER, function, "MPI is initialised already");
-  if (phase == Phase::finalized) return not_running(function);
-  open_job();
-  const int level = required >= MPI_THREAD_MULTIPLE     ? MPI_THREAD_MULTIPLE
-                    : required >= MPI_THREAD_SERIALIZED ? MPI_THREAD_SERIALIZED
-                    : required >= MPI_THREAD_FUNNELED   ? MPI_THREAD_FUNNELED
-                                                        : MPI_THREAD_SINGLE;
-  process->thread_level = level;
-  process->main_thread = std::this_thread::get_id();
-  process->pid = getpid();
-  threads_may_call = level == MPI_THREAD_MULTIPLE;
-  engine->set_threaded(threads_may_call);
-  create_predefined_comms();
-  create_shared_requests();
-  phase = Phase::running;
-  if (provided != nullptr) *provided = level;
+  if (process->world_model == Phase::finalized) {
+    if (!is_running()) return not_running(function);
+    return raise(nullptr, MPI_ERR_OTHER, function, "MPI_Finalize was called already");
+  }
+  enter(required >= MPI_THREAD_MULTIPLE     ? MPI_THREAD_MULTIPLE
+        : required >= MPI_THREAD_SERIALIZED ? MPI_THREAD_SERIALIZED
+        : required >= MPI_THREAD_FUNNELED   ? MPI_THREAD_FUNNELED
+                                            : MPI_THREAD_SINGLE);
+  world_comm = job_comm;
+  self_comm = own_comm;
+  process->world_model = Phase::running;
+  if (provided != nullptr) *provided = process->thread_level;
   return MPI_SUCCESS;
 } catch (const std::bad_alloc&) {
   fail_start(Code::no_memory);
+}
+
+Status enter_session(int thread_level) try {
+  std::lock_guard lock(start_mutex);
+  if (engine == nullptr && process->world_model == Phase::finalized)
+    return {Code::unsupported,
+            "MPI has ended with MPI_Finalize; a program that wants sessions afterwards makes its "
+            "first one before that"};
+  enter(thread_level);
+  if (!has_had_sessions && std::atexit(end_at_exit) != 0) return Code::no_memory;
+  has_had_sessions = true;
+  ++num_sessions;
+  return {};
+} catch (const std::bad_alloc&) {
+  fail_start(Code::no_memory);
+}
+
+void leave_session() {
+  std::lock_guard lock(start_mutex);
+  --num_sessions;
+  leave();
 }
 
 }  // namespace weft::mpi
@@ -79,13 +164,13 @@ MPI_FUNCTION(Init_thread)(int*, char***, int required, int* provided) {
 
 MPI_FUNCTION(Initialized)(int* flag) {
   if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
-  *flag = phase != Phase::before_init;
+  *flag = process->world_model != Phase::before_init;
   return MPI_SUCCESS;
 }
 
 MPI_FUNCTION(Finalized)(int* flag) {
   if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
-  *flag = phase == Phase::finalized;
+  *flag = process->world_model == Phase::finalized;
   return MPI_SUCCESS;
 }
 
@@ -105,9 +190,12 @@ MPI_FUNCTION(Is_thread_main)(int* flag) {
 
 MPI_FUNCTION(Finalize)(void) {
   MPI_MUST_RUN();
+  if (process->world_model != Phase::running)
+    return raise(nullptr, MPI_ERR_OTHER, __func__,
+                 "MPI_Init was not called, or MPI_Finalize was already");
   // A child that the process has forked is no rank, and must not say goodbye in its name.
   if (getpid() != process->pid) {
-    phase = Phase::finalized;
+    phase = process->world_model = Phase::finalized;
     return MPI_SUCCESS;
   }
   // Attributes of MPI_COMM_SELF first, while everything still works: libraries hang their own end
@@ -116,23 +204,11 @@ MPI_FUNCTION(Finalize)(void) {
   if (code != MPI_SUCCESS) return raise(self_comm, code, __func__);
   const int world_code = world_comm->attributes.clear(MPI_COMM_WORLD);
   if (world_code != MPI_SUCCESS) return raise(world_comm, world_code, __func__);
-  flush_all_buffers();
-  // Nobody leaves while others may still need it to move their messages. If somebody is lost, the
-  // end of this process is in order all the same.
-  if (Status status = coll::barrier(*world_comm->team); !status)
-    log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {}", status.text());
-  destroy_windows();
-  if (Status status = engine->close(); !status)
-    log_line(LogLevel::warn, engine->rank(), "MPI_Finalize: {}", status.text());
-  phase = Phase::finalized;
-  destroy_requests();
-  destroy_comms();
-  clear_groups();
-  engine = nullptr;
-  process->engine.reset();
-  if (Status status = or_no_memory([] { return process->job->board().close(); }); !status)
-    log_line(LogLevel::warn, process->job->rank(), "MPI_Finalize: {}", status.text());
-  process->job.reset();
+  std::lock_guard lock(start_mutex);
+  world_comm = nullptr;
+  self_comm = nullptr;
+  process->world_model = Phase::finalized;
+  leave();
   return MPI_SUCCESS;
 }
 

@@ -171,6 +171,33 @@ int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* funct
   return MPI_SUCCESS;
 }
 
+int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t context,
+               std::int32_t tag, MPI_Comm* out, const char* function) {
+  // The other side may be any processes of the job.
+  const auto most = static_cast<std::size_t>(engine->size());
+  CommPtr made = prepare_comm(local.group->members(), local);
+  const auto remote = std::make_shared<Group>(most);
+  std::vector<int> theirs;
+  theirs.reserve(most);
+  OfferedContext offered(local.rank == local_leader);
+  Code code = Code::ok;
+  Contexts contexts;
+  if (local.rank == local_leader)
+    code = meet(local.group->members(), offered.value(), remote_leader, context, tag, theirs,
+                contexts);
+  const Status status = spread(*local.team, local_leader, code, theirs, contexts);
+  if (!status) return raise_status(&local, status, function);
+  if (code != Code::ok) return raise_status(&local, code, function);
+  for (const int world : theirs)
+    if (local.group->rank_of(world) != MPI_UNDEFINED)
+      return raise(&local, MPI_ERR_COMM, function, "the two groups overlap");
+  remote->assign(theirs);
+  offered.settle(contexts.local);
+  *out =
+      open_comm(std::move(made), local.group, remote, contexts.shared, contexts.local + 1)->handle;
+  return MPI_SUCCESS;
+}
+
 int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* function) {
   // A split where the members choose one color and their place in the group as the key.
   const int place = group->rank();
@@ -194,34 +221,18 @@ MPI_FUNCTION(Intercomm_create)
   if (local_leader < 0 || local_leader >= local->size())
     return raise(local, MPI_ERR_RANK, __func__, "no such local leader");
   if (!is_send_tag(tag)) return raise(local, MPI_ERR_TAG, __func__);
-  // The other side may be any processes of the job.
-  const auto most = static_cast<std::size_t>(engine->size());
-  CommPtr made = prepare_comm(local->group->members(), *local);
-  const auto remote = std::make_shared<Group>(most);
-  std::vector<int> theirs;
-  theirs.reserve(most);
-  OfferedContext offered(local->rank == local_leader);
-  Code code = Code::ok;
-  Contexts contexts;
+  int remote = -1;
+  std::uint32_t context = 0;
   if (local->rank == local_leader) {
-    Comm* peer = find_comm(peer_comm);
+    const Comm* peer = find_comm(peer_comm);
     if (peer == nullptr) return raise(local, MPI_ERR_COMM, __func__, "no such peer communicator");
     if (!is_peer(*peer, remote_leader))
       return raise(local, MPI_ERR_RANK, __func__, "no such remote leader");
-    code = meet(local->group->members(), offered.value(), peer->world(remote_leader), peer->context,
-                kIntercommCreateTag - tag, theirs, contexts);
+    remote = peer->world(remote_leader);
+    context = peer->context;
   }
-  const Status status = spread(*local->team, local_leader, code, theirs, contexts);
-  if (!status) return raise_status(local, status, __func__);
-  if (code != Code::ok) return raise_status(local, code, __func__);
-  for (const int world : theirs)
-    if (local->group->rank_of(world) != MPI_UNDEFINED)
-      return raise(local, MPI_ERR_COMM, __func__, "the two groups overlap");
-  remote->assign(theirs);
-  offered.settle(contexts.local);
-  *newintercomm =
-      open_comm(std::move(made), local->group, remote, contexts.shared, contexts.local + 1)->handle;
-  return MPI_SUCCESS;
+  return join_sides(*local, local_leader, remote, context, kIntercommCreateTag - tag, newintercomm,
+                    __func__);
 }
 
 MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {

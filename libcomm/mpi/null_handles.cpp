@@ -8,7 +8,6 @@ namespace {
 
 struct None {};
 Immortal<HandleTable<MPI_File, None, Kind::file>> files;
-Immortal<HandleTable<MPI_Session, None, Kind::session>> sessions;
 
 }  // namespace
 }  // namespace weft::mpi
@@ -16,7 +15,6 @@ Immortal<HandleTable<MPI_Session, None, Kind::session>> sessions;
 using namespace weft::mpi;  // NOLINT: the bodies below are the C interface
 
 MPI_CONVERSIONS(File, MPI_File, files)
-MPI_CONVERSIONS(Session, MPI_Session, sessions)
 
 // Weft has no Fortran side: nothing is known about its types, which the standard lets a C library
 // say.

@@ -32,6 +32,7 @@ struct Process {
   std::thread::id main_thread;
   pid_t pid = 0;
   int app_number = 0;
+  Phase world_model = Phase::before_init;  // as MPI_Init and MPI_Finalize leave it
 };
 
 extern Immortal<Process> process;
@@ -40,5 +41,10 @@ inline tagged::Engine* engine = nullptr;
 
 // What MPI_Init_thread does, in one place for its two callers.
 int start(int required, int* provided, const char* function);
+
+// For sessions (MPI 5.0 chapter 11.3). Each begins to use the library, at least at this thread
+// level if it is the first user, and ends. An error: MPI ran and has ended for good.
+Status enter_session(int thread_level);
+void leave_session();
 
 }  // namespace weft::mpi

@@ -109,7 +109,21 @@ int send_buffered(Comm& comm, const void* buffer, MPI_Count count, Datatype* typ
                   int tag);
 // Waits until all buffered messages have left; for MPI_Finalize.
 void flush_all_buffers();
-// Ends the buffer of a communicator that is freed, if it has one.
-void drop_buffer(const Comm* comm);
+// Buffers belong to a communicator, to a session, or to the process (null). MPI_SUCCESS or the
+// error class, and what that means.
+int attach_buffer(const void* owner, void* address, MPI_Count size);
+int detach_buffer(const void* owner, void* address_out, MPI_Count& size);
+constexpr const char* attach_problem(int code) {
+  return code == MPI_ERR_ARG ? "the size is negative" : "a buffer is attached already";
+}
+constexpr const char* detach_problem(int code) {
+  return code == MPI_ERR_ARG ? "the address is null" : "no buffer is attached";
+}
+// True once everything that was under way in the owner's buffer has left.
+bool is_drained(const void* owner);
+// A request that waits for that; its errors go to `site`.
+int flush_in_background(Comm* site, const void* owner, MPI_Request* out);
+// Ends the buffer of an owner that ends, if it has one.
+void drop_buffer(const void* owner);
 
 }  // namespace weft::mpi

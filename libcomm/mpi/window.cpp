@@ -57,7 +57,8 @@ struct Offer {
   std::uint64_t bytes;
   std::int64_t unit;
   std::uint32_t context;
-  std::uint32_t wants_words;  // see Window::by_words
+  bool wants_words;    // see Window::by_words
+  bool is_contiguous;  // this member's memory may follow that of the one before at once
 };
 // Then the first of each host, of the host's memory.
 struct HostOffer {
@@ -208,7 +209,7 @@ class Making {
     window_.is_direct = allocates() && is_one_host_;
     window_.by_words =
         allocates() && !is_one_host_ &&
-        std::ranges::all_of(offers_, [](const Offer& other) { return other.wants_words != 0; });
+        std::ranges::all_of(offers_, [](const Offer& other) { return other.wants_words; });
     window_.base = allocates() ? window_.extent(window_.rank()).data : base;
     Published& published = published_[static_cast<std::size_t>(window_.rank())];
     if (window_.is_direct) return Code::ok;
@@ -347,8 +348,9 @@ int create_window(const Wanted& wanted, const char* function) {
   CommPtr made = prepare_comm(parent->group->members(), *parent);
 
   OfferedContext offered(parent->rank == 0);
-  const Offer mine{static_cast<std::uint64_t>(wanted.bytes), wanted.unit, offered.value(),
-                   wants_words(hints)};
+  const Offer mine{
+      static_cast<std::uint64_t>(wanted.bytes), wanted.unit, offered.value(), wants_words(hints),
+      wanted.flavor == MPI_WIN_FLAVOR_SHARED && !is_true(hints, "alloc_shared_noncontig")};
   if (const Status status = coll::allgather(*parent->team, &mine, offers.data(), sizeof mine);
       !status)
     return raise_status(parent, status, function);
@@ -359,9 +361,8 @@ int create_window(const Wanted& wanted, const char* function) {
   const bool is_one_host = making.find_host();
   if (wanted.flavor == MPI_WIN_FLAVOR_SHARED && !is_one_host)
     return raise(parent, MPI_ERR_RMA_SHARED, function, "the processes are on several hosts");
-  const bool contiguous =
-      wanted.flavor == MPI_WIN_FLAVOR_SHARED && !is_true(hints, "alloc_shared_noncontig");
-  if (const Status status = making.run(wanted.base, contiguous); !status) {
+  // The first member's word counts, should they differ.
+  if (const Status status = making.run(wanted.base, offers.front().is_contiguous); !status) {
     // Nobody's memory ends under others.
     static_cast<void>(insist([&] { return coll::barrier(*window->comm->team); }));
     return raise_status(parent, status, function);

@@ -14,10 +14,12 @@
 // Atomicity of accumulates. In a direct window (every member maps every other's memory) elements of
 // up to 8 bytes that are aligned are changed by the processor's atomics. All others, and all
 // elements of windows that are not direct, are changed under the target's accumulate lock: one rule
-// for all members of a window, the target itself among them. Where a window that allocates spans
-// hosts and all members give the hint mpi_accumulate_granularity of 1 to 8 bytes, aligned elements
-// are changed one by one there too, by the processor or by the fabric's cas and fetch_add: quicker
-// for single elements, slower for many.
+// for all members of a window, the target itself among them. Many elements of a direct window are
+// changed under the lock, too, without atomics, which is several times as fast: whoever uses
+// atomics says so in its own words first, and looks whether the lock is held. Where a window that
+// allocates spans hosts and all members give the hint mpi_accumulate_granularity of 1 to 8 bytes,
+// aligned elements are changed one by one there too, by the processor or by the fabric's cas and
+// fetch_add: quicker for single elements, slower for many.
 //
 // Threads: any thread may call anything, if MPI_THREAD_MULTIPLE was granted. `mutex` guards the
 // epoch and the transfers; nothing waits with it.
@@ -52,8 +54,10 @@ struct WindowControl {
   // Dynamic windows: written by the owner, odd while it changes what follows.
   alignas(64) std::uint64_t version;
   std::uint64_t num_attached;
+  // Threads of this member that change elements of any member by atomics just now; direct windows.
+  alignas(64) std::uint64_t changing;
 };
-static_assert(sizeof(WindowControl) == 192);
+static_assert(sizeof(WindowControl) == 256);
 
 // Memory as the fabrics know it: shm, and the rows of remote_fabrics() in their order.
 inline constexpr std::size_t kNumWays = 1 + kNumRemoteFabrics;
@@ -176,6 +180,8 @@ class AccumulateLock {
   AccumulateLock(const AccumulateLock&) = delete;
   AccumulateLock& operator=(const AccumulateLock&) = delete;
   Code code() const noexcept { return code_; }  // ok: it is had
+  // In a direct window: waits until nobody changes elements by atomics, which nobody begins either.
+  Code wait_for_atomics();
   // Gives it back and tells how that went; the destructor does it else.
   Code release();
 
@@ -183,6 +189,20 @@ class AccumulateLock {
   Window& window_;
   int member_;
   Code code_;
+};
+// Says that this thread changes elements of a member of a direct window by atomics, from the
+// constructor to the destructor. Nothing may wait meanwhile.
+class AtomicChange {
+ public:
+  AtomicChange(Window& window, int member) noexcept;
+  ~AtomicChange();
+  AtomicChange(const AtomicChange&) = delete;
+  AtomicChange& operator=(const AtomicChange&) = delete;
+  bool is_allowed() const noexcept { return is_allowed_; }  // false: the lock is held
+
+ private:
+  std::atomic_ref<std::uint64_t> changing_;
+  bool is_allowed_;
 };
 // Whether a member is lost; -1: any. Looks for lost processes now and then.
 Code check_member(Window& window, int member);

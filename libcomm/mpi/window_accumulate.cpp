@@ -38,8 +38,13 @@ bool find_element(const Datatype& type, Element& element) {
     element = {&type, type.size()};
     return true;
   }
-  for (const Datatype* part : type.types_)
-    if (part->size() != 0 && !find_element(*part, element)) return false;
+  for (std::size_t i = 0; i < type.types_.size(); ++i) {
+    if (type.types_[i]->size() == 0) continue;
+    if (type.combiner_ == MPI_COMBINER_STRUCT &&
+        (type.large_ ? type.counts_[1 + i] : type.integers_[1 + i]) == 0)
+      continue;  // a block of no elements
+    if (!find_element(*type.types_[i], element)) return false;
+  }
   return element.type != nullptr;
 }
 
@@ -124,19 +129,65 @@ bool is_aligned(const std::byte* at, std::size_t bytes) noexcept {
   return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
 }
 
+// Calls `change`, which changes elements by atomics and does not wait.
+template <class Call>
+Code by_atomics(Window& window, int target, Call&& change) {
+  if (!window.is_direct) {
+    change();
+    return Code::ok;
+  }
+  {
+    const AtomicChange announced(window, target);
+    if (announced.is_allowed()) [[likely]] {
+      change();
+      return Code::ok;
+    }
+  }
+  AccumulateLock lock(window, target);
+  if (lock.code() != Code::ok) return lock.code();
+  change();
+  return lock.release();
+}
+
+// From so many elements a member of the host on, the lock, for which the words of all of these are
+// read, is cheaper than an atomic instruction an element.
+constexpr std::size_t kManyElements = 16;
+
 // `in` and `result` are packed, of `bytes` bytes; `in` is null for MPI_NO_OP, `result` if nobody
 // wants it.
+Code change_many(Window& window, const TargetMemory& memory, const Element& element,
+                 const Change& change, const std::byte* in, std::byte* result, std::size_t bytes) {
+  AccumulateLock lock(window, memory.target);
+  Code code = lock.code();
+  if (code == Code::ok) code = lock.wait_for_atomics();
+  if (code != Code::ok) return code;
+  for_each_piece(*memory.type, memory.count, [&](std::ptrdiff_t offset, std::size_t length) {
+    length = std::min(length, bytes);
+    std::byte* at = memory.place + offset;
+    if (result != nullptr) detail::copy(result, at, length);
+    change.apply(in, at, length / element.bytes, element.bytes);
+    bytes -= length;
+    if (in != nullptr) in += length;
+    if (result != nullptr) result += length;
+  });
+  return lock.release();
+}
+
 Code change_directly(Window& window, const TargetMemory& memory, const Element& element,
                      const Change& change, const std::byte* in, std::byte* result,
                      std::size_t bytes) {
+  if (window.is_direct && bytes / element.bytes >= kManyElements * window.host_members.size())
+    return change_many(window, memory, element, change, in, result, bytes);
   Code code = Code::ok;
   for_each_piece(*memory.type, memory.count, [&](std::ptrdiff_t offset, std::size_t length) {
     length = std::min(length, bytes);
     if (length == 0 || code != Code::ok) return;
     std::byte* at = memory.place + offset;
     if (is_aligned(at, element.bytes)) {
-      with_integer(element.bytes, [&]<class T>(T) {
-        change_each<T>(at, in, result, length / element.bytes, change);
+      code = by_atomics(window, memory.target, [&] {
+        with_integer(element.bytes, [&]<class T>(T) {
+          change_each<T>(at, in, result, length / element.bytes, change);
+        });
       });
     } else {
       AccumulateLock lock(window, memory.target);
@@ -397,14 +448,18 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
   int code = find_target(*window, target, displacement, 1, handle, memory);
   if (code == kNothingToDo) return MPI_SUCCESS;
   if (code == MPI_SUCCESS && (!memory.type->predefined_ || !is_swappable(*memory.type)))
-    code = MPI_ERR_TYPE;
+    return raise_on(window, MPI_ERR_TYPE, function,
+                    "only integers, logicals and bytes are compared");
   if (code == MPI_SUCCESS && (origin == nullptr || compare == nullptr || result == nullptr))
     code = MPI_ERR_BUFFER;
   if (code != MPI_SUCCESS) [[unlikely]]
     return raise_access(window, code, function);
-  if (std::byte* at = atomic_place(*window, memory))
-    if (with_integer(memory.bytes, [&]<class T>(T) { swap_one<T>(at, compare, origin, result); }))
-      return MPI_SUCCESS;
+  if (std::byte* at = atomic_place(*window, memory); at != nullptr && memory.bytes <= 8) {
+    const Code done = by_atomics(*window, target, [&] {
+      with_integer(memory.bytes, [&]<class T>(T) { swap_one<T>(at, compare, origin, result); });
+    });
+    return done == Code::ok ? MPI_SUCCESS : raise_access(window, error_class(done), function);
+  }
   const auto offset = static_cast<std::size_t>(memory.offset);
   if (window->by_words && memory.place == nullptr && memory.bytes <= 8 &&
       offset % memory.bytes == 0) {
@@ -460,10 +515,12 @@ int fetch_and_op(const void* origin, void* result, MPI_Datatype handle, int targ
   const auto* in = change.kind == Change::none ? nullptr : static_cast<const std::byte*>(origin);
   std::byte* at = atomic_place(*window, memory);
   if (at != nullptr && element.has_atomics()) [[likely]] {
-    with_integer(element.bytes, [&]<class T>(T) {
-      change_each<T>(at, in, static_cast<std::byte*>(result), 1, change);
+    const Code done = by_atomics(*window, target, [&] {
+      with_integer(element.bytes, [&]<class T>(T) {
+        change_each<T>(at, in, static_cast<std::byte*>(result), 1, change);
+      });
     });
-    return MPI_SUCCESS;
+    return done == Code::ok ? MPI_SUCCESS : raise_access(window, error_class(done), function);
   }
   if (type->is_contiguous()) {
     const Code done = change_target(*window, memory, element, change, in,

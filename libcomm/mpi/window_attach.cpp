@@ -121,21 +121,21 @@ int attach_memory(Window& window, void* base, MPI_Aint size) {
 int detach_memory(Window& window, const void* base) {
   const auto address = reinterpret_cast<std::uint64_t>(base);
   WindowControl& control = *window.control(window.rank());
-  const OptionalLock lock(window.mutex);
-  Attached* table = table_of(&control);
-  const std::uint64_t num = control.num_attached;
-  for (std::uint64_t i = 0; i < num; ++i) {
-    if (table[i].address != address) continue;
-    RemoteMemories ways = table[i].ways;
-    {
-      const TableChange change(control);
-      table[i] = table[num - 1];
-      control.num_attached = num - 1;
-    }
-    unshare_window_memory(ways);
-    return MPI_SUCCESS;
+  RemoteMemories ways{};
+  {
+    const OptionalLock lock(window.mutex);
+    Attached* table = table_of(&control);
+    const std::uint64_t num = control.num_attached;
+    std::uint64_t i = 0;
+    while (i < num && table[i].address != address) ++i;
+    if (i == num) return MPI_ERR_BASE;
+    ways = table[i].ways;
+    const TableChange change(control);
+    table[i] = table[num - 1];
+    control.num_attached = num - 1;
   }
-  return MPI_ERR_BASE;
+  unshare_window_memory(ways);  // waits for those who use it
+  return MPI_SUCCESS;
 }
 
 }  // namespace

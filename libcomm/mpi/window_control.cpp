@@ -39,6 +39,24 @@ class Pause {
   std::chrono::microseconds length_ = kFirstPause;
 };
 
+// A call on the fabric that had no memory for a moment is made again: a ticket that is not given
+// back stops all who come after it. Tries for as long as a silent peer may take.
+template <class Call>
+Code with_patience(Call&& call) {
+  Code code = call();
+  if (code != Code::no_memory) [[likely]]
+    return code;
+  const std::uint64_t limit =
+      now_ns() +
+      static_cast<std::uint64_t>(process->job->settings().number(Setting::peer_timeout_ms)) *
+          1'000'000;
+  for (Pause pause; code == Code::no_memory && now_ns() < limit; pause.wait()) {
+    progress_once();
+    code = call();
+  }
+  return code;
+}
+
 // One word of a member's WindowControl.
 class Word {
  public:
@@ -61,7 +79,8 @@ class Word {
       previous = std::atomic_ref(*mapped_).fetch_add(value, std::memory_order_acq_rel);
       return Code::ok;
     }
-    return fabric().fetch_add(peer(), memory(), offset_, value, previous);
+    return with_patience(
+        [&] { return fabric().fetch_add(peer(), memory(), offset_, value, previous); });
   }
   Code replace(std::uint64_t compare, std::uint64_t value, bool& done) const noexcept {
     std::uint64_t previous = compare;
@@ -69,7 +88,8 @@ class Word {
     if (mapped_ != nullptr)
       std::atomic_ref(*mapped_).compare_exchange_strong(previous, value, std::memory_order_acq_rel);
     else
-      code = fabric().cas(peer(), memory(), offset_, compare, value, previous);
+      code = with_patience(
+          [&] { return fabric().cas(peer(), memory(), offset_, compare, value, previous); });
     done = code == Code::ok && previous == compare;
     return code;
   }
@@ -78,12 +98,14 @@ class Word {
       value = std::atomic_ref(*mapped_).load(std::memory_order_acquire);
       return Code::ok;
     }
-    return fabric().get(peer(), memory(), offset_, &value, sizeof value);
+    return with_patience(
+        [&] { return fabric().get(peer(), memory(), offset_, &value, sizeof value); });
   }
 
   // Blocks until it has that value.
   Code wait_for(Window& window, std::uint64_t value) const {
-    if (mapped_ != nullptr) {
+    // Members on other hosts cannot wake who sleeps here.
+    if (mapped_ != nullptr && window.host_indices.empty()) {
       Code lost = Code::ok;
       const auto is_there = [this, &window, &lost, value] {
         if (std::atomic_ref(*mapped_).load(std::memory_order_acquire) == value) return true;
@@ -189,6 +211,42 @@ AccumulateLock::AccumulateLock(Window& window, int member)
     code_ = check_member(window, -1);
     if (code_ != Code::ok) return;
   }
+}
+
+Code AccumulateLock::wait_for_atomics() {
+  // Pairs with the one in AtomicChange: it sees the lock, or is seen here.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const int other : window_.host_members) {
+    const std::atomic_ref changing(window_.control(other)->changing);
+    unsigned spins = kSpins;
+    for (Pause pause; changing.load(std::memory_order_acquire) != 0;) {
+      if (spins != 0) {
+        --spins;
+        cpu_relax();
+        continue;
+      }
+      pause.wait();
+      if (const Code code = check_member(window_, -1); code != Code::ok) return code;
+    }
+  }
+  return Code::ok;
+}
+
+AtomicChange::AtomicChange(Window& window, int member) noexcept
+    : changing_(window.control(window.rank())->changing) {
+  if (multi_threaded())
+    changing_.fetch_add(1, std::memory_order_seq_cst);
+  else
+    changing_.exchange(1, std::memory_order_seq_cst);
+  const std::atomic_ref held(window.control(member)->accumulating);
+  is_allowed_ = held.load(std::memory_order_seq_cst) == 0;
+}
+
+AtomicChange::~AtomicChange() {
+  if (multi_threaded())
+    changing_.fetch_sub(1, std::memory_order_release);
+  else
+    changing_.store(0, std::memory_order_release);
 }
 
 Code AccumulateLock::release() {

@@ -124,16 +124,23 @@ int start(MPI_Win win, MPI_Group group, int assertion, const char* function) {
     return code;
   Code code = Code::ok;
   const bool unchecked = (assertion & MPI_MODE_NOCHECK) != 0;
+  std::vector<int> posted;
+  posted.reserve(ranks.size());
   for (const int rank : ranks) {
     if (unchecked) break;
     tagged::Request request;
     engine->irecv(request, window->world(rank), window->comm->context, kPostTag, nullptr, 0);
-    if (const Code heard = wait_progressing(request); code == Code::ok) code = heard;
+    const Code heard = wait_progressing(request);
+    if (heard == Code::ok) posted.push_back(rank);
+    if (code == Code::ok) code = heard;
   }
   if (code == Code::ok) {
     const OptionalLock lock(window->mutex);
     window->access = Access::started;
     window->started = std::move(ranks);
+  } else {
+    // No epoch begins; who has posted does not wait for its end.
+    static_cast<void>(notify(*window, posted, kCompleteTag));
   }
   return end_epoch_call(*window, code, function);
 }

@@ -431,20 +431,25 @@ std::string Engine::describe(const Request& request) const {
   return fmt::format("{} with {}", code_name(request.code), impl_->job.describe(request.peer));
 }
 
-Status Engine::close() {
+Status Engine::flush() {
   Impl& impl = *impl_;
-  impl.closed = true;
   const std::uint64_t limit =
       now_ns() +
       static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
   const auto done = [&impl, limit] { return impl.all_out() || now_ns() > limit; };
   wait_until(done);
-  for (Fabric* fabric : impl.fabrics->remote()) fabric->leave();
-  impl.local->leave();
   if (!impl.blocked.empty())
-    return {Code::timed_out, fmt::format("messages to {} were not taken in time and are dropped",
+    return {Code::timed_out, fmt::format("messages to {} were not taken in time",
                                          impl.job.describe(impl.blocked.front()->rank))};
   return {};
+}
+
+Status Engine::close() {
+  impl_->closed = true;
+  Status status = flush();
+  for (Fabric* fabric : impl_->fabrics->remote()) fabric->leave();
+  impl_->local->leave();
+  return status;
 }
 
 }  // namespace weft::tagged

@@ -158,8 +158,10 @@ class Engine {
   // "rank 3 (pid 4711 on node7) is lost", for a request that ended with an error.
   std::string describe(const Request& request) const;
 
-  // Everything sent has left this process's buffers, and peers are told that this one leaves in
-  // good order. Blocks, bounded by PEER_TIMEOUT_MS. Nothing may be called afterwards.
+  // Everything sent has left this process's buffers. Blocks, bounded by PEER_TIMEOUT_MS.
+  Status flush();
+  // The same, and peers are told that this one leaves in good order. Nothing may be called
+  // afterwards.
   Status close();
 
  private:

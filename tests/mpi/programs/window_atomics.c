@@ -232,6 +232,89 @@ static void check_layouts(void) {
   MPI_Type_free(&third);
 }
 
+// Whole vectors and single elements of them at the same time.
+static void check_many(void) {
+  enum { kElements = 1000, kTimes = 300 };
+  int* data;
+  double* reals;
+  MPI_Win ints, doubles;
+  EXPECT_OK(MPI_Win_allocate(kElements * sizeof *data, sizeof *data, MPI_INFO_NULL, MPI_COMM_WORLD,
+                             &data, &ints));
+  EXPECT_OK(MPI_Win_allocate(kElements * sizeof *reals, sizeof *reals, MPI_INFO_NULL,
+                             MPI_COMM_WORLD, &reals, &doubles));
+  int ones[kElements];
+  double halves[kElements];
+  for (int i = 0; i < kElements; ++i) ones[i] = 1, halves[i] = 0.5;
+  MPI_Win_lock_all(0, ints);
+  MPI_Win_lock_all(0, doubles);
+  for (int i = 0; i < kTimes; ++i) {
+    const int place = (rank + i) % kElements, part = kElements - i;
+    int before = 0;
+    double half = 0.5, was = 0;
+    if ((i + rank) % 4 == 0) {
+      int all[kElements];
+      EXPECT_OK(MPI_Get_accumulate(ones, kElements, MPI_INT, all, kElements, MPI_INT, 0, 0,
+                                   kElements, MPI_INT, MPI_SUM, ints));
+      EXPECT_OK(MPI_Accumulate(halves, part, MPI_DOUBLE, 0, 0, part, MPI_DOUBLE, MPI_SUM, doubles));
+      MPI_Win_flush(0, ints);
+      // Nobody adds to one element alone what was not there before.
+      for (int k = 0; k < kElements; ++k)
+        if (all[k] < 0 || all[k] > 2 * size * kTimes) EXPECT_EQ(all[k], -1);
+      continue;
+    }
+    EXPECT_OK(MPI_Fetch_and_op(ones, &before, MPI_INT, 0, place, MPI_SUM, ints));
+    EXPECT_OK(MPI_Fetch_and_op(&half, &was, MPI_DOUBLE, 0, place, MPI_SUM, doubles));
+    for (int expected = before + 1, found = 0;; expected = found) {
+      const int wanted = expected + 1;
+      EXPECT_OK(MPI_Compare_and_swap(&wanted, &expected, &found, MPI_INT, 0, place, ints));
+      MPI_Win_flush(0, ints);
+      if (found == expected) break;
+    }
+  }
+  MPI_Win_unlock_all(ints);
+  MPI_Win_unlock_all(doubles);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    int wanted[kElements] = {0};
+    double wanted_reals[kElements] = {0};
+    for (int who = 0; who < size; ++who)
+      for (int i = 0; i < kTimes; ++i)
+        for (int k = 0; k < kElements; ++k) {
+          const int is_vector = (i + who) % 4 == 0, is_place = k == (who + i) % kElements;
+          wanted[k] += is_vector ? 1 : 2 * is_place;
+          wanted_reals[k] += is_vector ? 0.5 * (k < kElements - i) : 0.5 * is_place;
+        }
+    for (int k = 0; k < kElements; ++k) {
+      EXPECT_EQ(data[k], wanted[k]);
+      EXPECT(reals[k] == wanted_reals[k]);
+    }
+  }
+  EXPECT_OK(MPI_Win_free(&ints));
+  EXPECT_OK(MPI_Win_free(&doubles));
+}
+
+// A structure that names a type of which it has no elements is one of the others' type.
+static void check_empty_block(void) {
+  int* data;
+  EXPECT_OK(
+      MPI_Win_allocate(2 * sizeof *data, sizeof *data, MPI_INFO_NULL, MPI_COMM_WORLD, &data, &win));
+  data[0] = data[1] = 1;
+  const int lengths[2] = {2, 0}, two[2] = {2, 2};
+  const MPI_Aint places[2] = {0, 8};
+  const MPI_Datatype types[2] = {MPI_INT, MPI_DOUBLE};
+  MPI_Datatype type;
+  MPI_Type_create_struct(2, lengths, places, types, &type);
+  MPI_Type_commit(&type);
+  MPI_Win_fence(0, win);
+  EXPECT_OK(MPI_Accumulate(two, 1, type, rank, 0, 1, type, MPI_SUM, win));
+  MPI_Win_fence(0, win);
+  EXPECT_EQ(data[0], 3);
+  EXPECT_EQ(data[1], 3);
+  MPI_Type_free(&type);
+  EXPECT_OK(MPI_Win_set_info(win, MPI_INFO_NULL));
+  EXPECT_OK(MPI_Win_free(&win));
+}
+
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   for (int flavor = 0; flavor < 3; ++flavor) {
@@ -243,5 +326,7 @@ int main(int argc, char** argv) {
     close_window(flavor);
   }
   check_layouts();
+  check_many();
+  check_empty_block();
   return end();
 }

@@ -1,6 +1,7 @@
 // window_death WHO WHAT [return]: one process is killed in an epoch of a window, and the others'
 // epochs end with an error. WHAT the others are doing:
 //   fence, start (waiting for its post), wait (for its complete)
+//   start_some: the first of them starts an epoch with all others, who expose their memory to it
 //   lock: waiting for a lock that it held; flush, put, accumulate: again and again, until it is
 //   told
 // In `lock` the victim dies with the lock, in `wait` in an access epoch, in all others at rest.
@@ -47,6 +48,12 @@ static int operation(const char* what) {
   const double limit = seconds() + 60;
   if (strcmp(what, "fence") == 0) return MPI_Win_fence(0, win);
   if (strcmp(what, "start") == 0) return MPI_Win_start(group_of(victim), 0, win);
+  if (strcmp(what, "start_some") == 0) {
+    if (rank == 0) return MPI_Win_start(group_without(0), 0, win);
+    MPI_Win_post(group_of(0), 0, win);
+    EXPECT_OK(MPI_Win_wait(win));  // ended by who could not begin
+    return MPI_ERR_PROC_ABORTED;
+  }
   if (strcmp(what, "wait") == 0) {
     MPI_Win_post(group_of(victim), 0, win);
     return MPI_Win_wait(win);

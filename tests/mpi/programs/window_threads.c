@@ -48,6 +48,24 @@ static void* use_own(void* argument) {
   return NULL;
 }
 
+// Whole vectors and single elements of them; every thread adds one to each element a round.
+enum { kElements = 256 };
+static void* use_many(void* argument) {
+  const int me = (int)(intptr_t)argument;
+  long long ones[kElements], before = 0;
+  for (int i = 0; i < kElements; ++i) ones[i] = 1;
+  for (int i = 0; i < num_rounds; ++i) {
+    if ((i + me) % 2 == 0)
+      MPI_Accumulate(ones, kElements, MPI_LONG_LONG, 0, 0, kElements, MPI_LONG_LONG, MPI_SUM,
+                     shared);
+    else
+      for (int k = 0; k < kElements; ++k)
+        MPI_Fetch_and_op(ones, &before, MPI_LONG_LONG, 0, k, MPI_SUM, shared);
+  }
+  MPI_Win_flush(0, shared);
+  return NULL;
+}
+
 static void run(void* (*work)(void*)) {
   pthread_t threads[16];
   for (int i = 0; i < num_threads; ++i) pthread_create(&threads[i], NULL, work, (void*)(intptr_t)i);
@@ -70,6 +88,15 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) EXPECT_EQ(memory[0], (long long)size * num_threads * num_rounds);
   EXPECT(!bad);
+  EXPECT_OK(MPI_Win_free(&shared));
+
+  MPI_Win_allocate(kElements * 8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &shared);
+  MPI_Win_lock_all(0, shared);
+  run(use_many);
+  MPI_Win_unlock_all(shared);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int i = 0; rank == 0 && i < kElements; ++i)
+    EXPECT_EQ(memory[i], (long long)size * num_threads * num_rounds);
   EXPECT_OK(MPI_Win_free(&shared));
 
   own_window = allocate(sizeof(MPI_Win) * (size_t)num_threads);

@@ -71,6 +71,33 @@ class Flush final : public Operation {
 
 }  // namespace
 
+namespace {
+
+using Owned = std::unordered_map<const void*, AttachedBuffer>::node_type;
+
+// Takes a buffer away once it is drained. Empty: there is none. Under one lock, as another thread
+// may send meanwhile.
+Owned take_drained(const void* owner) {
+  Owned taken;
+  bool is_over = false;
+  {
+    std::lock_guard lock(buffers->mutex);
+    if (buffers->by_owner.count(owner) == 0) return taken;
+  }
+  wait_progressing([&] {
+    std::lock_guard lock(buffers->mutex);
+    const auto found = buffers->by_owner.find(owner);
+    if (is_over || found == buffers->by_owner.end()) return true;
+    drop_complete(found->second);
+    if (!found->second.pending.empty()) return false;
+    taken = buffers->by_owner.extract(found);
+    return is_over = true;
+  });
+  return taken;
+}
+
+}  // namespace
+
 int attach_buffer(const void* owner, void* address, MPI_Count size) {
   if (size < 0) return MPI_ERR_ARG;
   std::lock_guard lock(buffers->mutex);
@@ -85,13 +112,10 @@ int attach_buffer(const void* owner, void* address, MPI_Count size) {
 
 int detach_buffer(const void* owner, void* address_out, MPI_Count& size) {
   if (address_out == nullptr) return MPI_ERR_ARG;
-  wait_progressing([owner] { return is_drained(owner); });
-  std::lock_guard lock(buffers->mutex);
-  const auto found = buffers->by_owner.find(owner);
-  if (found == buffers->by_owner.end()) return MPI_ERR_BUFFER;
-  *static_cast<void**>(address_out) = found->second.address;
-  size = found->second.size;
-  buffers->by_owner.erase(found);
+  Owned node = take_drained(owner);
+  if (node.empty()) return MPI_ERR_BUFFER;
+  *static_cast<void**>(address_out) = node.mapped().address;
+  size = node.mapped().size;
   return MPI_SUCCESS;
 }
 
@@ -197,30 +221,18 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
   return MPI_SUCCESS;
 }
 
-void flush_all_buffers() {
+void wait_for_buffers() {
   wait_progressing([] {
     std::lock_guard lock(buffers->mutex);
-    for (auto& [comm, buffer] : buffers->by_owner) {
+    for (auto& [owner, buffer] : buffers->by_owner) {
       drop_complete(buffer);
       if (!buffer.pending.empty()) return false;
     }
     return true;
   });
-  std::lock_guard lock(buffers->mutex);
-  buffers->by_owner.clear();
 }
 
-void drop_buffer(const void* owner) {
-  bool attached;
-  {
-    std::lock_guard lock(buffers->mutex);
-    attached = buffers->by_owner.count(owner) != 0;
-  }
-  if (!attached) return;
-  wait_progressing([owner] { return is_drained(owner); });
-  std::lock_guard lock(buffers->mutex);
-  buffers->by_owner.erase(owner);
-}
+void drop_buffer(const void* owner) { static_cast<void>(take_drained(owner)); }
 
 }  // namespace weft::mpi
 

@@ -19,6 +19,7 @@
 // A function that takes a handle of an object needs no check of its own that MPI runs: before
 // MPI_Init and after MPI_Finalize no handle finds anything, and raise says why. Others start with
 // MPI_MUST_RUN().
+#include <atomic>
 #include <new>
 #include <string_view>
 #include <type_traits>
@@ -76,8 +77,11 @@ struct Comm;
 enum class Phase : int { before_init = 0, running, finalized };
 // Of the library: it runs for the world model, for sessions, or for both. Written by what starts
 // and ends these only.
-inline Phase phase = Phase::before_init;
-inline bool is_running() noexcept { return phase == Phase::running; }
+inline std::atomic<Phase> phase{Phase::before_init};
+// relaxed: whoever may call was told that it runs.
+inline bool is_running() noexcept {
+  return phase.load(std::memory_order_relaxed) == Phase::running;
+}
 
 // Raises an error of class `code` (or of a code the program added) on the communicator's error
 // handler; null: on that of MPI_COMM_SELF, where errors without an object go (that it has at first,

@@ -123,14 +123,14 @@ MPI_FUNCTION(Intercomm_create_from_groups)
     return code;
   *newintercomm = MPI_COMM_NULL;
   const GroupPtr local = find_group(local_group), remote = find_group(remote_group);
-  if (local == nullptr) return call.fail(MPI_ERR_GROUP);
+  if (local == nullptr || remote == nullptr) return call.fail(MPI_ERR_GROUP);
+  if (local->size() == 0 || remote->size() == 0) return MPI_SUCCESS;
   if (local->rank() == MPI_UNDEFINED)
     return call.fail(MPI_ERR_GROUP, "this process is not in the local group");
   if (local_leader < 0 || local_leader >= local->size())
     return call.fail(MPI_ERR_RANK, "no such local leader");
   int remote_world = -1;
   if (local->rank() == local_leader) {
-    if (remote == nullptr) return call.fail(MPI_ERR_GROUP, "the remote group is none");
     if (remote_leader < 0 || remote_leader >= remote->size())
       return call.fail(MPI_ERR_RANK, "no such remote leader");
     remote_world = remote->world(remote_leader);
@@ -141,5 +141,6 @@ MPI_FUNCTION(Intercomm_create_from_groups)
   const int code = join_sides(*side, local_leader, remote_world, job_comm->context,
                               tag_of(hash_of(call.tag)), newintercomm, __func__);
   static_cast<void>(free_comm(side));
+  if (code == MPI_SUCCESS) find_comm(*newintercomm)->info = copy_of(call.hints);
   return code;
 }

@@ -142,7 +142,9 @@ int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* fun
     case ErrorHandler::Action::give_back:
       return code;
     case ErrorHandler::Action::call: {
-      MPI_Comm handle = comm == nullptr ? MPI_COMM_SELF : comm->handle;
+      MPI_Comm handle = comm != nullptr        ? comm->handle
+                        : self_comm != nullptr ? MPI_COMM_SELF
+                                               : MPI_COMM_NULL;
       reinterpret_cast<MPI_Comm_errhandler_function*>(handler->function)(&handle, &code);
       return code;
     }

@@ -8,7 +8,8 @@
 // nothing. Looking up costs two loads and a compare and takes no lock. Predefined handles (below
 // 4096) are not in the table.
 //
-// Threads: any thread may call anything. Insert and erase take a mutex if multi_threaded() is set.
+// Threads: any thread may call anything. Insert and erase take a mutex if multi_threaded() is set,
+// and always for kinds that any thread makes and ends at any time, before MPI_Init as well.
 // Erasing a handle while another thread uses it is the program's error; then the object may be
 // gone, so objects that outlive their handle (pending operations) are counted by their owner.
 #include <atomic>
@@ -33,13 +34,15 @@ enum class Kind : unsigned {
 };
 
 // True once MPI_Init_thread granted MPI_THREAD_MULTIPLE; written before any other thread may call.
-inline bool threads_may_call = false;
-inline bool multi_threaded() noexcept { return threads_may_call; }
+// relaxed: it says nothing about other memory.
+inline std::atomic<bool> threads_may_call{false};
+inline bool multi_threaded() noexcept { return threads_may_call.load(std::memory_order_relaxed); }
 
 // A mutex that costs one branch as long as one thread at a time calls.
 class OptionalLock {
  public:
-  explicit OptionalLock(std::mutex& mutex) noexcept : mutex_(multi_threaded() ? &mutex : nullptr) {
+  explicit OptionalLock(std::mutex& mutex, bool always = false) noexcept
+      : mutex_(always || multi_threaded() ? &mutex : nullptr) {
     if (mutex_ != nullptr) mutex_->lock();
   }
   ~OptionalLock() {
@@ -60,6 +63,8 @@ inline bool is_predefined(const void* handle) noexcept {
 template <class Handle, class T, Kind kind>
 class HandleTable {
   struct Slot;
+  static constexpr bool kAnyTime =
+      kind == Kind::session || kind == Kind::info || kind == Kind::errhandler;
 
  public:
   HandleTable() = default;
@@ -80,7 +85,7 @@ class HandleTable {
 
   // A new handle for the object; null if 16 million are in use.
   Handle insert(T* object) {
-    OptionalLock lock(mutex_);
+    OptionalLock lock(mutex_, kAnyTime);
     const std::uint32_t index = take_index();
     if (index == kNoIndex) return nullptr;
     slot_at(index).object = object;
@@ -89,7 +94,7 @@ class HandleTable {
 
   // Makes the handle invalid. Returns its object, or null if it was not valid.
   T* erase(Handle handle) noexcept {
-    OptionalLock lock(mutex_);
+    OptionalLock lock(mutex_, kAnyTime);
     T* object = find(handle);
     if (object == nullptr) return nullptr;
     const auto index =
@@ -114,7 +119,7 @@ class HandleTable {
   };
   // Not valid if 16 million are in use.
   Place reserve(T* object) {
-    OptionalLock lock(mutex_);
+    OptionalLock lock(mutex_, kAnyTime);
     Place place;
     place.index_ = take_index();
     if (place.index_ == kNoIndex) return place;

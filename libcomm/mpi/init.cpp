@@ -58,15 +58,21 @@ void enter(int thread_level) {
     process->main_thread = std::this_thread::get_id();
     process->pid = getpid();
     threads_may_call = thread_level == MPI_THREAD_MULTIPLE;
-    engine->set_threaded(threads_may_call);
+    engine->set_threaded(multi_threaded());
     create_predefined_comms();
     create_shared_requests();
   }
   phase = Phase::running;
 }
 
+// Whether the process exits: nobody comes after who uses the library now.
+bool is_exiting = false;
+
+bool is_forked() { return getpid() != process->pid; }
+
 // Ends the library for good.
 void end_library() {
+  wait_for_buffers();
   // Nobody leaves while others may still need it to move their messages. If somebody is lost, the
   // end of this process is in order all the same.
   if (Status status = coll::barrier(*job_comm->team); !status)
@@ -85,25 +91,40 @@ void end_library() {
   process->job.reset();
 }
 
-// With start_mutex held, when one of those for whom the library runs has ended.
-void leave() {
-  if (process->world_model == Phase::running || num_sessions != 0) return;
-  if (getpid() != process->pid) {  // a child that the process has forked is no rank
-    phase = Phase::finalized;
+// One of those for whom the library runs ends, which `end` notes.
+template <class End>
+void leave(End&& end) {
+  for (bool is_flushed = false;;) {
+    std::unique_lock lock(start_mutex);
+    const int num_users = num_sessions + (process->world_model == Phase::running ? 1 : 0);
+    const bool is_last = num_users == 1, stays = has_had_sessions && !is_exiting;
+    if (is_last && stays && !is_flushed && !is_forked()) {
+      // Nothing moves messages until the next session. Without the lock, as that may begin
+      // meanwhile.
+      lock.unlock();
+      wait_for_buffers();
+      if (Status status = engine->flush(); !status)
+        log_line(LogLevel::warn, engine->rank(), "the last session: {}", status.text());
+      is_flushed = true;
+      continue;
+    }
+    end();
+    if (!is_last) return;
+    if (is_forked())
+      phase = Phase::finalized;  // a child that the process has forked is no rank
+    else if (stays)
+      phase = process->world_model.load();
+    else
+      end_library();
     return;
   }
-  flush_all_buffers();
-  if (!has_had_sessions) return end_library();
-  // Nothing moves messages until the next session.
-  if (Status status = engine->flush(); !status)
-    log_line(LogLevel::warn, engine->rank(), "the last session: {}", status.text());
-  phase = process->world_model;
 }
 
-void end_at_exit() {
-  // What still runs was not ended in order, which the launcher is to notice; a child that the
-  // process has forked is no rank.
-  if (engine == nullptr || is_running() || getpid() != process->pid) return;
+void end_at_exit(int status, void*) {
+  std::lock_guard lock(start_mutex);
+  is_exiting = true;
+  // Who fails, or has not ended in order what it began, is to be noticed by the launcher.
+  if (status != 0 || engine == nullptr || is_running() || is_forked()) return;
   end_library();
 }
 
@@ -113,6 +134,7 @@ int start(int required, int* provided, const char* function) try {
   std::lock_guard lock(start_mutex);
   if (process->world_model == Phase::running)
     return raise(nullptr, MPI_ERR_OTHER, function, "MPI is initialised already");
+  if (engine == nullptr && phase == Phase::finalized) return not_running(function);
   if (process->world_model == Phase::finalized) {
     if (!is_running()) return not_running(function);
     return raise(nullptr, MPI_ERR_OTHER, function, "MPI_Finalize was called already");
@@ -121,6 +143,7 @@ int start(int required, int* provided, const char* function) try {
         : required >= MPI_THREAD_SERIALIZED ? MPI_THREAD_SERIALIZED
         : required >= MPI_THREAD_FUNNELED   ? MPI_THREAD_FUNNELED
                                             : MPI_THREAD_SINGLE);
+  process->main_thread = std::this_thread::get_id();
   world_comm = job_comm;
   self_comm = own_comm;
   process->world_model = Phase::running;
@@ -132,13 +155,15 @@ int start(int required, int* provided, const char* function) try {
 
 Status enter_session(int thread_level) try {
   std::lock_guard lock(start_mutex);
-  if (engine == nullptr && process->world_model == Phase::finalized)
-    return {Code::unsupported,
-            "MPI has ended with MPI_Finalize; a program that wants sessions afterwards makes its "
-            "first one before that"};
-  enter(thread_level);
-  if (!has_had_sessions && std::atexit(end_at_exit) != 0) return Code::no_memory;
+  if (engine == nullptr && phase == Phase::finalized)
+    return {
+        Code::unsupported,
+        "MPI has ended for good; a program that wants sessions after MPI_Finalize makes its first "
+        "one before"};
+  // With the exit status, which atexit() does not tell.
+  if (!has_had_sessions && ::on_exit(end_at_exit, nullptr) != 0) return Code::no_memory;
   has_had_sessions = true;
+  enter(thread_level);
   ++num_sessions;
   return {};
 } catch (const std::bad_alloc&) {
@@ -146,9 +171,7 @@ Status enter_session(int thread_level) try {
 }
 
 void leave_session() {
-  std::lock_guard lock(start_mutex);
-  --num_sessions;
-  leave();
+  leave([] { --num_sessions; });
 }
 
 }  // namespace weft::mpi
@@ -194,7 +217,7 @@ MPI_FUNCTION(Finalize)(void) {
     return raise(nullptr, MPI_ERR_OTHER, __func__,
                  "MPI_Init was not called, or MPI_Finalize was already");
   // A child that the process has forked is no rank, and must not say goodbye in its name.
-  if (getpid() != process->pid) {
+  if (is_forked()) {
     phase = process->world_model = Phase::finalized;
     return MPI_SUCCESS;
   }
@@ -204,16 +227,22 @@ MPI_FUNCTION(Finalize)(void) {
   if (code != MPI_SUCCESS) return raise(self_comm, code, __func__);
   const int world_code = world_comm->attributes.clear(MPI_COMM_WORLD);
   if (world_code != MPI_SUCCESS) return raise(world_comm, world_code, __func__);
-  std::lock_guard lock(start_mutex);
-  world_comm = nullptr;
-  self_comm = nullptr;
-  process->world_model = Phase::finalized;
-  leave();
+  for (const void* owner : {static_cast<Comm*>(nullptr), self_comm, world_comm}) drop_buffer(owner);
+  leave([] {
+    // Sessions may go on, and have nothing to do with what the program hung on these.
+    for (Comm* comm : {self_comm, world_comm}) {
+      const std::lock_guard lock(comm->mutex);
+      release(std::exchange(comm->errhandler, default_errhandler()));
+    }
+    world_comm = nullptr;
+    self_comm = nullptr;
+    process->world_model = Phase::finalized;
+  });
   return MPI_SUCCESS;
 }
 
 MPI_FUNCTION(Abort)(MPI_Comm comm, int errorcode) {
-  MPI_MUST_RUN();
+  if (process->job == nullptr) return not_running(__func__);
   const int low = errorcode & 0xff;
   const int exit_code = low != 0 ? low : 1;
   // The whole job ends whatever the communicator; the standard allows it.

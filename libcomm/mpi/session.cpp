@@ -2,6 +2,7 @@
 #include "mpi/session.hpp"
 
 #include <strings.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -146,7 +147,8 @@ MPI_FUNCTION(Session_finalize)(MPI_Session* handle) {
   int code = MPI_SUCCESS;
   std::unique_ptr<Session> session(find_session(*handle, code, __func__));
   if (session == nullptr) return code;
-  drop_buffer(session.get());
+  // A child that the process has forked does not move its parent's messages.
+  if (getpid() == process->pid) drop_buffer(session.get());
   sessions->erase(*handle);
   *handle = MPI_SESSION_NULL;
   leave_session();

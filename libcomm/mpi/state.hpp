@@ -32,7 +32,7 @@ struct Process {
   std::thread::id main_thread;
   pid_t pid = 0;
   int app_number = 0;
-  Phase world_model = Phase::before_init;  // as MPI_Init and MPI_Finalize leave it
+  std::atomic<Phase> world_model{Phase::before_init};  // as MPI_Init and MPI_Finalize leave it
 };
 
 extern Immortal<Process> process;

@@ -107,8 +107,8 @@ Code end_blocking(BlockingTransfer& transfer);
 // MPI_ERR_BUFFER if no attached buffer has the room.
 int send_buffered(Comm& comm, const void* buffer, MPI_Count count, Datatype* type, int destination,
                   int tag);
-// Waits until all buffered messages have left; for MPI_Finalize.
-void flush_all_buffers();
+// Waits until all buffered messages have left.
+void wait_for_buffers();
 // Buffers belong to a communicator, to a session, or to the process (null). MPI_SUCCESS or the
 // error class, and what that means.
 int attach_buffer(const void* owner, void* address, MPI_Count size);

@@ -1,8 +1,10 @@
 // Sessions: with and without the world model, several at once, one after the other, from threads.
 // `sessions` runs them before, beside and after MPI_Init and MPI_Finalize; `sessions alone` never
-// calls these; `sessions death` loses a process, after which the others end in order.
+// calls these; `sessions death` loses a process, after which the others end in order; `sessions
+// exit` ends its session in an exit handler that is older than the session.
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "expect.h"
 
@@ -172,6 +174,10 @@ static void check_intercomm(MPI_Session session) {
     MPI_Group_free(&low);
     MPI_Group_free(&high);
   }
+  MPI_Comm none = MPI_COMM_SELF;
+  EXPECT_OK(MPI_Intercomm_create_from_groups(world, 0, MPI_GROUP_EMPTY, 0, "none", MPI_INFO_NULL,
+                                             MPI_ERRORS_RETURN, &none));
+  EXPECT(none == MPI_COMM_NULL);
   MPI_Group_free(&world);
 }
 
@@ -207,6 +213,22 @@ static void check_one(const char* tag) {
   EXPECT_OK(MPI_Session_finalize(&session));
 }
 
+static MPI_Session kept;
+static void end_kept(void) {
+  EXPECT_OK(MPI_Session_finalize(&kept));
+  if (num_failures != 0) _exit(1);
+}
+static int end_at_exit(void) {
+  atexit(end_kept);
+  EXPECT_OK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &kept));
+  MPI_Comm comm = comm_of(kept, "mpi://WORLD", "exit");
+  MPI_Comm_rank(comm, &rank);
+  use(comm);
+  MPI_Comm_free(&comm);
+  if (rank == 0 && num_failures == 0) printf("as expected\n");
+  return num_failures ? 1 : 0;
+}
+
 static int survive_death(void) {
   MPI_Session session;
   EXPECT_OK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
@@ -223,6 +245,7 @@ static int survive_death(void) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "death") == 0) return survive_death();
+  if (argc > 1 && strcmp(argv[1], "exit") == 0) return end_at_exit();
   const int alone = argc > 1 && strcmp(argv[1], "alone") == 0;
   int flag = 1;
   MPI_Session session, other;
@@ -242,6 +265,8 @@ int main(int argc, char** argv) {
   if (!alone) {
     begin(&argc, &argv);
     use(MPI_COMM_WORLD);
+    MPI_Is_thread_main(&flag);
+    EXPECT(flag);
     use(of_other);
     check_one("beside the world");
     MPI_Finalize();

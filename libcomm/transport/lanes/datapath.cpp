@@ -290,6 +290,13 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
       (is_written && !lane->is_registered))
     return false;
   if (!is_written) std::memcpy(lane->ring.data() + message.offset, data.data(), data.size());
+  // First the credit: whoever answers what has arrived finds its own ring empty.
+  if (SendLaneState* back = lane->back; back != nullptr) {
+    const std::uint64_t word = back->credit.load(std::memory_order_relaxed);
+    const std::uint64_t more = message.credit - (word & ~kFlagMask);
+    if (more != 0 && more <= back->ring_bytes && message.credit % kLine == 0)
+      take_credit(*back, word + more);
+  }
   // relaxed: made visible with the count of what has arrived.
   if ((message.flags & kRestart) != 0) lane->restarted.store(arrived, std::memory_order_relaxed);
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
@@ -299,12 +306,6 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
     peer.arrived += message.bytes;
     if (peer.is_leaving) [[unlikely]]
       note_goodbye(peer);
-  }
-  if (SendLaneState* back = lane->back; back != nullptr) {
-    const std::uint64_t word = back->credit.load(std::memory_order_relaxed);
-    const std::uint64_t more = message.credit - (word & ~kFlagMask);
-    if (more != 0 && more <= back->ring_bytes && message.credit % kLine == 0)
-      take_credit(*back, word + more);
   }
   return true;
 }

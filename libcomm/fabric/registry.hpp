@@ -64,6 +64,7 @@ struct FabricRow {
   MakeFabric make;
 };
 // Those of this build, in the order of choice; shm, which comes first, is not among them.
+inline constexpr std::size_t kNumRemoteFabrics = 4;
 const std::vector<FabricRow>& remote_fabrics();
 inline constexpr std::size_t kNumRemoteFabrics = 4;  // at most
 

@@ -14,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "base/mapping.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/library.hpp"
@@ -50,6 +51,7 @@ constexpr int kBatch = kFewReceives;  // completions that are read at once: no m
 constexpr std::size_t kSendsOfLink = 32;
 constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster than it is waited for
 constexpr std::size_t kMaxInject = 512;
+constexpr std::size_t kMaxEvents = 4;  // of a link, other than messages, that wait at a time
 constexpr std::uint64_t kGoodbyeNs = 50'000'000;
 
 // What the provider has, of which it gives the context's address back.
@@ -121,6 +123,7 @@ class OfiEndpoint final : public Endpoint {
   }
 
   Status open(Bytes address, Bytes hello, Link*& link) override;
+  Status open_locked(Bytes address, Bytes hello, Link*& link);
   void close(Link& link) override;
   Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
                          Registration& registration) override;
@@ -168,13 +171,15 @@ class OfiEndpoint final : public Endpoint {
     return found == links_.end() ? nullptr : found->second;
   }
   OfiLink* add_link(fid_ep* ep, fi_addr_t peer) {
-    auto* link = new OfiLink;
+    // So that what happens to it later is noted without an allocation.
+    events_.reserve(num_receives_ + kMaxEvents * (links_.size() + 1));
+    auto link = std::make_unique<OfiLink>();
     link->ep = ep;
     link->peer = peer;
     while (link->own_token == 0 || links_.contains(link->own_token))
       if (::getrandom(&link->own_token, sizeof link->own_token, 0) < 0) link->own_token = 0;
-    links_[link->own_token] = link;
-    return link;
+    links_[link->own_token] = link.get();
+    return link.release();
   }
   Code post(OfiLink& link, Bytes head, Bytes body, Request* request) {
     if (head.size() + body.size() > limits_.message_max) return Code::bad_argument;
@@ -195,6 +200,7 @@ class OfiEndpoint final : public Endpoint {
   void on_received(Buffer& buffer, std::size_t length, Events* events,
                    std::unique_lock<std::mutex>& lock);
   void on_hello(const Head& head, Bytes bytes);
+  Request* take_request(std::uint64_t link);
   bool read_completions(Events* events, std::unique_lock<std::mutex>& lock);
   void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
   Code transfer(Link& link, bool is_get, void* here, std::size_t bytes, const Key& key,
@@ -221,7 +227,7 @@ class OfiEndpoint final : public Endpoint {
   std::deque<Transfer> transfers_;
   std::vector<Transfer*> free_transfers_;
   std::unordered_map<std::uint64_t, OfiLink*> links_;  // by own token
-  std::deque<Event> events_;
+  std::vector<Event> events_;
 };
 
 Status OfiEndpoint::start() {
@@ -321,23 +327,25 @@ Status OfiEndpoint::open(Bytes address, Bytes hello, Link*& out) {
   if (address.size() != ep_->address().size() || hello.size() > kMaxHelloBytes)
     return Code::bad_argument;
   std::lock_guard lock(mutex_);
+  return or_no_memory([&] { return open_locked(address, hello, out); });
+}
+
+Status OfiEndpoint::open_locked(Bytes address, Bytes hello, Link*& out) {
   fi_addr_t peer = FI_ADDR_UNSPEC;
   if (fi_av_insert(ep_->av(), address.data(), 1, &peer, 0, nullptr) != 1)
     return {Code::bad_argument, "libfabric does not take the peer's address"};
-  OfiLink* link = add_link(ep_->opener_ep(), peer);
   HelloBody body{};
   const std::string& own = ep_->opener_address();
   body.address_bytes = static_cast<std::uint16_t>(own.size());
   body.hello_bytes = static_cast<std::uint16_t>(hello.size());
   std::memcpy(body.address, own.data(), own.size());
   if (!hello.empty()) std::memcpy(body.hello, hello.data(), hello.size());
-  const Code code = send(*link, Kind::hello, link->own_token,
-                         {reinterpret_cast<const std::byte*>(&body), sizeof body}, {});
-  if (code == Code::again) {  // as while a connection is made
-    const auto* first = reinterpret_cast<const std::byte*>(&body);
-    events_.push_back(
-        {EventKind::hello_again, link->own_token, Code::ok, {first, first + sizeof body}});
-  }
+  const auto* first = reinterpret_cast<const std::byte*>(&body);
+  Event again{EventKind::hello_again, 0, Code::ok, {first, first + sizeof body}};
+  OfiLink* link = add_link(ep_->opener_ep(), peer);
+  again.link = link->own_token;
+  const Code code = send(*link, Kind::hello, link->own_token, {first, sizeof body}, {});
+  if (code == Code::again) events_.push_back(std::move(again));  // as while a connection is made
   out = link;
   return {};
 }
@@ -357,19 +365,27 @@ void OfiEndpoint::close(Link& base) {
     if (it->buffer != nullptr) post_receive(*it->buffer);
     it = events_.erase(it);
   }
-  std::vector<Request*> ended;
-  for (std::size_t i = num_receives_; i < num_receives_ + kNumSends; ++i)
-    if (buffers_[i].request != nullptr && buffers_[i].link == link.own_token)
-      ended.push_back(std::exchange(buffers_[i].request, nullptr));
-  for (Transfer& transfer : transfers_) {
-    if (transfer.request == nullptr || transfer.link != link.own_token) continue;
-    close_local(transfer);
-    ended.push_back(std::exchange(transfer.request, nullptr));
-  }
-  links_.erase(link.own_token);
+  const std::uint64_t token = link.own_token;
+  links_.erase(token);
   delete &link;
-  lock.unlock();
-  for (Request* request : ended) request->done(*request, Code::cancelled);
+  while (Request* request = take_request(token)) {
+    lock.unlock();
+    request->done(*request, Code::cancelled);
+    lock.lock();
+  }
+}
+
+// One that this link has under way, which ends now; null: none is left.
+Request* OfiEndpoint::take_request(std::uint64_t link) {
+  for (std::size_t i = num_receives_; i < num_receives_ + kNumSends; ++i)
+    if (buffers_[i].request != nullptr && buffers_[i].link == link)
+      return std::exchange(buffers_[i].request, nullptr);
+  for (Transfer& transfer : transfers_) {
+    if (transfer.request == nullptr || transfer.link != link) continue;
+    close_local(transfer);
+    return std::exchange(transfer.request, nullptr);
+  }
+  return nullptr;
 }
 
 void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
@@ -379,12 +395,15 @@ void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
   if (body.address_bytes != ep_->address().size() || body.hello_bytes > kMaxHelloBytes) return;
   fi_addr_t peer = FI_ADDR_UNSPEC;
   if (fi_av_insert(ep_->av(), body.address, 1, &peer, 0, nullptr) != 1) return;
-  OfiLink* link = add_link(ep_->ep(), peer);
-  link->peer_token = head.token;
-  events_.push_back({EventKind::incoming,
-                     link->own_token,
-                     Code::ok,
-                     {body.hello, body.hello + body.hello_bytes}});
+  // Without memory there is no answer, and the peer tries again.
+  [[maybe_unused]] const Code code = or_no_memory([&] {
+    Event event{EventKind::incoming, 0, Code::ok, {body.hello, body.hello + body.hello_bytes}};
+    OfiLink* link = add_link(ep_->ep(), peer);
+    link->peer_token = head.token;
+    event.link = link->own_token;
+    events_.push_back(std::move(event));
+    return Code::ok;
+  });
 }
 
 // The buffer goes back here, or with the event that shows it.
@@ -487,7 +506,13 @@ Code OfiEndpoint::transfer(Link& base, bool is_get, void* here, std::size_t byte
   std::lock_guard lock(mutex_);
   if (link.is_down) return Code::peer_lost;
   if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
-  if (free_transfers_.empty()) free_transfers_.push_back(&transfers_.emplace_back());
+  const Code room = or_no_memory([&] {
+    if (!free_transfers_.empty()) return Code::ok;
+    make_room(free_transfers_, transfers_.size() + 1);  // giving back takes no memory
+    free_transfers_.push_back(&transfers_.emplace_back());
+    return Code::ok;
+  });
+  if (room != Code::ok) return room;
   Transfer& transfer = *free_transfers_.back();
   transfer.is_rma = true;
   transfer.here = here;
@@ -596,7 +621,7 @@ bool OfiEndpoint::poll(Events& events) {
   bool any = read_completions(&events, lock);
   for (std::size_t left = events_.size(); left > 0 && !events_.empty(); --left) {
     Event event = std::move(events_.front());
-    events_.pop_front();
+    events_.erase(events_.begin());
     lock.unlock();
     dispatch(events, event);
     lock.lock();

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "transport/lanes/remote_lanes.hpp"
 #include "transport/ring.hpp"
@@ -215,9 +216,14 @@ void RemoteLanes::on_message(fabric::Link& link, fabric::Bytes bytes) {
   fabric::Bytes data;
   if (!read_message(bytes, head, data)) return lose(peer, "sends what makes no sense");
   switch (peer.link.receive(head, bytes.size(), now_ns_)) {
-    case ReliableLink::Received::fresh:
-      if (!dispatch(peer, head, bytes)) lose(peer, "sends what makes no sense");
+    case ReliableLink::Received::fresh: {
+      const char* why = "sends what makes no sense";
+      const Code code =
+          or_no_memory([&] { return dispatch(peer, head, bytes) ? Code::ok : Code::corrupt; });
+      if (code == Code::no_memory) why = "asks for what there is no memory for";
+      if (code != Code::ok) lose(peer, why);
       return;
+    }
     case ReliableLink::Received::old:
       return;
     case ReliableLink::Received::up:

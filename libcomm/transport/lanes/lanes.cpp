@@ -58,6 +58,7 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   make_room(send_lanes_);
   make_room(held_, send_lanes_.size() + 1 - held_.size());
   make_room(retired_, send_lanes_.size() + 1);
+  make_room(lost_memory_, send_lanes_.size() + receive_lanes_.size() + 1);
   make_room(peer.unsent, peer.send_lanes.size() + 1);
   // One page beyond the ring, as the mark that sends the reader back may lie there.
   if (Status status = made->mirror->memory.map(ring_bytes + kPage); !status) return status;
@@ -75,8 +76,15 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   LaneOpenMessage message{{.kind = Kind::lane_open, .id = lane->number},
                           static_cast<std::uint32_t>(channel),
                           ring_bytes};
-  peer.link.post_control(message, sizeof message);
-  return {};
+  const Code code = or_no_memory([&] {
+    peer.link.post_control(message, sizeof message);
+    return Code::ok;
+  });
+  if (code != Code::ok) {
+    lane = nullptr;
+    drop(send_lanes_[place]);
+  }
+  return code;
 }
 
 Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
@@ -203,6 +211,7 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   made->writer = message.id;
   made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
   make_room(receive_lanes_);
+  make_room(lost_memory_, send_lanes_.size() + receive_lanes_.size() + 1);
   make_room(arriving_);
   make_room(peer.owing, peer.receive_lanes.size() + 1);
   if (Status status = made->ring.map(message.ring_bytes + kPage); !status) return status;

@@ -49,12 +49,12 @@ void RemoteLanes::begin(int rank, RemoteOperation::Kind kind, const RemoteMemory
       operations_.back().lanes = this;
     }
     make_room(peer->under_way, kMaxUnderWay - std::min(kMaxUnderWay, peer->under_way.size()));
-    peer->waiting.push_back(free_operations_.back());
     return Code::ok;
   });
   if (room != Code::ok) return completion.set(room);
   RemoteOperation& operation = *free_operations_.back();
   free_operations_.pop_back();
+  peer->waiting.push_back(operation);
   operation.kind = kind;
   operation.peer = peer;
   operation.completion = &completion;
@@ -73,7 +73,7 @@ void RemoteLanes::begin(int rank, RemoteOperation::Kind kind, const RemoteMemory
 bool RemoteLanes::pump_operations(RankPeer& peer) {
   while (!peer.waiting.empty() && peer.link.is_up()) {
     if (peer.under_way.size() >= kMaxUnderWay) return true;  // goes on with an answer
-    RemoteOperation& operation = *peer.waiting.front();
+    RemoteOperation& operation = peer.waiting.front();
     const Code code = start_operation(operation);
     if (code == Code::again) return false;
     peer.waiting.pop_front();
@@ -183,18 +183,19 @@ void RemoteLanes::ask_again(RankPeer& peer) {
     if (is_atomic(operation)) continue;
     operation.is_asked = false;
     if (operation.kind == RemoteOperation::put) operation.moved = 0;
-    peer.waiting.push_front(&operation);
+    peer.waiting.push_front(operation);
   }
   std::erase_if(peer.under_way,
                 [](const RemoteOperation* operation) { return !operation->is_asked; });
   // A put whose pieces were on their way begins anew.
-  for (RemoteOperation* operation : peer.waiting)
-    if (operation->kind == RemoteOperation::put) operation->moved = 0;
+  peer.waiting.for_each([](RemoteOperation& operation) {
+    if (operation.kind == RemoteOperation::put) operation.moved = 0;
+  });
 }
 
 void RemoteLanes::end_operations(RankPeer& peer) {
   while (!peer.waiting.empty()) {
-    RemoteOperation& operation = *peer.waiting.front();
+    RemoteOperation& operation = peer.waiting.front();
     peer.waiting.pop_front();
     finish(operation, Code::peer_lost);
   }
@@ -239,7 +240,7 @@ bool RemoteLanes::on_owner_done(RankPeer& peer, const OwnerDoneMessage& message)
   if (operation == nullptr) return true;
   if (operation->is_fabrics) return false;
   if (message.code != 0) {
-    std::erase(peer.waiting, operation);
+    peer.waiting.erase(*operation);
     finish(*operation, message.code == static_cast<std::uint64_t>(Code::no_memory)
                            ? Code::no_memory
                            : Code::bad_argument);

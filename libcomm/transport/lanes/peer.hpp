@@ -91,6 +91,7 @@ struct ReceiveLaneState {
 // A get, put or atomic, which the fabric does, or else the owner's side.
 struct RemoteOperation : fabric::Request {
   RemoteLanes* lanes = nullptr;
+  RemoteOperation* next = nullptr;  // in a queue
   enum Kind : std::uint8_t { get, put, cas, fetch_add } kind = get;
   RankPeer* peer = nullptr;  // null: free
   Completion* completion = nullptr;
@@ -104,6 +105,41 @@ struct RemoteOperation : fabric::Request {
   std::uint64_t operand = 0, compare = 0;
   std::uint64_t result = 0;  // where the fabric writes what was there before
   std::uint64_t* previous = nullptr;
+};
+
+// Operations in order, without an allocation.
+class OperationQueue {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  RemoteOperation& front() const { return *first_; }
+  void push_back(RemoteOperation& operation) {
+    operation.next = nullptr;
+    *(first_ == nullptr ? &first_ : &last_->next) = &operation;
+    last_ = &operation;
+  }
+  void push_front(RemoteOperation& operation) {
+    operation.next = first_;
+    if (first_ == nullptr) last_ = &operation;
+    first_ = &operation;
+  }
+  void pop_front() { first_ = first_->next; }
+  void erase(const RemoteOperation& operation) {
+    RemoteOperation* before = nullptr;
+    for (RemoteOperation* one = first_; one != nullptr; before = one, one = one->next) {
+      if (one != &operation) continue;
+      (before != nullptr ? before->next : first_) = one->next;
+      if (last_ == one) last_ = before;
+      return;
+    }
+  }
+  template <class F>
+  void for_each(F&& f) {
+    for (RemoteOperation* one = first_; one != nullptr; one = one->next) f(*one);
+  }
+
+ private:
+  RemoteOperation* first_ = nullptr;
+  RemoteOperation* last_ = nullptr;
 };
 
 // Data of a get that the fabric sends from where they are.
@@ -131,9 +167,9 @@ struct RankPeer final : ReliableLink::Owner {
   std::uint64_t written = 0, arrived = 0;  // in rings of client 0, ever
   std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
   std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
-  std::vector<SendLaneState*> unsent;       // lanes with something that the link has not taken
-  std::vector<ReceiveLaneState*> owing;     // lanes that owe a count or credit
-  std::deque<RemoteOperation*> waiting;     // in order
+  std::vector<SendLaneState*> unsent;    // lanes with something that the link has not taken
+  std::vector<ReceiveLaneState*> owing;  // lanes that owe a count or credit
+  OperationQueue waiting;
   std::vector<RemoteOperation*> under_way;  // the owner has to answer
   struct Answer {
     std::uint32_t id;

@@ -274,7 +274,13 @@ void RemoteLanes::pump(RankPeer& peer) {
 void RemoteLanes::pump_busy() {
   // Those that are busy again come with the next poll.
   const std::size_t count = busy_.size();
-  for (std::size_t i = 0; i < count; ++i) pump(*busy_[i]);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Code code = or_no_memory([&] {
+      pump(*busy_[i]);
+      return Code::ok;
+    });
+    if (code != Code::ok) busy_[i]->make_busy();
+  }
   busy_.erase(busy_.begin(), busy_.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
@@ -308,7 +314,7 @@ void RemoteLanes::tick() {
         lose(peer, "has been silent for too long");
         break;
       case ReliableLink::Due::open:
-        if (!open_link(peer)) peer.link.back_off_most(now_ns_);
+        if (!or_no_memory([&] { return open_link(peer); })) peer.link.back_off_most(now_ns_);
         break;
     }
   }
@@ -405,7 +411,10 @@ void RemoteLanes::leave() noexcept {
       if (!is_first) poll_locked();
       send_held();
       bool is_done = true;
-      for (RankPeer* peer : known_) is_done = say_goodbye(*peer) && is_done;
+      for (RankPeer* peer : known_) {
+        const Code code = or_no_memory([&] { return say_goodbye(*peer) ? Code::ok : Code::again; });
+        is_done = code == Code::ok && is_done;
+      }
       if (is_done && busy_.empty()) return;
     }
     sched_yield();

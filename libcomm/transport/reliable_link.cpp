@@ -212,7 +212,11 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
   switch (state_) {
     case State::connecting:
     case State::broken:
-      if (now > (state_ == State::broken ? broken_since_ns_ : began_ns_) + timeout_ns)
+      // Silence before the break counts, too.
+      if (now > (state_ == State::connecting ? began_ns_
+                 : last_heard_ns_ != 0       ? std::min(broken_since_ns_, last_heard_ns_)
+                                             : broken_since_ns_) +
+                    timeout_ns)
         return Due::gone;
       return opens && link_ == nullptr && endpoint_ != nullptr && now >= open_at_ns_ ? Due::open
                                                                                      : Due::nothing;

@@ -399,6 +399,10 @@ class LoopbackEndpoint final : public Endpoint {
     switch (event.kind) {
       case EventKind::incoming: {
         const bool accepted = events.on_incoming(end, event.data);
+        {
+          std::lock_guard lock(network_->mutex_);
+          if (!ends_.contains(&end)) return;  // closed by the client
+        }
         if (!accepted) return close(end);
         std::lock_guard lock(network_->mutex_);
         Wire& wire = *end.wire;

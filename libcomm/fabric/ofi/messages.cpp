@@ -49,6 +49,7 @@ constexpr std::size_t kBufferBytes = (128 << 10) + 128, kBufferBytesRxm = 16 << 
 constexpr std::size_t kNumReceives = 64, kFewReceives = 16, kNumSends = 64;
 constexpr int kBatch = kFewReceives;  // completions that are read at once: no more receives end
 constexpr std::size_t kSendsOfLink = 32;
+constexpr std::size_t kMostBuffers = 4096;
 constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster than it is waited for
 constexpr std::size_t kMaxInject = 512;
 constexpr std::size_t kMaxEvents = 4;  // of a link, other than messages, that wait at a time
@@ -61,6 +62,7 @@ struct Posted {
 };
 
 struct Buffer : Posted {
+  fid_mr* mr = nullptr;        // of its data, where the provider wants that
   fid_ep* receives = nullptr;  // that it is posted to; null: it sends
   std::uint64_t link;          // own token of the link that sends
   Request* request = nullptr;  // of a message in place
@@ -82,8 +84,10 @@ struct Transfer : Posted {
 struct OfiLink : Link {
   fid_ep* ep = nullptr;  // the opener's, or the one that is opened to
   fi_addr_t peer = FI_ADDR_UNSPEC;
+  char address[kMaxAddressBytes];  // of the opener, until it is let in
   std::uint64_t own_token = 0, peer_token = 0;
   bool is_up = false, is_down = false;
+  bool is_cut_off = false;                       // closed here while it was up
   std::size_t num_sends = 0;                     // under way
   std::uint16_t num_sent = 0, num_received = 0;  // messages
 };
@@ -206,6 +210,8 @@ class OfiEndpoint final : public Endpoint {
   Code transfer(Link& link, bool is_get, void* here, std::size_t bytes, const Key& key,
                 std::uint64_t offset, Request& request);
   void end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock);
+  Status add_buffers(std::size_t count, bool receives);
+  bool need_send_buffer();
   Status register_for(void* address, std::size_t bytes, std::uint64_t access, fid_mr*& mr);
   static void close_local(Transfer& transfer) {
     if (transfer.local != nullptr) fi_close(&transfer.local->fid);
@@ -216,13 +222,13 @@ class OfiEndpoint final : public Endpoint {
   std::mutex mutex_;
   std::unique_ptr<lib::Endpoint> ep_;
   Limits limits_;
-  fid_mr* mr_ = nullptr;
+  std::vector<fid_mr*> mrs_;
   std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = 0;
   // There may be more of which no descriptor tells: completions, or what the provider holds while
   // receive buffers wait in events_.
   bool may_hold_ = false;
-  weft::Mapping memory_;
-  std::unique_ptr<Buffer[]> buffers_;
+  std::deque<Buffer> buffers_;
+  std::deque<weft::Mapping> more_memory_;
   std::vector<Buffer*> free_;
   std::deque<Transfer> transfers_;
   std::vector<Transfer*> free_transfers_;
@@ -238,42 +244,60 @@ Status OfiEndpoint::start() {
     // one only connects, and the other is only connected to.
     if (Status status = ep_->add_opener(); !status) return status;
   }
-  const std::size_t count = num_receives_ + kNumSends;
-  if (Status status = memory_.map(count * buffer_bytes_); !status) return status;
-  buffers_.reset(new Buffer[count]);
+  if (Status status = add_buffers(num_receives_, true); !status) return status;
+  return add_buffers(kNumSends, false);
+}
+
+Status OfiEndpoint::add_buffers(std::size_t count, bool receives) {
+  weft::Mapping memory;
+  if (Status status = memory.map(count * buffer_bytes_); !status) return status;
+  fid_mr* mr = nullptr;
   if (ep_->has_mode(FI_MR_LOCAL)) {
-    const int error = fi_mr_reg(ep_->domain(), memory_.data(), memory_.bytes(), FI_SEND | FI_RECV,
-                                0, 1, 0, &mr_, nullptr);
-    if (error != 0)
-      return {Code::no_memory, std::string("libfabric's fi_mr_reg: ") + lib::error_text(error)};
+    make_room(mrs_);
+    if (Status status = register_for(memory.data(), memory.bytes(), FI_SEND | FI_RECV, mr); !status)
+      return status;
+    mrs_.push_back(mr);
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    buffers_[i].data = memory_.data() + i * buffer_bytes_;
-    if (i < num_receives_) {
-      buffers_[i].receives = i % 2 == 0 ? ep_->ep() : ep_->opener_ep();
-      post_receive(buffers_[i]);
+  std::byte* data = memory.data();
+  more_memory_.push_back(std::move(memory));
+  make_room(free_, buffers_.size() + count);  // giving back takes no memory
+  for (std::size_t i = 0; i < count; ++i, data += buffer_bytes_) {
+    Buffer& buffer = buffers_.emplace_back();
+    buffer.data = data;
+    buffer.mr = mr;
+    if (receives) {
+      buffer.receives = i % 2 == 0 ? ep_->ep() : ep_->opener_ep();
+      post_receive(buffer);
     } else {
-      free_.push_back(&buffers_[i]);
+      free_.push_back(&buffer);
     }
   }
   return {};
 }
 
+// A peer that takes nothing keeps what is under way to it, and the provider keeps that even after
+// the link's end. The others are not to wait for it.
+bool OfiEndpoint::need_send_buffer() {
+  if (!free_.empty()) return true;
+  if (buffers_.size() >= kMostBuffers) return false;
+  return or_no_memory([&] { return add_buffers(kSendsOfLink, false); }).ok();
+}
+
 OfiEndpoint::~OfiEndpoint() {
   // What says that links are closed is still to be sent.
   for (const std::uint64_t limit = now_ns() + kGoodbyeNs;
-       free_.size() < kNumSends && now_ns() < limit;) {
+       free_.size() < buffers_.size() - num_receives_ && now_ns() < limit;) {
     std::unique_lock lock(mutex_);
     read_completions(nullptr, lock);
   }
   for (auto& [token, link] : links_) delete link;
   for (Transfer& transfer : transfers_) close_local(transfer);
   ep_.reset();
-  if (mr_ != nullptr) fi_close(&mr_->fid);
+  for (fid_mr* mr : mrs_) fi_close(&mr->fid);
 }
 
 void OfiEndpoint::post_receive(Buffer& buffer) {
-  void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
+  void* descriptor = buffer.mr != nullptr ? fi_mr_desc(buffer.mr) : nullptr;
   const ssize_t error = fi_recv(buffer.receives, buffer.data, buffer_bytes_, descriptor,
                                 FI_ADDR_UNSPEC, &buffer.context);
   if (error != 0) log_line(LogLevel::error, -1, "ofi: fi_recv: {}", lib::error_text(error));
@@ -285,7 +309,7 @@ Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head
   const Head first{token, kind, link.num_sent, static_cast<std::uint32_t>(length)};
   const bool is_short = sizeof first + length <= inject_max_ && request == nullptr;
   std::byte on_stack[kMaxInject];
-  if (!is_short && free_.empty()) return Code::again;
+  if (!is_short && !need_send_buffer()) return Code::again;
   std::byte* to = is_short ? on_stack : free_.back()->data;
   std::memcpy(to, &first, sizeof first);
   if (!head.empty()) std::memcpy(to + sizeof first, head.data(), head.size());
@@ -300,10 +324,11 @@ Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head
       parts[0].iov_len = sizeof first + head.size();
       parts[1].iov_len = body.size();
     }
-    void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
+    fid_mr* mr = free_.back()->mr;
+    void* descriptor = mr != nullptr ? fi_mr_desc(mr) : nullptr;
     fi_msg message{};
     message.msg_iov = parts;
-    message.desc = mr_ != nullptr ? &descriptor : nullptr;
+    message.desc = mr != nullptr ? &descriptor : nullptr;
     message.iov_count = request != nullptr ? 2 : 1;
     message.addr = link.peer;
     message.context = &free_.back()->context;
@@ -354,6 +379,7 @@ void OfiEndpoint::close(Link& base) {
   auto& link = static_cast<OfiLink&>(base);
   std::unique_lock lock(mutex_);
   if (link.is_up && !link.is_down) {
+    link.is_cut_off = true;
     // Best effort: silence tells it as well.
     [[maybe_unused]] const Code code = send(link, Kind::closed, link.peer_token, {}, {});
   }
@@ -364,6 +390,11 @@ void OfiEndpoint::close(Link& base) {
     }
     if (it->buffer != nullptr) post_receive(*it->buffer);
     it = events_.erase(it);
+  }
+  if (link.is_cut_off && buffers_.size() < kMostBuffers) {
+    // It may have stopped in the middle of a message, whose buffer the provider keeps.
+    [[maybe_unused]] const Status status = or_no_memory([&] { return add_buffers(2, true); });
+    if (status) num_receives_ += 2;
   }
   const std::uint64_t token = link.own_token;
   links_.erase(token);
@@ -377,9 +408,9 @@ void OfiEndpoint::close(Link& base) {
 
 // One that this link has under way, which ends now; null: none is left.
 Request* OfiEndpoint::take_request(std::uint64_t link) {
-  for (std::size_t i = num_receives_; i < num_receives_ + kNumSends; ++i)
-    if (buffers_[i].request != nullptr && buffers_[i].link == link)
-      return std::exchange(buffers_[i].request, nullptr);
+  for (Buffer& buffer : buffers_)
+    if (buffer.request != nullptr && buffer.link == link)
+      return std::exchange(buffer.request, nullptr);
   for (Transfer& transfer : transfers_) {
     if (transfer.request == nullptr || transfer.link != link) continue;
     close_local(transfer);
@@ -393,13 +424,12 @@ void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
   if (bytes.size() != sizeof body || head.token == 0) return;
   std::memcpy(&body, bytes.data(), sizeof body);
   if (body.address_bytes != ep_->address().size() || body.hello_bytes > kMaxHelloBytes) return;
-  fi_addr_t peer = FI_ADDR_UNSPEC;
-  if (fi_av_insert(ep_->av(), body.address, 1, &peer, 0, nullptr) != 1) return;
   // Without memory there is no answer, and the peer tries again.
   [[maybe_unused]] const Code code = or_no_memory([&] {
     Event event{EventKind::incoming, 0, Code::ok, {body.hello, body.hello + body.hello_bytes}};
-    OfiLink* link = add_link(ep_->ep(), peer);
+    OfiLink* link = add_link(ep_->ep(), FI_ADDR_UNSPEC);
     link->peer_token = head.token;
+    std::memcpy(link->address, body.address, body.address_bytes);
     event.link = link->own_token;
     events_.push_back(std::move(event));
     return Code::ok;
@@ -592,8 +622,8 @@ bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>&
       auto& buffer = static_cast<Buffer&>(posted);
       if (buffer.receives == nullptr)
         end_send(buffer, false, lock);
-      else if (error.err != FI_ECANCELED)
-        post_receive(buffer);
+      else
+        post_receive(buffer);  // also where its connection was replaced in the middle of a message
       continue;
     }
     if (count <= 0) return any;
@@ -644,20 +674,19 @@ void OfiEndpoint::dispatch(Events& events, Event& event) {
       std::unique_lock lock(mutex_);
       link = find(event.link);
       if (link == nullptr) return;
+      // Who is not let in gets no answer, and no connection: it may have given anybody's address.
+      if (!accepted || fi_av_insert(ep_->av(), link->address, 1, &link->peer, 0, nullptr) != 1) {
+        links_.erase(event.link);
+        delete link;
+        return;
+      }
       const auto* token = reinterpret_cast<const std::byte*>(&link->own_token);
-      const Code code = accepted ? send(*link, Kind::accept, link->peer_token,
-                                        {token, sizeof link->own_token}, {})
-                                 : send(*link, Kind::closed, link->peer_token, {}, {});
-      if (accepted && code == Code::again) {  // until the way back is there
+      const Code code =
+          send(*link, Kind::accept, link->peer_token, {token, sizeof link->own_token}, {});
+      if (code == Code::again)  // until the way back is there
         events_.push_back({EventKind::accept_again, event.link});
-        return;
-      }
-      if (accepted) {
+      else
         link->is_up = true;
-        return;
-      }
-      links_.erase(event.link);
-      delete link;
       return;
     }
     case EventKind::accept_again: {

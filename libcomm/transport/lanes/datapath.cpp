@@ -47,7 +47,14 @@ Code RemoteLanes::take_post(SendLaneState& lane, std::size_t offset, std::size_t
   auto& stretches = lane.stretches;
   if (lane.restarts || stretches.empty() ||
       stretches.back().offset + (lane.accepted - stretches.back().position) != offset) {
-    if (stretches.size() == SendLaneState::kMaxStretches) stretches.erase(stretches.begin());
+    if (stretches.size() == SendLaneState::kMaxStretches) {
+      // So far ahead of what was sent there is only who was given credit for nothing.
+      if (lane.sent < stretches[1].position) {
+        lose(*lane.peer, "gives credit for what it has not got");
+        return Code::peer_lost;
+      }
+      stretches.erase(stretches.begin());
+    }
     stretches.push_back(
         {lane.accepted, static_cast<std::uint32_t>(offset), std::exchange(lane.restarts, false)});
   }
@@ -114,6 +121,7 @@ Code RemoteLanes::send_stretch(SendLaneState& lane) {
     // A put whose message finds no room is done again, which changes nothing.
     if (!link.has_sent_all()) return Code::again;
     code = endpoint_->put(*link.link(), from, bytes, lane.key, offset, *lane.mirror);
+    if (code == Code::no_memory) code = Code::again;
     if (code != Code::ok) return code;
     ++lane.mirror->under_way;
     message.kind = Kind::lane_written;
@@ -336,13 +344,15 @@ bool RemoteLanes::on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t 
 // The first of a lane after a link came up.
 bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
   SendLaneState* lane = find_send_lane(peer, message.id);
-  if (lane == nullptr || lane->state != SendLaneState::open || !lane->waits_count) return true;
+  if (lane == nullptr || lane->state != SendLaneState::open) return true;
+  // Also if the answer that opened the lane comes again, with the key of before.
+  lane->has_key = message.has_key != 0 && puts_into_rings();
+  lane->key = message.key;
+  if (!lane->waits_count) return true;
   const std::uint64_t least = lane->stretches.empty() ? 0 : lane->stretches.front().position;
   if (message.arrived < least || message.arrived > lane->sent || message.arrived % kLine != 0)
     return false;
   if (!on_credit(peer, message.id, message.word)) return false;
-  lane->has_key = message.has_key != 0;
-  lane->key = message.key;
   lane->waits_count = false;
   lane->sent = message.arrived;
   send_entries(*lane);

@@ -167,7 +167,7 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane) {
   std::erase(peer.unsent, lane.get());
   peer.send_lanes.erase(lane->channel);
   if (lane->back != nullptr) lane->back->back = nullptr;
-  if (!is_alive(peer.rank))
+  if (!is_alive(peer.rank) || is_leaving_ || lane->mirror->was_cut_off)
     lost_memory_.push_back(std::move(lane->mirror->memory));
   else if (lane->mirror->under_way > 0)
     retired_.push_back(std::move(lane->mirror));
@@ -182,7 +182,7 @@ void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane) {
   if (lane->back != nullptr) lane->back->back = nullptr;
   peer.receive_lanes.erase(lane->channel);
   if (lane->is_registered) endpoint_->deregister(lane->registration);
-  if (!is_alive(peer.rank)) lost_memory_.push_back(std::move(lane->ring));
+  if (!is_alive(peer.rank) || is_leaving_) lost_memory_.push_back(std::move(lane->ring));
   lane.reset();
 }
 
@@ -230,7 +230,7 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
 }
 
 Status RemoteLanes::register_ring(ReceiveLaneState& lane) {
-  if (!endpoint_->limits().puts && !endpoint_->limits().puts_late) return {};
+  if (!puts_into_rings()) return {};
   Status status = endpoint_->register_memory(lane.ring.data(), lane.ring.bytes(), fabric::kWrite,
                                              lane.registration);
   lane.is_registered = status.ok();
@@ -275,7 +275,7 @@ bool RemoteLanes::on_lane_answer(RankPeer& peer, const LaneAnswerMessage& messag
                                                                              : Code::bad_argument;
   } else {
     lane->ring = message.ring;
-    lane->has_key = message.has_key != 0;
+    lane->has_key = message.has_key != 0 && puts_into_rings();
     lane->key = message.key;
     lane->state = SendLaneState::open;
   }

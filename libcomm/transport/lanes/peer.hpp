@@ -25,10 +25,13 @@ struct ReceiveLaneState;
 // peer has got already.
 struct Mirror : fabric::Request {
   Mirror() { done = on_done; }
-  static void on_done(fabric::Request& request, Code) noexcept {
-    --static_cast<Mirror&>(request).under_way;
+  static void on_done(fabric::Request& request, Code code) noexcept {
+    auto& mirror = static_cast<Mirror&>(request);
+    --mirror.under_way;
+    mirror.was_cut_off = mirror.was_cut_off || code != Code::ok;
   }
   Mapping memory;
+  bool was_cut_off = false;  // the fabric may still read there, as long as the endpoint lives
   std::size_t under_way = 0;
 };
 
@@ -140,12 +143,6 @@ class OperationQueue {
  private:
   RemoteOperation* first_ = nullptr;
   RemoteOperation* last_ = nullptr;
-};
-
-// Data of a get that the fabric sends from where they are.
-struct DataPush : fabric::Request {
-  RemoteLanes* lanes = nullptr;
-  std::uint64_t key = 0;  // of the memory
 };
 
 struct RankPeer final : ReliableLink::Owner {

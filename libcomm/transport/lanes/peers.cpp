@@ -219,6 +219,7 @@ void RemoteLanes::on_down(fabric::Link& link, Code why) {
   drop_link(*peer);
   if (life(peer->rank).state.load(std::memory_order_relaxed) != PeerState::alive) {
     peer->got_farewell = true;  // it had left, and waits for nothing more
+    end_operations(*peer);
     return;
   }
   if (why == Code::corrupt) return lose(*peer, "sends what makes no sense");
@@ -339,7 +340,13 @@ PeerState RemoteLanes::state(int rank) noexcept {
 }
 
 void RemoteLanes::lose(RankPeer& peer, const char* why) {
-  if (!is_alive(peer.rank)) return;
+  if (!is_alive(peer.rank)) {
+    // It has said goodbye, and is heard no more.
+    if (!peer.link.lose()) return;
+    peer.got_farewell = true;
+    drop_link(peer);
+    return end_operations(peer);
+  }
   if (!is_leaving_)
     log_line(LogLevel::info, job_.rank(), "{}: {} {}", name(), job_.describe(peer.rank), why);
   // First of all: whoever hears that an operation has failed may use its buffer for something else.
@@ -355,8 +362,14 @@ void RemoteLanes::disconnect(int rank) noexcept {
   const std::lock_guard lock(lock_);
   RankPeer* peer = peers_[static_cast<std::size_t>(rank)].get();
   if (life(rank).state.load(std::memory_order_relaxed) == PeerState::left) {
-    // The answer to its goodbye may still be on its way.
-    if (peer != nullptr) end_operations(*peer);
+    // The answer to its goodbye may still be on its way; but the fabric must be done with the
+    // operations that end here.
+    if (peer != nullptr) {
+      if (std::any_of(peer->under_way.begin(), peer->under_way.end(),
+                      [](const RemoteOperation* one) { return one->is_fabrics; }))
+        drop_link(*peer);
+      end_operations(*peer);
+    }
     ring_all();
     return;
   }

@@ -97,8 +97,6 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
     bool is_writable;
     std::uint64_t named;                     // the address of its start, as peers name it
     fabric::Registration registration = {};  // where the fabric does any of them
-    bool is_ended = false;                   // nobody gets it any more
-    std::size_t num_pushes = 0;              // of it, under way
   };
   struct Life {
     std::atomic<PeerState> state{PeerState::alive};
@@ -132,6 +130,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   // lanes.cpp
   Status ask(RankPeer& peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
   Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
+  bool puts_into_rings() const { return endpoint_->limits().puts || endpoint_->limits().puts_late; }
   Status register_ring(ReceiveLaneState& lane);
   Status prepare_ring(ReceiveLaneState& lane);
   void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
@@ -192,10 +191,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   bool on_owner_atomic(RankPeer& peer, const OwnerAtomicMessage& message);
   bool pump_answers(RankPeer& peer);
   bool send_data(RankPeer& peer, RankPeer::Answer& answer);
-  DataPush* take_push(std::uint64_t key);
-  void end_push(DataPush& push);
-  static void push_done(fabric::Request& request, Code code) noexcept;
-  void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
+  void end_sharing(std::uint64_t key);
 
   mutable std::mutex lock_;
   std::unique_ptr<fabric::Endpoint> endpoint_;
@@ -218,8 +214,6 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
 
   std::deque<RemoteOperation> operations_;
   std::vector<RemoteOperation*> free_operations_;
-  std::deque<DataPush> pushes_;
-  std::vector<DataPush*> free_pushes_;
   std::unordered_map<std::uint64_t, Registered> registered_;               // by key
   std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
 

@@ -3,7 +3,6 @@
 // it. All of it happens under the lock, so that nothing is touched on a peer's behalf any more once
 // unshare() or release() has returned.
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -54,27 +53,27 @@ Status RemoteLanes::allocate(std::size_t bytes, void*& address, RemoteMemory& me
   Mapping mapping;
   if (Status status = mapping.map((bytes + 4095) / 4096 * 4096); !status) return status;
   address = mapping.data();
-  std::unique_lock lock(lock_);
+  const std::lock_guard lock(lock_);
   if (Status status = share_as(address, bytes, true, memory); !status) return status;
   const Code code = or_no_memory([&] {
     allocated_.try_emplace(reinterpret_cast<std::uintptr_t>(address), std::move(mapping),
                            number_of(memory));
     return Code::ok;
   });
-  if (code != Code::ok) end_sharing(number_of(memory), lock);
+  if (code != Code::ok) end_sharing(number_of(memory));
   return code;
 }
 
 Status RemoteLanes::release(void* address) {
   Mapping taken;  // unmapped without the lock
-  std::unique_lock lock(lock_);
+  const std::lock_guard lock(lock_);
   const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == allocated_.end())
     return {Code::bad_argument, "this address was not allocated here, or is free already"};
   taken = std::move(found->second.first);
   const std::uint64_t key = found->second.second;
   allocated_.erase(found);
-  end_sharing(key, lock);
+  end_sharing(key);
   return {};
 }
 
@@ -135,28 +134,18 @@ bool RemoteLanes::is_one_sided() const {
 }
 
 Status RemoteLanes::unshare(const RemoteMemory& memory) {
-  std::unique_lock lock(lock_);
+  const std::lock_guard lock(lock_);
   const auto found = registered_.find(number_of(memory));
-  if (found == registered_.end() || found->second.is_ended)
-    return {Code::bad_argument, "this memory is not shared"};
+  if (found == registered_.end()) return {Code::bad_argument, "this memory is not shared"};
   const auto owner = allocated_.find(reinterpret_cast<std::uintptr_t>(found->second.start));
   // What is allocated is shared until release().
   if (owner == allocated_.end() || owner->second.second != found->first)
-    end_sharing(number_of(memory), lock);
+    end_sharing(number_of(memory));
   return {};
 }
 
-// Waits until the fabric sends nothing more of it, which nobody can ask for any more. It is bounded
-// as a peer that takes nothing is lost.
-void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock) {
-  registered_.at(key).is_ended = true;
-  for (int round = 0; registered_.at(key).num_pushes > 0; ++round) {
-    poll_locked();
-    if (round < 64) continue;
-    lock.unlock();
-    sched_yield();
-    lock.lock();
-  }
+// Nobody can ask for it any more.
+void RemoteLanes::end_sharing(std::uint64_t key) {
   fabric::Registration registration = registered_.at(key).registration;
   registered_.erase(key);
   if (is_one_sided()) endpoint_->deregister(registration);
@@ -180,9 +169,7 @@ RemoteMemory RemoteLanes::describe(const void* address, std::size_t bytes) const
 std::byte* RemoteLanes::find_shared(const OwnerPlace& place, std::size_t bytes,
                                     bool to_write) const {
   const auto found = registered_.find(place.key);
-  if (found == registered_.end() || found->second.is_ended ||
-      (to_write && !found->second.is_writable))
-    return nullptr;
+  if (found == registered_.end() || (to_write && !found->second.is_writable)) return nullptr;
   const Registered& memory = found->second;
   if (!is_within(place.address, std::max<std::uint64_t>(bytes, place.room), memory.named,
                  memory.bytes))
@@ -235,12 +222,8 @@ bool RemoteLanes::send_data(RankPeer& peer, RankPeer::Answer& answer) {
   while (rest.bytes > 0) {
     const std::size_t part = std::min<std::uint64_t>(rest.bytes, most);
     message.offset = answer.sent;
-    DataPush* push = nullptr;
-    if (part >= endpoint_->limits().in_place_min) push = take_push(rest.key);
-    if (peer.link.send_once(message, sizeof message, {start, part}, push) != Code::ok) {
-      if (push != nullptr) end_push(*push);
-      return false;
-    }
+    // Copied: a fabric may read what it sends from where it is even after the link's end.
+    if (peer.link.send_once(message, sizeof message, {start, part}) != Code::ok) return false;
     start += part;
     answer.sent += part;
     rest.address += part;
@@ -248,34 +231,6 @@ bool RemoteLanes::send_data(RankPeer& peer, RankPeer::Answer& answer) {
     rest.room -= std::min<std::uint64_t>(rest.room, part);
   }
   return true;
-}
-
-// Null: no memory, then the data are copied.
-DataPush* RemoteLanes::take_push(std::uint64_t key) {
-  if (free_pushes_.empty() && or_no_memory([&] {
-                                make_room(free_pushes_, pushes_.size() + 1);
-                                free_pushes_.push_back(&pushes_.emplace_back());
-                                return Code::ok;
-                              }) != Code::ok)
-    return nullptr;
-  DataPush* push = free_pushes_.back();
-  free_pushes_.pop_back();
-  push->done = push_done;
-  push->lanes = this;
-  push->key = key;
-  ++registered_.at(key).num_pushes;
-  return push;
-}
-
-void RemoteLanes::end_push(DataPush& push) {
-  --registered_.at(push.key).num_pushes;
-  free_pushes_.push_back(&push);
-}
-
-// In poll() or close() of the endpoint, which are called with the lock held.
-void RemoteLanes::push_done(fabric::Request& request, Code) noexcept {
-  auto& push = static_cast<DataPush&>(request);
-  push.lanes->end_push(push);
 }
 
 // Every piece is checked with all that is still to come, so that what is refused is refused from
@@ -286,8 +241,10 @@ bool RemoteLanes::on_owner_put(RankPeer& peer, const OwnerAccessMessage& message
   std::byte* start = find_shared(message.place, message.place.bytes, true);
   if (start != nullptr) store(start, data);
   if (start == nullptr) {
-    if (peer.last_refused == message.id) return true;
-    peer.last_refused = message.id;
+    const bool is_first = peer.last_refused != message.id;
+    const bool is_last = data.size() == message.place.bytes;
+    peer.last_refused = is_last ? -1 : std::int64_t{message.id};
+    if (!is_first) return true;
   } else if (data.size() < message.place.bytes) {
     return true;
   }

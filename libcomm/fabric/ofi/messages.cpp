@@ -50,6 +50,7 @@ constexpr std::size_t kNumReceives = 64, kFewReceives = 16, kNumSends = 64;
 constexpr int kBatch = kFewReceives;  // completions that are read at once: no more receives end
 constexpr std::size_t kSendsOfLink = 32;
 constexpr std::size_t kMostBuffers = 4096;
+constexpr std::size_t kMaxRefusals = 64;
 constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster than it is waited for
 constexpr std::size_t kMaxInject = 512;
 constexpr std::size_t kMaxEvents = 4;  // of a link, other than messages, that wait at a time
@@ -223,6 +224,7 @@ class OfiEndpoint final : public Endpoint {
   std::unique_ptr<lib::Endpoint> ep_;
   Limits limits_;
   std::vector<fid_mr*> mrs_;
+  std::size_t num_refused_ = 0;
   std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = 0;
   // There may be more of which no descriptor tells: completions, or what the provider holds while
   // receive buffers wait in events_.
@@ -674,8 +676,15 @@ void OfiEndpoint::dispatch(Events& events, Event& event) {
       std::unique_lock lock(mutex_);
       link = find(event.link);
       if (link == nullptr) return;
-      // Who is not let in gets no answer, and no connection: it may have given anybody's address.
-      if (!accepted || fi_av_insert(ep_->av(), link->address, 1, &link->peer, 0, nullptr) != 1) {
+      // Each that is not let in is an address that anybody may have given, and a connection to it:
+      // after some there is no answer any more.
+      const bool answers = accepted || num_refused_++ < kMaxRefusals;
+      const bool known =
+          answers && fi_av_insert(ep_->av(), link->address, 1, &link->peer, 0, nullptr) == 1;
+      if (!accepted || !known) {
+        if (known) {
+          [[maybe_unused]] const Code told = send(*link, Kind::closed, link->peer_token, {}, {});
+        }
         links_.erase(event.link);
         delete link;
         return;

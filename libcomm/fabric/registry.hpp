@@ -64,9 +64,8 @@ struct FabricRow {
   MakeFabric make;
 };
 // Those of this build, in the order of choice; shm, which comes first, is not among them.
-inline constexpr std::size_t kNumRemoteFabrics = 4;
 const std::vector<FabricRow>& remote_fabrics();
-inline constexpr std::size_t kNumRemoteFabrics = 4;  // at most
+inline constexpr std::size_t kNumRemoteFabrics = 4;
 
 // For weft-info: what each fabric can do on this machine.
 std::string fabrics_text(const Settings& settings);

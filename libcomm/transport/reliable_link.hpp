@@ -18,7 +18,9 @@ class ReliableLink {
   // What comes with a message: fresh: a new one; old: nothing; up: the link is, from now on;
   // corrupt: no peer of ours sends it.
   enum class Received : std::uint8_t { fresh, old, up, corrupt };
-  enum class Due : std::uint8_t { nothing, gone, open };
+  // stalled: the link is up and has been silent for half of the timeout, so that another one may be
+  // what it takes; the caller drops it.
+  enum class Due : std::uint8_t { nothing, gone, open, stalled };
 
   class Owner {
    public:

@@ -301,6 +301,11 @@ void Session::tick(std::uint64_t now) {
   }
   if (due == ReliableLink::Due::gone)
     lose(Code::peer_lost, fmt::format("was not heard of for {} ms", timeout / 1'000'000));
+  if (due == ReliableLink::Due::stalled && opens_) {
+    drop_link();
+    std::lock_guard lock(lock_);
+    link_.back_off(now);
+  }
   if (due == ReliableLink::Due::open) {
     if (Status status = open_link(); !status) {
       std::lock_guard lock(lock_);

@@ -55,6 +55,7 @@ struct Wire {
   WireEnd* ends[2] = {};  // null: closed, or not yet opened
   bool listed[2] = {};    // in the endpoint's `active`
   bool is_up = false, is_down = false;
+  bool is_stalled = false;
 };
 
 class LoopbackEndpoint final : public Endpoint {
@@ -314,7 +315,7 @@ class LoopbackEndpoint final : public Endpoint {
 
   static void advance(Wire& wire, std::uint64_t now) {
     for (int side = 0; side < 2 && !wire.is_down; ++side) {
-      if (wire.endpoints[0]->silent_ || wire.endpoints[1]->silent_) return;
+      if (wire.is_stalled || wire.endpoints[0]->silent_ || wire.endpoints[1]->silent_) return;
       WireEnd* end = wire.ends[side];
       while (end != nullptr && !wire.is_down && !end->sent.empty() &&
              end->sent.front().due_ns <= now)
@@ -477,6 +478,12 @@ void Network::silence(const std::string& address, bool silent) {
   std::lock_guard lock(mutex_);
   const auto found = endpoints_.find(id_of(address));
   if (found != endpoints_.end()) found->second->silent_ = silent;
+}
+
+void Network::stall() {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, endpoint] : endpoints_)
+    for (const WireEnd* end : endpoint->ends_) end->wire->is_stalled = true;
 }
 
 std::unique_ptr<Endpoint> make_endpoint(std::shared_ptr<Network> network) {

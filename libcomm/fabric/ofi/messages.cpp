@@ -25,10 +25,12 @@ namespace {
 
 namespace lib = weft::ofi;
 
-enum class Kind : std::uint16_t { hello = 1, accept, message, closed };
+// given_up: the sender's hello is no longer meant; what is behind it on its way would find nobody.
+enum class Kind : std::uint16_t { hello = 1, accept, message, closed, given_up };
 
 struct Head {
-  std::uint64_t token;  // of the link, as its receiver chose it; hello: as its sender did
+  // Of the link, as its receiver chose it; hello, given_up: as its sender did.
+  std::uint64_t token;
   Kind kind;
   // Of message: the provider makes a connection that broke anew without a word, and what was lost
   // with it is missing here.
@@ -205,6 +207,7 @@ class OfiEndpoint final : public Endpoint {
   void on_received(Buffer& buffer, std::size_t length, Events* events,
                    std::unique_lock<std::mutex>& lock);
   void on_hello(const Head& head, Bytes bytes);
+  void on_given_up(std::uint64_t token);
   Request* take_request(std::uint64_t link);
   bool read_completions(Events* events, std::unique_lock<std::mutex>& lock);
   void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
@@ -380,10 +383,14 @@ Status OfiEndpoint::open_locked(Bytes address, Bytes hello, Link*& out) {
 void OfiEndpoint::close(Link& base) {
   auto& link = static_cast<OfiLink&>(base);
   std::unique_lock lock(mutex_);
-  if (link.is_up && !link.is_down) {
-    link.is_cut_off = true;
-    // Best effort: silence tells it as well.
-    [[maybe_unused]] const Code code = send(link, Kind::closed, link.peer_token, {}, {});
+  link.is_cut_off = link.is_up && !link.is_down;
+  if (!link.is_down && link.peer != FI_ADDR_UNSPEC) {
+    // Best effort: silence tells it as well. Without a word to a peer that may have let this link
+    // in already, that one would keep to it.
+    const bool was_answered = link.peer_token != 0;
+    [[maybe_unused]] const Code code = was_answered
+                                           ? send(link, Kind::closed, link.peer_token, {}, {})
+                                           : send(link, Kind::given_up, link.own_token, {}, {});
   }
   for (auto it = events_.begin(); it != events_.end();) {
     if (it->link != link.own_token) {
@@ -438,6 +445,12 @@ void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
   });
 }
 
+void OfiEndpoint::on_given_up(std::uint64_t token) {
+  for (auto& [own, link] : links_)
+    if (link->peer_token == token && link->ep == ep_->ep())
+      return take_down(*link, Code::peer_lost);
+}
+
 // The buffer goes back here, or with the event that shows it.
 void OfiEndpoint::on_received(Buffer& buffer, std::size_t length, Events* events,
                               std::unique_lock<std::mutex>& lock) {
@@ -447,7 +460,8 @@ void OfiEndpoint::on_received(Buffer& buffer, std::size_t length, Events* events
     std::memcpy(&head, buffer.data, sizeof head);
     const Bytes bytes{buffer.data + sizeof head, length - sizeof head};
     if (head.length == bytes.size()) {
-      OfiLink* link = head.kind == Kind::hello ? nullptr : find(head.token);
+      const bool is_openers = head.kind == Kind::hello || head.kind == Kind::given_up;
+      OfiLink* link = is_openers ? nullptr : find(head.token);
       if (head.kind == Kind::hello) {
         on_hello(head, bytes);
       } else if (link != nullptr && head.kind == Kind::accept && !link->is_up &&
@@ -455,6 +469,8 @@ void OfiEndpoint::on_received(Buffer& buffer, std::size_t length, Events* events
         std::memcpy(&link->peer_token, bytes.data(), sizeof link->peer_token);
         link->is_up = true;
         events_.push_back({EventKind::up, link->own_token});
+      } else if (head.kind == Kind::given_up) {
+        on_given_up(head.token);
       } else if (link != nullptr && head.kind == Kind::closed) {
         take_down(*link, Code::peer_lost);
       } else if (link != nullptr && head.kind == Kind::message && link->is_up && !link->is_down) {
@@ -672,6 +688,14 @@ void OfiEndpoint::dispatch(Events& events, Event& event) {
   if (link == nullptr) return;  // closed by an event before
   switch (event.kind) {
     case EventKind::incoming: {
+      {
+        std::lock_guard lock(mutex_);
+        if (link->is_down) {  // given up by now
+          links_.erase(event.link);
+          delete link;
+          return;
+        }
+      }
       const bool accepted = events.on_incoming(*link, event.data);
       std::unique_lock lock(mutex_);
       link = find(event.link);

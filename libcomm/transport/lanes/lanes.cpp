@@ -63,7 +63,8 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   // One page beyond the ring, as the mark that sends the reader back may lie there.
   if (Status status = made->mirror->memory.map(ring_bytes + kPage); !status) return status;
   peer.send_lanes[channel] = made.get();
-  if (Status status = take_lane_memory(channel, ring_bytes); !status) {
+  if (Status status = or_no_memory([&] { return take_lane_memory(channel, ring_bytes); });
+      !status) {
     peer.send_lanes.erase(channel);
     return status;
   }
@@ -216,7 +217,7 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   make_room(peer.owing, peer.receive_lanes.size() + 1);
   if (Status status = made->ring.map(message.ring_bytes + kPage); !status) return status;
   peer.receive_lanes[channel] = nullptr;  // takes its memory
-  if (Status status = prepare_ring(*made); !status) {
+  if (Status status = or_no_memory([&] { return prepare_ring(*made); }); !status) {
     peer.receive_lanes.erase(channel);
     return status;
   }
@@ -239,7 +240,7 @@ Status RemoteLanes::register_ring(ReceiveLaneState& lane) {
 
 Status RemoteLanes::prepare_ring(ReceiveLaneState& lane) {
   if (Status status = register_ring(lane); !status) return status;
-  Status status = take_lane_memory(lane.channel, lane.ring_bytes);
+  Status status = or_no_memory([&] { return take_lane_memory(lane.channel, lane.ring_bytes); });
   if (!status && std::exchange(lane.is_registered, false)) endpoint_->deregister(lane.registration);
   return status;
 }

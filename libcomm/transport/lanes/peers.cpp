@@ -314,6 +314,10 @@ void RemoteLanes::tick() {
                    name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
         lose(peer, "has been silent for too long");
         break;
+      case ReliableLink::Due::stalled:
+        drop_link(peer);
+        peer.link.back_off(now_ns_);
+        break;
       case ReliableLink::Due::open:
         if (!or_no_memory([&] { return open_link(peer); })) peer.link.back_off_most(now_ns_);
         break;

@@ -9,12 +9,12 @@
 namespace weft::testing {
 namespace {
 
-// probe: the variable that names the program. One rank dies, if one does.
+// probe: the variable that names the program. One rank dies, or more do, if one does.
 void run(const char* probe, const char* scenario, bool dies,
-         const Process::Environment& environment = {}, int num_ranks = 3) {
+         const Process::Environment& environment = {}, int num_ranks = 3, int num_dying = 1) {
   INFO(scenario);
   std::string out;
-  for (int rank = dies ? 1 : 0; rank < num_ranks; ++rank) out += "ok\n";
+  for (int rank = dies ? num_dying : 0; rank < num_ranks; ++rank) out += "ok\n";
   check_in_time({std::getenv("WEFTRUN"), "-n", std::to_string(num_ranks), "--timeout", "150",
                  "--on-death", "continue", std::getenv(probe), scenario},
                 environment, 160'000, dies ? 128 + 9 : 0, out);
@@ -73,6 +73,7 @@ TEST_CASE("the same between ranks that share no memory") {
       {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "2000"}};
   for (const char* scenario : {"connect", "send", "receive", "read", "write", "phase", "leave"})
     run("FAULT_PROBE", scenario, true, ofi);
+  run("FAULT_PROBE", "stop", true, ofi, 5, 3);
   for (const char* scenario : {"little", "little_runs", "barrier", "announced"})
     run("LIMITS_PROBE", scenario, true, ofi);
   const auto with = [&](const char* name, const char* value) {

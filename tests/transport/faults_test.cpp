@@ -73,7 +73,9 @@ TEST_CASE("the same between ranks that share no memory") {
       {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "2000"}};
   for (const char* scenario : {"connect", "send", "receive", "read", "write", "phase", "leave"})
     run("FAULT_PROBE", scenario, true, ofi);
-  run("FAULT_PROBE", "stop", true, ofi, 5, 3);
+  const Process::Environment patient = {
+      {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "8000"}};
+  run("FAULT_PROBE", "stop", true, patient, 5, 3);
   for (const char* scenario : {"little", "little_runs", "barrier", "announced"})
     run("LIMITS_PROBE", scenario, true, ofi);
   const auto with = [&](const char* name, const char* value) {

@@ -148,7 +148,7 @@ TEST_CASE("a link that is up and carries nothing any more is replaced, and nobod
   Talk talk;
   const auto stall = [] { Network::of_process()->stall(); };
   with_pair(
-      remote_settings("6000"),
+      remote_settings("10000"),
       [&](Fabrics& fabrics, Shared&) { return talk.run(fabrics, 1, only_messages, stall); },
       [&](Fabrics& fabrics, Shared&) { return talk.run(fabrics, 0, only_messages, [] {}); });
 }

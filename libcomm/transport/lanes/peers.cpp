@@ -290,7 +290,8 @@ void RemoteLanes::tick() {
   // Whoever was away (stopped, or starved) cannot tell who has been silent meanwhile.
   const bool was_away = ticked_ns_ != 0 && now_ns_ - ticked_ns_ > timeout_ns_ / 4;
   ticked_ns_ = now_ns_;
-  std::erase_if(retired_, [](const auto& mirror) { return mirror->under_way == 0; });
+  std::erase_if(retired_,
+                [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
   for (std::size_t i = 0; i < known_.size(); ++i) {
     RankPeer& peer = *known_[i];
     if (!is_alive(peer.rank)) continue;

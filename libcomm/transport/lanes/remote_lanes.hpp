@@ -209,7 +209,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // the same
   std::vector<ReceiveLaneState*> arriving_;                       // not accepted yet
   std::uint32_t num_lanes_made_ = 0;
-  std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and still under way
+  std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there
   std::vector<Mapping> lost_memory_;  // of lost peers' lanes; to be freed after the endpoint
 
   std::deque<RemoteOperation> operations_;

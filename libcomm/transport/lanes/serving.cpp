@@ -234,7 +234,7 @@ bool RemoteLanes::send_data(RankPeer& peer, RankPeer::Answer& answer) {
 }
 
 // Every piece is checked with all that is still to come, so that what is refused is refused from
-// the start. The last one is always answered.
+// the start. A put that is refused is answered once.
 bool RemoteLanes::on_owner_put(RankPeer& peer, const OwnerAccessMessage& message,
                                fabric::Bytes data) {
   if (data.empty() || data.size() > message.place.bytes) return false;

@@ -35,7 +35,7 @@ struct Troubled {
 // Two ranks that send each other entries, and get, put and count in each other's memory.
 class Talk {
  public:
-  static constexpr int kEntries = 4000, kRounds = 300;
+  static constexpr int kEntries = 2000, kRounds = 100;
   static constexpr std::size_t kWords = 3000;
 
   // at_half: called by rank 0 in the middle of it all.

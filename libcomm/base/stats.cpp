@@ -99,6 +99,24 @@ class Own {
   }
   int fd() const noexcept { return fd_; }
 
+  std::array<std::uint64_t, kNumCounters> sum(std::string_view peer) {
+    const std::lock_guard guard(lock_);
+    std::array<std::uint64_t, kNumCounters> sums{};
+    const std::uint32_t num_rows =
+        page_ == nullptr ? 0 : page_->num_rows.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < num_rows; ++i) {
+      const Row& row = page_->rows[i];
+      const std::string_view name = text_of(row.peer);
+      if (row.fabric[0] == 0) continue;
+      if (!peer.empty() &&
+          !(name.starts_with(peer) && (name.size() == peer.size() || name[peer.size()] == ' ')))
+        continue;
+      for (std::size_t c = 0; c < kNumCounters; ++c)
+        sums[c] += row.counters[c].load(std::memory_order_relaxed);
+    }
+    return sums;
+  }
+
  private:
   Row* take(std::string_view fabric, std::string_view peer) {
     if (page_ == nullptr) return nullptr;
@@ -221,6 +239,14 @@ void Slot::open(std::string_view fabric, std::string_view peer) noexcept {
 
 void Slot::close() noexcept {
   if (row_ != &unseen) own().close(*std::exchange(row_, &unseen));
+}
+
+std::array<std::uint64_t, kNumCounters> sum(std::string_view peer) noexcept {
+  try {
+    return own().sum(peer);
+  } catch (const std::bad_alloc&) {
+    return {};  // nothing has been counted either
+  }
 }
 
 void set_name(std::string_view name) noexcept {

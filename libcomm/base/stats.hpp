@@ -62,6 +62,9 @@ class Slot {
   Row* row_ = &unseen;
 };
 
+// The counters of this process, summed up: over all peers, or those that are called so or whose
+// name begins with `peer` and a space. In the order of Counter.
+std::array<std::uint64_t, kNumCounters> sum(std::string_view peer = {}) noexcept;
 // What this process is called in what is printed, as "rank 3 of 8"; the last call counts.
 void set_name(std::string_view name) noexcept;
 // From now on the counters are printed to standard error when the process ends. May be called

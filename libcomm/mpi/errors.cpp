@@ -204,8 +204,6 @@ int raise_status(Comm* comm, const Status& status, const char* function) {
 }
 
 int raise_unimplemented(const char* function) {
-  // The tool interface works at any time, knows no handlers and never ends a program.
-  if (std::string_view(function).starts_with("MPI_T_")) return MPI_T_ERR_NOT_SUPPORTED;
   constexpr std::string_view kText = "this function of MPI is not part of Weft yet";
   if (is_running()) return raise(nullptr, MPI_ERR_UNSUPPORTED_OPERATION, function, kText);
   // Some may be called before MPI_Init: that it was too early would be the wrong reason.

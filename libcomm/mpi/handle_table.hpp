@@ -30,7 +30,8 @@ enum class Kind : unsigned {
   op,
   request,
   session,
-  win
+  win,
+  tool  // all kinds of the tool interface
 };
 
 // True once MPI_Init_thread granted MPI_THREAD_MULTIPLE; written before any other thread may call.
@@ -64,7 +65,7 @@ template <class Handle, class T, Kind kind>
 class HandleTable {
   struct Slot;
   static constexpr bool kAnyTime =
-      kind == Kind::session || kind == Kind::info || kind == Kind::errhandler;
+      kind == Kind::session || kind == Kind::info || kind == Kind::errhandler || kind == Kind::tool;
 
  public:
   HandleTable() = default;

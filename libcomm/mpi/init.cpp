@@ -10,6 +10,7 @@
 #include "base/shortage.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/request.hpp"
+#include "mpi/tools.hpp"
 #include "mpi/transfer.hpp"
 #include "mpi/window.hpp"
 
@@ -30,6 +31,7 @@ std::mutex start_mutex;
 void open_job() {
   Settings settings;
   if (Status status = Settings::from_environment(environ, settings); !status) fail_start(status);
+  tools::apply_settings(settings);
   for (const auto& [name, level] :
        {std::pair("error", LogLevel::error), std::pair("warn", LogLevel::warn),
         std::pair("info", LogLevel::info), std::pair("debug", LogLevel::debug)})
@@ -38,6 +40,7 @@ void open_job() {
   if (Status status = tagged::Engine::create(*process->job, process->engine); !status)
     fail_start(status);
   engine = process->engine.get();
+  tools::attach(*engine);
 }
 
 }  // namespace
@@ -84,6 +87,7 @@ void end_library() {
   destroy_requests();
   destroy_comms();
   clear_groups();
+  tools::detach();
   engine = nullptr;
   process->engine.reset();
   if (Status status = or_no_memory([] { return process->job->board().close(); }); !status)

@@ -8,8 +8,7 @@ namespace weft::mpi {
 std::span<const char* const> unimplemented_functions() noexcept;
 
 // MPI_ERR_UNSUPPORTED_OPERATION through the error handler, with the function's name; where no
-// handler exists, before MPI_Init and after MPI_Finalize, it ends the process. For MPI_T_ functions
-// MPI_T_ERR_NOT_SUPPORTED, always.
+// handler exists, before MPI_Init and after MPI_Finalize, it ends the process.
 [[gnu::cold]] int raise_unimplemented(const char* function);
 
 }  // namespace weft::mpi

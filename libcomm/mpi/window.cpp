@@ -11,6 +11,7 @@
 
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
+#include "mpi/tools.hpp"
 #include "mpi/transfer.hpp"
 #include "mpi/window_access.hpp"
 
@@ -32,6 +33,7 @@ Status share_window_memory(void* memory, std::size_t bytes, bool with_host, Remo
     if (Status status = fabrics.local().share(memory, bytes, ways[0]); !status) return status;
   for (Fabric* fabric : fabrics.remote())
     if (Status status = fabric->share(memory, bytes, ways[way_of(*fabric)]); !status) return status;
+  tools::note_shared(memory, bytes);
   return {};
 }
 

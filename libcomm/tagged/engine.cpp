@@ -136,6 +136,9 @@ int Engine::rank() const noexcept { return impl_->job.rank(); }
 int Engine::size() const noexcept { return impl_->job.size(); }
 Job& Engine::job() noexcept { return impl_->job; }
 void Engine::set_threaded(bool threaded) noexcept { impl_->threaded = threaded; }
+void Engine::set_observer(void (*observer)(const Notice&) noexcept) noexcept {
+  impl_->observer.store(observer, std::memory_order_relaxed);
+}
 void Engine::set_background(void (*work)(bool before_sleep)) noexcept {
   impl_->background.store(work, std::memory_order_release);
 }
@@ -404,6 +407,10 @@ void Engine::count_unexpected_of(std::uint32_t context) noexcept {
 }
 
 std::uint32_t Engine::num_unexpected() const noexcept { return impl_->matcher.num_counted(); }
+
+std::size_t Engine::unexpected_level() const noexcept { return impl_->matcher.level(); }
+std::size_t Engine::unexpected_peak() const noexcept { return impl_->matcher.peak(); }
+void Engine::restart_peak() const noexcept { impl_->matcher.restart_peak(); }
 
 std::uint32_t Engine::num_lost() const noexcept {
   return impl_->num_lost.load(std::memory_order_acquire);

@@ -33,6 +33,19 @@ class Fabrics;
 
 namespace weft::tagged {
 
+// What an engine tells whoever observes it.
+struct Notice {
+  enum class Kind : std::uint8_t {
+    lost,        // the peer, which had not left in good order
+    over_bound,  // so many bytes of the peer wait unmatched that it is asked to announce
+    shared       // memory here, so that the peer can get a long message from it
+  };
+  Kind kind;
+  int peer;
+  const void* address;
+  std::uint64_t bytes;
+};
+
 class Engine {
  public:
   struct Impl;  // tagged/impl.hpp; for the engine's own files
@@ -46,6 +59,10 @@ class Engine {
   Job& job() noexcept;
 
   void set_threaded(bool threaded) noexcept;
+
+  // Told of what happens to all messages together; null for none. Called with the engine's lock
+  // held: it must not call the engine.
+  void set_observer(void (*observer)(const Notice&) noexcept) noexcept;
 
   // Called in every step of every wait, with no lock held; null for none. For what a client does in
   // the background, such as nonblocking collectives: it may start messages but not wait for any.
@@ -154,6 +171,12 @@ class Engine {
   // that waits for something else should look at. Of one context; to be set before any of it comes.
   void count_unexpected_of(std::uint32_t context) noexcept;
   std::uint32_t num_unexpected() const noexcept;
+
+  // Messages of all contexts that wait unmatched now, and the most there have been since the last
+  // call of restart_peak(). For any thread, and without the lock: a moment's value.
+  std::size_t unexpected_level() const noexcept;
+  std::size_t unexpected_peak() const noexcept;
+  void restart_peak() const noexcept;
 
   // "rank 3 (pid 4711 on node7) is lost", for a request that ended with an error.
   std::string describe(const Request& request) const;

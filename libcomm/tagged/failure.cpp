@@ -135,6 +135,7 @@ void Engine::Impl::lose(Peer& peer) {
     complete(request, Code::peer_lost);
   });
   lost.push_back(peer.rank);
+  if (!peer.left) tell({Notice::Kind::lost, peer.rank, nullptr, 0});
   // release: pairs with the acquire in Engine::num_lost.
   num_lost.fetch_add(1, std::memory_order_release);
 }

@@ -188,6 +188,7 @@ struct Engine::Impl {
 
   bool threaded = false;
   std::atomic<void (*)(bool)> background{nullptr};  // acquire and release: with what it works on
+  std::atomic<void (*)(const Notice&) noexcept> observer{nullptr};  // relaxed: of the whole process
   std::mutex mutex;
   std::uint64_t num_completed = 0;  // requests
   bool left_entries = false;        // by the last call of progress, in a ring
@@ -237,6 +238,10 @@ struct Engine::Impl {
       log_line(level, job.rank(), format, job.describe(rank), std::forward<Args>(args)...);
       return Code::ok;
     });
+  }
+
+  void tell(const Notice& notice) const noexcept {
+    if (const auto observer_now = observer.load(std::memory_order_relaxed)) observer_now(notice);
   }
 
   // progress.cpp

@@ -58,6 +58,9 @@ void Matcher::add_unexpected(Unexpected& message) noexcept {
   (arrival_.tail ? arrival_.tail->next_any : arrival_.head) = &message;
   arrival_.tail = &message;
   ++num_unexpected_;
+  level_.store(num_unexpected_, std::memory_order_relaxed);
+  if (num_unexpected_ > peak_.load(std::memory_order_relaxed))
+    peak_.store(num_unexpected_, std::memory_order_relaxed);
   if (message.context == counted_context_) num_counted_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -68,6 +71,7 @@ void Matcher::remove_unexpected(Unexpected& message) noexcept {
   (message.previous_any ? message.previous_any->next_any : arrival_.head) = message.next_any;
   (message.next_any ? message.next_any->previous_any : arrival_.tail) = message.previous_any;
   --num_unexpected_;
+  level_.store(num_unexpected_, std::memory_order_relaxed);
 }
 
 Unexpected* Matcher::allocate() noexcept {

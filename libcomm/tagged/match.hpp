@@ -3,6 +3,7 @@
 // of MPI 5.0 section 3.5. Both sides are kept in buckets by context and source; receives from any
 // source have a list of their own, and a number tells which of two candidates was posted first.
 // Not thread-safe: the engine's lock protects it.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -92,6 +93,12 @@ class Matcher {
   void add_unexpected(Unexpected& message) noexcept;
   void remove_unexpected(Unexpected& message) noexcept;
   std::size_t num_unexpected() const noexcept { return num_unexpected_; }
+  // The same for any thread, and the most there have been since the last call of restart_peak().
+  std::size_t level() const noexcept { return level_.load(std::memory_order_relaxed); }
+  std::size_t peak() const noexcept {
+    return std::max(peak_.load(std::memory_order_relaxed), level());
+  }
+  void restart_peak() noexcept { peak_.store(level(), std::memory_order_relaxed); }
   // Counts the unexpected messages of this context from now on. The count is for any thread.
   void count(std::uint32_t context) noexcept { counted_context_ = context; }
   std::uint32_t num_counted() const noexcept {
@@ -151,6 +158,8 @@ class Matcher {
   MessageList arrival_;
   std::uint32_t counted_context_ = ~std::uint32_t{0};
   std::atomic<std::uint32_t> num_counted_{0};  // relaxed: the engine's lock orders what it counts
+  // num_unexpected_ for those that look on without the engine's lock.
+  std::atomic<std::size_t> level_{0}, peak_{0};
   Unexpected* free_ = nullptr;
   std::size_t num_free_ = 0;
 };

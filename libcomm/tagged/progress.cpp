@@ -251,6 +251,7 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   peer.unexpected_bytes += bytes + sizeof(Unexpected);
   if (peer.unexpected_bytes > unexpected_max && !peer.in.hold) {
     peer.in.hold = true;
+    tell({Notice::Kind::over_bound, peer.rank, nullptr, peer.unexpected_bytes});
     peer.in.return_now();
   }
   if (length == bytes) return true;

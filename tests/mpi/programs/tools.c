@@ -336,6 +336,7 @@ static void counted(void) {
                            in_then = value_of(in);
   EXPECT_OK(MPI_T_pvar_read(session, to, then));
   EXPECT_OK(MPI_T_pvar_read(session, from, from_then));
+  MPI_Barrier(MPI_COMM_WORLD);  // nobody's messages come before that was read
   char data[kShort] = {0}, got[kShort];
   for (int i = 0; i < kMany; ++i)
     MPI_Sendrecv(data, kShort, MPI_CHAR, next, 1, got, kShort, MPI_CHAR, before, 1, MPI_COMM_WORLD,
@@ -562,6 +563,7 @@ static void unexpected_bound(void) {
   static char data[kNum][kBytes];
   if (rank == 0) {
     MPI_Request requests[kNum];
+    MPI_Recv(NULL, 0, MPI_CHAR, 1, kNum, MPI_COMM_WORLD, MPI_STATUS_IGNORE);  // it is ready
     for (int i = 0; i < kNum; ++i)
       MPI_Isend(data[i], kBytes, MPI_CHAR, 1, i, MPI_COMM_WORLD, &requests[i]);
     MPI_Waitall(kNum, requests, MPI_STATUSES_IGNORE);
@@ -580,6 +582,7 @@ static void unexpected_bound(void) {
   EXPECT_OK(
       MPI_T_event_register_callback(later, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, &late, on_event));
   EXPECT_OK(MPI_T_event_set_dropped_handler(never, on_dropped));
+  MPI_Send(NULL, 0, MPI_CHAR, 0, kNum, MPI_COMM_WORLD);
   MPI_Probe(0, kNum - 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   EXPECT_EQ(at_once.num, 1);
   EXPECT_EQ(at_once.rank, 0);

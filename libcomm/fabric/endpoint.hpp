@@ -59,9 +59,6 @@ struct Limits {
   std::size_t message_max = 0;  // head and body of one message, at least 256
   // Whether the fabric does these; what it does not, the transport asks the owner's side for.
   bool puts = false, gets = false;
-  // Puts are done, but bytes may still come in once the link is closed: for memory of the library's
-  // own that stays as long as the endpoint.
-  bool puts_late = false;
   bool atomics = false;  // atomic with the owner's processor, too
   bool breaks = true;    // false: a link ends with the peer's process, and loses nothing before
   // message_in_place() pays for bodies from here on.
@@ -163,7 +160,9 @@ class Endpoint {
                       Request& request) = 0;
   // One message of head and body, copied; ok, again, or peer_lost once the link is down.
   virtual Code message(Link& link, Bytes head, Bytes body) = 0;
-  // The same, but the body is not copied, and stays as it is until done(), as with a request.
+  // The same, but the body is not copied, and stays as it is until done(), as with a request. A
+  // fabric that gives bytes to the kernel may still do so with a body whose link was closed first,
+  // whatever is there by then: no peer looks at what such a link brings.
   virtual Code message_in_place(Link&, Bytes /*head*/, Bytes /*body*/, Request&) {
     return Code::unsupported;
   }

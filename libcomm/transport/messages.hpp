@@ -115,8 +115,6 @@ struct CreditMessage : Head {                // lane_credit; id: the writer's
 };
 struct CountMessage : Head {  // lane_count; id: the writer's
   std::uint64_t word, arrived;
-  std::uint64_t has_key;  // as in LaneAnswerMessage: puts of the link before are no longer let in
-  fabric::Key key;
 };
 struct ByeMessage : Head {  // of a rank
   std::uint64_t written;    // in rings of client 0, ever

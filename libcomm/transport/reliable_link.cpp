@@ -225,10 +225,8 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
         last_heard_ns_ = now;
       } else if (now > last_heard_ns_ + timeout_ns) {
         return Due::gone;
-      } else if (retains() && !endpoint_->limits().puts_late &&
-                 now > last_heard_ns_ + timeout_ns / 2 && last_asked_ns_ > last_heard_ns_) {
-        // Not where a put that is in the middle of its way could still come in once the next link
-        // has brought what follows it.
+      } else if (retains() && now > last_heard_ns_ + timeout_ns / 2 &&
+                 last_asked_ns_ > last_heard_ns_) {
         return Due::stalled;
       } else if (now > last_heard_ns_ + timeout_ns / 4 && now > last_asked_ns_ + timeout_ns / 4) {
         last_asked_ns_ = now;

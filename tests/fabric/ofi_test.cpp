@@ -379,6 +379,54 @@ TEST_CASE("what peers may reach stays this process's when it forks", "[ofi]") {
       });
 }
 
+TEST_CASE("what the owner takes back is not read any more, and gets under way are refused",
+          "[ofi]") {
+  constexpr std::size_t kBytes = 4 << 20, kGets = 8;
+  constexpr unsigned kRounds = 24;
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        std::vector<std::vector<char>> buffers(kGets, std::vector<char>(kBytes));
+        for (unsigned round = 0; round < kRounds; ++round) {
+          EXPECT(shared.reach(3 * round + 1));
+          Completion completions[kGets];
+          for (std::size_t i = 0; i < kGets; ++i)
+            fabric.start_get(1, shared.memory, 0, buffers[i].data(), kBytes, completions[i]);
+          shared.mark.store(3 * round + 2);
+          for (std::size_t i = 0; i < kGets; ++i) {
+            EXPECT(wait_for([&] {
+              fabric.poll();
+              return completions[i].is_done();
+            }));
+            const Code code = completions[i].code();
+            EXPECT(code == Code::ok || code == Code::bad_argument);
+            if (code == Code::ok)
+              EXPECT(std::count(buffers[i].begin(), buffers[i].end(), 'a') == kBytes);
+          }
+          shared.mark.store(3 * round + 3);
+        }
+        return true;
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        std::vector<char> bytes(kBytes);
+        for (unsigned round = 0; round < kRounds; ++round) {
+          std::fill(bytes.begin(), bytes.end(), 'a');
+          EXPECT(fabric.share(bytes.data(), bytes.size(), shared.memory).ok());
+          shared.mark.store(3 * round + 1);
+          EXPECT(shared.reach(3 * round + 2));
+          for (const std::uint64_t until = now_ns() + round * 200'000; now_ns() < until;)
+            fabric.poll();
+          EXPECT(fabric.unshare(shared.memory).ok());
+          EXPECT(fabric.unshare(shared.memory) == Code::bad_argument);
+          std::fill(bytes.begin(), bytes.end(), 'z');
+          EXPECT(shared.reach(3 * round + 3));
+        }
+        return true;
+      });
+}
+
 TEST_CASE("a stranger's request is refused, and the stranger hears of it in time", "[ofi]") {
   with_pair(
       remote_settings("1000"),

@@ -34,11 +34,8 @@ fi_info* make_hints(const std::string& provider) {
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  // A lane's entries arrive in order.
-  // And behind what was written, over endpoints that write it over one connection.
-  const bool is_native = provider == "net" || provider == "tcp";
-  hints->tx_attr->msg_order = FI_ORDER_SAS | (is_native ? FI_ORDER_SAW : 0);
-  hints->rx_attr->msg_order = FI_ORDER_SAS | (is_native ? FI_ORDER_SAW : 0);
+  hints->tx_attr->msg_order = FI_ORDER_SAS;
+  hints->rx_attr->msg_order = FI_ORDER_SAS;
   // Credit bounds what is under way; the default of 2048 only costs memory.
   hints->tx_attr->size = 256;
   hints->rx_attr->size = 256;

@@ -72,12 +72,12 @@ struct Buffer : Posted {
   std::byte* data;
 };
 
-// A get or put. Lives until the provider has told its end, even if nobody waits.
+// A get. Lives until the provider has told its end, even if nobody waits.
 struct Transfer : Posted {
   std::uint64_t link = 0;      // own token
   Request* request = nullptr;  // null: nobody waits any more
   fid_mr* local = nullptr;     // of `here`, where the provider wants that
-  // Else of a get, in place of `here`, which nothing could keep the provider from once the link is
+  // Else, in place of `here`, which nothing could keep the provider from once the link is
   // closed.
   std::unique_ptr<std::byte[]> copy;
   void* here = nullptr;
@@ -107,7 +107,6 @@ class OfiEndpoint final : public Endpoint {
     // what was freed; and nothing closes one connection of its native endpoints, so that late bytes
     // could still come into a buffer that has been given up.
     limits_.gets = !lib::is_tcp(provider);
-    limits_.puts_late = ep_->is_native_tcp();
     inject_max_ = std::min(ep_->info().tx_attr->inject_size, kMaxInject);
   }
   ~OfiEndpoint() override;
@@ -135,16 +134,11 @@ class OfiEndpoint final : public Endpoint {
   Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
                          Registration& registration) override;
   void deregister(Registration& registration) override;
-  Code put(Link& link, const void* from, std::size_t bytes, const Key& key, std::uint64_t offset,
-           Request& request) override {
-    if (!limits_.puts_late) return Code::unsupported;
-    return transfer(link, false, const_cast<void*>(from), bytes, key, offset, request);
+  Code put(Link&, const void*, std::size_t, const Key&, std::uint64_t, Request&) override {
+    return Code::unsupported;
   }
   Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
-           Request& request) override {
-    if (!limits_.gets) return Code::unsupported;
-    return transfer(link, true, to, bytes, key, offset, request);
-  }
+           Request& request) override;
   Code atomic(Link&, Atomic, const Key&, std::uint64_t, std::uint64_t, std::uint64_t,
               std::uint64_t&, Request&) override {
     return Code::unsupported;
@@ -211,8 +205,6 @@ class OfiEndpoint final : public Endpoint {
   Request* take_request(std::uint64_t link);
   bool read_completions(Events* events, std::unique_lock<std::mutex>& lock);
   void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
-  Code transfer(Link& link, bool is_get, void* here, std::size_t bytes, const Key& key,
-                std::uint64_t offset, Request& request);
   void end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock);
   Status add_buffers(std::size_t count, bool receives);
   bool need_send_buffer();
@@ -527,12 +519,10 @@ Status OfiEndpoint::register_for(void* address, std::size_t bytes, std::uint64_t
 Status OfiEndpoint::register_memory(void* address, std::size_t bytes, std::uint32_t rights,
                                     Registration& registration) {
   // All else is the owner's side's.
-  const std::uint64_t access = (limits_.gets && (rights & kRead) != 0 ? FI_REMOTE_READ : 0) |
-                               (limits_.puts_late && (rights & kWrite) != 0 ? FI_REMOTE_WRITE : 0);
-  if (access == 0 || bytes == 0) return {};
+  if (!limits_.gets || (rights & kRead) == 0 || bytes == 0) return {};
   fid_mr* mr = nullptr;
   std::lock_guard lock(mutex_);
-  if (Status status = register_for(address, bytes, access, mr); !status) return status;
+  if (Status status = register_for(address, bytes, FI_REMOTE_READ, mr); !status) return status;
   const std::uint64_t named =
       ep_->has_mode(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(address) : 0;
   registration.handle = mr;
@@ -547,8 +537,9 @@ void OfiEndpoint::deregister(Registration& registration) {
   fi_close(&mr->fid);
 }
 
-Code OfiEndpoint::transfer(Link& base, bool is_get, void* here, std::size_t bytes, const Key& key,
-                           std::uint64_t offset, Request& request) {
+Code OfiEndpoint::get(Link& base, void* here, std::size_t bytes, const Key& key,
+                      std::uint64_t offset, Request& request) {
+  if (!limits_.gets) return Code::unsupported;
   const KeyParts parts = parts_of(key);
   auto& link = static_cast<OfiLink&>(base);
   std::lock_guard lock(mutex_);
@@ -568,11 +559,10 @@ Code OfiEndpoint::transfer(Link& base, bool is_get, void* here, std::size_t byte
   iovec local{here, bytes};
   void* descriptor = nullptr;
   if (ep_->has_mode(FI_MR_LOCAL)) {
-    if (Status status = register_for(here, bytes, is_get ? FI_READ : FI_WRITE, transfer.local);
-        !status)
+    if (Status status = register_for(here, bytes, FI_READ, transfer.local); !status)
       return status.code();
     descriptor = fi_mr_desc(transfer.local);
-  } else if (is_get) {
+  } else {
     transfer.copy.reset(new (std::nothrow) std::byte[bytes]);
     if (transfer.copy == nullptr) return Code::no_memory;
     local.iov_base = transfer.copy.get();
@@ -586,8 +576,7 @@ Code OfiEndpoint::transfer(Link& base, bool is_get, void* here, std::size_t byte
   message.rma_iov = &remote;
   message.rma_iov_count = 1;
   message.context = &transfer.context;
-  const ssize_t error = is_get ? fi_readmsg(link.ep, &message, FI_COMPLETION)
-                               : fi_writemsg(link.ep, &message, FI_COMPLETION);
+  const ssize_t error = fi_readmsg(link.ep, &message, FI_COMPLETION);
   if (error != 0) {
     close_local(transfer);
     transfer.copy.reset();

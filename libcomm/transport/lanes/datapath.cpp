@@ -192,8 +192,6 @@ bool RemoteLanes::send_count(ReceiveLaneState& lane) {
   message.arrived = lane.arrived.load(std::memory_order_relaxed);
   const std::uint64_t consumed = lane.consumed.load(std::memory_order_acquire);
   message.word = std::max(consumed, lane.word & ~kFlagMask) | (lane.word & kFlagMask);
-  message.has_key = lane.is_registered ? 1 : 0;
-  message.key = lane.registration.key;
   if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
   lane.told.store(message.word & ~kFlagMask, std::memory_order_relaxed);
   lane.owes_count = lane.owes_credit = false;
@@ -345,9 +343,6 @@ bool RemoteLanes::on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t 
 bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
   SendLaneState* lane = find_send_lane(peer, message.id);
   if (lane == nullptr || lane->state != SendLaneState::open) return true;
-  // Also if the answer that opened the lane comes again, with the key of before.
-  lane->has_key = message.has_key != 0 && puts_into_rings();
-  lane->key = message.key;
   if (!lane->waits_count) return true;
   const std::uint64_t least = lane->stretches.empty() ? 0 : lane->stretches.front().position;
   if (message.arrived < least || message.arrived > lane->sent || message.arrived % kLine != 0)

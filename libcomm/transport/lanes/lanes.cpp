@@ -230,16 +230,14 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   return {};
 }
 
-Status RemoteLanes::register_ring(ReceiveLaneState& lane) {
-  if (!puts_into_rings()) return {};
-  Status status = endpoint_->register_memory(lane.ring.data(), lane.ring.bytes(), fabric::kWrite,
-                                             lane.registration);
-  lane.is_registered = status.ok();
-  return status;
-}
-
 Status RemoteLanes::prepare_ring(ReceiveLaneState& lane) {
-  if (Status status = register_ring(lane); !status) return status;
+  if (endpoint_->limits().puts) {
+    if (Status status = endpoint_->register_memory(lane.ring.data(), lane.ring.bytes(),
+                                                   fabric::kWrite, lane.registration);
+        !status)
+      return status;
+    lane.is_registered = true;
+  }
   Status status = or_no_memory([&] { return take_lane_memory(lane.channel, lane.ring_bytes); });
   if (!status && std::exchange(lane.is_registered, false)) endpoint_->deregister(lane.registration);
   return status;
@@ -276,7 +274,7 @@ bool RemoteLanes::on_lane_answer(RankPeer& peer, const LaneAnswerMessage& messag
                                                                              : Code::bad_argument;
   } else {
     lane->ring = message.ring;
-    lane->has_key = message.has_key != 0 && puts_into_rings();
+    lane->has_key = message.has_key != 0 && endpoint_->limits().puts;
     lane->key = message.key;
     lane->state = SendLaneState::open;
   }

@@ -251,11 +251,6 @@ void RemoteLanes::note_up(RankPeer& peer) {
   peer.link.note_heard(now_ns_);
   for (auto& [channel, lane] : peer.receive_lanes) {
     if (lane->closed) continue;
-    if (endpoint_->limits().puts_late && std::exchange(lane->is_registered, false)) {
-      // Another key keeps out what the last link still brings. Without one, entries go as messages.
-      endpoint_->deregister(lane->registration);
-      [[maybe_unused]] const Status status = register_ring(*lane);
-    }
     lane->owes_count = true;
     owe(*lane);
   }

@@ -97,6 +97,15 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
     bool is_writable;
     std::uint64_t named;                     // the address of its start, as peers name it
     fabric::Registration registration = {};  // where the fabric does any of them
+    std::size_t num_lent = 0;                // bodies that the fabric reads there
+    bool is_ending = false;                  // for peers there is no such memory any more
+  };
+  // A body of an answer, which the fabric takes from where it is.
+  struct Lent : fabric::Request {
+    static void on_done(fabric::Request& request, Code) noexcept;
+    RemoteLanes* lanes = nullptr;
+    RankPeer* peer = nullptr;
+    Registered* memory = nullptr;  // null: free
   };
   struct Life {
     std::atomic<PeerState> state{PeerState::alive};
@@ -130,8 +139,6 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   // lanes.cpp
   Status ask(RankPeer& peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
   Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
-  bool puts_into_rings() const { return endpoint_->limits().puts || endpoint_->limits().puts_late; }
-  Status register_ring(ReceiveLaneState& lane);
   Status prepare_ring(ReceiveLaneState& lane);
   void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
   bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
@@ -184,14 +191,16 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   bool is_one_sided() const;
   Status share_as(void* address, std::size_t bytes, bool is_writable, RemoteMemory& memory);
   RemoteMemory find_allocated(const void* address, std::size_t bytes) const noexcept;
-  std::byte* find_shared(const OwnerPlace& place, std::size_t bytes, bool to_write) const;
+  Registered* find_registered(const OwnerPlace& place, std::size_t bytes, bool to_write);
+  std::byte* find_shared(const OwnerPlace& place, std::size_t bytes, bool to_write);
   void answer(RankPeer& peer, const RankPeer::Answer& answer);
   bool on_owner_get(RankPeer& peer, const OwnerAccessMessage& message);
   bool on_owner_put(RankPeer& peer, const OwnerAccessMessage& message, fabric::Bytes data);
   bool on_owner_atomic(RankPeer& peer, const OwnerAtomicMessage& message);
   bool pump_answers(RankPeer& peer);
   bool send_data(RankPeer& peer, RankPeer::Answer& answer);
-  void end_sharing(std::uint64_t key);
+  Lent* take_lent(RankPeer& peer, Registered& memory, std::size_t bytes);
+  void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
 
   mutable std::mutex lock_;
   std::unique_ptr<fabric::Endpoint> endpoint_;
@@ -216,6 +225,8 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::vector<RemoteOperation*> free_operations_;
   std::unordered_map<std::uint64_t, Registered> registered_;               // by key
   std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
+  std::deque<Lent> lent_;
+  std::vector<Lent*> free_lent_;
 
   std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
   std::uint64_t polls_ = 1;

@@ -3,14 +3,17 @@
 // it. All of it happens under the lock, so that nothing is touched on a peer's behalf any more once
 // unshare() or release() has returned.
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "base/mapped.hpp"
 #include "base/mix.hpp"
 #include "base/shortage.hpp"
+#include "base/wait.hpp"
 #include "transport/lanes/remote_lanes.hpp"
 
 namespace weft::transport {
@@ -53,27 +56,27 @@ Status RemoteLanes::allocate(std::size_t bytes, void*& address, RemoteMemory& me
   Mapping mapping;
   if (Status status = mapping.map((bytes + 4095) / 4096 * 4096); !status) return status;
   address = mapping.data();
-  const std::lock_guard lock(lock_);
+  std::unique_lock lock(lock_);
   if (Status status = share_as(address, bytes, true, memory); !status) return status;
   const Code code = or_no_memory([&] {
     allocated_.try_emplace(reinterpret_cast<std::uintptr_t>(address), std::move(mapping),
                            number_of(memory));
     return Code::ok;
   });
-  if (code != Code::ok) end_sharing(number_of(memory));
+  if (code != Code::ok) end_sharing(number_of(memory), lock);
   return code;
 }
 
 Status RemoteLanes::release(void* address) {
   Mapping taken;  // unmapped without the lock
-  const std::lock_guard lock(lock_);
+  std::unique_lock lock(lock_);
   const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == allocated_.end())
     return {Code::bad_argument, "this address was not allocated here, or is free already"};
   taken = std::move(found->second.first);
   const std::uint64_t key = found->second.second;
   allocated_.erase(found);
-  end_sharing(key);
+  end_sharing(key, lock);
   return {};
 }
 
@@ -134,19 +137,36 @@ bool RemoteLanes::is_one_sided() const {
 }
 
 Status RemoteLanes::unshare(const RemoteMemory& memory) {
-  const std::lock_guard lock(lock_);
+  std::unique_lock lock(lock_);
   const auto found = registered_.find(number_of(memory));
-  if (found == registered_.end()) return {Code::bad_argument, "this memory is not shared"};
+  if (found == registered_.end() || found->second.is_ending)
+    return {Code::bad_argument, "this memory is not shared"};
   const auto owner = allocated_.find(reinterpret_cast<std::uintptr_t>(found->second.start));
   // What is allocated is shared until release().
   if (owner == allocated_.end() || owner->second.second != found->first)
-    end_sharing(number_of(memory));
+    end_sharing(number_of(memory), lock);
   return {};
 }
 
-// Nobody can ask for it any more.
-void RemoteLanes::end_sharing(std::uint64_t key) {
-  fabric::Registration registration = registered_.at(key).registration;
+// Nobody can ask for it any more; what the fabric still reads there it is done with, or its link is
+// gone, when this returns.
+void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock) {
+  Registered& memory = registered_.at(key);
+  memory.is_ending = true;
+  for (const std::uint64_t limit = now_ns() + silence_ns_ / 2; memory.num_lent > 0;) {
+    poll_locked();
+    if (memory.num_lent == 0) break;
+    // Peers that do not take their answers ask again over another link, and are refused.
+    if (now_ns() > limit) {
+      for (const Lent& lent : lent_)
+        if (lent.memory == &memory) drop_link(*lent.peer);
+      break;
+    }
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  fabric::Registration registration = memory.registration;
   registered_.erase(key);
   if (is_one_sided()) endpoint_->deregister(registration);
 }
@@ -166,15 +186,19 @@ RemoteMemory RemoteLanes::describe(const void* address, std::size_t bytes) const
 }
 
 // Null: not all of it, and all that the asker takes for the memory's, is shared for this.
-std::byte* RemoteLanes::find_shared(const OwnerPlace& place, std::size_t bytes,
-                                    bool to_write) const {
+RemoteLanes::Registered* RemoteLanes::find_registered(const OwnerPlace& place, std::size_t bytes,
+                                                      bool to_write) {
   const auto found = registered_.find(place.key);
   if (found == registered_.end() || (to_write && !found->second.is_writable)) return nullptr;
-  const Registered& memory = found->second;
-  if (!is_within(place.address, std::max<std::uint64_t>(bytes, place.room), memory.named,
-                 memory.bytes))
-    return nullptr;
-  return memory.start + (place.address - memory.named);
+  Registered& memory = found->second;
+  const bool is_in = is_within(place.address, std::max<std::uint64_t>(bytes, place.room),
+                               memory.named, memory.bytes);
+  return is_in && !memory.is_ending ? &memory : nullptr;
+}
+
+std::byte* RemoteLanes::find_shared(const OwnerPlace& place, std::size_t bytes, bool to_write) {
+  const Registered* memory = find_registered(place, bytes, to_write);
+  return memory != nullptr ? memory->start + (place.address - memory->named) : nullptr;
 }
 
 // An answer that finds no room goes later, over the same link: over the next one gets and puts are
@@ -208,22 +232,55 @@ bool RemoteLanes::pump_answers(RankPeer& peer) {
   return true;
 }
 
+// Null: the body is copied, as it is short, or there is no memory to keep count of it.
+RemoteLanes::Lent* RemoteLanes::take_lent(RankPeer& peer, Registered& memory, std::size_t bytes) {
+  if (bytes < endpoint_->limits().in_place_min) return nullptr;
+  const Code code = or_no_memory([&] {
+    if (!free_lent_.empty()) return Code::ok;
+    make_room(free_lent_, lent_.size() + 1);  // giving back takes no memory
+    free_lent_.push_back(&lent_.emplace_back());
+    return Code::ok;
+  });
+  if (code != Code::ok) return nullptr;
+  Lent* lent = free_lent_.back();
+  lent->done = Lent::on_done;
+  lent->lanes = this;
+  lent->peer = &peer;
+  lent->memory = &memory;
+  return lent;
+}
+
+// In poll() or close() of the endpoint, which are called with the lock held.
+void RemoteLanes::Lent::on_done(fabric::Request& request, Code) noexcept {
+  auto& lent = static_cast<Lent&>(request);
+  --std::exchange(lent.memory, nullptr)->num_lent;
+  lent.lanes->free_lent_.push_back(&lent);
+}
+
 // False: there is no room for the rest.
 bool RemoteLanes::send_data(RankPeer& peer, RankPeer::Answer& answer) {
   OwnerPlace& rest = answer.place;
   OwnerDataMessage message{{.kind = Kind::owner_data, .id = answer.id}, 0};
   const std::size_t most = endpoint_->limits().message_max - sizeof message;
-  const std::byte* start = find_shared(rest, rest.bytes, false);
-  if (start == nullptr) {  // this rank has taken it back meanwhile
+  Registered* memory = find_registered(rest, rest.bytes, false);
+  if (memory == nullptr) {  // this rank has taken it back meanwhile
     answer.is_done = true;
     answer.code = Code::bad_argument;
     return true;
   }
+  const std::byte* start = memory->start + (rest.address - memory->named);
   while (rest.bytes > 0) {
     const std::size_t part = std::min<std::uint64_t>(rest.bytes, most);
     message.offset = answer.sent;
-    // Copied: a fabric may read what it sends from where it is even after the link's end.
-    if (peer.link.send_once(message, sizeof message, {start, part}) != Code::ok) return false;
+    Lent* lent = take_lent(peer, *memory, part);
+    if (peer.link.send_once(message, sizeof message, {start, part}, lent) != Code::ok) {
+      if (lent != nullptr) lent->memory = nullptr;
+      return false;
+    }
+    if (lent != nullptr) {
+      free_lent_.pop_back();
+      ++memory->num_lent;
+    }
     start += part;
     answer.sent += part;
     rest.address += part;

@@ -381,6 +381,8 @@ TEST_CASE("what peers may reach stays this process's when it forks", "[ofi]") {
 
 TEST_CASE("what the owner takes back is not read any more, and gets under way are refused",
           "[ofi]") {
+  // A provider that does gets itself, and in software, reads on; one of a device does not.
+  if (by_provider()) return;
   constexpr std::size_t kBytes = 4 << 20, kGets = 8;
   constexpr unsigned kRounds = 24;
   with_pair(

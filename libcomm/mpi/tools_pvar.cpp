@@ -35,25 +35,26 @@ struct PvarRow {
   }
 };
 
-#define WEFT_COUNTER(name, counted, meaning)                                   \
-  {name, PvarRow::Source::counter, stats::Counter::counted, meaning},          \
-      {name "_by_member", PvarRow::Source::by_member, stats::Counter::counted, \
-       meaning "; by member of a communicator, whatever communicator it was for"},
+#define WEFT_COUNTER(name, counted, meaning)                                      \
+  {name, PvarRow::Source::counter, stats::Counter::counted, meaning}, {           \
+    name "_by_member", PvarRow::Source::by_member, stats::Counter::counted,       \
+        meaning "; by member of a communicator, whatever communicator it was for" \
+  }
 
 constexpr PvarRow kPvars[] = {
     WEFT_COUNTER("sent", sent,
-                 "entries sent: messages, pieces of them, and what the library itself has to say")
-        WEFT_COUNTER("sent_bytes", sent_bytes, "bytes sent in entries") WEFT_COUNTER(
-            "received", received, "entries received") WEFT_COUNTER("received_bytes", received_bytes,
-                                                                   "bytes received in entries")
-            WEFT_COUNTER("copied_bytes", copied_bytes,
-                         "bytes of announced messages, read from their senders' memory")
-                WEFT_COUNTER("stalls", stalls, "entries that had to wait because the ring was full")
-                    WEFT_COUNTER("resent", resent, "entries sent again after a link had broken"){
-                        "unexpected",
-                        PvarRow::Source::level,
-                        {},
-                        "messages that have come and no receive has matched yet"},
+                 "entries sent: messages, pieces of them, and what the library itself has to say"),
+    WEFT_COUNTER("sent_bytes", sent_bytes, "bytes sent in entries"),
+    WEFT_COUNTER("received", received, "entries received"),
+    WEFT_COUNTER("received_bytes", received_bytes, "bytes received in entries"),
+    WEFT_COUNTER("copied_bytes", copied_bytes,
+                 "bytes of announced messages, read from their senders' memory"),
+    WEFT_COUNTER("stalls", stalls, "entries that had to wait because the ring was full"),
+    WEFT_COUNTER("resent", resent, "entries sent again after a link had broken"),
+    {"unexpected",
+     PvarRow::Source::level,
+     {},
+     "messages that have come and no receive has matched yet"},
     {"unexpected_peak",
      PvarRow::Source::peak,
      {},

@@ -1,0 +1,218 @@
+#include "counts.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <utility>
+
+namespace weft::profile {
+namespace {
+
+// Of one thread, kept when it ends.
+struct Counts {
+  std::array<std::atomic<Row*>, kNumFunctions> rows{};
+};
+
+struct Persistent {
+  MPI_Comm comm;
+  int rank;
+  std::uint64_t bytes;
+};
+
+struct Shared {
+  std::mutex mutex;
+  std::deque<std::unique_ptr<Counts>> threads;
+  std::unordered_map<MPI_Comm, std::unique_ptr<Communicator>> communicators;
+  std::map<std::string, std::size_t> labels;
+  std::vector<std::string> label_names{"", "others"};  // 0: calls without a communicator
+  std::unordered_map<MPI_Request, Persistent> persistent;
+  std::atomic<std::uint64_t> num_forgotten{0};
+  // By rank of MPI_COMM_WORLD; threads share them.
+  std::vector<std::atomic<std::uint64_t>> messages, bytes;
+};
+
+// Never destroyed: threads of the program may outlive the end of main.
+Shared& shared() {
+  static Shared* const all = new Shared;
+  return *all;
+}
+
+thread_local Counts* own = nullptr;
+
+Counts& own_counts() {
+  if (own == nullptr) {
+    const std::lock_guard lock(shared().mutex);
+    own = shared().threads.emplace_back(std::make_unique<Counts>()).get();
+  }
+  return *own;
+}
+
+// Under the mutex. Those that are called alike and have as many members are one line of the report:
+// programs make and free the same communicator again and again.
+std::size_t label_of(MPI_Comm comm, int size) {
+  char name[MPI_MAX_OBJECT_NAME + 1] = "";
+  int length = 0;
+  if (PMPI_Comm_get_name(comm, name, &length) != MPI_SUCCESS) name[0] = '\0';
+  std::string text = name[0] != '\0' ? name : "unnamed";
+  if (comm != MPI_COMM_WORLD && comm != MPI_COMM_SELF) text += " of " + std::to_string(size);
+  auto& names = shared().label_names;
+  const auto [at, is_new] = shared().labels.try_emplace(text, names.size());
+  if (is_new) {
+    if (names.size() == kNumLabels)
+      at->second = 1;
+    else
+      names.push_back(std::move(text));
+  }
+  return at->second;
+}
+
+std::unique_ptr<Communicator> look_at(MPI_Comm comm) {
+  auto made = std::make_unique<Communicator>();
+  int is_inter = 0;
+  MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
+  PMPI_Comm_test_inter(comm, &is_inter);
+  (is_inter ? PMPI_Comm_remote_group : PMPI_Comm_group)(comm, &group);
+  PMPI_Group_size(group, &made->size);
+  made->label = label_of(comm, made->size);
+  if (!shared().messages.empty()) {
+    std::vector<int> ranks(static_cast<std::size_t>(made->size));
+    for (int i = 0; i < made->size; ++i) ranks[static_cast<std::size_t>(i)] = i;
+    made->world.resize(ranks.size());
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    PMPI_Group_translate_ranks(group, made->size, ranks.data(), world, made->world.data());
+    PMPI_Group_free(&world);
+  }
+  PMPI_Group_free(&group);
+  return made;
+}
+
+// The communicator that a call has just succeeded with. Stays until it is forgotten, which its
+// program does not do while it uses it.
+const Communicator* find(MPI_Comm comm) {
+  struct Last {
+    MPI_Comm comm = MPI_COMM_NULL;
+    const Communicator* found = nullptr;
+    std::uint64_t num_forgotten = 0;
+  };
+  thread_local Last last;
+  Shared& all = shared();
+  const std::uint64_t num_forgotten = all.num_forgotten.load(std::memory_order_acquire);
+  if (last.comm == comm && last.num_forgotten == num_forgotten) return last.found;
+  const std::lock_guard lock(all.mutex);
+  std::unique_ptr<Communicator>& at = all.communicators[comm];
+  if (at == nullptr) at = look_at(comm);
+  last = {comm, at.get(), num_forgotten};
+  return at.get();
+}
+
+}  // namespace
+
+std::uint64_t now_ns() noexcept {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+void note_call(std::size_t function, MPI_Comm comm, std::uint64_t ns, std::uint64_t bytes) noexcept
+    try {
+  std::atomic<Row*>& row = own_counts().rows[function];
+  if (row.load(std::memory_order_relaxed) == nullptr)
+    row.store(new Row[1], std::memory_order_release);
+  const std::size_t label = comm == MPI_COMM_NULL ? 0 : find(comm)->label;
+  Cell& cell = (*row.load(std::memory_order_relaxed))[label];
+  cell.calls.add(1);
+  cell.ns.add(ns);
+  cell.longest_ns.raise_to(ns);
+  cell.bytes.add(bytes);
+} catch (const std::bad_alloc&) {
+  // Not counted: the program itself is about to hear of it.
+}
+
+void note_message(MPI_Comm comm, int rank, std::uint64_t bytes) noexcept try {
+  const Communicator& to = *find(comm);
+  if (rank < 0 || static_cast<std::size_t>(rank) >= to.world.size()) return;
+  const int world = to.world[static_cast<std::size_t>(rank)];
+  if (world == MPI_UNDEFINED) return;
+  shared().messages[static_cast<std::size_t>(world)].fetch_add(1, std::memory_order_relaxed);
+  shared().bytes[static_cast<std::size_t>(world)].fetch_add(bytes, std::memory_order_relaxed);
+} catch (const std::bad_alloc&) {
+  // As above.
+}
+
+void note_persistent(MPI_Request request, MPI_Comm comm, int rank, std::uint64_t bytes) noexcept
+    try {
+  const std::lock_guard lock(shared().mutex);
+  shared().persistent[request] = {comm, rank, bytes};
+} catch (const std::bad_alloc&) {
+  // As above.
+}
+
+void note_start(MPI_Request request) noexcept {
+  Persistent found{};
+  {
+    const std::lock_guard lock(shared().mutex);
+    const auto at = shared().persistent.find(request);
+    if (at == shared().persistent.end()) return;
+    found = at->second;
+  }
+  note_message(found.comm, found.rank, found.bytes);
+}
+
+void forget_persistent(MPI_Request request) noexcept {
+  const std::lock_guard lock(shared().mutex);
+  shared().persistent.erase(request);
+}
+
+void forget(MPI_Comm comm) noexcept {
+  const std::lock_guard lock(shared().mutex);
+  shared().communicators.erase(comm);
+  // release: pairs with the acquire in find.
+  shared().num_forgotten.fetch_add(1, std::memory_order_release);
+}
+
+void begin_world(int size) {
+  const std::lock_guard lock(shared().mutex);
+  shared().messages = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(size));
+  shared().bytes = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(size));
+}
+
+std::vector<Line> lines() {
+  Shared& all = shared();
+  const std::lock_guard lock(all.mutex);
+  std::vector<Line> made;
+  for (std::size_t function = 0; function < kNumFunctions; ++function)
+    for (std::size_t label = 0; label < all.label_names.size(); ++label) {
+      Line line{kFunctionNames[function], all.label_names[label]};
+      for (const auto& thread : all.threads) {
+        const Row* row = thread->rows[function].load(std::memory_order_acquire);
+        if (row == nullptr) continue;
+        const Cell& cell = (*row)[label];
+        line.calls += cell.calls.get();
+        line.ns += cell.ns.get();
+        line.longest_ns = std::max(line.longest_ns, cell.longest_ns.get());
+        line.bytes += cell.bytes.get();
+      }
+      if (line.calls != 0) made.push_back(std::move(line));
+    }
+  return made;
+}
+
+std::vector<Sent> sent() {
+  Shared& all = shared();
+  const std::lock_guard lock(all.mutex);
+  std::vector<Sent> made(all.messages.size());
+  for (std::size_t i = 0; i < made.size(); ++i)
+    made[i] = {all.messages[i].load(std::memory_order_relaxed),
+               all.bytes[i].load(std::memory_order_relaxed)};
+  return made;
+}
+
+}  // namespace weft::profile

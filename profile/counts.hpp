@@ -1,0 +1,82 @@
+#pragma once
+// What the calls of one process have cost, and what was sent to whom: kept while the program runs,
+// by thread, so that a call costs two looks at the clock and no shared cache line.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "mpi.h"
+
+namespace weft::profile {
+
+// Functions in the order of functions.inc.
+inline constexpr const char* kFunctionNames[] = {
+#define WEFT_PROFILED(name) "MPI_" #name,
+#include "functions.inc"
+#undef WEFT_PROFILED
+};
+inline constexpr std::size_t kNumFunctions = std::size(kFunctionNames);
+// Labels of communicators that are told apart; the last is of all others.
+inline constexpr std::size_t kNumLabels = 64;
+
+std::uint64_t now_ns() noexcept;
+
+// A number that one thread writes and others read when it is quiet, or about so.
+class Number {
+ public:
+  void add(std::uint64_t more) noexcept { set(get() + more); }
+  void raise_to(std::uint64_t value) noexcept {
+    if (value > get()) set(value);
+  }
+  std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  void set(std::uint64_t value) noexcept { value_.store(value, std::memory_order_relaxed); }
+  std::atomic<std::uint64_t> value_{0};
+};
+
+struct Cell {
+  Number calls, ns, longest_ns, bytes;
+};
+using Row = Cell[kNumLabels];
+
+// A communicator that the program uses now.
+struct Communicator {
+  std::size_t label = 0;
+  int size = 0;            // of the group that messages go to
+  std::vector<int> world;  // its members' ranks in MPI_COMM_WORLD; empty: there is none
+};
+
+// One line of a report: a function with the communicators of one label.
+struct Line {
+  std::string function, communicator;
+  std::uint64_t calls = 0, ns = 0, longest_ns = 0, bytes = 0;
+};
+
+// What went to one rank of MPI_COMM_WORLD by sends.
+struct Sent {
+  std::uint64_t messages = 0, bytes = 0;
+};
+
+// A call has ended. comm: MPI_COMM_NULL if it has none.
+void note_call(std::size_t function, MPI_Comm comm, std::uint64_t ns, std::uint64_t bytes) noexcept;
+// A message of a call went to this rank of the communicator.
+void note_message(MPI_Comm comm, int rank, std::uint64_t bytes) noexcept;
+// A persistent send was made, is started, and ends.
+void note_persistent(MPI_Request request, MPI_Comm comm, int rank, std::uint64_t bytes) noexcept;
+void note_start(MPI_Request request) noexcept;
+void forget_persistent(MPI_Request request) noexcept;
+// The communicator's handle is about to be another's, or nobody's.
+void forget(MPI_Comm comm) noexcept;
+
+// From here on MPI_COMM_WORLD is there.
+void begin_world(int size);
+
+// For who reports, at the end.
+std::vector<Line> lines();
+std::vector<Sent> sent();
+
+}  // namespace weft::profile

@@ -1,0 +1,60 @@
+// weft-profile PROGRAM...: runs an MPI program with the profiling library loaded.
+#include <errno.h>
+#include <fmt/core.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace {
+
+// Where it lies beside this command: installed, or in the folder it was built in.
+std::string library() {
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  for (const auto& path : {here / "../lib/libweft_profile.so", here / "libweft_profile.so"})
+    if (std::filesystem::exists(path)) return std::filesystem::canonical(path).string();
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Runs an MPI program and tells at its end what its calls have cost: by function and\n"
+      "communicator their number, time and bytes, on standard error.\n\n"
+      "  weftrun -n 4 weft-profile ./program            the same as weftrun --profile\n"
+      "  mpirun -n 4 weft-profile --out p ./program     under any launcher; p.json and p.svg, the\n"
+      "                                                 matrix of messages as a picture");
+  app.name("weft-profile");
+  app.prefix_command();
+  std::string out;
+  app.add_option("--out", out, "write PREFIX.json and PREFIX.svg too (who sent how much to whom)")
+      ->type_name("PREFIX");
+  app.set_version_flag("--version", WEFT_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  const std::vector<std::string> words = app.remaining();
+  if (words.empty()) {
+    fmt::print(stderr, "weft-profile: which program? weft-profile --help shows examples\n");
+    return 2;
+  }
+  std::string preload = library();
+  if (preload.empty()) {
+    fmt::print(stderr, "weft-profile: libweft_profile.so is not beside this command\n");
+    return 1;
+  }
+  if (const char* before = getenv("LD_PRELOAD"); before != nullptr && *before != '\0')
+    preload.append(":").append(before);
+  setenv("LD_PRELOAD", preload.c_str(), 1);
+  if (!out.empty()) setenv("WEFT_PROFILE_OUT", std::filesystem::absolute(out).c_str(), 1);
+  std::vector<char*> command;
+  for (const std::string& word : words) command.push_back(const_cast<char*>(word.c_str()));
+  command.push_back(nullptr);
+  execvp(command[0], command.data());
+  fmt::print(stderr, "weft-profile: cannot run {}: {}\n", command[0], strerror(errno));
+  return errno == ENOENT ? 127 : 126;
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""weft-profile and weftrun --profile on a program whose calls are known.
+
+  profile_test.py WEFT_PROFILE WEFTRUN PROGRAM LINKED
+
+LINKED is the same program with the profiling library linked in, not loaded. Where it can't be
+loaded (a sanitizer wants to come first) only that one runs: the test is told so by WEFT_LINKED_ONLY.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+PROFILE = WEFTRUN = PROGRAM = LINKED = None
+DEADLINE_S = 120
+
+
+def run(command, expected=0, **env):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S,
+                          env={**os.environ, **env})
+    if done.returncode != expected:
+        raise AssertionError(f'{command}: {done.returncode}\n{done.stdout}\n{done.stderr}')
+    return done
+
+
+class Profiled(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.out = os.path.join(self.folder.name, 'p')
+
+    def told(self, command, size, **env):
+        done = run(command, **env)
+        self.assertIn('as expected', done.stdout)
+        self.assertIn(f' {size} process', done.stderr)
+        with open(self.out + '.json', encoding='utf-8') as file:
+            told = json.load(file)
+        xml.dom.minidom.parse(self.out + '.svg')
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ['p.json', 'p.svg'])
+        return done.stderr, told
+
+    def check(self, stderr, told, size):
+        calls = {(one['function'], one['communicator']): one for one in told['calls']}
+        world = 'MPI_COMM_WORLD'
+        reverse = f'reverse of {size}'
+
+        def numbers(function, communicator):
+            one = calls[function, communicator]
+            return one['calls'], one['bytes']
+        self.assertEqual(numbers('MPI_Sendrecv', world), (3 * size, 300 * size))
+        self.assertEqual(numbers('MPI_Send', world), (size, 0))  # to MPI_PROC_NULL
+        self.assertEqual(numbers('MPI_Send', ''), (size, 0))     # failed
+        self.assertEqual(numbers('MPI_Allreduce', reverse), (2 * size, 20 * size))
+        self.assertEqual(numbers('MPI_Barrier', world), (size, 0))
+        self.assertEqual(numbers('MPI_Startall', ''), (2 * size, 0))
+        self.assertEqual(numbers('MPI_Comm_dup', world), (100 * size, 0))
+        self.assertEqual(numbers('MPI_Barrier', f'copy 0 of {size}'), (size, 0))
+        self.assertNotIn(('MPI_Barrier', f'copy 99 of {size}'), calls)
+        copies = sum(one['calls'] for (function, name), one in calls.items()
+                     if function == 'MPI_Barrier' and name != world)
+        self.assertEqual(copies, 100 * size)
+        self.assertIn(('MPI_Barrier', 'others'), calls)
+        for one in calls.values():
+            self.assertGreaterEqual(one['longest_us'] * 1e-6, one['seconds'] / one['calls'] * 0.99)
+        self.assertEqual(told['processes'], size)
+        for all_s, mpi_s in zip(told['seconds'], told['seconds_in_mpi']):
+            self.assertGreater(all_s, mpi_s)
+        wanted = {}
+        for rank in range(size):
+            for to, messages, length in (((rank + 1) % size, 3, 300), ((rank - 1) % size, 2, 40)):
+                before = wanted.get((rank, to), (0, 0))
+                wanted[rank, to] = before[0] + messages, before[1] + length
+        self.assertEqual({(one['from'], one['to']): (one['messages'], one['bytes'])
+                          for one in told['messages']}, wanted)
+        self.assertRegex(stderr, r'MPI_Sendrecv +MPI_COMM_WORLD')
+        self.assertRegex(stderr, r'and \d+ more, which --out has')
+
+    def test_linked(self):
+        for size in (1, 3):
+            with self.subTest(size=size):
+                self.check(*self.told([WEFTRUN, '-n', str(size), LINKED], size,
+                                      WEFT_PROFILE_OUT=self.out), size)
+
+    @unittest.skipIf(os.environ.get('WEFT_LINKED_ONLY'), 'a sanitizer wants to be loaded first')
+    def test_loaded(self):
+        for size in (1, 2, 5):
+            with self.subTest(size=size):
+                self.check(*self.told(
+                    [WEFTRUN, '-n', str(size), PROFILE, '--out', self.out, PROGRAM], size), size)
+
+    def test_death(self):
+        """Without all processes the others tell of themselves alone; nothing hangs."""
+        done = subprocess.run([WEFTRUN, '-n', '3', '--on-death', 'continue', LINKED, 'leave'],
+                              capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+        self.assertNotEqual(done.returncode, 0)
+
+    @unittest.skipIf(os.environ.get('WEFT_LINKED_ONLY'), 'a sanitizer wants to be loaded first')
+    def test_errors(self):
+        self.assertIn('which program?', run([PROFILE], expected=2).stderr)
+        self.assertIn('cannot run', run([PROFILE, '/nonexistent/x'], expected=127).stderr)
+        self.assertIn('cannot run', run([PROFILE, '/etc'], expected=126).stderr)
+        done = run([WEFTRUN, '-n', '2', PROFILE, '--out', '/nonexistent/p', PROGRAM])
+        self.assertRegex(done.stderr, r'cannot write /nonexistent/p.json')
+        self.assertIn('as expected', done.stdout)
+        # What is no MPI program runs as ever.
+        self.assertEqual(run([PROFILE, 'echo', '--out', 'x']).stdout, '--out x\n')
+
+
+if __name__ == '__main__':
+    PROFILE, WEFTRUN, PROGRAM, LINKED = sys.argv[1:5]
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -7,6 +7,9 @@ WEFT_SETTING(
     stats, "STATS", "0", flag,
     "print at the end what went to and came from each peer (weft-info --attach PID while the "
     "process runs)")
+WEFT_SETTING(trace, "TRACE", "", text,
+             "a file for ui.perfetto.dev: when which call began and how long it took; each process "
+             "writes its own, with its rank before the extension")
 // waiting
 WEFT_SETTING(spin_us, "SPIN_US", "50", us,
              "how long a wait polls before it yields, when every process has a core of its own")

@@ -26,6 +26,9 @@ namespace {
 
 // Beyond this, pieces of a bank get too small to be worth it.
 constexpr int kMaxShmMembers = 1024;
+// Long data are passed on in pieces of this size, so that one side writes while the other reads.
+constexpr std::size_t kPieceBytes = 32 * 1024;
+static_assert(kPieceBytes % kLine == 0 && kPieceBytes <= kBankBytes);
 
 // What the first member tells the others.
 struct Offer {
@@ -175,9 +178,6 @@ ShmTeam* Team::make_shm() {
                        });
   if (fd >= 0) ::close(fd);
   if (!status || have[0] == 0) return nullptr;
-  // Whole lines, and for the longest element (max_shm_element_bytes) at least one.
-  const std::size_t piece = std::clamp<std::size_t>(
-      job.settings().bytes(Setting::coll_piece_bytes) / kLine * kLine, 4096, kBankBytes);
   const bool shares_cache = std::ranges::all_of(
       members_, [&](int member) { return job.share_cache(members_[0], member); });
   shm_ = &segment->team.emplace(
@@ -185,7 +185,7 @@ ShmTeam* Team::make_shm() {
       ShmTeam::Outside{
           this, wait_outside, ring_outside, read_outside, write_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
-          piece, shares_cache ? ~std::size_t{0} : CopyPolicy::kFarPastCacheBytes});
+          kPieceBytes, shares_cache ? ~std::size_t{0} : CopyPolicy::kFarPastCacheBytes});
   segment_ = std::move(segment);
   return shm_;
 }

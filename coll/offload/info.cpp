@@ -4,6 +4,7 @@
 
 #include "base/wait.hpp"
 #include "coll/offload/link.hpp"
+#include "coll/offload/placement.hpp"
 
 namespace weft::offload {
 namespace {
@@ -24,10 +25,9 @@ std::string offload_text(const Settings& settings) {
   std::string text = fmt::format(
       "  one leader a {}, {}\n", mode,
       settings.text(Setting::offload_when) == "force" ? "always" : "where the switch is faster");
-  const std::string& placement = settings.text(Setting::offload_placement);
-  if (!placement.empty())
-    return text + fmt::format("  switches are those that {} names for each rank\n", placement);
   const std::string& name = settings.text(Setting::offload_switch);
+  if (is_placement(name))
+    return text + fmt::format("  switches are those that {} names for each rank\n", name);
   const auto address = innet::parse_address(name);
   if (!address)
     return text + fmt::format("  not usable: WEFT_OFFLOAD_SWITCH={} is no ADDRESS:PORT\n", name);

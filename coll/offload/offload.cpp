@@ -27,6 +27,7 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 // Before the data that a leader publishes: a Code, so that its members hear of its failure.
 constexpr std::size_t kStatusBytes = 16;
 constexpr std::uint16_t kLeaseS = 60;
+constexpr std::uint16_t kWindow = 64;  // packets of a group that may be under way at a time
 // After the switch was lost, operations with these numbers and more, by powers of two, ask again.
 constexpr std::uint32_t kFirstRetry = 64;
 
@@ -74,16 +75,17 @@ int own_socket() {
 // Where this process is. False, and why in `error`: the settings do not say it right.
 bool own_place(tagged::Engine& engine, Mode mode, Place& place, std::string& error) {
   const Settings& settings = engine.job().settings();
-  if (const std::string& path = settings.text(Setting::offload_placement); !path.empty()) {
-    std::ifstream file(path);
+  const std::string& tor = settings.text(Setting::offload_switch);
+  if (is_placement(tor)) {
+    std::ifstream file(tor);
     std::ostringstream text;
     if (!file || !(text << file.rdbuf())) {
-      error = fmt::format("cannot read WEFT_OFFLOAD_PLACEMENT={}", path);
+      error = fmt::format("cannot read WEFT_OFFLOAD_SWITCH={}", tor);
       return false;
     }
     std::vector<Place> places;
     if (!read_placement(text.str(), engine.size(), places, error)) {
-      error = fmt::format("WEFT_OFFLOAD_PLACEMENT={}: {}", path, error);
+      error = fmt::format("WEFT_OFFLOAD_SWITCH={}: {}", tor, error);
       return false;
     }
     place = places[coll::index(engine.rank())];
@@ -91,7 +93,6 @@ bool own_place(tagged::Engine& engine, Mode mode, Place& place, std::string& err
   }
   place.node = engine.job().member(engine.rank()).first_on_host;
   place.socket = mode == Mode::socket ? own_socket() : 0;
-  const std::string& tor = settings.text(Setting::offload_switch);
   const auto address = parse_address(tor);
   if (!address) {
     error = tor.empty() ? "WEFT_OFFLOAD_SWITCH names no switch (ADDRESS:PORT)"
@@ -234,8 +235,7 @@ Status Offload::negotiate() {
   }
   Branch& branch = tree.branches[coll::index(me)];
   branch.job = all[0].group;
-  branch.window = static_cast<std::uint16_t>(
-      std::clamp<std::int64_t>(settings.number(Setting::offload_window), 1, 256));
+  branch.window = kWindow;
   branch.lease_s = kLeaseS;
   LeaderOptions options;
   options.group = group_;

@@ -22,6 +22,8 @@ struct Place {
 // order of their leaders.
 std::vector<std::vector<int>> lead(const std::vector<Place>& places, Mode mode);
 
+// True if what names the switch is the path of such a file.
+inline bool is_placement(std::string_view name) { return name.find('/') != name.npos; }
 // A file's placement for `size` ranks. Lines: `RANK[-RANK] NODE SOCKET ADDRESS:PORT`; empty ones
 // and what follows # are left out. Every rank once, or `error` says what is wrong.
 bool read_placement(std::string_view text, int size, std::vector<Place>& places,

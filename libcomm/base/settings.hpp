@@ -60,6 +60,10 @@ class Settings {
   std::size_t bytes(Setting id) const noexcept {
     return static_cast<std::size_t>(numbers_[index(id)]);
   }
+  // The same for a setting whose 0 means what the caller knows best.
+  std::size_t bytes_or(Setting id, std::size_t best) const noexcept {
+    return bytes(id) != 0 ? bytes(id) : best;
+  }
   bool flag(Setting id) const noexcept { return numbers_[index(id)] != 0; }
   const std::string& text(Setting id) const noexcept { return texts_[index(id)]; }
   bool is_default(Setting id) const noexcept { return !from_user_[index(id)]; }

@@ -7,6 +7,9 @@ WEFT_SETTING(
     stats, "STATS", "0", flag,
     "print at the end what went to and came from each peer (weft-info --attach PID while the "
     "process runs)")
+WEFT_SETTING(trace, "TRACE", "", text,
+             "a file for ui.perfetto.dev: when which call began and how long it took; each process "
+             "writes its own, with its rank before the extension")
 // waiting
 WEFT_SETTING(spin_us, "SPIN_US", "50", us,
              "how long a wait polls before it yields, when every process has a core of its own")
@@ -32,15 +35,10 @@ WEFT_SETTING(ofi_interface, "OFI_INTERFACE", "", text,
              "the network interface of the ofi fabric: its name (with providers for devices "
              "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of "
              "the default route, else one that is not of containers")
-WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "64K", bytes,
-             "as EAGER_MAX_BYTES, over ofi")
 WEFT_SETTING(
     device, "DEVICE", "", text,
     "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); empty: "
     "the active one nearest to the process's cores")
-WEFT_SETTING(verbs_eager_max_bytes, "VERBS_EAGER_MAX_BYTES", "32K", bytes,
-             "over verbs, messages from this size on are announced, and read by the receiver "
-             "straight into its buffer")
 WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
              "memory of the program that stays registered with the RDMA device after its use; 0: "
              "none")
@@ -58,6 +56,8 @@ WEFT_SETTING(
     eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes,
     "the longest message that travels inside the ring; longer ones are announced and copied "
     "straight into the receiver's buffer")
+WEFT_SETTING(remote_eager_max_bytes, "REMOTE_EAGER_MAX_BYTES", "0", bytes,
+             "as EAGER_MAX_BYTES, between hosts; 0: 32K over verbs, 64K over ofi")
 WEFT_SETTING(
     eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
     "longer eager messages are cut into pieces of at least this size, so that both sides copy "
@@ -96,9 +96,6 @@ WEFT_SETTING(
     coll_crowded, "COLL_CROWDED", "auto", choice,
     "auto|yes|no: whether collectives inside a host count context switches (more processes "
     "than cores) or polling; auto: by the number of processes and cores")
-WEFT_SETTING(coll_piece_bytes, "COLL_PIECE_BYTES", "32K", bytes,
-             "collectives inside a host pass long data on in pieces of this size, so that one side "
-             "writes while the other reads (when every process has a core of its own)")
 WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes,
              "collectives inside a host copy blocks from this size on straight between the users' "
              "buffers (if DIRECT_COPY allows)")
@@ -107,9 +104,8 @@ WEFT_SETTING(offload, "OFFLOAD", "off", choice,
              "off|node|socket: whether MPI_Allreduce goes through switches that compute, with one "
              "leader for the processes of a node, or of a socket")
 WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text,
-             "ADDRESS:PORT of the switch that this node hangs on")
-WEFT_SETTING(offload_placement, "OFFLOAD_PLACEMENT", "", text,
-             "a file that says where ranks are instead: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
+             "ADDRESS:PORT of the switch that this node hangs on; or the path of a file, with a /, "
+             "that says where all ranks are: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
 WEFT_SETTING(offload_when, "OFFLOAD_WHEN", "auto", choice,
              "auto|force: auto: for numbers of nodes and lengths with which the switch is faster; "
              "force: always")
@@ -119,5 +115,3 @@ WEFT_SETTING(
     "results repeat bit for bit, or as they come, with less memory")
 WEFT_SETTING(offload_timeout_ms, "OFFLOAD_TIMEOUT_MS", "1000", ms,
              "how long a silent switch is waited for before the hosts compute themselves")
-WEFT_SETTING(offload_window, "OFFLOAD_WINDOW", "64", count,
-             "packets of a group that may be under way at the same time, 256 at most")

@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
+#include "base/trace.hpp"
 #include "exchange/exchange_impl.hpp"
 
 namespace weft::transport {
@@ -298,6 +299,7 @@ int ExchangeBase::num_threads(int rank) const noexcept {
 }
 
 Status ExchangeBase::wait(int number, std::chrono::microseconds timeout) {
+  const trace::Span span("wait for messages");
   Thread& thread = *impl_->threads[static_cast<std::size_t>(number)];
   detail::ReceiveBlock& block = receiving_[number];
   if (block.held) {

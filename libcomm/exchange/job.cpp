@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
+#include "base/trace.hpp"
 #include "exchange/job_impl.hpp"
 #include "job/boards.hpp"
 
@@ -212,6 +213,7 @@ Status Job::unshare(const RemoteMemory& memory) {
 }
 
 Status Job::Impl::all_reduce(void* values, std::size_t count, const coll::Reduction& op) {
+  const trace::Span span("all_reduce");
   const std::size_t bytes = count * op.element_bytes;
   if (bytes == 0) return {};
   return agreement->run({static_cast<std::byte*>(values), bytes}, [&](coll::Team& team) {
@@ -220,6 +222,7 @@ Status Job::Impl::all_reduce(void* values, std::size_t count, const coll::Reduct
 }
 
 Status Job::Impl::all_gather(const void* mine, void* all, std::size_t bytes) {
+  const trace::Span span("all_gather");
   if (bytes == 0) return {};
   const auto size = static_cast<std::size_t>(members->size());
   const std::span result(static_cast<std::byte*>(all), size * bytes);

@@ -14,6 +14,7 @@
 // for the others, which may need that to get on, and yet counts the blocks of this phase only.
 #include "base/log.hpp"
 #include "base/shortage.hpp"
+#include "base/trace.hpp"
 #include "exchange/exchange_impl.hpp"
 
 namespace weft::transport {
@@ -162,6 +163,7 @@ Status ExchangeBase::Impl::end_phase(const Background& drain, Status status, boo
 
 // thread: null if the caller alone ends the phase and others receive.
 Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
+  const trace::Span span("quiesce");
   const int number = thread != nullptr ? thread->number : 0;
   const int num = thread != nullptr ? num_threads : 1;
   const bool leads = number == 0;

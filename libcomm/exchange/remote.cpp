@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/shortage.hpp"
+#include "base/trace.hpp"
 #include "exchange/job_impl.hpp"
 #include "weft/copy.hpp"
 #include "weft/job.hpp"
@@ -55,6 +56,7 @@ constexpr std::size_t kMappedCopyBytes = 64 * 1024;
 }  // namespace
 
 Code Job::read_there(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
+  const trace::Span span("rdma_read");
   Impl& impl = *impl_;
   Code code = check(impl, thread, from, bytes);
   if (code != Code::ok || bytes == 0) return code;
@@ -175,6 +177,7 @@ Code Job::test(int thread, Token token) noexcept {
 }
 
 Code Job::wait(int thread, Token token) noexcept {
+  const trace::Span span("wait for a transfer");
   ThreadState* const state = impl_->find_thread(thread);
   TransferSlot* slot = state != nullptr ? find_slot(*state, token) : nullptr;
   if (slot == nullptr) return code_of_none(token);

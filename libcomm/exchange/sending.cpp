@@ -4,6 +4,7 @@
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
+#include "base/trace.hpp"
 #include "exchange/exchange_impl.hpp"
 
 namespace weft::transport {
@@ -324,10 +325,12 @@ Code ExchangeBase::open_block(int thread, int destination) noexcept {
   return impl_->open_block(*impl_->threads[static_cast<std::size_t>(thread)], destination);
 }
 Code ExchangeBase::send_block(int thread, int destination) noexcept {
+  const trace::Span span("send a block");
   return impl_->send_block(*impl_->threads[static_cast<std::size_t>(thread)], destination);
 }
 Code ExchangeBase::send_large(int thread, int destination,
                               std::span<const std::byte> message) noexcept {
+  const trace::Span span("send a long message");
   return impl_->send_large(*impl_->threads[static_cast<std::size_t>(thread)], destination, message);
 }
 Code ExchangeBase::send_run(int thread, int destination, std::span<const std::byte> messages,
@@ -341,6 +344,7 @@ Code ExchangeBase::send_run(int thread, int destination, std::span<const std::by
   return code;
 }
 Code ExchangeBase::flushSend(int thread) noexcept {
+  const trace::Span span("flushSend");
   return impl_->flush(*impl_->threads[static_cast<std::size_t>(thread)]);
 }
 

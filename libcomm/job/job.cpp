@@ -13,6 +13,7 @@
 #include "base/log.hpp"
 #include "base/stats.hpp"
 #include "base/topology.hpp"
+#include "base/trace.hpp"
 #include "job/boards.hpp"
 #include "job/sharing.hpp"
 
@@ -146,6 +147,12 @@ Status Job::open(const Settings& settings, std::unique_ptr<Board> board,
   stats::set_name(fmt::format("rank {} of {} on {}", opened->rank(), opened->size(),
                               opened->member(opened->rank()).host));
   if (settings.flag(Setting::stats)) stats::print_at_exit();
+  if (const std::string& path = settings.text(Setting::trace); !path.empty()) {
+    status = trace::open(
+        path, opened->rank(),
+        fmt::format("rank {} on {}", opened->rank(), opened->member(opened->rank()).host));
+    if (!status) return status;
+  }
   job = std::move(opened);
   return {};
 }

@@ -24,6 +24,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/trace.hpp"
 #include "mpi/abi.hpp"
 
 // PMPI_name, defined by what follows; MPI_name, a weak alias that tools may take over.
@@ -42,6 +43,7 @@
   template <class... Parameters>                                                               \
   struct Export_##name<int(Parameters...)> {                                                   \
     friend int weft_call_##name(Parameters... arguments) {                                     \
+      const weft::trace::Span span("MPI_" #name);                                              \
       try {                                                                                    \
         return weft::mpi::bodies::PMPI_##name(arguments...);                                   \
       } catch (const std::bad_alloc&) {                                                        \

@@ -12,7 +12,9 @@
 
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "base/stats.hpp"
 #include "base/thread.hpp"
+#include "base/trace.hpp"
 #include "base/wait.hpp"
 #include "node/endpoints.hpp"
 #include "transport/transport.hpp"
@@ -130,6 +132,13 @@ PeerMemory& PeerMemory::operator=(const PeerMemory& other) {
 NodeImpl::NodeImpl(const NodeSettings& settings) {
   if (Status status = Settings::from_environment(environ, settings_); !status) throw Error(status);
   log::set_level(static_cast<LogLevel>(settings_.number(Setting::log)));
+  if (settings_.flag(Setting::stats)) stats::print_at_exit();
+  if (const std::string& path = settings_.text(Setting::trace); !path.empty())
+    if (Status status = trace::open(
+            path, getpid(),
+            settings.name.empty() ? fmt::format("pid {}", getpid()) : std::string(settings.name));
+        !status)
+      throw Error(status);
   if (settings.name.size() > peer::kMaxNameBytes)
     throw Error({Code::bad_argument,
                  fmt::format("the name of a Node has at most {} letters", peer::kMaxNameBytes)});
@@ -207,6 +216,7 @@ void NodeImpl::on_lost(transport::Session& session, const Status& why) {
   if (session.user == nullptr) return;  // the program never knew of it
   const std::unique_ptr<const Peer> peer(&peer_of(session));
   session.user = nullptr;
+  trace::mark("peer lost", why.text());
   if (lost_call) lost_call(*peer, why);
 }
 
@@ -327,6 +337,7 @@ Status Node::address(std::string& text) {
 }
 
 Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
+  const trace::Span span("connect");
   std::shared_ptr<transport::Transport::Connecting> connecting;
   if (Status status = impl_->begin_connect(address, timeout_ms, connecting); !status) return status;
   for (;;) {
@@ -378,6 +389,7 @@ void Node::on_notify(std::function<void(const Peer&, const NotifyTag&)> call) {
 }
 
 Status Node::register_memory(void* address, std::size_t bytes) {
+  const trace::Span span("register_memory");
   if (address == nullptr || bytes == 0) return Code::bad_argument;
   std::lock_guard lock(impl_->transport_->progress_lock());
   auto& region = impl_->regions_[address];
@@ -585,6 +597,7 @@ void Node::send(const Peer& peer, const void* message, std::size_t bytes, Operat
 bool Node::progress() { return impl_->poll(); }
 
 Code Node::wait(const Operation& operation) {
+  const trace::Span span("wait for an operation");
   std::uint64_t began = 0;
   for (std::uint32_t polls = 0; !operation.is_done(); ++polls) {
     if (impl_->poll()) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/trace.hpp"
 #include "tagged/impl.hpp"
 
 namespace weft::tagged {
@@ -130,6 +131,7 @@ void Engine::Impl::lose(Peer& peer) {
     request.peer = peer.rank;
     complete(request, Code::peer_lost);
   });
+  if (!peer.left) trace::mark("peer lost", job.member(peer.rank).host);
   lost.push_back(peer.rank);
   if (!peer.left) tell({Notice::Kind::lost, peer.rank, nullptr, 0});
   // release: pairs with the acquire in Engine::num_lost.

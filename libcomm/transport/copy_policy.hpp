@@ -38,9 +38,8 @@ struct CopyPolicy {
     policy.piece_bytes = settings.bytes(Setting::eager_piece_bytes);
     policy.long_piece_bytes = std::clamp(policy.long_piece_bytes, policy.piece_bytes,
                                          std::max(policy.piece_bytes, entry_max));
-    policy.past_cache_bytes = settings.bytes(Setting::past_cache_min_bytes);
-    if (policy.past_cache_bytes == 0)
-      policy.past_cache_bytes = shares_cache ? ~std::size_t{0} : kFarPastCacheBytes;
+    policy.past_cache_bytes = settings.bytes_or(
+        Setting::past_cache_min_bytes, shares_cache ? ~std::size_t{0} : kFarPastCacheBytes);
     policy.eager_max_bytes = settings.bytes(Setting::eager_max_bytes);
     policy.shared_min_bytes = settings.bytes(Setting::copy_shared_min_bytes);
     return policy;

@@ -80,12 +80,12 @@ struct World {
     std::vector<std::string> command{
         kRun, "-n", std::to_string(shape.nodes * shape.per_node), "--timeout", "100", kProbe};
     command.insert(command.end(), arguments.begin(), arguments.end());
-    return std::make_unique<Process>(
-        command, Process::Environment{{"WEFT_OFFLOAD", mode},
-                                      {"WEFT_OFFLOAD_PLACEMENT", placement->path},
-                                      {"WEFT_OFFLOAD_WHEN", "force"},
-                                      {"WEFT_OFFLOAD_TIMEOUT_MS", patience_ms},
-                                      {"WEFT_LOG", log}});
+    return std::make_unique<Process>(command,
+                                     Process::Environment{{"WEFT_OFFLOAD", mode},
+                                                          {"WEFT_OFFLOAD_SWITCH", placement->path},
+                                                          {"WEFT_OFFLOAD_WHEN", "force"},
+                                                          {"WEFT_OFFLOAD_TIMEOUT_MS", patience_ms},
+                                                          {"WEFT_LOG", log}});
   }
   Shape shape;
   std::vector<std::unique_ptr<SwitchProcess>> switches;
@@ -174,7 +174,7 @@ TEST_CASE("a solver's residuals are the same bits with a switch and without") {
   const auto solve = [&](const std::string& patience_ms) {
     Process run({kRun, "-n", "6", "--timeout", "100", std::getenv("CG"), matrix.path},
                 {{"WEFT_OFFLOAD", "node"},
-                 {"WEFT_OFFLOAD_PLACEMENT", world.placement->path},
+                 {"WEFT_OFFLOAD_SWITCH", world.placement->path},
                  {"WEFT_OFFLOAD_WHEN", "force"},
                  {"WEFT_OFFLOAD_TIMEOUT_MS", patience_ms}});
     const int code = run.wait(110'000);
@@ -211,7 +211,7 @@ TEST_CASE("a member that dies ends the job") {
   World world({4, 1, 1, 1, 0});
   auto run = world.start("node", {"9", "100000", "3000"});
   REQUIRE(run->wait_for_lines(3, 60'000));
-  const int pid = one_with("WEFT_OFFLOAD_PLACEMENT=" + world.placement->path);
+  const int pid = one_with("WEFT_OFFLOAD_SWITCH=" + world.placement->path);
   REQUIRE(pid > 0);
   ::kill(pid, SIGKILL);
   CHECK(run->wait(20'000) != 0);

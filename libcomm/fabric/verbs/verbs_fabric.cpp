@@ -21,6 +21,8 @@ namespace weft::verbs {
 namespace {
 
 constexpr std::string_view kKey = "verbs.address";
+// Messages of 32 KiB and more are announced, and read by the receiver straight into its buffer.
+constexpr std::size_t kEagerMaxBytes = (32u << 10) - 1;
 constexpr std::uint32_t kReceives = 2048;
 constexpr int kFirstPeers = 128;  // for which the completion queue has room from the start
 constexpr std::uint32_t kInline = 128;
@@ -50,8 +52,7 @@ Status VerbsFabric::start() {
     if (kRepeatsAndFirst * (4096ull << (ack_timeout_ + 1)) > peer_timeout_ns_ / 2) break;
   repeats_ns_ = kRepeatsAndFirst * (4096ull << ack_timeout_);
   probe_after_ns_ = std::max<std::uint64_t>(peer_timeout_ns_ / 8, 10'000'000);
-  const std::size_t eager = settings.bytes(Setting::verbs_eager_max_bytes);
-  eager_max_ = eager > 1 ? eager - 1 : 1;
+  eager_max_ = settings.bytes_or(Setting::remote_eager_max_bytes, kEagerMaxBytes);
   ring_min_ = static_cast<std::uint32_t>(settings.bytes(Setting::ring_min_bytes));
   ring_max_ = static_cast<std::uint32_t>(settings.bytes(Setting::ring_max_bytes));
   connections_ = std::vector<Connection>(static_cast<std::size_t>(job_.size()));

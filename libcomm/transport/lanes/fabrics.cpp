@@ -34,8 +34,9 @@ Status make_verbs_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric
   const Settings& settings = job.settings();
   std::unique_ptr<fabric::Endpoint> endpoint;
   if (Status status = fabric::verbs::make_endpoint(settings, endpoint); !status) return status;
-  const std::size_t eager = settings.bytes(Setting::verbs_eager_max_bytes);
-  const transport::LaneTuning tuning{.name = "verbs-lanes", .eager_max = eager > 1 ? eager - 1 : 1};
+  const transport::LaneTuning tuning{
+      .name = "verbs-lanes",
+      .eager_max = settings.bytes_or(Setting::remote_eager_max_bytes, (32u << 10) - 1)};
   return make_lanes(job, local, std::move(endpoint), tuning, fabric);
 }
 #endif
@@ -49,7 +50,7 @@ Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric)
   // seldom.
   const transport::LaneTuning tuning{
       .name = "ofi",
-      .eager_max = std::min(settings.bytes(Setting::ofi_eager_max_bytes),
+      .eager_max = std::min(settings.bytes_or(Setting::remote_eager_max_bytes, 64u << 10),
                             settings.bytes(Setting::ring_max_bytes)),
       .ring_min = 1056u << 10};
   return make_lanes(job, local, std::move(endpoint), tuning, fabric);

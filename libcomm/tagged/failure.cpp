@@ -1,4 +1,6 @@
 // Lost peers: noticing them, and ending what needs them.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -131,7 +133,11 @@ void Engine::Impl::lose(Peer& peer) {
     request.peer = peer.rank;
     complete(request, Code::peer_lost);
   });
-  if (!peer.left) trace::mark("peer lost", job.member(peer.rank).host);
+  if (!peer.left) {
+    char who[32];
+    const auto end = fmt::format_to_n(who, sizeof who, "rank {}", peer.rank);
+    trace::mark("peer lost", {who, std::min(end.size, sizeof who)});
+  }
   lost.push_back(peer.rank);
   if (!peer.left) tell({Notice::Kind::lost, peer.rank, nullptr, 0});
   // release: pairs with the acquire in Engine::num_lost.

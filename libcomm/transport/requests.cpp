@@ -244,6 +244,7 @@ void Session::on_request_done(Work& work, Code code) {
       link_.hold(true);
       make_busy();
     } else {
+      if (code == Code::ok) count_moved(work);
       work.code = is_broken && is_atomic && state() != State::lost ? Code::outcome_unknown : code;
       finished.push_back(work);
     }

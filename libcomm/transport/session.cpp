@@ -120,6 +120,10 @@ void Session::note_up() {
   link_.note_heard(now_ns());
   if (is_told_) return;
   is_told_ = true;
+  {
+    std::lock_guard lock(lock_);
+    stats_.open(fabric(), theirs_.name.empty() ? theirs_.host : theirs_.name);
+  }
   transport_.note_connected(*this);
 }
 
@@ -150,7 +154,9 @@ Code Session::send(fabric::Bytes bytes) {
   if (bytes.size() > message_max_) return Code::bad_argument;
   if (num_sends_ > 0) return Code::again;
   Head head{.kind = Kind::user};
-  return post(head, bytes);
+  const Code code = post(head, bytes);
+  if (code == Code::again) stats_.row().add(stats::Counter::stalls, 1);
+  return code;
 }
 
 void Session::on_message(fabric::Bytes bytes) {
@@ -161,6 +167,10 @@ void Session::on_message(fabric::Bytes bytes) {
   {
     std::lock_guard lock(lock_);
     received = link_.receive(head, bytes.size(), transport_.now_ns_);
+    if (received == ReliableLink::Received::fresh) {
+      stats_.row().add(stats::Counter::received, 1);
+      stats_.row().add(stats::Counter::received_bytes, bytes.size());
+    }
   }
   switch (received) {
     case ReliableLink::Received::corrupt:

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/spin_lock.hpp"
+#include "base/stats.hpp"
 #include "peer/bootstrap.hpp"
 #include "transport/messages.hpp"
 #include "transport/regions.hpp"
@@ -89,13 +90,26 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   fabric::Endpoint* endpoint() const { return link_.endpoint(); }
   template <class Message>
   Code post(Message& message, fabric::Bytes body = {}) {
-    return link_.post(message, sizeof message, body);
+    const Code code = link_.post(message, sizeof message, body);
+    if (code == Code::ok) count_sent(sizeof message + body.size());
+    return code;
   }
   template <class Message>
   void post_control(Message& message) {
     link_.post_control(message, sizeof message);
   }
   bool dispatch(Kind kind, fabric::Bytes bytes);
+  void count_sent(std::size_t bytes) noexcept {
+    stats_.row().add(stats::Counter::sent, 1);
+    stats_.row().add(stats::Counter::sent_bytes, bytes);
+  }
+  // A put, get or atomic has moved its bytes without the owner.
+  void count_moved(const Work& work) noexcept {
+    if (work.kind == WorkKind::get)
+      stats_.row().add(stats::Counter::copied_bytes, work.bytes);
+    else
+      count_sent(work.bytes);
+  }
   void make_busy() override;
   void note_up();
   Status open_link();
@@ -152,6 +166,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   std::size_t num_asked_ = 0;  // questions that have no answer yet
 
   std::atomic<bool> is_busy_{false};
+  stats::Slot stats_;  // from the first link on
 
   std::vector<std::byte> assembled_;  // of a long message
   std::uint64_t assembled_total_ = 0;

@@ -17,6 +17,7 @@
 #include <random>
 #include <thread>
 
+#include "base/stats.hpp"
 #include "base/wait.hpp"
 #include "fabric/loopback/loopback.hpp"
 #include "weft/job.hpp"
@@ -338,6 +339,29 @@ TEST_CASE("messages of any length arrive in order, and a notification after its 
     REQUIRE(two.progress_until([&] { return received.size() == sent.size(); }));
     CHECK(received == sent);
     CHECK(data_there);
+  });
+}
+
+TEST_CASE("what goes to a peer and comes from it is counted under its name") {
+  const auto count = [](const char* peer, stats::Counter counter) {
+    return stats::sum(peer)[static_cast<std::size_t>(counter)];
+  };
+  over_each([&](const Way& way) {
+    const std::uint64_t sent = count("server", stats::Counter::sent),
+                        sent_bytes = count("server", stats::Counter::sent_bytes),
+                        received = count("client", stats::Counter::received),
+                        received_bytes = count("client", stats::Counter::received_bytes);
+    Two two(way);
+    std::atomic<int> num_here{0};
+    two.server.on_message([&](const Peer&, std::span<const std::byte>) { ++num_here; });
+    const std::string text(100, 'x');
+    for (int i = 0; i < 5; ++i)
+      REQUIRE(two.client.send(two.at_client, text.data(), text.size()) == Code::ok);
+    REQUIRE(two.progress_until([&] { return num_here == 5; }));
+    CHECK(count("server", stats::Counter::sent) - sent >= 5);
+    CHECK(count("server", stats::Counter::sent_bytes) - sent_bytes >= 500);
+    CHECK(count("client", stats::Counter::received) - received >= 5);
+    CHECK(count("client", stats::Counter::received_bytes) - received_bytes >= 500);
   });
 }
 

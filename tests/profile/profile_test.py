@@ -92,6 +92,25 @@ class Profiled(unittest.TestCase):
                 self.check(*self.told(
                     [WEFTRUN, '-n', str(size), PROFILE, '--out', self.out, PROGRAM], size), size)
 
+    @unittest.skipIf(os.environ.get('WEFT_LINKED_ONLY'), 'a sanitizer wants to be loaded first')
+    def test_weftrun(self):
+        self.check(*self.told([WEFTRUN, '-n', '3', '--profile-out', self.out, PROGRAM], 3), 3)
+        done = run([WEFTRUN, '-n', '2', '--profile', '--stats', PROGRAM])
+        self.assertRegex(done.stderr, r'MPI_Sendrecv +MPI_COMM_WORLD')
+        self.assertEqual(len(re.findall(r'^weft: rank \d of 2', done.stderr, re.M)), 2)
+
+    def test_trace(self):
+        path = os.path.join(self.folder.name, 'run.json')
+        run([WEFTRUN, '-n', '2', '--trace', path, LINKED])
+        for rank in range(2):
+            with open(path.replace('.json', f'.{rank}.json'), encoding='utf-8') as file:
+                events = json.load(file)
+            names = [event['name'] for event in events]
+            self.assertEqual(names.count('MPI_Sendrecv'), 3)
+            self.assertEqual(names.count('MPI_Comm_dup'), 100)
+            self.assertTrue(all(event['dur'] >= 0 for event in events if event['ph'] == 'X'))
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ['run.0.json', 'run.1.json'])
+
     def test_death(self):
         """Without all processes the others tell of themselves alone; nothing hangs."""
         done = subprocess.run([WEFTRUN, '-n', '3', '--on-death', 'continue', LINKED, 'leave'],

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 
 #include "job/rendezvous_wire.hpp"
@@ -74,6 +75,13 @@ Status apply(std::string_view option, std::string_view value, Options& options) 
   } else if (is_one_of(option, {"--bind", "--bind-to", "-bind-to"})) {
     if (value != "core" && value != "none") return bad(option, value, "core or none");
     options.bind = value == "core" ? Bind::core : Bind::none;
+  } else if (option == "--trace") {
+    if (value.empty()) return bad(option, value, "a file");
+    options.environment.emplace_back("WEFT_TRACE", std::filesystem::absolute(value).string());
+  } else if (option == "--profile-out") {
+    if (value.empty()) return bad(option, value, "the beginning of a file name");
+    options.profile = true;
+    options.environment.emplace_back("WEFT_PROFILE_OUT", std::filesystem::absolute(value).string());
   } else if (is_one_of(option, {"--timeout", "-timeout"})) {
     if (!parse_number(value, options.timeout_s) || !(options.timeout_s > 0) ||
         options.timeout_s > 1e6)
@@ -107,6 +115,10 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
       options.serve_host = true;
     } else if (is_one_of(option, {"--oversubscribe", "-oversubscribe"})) {
       options.oversubscribe = true;
+    } else if (option == "--stats") {
+      options.environment.emplace_back("WEFT_STATS", "1");
+    } else if (option == "--profile") {
+      options.profile = true;
     } else if (is_one_of(option, {"--tag-output", "-tag-output", "-l", "-prepend-rank"})) {
       options.tag_output = true;
     } else if (option != "--allow-run-as-root") {
@@ -125,6 +137,16 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
   options.command.assign(argv + i, argv + argc);
   if (options.command.empty() && !options.help && !options.version && !options.serve_host)
     return {Code::bad_argument, "no program is named (--help explains)"};
+  if (options.profile && !options.command.empty()) {
+    // Installed beside this command; not installed, it lies where it is built.
+    std::error_code error;
+    const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    const auto built = here / "../../../profile/weft-profile";
+    const bool is_installed = std::filesystem::exists(here / "weft-profile", error);
+    options.command.insert(
+        options.command.begin(),
+        (is_installed ? here / "weft-profile" : built.lexically_normal()).string());
+  }
   if (options.num_ranks == 0)
     options.num_ranks = options.hosts.empty() ? 1 : count_slots(options.hosts);
   out = std::move(options);
@@ -147,6 +169,11 @@ std::string help_text() {
                           when a process dies, exits with an error, or leaves the job without
                           finalizing: kill ends the others within a second (default), continue
                           lets them go on
+  --stats                 prints at the end what each process sent to and received from each peer
+  --trace FILE            writes when which call took how long, for ui.perfetto.dev: FILE with the
+                          rank before its extension
+  --profile               prints at the end what the calls of an MPI program have cost (weft-profile)
+  --profile-out PREFIX    the same, and writes PREFIX.json and PREFIX.svg, who sent what to whom
   --help, --version
   --allow-run-as-root     accepted because other launchers need it
 

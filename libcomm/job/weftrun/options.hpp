@@ -27,6 +27,7 @@ struct Options {
   std::string folder;   // where the processes start; empty: here
   std::vector<std::pair<std::string, std::string>> environment;
   bool tag_output = false;
+  bool profile = false;  // weft-profile is put before the program
   Bind bind = Bind::automatic;
   double timeout_s = 0;  // 0: none
   OnDeath on_death = OnDeath::kill;

@@ -260,7 +260,8 @@ FileError Access::set(void* data, MPI_Count num, MPI_Datatype handle) {
 FileError Access::convert() {
   const Datarep& rep = *view->rep;
   if (!(writes ? rep.converts_writes() : rep.converts_reads()) || bytes == 0) return {};
-  converted.reset(new std::byte[bytes]);
+  converted.reset(new (std::nothrow) std::byte[bytes]);
+  if (converted == nullptr) return {MPI_ERR_NO_MEM, {}};
   if (!writes) return {};
   return to_file(rep, *type, count, buffer, converted.get(),
                  static_cast<std::int64_t>(position) / view->etype_bytes);

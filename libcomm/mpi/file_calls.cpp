@@ -36,6 +36,11 @@ ViewPtr view_of(File& file) {
   return file.view;
 }
 
+bool is_busy(File& file) {
+  const std::lock_guard lock(file.mutex);
+  return file.num_pending != 0 || file.split != File::Split::none;
+}
+
 FileError lost(const Status& status) {
   return {error_class(status.code()), "a member of the file's communicator is lost"};
 }
@@ -162,8 +167,7 @@ FileError set_view(File& file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype
   const Info* hints = find_info(info);
   if (info != MPI_INFO_NULL && hints == nullptr) error = {MPI_ERR_INFO, {}};
   if (!error) error = find_view(file, disp, etype, filetype, datarep, view);
-  if (file.num_pending != 0 || file.split != File::Split::none)
-    error = {MPI_ERR_OTHER, "an access is under way"};
+  if (!error && is_busy(file)) error = {MPI_ERR_OTHER, "an access is under way"};
   // All members have their pointers at the beginning, or none.
   error = do_for_all(file, view == nullptr ? 0 : view->etype_bytes, std::move(error),
                      [&file] { return set_shared_pointer(file, 0); });
@@ -356,7 +360,7 @@ MPI_FUNCTION(File_sync)(MPI_File fh) {
   File* file = find_file(fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
   FileError error;
-  if (file->num_pending != 0) error = {MPI_ERR_OTHER, "an access is under way"};
+  if (is_busy(*file)) error = {MPI_ERR_OTHER, "an access is under way"};
   while (!error && (file->amode & MPI_MODE_RDONLY) == 0 && ::fsync(file->descriptor) != 0) {
     if (errno == EINVAL || errno == EROFS) break;  // nothing that could be synchronised
     if (errno != EINTR) error = error_of_errno(errno, "synchronising", file->name);

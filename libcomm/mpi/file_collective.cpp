@@ -9,8 +9,8 @@
 // collectives of the file's communicator, so a member's death ends all of it with
 // MPI_ERR_PROC_ABORTED.
 //
-// An aggregator writes what it was given and nothing between, so it needs no lock. Where members
-// overlap the one with the highest rank is written.
+// An aggregator writes what it was given and nothing between. Where members overlap the one with
+// the highest rank is written.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -293,10 +293,14 @@ class TwoPhase {
       }
     }
     join_pieces(0);
+    // Others may write what lies around it by the buffer.
+    const bool locks = file_.hints.sieve_write == FileHints::Choice::enable;
     for (const Piece& piece : joined_) {
       if (error_) break;
-      error_ =
-          write_at(file_, buffer_.data() + piece.offset, piece.bytes, own_place() + piece.offset);
+      const std::int64_t place = own_place() + piece.offset;
+      std::optional<RangeLock> lock;
+      if (locks) error_ = lock.emplace(file_, place, place + piece.bytes, true).error();
+      if (!error_) error_ = write_at(file_, buffer_.data() + piece.offset, piece.bytes, place);
     }
     return {};
   }

@@ -403,6 +403,21 @@ def mpi_over_ofi(tally, folder, options):
                   [os.path.join(ROOT, 'tests/netns/run'), '--'])
 
 
+def installed_commands(tally, folder, options):
+    """Each command says what it does, from where it is installed, with no path of ours set."""
+    if options.filter and not re.search(options.filter, 'installed'):
+        return
+    tally.at('release: installed commands')
+    place = os.path.join(folder, 'stage', 'bin')
+    env = {name: value for name, value in os.environ.items() if name != 'LD_LIBRARY_PATH'}
+    for name in sorted(os.listdir(place)):
+        done = subprocess.run([os.path.join(place, name), '--help'], capture_output=True, text=True,
+                              env=env, check=False, timeout=120)
+        good = done.returncode == 0 and len(done.stdout.splitlines()) > 2
+        tally.add('release', f'{name} --help, installed', 'passed' if good else 'failed',
+                  '' if good else (done.stderr or done.stdout)[-300:])
+
+
 # Of the unit tests, those whose processes reach each other's memory.
 USER_TESTS = ['fabric/shm', 'transport/job', 'transport/faults', 'transport/guest']
 
@@ -511,6 +526,7 @@ def main():
                 unit_tests(tally, phase, folder, options)
                 if phase == 'release':
                     abi(tally, folder, options)
+                    installed_commands(tally, folder, options)
                 mpi_tests(tally, phase, folder, options)
                 if phase == 'release':
                     mpi_over_ofi(tally, folder, options)

@@ -32,7 +32,7 @@ WEFT_SETTING(ofi_interface, "OFI_INTERFACE", "", text,
              "the network interface of the ofi fabric: its name (with providers for devices "
              "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of "
              "the default route, else one that is not of containers")
-WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "2M", bytes,
+WEFT_SETTING(ofi_eager_max_bytes, "OFI_EAGER_MAX_BYTES", "64K", bytes,
              "as EAGER_MAX_BYTES, over ofi")
 WEFT_SETTING(
     device, "DEVICE", "", text,

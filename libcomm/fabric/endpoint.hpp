@@ -25,6 +25,7 @@
 //
 // Tests: tests/fabric/conformance_test.cpp runs over every fabric. docs/fabrics.md adds one.
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,6 +42,16 @@ enum Rights : std::uint32_t { kRead = 1, kWrite = 2, kAtomic = 4 };
 using Bytes = std::span<const std::byte>;
 using Key = std::array<std::byte, 24>;
 
+// What a key says: where its memory begins, as peers name it, how long it is, and what the fabric
+// knows it by. The key of a part has the part's address and bytes; the owner's side checks it
+// against the whole.
+struct KeyParts {
+  std::uint64_t address, bytes, secret;
+};
+static_assert(sizeof(KeyParts) == sizeof(Key));
+inline KeyParts parts_of(const Key& key) noexcept { return std::bit_cast<KeyParts>(key); }
+inline Key key_of(const KeyParts& parts) noexcept { return std::bit_cast<Key>(parts); }
+
 inline constexpr std::size_t kMaxAddressBytes = 512;
 inline constexpr std::size_t kMaxHelloBytes = 48;
 
@@ -50,6 +61,8 @@ struct Limits {
   bool puts = false, gets = false;
   bool atomics = false;  // atomic with the owner's processor, too
   bool breaks = true;    // false: a link ends with the peer's process, and loses nothing before
+  // message_in_place() pays for bodies from here on.
+  std::size_t in_place_min = ~std::size_t{0};
 };
 
 // Of a fabric; `client` is the client's own.
@@ -118,6 +131,10 @@ class Endpoint {
   // At most kMaxAddressBytes; empty: links are made by mapped()->offer() alone.
   virtual std::string address() const = 0;
   virtual Mapped* mapped() noexcept { return nullptr; }
+  // A word: endpoints of one kind can open links to each other, as far as the network allows.
+  virtual std::string kind() const { return std::string(name()); }
+  // For errors: which way leads from here to this address, and which setting chooses another.
+  virtual std::string way_to(Bytes) const { return {}; }
 
   // Begins a link to the endpoint of this address, with at most kMaxHelloBytes for its
   // on_incoming(). Does not block: on_up() or on_down() follows. bad_argument: no address.
@@ -143,6 +160,12 @@ class Endpoint {
                       Request& request) = 0;
   // One message of head and body, copied; ok, again, or peer_lost once the link is down.
   virtual Code message(Link& link, Bytes head, Bytes body) = 0;
+  // The same, but the body is not copied, and stays as it is until done(), as with a request. A
+  // fabric that gives bytes to the kernel may still do so with a body whose link was closed first,
+  // whatever is there by then: no peer looks at what such a link brings.
+  virtual Code message_in_place(Link&, Bytes /*head*/, Bytes /*body*/, Request&) {
+    return Code::unsupported;
+  }
 
   // Moves things on and calls what has happened. True if anything has.
   virtual bool poll(Events& events) = 0;

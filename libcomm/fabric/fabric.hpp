@@ -282,19 +282,9 @@ class Fabric {
   virtual bool push() noexcept { return false; }
   // From now on, until the fabric's end or null, `watcher` looks after it.
   virtual void set_watcher(Watcher*) noexcept {}
-  // As post() for one entry of `entry` bytes at `offset`, of which the mirror has the first `head`;
-  // `data` follow them. Once `done` (which may be null) is ok, nobody looks at them any more; posts
-  // of a lane are done in order.
-  virtual Code post_in_place(void*, std::size_t /*offset*/, std::size_t /*entry*/,
-                             std::size_t /*head*/, std::span<const std::byte> /*data*/,
-                             Completion* /*done*/) noexcept {
-    return Code::unsupported;
-  }
   // The lane's next post is for the ring's start, without the mark of a turn, which the reader is
   // told. Only where all that was posted has been consumed, and SendMemory::can_restart.
   virtual void restart(void*) noexcept {}
-  // The shortest message for which post_in_place() pays; later: instead of post_later().
-  virtual std::size_t in_place_min(bool /*later*/) const noexcept { return ~std::size_t{0}; }
   // Writes `word` to the `consumed` of the lane's writer. again as above; a later word replaces an
   // earlier one.
   virtual Code return_credit(void*, std::uint64_t) noexcept { return Code::unsupported; }

@@ -10,14 +10,14 @@
 #include "fabric/verbs/verbs_fabric.hpp"
 #endif
 #ifdef WEFT_HAVE_OFI
-#include "fabric/ofi/ofi_fabric.hpp"
+#include "fabric/ofi/endpoint.hpp"
 #endif
 
 namespace weft {
 namespace {
 
 constexpr std::string_view kListKey = "fabric.list";
-constexpr std::string_view kNames[] = {"shm", "verbs", "ofi"};  // in the order of choice
+constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "verbs-lanes", "loopback"};
 static_assert(std::size(kNames) == 1 + kNumRemoteFabrics);
 
 [[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
@@ -30,14 +30,17 @@ const std::vector<FabricRow>& remote_fabrics() {
   static const std::vector<FabricRow> rows = {
 #ifdef WEFT_HAVE_VERBS
       {kNames[1], make_verbs_fabric},
+      {kNames[3], make_verbs_lanes},
 #else
       {kNames[1], not_built},
+      {kNames[3], not_built},
 #endif
 #ifdef WEFT_HAVE_OFI
       {kNames[2], make_ofi_fabric},
 #else
       {kNames[2], not_built},
 #endif
+      {kNames[4], make_loopback_fabric},
   };
   return rows;
 }
@@ -50,7 +53,7 @@ std::string fabrics_text(const Settings& settings) {
   text += "  verbs: not in this build\n";
 #endif
 #ifdef WEFT_HAVE_OFI
-  text += ofi_text(settings);
+  text += ofi::describe(settings);
 #else
   text += "  ofi: not in this build\n";
 #endif
@@ -101,7 +104,9 @@ Status Fabrics::start() {
   std::string list = "shm (inside a host)";
   for (const FabricRow& row : remote_fabrics()) {
     if (!fabric_allowed(job_.settings(), row.name)) {
-      list += fmt::format("; not {} (WEFT_FABRIC)", row.name);
+      // Who did not ask for the others does not miss them.
+      if (row.name == "verbs" || row.name == "ofi")
+        list += fmt::format("; not {} (WEFT_FABRIC)", row.name);
       continue;
     }
     std::unique_ptr<Fabric> fabric;

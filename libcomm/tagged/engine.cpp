@@ -156,8 +156,7 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
     if (peer.lost || impl.connect(peer) != Code::ok) return false;
   }
   const bool past_cache = peer.copies.is_past_cache(length);
-  if (length > peer.copies.piece_of(length) || peer.queue_head != nullptr || peer.lost ||
-      (peer.remote && length >= peer.fabric->in_place_min(later)))
+  if (length > peer.copies.piece_of(length) || peer.queue_head != nullptr || peer.lost)
     return false;
   if (peer.out.on_hold()) [[unlikely]]
     return false;

@@ -66,7 +66,7 @@ void Engine::Impl::find_watched() {
 }
 
 bool Engine::Impl::all_out() const noexcept {
-  return blocked.empty() && transfers.empty() && taken.empty() &&
+  return blocked.empty() && transfers.empty() &&
          std::all_of(remote_out.begin(), remote_out.end(),
                      [](const Peer* peer) { return peer->out.flushed(); });
 }
@@ -77,10 +77,7 @@ void Engine::Impl::lose(Peer& peer) {
   // It may be alive all the same, if it was lost for what it sent or by another peer's word.
   if (peer.accepted && !peer.remote) peer.in.close();
   // From here on nothing is written to the buffers of its requests.
-  if (peer.remote) {
-    peer.fabric->disconnect(peer.rank);
-    peer.out.drop_in_place();
-  }
+  if (peer.remote) peer.fabric->disconnect(peer.rank);
   std::erase(remote_out, &peer);
   std::erase(incoming, &peer);
   if (heard == &peer) heard = nullptr;
@@ -90,7 +87,6 @@ void Engine::Impl::lose(Peer& peer) {
     complete(*request, Code::peer_lost);
   }
   peer.queue_tail = nullptr;
-  finish_taken();  // all that this peer did not take has ended above
 
   const auto fail_all = [&](RequestTable& table) {
     table.for_each([&](Request& request) {

@@ -28,7 +28,6 @@ enum Phase : std::uint8_t {
   kCopying,    // either: part of a Transfer, or waiting for the other side to finish
   kQueued,     // send: waiting for room in the ring
   kPieces,     // send: partly in the ring
-  kTaken,      // send: the fabric takes the last bytes from the buffer
   kAnnounced,  // send: the receiver has not answered yet
   kStreaming,  // send: an announced message goes through the ring
 };
@@ -164,7 +163,6 @@ struct Engine::Impl {
   bool some_apart = false;  // a peer has no fabric in common with this process
   std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
   std::vector<Peer*> remote_out;                        // connected to
-  std::vector<Request*> taken;                          // in phase kTaken
   std::uint32_t remote_polls = 0;
   Peer* heard = nullptr;  // the last that something came from over a ring with seals
   int early = 0;          // entries of such rings read since the fabrics were last polled
@@ -263,8 +261,6 @@ struct Engine::Impl {
   bool retry(Peer& peer);  // true: nothing of this peer waits any more
   bool wait_for_memory(Peer& peer);
   bool send_some(Peer& peer, Request& request);
-  bool send_in_place(Peer& peer, Request& request, std::size_t piece);
-  void finish_taken();
   void enqueue(Peer& peer, Request& request);
   void enqueue(Peer& peer, const Control& control);  // there is room: see make_room
   void note_blocked(Peer& peer);

@@ -40,7 +40,6 @@ void Engine::Impl::progress() {
     }
   }
   if (!transfers.empty()) run_transfers();
-  if (!taken.empty()) finish_taken();
 }
 
 // What the peer that was last heard has sent, before its completion: true if there was something.
@@ -366,16 +365,10 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const std::uint64_t immediate = envelope(request.context, request.tag);
   const bool past_cache = peer.copies.is_past_cache(request.length);
   const std::size_t piece = peer.copies.piece_of(request.length);
-  const bool in_place = peer.remote && request.length >= peer.fabric->in_place_min(false);
-  if (in_place && request.phase == kPieces) return send_in_place(peer, request, piece);
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
     if (request.synchronous || peer.copies.is_announced(request.length) || peer.out.on_hold())
       return announce(peer, request);
-    if (in_place) {
-      request.taken.reset();
-      return send_in_place(peer, request, piece);
-    }
     if (request.length <= piece) {
       if (!peer.out.send(kEager, immediate, data, request.length, past_cache)) return false;
       complete(request, Code::ok);
@@ -404,58 +397,6 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   }
   complete(request, Code::ok);
   return true;
-}
-
-// As send_some, for long eager messages to a fabric that takes the data from where they are.
-bool Engine::Impl::send_in_place(Peer& peer, Request& request, std::size_t piece) {
-  if (or_no_memory([&] {
-        weft::make_room(taken);
-        return Code::ok;
-      }) != Code::ok)
-    return wait_for_memory(peer);
-  const std::uint64_t immediate = envelope(request.context, request.tag);
-  const std::span data(static_cast<const std::byte*>(request.buffer), request.length);
-  const std::uint64_t bytes = data.size();
-  if (bytes <= piece) {
-    if (!peer.out.send_in_place(kEager, immediate, {}, data, &request.taken)) return false;
-  } else {
-    if (request.phase == kQueued) {
-      const std::size_t length = piece - sizeof bytes;
-      if (!peer.out.send_in_place(kEagerFirst, immediate, std::as_bytes(std::span(&bytes, 1)),
-                                  data.first(length), nullptr))
-        return false;
-      request.progress_bytes = length;
-      request.phase = kPieces;
-    }
-    while (request.progress_bytes < bytes) {
-      const std::size_t length = std::min<std::size_t>(piece, bytes - request.progress_bytes);
-      const bool last = request.progress_bytes + length == bytes;
-      if (!peer.out.send_in_place(kEagerMore, 0, {}, data.subspan(request.progress_bytes, length),
-                                  last ? &request.taken : nullptr))
-        return false;
-      request.progress_bytes += length;
-    }
-  }
-  if (request.taken.is_done()) {
-    complete(request, request.taken.code());
-  } else {
-    request.phase = kTaken;
-    taken.push_back(&request);
-  }
-  return true;
-}
-
-void Engine::Impl::finish_taken() {
-  for (std::size_t i = 0; i < taken.size();) {
-    Request& request = *taken[i];
-    if (!request.taken.is_done()) {
-      ++i;
-      continue;
-    }
-    taken[i] = taken.back();
-    taken.pop_back();
-    complete(request, request.taken.code());
-  }
 }
 
 }  // namespace weft::tagged

@@ -39,7 +39,6 @@ struct Request {
   std::uint64_t id = 0;         // in this side's table
   std::uint64_t stream_id = 0;  // in the receiver's table
   std::uint8_t phase = 0;
-  Completion taken;  // a send in place: nobody looks at the buffer any more
 
   bool is_complete() const noexcept { return complete.load(std::memory_order_acquire); }
 };

@@ -62,12 +62,6 @@ struct SendLane {
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
   bool can_restart = false;
   std::unique_ptr<const Seal> seal;  // remote: of short entries, if the reader looks at it
-  // Remote: the last entry, while it is to be posted with its data from elsewhere (bytes not 0).
-  struct InPlace {
-    std::uint32_t head = 0;  // of the entry, in the mirror
-    std::span<const std::byte> data;
-    Completion* done = nullptr;
-  } in_place;
 
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
@@ -119,22 +113,12 @@ struct SendLane {
     return true;
   }
 
-  // Remote: as send(), but `data` are taken from where they are, after a copy of `first`, until
-  // `done` (which may be null) is ok. They are not empty.
-  bool send_in_place(std::uint8_t kind, std::uint64_t immediate, std::span<const std::byte> first,
-                     std::span<const std::byte> data, Completion* done) noexcept;
-
   // Remote: true if nothing waits to be posted. The owner calls flush() from its progress until so.
   bool flushed() const noexcept {
     return posted == ring.offset() && ring.turned_at() == RingWriter::kNoTurn;
   }
   // Out of line: posts what was published, as far as the fabric has room. True: all of it.
   bool flush(bool later = false) noexcept;
-  // Remote, once the peer is lost: an entry that the fabric has never taken ends here.
-  void drop_in_place() noexcept {
-    if (in_place.done != nullptr) in_place.done->set(Code::peer_lost);
-    in_place = {};
-  }
 
  private:
   bool prepare() noexcept;

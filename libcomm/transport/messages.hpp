@@ -28,6 +28,21 @@ enum class Kind : std::uint8_t {
   resume,  // the first after a link came up
   ack,
   ping,  // answered by an ack
+  // Between ranks of a job (transport/lanes). Numbered:
+  lane_open,    // a lane, and how large its ring is to be
+  lane_answer,  // there is a ring, or why there is none
+  farewell,     // answers bye: all that came before has arrived
+  // Numbered if about an atomic:
+  owner_atomic,
+  owner_done,  // of owner_put or owner_atomic, or why a get is refused
+  // Not numbered: posted again after a break by who still needs it.
+  lane_entries,  // data: bytes of a ring
+  lane_written,  // the puts before it have written bytes of a ring
+  lane_credit,
+  lane_count,  // what has arrived of a lane, the first after a link came up
+  owner_put,   // data
+  owner_get,
+  owner_data,  // data
 };
 
 inline constexpr std::uint8_t kLast = 1;      // flag of put: no more of this id
@@ -76,6 +91,51 @@ struct AtomicMessage : Head {
 struct DoneMessage : Head {
   std::uint32_t code, reserved2;
   std::uint64_t previous;
+};
+
+// Between ranks of a job. Lanes and operations are named by numbers of whoever is told, which no
+// later one of the same link has.
+struct LaneOpenMessage : Head {  // id: the writer's
+  std::uint32_t channel, ring_bytes;
+};
+struct LaneAnswerMessage : Head {  // id: the writer's
+  std::uint32_t code;
+  std::uint32_t ring;     // the reader's number
+  std::uint64_t has_key;  // the fabric may put there
+  fabric::Key key;
+};
+struct EntriesMessage : Head {  // lane_entries, lane_written; id: the reader's
+  std::uint64_t position;       // of the first byte: how many were written before it
+  std::uint64_t credit;         // of the lane of the same two threads the other way round
+  std::uint32_t offset, bytes;  // in the ring; lane_entries: bytes are what follows
+};
+inline constexpr std::uint8_t kRestart = 4;  // flag: these lie at the start, though no turn came
+struct CreditMessage : Head {                // lane_credit; id: the writer's
+  std::uint64_t word;
+};
+struct CountMessage : Head {  // lane_count; id: the writer's
+  std::uint64_t word, arrived;
+};
+struct ByeMessage : Head {  // of a rank
+  std::uint64_t written;    // in rings of client 0, ever
+};
+// What one side asks the other to do with its memory. All that the asker takes for the memory's
+// must be.
+struct OwnerPlace {
+  std::uint64_t key, address, bytes, room;
+};
+struct OwnerAccessMessage : Head {  // owner_put: the data are the next of `bytes`; owner_get
+  OwnerPlace place;
+};
+struct OwnerAtomicMessage : Head {
+  OwnerPlace place;
+  std::uint64_t is_swap, operand, compare;
+};
+struct OwnerDataMessage : Head {
+  std::uint64_t offset;
+};
+struct OwnerDoneMessage : Head {
+  std::uint64_t code, previous;
 };
 
 template <class Message>

@@ -34,14 +34,14 @@ void Session::start(Work& work) {
   WorkList finished;
   {
     std::lock_guard lock(lock_);
-    if (state_ == State::lost) {
+    if (state() == State::lost) {
       work.code = Code::peer_lost;
       finished.push_back(work);
     } else {
       if (work.kind == WorkKind::send) ++num_sends_;
       const bool is_first = waiting_.empty();
       waiting_.push_back(work);
-      if (is_first && state_ == State::up && reposts_.empty()) advance(work, finished);
+      if (is_first && state() == State::up && reposts_.empty()) advance(work, finished);
     }
   }
   finished.finish_all();
@@ -86,7 +86,7 @@ bool Session::advance(Work& work, WorkList& finished) {
     end_work(work, Code::ok, finished);
     return true;
   }
-  const fabric::Limits& limits = endpoint_->limits();
+  const fabric::Limits& limits = endpoint()->limits();
   const bool can = region.is_registered && work.bytes <= kMaxMessageBytes &&
                    (work.kind == WorkKind::put   ? limits.puts
                     : work.kind == WorkKind::get ? limits.gets
@@ -94,12 +94,14 @@ bool Session::advance(Work& work, WorkList& finished) {
   if (!can) return post_by_owner(work, finished);
   Code code = Code::ok;
   if (work.kind == WorkKind::put)
-    code = endpoint_->put(*link_, work.local, work.bytes, region.fabric_key, work.offset, work);
+    code = endpoint()->put(*link_.link(), work.local, work.bytes, region.fabric_key, work.offset,
+                           work);
   else if (work.kind == WorkKind::get)
-    code = endpoint_->get(*link_, work.local, work.bytes, region.fabric_key, work.offset, work);
+    code = endpoint()->get(*link_.link(), work.local, work.bytes, region.fabric_key, work.offset,
+                           work);
   else
-    code = endpoint_->atomic(
-        *link_,
+    code = endpoint()->atomic(
+        *link_.link(),
         work.kind == WorkKind::fetch_add ? fabric::Atomic::fetch_add : fabric::Atomic::compare_swap,
         region.fabric_key, work.offset, work.operand, work.compare, work.previous, work);
   if (code == Code::again || code == Code::peer_lost) {
@@ -178,7 +180,7 @@ bool Session::post_by_owner(Work& work, WorkList&) {
   }
   const std::uint32_t handle = work.region->handle;
   if (work.kind == WorkKind::put) {
-    const std::size_t most = endpoint_->limits().message_max - sizeof(AccessMessage);
+    const std::size_t most = endpoint()->limits().message_max - sizeof(AccessMessage);
     do {
       const std::size_t part = std::min(work.bytes - work.moved, most);
       AccessMessage message{
@@ -210,7 +212,7 @@ bool Session::post_by_owner(Work& work, WorkList&) {
 }
 
 bool Session::post_pieces(Work& work, WorkList& finished) {
-  const std::size_t most = endpoint_->limits().message_max - sizeof(PieceMessage);
+  const std::size_t most = endpoint()->limits().message_max - sizeof(PieceMessage);
   do {
     const std::size_t part = std::min(work.bytes - work.moved, most);
     PieceMessage message{{.kind = Kind::piece}, work.bytes, work.moved};
@@ -235,18 +237,19 @@ void Session::on_request_done(Work& work, Code code) {
     if (--region.num_posted == 0 && region.is_withdrawn) let_go(region);
     const bool is_broken = code == Code::peer_lost || code == Code::cancelled;
     const bool is_atomic = work.kind != WorkKind::put && work.kind != WorkKind::get;
-    if (is_broken && state_ == State::lost) code = Code::peer_lost;
-    if (is_broken && state_ != State::lost && !is_atomic) {
+    if (is_broken && state() == State::lost) code = Code::peer_lost;
+    if (is_broken && state() != State::lost && !is_atomic) {
       work.is_repost = true;
       reposts_.push_back(work);
+      link_.hold(true);
       make_busy();
     } else {
-      work.code = is_broken && is_atomic && state_ != State::lost ? Code::outcome_unknown : code;
+      work.code = is_broken && is_atomic && state() != State::lost ? Code::outcome_unknown : code;
       finished.push_back(work);
     }
     if (!waiting_.empty()) make_busy();
   }
-  last_heard_ns_ = transport_.now_ns_;
+  link_.note_heard(transport_.now_ns_);
   finished.finish_all();
 }
 
@@ -264,7 +267,7 @@ std::shared_ptr<RemoteRegion> Session::import(const MemoryKey& key) {
   if (region != nullptr && region->state != RemoteRegion::State::gone) return region;
   region = std::make_shared<RemoteRegion>();
   region->key = key;
-  if (state_ == State::lost) {
+  if (state() == State::lost) {
     region->state = RemoteRegion::State::gone;
     region->why = Code::peer_lost;
     const auto gone = region;
@@ -281,7 +284,7 @@ void Session::ask(RemoteRegion& region) {
   post_control(message);
   ++num_asked_;
   // The answer may come by the socket.
-  if (endpoint_->mapped() != nullptr) ++transport_.num_awaited_;
+  if (endpoint()->mapped() != nullptr) ++transport_.num_awaited_;
 }
 
 void Session::add_use(RegionUse& use) {
@@ -318,7 +321,7 @@ void Session::drop_region(RemoteRegion& region) {
 
 void Session::let_go(RemoteRegion& region) {
   region.is_withdrawn = false;
-  if (state_ == State::lost) return;
+  if (state() == State::lost) return;
   HandleMessage message{{.kind = Kind::let_go, .id = region.handle}};
   post_control(message);
 }
@@ -326,7 +329,7 @@ void Session::let_go(RemoteRegion& region) {
 void Session::end_region(RemoteRegion& region, Code why) {
   if (region.state == RemoteRegion::State::asking) {
     --num_asked_;
-    if (endpoint_->mapped() != nullptr) --transport_.num_awaited_;
+    if (endpoint()->mapped() != nullptr) --transport_.num_awaited_;
   }
   region.state = RemoteRegion::State::gone;
   region.why = why;
@@ -335,7 +338,7 @@ void Session::end_region(RemoteRegion& region, Code why) {
   heavy_fence();  // pairs with the compiler's in RegionUse::enter
   for (RegionUse* use : region.uses)
     while (use->busy.load(std::memory_order_acquire)) cpu_relax();
-  endpoint_->mapped()->unmap(std::exchange(region.mapped, nullptr), region.bytes);
+  endpoint()->mapped()->unmap(std::exchange(region.mapped, nullptr), region.bytes);
 }
 
 bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
@@ -345,7 +348,7 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
     if (item->id == message.id) region = item;
   if (region == nullptr || region->state != RemoteRegion::State::asking) return true;  // dropped
   --num_asked_;
-  if (endpoint_->mapped() != nullptr) --transport_.num_awaited_;
+  if (endpoint()->mapped() != nullptr) --transport_.num_awaited_;
   region->state = RemoteRegion::State::gone;
   const bool refused = message.code != 0;
   region->why = refused ? Code::not_permitted : Code::internal;
@@ -355,7 +358,7 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
   region->is_registered = message.is_registered != 0;
   region->fabric_key = message.key;
   if (!refused && descriptor != nullptr) {
-    fabric::Mapped* mapped = endpoint_->mapped();
+    fabric::Mapped* mapped = endpoint()->mapped();
     if (mapped == nullptr) return false;
     Status status =
         mapped->map(std::exchange(*descriptor, -1), region->bytes, region->rights, region->mapped);

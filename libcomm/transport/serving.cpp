@@ -49,7 +49,7 @@ bool Session::on_resolve(const ResolveMessage& message) {
   answer.bytes = region->bytes;
   answer.rights = grant->rights;
 
-  fabric::Mapped* mapped = endpoint_->mapped();
+  fabric::Mapped* mapped = endpoint()->mapped();
   if (mapped != nullptr && region->is_allocated && connection_ != nullptr) {
     int descriptor = -1;
     if (mapped->share(region->address, grant->rights, descriptor)) {
@@ -60,15 +60,15 @@ bool Session::on_resolve(const ResolveMessage& message) {
       if (status) return true;
     }
   }
-  const fabric::Limits& limits = endpoint_->limits();
+  const fabric::Limits& limits = endpoint()->limits();
   if (limits.puts || limits.gets || limits.atomics) {
     auto found = std::ranges::find_if(region->registered, [&](const auto& item) {
-      return item.endpoint == endpoint_ && item.rights == grant->rights;
+      return item.endpoint == endpoint() && item.rights == grant->rights;
     });
     if (found == region->registered.end()) {
-      Region::Registered made{endpoint_, grant->rights, {}};
-      if (endpoint_->register_memory(region->address, region->bytes, grant->rights,
-                                     made.registration)) {
+      Region::Registered made{endpoint(), grant->rights, {}};
+      if (endpoint()->register_memory(region->address, region->bytes, grant->rights,
+                                      made.registration)) {
         region->registered.push_back(made);
         found = region->registered.end() - 1;
       }
@@ -143,7 +143,7 @@ bool Session::on_get(const AccessMessage& message) {
 bool Session::pump_answers() {
   while (!answers_.empty()) {
     Answer& answer = answers_.front();
-    const std::size_t most = endpoint_->limits().message_max - sizeof(DataMessage);
+    const std::size_t most = endpoint()->limits().message_max - sizeof(DataMessage);
     Code code;
     const Region* region = granted(answer.handle, kRead, answer.offset, answer.bytes, code);
     while (region != nullptr && answer.sent < answer.bytes) {

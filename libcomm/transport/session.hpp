@@ -21,7 +21,7 @@
 #include "peer/bootstrap.hpp"
 #include "transport/messages.hpp"
 #include "transport/regions.hpp"
-#include "transport/resend_buffer.hpp"
+#include "transport/reliable_link.hpp"
 #include "transport/work.hpp"
 
 namespace weft::transport {
@@ -32,17 +32,17 @@ inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
 inline constexpr std::size_t kMaxByOwner =
     256;  // requests that one side has under way at the other
 
-class Session final : public std::enable_shared_from_this<Session> {
+class Session final : public std::enable_shared_from_this<Session>, ReliableLink::Owner {
  public:
-  enum class State { connecting, up, broken, lost };
+  using State = ReliableLink::State;
 
   Session(Transport& transport, peer::Connection& connection, bool opens);
   ~Session();
 
   const peer::NodeAddress& theirs() const { return theirs_; }
   const peer::Bytes16& cookie() const { return cookie_; }
-  State state() const { return state_; }
-  std::string_view fabric() const { return endpoint_ != nullptr ? endpoint_->name() : "none"; }
+  State state() const { return link_.state(); }
+  std::string_view fabric() const { return endpoint() != nullptr ? endpoint()->name() : "none"; }
   void* user = nullptr;  // the facade's
 
   // Posts the work, or keeps it until it can be. It ends by finish(), maybe before the return.
@@ -68,7 +68,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   void tick(std::uint64_t now_ns);
   void lose(Code code, std::string why);
   void withdraw(const std::shared_ptr<Region>& region);
-  bool has_unsent() const { return !resend_.empty() || !backlog_.empty(); }
+  bool has_unsent() const { return link_.has_unsent(); }
   void say_goodbye();
 
  private:
@@ -86,25 +86,18 @@ class Session final : public std::enable_shared_from_this<Session> {
   };
 
   // session.cpp; under lock_.
-  bool retains() const { return endpoint_->limits().breaks; }
-  Code post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool is_backlog = false);
+  fabric::Endpoint* endpoint() const { return link_.endpoint(); }
   template <class Message>
   Code post(Message& message, fabric::Bytes body = {}) {
-    return post(message, sizeof message, body);
+    return link_.post(message, sizeof message, body);
   }
   template <class Message>
   void post_control(Message& message) {
-    post_control(message, sizeof message);
+    link_.post_control(message, sizeof message);
   }
-  void post_control(Head& head, std::size_t head_bytes);
-  void send_unsent();
-  void send_ack(Kind kind);
-  bool resume(std::uint32_t received);
-  void note_up();
-  bool note_received(const Head& head, std::size_t bytes, bool& is_new);
-  bool drop_acknowledged(std::uint32_t acked);
   bool dispatch(Kind kind, fabric::Bytes bytes);
-  void make_busy();
+  void make_busy() override;
+  void note_up();
   Status open_link();
   void drop_link();
 
@@ -145,9 +138,7 @@ class Session final : public std::enable_shared_from_this<Session> {
 
   Transport& transport_;
   SpinLock lock_;
-  State state_ = State::connecting;
-  fabric::Endpoint* endpoint_ = nullptr;
-  fabric::Link* link_ = nullptr;
+  ReliableLink link_;
   std::size_t message_max_ = 0;
 
   WorkList waiting_;  // in order
@@ -160,14 +151,6 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::uint32_t last_question_ = 0;
   std::size_t num_asked_ = 0;  // questions that have no answer yet
 
-  ResendBuffer resend_;
-  std::deque<std::vector<std::byte>> backlog_;  // control messages for which there was no room
-  std::uint32_t num_posted_ = 0;                // numbered messages
-  std::uint32_t num_received_ = 0;
-  std::uint32_t unacked_messages_ = 0;
-  std::size_t unacked_bytes_ = 0;
-  bool wants_ack_ = false;
-  bool wants_resume_ = false;  // to be sent before all else on a new link
   std::atomic<bool> is_busy_{false};
 
   std::vector<std::byte> assembled_;  // of a long message
@@ -182,9 +165,6 @@ class Session final : public std::enable_shared_from_this<Session> {
   const bool opens_;
   bool is_told_ = false;   // the program knows of this peer
   bool has_left_ = false;  // it said goodbye
-  const std::uint64_t began_ns_;
-  std::uint64_t last_heard_ns_ = 0, last_asked_ns_ = 0;
-  std::uint64_t broken_since_ns_ = 0, reopen_at_ns_ = 0, backoff_ns_ = 0;
   std::string why_;
 };
 

@@ -229,7 +229,7 @@ bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
   if (found == by_cookie_.end() || found->second->opens_) return false;
   const auto keeps = found->second->shared_from_this();
   // What it has under way counts on the limits of its fabric.
-  if (keeps->endpoint_ != nullptr && keeps->endpoint_ != polled_) return false;
+  if (keeps->endpoint() != nullptr && keeps->endpoint() != polled_) return false;
   for (const auto& endpoint : endpoints_)
     if (endpoint.get() == polled_) keeps->take_link(*endpoint, link, received);
   return keeps->state() != Session::State::lost;
@@ -403,7 +403,7 @@ void Transport::tick() {
     }
     used_.clear();
     for (const auto& session : sessions_)
-      if (session->endpoint_ != nullptr) note_used(*session->endpoint_);
+      if (session->endpoint() != nullptr) note_used(*session->endpoint());
     for (std::size_t i = connecting_.size(); i-- > 0;)
       if (i < connecting_.size() && now > connecting_[i]->deadline_ns) {
         const auto connecting = connecting_[i];

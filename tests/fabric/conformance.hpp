@@ -30,7 +30,8 @@ struct Side final : Events {
   }
   bool on_incoming(Link& link, Bytes hello) override {
     last_hello.assign(reinterpret_cast<const char*>(hello.data()), hello.size());
-    if (refuse) return false;
+    if (closes_incoming) endpoint->close(link);
+    if (refuse || closes_incoming) return false;
     links.push_back(&link);
     ++ups;
     return true;
@@ -56,7 +57,7 @@ struct Side final : Events {
   std::string last_hello;
   std::vector<std::string> messages;
   std::function<void()> at_message;
-  bool refuse = false;
+  bool refuse = false, closes_incoming = false;
 };
 
 struct Waiting : Request {

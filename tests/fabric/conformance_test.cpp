@@ -50,6 +50,44 @@ TEST_CASE("an address that is none, or nobody's, is an error, and so is a refusa
   });
 }
 
+TEST_CASE("a link that is closed while it comes in does not come up") {
+  over_each([](Pair& pair) {
+    const std::string address = pair.b.endpoint->address();
+    if (address.empty()) return;
+    pair.b.closes_incoming = true;
+    Link* link = nullptr;
+    REQUIRE(pair.a.endpoint->open(bytes_of(address), bytes_of("hello"), link).ok());
+    REQUIRE(pair.poll_until([&] { return !pair.b.last_hello.empty() || pair.a.downs == 1; }));
+    pair.a.endpoint->close(*link);
+    CHECK(pair.a.ups == 0);
+    pair.b.closes_incoming = false;
+    pair.connect();
+  });
+}
+
+// Both ends of two links would take different ones for theirs, and wait for the other.
+TEST_CASE("a link that is given up before it is up does not stay at the other end") {
+  over_each([](Pair& pair) {
+    const std::string address = pair.b.endpoint->address();
+    // Over verbs the device tells it, of what is posted.
+    if (address.empty() || pair.a.endpoint->name() == "verbs") return;
+    pair.connect();
+    for (int round = 0; round < 20; ++round) {
+      const int ups = pair.b.ups;
+      Link* link = nullptr;
+      REQUIRE(pair.a.endpoint->open(bytes_of(address), {}, link).ok());
+      if (round % 2 == 0)  // the other end has let it in by then
+        for (const std::uint64_t limit = now_ns() + kDeadlineNs;
+             pair.b.ups == ups && now_ns() < limit;)
+          pair.b.endpoint->poll(pair.b);
+      pair.a.endpoint->close(*link);
+    }
+    pair.connect();
+    CHECK(pair.b.ups >= 12);
+    CHECK(pair.poll_until([&] { return pair.b.downs == pair.b.ups - 2; }));
+  });
+}
+
 TEST_CASE("messages arrive once, whole and in order, whatever their length") {
   over_each([](Pair& pair) {
     const auto [here, there] = pair.connect();

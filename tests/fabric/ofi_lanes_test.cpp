@@ -154,41 +154,6 @@ TEST_CASE("in both directions credit goes along, and an empty ring starts over",
       });
 }
 
-TEST_CASE("entries are taken from where they are, in order with the others", "[ofi]") {
-  if (over_verbs()) return;
-  constexpr std::uint32_t kRing = 65536;
-  constexpr int kCount = 2000;
-  const auto length = [](int i) { return 1 + static_cast<std::size_t>(i * 977 % 16'000); };
-  // Each buffer stays until it is done, and is overwritten then; the last ones until all is over.
-  std::vector<std::byte> buffers[4];
-  Completion done[4];
-  for (auto& buffer : buffers) buffer.resize(16'000);
-  for (auto& one : done) one.set(Code::ok);
-  pass_entries(kRing, kCount, length, [&](Fabric& fabric, SendLane& lane) {
-    for (int i = 0; i < kCount; ++i) {
-      auto& buffer = buffers[i % 4];
-      Completion& mine = done[i % 4];
-      EXPECT(wait_for([&] {
-        fabric.poll();
-        if (!lane.flushed()) lane.flush();
-        return mine.is_done();
-      }));
-      EXPECT(mine.code() == Code::ok);
-      std::fill(buffer.begin(), buffer.end(), static_cast<std::byte>(i & 0xff));
-      const std::span<const std::byte> all(buffer.data(), length(i));
-      const bool in_place = i % 3 != 0 && all.size() > 8;
-      if (in_place) mine.reset();
-      EXPECT(wait_for([&] {
-        fabric.poll();
-        if (!in_place) return lane.send(1, static_cast<std::uint64_t>(i), all.data(), all.size());
-        return lane.send_in_place(1, static_cast<std::uint64_t>(i), all.first(8), all.subspan(8),
-                                  &mine);
-      }));
-    }
-    return true;
-  });
-}
-
 TEST_CASE("entries that may go later go together, in order, and also by themselves", "[ofi]") {
   constexpr std::uint32_t kRing = 65536;
   constexpr int kCount = 10'000;
@@ -243,26 +208,6 @@ TEST_CASE("over RDMA devices short entries are read before they are counted", "[
       });
 }
 
-TEST_CASE("what is taken from where it is ends with the peer", "[ofi]") {
-  if (over_verbs()) return;
-  with_pair(
-      remote_settings(),
-      [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
-        SendLane lane;
-        EXPECT(connect(fabric, 1, lane, 2u << 20));
-        fabric.disconnect(1);
-        const std::vector<std::byte> data(100'000);
-        Completion done;
-        EXPECT(lane.send_in_place(1, 0, {}, data, &done));
-        EXPECT(done.is_done() && done.code() == Code::peer_lost);
-        shared.mark.store(1);
-        return true;
-      },
-      [](Fabrics&, Shared& shared) { return shared.reach(1); });
-}
-
-// Whoever waited for it may have other things there by then.
 TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]") {
   with_pair(
       remote_settings(),

@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "fabric/ofi/ofi.hpp"
+#include "fabric/ofi/messages.hpp"
 #include "fabric/shm/shm_fabric.hpp"
 #include "tests/fabric/remote_pair.hpp"
+#include "transport/messages.hpp"
 
 using namespace weft;
 using namespace weft::test;
@@ -212,26 +213,24 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
         std::memset(bytes, 0, sizeof bytes);
         const Code got = fabric.get(1, memory, 0, bytes, sizeof bytes);
         EXPECT(got != Code::ok);
-        EXPECT(fabric.state(1) == (by_provider() ? PeerState::dead : PeerState::alive));
+        EXPECT(fabric.state(1) == PeerState::alive);
         EXPECT(bytes[0] == 0);
         std::memset(bytes, 'y', sizeof bytes);
         const Code put = fabric.put(1, memory, 0, bytes, sizeof bytes);
         EXPECT(put != Code::ok);
-        if (!by_provider()) {
-          // The owner says so, which harms nothing else. Also in the middle of a long one.
-          EXPECT(got == Code::bad_argument && put == Code::bad_argument);
-          const std::vector<char> large(1 << 20, 'y');
+        // The owner says so, which harms nothing else. Also in the middle of a long one.
+        EXPECT(got == Code::bad_argument && put == Code::bad_argument);
+        const std::vector<char> large(1 << 20, 'y');
+        memory.bytes = large.size();
+        EXPECT(fabric.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
+        if (what == 1) {
+          memory = shared.memory;
           memory.bytes = large.size();
           EXPECT(fabric.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
-          if (what == 1) {
-            memory = shared.memory;
-            memory.bytes = large.size();
-            EXPECT(fabric.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
-          }
-          if (what != 2) {
-            EXPECT(fabric.get(1, shared.memory, 0, bytes, sizeof bytes) == Code::ok);
-            EXPECT(bytes[0] == 'x' && bytes[63] == 'x');
-          }
+        }
+        if (what != 2) {
+          EXPECT(fabric.get(1, shared.memory, 0, bytes, sizeof bytes) == Code::ok);
+          EXPECT(bytes[0] == 'x' && bytes[63] == 'x');
         }
         shared.mark.store(4);
         return true;
@@ -270,9 +269,7 @@ TEST_CASE("the owner lets nobody write what is for reading only", "[ofi]") {
         std::uint64_t before = 0;
         const Code added = fabric.fetch_add(1, shared.memory, 2 * kPage, 1, before);
         const Code swapped = fabric.cas(1, shared.memory, 2 * kPage, 0, 1, before);
-        // A provider ends the connection instead.
-        for (const Code code : {put, added, swapped})
-          EXPECT(code == Code::bad_argument || (by_provider() && code == Code::peer_lost));
+        for (const Code code : {put, added, swapped}) EXPECT(code == Code::bad_argument);
         shared.mark.store(2);
         return true;
       },
@@ -382,6 +379,56 @@ TEST_CASE("what peers may reach stays this process's when it forks", "[ofi]") {
       });
 }
 
+TEST_CASE("what the owner takes back is not read any more, and gets under way are refused",
+          "[ofi]") {
+  // A provider that does gets itself, and in software, reads on; one of a device does not.
+  if (by_provider()) return;
+  constexpr std::size_t kBytes = 4 << 20, kGets = 8;
+  constexpr unsigned kRounds = 24;
+  with_pair(
+      remote_settings(),
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(1);
+        std::vector<std::vector<char>> buffers(kGets, std::vector<char>(kBytes));
+        for (unsigned round = 0; round < kRounds; ++round) {
+          EXPECT(shared.reach(3 * round + 1));
+          Completion completions[kGets];
+          for (std::size_t i = 0; i < kGets; ++i)
+            fabric.start_get(1, shared.memory, 0, buffers[i].data(), kBytes, completions[i]);
+          shared.mark.store(3 * round + 2);
+          for (std::size_t i = 0; i < kGets; ++i) {
+            EXPECT(wait_for([&] {
+              fabric.poll();
+              return completions[i].is_done();
+            }));
+            const Code code = completions[i].code();
+            EXPECT(code == Code::ok || code == Code::bad_argument);
+            if (code == Code::ok)
+              EXPECT(std::count(buffers[i].begin(), buffers[i].end(), 'a') == kBytes);
+          }
+          shared.mark.store(3 * round + 3);
+        }
+        return true;
+      },
+      [](Fabrics& fabrics, Shared& shared) {
+        Fabric& fabric = *fabrics.to(0);
+        std::vector<char> bytes(kBytes);
+        for (unsigned round = 0; round < kRounds; ++round) {
+          std::fill(bytes.begin(), bytes.end(), 'a');
+          EXPECT(fabric.share(bytes.data(), bytes.size(), shared.memory).ok());
+          shared.mark.store(3 * round + 1);
+          EXPECT(shared.reach(3 * round + 2));
+          for (const std::uint64_t until = now_ns() + round * 200'000; now_ns() < until;)
+            fabric.poll();
+          EXPECT(fabric.unshare(shared.memory).ok());
+          EXPECT(fabric.unshare(shared.memory) == Code::bad_argument);
+          std::fill(bytes.begin(), bytes.end(), 'z');
+          EXPECT(shared.reach(3 * round + 3));
+        }
+        return true;
+      });
+}
+
 TEST_CASE("a stranger's request is refused, and the stranger hears of it in time", "[ofi]") {
   with_pair(
       remote_settings("1000"),
@@ -409,8 +456,19 @@ TEST_CASE("a stranger's request is refused, and the stranger hears of it in time
       true);
 }
 
+// A member of the job that opens a link as a rank does, and then looks at nothing.
+class Asker final : public fabric::Events {
+ public:
+  bool on_incoming(fabric::Link&, fabric::Bytes) override { return false; }
+  void on_up(fabric::Link&) override { is_up = true; }
+  void on_down(fabric::Link&, Code) override {}
+  void on_message(fabric::Link&, fabric::Bytes) override {}
+  bool is_up = false;
+};
+
 TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
-  const ofi::Type type = GENERATE(ofi::Type::ping, ofi::Type::get);
+  const auto kind = GENERATE(transport::Kind::ping, transport::Kind::owner_get);
+  if (fabric_name() != "ofi" || kProvider != nullptr) return;  // others keep what nobody takes
   const Settings settings = remote_settings();
   auto boards = make_thread_boards(2);
   std::unique_ptr<Job> jobs[2];
@@ -419,50 +477,70 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
       (void)jobs[1]->board().fence(20'000);  // of the fabric inside the host
   });
   REQUIRE(Job::open(settings, std::move(boards[0]), jobs[0]).ok());
-  std::unique_ptr<Fabric> local;
+  std::unique_ptr<Fabric> local, fabric;
   REQUIRE(make_shm_fabric(*jobs[0], local).ok());
   other.join();
-  ofi::OfiFabric fabric(*jobs[0], *local);
-  REQUIRE(fabric.start().ok());
-  // An endpoint that is there, and never looked after.
-  std::unique_ptr<ofi::Endpoint> silent;
-  REQUIRE(ofi::Endpoint::open(settings, silent).ok());
+  REQUIRE(make_ofi_fabric(*jobs[0], *local, fabric).ok());
+  std::unique_ptr<fabric::Endpoint> endpoint;
+  REQUIRE(fabric::ofi::make_endpoint(settings, endpoint).ok());
   const auto hex = [](const std::string& bytes) {
     std::string text;
     for (const char byte : bytes)
       for (const int shift : {4, 0}) text += "0123456789abcdef"[byte >> shift & 15];
     return text;
   };
+  const auto bytes_of_hex = [](const std::string& text) {
+    std::string bytes;
+    for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+      bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+    return bytes;
+  };
   REQUIRE(jobs[1]
               ->board()
-              .put("ofi.address", std::string(silent->info().fabric_attr->prov_name) + " " +
-                                      std::string(16, '0') + " " + hex(silent->address()))
+              .put("ofi.address",
+                   endpoint->kind() + " " + std::string(16, '0') + " " + hex(endpoint->address()))
               .ok());
   other = std::thread([&] { (void)jobs[1]->board().fence(20'000); });
   REQUIRE(jobs[0]->board().fence(20'000).ok());
   other.join();
 
-  std::string address;
-  REQUIRE(jobs[0]->board().get(0, "ofi.address", address).ok());
-  const std::string secret = address.substr(address.find(' ') + 1, 16);
-  ofi::Control control{};
-  control.magic = ofi::kMagic;
-  control.type = type;
-  control.from = 1;
-  for (std::size_t i = 0; i < sizeof control.secret; ++i)
-    reinterpret_cast<unsigned char*>(&control.secret)[i] =
-        static_cast<unsigned char>(std::stoi(secret.substr(i * 2, 2), nullptr, 16));
+  std::string text;
+  REQUIRE(jobs[0]->board().get(0, "ofi.address", text).ok());
+  const std::size_t first = text.find(' '), second = text.find(' ', first + 1);
+  struct {
+    std::uint64_t secret;
+    std::uint32_t rank = 1, version = 1, received = 0, reserved = 0;
+  } hello{};
+  std::memcpy(&hello.secret, bytes_of_hex(text.substr(first + 1, 16)).data(), 8);
+  const std::string address = bytes_of_hex(text.substr(second + 1));
+  fabric::Link* link = nullptr;
+  REQUIRE(endpoint->open(std::as_bytes(std::span(address)), transport::as_bytes(hello), link).ok());
+  Asker asker;
+  REQUIRE(wait_for([&] {
+    fabric->poll();
+    endpoint->poll(asker);
+    return asker.is_up;
+  }));
+
   std::vector<std::byte> memory(1 << 20);
   RemoteMemory named{};
-  REQUIRE(fabric.share(memory.data(), memory.size(), named).ok());
-  control.address = named.address;
-  control.key = std::uint64_t{named.extra} << 32 | named.region;
-  control.bytes = memory.size();
+  REQUIRE(fabric->share(memory.data(), memory.size(), named).ok());
+  transport::OwnerAccessMessage message{};
+  message.kind = kind;
+  message.place = {number_of(named), named.address, named.bytes, named.bytes};
   int num_asked = 0;
-  for (; fabric.state(1) == PeerState::alive && num_asked < 200'000; ++num_asked)
-    fabric.on_arrival(0, 0, std::as_bytes(std::span(&control, 1)));
-  CHECK(num_asked < 100'000);
-  CHECK(fabric.state(1) == PeerState::dead);
+  for (int i = 0; i < 200'000 && fabric->state(1) == PeerState::alive; ++i) {
+    if (endpoint->message(*link, transport::as_bytes(message), {}) == Code::ok) ++num_asked;
+    fabric->poll();
+  }
+  if (kind == transport::Kind::ping) {
+    CHECK(num_asked > 1000);  // one answer serves for all
+    CHECK(fabric->state(1) == PeerState::alive);
+  } else {
+    CHECK(num_asked < 100'000);
+    CHECK(fabric->state(1) == PeerState::dead);
+  }
+  endpoint->close(*link);
 }
 
 TEST_CASE("without a fabric in common both lists are told", "[ofi]") {

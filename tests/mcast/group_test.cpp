@@ -274,7 +274,7 @@ TEST_CASE("a member that leaves at any step fails the group everywhere, by name"
     for (const char* algorithm : kAlgorithms) {
       for (int victim = 0; victim < 5; ++victim) {
         INFO(algorithm << ", member " << victim << " leaves");
-        Team team(way, 5, 2000);
+        Team team(way, 5, 30'000);
         TeamGroup group(team, 1, algorithm, 2048);
         group.require_ready();
         const auto data = pattern(40'000, 1);

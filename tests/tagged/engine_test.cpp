@@ -88,6 +88,7 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
   SECTION("over ofi") {
     if (!use_ofi(settings)) return;
   }
+  SECTION("over the loopback") { REQUIRE(settings.set("FABRIC", "loopback").ok()); }
   SECTION("over ofi, small rings") {
     if (!use_ofi(settings)) return;
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},

@@ -34,6 +34,42 @@ void die_while_others_send(Job& job) {
   go_on(job, exchange);
 }
 
+// Ranks from the victim on stop where they are, with their sockets open, and take nothing more:
+// what was under way to them stays so, and the others have room for each other all the same.
+void stop_while_others_send(Job& job) {
+  std::vector<pid_t> pids;
+  REQUIRE(job.all_gather(getpid(), pids).ok());
+  Exchange<std::uint64_t> exchange(job, 1);
+  std::uint64_t message = 0;
+  if (job.rank() >= kVictim) {
+    for (int i = 0; i < 1000;) i += exchange.receive(0, message);
+    raise(SIGSTOP);
+    die();
+  }
+  for (int victim = kVictim; victim < job.size(); ++victim) {
+    Code code = Code::ok;
+    for (std::uint64_t i = 0; code == Code::ok; ++i) code = exchange.send(victim, 0, i);
+    REQUIRE(code == Code::peer_lost);
+  }
+  constexpr std::uint64_t kNum = 300'000;
+  const int other = 1 - job.rank();
+  std::uint64_t next = 0;
+  const auto start = Clock::now();
+  const auto receive = [&] {
+    while (exchange.receive(0, message)) REQUIRE(message == next++);
+    REQUIRE(Clock::now() - start < kPatience);
+  };
+  for (std::uint64_t i = 0; i < kNum; ++i) {
+    REQUIRE(exchange.send(other, 0, i) == Code::ok);
+    if (i % 1000 == 0) receive();
+  }
+  REQUIRE(exchange.flushSend(0) == Code::ok);
+  while (next < kNum) receive();
+  if (job.rank() == 0)
+    for (int victim = kVictim; victim < job.size(); ++victim)
+      REQUIRE(kill(pids[static_cast<std::size_t>(victim)], SIGKILL) == 0);
+}
+
 // It is gone before the first message to it, and before anybody has had reason to look.
 void die_before_others_connect(Job& job) {
   void* address = nullptr;
@@ -307,6 +343,7 @@ int main(int argc, char** argv) {
   std::vector<Scenario> scenarios = {
       {"connect", die_before_others_connect},
       {"send", die_while_others_send},
+      {"stop", stop_while_others_send},
       {"receive", die_while_others_receive},
       {"read", [](Job& job) { die_while_others_access(job, false); }},
       {"write", [](Job& job) { die_while_others_access(job, true); }},

@@ -38,16 +38,10 @@ struct Address {
   std::uint64_t process, id;
 };
 
-struct MemoryKey {
-  std::uint64_t endpoint, memory, secret;
-};
-static_assert(sizeof(MemoryKey) == sizeof(Key));
-
 struct Memory {
   std::byte* address;
   std::size_t bytes;
   std::uint32_t rights;
-  std::uint64_t secret;
 };
 
 struct WireEnd : Link {
@@ -61,6 +55,7 @@ struct Wire {
   WireEnd* ends[2] = {};  // null: closed, or not yet opened
   bool listed[2] = {};    // in the endpoint's `active`
   bool is_up = false, is_down = false;
+  bool is_stalled = false;
 };
 
 class LoopbackEndpoint final : public Endpoint {
@@ -79,13 +74,16 @@ class LoopbackEndpoint final : public Endpoint {
   ~LoopbackEndpoint() override {
     std::lock_guard lock(network_->mutex_);
     network_->endpoints_.erase(id_);
-    for (const auto& wire : active_) {
-      if (wire->is_down) continue;
-      take_down(*wire, Code::peer_lost);
-      std::erase(other(*wire).active_, wire);
+    // What peers opened and nobody here has been told of.
+    for (WireEnd* end : ends_) {
+      Wire& wire = *end->wire;
+      take_down(wire, Code::peer_lost);
+      wire.ends[end->side] = nullptr;
+      wire.endpoints[end->side] = nullptr;
+      delete end;
     }
-    for (const Event& event : inbox_)
-      if (event.kind == EventKind::incoming) delete event.end;
+    // Hellos on their way here.
+    for (const auto& wire : active_) take_down(*wire, Code::peer_lost);
     ::close(wake_fd_);
   }
 
@@ -95,6 +93,7 @@ class LoopbackEndpoint final : public Endpoint {
     const Address address{network_->process_, id_};
     return {reinterpret_cast<const char*>(&address), sizeof address};
   }
+  std::string kind() const override { return "loopback-" + std::to_string(network_->process_); }
 
   Status open(Bytes address, Bytes hello, Link*& link) override {
     Address to{};
@@ -147,16 +146,17 @@ class LoopbackEndpoint final : public Endpoint {
   Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
                          Registration& registration) override {
     std::lock_guard lock(network_->mutex_);
-    const MemoryKey key{id_, ++last_memory_, network_->random_()};
-    memory_[key.memory] = {static_cast<std::byte*>(address), bytes, rights, key.secret};
-    std::memcpy(registration.key.data(), &key, sizeof key);
+    KeyParts key{reinterpret_cast<std::uintptr_t>(address), bytes, 0};
+    // Its lower half is not 0, as a number of memory wants it.
+    while (static_cast<std::uint32_t>(key.secret) == 0 || memory_.contains(key.secret))
+      key.secret = network_->random_();
+    memory_[key.secret] = {static_cast<std::byte*>(address), bytes, rights};
+    registration.key = key_of(key);
     return {};
   }
   void deregister(Registration& registration) override {
-    MemoryKey key;
-    std::memcpy(&key, registration.key.data(), sizeof key);
     std::lock_guard lock(network_->mutex_);
-    memory_.erase(key.memory);
+    memory_.erase(parts_of(registration.key).secret);
   }
 
   Code put(Link& link, const void* from, std::size_t bytes, const Key& key, std::uint64_t offset,
@@ -202,7 +202,6 @@ class LoopbackEndpoint final : public Endpoint {
   bool poll(Events& events) override {
     bool any = false;
     std::unique_lock lock(network_->mutex_);
-    armed_ = false;
     advance_all();
     for (std::size_t left = inbox_.size(); left > 0 && !inbox_.empty(); --left) {
       Event event = std::move(inbox_.front());
@@ -239,10 +238,6 @@ class LoopbackEndpoint final : public Endpoint {
   };
 
   // All below: under the network's lock.
-
-  LoopbackEndpoint& other(const Wire& wire) const {
-    return *wire.endpoints[wire.endpoints[0] == this ? 1 : 0];
-  }
 
   void tell(Event event) {
     inbox_.push_back(std::move(event));
@@ -320,7 +315,7 @@ class LoopbackEndpoint final : public Endpoint {
 
   static void advance(Wire& wire, std::uint64_t now) {
     for (int side = 0; side < 2 && !wire.is_down; ++side) {
-      if (wire.endpoints[0]->silent_ || wire.endpoints[1]->silent_) return;
+      if (wire.is_stalled || wire.endpoints[0]->silent_ || wire.endpoints[1]->silent_) return;
       WireEnd* end = wire.ends[side];
       while (end != nullptr && !wire.is_down && !end->sent.empty() &&
              end->sent.front().due_ns <= now)
@@ -368,20 +363,27 @@ class LoopbackEndpoint final : public Endpoint {
 
   // At the owner's side.
   Code serve(const Packet& packet) {
-    MemoryKey key;
-    std::memcpy(&key, packet.key.data(), sizeof key);
-    const auto found = memory_.find(key.memory);
-    if (key.endpoint != id_ || found == memory_.end() || found->second.secret != key.secret)
-      return Code::not_permitted;
+    const KeyParts key = parts_of(packet.key);
+    const auto found = memory_.find(key.secret);
+    if (found == memory_.end()) return Code::not_permitted;
     const Memory& memory = found->second;
     const std::uint32_t need = packet.kind == PacketKind::put   ? kWrite
                                : packet.kind == PacketKind::get ? kRead
                                                                 : kAtomic;
     if ((memory.rights & need) == 0) return Code::not_permitted;
-    if (packet.offset > memory.bytes || packet.bytes > memory.bytes - packet.offset)
+    const auto start = reinterpret_cast<std::uintptr_t>(memory.address);
+    if (packet.offset > key.bytes || packet.bytes > key.bytes - packet.offset ||
+        key.address < start || key.address - start > memory.bytes ||
+        key.bytes > memory.bytes - (key.address - start))
       return Code::bad_argument;
-    std::byte* at = memory.address + packet.offset;
-    if (packet.kind == PacketKind::put) {
+    std::byte* at = memory.address + (key.address - start) + packet.offset;
+    const bool is_word = packet.bytes == 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0;
+    if (packet.kind == PacketKind::put && is_word) {
+      std::uint64_t word;
+      std::memcpy(&word, packet.local, sizeof word);
+      // release: the owner may poll a word that it waits for, and then reads what was put before.
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).store(word, std::memory_order_release);
+    } else if (packet.kind == PacketKind::put) {
       if (packet.bytes > 0) std::memcpy(at, packet.local, packet.bytes);
     } else if (packet.kind == PacketKind::get) {
       if (packet.bytes > 0) std::memcpy(packet.local, at, packet.bytes);
@@ -404,6 +406,10 @@ class LoopbackEndpoint final : public Endpoint {
     switch (event.kind) {
       case EventKind::incoming: {
         const bool accepted = events.on_incoming(end, event.data);
+        {
+          std::lock_guard lock(network_->mutex_);
+          if (!ends_.contains(&end)) return;  // closed by the client
+        }
         if (!accepted) return close(end);
         std::lock_guard lock(network_->mutex_);
         Wire& wire = *end.wire;
@@ -432,8 +438,7 @@ class LoopbackEndpoint final : public Endpoint {
   std::deque<Event> inbox_;
   std::vector<std::shared_ptr<Wire>> active_;  // wires that carry something
   std::unordered_set<WireEnd*> ends_;
-  std::unordered_map<std::uint64_t, Memory> memory_;
-  std::uint64_t last_memory_ = 0;
+  std::unordered_map<std::uint64_t, Memory> memory_;  // by the key's secret
   bool armed_ = false;
   bool silent_ = false;
 };
@@ -479,6 +484,12 @@ void Network::silence(const std::string& address, bool silent) {
   std::lock_guard lock(mutex_);
   const auto found = endpoints_.find(id_of(address));
   if (found != endpoints_.end()) found->second->silent_ = silent;
+}
+
+void Network::stall() {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, endpoint] : endpoints_)
+    for (const WireEnd* end : endpoint->ends_) end->wire->is_stalled = true;
 }
 
 std::unique_ptr<Endpoint> make_endpoint(std::shared_ptr<Network> network) {

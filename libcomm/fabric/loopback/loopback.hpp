@@ -44,6 +44,8 @@ class Network {
   // As if its host had lost power or was unplugged: links stay up and carry nothing, new ones get
   // no answer; false: as before.
   void silence(const std::string& address, bool silent);
+  // Every link there is stays up and carries nothing any more; those to come do.
+  void stall();
 
  private:
   friend class LoopbackEndpoint;

@@ -25,8 +25,7 @@ Status failed(const char* what, int error) {
 fi_info* make_hints(const std::string& provider) {
   fi_info* hints = library().dupinfo(nullptr);
   if (hints == nullptr) return nullptr;
-  // Over TCP atomics go by message, see Operation.
-  hints->caps = FI_MSG | FI_RMA | (is_tcp(provider) ? 0 : FI_ATOMIC);
+  hints->caps = FI_MSG | FI_RMA;
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = strdup(provider.c_str());
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -35,7 +34,6 @@ fi_info* make_hints(const std::string& provider) {
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  // A lane's entries arrive in order.
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   // Credit bounds what is under way; the default of 2048 only costs memory.
@@ -113,6 +111,19 @@ Status Offers::find(const Settings& settings) {
   return {};
 }
 
+std::string describe(const Settings& settings) {
+  Offers offers;
+  if (Status status = offers.find(settings); !status)
+    return fmt::format("  ofi: not here: {}\n", status.text());
+  const auto& all = offers.interfaces();
+  std::string text = fmt::format("  ofi: {} on {}", offers.info().fabric_attr->prov_name,
+                                 list_text({all.front()}));
+  if (all.size() > 1)
+    text += fmt::format(" (WEFT_OFI_INTERFACE chooses; there are also {})",
+                        list_text({all.begin() + 1, all.end()}));
+  return text + "\n";
+}
+
 Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {
   Offers offers;
   if (Status status = offers.find(settings); !status) return status;
@@ -150,16 +161,7 @@ Status Endpoint::open_objects() {
   }
   if (error != 0) return failed("fi_cq_open", error);
 
-  error = fi_endpoint(domain_, info_, &ep_, nullptr);
-  if (error != 0) return failed("fi_endpoint", error);
-  error = fi_ep_bind(ep_, &av_->fid, 0);
-  if (error != 0) return failed("fi_ep_bind", error);
-  // Only what asks for a completion gets one, but for errors.
-  error = fi_ep_bind(ep_, &cq_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
-  if (error == 0) error = fi_ep_bind(ep_, &cq_->fid, FI_RECV);
-  if (error != 0) return failed("fi_ep_bind", error);
-  error = fi_enable(ep_);
-  if (error != 0) return failed("fi_enable", error);
+  if (Status status = open_ep(ep_, address_); !status) return status;
 
   if (is_native_tcp()) {
     cq_attr.wait_obj = FI_WAIT_FD;
@@ -173,11 +175,25 @@ Status Endpoint::open_objects() {
       return {Code::no_memory,
               fmt::format("cannot make a timer: {} (see ulimit -n)", std::strerror(errno))};
   }
+  return {};
+}
+
+Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
+  int error = fi_endpoint(domain_, info_, &ep, nullptr);
+  if (error != 0) return failed("fi_endpoint", error);
+  error = fi_ep_bind(ep, &av_->fid, 0);
+  if (error != 0) return failed("fi_ep_bind", error);
+  // Only what asks for a completion gets one, but for errors.
+  error = fi_ep_bind(ep, &cq_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
+  if (error == 0) error = fi_ep_bind(ep, &cq_->fid, FI_RECV);
+  if (error != 0) return failed("fi_ep_bind", error);
+  error = fi_enable(ep);
+  if (error != 0) return failed("fi_enable", error);
   std::size_t length = 0;
-  error = fi_getname(&ep_->fid, nullptr, &length);
+  error = fi_getname(&ep->fid, nullptr, &length);
   if (error != -FI_ETOOSMALL) return failed("fi_getname", error);
-  address_.resize(length);
-  error = fi_getname(&ep_->fid, address_.data(), &length);
+  address.resize(length);
+  error = fi_getname(&ep->fid, address.data(), &length);
   if (error != 0) return failed("fi_getname", error);
   return {};
 }
@@ -194,6 +210,7 @@ bool Endpoint::try_wait() noexcept {
 
 Endpoint::~Endpoint() {
   if (timer_ >= 0) close(timer_);
+  if (opener_ep_ != nullptr) fi_close(&opener_ep_->fid);
   if (ep_ != nullptr) fi_close(&ep_->fid);
   if (bell_ != nullptr) fi_close(&bell_->fid);
   if (cq_ != nullptr) fi_close(&cq_->fid);

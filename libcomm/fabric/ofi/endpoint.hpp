@@ -39,19 +39,31 @@ class Offers {
   std::vector<Interface> interfaces_;
 };
 
+// For weft-info: what libfabric finds on this machine, and what of it these settings choose.
+std::string describe(const Settings& settings);
+
 class Endpoint {
  public:
   // Errors as Offers::find().
   static Status open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint);
+  // Gives what connects to others an endpoint of its own, with queues and peers in common with
+  // ep().
+  Status add_opener() { return open_ep(opener_ep_, opener_address_); }
   ~Endpoint();
 
   fid_ep* ep() const noexcept { return ep_; }
+  // Without add_opener(): ep().
+  fid_ep* opener_ep() const noexcept { return opener_ep_ != nullptr ? opener_ep_ : ep_; }
   fid_cq* cq() const noexcept { return cq_; }
   fid_av* av() const noexcept { return av_; }
   fid_domain* domain() const noexcept { return domain_; }
   const fi_info& info() const noexcept { return *info_; }
   const Interface& interface() const noexcept { return interface_; }
-  const std::string& address() const noexcept { return address_; }  // bytes, as the provider's
+  // Bytes, as the provider's.
+  const std::string& address() const noexcept { return address_; }
+  const std::string& opener_address() const noexcept {
+    return opener_ep_ != nullptr ? opener_address_ : address_;
+  }
   int wait_fd() const noexcept { return wait_fd_; }
   // False: there is something to read already.
   bool try_wait() noexcept;
@@ -66,6 +78,7 @@ class Endpoint {
  private:
   Endpoint() = default;
   Status open_objects();
+  Status open_ep(fid_ep*& ep, std::string& address);
 
   fi_info* info_ = nullptr;
   Interface interface_;
@@ -78,9 +91,10 @@ class Endpoint {
   // for nothing is readable when a socket is, which is what a sleeper wants, and costs nothing.
   fid_cq* bell_ = nullptr;
   fid_ep* ep_ = nullptr;
+  fid_ep* opener_ep_ = nullptr;
   int timer_ = -1;  // of providers without anything to wait for, as EFA's
   int wait_fd_ = -1;
-  std::string address_;
+  std::string address_, opener_address_;
 };
 
 }  // namespace weft::ofi

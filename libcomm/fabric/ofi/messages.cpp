@@ -1,6 +1,8 @@
 #include "fabric/ofi/messages.hpp"
 
+#include <fmt/core.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -11,6 +13,8 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/mapping.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/library.hpp"
@@ -21,11 +25,16 @@ namespace {
 
 namespace lib = weft::ofi;
 
-enum class Kind : std::uint32_t { hello = 1, accept, message, closed };
+// given_up: the sender's hello is no longer meant; what is behind it on its way would find nobody.
+enum class Kind : std::uint16_t { hello = 1, accept, message, closed, given_up };
 
 struct Head {
-  std::uint64_t token;  // of the link, as its receiver chose it; hello: as its sender did
+  // Of the link, as its receiver chose it; hello, given_up: as its sender did.
+  std::uint64_t token;
   Kind kind;
+  // Of message: the provider makes a connection that broke anew without a word, and what was lost
+  // with it is missing here.
+  std::uint16_t sequence;
   std::uint32_t length;  // of what follows
 };
 static_assert(sizeof(Head) == 16);
@@ -35,29 +44,70 @@ struct HelloBody {
   std::byte hello[kMaxHelloBytes];
 };
 
-constexpr std::size_t kBufferBytes = 8192;
-constexpr std::size_t kNumReceives = 128, kNumSends = 128;
+// The longest message. ofi_rxm sends no more without asking first.
+constexpr std::size_t kBufferBytes = (128 << 10) + 128, kBufferBytesRxm = 16 << 10;
+// The native endpoints over TCP take a buffer when a message comes: few are enough, and stay in the
+// caches.
+constexpr std::size_t kNumReceives = 64, kFewReceives = 16, kNumSends = 64;
+constexpr int kBatch = kFewReceives;  // completions that are read at once: no more receives end
 constexpr std::size_t kSendsOfLink = 32;
+constexpr std::size_t kMostBuffers = 4096;
+constexpr std::size_t kMaxRefusals = 64;
+constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster than it is waited for
+constexpr std::size_t kMaxInject = 512;
+constexpr std::size_t kMaxEvents = 4;  // of a link, other than messages, that wait at a time
 constexpr std::uint64_t kGoodbyeNs = 50'000'000;
 
-struct Buffer {
-  fi_context2 context;  // first: the provider gives its address back
-  bool is_receive;
-  std::uint64_t link;  // own token of the link that sends
-  std::byte data[kBufferBytes];
+// What the provider has, of which it gives the context's address back.
+struct Posted {
+  fi_context2 context;
+  bool is_rma = false;  // a Transfer, else a Buffer
+};
+
+struct Buffer : Posted {
+  fid_mr* mr = nullptr;        // of its data, where the provider wants that
+  fid_ep* receives = nullptr;  // that it is posted to; null: it sends
+  std::uint64_t link;          // own token of the link that sends
+  Request* request = nullptr;  // of a message in place
+  std::byte* data;
+};
+
+// A get. Lives until the provider has told its end, even if nobody waits.
+struct Transfer : Posted {
+  std::uint64_t link = 0;      // own token
+  Request* request = nullptr;  // null: nobody waits any more
+  fid_mr* local = nullptr;     // of `here`, where the provider wants that
+  // Else, in place of `here`, which nothing could keep the provider from once the link is
+  // closed.
+  std::unique_ptr<std::byte[]> copy;
+  void* here = nullptr;
+  std::size_t bytes = 0;
 };
 
 struct OfiLink : Link {
+  fid_ep* ep = nullptr;  // the opener's, or the one that is opened to
   fi_addr_t peer = FI_ADDR_UNSPEC;
+  char address[kMaxAddressBytes];  // of the opener, until it is let in
   std::uint64_t own_token = 0, peer_token = 0;
   bool is_up = false, is_down = false;
-  std::size_t num_sends = 0;  // under way
+  bool is_cut_off = false;                       // closed here while it was up
+  std::size_t num_sends = 0;                     // under way
+  std::uint16_t num_sent = 0, num_received = 0;  // messages
 };
 
 class OfiEndpoint final : public Endpoint {
  public:
   explicit OfiEndpoint(std::unique_ptr<lib::Endpoint> endpoint) : ep_(std::move(endpoint)) {
-    limits_ = {.message_max = kBufferBytes - sizeof(Head), .breaks = true};
+    const std::string_view provider = ep_->info().fabric_attr->prov_name;
+    buffer_bytes_ = provider.ends_with("ofi_rxm") ? kBufferBytesRxm : kBufferBytes;
+    limits_ = {.message_max = buffer_bytes_ - sizeof(Head), .breaks = true};
+    if (!ep_->has_mode(FI_MR_LOCAL)) limits_.in_place_min = kInPlaceMin;
+    // Over TCP software on the owner's side does a get anyway. When a connection ends in the middle
+    // of the answer to a read, the tcp provider of libfabric 1.17 ends that read twice and uses
+    // what was freed; and nothing closes one connection of its native endpoints, so that late bytes
+    // could still come into a buffer that has been given up.
+    limits_.gets = !lib::is_tcp(provider);
+    inject_max_ = std::min(ep_->info().tx_attr->inject_size, kMaxInject);
   }
   ~OfiEndpoint() override;
 
@@ -65,33 +115,44 @@ class OfiEndpoint final : public Endpoint {
   std::string_view name() const noexcept override { return "ofi"; }
   const Limits& limits() const noexcept override { return limits_; }
   std::string address() const override { return ep_->address(); }
+  std::string kind() const override {
+    return fmt::format("{}/{}", ep_->info().fabric_attr->prov_name, ep_->address().size());
+  }
+  std::string way_to(Bytes address) const override {
+    const std::string to =
+        lib::address_text({reinterpret_cast<const char*>(address.data()), address.size()});
+    std::string text = ep_->info().fabric_attr->prov_name;
+    if (!to.empty())
+      text += fmt::format(" from {} to {} (WEFT_OFI_INTERFACE chooses others)",
+                          lib::list_text({ep_->interface()}), to);
+    return text;
+  }
 
   Status open(Bytes address, Bytes hello, Link*& link) override;
+  Status open_locked(Bytes address, Bytes hello, Link*& link);
   void close(Link& link) override;
-  Status register_memory(void*, std::size_t, std::uint32_t, Registration&) override { return {}; }
-  void deregister(Registration&) override {}
+  Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
+                         Registration& registration) override;
+  void deregister(Registration& registration) override;
   Code put(Link&, const void*, std::size_t, const Key&, std::uint64_t, Request&) override {
     return Code::unsupported;
   }
-  Code get(Link&, void*, std::size_t, const Key&, std::uint64_t, Request&) override {
-    return Code::unsupported;
-  }
+  Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
+           Request& request) override;
   Code atomic(Link&, Atomic, const Key&, std::uint64_t, std::uint64_t, std::uint64_t,
               std::uint64_t&, Request&) override {
     return Code::unsupported;
   }
-  Code message(Link& base, Bytes head, Bytes body) override {
-    auto& link = static_cast<OfiLink&>(base);
-    if (head.size() + body.size() > limits_.message_max) return Code::bad_argument;
-    std::lock_guard lock(mutex_);
-    if (link.is_down) return Code::peer_lost;
-    if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
-    return send(link, Kind::message, link.peer_token, head, body);
+  Code message(Link& link, Bytes head, Bytes body) override {
+    return post(static_cast<OfiLink&>(link), head, body, nullptr);
+  }
+  Code message_in_place(Link& link, Bytes head, Bytes body, Request& request) override {
+    return post(static_cast<OfiLink&>(link), head, body, &request);
   }
   bool poll(Events& events) override;
   bool arm() override {
     std::lock_guard lock(mutex_);
-    return events_.empty() && ep_->try_wait();
+    return events_.empty() && !std::exchange(may_hold_, false) && ep_->try_wait();
   }
   int wait_fd() const noexcept override { return ep_->wait_fd(); }
 
@@ -110,98 +171,176 @@ class OfiEndpoint final : public Endpoint {
     const auto found = links_.find(token);
     return found == links_.end() ? nullptr : found->second;
   }
-  OfiLink* add_link(fi_addr_t peer) {
-    auto* link = new OfiLink;
+  OfiLink* add_link(fid_ep* ep, fi_addr_t peer) {
+    // So that what happens to it later is noted without an allocation.
+    events_.reserve(num_receives_ + kMaxEvents * (links_.size() + 1));
+    auto link = std::make_unique<OfiLink>();
+    link->ep = ep;
     link->peer = peer;
     while (link->own_token == 0 || links_.contains(link->own_token))
       if (::getrandom(&link->own_token, sizeof link->own_token, 0) < 0) link->own_token = 0;
-    links_[link->own_token] = link;
-    return link;
+    links_[link->own_token] = link.get();
+    return link.release();
   }
-  Code send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body);
+  Code post(OfiLink& link, Bytes head, Bytes body, Request* request) {
+    if (head.size() + body.size() > limits_.message_max) return Code::bad_argument;
+    std::lock_guard lock(mutex_);
+    if (link.is_down) return Code::peer_lost;
+    if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
+    const Code code = send(link, Kind::message, link.peer_token, head, body, request);
+    if (code == Code::ok) ++link.num_sent;
+    return code;
+  }
+  Code send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body,
+            Request* request = nullptr);
   void post_receive(Buffer& buffer);
   void take_down(OfiLink& link, Code why) {
     if (std::exchange(link.is_down, true)) return;
     events_.push_back({EventKind::down, link.own_token, why});
   }
-  void on_received(Buffer& buffer, std::size_t length);
+  void on_received(Buffer& buffer, std::size_t length, Events* events,
+                   std::unique_lock<std::mutex>& lock);
   void on_hello(const Head& head, Bytes bytes);
-  bool read_completions();
+  void on_given_up(std::uint64_t token);
+  Request* take_request(std::uint64_t link);
+  bool read_completions(Events* events, std::unique_lock<std::mutex>& lock);
+  void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
+  void end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock);
+  Status add_buffers(std::size_t count, bool receives);
+  bool need_send_buffer();
+  Status register_for(void* address, std::size_t bytes, std::uint64_t access, fid_mr*& mr);
+  static void close_local(Transfer& transfer) {
+    if (transfer.local != nullptr) fi_close(&transfer.local->fid);
+    transfer.local = nullptr;
+  }
   void dispatch(Events& events, Event& event);
 
   std::mutex mutex_;
   std::unique_ptr<lib::Endpoint> ep_;
   Limits limits_;
-  fid_mr* mr_ = nullptr;
-  std::unique_ptr<Buffer[]> buffers_;
+  std::vector<fid_mr*> mrs_;
+  std::size_t num_refused_ = 0;
+  std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = 0;
+  // There may be more of which no descriptor tells: completions, or what the provider holds while
+  // receive buffers wait in events_.
+  bool may_hold_ = false;
+  std::deque<Buffer> buffers_;
+  std::deque<weft::Mapping> more_memory_;
   std::vector<Buffer*> free_;
+  std::deque<Transfer> transfers_;
+  std::vector<Transfer*> free_transfers_;
   std::unordered_map<std::uint64_t, OfiLink*> links_;  // by own token
-  std::deque<Event> events_;
+  std::vector<Event> events_;
 };
 
 Status OfiEndpoint::start() {
-  buffers_.reset(new Buffer[kNumReceives + kNumSends]);
-  if (ep_->has_mode(FI_MR_LOCAL)) {
-    const int error =
-        fi_mr_reg(ep_->domain(), buffers_.get(), (kNumReceives + kNumSends) * sizeof(Buffer),
-                  FI_SEND | FI_RECV, 0, 1, 0, &mr_, nullptr);
-    if (error != 0)
-      return {Code::no_memory, std::string("libfabric's fi_mr_reg: ") + lib::error_text(error)};
+  num_receives_ = kNumReceives;
+  if (ep_->is_native_tcp()) {
+    num_receives_ = 2 * kFewReceives;
+    // Two of these that connect to each other at once may end up unconnected (libfabric 1.17), so
+    // one only connects, and the other is only connected to.
+    if (Status status = ep_->add_opener(); !status) return status;
   }
-  for (std::size_t i = 0; i < kNumReceives + kNumSends; ++i) {
-    buffers_[i].is_receive = i < kNumReceives;
-    if (i < kNumReceives)
-      post_receive(buffers_[i]);
-    else
-      free_.push_back(&buffers_[i]);
+  if (Status status = add_buffers(num_receives_, true); !status) return status;
+  return add_buffers(kNumSends, false);
+}
+
+Status OfiEndpoint::add_buffers(std::size_t count, bool receives) {
+  weft::Mapping memory;
+  if (Status status = memory.map(count * buffer_bytes_); !status) return status;
+  fid_mr* mr = nullptr;
+  if (ep_->has_mode(FI_MR_LOCAL)) {
+    make_room(mrs_);
+    if (Status status = register_for(memory.data(), memory.bytes(), FI_SEND | FI_RECV, mr); !status)
+      return status;
+    mrs_.push_back(mr);
+  }
+  std::byte* data = memory.data();
+  more_memory_.push_back(std::move(memory));
+  make_room(free_, buffers_.size() + count);  // giving back takes no memory
+  for (std::size_t i = 0; i < count; ++i, data += buffer_bytes_) {
+    Buffer& buffer = buffers_.emplace_back();
+    buffer.data = data;
+    buffer.mr = mr;
+    if (receives) {
+      buffer.receives = i % 2 == 0 ? ep_->ep() : ep_->opener_ep();
+      post_receive(buffer);
+    } else {
+      free_.push_back(&buffer);
+    }
   }
   return {};
+}
+
+// A peer that takes nothing keeps what is under way to it, and the provider keeps that even after
+// the link's end. The others are not to wait for it.
+bool OfiEndpoint::need_send_buffer() {
+  if (!free_.empty()) return true;
+  if (buffers_.size() >= kMostBuffers) return false;
+  return or_no_memory([&] { return add_buffers(kSendsOfLink, false); }).ok();
 }
 
 OfiEndpoint::~OfiEndpoint() {
   // What says that links are closed is still to be sent.
   for (const std::uint64_t limit = now_ns() + kGoodbyeNs;
-       free_.size() < kNumSends && now_ns() < limit;) {
-    std::lock_guard lock(mutex_);
-    read_completions();
+       free_.size() < buffers_.size() - num_receives_ && now_ns() < limit;) {
+    std::unique_lock lock(mutex_);
+    read_completions(nullptr, lock);
   }
   for (auto& [token, link] : links_) delete link;
+  for (Transfer& transfer : transfers_) close_local(transfer);
   ep_.reset();
-  if (mr_ != nullptr) fi_close(&mr_->fid);
+  for (fid_mr* mr : mrs_) fi_close(&mr->fid);
 }
 
 void OfiEndpoint::post_receive(Buffer& buffer) {
-  void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
-  const ssize_t error = fi_recv(ep_->ep(), buffer.data, sizeof buffer.data, descriptor,
+  void* descriptor = buffer.mr != nullptr ? fi_mr_desc(buffer.mr) : nullptr;
+  const ssize_t error = fi_recv(buffer.receives, buffer.data, buffer_bytes_, descriptor,
                                 FI_ADDR_UNSPEC, &buffer.context);
   if (error != 0) log_line(LogLevel::error, -1, "ofi: fi_recv: {}", lib::error_text(error));
 }
 
-Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body) {
-  if (free_.empty()) return Code::again;
-  Buffer& buffer = *free_.back();
+Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body,
+                       Request* request) {
   const std::size_t length = head.size() + body.size();
-  const Head first{token, kind, static_cast<std::uint32_t>(length)};
-  std::memcpy(buffer.data, &first, sizeof first);
-  if (!head.empty()) std::memcpy(buffer.data + sizeof first, head.data(), head.size());
-  if (!body.empty())
-    std::memcpy(buffer.data + sizeof first + head.size(), body.data(), body.size());
-  iovec part{buffer.data, sizeof first + length};
-  void* descriptor = mr_ != nullptr ? fi_mr_desc(mr_) : nullptr;
-  fi_msg message{};
-  message.msg_iov = &part;
-  message.desc = &descriptor;
-  message.iov_count = 1;
-  message.addr = link.peer;
-  message.context = &buffer.context;
-  const ssize_t error = fi_sendmsg(ep_->ep(), &message, FI_COMPLETION);
+  const Head first{token, kind, link.num_sent, static_cast<std::uint32_t>(length)};
+  const bool is_short = sizeof first + length <= inject_max_ && request == nullptr;
+  std::byte on_stack[kMaxInject];
+  if (!is_short && !need_send_buffer()) return Code::again;
+  std::byte* to = is_short ? on_stack : free_.back()->data;
+  std::memcpy(to, &first, sizeof first);
+  if (!head.empty()) std::memcpy(to + sizeof first, head.data(), head.size());
+  if (!body.empty() && request == nullptr)
+    std::memcpy(to + sizeof first + head.size(), body.data(), body.size());
+  ssize_t error = 0;
+  if (is_short) {
+    error = fi_inject(link.ep, to, sizeof first + length, link.peer);
+  } else {
+    iovec parts[] = {{to, sizeof first + length}, {const_cast<std::byte*>(body.data()), 0}};
+    if (request != nullptr) {
+      parts[0].iov_len = sizeof first + head.size();
+      parts[1].iov_len = body.size();
+    }
+    fid_mr* mr = free_.back()->mr;
+    void* descriptor = mr != nullptr ? fi_mr_desc(mr) : nullptr;
+    fi_msg message{};
+    message.msg_iov = parts;
+    message.desc = mr != nullptr ? &descriptor : nullptr;
+    message.iov_count = request != nullptr ? 2 : 1;
+    message.addr = link.peer;
+    message.context = &free_.back()->context;
+    error = fi_sendmsg(link.ep, &message, FI_COMPLETION);
+  }
   if (error == -FI_EAGAIN) return Code::again;
   if (error != 0) {
     take_down(link, Code::peer_lost);
     return Code::peer_lost;
   }
+  if (is_short) return Code::ok;
+  Buffer& buffer = *free_.back();
   free_.pop_back();
   buffer.link = link.own_token;
+  buffer.request = request;
   ++link.num_sends;
   return Code::ok;
 }
@@ -210,33 +349,40 @@ Status OfiEndpoint::open(Bytes address, Bytes hello, Link*& out) {
   if (address.size() != ep_->address().size() || hello.size() > kMaxHelloBytes)
     return Code::bad_argument;
   std::lock_guard lock(mutex_);
+  return or_no_memory([&] { return open_locked(address, hello, out); });
+}
+
+Status OfiEndpoint::open_locked(Bytes address, Bytes hello, Link*& out) {
   fi_addr_t peer = FI_ADDR_UNSPEC;
   if (fi_av_insert(ep_->av(), address.data(), 1, &peer, 0, nullptr) != 1)
     return {Code::bad_argument, "libfabric does not take the peer's address"};
-  OfiLink* link = add_link(peer);
   HelloBody body{};
-  const std::string& own = ep_->address();
+  const std::string& own = ep_->opener_address();
   body.address_bytes = static_cast<std::uint16_t>(own.size());
   body.hello_bytes = static_cast<std::uint16_t>(hello.size());
   std::memcpy(body.address, own.data(), own.size());
   if (!hello.empty()) std::memcpy(body.hello, hello.data(), hello.size());
-  const Code code = send(*link, Kind::hello, link->own_token,
-                         {reinterpret_cast<const std::byte*>(&body), sizeof body}, {});
-  if (code == Code::again) {  // as while a connection is made
-    const auto* first = reinterpret_cast<const std::byte*>(&body);
-    events_.push_back(
-        {EventKind::hello_again, link->own_token, Code::ok, {first, first + sizeof body}});
-  }
+  const auto* first = reinterpret_cast<const std::byte*>(&body);
+  Event again{EventKind::hello_again, 0, Code::ok, {first, first + sizeof body}};
+  OfiLink* link = add_link(ep_->opener_ep(), peer);
+  again.link = link->own_token;
+  const Code code = send(*link, Kind::hello, link->own_token, {first, sizeof body}, {});
+  if (code == Code::again) events_.push_back(std::move(again));  // as while a connection is made
   out = link;
   return {};
 }
 
 void OfiEndpoint::close(Link& base) {
   auto& link = static_cast<OfiLink&>(base);
-  std::lock_guard lock(mutex_);
-  if (link.is_up && !link.is_down) {
-    // Best effort: silence tells it as well.
-    [[maybe_unused]] const Code code = send(link, Kind::closed, link.peer_token, {}, {});
+  std::unique_lock lock(mutex_);
+  link.is_cut_off = link.is_up && !link.is_down;
+  if (!link.is_down && link.peer != FI_ADDR_UNSPEC) {
+    // Best effort: silence tells it as well. Without a word to a peer that may have let this link
+    // in already, that one would keep to it.
+    const bool was_answered = link.peer_token != 0;
+    [[maybe_unused]] const Code code = was_answered
+                                           ? send(link, Kind::closed, link.peer_token, {}, {})
+                                           : send(link, Kind::given_up, link.own_token, {}, {});
   }
   for (auto it = events_.begin(); it != events_.end();) {
     if (it->link != link.own_token) {
@@ -246,8 +392,32 @@ void OfiEndpoint::close(Link& base) {
     if (it->buffer != nullptr) post_receive(*it->buffer);
     it = events_.erase(it);
   }
-  links_.erase(link.own_token);
+  if (link.is_cut_off && buffers_.size() < kMostBuffers) {
+    // It may have stopped in the middle of a message, whose buffer the provider keeps.
+    [[maybe_unused]] const Status status = or_no_memory([&] { return add_buffers(2, true); });
+    if (status) num_receives_ += 2;
+  }
+  const std::uint64_t token = link.own_token;
+  links_.erase(token);
   delete &link;
+  while (Request* request = take_request(token)) {
+    lock.unlock();
+    request->done(*request, Code::cancelled);
+    lock.lock();
+  }
+}
+
+// One that this link has under way, which ends now; null: none is left.
+Request* OfiEndpoint::take_request(std::uint64_t link) {
+  for (Buffer& buffer : buffers_)
+    if (buffer.request != nullptr && buffer.link == link)
+      return std::exchange(buffer.request, nullptr);
+  for (Transfer& transfer : transfers_) {
+    if (transfer.request == nullptr || transfer.link != link) continue;
+    close_local(transfer);
+    return std::exchange(transfer.request, nullptr);
+  }
+  return nullptr;
 }
 
 void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
@@ -255,25 +425,35 @@ void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
   if (bytes.size() != sizeof body || head.token == 0) return;
   std::memcpy(&body, bytes.data(), sizeof body);
   if (body.address_bytes != ep_->address().size() || body.hello_bytes > kMaxHelloBytes) return;
-  fi_addr_t peer = FI_ADDR_UNSPEC;
-  if (fi_av_insert(ep_->av(), body.address, 1, &peer, 0, nullptr) != 1) return;
-  OfiLink* link = add_link(peer);
-  link->peer_token = head.token;
-  events_.push_back({EventKind::incoming,
-                     link->own_token,
-                     Code::ok,
-                     {body.hello, body.hello + body.hello_bytes}});
+  // Without memory there is no answer, and the peer tries again.
+  [[maybe_unused]] const Code code = or_no_memory([&] {
+    Event event{EventKind::incoming, 0, Code::ok, {body.hello, body.hello + body.hello_bytes}};
+    OfiLink* link = add_link(ep_->ep(), FI_ADDR_UNSPEC);
+    link->peer_token = head.token;
+    std::memcpy(link->address, body.address, body.address_bytes);
+    event.link = link->own_token;
+    events_.push_back(std::move(event));
+    return Code::ok;
+  });
+}
+
+void OfiEndpoint::on_given_up(std::uint64_t token) {
+  for (auto& [own, link] : links_)
+    if (link->peer_token == token && link->ep == ep_->ep())
+      return take_down(*link, Code::peer_lost);
 }
 
 // The buffer goes back here, or with the event that shows it.
-void OfiEndpoint::on_received(Buffer& buffer, std::size_t length) {
+void OfiEndpoint::on_received(Buffer& buffer, std::size_t length, Events* events,
+                              std::unique_lock<std::mutex>& lock) {
   Head head;
   bool is_shown = false;
   if (length >= sizeof head) {
     std::memcpy(&head, buffer.data, sizeof head);
     const Bytes bytes{buffer.data + sizeof head, length - sizeof head};
     if (head.length == bytes.size()) {
-      OfiLink* link = head.kind == Kind::hello ? nullptr : find(head.token);
+      const bool is_openers = head.kind == Kind::hello || head.kind == Kind::given_up;
+      OfiLink* link = is_openers ? nullptr : find(head.token);
       if (head.kind == Kind::hello) {
         on_hello(head, bytes);
       } else if (link != nullptr && head.kind == Kind::accept && !link->is_up &&
@@ -281,59 +461,204 @@ void OfiEndpoint::on_received(Buffer& buffer, std::size_t length) {
         std::memcpy(&link->peer_token, bytes.data(), sizeof link->peer_token);
         link->is_up = true;
         events_.push_back({EventKind::up, link->own_token});
+      } else if (head.kind == Kind::given_up) {
+        on_given_up(head.token);
       } else if (link != nullptr && head.kind == Kind::closed) {
         take_down(*link, Code::peer_lost);
       } else if (link != nullptr && head.kind == Kind::message && link->is_up && !link->is_down) {
-        events_.push_back({EventKind::message, link->own_token, Code::ok, {}, &buffer});
-        is_shown = true;
+        if (head.sequence != link->num_received++) {
+          take_down(*link, Code::peer_lost);
+        } else if (events_.empty() && events != nullptr) {
+          lock.unlock();
+          events->on_message(*link, bytes);
+          lock.lock();
+        } else {
+          // What is not yet shown keeps its buffer: that is the back-pressure.
+          events_.push_back({EventKind::message, link->own_token, Code::ok, {}, &buffer});
+          is_shown = true;
+          may_hold_ = true;
+        }
       }
     }
   }
   if (!is_shown) post_receive(buffer);
 }
 
-bool OfiEndpoint::read_completions() {
-  fi_cq_data_entry entries[16];
+void OfiEndpoint::end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock) {
+  Request* request = std::exchange(buffer.request, nullptr);
+  free_.push_back(&buffer);
+  if (OfiLink* link = find(buffer.link); link != nullptr) {
+    --link->num_sends;
+    if (!is_good) take_down(*link, Code::peer_lost);
+  }
+  if (request == nullptr) return;
+  lock.unlock();
+  request->done(*request, is_good ? Code::ok : Code::peer_lost);
+  lock.lock();
+}
+
+// One-sided.
+
+Status OfiEndpoint::register_for(void* address, std::size_t bytes, std::uint64_t access,
+                                 fid_mr*& mr) {
+  const std::size_t key_bytes = std::min<std::size_t>(8, ep_->info().domain_attr->mr_key_size);
+  int error = 0;
+  // Another try with another key, should two collide.
+  for (int i = 0; i < 4; ++i) {
+    std::uint64_t key = 0;
+    if (::getrandom(&key, key_bytes, 0) < 0) return Code::unsupported;
+    error = fi_mr_reg(ep_->domain(), address, bytes, access, 0, key, 0, &mr, nullptr);
+    if (error != -FI_ENOKEY) break;
+  }
+  if (error != 0)
+    return {Code::no_memory, fmt::format("libfabric cannot register {} bytes: {} (see ulimit -l)",
+                                         bytes, lib::error_text(error))};
+  return {};
+}
+
+Status OfiEndpoint::register_memory(void* address, std::size_t bytes, std::uint32_t rights,
+                                    Registration& registration) {
+  // All else is the owner's side's.
+  if (!limits_.gets || (rights & kRead) == 0 || bytes == 0) return {};
+  fid_mr* mr = nullptr;
+  std::lock_guard lock(mutex_);
+  if (Status status = register_for(address, bytes, FI_REMOTE_READ, mr); !status) return status;
+  const std::uint64_t named =
+      ep_->has_mode(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(address) : 0;
+  registration.handle = mr;
+  registration.key = key_of({named, bytes, fi_mr_key(mr)});
+  return {};
+}
+
+void OfiEndpoint::deregister(Registration& registration) {
+  auto* mr = static_cast<fid_mr*>(std::exchange(registration.handle, nullptr));
+  if (mr == nullptr) return;
+  std::lock_guard lock(mutex_);
+  fi_close(&mr->fid);
+}
+
+Code OfiEndpoint::get(Link& base, void* here, std::size_t bytes, const Key& key,
+                      std::uint64_t offset, Request& request) {
+  if (!limits_.gets) return Code::unsupported;
+  const KeyParts parts = parts_of(key);
+  auto& link = static_cast<OfiLink&>(base);
+  std::lock_guard lock(mutex_);
+  if (link.is_down) return Code::peer_lost;
+  if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
+  const Code room = or_no_memory([&] {
+    if (!free_transfers_.empty()) return Code::ok;
+    make_room(free_transfers_, transfers_.size() + 1);  // giving back takes no memory
+    free_transfers_.push_back(&transfers_.emplace_back());
+    return Code::ok;
+  });
+  if (room != Code::ok) return room;
+  Transfer& transfer = *free_transfers_.back();
+  transfer.is_rma = true;
+  transfer.here = here;
+  transfer.bytes = bytes;
+  iovec local{here, bytes};
+  void* descriptor = nullptr;
+  if (ep_->has_mode(FI_MR_LOCAL)) {
+    if (Status status = register_for(here, bytes, FI_READ, transfer.local); !status)
+      return status.code();
+    descriptor = fi_mr_desc(transfer.local);
+  } else {
+    transfer.copy.reset(new (std::nothrow) std::byte[bytes]);
+    if (transfer.copy == nullptr) return Code::no_memory;
+    local.iov_base = transfer.copy.get();
+  }
+  const fi_rma_iov remote{parts.address + offset, bytes, parts.secret};
+  fi_msg_rma message{};
+  message.msg_iov = &local;
+  message.desc = descriptor != nullptr ? &descriptor : nullptr;
+  message.iov_count = 1;
+  message.addr = link.peer;
+  message.rma_iov = &remote;
+  message.rma_iov_count = 1;
+  message.context = &transfer.context;
+  const ssize_t error = fi_readmsg(link.ep, &message, FI_COMPLETION);
+  if (error != 0) {
+    close_local(transfer);
+    transfer.copy.reset();
+    if (error == -FI_EAGAIN) return Code::again;
+    take_down(link, Code::peer_lost);
+    return Code::peer_lost;
+  }
+  free_transfers_.pop_back();
+  transfer.link = link.own_token;
+  transfer.request = &request;
+  ++link.num_sends;
+  return Code::ok;
+}
+
+void OfiEndpoint::end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock) {
+  Request* request = std::exchange(transfer.request, nullptr);
+  close_local(transfer);
+  OfiLink* link = find(transfer.link);
+  if (link != nullptr) --link->num_sends;
+  Code code = Code::ok;
+  if (error == FI_EACCES || error == FI_EKEYREJECTED) {
+    code = Code::not_permitted;
+  } else if (error != 0) {
+    code = Code::peer_lost;
+    if (link != nullptr) take_down(*link, code);
+  }
+  if (request != nullptr && code == Code::ok && transfer.copy != nullptr)
+    std::memcpy(transfer.here, transfer.copy.get(), transfer.bytes);
+  transfer.copy.reset();
+  free_transfers_.push_back(&transfer);
+  if (request == nullptr) return;
+  lock.unlock();
+  request->done(*request, code);
+  lock.lock();
+}
+
+bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>& lock) {
+  fi_cq_data_entry entries[kBatch];
   bool any = false;
   for (int round = 0; round < 8; ++round) {
-    const ssize_t count = fi_cq_read(ep_->cq(), entries, 16);
+    const ssize_t count = fi_cq_read(ep_->cq(), entries, kBatch);
     if (count == -FI_EAVAIL) {
       fi_cq_err_entry error{};
       if (fi_cq_readerr(ep_->cq(), &error, 0) < 0 || error.op_context == nullptr) continue;
-      auto& buffer = *static_cast<Buffer*>(error.op_context);
-      if (buffer.is_receive) {
-        if (error.err != FI_ECANCELED) post_receive(buffer);
+      auto& posted = *static_cast<Posted*>(error.op_context);
+      if (posted.is_rma) {
+        end_transfer(static_cast<Transfer&>(posted), error.err, lock);
         continue;
       }
-      free_.push_back(&buffer);
-      if (OfiLink* link = find(buffer.link); link != nullptr) {
-        --link->num_sends;
-        take_down(*link, Code::peer_lost);
-      }
+      auto& buffer = static_cast<Buffer&>(posted);
+      if (buffer.receives == nullptr)
+        end_send(buffer, false, lock);
+      else
+        post_receive(buffer);  // also where its connection was replaced in the middle of a message
       continue;
     }
     if (count <= 0) return any;
     any = true;
     for (ssize_t i = 0; i < count; ++i) {
-      auto& buffer = *static_cast<Buffer*>(entries[i].op_context);
-      if (buffer.is_receive) {
-        on_received(buffer, entries[i].len);
+      auto& posted = *static_cast<Posted*>(entries[i].op_context);
+      if (posted.is_rma) {
+        end_transfer(static_cast<Transfer&>(posted), 0, lock);
         continue;
       }
-      free_.push_back(&buffer);
-      if (OfiLink* link = find(buffer.link); link != nullptr) --link->num_sends;
+      auto& buffer = static_cast<Buffer&>(posted);
+      if (buffer.receives != nullptr)
+        on_received(buffer, entries[i].len, events, lock);
+      else
+        end_send(buffer, true, lock);
     }
+    if (count < kBatch) return any;
   }
+  may_hold_ = true;
   return any;
 }
 
 bool OfiEndpoint::poll(Events& events) {
   std::unique_lock lock(mutex_);
-  // What is not yet shown keeps its buffer: that is the back-pressure.
-  bool any = read_completions();
+  bool any = read_completions(&events, lock);
   for (std::size_t left = events_.size(); left > 0 && !events_.empty(); --left) {
     Event event = std::move(events_.front());
-    events_.pop_front();
+    events_.erase(events_.begin());
     lock.unlock();
     dispatch(events, event);
     lock.lock();
@@ -352,24 +677,38 @@ void OfiEndpoint::dispatch(Events& events, Event& event) {
   if (link == nullptr) return;  // closed by an event before
   switch (event.kind) {
     case EventKind::incoming: {
+      {
+        std::lock_guard lock(mutex_);
+        if (link->is_down) {  // given up by now
+          links_.erase(event.link);
+          delete link;
+          return;
+        }
+      }
       const bool accepted = events.on_incoming(*link, event.data);
       std::unique_lock lock(mutex_);
       link = find(event.link);
       if (link == nullptr) return;
+      // Each that is not let in is an address that anybody may have given, and a connection to it:
+      // after some there is no answer any more.
+      const bool answers = accepted || num_refused_++ < kMaxRefusals;
+      const bool known =
+          answers && fi_av_insert(ep_->av(), link->address, 1, &link->peer, 0, nullptr) == 1;
+      if (!accepted || !known) {
+        if (known) {
+          [[maybe_unused]] const Code told = send(*link, Kind::closed, link->peer_token, {}, {});
+        }
+        links_.erase(event.link);
+        delete link;
+        return;
+      }
       const auto* token = reinterpret_cast<const std::byte*>(&link->own_token);
-      const Code code = accepted ? send(*link, Kind::accept, link->peer_token,
-                                        {token, sizeof link->own_token}, {})
-                                 : send(*link, Kind::closed, link->peer_token, {}, {});
-      if (accepted && code == Code::again) {  // until the way back is there
+      const Code code =
+          send(*link, Kind::accept, link->peer_token, {token, sizeof link->own_token}, {});
+      if (code == Code::again)  // until the way back is there
         events_.push_back({EventKind::accept_again, event.link});
-        return;
-      }
-      if (accepted) {
+      else
         link->is_up = true;
-        return;
-      }
-      links_.erase(event.link);
-      delete link;
       return;
     }
     case EventKind::accept_again: {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/mix.hpp"
 #include "fabric/endpoint.hpp"
 
 namespace weft::fabric::verbs {
@@ -69,14 +70,11 @@ inline bool read_hello(Bytes bytes, bool is_answer, Hello& hello) noexcept {
          hello.hello_bytes <= (is_answer ? 0 : kMaxHelloBytes);
 }
 
-// Tells keys from bytes that are none; no secret.
+// Tells keys from bytes that are none; no secret. Not of the address and the length, as there are
+// keys of parts.
 inline std::uint32_t check_of(const MemoryKey& key) noexcept {
-  std::uint64_t sum = (key.check & kRightsMask) + 1;
-  for (const std::uint64_t word : {key.address, key.bytes, std::uint64_t{key.rkey}}) {
-    sum = (sum ^ word) * 0x9e3779b97f4a7c15;
-    sum ^= sum >> 29;
-  }
-  return static_cast<std::uint32_t>(sum >> 32) & ~kRightsMask;
+  const std::uint64_t word = std::uint64_t{key.rkey} << 3 | (key.check & kRightsMask);
+  return static_cast<std::uint32_t>(mix(word) >> 32) & ~kRightsMask;
 }
 inline Key write_key(const void* address, std::size_t bytes, std::uint32_t rkey,
                      std::uint32_t rights) noexcept {

@@ -1,0 +1,380 @@
+// Entries and credit, and what comes from peers.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "transport/lanes/remote_lanes.hpp"
+#include "transport/ring.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+// As much is held at most.
+constexpr std::uint64_t kHeldMax = 131072;
+constexpr std::uint64_t kLine = kEntryAlign;
+// Entries of fewer bytes travel in the message that tells of them, where it can carry them.
+constexpr std::size_t kPutMin = 1024;
+
+}  // namespace
+
+// Posting.
+
+bool RemoteLanes::is_open(const SendLaneState& lane) const noexcept {
+  return lane.state == SendLaneState::open && is_alive(lane.peer->rank);
+}
+
+Code RemoteLanes::post(void* lane, std::size_t offset, std::size_t bytes) noexcept {
+  const std::lock_guard lock(lock_);
+  return take_post(*static_cast<SendLaneState*>(lane), offset, bytes, false);
+}
+
+Code RemoteLanes::post_later(void* lane, std::size_t offset, std::size_t bytes) noexcept {
+  const std::lock_guard lock(lock_);
+  return take_post(*static_cast<SendLaneState*>(lane), offset, bytes, true);
+}
+
+void RemoteLanes::restart(void* lane) noexcept {
+  static_cast<SendLaneState*>(lane)->restarts = true;
+}
+
+// What is accepted stays in the mirror until it is credited, so there is always room for it.
+Code RemoteLanes::take_post(SendLaneState& lane, std::size_t offset, std::size_t bytes,
+                            bool may_hold) {
+  if (!is_open(lane)) return Code::peer_lost;
+  auto& stretches = lane.stretches;
+  if (lane.restarts || stretches.empty() ||
+      stretches.back().offset + (lane.accepted - stretches.back().position) != offset) {
+    if (stretches.size() == SendLaneState::kMaxStretches) {
+      // So far ahead of what was sent there is only who was given credit for nothing.
+      if (lane.sent < stretches[1].position) {
+        lose(*lane.peer, "gives credit for what it has not got");
+        return Code::peer_lost;
+      }
+      stretches.erase(stretches.begin());
+    }
+    stretches.push_back(
+        {lane.accepted, static_cast<std::uint32_t>(offset), std::exchange(lane.restarts, false)});
+  }
+  lane.accepted += bytes;
+  if (channel_of(lane.channel).client == 0) lane.peer->written += bytes;
+  // The second post in a row, with no poll between, is held, and those after it: together they are
+  // one message. The first is not, so that an answer is never late.
+  if (may_hold && watcher_ != nullptr && lane.accepted - lane.sent < kHeldMax) {
+    if (lane.is_held) return Code::ok;
+    if (lane.let_go_after == polls_) {
+      lane.is_held = true;
+      held_.push_back(&lane);
+      holds_.store(true, std::memory_order_relaxed);
+      watcher_->look_soon();
+      return Code::ok;
+    }
+    lane.let_go_after = polls_;
+  }
+  send_entries(lane);
+  return Code::ok;
+}
+
+void RemoteLanes::send_entries(SendLaneState& lane) {
+  if (std::exchange(lane.is_held, false)) {
+    std::erase(held_, &lane);
+    holds_.store(!held_.empty(), std::memory_order_relaxed);
+  }
+  if (lane.waits_count || lane.state != SendLaneState::open) return;
+  Code code = Code::ok;
+  while (code == Code::ok && lane.sent < lane.accepted) code = send_stretch(lane);
+  if (code != Code::again) return;  // once a link is up, what has arrived is told
+  if (!std::exchange(lane.is_listed, true)) lane.peer->unsent.push_back(&lane);
+  lane.peer->make_busy();
+}
+
+bool RemoteLanes::goes_by_put(const SendLaneState& lane, std::size_t bytes) const {
+  return lane.has_key && bytes >= kPutMin;
+}
+
+// One message, or a put and a message.
+Code RemoteLanes::send_stretch(SendLaneState& lane) {
+  std::size_t i = lane.stretches.size() - 1;
+  while (lane.stretches[i].position > lane.sent) --i;
+  const SendLaneState::Stretch& stretch = lane.stretches[i];
+  const std::uint64_t end =
+      i + 1 < lane.stretches.size() ? lane.stretches[i + 1].position : lane.accepted;
+  const bool by_put = goes_by_put(lane, end - lane.sent);
+  const std::uint64_t most =
+      by_put ? std::uint64_t{lane.ring_bytes}
+             : (endpoint_->limits().message_max - sizeof(EntriesMessage)) / kLine * kLine;
+  const auto offset = static_cast<std::uint32_t>(stretch.offset + (lane.sent - stretch.position));
+  const auto bytes = static_cast<std::uint32_t>(std::min(end - lane.sent, most));
+  std::byte* from = lane.mirror->memory.data() + offset;
+  // acquire: its reader is done with what it counted, and the peer may write there; pairs with the
+  // release in RingReader::share_credit.
+  const std::uint64_t credit =
+      lane.back != nullptr ? lane.back->consumed.load(std::memory_order_acquire) : 0;
+  EntriesMessage message{
+      {.kind = Kind::lane_entries, .id = lane.ring}, lane.sent, credit, offset, bytes};
+  if (stretch.is_restart && lane.sent == stretch.position) message.flags = kRestart;
+  ReliableLink& link = lane.peer->link;
+  Code code = Code::ok;
+  if (by_put) {
+    // A put whose message finds no room is done again, which changes nothing.
+    if (!link.has_sent_all()) return Code::again;
+    code = endpoint_->put(*link.link(), from, bytes, lane.key, offset, *lane.mirror);
+    if (code == Code::no_memory) code = Code::again;
+    if (code != Code::ok) return code;
+    ++lane.mirror->under_way;
+    message.kind = Kind::lane_written;
+    code = link.send_once(message, sizeof message, {});
+  } else {
+    const bool in_place = bytes >= endpoint_->limits().in_place_min;
+    code = link.send_once(message, sizeof message, {from, bytes},
+                          in_place ? lane.mirror.get() : nullptr);
+    if (in_place && code == Code::ok) ++lane.mirror->under_way;
+  }
+  if (code != Code::ok) return code;
+  lane.sent += bytes;
+  if (lane.back != nullptr) lane.back->told.store(credit, std::memory_order_relaxed);
+  return Code::ok;
+}
+
+void RemoteLanes::send_held() {
+  // From the last, as each that goes leaves the list.
+  for (std::size_t i = held_.size(); i-- > 0;) send_entries(*held_[i]);
+}
+
+bool RemoteLanes::push() noexcept {
+  if (!holds_.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(lock_);
+  send_held();
+  return true;
+}
+
+void RemoteLanes::set_watcher(Watcher* watcher) noexcept {
+  const std::lock_guard lock(lock_);
+  watcher_ = watcher;
+}
+
+Code RemoteLanes::return_credit(void* opaque, std::uint64_t word) noexcept {
+  auto& lane = *static_cast<ReceiveLaneState*>(opaque);
+  const std::lock_guard lock(lock_);
+  if (lane.closed || !is_alive(lane.peer->rank)) return Code::peer_lost;
+  lane.word = word;
+  if (lane.owes_credit) return Code::ok;
+  lane.owes_credit = true;
+  if (lane.peer->link.is_up() && !send_owed(lane)) owe(lane);  // else it is told with the count
+  return Code::ok;
+}
+
+// Puts off what the lane owes.
+void RemoteLanes::owe(ReceiveLaneState& lane) {
+  auto& owing = lane.peer->owing;
+  if (std::find(owing.begin(), owing.end(), &lane) == owing.end()) owing.push_back(&lane);
+  lane.peer->make_busy();
+}
+
+// False: there is no room.
+bool RemoteLanes::send_owed(ReceiveLaneState& lane) {
+  if (lane.owes_count) return send_count(lane);
+  CreditMessage message{};
+  message.kind = Kind::lane_credit;
+  message.id = lane.writer;
+  message.word = lane.word;
+  if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
+  lane.owes_credit = false;
+  return true;
+}
+
+bool RemoteLanes::send_count(ReceiveLaneState& lane) {
+  CountMessage message{};
+  message.kind = Kind::lane_count;
+  message.id = lane.writer;
+  message.arrived = lane.arrived.load(std::memory_order_relaxed);
+  const std::uint64_t consumed = lane.consumed.load(std::memory_order_acquire);
+  message.word = std::max(consumed, lane.word & ~kFlagMask) | (lane.word & kFlagMask);
+  if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
+  lane.told.store(message.word & ~kFlagMask, std::memory_order_relaxed);
+  lane.owes_count = lane.owes_credit = false;
+  return true;
+}
+
+// False: more is left.
+bool RemoteLanes::pump_lanes(RankPeer& peer) {
+  while (!peer.owing.empty()) {
+    if (!send_owed(*peer.owing.back())) return false;
+    peer.owing.pop_back();
+  }
+  while (!peer.unsent.empty()) {
+    SendLaneState& lane = *peer.unsent.back();
+    peer.unsent.pop_back();
+    lane.is_listed = false;
+    send_entries(lane);
+    if (lane.is_listed) return false;
+  }
+  return true;
+}
+
+// Arrivals.
+
+void RemoteLanes::on_message(fabric::Link& link, fabric::Bytes bytes) {
+  auto& peer = *static_cast<RankPeer*>(link.client);
+  Head head;
+  fabric::Bytes data;
+  if (!read_message(bytes, head, data)) return lose(peer, "sends what makes no sense");
+  switch (peer.link.receive(head, bytes.size(), now_ns_)) {
+    case ReliableLink::Received::fresh: {
+      const char* why = "sends what makes no sense";
+      const Code code =
+          or_no_memory([&] { return dispatch(peer, head, bytes) ? Code::ok : Code::corrupt; });
+      if (code == Code::no_memory) why = "asks for what there is no memory for";
+      if (code != Code::ok) lose(peer, why);
+      return;
+    }
+    case ReliableLink::Received::old:
+      return;
+    case ReliableLink::Received::up:
+      return note_up(peer);
+    case ReliableLink::Received::corrupt:
+      return lose(peer, "sends messages out of order");
+  }
+}
+
+bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes) {
+  fabric::Bytes data;
+  auto with = [&]<class Message>(Message message, auto&& handle) {
+    return read_message(bytes, message, data) && handle(message);
+  };
+  switch (head.kind) {
+    case Kind::lane_entries:
+    case Kind::lane_written:
+      return with(EntriesMessage{}, [&](auto& m) { return on_entries(peer, m, data); });
+    case Kind::lane_credit:
+      return with(CreditMessage{}, [&](auto& m) { return on_credit(peer, m.id, m.word); });
+    case Kind::lane_count:
+      return with(CountMessage{}, [&](auto& m) { return on_count(peer, m); });
+    case Kind::lane_open:
+      return with(LaneOpenMessage{}, [&](auto& m) {
+        on_lane_open(peer, m);
+        return true;
+      });
+    case Kind::lane_answer:
+      return with(LaneAnswerMessage{}, [&](auto& m) { return on_lane_answer(peer, m); });
+    case Kind::owner_get:
+      return with(OwnerAccessMessage{}, [&](auto& m) { return on_owner_get(peer, m); });
+    case Kind::owner_put:
+      return with(OwnerAccessMessage{}, [&](auto& m) { return on_owner_put(peer, m, data); });
+    case Kind::owner_atomic:
+      return with(OwnerAtomicMessage{}, [&](auto& m) { return on_owner_atomic(peer, m); });
+    case Kind::owner_data:
+      return with(OwnerDataMessage{}, [&](auto& m) { return on_owner_data(peer, m, data); });
+    case Kind::owner_done:
+      return with(OwnerDoneMessage{}, [&](auto& m) { return on_owner_done(peer, m); });
+    case Kind::bye:
+      return with(ByeMessage{}, [&](auto& m) {
+        peer.is_leaving = true;
+        peer.goodbye_written = m.written;
+        note_goodbye(peer);
+        return true;
+      });
+    case Kind::farewell:
+      peer.got_farewell = true;
+      peer.link.want_ack();
+      return true;
+    case Kind::ping:
+      peer.link.want_ack();
+      return true;
+    case Kind::ack:
+    case Kind::resume:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabric::Bytes data) {
+  ReceiveLaneState* lane = find_receive_lane(peer, message.id);
+  if (lane == nullptr || lane->closed) return true;
+  const std::uint64_t arrived = lane->arrived.load(std::memory_order_relaxed);
+  const bool is_written = message.kind == Kind::lane_written;
+  if (message.position != arrived || data.size() != (is_written ? 0 : message.bytes) ||
+      message.bytes % kLine != 0 || message.offset % kLine != 0 ||
+      !is_within(message.offset, message.bytes, 0, lane->ring.bytes()) ||
+      (is_written && !lane->is_registered))
+    return false;
+  if (!is_written) std::memcpy(lane->ring.data() + message.offset, data.data(), data.size());
+  // First the credit: whoever answers what has arrived finds its own ring empty.
+  if (SendLaneState* back = lane->back; back != nullptr) {
+    const std::uint64_t word = back->credit.load(std::memory_order_relaxed);
+    const std::uint64_t more = message.credit - (word & ~kFlagMask);
+    if (more != 0 && more <= back->ring_bytes && message.credit % kLine == 0)
+      take_credit(*back, word + more);
+  }
+  // relaxed: made visible with the count of what has arrived.
+  if ((message.flags & kRestart) != 0) lane->restarted.store(arrived, std::memory_order_relaxed);
+  // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
+  lane->arrived.store(arrived + message.bytes, std::memory_order_release);
+  ring_own(reader_doorbell(lane->channel));
+  if (channel_of(lane->channel).client == 0) {
+    peer.arrived += message.bytes;
+    if (peer.is_leaving) [[unlikely]]
+      note_goodbye(peer);
+  }
+  return true;
+}
+
+void RemoteLanes::take_credit(SendLaneState& lane, std::uint64_t word) {
+  // release: pairs with the acquire in RingWriter::look.
+  lane.credit.store(word, std::memory_order_release);
+  ring_own(writer_doorbell(lane.channel));
+}
+
+bool RemoteLanes::on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t word) {
+  SendLaneState* lane = find_send_lane(peer, number);
+  if (lane == nullptr) return true;
+  const std::uint64_t known = lane->credit.load(std::memory_order_relaxed) & ~kFlagMask;
+  const std::uint64_t counted = word & ~kFlagMask;
+  if (counted > known && counted - known > lane->ring_bytes) return false;
+  // Entries may have overtaken it with a later count, but not with flags.
+  take_credit(*lane, std::max(known, counted) | (word & kFlagMask));
+  return true;
+}
+
+// The first of a lane after a link came up.
+bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
+  SendLaneState* lane = find_send_lane(peer, message.id);
+  if (lane == nullptr || lane->state != SendLaneState::open) return true;
+  if (!lane->waits_count) return true;
+  const std::uint64_t least = lane->stretches.empty() ? 0 : lane->stretches.front().position;
+  if (message.arrived < least || message.arrived > lane->sent || message.arrived % kLine != 0)
+    return false;
+  if (!on_credit(peer, message.id, message.word)) return false;
+  lane->waits_count = false;
+  lane->sent = message.arrived;
+  send_entries(*lane);
+  return true;
+}
+
+// Progress.
+
+void RemoteLanes::poll() noexcept {
+  // Whoever holds the lock does the same.
+  if (!lock_.try_lock()) return;
+  poll_locked();
+  lock_.unlock();
+}
+
+void RemoteLanes::poll_locked() {
+  now_ns_ = now_ns();
+  ++polls_;
+  if (!held_.empty()) send_held();
+  endpoint_->poll(*this);
+  if (!busy_.empty()) pump_busy();
+  tick();
+}
+
+bool RemoteLanes::arm() noexcept {
+  const std::lock_guard lock(lock_);
+  return endpoint_->arm();
+}
+
+}  // namespace weft::transport

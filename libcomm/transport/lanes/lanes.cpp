@@ -1,0 +1,285 @@
+// Lanes: the writer asks, the reader makes a ring and answers with its number. Nobody waits:
+// connect() says "again" until the answer is there.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "transport/lanes/remote_lanes.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kMaxLanes = 0xffff;  // of each kind
+constexpr std::uint32_t kMaxRing = 1u << 30;
+
+// A lane's number: its place, and what tells those apart that have had it.
+constexpr std::size_t place_of(std::uint32_t number) { return number & 0xffff; }
+
+template <class Lane>
+std::size_t free_place(const std::vector<std::unique_ptr<Lane>>& lanes) {
+  return static_cast<std::size_t>(std::find(lanes.begin(), lanes.end(), nullptr) - lanes.begin());
+}
+
+template <class Lane>
+Lane* find(const std::vector<std::unique_ptr<Lane>>& lanes, const RankPeer& peer,
+           std::uint32_t number) {
+  if (place_of(number) >= lanes.size()) return nullptr;
+  Lane* lane = lanes[place_of(number)].get();
+  return lane != nullptr && lane->number == number && lane->peer == &peer ? lane : nullptr;
+}
+
+}  // namespace
+
+SendLaneState* RemoteLanes::find_send_lane(const RankPeer& peer, std::uint32_t number) {
+  return find(send_lanes_, peer, number);
+}
+ReceiveLaneState* RemoteLanes::find_receive_lane(const RankPeer& peer, std::uint32_t number) {
+  return find(receive_lanes_, peer, number);
+}
+
+Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
+                        SendLaneState*& lane) {
+  auto made = std::make_unique<SendLaneState>();
+  made->peer = &peer;
+  made->channel = channel;
+  made->ring_bytes = ring_bytes;
+  made->asked_ns = now_ns();
+  const std::size_t place = free_place(send_lanes_);
+  if (place >= kMaxLanes) return {Code::no_memory, "more than 65535 lanes"};
+  made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
+  made->stretches.reserve(SendLaneState::kMaxStretches + 1);
+  // So that posting takes no memory.
+  make_room(send_lanes_);
+  make_room(held_, send_lanes_.size() + 1 - held_.size());
+  make_room(retired_, send_lanes_.size() + 1);
+  make_room(lost_memory_, send_lanes_.size() + receive_lanes_.size() + 1);
+  make_room(peer.unsent, peer.send_lanes.size() + 1);
+  // One page beyond the ring, as the mark that sends the reader back may lie there.
+  if (Status status = made->mirror->memory.map(ring_bytes + kPage); !status) return status;
+  peer.send_lanes[channel] = made.get();
+  if (Status status = or_no_memory([&] { return take_lane_memory(channel, ring_bytes); });
+      !status) {
+    peer.send_lanes.erase(channel);
+    return status;
+  }
+  lane = made.get();
+  if (place == send_lanes_.size()) send_lanes_.emplace_back();
+  send_lanes_[place] = std::move(made);
+  note_doorbell(writer_doorbell(channel));
+  join_lanes(peer, channel);
+  watch(peer);
+  LaneOpenMessage message{{.kind = Kind::lane_open, .id = lane->number},
+                          static_cast<std::uint32_t>(channel),
+                          ring_bytes};
+  const Code code = or_no_memory([&] {
+    peer.link.post_control(message, sizeof message);
+    return Code::ok;
+  });
+  if (code != Code::ok) {
+    lane = nullptr;
+    drop(send_lanes_[place]);
+  }
+  return code;
+}
+
+Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
+  const std::lock_guard lock(lock_);
+  RankPeer* peer = nullptr;
+  if (!is_alive(rank)) return {Code::peer_lost, fmt::format("{} is lost", job_.describe(rank))};
+  if (Status status = or_no_memory([&] { return reach(rank, peer); }); !status) return status;
+  SendLaneState* lane = nullptr;
+  if (const auto found = peer->send_lanes.find(channel); found != peer->send_lanes.end()) {
+    lane = found->second;
+  } else {
+    std::uint32_t ring_bytes = memory.ring_bytes;
+    if (ring_bytes == 0)
+      ring_bytes = static_cast<std::uint32_t>(job_.settings().bytes(Setting::ring_max_bytes));
+    if (Status status = or_no_memory([&] { return ask(*peer, channel, ring_bytes, lane); });
+        !status)
+      return status;
+  }
+  if (lane->state == SendLaneState::asking) {
+    if (now_ns() - lane->asked_ns < timeout_ns_) return Code::again;
+    return {Code::timed_out,
+            fmt::format("{} has not answered {} for {} ms over {}: is a port closed between them?",
+                        job_.describe(rank), job_.describe(job_.rank()), timeout_ns_ / 1'000'000,
+                        way_text(*peer))};
+  }
+  if (lane->state != SendLaneState::open) {
+    const Code code = lane->code;
+    drop(send_lanes_[place_of(lane->number)]);
+    return {code, fmt::format("{} refused a lane of {}", job_.describe(rank),
+                              job_.describe(job_.rank()))};
+  }
+  memory.ring = lane->mirror->memory.data();
+  memory.consumed = &lane->credit;
+  memory.sleeping = &never_;
+  memory.ring_bytes = lane->ring_bytes;
+  memory.lane = lane;
+  memory.can_restart = true;
+  return {};
+}
+
+Status RemoteLanes::accept(int client, int& rank, int& channel, ReceiveMemory& memory) {
+  const std::lock_guard lock(lock_);
+  rank = -1;
+  channel = 0;
+  const auto found = std::find_if(arriving_.begin(), arriving_.end(), [&](ReceiveLaneState* lane) {
+    return channel_of(lane->channel).client == client;
+  });
+  if (found == arriving_.end()) return {};
+  ReceiveLaneState& lane = **found;
+  arriving_.erase(found);
+  rank = lane.peer->rank;
+  channel = lane.channel;
+  memory.ring = lane.ring.data();
+  memory.consumed = &lane.consumed;
+  memory.sleeping = &never_;
+  memory.ring_bytes = lane.ring_bytes;
+  memory.arrived = &lane.arrived;
+  memory.restarted = &lane.restarted;
+  memory.told = &lane.told;
+  memory.lane = &lane;
+  return {};
+}
+
+// Tells the lane that sends on this channel and the one the other way round of each other.
+void RemoteLanes::join_lanes(RankPeer& peer, int channel) {
+  const auto out = peer.send_lanes.find(channel);
+  const auto in = peer.receive_lanes.find(reverse_channel(channel));
+  if (out == peer.send_lanes.end() || in == peer.receive_lanes.end()) return;
+  if (out->second->back != nullptr) out->second->back->back = nullptr;
+  out->second->back = in->second;
+  in->second->back = out->second;
+}
+
+// A fabric may not be done with the memory of a lost peer's lanes, nor with a mirror.
+void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane) {
+  RankPeer& peer = *lane->peer;
+  give_lane_memory(lane->channel, lane->ring_bytes);
+  std::erase(held_, lane.get());
+  holds_.store(!held_.empty(), std::memory_order_relaxed);
+  std::erase(peer.unsent, lane.get());
+  peer.send_lanes.erase(lane->channel);
+  if (lane->back != nullptr) lane->back->back = nullptr;
+  if (!is_alive(peer.rank) || is_leaving_ || lane->mirror->was_cut_off)
+    lost_memory_.push_back(std::move(lane->mirror->memory));
+  else if (lane->mirror->under_way > 0)
+    retired_.push_back(std::move(lane->mirror));
+  lane.reset();
+}
+
+void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane) {
+  RankPeer& peer = *lane->peer;
+  give_lane_memory(lane->channel, lane->ring_bytes);
+  std::erase(arriving_, lane.get());
+  std::erase(peer.owing, lane.get());
+  if (lane->back != nullptr) lane->back->back = nullptr;
+  peer.receive_lanes.erase(lane->channel);
+  if (lane->is_registered) endpoint_->deregister(lane->registration);
+  if (!is_alive(peer.rank) || is_leaving_) lost_memory_.push_back(std::move(lane->ring));
+  lane.reset();
+}
+
+void RemoteLanes::close_client(int client) noexcept {
+  const std::lock_guard lock(lock_);
+  for (auto& lane : send_lanes_)
+    if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
+  for (auto& lane : receive_lanes_)
+    if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
+}
+
+Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
+                              ReceiveLaneState*& lane) {
+  if (message.ring_bytes < kPage || message.ring_bytes > kMaxRing ||
+      message.ring_bytes % kPage != 0 ||
+      message.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
+    return Code::bad_argument;
+  const int channel = static_cast<int>(message.channel);
+  if (peer.receive_lanes.contains(channel)) return {Code::bad_argument, "it has that lane already"};
+  const std::size_t place = free_place(receive_lanes_);
+  if (place >= kMaxLanes) return Code::no_memory;
+  auto made = std::make_unique<ReceiveLaneState>();
+  made->peer = &peer;
+  made->channel = channel;
+  made->ring_bytes = message.ring_bytes;
+  made->writer = message.id;
+  made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
+  make_room(receive_lanes_);
+  make_room(lost_memory_, send_lanes_.size() + receive_lanes_.size() + 1);
+  make_room(arriving_);
+  make_room(peer.owing, peer.receive_lanes.size() + 1);
+  if (Status status = made->ring.map(message.ring_bytes + kPage); !status) return status;
+  peer.receive_lanes[channel] = nullptr;  // takes its memory
+  if (Status status = or_no_memory([&] { return prepare_ring(*made); }); !status) {
+    peer.receive_lanes.erase(channel);
+    return status;
+  }
+  peer.receive_lanes[channel] = made.get();
+  lane = made.get();
+  if (place == receive_lanes_.size()) receive_lanes_.emplace_back();
+  receive_lanes_[place] = std::move(made);
+  note_doorbell(reader_doorbell(channel));
+  join_lanes(peer, reverse_channel(channel));
+  return {};
+}
+
+Status RemoteLanes::prepare_ring(ReceiveLaneState& lane) {
+  if (endpoint_->limits().puts) {
+    if (Status status = endpoint_->register_memory(lane.ring.data(), lane.ring.bytes(),
+                                                   fabric::kWrite, lane.registration);
+        !status)
+      return status;
+    lane.is_registered = true;
+  }
+  Status status = or_no_memory([&] { return take_lane_memory(lane.channel, lane.ring_bytes); });
+  if (!status && std::exchange(lane.is_registered, false)) endpoint_->deregister(lane.registration);
+  return status;
+}
+
+void RemoteLanes::on_lane_open(RankPeer& peer, const LaneOpenMessage& message) {
+  LaneAnswerMessage answer{};
+  answer.kind = Kind::lane_answer;
+  answer.id = message.id;
+  ReceiveLaneState* lane = nullptr;
+  if (Status status = or_no_memory([&] { return take_lane(peer, message, lane); }); !status) {
+    log_line(LogLevel::warn, job_.rank(), "{}: refused a lane of {}: {}", name(),
+             job_.describe(peer.rank), status.text());
+    answer.code = static_cast<std::uint32_t>(status.code());
+    return peer.link.post_control(answer, sizeof answer);
+  }
+  answer.ring = lane->number;
+  answer.has_key = lane->is_registered ? 1 : 0;
+  answer.key = lane->registration.key;
+  arriving_.push_back(lane);
+  // release: pairs with the acquire of whoever looks before accept().
+  connections_.fetch_add(1, std::memory_order_release);
+  ring_own(reader_doorbell(lane->channel));
+  peer.link.post_control(answer, sizeof answer);
+}
+
+bool RemoteLanes::on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message) {
+  SendLaneState* lane = find_send_lane(peer, message.id);
+  if (lane == nullptr) return true;  // closed meanwhile
+  if (lane->state != SendLaneState::asking) return lane->state == SendLaneState::closed;
+  if (message.code != 0) {
+    lane->state = SendLaneState::refused;
+    lane->code = message.code == static_cast<std::uint32_t>(Code::no_memory) ? Code::no_memory
+                                                                             : Code::bad_argument;
+  } else {
+    lane->ring = message.ring;
+    lane->has_key = message.has_key != 0 && endpoint_->limits().puts;
+    lane->key = message.key;
+    lane->state = SendLaneState::open;
+  }
+  ring_own(writer_doorbell(lane->channel));
+  return true;
+}
+
+}  // namespace weft::transport

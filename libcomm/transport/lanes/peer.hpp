@@ -1,0 +1,182 @@
+#pragma once
+// What a rank's lanes keep of another rank. All of it under the lock of RemoteLanes but what is
+// atomic, which the threads of lanes read.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mapping.hpp"
+#include "fabric/fabric.hpp"
+#include "transport/reliable_link.hpp"
+
+namespace weft::transport {
+
+class RemoteLanes;
+struct RankPeer;
+struct ReceiveLaneState;
+
+// Where a lane's entries are built. The fabric may read there until `under_way` is 0, also what the
+// peer has got already.
+struct Mirror : fabric::Request {
+  Mirror() { done = on_done; }
+  static void on_done(fabric::Request& request, Code code) noexcept {
+    auto& mirror = static_cast<Mirror&>(request);
+    --mirror.under_way;
+    mirror.was_cut_off = mirror.was_cut_off || code != Code::ok;
+  }
+  Mapping memory;
+  bool was_cut_off = false;  // the fabric may still read there, as long as the endpoint lives
+  std::size_t under_way = 0;
+};
+
+struct SendLaneState {
+  // Where bytes of entries lie in the mirror from a position on: there is one at each turn and each
+  // return to the start. What is under way is at most a ring, which two of them cover.
+  struct Stretch {
+    std::uint64_t position;
+    std::uint32_t offset;
+    bool is_restart;
+  };
+  static constexpr std::size_t kMaxStretches = 3;
+
+  RankPeer* peer = nullptr;
+  int channel = 0;
+  std::uint32_t number = 0;
+  std::uint32_t ring = 0;  // the reader's number
+  std::uint32_t ring_bytes = 0;
+  enum { asking, open, refused, closed } state = asking;
+  Code code = Code::ok;  // refused
+  std::uint64_t asked_ns = 0;
+  std::unique_ptr<Mirror> mirror = std::make_unique<Mirror>();
+  bool has_key = false;
+  fabric::Key key{};
+  ReceiveLaneState* back = nullptr;  // the lane of the same threads the other way round
+
+  // In bytes of entries since the start: accepted from the writer, sent over this link.
+  std::uint64_t accepted = 0, sent = 0;
+  std::vector<Stretch> stretches;
+  bool restarts = false;           // with what is accepted next
+  bool waits_count = false;        // a link came up: what has arrived is not known yet
+  bool is_listed = false;          // in the peer's `unsent`
+  bool is_held = false;            // what is accepted may wait for more
+  std::uint64_t let_go_after = 0;  // the poll after which something was last not held
+
+  alignas(64) std::atomic<std::uint64_t> credit{0};
+};
+
+struct ReceiveLaneState {
+  RankPeer* peer = nullptr;
+  int channel = 0;
+  std::uint32_t number = 0;
+  std::uint32_t writer = 0;  // the peer's number
+  std::uint32_t ring_bytes = 0;
+  bool closed = false;
+  bool owes_credit = false;
+  bool owes_count = false;
+  std::uint64_t word = 0;  // of credit, last given
+  Mapping ring;
+  fabric::Registration registration;
+  bool is_registered = false;
+  SendLaneState* back = nullptr;
+
+  alignas(64) std::atomic<std::uint64_t> arrived{0};
+  std::atomic<std::uint64_t> restarted{kNeverRestarted};
+  std::atomic<std::uint64_t> told{0};
+  std::atomic<std::uint64_t> consumed{0};  // by the reader, see ReceiveMemory::told
+};
+
+// A get, put or atomic, which the fabric does, or else the owner's side.
+struct RemoteOperation : fabric::Request {
+  RemoteLanes* lanes = nullptr;
+  RemoteOperation* next = nullptr;  // in a queue
+  enum Kind : std::uint8_t { get, put, cas, fetch_add } kind = get;
+  RankPeer* peer = nullptr;  // null: free
+  Completion* completion = nullptr;
+  std::uint32_t number = 0;
+  OwnerPlace place{};
+  std::byte* here = nullptr;
+  std::uint64_t moved = 0;  // get: received; put: sent
+  bool is_asked = false;    // it was given to the fabric, or to the owner, as far as this link goes
+  bool is_fabrics = false;  // to the fabric, which has it until done()
+  unsigned num_breaks = 0;  // of links, while the fabric had it
+  std::uint64_t operand = 0, compare = 0;
+  std::uint64_t result = 0;  // where the fabric writes what was there before
+  std::uint64_t* previous = nullptr;
+};
+
+// Operations in order, without an allocation.
+class OperationQueue {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  RemoteOperation& front() const { return *first_; }
+  void push_back(RemoteOperation& operation) {
+    operation.next = nullptr;
+    *(first_ == nullptr ? &first_ : &last_->next) = &operation;
+    last_ = &operation;
+  }
+  void push_front(RemoteOperation& operation) {
+    operation.next = first_;
+    if (first_ == nullptr) last_ = &operation;
+    first_ = &operation;
+  }
+  void pop_front() { first_ = first_->next; }
+  void erase(const RemoteOperation& operation) {
+    RemoteOperation* before = nullptr;
+    for (RemoteOperation* one = first_; one != nullptr; before = one, one = one->next) {
+      if (one != &operation) continue;
+      (before != nullptr ? before->next : first_) = one->next;
+      if (last_ == one) last_ = before;
+      return;
+    }
+  }
+  template <class F>
+  void for_each(F&& f) {
+    for (RemoteOperation* one = first_; one != nullptr; one = one->next) f(*one);
+  }
+
+ private:
+  RemoteOperation* first_ = nullptr;
+  RemoteOperation* last_ = nullptr;
+};
+
+struct RankPeer final : ReliableLink::Owner {
+  RankPeer(RemoteLanes& of, int number) : lanes(of), rank(number), link(*this) {}
+  void make_busy() override;
+
+  RemoteLanes& lanes;
+  const int rank;
+  ReliableLink link;
+  std::string address;  // the endpoint's
+  std::uint64_t secret = 0;
+  bool is_busy = false;
+  bool answered = false;  // ever
+  bool said_goodbye = false, got_farewell = false;
+  bool is_leaving = false;                 // it said goodbye
+  bool opens = false;                      // its link was opened here
+  std::uint64_t changed_ns = 0;            // when the link began to be opened, or ended, last
+  std::uint64_t goodbye_written = 0;       // that came with it
+  std::uint64_t written = 0, arrived = 0;  // in rings of client 0, ever
+  std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
+  std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
+  std::vector<SendLaneState*> unsent;    // lanes with something that the link has not taken
+  std::vector<ReceiveLaneState*> owing;  // lanes that owe a count or credit
+  OperationQueue waiting;
+  std::vector<RemoteOperation*> under_way;  // the owner has to answer
+  struct Answer {
+    std::uint32_t id;
+    bool is_done;  // of a put, or of a get that is refused
+    Code code;
+    OwnerPlace place;  // of a get: the rest of it
+    std::uint64_t sent;
+  };
+  std::deque<Answer> answers;      // that the link has not taken
+  std::int64_t last_refused = -1;  // the put whose further pieces are not answered
+};
+
+}  // namespace weft::transport

@@ -1,0 +1,437 @@
+// How ranks find each other, the links between them, signs of life and the end.
+#include <fmt/core.h>
+#include <sched.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "transport/lanes/remote_lanes.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+constexpr std::uint64_t kTickNs = 10'000'000;
+// The lower of two ranks opens a broken link again; the other does if nothing has come of that.
+constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
+
+struct Hello {           // of a link, to on_incoming()
+  std::uint64_t secret;  // of who is told, from the job's board
+  std::uint32_t rank, version, received, reserved;
+};
+constexpr std::uint32_t kVersion = 1;
+static_assert(sizeof(Hello) <= fabric::kMaxHelloBytes);
+
+std::string to_hex(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+bool read_hex(std::string_view text, std::string& bytes) {
+  bytes.clear();
+  if (text.size() % 2 != 0) return false;
+  for (std::size_t i = 0; i < text.size(); i += 2) {
+    int value = 0;
+    for (const char c : text.substr(i, 2)) {
+      const std::size_t digit = std::string_view("0123456789abcdef").find(c);
+      if (digit == std::string_view::npos) return false;
+      value = value * 16 + static_cast<int>(digit);
+    }
+    bytes.push_back(static_cast<char>(value));
+  }
+  return true;
+}
+
+fabric::Bytes bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+}  // namespace
+
+void RankPeer::make_busy() {
+  if (std::exchange(is_busy, true)) return;
+  lanes.busy_.push_back(this);
+}
+
+RemoteLanes::RemoteLanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
+                         const LaneTuning& tuning)
+    : RemoteFabric(job, local),
+      endpoint_(std::move(endpoint)),
+      tuning_(tuning),
+      timeout_ns_(static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) *
+                  1'000'000),
+      silence_ns_(timeout_ns_ - timeout_ns_ / 10),
+      lives_(static_cast<std::size_t>(job.size())),
+      peers_(static_cast<std::size_t>(job.size())) {}
+
+Status RemoteLanes::start() {
+  std::uint64_t random[3];
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
+  secret_ = random[0];
+  next_key_ = random[1];
+  key_secret_ = random[2];
+  // Each rank has one peer at most: they never allocate later.
+  for (auto* list : {&known_, &busy_}) list->reserve(2 * peers_.size());
+  const std::string secret(reinterpret_cast<const char*>(&secret_), sizeof secret_);
+  return job_.board().put(
+      fmt::format("{}.address", name()),
+      fmt::format("{} {} {}", endpoint_->kind(), to_hex(secret), to_hex(endpoint_->address())));
+}
+
+RemoteLanes::~RemoteLanes() {
+  {
+    const std::lock_guard lock(lock_);
+    is_leaving_ = true;
+    for (RankPeer* peer : known_) drop_link(*peer);
+    for (auto& lane : send_lanes_)
+      if (lane != nullptr) drop(lane);
+    for (auto& lane : receive_lanes_)
+      if (lane != nullptr) drop(lane);
+    if (is_one_sided())
+      for (auto& [key, memory] : registered_) endpoint_->deregister(memory.registration);
+  }
+  endpoint_.reset();
+}
+
+// Peers.
+
+Status RemoteLanes::read_address(int rank, std::uint64_t& secret, std::string& address) const {
+  std::string text;
+  if (Status status = job_.board().get(rank, fmt::format("{}.address", name()), text); !status)
+    return status;
+  const std::size_t first = text.find(' ');
+  const std::size_t second = text.find(' ', first + 1);
+  std::string bytes;
+  if (first == std::string::npos || second == std::string::npos ||
+      !read_hex(std::string_view(text).substr(first + 1, second - first - 1), bytes) ||
+      bytes.size() != sizeof secret ||
+      !read_hex(std::string_view(text).substr(second + 1), address) ||
+      address.size() > fabric::kMaxAddressBytes)
+    return {Code::corrupt,
+            fmt::format("{} published no usable address ('{}')", job_.describe(rank), text)};
+  if (text.substr(0, first) != endpoint_->kind())
+    return {Code::unsupported, fmt::format("it has {}, and {} has {}", text.substr(0, first),
+                                           job_.describe(job_.rank()), endpoint_->kind())};
+  std::memcpy(&secret, bytes.data(), sizeof secret);
+  return {};
+}
+
+bool RemoteLanes::reaches(int rank) const noexcept {
+  if (rank == job_.rank()) return false;
+  const std::lock_guard lock(lock_);
+  std::uint64_t secret;
+  std::string address;
+  const Status status = or_no_memory([&] { return read_address(rank, secret, address); });
+  if (status.code() == Code::unsupported)
+    log_line(LogLevel::info, job_.rank(), "{}: not to {}: {}", name(), job_.describe(rank),
+             status.text());
+  return status.ok();
+}
+
+// For whoever looks for why the peer does not answer.
+std::string RemoteLanes::way_text(const RankPeer& peer) const {
+  const std::string text = endpoint_->way_to(bytes_of(peer.address));
+  return text.empty() ? std::string(name()) : text;
+}
+
+Status RemoteLanes::reach(int rank, RankPeer*& peer) {
+  auto& place = peers_[static_cast<std::size_t>(rank)];
+  if (place == nullptr) {
+    auto made = std::make_unique<RankPeer>(*this, rank);
+    if (Status status = read_address(rank, made->secret, made->address); !status) return status;
+    made->link.use(*endpoint_);
+    known_.push_back(made.get());
+    place = std::move(made);
+  }
+  peer = place.get();
+  if (peer->link.link() == nullptr && peer->link.state() == ReliableLink::State::connecting &&
+      peer->changed_ns == 0 && is_alive(rank))
+    return open_link(*peer);
+  return {};
+}
+
+Status RemoteLanes::open_link(RankPeer& peer) {
+  const Hello hello{peer.secret, static_cast<std::uint32_t>(job_.rank()), kVersion,
+                    peer.link.num_received(), 0};
+  fabric::Link* link = nullptr;
+  peer.changed_ns = now_ns();
+  Status status = endpoint_->open(bytes_of(peer.address), as_bytes(hello), link);
+  if (!status)
+    return {status.code(), fmt::format("{}: cannot open a link to {}: {}", name(),
+                                       job_.describe(peer.rank), status.text())};
+  link->client = &peer;
+  peer.link.set_opened(*link);
+  peer.opens = true;
+  return {};
+}
+
+bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
+  Hello hello{};
+  if (bytes.size() >= sizeof hello) std::memcpy(&hello, bytes.data(), sizeof hello);
+  if (hello.version != kVersion || hello.secret != secret_ ||
+      hello.rank >= static_cast<std::uint32_t>(job_.size()) ||
+      static_cast<int>(hello.rank) == job_.rank()) {
+    if (!std::exchange(told_stranger_, true))
+      log_line(LogLevel::warn, job_.rank(),
+               "{}: refused a link of a stranger, which does not know this job's key (further ones "
+               "go unsaid)",
+               name());
+    return false;
+  }
+  const int rank = static_cast<int>(hello.rank);
+  if (life(rank).state.load(std::memory_order_relaxed) == PeerState::dead) return false;
+  auto& place = peers_[hello.rank];
+  const Status made = or_no_memory([&]() -> Status {
+    if (place != nullptr) return {};
+    auto peer = std::make_unique<RankPeer>(*this, rank);
+    if (Status status = read_address(rank, peer->secret, peer->address); !status) return status;
+    peer->link.use(*endpoint_);
+    known_.push_back(peer.get());
+    place = std::move(peer);
+    return {};
+  });
+  if (!made) return false;
+  RankPeer& peer = *place;
+  // Of two that open to each other at once, the lower rank's link counts.
+  if (peer.link.link() != nullptr && !peer.link.is_up() && peer.opens && job_.rank() < rank)
+    return false;
+  drop_link(peer);
+  peer.changed_ns = now_ns();
+  peer.opens = false;
+  link.client = &peer;
+  if (peer.link.take(link, hello.received)) return true;
+  lose(peer, "acknowledges what was never sent");
+  return false;
+}
+
+void RemoteLanes::on_up(fabric::Link&) {}  // the peer's resume follows
+
+void RemoteLanes::on_down(fabric::Link& link, Code why) {
+  auto* peer = static_cast<RankPeer*>(link.client);
+  if (peer == nullptr) return;
+  drop_link(*peer);
+  if (life(peer->rank).state.load(std::memory_order_relaxed) != PeerState::alive) {
+    peer->got_farewell = true;  // it had left, and waits for nothing more
+    end_operations(*peer);
+    return;
+  }
+  if (why == Code::corrupt) return lose(*peer, "sends what makes no sense");
+  if (!endpoint_->limits().breaks) return lose(*peer, "has ended");
+  peer->link.back_off(now_ns());
+}
+
+// What the link had under way is sent again over the next one, as far as it is still needed.
+void RemoteLanes::drop_link(RankPeer& peer) {
+  fabric::Link* link = peer.link.drop(now_ns());
+  peer.changed_ns = now_ns();
+  if (link == nullptr) return;
+  for (auto& [channel, lane] : peer.send_lanes) {
+    lane->waits_count = lane->state == SendLaneState::open;
+    lane->is_listed = false;
+  }
+  for (auto& [channel, lane] : peer.receive_lanes) lane->owes_count = lane->owes_credit = false;
+  peer.unsent.clear();
+  peer.owing.clear();
+  peer.answers.clear();
+  peer.last_refused = -1;
+  link->client = nullptr;
+  endpoint_->close(*link);
+  ask_again(peer);
+}
+
+void RemoteLanes::note_up(RankPeer& peer) {
+  peer.answered = true;
+  peer.link.note_heard(now_ns_);
+  for (auto& [channel, lane] : peer.receive_lanes) {
+    if (lane->closed) continue;
+    lane->owes_count = true;
+    owe(*lane);
+  }
+  peer.make_busy();
+}
+
+// Progress.
+
+void RemoteLanes::pump(RankPeer& peer) {
+  peer.is_busy = false;
+  if (peer.link.pump()) note_up(peer);
+  if (peer.link.floods()) return lose(peer, "asks and takes no answers");
+  if (!peer.link.is_up()) return;
+  if (!pump_lanes(peer) || !pump_operations(peer) || !pump_answers(peer)) peer.make_busy();
+}
+
+void RemoteLanes::pump_busy() {
+  // Those that are busy again come with the next poll.
+  const std::size_t count = busy_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Code code = or_no_memory([&] {
+      pump(*busy_[i]);
+      return Code::ok;
+    });
+    if (code != Code::ok) busy_[i]->make_busy();
+  }
+  busy_.erase(busy_.begin(), busy_.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+void RemoteLanes::tick() {
+  if (now_ns_ - ticked_ns_ < kTickNs) return;
+  // Whoever was away (stopped, or starved) cannot tell who has been silent meanwhile.
+  const bool was_away = ticked_ns_ != 0 && now_ns_ - ticked_ns_ > timeout_ns_ / 4;
+  ticked_ns_ = now_ns_;
+  std::erase_if(retired_,
+                [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
+  for (std::size_t i = 0; i < known_.size(); ++i) {
+    RankPeer& peer = *known_[i];
+    if (!is_alive(peer.rank)) continue;
+    if (was_away) peer.link.note_heard(now_ns_);
+    if (!peer.link.is_up() && peer.link.link() != nullptr &&
+        now_ns_ > peer.changed_ns + timeout_ns_ / 4) {
+      drop_link(peer);  // no answer: another try
+      peer.link.back_off(now_ns_);
+    }
+    const bool opens = job_.rank() < peer.rank || !peer.answered ||
+                       now_ns_ > peer.changed_ns + std::min(kHigherWaitsNs, timeout_ns_ / 8);
+    switch (peer.link.tick(now_ns_, silence_ns_,
+                           life(peer.rank).is_watched.load(std::memory_order_relaxed), opens)) {
+      case ReliableLink::Due::nothing:
+        break;
+      case ReliableLink::Due::gone:
+        // What needs it ends as if the peer had died, with its name alone.
+        if (!peer.answered && !is_leaving_)
+          log_line(LogLevel::warn, job_.rank(),
+                   "{}: {} has never answered {} over {}: has it ended, or is a port closed?",
+                   name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
+        lose(peer, "has been silent for too long");
+        break;
+      case ReliableLink::Due::stalled:
+        drop_link(peer);
+        peer.link.back_off(now_ns_);
+        break;
+      case ReliableLink::Due::open:
+        if (!or_no_memory([&] { return open_link(peer); })) peer.link.back_off_most(now_ns_);
+        break;
+    }
+  }
+}
+
+// Life and death.
+
+void RemoteLanes::watch(RankPeer& peer) {
+  if (life(peer.rank).is_watched.exchange(true, std::memory_order_relaxed)) return;
+  peer.link.note_heard(now_ns());
+}
+
+PeerState RemoteLanes::state(int rank) noexcept {
+  Life& life = this->life(rank);
+  if (!life.is_watched.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(lock_);
+    RankPeer* peer = nullptr;
+    if (or_no_memory([&] { return reach(rank, peer); })) watch(*peer);
+  }
+  // acquire: pairs with the release where it is set.
+  return life.state.load(std::memory_order_acquire);
+}
+
+void RemoteLanes::lose(RankPeer& peer, const char* why) {
+  if (!is_alive(peer.rank)) {
+    // It has said goodbye, and is heard no more.
+    if (!peer.link.lose()) return;
+    peer.got_farewell = true;
+    drop_link(peer);
+    return end_operations(peer);
+  }
+  if (!is_leaving_)
+    log_line(LogLevel::info, job_.rank(), "{}: {} {}", name(), job_.describe(peer.rank), why);
+  // First of all: whoever hears that an operation has failed may use its buffer for something else.
+  peer.link.lose();
+  drop_link(peer);
+  // release: pairs with the acquire in state().
+  life(peer.rank).state.store(PeerState::dead, std::memory_order_release);
+  end_operations(peer);
+  ring_all();
+}
+
+void RemoteLanes::disconnect(int rank) noexcept {
+  const std::lock_guard lock(lock_);
+  RankPeer* peer = peers_[static_cast<std::size_t>(rank)].get();
+  if (life(rank).state.load(std::memory_order_relaxed) == PeerState::left) {
+    // The answer to its goodbye may still be on its way; but the fabric must be done with the
+    // operations that end here.
+    if (peer != nullptr) {
+      if (std::any_of(peer->under_way.begin(), peer->under_way.end(),
+                      [](const RemoteOperation* one) { return one->is_fabrics; }))
+        drop_link(*peer);
+      end_operations(*peer);
+    }
+    ring_all();
+    return;
+  }
+  if (peer != nullptr) {
+    lose(*peer, "is given up");
+    for (auto& [channel, lane] : peer->send_lanes) lane->state = SendLaneState::closed;
+    for (auto& [channel, lane] : peer->receive_lanes) lane->closed = true;
+  }
+  PeerState alive = PeerState::alive;
+  life(rank).state.compare_exchange_strong(alive, PeerState::dead);
+  ring_all();
+}
+
+// True: nothing is left to be said to the peer, or to be heard of it.
+bool RemoteLanes::say_goodbye(RankPeer& peer) {
+  if (life(peer.rank).state.load(std::memory_order_relaxed) == PeerState::dead) return true;
+  if (peer.got_farewell) return true;
+  if (peer.said_goodbye) return false;
+  // It waits for the answer to its goodbye; if its link is gone, it has that.
+  if (!is_alive(peer.rank)) return !peer.link.is_up() || !peer.link.has_unsent();
+  if (!peer.link.is_up())  // nobody there has heard of this rank, or its link is to come again
+    return !peer.answered && peer.send_lanes.empty();
+  for (const auto& [channel, lane] : peer.send_lanes)
+    if (channel_of(channel).client == 0 && lane->state == SendLaneState::open &&
+        lane->sent != lane->accepted)
+      return false;
+  ByeMessage bye{{.kind = Kind::bye}, peer.written};
+  peer.link.post_control(bye, sizeof bye);
+  peer.said_goodbye = true;
+  watch(peer);
+  return false;
+}
+
+// It has left once all that it wrote before has arrived.
+void RemoteLanes::note_goodbye(RankPeer& peer) {
+  if (!peer.is_leaving || peer.arrived != peer.goodbye_written || !is_alive(peer.rank)) return;
+  Head farewell{.kind = Kind::farewell};
+  peer.link.post_control(farewell, sizeof farewell);
+  // release: what it wrote before; pairs with the acquire in state().
+  life(peer.rank).state.store(PeerState::left, std::memory_order_release);
+  ring_all();
+}
+
+void RemoteLanes::leave() noexcept {
+  // An answer says that the peer has everything: only then may the link be closed. A peer that
+  // leaves at the same time answers too.
+  const std::uint64_t limit = now_ns() + timeout_ns_;
+  for (bool is_first = true; now_ns() < limit; is_first = false) {
+    {
+      const std::lock_guard lock(lock_);
+      is_leaving_ = true;
+      if (!is_first) poll_locked();
+      send_held();
+      bool is_done = true;
+      for (RankPeer* peer : known_) {
+        const Code code = or_no_memory([&] { return say_goodbye(*peer) ? Code::ok : Code::again; });
+        is_done = code == Code::ok && is_done;
+      }
+      if (is_done && busy_.empty()) return;
+    }
+    sched_yield();
+  }
+}
+
+}  // namespace weft::transport

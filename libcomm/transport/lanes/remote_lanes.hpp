@@ -1,0 +1,241 @@
+#pragma once
+// RemoteLanes: a job's lanes to ranks of other hosts, and what ranks do with each other's memory,
+// over any fabric::Endpoint. A rank publishes its endpoint's address on the job's board; the first
+// use of another rank opens a link to it, which is opened again when it breaks.
+//
+// Entries go from the mirror to the ring as messages of the fabric, or as puts where it has them.
+// They are not kept twice: after a break the reader tells what has arrived, and the writer sends
+// the mirror again from there on. Credit goes along with entries the other way, or alone. Gets,
+// puts and atomics are the fabric's where it has them; gets and puts are begun again after a break,
+// and an atomic ends as outcome_unknown. Else the owner's side does them: gets and puts are asked
+// for again, atomics are numbered messages and so done once.
+//
+// Its parts: peers.cpp (links, life and death), lanes.cpp (rings and mirrors), datapath.cpp
+// (entries, credit, polling), operations.cpp (what this rank asks others), serving.cpp (what others
+// ask this one).
+//
+// Threads: as fabric.hpp says. One lock guards everything; what lanes read without it is atomic.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/endpoint.hpp"
+#include "fabric/remote_fabric.hpp"
+#include "fabric/watcher.hpp"
+#include "transport/lanes/peer.hpp"
+
+namespace weft::transport {
+
+// What suits a fabric.
+struct LaneTuning {
+  std::string_view name;                         // of the fabric, in WEFT_FABRIC
+  std::size_t eager_max = 0;                     // the longest message that travels inside the ring
+  std::uint32_t ring_min = 0;                    // as Fabric::ring_min()
+  std::size_t piece_max = std::size_t{4} << 20;  // of a get
+};
+
+class RemoteLanes final : public RemoteFabric, fabric::Events {
+ public:
+  RemoteLanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
+              const LaneTuning& tuning);
+  ~RemoteLanes() override;
+  // Publishes how this rank is reached.
+  Status start();
+
+  std::string_view name() const noexcept override { return tuning_.name; }
+  bool reaches(int rank) const noexcept override;
+  std::size_t eager_max() const noexcept override { return tuning_.eager_max; }
+  std::uint32_t ring_min() const noexcept override { return tuning_.ring_min; }
+  std::size_t piece_max() const noexcept override { return tuning_.piece_max; }
+
+  Status connect(int rank, int channel, SendMemory& memory) override;
+  Status accept(int client, int& rank, int& channel, ReceiveMemory& memory) override;
+  void close_client(int client) noexcept override;
+  const std::atomic<std::uint32_t>& connections() const noexcept override { return connections_; }
+
+  Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) override;
+  Status release(void* address) override;
+  Status share(void* address, std::size_t bytes, RemoteMemory& memory) override;
+  Status share_once(void* address, std::size_t bytes, RemoteMemory& memory) override;
+  Status unshare(const RemoteMemory& memory) override;
+  RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override;
+
+  Code get(int rank, const RemoteMemory& from, std::size_t offset, void* to,
+           std::size_t bytes) noexcept override;
+  Code put(int rank, const RemoteMemory& to, std::size_t offset, const void* from,
+           std::size_t bytes) noexcept override;
+  Code cas(int rank, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+           std::uint64_t swap, std::uint64_t& previous) noexcept override;
+  Code fetch_add(int rank, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
+                 std::uint64_t& previous) noexcept override;
+  void start_get(int rank, const RemoteMemory& from, std::size_t offset, void* to,
+                 std::size_t bytes, Completion& completion) noexcept override;
+  void start_put(int rank, const RemoteMemory& to, std::size_t offset, const void* from,
+                 std::size_t bytes, Completion& completion) noexcept override;
+
+  Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
+  Code post_later(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
+  bool push() noexcept override;
+  void set_watcher(Watcher* watcher) noexcept override;
+  void restart(void* lane) noexcept override;
+  Code return_credit(void* lane, std::uint64_t word) noexcept override;
+  void poll() noexcept override;
+  int wait_fd() const noexcept override { return endpoint_->wait_fd(); }
+  bool arm() noexcept override;
+  void disconnect(int rank) noexcept override;
+  PeerState state(int rank) noexcept override;
+  void leave() noexcept override;
+
+ private:
+  friend struct RankPeer;
+  struct Registered {
+    std::byte* start;
+    std::size_t bytes;
+    bool is_writable;
+    std::uint64_t named;                     // the address of its start, as peers name it
+    fabric::Registration registration = {};  // where the fabric does any of them
+    std::size_t num_lent = 0;                // bodies that the fabric reads there
+    bool is_ending = false;                  // for peers there is no such memory any more
+  };
+  // A body of an answer, which the fabric takes from where it is.
+  struct Lent : fabric::Request {
+    static void on_done(fabric::Request& request, Code) noexcept;
+    RemoteLanes* lanes = nullptr;
+    RankPeer* peer = nullptr;
+    Registered* memory = nullptr;  // null: free
+  };
+  struct Life {
+    std::atomic<PeerState> state{PeerState::alive};
+    std::atomic<bool> is_watched{false};
+  };
+
+  bool on_incoming(fabric::Link& link, fabric::Bytes hello) override;
+  void on_up(fabric::Link& link) override;
+  void on_down(fabric::Link& link, Code why) override;
+  void on_message(fabric::Link& link, fabric::Bytes bytes) override;
+
+  // peers.cpp; all with the lock held, as everything below.
+  Life& life(int rank) const noexcept { return lives_[static_cast<std::size_t>(rank)]; }
+  bool is_alive(int rank) const noexcept {
+    return life(rank).state.load(std::memory_order_relaxed) == PeerState::alive;
+  }
+  Status read_address(int rank, std::uint64_t& secret, std::string& address) const;
+  Status reach(int rank, RankPeer*& peer);
+  Status open_link(RankPeer& peer);
+  void drop_link(RankPeer& peer);
+  void note_up(RankPeer& peer);
+  void lose(RankPeer& peer, const char* why);
+  void watch(RankPeer& peer);
+  void pump(RankPeer& peer);
+  void pump_busy();
+  void tick();
+  void note_goodbye(RankPeer& peer);
+  bool say_goodbye(RankPeer& peer);
+  std::string way_text(const RankPeer& peer) const;
+
+  // lanes.cpp
+  Status ask(RankPeer& peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
+  Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
+  Status prepare_ring(ReceiveLaneState& lane);
+  void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
+  bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
+  void join_lanes(RankPeer& peer, int channel);
+  void drop(std::unique_ptr<SendLaneState>& lane);
+  void drop(std::unique_ptr<ReceiveLaneState>& lane);
+  SendLaneState* find_send_lane(const RankPeer& peer, std::uint32_t number);
+  ReceiveLaneState* find_receive_lane(const RankPeer& peer, std::uint32_t number);
+
+  // datapath.cpp
+  bool dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes);
+  bool is_open(const SendLaneState& lane) const noexcept;
+  Code take_post(SendLaneState& lane, std::size_t offset, std::size_t bytes, bool may_hold);
+  void send_entries(SendLaneState& lane);
+  Code send_stretch(SendLaneState& lane);
+  bool goes_by_put(const SendLaneState& lane, std::size_t bytes) const;
+  void send_held();
+  bool pump_lanes(RankPeer& peer);
+  bool send_owed(ReceiveLaneState& lane);
+  bool send_count(ReceiveLaneState& lane);
+  void owe(ReceiveLaneState& lane);
+  bool on_entries(RankPeer& peer, const EntriesMessage& message, fabric::Bytes data);
+  bool on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t word);
+  bool on_count(RankPeer& peer, const CountMessage& message);
+  void take_credit(SendLaneState& lane, std::uint64_t word);
+  void poll_locked();
+
+  // operations.cpp
+  void begin(int rank, RemoteOperation::Kind kind, const RemoteMemory& there, std::size_t offset,
+             void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+             Completion& completion, std::uint64_t* previous) noexcept;
+  Code run(int rank, RemoteOperation::Kind kind, const RemoteMemory& there, std::size_t offset,
+           void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+           std::uint64_t* previous) noexcept;
+  Code start_operation(RemoteOperation& operation);
+  bool is_fabrics(const RemoteOperation& operation) const;
+  Code post_to_fabric(RemoteOperation& operation);
+  static void fabric_done(fabric::Request& request, Code code) noexcept;
+  Code ask_owner(RemoteOperation& operation);
+  bool pump_operations(RankPeer& peer);
+  void ask_again(RankPeer& peer);
+  void end_operations(RankPeer& peer);
+  void finish(RemoteOperation& operation, Code code);
+  RemoteOperation* find_operation(const RankPeer& peer, std::uint32_t number);
+  bool on_owner_data(RankPeer& peer, const OwnerDataMessage& message, fabric::Bytes data);
+  bool on_owner_done(RankPeer& peer, const OwnerDoneMessage& message);
+
+  // serving.cpp
+  std::uint64_t next_key();
+  bool is_one_sided() const;
+  Status share_as(void* address, std::size_t bytes, bool is_writable, RemoteMemory& memory);
+  RemoteMemory find_allocated(const void* address, std::size_t bytes) const noexcept;
+  Registered* find_registered(const OwnerPlace& place, std::size_t bytes, bool to_write);
+  std::byte* find_shared(const OwnerPlace& place, std::size_t bytes, bool to_write);
+  void answer(RankPeer& peer, const RankPeer::Answer& answer);
+  bool on_owner_get(RankPeer& peer, const OwnerAccessMessage& message);
+  bool on_owner_put(RankPeer& peer, const OwnerAccessMessage& message, fabric::Bytes data);
+  bool on_owner_atomic(RankPeer& peer, const OwnerAtomicMessage& message);
+  bool pump_answers(RankPeer& peer);
+  bool send_data(RankPeer& peer, RankPeer::Answer& answer);
+  Lent* take_lent(RankPeer& peer, Registered& memory, std::size_t bytes);
+  void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
+
+  mutable std::mutex lock_;
+  std::unique_ptr<fabric::Endpoint> endpoint_;
+  const LaneTuning tuning_;
+  const std::uint64_t timeout_ns_;
+  const std::uint64_t silence_ns_;  // early enough that all have heard of it by the timeout
+  std::uint64_t secret_ = 0, next_key_ = 0, key_secret_ = 0;
+  mutable std::vector<Life> lives_;               // by rank
+  std::vector<std::unique_ptr<RankPeer>> peers_;  // by rank; null: nothing to do with it yet
+  std::vector<RankPeer*> known_;                  // those that are not null
+  std::vector<RankPeer*> busy_;
+  std::atomic<std::uint32_t> connections_{0};
+
+  std::vector<std::unique_ptr<SendLaneState>> send_lanes_;        // by number, its lower half
+  std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // the same
+  std::vector<ReceiveLaneState*> arriving_;                       // not accepted yet
+  std::uint32_t num_lanes_made_ = 0;
+  std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there
+  std::vector<Mapping> lost_memory_;  // of lost peers' lanes; to be freed after the endpoint
+
+  std::deque<RemoteOperation> operations_;
+  std::vector<RemoteOperation*> free_operations_;
+  std::unordered_map<std::uint64_t, Registered> registered_;               // by key
+  std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
+  std::deque<Lent> lent_;
+  std::vector<Lent*> free_lent_;
+
+  std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
+  std::uint64_t polls_ = 1;
+  Watcher* watcher_ = nullptr;        // null: nothing is held
+  std::vector<SendLaneState*> held_;  // lanes that hold something
+  std::atomic<bool> holds_{false};    // there are such
+  bool is_leaving_ = false;
+  bool told_stranger_ = false;
+  std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it
+};
+
+}  // namespace weft::transport

@@ -1,0 +1,109 @@
+#pragma once
+// ReliableLink: messages to and from one peer, in order and once, over fabric links that may break.
+// Numbered messages are kept until the peer acknowledges them and sent again over the next link;
+// the others end with the link that had them. Shared by a Node's sessions and a job's lanes, which
+// open and close the links, and call all this under a lock of theirs.
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "transport/messages.hpp"
+#include "transport/resend_buffer.hpp"
+
+namespace weft::transport {
+
+class ReliableLink {
+ public:
+  enum class State : std::uint8_t { connecting, up, broken, lost };
+  // What comes with a message: fresh: a new one; old: nothing; up: the link is, from now on;
+  // corrupt: no peer of ours sends it.
+  enum class Received : std::uint8_t { fresh, old, up, corrupt };
+  // stalled: the link is up and has been silent for half of the timeout, so that another one may be
+  // what it takes; the caller drops it.
+  enum class Due : std::uint8_t { nothing, gone, open, stalled };
+
+  class Owner {
+   public:
+    // pump() is to be called by the next poll: something waits for room.
+    virtual void make_busy() = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  explicit ReliableLink(Owner& owner);
+
+  State state() const { return state_; }
+  bool is_up() const { return state_ == State::up; }
+  fabric::Endpoint* endpoint() const { return endpoint_; }
+  fabric::Link* link() const { return link_; }
+  void use(fabric::Endpoint& endpoint) { endpoint_ = &endpoint; }
+  std::uint32_t num_received() const { return num_received_; }  // for the hello of a link
+  bool has_sent_all() const { return state_ == State::up && resend_.all_sent(); }
+  bool has_unsent() const { return !resend_.empty() || !backlog_.empty(); }
+  bool floods() const;  // more waits for the peer than any peer asks for that reads its answers
+
+  // The link that is being opened here, or is up where links do not break.
+  void set_opened(fabric::Link& link);
+  // One that the peer opened, having received so many. False: it makes no sense. Nothing can be
+  // posted on it before on_incoming() has returned; pump() goes on.
+  [[nodiscard]] bool take(fabric::Link& link, std::uint32_t received);
+  void set_up() { state_ = State::up; }
+  // Gives up the link, which the caller closes without the lock; null: there is none.
+  [[nodiscard]] fabric::Link* drop(std::uint64_t now_ns);
+  // When the next one may be opened.
+  void back_off(std::uint64_t now_ns);
+  void back_off_most(std::uint64_t now_ns);
+  // Nothing more is sent. False: it was lost before.
+  bool lose();
+
+  // Sends or keeps a numbered message. again: no room now, pump() follows. Where links do not break
+  // nothing is kept.
+  Code post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool is_backlog = false);
+  // The same for what must not be refused: kept in any case.
+  void post_control(Head& head, std::size_t head_bytes);
+  // Sends a message that is not numbered: ok, again, or peer_lost while no link is up.
+  // request: the body stays as it is until done(), where the fabric has messages in place.
+  Code send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
+                 fabric::Request* request = nullptr);
+  // While set, kept messages wait for something that must go before them.
+  void hold(bool held) { is_held_ = held; }
+
+  Received receive(const Head& head, std::size_t bytes, std::uint64_t now_ns);
+  void note_heard(std::uint64_t now_ns) { last_heard_ns_ = now_ns; }
+  void want_ack();
+  // Sends what waits, but what is held. True: the link has just come up.
+  bool pump();
+  // What is to be done now. waits: something needs the peer, so that its silence counts.
+  Due tick(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits, bool opens);
+
+ private:
+  bool retains() const { return endpoint_->limits().breaks; }
+  void send_unsent();
+  void send_ack();
+  bool resume(std::uint32_t received);
+  bool note_received(const Head& head, std::size_t bytes, bool& is_new);
+  bool drop_acknowledged(std::uint32_t acked);
+
+  Owner& owner_;
+  fabric::Endpoint* endpoint_ = nullptr;
+  fabric::Link* link_ = nullptr;
+  State state_ = State::connecting;
+  bool is_opener_ = false;  // of the link
+  bool is_held_ = false;
+  bool wants_ack_ = false;
+  bool wants_resume_ = false;  // to be sent before all else on a new link
+
+  ResendBuffer resend_;
+  std::deque<std::vector<std::byte>> backlog_;  // control messages for which there was no room
+  std::uint32_t num_posted_ = 0;                // numbered messages
+  std::uint32_t num_received_ = 0;
+  std::uint32_t unacked_messages_ = 0;
+  std::size_t unacked_bytes_ = 0;
+
+  std::uint64_t began_ns_;
+  std::uint64_t last_heard_ns_ = 0, last_asked_ns_ = 0;
+  std::uint64_t broken_since_ns_ = 0, open_at_ns_ = 0, backoff_ns_ = 0;
+};
+
+}  // namespace weft::transport

@@ -9,6 +9,8 @@ namespace weft::mpi {
 
 // Bytes of one element.
 std::int64_t external_bytes(const Datatype& type);
+// Whether all its numbers grow or shrink by the same factor.
+bool is_evenly_external(const Datatype& type);
 // `count` elements from memory to external32; MPI_ERR_CONVERSION: it cannot hold a number. Or
 // MPI_ERR_NO_MEM.
 int encode_external(const Datatype& type, const void* memory, std::int64_t count, void* external);

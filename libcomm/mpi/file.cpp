@@ -97,39 +97,100 @@ struct Opening {
   std::int32_t amode;
 };
 
-FileError open_all(Comm& comm, File& file, FileError error) {
-  coll::Team& team = *comm.team;
-  std::vector<Opening> all(static_cast<std::size_t>(comm.size()));
-  const Opening mine{error.code, file.amode};
-  if (const Status status = coll::allgather(team, &mine, all.data(), sizeof mine); !status)
-    return {error_class(status.code()), "a member of the communicator is lost"};
-  if (error) return error;
-  for (const Opening& other : all) {
-    if (other.code != MPI_SUCCESS) return {other.code, "another member's arguments are not valid"};
-    if (other.amode != file.amode)
-      return {MPI_ERR_NOT_SAME, "the members give different access modes"};
-  }
-  if (comm.rank == 0) error = open_descriptor(file, true);
-  // The first member has made the file when the others open it.
-  std::int32_t code = error.code;
-  if (const Status status = coll::bcast(team, &code, sizeof code, 0); !status)
-    return {error_class(status.code()), "a member of the communicator is lost"};
-  if (code != MPI_SUCCESS)
-    return error ? error
-                 : FileError{code, fmt::format("the first member could not open {}", file.name)};
-  if (comm.rank != 0) error = open_descriptor(file, false);
-  if (comm.size() > 1) error = agree(team, error);
-  if (error) return error;
-  if (const Status status = allocate_window(comm, comm.rank == 0 ? 8 : 0, file.window); !status)
-    return {error_class(status.code()),
-            "the word of the shared pointer cannot be had: " + status.text()};
-  return {};
-}
-
 void close_descriptor(File& file, FileError& error) {
   if (file.descriptor < 0) return;
   if (::close(std::exchange(file.descriptor, -1)) != 0 && errno != EINTR && !error)
     error = error_of_errno(errno, "closing", file.name);
+}
+
+// What is got before the members agree to open.
+struct Opened {
+  std::unique_ptr<File> file;
+  std::string comm_name;
+
+  ~Opened() {
+    if (file == nullptr) return;
+    FileError ignored;
+    close_descriptor(*file, ignored);
+    if (file->handle != nullptr) files->erase(file->handle);
+  }
+};
+
+FileError prepare_open(const char* name, int amode, MPI_Info info, Opened& opened) {
+  opened.file = std::make_unique<File>();
+  File& file = *opened.file;
+  file.amode = amode;
+  if (name == nullptr || *name == 0) return {MPI_ERR_BAD_FILE, "the name is empty"};
+  file.name = opened.comm_name = plain_name(name);
+  if (FileError error = check_amode(amode)) return error;
+  const Info* hints = find_info(info);
+  if (info != MPI_INFO_NULL && hints == nullptr) return {MPI_ERR_INFO, {}};
+  file.errhandler = default_file_errhandler();
+  file.info = copy_of(hints);
+  file.hints = FileHints::from(hints);
+  Datatype& byte = *find_datatype(MPI_BYTE);
+  if (FileError error = make_view(0, byte, byte, find_datarep("native"), file.view)) return error;
+  file.handle = files->insert(&file);
+  if (file.handle == nullptr) return {MPI_ERR_NO_MEM, {}};
+  return {};
+}
+
+FileError open_descriptors(coll::Team& team, File* file, int amode, FileError error) {
+  std::vector<Opening> all;
+  if (const Status status = tell_all(team, Opening{error.code, amode}, all); !status)
+    return error_of(status);
+  if (error) return error;
+  for (const Opening& other : all) {
+    if (other.code != MPI_SUCCESS) return {other.code, "another member's arguments are not valid"};
+    if (other.amode != amode) return {MPI_ERR_NOT_SAME, "the members give different access modes"};
+  }
+  if (team.rank() == 0) error = open_descriptor(*file, true);
+  // The first member has made the file when the others open it.
+  std::int32_t code = error.code;
+  if (const Status status = tell_from_first(team, code); !status) return error_of(status);
+  if (code != MPI_SUCCESS)
+    return error ? error
+                 : FileError{code, fmt::format("the first member could not open {}", file->name)};
+  if (team.rank() != 0) error = open_descriptor(*file, false);
+  return team.size() > 1 ? agree(team, error) : error;
+}
+
+// What all take from the first member, also the shared pointer's value.
+struct Common {
+  FileHints hints;
+  std::int64_t pointer;
+};
+
+// All members have the file open: the rest is between them.
+FileError open_window(Comm& comm, Opened& opened) {
+  File& file = *opened.file;
+  if (const Status status = allocate_window(comm, comm.rank == 0 ? 8 : 0, file.window); !status)
+    return {error_class(status.code()),
+            "the word of the shared pointer cannot be had: " + status.text()};
+  file.comm = file.window->comm;
+  {
+    // Requests name the window's communicator.
+    ErrorHandler* returns = find_errhandler(MPI_ERRORS_RETURN);
+    const std::lock_guard lock(file.comm->mutex);
+    release(std::exchange(file.comm->errhandler, retain(returns)));
+    release(std::exchange(file.window->errhandler, retain(returns)));
+    file.comm->name = std::move(opened.comm_name);
+  }
+  static_cast<void>(PMPI_Win_lock_all(MPI_MODE_NOCHECK, file.window->handle));
+  // The first member's hints count where all must do the same, and nobody moves the shared pointer
+  // or makes the file longer before all have these.
+  Common common{file.hints, 0};
+  struct stat found {};
+  if (comm.rank == 0) {
+    if ((file.amode & MPI_MODE_APPEND) != 0 && ::fstat(file.descriptor, &found) == 0)
+      common.pointer = found.st_size;
+    *reinterpret_cast<std::int64_t*>(file.window->base) = common.pointer;
+  }
+  if (const Status status = tell_from_first(*file.comm->team, common); !status)
+    return error_of(status);
+  file.hints = common.hints;
+  file.pointer = common.pointer;
+  return {};
 }
 
 void unlink_if_wanted(File& file, FileError& error) {
@@ -149,76 +210,32 @@ FileError open_file(MPI_Comm handle, const char* name, int amode, MPI_Info info,
   if (comm->is_inter()) return {MPI_ERR_COMM, "an intercommunicator"};
   if (out == nullptr) return {MPI_ERR_ARG, "fh is null"};
   *out = MPI_FILE_NULL;
-  auto file = std::make_unique<File>();
-  file->amode = amode;
-  FileError error;
-  const Info* hints = find_info(info);
-  if (name == nullptr || *name == 0)
-    error = {MPI_ERR_BAD_FILE, "the name is empty"};
-  else
-    file->name = plain_name(name);
-  if (!error) error = check_amode(amode);
-  if (!error && info != MPI_INFO_NULL && hints == nullptr) error = {MPI_ERR_INFO, {}};
-  file->errhandler = default_file_errhandler();
-  file->info = copy_of(hints);
-  file->hints = FileHints::from(hints);
-  Datatype& byte = *find_datatype(MPI_BYTE);
-  if (FileError failed = make_view(0, byte, byte, find_datarep("native"), file->view))
-    return failed;
-  file->handle = files->insert(file.get());
-  if (file->handle == nullptr) throw std::bad_alloc();
-  error = open_all(*comm, *file, std::move(error));
-  if (!error) {
-    file->comm = file->window->comm;
-    {
-      // Requests name the window's communicator.
-      ErrorHandler* returns = find_errhandler(MPI_ERRORS_RETURN);
-      const std::lock_guard lock(file->comm->mutex);
-      release(std::exchange(file->comm->errhandler, retain(returns)));
-      release(std::exchange(file->window->errhandler, retain(returns)));
-      file->comm->name = file->name;
-    }
-    if (comm->rank == 0) *reinterpret_cast<std::int64_t*>(file->window->base) = 0;
-    static_cast<void>(PMPI_Win_lock_all(MPI_MODE_NOCHECK, file->window->handle));
-    struct stat found {};
-    if ((amode & MPI_MODE_APPEND) != 0 && ::fstat(file->descriptor, &found) == 0) {
-      file->pointer = found.st_size;
-      if (comm->rank == 0) *reinterpret_cast<std::int64_t*>(file->window->base) = found.st_size;
-    }
-    // The first member's hints count where all must do the same, and nobody moves the shared
-    // pointer before it has its value.
-    if (const Status status = coll::bcast(*file->comm->team, &file->hints, sizeof file->hints, 0);
-        !status)
-      error = {error_class(status.code()), "a member of the communicator is lost"};
-  }
-  if (error) {
-    FileError ignored;
-    close_descriptor(*file, ignored);
-    files->erase(file->handle);
-    return error;
-  }
-  *out = file.release()->handle;
-  return {};
+  Opened opened;
+  FileError error = or_no_memory_error([&] { return prepare_open(name, amode, info, opened); });
+  error = open_descriptors(*comm->team, opened.file.get(), amode, std::move(error));
+  if (!error) error = open_window(*comm, opened);
+  if (!error) *out = opened.file.release()->handle;
+  return error;
 }
 
-FileError close_file(File* file, bool with_others) {
-  wait_for_pending(*file);
+FileError close_file(File& file, bool with_others) {
+  wait_for_pending(file);
   FileError error;
-  if (file->split != File::Split::none) error = {MPI_ERR_OTHER, "a split collective has not ended"};
-  close_descriptor(*file, error);
-  Window* window = file->window;
+  if (file.split != File::Split::none) error = {MPI_ERR_OTHER, "a split collective has not ended"};
+  close_descriptor(file, error);
+  Window* window = file.window;
   if (with_others) {
     // The file goes when nobody has it any more.
     static_cast<void>(PMPI_Win_unlock_all(window->handle));
-    if (file->size() > 1 && (file->amode & MPI_MODE_DELETE_ON_CLOSE) != 0)
-      if (const Status status = coll::barrier(*file->comm->team); !status && !error)
-        error = {error_class(status.code()), "a member of the file's communicator is lost"};
+    if (file.size() > 1 && (file.amode & MPI_MODE_DELETE_ON_CLOSE) != 0)
+      if (const Status status = insist([&] { return coll::barrier(*file.comm->team); });
+          !status && !error)
+        error = error_of(status);
   }
-  unlink_if_wanted(*file, error);
-  files->erase(file->handle);
+  unlink_if_wanted(file, error);
+  files->erase(file.handle);
   if (with_others) {
-    if (const Status status = free_window(window); !status && !error)
-      error = {error_class(status.code()), "a member of the file's communicator is lost"};
+    if (const Status status = free_window(window); !status && !error) error = error_of(status);
   }
   return error;
 }
@@ -234,9 +251,10 @@ void destroy_files() {
   files->for_each([](MPI_File, File* file) {
     log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {} is still open", file->name);
     // Its window ends with all others.
-    static_cast<void>(close_file(file, false));
+    static_cast<void>(close_file(*file, false));
     delete file;
   });
+  reset_default_file_errhandler();
 }
 
 FileHints FileHints::from(const Info* info) {
@@ -359,7 +377,7 @@ MPI_FUNCTION(File_close)(MPI_File* fh) {
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
   if (file->split != File::Split::none)
     return raise_on(file, MPI_ERR_OTHER, __func__, "a split collective has not ended");
-  const FileError error = close_file(file, true);
+  const FileError error = close_file(*file, true);
   file->comm = nullptr;
   *fh = MPI_FILE_NULL;
   const std::unique_ptr<File> ended(file);

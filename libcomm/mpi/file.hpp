@@ -17,11 +17,13 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mpi/comm.hpp"
 #include "mpi/datatype.hpp"
 #include "mpi/errors.hpp"
 #include "mpi/file_shape.hpp"
+#include "mpi/insist.hpp"
 #include "mpi/window.hpp"
 
 namespace weft::mpi {
@@ -166,11 +168,37 @@ void destroy_files();
 }
 // The error handler of MPI_FILE_NULL, which new files get; to be released.
 ErrorHandler* default_file_errhandler();
+// To MPI_ERRORS_RETURN, as at first.
+void reset_default_file_errhandler();
 
 // What errno says of something that was tried with a file.
 FileError error_of_errno(int number, std::string_view tried, std::string_view name);
+// What a collective call of the library's own came to.
+FileError error_of(const Status& status);
 // What all members came to: the first error of any, or that of the exchange. Collective.
 FileError agree(coll::Team& team, const FileError& mine);
+// What everybody says, by rank. Collective; waits for memory, as the others wait for what is said.
+template <class Said>
+Status tell_all(coll::Team& team, const Said& mine, std::vector<Said>& all) {
+  return insist([&] {
+    all.resize(static_cast<std::size_t>(team.size()));
+    return coll::allgather(team, &mine, all.data(), sizeof mine);
+  });
+}
+// What the first member says.
+template <class Said>
+Status tell_from_first(coll::Team& team, Said& said) {
+  return insist([&] { return coll::bcast(team, &said, sizeof said, 0); });
+}
+// A step before the members agree: who has no memory for it tells the others, who would wait.
+template <class Step>
+FileError or_no_memory_error(Step&& step) {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    return {MPI_ERR_NO_MEM, {}};
+  }
+}
 
 // The shared pointer, in etypes. The first adds and gives what was there before.
 FileError add_shared_pointer(File& file, std::int64_t etypes, std::int64_t& before);

@@ -5,13 +5,17 @@
 #include "mpi/file_access.hpp"
 
 #include <fcntl.h>
-#include <sys/uio.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
+#include "base/wait.hpp"
 #include "mpi/transfer.hpp"
 
 namespace weft::mpi {
@@ -22,14 +26,57 @@ constexpr std::uint64_t kStagingBytes = std::uint64_t{1} << 20;
 // Blocks that begin less than this apart, on average, are read by the buffer.
 constexpr std::uint64_t kDenseBytes = std::uint64_t{16} << 10;
 
-FileError lock_range(int descriptor, short type, std::int64_t first, std::int64_t last) {
-  struct flock range {};
+int set_lock(int descriptor, int command, short type, std::int64_t first, std::int64_t last,
+             struct flock& range) {
+  range = {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = first;
   range.l_len = last - first;
-  while (::fcntl(descriptor, F_OFD_SETLKW, &range) != 0)
-    if (errno != EINTR) return error_of_errno(errno, "locking a range", {});
+  int result;
+  do result = ::fcntl(descriptor, command, &range);
+  while (result != 0 && errno == EINTR);
+  return result;
+}
+
+// What shows that whoever holds a lock goes on.
+struct Signs {
+  std::int64_t first, bytes, seconds, nanoseconds, size;
+  bool operator==(const Signs&) const = default;
+};
+
+// Whoever is stopped may hold a lock for ever, so a wait by the kernel would have no end.
+FileError wait_for_lock(const File& file, short type, std::int64_t first, std::int64_t last) {
+  const std::uint64_t limit_ns =
+      static_cast<std::uint64_t>(process->job->settings().number(Setting::peer_timeout_ms)) * 12 *
+      1'000'000;
+  constexpr std::chrono::microseconds kLongest{1000};
+  std::chrono::microseconds pause{10};
+  Signs seen{};
+  std::uint64_t changed_ns = now_ns();
+  struct flock range {};
+  while (set_lock(file.descriptor, F_OFD_SETLK, type, first, last, range) != 0) {
+    if (errno != EAGAIN && errno != EACCES)
+      return error_of_errno(errno, "locking a range of", file.name);
+    struct stat found {};
+    if (set_lock(file.descriptor, F_OFD_GETLK, type, first, last, range) != 0 ||
+        range.l_type == F_UNLCK || ::fstat(file.descriptor, &found) != 0)
+      continue;
+    const Signs signs{range.l_start, range.l_len, found.st_mtim.tv_sec, found.st_mtim.tv_nsec,
+                      found.st_size};
+    const std::uint64_t now = now_ns();
+    if (signs != seen) {
+      seen = signs;
+      changed_ns = now;
+    } else if (now - changed_ns > limit_ns) {
+      return {MPI_ERR_IO,
+              fmt::format("bytes {} to {} of {} could not be locked: another process has held a "
+                          "lock on bytes from {} on for {} s and written nothing (is it stopped?)",
+                          first, last - 1, file.name, signs.first, limit_ns / 1'000'000'000)};
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongest);
+  }
   return {};
 }
 
@@ -44,7 +91,7 @@ class Independent {
 
   void run() {
     const View& view = *access_.view;
-    const FileHints& hints = file_.hints;
+    const FileHints& hints = access_.hints;
     const bool is_one_piece = view.shape->is_block();
     const bool is_dense =
         view.shape->is_ascending() && view.tile_extent > 0 &&
@@ -132,7 +179,7 @@ class Independent {
   void read_sieving() {
     std::int64_t first = 0, last = 0;
     access_.find_range(first, last);
-    const std::uint64_t room = std::max<std::uint64_t>(file_.hints.sieve_read_bytes, 4096);
+    const std::uint64_t room = std::max<std::uint64_t>(access_.hints.sieve_read_bytes, 4096);
     get_staging(std::min(room, static_cast<std::uint64_t>(last - first)));
     std::int64_t begin = 0;
     std::uint64_t held = 0;  // from there on
@@ -158,7 +205,7 @@ class Independent {
 
   // The range is locked.
   void write_sieving() {
-    const std::uint64_t room = std::max<std::uint64_t>(file_.hints.sieve_write_bytes, 4096);
+    const std::uint64_t room = std::max<std::uint64_t>(access_.hints.sieve_write_bytes, 4096);
     std::int64_t first = 0, last = 0;
     access_.find_range(first, last);
     get_staging(std::min(room, static_cast<std::uint64_t>(last - first)));
@@ -254,16 +301,15 @@ FileError Access::set(void* data, MPI_Count num, MPI_Datatype handle) {
     return {MPI_ERR_IO, "the data are no whole number of etypes"};
   if (bytes != 0 && type->is_contiguous() && first_byte(buffer, *type) == nullptr)
     return {MPI_ERR_BUFFER, "the buffer is null"};
+  const Datarep& rep = *view->rep;
+  if ((writes ? rep.converts_writes() : rep.converts_reads()) && bytes != 0)
+    converted.reset(new std::byte[bytes]);
   return {};
 }
 
 FileError Access::convert() {
-  const Datarep& rep = *view->rep;
-  if (!(writes ? rep.converts_writes() : rep.converts_reads()) || bytes == 0) return {};
-  converted.reset(new (std::nothrow) std::byte[bytes]);
-  if (converted == nullptr) return {MPI_ERR_NO_MEM, {}};
-  if (!writes) return {};
-  return to_file(rep, *type, count, buffer, converted.get(),
+  if (!writes || converted == nullptr) return {};
+  return to_file(*view->rep, *type, count, buffer, converted.get(),
                  static_cast<std::int64_t>(position) / view->etype_bytes);
 }
 
@@ -339,11 +385,13 @@ RangeLock::RangeLock(File& file, std::int64_t first, std::int64_t last, bool is_
     : file_(file), first_(first), last_(last), mutex_(file.range_mutex) {
   // A descriptor that cannot read takes no lock for reading, and the reverse.
   const bool exclusive = is_exclusive && (file.amode & MPI_MODE_RDONLY) == 0;
-  error_ = lock_range(file.descriptor, exclusive ? F_WRLCK : F_RDLCK, first, last);
+  error_ = wait_for_lock(file, exclusive ? F_WRLCK : F_RDLCK, first, last);
 }
 
 RangeLock::~RangeLock() {
-  if (!error_) static_cast<void>(lock_range(file_.descriptor, F_UNLCK, first_, last_));
+  struct flock range {};
+  if (!error_)
+    static_cast<void>(set_lock(file_.descriptor, F_OFD_SETLK, F_UNLCK, first_, last_, range));
 }
 
 }  // namespace weft::mpi

@@ -38,13 +38,15 @@ struct Access {
   std::uint64_t bytes = 0;     // in the file
   std::uint64_t position = 0;  // in the view, in bytes of data
   bool is_atomic = false;
+  FileHints hints;
   std::unique_ptr<std::byte[]> converted;  // as the file has it, if that is not as memory has it
 
   // What came of it.
   std::uint64_t memory_bytes = 0;
   FileError error;
 
-  // Finds what the data are in the file; writes are converted by convert().
+  // Finds what the data are in the file, and room for them if they are converted; convert() does
+  // that for what is written.
   FileError set(void* data, MPI_Count num, MPI_Datatype handle);
   FileError convert();
   MemoryStream memory() const;
@@ -66,7 +68,8 @@ FileError write_at(const File& file, const std::byte* from, std::uint64_t bytes,
                    std::int64_t place);
 
 // Keeps others from a range of the file, in this process and elsewhere, if they ask in the same
-// way. Waits for them.
+// way. Waits for them, but not for who is stopped: an error, once neither the file nor the lock in
+// the way has changed for twelve times WEFT_PEER_TIMEOUT_MS.
 class RangeLock {
  public:
   RangeLock(File& file, std::int64_t first, std::int64_t last, bool is_exclusive);

@@ -41,10 +41,6 @@ bool is_busy(File& file) {
   return file.num_pending != 0 || file.split != File::Split::none;
 }
 
-FileError lost(const Status& status) {
-  return {error_class(status.code()), "a member of the file's communicator is lost"};
-}
-
 // Something that the first member does for all, of a value that all give. Collective.
 template <class Do>
 FileError do_for_all(File& file, std::int64_t value, FileError error, Do&& act) {
@@ -53,19 +49,18 @@ FileError do_for_all(File& file, std::int64_t value, FileError error, Do&& act) 
     std::int64_t code;
   };
   coll::Team& team = *file.comm->team;
-  std::vector<Said> all(static_cast<std::size_t>(file.size()));
-  const Said mine{value, error.code};
-  if (const Status status = coll::allgather(team, &mine, all.data(), sizeof mine); !status)
-    return lost(status);
+  std::vector<Said> all;
+  if (const Status status = tell_all(team, Said{value, error.code}, all); !status)
+    return error_of(status);
   if (error) return error;
   for (const Said& other : all) {
     if (other.code != MPI_SUCCESS)
       return {static_cast<int>(other.code), "another member's arguments are not valid"};
     if (other.value != value) return {MPI_ERR_NOT_SAME, "the members give different values"};
   }
-  if (file.rank() == 0) error = act();
+  if (file.rank() == 0) error = or_no_memory_error(act);
   std::int32_t code = error.code;
-  if (const Status status = coll::bcast(team, &code, sizeof code, 0); !status) return lost(status);
+  if (const Status status = tell_from_first(team, code); !status) return error_of(status);
   if (code != MPI_SUCCESS && !error) error = {code, "the first member failed"};
   return error;
 }
@@ -141,44 +136,53 @@ FileError find_view(File& file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatyp
   return make_view(disp, *elementary, *whole, std::move(rep), view);
 }
 
-void take_hints(File& file, const Info* hints) {
-  if (hints == nullptr) return;
+// Hints of the file with those that are new.
+struct NewHints {
+  InfoPtr info;  // null: none are new
+  FileHints hints;
+};
+FileError merge_hints(File& file, MPI_Info handle, NewHints& merged) {
+  const Info* added = find_info(handle);
+  if (handle != MPI_INFO_NULL && added == nullptr) return {MPI_ERR_INFO, {}};
   const std::lock_guard lock(file.mutex);
-  auto merged = std::make_shared<Info>();
-  if (file.info != nullptr) merged->pairs = file.info->pairs;
-  for (const auto& [key, value] : hints->pairs) merged->set(key, value);
-  file.hints = FileHints::from(merged.get());
-  file.info = std::move(merged);
+  merged.hints = file.hints;
+  if (added == nullptr) return {};
+  auto all = std::make_shared<Info>();
+  if (file.info != nullptr) all->pairs = file.info->pairs;
+  for (const auto& [key, value] : added->pairs) all->set(key, value);
+  merged.hints = FileHints::from(all.get());
+  merged.info = std::move(all);
+  return {};
 }
-// The first member's count where all must do the same.
-FileError share_hints(File& file) {
-  FileHints hints = file.hints;
-  if (const Status status = coll::bcast(*file.comm->team, &hints, sizeof hints, 0); !status)
-    return lost(status);
+// The first member's count where all must do the same. Collective.
+FileError take_hints(File& file, NewHints merged) {
+  if (const Status status = tell_from_first(*file.comm->team, merged.hints); !status)
+    return error_of(status);
   const std::lock_guard lock(file.mutex);
-  file.hints = hints;
+  file.hints = merged.hints;
+  if (merged.info != nullptr) file.info = std::move(merged.info);
   return {};
 }
 
 FileError set_view(File& file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype,
                    const char* datarep, MPI_Info info) {
   ViewPtr view;
-  FileError error;
-  const Info* hints = find_info(info);
-  if (info != MPI_INFO_NULL && hints == nullptr) error = {MPI_ERR_INFO, {}};
-  if (!error) error = find_view(file, disp, etype, filetype, datarep, view);
-  if (!error && is_busy(file)) error = {MPI_ERR_OTHER, "an access is under way"};
+  NewHints hints;
+  FileError error = or_no_memory_error([&]() -> FileError {
+    if (FileError failed = merge_hints(file, info, hints)) return failed;
+    if (is_busy(file)) return {MPI_ERR_OTHER, "an access is under way"};
+    return find_view(file, disp, etype, filetype, datarep, view);
+  });
   // All members have their pointers at the beginning, or none.
   error = do_for_all(file, view == nullptr ? 0 : view->etype_bytes, std::move(error),
                      [&file] { return set_shared_pointer(file, 0); });
   if (error) return error;
-  take_hints(file, hints);
   {
     const std::lock_guard lock(file.mutex);
     file.view = std::move(view);
     file.pointer = 0;
   }
-  return share_hints(file);
+  return take_hints(file, std::move(hints));
 }
 
 template <class Extent>
@@ -204,6 +208,11 @@ MPI_Datatype give_type(Datatype* type) {
 }
 
 }  // namespace
+
+void reset_default_file_errhandler() {
+  const std::lock_guard lock(initial->mutex);
+  if (initial->errhandler != nullptr) release(std::exchange(initial->errhandler, nullptr));
+}
 
 ErrorHandler* default_file_errhandler() {
   const std::lock_guard lock(initial->mutex);
@@ -404,14 +413,10 @@ MPI_FUNCTION(File_get_group)(MPI_File fh, MPI_Group* group) {
 MPI_FUNCTION(File_set_info)(MPI_File fh, MPI_Info info) {
   File* file = find_file(fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
-  FileError error;
-  const Info* hints = find_info(info);
-  if (info != MPI_INFO_NULL && hints == nullptr) error = {MPI_ERR_INFO, {}};
+  NewHints hints;
+  FileError error = or_no_memory_error([&] { return merge_hints(*file, info, hints); });
   error = agree(*file->comm->team, error);
-  if (!error) {
-    take_hints(*file, hints);
-    error = share_hints(*file);
-  }
+  if (!error) error = take_hints(*file, std::move(hints));
   return finish(file, error, __func__);
 }
 

@@ -45,19 +45,20 @@ struct Piece {
   std::uint32_t bytes;
 };
 
-FileError error_of(const Status& status) {
-  return {error_class(status.code()), "a member of the file's communicator is lost"};
-}
-
-bool interleaves(std::vector<Extent> extents) {
-  std::erase_if(extents, [](const Extent& extent) { return extent.bytes == 0; });
+// `extents` become sorted by place.
+bool interleave(std::vector<Extent>& extents) {
   std::ranges::sort(extents, {}, &Extent::first);
-  for (std::size_t i = 1; i < extents.size(); ++i)
-    if (extents[i].first < extents[i - 1].last) return true;
+  std::int64_t last = 0;
+  for (const Extent& extent : extents) {
+    if (extent.bytes == 0) continue;
+    if (extent.first < last) return true;
+    last = extent.last;
+  }
   return false;
 }
 
-bool wants_two_phases(const FileHints::Choice choice, const std::vector<Extent>& extents) {
+// `extents` lose their order.
+bool wants_two_phases(const FileHints::Choice choice, std::vector<Extent>& extents) {
   std::int64_t num_pieces = 0, bytes = 0;
   for (const Extent& extent : extents) {
     if (!extent.is_ascending) return false;
@@ -67,7 +68,7 @@ bool wants_two_phases(const FileHints::Choice choice, const std::vector<Extent>&
   if (bytes == 0) return false;
   if (choice != FileHints::Choice::automatic) return choice == FileHints::Choice::enable;
   return num_pieces != 0 && static_cast<std::uint64_t>(bytes / num_pieces) <= kSmallPieceBytes &&
-         interleaves(extents);
+         interleave(extents);
 }
 
 // The first members of each host.
@@ -76,7 +77,7 @@ std::vector<int> choose_aggregators(const FileHints& hints, const std::vector<Ex
   const int per_host = hints.per_host > 0 ? hints.per_host : kMostOfHost;
   std::vector<int> chosen;
   // Round robin over the hosts, should the hint want fewer than there are.
-  for (int turn = 0; turn < per_host; ++turn) {
+  for (int turn = 0; turn < per_host && chosen.size() < extents.size(); ++turn) {
     std::vector<int> seen(extents.size());
     for (std::size_t i = 0; i < extents.size(); ++i) {
       const auto host = static_cast<std::size_t>(extents[i].host);
@@ -95,7 +96,7 @@ class TwoPhase {
         file_(*access.file),
         team_(*file_.comm->team),
         size_(extents.size()),
-        aggregators_(choose_aggregators(file_.hints, extents)),
+        aggregators_(choose_aggregators(access.hints, extents)),
         cursor_(access.view->shape, access.position),
         memory_(access.memory()) {
     std::int64_t first = kNowhere, last = 0;
@@ -106,17 +107,19 @@ class TwoPhase {
     }
     const std::uint64_t share =
         (static_cast<std::uint64_t>(last - first) / aggregators_.size() + 4096) / 4096 * 4096;
-    stripe_ = std::clamp(file_.hints.collective_bytes / 4096 * 4096, kLeastStripeBytes,
+    stripe_ = std::clamp(access.hints.collective_bytes / 4096 * 4096, kLeastStripeBytes,
                          std::uint64_t{1} << 30);
     stripe_ = std::min(stripe_, std::max(share, kLeastStripeBytes));
     const auto own = std::ranges::find(aggregators_, file_.rank());
     own_stripe_ = own == aggregators_.end() ? -1 : own - aggregators_.begin();
-    to_.assign(size_, {});
     send_counts_.resize(size_);
     send_places_.resize(size_);
     receive_counts_.resize(size_);
     receive_places_.resize(size_);
     nexts_.resize(size_);
+    codes_.resize(size_);
+    data_bytes_.resize(aggregators_.size());
+    to_.resize(aggregators_.size());
   }
 
   Status run() {
@@ -124,7 +127,9 @@ class TwoPhase {
     for (;;) {
       const std::int64_t next =
           left_ == 0 && next_.bytes == 0 ? kNowhere : access_.view->displacement + next_.offset;
-      if (Status status = coll::allgather(team_, &next, nexts_.data(), sizeof next); !status)
+      if (Status status =
+              insist([&] { return coll::allgather(team_, &next, nexts_.data(), sizeof next); });
+          !status)
         return status;
       base_ = *std::ranges::min_element(nexts_);
       if (base_ == kNowhere) return {};
@@ -146,7 +151,6 @@ class TwoPhase {
   void collect() {
     for (auto& pieces : to_) pieces.clear();
     std::ranges::fill(data_bytes_, 0);
-    data_bytes_.resize(aggregators_.size());
     const auto reach = static_cast<std::int64_t>(stripe_ * aggregators_.size());
     while (next_.bytes != 0) {
       const std::int64_t place = access_.view->displacement + next_.offset - base_;
@@ -163,7 +167,7 @@ class TwoPhase {
   }
 
   // The lists, and behind each its data if these are written.
-  Status send_pieces() {
+  void pack_pieces() {
     std::ranges::fill(send_counts_, 0);
     std::size_t total = 0;
     for (std::size_t i = 0; i < aggregators_.size(); ++i) {
@@ -184,13 +188,25 @@ class TwoPhase {
       // The stripes are in the order of the data.
       if (access_.writes) memory_.copy_to(to + sizeof num + num * sizeof(Piece), data_bytes_[i]);
     }
-    return exchange();
   }
 
-  // Everybody gets what the others have for it: send_ by counts and places, to receive_.
-  Status exchange() {
-    if (Status status =
-            coll::alltoall(team_, send_counts_.data(), receive_counts_.data(), sizeof(std::size_t));
+  // Every member's pieces to those who aggregate them.
+  Status send_pieces() {
+    return exchange(or_no_memory([this] {
+      collect();
+      pack_pieces();
+      return Code::ok;
+    }));
+  }
+
+  // Everybody gets what the others have for it: send_ by counts and places, to receive_. Unless one
+  // of them has no memory for that, which ends the call for all.
+  Status exchange(Code code) {
+    if (code != Code::ok) std::ranges::fill(send_counts_, 0);
+    if (Status status = insist([this] {
+          return coll::alltoall(team_, send_counts_.data(), receive_counts_.data(),
+                                sizeof(std::size_t));
+        });
         !status)
       return status;
     std::size_t total = 0;
@@ -198,9 +214,22 @@ class TwoPhase {
       receive_places_[i] = static_cast<std::ptrdiff_t>(total);
       total += (receive_counts_[i] + 7) / 8 * 8;
     }
-    grow(receive_, total);
-    return coll::alltoallv(team_, send_.data(), send_counts_.data(), send_places_.data(),
-                           receive_.data(), receive_counts_.data(), receive_places_.data());
+    if (code == Code::ok)
+      code = or_no_memory([&] {
+        grow(receive_, total);
+        grow(send_, 0);
+        return Code::ok;
+      });
+    if (Status status =
+            insist([&] { return coll::allgather(team_, &code, codes_.data(), sizeof code); });
+        !status)
+      return status;
+    for (const Code other : codes_)
+      if (other != Code::ok) return other;
+    return insist([this] {
+      return coll::alltoallv(team_, send_.data(), send_counts_.data(), send_places_.data(),
+                             receive_.data(), receive_counts_.data(), receive_places_.data());
+    });
   }
 
   static void grow(std::vector<std::byte>& memory, std::size_t bytes) {
@@ -274,10 +303,15 @@ class TwoPhase {
   }
 
   Status write_round() {
-    collect();
     if (Status status = send_pieces(); !status) return status;
     for (const std::uint64_t bytes : data_bytes_) done_ += bytes;
-    if (own_stripe_ < 0) return {};
+    if (own_stripe_ < 0 || error_) return {};
+    // All hear of it at last.
+    error_ = or_no_memory_error([this] { return write_stripe(); });
+    return {};
+  }
+
+  FileError write_stripe() {
     grow(buffer_, stripe_);
     for (std::size_t i = 0; i < size_; ++i) {
       const Request request = request_of(i);
@@ -294,36 +328,52 @@ class TwoPhase {
     }
     join_pieces(0);
     // Others may write what lies around it by the buffer.
-    const bool locks = file_.hints.sieve_write == FileHints::Choice::enable;
+    const bool locks = access_.hints.sieve_write == FileHints::Choice::enable;
     for (const Piece& piece : joined_) {
-      if (error_) break;
       const std::int64_t place = own_place() + piece.offset;
       std::optional<RangeLock> lock;
-      if (locks) error_ = lock.emplace(file_, place, place + piece.bytes, true).error();
-      if (!error_) error_ = write_at(file_, buffer_.data() + piece.offset, piece.bytes, place);
+      if (locks)
+        if (FileError error = lock.emplace(file_, place, place + piece.bytes, true).error())
+          return error;
+      if (FileError error = write_at(file_, buffer_.data() + piece.offset, piece.bytes, place))
+        return error;
     }
     return {};
   }
 
   // The answer to a list: how far the stripe's data go, then the data.
   Status read_round() {
-    collect();
     if (Status status = send_pieces(); !status) return status;
+    if (Status status = exchange(or_no_memory([this] {
+          std::uint64_t valid = stripe_;
+          if (own_stripe_ >= 0) valid = read_stripe();
+          pack_answers(valid);
+          return Code::ok;
+        }));
+        !status)
+      return status;
+    return take_answers();
+  }
+
+  // How far its data go.
+  std::uint64_t read_stripe() {
     std::uint64_t valid = stripe_;
-    if (own_stripe_ >= 0) {
-      grow(buffer_, stripe_);
-      join_pieces(kReadThroughBytes);
-      for (const Piece& piece : joined_) {
-        std::uint64_t got = 0;
-        if (!error_)
-          error_ = read_at(file_, buffer_.data() + piece.offset, piece.bytes,
-                           own_place() + piece.offset, got);
-        if (got == piece.bytes) continue;
-        std::memset(buffer_.data() + piece.offset + got, 0, piece.bytes - got);
-        valid = std::min(valid, piece.offset + got);
-      }
+    grow(buffer_, stripe_);
+    join_pieces(kReadThroughBytes);
+    for (const Piece& piece : joined_) {
+      std::uint64_t got = 0;
+      if (!error_)
+        error_ = read_at(file_, buffer_.data() + piece.offset, piece.bytes,
+                         own_place() + piece.offset, got);
+      if (got == piece.bytes) continue;
+      std::memset(buffer_.data() + piece.offset + got, 0, piece.bytes - got);
+      valid = std::min(valid, piece.offset + got);
     }
-    // The lists are still in receive_.
+    return valid;
+  }
+
+  // The lists are still in receive_.
+  void pack_answers(std::uint64_t valid) {
     std::size_t total = 0;
     for (std::size_t i = 0; i < size_; ++i) {
       const Request request = request_of(i);
@@ -349,11 +399,14 @@ class TwoPhase {
         to += piece.bytes;
       }
     }
-    if (Status status = exchange(); !status) return status;
+  }
+
+  Status take_answers() {
     for (std::size_t i = 0; i < aggregators_.size(); ++i) {
       if (to_[i].empty()) continue;
       const auto member = static_cast<std::size_t>(aggregators_[i]);
       const std::byte* from = receive_.data() + receive_places_[member];
+      std::uint64_t valid = 0;
       if (receive_counts_[member] != sizeof valid + data_bytes_[i]) return Code::corrupt;
       std::memcpy(&valid, from, sizeof valid);
       from += sizeof valid;
@@ -385,6 +438,7 @@ class TwoPhase {
   std::ptrdiff_t own_stripe_ = -1;
   std::int64_t base_ = 0;  // of the round
   std::vector<std::int64_t> nexts_;
+  std::vector<Code> codes_;
   std::vector<std::vector<Piece>> to_;  // by aggregator
   std::vector<std::uint64_t> data_bytes_;
   std::vector<std::byte> send_, receive_, buffer_;
@@ -398,10 +452,14 @@ class TwoPhase {
 
 }  // namespace
 
+FileError error_of(const Status& status) {
+  if (status == Code::no_memory) return {MPI_ERR_NO_MEM, {}};
+  return {error_class(status.code()), "a member of the file's communicator is lost"};
+}
+
 FileError agree(coll::Team& team, const FileError& mine) {
-  std::vector<std::int32_t> codes(static_cast<std::size_t>(team.size()));
-  const std::int32_t own = mine.code;
-  if (const Status status = coll::allgather(team, &own, codes.data(), sizeof own); !status)
+  std::vector<std::int32_t> codes;
+  if (const Status status = tell_all(team, std::int32_t{mine.code}, codes); !status)
     return error_of(status);
   if (mine) return mine;
   for (std::size_t i = 0; i < codes.size(); ++i)
@@ -412,27 +470,32 @@ FileError agree(coll::Team& team, const FileError& mine) {
 
 void run_together(Access& access) {
   File& file = *access.file;
+  coll::Team& team = *file.comm->team;
   const FileHints::Choice choice =
-      access.writes ? file.hints.collective_write : file.hints.collective_read;
+      access.writes ? access.hints.collective_write : access.hints.collective_read;
   if (file.size() == 1 || access.is_atomic || choice == FileHints::Choice::disable) {
     if (!access.error) run(access);
     return;
   }
   Extent mine{access.error.code, 0, 0, 0, 0, file.window->host_members.front(), true};
-  if (!access.error && access.bytes != 0) {
-    access.find_range(mine.first, mine.last);
-    mine.bytes = static_cast<std::int64_t>(access.bytes);
-    const View& view = *access.view;
-    mine.num_pieces = view.shape->is_block()
-                          ? 1
-                          : static_cast<std::int64_t>((access.bytes + view.tile_bytes - 1) /
-                                                      view.tile_bytes * view.tile_blocks);
-    mine.is_ascending = view.shape->is_ascending();
-  }
-  std::vector<Extent> extents(static_cast<std::size_t>(file.size()));
-  if (const Status status = coll::allgather(*file.comm->team, &mine, extents.data(), sizeof mine);
-      !status) {
-    access.error = error_of(status);
+  std::vector<Extent> extents, by_place;
+  const Status told = insist([&] {
+    if (!access.error && access.bytes != 0) {
+      access.find_range(mine.first, mine.last);
+      mine.bytes = static_cast<std::int64_t>(access.bytes);
+      const View& view = *access.view;
+      mine.num_pieces = view.shape->is_block()
+                            ? 1
+                            : static_cast<std::int64_t>((access.bytes + view.tile_bytes - 1) /
+                                                        view.tile_bytes * view.tile_blocks);
+      mine.is_ascending = view.shape->is_ascending();
+    }
+    by_place.reserve(static_cast<std::size_t>(file.size()));
+    extents.resize(static_cast<std::size_t>(file.size()));
+    return coll::allgather(team, &mine, extents.data(), sizeof mine);
+  });
+  if (!told) {
+    access.error = error_of(told);
     return;
   }
   for (std::size_t i = 0; i < extents.size() && !access.error; ++i)
@@ -440,24 +503,27 @@ void run_together(Access& access) {
       access.error = {static_cast<int>(extents[i].code),
                       "member " + std::to_string(i) + " of the file's communicator failed"};
   if (access.error) return;
-  if (!wants_two_phases(choice, extents)) {
+  by_place = extents;
+  if (!wants_two_phases(choice, by_place)) {
     run(access);
     return;
   }
-  try {
-    TwoPhase phases(access, extents);
-    if (const Status status = phases.run(); !status) {
-      access.error = error_of(status);
-      return;
-    }
-    access.finish(phases.done());
-    // Whoever gave its data to an aggregator is told if that could not write them.
-    access.error = agree(*file.comm->team, phases.error());
-  } catch (const std::bad_alloc&) {
-    // The others are in the middle of it.
-    file.comm->team->give_up();
-    access.error = {MPI_ERR_NO_MEM, {}};
+  std::optional<TwoPhase> phases;
+  access.error = agree(team, or_no_memory_error([&]() -> FileError {
+                         phases.emplace(access, extents);
+                         return {};
+                       }));
+  if (access.error) return;
+  if (const Status status = phases->run(); !status) {
+    access.error = error_of(status);
+    return;
   }
+  const FileError finished = or_no_memory_error([&]() -> FileError {
+    access.finish(phases->done());
+    return std::move(access.error);
+  });
+  // Whoever gave its data to an aggregator is told if that could not write them.
+  access.error = agree(team, phases->error() ? phases->error() : finished);
 }
 
 }  // namespace weft::mpi

@@ -53,9 +53,8 @@ FileError take_ordered(File& file, const FileError& error, std::int64_t etypes,
     std::int64_t code;
   };
   coll::Team& team = *file.comm->team;
-  std::vector<Said> all(static_cast<std::size_t>(file.size()));
-  const Said mine{etypes, error.code};
-  Status status = coll::allgather(team, &mine, all.data(), sizeof mine);
+  std::vector<Said> all;
+  Status status = tell_all(team, Said{etypes, error.code}, all);
   if (status && error) return error;
   std::int64_t before = 0, total = 0;
   for (std::size_t i = 0; i < all.size() && status; ++i) {
@@ -66,8 +65,8 @@ FileError take_ordered(File& file, const FileError& error, std::int64_t etypes,
   }
   std::int64_t base[2] = {0, MPI_SUCCESS};
   if (status && file.rank() == 0) base[1] = add_shared_pointer(file, total, base[0]).code;
-  if (status) status = coll::bcast(team, base, sizeof base, 0);
-  if (!status) return {error_class(status.code()), "a member of the file's communicator is lost"};
+  if (status) status = tell_from_first(team, base);
+  if (!status) return error_of(status);
   first = base[0] + before;
   if (base[1] != MPI_SUCCESS)
     return {static_cast<int>(base[1]), "the first member could not move the shared pointer"};
@@ -83,11 +82,14 @@ FileError prepare(File& file, const Call& call, Access& access) {
     const std::lock_guard lock(file.mutex);
     access.view = file.view;
     access.is_atomic = file.is_atomic;
+    access.hints = file.hints;
     if (file.split != File::Split::none && call.pointer == Pointer::ordered)
       error = {MPI_ERR_OTHER, "a split collective has not ended"};
   }
   if (!error) error = check_mode(file, call);
-  if (!error) error = access.set(const_cast<void*>(call.buffer), call.count, call.type);
+  if (!error)
+    error = or_no_memory_error(
+        [&] { return access.set(const_cast<void*>(call.buffer), call.count, call.type); });
   const std::int64_t etype = access.view->etype_bytes;
   const std::int64_t etypes = error ? 0 : static_cast<std::int64_t>(access.bytes) / etype;
   std::int64_t first = call.offset;
@@ -116,7 +118,7 @@ void fill(const Access& access, MPI_Status* status) {
 
 FileError read_write(File& file, const Call& call, Together together, MPI_Status* status) {
   Access access;
-  access.error = prepare(file, call, access);
+  access.error = or_no_memory_error([&] { return prepare(file, call, access); });
   if (together == Together::yes)
     run_together(access);
   else if (!access.error)
@@ -136,10 +138,11 @@ int block(const Call& call, Together together, MPI_Status* status) {
 class Running final : public Operation {
  public:
   ~Running() override {
-    if (access.type != nullptr) release(access.type);
+    if (kept_ != nullptr) release(kept_);
   }
   Code start() override {
     retain(access.type);
+    kept_ = access.type;
     {
       const std::lock_guard lock(access.file->mutex);
       ++access.file->num_pending;
@@ -183,6 +186,7 @@ class Running final : public Operation {
     engine->ring(engine->rank());
   }
 
+  Datatype* kept_ = nullptr;
   std::atomic<bool> is_done_{false};
 };
 
@@ -196,10 +200,7 @@ int begin(const Call& call, MPI_Request* out) {
   auto made = std::make_unique<Running>();
   Running& running = *made;
   FileError error = prepare(*file, call, running.access);
-  if (error) {
-    running.access.type = nullptr;
-    return raise_on(file, error, call.function);
-  }
+  if (error) return raise_on(file, error, call.function);
   request->operation = std::move(made);
   if (running.start() != Code::ok) return raise_on(file, MPI_ERR_NO_MEM, call.function);
   *out = request->handle;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mpi/external32.hpp"
 #include "mpi/file.hpp"
 
 namespace weft::mpi {
@@ -64,7 +65,8 @@ FileError make_view(std::int64_t displacement, Datatype& etype, Datatype& filety
   const auto size = static_cast<std::int64_t>(filetype.size());
   const std::int64_t common = std::gcd(bytes, size);
   const std::int64_t numerator = bytes / common, denominator = size / common;
-  if (view->etype_bytes * denominator != static_cast<std::int64_t>(etype.size()) * numerator)
+  if (view->etype_bytes * denominator != static_cast<std::int64_t>(etype.size()) * numerator ||
+      (view->rep->is_external32 && !is_evenly_external(filetype)))
     return {MPI_ERR_UNSUPPORTED_DATAREP,
             "the etype and the filetype are of numbers whose sizes differ in the file"};
   view->tile_bytes = static_cast<std::uint64_t>(bytes);

@@ -127,6 +127,14 @@ int in_pieces(const Datatype& type, std::int64_t count, Step&& step) {
 
 std::int64_t external_bytes(const Datatype& type) { return external_bytes(type.signature_); }
 
+bool is_evenly_external(const Datatype& type) {
+  const auto native = static_cast<std::int64_t>(type.size());
+  const std::int64_t external = external_bytes(type);
+  return type.signature_.for_each_run([=](Form form, std::int64_t) {
+    return external_unit(form) * native == static_cast<std::int64_t>(form.unit) * external;
+  });
+}
+
 int encode_external(const Datatype& type, const void* memory, std::int64_t count, void* external) {
   char* to = static_cast<char*>(external);
   return in_pieces(type, count, [&](char* native, std::int64_t first, std::int64_t n) {

@@ -162,8 +162,8 @@ inline Window* find_window(MPI_Win handle) noexcept { return windows->find(handl
 // What the program has not freed; for MPI_Finalize.
 void destroy_windows();
 // For other parts of the library: a window that allocates so many bytes at each member, whose words
-// of 8 bytes are changed whole, and its end. Collective; all members agree on the outcome. Nothing
-// is raised.
+// of 8 bytes are changed whole, and its end. Collective, in calls that the members have agreed on;
+// all agree on the outcome. Nothing is raised.
 Status allocate_window(Comm& parent, std::size_t bytes, Window*& window);
 Status free_window(Window* window);
 

@@ -129,7 +129,8 @@ FileError prepare_open(const char* name, int amode, MPI_Info info, Opened& opene
   file.info = copy_of(hints);
   file.hints = FileHints::from(hints);
   Datatype& byte = *find_datatype(MPI_BYTE);
-  if (FileError error = make_view(0, byte, byte, find_datarep("native"), file.view)) return error;
+  if (FileError error = make_view(0, byte, byte, find_datarep("native"), true, file.view))
+    return error;
   file.handle = files->insert(&file);
   if (file.handle == nullptr) return {MPI_ERR_NO_MEM, {}};
   return {};

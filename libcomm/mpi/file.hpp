@@ -92,7 +92,7 @@ struct View {
 using ViewPtr = std::shared_ptr<const View>;
 // Null and an error, or the view.
 FileError make_view(std::int64_t displacement, Datatype& etype, Datatype& filetype,
-                    std::shared_ptr<const Datarep> rep, ViewPtr& out);
+                    std::shared_ptr<const Datarep> rep, bool is_written, ViewPtr& out);
 
 // Hints that are heeded (docs/files.md).
 struct FileHints {

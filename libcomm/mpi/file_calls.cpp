@@ -36,6 +36,10 @@ ViewPtr view_of(File& file) {
   return file.view;
 }
 
+bool has_split(File& file) {
+  const std::lock_guard lock(file.mutex);
+  return file.split != File::Split::none;
+}
 bool is_busy(File& file) {
   const std::lock_guard lock(file.mutex);
   return file.num_pending != 0 || file.split != File::Split::none;
@@ -133,7 +137,8 @@ FileError find_view(File& file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatyp
   std::shared_ptr<const Datarep> rep = find_datarep(datarep);
   if (rep == nullptr)
     return {MPI_ERR_UNSUPPORTED_DATAREP, std::string("no representation ") + datarep};
-  return make_view(disp, *elementary, *whole, std::move(rep), view);
+  return make_view(disp, *elementary, *whole, std::move(rep), (file.amode & MPI_MODE_RDONLY) == 0,
+                   view);
 }
 
 // Hints of the file with those that are new.
@@ -170,7 +175,8 @@ FileError set_view(File& file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype
   NewHints hints;
   FileError error = or_no_memory_error([&]() -> FileError {
     if (FileError failed = merge_hints(file, info, hints)) return failed;
-    if (is_busy(file)) return {MPI_ERR_OTHER, "an access is under way"};
+    // Accesses in the background keep the view that they began with.
+    if (has_split(file)) return {MPI_ERR_OTHER, "a split collective has not ended"};
     return find_view(file, disp, etype, filetype, datarep, view);
   });
   // All members have their pointers at the beginning, or none.

@@ -54,6 +54,13 @@ class ShapeBuilder {
     const bool repeats = part.count == 1 || part.stride >= span;
     shape.ascending_ =
         shape.ascending_ && goes_on && repeats && (child == nullptr || child->ascending_);
+    const std::int64_t first_block = part.offset + (child != nullptr ? child->first_block_ : 0);
+    const std::int64_t last_block = part.offset + (child != nullptr ? child->last_block_ : 0);
+    shape.in_order_ = shape.in_order_ && (is_first || first_block >= shape.last_block_) &&
+                      (part.count == 1 || part.stride + first_block >= last_block) &&
+                      (child == nullptr || child->in_order_);
+    if (is_first) shape.first_block_ = first_block;
+    shape.last_block_ = last_block + reach;
     shape.first_ = is_first ? first : std::min(shape.first_, first);
     shape.last_ = is_first ? last : std::max(shape.last_, last);
     if (child != nullptr) shape.depth_ = std::max(shape.depth_, child->depth_ + 1);

@@ -35,8 +35,9 @@ class Shape {
   // Of all blocks.
   std::int64_t first() const noexcept { return first_; }
   std::int64_t last() const noexcept { return last_; }  // behind the last byte
-  // Whether no block begins before the end of the one before it.
+  // Whether no block begins before the end of the one before it, or before its beginning.
   bool is_ascending() const noexcept { return ascending_; }
+  bool is_in_order() const noexcept { return in_order_; }
   // Whether all of it is one block.
   bool is_block() const noexcept {
     return parts_.size() == 1 && parts_[0].count == 1 && parts_[0].child == nullptr;
@@ -52,7 +53,10 @@ class Shape {
   std::size_t depth_ = 1;
   std::int64_t first_ = 0;
   std::int64_t last_ = 0;
+  std::int64_t first_block_ = 0;  // where the first one begins, and the last one
+  std::int64_t last_block_ = 0;
   bool ascending_ = true;
+  bool in_order_ = true;
 };
 
 struct Stretch {

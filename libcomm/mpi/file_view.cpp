@@ -44,7 +44,7 @@ std::uint64_t View::position_at(std::int64_t place) const {
 }
 
 FileError make_view(std::int64_t displacement, Datatype& etype, Datatype& filetype,
-                    std::shared_ptr<const Datarep> rep, ViewPtr& out) {
+                    std::shared_ptr<const Datarep> rep, bool is_written, ViewPtr& out) {
   auto view = std::make_shared<View>();
   view->displacement = displacement;
   retain(&etype);
@@ -75,10 +75,13 @@ FileError make_view(std::int64_t displacement, Datatype& etype, Datatype& filety
       std::max({filetype.extent(), filetype.true_extent(), size, std::int64_t{1}});
   const std::int64_t count =
       std::max<std::int64_t>(1, kLastPlace / most / std::max<std::int64_t>(1, numerator));
-  view->tile_blocks = std::max<std::uint64_t>(1, Shape::make(filetype.layout_, 1, 0)->num_blocks());
+  const std::shared_ptr<const Shape> tile = Shape::make(filetype.layout_, 1, 0);
+  if (tile->first() < 0) return {MPI_ERR_IO, "the filetype has data before its beginning"};
+  if (!tile->is_in_order()) return {MPI_ERR_IO, "the filetype's displacements go back"};
+  if (is_written && !tile->is_ascending())
+    return {MPI_ERR_IO, "the filetype's data overlap in a file that is opened for writing"};
+  view->tile_blocks = std::max<std::uint64_t>(1, tile->num_blocks());
   view->shape = Shape::make(filetype.layout_, count, filetype.extent(), numerator, denominator);
-  if (view->shape->first() < 0 && filetype.true_lb() < 0)
-    return {MPI_ERR_TYPE, "the filetype has data before its beginning"};
   out = std::move(view);
   return {};
 }

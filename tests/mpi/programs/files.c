@@ -191,6 +191,18 @@ static void check_views(void) {
                MPI_ERR_UNSUPPORTED_DATAREP);
   EXPECT_CLASS(MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_INT, "native", MPI_INFO_NULL),
                MPI_ERR_TYPE);
+  // Data before the beginning, data that go back, and data that overlap in a file for writing.
+  const int places[3][2] = {{-2, 2}, {3, 0}, {0, 1}}, lengths[2] = {2, 1};
+  for (int i = 0; i < 3; ++i) {
+    MPI_Datatype wrong;
+    MPI_Type_indexed(2, lengths, places[i], MPI_INT, &wrong);
+    MPI_Type_commit(&wrong);
+    EXPECT_CLASS(MPI_File_set_view(file, 0, MPI_INT, wrong, "native", MPI_INFO_NULL), MPI_ERR_IO);
+    MPI_Type_free(&wrong);
+  }
+  // A number that shrinks beside one that does not.
+  EXPECT_CLASS(MPI_File_set_view(file, 0, MPI_LONG_INT, MPI_LONG_INT, "external32", MPI_INFO_NULL),
+               MPI_ERR_UNSUPPORTED_DATAREP);
   EXPECT_OK(MPI_File_set_view(file, 8 + 4 * rank, MPI_INT, resized, "native", MPI_INFO_NULL));
   EXPECT_OK(MPI_File_get_view(file, &disp, &etype, &filetype, datarep));
   EXPECT_EQ(disp, 8 + 4 * rank);

@@ -12,9 +12,9 @@
 //   }
 //
 // A body may run out of memory: std::bad_alloc becomes MPI_ERR_NO_MEM here, for all functions, on
-// the handler of the window or communicator among the arguments. So a body changes nothing that it
-// would not leave behind before it has all its memory; whoever calls again then finds things as
-// they were.
+// the handler of the window, file or communicator among the arguments. So a body changes nothing
+// that it would not leave behind before it has all its memory; whoever calls again then finds
+// things as they were.
 //
 // A function that takes a handle of an object needs no check of its own that MPI runs: before
 // MPI_Init and after MPI_Finalize no handle finds anything, and raise says why. Others start with
@@ -33,29 +33,31 @@
 // What follows is a function of that name in a namespace of its own. The exported one is an alias
 // of what is around it, a friend that a template defines, as only a template knows the parameters
 // by a function's type; what is asserted makes the compiler define it here.
-#define MPI_FUNCTION(name)                                                                     \
-  namespace weft::mpi::bodies {                                                                \
-  static decltype(::PMPI_##name) PMPI_##name;                                                  \
-  }                                                                                            \
-  extern "C" decltype(PMPI_##name) weft_call_##name;                                           \
-  template <class Type>                                                                        \
-  struct Export_##name;                                                                        \
-  template <class... Parameters>                                                               \
-  struct Export_##name<int(Parameters...)> {                                                   \
-    friend int weft_call_##name(Parameters... arguments) {                                     \
-      const weft::trace::Span span("MPI_" #name);                                              \
-      try {                                                                                    \
-        return weft::mpi::bodies::PMPI_##name(arguments...);                                   \
-      } catch (const std::bad_alloc&) {                                                        \
-        return weft::mpi::raise_no_memory(weft::mpi::win_among(arguments...),                  \
-                                          weft::mpi::comm_among(arguments...), "PMPI_" #name); \
-      }                                                                                        \
-    }                                                                                          \
-  };                                                                                           \
-  template struct Export_##name<decltype(PMPI_##name)>;                                        \
-  static_assert(weft::mpi::is_function(weft_call_##name));                                     \
-  extern "C" decltype(PMPI_##name) PMPI_##name __attribute__((alias("weft_call_" #name)));     \
-  MPI_ALIAS(name)                                                                              \
+#define MPI_FUNCTION(name)                                                                 \
+  namespace weft::mpi::bodies {                                                            \
+  static decltype(::PMPI_##name) PMPI_##name;                                              \
+  }                                                                                        \
+  extern "C" decltype(PMPI_##name) weft_call_##name;                                       \
+  template <class Type>                                                                    \
+  struct Export_##name;                                                                    \
+  template <class... Parameters>                                                           \
+  struct Export_##name<int(Parameters...)> {                                               \
+    friend int weft_call_##name(Parameters... arguments) {                                 \
+      const weft::trace::Span span("MPI_" #name);                                          \
+      try {                                                                                \
+        return weft::mpi::bodies::PMPI_##name(arguments...);                               \
+      } catch (const std::bad_alloc&) {                                                    \
+        return weft::mpi::raise_no_memory(                                                 \
+            {weft::mpi::win_among(arguments...), weft::mpi::file_among(arguments...),      \
+             weft::mpi::comm_among(arguments...)},                                         \
+            "PMPI_" #name);                                                                \
+      }                                                                                    \
+    }                                                                                      \
+  };                                                                                       \
+  template struct Export_##name<decltype(PMPI_##name)>;                                    \
+  static_assert(weft::mpi::is_function(weft_call_##name));                                 \
+  extern "C" decltype(PMPI_##name) PMPI_##name __attribute__((alias("weft_call_" #name))); \
+  MPI_ALIAS(name)                                                                          \
   int weft::mpi::bodies::PMPI_##name
 
 // MPI_<name>_toint and _fromint of the handles in a table; for use outside namespaces.
@@ -93,10 +95,14 @@ inline bool is_running() noexcept {
 [[nodiscard, gnu::cold]] int raise(Comm* comm, int code, const char* function,
                                    std::string_view text = {});
 [[nodiscard, gnu::cold]] int not_running(const char* function);
-// For MPI_FUNCTION: raises MPI_ERR_NO_MEM on the window or else the communicator; without an object
-// if neither handle names one.
-[[nodiscard, gnu::cold]] int raise_no_memory(MPI_Win window, MPI_Comm comm,
-                                             const char* function) noexcept;
+// For MPI_FUNCTION: raises MPI_ERR_NO_MEM on the window, the file or else the communicator; without
+// an object if no handle names one.
+struct ErrorSite {
+  MPI_Win window;
+  MPI_File file;
+  MPI_Comm comm;
+};
+[[nodiscard, gnu::cold]] int raise_no_memory(ErrorSite site, const char* function) noexcept;
 
 // The first argument of that type among a function's, or null.
 template <class Handle>
@@ -117,6 +123,10 @@ MPI_Comm comm_among(Arguments... arguments) noexcept {
 template <class... Arguments>
 MPI_Win win_among(Arguments... arguments) noexcept {
   return handle_among<MPI_Win>(arguments...);
+}
+template <class... Arguments>
+MPI_File file_among(Arguments... arguments) noexcept {
+  return handle_among<MPI_File>(arguments...);
 }
 constexpr bool is_function(auto*) noexcept { return true; }
 

@@ -15,6 +15,7 @@
 #include "job/boards.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/error_names.hpp"
+#include "mpi/file.hpp"
 #include "mpi/unimplemented.hpp"
 #include "mpi/window.hpp"
 
@@ -217,10 +218,12 @@ int not_running(const char* function) {
                       phase == Phase::before_init ? "before MPI_Init" : "after MPI_Finalize"));
 }
 
-int raise_no_memory(MPI_Win window, MPI_Comm comm, const char* function) noexcept {
+int raise_no_memory(ErrorSite site, const char* function) noexcept {
   try {
-    if (Window* object = find_window(window)) return raise_on(object, MPI_ERR_NO_MEM, function);
-    if (is_running()) return raise(find_comm(comm), MPI_ERR_NO_MEM, function);
+    if (Window* object = find_window(site.window))
+      return raise_on(object, MPI_ERR_NO_MEM, function);
+    if (File* object = find_file(site.file)) return raise_on(object, MPI_ERR_NO_MEM, function);
+    if (is_running()) return raise(find_comm(site.comm), MPI_ERR_NO_MEM, function);
     end_job(MPI_ERR_NO_MEM, fmt::format("{} has no memory", exported_name(function)));
   } catch (const std::bad_alloc&) {
     // Not even for the message of a handler that ends the job.

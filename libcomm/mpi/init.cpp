@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/file.hpp"
 #include "mpi/request.hpp"
 #include "mpi/tools.hpp"
 #include "mpi/transfer.hpp"
@@ -80,6 +81,7 @@ void end_library() {
   // end of this process is in order all the same.
   if (Status status = coll::barrier(*job_comm->team); !status)
     log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {}", status.text());
+  destroy_files();
   destroy_windows();
   if (Status status = engine->close(); !status)
     log_line(LogLevel::warn, engine->rank(), "MPI_Finalize: {}", status.text());

@@ -25,6 +25,7 @@ class Layout {
   static Layout block(std::size_t bytes) { return Layout({{0, 1, 0, bytes, nullptr}}); }
 
   bool empty() const noexcept { return runs_.empty(); }
+  const std::vector<Run>& runs() const noexcept { return runs_; }
   // True if the data are one block that starts at offset 0.
   bool is_block(std::size_t bytes) const noexcept {
     return runs_.empty() ? bytes == 0

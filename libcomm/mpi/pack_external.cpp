@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "mpi/datatype.hpp"
+#include "mpi/external32.hpp"
 #include "mpi/state.hpp"
 
 namespace weft::mpi {
@@ -105,6 +106,78 @@ void decode(Form form, char* to, const char* from) noexcept {
   put_reversed(to, from, form.unit);
 }
 
+// Both directions go through the elements' packed bytes, some elements at a time.
+template <class Step>
+int in_pieces(const Datatype& type, std::int64_t count, Step&& step) {
+  constexpr std::int64_t kPieceBytes = 64 * 1024;
+  const auto element = static_cast<std::int64_t>(type.size());
+  if (element == 0) return MPI_SUCCESS;
+  const std::int64_t most =
+      std::min(std::max(std::int64_t{1}, kPieceBytes / element), std::max(std::int64_t{1}, count));
+  const std::unique_ptr<char[]> native(
+      new (std::nothrow) char[static_cast<std::size_t>(most * element)]);
+  if (native == nullptr) return MPI_ERR_NO_MEM;
+  for (std::int64_t i = 0; i < count; i += most)
+    if (const int code = step(native.get(), i, std::min(most, count - i)); code != MPI_SUCCESS)
+      return code;
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+std::int64_t external_bytes(const Datatype& type) { return external_bytes(type.signature_); }
+
+bool is_evenly_external(const Datatype& type) {
+  const auto native = static_cast<std::int64_t>(type.size());
+  const std::int64_t external = external_bytes(type);
+  return type.signature_.for_each_run([=](Form form, std::int64_t) {
+    return external_unit(form) * native == static_cast<std::int64_t>(form.unit) * external;
+  });
+}
+
+int encode_external(const Datatype& type, const void* memory, std::int64_t count, void* external) {
+  char* to = static_cast<char*>(external);
+  return in_pieces(type, count, [&](char* native, std::int64_t first, std::int64_t n) {
+    type.pack(native, static_cast<const char*>(memory) + first * type.extent(), n);
+    const char* from = native;
+    const auto encode_run = [&](Form form, std::int64_t numbers) {
+      const std::int64_t step = external_unit(form);
+      for (std::int64_t i = 0; i < numbers; ++i, to += step, from += form.unit)
+        if (!encode(form, to, from)) return false;
+      return true;
+    };
+    for (std::int64_t i = 0; i < n; ++i)
+      if (!type.signature_.for_each_run(encode_run)) return MPI_ERR_CONVERSION;
+    return MPI_SUCCESS;
+  });
+}
+
+int decode_external(const Datatype& type, const void* external, std::uint64_t bytes, void* memory,
+                    std::int64_t count, std::uint64_t& memory_bytes) {
+  const char* from = static_cast<const char*>(external);
+  const char* const end = from + bytes;
+  memory_bytes = 0;
+  return in_pieces(type, count, [&](char* native, std::int64_t first, std::int64_t n) {
+    char* to = native;
+    const auto decode_run = [&](Form form, std::int64_t numbers) {
+      const std::int64_t step = external_unit(form);
+      for (std::int64_t i = 0; i < numbers; ++i, to += form.unit, from += step) {
+        if (end - from < step) return false;
+        decode(form, to, from);
+      }
+      return true;
+    };
+    for (std::int64_t i = 0; i < n; ++i)
+      if (!type.signature_.for_each_run(decode_run)) break;
+    type.unpack(static_cast<char*>(memory) + first * type.extent(), native, n,
+                static_cast<std::size_t>(to - native));
+    memory_bytes += static_cast<std::uint64_t>(to - native);
+    return MPI_SUCCESS;
+  });
+}
+
+namespace {
+
 // The arguments that all have; `bytes` in external32.
 template <class Count>
 int check(const char* datarep, Count count, MPI_Datatype handle, const Datatype*& type,
@@ -132,23 +205,6 @@ int size(const char* datarep, Count count, MPI_Datatype handle, Size* out, const
   return MPI_SUCCESS;
 }
 
-// Both directions go through the elements' packed bytes, some elements at a time.
-template <class Step>
-int in_pieces(const Datatype& type, std::int64_t count, const char* function, Step&& step) {
-  constexpr std::int64_t kPieceBytes = 64 * 1024;
-  const auto element = static_cast<std::int64_t>(type.size());
-  if (element == 0) return MPI_SUCCESS;
-  const std::int64_t most =
-      std::min(std::max(std::int64_t{1}, kPieceBytes / element), std::max(std::int64_t{1}, count));
-  const std::unique_ptr<char[]> native(
-      new (std::nothrow) char[static_cast<std::size_t>(most * element)]);
-  if (native == nullptr) return raise(nullptr, MPI_ERR_NO_MEM, function);
-  for (std::int64_t i = 0; i < count; i += most)
-    if (const int code = step(native.get(), i, std::min(most, count - i)); code != MPI_SUCCESS)
-      return code;
-  return MPI_SUCCESS;
-}
-
 template <class Count, class Size>
 int pack(const char* datarep, const void* in, Count count, MPI_Datatype handle, void* out,
          Size room, Size* position, const char* function) {
@@ -160,21 +216,11 @@ int pack(const char* datarep, const void* in, Count count, MPI_Datatype handle, 
   if (*position < 0 || room < *position || bytes > room - *position)
     return raise(nullptr, MPI_ERR_TRUNCATE, function, "the data do not fit into the buffer");
   char* to = static_cast<char*>(out) + *position;
-  const int code =
-      in_pieces(*type, count, function, [&](char* native, std::int64_t first, std::int64_t n) {
-        type->pack(native, static_cast<const char*>(in) + first * type->extent(), n);
-        const char* from = native;
-        const auto encode_run = [&](Form form, std::int64_t numbers) {
-          const std::int64_t step = external_unit(form);
-          for (std::int64_t i = 0; i < numbers; ++i, to += step, from += form.unit)
-            if (!encode(form, to, from)) return false;
-          return true;
-        };
-        for (std::int64_t i = 0; i < n; ++i)
-          if (!type->signature_.for_each_run(encode_run))
-            return raise(nullptr, MPI_ERR_CONVERSION, function, "external32 cannot hold a number");
-        return MPI_SUCCESS;
-      });
+  int code = encode_external(*type, in, count, to);
+  if (code == MPI_ERR_CONVERSION)
+    code = raise(nullptr, code, function, "external32 cannot hold a number");
+  else if (code != MPI_SUCCESS)
+    code = raise(nullptr, code, function);
   if (code == MPI_SUCCESS) *position += static_cast<Size>(bytes);
   return code;
 }
@@ -190,20 +236,10 @@ int unpack(const char* datarep, const void* in, Size room, Size* position, void*
   if (*position < 0 || room < *position || bytes > room - *position)
     return raise(nullptr, MPI_ERR_TRUNCATE, function, "the buffer holds less than that");
   const char* from = static_cast<const char*>(in) + *position;
-  const int code =
-      in_pieces(*type, count, function, [&](char* native, std::int64_t first, std::int64_t n) {
-        char* to = native;
-        const auto decode_run = [&](Form form, std::int64_t numbers) {
-          const std::int64_t step = external_unit(form);
-          for (std::int64_t i = 0; i < numbers; ++i, to += form.unit, from += step)
-            decode(form, to, from);
-          return true;
-        };
-        for (std::int64_t i = 0; i < n; ++i) type->signature_.for_each_run(decode_run);
-        type->unpack(static_cast<char*>(out) + first * type->extent(), native, n,
-                     type->size() * static_cast<std::size_t>(n));
-        return MPI_SUCCESS;
-      });
+  std::uint64_t memory_bytes = 0;
+  int code =
+      decode_external(*type, from, static_cast<std::uint64_t>(bytes), out, count, memory_bytes);
+  if (code != MPI_SUCCESS) code = raise(nullptr, code, function);
   if (code == MPI_SUCCESS) *position += static_cast<Size>(bytes);
   return code;
 }

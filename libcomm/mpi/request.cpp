@@ -271,7 +271,7 @@ int read_result(RequestObject* request, MPI_Status* status) {
     }
     case RequestObject::Kind::operation:
       request->operation->describe(status);
-      return error_class(base.code);
+      return request->operation->failure(base.code);
     case RequestObject::Kind::send:
       if (base.code == Code::cancelled) return read_cancelled(status);
       break;

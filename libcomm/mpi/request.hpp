@@ -25,6 +25,8 @@ class Operation {
   virtual int refusal() const noexcept { return MPI_SUCCESS; }
   // Does what can be done now. True: finished, with `code`.
   virtual bool advance(Code& code) = 0;
+  // The class of error of the finished operation.
+  virtual int failure(Code code) const noexcept { return error_class(code); }
   // What the status of the finished operation says; nothing, for most.
   virtual void describe(MPI_Status* status) const {
     fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);

@@ -3,14 +3,13 @@
 #include "mpi/window.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <new>
-#include <thread>
+#include <optional>
 #include <utility>
 
 #include "base/shortage.hpp"
-#include "base/wait.hpp"
+#include "mpi/insist.hpp"
 #include "mpi/tools.hpp"
 #include "mpi/transfer.hpp"
 #include "mpi/window_access.hpp"
@@ -80,22 +79,6 @@ Code first_failure(const std::vector<Said>& all) {
   for (const Said& said : all)
     if (said.code != 0) return static_cast<Code>(said.code);
   return Code::ok;
-}
-
-// A collective call of members who have agreed to go on: that one of them has no memory for it,
-// which changes nothing for the others, must not part them. Tries for as long as a silent peer may
-// take.
-template <class Call>
-Status insist(Call&& call) {
-  const std::uint64_t limit =
-      now_ns() +
-      static_cast<std::uint64_t>(process->job->settings().number(Setting::peer_timeout_ms)) *
-          1'000'000;
-  for (;;) {
-    Status status = or_no_memory(call);
-    if (!(status == Code::no_memory) || now_ns() > limit) return status;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
 }
 
 class Making {
@@ -310,6 +293,7 @@ struct Wanted {
   MPI_Comm comm;
   void* out = nullptr;  // where the address goes, for those that allocate
   MPI_Win* win;
+  bool is_agreed = false;  // the members have agreed on the call: none goes back for lack of memory
 };
 
 int check_wanted(const Wanted& wanted, Comm& comm, const char* function) {
@@ -329,15 +313,17 @@ int check_wanted(const Wanted& wanted, Comm& comm, const char* function) {
   return MPI_SUCCESS;
 }
 
-int create_window(const Wanted& wanted, const char* function) {
-  Comm* parent = find_comm(wanted.comm);
-  if (parent == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
-  if (const int code = check_wanted(wanted, *parent, function); code != MPI_SUCCESS) return code;
-  *wanted.win = MPI_WIN_NULL;
-  const Info* hints = find_info(wanted.info);
+// All memory of this process's own for a window, before the members agree on it.
+struct Prepared {
+  std::vector<Offer> offers;
+  std::optional<Making> making;
+  CommPtr comm;
+  std::optional<OfferedContext> context;
+};
 
-  // All memory of this process's own first, then what the members agree on.
-  WindowPtr window(new Window);
+void prepare_window(const Wanted& wanted, Comm& parent, const Info* hints, WindowPtr& window,
+                    Prepared& prepared) {
+  window.reset(new Window);
   window->flavor = wanted.flavor;
   window->handle = windows->insert(window.get());
   if (window->handle == nullptr) throw std::bad_alloc();
@@ -345,30 +331,51 @@ int create_window(const Wanted& wanted, const char* function) {
   window->info = copy_of(hints);
   window->bytes = wanted.bytes;
   window->unit = static_cast<int>(wanted.unit);
-  std::vector<Offer> offers(static_cast<std::size_t>(parent->size()));
-  Making making(*window, offers);
-  CommPtr made = prepare_comm(parent->group->members(), *parent);
+  prepared.offers.resize(static_cast<std::size_t>(parent.size()));
+  prepared.making.emplace(*window, prepared.offers);
+  prepared.comm = prepare_comm(parent.group->members(), parent);
+  prepared.context.emplace(parent.rank == 0);
+}
 
-  OfferedContext offered(parent->rank == 0);
-  const Offer mine{
-      static_cast<std::uint64_t>(wanted.bytes), wanted.unit, offered.value(), wants_words(hints),
-      wanted.flavor == MPI_WIN_FLAVOR_SHARED && !is_true(hints, "alloc_shared_noncontig")};
-  if (const Status status = coll::allgather(*parent->team, &mine, offers.data(), sizeof mine);
-      !status)
-    return raise_status(parent, status, function);
+// Collective. What went wrong is for `parent`.
+Status make_window(const Wanted& wanted, Comm& parent, const Info* hints, WindowPtr& window) {
+  Prepared prepared;
+  std::vector<Offer>& offers = prepared.offers;
+  Offer mine{};
+  const auto begin = [&] {
+    prepare_window(wanted, parent, hints, window, prepared);
+    mine = {static_cast<std::uint64_t>(wanted.bytes), wanted.unit, prepared.context->value(),
+            wants_words(hints),
+            wanted.flavor == MPI_WIN_FLAVOR_SHARED && !is_true(hints, "alloc_shared_noncontig")};
+    return coll::allgather(*parent.team, &mine, offers.data(), sizeof mine);
+  };
+  if (Status status = wanted.is_agreed ? insist(begin) : begin(); !status) return status;
   const std::uint32_t context = offers.front().context;
-  offered.settle(context);
-  window->comm = open_comm(std::move(made), parent->group, nullptr, context, context + 1);
+  prepared.context->settle(context);
+  window->comm = open_comm(std::move(prepared.comm), parent.group, nullptr, context, context + 1);
   release(std::exchange(window->comm->errhandler, retain(default_errhandler())));
-  const bool is_one_host = making.find_host();
+  const bool is_one_host = prepared.making->find_host();
   if (wanted.flavor == MPI_WIN_FLAVOR_SHARED && !is_one_host)
-    return raise(parent, MPI_ERR_RMA_SHARED, function, "the processes are on several hosts");
+    return {Code::unsupported, "the processes are on several hosts"};
   // The first member's word counts, should they differ.
-  if (const Status status = making.run(wanted.base, offers.front().is_contiguous); !status) {
+  if (Status status = prepared.making->run(wanted.base, offers.front().is_contiguous); !status) {
     // Nobody's memory ends under others.
     static_cast<void>(insist([&] { return coll::barrier(*window->comm->team); }));
-    return raise_status(parent, status, function);
+    return status;
   }
+  return {};
+}
+
+int create_window(const Wanted& wanted, const char* function) {
+  Comm* parent = find_comm(wanted.comm);
+  if (parent == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
+  if (const int code = check_wanted(wanted, *parent, function); code != MPI_SUCCESS) return code;
+  *wanted.win = MPI_WIN_NULL;
+  WindowPtr window;
+  if (const Status status = make_window(wanted, *parent, find_info(wanted.info), window); !status)
+    return wanted.flavor == MPI_WIN_FLAVOR_SHARED && status == Code::unsupported
+               ? raise(parent, MPI_ERR_RMA_SHARED, function, status.text())
+               : raise_status(parent, status, function);
   if (wanted.out != nullptr) *static_cast<void**>(wanted.out) = window->base;
   *wanted.win = window->handle;
   static_cast<void>(window.release());
@@ -382,10 +389,43 @@ bool is_in_epoch(Window& window) {
          window.access == Window::Access::locked || window.access == Window::Access::locked_all;
 }
 
+// Nobody's memory ends before all are done with it.
+Status leave_window(Window& window) {
+  const Code code = complete_transfers(window, -1);
+  Status status = insist([&] { return coll::barrier(*window.comm->team); });
+  return status ? Status(code) : status;
+}
+
 }  // namespace
 
 Window::~Window() {
   if (errhandler != nullptr) release(errhandler);
+}
+
+Status allocate_window(Comm& parent, std::size_t bytes, Window*& out) {
+  Info hints;
+  if (Status status = insist([&hints]() -> Status {
+        hints.set("mpi_accumulate_granularity", "8");
+        return {};
+      });
+      !status)
+    return status;
+  const Wanted wanted{.flavor = MPI_WIN_FLAVOR_ALLOCATE,
+                      .bytes = static_cast<MPI_Aint>(bytes),
+                      .info = MPI_INFO_NULL,
+                      .comm = parent.handle,
+                      .win = nullptr,
+                      .is_agreed = true};
+  WindowPtr window;
+  if (Status status = make_window(wanted, parent, &hints, window); !status) return status;
+  out = window.release();
+  return {};
+}
+
+Status free_window(Window* window) {
+  Status status = leave_window(*window);
+  WindowPtr{window}.reset();
+  return status;
 }
 
 void destroy_windows() {
@@ -444,11 +484,7 @@ MPI_FUNCTION(Win_free)(MPI_Win* win) {
     return raise_on(window, MPI_ERR_RMA_SYNC, __func__, "an epoch has not ended");
   if (const int code = window->attributes.clear(window->handle); code != MPI_SUCCESS)
     return raise_on(window, code, __func__);
-  Code code = complete_transfers(*window, -1);
-  // Nobody's memory ends before all are done with it.
-  if (const Status status = insist([&] { return coll::barrier(*window->comm->team); }); !status)
-    code = status.code();
-  const int failed = error_class(code);
+  const int failed = error_class(leave_window(*window).code());
   const int result = failed == MPI_SUCCESS ? failed : raise_on(window, failed, __func__);
   WindowPtr{window}.reset();
   *win = MPI_WIN_NULL;

@@ -161,6 +161,11 @@ extern Immortal<WindowTable> windows;
 inline Window* find_window(MPI_Win handle) noexcept { return windows->find(handle); }
 // What the program has not freed; for MPI_Finalize.
 void destroy_windows();
+// For other parts of the library: a window that allocates so many bytes at each member, whose words
+// of 8 bytes are changed whole, and its end. Collective, in calls that the members have agreed on;
+// all agree on the outcome. Nothing is raised.
+Status allocate_window(Comm& parent, std::size_t bytes, Window*& window);
+Status free_window(Window* window);
 
 // As raise(), on the window's error handler; null: without an object.
 [[nodiscard, gnu::cold]] int raise_on(Window* window, int code, const char* function,

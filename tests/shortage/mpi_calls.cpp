@@ -491,6 +491,51 @@ void windows() {
   MUST(MPI_Win_free(&win));
 }
 
+// A file that one process has no memory for is none for all, as with windows.
+void files() {
+  char name[100];
+  std::snprintf(name, sizeof name, "/tmp/shortage_files.%d", static_cast<int>(getpid()));
+  MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+  MPI_Info info;
+  MUST(MPI_Info_create(&info));
+  MUST(MPI_Info_set(info, "romio_cb_write", "enable"));
+  MUST(MPI_Info_set(info, "romio_cb_read", "enable"));
+  MPI_File file;
+  MUST(MPI_File_open(MPI_COMM_WORLD, name,
+                     MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file));
+  MPI_Datatype gaps = make_gaps(), mine;
+  MUST(MPI_Type_create_resized(MPI_INT, 0, static_cast<MPI_Aint>(sizeof(int)) * size, &mine));
+  MUST(MPI_Type_commit(&mine));
+  const auto here = static_cast<MPI_Offset>(sizeof(int)) * rank;
+  MUST(MPI_File_set_view(file, here, MPI_INT, mine, "native", info));
+  int out[60], in[60];
+  std::iota(out, out + 60, 100 * rank);
+  std::fill_n(in, 60, -1);
+  MUST(MPI_File_write_at_all(file, 0, out, 10, gaps, MPI_STATUS_IGNORE));
+  MUST(MPI_File_read_at_all(file, 0, in, 10, gaps, MPI_STATUS_IGNORE));
+  must(in[0] == out[0] && in[58] == out[58] && in[1] == -1, "what was written together");
+  std::fill_n(in, 60, -1);
+  MUST(MPI_File_read_at(file, 0, in, 10, gaps, MPI_STATUS_IGNORE));
+  must(in[58] == out[58], "what was written");
+  MUST(MPI_File_write_at(file, 0, out, 10, gaps, MPI_STATUS_IGNORE));
+  MUST(MPI_File_set_view(file, here, MPI_INT, mine, "external32", MPI_INFO_NULL));
+  MUST(MPI_File_write_at_all(file, 30, out, 10, gaps, MPI_STATUS_IGNORE));
+  MUST(MPI_File_read_at_all(file, 30, in, 10, gaps, MPI_STATUS_IGNORE));
+  must(in[58] == out[58], "what was converted");
+  MUST(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+  MUST(MPI_File_set_size(file, 1000));
+  MUST(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
+  MUST(MPI_File_sync(file));
+  MUST(MPI_File_set_info(file, info));
+  MUST(MPI_Info_free(&info));
+  MUST(MPI_File_get_info(file, &info));
+  MUST(MPI_Info_free(&info));
+  MUST(MPI_File_close(&file));
+  must(file == MPI_FILE_NULL, "a closed file");
+  MUST(MPI_Type_free(&mine));
+  MUST(MPI_Type_free(&gaps));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -512,7 +557,8 @@ int main(int argc, char** argv) {
                 {"intercommunicators", intercommunicators, 2},
                 {"messages", messages, 1},
                 {"collectives", collectives, 1},
-                {"windows", windows, 1}};
+                {"windows", windows, 1},
+                {"files", files, 1}};
   for (const auto& row : scenes) {
     if (size < row.least) continue;
     scene = row.name;

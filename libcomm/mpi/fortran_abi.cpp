@@ -1,20 +1,6 @@
-// Conversions of the handles that Weft makes no objects of yet: only the null handles are valid.
 #include "mpi/call.hpp"
-#include "mpi/handle_table.hpp"
-#include "mpi/state.hpp"
-
-namespace weft::mpi {
-namespace {
-
-struct None {};
-Immortal<HandleTable<MPI_File, None, Kind::file>> files;
-
-}  // namespace
-}  // namespace weft::mpi
 
 using namespace weft::mpi;  // NOLINT: the bodies below are the C interface
-
-MPI_CONVERSIONS(File, MPI_File, files)
 
 // Weft has no Fortran side: nothing is known about its types, which the standard lets a C library
 // say.

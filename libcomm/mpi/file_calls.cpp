@@ -239,6 +239,7 @@ int raise_on(File* file, int code, const char* function, std::string_view text) 
   if (handler->action == ErrorHandler::Action::call) {
     MPI_File handle = file != nullptr ? file->handle : MPI_FILE_NULL;
     reinterpret_cast<MPI_File_errhandler_function*>(handler->function)(&handle, &code);
+    result = code;  // which the handler may have changed
   } else {
     result = call_errhandler(file != nullptr ? file->comm : nullptr, handler, code, function, text);
   }

@@ -525,7 +525,6 @@ void files() {
   MUST(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
   MUST(MPI_File_set_size(file, 1000));
   MUST(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
-  MUST(MPI_File_sync(file));
   MUST(MPI_File_set_info(file, info));
   MUST(MPI_Info_free(&info));
   MUST(MPI_File_get_info(file, &info));

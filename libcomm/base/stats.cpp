@@ -22,6 +22,7 @@ namespace {
 constexpr const char* kFileName = "weft-stats";
 constexpr std::uint64_t kMagic = 0x3173746174737477;  // changes with the format
 constexpr std::uint32_t kNumRows = 1 << 16;
+constexpr std::size_t kNamedPast = 1024;  // peers that have gone whose rows stay
 
 struct Page {
   std::uint64_t magic = kMagic;
@@ -74,9 +75,13 @@ class Own {
     const std::lock_guard guard(lock_);
     Row* past = nullptr;
     try {
-      auto& place = past_[{std::string(text_of(row.fabric)), std::string(text_of(row.peer))}];
+      std::pair key(std::string(text_of(row.fabric)), std::string(text_of(row.peer)));
+      // Of a server whose clients come and go for months, the names of some are kept.
+      if (past_.size() >= kNamedPast && !past_.contains(key)) key.second = "(others)";
+      auto& place = past_[key];
       if (place == nullptr) {  // this one becomes it
         place = &row;
+        set_text(row.peer, key.second);
         return;
       }
       free_.reserve(free_.size() + 1);

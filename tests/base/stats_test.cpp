@@ -69,6 +69,26 @@ TEST_CASE("what was counted is read from outside, and stays when the lane ends")
   CHECK(stats::read(child, text) == Code::not_found);
 }
 
+TEST_CASE("peers that come and go for ever are counted in bounded memory") {
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr int kPeers = 100'000;  // more than there is room for
+    for (int i = 0; i < kPeers; ++i) {
+      stats::Slot slot;
+      slot.open("shm", "client " + std::to_string(i));
+      slot.row().add(Counter::sent, 1);
+    }
+    std::string text;
+    const bool good = stats::read(getpid(), text).ok() && !line_of(text, "(others)").empty() &&
+                      text.size() < (1u << 20) &&
+                      stats::sum()[static_cast<std::size_t>(Counter::sent)] == kPeers;
+    _exit(good ? 0 : 1);
+  }
+  int exited = 0;
+  REQUIRE(waitpid(child, &exited, 0) == child);
+  CHECK(exited == 0);
+}
+
 TEST_CASE("a file of that name that is none is told") {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{100}, std::size_t{1} << 20}) {
     const pid_t child = fork();

@@ -101,7 +101,7 @@ class Profiled(unittest.TestCase):
 
     def test_trace(self):
         path = os.path.join(self.folder.name, 'run.json')
-        run([WEFTRUN, '-n', '2', '--trace', path, LINKED])
+        run([WEFTRUN, '-n', '2', '--trace', path, PROGRAM])
         for rank in range(2):
             with open(path.replace('.json', f'.{rank}.json'), encoding='utf-8') as file:
                 events = json.load(file)

@@ -9,8 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <vector>
 
 #include "base/wait.hpp"
@@ -34,7 +36,10 @@ enum class Test : std::uint32_t {
 };
 constexpr const char* kNames[] = {"get_lat", "put_lat", "cas",     "fetch_add", "send_lat",
                                   "get_bw",  "put_bw",  "send_bw", "batch"};
-constexpr bool is_bandwidth(Test test) { return test >= Test::get_bw; }
+// What one side does without the other's taking part, from any number of threads.
+constexpr bool is_one_sided(Test test) {
+  return test != Test::put_lat && test != Test::send_lat && test != Test::send_bw;
+}
 
 // What the client asks the server to take part in.
 struct Order {
@@ -199,16 +204,18 @@ int run_server(const std::string& address, NodeSettings settings) {
 struct Result {
   Test test;
   std::uint64_t bytes, count;
-  double us;  // each; of a ping-pong: one way
+  double us;  // each, for the thread that waits for it; of a ping-pong: one way
+  int threads;
 };
 
 class Client {
  public:
-  Client(Side& side, const Peer& peer, const MemoryKey& key, std::size_t depth)
+  Client(Side& side, const Peer& peer, const MemoryKey& key, std::size_t depth, int threads)
       : side_(side),
         peer_(peer),
         memory_(side.node.memory(peer, key)),
         depth_(depth),
+        threads_(threads),
         data_(kMostBytes) {
     check(side.node.key(side.memory, kAllRights, back_));
   }
@@ -221,7 +228,8 @@ class Client {
       const double each_ns = static_cast<double>(ns) / static_cast<double>(count);
       if (static_cast<double>(ns) >= seconds * 0.5e9) {
         const bool both_ways = test == Test::put_lat || test == Test::send_lat;
-        return {test, bytes, count, each_ns / 1000 / (both_ways ? 2 : 1)};
+        const int threads = is_one_sided(test) ? threads_ : 1;
+        return {test, bytes, count, each_ns / 1000 * threads / (both_ways ? 2 : 1), threads};
       }
       const double wanted = seconds * 1e9 / std::max(each_ns, 1.0);
       count = std::max<std::uint64_t>(
@@ -231,82 +239,112 @@ class Client {
 
  private:
   std::uint64_t run_once(Test test, std::uint64_t bytes, std::uint64_t count) {
-    Node& node = side_.node;
+    return is_one_sided(test) ? run_one_sided(test, bytes, count) : run_both(test, bytes, count);
+  }
+
+  std::uint64_t run_both(Test test, std::uint64_t bytes, std::uint64_t count) {
     const Order order{++serial_, test, kMagic, bytes, count, back_};
     const std::uint64_t before = side_.received;
-    if (test == Test::put_lat || test == Test::send_lat || test == Test::send_bw)
-      side_.send(peer_, &order, sizeof order);
+    side_.send(peer_, &order, sizeof order);
     if (test == Test::put_lat) side_.wait_messages(peer_, before + 1);
     Operation operation;
-    std::uint64_t began = now_ns();
+    const std::uint64_t began = now_ns();
+    if (test == Test::put_lat) {
+      for (std::uint64_t i = 1; i <= count; ++i) {
+        side_.put_word(memory_, peer_, data_, bytes, first_value(order) + i, operation);
+        side_.wait_word(peer_, bytes, first_value(order) + i);
+      }
+    } else if (test == Test::send_lat) {
+      for (std::uint64_t i = 1; i <= count; ++i) {
+        side_.send(peer_, data_.data(), bytes);
+        side_.wait_messages(peer_, before + i);
+      }
+    } else {
+      for (std::uint64_t i = 0; i < count; ++i) side_.send(peer_, data_.data(), bytes);
+      side_.wait_messages(peer_, before + 1);
+    }
+    return now_ns() - began;
+  }
+
+  // All threads begin together; the time is that until the last has ended.
+  std::uint64_t run_one_sided(Test test, std::uint64_t bytes, std::uint64_t count) {
+    const auto threads = static_cast<std::uint64_t>(threads_);
+    std::barrier begin(threads_);
+    std::atomic<std::uint64_t> began{0};
+    const auto work = [&](std::uint64_t share) {
+      const PeerMemory memory = memory_;
+      // Not the others' lines of memory.
+      std::byte* const data = data_.data() + share * (kMostBytes / threads);
+      begin.arrive_and_wait();
+      if (share == 0) began = now_ns();
+      do_share(test, memory, data, bytes, count / threads + (share < count % threads ? 1 : 0));
+    };
+    {
+      std::vector<std::jthread> others;
+      for (std::uint64_t share = 1; share < threads; ++share) others.emplace_back(work, share);
+      work(0);
+    }
+    return now_ns() - began;
+  }
+
+  // One thread's part. At most kMostBytes / threads_ at a time.
+  void do_share(Test test, const PeerMemory& memory, std::byte* data, std::uint64_t bytes,
+                std::uint64_t count) {
+    Node& node = side_.node;
+    const auto end = [&](Operation& operation) {
+      check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
+    };
+    Operation operation;
     switch (test) {
       case Test::get_lat:
         for (std::uint64_t i = 0; i < count; ++i) {
-          node.get(memory_, 0, data_.data(), bytes, operation);
-          check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
+          node.get(memory, 0, data, bytes, operation);
+          end(operation);
         }
-        break;
+        return;
       case Test::cas:
         for (std::uint64_t i = 0; i < count; ++i) {
-          node.cas(memory_, 0, i, i + 1, operation);
-          check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
+          node.cas(memory, 0, i, i + 1, operation);
+          end(operation);
         }
-        break;
+        return;
       case Test::fetch_add:
         for (std::uint64_t i = 0; i < count; ++i) {
-          node.fetch_add(memory_, 0, 1, operation);
-          check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
+          node.fetch_add(memory, 0, 1, operation);
+          end(operation);
         }
-        break;
-      case Test::put_lat:
-        for (std::uint64_t i = 1; i <= count; ++i) {
-          side_.put_word(memory_, peer_, data_, bytes, first_value(order) + i, operation);
-          side_.wait_word(peer_, bytes, first_value(order) + i);
+        return;
+      case Test::batch: {
+        const std::uint64_t room = kMostBytes / static_cast<std::uint64_t>(threads_) - bytes + 1;
+        std::vector<Transfer> parts;
+        for (std::size_t i = 0; i < depth_; ++i)
+          parts.push_back({&memory, i * bytes % room, data + i * bytes % room, bytes});
+        for (std::uint64_t i = 0; i < count; i += depth_) {
+          node.get_all(parts, operation);
+          end(operation);
         }
-        break;
-      case Test::send_lat:
-        for (std::uint64_t i = 1; i <= count; ++i) {
-          side_.send(peer_, data_.data(), bytes);
-          side_.wait_messages(peer_, before + i);
-        }
-        break;
-      case Test::send_bw:
-        for (std::uint64_t i = 0; i < count; ++i) side_.send(peer_, data_.data(), bytes);
-        side_.wait_messages(peer_, before + 1);
-        break;
-      case Test::get_bw:
-      case Test::put_bw: {
+        return;
+      }
+      default: {
         std::vector<Operation> window(depth_);
         for (std::uint64_t i = 0; i < count; ++i) {
           Operation& next = window[i % depth_];
-          check(next.is_done() ? next.code() : node.wait(next), peer_);
+          end(next);
           if (test == Test::get_bw)
-            node.get(memory_, 0, data_.data(), bytes, next);
+            node.get(memory, 0, data, bytes, next);
           else
-            node.put(memory_, 0, data_.data(), bytes, next);
+            node.put(memory, 0, data, bytes, next);
         }
-        for (const Operation& last : window)
-          check(last.is_done() ? last.code() : node.wait(last), peer_);
-        break;
-      }
-      case Test::batch: {
-        std::vector<Transfer> parts;
-        for (std::size_t i = 0; i < depth_; ++i)
-          parts.push_back({&memory_, i * bytes % (kMostBytes - bytes + 1),
-                           data_.data() + i * bytes % (kMostBytes - bytes + 1), bytes});
-        for (std::uint64_t i = 0; i < count; i += depth_) {
-          node.get_all(parts, operation);
-          check(operation.is_done() ? operation.code() : node.wait(operation), peer_);
-        }
+        for (Operation& last : window) end(last);
       }
     }
-    return now_ns() - began;
   }
 
   Side& side_;
   Peer peer_;
   PeerMemory memory_;
   std::size_t depth_;
+  int threads_;
   std::vector<std::byte> data_;
   MemoryKey back_;
   std::uint64_t serial_ = 0;
@@ -337,6 +375,7 @@ int main(int argc, char** argv) {
       tests = "get_lat,put_lat,cas,fetch_add,send_lat,get_bw,put_bw,send_bw,batch", bytes = "8:1M",
       json, secret = "weft-perf";
   std::size_t depth = 64;
+  int threads = 1;
   double seconds = 0.3;
   app.add_option("address", address, "of a weft-perf that listens");
   app.add_option("--listen", listen, "host:port or unix:/path to wait at");
@@ -344,6 +383,9 @@ int main(int argc, char** argv) {
   app.add_option("--bytes", bytes, "one length, or FROM:TO in steps of 8 times (8:1M)");
   app.add_option("--depth", depth, "how many are under way in _bw and batch (64)")
       ->check(CLI::Range(1, 4096));
+  app.add_option("--threads", threads,
+                 "threads at work in get_lat, cas, fetch_add, get_bw, put_bw, batch (1)")
+      ->check(CLI::Range(1, 256));
   app.add_option("--seconds", seconds, "for each figure (0.3)");
   app.add_option("--secret", secret, "which both sides must know (weft-perf)");
   app.add_option("--json", json, "a file for the results");
@@ -375,23 +417,26 @@ int main(int argc, char** argv) {
     const std::uint64_t from = parse_bytes(bytes.substr(0, colon));
     const std::uint64_t to =
         colon == std::string::npos ? from : parse_bytes(bytes.substr(colon + 1));
-    if (from < 8 || to > kMostBytes) fail("--bytes: 8 to 64M");
-    Client client(side, peer, key, depth);
+    const std::uint64_t most = kMostBytes / static_cast<std::uint64_t>(threads);
+    if (from < 8 || to < from || to > most)
+      fail(fmt::format("--bytes: from 8 to {} with so many threads", most));
+    Client client(side, peer, key, depth, threads);
     nlohmann::json results = nlohmann::json::array();
-    fmt::print("over {} to {}\n{:10} {:>9} {:>12} {:>10} {:>10}\n", peer.fabric(), peer.name(),
-               "test", "bytes", "count", "us", "MB/s");
+    fmt::print("over {} to {}\n{:10} {:>9} {:>8} {:>12} {:>10} {:>10}\n", peer.fabric(),
+               peer.name(), "test", "bytes", "threads", "count", "us", "MB/s");
     for (std::size_t i = 0; i < std::size(kNames); ++i) {
       const auto test = static_cast<Test>(i);
       if (("," + tests + ",").find(fmt::format(",{},", kNames[i])) == std::string::npos) continue;
       const bool is_word = test == Test::cas || test == Test::fetch_add;
       for (std::uint64_t size = is_word ? 8 : from; size <= (is_word ? 8 : to); size *= 8) {
         const Result result = client.run(test, size, seconds);
-        const double mb = static_cast<double>(size) / result.us;
-        fmt::print("{:10} {:>9} {:>12} {:>10.3f} {:>10.1f}\n", kNames[i], size, result.count,
-                   result.us, mb);
+        const double mb = static_cast<double>(size) * result.threads / result.us;
+        fmt::print("{:10} {:>9} {:>8} {:>12} {:>10.3f} {:>10.1f}\n", kNames[i], size,
+                   result.threads, result.count, result.us, mb);
         fflush(stdout);
         results.push_back({{"test", kNames[i]},
                            {"bytes", size},
+                           {"threads", result.threads},
                            {"count", result.count},
                            {"us", result.us},
                            {"mb_s", mb},

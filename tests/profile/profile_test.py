@@ -4,7 +4,7 @@
   profile_test.py WEFT_PROFILE WEFTRUN PROGRAM LINKED
 
 LINKED is the same program with the profiling library linked in, not loaded. Where it can't be
-loaded (a sanitizer wants to come first) only that one runs: the test is told so by WEFT_LINKED_ONLY.
+loaded (a sanitizer wants to come first) only that one runs: the test is told so by LINKED_ONLY.
 """
 import json
 import os
@@ -76,7 +76,8 @@ class Profiled(unittest.TestCase):
                 wanted[rank, to] = before[0] + messages, before[1] + length
         self.assertEqual({(one['from'], one['to']): (one['messages'], one['bytes'])
                           for one in told['messages']}, wanted)
-        self.assertRegex(stderr, r'MPI_Sendrecv +MPI_COMM_WORLD')
+        # Which calls took longest, and so are in the table, is the machine's.
+        self.assertGreater(len(re.findall(r'^  MPI_\w+ ', stderr, re.M)), 20)
         self.assertRegex(stderr, r'and \d+ more, which --out has')
 
     def test_linked(self):
@@ -85,18 +86,18 @@ class Profiled(unittest.TestCase):
                 self.check(*self.told([WEFTRUN, '-n', str(size), LINKED], size,
                                       WEFT_PROFILE_OUT=self.out), size)
 
-    @unittest.skipIf(os.environ.get('WEFT_LINKED_ONLY'), 'a sanitizer wants to be loaded first')
+    @unittest.skipIf(os.environ.get('LINKED_ONLY'), 'a sanitizer wants to be loaded first')
     def test_loaded(self):
         for size in (1, 2, 5):
             with self.subTest(size=size):
                 self.check(*self.told(
                     [WEFTRUN, '-n', str(size), PROFILE, '--out', self.out, PROGRAM], size), size)
 
-    @unittest.skipIf(os.environ.get('WEFT_LINKED_ONLY'), 'a sanitizer wants to be loaded first')
+    @unittest.skipIf(os.environ.get('LINKED_ONLY'), 'a sanitizer wants to be loaded first')
     def test_weftrun(self):
         self.check(*self.told([WEFTRUN, '-n', '3', '--profile-out', self.out, PROGRAM], 3), 3)
         done = run([WEFTRUN, '-n', '2', '--profile', '--stats', PROGRAM])
-        self.assertRegex(done.stderr, r'MPI_Sendrecv +MPI_COMM_WORLD')
+        self.assertRegex(done.stderr, r'(?m)^  MPI_\w+ ')
         self.assertEqual(len(re.findall(r'^weft: rank \d of 2', done.stderr, re.M)), 2)
 
     def test_trace(self):
@@ -115,9 +116,11 @@ class Profiled(unittest.TestCase):
         """Without all processes the others tell of themselves alone; nothing hangs."""
         done = subprocess.run([WEFTRUN, '-n', '3', '--on-death', 'continue', LINKED, 'leave'],
                               capture_output=True, text=True, check=False, timeout=DEADLINE_S)
-        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.returncode, 7)
+        self.assertEqual(done.stderr.count('rank 1 (pid'), 3, done.stderr)  # theirs, and weftrun's
+        self.assertEqual(done.stderr.count('only its own calls follow'), 2, done.stderr)
 
-    @unittest.skipIf(os.environ.get('WEFT_LINKED_ONLY'), 'a sanitizer wants to be loaded first')
+    @unittest.skipIf(os.environ.get('LINKED_ONLY'), 'a sanitizer wants to be loaded first')
     def test_errors(self):
         self.assertIn('which program?', run([PROFILE], expected=2).stderr)
         self.assertIn('cannot run', run([PROFILE, '/nonexistent/x'], expected=127).stderr)

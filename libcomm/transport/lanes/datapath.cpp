@@ -15,8 +15,9 @@ namespace {
 // As much is held at most.
 constexpr std::uint64_t kHeldMax = 131072;
 constexpr std::uint64_t kLine = kEntryAlign;
-// Entries of fewer bytes travel in the message that tells of them, where it can carry them.
-constexpr std::size_t kPutMin = 1024;
+// Polls until the clock is read, which costs as much as finding nothing. Before a sleep all begin
+// anew, so that whoever polls rarely reads it each time.
+constexpr unsigned kClockPolls = 16;
 
 }  // namespace
 
@@ -90,8 +91,9 @@ void RemoteLanes::send_entries(SendLaneState& lane) {
   lane.peer->make_busy();
 }
 
+// What one message cannot carry: a put costs a request more than the message that tells of it.
 bool RemoteLanes::goes_by_put(const SendLaneState& lane, std::size_t bytes) const {
-  return lane.has_key && bytes >= kPutMin;
+  return lane.has_key && bytes > endpoint_->limits().message_max - sizeof(EntriesMessage);
 }
 
 // One message, or a put and a message.
@@ -364,16 +366,19 @@ void RemoteLanes::poll() noexcept {
 }
 
 void RemoteLanes::poll_locked() {
-  now_ns_ = now_ns();
+  const bool reads_clock = polls_to_clock_ == 0;
+  if (reads_clock) now_ns_ = now_ns();
+  polls_to_clock_ = reads_clock ? kClockPolls : polls_to_clock_ - 1;
   ++polls_;
   if (!held_.empty()) send_held();
   endpoint_->poll(*this);
   if (!busy_.empty()) pump_busy();
-  tick();
+  if (reads_clock) tick();
 }
 
 bool RemoteLanes::arm() noexcept {
   const std::lock_guard lock(lock_);
+  polls_to_clock_ = 0;
   return endpoint_->arm();
 }
 

@@ -230,6 +230,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
 
   std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
   std::uint64_t polls_ = 1;
+  unsigned polls_to_clock_ = 0;
   Watcher* watcher_ = nullptr;        // null: nothing is held
   std::vector<SendLaneState*> held_;  // lanes that hold something
   std::atomic<bool> holds_{false};    // there are such

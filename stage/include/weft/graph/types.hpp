@@ -1,0 +1,57 @@
+#pragma once
+// What vertices, edges and weights of a graph are. Included by the other headers of weft/graph.
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+namespace weft::graph {
+
+// A vertex's number, from 0. 32 bits unless the build says otherwise (-Dgraph_vertex_bits=64);
+// programs must be compiled with what the library was built with, which weft/graph.hpp checks.
+#ifndef WEFT_GRAPH_VERTEX_BITS
+#define WEFT_GRAPH_VERTEX_BITS 32
+#endif
+#if WEFT_GRAPH_VERTEX_BITS == 64
+using VertexId = std::uint64_t;
+#else
+using VertexId = std::uint32_t;
+#endif
+using Weight = std::uint32_t;
+
+inline constexpr VertexId kNoVertex = std::numeric_limits<VertexId>::max();
+
+// A value that other threads may be changing by the functions below.
+template <class T>
+T atomic_read(const T& value) noexcept {
+  if constexpr (std::atomic_ref<T>::is_always_lock_free)
+    return std::atomic_ref<T>(const_cast<T&>(value)).load(std::memory_order_relaxed);
+  else
+    return value;
+}
+
+// Lowers `value` to `candidate`. True if this call did it. Any threads may do so at the same time;
+// relaxed, as steps end with a barrier.
+template <class T>
+bool atomic_min(T& value, T candidate) noexcept {
+  std::atomic_ref<T> shared(value);
+  T found = shared.load(std::memory_order_relaxed);
+  while (candidate < found)
+    if (shared.compare_exchange_weak(found, candidate, std::memory_order_relaxed)) return true;
+  return false;
+}
+
+// value += increment, by any threads at the same time.
+template <class T>
+void atomic_add(T& value, T increment) noexcept {
+  std::atomic_ref<T>(value).fetch_add(increment, std::memory_order_relaxed);
+}
+
+// Replaces `expected`, and nothing else, by `desired`. True if this call did it.
+template <class T>
+bool atomic_claim(T& value, T expected, T desired) noexcept {
+  std::atomic_ref<T> shared(value);
+  return shared.load(std::memory_order_relaxed) == expected &&
+         shared.compare_exchange_strong(expected, desired, std::memory_order_relaxed);
+}
+
+}  // namespace weft::graph

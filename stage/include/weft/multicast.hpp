@@ -1,0 +1,135 @@
+#pragma once
+// Reliable multicast: one member of a group sends objects, from none to gigabytes, to all others.
+//
+//   weft::Multicast multicast({.name = "node7", .secret = secret});
+//   multicast.node().listen("0.0.0.0:7000");               // others reach us there
+//   weft::Group group(multicast, {.id = 1, .members = {"a:7000", "b:7000", "c:7000"}, .self = 1},
+//                     {.on_incoming = [&](std::uint64_t bytes) { return buffer_of(bytes); },
+//                      .on_complete = [&](void* data, std::uint64_t bytes) { use(data, bytes); }});
+//   if (weft::Status status = group.ready(); !status) ...
+//   group.send(data, bytes);                               // at the root, which is member 0
+//   if (weft::Status status = group.close(); !status) ...  // ok: everybody has everything
+//
+// The algorithms are those of J. Behrens, S. Jha, K. Birman, E. Tremel, "RDMC: A Reliable RDMA
+// Multicast for Large Objects", DSN 2018. docs/multicast.md tells which suits what.
+//
+// What holds. A receiver gets the root's messages in order, each once and whole, or learns that the
+// group has failed. When a member dies or leaves before the group is closed, every other one that
+// lives is told, with its name, within WEFT_PEER_TIMEOUT_MS; the group transfers nothing more, and
+// some members may have messages that others lack. A group's members stay what they are: close it
+// and make another.
+//
+// Memory. Fastest is memory from multicast.node().allocate() or register_memory(), named by its
+// start; any other is registered for the time of one message. A receiver's buffer is written by
+// other members from on_incoming (or post) until on_complete; after a failure until close
+// has given its reason, or the group is gone.
+//
+// Threads. Calls may be made by any thread. A thread of the Multicast moves all its groups on and
+// makes the callbacks, one at a time; they may send and post. There ready and close are refused
+// (bad_argument), and no group is destroyed.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/export.hpp"
+#include "weft/node.hpp"
+#include "weft/status.hpp"
+
+namespace weft {
+
+namespace mcast {
+class GroupImpl;
+class MulticastImpl;
+}  // namespace mcast
+
+// A process's presence in groups: a Node, its connections to other members, which all groups share,
+// and a thread. Any number may live in one process.
+class Multicast {
+ public:
+  // Throws Error, as Node. settings.progress_thread has no effect.
+  explicit Multicast(const NodeSettings& settings = {});
+  // All groups must be gone.
+  ~Multicast();
+  Multicast(const Multicast&) = delete;
+  Multicast& operator=(const Multicast&) = delete;
+
+  // For listen, address and memory. Its callbacks are the Multicast's.
+  Node& node() noexcept;
+
+ private:
+  friend class Group;
+  std::shared_ptr<mcast::MulticastImpl> impl_;
+};
+
+struct GroupSettings {
+  // Equal at all members, with the rest of it but `self`. Not that of another group of these
+  // members that lives, or that has failed: a new attempt takes a new id.
+  std::uint64_t id = 0;
+  // Where members listen, in any form that Node::connect takes; the same text at all members. The
+  // first one is the root.
+  std::vector<std::string> members = {};
+  int self = 0;  // which of them this is
+  std::size_t block_bytes = 1 << 20;
+  // pipeline, tree, chain, sequential; hybrid and hybrid-blocks, which know racks.
+  std::string algorithm = "pipeline";
+  std::vector<int> racks = {};  // of each member, any numbers; empty: all in one
+  // on_complete waits until all members have the message.
+  bool delivery_all = false;
+  // Messages up to this go to every receiver at once; at most 16 members, 10240 bytes.
+  std::size_t small_bytes = 10240;
+  int create_timeout_ms = 30'000;  // for members to come
+};
+
+struct GroupEvents {
+  // A message comes: where to. nullptr, or too little room behind it, fails the group. Not called
+  // for messages for which a buffer was posted.
+  std::function<void*(std::uint64_t bytes)> on_incoming = {};
+  // The message is there, or sent; its memory is the program's again. In order of sending.
+  std::function<void(void* data, std::uint64_t bytes)> on_complete = {};
+  // Once, with the name of the member.
+  std::function<void(const Status& why)> on_failure = {};
+};
+
+class Group {
+ public:
+  // Returns at once. Throws Error (bad_argument: no such algorithm, member or rack; a group of this
+  // id lives here).
+  Group(Multicast& multicast, GroupSettings settings, GroupEvents events);
+  // Leaves. If the group is neither closed nor failed, it fails at the others. Blocks until no
+  // transfer uses the program's memory, which the Node's timeout bounds.
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  // Blocks until all members have come and agree. bad_argument: they differ, and who in what;
+  // timed_out: who has not come; peer_lost.
+  Status ready();
+
+  // At the root: queues the message; its memory stays as it is until on_complete, or until close
+  // has given the reason of a failure. bad_argument: not the root, or closed; or why the group has
+  // failed. Doesn't block.
+  Status send(const void* data, std::uint64_t bytes);
+  // At a receiver: the next message that has no buffer yet goes here, without a call of
+  // on_incoming; so blocks come as soon as the root sends. `memory` must come from allocate() or
+  // register_memory(). A message that is longer fails the group. bad_argument, not_found.
+  Status post(void* memory, std::uint64_t bytes);
+  // No more messages. Blocks until every member has every message, or the group has failed, whose
+  // reason it gives. At receivers it waits for the root's close. timed_out: it may be called again.
+  Status close(int timeout_ms = 60'000);
+
+  // ok, or why it has failed.
+  Status status() const;
+  int rank() const noexcept;
+  int size() const noexcept;
+  std::uint64_t num_completed() const noexcept;
+  // Connections that this member's part needs; other groups share them.
+  int num_neighbors() const noexcept;
+
+ private:
+  std::shared_ptr<mcast::GroupImpl> impl_;
+};
+
+}  // namespace weft

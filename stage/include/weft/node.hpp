@@ -1,0 +1,213 @@
+#pragma once
+// Node: a process's presence among others that come and go. No job and no launcher are needed, and
+// many Nodes may live in one process.
+//
+//   weft::Node server({.name = "server", .secret = secret});
+//   server.listen("0.0.0.0:7000");
+//   void* table = nullptr;
+//   server.allocate(1 << 20, table);                       // peers of this host map it
+//   weft::MemoryKey key;
+//   server.key(table, weft::kRead, key);                   // send it to those who may read
+//
+//   weft::Node client({.name = "client", .secret = secret});
+//   weft::Peer peer;
+//   client.connect("host:7000", peer);
+//   weft::PeerMemory memory = client.memory(peer, key);
+//   weft::Operation operation;
+//   client.get(memory, 0, buffer, 4096, operation);
+//   if (client.wait(operation) != weft::Code::ok) ...
+//
+// Inside a host Nodes use shared memory, between hosts the fabrics of WEFT_FABRIC, in that order;
+// peer.fabric() says which it is.
+//
+// Progress. Things move on while some thread is in progress() or wait(); where no thread is, a
+// thread of the Node sees to it, unless the settings say that there is none. Callbacks are called
+// by whoever moves things on, never two at a time; they may start operations and send, and do not
+// wait.
+//
+// Threads. Calls may be made by any number of threads at once; a PeerMemory and an Operation are a
+// thread's own (copy the PeerMemory for another one). What one thread sends to one peer arrives in
+// order. close, connect, release and the like wait for others that move things on.
+//
+// Errors. The constructor throws weft::Error. The others return a Code or a Status, whose text
+// names the peer; an operation ends within the timeout. peer_lost: the peer ended, or was not heard
+// of for the timeout; that Peer is of no more use, connect gives another. A restarted peer is
+// another peer: keys of its earlier life are refused (not_permitted).
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "weft/export.hpp"
+#include "weft/memory_key.hpp"
+#include "weft/operation.hpp"
+#include "weft/status.hpp"
+
+namespace weft {
+
+class NodeImpl;
+class PeerImpl;
+class PeerMemoryImpl;
+
+using NotifyTag = std::array<std::uint8_t, 16>;
+
+struct NodeSettings {
+  std::string name = {};  // for messages, at most 64 letters
+  // Peers must know the same. Without one only processes of the same user on this host are met. It
+  // is proven, never sent; what travels afterwards is not encrypted.
+  std::string secret = {};
+  int timeout_ms = 0;        // how long a silent peer is waited for; 0: WEFT_PEER_TIMEOUT_MS
+  std::string fabrics = {};  // as WEFT_FABRIC, which it replaces; "loopback": within this process
+  bool progress_thread = true;
+};
+
+// A Node elsewhere, in one life of it. A small handle; copies name the same.
+class WEFT_API Peer {
+ public:
+  Peer() = default;
+  explicit operator bool() const noexcept { return impl_ != nullptr; }
+  bool operator==(const Peer&) const = default;
+
+  const std::string& name() const noexcept;
+  std::uint64_t generation() const noexcept;  // tells lives of a Node apart
+  std::string_view fabric() const noexcept;   // that leads there
+  bool is_lost() const noexcept;
+  // The longest message that send() takes without an Operation.
+  std::size_t message_max() const noexcept;
+  void* context() const noexcept;  // the program's
+  void set_context(void* context) const noexcept;
+
+ private:
+  friend class Node;
+  friend class NodeImpl;
+  explicit Peer(std::shared_ptr<PeerImpl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<PeerImpl> impl_;
+};
+
+// Memory of a peer, named by a key that its owner made. A thread's own; must outlive operations on
+// it.
+class WEFT_API PeerMemory {
+ public:
+  PeerMemory() noexcept;  // of nothing
+  PeerMemory(const PeerMemory& other);
+  PeerMemory& operator=(const PeerMemory& other);
+  PeerMemory(PeerMemory&&) noexcept;
+  PeerMemory& operator=(PeerMemory&&) noexcept;
+  ~PeerMemory();
+
+ private:
+  friend class Node;
+  std::unique_ptr<PeerMemoryImpl> impl_;
+};
+
+// One part of a batch.
+struct Transfer {
+  const PeerMemory* memory;
+  std::uint64_t offset;
+  void* local;
+  std::size_t bytes;
+};
+
+class WEFT_API Node {
+ public:
+  explicit Node(const NodeSettings& settings = {});
+  // Calls nothing back any more. Says goodbye to all peers, waits for what they have not
+  // acknowledged (a second at most), ends all operations (cancelled) and releases all memory.
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  // Meeting. Addresses: "host:port" (port 0: any), "unix:/path", "unix:@abstract", or what
+  // address() gives.
+
+  // bad_argument: no address, or in use; not_permitted: a host:port needs a secret. Any number of
+  // times. Peers of this host that come by host:port still share memory.
+  Status listen(std::string_view address);
+  // Where peers reach this Node, as a text that may travel any way; all that listen() was called
+  // with, and a Unix socket for this host.
+  Status address(std::string& text);
+  // Blocks until the peer has answered, at most timeout_ms (0: the Node's). not_found: nobody
+  // there; not_permitted: another secret; timed_out; unsupported: no fabric leads there.
+  Status connect(std::string_view address, Peer& peer, int timeout_ms = 0);
+  // The same without waiting: `done` is called as callbacks are.
+  void connect_async(std::string_view address, std::function<void(Status, Peer)> done,
+                     int timeout_ms = 0);
+  // Leaves the peer: what was sent arrives, operations under way end with cancelled.
+  void close(const Peer& peer);
+
+  // A peer has connected to this Node, or been connected. To be set before listen().
+  void on_peer(std::function<void(const Peer&)> call);
+  // A peer is gone, and why; its operations have ended before.
+  void on_lost(std::function<void(const Peer&, const Status&)> call);
+
+  // Memory.
+
+  // Memory of the program's own that keys can be made for; until deregister_memory().
+  Status register_memory(void* address, std::size_t bytes);
+  // Memory that peers of this host map, so that put, get and atomics take nanoseconds and none of
+  // this process's time. Until release().
+  Status allocate(std::size_t bytes, void*& address);
+  // Both take the memory back first: peers can't use it once this has returned, and no byte is
+  // written there on their behalf. Wait for peers to let go, at most the timeout. not_found.
+  Status deregister_memory(void* address);
+  Status release(void* address);
+  // The key with these rights of memory from allocate or register_memory, named by its start. only:
+  // the one peer that may use it; else whoever has it. Equal calls give equal keys.
+  Status key(const void* address, std::uint32_t rights, MemoryKey& key, const Peer& only = {});
+  // What the key names. Its first use asks the owner; a refused one fails the operation.
+  PeerMemory memory(const Peer& peer, const MemoryKey& key);
+
+  // Moving. Each returns at once; the operation ends, now or later, with its code. Local memory
+  // stays as it is until then. 0 to 1 GiB; over shared memory any length.
+
+  void put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
+           Operation& operation);
+  // The peer's on_notify is called with the tag when all bytes are there.
+  void put_notify(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
+                  const NotifyTag& tag, Operation& operation);
+  void get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,
+           Operation& operation);
+  // On 8-byte words at multiples of 8; atomic with all peers and the owner's processor.
+  void cas(const PeerMemory& word, std::uint64_t offset, std::uint64_t compare, std::uint64_t swap,
+           Operation& operation);
+  void fetch_add(const PeerMemory& word, std::uint64_t offset, std::uint64_t value,
+                 Operation& operation);
+  // All, posted as one and ended as one: with ok, or the first error. Parts may differ in memory
+  // and peer. `parts` is not kept.
+  void put_all(std::span<const Transfer> parts, Operation& operation);
+  void get_all(std::span<const Transfer> parts, Operation& operation);
+
+  // Copies a message of at most peer.message_max(). again: the peer has not received enough yet;
+  // call progress() and try again. peer_lost.
+  Code send(const Peer& peer, const void* message, std::size_t bytes);
+  // Up to 1 GiB; the operation ends when the message may be changed.
+  void send(const Peer& peer, const void* message, std::size_t bytes, Operation& operation);
+  // Messages, in order. The bytes last until the call returns; over shared memory a hostile peer
+  // may still change them meanwhile, so copy what you check.
+  void on_message(std::function<void(const Peer&, std::span<const std::byte>)> call);
+  void on_notify(std::function<void(const Peer&, const NotifyTag&)> call);
+
+  // Progress.
+
+  // Moves things on once. True if anything happened.
+  bool progress();
+  // Moves things on until the operation has ended; its code.
+  Code wait(const Operation& operation);
+  // Moves things on, asleep in between, until something has happened or the time is over.
+  void wait_some(int timeout_ms);
+  // For epoll and the like: readable when progress() has something to do, from a call of arm() that
+  // gave true until the next progress(). Look in every 20 ms all the same: silence is seen so.
+  int event_fd() const noexcept;
+  bool arm();
+
+  std::uint64_t generation() const noexcept;
+
+ private:
+  std::unique_ptr<NodeImpl> impl_;
+};
+
+}  // namespace weft

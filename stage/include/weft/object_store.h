@@ -1,0 +1,77 @@
+#ifndef WEFT_OBJECT_STORE_H
+#define WEFT_OBJECT_STORE_H
+/* weft/object_store.hpp for C and for what calls C. What each call does, its threads and its errors
+ * are told there. Functions return a weft_code, 0 for success; weft_object_error_text() then tells
+ * what happened. Times are milliseconds; below 0: for ever. */
+#include "weft/node.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  uint8_t bytes[20];
+} weft_object_id;
+
+typedef struct weft_object_store weft_object_store;
+typedef struct weft_object weft_object;               /* a reference */
+typedef struct weft_object_buffer weft_object_buffer; /* being written */
+
+typedef struct {
+  weft_object_id id;
+  uint32_t metadata_bytes;
+  uint64_t data_bytes;
+  uint32_t is_pinned, is_referenced;
+} weft_object_entry;
+
+/* The text of the last error of this thread; valid until the next call. */
+WEFT_C_API const char* weft_object_error_text(void);
+WEFT_C_API int weft_object_id_parse(const char* text, weft_object_id* id);
+/* 41 bytes always do. */
+WEFT_C_API void weft_object_id_text(const weft_object_id* id, char text[41]);
+
+/* Null: the default socket, no name. */
+WEFT_C_API int weft_object_store_open(const char* socket, const char* name,
+                                      weft_object_store** store);
+/* Objects and buffers are freed before. */
+WEFT_C_API void weft_object_store_close(weft_object_store* store);
+
+WEFT_C_API int weft_object_contains(weft_object_store* store, const weft_object_id* id);
+WEFT_C_API int weft_object_create(weft_object_store* store, const weft_object_id* id,
+                                  uint64_t data_bytes, uint32_t metadata_bytes, uint64_t ttl_ms,
+                                  int is_pinned, int64_t timeout_ms, weft_object_buffer** buffer);
+WEFT_C_API void* weft_object_buffer_data(const weft_object_buffer* buffer);
+WEFT_C_API void* weft_object_buffer_metadata(const weft_object_buffer* buffer);
+/* Both free the buffer, whatever the outcome. */
+WEFT_C_API int weft_object_seal(weft_object_store* store, weft_object_buffer* buffer);
+WEFT_C_API void weft_object_abort(weft_object_buffer* buffer);
+WEFT_C_API int weft_object_put(weft_object_store* store, const weft_object_id* id, const void* data,
+                               uint64_t data_bytes, const void* metadata, uint32_t metadata_bytes,
+                               uint64_t ttl_ms, int is_pinned, int64_t timeout_ms);
+/* objects: num of them, each freed with weft_object_release; null for those that did not come. */
+WEFT_C_API int weft_object_get(weft_object_store* store, const weft_object_id* ids, size_t num,
+                               int64_t timeout_ms, weft_object** objects);
+WEFT_C_API const void* weft_object_data(const weft_object* object, uint64_t* bytes);
+WEFT_C_API const void* weft_object_metadata(const weft_object* object, uint64_t* bytes);
+WEFT_C_API void weft_object_release(weft_object* object);
+WEFT_C_API int weft_object_delete(weft_object_store* store, const weft_object_id* id);
+WEFT_C_API int weft_object_pin(weft_object_store* store, const weft_object_id* id, int is_pinned);
+/* is_here: num bytes, 1 for those that are here; set with WEFT_TIMED_OUT, too. */
+WEFT_C_API int weft_object_wait(weft_object_store* store, const weft_object_id* ids, size_t num,
+                                size_t least, int64_t timeout_ms, uint8_t* is_here);
+WEFT_C_API int weft_object_fetch(weft_object_store* store, const weft_object_id* ids, size_t num,
+                                 int64_t timeout_ms);
+/* At most `most` entries are written; *num: how many there are. */
+WEFT_C_API int weft_object_list(weft_object_store* store, weft_object_entry* entries, size_t most,
+                                size_t* num);
+WEFT_C_API int weft_object_subscribe(weft_object_store* store);
+/* WEFT_TIMED_OUT: none came. */
+WEFT_C_API int weft_object_next_event(weft_object_store* store, int64_t timeout_ms,
+                                      weft_object_entry* event);
+/* With a terminating zero; truncated if it does not fit (131073 bytes always do). */
+WEFT_C_API int weft_object_status(weft_object_store* store, char* json, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

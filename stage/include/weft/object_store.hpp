@@ -1,0 +1,211 @@
+#pragma once
+// ObjectStore: a client of this host's weft-store. Immutable objects, shared by the processes of a
+// host without copies, and fetched from other hosts.
+//
+//   weft::ObjectStore store({.socket = "/run/user/1000/weft-store.sock"});
+//   weft::ObjectId id;
+//   weft::ObjectId::parse("matrix", id);
+//   weft::ObjectBuffer buffer;
+//   if (store.create(id, 1 << 20, 0, buffer)) { fill(buffer.data()); store.seal(buffer); }
+//
+//   weft::Object object;                       // in another process
+//   if (store.get(id, object, 1000)) use(object.data());
+//
+// What is sealed never changes: get maps the store's memory read-only, and what a client wrote in
+// was copied when it was sealed. get costs the same for any size; a repeated get of an object that
+// is here costs no message.
+//
+// Threads. All calls by any number of threads; an Object and an ObjectBuffer are a thread's own
+// (copy the Object for another one). Neither outlives the ObjectStore. A child made by fork opens
+// its own.
+//
+// Errors. The constructor throws weft::Error. The others return a Status that names the object.
+// timeout_ms: 0 does not wait, below 0 waits for ever. peer_lost: the store ended; data of Objects
+// stay readable.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/export.hpp"
+#include "weft/object_id.hpp"
+#include "weft/status.hpp"
+
+namespace weft {
+
+class ObjectStoreImpl;
+
+// Where a store listens if nothing else is said: weft-store.sock in XDG_RUNTIME_DIR, else
+// /tmp/weft-store-UID.sock.
+WEFT_API std::string default_object_store_socket();
+
+struct ObjectStoreSettings {
+  std::string socket = {};  // empty: default_object_store_socket()
+  std::string name = {};    // for `weft-store status`, at most 31 letters
+};
+
+struct ObjectOptions {
+  std::uint64_t ttl_ms = 0;         // after which it goes as if erased; 0: never
+  bool is_pinned = false;           // never evicted
+  std::int64_t timeout_ms = 10000;  // how long room is waited for
+};
+
+// A reference to a sealed object: while it lives, the object is not evicted and its data stay.
+class WEFT_API Object {
+ public:
+  Object() = default;
+  Object(const Object& other);
+  Object(Object&& other) noexcept { swap(other); }
+  Object& operator=(Object other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Object() { release(); }
+
+  explicit operator bool() const noexcept { return store_ != nullptr; }
+  // Mapped read-only; until release().
+  std::span<const std::byte> data() const noexcept { return data_; }
+  std::span<const std::byte> metadata() const noexcept { return metadata_; }
+  void release() noexcept;
+
+ private:
+  friend class ObjectStoreImpl;
+  void swap(Object& other) noexcept {
+    std::swap(store_, other.store_);
+    std::swap(slot_, other.slot_);
+    std::swap(data_, other.data_);
+    std::swap(metadata_, other.metadata_);
+  }
+  ObjectStoreImpl* store_ = nullptr;
+  std::uint32_t slot_ = 0;
+  std::span<const std::byte> data_, metadata_;
+};
+
+// An object that is being written. Aborted unless it is sealed.
+class WEFT_API ObjectBuffer {
+ public:
+  ObjectBuffer() = default;
+  ObjectBuffer(ObjectBuffer&& other) noexcept { *this = std::move(other); }
+  ObjectBuffer& operator=(ObjectBuffer&& other) noexcept;
+  ~ObjectBuffer();
+
+  explicit operator bool() const noexcept { return store_ != nullptr; }
+  const ObjectId& id() const noexcept { return id_; }
+  // Contents at first are undefined.
+  std::span<std::byte> data() const noexcept { return {memory_, data_bytes_}; }
+  std::span<std::byte> metadata() const noexcept {
+    return {memory_ + data_bytes_, metadata_bytes_};
+  }
+
+ private:
+  friend class ObjectStoreImpl;
+  ObjectStoreImpl* store_ = nullptr;
+  ObjectId id_;
+  std::byte* memory_ = nullptr;
+  std::size_t data_bytes_ = 0, metadata_bytes_ = 0;
+  std::uint32_t extent_ = 0;
+  std::uint64_t extent_offset_ = 0;
+  ObjectOptions options_;
+};
+
+// A put or get under way; lies where the program puts it, and stays there until it is done.
+class ObjectCall {
+ public:
+  ObjectCall() = default;
+  ObjectCall(const ObjectCall&) = delete;
+  ObjectCall& operator=(const ObjectCall&) = delete;
+  // acquire: the status; pairs with whoever made progress.
+  bool is_done() const noexcept { return is_done_.load(std::memory_order_acquire); }
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  friend class ObjectStoreImpl;
+  std::atomic<bool> is_done_{true};
+  Status status_;
+  ObjectId id_;
+  std::uint32_t extent_ = 0;
+  std::uint64_t extent_offset_ = 0, extent_bytes_ = 0;
+};
+
+struct ObjectEntry {
+  ObjectId id;
+  std::uint64_t data_bytes = 0;
+  std::uint32_t metadata_bytes = 0;
+  bool is_pinned = false, is_referenced = false, is_spilled = false;
+};
+
+class WEFT_API ObjectStore {
+ public:
+  // not_found: no store there; not_permitted: another user's; unsupported: another version.
+  explicit ObjectStore(const ObjectStoreSettings& settings = {});
+  // References go, what is not sealed is aborted.
+  ~ObjectStore();
+  ObjectStore(const ObjectStore&) = delete;
+  ObjectStore& operator=(const ObjectStore&) = delete;
+
+  // Whether the object is sealed on this host.
+  bool contains(const ObjectId& id);
+
+  // Reserves id and room. exists; no_memory: larger than the store, beyond the client's quota, or
+  // no room (timeout 0); timed_out: no room in time, as all is referenced or pinned.
+  Status create(const ObjectId& id, std::uint64_t data_bytes, std::uint32_t metadata_bytes,
+                ObjectBuffer& buffer, const ObjectOptions& options = {});
+  // Makes it visible for good, and copies it out of the client's reach; the buffer is empty then,
+  // whatever the outcome.
+  Status seal(ObjectBuffer& buffer);
+  void abort(ObjectBuffer& buffer);
+  // create, copy and seal in one.
+  Status put(const ObjectId& id, std::span<const std::byte> data,
+             std::span<const std::byte> metadata = {}, const ObjectOptions& options = {});
+
+  // A reference to the object, which is waited for; from another host if it is there. timed_out;
+  // not_found (timeout 0).
+  Status get(const ObjectId& id, Object& object, std::int64_t timeout_ms = 0);
+  // All of them, in one call; objects that were there by the timeout are set even if it fails.
+  Status get(std::span<const ObjectId> ids, std::span<Object> objects, std::int64_t timeout_ms);
+
+  // As soon as nobody has a reference; nobody gets it any more from now on. not_found.
+  Status erase(const ObjectId& id);
+  Status pin(const ObjectId& id);
+  Status unpin(const ObjectId& id);
+
+  // Until `least` of the objects are sealed here; tells which. timed_out tells, too. fetches: those
+  // that other hosts have are brought here, too.
+  Status wait(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,
+              std::vector<bool>& is_here, bool fetches = false);
+  // Brings all of them to this host. timed_out.
+  Status fetch(std::span<const ObjectId> ids, std::int64_t timeout_ms);
+
+  Status list(std::vector<ObjectEntry>& objects);
+  // What `weft-store status --json` prints.
+  Status status(std::string& json);
+
+  // Objects that are sealed from now on are told by next_event().
+  Status subscribe();
+  // The eldest event; false if there is none within the timeout. num_lost: events there was no room
+  // for since the start; list() tells what they were about.
+  bool next_event(ObjectEntry& event, std::int64_t timeout_ms, std::uint64_t* num_lost = nullptr);
+
+  // Without waiting. `data` are copied before put_async returns; again: 64 calls are under way, or
+  // data are larger than what is free of the first extent; use put. get_async is done when the
+  // object is here (get with timeout 0 takes it) or cannot be had.
+  Status put_async(const ObjectId& id, std::span<const std::byte> data, ObjectCall& call,
+                   const ObjectOptions& options = {});
+  Status get_async(const ObjectId& id, ObjectCall& call, std::int64_t timeout_ms);
+  // For epoll: readable when progress() has something to do, after arm() gave true.
+  int event_fd() const noexcept;
+  bool arm();
+  // Ends calls that are done, without waiting. True if there were any.
+  bool progress();
+  // Until the call is done; its status.
+  Status wait(ObjectCall& call);
+
+ private:
+  std::unique_ptr<ObjectStoreImpl> impl_;
+};
+
+}  // namespace weft

@@ -161,16 +161,16 @@ VerbsEndpoint::~VerbsEndpoint() {
   }
   for (rdma_cm_id* cm : given_up_) rdma_destroy_id(cm);
   if (listener_ != nullptr) rdma_destroy_id(listener_);
+  if (cm_channel_ != nullptr) rdma_destroy_event_channel(cm_channel_);
   if (epoll_ >= 0) ::close(epoll_);
   if (!reaper_.idle()) {
-    // What queue pairs and ids that are not gone yet use ends with the process.
+    // What a queue pair that is not gone yet uses ends with the process.
     (void)buffers_.release();
     (void)rings_.release();
     (void)registrations_.release();
     (void)device_.release();
     return;
   }
-  if (cm_channel_ != nullptr) rdma_destroy_event_channel(cm_channel_);
   if (receives_ != nullptr) (void)ibv_destroy_srq(receives_);
   if (unacked_events_ > 0) ibv_ack_cq_events(queue_, unacked_events_);
   if (queue_ != nullptr) (void)ibv_destroy_cq(queue_);
@@ -288,7 +288,7 @@ bool VerbsEndpoint::poll_rarely(Events& events) {
   poll_device();
   check_devices_end(now_ns());
   if (!given_up_.empty() && device_->port_is_active())
-    for (rdma_cm_id* cm : std::exchange(given_up_, {})) reaper_.destroy(nullptr, cm);
+    for (rdma_cm_id* cm : std::exchange(given_up_, {})) rdma_destroy_id(cm);
   return any;
 }
 

@@ -150,7 +150,7 @@ class VerbsEndpoint final : public Endpoint {
   // links.cpp
   VerbsLink* find(std::uint32_t id) const;
   VerbsLink* add_link();
-  rdma_cm_id* give_up(rdma_cm_id* cm);
+  void give_up(rdma_cm_id* cm);
   Status begin(VerbsLink& link, const Address& to);
   Status make_queue_pair(VerbsLink& link);
   Status bring_up(VerbsLink& link, const Hello& theirs);
@@ -158,7 +158,7 @@ class VerbsEndpoint final : public Endpoint {
   Hello own_hello(const VerbsLink& link) const;
   void connect(VerbsLink& link);
   void on_answer(VerbsLink& link, Bytes data, Events& events);
-  void on_cm_event(const rdma_cm_event& event, VerbsLink* link, Bytes data, Events& events);
+  void on_cm_event(rdma_cm_event& event, Bytes data, Events& events);
   void on_request(rdma_cm_id* cm, Bytes data, Events& events);
   void become_up(VerbsLink& link);
   void take_down(VerbsLink& link, std::string_view why);

@@ -277,20 +277,16 @@ bool VerbsEndpoint::poll_cm(Events& events) {
       bytes = std::min<std::size_t>(copy.param.conn.private_data_len, sizeof data);
       std::memcpy(data, copy.param.conn.private_data, bytes);
     }
-    // An id that was given up may be gone once its event has been given back.
-    auto* link = copy.event == RDMA_CM_EVENT_CONNECT_REQUEST
-                     ? nullptr
-                     : static_cast<VerbsLink*>(copy.id->context);
     rdma_ack_cm_event(event);
-    on_cm_event(copy, link, {data, bytes}, events);
+    on_cm_event(copy, {data, bytes}, events);
     any = true;
   }
   return any;
 }
 
-void VerbsEndpoint::on_cm_event(const rdma_cm_event& event, VerbsLink* link, Bytes data,
-                                Events& events) {
+void VerbsEndpoint::on_cm_event(rdma_cm_event& event, Bytes data, Events& events) {
   if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) return on_request(event.id, data, events);
+  auto* link = static_cast<VerbsLink*>(event.id->context);
   if (link == nullptr || link->cm != event.id || link->is_ending) return;
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -354,15 +350,14 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
   }
 }
 
-// The id, if it may be destroyed now, which tells the other end. While the port is down that must
-// not be tried: the queue pair that rxe sends such messages through would fail for the whole host,
-// for ever (kernel 6.1).
-rdma_cm_id* VerbsEndpoint::give_up(rdma_cm_id* cm) {
-  if (cm == nullptr) return nullptr;
+// Destroying an id tells the other end. While the port is down that must not be tried: the queue
+// pair that rxe sends such messages through would fail for the whole host, for ever (kernel 6.1).
+void VerbsEndpoint::give_up(rdma_cm_id* cm) {
   cm->context = nullptr;
-  if (device_->port_is_active()) return cm;
-  given_up_.push_back(cm);
-  return nullptr;
+  if (device_->port_is_active())
+    rdma_destroy_id(cm);
+  else
+    given_up_.push_back(cm);
 }
 
 // From here on the device does nothing for the link. A last request shows, by its end, that all
@@ -439,10 +434,11 @@ void VerbsEndpoint::free_queue_pair(VerbsLink& link) {
   }
   if (qp != nullptr) {
     by_qp_.erase(qp->qp_num);
+    reaper_.destroy(qp);
     --num_links_;
     num_needed_ -= link.window;
   }
-  reaper_.destroy(qp, give_up(std::exchange(link.cm, nullptr)));
+  if (link.cm != nullptr) give_up(std::exchange(link.cm, nullptr));
   if (ring.data != nullptr) rings_->give(ring);
 }
 

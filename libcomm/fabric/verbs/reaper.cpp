@@ -27,14 +27,11 @@ void put_in_error_state(ibv_qp* qp) noexcept {
   (void)ibv_modify_qp(qp, &attributes, IBV_QP_STATE);
 }
 
-void Reaper::destroy(ibv_qp* qp, rdma_cm_id* id) noexcept {
-  if (qp == nullptr && id == nullptr) return;
-  if (qp != nullptr) put_in_error_state(qp);
+void Reaper::destroy(ibv_qp* qp) noexcept {
+  put_in_error_state(qp);
   const auto patience = idle() ? kPatience : kPatienceAfterLate;
-  const auto task = std::make_shared<std::packaged_task<void()>>([qp, id] {
-    if (qp != nullptr) (void)ibv_destroy_qp(qp);
-    if (id != nullptr) (void)rdma_destroy_id(id);
-  });
+  const auto task =
+      std::make_shared<std::packaged_task<void()>>([qp] { (void)ibv_destroy_qp(qp); });
   std::future<void> ending = task->get_future();
   std::thread thread;
   if (!start_thread(thread, [task] { (*task)(); })) return (*task)();  // this one, then

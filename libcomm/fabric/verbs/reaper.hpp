@@ -1,12 +1,9 @@
 #pragma once
-// Destroys queue pairs and their librdmacm ids without waiting for ever. rxe's ibv_destroy_qp does
-// not return before every packet of the queue pair has left the host, or 50 s have passed: a
-// network card that has stopped sending, as it does when the host it is connected to is gone or
-// tells it to pause, keeps them. Meanwhile the kernel lets nobody end that thread, so it must not
-// be one that others wait for. An id that has asked a host which has gone away waits likewise, for
-// its own messages.
+// Destroys queue pairs without waiting for ever. rxe's ibv_destroy_qp does not return before every
+// packet of the queue pair has left the host, or 50 s have passed: a network card that has stopped
+// sending, as it does when the host it is connected to is gone or tells it to pause, keeps them.
+// Meanwhile the kernel lets nobody end that thread, so it must not be one that others wait for.
 #include <infiniband/verbs.h>
-#include <rdma/rdma_cma.h>
 
 #include <future>
 #include <vector>
@@ -19,9 +16,9 @@ void put_in_error_state(ibv_qp* qp) noexcept;
 // Guarded by its owner.
 class Reaper {
  public:
-  // Returns when `qp` and then `id` are gone, or soon: then the queue pair is in its error state,
-  // and a thread of its own goes on. Either may be null. Events of the id may still come meanwhile.
-  void destroy(ibv_qp* qp, rdma_cm_id* id = nullptr) noexcept;
+  // Returns when `qp` is gone, or soon: then it is in its error state, and a thread of its own goes
+  // on.
+  void destroy(ibv_qp* qp) noexcept;
   // Whether all are gone. The device must not be closed before: these threads use it.
   bool idle() noexcept;
 

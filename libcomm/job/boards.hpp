@@ -45,6 +45,11 @@ bool pmix_is_there() noexcept;
 // unsupported if built without PMIx.
 Status make_pmix_board(Party party, std::unique_ptr<Board>& board);
 
+// True if a launcher gave this process a PMI server (PMI_FD, or PMI_PORT).
+bool pmi_is_there() noexcept;
+// unsupported if what is there is no such server, or one of neither version.
+Status make_pmi_board(Party party, int timeout_ms, std::unique_ptr<Board>& board);
+
 // "rank 3", "ranks 3 and 5", "ranks 3, 5, 7 and 12 more": who is missing, at a readable length.
 std::string name_ranks(const std::vector<int>& ranks);
 

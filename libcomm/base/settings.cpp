@@ -21,8 +21,8 @@ constexpr SettingRow kRows[] = {
 constexpr std::string_view kPrefix = "WEFT_";
 
 // Set by whatever starts the job; not for users, hence no rows.
-constexpr std::string_view kLauncherNames[] = {"RANK",    "SIZE",     "RENDEZVOUS",
-                                               "JOB_KEY", "LAUNCHER", "PROFILE_OUT"};
+constexpr std::string_view kLauncherNames[] = {"RANK",     "SIZE",       "RENDEZVOUS", "JOB_KEY",
+                                               "LAUNCHER", "APP_NUMBER", "PROFILE_OUT"};
 
 const SettingRow* find_row(std::string_view name) {
   for (const SettingRow& row : kRows)

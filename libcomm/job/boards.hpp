@@ -17,6 +17,7 @@ inline constexpr const char* kRankVariable = "WEFT_RANK";
 inline constexpr const char* kSizeVariable = "WEFT_SIZE";
 inline constexpr const char* kRendezvousVariable = "WEFT_RENDEZVOUS";  // host:port
 inline constexpr const char* kJobKeyVariable = "WEFT_JOB_KEY";         // who knows it may join
+inline constexpr const char* kAppNumberVariable = "WEFT_APP_NUMBER";   // may be missing
 // "weftrun" when a server runs already; otherwise rank 0 is the server.
 inline constexpr const char* kLauncherVariable = "WEFT_LAUNCHER";
 
@@ -25,6 +26,7 @@ std::unique_ptr<Board> make_alone_board();
 struct RendezvousPlace {
   int rank = 0;
   int size = 1;
+  int app_number = 0;
   std::string address;  // host:port
   std::string key;
   bool server_is_launcher = false;

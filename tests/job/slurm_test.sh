@@ -59,7 +59,7 @@ NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
 PartitionName=all Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 END
 export SLURM_CONF="$work/slurm.conf"
-echo "CgroupPlugin=disabled" > "$work/cgroup.conf"
+printf "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint=%s/cgroup\n" "$work" > "$work/cgroup.conf"
 slurmctld -D > "$work/slurmctld.log" 2>&1 &
 slurmctld=$!
 slurmd -D -N "$host" > "$work/slurmd.log" 2>&1 &

@@ -4,6 +4,7 @@
 set -eu
 # CMake's absence is a reason to skip, which Meson knows by this status.
 command -v cmake > /dev/null || { echo "skipped: there is no cmake"; exit 77; }
+unset LD_LIBRARY_PATH  # which Meson sets, so that nothing would be found by the programs themselves
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }

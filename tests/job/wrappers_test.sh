@@ -63,5 +63,6 @@ expect "other -I$prefix/include -c x.c" "$mpicc" -cc=other -show -c x.c
 expect "other -I$prefix/include -c x.c" env MPI_CC=other "$mpicc" -c x.c -show
 expect "other -I$prefix/include x.cc $("$mpicc" -showme:link)" \
   env MPI_CXX=other "$prefix/bin/weftc++" -show x.cc
+"$prefix/bin/weftcc" --help | grep -q "^weftcc: the C compiler" || fail "weftcc --help"
 if "$prefix/bin/weftcc" -c missing.c 2> /dev/null; then fail "a missing file compiles"; fi
 echo "the wrappers find their installation"

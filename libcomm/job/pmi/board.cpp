@@ -29,10 +29,6 @@
 namespace weft {
 namespace {
 
-using pmi::Client;
-using pmi::Deadline;
-using pmi::Place;
-
 constexpr const char* kSocketVariable = "PMI_FD";
 constexpr const char* kAddressVariable = "PMI_PORT";  // host:port, for a connection of one's own
 constexpr int kMaxPieces = 1 << 16;
@@ -40,21 +36,21 @@ constexpr int kMaxPieces = 1 << 16;
 // A process has one connection to its server, which can neither begin again once it has ended nor
 // be shared by libraries that know nothing of each other; each library of Weft keeps its own client
 // over it until the process ends.
-struct Shared {
+struct PmiProcess {
   std::mutex mutex;
-  std::shared_ptr<Client> client;
+  std::shared_ptr<pmi::Client> client;
   bool is_closed = false;  // by all boards so far: the process may end
   std::array<int, kNumParties> num_opened{};
 };
 
-Shared& shared() {
-  static Shared& forever = *new Shared;  // used while the process exits
+PmiProcess& pmi_process() {
+  static PmiProcess& forever = *new PmiProcess;  // used while the process exits
   return forever;
 }
 
 void finalize_pmi_at_exit() {
-  const std::lock_guard lock(shared().mutex);
-  if (shared().client && shared().is_closed) shared().client->finalize();
+  const std::lock_guard lock(pmi_process().mutex);
+  if (pmi_process().client && pmi_process().is_closed) pmi_process().client->finalize();
 }
 
 bool parse_whole(std::string_view text, int least, int most, int& number) {
@@ -71,7 +67,7 @@ Status bad_variable(const char* name, const char* value) {
 }
 
 // The socket that the launcher left open for this process.
-Status inherited_socket(int& fd, Place& place) {
+Status inherited_socket(int& fd, pmi::Place& place) {
   const char* text = getenv(kSocketVariable);
   struct stat about {};
   if (!parse_whole(text, 0, 1 << 30, fd) || fstat(fd, &about) != 0 || !S_ISSOCK(about.st_mode))
@@ -88,7 +84,7 @@ Status inherited_socket(int& fd, Place& place) {
 }
 
 // Hydra with -pmi-port: the process connects and says which one it is.
-Status connected_socket(Deadline deadline, int& fd, Place& place) {
+Status connected_socket(pmi::Deadline deadline, int& fd, pmi::Place& place) {
   const char* text = getenv(kAddressVariable);
   const std::string_view address = text;
   const std::size_t colon = address.rfind(':');
@@ -132,13 +128,13 @@ Status connected_socket(Deadline deadline, int& fd, Place& place) {
   return status;
 }
 
-Status join_server(Deadline deadline, std::shared_ptr<Client>& client) {
+Status join_server(pmi::Deadline deadline, std::shared_ptr<pmi::Client>& client) {
   int fd = -1;
-  Place place;
+  pmi::Place place;
   Status status = getenv(kSocketVariable) != nullptr ? inherited_socket(fd, place)
                                                      : connected_socket(deadline, fd, place);
   if (!status) return status;
-  std::unique_ptr<Client> joined;
+  std::unique_ptr<pmi::Client> joined;
   // Slurm's server has version 2 as its own, all others version 1.
   const bool second_first = getenv("SLURM_JOB_ID") != nullptr;
   for (const bool second : {second_first, !second_first}) {
@@ -152,7 +148,7 @@ Status join_server(Deadline deadline, std::shared_ptr<Client>& client) {
 
 class PmiBoard final : public Board {
  public:
-  PmiBoard(std::shared_ptr<Client> client, Party party, int number, int timeout_ms)
+  PmiBoard(std::shared_ptr<pmi::Client> client, Party party, int number, int timeout_ms)
       : client_(std::move(client)),
         prefix_(fmt::format("weft.{}{}", party == Party::mpi ? "m" : "t", number)),
         timeout_ms_(timeout_ms),
@@ -183,7 +179,7 @@ class PmiBoard final : public Board {
     std::map<std::string, std::string, std::less<>> values;
   };
 
-  static Deadline in(int timeout_ms) {
+  static pmi::Deadline in(int timeout_ms) {
     return std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   }
   std::string piece_key(int fence, int rank, std::size_t piece) const {
@@ -191,7 +187,7 @@ class PmiBoard final : public Board {
   }
   Status read(int fence, int rank, OfRank& of_rank);
 
-  const std::shared_ptr<Client> client_;
+  const std::shared_ptr<pmi::Client> client_;
   const std::string prefix_;
   const int timeout_ms_;
   int num_fences_ = 0;
@@ -200,7 +196,7 @@ class PmiBoard final : public Board {
 };
 
 Status PmiBoard::fence(int timeout_ms) {
-  const Deadline deadline = in(timeout_ms);
+  const pmi::Deadline deadline = in(timeout_ms);
   std::string body;
   for (const auto& [key, value] : pending_) {
     rendezvous::append_text(body, key);
@@ -230,7 +226,7 @@ Status PmiBoard::fence(int timeout_ms) {
 }
 
 Status PmiBoard::read(int fence, int rank, OfRank& of_rank) {
-  const Deadline deadline = in(timeout_ms_);
+  const pmi::Deadline deadline = in(timeout_ms_);
   const auto corrupt = [&] {
     return Status(
         Code::corrupt,
@@ -276,9 +272,9 @@ Status PmiBoard::get(int rank, std::string_view key, std::string& value) {
 }
 
 Status PmiBoard::close() {
-  const std::lock_guard lock(shared().mutex);
+  const std::lock_guard lock(pmi_process().mutex);
   static const bool is_registered = std::atexit(finalize_pmi_at_exit) == 0;
-  shared().is_closed = true;
+  pmi_process().is_closed = true;
   if (!is_registered) return {Code::no_memory, "cannot end PMI with the process"};
   return {};
 }
@@ -290,7 +286,7 @@ bool pmi_is_there() noexcept {
 }
 
 Status make_pmi_board(Party party, int timeout_ms, std::unique_ptr<Board>& board) {
-  Shared& all = shared();
+  PmiProcess& all = pmi_process();
   const std::lock_guard lock(all.mutex);
   if (!all.client) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);

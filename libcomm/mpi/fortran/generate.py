@@ -46,6 +46,7 @@ class Argument:
         self.kind, self.detail = match.groups()
         self.nointent = 'nointent' in flags
         self.later = 'async' in flags
+        self.large = large and self.detail in ('MPI_User_function', 'MPI_Datarep_conversion_function')
 
     @property
     def is_array(self):
@@ -67,6 +68,12 @@ class Function:
 
     def has(self, *kinds):
         return any(a.kind in kinds for a in self.arguments)
+
+    @property
+    def binds_to_c(self):
+        """Of mpi_f08: whether the interface is one of C, where strings have descriptors. Procedures
+        cannot be arguments there."""
+        return not (self.special and self.has('string', 'strings', 'procedure'))
 
     @property
     def has_ierror(self):
@@ -206,7 +213,7 @@ def declare_f08(argument):
         kept = intent if a.intent == 'in' else ''
         return [f'TYPE(*), DIMENSION(..){kept}{later} :: {a.name}']
     if a.kind == 'procedure':
-        return [f'PROCEDURE({a.detail}) :: {a.name}']
+        return [f'PROCEDURE({a.detail}{"_c" * a.large}) :: {a.name}']
     if a.kind in HANDLES:
         kind = f'TYPE({HANDLES[a.kind]})'
     elif a.kind == 'status':
@@ -274,11 +281,11 @@ def write_constants(out, constants, f08):
             out.write(f'  TYPE({handle}), PARAMETER :: {name} = {handle}({value})\n')
     status = 'TYPE(MPI_Status)' if f08 else 'INTEGER'
     one, many = ('', '(1)') if f08 else ('(MPI_STATUS_SIZE)', '(MPI_STATUS_SIZE, 1)')
-    out.write('  INTEGER, TARGET, SAVE :: MPI_BOTTOM, MPI_IN_PLACE, MPI_BUFFER_AUTOMATIC\n'
-              '  INTEGER, TARGET, SAVE :: MPI_UNWEIGHTED(1), MPI_WEIGHTS_EMPTY(1), '
+    out.write('  INTEGER, TARGET :: MPI_BOTTOM, MPI_IN_PLACE, MPI_BUFFER_AUTOMATIC\n'
+              '  INTEGER, TARGET :: MPI_UNWEIGHTED(1), MPI_WEIGHTS_EMPTY(1), '
               'MPI_ERRCODES_IGNORE(1)\n'
-              f'  {status}, TARGET, SAVE :: MPI_STATUS_IGNORE{one}, MPI_STATUSES_IGNORE{many}\n'
-              '  CHARACTER(LEN=1), TARGET, SAVE :: MPI_ARGV_NULL(1), MPI_ARGVS_NULL(1, 1)\n')
+              f'  {status}, TARGET :: MPI_STATUS_IGNORE{one}, MPI_STATUSES_IGNORE{many}\n'
+              '  CHARACTER(LEN=1), TARGET :: MPI_ARGV_NULL(1), MPI_ARGVS_NULL(1, 1)\n')
     out.write(wrapped('COMMON ' + SENTINELS) + wrapped('COMMON ' + STRING_SENTINELS))
 
 
@@ -330,8 +337,8 @@ def write_f08(functions, large, constants, callbacks, out):
                     out.write(f'  INTERFACE {prefix}_{form.name}\n')
                 ending = '_f08ts' if form.has('choice') else '_f08'
                 name = f'{prefix}_{form.name}{ending}'
-                # Functions' results by their C name would clash with the C functions'.
-                write_procedure(out, form, name, declare_f08, name.lower() + '_', f08=True)
+                write_procedure(out, form, name, declare_f08,
+                                name.lower() + '_' if form.binds_to_c else '', f08=True)
                 if apart or number == len(forms) - 1:
                     out.write('  END INTERFACE\n')
     for operator, word in (('==', 'equal'), ('/=', 'differ')):
@@ -511,6 +518,8 @@ def write_wrappers(functions, large, out, out_f08):
         if function.has('address'):
             out.write(f'WEFT_SAME({lower}, {lower}_cptr)\n')
         if function.special:
+            if not function.has('choice'):
+                out.write(f'WEFT_SAME({lower}, {lower}_f08)\n')
             continue
         Body(function, False).write(out)
         if has_descriptors(function):

@@ -315,6 +315,15 @@ def has_descriptors(function):
     return function.has('choice', 'string')
 
 
+def look_alike(small, large):
+    """Whether a generic interface could not tell the forms apart: all its kinds of integers but
+    INTEGER are one kind."""
+    def kinds(function):
+        return [('wide' if a.kind in ('aint', 'count', 'offset') else a.kind, a.is_array)
+                for a in function.arguments]
+    return kinds(small) == kinds(large)
+
+
 def write_f08(functions, large, constants, callbacks, out):
     out.write('! The module mpi_f08.\nMODULE mpi_f08\n'
               '  USE, INTRINSIC :: ISO_C_BINDING, ONLY: C_PTR\n  IMPLICIT NONE\n'
@@ -330,8 +339,7 @@ def write_f08(functions, large, constants, callbacks, out):
             continue
         for prefix in ('MPI', 'PMPI'):
             forms = [function] + ([larges[function.base]] if function.base in larges else [])
-            # These differ in nothing that Fortran could tell apart.
-            apart = function.base in ('Op_create', 'Register_datarep')
+            apart = len(forms) == 2 and look_alike(*forms)
             for number, form in enumerate(forms):
                 if number == 0 or apart:
                     out.write(f'  INTERFACE {prefix}_{form.name}\n')
@@ -432,7 +440,7 @@ class Body:
             start = f'to_c<{kind}>(*{a.name})' if a.intent == 'inout' else 'nullptr'
             self.before.append(f'{kind} {a.name}_c = {start};')
             self.values[a.name] = f'&{a.name}_c'
-            condition = '' if a.intent == 'inout' else 'if (result == MPI_SUCCESS) '
+            condition = '' if a.intent == 'inout' else 'if (code == MPI_SUCCESS) '
             self.after.append(f'{condition}*{a.name} = to_fortran({a.name}_c);')
 
     def string(self, a):
@@ -451,7 +459,7 @@ class Body:
             limit = '*valuelen' if a.detail == 'valuelen' else a.detail
             self.before.append(f'OutString {a.name}_c({limit});')
             self.values[a.name] = f'{a.name}_c.data()'
-            condition = 'result == MPI_SUCCESS' + (' && *flag' if self.function.has('logical') else '')
+            condition = 'code == MPI_SUCCESS' + (' && *flag' if self.function.has('logical') else '')
             self.after.append(f'if ({condition}) {a.name}_c.store({a.name}, {a.name}_len);')
         self.checks.append(f'{a.name}_c')
 
@@ -470,7 +478,7 @@ class Body:
             self.parameters.append(f'MPI_Fint* {a.name}')
             self.values[a.name] = a.name
             count = '*outcount' if a.is_array else '1'
-            self.after.append(f'if (has_results(result)) count_from_one({a.name}, {count});')
+            self.after.append(f'if (has_results(code)) count_from_one({a.name}, {count});')
         elif a.kind == 'address':
             self.parameters.append(f'void** {a.name}')
             self.values[a.name] = a.name
@@ -506,10 +514,10 @@ class Body:
         for text in self.checks:
             out.write(f'  if (!{text}.is_valid()) [[unlikely]] '
                       f'return refuse({text}.error(), ierror);\n')
-        out.write(f'  const int result = WEFT_C({function.name})({", ".join(values)});\n')
+        out.write(f'  const int code = WEFT_C({function.name})({", ".join(values)});\n')
         for text in self.after:
             out.write(f'  {text}\n')
-        out.write('  if (ierror != nullptr) *ierror = result;\n}\n')
+        out.write('  if (ierror != nullptr) *ierror = code;\n}\n')
 
 
 def write_wrappers(functions, large, out, out_f08):

@@ -12,20 +12,20 @@ namespace weft::mpi::fortran {
 extern "C" {
 #define WEFT_PREDEFINED(name) __attribute__((visibility("default"))) void name
 // Called by name only: as arguments they become constants before anything calls them.
-#define WEFT_COPIES(kind)                                                                      \
-  WEFT_PREDEFINED(mpi_##kind##null_copy_fn_)                                                   \
-  (MPI_Fint*, MPI_Fint*, MPI_Aint*, MPI_Aint*, MPI_Aint*, MPI_Fint* flag, MPI_Fint* ierror) { \
-    *flag = 0;                                                                                 \
-    *ierror = MPI_SUCCESS;                                                                     \
-  }                                                                                            \
-  WEFT_PREDEFINED(mpi_##kind##null_delete_fn_)                                                 \
-  (MPI_Fint*, MPI_Fint*, MPI_Aint*, MPI_Aint*, MPI_Fint* ierror) { *ierror = MPI_SUCCESS; }
-#define WEFT_DUP(kind, type)                                                                    \
-  WEFT_PREDEFINED(mpi_##kind##dup_fn_)                                                          \
-  (MPI_Fint*, MPI_Fint*, MPI_Aint*, type* in, type* out, MPI_Fint* flag, MPI_Fint* ierror) {   \
-    *out = *in;                                                                                 \
-    *flag = 1;                                                                                  \
+#define WEFT_COPIES(kind)                                                                       \
+  WEFT_PREDEFINED(mpi_##kind##null_copy_fn_)                                                    \
+  (MPI_Fint*, MPI_Fint*, MPI_Aint*, MPI_Aint*, MPI_Aint*, MPI_Fint * flag, MPI_Fint * ierror) { \
+    *flag = 0;                                                                                  \
     *ierror = MPI_SUCCESS;                                                                      \
+  }                                                                                             \
+  WEFT_PREDEFINED(mpi_##kind##null_delete_fn_)                                                  \
+  (MPI_Fint*, MPI_Fint*, MPI_Aint*, MPI_Aint*, MPI_Fint * ierror) { *ierror = MPI_SUCCESS; }
+#define WEFT_DUP(kind, type)                                                                     \
+  WEFT_PREDEFINED(mpi_##kind##dup_fn_)                                                           \
+  (MPI_Fint*, MPI_Fint*, MPI_Aint*, type * in, type * out, MPI_Fint * flag, MPI_Fint * ierror) { \
+    *out = *in;                                                                                  \
+    *flag = 1;                                                                                   \
+    *ierror = MPI_SUCCESS;                                                                       \
   }
 WEFT_COPIES()
 WEFT_COPIES(comm_)
@@ -60,8 +60,8 @@ bool is_dup(Procedure* copy) noexcept {
          is_one_of(copy, {mpi_dup_fn_});
 }
 bool is_null_delete(Procedure* remove) noexcept {
-  return is_one_of(remove, {mpi_null_delete_fn_, mpi_comm_null_delete_fn_,
-                            mpi_type_null_delete_fn_, mpi_win_null_delete_fn_});
+  return is_one_of(remove, {mpi_null_delete_fn_, mpi_comm_null_delete_fn_, mpi_type_null_delete_fn_,
+                            mpi_win_null_delete_fn_});
 }
 
 constexpr std::size_t kStock = 256;
@@ -116,8 +116,8 @@ struct ErrhandlerMaker {
   template <std::size_t slot>
   static void call(Handle* handle, int* code, ...) {
     MPI_Fint number = to_fortran(*handle);
-    reinterpret_cast<void (*)(MPI_Fint*, MPI_Fint*)>(
-        Stock<ErrhandlerMaker>::procedures[slot])(&number, code);
+    reinterpret_cast<void (*)(MPI_Fint*, MPI_Fint*)>(Stock<ErrhandlerMaker>::procedures[slot])(
+        &number, code);
   }
 };
 
@@ -188,8 +188,8 @@ int call_free(void* extra) {
 int call_cancel(void* extra, int complete) {
   auto& cell = *static_cast<GrequestCell*>(extra);
   MPI_Fint is_complete = complete != 0, ierror = MPI_SUCCESS;
-  reinterpret_cast<void (*)(MPI_Aint*, MPI_Fint*, MPI_Fint*)>(cell.cancel)(
-      &cell.extra_state, &is_complete, &ierror);
+  reinterpret_cast<void (*)(MPI_Aint*, MPI_Fint*, MPI_Fint*)>(cell.cancel)(&cell.extra_state,
+                                                                           &is_complete, &ierror);
   return ierror;
 }
 
@@ -297,17 +297,22 @@ MPI_Aint comm_attribute(int keyval, void* value) noexcept {
     case MPI_WTIME_IS_GLOBAL:
     case MPI_APPNUM:
     case MPI_LASTUSEDCODE:
-    case MPI_UNIVERSE_SIZE: return *static_cast<int*>(value);
-    default: return reinterpret_cast<MPI_Aint>(value);
+    case MPI_UNIVERSE_SIZE:
+      return *static_cast<int*>(value);
+    default:
+      return reinterpret_cast<MPI_Aint>(value);
   }
 }
 MPI_Aint win_attribute(int keyval, void* value) noexcept {
   switch (keyval) {
-    case MPI_WIN_SIZE: return *static_cast<MPI_Aint*>(value);
+    case MPI_WIN_SIZE:
+      return *static_cast<MPI_Aint*>(value);
     case MPI_WIN_DISP_UNIT:
     case MPI_WIN_CREATE_FLAVOR:
-    case MPI_WIN_MODEL: return *static_cast<int*>(value);
-    default: return reinterpret_cast<MPI_Aint>(value);
+    case MPI_WIN_MODEL:
+      return *static_cast<int*>(value);
+    default:
+      return reinterpret_cast<MPI_Aint>(value);
   }
 }
 

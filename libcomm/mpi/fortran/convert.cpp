@@ -4,15 +4,21 @@ namespace weft::mpi::fortran {
 
 void* translate_sentinel(std::size_t offset, void* address) noexcept {
   switch (offset) {
-    case offsetof(Sentinels, in_place): return MPI_IN_PLACE;
-    case offsetof(Sentinels, buffer_automatic): return MPI_BUFFER_AUTOMATIC;
-    case offsetof(Sentinels, unweighted): return MPI_UNWEIGHTED;
-    case offsetof(Sentinels, weights_empty): return MPI_WEIGHTS_EMPTY;
+    case offsetof(Sentinels, in_place):
+      return MPI_IN_PLACE;
+    case offsetof(Sentinels, buffer_automatic):
+      return MPI_BUFFER_AUTOMATIC;
+    case offsetof(Sentinels, unweighted):
+      return MPI_UNWEIGHTED;
+    case offsetof(Sentinels, weights_empty):
+      return MPI_WEIGHTS_EMPTY;
     case offsetof(Sentinels, bottom):
     case offsetof(Sentinels, errcodes_ignore):
     case offsetof(Sentinels, status_ignore):
-    case offsetof(Sentinels, statuses_ignore): return nullptr;
-    default: return address;
+    case offsetof(Sentinels, statuses_ignore):
+      return nullptr;
+    default:
+      return address;
   }
 }
 

@@ -30,8 +30,8 @@ void* translate_sentinel(std::size_t offset, void* address) noexcept;
 
 // A buffer, status, or array as C knows it: one compare for all that is no sentinel.
 inline void* translate(void* address) noexcept {
-  const std::size_t offset =
-      reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(&weft_sentinels_);
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) -
+                             reinterpret_cast<std::uintptr_t>(&weft_sentinels_);
   if (offset < sizeof(Sentinels)) [[unlikely]]
     return translate_sentinel(offset, address);
   return address;
@@ -42,11 +42,11 @@ inline bool is_in_place(const void* address) noexcept {
 
 template <class Handle>
 Handle to_c(MPI_Fint number) noexcept;
-#define WEFT_HANDLE(type, name)                                                               \
-  template <>                                                                                 \
-  inline type to_c<type>(MPI_Fint number) noexcept {                                          \
-    return PMPI_##name##_fromint(number);                                                     \
-  }                                                                                           \
+#define WEFT_HANDLE(type, name)                      \
+  template <>                                        \
+  inline type to_c<type>(MPI_Fint number) noexcept { \
+    return PMPI_##name##_fromint(number);            \
+  }                                                  \
   inline MPI_Fint to_fortran(type handle) noexcept { return PMPI_##name##_toint(handle); }
 WEFT_HANDLE(MPI_Comm, Comm)
 WEFT_HANDLE(MPI_Datatype, Type)

@@ -76,8 +76,7 @@ int TypedSection::describe(const CFI_cdesc_t* section, MPI_Count count,
   PMPI_Type_get_extent_c(datatype, &lower, &extent);
   PMPI_Type_get_true_extent_c(datatype, &true_lower, &true_extent);
   if (count <= 0 || size <= 0) return MPI_SUCCESS;  // nothing moves, or the call says what is wrong
-  if (lower != 0 || true_lower != 0 || extent != size || true_extent != size)
-    return MPI_ERR_BUFFER;
+  if (lower != 0 || true_lower != 0 || extent != size || true_extent != size) return MPI_ERR_BUFFER;
   const auto element_bytes = static_cast<MPI_Count>(section->elem_len);
   const auto section_bytes = static_cast<MPI_Count>(num_bytes(section));
   if (element_bytes % size != 0 || count > section_bytes / size) return MPI_ERR_BUFFER;

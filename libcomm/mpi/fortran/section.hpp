@@ -1,6 +1,6 @@
 #pragma once
-// Buffers of mpi_f08: array sections by descriptor. Where one is contiguous its address is all there
-// is to it. Of others a blocking call works on a copy; one that goes on after the call gets a
+// Buffers of mpi_f08: array sections by descriptor. Where one is contiguous its address is all
+// there is to it. Of others a blocking call works on a copy; one that goes on after the call gets a
 // datatype that describes the section.
 #include <ISO_Fortran_binding.h>
 

@@ -1,9 +1,12 @@
 #include "mpi/fortran/callbacks.hpp"
 
 #include <array>
+#include <concepts>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -132,7 +135,7 @@ template <class Handle>
 int call_copy(Handle handle, int keyval, void* extra, void* in, void* out, int* flag) {
   auto& cell = *static_cast<KeyvalCell*>(extra);
   MPI_Fint object = to_fortran(handle), ierror = MPI_SUCCESS, is_copied = 0;
-  const auto value = reinterpret_cast<MPI_Aint>(in);
+  const MPI_Aint value = attribute_value(in);
   MPI_Aint result = 0;
   if (cell.is_old) {
     auto state = static_cast<MPI_Fint>(cell.extra_state), from = static_cast<MPI_Fint>(value);
@@ -148,15 +151,17 @@ int call_copy(Handle handle, int keyval, void* extra, void* in, void* out, int* 
                                                      &result, &is_copied, &ierror);
   }
   *flag = is_copied != 0;
-  *static_cast<void**>(out) = reinterpret_cast<void*>(result);
-  return ierror;
+  if (*flag == 0 || ierror != MPI_SUCCESS) return ierror;
+  void* kept = keep_attribute(result);
+  *static_cast<void**>(out) = kept;
+  return kept != nullptr ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
 template <class Handle>
 int call_delete(Handle handle, int keyval, void* attribute, void* extra) {
   auto& cell = *static_cast<KeyvalCell*>(extra);
   MPI_Fint object = to_fortran(handle), ierror = MPI_SUCCESS;
-  auto value = reinterpret_cast<MPI_Aint>(attribute);
+  MPI_Aint value = attribute_value(attribute);
   if (cell.is_old) {
     auto state = static_cast<MPI_Fint>(cell.extra_state), old_value = static_cast<MPI_Fint>(value);
     reinterpret_cast<void (*)(MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*)>(cell.remove)(
@@ -287,6 +292,45 @@ Datarep datarep_of(Procedure* read, Procedure* write, Procedure* extent,
           reads ? call_conversion<&DatarepCell::read, MPI_Count> : nullptr,
           writes ? call_conversion<&DatarepCell::write, MPI_Count> : nullptr,
           call_extent};
+}
+
+namespace {
+struct Kept {
+  std::map<MPI_Aint, std::unique_ptr<MPI_Aint>> by_value;
+  std::set<const void*> places;
+};
+// Never destroyed: at exit, attributes may still be read.
+Kept& kept_attributes() {
+  static auto& kept = *new Kept;
+  return kept;
+}
+}  // namespace
+
+void* keep_attribute(MPI_Aint value) noexcept try {
+  const std::lock_guard lock(callbacks_mutex);
+  auto& kept = kept_attributes();
+  const auto found = kept.by_value.find(value);
+  if (found != kept.by_value.end()) return found->second.get();
+  auto made = std::make_unique<MPI_Aint>(value);
+  MPI_Aint* place = made.get();
+  kept.places.insert(place);
+  try {
+    kept.by_value.emplace(value, std::move(made));
+  } catch (const std::bad_alloc&) {
+    kept.places.erase(place);
+    throw;
+  }
+  return place;
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+MPI_Aint attribute_value(void* attribute) noexcept try {
+  const std::lock_guard lock(callbacks_mutex);
+  if (kept_attributes().places.count(attribute) != 0) return *static_cast<MPI_Aint*>(attribute);
+  return reinterpret_cast<MPI_Aint>(attribute);
+} catch (const std::bad_alloc&) {
+  return reinterpret_cast<MPI_Aint>(attribute);  // nothing is kept yet
 }
 
 MPI_Aint comm_attribute(int keyval, void* value) noexcept {

@@ -51,8 +51,13 @@ struct Datarep {
 Datarep datarep_of(Procedure* read, Procedure* write, Procedure* extent,
                    MPI_Aint extra_state) noexcept;
 
-// An attribute as Fortran sees it: of predefined ones that C has by pointer, the value.
-MPI_Aint comm_attribute(int keyval, void* value) noexcept;
-MPI_Aint win_attribute(int keyval, void* value) noexcept;
+// What Fortran gives an attribute is a number; C, which has pointers, sees a pointer to it. Equal
+// numbers are kept once, as long as the process lives. Null without memory.
+void* keep_attribute(MPI_Aint value) noexcept;
+// The other way round: the number, or of what C has set the pointer as a number. Of predefined
+// attributes that C has by pointer, the value.
+MPI_Aint attribute_value(void* attribute) noexcept;
+MPI_Aint comm_attribute(int keyval, void* attribute) noexcept;
+MPI_Aint win_attribute(int keyval, void* attribute) noexcept;
 
 }  // namespace weft::mpi::fortran

@@ -344,7 +344,7 @@ MPI_Aint comm_attribute(int keyval, void* value) noexcept {
     case MPI_UNIVERSE_SIZE:
       return *static_cast<int*>(value);
     default:
-      return reinterpret_cast<MPI_Aint>(value);
+      return attribute_value(value);
   }
 }
 MPI_Aint win_attribute(int keyval, void* value) noexcept {
@@ -356,7 +356,7 @@ MPI_Aint win_attribute(int keyval, void* value) noexcept {
     case MPI_WIN_MODEL:
       return *static_cast<int*>(value);
     default:
-      return reinterpret_cast<MPI_Aint>(value);
+      return attribute_value(value);
   }
 }
 

@@ -42,11 +42,14 @@ inline bool is_in_place(const void* address) noexcept {
 
 template <class Handle>
 Handle to_c(MPI_Fint number) noexcept;
-#define WEFT_HANDLE(type, name)                      \
-  template <>                                        \
-  inline type to_c<type>(MPI_Fint number) noexcept { \
-    return PMPI_##name##_fromint(number);            \
-  }                                                  \
+// Predefined handles have one number in all languages, which the standard fixes: two calls less
+// in a short MPI_Send.
+#define WEFT_HANDLE(type, name)                                                             \
+  template <>                                                                               \
+  inline type to_c<type>(MPI_Fint number) noexcept {                                        \
+    if (number >= 0 && number < 4096) return reinterpret_cast<type>(std::intptr_t{number}); \
+    return PMPI_##name##_fromint(number);                                                   \
+  }                                                                                         \
   inline MPI_Fint to_fortran(type handle) noexcept { return PMPI_##name##_toint(handle); }
 WEFT_HANDLE(MPI_Comm, Comm)
 WEFT_HANDLE(MPI_Datatype, Type)

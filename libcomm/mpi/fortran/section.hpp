@@ -30,7 +30,10 @@ class CopiedSection {
     else
       copy(is_written);
   }
-  ~CopiedSection() { std::free(copy_); }
+  ~CopiedSection() {
+    if (copy_ != nullptr) [[unlikely]]
+      std::free(copy_);
+  }
   CopiedSection(const CopiedSection&) = delete;
   CopiedSection& operator=(const CopiedSection&) = delete;
   bool is_valid() const noexcept { return is_valid_; }

@@ -24,7 +24,7 @@ struct Hello {           // of a link, to on_incoming()
   std::uint64_t secret;  // of who is told, from the job's board
   std::uint32_t rank, version, received, reserved;
 };
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 static_assert(sizeof(Hello) <= fabric::kMaxHelloBytes);
 
 std::string to_hex(std::string_view bytes) {

@@ -94,6 +94,12 @@ struct DoneMessage : Head {
 
 // Between ranks of a job. Lanes and operations are named by numbers of whoever is told, which no
 // later one of the same link has.
+inline constexpr std::uint32_t kLanesVersion = 2;
+struct RankHello {       // of a link
+  std::uint64_t secret;  // of who is told, from the job's board
+  std::uint32_t rank, version, received, reserved;
+};
+static_assert(sizeof(RankHello) <= fabric::kMaxHelloBytes);
 struct LaneOpenMessage : Head {  // id: the writer's
   std::uint32_t channel, ring_bytes;
 };

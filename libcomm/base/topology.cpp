@@ -118,6 +118,9 @@ Status Topology::read(Topology& out) {
        node != nullptr; node = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_NUMANODE, node))
     topology.numa_nodes_.push_back({static_cast<int>(node->os_index),
                                     node->attr->numanode.local_memory, cpus_of(node->cpuset)});
+  for (hwloc_obj_t package = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_PACKAGE, nullptr);
+       package != nullptr; package = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_PACKAGE, package))
+    topology.sockets_.push_back(cpus_of(package->cpuset));
   out = std::move(topology);
   return {};
 }

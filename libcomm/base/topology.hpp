@@ -38,6 +38,8 @@ class Topology {
   // Data caches, from the innermost level outwards.
   const std::vector<Cache>& caches() const noexcept { return caches_; }
   const std::vector<NumaNode>& numa_nodes() const noexcept { return numa_nodes_; }
+  // Packages, each as its processors.
+  const std::vector<std::vector<int>>& sockets() const noexcept { return sockets_; }
 
   Sharing sharing(int cpu_a, int cpu_b) const noexcept;
   // For each process, given by the processors it may run on: what it shares with the first one at
@@ -48,6 +50,7 @@ class Topology {
   std::vector<std::vector<int>> cores_;
   std::vector<Cache> caches_;
   std::vector<NumaNode> numa_nodes_;
+  std::vector<std::vector<int>> sockets_;
 };
 
 // The processors of the last cache, as the kernel writes them ("0-7"), if all that this thread may

@@ -19,7 +19,7 @@
 // Mapped and remote. Where rings cannot be mapped (every fabric that crosses hosts), the writer
 // builds entries in a mirror of the ring in its own memory, and post() has them written to the
 // ring, followed by a count that the reader sees as ReceiveMemory::arrived. The reader looks at
-// nothing beyond that count but sealed entries (transport/seal.hpp), so nothing relies on the order
+// nothing beyond that count, so nothing relies on the order
 // in which the bytes of one write become visible; writes of one lane must become visible in the
 // order of posting (a fabric that cannot promise this keeps back the count until it is true).
 // Credit goes back by return_credit(). Nothing moves but by poll(), which every waiting process
@@ -113,8 +113,6 @@ struct SendMemory {
   std::uint32_t ring_bytes = 0;
   void* lane = nullptr;      // remote: for post()
   bool can_restart = false;  // remote: the fabric knows restart()
-  // Remote: the secret of the ring's seals (transport/seal.hpp); 0: it has none.
-  std::uint64_t seal_seed = 0;
 };
 
 // What a lane that receives from a peer works on.
@@ -134,7 +132,6 @@ struct ReceiveMemory {
   // Remote: what the writer has been told of `consumed` along with other messages; the reader then
   // keeps `consumed` up to date, and calls return_credit() for the rest. Null: nothing.
   const std::atomic<std::uint64_t>* told = nullptr;
-  std::uint64_t seal_seed = 0;  // as the writer's
 };
 
 // How an asynchronous get or put went. The fabric sets it, any thread may look.

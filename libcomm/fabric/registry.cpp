@@ -7,7 +7,7 @@
 #include "base/log.hpp"
 #include "fabric/shm/shm_fabric.hpp"
 #ifdef WEFT_HAVE_VERBS
-#include "fabric/verbs/verbs_fabric.hpp"
+#include "fabric/verbs/device.hpp"
 #endif
 #ifdef WEFT_HAVE_OFI
 #include "fabric/ofi/endpoint.hpp"
@@ -17,7 +17,7 @@ namespace weft {
 namespace {
 
 constexpr std::string_view kListKey = "fabric.list";
-constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "verbs-lanes", "loopback"};
+constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "loopback"};
 static_assert(std::size(kNames) == 1 + kNumRemoteFabrics);
 
 [[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
@@ -30,17 +30,15 @@ const std::vector<FabricRow>& remote_fabrics() {
   static const std::vector<FabricRow> rows = {
 #ifdef WEFT_HAVE_VERBS
       {kNames[1], make_verbs_fabric},
-      {kNames[3], make_verbs_lanes},
 #else
       {kNames[1], not_built},
-      {kNames[3], not_built},
 #endif
 #ifdef WEFT_HAVE_OFI
       {kNames[2], make_ofi_fabric},
 #else
       {kNames[2], not_built},
 #endif
-      {kNames[4], make_loopback_fabric},
+      {kNames[3], make_loopback_fabric},
   };
   return rows;
 }
@@ -48,7 +46,7 @@ const std::vector<FabricRow>& remote_fabrics() {
 std::string fabrics_text(const Settings& settings) {
   std::string text = shm_text();
 #ifdef WEFT_HAVE_VERBS
-  text += verbs_text();
+  text += verbs::ports_text();
 #else
   text += "  verbs: not in this build\n";
 #endif

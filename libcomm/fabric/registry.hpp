@@ -53,10 +53,10 @@ class Fabrics {
 // failure as long as another leads to the peer. `local` has the process's doorbells.
 using MakeFabric = Status (*)(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 
-// The lanes of transport/lanes over libfabric, over RDMA devices (what "verbs" is to become), and
-// over the loopback: ranks that are threads of one process.
+// The lanes of transport/lanes over libfabric, over RDMA devices, and over the loopback: ranks that
+// are threads of one process.
 Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
-Status make_verbs_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
+Status make_verbs_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
 
 struct FabricRow {
@@ -65,7 +65,7 @@ struct FabricRow {
 };
 // Those of this build, in the order of choice; shm, which comes first, is not among them.
 const std::vector<FabricRow>& remote_fabrics();
-inline constexpr std::size_t kNumRemoteFabrics = 4;
+inline constexpr std::size_t kNumRemoteFabrics = 3;
 
 // For weft-info: what each fabric can do on this machine.
 std::string fabrics_text(const Settings& settings);

@@ -17,6 +17,7 @@ inline constexpr const char* kRankVariable = "WEFT_RANK";
 inline constexpr const char* kSizeVariable = "WEFT_SIZE";
 inline constexpr const char* kRendezvousVariable = "WEFT_RENDEZVOUS";  // host:port
 inline constexpr const char* kJobKeyVariable = "WEFT_JOB_KEY";         // who knows it may join
+inline constexpr const char* kAppNumberVariable = "WEFT_APP_NUMBER";   // may be missing
 // "weftrun" when a server runs already; otherwise rank 0 is the server.
 inline constexpr const char* kLauncherVariable = "WEFT_LAUNCHER";
 
@@ -25,6 +26,7 @@ std::unique_ptr<Board> make_alone_board();
 struct RendezvousPlace {
   int rank = 0;
   int size = 1;
+  int app_number = 0;
   std::string address;  // host:port
   std::string key;
   bool server_is_launcher = false;
@@ -44,6 +46,11 @@ Status make_rendezvous_board(const RendezvousPlace& place, int timeout_ms,
 bool pmix_is_there() noexcept;
 // unsupported if built without PMIx.
 Status make_pmix_board(Party party, std::unique_ptr<Board>& board);
+
+// True if a launcher gave this process a PMI server (PMI_FD, or PMI_PORT).
+bool pmi_is_there() noexcept;
+// unsupported if what is there is no such server, or one of neither version.
+Status make_pmi_board(Party party, int timeout_ms, std::unique_ptr<Board>& board);
 
 // "rank 3", "ranks 3 and 5", "ranks 3, 5, 7 and 12 more": who is missing, at a readable length.
 std::string name_ranks(const std::vector<int>& ranks);

@@ -94,22 +94,37 @@ bool add_cpus(std::string_view text, std::vector<bool>& cpus) {
   return true;
 }
 
-// A launcher that speaks no PMIx has started several processes, which cannot find each other: a job
-// of each is seldom what was meant. The first process says so.
-void warn_of_unknown_launcher() {
-  for (const auto& [size, rank] :
-       {std::pair("PMI_SIZE", "PMI_RANK"), std::pair("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")}) {
-    const char* size_text = getenv(size);
-    const char* rank_text = getenv(rank);
-    if (size_text == nullptr || rank_text == nullptr || atoi(size_text) <= 1) continue;
-    if (atoi(rank_text) == 0)
-      log_line(
-          LogLevel::warn, -1,
-          "the launcher (which set {}={}) speaks no PMIx, so each of its processes is a job of "
-          "one; start them with weftrun, Open MPI's mpirun or srun --mpi=pmix",
-          size, size_text);
-    return;
+// A launcher that cannot be spoken to has started several processes, which cannot find each other:
+// a job of each is never what was meant.
+struct ForeignLauncher {
+  const char* size;  // the variable with the number of processes
+  const char* name;
+  const char* advice;
+};
+
+constexpr ForeignLauncher kForeignLaunchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
+     "its PMIx variables are missing: start the program without a wrapper that removes them"},
+    {"MV2_COMM_WORLD_SIZE", "MVAPICH's launcher", "use mpiexec.hydra or weftrun"},
+    {"SLURM_STEP_NUM_TASKS", "Slurm's srun", "use srun --mpi=pmix or srun --mpi=pmi2"},
+    {"FLUX_JOB_SIZE", "Flux", "use flux run -o pmi=pmix, or weftrun"},
+    {"ALPS_APP_SIZE", "ALPS", "use weftrun"},
+    {"PALS_NRANKS", "PALS", "use weftrun"},
+    {"PMI_SIZE", "a PMI launcher", "use mpiexec.hydra, srun --mpi=pmi2 or weftrun"},
+};
+
+// Errors unless at most one process was started.
+Status check_foreign_launchers() {
+  for (const ForeignLauncher& launcher : kForeignLaunchers) {
+    const char* size = getenv(launcher.size);
+    int number = 0;
+    if (size == nullptr || (parse(std::string_view(size), number) && number <= 1)) continue;
+    return {Code::unsupported,
+            fmt::format("{} started this program ({}={}) without a server that its processes "
+                        "could find each other by; {}",
+                        launcher.name, launcher.size, size, launcher.advice)};
   }
+  return {};
 }
 
 Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>& board) {
@@ -124,7 +139,11 @@ Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>&
   }
   if (status.code() != Code::not_found) return status;
   if (pmix_is_there()) return make_pmix_board(party, board);
-  warn_of_unknown_launcher();
+  if (pmi_is_there())
+    return make_pmi_board(party, static_cast<int>(settings.number(Setting::start_timeout_ms)),
+                          board);
+  status = check_foreign_launchers();
+  if (!status) return status;
   board = make_alone_board();
   return {};
 }

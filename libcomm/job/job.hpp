@@ -20,16 +20,18 @@ namespace weft {
 enum class Party : std::uint32_t { mpi, transport };
 inline constexpr std::size_t kNumParties = 2;
 
-// The board and the bookkeeping of one way to start a job (PMIx, a rendezvous server, alone, or
-// threads of one process in tests). Every blocking call ends within the given time with timed_out
-// or peer_lost and names who is missing.
+// The board and the bookkeeping of one way to start a job (PMIx, PMI, a rendezvous server, alone,
+// or threads of one process in tests). Every blocking call ends within the given time with
+// timed_out or peer_lost and names who is missing.
 class Board {
  public:
   virtual ~Board() = default;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
   virtual std::string_view launcher()
-      const noexcept = 0;  // "pmix", "weftrun", "rendezvous", "alone", "threads"
+      const noexcept = 0;  // "pmix", "pmi1", "pmi2", "weftrun", "rendezvous", "alone", "threads"
+  // Which of the programs of the job this process runs, when the launcher was given several.
+  virtual int app_number() const noexcept { return 0; }
 
   // Publishes a value under (own rank, key). Visible to others after both called fence.
   virtual Status put(std::string_view key, std::string_view value) = 0;
@@ -58,8 +60,8 @@ struct SharingOffer;
 
 class Job {
  public:
-  // Finds how this process was started (PMIx, WEFT_RENDEZVOUS, alone), joins, and learns about all
-  // members. Blocks until all have started, at most START_TIMEOUT_MS.
+  // Finds how this process was started (WEFT_RENDEZVOUS, PMIx, PMI, alone), joins, and learns about
+  // all members. Blocks until all have started, at most START_TIMEOUT_MS.
   static Status open(const Settings& settings, std::unique_ptr<Job>& job, Party party = Party::mpi);
   // The same over a given board; ranks that are threads of one process use this.
   static Status open(const Settings& settings, std::unique_ptr<Board> board,

@@ -122,6 +122,7 @@ class RendezvousBoard final : public Board {
 
   int rank() const noexcept override { return place_.rank; }
   int size() const noexcept override { return place_.size; }
+  int app_number() const noexcept override { return place_.app_number; }
   std::string_view launcher() const noexcept override {
     return place_.server_is_launcher ? "weftrun" : "rendezvous";
   }
@@ -300,6 +301,10 @@ Status read_rendezvous_place(RendezvousPlace& place) {
             fmt::format("{} must be set to the same secret for all ranks, because others can "
                         "reach {}, too",
                         kJobKeyVariable, address)};
+  if (getenv(kAppNumberVariable) != nullptr) {
+    status = read_whole_number(kAppNumberVariable, read.app_number);
+    if (!status) return status;
+  }
   const char* launcher = getenv(kLauncherVariable);
   read.server_is_launcher = launcher != nullptr && std::string_view(launcher) == "weftrun";
   place = std::move(read);

@@ -38,6 +38,7 @@ void open_job() {
         std::pair("info", LogLevel::info), std::pair("debug", LogLevel::debug)})
     if (settings.text(Setting::log) == name) log::set_level(level);
   if (Status status = Job::open(settings, process->job); !status) fail_start(status);
+  process->app_number = process->job->board().app_number();
   if (Status status = tagged::Engine::create(*process->job, process->engine); !status)
     fail_start(status);
   engine = process->engine.get();

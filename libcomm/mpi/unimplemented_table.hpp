@@ -1,7 +1,5 @@
 // No include guard: the functions of the standard ABI that are not written yet, sorted. A function
 // leaves this table when it gets a body; none may enter it.
-WEFT_UNIMPLEMENTED(Abi_set_fortran_booleans)
-WEFT_UNIMPLEMENTED(Abi_set_fortran_info)
 WEFT_UNIMPLEMENTED(Close_port)
 WEFT_UNIMPLEMENTED(Comm_accept)
 WEFT_UNIMPLEMENTED(Comm_connect)

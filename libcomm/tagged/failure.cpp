@@ -50,7 +50,7 @@ void Engine::Impl::end_of(Peer& peer) {
   if (peer.accepted)
     for (std::uint64_t before = ~std::uint64_t{0}; before != peer.in.ring.consumed();) {
       before = peer.in.ring.consumed();
-      drain<false>(peer);
+      drain(peer);
     }
   lose(peer);
 }
@@ -83,7 +83,6 @@ void Engine::Impl::lose(Peer& peer) {
   if (peer.remote) peer.fabric->disconnect(peer.rank);
   std::erase(remote_out, &peer);
   std::erase(incoming, &peer);
-  if (heard == &peer) heard = nullptr;
   peer.controls.clear();
   while (Request* request = peer.queue_head) {
     peer.queue_head = request->next;

@@ -164,8 +164,6 @@ struct Engine::Impl {
   std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
   std::vector<Peer*> remote_out;                        // connected to
   std::uint32_t remote_polls = 0;
-  Peer* heard = nullptr;  // the last that something came from over a ring with seals
-  int early = 0;          // entries of such rings read since the fabrics were last polled
   std::deque<Gets> gets;
   std::vector<Gets*> free_gets;
   Peer* found_lost = nullptr;   // by a transfer with it
@@ -247,8 +245,6 @@ struct Engine::Impl {
   void accept_peers(Fabric& fabric);
   bool is_patient(Peer& peer, std::uint64_t& since_ns, std::string_view what);
   void progress_remote();
-  bool drain_sealed();
-  template <bool kSealed>
   void drain(Peer& peer);
   // An entry of kEager, and any other. may_leave: a message that nobody has asked for yet may be
   // left for the next call: false then.

@@ -10,23 +10,16 @@
 #include "weft/copy.hpp"
 
 namespace weft::tagged {
-namespace {
-
-// Their completions wait in the device's queue meanwhile, which has room for as many as a send
-// queue.
-constexpr int kMaxEarly = 16;
-
-}  // namespace
 
 void Engine::Impl::progress() {
   // acquire: pairs with the release in Fabric::connect of the peer.
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
     accept_peers(*local);
   left_entries = false;
-  if (has_remote && !drain_sealed()) [[unlikely]]
+  if (has_remote) [[unlikely]]
     progress_remote();
   // By number: a peer that turns out to be lost leaves the list.
-  for (std::size_t i = 0; i < incoming.size(); ++i) drain<false>(*incoming[i]);
+  for (std::size_t i = 0; i < incoming.size(); ++i) drain(*incoming[i]);
   if (!blocked.empty()) [[unlikely]] {
     for (std::size_t i = 0; i < blocked.size();) {
       Peer& peer = *blocked[i];
@@ -42,17 +35,7 @@ void Engine::Impl::progress() {
   if (!transfers.empty()) run_transfers();
 }
 
-// What the peer that was last heard has sent, before its completion: true if there was something.
-// Who is in a conversation then need not wait for that, and takes it later along with others.
-bool Engine::Impl::drain_sealed() {
-  if (heard == nullptr || early >= kMaxEarly) return false;
-  const int before = early;
-  drain<true>(*heard);
-  return early != before;
-}
-
 void Engine::Impl::progress_remote() {
-  early = 0;
   fabrics->watcher()->note_poll();
   const auto& remote = fabrics->remote();
   for (std::size_t i = 0; i < remote.size(); ++i) {
@@ -187,16 +170,14 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
   return true;
 }
 
-template <bool kSealed>
 void Engine::Impl::drain(Peer& peer) {
   // Bounded, so that one busy peer does not starve the others.
   const std::uint64_t before = num_completed;
   Entry entry;
   for (int i = 0; i < 256; ++i) {
-    if (kSealed ? early >= kMaxEarly || !peer.in.peek_sealed(entry) : !peer.in.peek(entry)) {
+    if (!peer.in.peek(entry)) {
       if (peer.in.ring.broken()) [[unlikely]]
         return broken(peer, "the head of a message");
-      if (!kSealed && i > 0 && peer.in.seal != nullptr) heard = &peer;
       peer.in.return_credit(true);
       return;
     }
@@ -212,12 +193,9 @@ void Engine::Impl::drain(Peer& peer) {
       return;
     peer.in.ring.pop(entry.length);
     peer.in.return_credit(false);
-    if (kSealed) ++early;
   }
   left_entries = true;
 }
-
-template void Engine::Impl::drain<false>(Peer& peer);
 
 // With room for so many bytes. Null: there is no memory, and the peer is lost if that has been so
 // for long.

@@ -14,7 +14,6 @@
 #include "fabric/doorbell.hpp"
 #include "fabric/fabric.hpp"
 #include "transport/ring.hpp"
-#include "transport/seal.hpp"
 
 namespace weft {
 
@@ -61,7 +60,6 @@ struct SendLane {
   void* remote_lane = nullptr;
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
   bool can_restart = false;
-  std::unique_ptr<const Seal> seal;  // remote: of short entries, if the reader looks at it
 
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
@@ -75,7 +73,6 @@ struct SendLane {
     ring.attach(memory.ring, capacity, maximum, memory.consumed);
     open_stats(stats, fabric, peer);
     ring.count_in(stats.row());
-    if (memory.seal_seed != 0) seal = std::make_unique<const Seal>(memory.seal_seed);
     sleeping = memory.sleeping;
     if (!fabric.mapped()) remote = &fabric;
     remote_lane = memory.lane;
@@ -94,7 +91,6 @@ struct SendLane {
     if (remote == nullptr) [[likely]]
       return publish_mapped(kind, length, immediate);
     ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
-    if (seal != nullptr && length <= Seal::kMaxLength) seal->close(ring.last_line());
     flush(later);
   }
   // The same where the ring is known to be mapped.
@@ -137,7 +133,6 @@ struct ReceiveLane {
   const std::atomic<std::uint64_t>* arrived = nullptr;
   const std::atomic<std::uint64_t>* restarted = nullptr;
   const std::atomic<std::uint64_t>* told = nullptr;
-  std::unique_ptr<const Seal> seal;
 
   void open(Fabric& fabric, const ReceiveMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum, LanePeer peer = {}) {
@@ -151,7 +146,6 @@ struct ReceiveLane {
     arrived = memory.arrived;
     restarted = memory.restarted;
     told = memory.told;
-    if (memory.seal_seed != 0) seal = std::make_unique<const Seal>(memory.seal_seed);
   }
 
   // See RingReader::peek.
@@ -166,10 +160,6 @@ struct ReceiveLane {
     }
     return ring.peek(entry);
   }
-
-  // The same for an entry that has not been counted yet, where entries are sealed. Counts must be
-  // looked for now and then all the same.
-  bool peek_sealed(Entry& entry) noexcept { return ring.peek_sealed(entry, *seal); }
 
   // Gives back credit for what was popped once it is worth it, or at once when idle. Remote: credit
   // costs a message, and with less than a quarter of the ring held back the sender never waits.

@@ -37,7 +37,6 @@ enum class Kind : std::uint8_t {
   owner_done,  // of owner_put or owner_atomic, or why a get is refused
   // Not numbered: posted again after a break by who still needs it.
   lane_entries,  // data: bytes of a ring
-  lane_written,  // the puts before it have written bytes of a ring
   lane_credit,
   lane_count,  // what has arrived of a lane, the first after a link came up
   owner_put,   // data
@@ -95,19 +94,23 @@ struct DoneMessage : Head {
 
 // Between ranks of a job. Lanes and operations are named by numbers of whoever is told, which no
 // later one of the same link has.
+inline constexpr std::uint32_t kLanesVersion = 2;
+struct RankHello {       // of a link
+  std::uint64_t secret;  // of who is told, from the job's board
+  std::uint32_t rank, version, received, reserved;
+};
+static_assert(sizeof(RankHello) <= fabric::kMaxHelloBytes);
 struct LaneOpenMessage : Head {  // id: the writer's
   std::uint32_t channel, ring_bytes;
 };
 struct LaneAnswerMessage : Head {  // id: the writer's
   std::uint32_t code;
-  std::uint32_t ring;     // the reader's number
-  std::uint64_t has_key;  // the fabric may put there
-  fabric::Key key;
+  std::uint32_t ring;  // the reader's number
 };
-struct EntriesMessage : Head {  // lane_entries, lane_written; id: the reader's
+struct EntriesMessage : Head {  // lane_entries; id: the reader's
   std::uint64_t position;       // of the first byte: how many were written before it
   std::uint64_t credit;         // of the lane of the same two threads the other way round
-  std::uint32_t offset, bytes;  // in the ring; lane_entries: bytes are what follows
+  std::uint32_t offset, bytes;  // in the ring; the bytes follow
 };
 inline constexpr std::uint8_t kRestart = 4;  // flag: these lie at the start, though no turn came
 struct CreditMessage : Head {                // lane_credit; id: the writer's

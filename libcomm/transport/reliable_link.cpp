@@ -163,7 +163,8 @@ bool ReliableLink::note_received(const Head& head, std::size_t bytes, bool& is_n
 
 ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes,
                                              std::uint64_t now_ns) {
-  last_heard_ns_ = now_ns;
+  // A ping is no answer: where only the way back is broken, that is all that comes.
+  if (head.kind != Kind::ping) last_heard_ns_ = now_ns;
   if (!retains()) return Received::fresh;
   if (head.kind == Kind::resume && is_opener_ && state_ != State::up) {
     if (!resume(head.acked)) return Received::corrupt;

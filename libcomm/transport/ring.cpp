@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/shortage.hpp"
-#include "transport/seal.hpp"
 
 namespace weft {
 
@@ -73,9 +72,8 @@ bool RingReader::peek_arrived(Entry& entry, std::uint64_t arrived,
                               std::uint64_t restarted) noexcept {
   for (;;) {
     const std::uint64_t read = consumed_ - skipped_;
-    // Less than nothing if sealed entries were read that are still to be counted.
-    const auto there = static_cast<std::int64_t>(arrived - read);
-    if (there < static_cast<std::int64_t>(kEntryAlign)) return false;
+    const std::uint64_t there = arrived - read;
+    if (there < kEntryAlign) return false;
     if (restarted == read) offset_ = 0;
     const auto& head = *reinterpret_cast<const EntryHead*>(base_ + offset_);
     // relaxed: what has arrived was made visible by the count.
@@ -96,21 +94,8 @@ bool RingReader::peek_arrived(Entry& entry, std::uint64_t arrived,
       broken_ = true;
       return false;
     }
-    return entry_bytes(entry.length) <= static_cast<std::uint64_t>(there);
+    return entry_bytes(entry.length) <= there;
   }
-}
-
-bool RingReader::peek_sealed(Entry& entry, const Seal& seal) noexcept {
-  std::byte* line = base_ + offset_;
-  auto& head = *reinterpret_cast<EntryHead*>(line);
-  // relaxed: the seal says the rest.
-  const std::uint32_t state = head.state.load(std::memory_order_relaxed);
-  if (state >> 8 != sequence_ || (state & 0xff) == kKindTurn || !seal.holds(line)) return false;
-  entry.kind = state & 0xff;
-  entry.length = head.length;
-  entry.immediate = head.immediate;
-  entry.data = line + sizeof head;
-  return entry.length <= Seal::kMaxLength && fits(entry.length);
 }
 
 }  // namespace weft

@@ -82,8 +82,6 @@ class RingWriter {
   std::uint32_t offset() const noexcept { return offset_; }
   std::uint32_t turned_at() const noexcept { return turned_at_; }
   void forget_turn() noexcept { turned_at_ = kNoTurn; }
-  // The last line of the last entry that was published.
-  std::byte* last_line() const noexcept { return base_ + offset_ - kEntryAlign; }
 
   // For lanes whose reader hears of it: goes back to the ring's start, which the caches still have,
   // if the reader has consumed everything. False: it has not, or this is the start.
@@ -216,8 +214,6 @@ class RingWriter {
   bool stalled_ = false;
 };
 
-class Seal;
-
 // An entry as its reader sees it.
 struct Entry {
   std::uint8_t kind;
@@ -266,8 +262,6 @@ class RingReader {
   // have arrived; nothing beyond them is looked at, and what is there must be in sequence.
   // restarted: how many had arrived when the writer last went back to the start without a turn.
   bool peek_arrived(Entry& entry, std::uint64_t arrived, std::uint64_t restarted) noexcept;
-  // The same for an entry that is sealed (seal.hpp), before it is counted as arrived.
-  bool peek_sealed(Entry& entry, const Seal& seal) noexcept;
 
   void pop(std::uint32_t length) noexcept {
     const auto bytes = static_cast<std::uint32_t>(entry_bytes(length));

@@ -56,7 +56,7 @@ class OddMember final : public fabric::Events {
   void open() {
     const struct {
       std::uint64_t secret;
-      std::uint32_t rank = 1, version = 1, received, reserved = 0;
+      std::uint32_t rank = 1, version = transport::kLanesVersion, received, reserved = 0;
     } hello{.secret = secret_, .received = num_received_};
     is_up = is_down = false;
     REQUIRE(endpoint

@@ -18,22 +18,17 @@ bool is_entry(const Entry& entry, int i, std::size_t length) {
   return true;
 }
 
-// One look for entry number i.
-constexpr auto look_by_count = [](Fabric& fabric, ReceiveLane& lane, int, Entry& entry) {
-  fabric.poll();
-  return lane.peek(entry);
-};
-
 // Accepts rank 0's lane and receives `count` entries of length(i) bytes, all of them i.
-template <class Length, class Look = decltype(look_by_count)>
-bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length,
-                     const Look& look = look_by_count) {
+template <class Length>
+bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length) {
   ReceiveLane lane;
   EXPECT(accept(fabric, 0, ring_bytes, lane));
-  EXPECT((lane.seal != nullptr) == over_verbs());
   Entry entry;
   for (int i = 0; i < count; ++i) {
-    EXPECT(wait_for([&] { return look(fabric, lane, i, entry) || lane.ring.broken(); }));
+    EXPECT(wait_for([&] {
+      fabric.poll();
+      return lane.peek(entry) || lane.ring.broken();
+    }));
     EXPECT(!lane.ring.broken());
     EXPECT(is_entry(entry, i, length(i)));
     lane.ring.pop(entry.length);
@@ -56,9 +51,8 @@ bool send_entries(Fabric& fabric, SendLane& lane, int count, const Length& lengt
 }
 
 // Rank 0 sends all entries by send(fabric, lane), rank 1 receives them as above.
-template <class Length, class Send, class Look = decltype(look_by_count)>
-void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, const Send& send,
-                  const Look& look = look_by_count) {
+template <class Length, class Send>
+void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, const Send& send) {
   with_pair(
       remote_settings(),
       [&](Fabrics& fabrics, Shared& shared) {
@@ -73,7 +67,7 @@ void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, con
         return shared.reach(1);
       },
       [&](Fabrics& fabrics, Shared& shared) {
-        EXPECT(receive_entries(*fabrics.to(0), ring_bytes, count, length, look));
+        EXPECT(receive_entries(*fabrics.to(0), ring_bytes, count, length));
         shared.mark.store(1);
         return true;
       });
@@ -188,23 +182,6 @@ TEST_CASE("entries that may go later go together, in order, and also by themselv
         EXPECT(receive_entries(*fabrics.to(0), kRing, kCount, length));
         shared.mark.store(1);
         return true;
-      });
-}
-
-TEST_CASE("over RDMA devices short entries are read before they are counted", "[ofi]") {
-  constexpr std::uint32_t kRing = 65536;
-  constexpr int kShort = 25, kCount = 200;
-  const auto length = [](int i) {
-    return static_cast<std::size_t>(i < kShort ? i * 7 % (Seal::kMaxLength + 1) : i * 31 % 100);
-  };
-  pass_entries(
-      kRing, kCount, length,
-      [&](Fabric& fabric, SendLane& lane) { return send_entries(fabric, lane, kCount, length); },
-      // The first without a poll, then some of both.
-      [](Fabric& fabric, ReceiveLane& lane, int i, Entry& entry) {
-        if (lane.seal != nullptr && i < kShort) return lane.peek_sealed(entry);
-        if (lane.seal != nullptr && i % 2 != 0 && lane.peek_sealed(entry)) return true;
-        return look_by_count(fabric, lane, i, entry);
       });
 }
 

@@ -509,7 +509,7 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
   const std::size_t first = text.find(' '), second = text.find(' ', first + 1);
   struct {
     std::uint64_t secret;
-    std::uint32_t rank = 1, version = 1, received = 0, reserved = 0;
+    std::uint32_t rank = 1, version = transport::kLanesVersion, received = 0, reserved = 0;
   } hello{};
   std::memcpy(&hello.secret, bytes_of_hex(text.substr(first + 1, 16)).data(), 8);
   const std::string address = bytes_of_hex(text.substr(second + 1));

@@ -146,7 +146,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   struct {
     std::uint64_t secret;
-    std::uint32_t rank = 1, version = 1, received = 0, reserved = 0;
+    std::uint32_t rank = 1, version = weft::transport::kLanesVersion, received = 0, reserved = 0;
   } hello{from_hex(std::string_view(own).substr(first + 1, 16))};
   fabric::Link* link = nullptr;
   must(endpoint

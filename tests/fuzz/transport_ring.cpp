@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "transport/ring.hpp"
-#include "transport/seal.hpp"
 
 namespace {
 
@@ -41,11 +40,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_all(memory.get(), kRing, [=](auto& reader, auto& entry) {
         return reader.peek_arrived(entry, arrived, restarted);
       });
-  // And as if all that fits into a line were sealed by who knows the secret.
-  const weft::Seal seal(1);
-  for (std::size_t line = 0; line < kWhole; line += weft::kEntryAlign)
-    seal.close(memory.get() + line);
-  read_all(memory.get(), kRing,
-           [&](auto& reader, auto& entry) { return reader.peek_sealed(entry, seal); });
   return 0;
 }

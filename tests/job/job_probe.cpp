@@ -66,7 +66,11 @@ int main(int argc, char** argv) {
          std::string(job->board().launcher()).c_str());
   if (job->member(job->rank()).pid != getpid()) return complain({Code::internal, "pid"});
   const bool last = job->rank() == job->size() - 1;
-  if (action == "exchange") {
+  if (action == "program") {  // of those of the job, and what is set for it
+    const char* variable = getenv("JOB_PROBE");
+    printf("rank %d runs program %d with %s\n", job->rank(), job->board().app_number(),
+           variable != nullptr ? variable : "nothing");
+  } else if (action == "exchange") {
     status = exchange(*job);
   } else if (action == "sharing") {  // who shares memory with whom
     std::string ranks;

@@ -53,16 +53,30 @@ TEST_CASE("a program started by nobody is a job of one") {
   CHECK(run.out() == "rank 0 of 1 by alone\n");
 }
 
-TEST_CASE("processes that a launcher started in vain are told so once") {
-  for (const char* rank : {"0", "1"}) {
-    Process run({JOB_PROBE}, {{"PMI_SIZE", "2"}, {"PMI_RANK", rank}});
-    CHECK(run.wait() == 0);
-    CHECK(run.out() == "rank 0 of 1 by alone\n");
-    CHECK(has(run.err(), "PMI_SIZE=2") == (rank[0] == '0'));
+TEST_CASE("a program whose launcher it cannot speak to says so and ends") {
+  for (const char* size : {"OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
+                           "FLUX_JOB_SIZE", "ALPS_APP_SIZE", "PALS_NRANKS", "PMI_SIZE"}) {
+    Process run({JOB_PROBE}, {{size, "16"}});
+    CHECK(run.wait() == 3);
+    CHECK(run.out().empty());
+    CHECK(has(run.err(), fmt::format("{}=16", size)));
+    Process one({JOB_PROBE}, {{size, "1"}});
+    CHECK(one.wait() == 0);
+    CHECK(one.out() == "rank 0 of 1 by alone\n");
+    CHECK(one.err().empty());
   }
-  Process run({JOB_PROBE}, {{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}});
-  CHECK(run.wait() == 0);
-  CHECK(run.err().empty());
+  Process advised({JOB_PROBE}, {{"SLURM_STEP_NUM_TASKS", "16"}});
+  CHECK(advised.wait() == 3);
+  CHECK(has(advised.err(), "srun --mpi=pmix or srun --mpi=pmi2"));
+}
+
+TEST_CASE("a PMI server that is not there is an error") {
+  Process run({JOB_PROBE}, {{"PMI_FD", "77"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}});
+  CHECK(run.wait() == 3);
+  CHECK(has(run.err(), "PMI_FD=77, which leads to no PMI server"));
+  Process port({JOB_PROBE}, {{"PMI_PORT", free_address()}, {"PMI_ID", "0"}});
+  CHECK(port.wait() == 3);
+  CHECK(has(port.err(), "Connection refused"));
 }
 
 TEST_CASE("an unknown or bad setting is an error that names it") {
@@ -141,5 +155,53 @@ TEST_CASE("weftrun inside another launcher's process starts its own job") {
   Process run = openmpi({"-n", "1"}, {WEFTRUN, "-n", "2", JOB_PROBE});
   CHECK(run.wait(60000) == 0);
   CHECK(has(run.out(), "rank 1 of 2 by weftrun"));
+}
+#endif
+
+#ifdef HYDRA
+namespace {
+
+Process hydra(const Words& options, const Words& command) {
+  Words words{HYDRA};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), command.begin(), command.end());
+  return Process(words);
+}
+
+void check_exchange(Process& run, const std::string& protocol) {
+  const int status = run.wait(60000);
+  INFO(run.err());
+  CHECK(status == 0);
+  CHECK(run.err().empty());
+  for (int rank = 0; rank < 3; ++rank)
+    CHECK(has(run.out(), fmt::format("rank {} of 3 by {}", rank, protocol)));
+}
+
+}  // namespace
+
+TEST_CASE("MPICH's Hydra starts a job through PMI-1") {
+  Process run = hydra({"-n", "3"}, {JOB_PROBE, "exchange"});
+  check_exchange(run, "pmi1");
+}
+
+TEST_CASE("MPICH's Hydra starts a job through PMI-1 over ports") {
+  Process run = hydra({"-pmi-port", "-n", "3"}, {JOB_PROBE, "exchange"});
+  check_exchange(run, "pmi1");
+}
+
+TEST_CASE("MPICH's Hydra starts a job through PMI-2, which its processes prefer inside Slurm") {
+  Process run = hydra({"-genv", "SLURM_JOB_ID", "1", "-n", "3"}, {JOB_PROBE, "exchange"});
+  check_exchange(run, "pmi2");
+}
+
+TEST_CASE("MPICH's Hydra: abort ends the job with its code") {
+  Process run = hydra({"-n", "3"}, {JOB_PROBE, "abort", "7"});
+  CHECK(run.wait(60000) == 7);
+}
+
+TEST_CASE("MPICH's Hydra: a rank that does not come to a fence is no wait without end") {
+  Process run = hydra({"-n", "3"}, {JOB_PROBE, "absent", "500"});
+  CHECK(run.wait(60000) != 0);
+  CHECK(has(run.err(), "timed out: after 500 ms some ranks have not come to the fence"));
 }
 #endif

@@ -290,3 +290,57 @@ TEST_CASE("wrong options are named, usual ones of other launchers accepted") {
   CHECK(help.wait() == 0);
   CHECK(has(help.out(), "--on-death kill|continue"));
 }
+
+TEST_CASE("weftrun starts several programs as one job") {
+  Process run({WEFTRUN, "-n", "1", "--env", "JOB_PROBE=a", JOB_PROBE, "program", ":", "-np", "2",
+               "-env", "JOB_PROBE", "b", JOB_PROBE, "program"});
+  CHECK(run.wait() == 0);
+  CHECK(run.err().empty());
+  CHECK(sorted_lines(run.out()) == Words{"rank 0 of 3 by weftrun", "rank 0 runs program 0 with a",
+                                         "rank 1 of 3 by weftrun", "rank 1 runs program 1 with b",
+                                         "rank 2 of 3 by weftrun", "rank 2 runs program 1 with b"});
+  Process unnamed({WEFTRUN, "-n", "1", JOB_PROBE, ":", "-n", "2"});
+  CHECK(unnamed.wait() == 2);
+  CHECK(has(unnamed.err(), "no program is named after a colon"));
+  Process missing({WEFTRUN, "true", ":", "no-such-program-anywhere"});
+  CHECK(missing.wait() == 127);
+}
+
+TEST_CASE("weftrun takes the options of other launchers that scripts have") {
+  const Words lines{"rank 0 of 2 by weftrun", "rank 0 runs program 0 with c",
+                    "rank 1 of 2 by weftrun", "rank 1 runs program 0 with c"};
+  for (const Words& options :
+       {Words{"-np", "2", "-x", "JOB_PROBE=c"}, Words{"-n", "2", "-genv", "JOB_PROBE", "c"},
+        Words{"-genvall", "-ppn", "2", "-genv", "JOB_PROBE=c"},
+        Words{"--mca", "btl", "self", "--oversubscribe", "--map-by", "ppr:2:node", "-x",
+              "JOB_PROBE=c"},
+        Words{"--map-by", "slot:PE=1", "--rank-by", "core", "--bind-to", "none", "-np", "2", "-x",
+              "JOB_PROBE=c"}}) {
+    Words words{WEFTRUN};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {JOB_PROBE, "program"});
+    Process run(words);
+    CHECK(run.wait() == 0);
+    CHECK(run.err().empty());
+    CHECK(sorted_lines(run.out()) == lines);
+  }
+  Process verbose({WEFTRUN, "--verbose", "--mca", "btl", "self", "true"});
+  CHECK(verbose.wait() == 0);
+  CHECK(verbose.err() == "weftrun: --mca btl self means nothing here and is ignored\n");
+  for (const Words& wrong : {Words{"--map-by", "moon"}, Words{"--map-by", "core:PE=0"},
+                             Words{"-ppn", "0"}, Words{"--bind-to", "moon"}}) {
+    Process run({WEFTRUN, wrong[0], wrong[1], "true"});
+    CHECK(run.wait() == 2);
+    CHECK(has(run.err(), wrong[0] + " " + wrong[1]));
+  }
+}
+
+TEST_CASE("weftrun binds processes to shares of what is asked for") {
+  for (const char* unit : {"core", "hwthread", "numa", "socket", "none"}) {
+    Process run({WEFTRUN, "-n", "2", "--bind-to", unit, "nproc"});
+    CHECK(run.wait() == 0);
+    for (const std::string& line : sorted_lines(run.out())) CHECK(atoi(line.c_str()) >= 1);
+    if (std::string(unit) == "hwthread" && sysconf(_SC_NPROCESSORS_ONLN) == 2)
+      CHECK(run.out() == "1\n1\n");
+  }
+}

@@ -24,7 +24,7 @@ class WrongBoard final : public Board {
   Status get(int rank, std::string_view key, std::string& value) override {
     Status status = board_->get(rank, key, value);
     if (status && rank == 0 && key == fabric_ + ".address") {
-      char& digit = fabric_ == "verbs" ? value.back() : value[value.find(' ') + 1];
+      char& digit = value[value.find(' ') + 1];  // of the secret
       digit = digit == '0' ? '1' : '0';
     }
     return status;

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "transport/seal.hpp"
 
 namespace {
 
@@ -271,62 +270,6 @@ TEST_CASE("writer and reader in two threads", "[ring][threads]") {
   }
   sender.join();
   REQUIRE(good);
-}
-
-TEST_CASE("a sealed entry is read before it is counted, once all of it is there", "[ring]") {
-  constexpr std::uint32_t kRing = 4096;
-  // The writer's mirror, and the ring as a device fills it.
-  Memory mirror(kRing), ring(kRing);
-  RingWriter writer;
-  RingReader reader;
-  writer.attach(mirror.bytes.get(), kRing, kRing, &mirror.consumed);
-  reader.attach(ring.bytes.get(), kRing, &mirror.consumed);
-  const Seal seal(4711), other(4712);
-  std::mt19937 random(1);
-  Entry entry;
-  std::uint64_t written = 0, turns = 0;
-  for (std::uint64_t i = 0; i < 1000; ++i) {
-    const auto length = static_cast<std::uint32_t>(random() % (Seal::kMaxLength + 1));
-    writer.forget_turn();
-    std::byte* to = writer.reserve(length);
-    REQUIRE(to != nullptr);
-    fill(to, length, i);
-    writer.publish(1, length, i);
-    std::byte* line = writer.last_line();
-    if (const std::uint32_t mark = writer.turned_at(); mark != RingWriter::kNoTurn) {
-      // A turn is for those that are counted.
-      std::memcpy(ring.bytes.get() + mark, mirror.bytes.get() + mark, kEntryAlign);
-      REQUIRE_FALSE(reader.peek_sealed(entry, seal));
-      written += kEntryAlign;
-      REQUIRE_FALSE(reader.peek_arrived(entry, written, kNeverRestarted));
-      REQUIRE_FALSE(reader.broken());
-      ++turns;
-    }
-    seal.close(line);
-    std::byte* there = ring.bytes.get() + (line - mirror.bytes.get());
-    // All but one of its bytes, where that makes a difference to what lay there before.
-    const std::size_t missing = random() % kEntryAlign;
-    const std::byte before = there[missing];
-    std::memcpy(there, line, kEntryAlign);
-    if (before != line[missing]) {
-      there[missing] = before;
-      REQUIRE_FALSE(reader.peek_sealed(entry, seal));
-      there[missing] = line[missing];
-    }
-    REQUIRE_FALSE(reader.peek_sealed(entry, other));
-    REQUIRE(reader.peek_sealed(entry, seal));
-    REQUIRE(entry.length == length);
-    REQUIRE(entry.immediate == i);
-    REQUIRE(holds(entry.data, length, i));
-    reader.pop(length);
-    // Counted only now: there is nothing more.
-    REQUIRE_FALSE(reader.peek_arrived(entry, written, kNeverRestarted));
-    written += kEntryAlign;
-    REQUIRE_FALSE(reader.peek_arrived(entry, written, kNeverRestarted));
-    REQUIRE_FALSE(reader.broken());
-    reader.return_credit(0);
-  }
-  REQUIRE(turns > 10);
 }
 
 TEST_CASE("the reader survives a hostile writer", "[ring]") {

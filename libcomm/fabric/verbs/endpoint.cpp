@@ -18,7 +18,7 @@ namespace weft::fabric::verbs {
 
 namespace {
 
-constexpr std::uint32_t kMaxInline = 128;
+constexpr std::uint32_t kMaxInline = 256;
 constexpr std::uint32_t kMaxReceives = 16384;  // buffers, of all links
 constexpr std::uint32_t kReceivesAtOnce = 16;
 constexpr int kFirstLinks = 8;  // that the completion queue has room for at first

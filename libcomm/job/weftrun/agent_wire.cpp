@@ -15,10 +15,17 @@ std::string encode(const Assignment& assignment) {
   body.word(static_cast<std::size_t>(assignment.job_size));
   body.word(assignment.environment.size());
   for (const auto& [name, value] : assignment.environment) body.text(name).text(value);
-  body.word(assignment.command.size());
-  for (const std::string& word : assignment.command) body.text(word);
+  body.word(assignment.programs.size());
+  for (const Program& program : assignment.programs) {
+    body.word(static_cast<std::size_t>(program.num_ranks));
+    body.word(program.environment.size());
+    for (const auto& [name, value] : program.environment) body.text(name).text(value);
+    body.word(program.command.size());
+    for (const std::string& word : program.command) body.text(word);
+  }
   body.text(assignment.folder);
   body.word(static_cast<std::size_t>(assignment.bind));
+  body.word(static_cast<std::size_t>(assignment.cores_each));
   body.word(static_cast<std::size_t>(assignment.input));
   body.word(assignment.rendezvous.size());
   for (const std::string& address : assignment.rendezvous) body.text(address);
@@ -37,16 +44,26 @@ bool decode(std::string_view bytes, Assignment& assignment) {
     std::string name(reader.text());
     assignment.environment.emplace_back(std::move(name), reader.text());
   }
-  for (std::uint32_t n = reader.word(); n > 0 && reader.ok(); --n)
-    assignment.command.emplace_back(reader.text());
+  for (std::uint32_t n = reader.word(); n > 0 && reader.ok(); --n) {
+    Program& program = assignment.programs.emplace_back();
+    program.num_ranks = static_cast<int>(reader.word());
+    for (std::uint32_t m = reader.word(); m > 0 && reader.ok(); --m) {
+      std::string name(reader.text());
+      program.environment.emplace_back(std::move(name), reader.text());
+    }
+    for (std::uint32_t m = reader.word(); m > 0 && reader.ok(); --m)
+      program.command.emplace_back(reader.text());
+    if (program.command.empty()) return false;
+  }
   assignment.folder = reader.text();
   assignment.bind = static_cast<Bind>(reader.word());
+  assignment.cores_each = static_cast<int>(reader.word());
   assignment.input = static_cast<Input>(reader.word());
   for (std::uint32_t n = reader.word(); n > 0 && reader.ok(); --n)
     assignment.rendezvous.emplace_back(reader.text());
   assignment.key = reader.text();
   assignment.visitor = static_cast<int>(reader.word());
-  return reader.complete() && !assignment.command.empty() && !assignment.ranks.empty() &&
+  return reader.complete() && !assignment.programs.empty() && !assignment.ranks.empty() &&
          !assignment.rendezvous.empty();
 }
 

@@ -22,7 +22,7 @@
 
 namespace weft::weftrun {
 
-inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 2\n";
+inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 3\n";
 inline constexpr std::size_t kMaxFrameBytes = 16u << 20;
 // How much of the input may be on its way to rank 0.
 inline constexpr std::size_t kInputWindowBytes = 256u << 10;

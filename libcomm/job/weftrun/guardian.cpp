@@ -125,6 +125,10 @@ void Guardian::become_rank(std::size_t place, int out, int err) {
     setenv(name, value.c_str(), 1);
   };
   for (const auto& [name, value] : assignment.environment) set_variable(name.c_str(), value);
+  const std::size_t index = program_of(assignment, rank);
+  const Program& program = assignment.programs[index];
+  for (const auto& [name, value] : program.environment) set_variable(name.c_str(), value);
+  set_variable(kAppNumberVariable, std::to_string(index));
   set_variable(kRankVariable, std::to_string(rank));
   set_variable(kSizeVariable, std::to_string(assignment.job_size));
   set_variable(kRendezvousVariable, assignment.rendezvous[0]);
@@ -132,7 +136,7 @@ void Guardian::become_rank(std::size_t place, int out, int err) {
   set_variable(kLauncherVariable, "weftrun");
 
   std::vector<char*> arguments;
-  for (const std::string& word : assignment.command)
+  for (const std::string& word : program.command)
     arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   ::signal(SIGPIPE, SIG_DFL);

@@ -26,15 +26,27 @@ struct Assignment {
   std::vector<int> ranks;  // ascending
   int job_size = 1;
   std::vector<std::pair<std::string, std::string>> environment;  // on top of the host's own
-  std::vector<std::string> command;
+  // The programs of the job, in the order of their ranks.
+  std::vector<Program> programs;
   std::string folder;  // empty: as it is
   Bind bind = Bind::automatic;
+  int cores_each = 0;
   Input input = Input::none;  // if rank 0 is among them
   // Where the rendezvous server can be reached; a remote host takes the first that answers.
   std::vector<std::string> rendezvous;
   std::string key;
   int visitor = 0;  // by which number the server knows a remote host
 };
+
+// Which of the programs a rank runs.
+inline std::size_t program_of(const Assignment& assignment, int rank) {
+  std::size_t index = 0;
+  for (int left = rank; index + 1 < assignment.programs.size(); ++index) {
+    left -= assignment.programs[index].num_ranks;
+    if (left < 0) break;
+  }
+  return index;
+}
 
 // Told what happens on a host. Calls come from within Host::start and Host::serve.
 class HostEvents {

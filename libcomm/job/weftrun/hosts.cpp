@@ -140,6 +140,10 @@ Status read_host_file(const std::string& path, std::vector<HostEntry>& hosts) {
     HostEntry entry;
     Status status = parse_host(words[0], entry);
     constexpr std::string_view kSlots = "slots=";
+    // Open MPI's limit of what --oversubscribe may do says nothing about slots.
+    if (words.size() > 2 &&
+        (words[2].starts_with("max_slots=") || words[2].starts_with("max-slots=")))
+      words.pop_back();
     if (status && words.size() > 1 &&
         (words.size() > 2 || !words[1].starts_with(kSlots) ||
          !parse_slots(words[1].substr(kSlots.size()), entry.slots)))
@@ -158,7 +162,7 @@ int count_slots(const std::vector<HostEntry>& hosts) {
 }
 
 Status place_ranks(const std::vector<HostEntry>& hosts, int num_ranks, bool oversubscribe,
-                   std::vector<std::vector<int>>& ranks) {
+                   bool in_turn, std::vector<std::vector<int>>& ranks) {
   const auto num_hosts = static_cast<int>(hosts.size());
   ranks.assign(hosts.size(), {});
   const bool counted = std::ranges::any_of(hosts, [](const HostEntry& h) { return h.slots > 0; });
@@ -167,6 +171,21 @@ Status place_ranks(const std::vector<HostEntry>& hosts, int num_ranks, bool over
     return {Code::bad_argument,
             fmt::format("{} processes on {} slots: give the hosts more slots, or --oversubscribe",
                         num_ranks, slots)};
+  if (in_turn) {
+    std::vector<int> left(hosts.size());
+    int num_left = 0;
+    for (int rank = 0, host = 0; rank < num_ranks; ++rank, host = (host + 1) % num_hosts) {
+      if (num_left == 0) {
+        for (std::size_t i = 0; i < hosts.size(); ++i) left[i] = std::max(hosts[i].slots, 1);
+        num_left = slots;
+      }
+      while (left[static_cast<std::size_t>(host)] == 0) host = (host + 1) % num_hosts;
+      --left[static_cast<std::size_t>(host)];
+      --num_left;
+      ranks[static_cast<std::size_t>(host)].push_back(rank);
+    }
+    return {};
+  }
   for (int rank = 0, host = 0, left = std::max(hosts[0].slots, 1); rank < num_ranks; ++rank) {
     if (!counted) {
       host = static_cast<int>(static_cast<long>(rank) * num_hosts / num_ranks);

@@ -17,9 +17,10 @@ Status read_host_file(const std::string& path, std::vector<HostEntry>& hosts);
 
 // The ranks of each host. Without any number of slots every host gets an equal share, in blocks;
 // with them hosts are filled in order (no number counts as 1), and bad_argument if there are too
-// few, unless `oversubscribe`, which goes around again.
+// few, unless `oversubscribe`, which goes around again. `in_turn`: each rank goes to
+// the next host that has a slot left.
 Status place_ranks(const std::vector<HostEntry>& hosts, int num_ranks, bool oversubscribe,
-                   std::vector<std::vector<int>>& ranks);
+                   bool in_turn, std::vector<std::vector<int>>& ranks);
 // The number of ranks when the user gave none: all slots.
 int count_slots(const std::vector<HostEntry>& hosts);
 

@@ -111,8 +111,9 @@ Status Launcher::start() {
   }
   Assignment assignment;
   assignment.job_size = options_.num_ranks;
-  assignment.command = options_.command;
+  assignment.programs = options_.programs;
   assignment.bind = options_.bind;
+  assignment.cores_each = options_.cores_each;
   assignment.key = key_;
   for (std::size_t host = 0; host < entries_.size() && status; ++host)
     status = start_host(host, assignment);
@@ -138,7 +139,8 @@ Status Launcher::place() {
   std::vector<HostEntry> hosts = options_.hosts;
   if (hosts.empty()) hosts.push_back({"localhost", 0});
   std::vector<std::vector<int>> placed;
-  Status status = place_ranks(hosts, options_.num_ranks, options_.oversubscribe, placed);
+  Status status = place_ranks(hosts, options_.num_ranks, options_.oversubscribe,
+                              options_.hosts_in_turn, placed);
   if (!status) return status;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     if (placed[i].empty()) continue;

@@ -71,7 +71,10 @@ LocalHost::~LocalHost() {
 
 Status LocalHost::start(const Assignment& assignment) {
   assignment_ = assignment;
-  Status status = check_program(assignment_.command[0]);
+  Status status;
+  for (const int rank : assignment_.ranks)
+    if (status)
+      status = check_program(assignment_.programs[program_of(assignment_, rank)].command[0]);
   if (!status) return status;
   if (!can_see_descendants())
     events_.said("without /proc, what a rank starts in a process group of its own cannot be ended");
@@ -91,6 +94,33 @@ Status LocalHost::start(const Assignment& assignment) {
   return status;
 }
 
+namespace {
+
+// What processes are bound to shares of: the processors of each.
+std::vector<std::vector<int>> units_of(const Topology& topology, Bind bind) {
+  std::vector<std::vector<int>> units;
+  const std::vector<int> usable = usable_cpus();
+  const auto add = [&](const std::vector<int>& cpus) {
+    std::vector<int> mine;
+    for (const int cpu : cpus)
+      if (std::ranges::find(usable, cpu) != usable.end()) mine.push_back(cpu);
+    if (!mine.empty()) units.push_back(std::move(mine));
+  };
+  if (bind == Bind::hwthread) {
+    for (const auto& core : topology.cores())
+      for (const int cpu : core) add({cpu});
+  } else if (bind == Bind::numa) {
+    for (const NumaNode& node : topology.numa_nodes()) add(node.cpus);
+  } else if (bind == Bind::socket) {
+    for (const auto& cpus : topology.sockets()) add(cpus);
+  } else {
+    for (const auto& core : topology.cores()) add(core);
+  }
+  return units;
+}
+
+}  // namespace
+
 void LocalHost::choose_cores() {
   if (assignment_.bind == Bind::none) return;
   const int num_ranks = static_cast<int>(assignment_.ranks.size());
@@ -98,18 +128,25 @@ void LocalHost::choose_cores() {
   if (assignment_.bind == Bind::automatic && num_ranks > num_usable_cpus()) return;
   Topology topology;
   if (Status status = Topology::read(topology); !status) {
-    if (assignment_.bind == Bind::core) events_.said("cannot bind to cores: " + status.text());
+    if (assignment_.bind != Bind::automatic)
+      events_.said("cannot bind processes: " + status.text());
     return;
   }
-  const int num_cores = topology.num_cores();
-  if (assignment_.bind == Bind::automatic && num_ranks > num_cores) return;
+  const auto units = units_of(topology, assignment_.bind);
+  const int num_units = static_cast<int>(units.size());
+  if (num_units == 0 || (assignment_.bind == Bind::automatic && num_ranks > num_units)) return;
   cpus_.resize(static_cast<std::size_t>(num_ranks));
   for (int place = 0; place < num_ranks; ++place) {
-    // More ranks than cores share them in turn.
-    const int first = num_ranks > num_cores ? place % num_cores : place * num_cores / num_ranks;
-    const int last = num_ranks > num_cores ? first + 1 : (place + 1) * num_cores / num_ranks;
-    for (int core = first; core < last; ++core) {
-      const auto& cpus = topology.cores()[static_cast<std::size_t>(core)];
+    // More ranks than units share them in turn.
+    int first = num_ranks > num_units ? place % num_units : place * num_units / num_ranks;
+    int last = num_ranks > num_units ? first + 1 : (place + 1) * num_units / num_ranks;
+    if (const int each = assignment_.cores_each; each > 0 && assignment_.bind == Bind::core) {
+      const int num_groups = std::max(1, num_units / each);
+      first = place % num_groups * each;
+      last = std::min(num_units, first + each);
+    }
+    for (int unit = first; unit < last; ++unit) {
+      const auto& cpus = units[static_cast<std::size_t>(unit)];
       auto& mine = cpus_[static_cast<std::size_t>(place)];
       mine.insert(mine.end(), cpus.begin(), cpus.end());
     }

@@ -46,6 +46,9 @@ int main(int argc, char** argv) try {
     return 0;
   }
   if (options.serve_host) return run_agent();
+  if (options.verbose)
+    for (const std::string& words : options.ignored)
+      fprintf(stderr, "weftrun: %s means nothing here and is ignored\n", words.c_str());
   Launcher launcher(options);
   if (weft::Status status = launcher.start(); !status)
     return complain(status, status == weft::Code::not_found      ? kMissingStatus

@@ -8,7 +8,7 @@
 
 namespace weft::weftrun {
 
-enum class Bind { automatic, core, none };
+enum class Bind { automatic, core, none, hwthread, numa, socket };
 enum class OnDeath { kill, go_on };
 
 struct HostEntry {
@@ -16,25 +16,37 @@ struct HostEntry {
   int slots = 0;  // 0: none were given
 };
 
+// One of the programs of a job: those after a colon start ranks of their own.
+struct Program {
+  int num_ranks = 0;  // 0: none was given
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::string> command;  // the program and its arguments
+};
+
 struct Options {
   int num_ranks = 0;             // 0: one on this machine, or one for every slot
   std::vector<HostEntry> hosts;  // empty: this machine
   bool oversubscribe = false;
-  std::string launch;   // what starts something on another host; empty: the setting LAUNCH
-  std::string agent;    // weftrun's path there; empty: as here
-  std::string address;  // of the rendezvous server: an address or an interface; empty: any
-  int port = 0;         // of the same; 0: any
-  std::string folder;   // where the processes start; empty: here
+  int ranks_per_host = 0;      // 0: as many as the hosts have slots
+  bool hosts_in_turn = false;  // rank after rank to the next host, not host after host filled
+  std::string launch;          // what starts something on another host; empty: the setting LAUNCH
+  std::string agent;           // weftrun's path there; empty: as here
+  std::string address;         // of the rendezvous server: an address or an interface; empty: any
+  int port = 0;                // of the same; 0: any
+  std::string folder;          // where the processes start; empty: here
   std::vector<std::pair<std::string, std::string>> environment;
   bool tag_output = false;
   bool profile = false;  // weft-profile is put before the program
   Bind bind = Bind::automatic;
-  double timeout_s = 0;  // 0: none
+  int cores_each = 0;  // with Bind::core; 0: an equal share
+  bool verbose = false;
+  std::vector<std::string> ignored;  // options of other launchers that mean nothing here
+  double timeout_s = 0;              // 0: none
   OnDeath on_death = OnDeath::kill;
   bool serve_host = false;  // be the agent of another weftrun
   bool help = false;
   bool version = false;
-  std::vector<std::string> command;  // the program and its arguments
+  std::vector<Program> programs;
 };
 
 // bad_argument names the word that does not fit.

@@ -15,8 +15,9 @@ namespace {
 // As much is held at most.
 constexpr std::uint64_t kHeldMax = 131072;
 constexpr std::uint64_t kLine = kEntryAlign;
-// Entries of fewer bytes travel in the message that tells of them, where it can carry them.
-constexpr std::size_t kPutMin = 1024;
+// Polls until the clock is read, which costs as much as finding nothing. Before a sleep all begin
+// anew, so that whoever polls rarely reads it each time.
+constexpr unsigned kClockPolls = 16;
 
 }  // namespace
 
@@ -90,21 +91,16 @@ void RemoteLanes::send_entries(SendLaneState& lane) {
   lane.peer->make_busy();
 }
 
-bool RemoteLanes::goes_by_put(const SendLaneState& lane, std::size_t bytes) const {
-  return lane.has_key && bytes >= kPutMin;
-}
-
-// One message, or a put and a message.
+// One message. Entries are never put into the ring: the message that would tell of them costs as
+// much as what it carries, and a ring that a device writes is pinned as a whole, for each peer.
 Code RemoteLanes::send_stretch(SendLaneState& lane) {
   std::size_t i = lane.stretches.size() - 1;
   while (lane.stretches[i].position > lane.sent) --i;
   const SendLaneState::Stretch& stretch = lane.stretches[i];
   const std::uint64_t end =
       i + 1 < lane.stretches.size() ? lane.stretches[i + 1].position : lane.accepted;
-  const bool by_put = goes_by_put(lane, end - lane.sent);
   const std::uint64_t most =
-      by_put ? std::uint64_t{lane.ring_bytes}
-             : (endpoint_->limits().message_max - sizeof(EntriesMessage)) / kLine * kLine;
+      (endpoint_->limits().message_max - sizeof(EntriesMessage)) / kLine * kLine;
   const auto offset = static_cast<std::uint32_t>(stretch.offset + (lane.sent - stretch.position));
   const auto bytes = static_cast<std::uint32_t>(std::min(end - lane.sent, most));
   std::byte* from = lane.mirror->memory.data() + offset;
@@ -115,24 +111,11 @@ Code RemoteLanes::send_stretch(SendLaneState& lane) {
   EntriesMessage message{
       {.kind = Kind::lane_entries, .id = lane.ring}, lane.sent, credit, offset, bytes};
   if (stretch.is_restart && lane.sent == stretch.position) message.flags = kRestart;
-  ReliableLink& link = lane.peer->link;
-  Code code = Code::ok;
-  if (by_put) {
-    // A put whose message finds no room is done again, which changes nothing.
-    if (!link.has_sent_all()) return Code::again;
-    code = endpoint_->put(*link.link(), from, bytes, lane.key, offset, *lane.mirror);
-    if (code == Code::no_memory) code = Code::again;
-    if (code != Code::ok) return code;
-    ++lane.mirror->under_way;
-    message.kind = Kind::lane_written;
-    code = link.send_once(message, sizeof message, {});
-  } else {
-    const bool in_place = bytes >= endpoint_->limits().in_place_min;
-    code = link.send_once(message, sizeof message, {from, bytes},
-                          in_place ? lane.mirror.get() : nullptr);
-    if (in_place && code == Code::ok) ++lane.mirror->under_way;
-  }
+  const bool in_place = bytes >= endpoint_->limits().in_place_min;
+  const Code code = lane.peer->link.send_once(message, sizeof message, {from, bytes},
+                                              in_place ? lane.mirror.get() : nullptr);
   if (code != Code::ok) return code;
+  if (in_place) ++lane.mirror->under_way;
   lane.sent += bytes;
   if (lane.back != nullptr) lane.back->told.store(credit, std::memory_order_relaxed);
   return Code::ok;
@@ -246,7 +229,6 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
   };
   switch (head.kind) {
     case Kind::lane_entries:
-    case Kind::lane_written:
       return with(EntriesMessage{}, [&](auto& m) { return on_entries(peer, m, data); });
     case Kind::lane_credit:
       return with(CreditMessage{}, [&](auto& m) { return on_credit(peer, m.id, m.word); });
@@ -295,13 +277,11 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
   ReceiveLaneState* lane = find_receive_lane(peer, message.id);
   if (lane == nullptr || lane->closed) return true;
   const std::uint64_t arrived = lane->arrived.load(std::memory_order_relaxed);
-  const bool is_written = message.kind == Kind::lane_written;
-  if (message.position != arrived || data.size() != (is_written ? 0 : message.bytes) ||
-      message.bytes % kLine != 0 || message.offset % kLine != 0 ||
-      !is_within(message.offset, message.bytes, 0, lane->ring.bytes()) ||
-      (is_written && !lane->is_registered))
+  if (message.position != arrived || data.size() != message.bytes || message.bytes % kLine != 0 ||
+      message.offset % kLine != 0 ||
+      !is_within(message.offset, message.bytes, 0, lane->ring.bytes()))
     return false;
-  if (!is_written) std::memcpy(lane->ring.data() + message.offset, data.data(), data.size());
+  std::memcpy(lane->ring.data() + message.offset, data.data(), data.size());
   // First the credit: whoever answers what has arrived finds its own ring empty.
   if (SendLaneState* back = lane->back; back != nullptr) {
     const std::uint64_t word = back->credit.load(std::memory_order_relaxed);
@@ -364,16 +344,19 @@ void RemoteLanes::poll() noexcept {
 }
 
 void RemoteLanes::poll_locked() {
-  now_ns_ = now_ns();
+  const bool reads_clock = polls_to_clock_ == 0;
+  if (reads_clock) now_ns_ = now_ns();
+  polls_to_clock_ = reads_clock ? kClockPolls : polls_to_clock_ - 1;
   ++polls_;
   if (!held_.empty()) send_held();
   endpoint_->poll(*this);
   if (!busy_.empty()) pump_busy();
-  tick();
+  if (reads_clock) tick();
 }
 
 bool RemoteLanes::arm() noexcept {
   const std::lock_guard lock(lock_);
+  polls_to_clock_ = 0;
   return endpoint_->arm();
 }
 

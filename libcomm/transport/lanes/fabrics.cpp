@@ -30,12 +30,12 @@ Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fa
 }
 
 #ifdef WEFT_HAVE_VERBS
-Status make_verbs_lanes(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
+Status make_verbs_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
   const Settings& settings = job.settings();
   std::unique_ptr<fabric::Endpoint> endpoint;
   if (Status status = fabric::verbs::make_endpoint(settings, endpoint); !status) return status;
   const transport::LaneTuning tuning{
-      .name = "verbs-lanes",
+      .name = "verbs",
       .eager_max = settings.bytes_or(Setting::remote_eager_max_bytes, (32u << 10) - 1)};
   return make_lanes(job, local, std::move(endpoint), tuning, fabric);
 }

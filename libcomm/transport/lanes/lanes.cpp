@@ -58,7 +58,7 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   make_room(send_lanes_);
   make_room(held_, send_lanes_.size() + 1 - held_.size());
   make_room(retired_, send_lanes_.size() + 1);
-  make_room(lost_memory_, send_lanes_.size() + receive_lanes_.size() + 1);
+  make_room(lost_memory_, send_lanes_.size() + 1);
   make_room(peer.unsent, peer.send_lanes.size() + 1);
   // One page beyond the ring, as the mark that sends the reader back may lie there.
   if (Status status = made->mirror->memory.map(ring_bytes + kPage); !status) return status;
@@ -159,7 +159,7 @@ void RemoteLanes::join_lanes(RankPeer& peer, int channel) {
   in->second->back = out->second;
 }
 
-// A fabric may not be done with the memory of a lost peer's lanes, nor with a mirror.
+// A fabric may not be done with a mirror.
 void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane) {
   RankPeer& peer = *lane->peer;
   give_lane_memory(lane->channel, lane->ring_bytes);
@@ -182,8 +182,6 @@ void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane) {
   std::erase(peer.owing, lane.get());
   if (lane->back != nullptr) lane->back->back = nullptr;
   peer.receive_lanes.erase(lane->channel);
-  if (lane->is_registered) endpoint_->deregister(lane->registration);
-  if (!is_alive(peer.rank) || is_leaving_) lost_memory_.push_back(std::move(lane->ring));
   lane.reset();
 }
 
@@ -212,12 +210,12 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   made->writer = message.id;
   made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
   make_room(receive_lanes_);
-  make_room(lost_memory_, send_lanes_.size() + receive_lanes_.size() + 1);
   make_room(arriving_);
   make_room(peer.owing, peer.receive_lanes.size() + 1);
   if (Status status = made->ring.map(message.ring_bytes + kPage); !status) return status;
   peer.receive_lanes[channel] = nullptr;  // takes its memory
-  if (Status status = or_no_memory([&] { return prepare_ring(*made); }); !status) {
+  if (Status status = or_no_memory([&] { return take_lane_memory(channel, message.ring_bytes); });
+      !status) {
     peer.receive_lanes.erase(channel);
     return status;
   }
@@ -228,19 +226,6 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   note_doorbell(reader_doorbell(channel));
   join_lanes(peer, reverse_channel(channel));
   return {};
-}
-
-Status RemoteLanes::prepare_ring(ReceiveLaneState& lane) {
-  if (endpoint_->limits().puts) {
-    if (Status status = endpoint_->register_memory(lane.ring.data(), lane.ring.bytes(),
-                                                   fabric::kWrite, lane.registration);
-        !status)
-      return status;
-    lane.is_registered = true;
-  }
-  Status status = or_no_memory([&] { return take_lane_memory(lane.channel, lane.ring_bytes); });
-  if (!status && std::exchange(lane.is_registered, false)) endpoint_->deregister(lane.registration);
-  return status;
 }
 
 void RemoteLanes::on_lane_open(RankPeer& peer, const LaneOpenMessage& message) {
@@ -255,8 +240,6 @@ void RemoteLanes::on_lane_open(RankPeer& peer, const LaneOpenMessage& message) {
     return peer.link.post_control(answer, sizeof answer);
   }
   answer.ring = lane->number;
-  answer.has_key = lane->is_registered ? 1 : 0;
-  answer.key = lane->registration.key;
   arriving_.push_back(lane);
   // release: pairs with the acquire of whoever looks before accept().
   connections_.fetch_add(1, std::memory_order_release);
@@ -274,8 +257,6 @@ bool RemoteLanes::on_lane_answer(RankPeer& peer, const LaneAnswerMessage& messag
                                                                              : Code::bad_argument;
   } else {
     lane->ring = message.ring;
-    lane->has_key = message.has_key != 0 && endpoint_->limits().puts;
-    lane->key = message.key;
     lane->state = SendLaneState::open;
   }
   ring_own(writer_doorbell(lane->channel));

@@ -54,8 +54,6 @@ struct SendLaneState {
   Code code = Code::ok;  // refused
   std::uint64_t asked_ns = 0;
   std::unique_ptr<Mirror> mirror = std::make_unique<Mirror>();
-  bool has_key = false;
-  fabric::Key key{};
   ReceiveLaneState* back = nullptr;  // the lane of the same threads the other way round
 
   // In bytes of entries since the start: accepted from the writer, sent over this link.
@@ -81,8 +79,6 @@ struct ReceiveLaneState {
   bool owes_count = false;
   std::uint64_t word = 0;  // of credit, last given
   Mapping ring;
-  fabric::Registration registration;
-  bool is_registered = false;
   SendLaneState* back = nullptr;
 
   alignas(64) std::atomic<std::uint64_t> arrived{0};

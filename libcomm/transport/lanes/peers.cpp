@@ -20,13 +20,6 @@ constexpr std::uint64_t kTickNs = 10'000'000;
 // The lower of two ranks opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
 
-struct Hello {           // of a link, to on_incoming()
-  std::uint64_t secret;  // of who is told, from the job's board
-  std::uint32_t rank, version, received, reserved;
-};
-constexpr std::uint32_t kVersion = 1;
-static_assert(sizeof(Hello) <= fabric::kMaxHelloBytes);
-
 std::string to_hex(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
@@ -158,8 +151,8 @@ Status RemoteLanes::reach(int rank, RankPeer*& peer) {
 }
 
 Status RemoteLanes::open_link(RankPeer& peer) {
-  const Hello hello{peer.secret, static_cast<std::uint32_t>(job_.rank()), kVersion,
-                    peer.link.num_received(), 0};
+  const RankHello hello{peer.secret, static_cast<std::uint32_t>(job_.rank()), kLanesVersion,
+                        peer.link.num_received(), 0};
   fabric::Link* link = nullptr;
   peer.changed_ns = now_ns();
   Status status = endpoint_->open(bytes_of(peer.address), as_bytes(hello), link);
@@ -173,9 +166,9 @@ Status RemoteLanes::open_link(RankPeer& peer) {
 }
 
 bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
-  Hello hello{};
+  RankHello hello{};
   if (bytes.size() >= sizeof hello) std::memcpy(&hello, bytes.data(), sizeof hello);
-  if (hello.version != kVersion || hello.secret != secret_ ||
+  if (hello.version != kLanesVersion || hello.secret != secret_ ||
       hello.rank >= static_cast<std::uint32_t>(job_.size()) ||
       static_cast<int>(hello.rank) == job_.rank()) {
     if (!std::exchange(told_stranger_, true))

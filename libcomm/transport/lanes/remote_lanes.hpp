@@ -3,7 +3,7 @@
 // over any fabric::Endpoint. A rank publishes its endpoint's address on the job's board; the first
 // use of another rank opens a link to it, which is opened again when it breaks.
 //
-// Entries go from the mirror to the ring as messages of the fabric, or as puts where it has them.
+// Entries go from the mirror to the ring as messages of the fabric.
 // They are not kept twice: after a break the reader tells what has arrived, and the writer sends
 // the mirror again from there on. Credit goes along with entries the other way, or alone. Gets,
 // puts and atomics are the fabric's where it has them; gets and puts are begun again after a break,
@@ -139,7 +139,6 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   // lanes.cpp
   Status ask(RankPeer& peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
   Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
-  Status prepare_ring(ReceiveLaneState& lane);
   void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
   bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
   void join_lanes(RankPeer& peer, int channel);
@@ -154,7 +153,6 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   Code take_post(SendLaneState& lane, std::size_t offset, std::size_t bytes, bool may_hold);
   void send_entries(SendLaneState& lane);
   Code send_stretch(SendLaneState& lane);
-  bool goes_by_put(const SendLaneState& lane, std::size_t bytes) const;
   void send_held();
   bool pump_lanes(RankPeer& peer);
   bool send_owed(ReceiveLaneState& lane);
@@ -219,7 +217,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::vector<ReceiveLaneState*> arriving_;                       // not accepted yet
   std::uint32_t num_lanes_made_ = 0;
   std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there
-  std::vector<Mapping> lost_memory_;  // of lost peers' lanes; to be freed after the endpoint
+  std::vector<Mapping> lost_memory_;              // mirrors of lost peers; freed after the endpoint
 
   std::deque<RemoteOperation> operations_;
   std::vector<RemoteOperation*> free_operations_;
@@ -230,6 +228,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
 
   std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
   std::uint64_t polls_ = 1;
+  unsigned polls_to_clock_ = 0;
   Watcher* watcher_ = nullptr;        // null: nothing is held
   std::vector<SendLaneState*> held_;  // lanes that hold something
   std::atomic<bool> holds_{false};    // there are such

@@ -1,0 +1,2 @@
+#define WEFT_PROFILING
+#include "mpi/fortran/wrappers.cpp"

@@ -16,7 +16,7 @@ namespace weft::transport {
 
 namespace {
 
-constexpr std::uint64_t kTickNs = 10'000'000;
+constexpr std::uint64_t kLanesTickNs = 10'000'000;
 // The lower of two ranks opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
 
@@ -274,7 +274,7 @@ void RemoteLanes::pump_busy() {
 }
 
 void RemoteLanes::tick() {
-  if (now_ns_ - ticked_ns_ < kTickNs) return;
+  if (now_ns_ - ticked_ns_ < kLanesTickNs) return;
   // Whoever was away (stopped, or starved) cannot tell who has been silent meanwhile.
   const bool was_away = ticked_ns_ != 0 && now_ns_ - ticked_ns_ > timeout_ns_ / 4;
   ticked_ns_ = now_ns_;

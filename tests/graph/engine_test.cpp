@@ -211,6 +211,11 @@ TEST_CASE("a rank that has nothing left takes tasks of one that has") {
   std::vector<std::uint32_t> expected(400);
   for (const Edge& edge : edges) ++expected[edge.destination];
   std::atomic<std::uint64_t> num_stolen{0}, num_wrong{0};
+  std::atomic<bool> has_begun{false};
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto wait_for = [&](auto&& condition) {
+    while (!condition() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  };
   on_ranks(2, [&](transport::Job& job) {
     const Graph graph = loadGraph(job, file.path(), {.threads = 1, .bind_threads = false});
     VertexArray<std::uint32_t> nothing(graph, 0), sum(graph, 0);
@@ -221,11 +226,15 @@ TEST_CASE("a rank that has nothing left takes tasks of one that has") {
     processEdges(
         graph, nothing, sum, all, out,
         [&](VertexId v, std::uint32_t, const Neighbors& neighbors, auto& push) {
-          // The first rank stands at its first task until one of the others has been taken.
-          const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+          // The first rank stands at its first task until one of the others has been taken; the
+          // other, which asks it once, does not come before that.
           if (!graph.owns(v)) ++num_stolen;
-          while (job.rank() == 0 && num_stolen == 0 && std::chrono::steady_clock::now() < until)
-            std::this_thread::yield();
+          if (job.rank() == 0) {
+            has_begun = true;
+            wait_for([&] { return num_stolen > 0; });
+          } else {
+            wait_for([&] { return has_begun.load(); });
+          }
           for (const auto& [to, weight] : neighbors) push(to, 1u);
         },
         [](std::uint32_t& mine, std::uint32_t more) {

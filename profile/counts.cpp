@@ -20,9 +20,9 @@ struct Counts {
   std::array<std::atomic<Row*>, kNumFunctions> rows{};
 };
 
+// Its communicator may be freed before it starts.
 struct Persistent {
-  MPI_Comm comm;
-  int rank;
+  int world;  // rank in MPI_COMM_WORLD
   std::uint64_t bytes;
 };
 
@@ -136,21 +136,30 @@ void note_call(std::size_t function, MPI_Comm comm, std::uint64_t ns, std::uint6
   // Not counted: the program itself is about to hear of it.
 }
 
-void note_message(MPI_Comm comm, int rank, std::uint64_t bytes) noexcept try {
+// MPI_UNDEFINED: of no member there.
+static int world_rank(MPI_Comm comm, int rank) {
   const Communicator& to = *find(comm);
-  if (rank < 0 || static_cast<std::size_t>(rank) >= to.world.size()) return;
-  const int world = to.world[static_cast<std::size_t>(rank)];
+  if (rank < 0 || static_cast<std::size_t>(rank) >= to.world.size()) return MPI_UNDEFINED;
+  return to.world[static_cast<std::size_t>(rank)];
+}
+
+static void note_to_world(int world, std::uint64_t bytes) noexcept {
   if (world == MPI_UNDEFINED) return;
   shared().messages[static_cast<std::size_t>(world)].fetch_add(1, std::memory_order_relaxed);
   shared().bytes[static_cast<std::size_t>(world)].fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void note_message(MPI_Comm comm, int rank, std::uint64_t bytes) noexcept try {
+  note_to_world(world_rank(comm, rank), bytes);
 } catch (const std::bad_alloc&) {
   // As above.
 }
 
 void note_persistent(MPI_Request request, MPI_Comm comm, int rank, std::uint64_t bytes) noexcept
     try {
+  const int world = world_rank(comm, rank);
   const std::lock_guard lock(shared().mutex);
-  shared().persistent[request] = {comm, rank, bytes};
+  shared().persistent[request] = {world, bytes};
 } catch (const std::bad_alloc&) {
   // As above.
 }
@@ -163,7 +172,7 @@ void note_start(MPI_Request request) noexcept {
     if (at == shared().persistent.end()) return;
     found = at->second;
   }
-  note_message(found.comm, found.rank, found.bytes);
+  note_to_world(found.world, found.bytes);
 }
 
 void forget_persistent(MPI_Request request) noexcept {
@@ -176,6 +185,15 @@ void forget(MPI_Comm comm) noexcept {
   shared().communicators.erase(comm);
   // release: pairs with the acquire in find.
   shared().num_forgotten.fetch_add(1, std::memory_order_release);
+}
+
+void rename(MPI_Comm comm) noexcept try {
+  const std::lock_guard lock(shared().mutex);
+  const auto at = shared().communicators.find(comm);
+  if (at == shared().communicators.end()) return;
+  at->second->label.store(label_of(comm, at->second->size), std::memory_order_relaxed);
+} catch (const std::bad_alloc&) {
+  // It keeps its old one.
 }
 
 void begin_world(int size) {

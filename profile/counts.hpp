@@ -45,9 +45,9 @@ using Row = Cell[kNumLabels];
 
 // A communicator that the program uses now.
 struct Communicator {
-  std::size_t label = 0;
-  int size = 0;            // of the group that messages go to
-  std::vector<int> world;  // its members' ranks in MPI_COMM_WORLD; empty: there is none
+  std::atomic<std::size_t> label{0};  // relaxed: changes with the name
+  int size = 0;                       // of the group that messages go to
+  std::vector<int> world;             // its members' ranks in MPI_COMM_WORLD; empty: there is none
 };
 
 // One line of a report: a function with the communicators of one label.
@@ -71,6 +71,8 @@ void note_start(MPI_Request request) noexcept;
 void forget_persistent(MPI_Request request) noexcept;
 // The communicator's handle is about to be another's, or nobody's.
 void forget(MPI_Comm comm) noexcept;
+// It has another name; who counts calls of it goes on meanwhile.
+void rename(MPI_Comm comm) noexcept;
 
 // From here on MPI_COMM_WORLD is there.
 void begin_world(int size);

@@ -32,6 +32,11 @@ std::atomic<bool> counting{false};
 std::uint64_t started_ns = 0;
 std::string program_name;
 
+// Names of communicators are the program's, in whatever encoding.
+std::string text_of(const json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
 // What one process tells the first.
 json own_part() {
   json part;
@@ -48,6 +53,7 @@ json own_part() {
 }
 
 // All processes' parts at rank 0, in rank order. Throws std::runtime_error if they can't be had.
+// Null: this process has none, and says so: the others wait for its word.
 std::vector<json> gather(const json& own, int rank, int size) {
   const auto check = [](int code) {
     if (code == MPI_SUCCESS) return;
@@ -57,9 +63,14 @@ std::vector<json> gather(const json& own, int rank, int size) {
     throw std::runtime_error(text);
   };
   PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  std::string text;
+  try {
+    text = text_of(own);
+  } catch (const std::bad_alloc&) {
+    // The first process finds it empty.
+  }
   MPI_Comm comm;
   check(PMPI_Comm_dup(MPI_COMM_WORLD, &comm));
-  const std::string text = own.dump();
   const MPI_Count length = static_cast<MPI_Count>(text.size());
   const auto count = static_cast<std::size_t>(rank == 0 ? size : 0);
   std::vector<MPI_Count> lengths(count);
@@ -71,8 +82,12 @@ std::vector<json> gather(const json& own, int rank, int size) {
                        MPI_CHAR, 0, comm));
   PMPI_Comm_free(&comm);
   std::vector<json> parts;
-  for (std::size_t i = 0; i < count; ++i)
-    parts.push_back(json::parse(all.begin() + starts[i], all.begin() + starts[i + 1]));
+  for (std::size_t i = 0; i < count; ++i) {
+    parts.push_back(
+        json::parse(all.begin() + starts[i], all.begin() + starts[i + 1], nullptr, false));
+    if (!parts.back().is_object())
+      throw std::runtime_error(fmt::format("rank {} had no memory to tell its calls", i));
+  }
   return parts;
 }
 
@@ -80,10 +95,12 @@ struct Summary {
   std::vector<Line> lines;          // over all processes, the longest first
   std::vector<double> s, in_mpi_s;  // by rank
   Matrix matrix;
+  std::size_t first = 0;  // the first one's rank
 };
 
-Summary sum_up(const std::vector<json>& parts) {
+Summary sum_up(const std::vector<json>& parts, std::size_t first = 0) {
   Summary summary;
+  summary.first = first;
   std::map<std::pair<std::string, std::string>, Line> lines;
   summary.matrix.size = parts.size();
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
@@ -126,7 +143,7 @@ std::string table(const Summary& summary) {
       program_name, program_name.empty() ? "" : ", ", summary.s.size(),
       summary.s.size() == 1 ? "" : "es",
       summary.s.empty() ? 0 : *std::ranges::max_element(summary.s), percent(mpi_s, all_s),
-      summary.in_mpi_s[least], least, summary.in_mpi_s[most], most);
+      summary.in_mpi_s[least], summary.first + least, summary.in_mpi_s[most], summary.first + most);
   text +=
       fmt::format("  {:<26} {:<20} {:>10} {:>10} {:>6} {:>11} {:>11} {:>15}\n", "function",
                   "communicator", "calls", "seconds", "% MPI", "mean us", "longest us", "bytes");
@@ -176,7 +193,7 @@ void tell(const Summary& summary) {
   fmt::print(stderr, "{}", table(summary));
   const char* out = getenv("WEFT_PROFILE_OUT");
   if (out == nullptr || *out == '\0') return;
-  write(std::string(out) + ".json", as_json(summary).dump(1) + '\n');
+  write(std::string(out) + ".json", text_of(as_json(summary), 1) + '\n');
   write(std::string(out) + ".svg", picture(summary.matrix, program_name));
 }
 
@@ -209,14 +226,19 @@ void report() {
   PMPI_Comm_size(MPI_COMM_WORLD, &size);
   json own;
   try {
-    own = own_part();
+    try {
+      own = own_part();
+    } catch (const std::bad_alloc&) {
+      // It goes on without: the others wait for it.
+    }
     const std::vector<json> parts = gather(own, rank, size);
     if (rank == 0) tell(sum_up(parts));
   } catch (const std::exception& error) {
     fmt::print(stderr, "weft-profile: rank {}: {}; only its own calls follow\n", rank,
                error.what());
     try {
-      fmt::print(stderr, "{}", table(sum_up({own})));
+      if (!own.is_null())
+        fmt::print(stderr, "{}", table(sum_up({own}, static_cast<std::size_t>(rank))));
     } catch (const std::exception&) {
       // There is no memory to say more.
     }

@@ -167,7 +167,7 @@ std::uint64_t note_data(Arguments... arguments) {
     if (first_of<const void*>(nullptr, arguments...) == MPI_IN_PLACE) return 0;
     return data_in(arguments...).bytes;
   } else if constexpr (kName == "Comm_set_name") {
-    forget(first_of<MPI_Comm>(MPI_COMM_NULL, arguments...));
+    rename(first_of<MPI_Comm>(MPI_COMM_NULL, arguments...));
     return 0;
   } else {
     return 0;
@@ -184,9 +184,11 @@ void note_before(Arguments... arguments) {
     if (const MPI_Request* request = first_of<MPI_Request*>(nullptr, arguments...))
       forget_persistent(*request);
   } else if constexpr (kName == "Start") {
+    if (!is_counting()) return;
     if (const MPI_Request* request = first_of<MPI_Request*>(nullptr, arguments...))
       note_start(*request);
   } else if constexpr (kName == "Startall") {
+    if (!is_counting()) return;
     const MPI_Request* requests = first_of<MPI_Request*>(nullptr, arguments...);
     const int count = first_of<int>(0, arguments...);
     for (int i = 0; requests != nullptr && i < count; ++i) note_start(requests[i]);

@@ -113,8 +113,12 @@ void empty(Kept& kept) {
   write_out(text);
 }
 
+// In a forked child the mutex may be somebody's who is not there.
+bool is_forked() { return getpid() != file().process; }
+
 void end() {
   detail::is_on.store(false, std::memory_order_relaxed);
+  if (is_forked()) return;
   const std::lock_guard lock(file().mutex);
   try {
     for (const auto& kept : file().threads) empty(*kept);
@@ -132,7 +136,7 @@ thread_local bool has_ended = false;
 struct Leave {
   ~Leave() {
     has_ended = true;
-    if (here == nullptr) return;
+    if (here == nullptr || is_forked()) return;
     const std::lock_guard lock(file().mutex);
     try {
       file().left.reserve(file().left.size() + 1);
@@ -149,6 +153,7 @@ struct Leave {
 // Null: there is no memory for it, or the thread is at its end.
 Kept* kept_here() noexcept {
   if (here != nullptr || has_ended) return here;
+  if (is_forked()) return nullptr;
   thread_local const Leave leave;
   try {
     const std::lock_guard lock(file().mutex);
@@ -177,6 +182,7 @@ void note(const char* what, std::uint64_t start_ns) noexcept {
   if (kept == nullptr) return;
   std::uint32_t count = kept->count.load(std::memory_order_relaxed);
   if (count == kKept) {
+    if (is_forked()) return;
     const std::lock_guard lock(file().mutex);
     try {
       empty(*kept);
@@ -184,6 +190,7 @@ void note(const char* what, std::uint64_t start_ns) noexcept {
       // These are not shown.
     }
     count = 0;
+    kept->count.store(0, std::memory_order_relaxed);  // before end() may look
   }
   kept->events[count] = {what, start_ns, ns};
   kept->count.store(count + 1, std::memory_order_release);

@@ -63,10 +63,9 @@ FileError extent_in_file(const Datarep& rep, Datatype& type, std::int64_t& bytes
 // Elements in memory become bytes of the file, and the reverse for the first `bytes` of them; gives
 // how many bytes of memory those are.
 FileError to_file(const Datarep& rep, Datatype& type, MPI_Count count, const void* memory,
-                  std::byte* file, std::int64_t position);
+                  std::byte* file);
 FileError from_file(const Datarep& rep, Datatype& type, MPI_Count count, void* memory,
-                    std::byte* file, std::uint64_t bytes, std::int64_t position,
-                    std::uint64_t& memory_bytes);
+                    std::byte* file, std::uint64_t bytes, std::uint64_t& memory_bytes);
 
 // What part of the file a member sees. Never changes; calls under way keep theirs.
 struct View {

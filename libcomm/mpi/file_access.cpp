@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "base/wait.hpp"
@@ -60,8 +61,9 @@ FileError wait_for_lock(const File& file, short type, std::int64_t first, std::i
       return error_of_errno(errno, "locking a range of", file.name);
     struct stat found {};
     if (set_lock(file.descriptor, F_OFD_GETLK, type, first, last, range) != 0 ||
-        range.l_type == F_UNLCK || ::fstat(file.descriptor, &found) != 0)
-      continue;
+        ::fstat(file.descriptor, &found) != 0)
+      return error_of_errno(errno, "locking a range of", file.name);
+    if (range.l_type == F_UNLCK) continue;  // just now
     const Signs signs{range.l_start, range.l_len, found.st_mtim.tv_sec, found.st_mtim.tv_nsec,
                       found.st_size};
     const std::uint64_t now = now_ns();
@@ -295,8 +297,9 @@ FileError Access::set(void* data, MPI_Count num, MPI_Datatype handle) {
   std::int64_t element = 0;
   if (FileError failed = size_in_file(*view->rep, *type, element)) return failed;
   if (__builtin_mul_overflow(static_cast<std::uint64_t>(num), static_cast<std::uint64_t>(element),
-                             &bytes))
-    return {MPI_ERR_COUNT, "the data are beyond 2^64 bytes"};
+                             &bytes) ||
+      bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    return {MPI_ERR_COUNT, "the data are beyond 2^63 bytes"};
   if (bytes % static_cast<std::uint64_t>(view->etype_bytes) != 0)
     return {MPI_ERR_IO, "the data are no whole number of etypes"};
   if (bytes != 0 && type->is_contiguous() && first_byte(buffer, *type) == nullptr)
@@ -309,8 +312,7 @@ FileError Access::set(void* data, MPI_Count num, MPI_Datatype handle) {
 
 FileError Access::convert() {
   if (!writes || converted == nullptr) return {};
-  return to_file(*view->rep, *type, count, buffer, converted.get(),
-                 static_cast<std::int64_t>(position) / view->etype_bytes);
+  return to_file(*view->rep, *type, count, buffer, converted.get());
 }
 
 MemoryStream Access::memory() const {
@@ -337,9 +339,8 @@ void Access::finish(std::uint64_t file_bytes) {
         bytes == 0 ? 0
                    : static_cast<unsigned __int128>(file_bytes) * type->size() *
                          static_cast<std::uint64_t>(count) / bytes);
-  } else if (FileError failed =
-                 from_file(*view->rep, *type, count, buffer, converted.get(), file_bytes,
-                           static_cast<std::int64_t>(position) / view->etype_bytes, memory_bytes);
+  } else if (FileError failed = from_file(*view->rep, *type, count, buffer, converted.get(),
+                                          file_bytes, memory_bytes);
              failed && !error) {
     error = failed;
   }

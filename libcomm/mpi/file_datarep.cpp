@@ -74,19 +74,20 @@ int add(const char* name, Function* read, Function* write, MPI_Datarep_extent_fu
   return fail(MPI_ERR_DUP_DATAREP, "a representation of that name exists");
 }
 
+// The functions' `position` says where in the memory to begin, in elements: all of it is one
+// access.
 FileError convert(const Datarep& rep, bool reads, Datatype& type, MPI_Count count, void* memory,
-                  std::byte* file, std::int64_t position) {
+                  std::byte* file) {
   int code = MPI_SUCCESS;
   pin_handles(&type);
   if (auto* large = reads ? rep.read_large : rep.write_large) {
-    code = large(memory, type.handle_, count, file, position, rep.extra_state);
+    code = large(memory, type.handle_, count, file, 0, rep.extra_state);
   } else {
     auto* small = reads ? rep.read : rep.write;
     // The int's form cannot be told more at a time.
     for (MPI_Count done = 0; done < count && code == MPI_SUCCESS;) {
       const MPI_Count part = std::min<MPI_Count>(count - done, std::numeric_limits<int>::max());
-      code = small(static_cast<std::byte*>(memory) + done * type.extent(), type.handle_,
-                   static_cast<int>(part), file, position + done, rep.extra_state);
+      code = small(memory, type.handle_, static_cast<int>(part), file, done, rep.extra_state);
       std::int64_t bytes = 0;
       if (FileError error = size_in_file(rep, type, bytes)) code = error.code;
       file += part * bytes;
@@ -127,17 +128,15 @@ FileError extent_in_file(const Datarep& rep, Datatype& type, std::int64_t& bytes
 }
 
 FileError to_file(const Datarep& rep, Datatype& type, MPI_Count count, const void* memory,
-                  std::byte* file, std::int64_t position) {
-  if (!rep.is_external32)
-    return convert(rep, false, type, count, const_cast<void*>(memory), file, position);
+                  std::byte* file) {
+  if (!rep.is_external32) return convert(rep, false, type, count, const_cast<void*>(memory), file);
   const int code = encode_external(type, memory, count, file);
   if (code == MPI_ERR_CONVERSION) return {code, "external32 cannot hold a number"};
   return {code, {}};
 }
 
 FileError from_file(const Datarep& rep, Datatype& type, MPI_Count count, void* memory,
-                    std::byte* file, std::uint64_t bytes, std::int64_t position,
-                    std::uint64_t& memory_bytes) {
+                    std::byte* file, std::uint64_t bytes, std::uint64_t& memory_bytes) {
   if (rep.is_external32)
     return {decode_external(type, file, bytes, memory, count, memory_bytes), {}};
   // The program's function takes whole elements.
@@ -145,7 +144,7 @@ FileError from_file(const Datarep& rep, Datatype& type, MPI_Count count, void* m
   if (FileError error = size_in_file(rep, type, element)) return error;
   const MPI_Count whole = element == 0 ? 0 : static_cast<MPI_Count>(bytes) / element;
   memory_bytes = static_cast<std::uint64_t>(whole) * type.size();
-  return convert(rep, true, type, whole, memory, file, position);
+  return convert(rep, true, type, whole, memory, file);
 }
 
 }  // namespace weft::mpi

@@ -73,6 +73,17 @@ FileError take_ordered(File& file, const FileError& error, std::int64_t etypes,
   return {};
 }
 
+// Where an access begins that starts so many etypes into the view.
+FileError find_place(const Access& access, std::int64_t first, std::uint64_t& position) {
+  std::int64_t start = 0, end = 0;
+  if (__builtin_mul_overflow(first, access.view->etype_bytes, &start) ||
+      __builtin_add_overflow(start, static_cast<std::int64_t>(access.bytes), &end) ||
+      static_cast<std::uint64_t>(end) > access.view->shape->bytes())
+    return {MPI_ERR_ARG, "the access reaches beyond 2^61 bytes"};
+  position = static_cast<std::uint64_t>(start);
+  return {};
+}
+
 // Everything of a call but the reading or writing: moves the pointers.
 FileError prepare(File& file, const Call& call, Access& access) {
   access.file = &file;
@@ -100,16 +111,12 @@ FileError prepare(File& file, const Call& call, Access& access) {
   } else if (!error && call.pointer == Pointer::individual) {
     const std::lock_guard lock(file.mutex);
     first = file.pointer;
-    file.pointer += etypes;
+    // A pointer stays where it is if nothing can be accessed there.
+    error = find_place(access, first, access.position);
+    if (!error) file.pointer += etypes;
   }
-  if (error) return error;
-  std::int64_t position = 0, end = 0;
-  if (__builtin_mul_overflow(first, etype, &position) ||
-      __builtin_add_overflow(position, static_cast<std::int64_t>(access.bytes), &end) ||
-      static_cast<std::uint64_t>(end) > access.view->shape->bytes())
-    return {MPI_ERR_ARG, "the access reaches beyond 2^61 bytes"};
-  access.position = static_cast<std::uint64_t>(position);
-  return access.convert();
+  if (!error) error = find_place(access, first, access.position);
+  return error ? error : access.convert();
 }
 
 void fill(const Access& access, MPI_Status* status) {

@@ -75,6 +75,8 @@ FileError make_view(std::int64_t displacement, Datatype& etype, Datatype& filety
       std::max({filetype.extent(), filetype.true_extent(), size, std::int64_t{1}});
   const std::int64_t count =
       std::max<std::int64_t>(1, kLastPlace / most / std::max<std::int64_t>(1, numerator));
+  if (filetype.extent() < 0)
+    return {MPI_ERR_IO, "the filetype's extent is negative: its displacements would go back"};
   const std::shared_ptr<const Shape> tile = Shape::make(filetype.layout_, 1, 0);
   if (tile->first() < 0) return {MPI_ERR_IO, "the filetype has data before its beginning"};
   if (!tile->is_in_order()) return {MPI_ERR_IO, "the filetype's displacements go back"};

@@ -119,6 +119,8 @@ class Profiled(unittest.TestCase):
         self.assertEqual(done.returncode, 7)
         self.assertEqual(done.stderr.count('rank 1 (pid'), 3, done.stderr)  # theirs, and weftrun's
         self.assertEqual(done.stderr.count('only its own calls follow'), 2, done.stderr)
+        self.assertRegex(done.stderr, r'to [0-9.]+ s \(rank 0\)')
+        self.assertRegex(done.stderr, r'to [0-9.]+ s \(rank 2\)')
 
     @unittest.skipIf(os.environ.get('LINKED_ONLY'), 'a sanitizer wants to be loaded first')
     def test_errors(self):

@@ -32,8 +32,11 @@ int main(int argc, char** argv) {
   int numbers[5] = {1, 2, 3, 4, 5}, got[5], place;
   MPI_Comm_rank(reverse, &place);
   MPI_Request requests[2];
-  MPI_Send_init(numbers, 5, MPI_INT, (place + 1) % size, 1, reverse, &requests[0]);
-  MPI_Recv_init(got, 5, MPI_INT, (place + size - 1) % size, 1, reverse, &requests[1]);
+  MPI_Comm once;  // freed before they start
+  MPI_Comm_dup(reverse, &once);
+  MPI_Send_init(numbers, 5, MPI_INT, (place + 1) % size, 1, once, &requests[0]);
+  MPI_Recv_init(got, 5, MPI_INT, (place + size - 1) % size, 1, once, &requests[1]);
+  MPI_Comm_free(&once);
   for (int i = 0; i < 2; ++i) {
     MPI_Startall(2, requests);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
@@ -56,6 +59,7 @@ int main(int argc, char** argv) {
     MPI_Comm copy;
     char name[32];
     snprintf(name, sizeof name, "copy %d", i);
+    if (i == 1 && rank == size - 1) strcpy(name, "caf\xe9");  // no UTF-8
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     MPI_Comm_set_name(copy, name);
     MPI_Barrier(copy);

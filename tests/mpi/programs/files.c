@@ -191,6 +191,12 @@ static void check_views(void) {
                MPI_ERR_UNSUPPORTED_DATAREP);
   EXPECT_CLASS(MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_INT, "native", MPI_INFO_NULL),
                MPI_ERR_TYPE);
+  // Its second tile would lie before its first.
+  MPI_Datatype back;
+  MPI_Type_create_resized(MPI_INT, 0, -8, &back);
+  MPI_Type_commit(&back);
+  EXPECT_CLASS(MPI_File_set_view(file, 64, MPI_INT, back, "native", MPI_INFO_NULL), MPI_ERR_IO);
+  MPI_Type_free(&back);
   // Data before the beginning, data that go back, and data that overlap in a file for writing.
   const int places[3][2] = {{-2, 2}, {3, 0}, {0, 1}}, lengths[2] = {2, 1};
   for (int i = 0; i < 3; ++i) {
@@ -253,18 +259,17 @@ static int doubled_extent(MPI_Datatype type, MPI_Aint* extent, void* state) {
 }
 static int doubled_write(void* user, MPI_Datatype type, int count, void* file, MPI_Offset position,
                          void* state) {
-  (void)position;
   (void)state;
   EXPECT(type == MPI_INT);
-  for (int i = 0; i < count; ++i) ((long long*)file)[i] = ((int*)user)[i];
+  // The position is one in the program's memory.
+  for (int i = 0; i < count; ++i) ((long long*)file)[i] = ((int*)user)[position + i];
   return MPI_SUCCESS;
 }
 static int doubled_read(void* user, MPI_Datatype type, int count, void* file, MPI_Offset position,
                         void* state) {
-  (void)position;
   (void)state;
   EXPECT(type == MPI_INT);
-  for (int i = 0; i < count; ++i) ((int*)user)[i] = (int)((long long*)file)[i];
+  for (int i = 0; i < count; ++i) ((int*)user)[position + i] = (int)((long long*)file)[i];
   return MPI_SUCCESS;
 }
 

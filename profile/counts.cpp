@@ -126,7 +126,8 @@ void note_call(std::size_t function, MPI_Comm comm, std::uint64_t ns, std::uint6
   std::atomic<Row*>& row = own_counts().rows[function];
   if (row.load(std::memory_order_relaxed) == nullptr)
     row.store(new Row[1], std::memory_order_release);
-  const std::size_t label = comm == MPI_COMM_NULL ? 0 : find(comm)->label;
+  const std::size_t label =
+      comm == MPI_COMM_NULL ? 0 : find(comm)->label.load(std::memory_order_relaxed);
   Cell& cell = (*row.load(std::memory_order_relaxed))[label];
   cell.calls.add(1);
   cell.ns.add(ns);

@@ -108,7 +108,7 @@ class Profiled(unittest.TestCase):
                 events = json.load(file)
             names = [event['name'] for event in events]
             self.assertEqual(names.count('MPI_Sendrecv'), 3)
-            self.assertEqual(names.count('MPI_Comm_dup'), 100)
+            self.assertEqual(names.count('MPI_Comm_dup'), 101)
             self.assertTrue(all(event['dur'] >= 0 for event in events if event['ph'] == 'X'))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ['run.0.json', 'run.1.json'])
 

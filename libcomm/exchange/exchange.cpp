@@ -39,7 +39,7 @@ constexpr std::uint64_t kShortSleepUs = 500;
 }  // namespace
 
 void Waiter::pause(std::uint64_t longest_us) noexcept {
-  if (impl_.has_remote) impl_.poll_remote(*impl_.threads[static_cast<std::size_t>(thread_)]);
+  if (impl_.has_remote) impl_.job.poll_remote();
   if (stage_ == Stage::spin) {
     if (!impl_.crowded) {
       cpu_relax();
@@ -207,7 +207,7 @@ bool ExchangeBase::Impl::wait_until_read() noexcept {
   Waiter waiter(*this, 0);
   const auto is_read = [this](Out& out) {
     return out.lane.remote == nullptr || out.ended != Code::ok || is_lost(out.peer) ||
-           (out.lane.flushed() && out.lane.ring.is_read()) || out.lane.is_closed();
+           out.lane.ring.is_read() || out.lane.is_closed();
   };
   for (;;) {
     drop_all();

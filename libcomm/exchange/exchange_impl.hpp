@@ -59,7 +59,11 @@ struct alignas(64) Thread {
   std::vector<std::atomic<std::uint64_t>> sent;
 
   std::vector<std::unique_ptr<In>> ins;
-  std::size_t turn = 0;  // of `ins`, whose turn it is
+  // Those of `ins` that may have something: all of this host's, and the others as their fabrics
+  // list them.
+  std::vector<In*> live;
+  std::vector<Arrivals*> arrivals;  // the fabrics' lists for this thread
+  std::size_t turn = 0;             // of `live`, whose turn it is
   std::deque<Aside> aside;
   // The block that is being received, and where it lies.
   enum class From : std::uint8_t { nowhere, ring, aside, kept, remote } from = From::nowhere;
@@ -115,6 +119,7 @@ struct ExchangeBase::Impl {
 
   // receiving.cpp
   bool next_block(Thread& thread) noexcept;
+  void take_arrivals(Thread& thread) noexcept;
   bool look(Thread& thread, In& in, Entry& entry) noexcept;
   bool take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
             std::uint32_t length) noexcept;
@@ -128,7 +133,6 @@ struct ExchangeBase::Impl {
   void accept(Thread& thread) noexcept;
   Code accept_all(Fabric& fabric);
   std::uint64_t num_connections() const noexcept;
-  void poll_remote(Thread& thread) noexcept;
   void drop_all() noexcept;
   bool wait_until_read() noexcept;
 

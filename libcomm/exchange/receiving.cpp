@@ -1,5 +1,6 @@
 // The datapath of receiving: the next block for a thread, from what was set aside, from a ring, or
 // from its sender's memory.
+#include <algorithm>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -117,6 +118,8 @@ void ExchangeBase::Impl::accept(Thread& thread) noexcept {
     for (Fabric* fabric : job.fabrics->remote())
       if (const Code next = accept_all(*fabric); first == Code::ok) first = next;
     make_room(thread.ins, thread.arrived.size());
+    make_room(thread.live, thread.ins.size() + thread.arrived.size() - thread.live.size());
+    make_room(thread.arrivals, 1 + job.fabrics->remote().size());
     return first;
   });
   if (code == Code::ok) {
@@ -125,17 +128,31 @@ void ExchangeBase::Impl::accept(Thread& thread) noexcept {
   } else {
     note_shortage(accept_shortage, -1);
   }
-  if (thread.ins.capacity() - thread.ins.size() < thread.arrived.size()) return;
-  for (auto& in : thread.arrived) thread.ins.push_back(std::move(in));
+  const std::size_t num = thread.ins.size() + thread.arrived.size();
+  if (thread.ins.capacity() < num || thread.live.capacity() < num) return;
+  for (auto& in : thread.arrived) {
+    if (Arrivals* list = in->lane.arrivals; list == nullptr) {
+      thread.live.push_back(in.get());
+    } else {
+      if (std::ranges::find(thread.arrivals, list) == thread.arrivals.end())
+        thread.arrivals.push_back(list);
+      list->begin(*in->lane.arrival, in.get());
+    }
+    thread.ins.push_back(std::move(in));
+  }
   thread.arrived.clear();
+}
+
+void ExchangeBase::Impl::take_arrivals(Thread& thread) noexcept {
+  for (Arrivals* list : thread.arrivals)
+    for (Arrival* next = list->take(); next != nullptr; next = next->next)
+      thread.live.push_back(static_cast<In*>(next->reader));
 }
 
 // The lane's next entry, if it may be received now.
 bool ExchangeBase::Impl::look(Thread& thread, In& in, Entry& entry) noexcept {
-  if (in.broken) [[unlikely]] {
-    if (in.lane.owed) in.lane.return_now();
+  if (in.broken) [[unlikely]]
     return false;
-  }
   if (!in.lane.peek(entry)) {
     if (in.lane.ring.broken()) [[unlikely]]
       broken(thread, in, "the head of a block");
@@ -256,12 +273,19 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     // What came behind it must not be received without it.
     std::erase_if(thread.aside, [&in](const Aside& behind) { return behind.in == &in; });
   }
-  const std::size_t num = thread.ins.size();
-  for (std::size_t i = 0; i < num; ++i) {
-    if (thread.turn >= num) thread.turn = 0;
-    In& in = *thread.ins[thread.turn++];
+  take_arrivals(thread);
+  for (std::size_t left = thread.live.size(); left > 0; --left) {
+    if (thread.turn >= thread.live.size()) thread.turn = 0;
+    In& in = *thread.live[thread.turn++];
     Entry entry;
-    if (!look(thread, in, entry)) continue;
+    if (!look(thread, in, entry)) {
+      // One that is broken stays listed, and is never listed again.
+      if (in.lane.arrival != nullptr && (in.broken || in.lane.rests())) {
+        thread.live[--thread.turn] = thread.live.back();
+        thread.live.pop_back();
+      }
+      continue;
+    }
     if (!take(thread, in, entry.kind, entry.data, entry.length)) continue;
     if (entry.kind == kBlock) [[likely]] {
       thread.from = Thread::From::ring;
@@ -277,7 +301,7 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     if (code == Code::ok) return true;
   }
   accept(thread);
-  if (has_remote) poll_remote(thread);
+  if (has_remote) job.poll_remote();
   if (++thread.num_idle % kIdlePerLook == 0) engine.look_for_lost();
   return false;
 }

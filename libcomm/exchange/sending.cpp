@@ -271,22 +271,7 @@ Code ExchangeBase::Impl::flush(Thread& thread) noexcept {
     const Code code = send_block(thread, d);
     if (first == Code::ok) first = code;
   }
-  if (!has_remote) return first;
-  for (Out& out : thread.outs) {
-    if (out.ended != Code::ok || out.lane.remote == nullptr) continue;
-    const Code code =
-        until_room(thread, out, [&] { return out.lane.flush() ? Code::ok : Code::again; });
-    if (first == Code::ok) first = code;
-  }
   return first;
-}
-
-// Moves the ways to other hosts forward, and what this thread has for them.
-void ExchangeBase::Impl::poll_remote(Thread& thread) noexcept {
-  job.poll_remote();
-  for (Out& out : thread.outs)
-    if (out.lane.remote != nullptr && out.ended == Code::ok && !out.lane.flushed())
-      (void)out.lane.flush();
 }
 
 // Takes what has come for the thread out of the rings, so that its senders get on while it waits
@@ -307,11 +292,12 @@ void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
     thread.in->lane.ring.pop(thread.entry_length);
     thread.in->lane.return_credit(false);
   }
-  for (auto& in : thread.ins) {
+  take_arrivals(thread);
+  for (In* in : thread.live) {
     Entry entry;
     while (look(thread, *in, entry)) {
       if (or_no_memory([&] {
-            thread.aside.push_back({in.get(), entry.kind, {entry.data, entry.data + entry.length}});
+            thread.aside.push_back({in, entry.kind, {entry.data, entry.data + entry.length}});
             return Code::ok;
           }) != Code::ok)
         return;

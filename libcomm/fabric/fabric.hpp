@@ -40,8 +40,8 @@
 //
 // Threads: create and leave: one thread. connect, accept, close_client, allocate, release, share:
 // any thread, and not on a datapath: they may take a lock and wait. get, put, cas, fetch_add,
-// can_copy, state: any number at once, against memory that stays allocated meanwhile. post,
-// post_later and return_credit: the lane's thread. poll, push, arm, start_get, start_put,
+// can_copy, state: any number at once, against memory that stays allocated meanwhile. post and
+// return_credit: the lane's thread. poll, push, arm, start_get, start_put,
 // disconnect: any thread.
 #include <atomic>
 #include <cstddef>
@@ -111,8 +111,42 @@ struct SendMemory {
   // Set by the caller of connect: the largest that the ring can get, a multiple of 4096; 0 for
   // WEFT_RING_MAX_BYTES, which is what channel 0 has. A fabric may make it less.
   std::uint32_t ring_bytes = 0;
-  void* lane = nullptr;      // remote: for post()
-  bool can_restart = false;  // remote: the fabric knows restart()
+  void* lane = nullptr;  // remote: for post()
+};
+
+// Which lanes of one reader have something new, so that it looks at none of the others. The fabric
+// lists, under its lock; the reader takes all at once.
+struct Arrival {
+  std::atomic<bool> is_listed{true};  // so nobody lists it before the reader begins
+  Arrival* next = nullptr;
+  void* reader = nullptr;  // the reader's own
+};
+class Arrivals {
+ public:
+  // The reader's first call for a lane, which is listed for whatever may have arrived before.
+  void begin(Arrival& arrival, void* reader) noexcept {
+    arrival.reader = reader;
+    // release: pairs with the exchange of who lists it.
+    arrival.is_listed.store(false, std::memory_order_release);
+    list(arrival);
+  }
+  // After what has arrived was counted. acq_rel: who takes the lane off the list first looks after
+  // that, or finds it listed again.
+  void list(Arrival& arrival) noexcept {
+    if (arrival.is_listed.exchange(true, std::memory_order_acq_rel)) return;
+    arrival.next = head_.load(std::memory_order_relaxed);
+    while (!head_.compare_exchange_weak(arrival.next, &arrival, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+    }
+  }
+  // The last listed first, each with its next; null: none.
+  Arrival* take() noexcept {
+    if (head_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+    return head_.exchange(nullptr, std::memory_order_acquire);
+  }
+
+ private:
+  std::atomic<Arrival*> head_{nullptr};
 };
 
 // What a lane that receives from a peer works on.
@@ -127,11 +161,15 @@ struct ReceiveMemory {
   const std::atomic<std::uint64_t>* arrived = nullptr;
   void* lane = nullptr;  // remote: for return_credit()
   // Remote: what `arrived` was when the writer last went back to the ring's start without a turn.
-  // Set before the bytes that lie there are counted. Null: it never does, as `can_restart` says.
+  // Set before the bytes that lie there are counted.
   const std::atomic<std::uint64_t>* restarted = nullptr;
   // Remote: what the writer has been told of `consumed` along with other messages; the reader then
-  // keeps `consumed` up to date, and calls return_credit() for the rest. Null: nothing.
+  // keeps `consumed` up to date, and calls return_credit() for the rest.
   const std::atomic<std::uint64_t>* told = nullptr;
+  // Remote: where the fabric lists this lane, as `arrival`, when something has arrived. Both last
+  // as long as the fabric.
+  Arrivals* arrivals = nullptr;
+  Arrival* arrival = nullptr;
 };
 
 // How an asynchronous get or put went. The fabric sets it, any thread may look.
@@ -267,24 +305,20 @@ class Fabric {
   virtual std::uint32_t ring_min() const noexcept { return 0; }
   virtual std::size_t piece_max() const noexcept { return ~std::size_t{0}; }
   // Writes the mirror's bytes [offset, offset + bytes), whole entries, to the ring and counts them
-  // as arrived. The mirror's bytes must not change before credit for them has come back. again: no
-  // room now, nothing was posted. Any other error: the lane is of no more use, and state() tells.
-  virtual Code post(void*, std::size_t, std::size_t) noexcept { return Code::unsupported; }
-  // As post(), but the fabric may keep it back, to send what follows along with it, until something
-  // else is posted on the lane, poll() or push(), or the watcher comes, about 100 us later.
-  virtual Code post_later(void* lane, std::size_t offset, std::size_t bytes) noexcept {
-    return post(lane, offset, bytes);
-  }
+  // as arrived. The mirror's bytes must not change before credit for them has come back. Nothing
+  // comes of it once the peer is lost, which state() tells. may_hold: the fabric may keep it back,
+  // to send what follows along with it, until something else is posted on the lane, poll() or
+  // push(), or the watcher comes, about 100 us later.
+  virtual void post(void*, std::size_t, std::size_t, [[maybe_unused]] bool may_hold) noexcept {}
   // Sends what is kept back. True: there was something.
   virtual bool push() noexcept { return false; }
   // From now on, until the fabric's end or null, `watcher` looks after it.
   virtual void set_watcher(Watcher*) noexcept {}
   // The lane's next post is for the ring's start, without the mark of a turn, which the reader is
-  // told. Only where all that was posted has been consumed, and SendMemory::can_restart.
+  // told. Only where all that was posted has been consumed.
   virtual void restart(void*) noexcept {}
-  // Writes `word` to the `consumed` of the lane's writer. again as above; a later word replaces an
-  // earlier one.
-  virtual Code return_credit(void*, std::uint64_t) noexcept { return Code::unsupported; }
+  // Writes `word` to the `consumed` of the lane's writer; a later word replaces an earlier one.
+  virtual void return_credit(void*, std::uint64_t) noexcept {}
   // Moves everything forward once: arrivals, credit, connections, completions, signs of life. Rings
   // this process's doorbells for what it finds.
   virtual void poll() noexcept {}

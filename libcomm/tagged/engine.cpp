@@ -81,7 +81,8 @@ Status Engine::Impl::start() {
     some_apart |= peer(rank).fabric == nullptr;
   }
   // Each has a peer once at most: they never allocate later.
-  for (auto* list : {&remote_out, &incoming, &blocked}) list->reserve(peers.size());
+  for (auto* list : {&incoming, &arriving, &blocked}) list->reserve(peers.size());
+  arrivals.reserve(fabrics->remote().size());
   lost.reserve(peers.size());
   for (std::uint32_t i = 0; i < kNumSharedCopies; ++i) free_records.push_back(i);
   closing_records.reserve(kNumSharedCopies);
@@ -123,7 +124,6 @@ Code Engine::Impl::connect(Peer& peer) {
     const std::size_t eager_max = peer.fabric->eager_max();
     peer.copies = CopyPolicy::plain(RingWriter::max_length(peer.out.ring.capacity()),
                                     eager_max != 0 ? eager_max : near.eager_max_bytes);
-    remote_out.push_back(&peer);
     return Code::ok;
   }
   peer.out.ring.populate();

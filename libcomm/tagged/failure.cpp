@@ -68,11 +68,7 @@ void Engine::Impl::find_watched() {
   });
 }
 
-bool Engine::Impl::all_out() const noexcept {
-  return blocked.empty() && transfers.empty() &&
-         std::all_of(remote_out.begin(), remote_out.end(),
-                     [](const Peer* peer) { return peer->out.flushed(); });
-}
+bool Engine::Impl::all_out() const noexcept { return blocked.empty() && transfers.empty(); }
 
 void Engine::Impl::lose(Peer& peer) {
   if (peer.lost) return;
@@ -81,8 +77,7 @@ void Engine::Impl::lose(Peer& peer) {
   if (peer.accepted && !peer.remote) peer.in.close();
   // From here on nothing is written to the buffers of its requests.
   if (peer.remote) peer.fabric->disconnect(peer.rank);
-  std::erase(remote_out, &peer);
-  std::erase(incoming, &peer);
+  std::erase(peer.remote ? arriving : incoming, &peer);
   peer.controls.clear();
   while (Request* request = peer.queue_head) {
     peer.queue_head = request->next;

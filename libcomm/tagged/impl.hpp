@@ -162,13 +162,14 @@ struct Engine::Impl {
   bool has_remote = false;
   bool some_apart = false;  // a peer has no fabric in common with this process
   std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
-  std::vector<Peer*> remote_out;                        // connected to
+  std::vector<Arrivals*> arrivals;                      // of their lanes to us
+  std::vector<Peer*> arriving;                          // whose lane has something
   std::uint32_t remote_polls = 0;
   std::deque<Gets> gets;
   std::vector<Gets*> free_gets;
   Peer* found_lost = nullptr;   // by a transfer with it
   std::vector<Peer> peers;      // by world rank
-  std::vector<Peer*> incoming;  // those that have connected to us
+  std::vector<Peer*> incoming;  // those of this host that have connected to us
   std::vector<Peer*> blocked;   // those with queued sends or controls
   std::vector<Transfer> transfers;
   Matcher matcher;

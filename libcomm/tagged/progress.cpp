@@ -45,8 +45,23 @@ void Engine::Impl::progress_remote() {
     known_remote_connections[i] = now;
     accept_peers(*remote[i]);
   }
-  for (Peer* peer : remote_out)
-    if (!peer->out.flushed()) peer->out.flush();
+  for (Arrivals* list : arrivals) {
+    for (Arrival* next = list->take(); next != nullptr; next = next->next) {
+      auto* peer = static_cast<Peer*>(next->reader);
+      if (!peer->lost) arriving.push_back(peer);
+    }
+  }
+  // By number, as above.
+  for (std::size_t i = 0; i < arriving.size();) {
+    Peer& peer = *arriving[i];
+    drain(peer);
+    if (peer.lost || !peer.in.rests()) {
+      ++i;
+      continue;
+    }
+    arriving[i] = arriving.back();
+    arriving.pop_back();
+  }
   // A program that polls and never waits must hear of lost peers too.
   if (++remote_polls % 4096 == 0) check_liveness();
 }
@@ -90,7 +105,13 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
                  {rank, job.member(rank).host});
     peer.accepted = true;
     peer.short_ns = 0;
-    incoming.push_back(&peer);
+    if (!peer.remote) {
+      incoming.push_back(&peer);
+      continue;
+    }
+    if (std::ranges::find(arrivals, memory.arrivals) == arrivals.end())
+      arrivals.push_back(memory.arrivals);
+    memory.arrivals->begin(*memory.arrival, &peer);
   }
 }
 

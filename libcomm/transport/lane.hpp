@@ -59,7 +59,6 @@ struct SendLane {
   Fabric* remote = nullptr;  // null: the ring is mapped
   void* remote_lane = nullptr;
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
-  bool can_restart = false;
 
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
@@ -76,22 +75,21 @@ struct SendLane {
     sleeping = memory.sleeping;
     if (!fabric.mapped()) remote = &fabric;
     remote_lane = memory.lane;
-    can_restart = memory.can_restart;
   }
 
   // Where an entry's data go, or null: no room now.
   std::byte* reserve(std::size_t length) noexcept {
-    if (remote != nullptr && !prepare()) [[unlikely]]
-      return nullptr;
+    if (remote != nullptr) [[unlikely]]
+      return reserve_mirror(length);
     return ring.reserve(length);
   }
-  // later: see Fabric::post_later.
+  // later: the fabric may hold it, see Fabric::post.
   void publish(std::uint8_t kind, std::size_t length, std::uint64_t immediate,
                bool later = false) noexcept {
     if (remote == nullptr) [[likely]]
       return publish_mapped(kind, length, immediate);
     ring.publish(kind, static_cast<std::uint32_t>(length), immediate);
-    flush(later);
+    post(later);
   }
   // The same where the ring is known to be mapped.
   void publish_mapped(std::uint8_t kind, std::size_t length, std::uint64_t immediate) noexcept {
@@ -109,15 +107,10 @@ struct SendLane {
     return true;
   }
 
-  // Remote: true if nothing waits to be posted. The owner calls flush() from its progress until so.
-  bool flushed() const noexcept {
-    return posted == ring.offset() && ring.turned_at() == RingWriter::kNoTurn;
-  }
-  // Out of line: posts what was published, as far as the fabric has room. True: all of it.
-  bool flush(bool later = false) noexcept;
-
  private:
-  bool prepare() noexcept;
+  // Out of line: over fabrics alone.
+  std::byte* reserve_mirror(std::size_t length) noexcept;
+  void post(bool later) noexcept;
 };
 
 struct ReceiveLane {
@@ -127,12 +120,13 @@ struct ReceiveLane {
   std::uint64_t credit_step = 0;
   bool hold = false;  // ask the sender for announcements only
   bool closed = false;
-  bool owed = false;  // remote: credit that the fabric has not taken yet
   Fabric* remote = nullptr;
   void* remote_lane = nullptr;
   const std::atomic<std::uint64_t>* arrived = nullptr;
   const std::atomic<std::uint64_t>* restarted = nullptr;
   const std::atomic<std::uint64_t>* told = nullptr;
+  Arrivals* arrivals = nullptr;
+  Arrival* arrival = nullptr;
 
   void open(Fabric& fabric, const ReceiveMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum, LanePeer peer = {}) {
@@ -146,6 +140,8 @@ struct ReceiveLane {
     arrived = memory.arrived;
     restarted = memory.restarted;
     told = memory.told;
+    arrivals = memory.arrivals;
+    arrival = memory.arrival;
   }
 
   // See RingReader::peek.
@@ -154,11 +150,17 @@ struct ReceiveLane {
       // acquire: the bytes before the count; pairs with the release in the fabric's poll(). It also
       // makes the restart visible that came before them; there is no other before they are read.
       const std::uint64_t bytes = arrived->load(std::memory_order_acquire);
-      return ring.peek_arrived(
-          entry, bytes,
-          restarted != nullptr ? restarted->load(std::memory_order_relaxed) : kNeverRestarted);
+      return ring.peek_arrived(entry, bytes, restarted->load(std::memory_order_relaxed));
     }
     return ring.peek(entry);
+  }
+
+  // Remote, after a peek in vain: true if the reader need not look again before the fabric lists
+  // the lane.
+  bool rests() noexcept {
+    arrival->is_listed.exchange(false, std::memory_order_acq_rel);
+    if (Entry entry; !peek(entry)) return !ring.broken();
+    return arrival->is_listed.exchange(true, std::memory_order_acq_rel);
   }
 
   // Gives back credit for what was popped once it is worth it, or at once when idle. Remote: credit
@@ -167,20 +169,18 @@ struct ReceiveLane {
     // relaxed: a number of this lane's own bytes.
     if (told != nullptr) [[unlikely]]
       ring.share_credit(told->load(std::memory_order_relaxed));
-    if (ring.unreturned() >= credit_step || owed ||
-        (idle && remote == nullptr && ring.unreturned() != 0))
+    if (ring.unreturned() >= credit_step || (idle && remote == nullptr && ring.unreturned() != 0))
       return_now();
   }
   void return_now() noexcept {
     const std::uint64_t flags = (hold ? kHold : 0) | (closed ? kClosed : 0);
     if (remote != nullptr) [[unlikely]] {
-      owed = remote->return_credit(remote_lane, ring.take_credit(flags)) == Code::again;
-      return;
+      return remote->return_credit(remote_lane, ring.take_credit(flags));
     }
     ring.return_credit(flags);
     ring_doorbell(*sleeping);
   }
-  // Tells the sender that nothing more is read. While it is owed, return_now() is to be repeated.
+  // Tells the sender that nothing more is read.
   void close() noexcept {
     closed = true;
     return_now();

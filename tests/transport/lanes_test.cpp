@@ -61,7 +61,6 @@ class Talk {
       bool good = true, moved = false;
       EXPECT(wait_for([&] {
         fabric.poll();
-        if (!out.flushed()) out.flush();
         std::memset(data.data(), sent & 0xff, data.size());
         if (sent < kEntries &&
             out.send(1, static_cast<std::uint64_t>(sent), data.data(), length(sent))) {
@@ -111,7 +110,6 @@ class Talk {
     ended_.fetch_add(1);
     return wait_for([&] {
       fabric.poll();
-      if (!out.flushed()) out.flush();
       return ended_.load() == 2;
     });
   }

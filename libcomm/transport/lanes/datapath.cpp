@@ -27,33 +27,23 @@ bool RemoteLanes::is_open(const SendLaneState& lane) const noexcept {
   return lane.state == SendLaneState::open && is_alive(lane.peer->rank);
 }
 
-Code RemoteLanes::post(void* lane, std::size_t offset, std::size_t bytes) noexcept {
-  const std::lock_guard lock(lock_);
-  return take_post(*static_cast<SendLaneState*>(lane), offset, bytes, false);
-}
-
-Code RemoteLanes::post_later(void* lane, std::size_t offset, std::size_t bytes) noexcept {
-  const std::lock_guard lock(lock_);
-  return take_post(*static_cast<SendLaneState*>(lane), offset, bytes, true);
-}
-
 void RemoteLanes::restart(void* lane) noexcept {
   static_cast<SendLaneState*>(lane)->restarts = true;
 }
 
 // What is accepted stays in the mirror until it is credited, so there is always room for it.
-Code RemoteLanes::take_post(SendLaneState& lane, std::size_t offset, std::size_t bytes,
-                            bool may_hold) {
-  if (!is_open(lane)) return Code::peer_lost;
+void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
+                       bool may_hold) noexcept {
+  auto& lane = *static_cast<SendLaneState*>(opaque);
+  const std::lock_guard lock(lock_);
+  if (!is_open(lane)) return;
   auto& stretches = lane.stretches;
   if (lane.restarts || stretches.empty() ||
       stretches.back().offset + (lane.accepted - stretches.back().position) != offset) {
     if (stretches.size() == SendLaneState::kMaxStretches) {
       // So far ahead of what was sent there is only who was given credit for nothing.
-      if (lane.sent < stretches[1].position) {
-        lose(*lane.peer, "gives credit for what it has not got");
-        return Code::peer_lost;
-      }
+      if (lane.sent < stretches[1].position)
+        return lose(*lane.peer, "gives credit for what it has not got");
       stretches.erase(stretches.begin());
     }
     stretches.push_back(
@@ -64,18 +54,16 @@ Code RemoteLanes::take_post(SendLaneState& lane, std::size_t offset, std::size_t
   // The second post in a row, with no poll between, is held, and those after it: together they are
   // one message. The first is not, so that an answer is never late.
   if (may_hold && watcher_ != nullptr && lane.accepted - lane.sent < kHeldMax) {
-    if (lane.is_held) return Code::ok;
+    if (lane.is_held) return;
     if (lane.let_go_after == polls_) {
       lane.is_held = true;
       held_.push_back(&lane);
       holds_.store(true, std::memory_order_relaxed);
-      watcher_->look_soon();
-      return Code::ok;
+      return watcher_->look_soon();
     }
     lane.let_go_after = polls_;
   }
   send_entries(lane);
-  return Code::ok;
 }
 
 void RemoteLanes::send_entries(SendLaneState& lane) {
@@ -138,15 +126,14 @@ void RemoteLanes::set_watcher(Watcher* watcher) noexcept {
   watcher_ = watcher;
 }
 
-Code RemoteLanes::return_credit(void* opaque, std::uint64_t word) noexcept {
+void RemoteLanes::return_credit(void* opaque, std::uint64_t word) noexcept {
   auto& lane = *static_cast<ReceiveLaneState*>(opaque);
   const std::lock_guard lock(lock_);
-  if (lane.closed || !is_alive(lane.peer->rank)) return Code::peer_lost;
+  if (lane.closed || !is_alive(lane.peer->rank)) return;
   lane.word = word;
-  if (lane.owes_credit) return Code::ok;
+  if (lane.owes_credit) return;
   lane.owes_credit = true;
   if (lane.peer->link.is_up() && !send_owed(lane)) owe(lane);  // else it is told with the count
-  return Code::ok;
 }
 
 // Puts off what the lane owes.
@@ -293,6 +280,7 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
   if ((message.flags & kRestart) != 0) lane->restarted.store(arrived, std::memory_order_relaxed);
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
   lane->arrived.store(arrived + message.bytes, std::memory_order_release);
+  lane->arrivals->list(lane->arrival);
   ring_own(reader_doorbell(lane->channel));
   if (channel_of(lane->channel).client == 0) {
     peer.arrived += message.bytes;

@@ -22,8 +22,17 @@ constexpr std::uint32_t kMaxRing = 1u << 30;
 constexpr std::size_t place_of(std::uint32_t number) { return number & 0xffff; }
 
 template <class Lane>
-std::size_t free_place(const std::vector<std::unique_ptr<Lane>>& lanes) {
-  return static_cast<std::size_t>(std::find(lanes.begin(), lanes.end(), nullptr) - lanes.begin());
+std::size_t free_place(const std::vector<std::unique_ptr<Lane>>& lanes,
+                       const std::vector<std::size_t>& free) {
+  return free.empty() ? lanes.size() : free.back();
+}
+
+template <class Lane>
+void take_place(std::vector<std::unique_ptr<Lane>>& lanes, std::vector<std::size_t>& free,
+                std::unique_ptr<Lane> lane) {
+  if (free.empty()) return lanes.push_back(std::move(lane));
+  lanes[free.back()] = std::move(lane);
+  free.pop_back();
 }
 
 template <class Lane>
@@ -50,12 +59,13 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   made->channel = channel;
   made->ring_bytes = ring_bytes;
   made->asked_ns = now_ns();
-  const std::size_t place = free_place(send_lanes_);
+  const std::size_t place = free_place(send_lanes_, free_send_lanes_);
   if (place >= kMaxLanes) return {Code::no_memory, "more than 65535 lanes"};
   made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
   made->stretches.reserve(SendLaneState::kMaxStretches + 1);
   // So that posting takes no memory.
   make_room(send_lanes_);
+  make_room(free_send_lanes_, send_lanes_.size() + 1 - free_send_lanes_.size());
   make_room(held_, send_lanes_.size() + 1 - held_.size());
   make_room(retired_, send_lanes_.size() + 1);
   make_room(lost_memory_, send_lanes_.size() + 1);
@@ -69,8 +79,7 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
     return status;
   }
   lane = made.get();
-  if (place == send_lanes_.size()) send_lanes_.emplace_back();
-  send_lanes_[place] = std::move(made);
+  take_place(send_lanes_, free_send_lanes_, std::move(made));
   note_doorbell(writer_doorbell(channel));
   join_lanes(peer, channel);
   watch(peer);
@@ -122,7 +131,6 @@ Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
   memory.sleeping = &never_;
   memory.ring_bytes = lane->ring_bytes;
   memory.lane = lane;
-  memory.can_restart = true;
   return {};
 }
 
@@ -145,8 +153,17 @@ Status RemoteLanes::accept(int client, int& rank, int& channel, ReceiveMemory& m
   memory.arrived = &lane.arrived;
   memory.restarted = &lane.restarted;
   memory.told = &lane.told;
+  memory.arrivals = lane.arrivals;
+  memory.arrival = &lane.arrival;
   memory.lane = &lane;
   return {};
+}
+
+Arrivals& RemoteLanes::arrivals_of(int channel) {
+  const Channel ends = channel_of(channel);
+  auto& list = arrivals_[channel_number({ends.client, 0, ends.reader})];
+  if (list == nullptr) list = std::make_unique<Arrivals>();
+  return *list;
 }
 
 // Tells the lane that sends on this channel and the one the other way round of each other.
@@ -167,6 +184,7 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane) {
   holds_.store(!held_.empty(), std::memory_order_relaxed);
   std::erase(peer.unsent, lane.get());
   peer.send_lanes.erase(lane->channel);
+  free_send_lanes_.push_back(place_of(lane->number));
   if (lane->back != nullptr) lane->back->back = nullptr;
   if (!is_alive(peer.rank) || is_leaving_ || lane->mirror->was_cut_off)
     lost_memory_.push_back(std::move(lane->mirror->memory));
@@ -182,6 +200,7 @@ void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane) {
   std::erase(peer.owing, lane.get());
   if (lane->back != nullptr) lane->back->back = nullptr;
   peer.receive_lanes.erase(lane->channel);
+  free_receive_lanes_.push_back(place_of(lane->number));
   lane.reset();
 }
 
@@ -191,6 +210,7 @@ void RemoteLanes::close_client(int client) noexcept {
     if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
   for (auto& lane : receive_lanes_)
     if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
+  std::erase_if(arrivals_, [&](const auto& one) { return channel_of(one.first).client == client; });
 }
 
 Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
@@ -201,15 +221,17 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
     return Code::bad_argument;
   const int channel = static_cast<int>(message.channel);
   if (peer.receive_lanes.contains(channel)) return {Code::bad_argument, "it has that lane already"};
-  const std::size_t place = free_place(receive_lanes_);
+  const std::size_t place = free_place(receive_lanes_, free_receive_lanes_);
   if (place >= kMaxLanes) return Code::no_memory;
   auto made = std::make_unique<ReceiveLaneState>();
+  made->arrivals = &arrivals_of(channel);
   made->peer = &peer;
   made->channel = channel;
   made->ring_bytes = message.ring_bytes;
   made->writer = message.id;
   made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
   make_room(receive_lanes_);
+  make_room(free_receive_lanes_, receive_lanes_.size() + 1 - free_receive_lanes_.size());
   make_room(arriving_);
   make_room(peer.owing, peer.receive_lanes.size() + 1);
   if (Status status = made->ring.map(message.ring_bytes + kPage); !status) return status;
@@ -221,8 +243,7 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   }
   peer.receive_lanes[channel] = made.get();
   lane = made.get();
-  if (place == receive_lanes_.size()) receive_lanes_.emplace_back();
-  receive_lanes_[place] = std::move(made);
+  take_place(receive_lanes_, free_receive_lanes_, std::move(made));
   note_doorbell(reader_doorbell(channel));
   join_lanes(peer, reverse_channel(channel));
   return {};

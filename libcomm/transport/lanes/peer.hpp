@@ -85,6 +85,8 @@ struct ReceiveLaneState {
   std::atomic<std::uint64_t> restarted{kNeverRestarted};
   std::atomic<std::uint64_t> told{0};
   std::atomic<std::uint64_t> consumed{0};  // by the reader, see ReceiveMemory::told
+  Arrival arrival;
+  Arrivals* arrivals = nullptr;
 };
 
 // A get, put or atomic, which the fabric does, or else the owner's side.

@@ -16,6 +16,8 @@ namespace weft::transport {
 
 namespace {
 
+// So that thousands of peers that do nothing cost next to nothing.
+constexpr std::size_t kPeersPerTick = 64;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
 // The lower of two ranks opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
@@ -280,10 +282,12 @@ void RemoteLanes::tick() {
   ticked_ns_ = now_ns_;
   std::erase_if(retired_,
                 [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
-  for (std::size_t i = 0; i < known_.size(); ++i) {
-    RankPeer& peer = *known_[i];
+  if (was_away)
+    for (RankPeer* peer : known_) peer->link.note_heard(now_ns_);
+  for (std::size_t left = std::min(known_.size(), kPeersPerTick); left > 0; --left) {
+    if (next_tick_ >= known_.size()) next_tick_ = 0;
+    RankPeer& peer = *known_[next_tick_++];
     if (!is_alive(peer.rank)) continue;
-    if (was_away) peer.link.note_heard(now_ns_);
     if (!peer.link.is_up() && peer.link.link() != nullptr &&
         now_ns_ > peer.changed_ns + timeout_ns_ / 4) {
       drop_link(peer);  // no answer: another try

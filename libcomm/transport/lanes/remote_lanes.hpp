@@ -76,12 +76,11 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void start_put(int rank, const RemoteMemory& to, std::size_t offset, const void* from,
                  std::size_t bytes, Completion& completion) noexcept override;
 
-  Code post(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
-  Code post_later(void* lane, std::size_t offset, std::size_t bytes) noexcept override;
+  void post(void* lane, std::size_t offset, std::size_t bytes, bool may_hold) noexcept override;
   bool push() noexcept override;
   void set_watcher(Watcher* watcher) noexcept override;
   void restart(void* lane) noexcept override;
-  Code return_credit(void* lane, std::uint64_t word) noexcept override;
+  void return_credit(void* lane, std::uint64_t word) noexcept override;
   void poll() noexcept override;
   int wait_fd() const noexcept override { return endpoint_->wait_fd(); }
   bool arm() noexcept override;
@@ -142,6 +141,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
   bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
   void join_lanes(RankPeer& peer, int channel);
+  Arrivals& arrivals_of(int channel);
   void drop(std::unique_ptr<SendLaneState>& lane);
   void drop(std::unique_ptr<ReceiveLaneState>& lane);
   SendLaneState* find_send_lane(const RankPeer& peer, std::uint32_t number);
@@ -150,7 +150,6 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   // datapath.cpp
   bool dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes);
   bool is_open(const SendLaneState& lane) const noexcept;
-  Code take_post(SendLaneState& lane, std::size_t offset, std::size_t bytes, bool may_hold);
   void send_entries(SendLaneState& lane);
   Code send_stretch(SendLaneState& lane);
   void send_held();
@@ -210,12 +209,16 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::vector<std::unique_ptr<RankPeer>> peers_;  // by rank; null: nothing to do with it yet
   std::vector<RankPeer*> known_;                  // those that are not null
   std::vector<RankPeer*> busy_;
+  std::size_t next_tick_ = 0;  // of `known_`
   std::atomic<std::uint32_t> connections_{0};
 
-  std::vector<std::unique_ptr<SendLaneState>> send_lanes_;        // by number, its lower half
-  std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;  // the same
-  std::vector<ReceiveLaneState*> arriving_;                       // not accepted yet
+  std::vector<std::unique_ptr<SendLaneState>> send_lanes_;         // by number, its lower half
+  std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;   // the same
+  std::vector<std::size_t> free_send_lanes_, free_receive_lanes_;  // places of closed ones
+  std::vector<ReceiveLaneState*> arriving_;                        // not accepted yet
   std::uint32_t num_lanes_made_ = 0;
+  // Of the channels' readers: of one client's thread.
+  std::map<int, std::unique_ptr<Arrivals>> arrivals_;
   std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there
   std::vector<Mapping> lost_memory_;              // mirrors of lost peers; freed after the endpoint
 

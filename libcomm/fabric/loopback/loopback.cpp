@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <list>
 #include <unordered_set>
 
 #include "base/wait.hpp"
@@ -47,7 +48,7 @@ struct Memory {
 struct WireEnd : Link {
   std::shared_ptr<Wire> wire;
   int side = 0;
-  std::deque<Packet> sent;  // not yet at the other side
+  std::list<Packet> sent;  // not yet at the other side
 };
 
 struct Wire {
@@ -112,7 +113,7 @@ class LoopbackEndpoint final : public Endpoint {
     link = end.get();
     if (wire.endpoints[1] == nullptr) {
       wire.is_down = true;
-      inbox_.push_back({EventKind::down, end.get(), nullptr, Code::peer_lost, {}});
+      tell({EventKind::down, end.get(), nullptr, Code::peer_lost, {}});
     } else {
       post(*end, {.kind = PacketKind::hello, .data = {hello.begin(), hello.end()}});
     }
@@ -200,6 +201,8 @@ class LoopbackEndpoint final : public Endpoint {
   }
 
   bool poll(Events& events) override {
+    // acquire: pairs with the release of who has something for this endpoint.
+    if (!has_work_.load(std::memory_order_acquire)) return false;
     bool any = false;
     std::unique_lock lock(network_->mutex_);
     advance_all();
@@ -211,6 +214,7 @@ class LoopbackEndpoint final : public Endpoint {
       lock.lock();
       any = true;
     }
+    has_work_.store(!inbox_.empty() || !active_.empty(), std::memory_order_relaxed);
     return any;
   }
 
@@ -244,6 +248,7 @@ class LoopbackEndpoint final : public Endpoint {
     wake();
   }
   void wake() {
+    has_work_.store(true, std::memory_order_release);
     if (!armed_) return;
     armed_ = false;
     const std::uint64_t one = 1;
@@ -261,12 +266,14 @@ class LoopbackEndpoint final : public Endpoint {
 
   void post(WireEnd& end, Packet packet) {
     const Faults& faults = network_->faults_;
-    packet.due_ns = now_ns();
+    const std::uint64_t now = now_ns();
+    packet.due_ns = now;
     if (faults.max_delay_us > 0)
       packet.due_ns += network_->random_() % (faults.max_delay_us * std::uint64_t{1000});
     if (!end.sent.empty()) packet.due_ns = std::max(packet.due_ns, end.sent.back().due_ns);
     end.sent.push_back(std::move(packet));
-    list(end.wire);
+    advance(*end.wire, now);
+    if (!end.sent.empty()) list(end.wire);
   }
   Code post_request(Link& link, Packet packet) {
     if (packet.bytes > kMaxRequestBytes) return Code::bad_argument;
@@ -434,6 +441,7 @@ class LoopbackEndpoint final : public Endpoint {
   Limits limits_;
   std::uint64_t id_ = 0;
   int wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  std::atomic<bool> has_work_{false};  // changed under the network's lock
   // Under the network's lock:
   std::deque<Event> inbox_;
   std::vector<std::shared_ptr<Wire>> active_;  // wires that carry something

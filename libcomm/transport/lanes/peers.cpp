@@ -16,8 +16,9 @@ namespace weft::transport {
 
 namespace {
 
-// So that thousands of peers that do nothing cost next to nothing.
-constexpr std::size_t kPeersPerTick = 64;
+// So that thousands of peers that do nothing cost next to nothing, a tick looks at some of them,
+// and comes to each so many times in the time that a silent one may take.
+constexpr std::size_t kLeastPerTick = 16, kTicksPerTimeout = 32;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
 // The lower of two ranks opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
@@ -284,7 +285,9 @@ void RemoteLanes::tick() {
                 [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
   if (was_away)
     for (RankPeer* peer : known_) peer->link.note_heard(now_ns_);
-  for (std::size_t left = std::min(known_.size(), kPeersPerTick); left > 0; --left) {
+  const std::size_t share =
+      kLeastPerTick + known_.size() * kTicksPerTimeout * kLanesTickNs / timeout_ns_;
+  for (std::size_t left = std::min(known_.size(), share); left > 0; --left) {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];
     if (!is_alive(peer.rank)) continue;

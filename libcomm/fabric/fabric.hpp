@@ -112,6 +112,8 @@ struct SendMemory {
   // WEFT_RING_MAX_BYTES, which is what channel 0 has. A fabric may make it less.
   std::uint32_t ring_bytes = 0;
   void* lane = nullptr;  // remote: for post()
+  // Remote: `ring` has only so many bytes, the rest comes from Fabric::whole_ring().
+  std::uint32_t first_bytes = 0;
 };
 
 // Which lanes of one reader have something new, so that it looks at none of the others. The fabric
@@ -149,6 +151,13 @@ class Arrivals {
   std::atomic<Arrival*> head_{nullptr};
 };
 
+// Where a remote lane's entries arrive: first in little memory, from one entry on in the whole
+// ring.
+struct WholeRing {
+  std::atomic<std::uint64_t> from{~std::uint64_t{0}};  // bytes that have arrived before
+  std::byte* ring = nullptr;                           // set before the bytes behind are counted
+};
+
 // What a lane that receives from a peer works on.
 inline constexpr std::uint64_t kNeverRestarted = ~std::uint64_t{0};
 struct ReceiveMemory {
@@ -159,7 +168,9 @@ struct ReceiveMemory {
   // Remote: how many bytes of entries have been written since the start, whole entries always. What
   // the ring leaves out at its end does not count.
   const std::atomic<std::uint64_t>* arrived = nullptr;
-  void* lane = nullptr;  // remote: for return_credit()
+  void* lane = nullptr;              // remote: for return_credit()
+  std::uint32_t first_bytes = 0;     // remote: so many has `ring`
+  const WholeRing* whole = nullptr;  // remote
   // Remote: what `arrived` was when the writer last went back to the ring's start without a turn.
   // Set before the bytes that lie there are counted.
   const std::atomic<std::uint64_t>* restarted = nullptr;
@@ -312,6 +323,9 @@ class Fabric {
   virtual void post(void*, std::size_t, std::size_t, [[maybe_unused]] bool may_hold) noexcept {}
   // Sends what is kept back. True: there was something.
   virtual bool push() noexcept { return false; }
+  // All of a lane's mirror, which the next post is the first to lie in, at its start; what was
+  // posted before stays where it was. Null: there is no memory; where that lasts, the peer is lost.
+  virtual std::byte* whole_ring(void*) noexcept { return nullptr; }
   // From now on, until the fabric's end or null, `watcher` looks after it.
   virtual void set_watcher(Watcher*) noexcept {}
   // The lane's next post is for the ring's start, without the mark of a turn, which the reader is

@@ -122,7 +122,7 @@ Code Engine::Impl::connect(Peer& peer) {
   peer.short_send_ns = 0;
   if (peer.remote) {
     const std::size_t eager_max = peer.fabric->eager_max();
-    peer.copies = CopyPolicy::plain(RingWriter::max_length(peer.out.ring.capacity()),
+    peer.copies = CopyPolicy::plain(RingWriter::max_length(std::min(least, maximum)),
                                     eager_max != 0 ? eager_max : near.eager_max_bytes);
     return Code::ok;
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/copy.hpp"
 #include "base/stats.hpp"
@@ -59,6 +60,9 @@ struct SendLane {
   Fabric* remote = nullptr;  // null: the ring is mapped
   void* remote_lane = nullptr;
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
+  // Remote: what the ring is to have from some entry on, and how many more may go before; 0: it
+  // has.
+  std::uint32_t whole_capacity = 0, whole_maximum = 0, num_first = 0;
 
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
@@ -69,7 +73,15 @@ struct SendLane {
   // May throw std::bad_alloc, and is not connected() then.
   void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity, std::uint32_t maximum,
             LanePeer peer = {}) {
-    ring.attach(memory.ring, capacity, maximum, memory.consumed);
+    ring.make_room(capacity);
+    if (memory.first_bytes == 0) {
+      ring.attach(memory.ring, capacity, maximum, memory.consumed);
+    } else {
+      ring.attach(memory.ring, memory.first_bytes, memory.first_bytes, memory.consumed);
+      whole_capacity = capacity;
+      whole_maximum = maximum;
+      num_first = kNumFirst;
+    }
     open_stats(stats, fabric, peer);
     ring.count_in(stats.row());
     sleeping = memory.sleeping;
@@ -108,8 +120,12 @@ struct SendLane {
   }
 
  private:
+  // So many entries a lane has before it takes the memory of a ring: most lanes of a large job
+  // never have more.
+  static constexpr std::uint32_t kNumFirst = 8;
   // Out of line: over fabrics alone.
   std::byte* reserve_mirror(std::size_t length) noexcept;
+  std::byte* reserve_first(std::size_t length) noexcept;
   void post(bool later) noexcept;
 };
 
@@ -127,10 +143,15 @@ struct ReceiveLane {
   const std::atomic<std::uint64_t>* told = nullptr;
   Arrivals* arrivals = nullptr;
   Arrival* arrival = nullptr;
+  const WholeRing* whole = nullptr;  // null: it is there
+  std::uint32_t whole_bytes = 0;
 
   void open(Fabric& fabric, const ReceiveMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum, LanePeer peer = {}) {
-    ring.attach(memory.ring, maximum, memory.consumed);
+    ring.attach(memory.ring, memory.whole == nullptr ? maximum : memory.first_bytes,
+                memory.consumed);
+    whole = memory.whole;
+    whole_bytes = maximum;
     open_stats(stats, fabric, peer);
     ring.count_in(stats.row());
     sleeping = memory.sleeping;
@@ -150,6 +171,9 @@ struct ReceiveLane {
       // acquire: the bytes before the count; pairs with the release in the fabric's poll(). It also
       // makes the restart visible that came before them; there is no other before they are read.
       const std::uint64_t bytes = arrived->load(std::memory_order_acquire);
+      if (whole != nullptr && whole->from.load(std::memory_order_relaxed) == ring.read() &&
+          bytes != ring.read()) [[unlikely]]
+        ring.move_to(std::exchange(whole, nullptr)->ring, whole_bytes);
       return ring.peek_arrived(entry, bytes, restarted->load(std::memory_order_relaxed));
     }
     return ring.peek(entry);

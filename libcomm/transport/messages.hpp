@@ -94,7 +94,7 @@ struct DoneMessage : Head {
 
 // Between ranks of a job. Lanes and operations are named by numbers of whoever is told, which no
 // later one of the same link has.
-inline constexpr std::uint32_t kLanesVersion = 2;
+inline constexpr std::uint32_t kLanesVersion = 3;
 struct RankHello {       // of a link
   std::uint64_t secret;  // of who is told, from the job's board
   std::uint32_t rank, version, received, reserved;
@@ -113,7 +113,11 @@ struct EntriesMessage : Head {  // lane_entries; id: the reader's
   std::uint32_t offset, bytes;  // in the ring; the bytes follow
 };
 inline constexpr std::uint8_t kRestart = 4;  // flag: these lie at the start, though no turn came
-struct CreditMessage : Head {                // lane_credit; id: the writer's
+// Flag: these lie at the start of the whole ring, and so do all to come. Those before lie in the
+// first kFirstRingBytes that a lane has.
+inline constexpr std::uint8_t kWhole = 8;
+inline constexpr std::uint32_t kFirstRingBytes = 1024;
+struct CreditMessage : Head {  // lane_credit; id: the writer's
   std::uint64_t word;
 };
 struct CountMessage : Head {  // lane_count; id: the writer's

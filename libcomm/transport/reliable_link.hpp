@@ -4,7 +4,7 @@
 // the others end with the link that had them. Shared by a Node's sessions and a job's lanes, which
 // open and close the links, and call all this under a lock of theirs.
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <vector>
 
 #include "transport/messages.hpp"
@@ -95,8 +95,8 @@ class ReliableLink {
   bool wants_resume_ = false;  // to be sent before all else on a new link
 
   ResendBuffer resend_;
-  std::deque<std::vector<std::byte>> backlog_;  // control messages for which there was no room
-  std::uint32_t num_posted_ = 0;                // numbered messages
+  std::list<std::vector<std::byte>> backlog_;  // control messages for which there was no room
+  std::uint32_t num_posted_ = 0;               // numbered messages
   std::uint32_t num_received_ = 0;
   std::uint32_t unacked_messages_ = 0;
   std::size_t unacked_bytes_ = 0;

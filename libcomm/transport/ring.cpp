@@ -71,10 +71,9 @@ bool RingReader::take_turn(const EntryHead& head) noexcept {
 bool RingReader::peek_arrived(Entry& entry, std::uint64_t arrived,
                               std::uint64_t restarted) noexcept {
   for (;;) {
-    const std::uint64_t read = consumed_ - skipped_;
-    const std::uint64_t there = arrived - read;
+    const std::uint64_t there = arrived - read();
     if (there < kEntryAlign) return false;
-    if (restarted == read) offset_ = 0;
+    if (restarted == read()) offset_ = 0;
     const auto& head = *reinterpret_cast<const EntryHead*>(base_ + offset_);
     // relaxed: what has arrived was made visible by the count.
     const std::uint32_t state = head.state.load(std::memory_order_relaxed);

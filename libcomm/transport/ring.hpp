@@ -69,6 +69,17 @@ class RingWriter {
     data_lines_.assign(num_words(capacity_), 0);
   }
   bool attached() const noexcept { return base_ != nullptr; }
+  // Goes on at the start of other memory, of which nobody has written anything. Does not allocate
+  // after make_room(capacity).
+  void move_to(std::byte* base, std::uint32_t capacity, std::uint32_t maximum) noexcept {
+    base_ = base;
+    maximum_ = std::min(maximum, kMaxBytes);
+    capacity_ = std::min(capacity, maximum_);
+    offset_ = 0;
+    look_before_ = 0;
+    stalled_ = false;
+    data_lines_.assign(num_words(capacity_), 0);
+  }
   std::uint32_t capacity() const noexcept { return capacity_; }
   // Takes the memory of the capacity at once, where base and `from` begin a page: no entry then
   // waits for it.
@@ -262,6 +273,14 @@ class RingReader {
   // have arrived; nothing beyond them is looked at, and what is there must be in sequence.
   // restarted: how many had arrived when the writer last went back to the start without a turn.
   bool peek_arrived(Entry& entry, std::uint64_t arrived, std::uint64_t restarted) noexcept;
+  // Bytes of entries, and of marks, that were read.
+  std::uint64_t read() const noexcept { return consumed_ - skipped_; }
+  // Goes on at the start of other memory.
+  void move_to(std::byte* base, std::uint32_t maximum) noexcept {
+    base_ = base;
+    maximum_ = maximum;
+    offset_ = 0;
+  }
 
   void pop(std::uint32_t length) noexcept {
     const auto bytes = static_cast<std::uint32_t>(entry_bytes(length));

@@ -38,7 +38,8 @@ void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
   const std::lock_guard lock(lock_);
   if (!is_open(lane)) return;
   auto& stretches = lane.stretches;
-  if (lane.restarts || stretches.empty() ||
+  const bool becomes_whole = lane.is_whole && (stretches.empty() || !stretches.back().is_whole);
+  if (lane.restarts || becomes_whole || stretches.empty() ||
       stretches.back().offset + (lane.accepted - stretches.back().position) != offset) {
     if (stretches.size() == SendLaneState::kMaxStretches) {
       // So far ahead of what was sent there is only who was given credit for nothing.
@@ -46,8 +47,9 @@ void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
         return lose(*lane.peer, "gives credit for what it has not got");
       stretches.erase(stretches.begin());
     }
-    stretches.push_back(
-        {lane.accepted, static_cast<std::uint32_t>(offset), std::exchange(lane.restarts, false)});
+    const bool restarts = std::exchange(lane.restarts, false);
+    const std::uint8_t flags = becomes_whole ? kWhole : restarts ? kRestart : 0;
+    stretches.push_back({lane.accepted, static_cast<std::uint32_t>(offset), flags, lane.is_whole});
   }
   lane.accepted += bytes;
   if (channel_of(lane.channel).client == 0) lane.peer->written += bytes;
@@ -91,15 +93,15 @@ Code RemoteLanes::send_stretch(SendLaneState& lane) {
       (endpoint_->limits().message_max - sizeof(EntriesMessage)) / kLine * kLine;
   const auto offset = static_cast<std::uint32_t>(stretch.offset + (lane.sent - stretch.position));
   const auto bytes = static_cast<std::uint32_t>(std::min(end - lane.sent, most));
-  std::byte* from = lane.mirror->memory.data() + offset;
+  std::byte* from = (stretch.is_whole ? lane.mirror->memory.data() : lane.first) + offset;
   // acquire: its reader is done with what it counted, and the peer may write there; pairs with the
   // release in RingReader::share_credit.
   const std::uint64_t credit =
       lane.back != nullptr ? lane.back->consumed.load(std::memory_order_acquire) : 0;
   EntriesMessage message{
       {.kind = Kind::lane_entries, .id = lane.ring}, lane.sent, credit, offset, bytes};
-  if (stretch.is_restart && lane.sent == stretch.position) message.flags = kRestart;
-  const bool in_place = bytes >= endpoint_->limits().in_place_min;
+  if (lane.sent == stretch.position) message.flags = stretch.flags;
+  const bool in_place = stretch.is_whole && bytes >= endpoint_->limits().in_place_min;
   const Code code = lane.peer->link.send_once(message, sizeof message, {from, bytes},
                                               in_place ? lane.mirror.get() : nullptr);
   if (code != Code::ok) return code;
@@ -265,10 +267,28 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
   if (lane == nullptr || lane->closed) return true;
   const std::uint64_t arrived = lane->arrived.load(std::memory_order_relaxed);
   if (message.position != arrived || data.size() != message.bytes || message.bytes % kLine != 0 ||
-      message.offset % kLine != 0 ||
-      !is_within(message.offset, message.bytes, 0, lane->ring.bytes()))
+      message.offset % kLine != 0)
     return false;
-  std::memcpy(lane->ring.data() + message.offset, data.data(), data.size());
+  if ((message.flags & kWhole) != 0) {
+    if (message.offset != 0 || lane->ring.data() != nullptr) return false;
+    if (!lane->ring.map(lane->ring_bytes + kRingPage)) {
+      // It comes again over the next link.
+      if (lane->short_ns == 0) lane->short_ns = now_ns_;
+      if (now_ns_ - lane->short_ns > timeout_ns_) throw std::bad_alloc();
+      drop_link(peer);
+      peer.link.back_off(now_ns_);
+      return true;
+    }
+    lane->whole.ring = lane->ring.data();
+    // relaxed: made visible with the count of what has arrived.
+    lane->whole.from.store(arrived, std::memory_order_relaxed);
+  }
+  const bool is_whole = lane->ring.data() != nullptr;
+  if (!is_within(message.offset, message.bytes, 0,
+                 is_whole ? lane->ring.bytes() : sizeof lane->first))
+    return false;
+  std::memcpy((is_whole ? lane->ring.data() : lane->first) + message.offset, data.data(),
+              data.size());
   // First the credit: whoever answers what has arrived finds its own ring empty.
   if (SendLaneState* back = lane->back; back != nullptr) {
     const std::uint64_t word = back->credit.load(std::memory_order_relaxed);

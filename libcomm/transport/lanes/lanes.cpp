@@ -14,7 +14,6 @@ namespace weft::transport {
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMaxLanes = 0xffff;  // of each kind
 constexpr std::uint32_t kMaxRing = 1u << 30;
 
@@ -70,8 +69,6 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   make_room(retired_, send_lanes_.size() + 1);
   make_room(lost_memory_, send_lanes_.size() + 1);
   make_room(peer.unsent, peer.send_lanes.size() + 1);
-  // One page beyond the ring, as the mark that sends the reader back may lie there.
-  if (Status status = made->mirror->memory.map(ring_bytes + kPage); !status) return status;
   peer.send_lanes[channel] = made.get();
   if (Status status = or_no_memory([&] { return take_lane_memory(channel, ring_bytes); });
       !status) {
@@ -95,6 +92,28 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
     drop(send_lanes_[place]);
   }
   return code;
+}
+
+// One page beyond the ring, as the mark that sends the reader back may lie there.
+std::byte* RemoteLanes::whole_ring(void* opaque) noexcept {
+  auto& lane = *static_cast<SendLaneState*>(opaque);
+  const std::lock_guard lock(lock_);
+  Status status =
+      or_no_memory([&] { return lane.mirror->memory.map(lane.ring_bytes + kRingPage); });
+  if (status) {
+    lane.is_whole = true;
+    return lane.mirror->memory.data();
+  }
+  if (lane.short_ns == 0) lane.short_ns = now_ns();
+  if (now_ns() - lane.short_ns > timeout_ns_) {
+    (void)or_no_memory([&] {
+      log_line(LogLevel::error, job_.rank(), "the ring for {}: {}", job_.describe(lane.peer->rank),
+               status.text());
+      return Code::ok;
+    });
+    lose(*lane.peer, "there is no memory for a ring");
+  }
+  return nullptr;
 }
 
 Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
@@ -126,7 +145,8 @@ Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
     return {code, fmt::format("{} refused a lane of {}", job_.describe(rank),
                               job_.describe(job_.rank()))};
   }
-  memory.ring = lane->mirror->memory.data();
+  memory.ring = lane->first;
+  memory.first_bytes = kFirstRingBytes;
   memory.consumed = &lane->credit;
   memory.sleeping = &never_;
   memory.ring_bytes = lane->ring_bytes;
@@ -146,7 +166,9 @@ Status RemoteLanes::accept(int client, int& rank, int& channel, ReceiveMemory& m
   arriving_.erase(found);
   rank = lane.peer->rank;
   channel = lane.channel;
-  memory.ring = lane.ring.data();
+  memory.ring = lane.first;
+  memory.first_bytes = kFirstRingBytes;
+  memory.whole = &lane.whole;
   memory.consumed = &lane.consumed;
   memory.sleeping = &never_;
   memory.ring_bytes = lane.ring_bytes;
@@ -215,8 +237,8 @@ void RemoteLanes::close_client(int client) noexcept {
 
 Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
                               ReceiveLaneState*& lane) {
-  if (message.ring_bytes < kPage || message.ring_bytes > kMaxRing ||
-      message.ring_bytes % kPage != 0 ||
+  if (message.ring_bytes < kRingPage || message.ring_bytes > kMaxRing ||
+      message.ring_bytes % kRingPage != 0 ||
       message.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
     return Code::bad_argument;
   const int channel = static_cast<int>(message.channel);
@@ -234,7 +256,6 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   make_room(free_receive_lanes_, receive_lanes_.size() + 1 - free_receive_lanes_.size());
   make_room(arriving_);
   make_room(peer.owing, peer.receive_lanes.size() + 1);
-  if (Status status = made->ring.map(message.ring_bytes + kPage); !status) return status;
   peer.receive_lanes[channel] = nullptr;  // takes its memory
   if (Status status = or_no_memory([&] { return take_lane_memory(channel, message.ring_bytes); });
       !status) {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <new>
 #include <string>
@@ -14,11 +14,14 @@
 #include "base/mapping.hpp"
 #include "fabric/fabric.hpp"
 #include "transport/reliable_link.hpp"
+#include "transport/ring.hpp"
 
 namespace weft::transport {
 
 class RemoteLanes;
 struct RankPeer;
+
+inline constexpr std::size_t kRingPage = 4096;
 struct ReceiveLaneState;
 
 // Where a lane's entries are built. The fabric may read there until `under_way` is 0, also what the
@@ -37,13 +40,15 @@ struct Mirror : fabric::Request {
 
 struct SendLaneState {
   // Where bytes of entries lie in the mirror from a position on: there is one at each turn and each
-  // return to the start. What is under way is at most a ring, which two of them cover.
+  // return to the start, and where the whole ring begins. What is under way is at most a ring,
+  // which two of them cover, and what lies in the lane's first memory, which two cover.
   struct Stretch {
     std::uint64_t position;
     std::uint32_t offset;
-    bool is_restart;
+    std::uint8_t flags;  // kRestart, kWhole: of its first message
+    bool is_whole;       // in the mirror's memory, else in what the lane has first
   };
-  static constexpr std::size_t kMaxStretches = 3;
+  static constexpr std::size_t kMaxStretches = 4;
 
   RankPeer* peer = nullptr;
   int channel = 0;
@@ -60,11 +65,14 @@ struct SendLaneState {
   std::uint64_t accepted = 0, sent = 0;
   std::vector<Stretch> stretches;
   bool restarts = false;           // with what is accepted next
+  bool is_whole = false;           // what is accepted now lies in the mirror's memory
+  std::uint64_t short_ns = 0;      // since when there has been none for that
   bool waits_count = false;        // a link came up: what has arrived is not known yet
   bool is_listed = false;          // in the peer's `unsent`
   bool is_held = false;            // what is accepted may wait for more
   std::uint64_t let_go_after = 0;  // the poll after which something was last not held
 
+  alignas(64) std::byte first[kFirstRingBytes + kEntryAlign] = {};
   alignas(64) std::atomic<std::uint64_t> credit{0};
 };
 
@@ -77,10 +85,13 @@ struct ReceiveLaneState {
   bool closed = false;
   bool owes_credit = false;
   bool owes_count = false;
-  std::uint64_t word = 0;  // of credit, last given
-  Mapping ring;
+  std::uint64_t word = 0;      // of credit, last given
+  Mapping ring;                // once whole
+  std::uint64_t short_ns = 0;  // since when there has been no memory for it
+  WholeRing whole;
   SendLaneState* back = nullptr;
 
+  alignas(64) std::byte first[kFirstRingBytes + kEntryAlign] = {};
   alignas(64) std::atomic<std::uint64_t> arrived{0};
   std::atomic<std::uint64_t> restarted{kNeverRestarted};
   std::atomic<std::uint64_t> told{0};
@@ -173,7 +184,7 @@ struct RankPeer final : ReliableLink::Owner {
     OwnerPlace place;  // of a get: the rest of it
     std::uint64_t sent;
   };
-  std::deque<Answer> answers;      // that the link has not taken
+  std::list<Answer> answers;       // that the link has not taken
   std::int64_t last_refused = -1;  // the put whose further pieces are not answered
 };
 

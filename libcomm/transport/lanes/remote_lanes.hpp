@@ -15,6 +15,7 @@
 // ask this one).
 //
 // Threads: as fabric.hpp says. One lock guards everything; what lanes read without it is atomic.
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -80,6 +81,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   bool push() noexcept override;
   void set_watcher(Watcher* watcher) noexcept override;
   void restart(void* lane) noexcept override;
+  std::byte* whole_ring(void* lane) noexcept override;
   void return_credit(void* lane, std::uint64_t word) noexcept override;
   void poll() noexcept override;
   int wait_fd() const noexcept override { return endpoint_->wait_fd(); }

@@ -120,6 +120,15 @@ struct ExchangeBase::Impl {
   // receiving.cpp
   bool next_block(Thread& thread) noexcept;
   void take_arrivals(Thread& thread) noexcept;
+  // After a look in vain at this one of the live: true if it has left them.
+  bool rest(Thread& thread, std::size_t index) noexcept {
+    In& in = *thread.live[index];
+    // One that is broken stays listed, and is never listed again.
+    if (in.lane.arrival == nullptr || !(in.broken || in.lane.rests())) return false;
+    thread.live[index] = thread.live.back();
+    thread.live.pop_back();
+    return true;
+  }
   bool look(Thread& thread, In& in, Entry& entry) noexcept;
   bool take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
             std::uint32_t length) noexcept;

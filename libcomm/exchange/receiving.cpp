@@ -279,11 +279,7 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     In& in = *thread.live[thread.turn++];
     Entry entry;
     if (!look(thread, in, entry)) {
-      // One that is broken stays listed, and is never listed again.
-      if (in.lane.arrival != nullptr && (in.broken || in.lane.rests())) {
-        thread.live[--thread.turn] = thread.live.back();
-        thread.live.pop_back();
-      }
+      if (rest(thread, thread.turn - 1)) --thread.turn;
       continue;
     }
     if (!take(thread, in, entry.kind, entry.data, entry.length)) continue;

@@ -293,7 +293,8 @@ void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
     thread.in->lane.return_credit(false);
   }
   take_arrivals(thread);
-  for (In* in : thread.live) {
+  for (std::size_t i = thread.live.size(); i-- > 0;) {
+    In* in = thread.live[i];
     Entry entry;
     while (look(thread, *in, entry)) {
       if (or_no_memory([&] {
@@ -304,6 +305,7 @@ void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
       in->lane.ring.pop(entry.length);
       in->lane.return_credit(false);
     }
+    rest(thread, i);
   }
 }
 

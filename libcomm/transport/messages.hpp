@@ -116,7 +116,7 @@ inline constexpr std::uint8_t kRestart = 4;  // flag: these lie at the start, th
 // Flag: these lie at the start of the whole ring, and so do all to come. Those before lie in the
 // first kFirstRingBytes that a lane has.
 inline constexpr std::uint8_t kWhole = 8;
-inline constexpr std::uint32_t kFirstRingBytes = 1024;
+inline constexpr std::uint32_t kFirstRingBytes = 512;
 struct CreditMessage : Head {  // lane_credit; id: the writer's
   std::uint64_t word;
 };

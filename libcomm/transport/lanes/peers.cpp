@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <sched.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,6 +21,8 @@ namespace {
 // and comes to each so many times in the time that a silent one may take.
 constexpr std::size_t kLeastPerTick = 16, kTicksPerTimeout = 32;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
+// Who leaves yields so often, then it sleeps between two looks: others may take long.
+constexpr unsigned kYieldsToLeave = 1000, kLeaveSleepUs = 200;
 // The lower of two ranks opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
 
@@ -417,20 +420,30 @@ void RemoteLanes::leave() noexcept {
   // An answer says that the peer has everything: only then may the link be closed. A peer that
   // leaves at the same time answers too.
   const std::uint64_t limit = now_ns() + timeout_ns_;
-  for (bool is_first = true; now_ns() < limit; is_first = false) {
+  std::size_t num_open = 0;  // of known_, the first: those that have not answered
+  bool is_last_look = true;  // at all of them
+  for (unsigned round = 0; now_ns() < limit; ++round) {
     {
       const std::lock_guard lock(lock_);
       is_leaving_ = true;
-      if (!is_first) poll_locked();
+      if (round > 0) poll_locked();
       send_held();
-      bool is_done = true;
-      for (RankPeer* peer : known_) {
-        const Code code = or_no_memory([&] { return say_goodbye(*peer) ? Code::ok : Code::again; });
-        is_done = code == Code::ok && is_done;
+      if (is_last_look) num_open = known_.size();
+      for (std::size_t i = 0; i < num_open;) {
+        const Code code =
+            or_no_memory([&] { return say_goodbye(*known_[i]) ? Code::ok : Code::again; });
+        if (code == Code::ok)
+          std::swap(known_[i], known_[--num_open]);
+        else
+          ++i;
       }
-      if (is_done && busy_.empty()) return;
+      if (num_open == 0 && is_last_look && busy_.empty()) return;
+      is_last_look = num_open == 0;
     }
-    sched_yield();
+    if (round < kYieldsToLeave)
+      sched_yield();
+    else
+      usleep(kLeaveSleepUs);
   }
 }
 

@@ -266,14 +266,12 @@ class LoopbackEndpoint final : public Endpoint {
 
   void post(WireEnd& end, Packet packet) {
     const Faults& faults = network_->faults_;
-    const std::uint64_t now = now_ns();
-    packet.due_ns = now;
+    packet.due_ns = now_ns();
     if (faults.max_delay_us > 0)
       packet.due_ns += network_->random_() % (faults.max_delay_us * std::uint64_t{1000});
     if (!end.sent.empty()) packet.due_ns = std::max(packet.due_ns, end.sent.back().due_ns);
     end.sent.push_back(std::move(packet));
-    advance(*end.wire, now);
-    if (!end.sent.empty()) list(end.wire);
+    list(end.wire);
   }
   Code post_request(Link& link, Packet packet) {
     if (packet.bytes > kMaxRequestBytes) return Code::bad_argument;

@@ -49,6 +49,7 @@ struct WireEnd : Link {
   std::shared_ptr<Wire> wire;
   int side = 0;
   std::list<Packet> sent;  // not yet at the other side
+  std::size_t unread = 0;  // messages for it in its endpoint's inbox
 };
 
 struct Wire {
@@ -209,6 +210,7 @@ class LoopbackEndpoint final : public Endpoint {
     for (std::size_t left = inbox_.size(); left > 0 && !inbox_.empty(); --left) {
       Event event = std::move(inbox_.front());
       inbox_.pop_front();
+      if (event.kind == EventKind::message) --event.end->unread;
       lock.unlock();
       dispatch(events, event);
       lock.lock();
@@ -266,12 +268,17 @@ class LoopbackEndpoint final : public Endpoint {
 
   void post(WireEnd& end, Packet packet) {
     const Faults& faults = network_->faults_;
-    packet.due_ns = now_ns();
+    const std::uint64_t now = now_ns();
+    packet.due_ns = now;
     if (faults.max_delay_us > 0)
       packet.due_ns += network_->random_() % (faults.max_delay_us * std::uint64_t{1000});
     if (!end.sent.empty()) packet.due_ns = std::max(packet.due_ns, end.sent.back().due_ns);
     end.sent.push_back(std::move(packet));
-    list(end.wire);
+    // At once, as long as the other side reads what it gets.
+    Wire& wire = *end.wire;
+    const WireEnd* other = wire.ends[1 - end.side];
+    if (other == nullptr || other->unread < kMaxQueued) advance(wire, now);
+    if (!end.sent.empty()) list(end.wire);
   }
   Code post_request(Link& link, Packet packet) {
     if (packet.bytes > kMaxRequestBytes) return Code::bad_argument;
@@ -350,9 +357,10 @@ class LoopbackEndpoint final : public Endpoint {
         break;
       }
       case PacketKind::message:
-        if (wire.ends[1 - side] != nullptr)
-          to.tell(
-              {EventKind::message, wire.ends[1 - side], nullptr, Code::ok, std::move(packet.data)});
+        if (WireEnd* reader = wire.ends[1 - side]) {
+          ++reader->unread;
+          to.tell({EventKind::message, reader, nullptr, Code::ok, std::move(packet.data)});
+        }
         break;
       default: {
         const Code code = to.serve(packet);

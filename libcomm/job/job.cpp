@@ -3,10 +3,13 @@
 #include <fmt/core.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -29,6 +32,7 @@ struct SharingOffer {
 namespace {
 
 constexpr std::string_view kMemberKey = "job.member";
+constexpr std::string_view kIdKey = "job.id";
 
 constexpr std::string_view kSharingKey = "job.sharing";
 constexpr std::string_view kNone = "none";
@@ -188,11 +192,25 @@ Status Job::exchange_members() {
     offer.view = fmt::format("apart {}", rank());
   self.cache = common_cache();
   Status status = board_->put(kMemberKey, encode_member(self, offer));
+  if (status && rank() == 0) {
+    if (getrandom(&id_, sizeof id_, 0) != sizeof id_)
+      return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
+    id_ = std::max<std::uint64_t>(id_, 1);
+    status = board_->put(kIdKey, fmt::format("{}", id_));
+  }
   if (status) status = board_->put(kCpusKey, encode_cpus(usable_cpus()));
   if (!status) return status;
   status = board_->fence(static_cast<int>(settings_.number(Setting::start_timeout_ms)));
   if (!status) return status;
 
+  if (std::string text; rank() != 0) {
+    status = board_->get(0, kIdKey, text);
+    if (!status) return status;
+    if (!parse(text, id_) || id_ == 0)
+      return {Code::corrupt, fmt::format("rank 0 calls the job \"{}\"", text)};
+  }
+  // The pages for strangers are not touched before there are some.
+  members_.reserve(static_cast<std::size_t>(size()) + kMaxStrangers);
   members_.resize(static_cast<std::size_t>(size()));
   std::vector<SharingOffer> offers(members_.size());
   for (int i = 0; i < size(); ++i) {
@@ -287,7 +305,44 @@ Status Job::find_hosts(const std::vector<SharingOffer>& offers) {
   return status;
 }
 
+Status Job::add_stranger(const Stranger& stranger, int& number) {
+  const auto free = std::ranges::find(strangers_, std::uint64_t{0}, &Stranger::job);
+  const auto index = static_cast<std::size_t>(free - strangers_.begin());
+  if (index >= kMaxStrangers)
+    return {Code::no_memory,
+            fmt::format("this process knows {} processes of other jobs already, which is the most",
+                        kMaxStrangers)};
+  if (strangers_.capacity() == 0) strangers_.reserve(kMaxStrangers);
+  number = size() + static_cast<int>(index);
+  Member member;
+  member.host = stranger.host;
+  member.machine = fmt::format("of another job, {}", number);
+  member.pid = stranger.pid;
+  member.first_on_host = number;
+  if (index == strangers_.size()) {
+    strangers_.push_back(stranger);
+    members_.push_back(std::move(member));
+  } else {
+    strangers_[index] = stranger;
+    members_[static_cast<std::size_t>(number)] = std::move(member);
+  }
+  return {};
+}
+
+void Job::remove_stranger(int number) { strangers_[index_of(number)].job = 0; }
+
+int Job::find_stranger(std::uint64_t job, int rank) const noexcept {
+  // The youngest: an older one of the same name has left.
+  for (std::size_t i = strangers_.size(); i-- > 0;)
+    if (strangers_[i].job == job && strangers_[i].rank == rank) return size() + static_cast<int>(i);
+  return -1;
+}
+
 std::string Job::describe(int rank) const {
+  if (rank >= size() && index_of(rank) < strangers_.size()) {
+    const Stranger& other = stranger(rank);
+    return fmt::format("rank {} of another job (pid {} on {})", other.rank, other.pid, other.host);
+  }
   if (rank < 0 || rank >= size()) return fmt::format("rank {}", rank);
   return fmt::format("rank {} (pid {} on {})", rank, member(rank).pid, member(rank).host);
 }

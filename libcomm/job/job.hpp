@@ -56,6 +56,16 @@ struct Member {
   int local_rank = 0;  // position among them
 };
 
+// A process of another job that this one has met. What two processes call it: (job, rank).
+struct Stranger {
+  std::uint64_t job = 0;  // Job::id() there
+  int rank = 0;
+  int pid = 0;
+  std::string host;
+};
+// So many at a time. They get numbers from the job's size on, which go on where ranks end.
+inline constexpr int kMaxStrangers = 1 << 14;
+
 struct SharingOffer;
 
 class Job {
@@ -69,6 +79,8 @@ class Job {
 
   int rank() const noexcept { return board_->rank(); }
   int size() const noexcept { return board_->size(); }
+  // Random, the same at all ranks: tells this job from others.
+  std::uint64_t id() const noexcept { return id_; }
   const Settings& settings() const noexcept { return settings_; }
   Board& board() noexcept { return *board_; }
   const Member& member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
@@ -88,10 +100,19 @@ class Job {
   bool is_crowded() const noexcept { return num_on_host_ > num_cpus_on_host_; }
   // Whether the rank is one of these.
   bool on_host(int rank) const noexcept;
-  // "rank 3 (pid 4711 on node7)", for messages.
+  // "rank 3 (pid 4711 on node7)", for messages. Also of strangers, by their numbers.
   std::string describe(int rank) const;
 
+  // Gives a stranger a number, at which member() has it from then on, as a host of its own; the
+  // number of one that has left may be given again. no_memory: there are kMaxStrangers.
+  Status add_stranger(const Stranger& stranger, int& number);
+  void remove_stranger(int number);
+  // Its number; -1: none.
+  int find_stranger(std::uint64_t job, int rank) const noexcept;
+  const Stranger& stranger(int number) const { return strangers_[index_of(number)]; }
+
  private:
+  std::size_t index_of(int number) const { return static_cast<std::size_t>(number - size()); }
   Job(const Settings& settings, std::unique_ptr<Board> board)
       : settings_(settings), board_(std::move(board)) {}
   Status exchange_members();
@@ -99,7 +120,9 @@ class Job {
 
   Settings settings_;
   std::unique_ptr<Board> board_;
-  std::vector<Member> members_;
+  std::vector<Member> members_;  // and strangers; never moves after the start
+  std::uint64_t id_ = 0;
+  std::vector<Stranger> strangers_;  // by number - size(); job 0: free
   std::vector<int> local_ranks_;
   int num_hosts_ = 1;
   int num_on_host_ = 1;

@@ -38,11 +38,11 @@
 // about those that are needed. A peer not heard of for PEER_TIMEOUT_MS is dead, and stays so.
 // disconnect() then ends all that is under way with it.
 //
-// Threads: create and leave: one thread. connect, accept, close_client, allocate, release, share:
-// any thread, and not on a datapath: they may take a lock and wait. get, put, cas, fetch_add,
-// can_copy, state: any number at once, against memory that stays allocated meanwhile. post and
-// return_credit: the lane's thread. poll, push, arm, start_get, start_put,
-// disconnect: any thread.
+// Threads: create and leave: one thread. connect, accept, close_client, allocate, release, share,
+// admit, forget: any thread, and not on a datapath: they may take a lock and wait. get, put, cas,
+// fetch_add, can_copy, state: any number at once, against memory that stays allocated meanwhile.
+// post and return_credit: the lane's thread. poll, push, arm, start_get, start_put, disconnect: any
+// thread.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -55,6 +55,7 @@
 namespace weft {
 
 class Watcher;
+struct ProcessName;
 
 // Names memory of a process; plain bytes, checked by whoever uses it.
 struct RemoteMemory {
@@ -343,6 +344,15 @@ class Fabric {
   // Ends what is under way with the peer: every start_get and start_put with it is done when this
   // returns (peer_lost), and no byte is written to this process's memory on its behalf any more.
   virtual void disconnect(int) noexcept {}
+
+  // Strangers, processes of other jobs (job.hpp): of fabrics that were made to reach these. What
+  // one must know to reach this process over this fabric; empty: nobody can.
+  virtual std::string card() const { return {}; }
+  // From now on `number` is the stranger with this name and card. It must not open a link before
+  // that. unsupported: no way leads there; corrupt: that is no card.
+  virtual Status admit(int, const ProcessName&, std::string_view) { return Code::unsupported; }
+  // The number is nobody's any more. What its lanes have left in Arrivals is to be taken next.
+  virtual void forget(int) noexcept {}
 
   virtual PeerState state(int peer) noexcept = 0;
   // Tells peers that this process leaves in good order.

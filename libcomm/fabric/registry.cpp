@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/log.hpp"
@@ -20,7 +21,7 @@ constexpr std::string_view kListKey = "fabric.list";
 constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "loopback"};
 static_assert(std::size(kNames) == 1 + kNumRemoteFabrics);
 
-[[maybe_unused]] Status not_built(Job&, Fabric&, std::unique_ptr<Fabric>&) {
+[[maybe_unused]] Status not_built(Job&, Fabric&, To, std::unique_ptr<Fabric>&) {
   return {Code::unsupported, "not in this build"};
 }
 
@@ -79,8 +80,9 @@ Status check_fabric_setting(const Settings& settings) {
 }
 
 Fabrics::~Fabrics() {
-  for (Fabric* fabric : remote_) fabric->set_watcher(nullptr);
+  for (Fabric* fabric : remote()) fabric->set_watcher(nullptr);
   watcher_.reset();
+  to_strangers_.clear();
   others_.clear();
 }
 
@@ -108,7 +110,7 @@ Status Fabrics::start() {
       continue;
     }
     std::unique_ptr<Fabric> fabric;
-    if (Status status = row.make(job_, *local_, fabric); !status) {
+    if (Status status = row.make(job_, *local_, To::members, fabric); !status) {
       list += fmt::format("; not {} ({})", row.name, status.text());
       log_line(LogLevel::info, job_.rank(), "no {} here: {}", row.name, status.text());
       continue;
@@ -131,14 +133,78 @@ Status Fabrics::start() {
       ++num_ranks;
     }
     if (num_ranks == 0) continue;
-    remote_.push_back(fabric.get());
+    if (Status status = add_remote(*fabric); !status) return status;
     ways += fmt::format(", {} to {} of others", fabric->name(), num_ranks);
   }
   log_line(LogLevel::info, job_.rank(), "messages go over {}", ways);
-  if (remote_.empty()) return {};
-  if (Status status = Watcher::start(remote_, watcher_); !status) return status;
-  for (Fabric* fabric : remote_) fabric->set_watcher(watcher_.get());
   return {};
+}
+
+Status Fabrics::add_remote(Fabric& fabric) {
+  if (watcher_ == nullptr)
+    if (Status status = Watcher::start(watcher_); !status) return status;
+  watcher_->add(fabric);
+  fabric.set_watcher(watcher_.get());
+  const std::size_t count = num_remote_.load(std::memory_order_relaxed);
+  remote_[count] = &fabric;
+  // release: the watcher and the fabric are there; pairs with the acquire in remote().
+  num_remote_.store(count + 1, std::memory_order_release);
+  return {};
+}
+
+Status Fabrics::open_to_strangers() {
+  if (!to_strangers_.empty()) return {};
+  std::string why;
+  to_strangers_.reserve(kNumRemoteFabrics);
+  for (const FabricRow& row : remote_fabrics()) {
+    if (row.name == "loopback") continue;
+    std::unique_ptr<Fabric> fabric;
+    Status status = {Code::unsupported, "left out by WEFT_FABRIC"};
+    if (fabric_allowed(job_.settings(), row.name))
+      status = row.make(job_, *local_, To::strangers, fabric);
+    if (status) status = add_remote(*fabric);
+    if (!status)
+      why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", row.name, status.text());
+    else
+      to_strangers_.push_back(std::move(fabric));
+  }
+  if (!to_strangers_.empty()) return {};
+  return {Code::unsupported,
+          fmt::format("{} has no fabric over which processes of other jobs could be reached ({})",
+                      job_.describe(job_.rank()), why)};
+}
+
+std::string Fabrics::cards() const {
+  std::string text;
+  for (const auto& fabric : to_strangers_)
+    text += fmt::format("{} {}\n", fabric->name(), fabric->card());
+  return text;
+}
+
+Status Fabrics::admit(int number, const ProcessName& name, std::string_view cards,
+                      Fabric*& fabric) {
+  std::string why;
+  for (std::string_view rest = cards; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    const std::size_t space = line.find(' ');
+    if (space == std::string_view::npos) return {Code::corrupt, "it has no card of a process"};
+    const std::string_view of = line.substr(0, space);
+    why += fmt::format("{}{}", why.empty() ? "" : ", ", of);
+    for (const auto& one : to_strangers_) {
+      if (one->name() != of) continue;
+      Status status = one->admit(number, name, line.substr(space + 1));
+      if (status) fabric = one.get();
+      if (status || status != Code::unsupported) return status;
+      why += fmt::format(" ({})", status.text());
+    }
+  }
+  std::string own;
+  for (const auto& one : to_strangers_)
+    own += fmt::format("{}{}", own.empty() ? "" : ", ", one->name());
+  return {Code::unsupported,
+          fmt::format("{} has {}, and {} has {}: there is no fabric in common",
+                      job_.describe(job_.rank()), own, job_.describe(number), why)};
 }
 
 std::string Fabrics::explain(int peer) const {

@@ -4,7 +4,9 @@
 //
 // Clients: the engine and the transport, at their start. Threads: open() and the destructor: one;
 // the rest: any.
+#include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,10 @@
 #include "job/job.hpp"
 
 namespace weft {
+
+inline constexpr std::size_t kNumRemoteFabrics = 3;
+// With those to strangers.
+inline constexpr std::size_t kMaxRemoteFabrics = 2 * kNumRemoteFabrics;
 
 class Fabrics {
  public:
@@ -30,20 +36,34 @@ class Fabrics {
   // The fabric inside the host, which also holds this process's doorbells. Always there, reaches at
   // least this process itself.
   Fabric& local() const noexcept { return *local_; }
-  // Those that lead to at least one peer and need poll().
-  const std::vector<Fabric*>& remote() const noexcept { return remote_; }
+  // Those that lead to at least one peer and need poll(). Any thread.
+  std::span<Fabric* const> remote() const noexcept {
+    return {remote_, num_remote_.load(std::memory_order_acquire)};
+  }
   // Waits for the remote ones while this process sleeps; null if there are none.
   Watcher* watcher() const noexcept { return watcher_.get(); }
+
+  // Ways to strangers, made at the first call; more in remote() and a watcher afterwards. One
+  // thread at a time calls this and admit(). unsupported, and why: there are none.
+  Status open_to_strangers();
+  // How this process is reached over them: lines of a fabric's name and its card.
+  std::string cards() const;
+  // The way to a stranger with such cards, which is told of its number.
+  Status admit(int number, const ProcessName& name, std::string_view cards, Fabric*& fabric);
 
  private:
   explicit Fabrics(Job& job) : job_(job) {}
   Status start();
+  Status add_remote(Fabric& fabric);
 
   Job& job_;
   std::unique_ptr<Fabric> local_;
   std::vector<std::unique_ptr<Fabric>> others_;  // in the order of choice
   std::vector<Fabric*> to_;
-  std::vector<Fabric*> remote_;
+  // Strangers come while others look.
+  Fabric* remote_[kMaxRemoteFabrics] = {};
+  std::atomic<std::size_t> num_remote_{0};
+  std::vector<std::unique_ptr<Fabric>> to_strangers_;
   std::unique_ptr<Watcher> watcher_;
 };
 
@@ -51,13 +71,15 @@ class Fabrics {
 // can be reached, and returns without a fence; the registry makes one for all. Afterwards reaches()
 // may look at the board. An error's text says why this process cannot have the fabric, which is no
 // failure as long as another leads to the peer. `local` has the process's doorbells.
-using MakeFabric = Status (*)(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
+// With To::strangers it publishes nothing, and card() says how it can be reached.
+enum class To { members, strangers };
+using MakeFabric = Status (*)(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
 
 // The lanes of transport/lanes over libfabric, over RDMA devices, and over the loopback: ranks that
 // are threads of one process.
-Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
-Status make_verbs_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
-Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric);
+Status make_ofi_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
+Status make_verbs_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
+Status make_loopback_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
 
 struct FabricRow {
   std::string_view name;
@@ -65,7 +87,6 @@ struct FabricRow {
 };
 // Those of this build, in the order of choice; shm, which comes first, is not among them.
 const std::vector<FabricRow>& remote_fabrics();
-inline constexpr std::size_t kNumRemoteFabrics = 3;
 
 // For weft-info: what each fabric can do on this machine.
 std::string fabrics_text(const Settings& settings);

@@ -23,15 +23,14 @@ constexpr std::uint64_t kTickUs = 10'000;
 // Between two looks at what fabrics keep back, and how many in vain until they end.
 constexpr timespec kSoon{0, 100'000};
 constexpr int kSoonInVain = 20;
-constexpr int kMaxFabrics = 8;
 
 }  // namespace
 
-Status Watcher::start(const std::vector<Fabric*>& fabrics, std::unique_ptr<Watcher>& watcher) {
-  std::unique_ptr<Watcher> made(new Watcher(fabrics));
+Status Watcher::start(std::unique_ptr<Watcher>& watcher) {
+  std::unique_ptr<Watcher> made(new Watcher);
   made->doorbells_.reserve(kNumDoorbells);  // each is there once
   made->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (made->wake_fd_ < 0 || fabrics.size() >= kMaxFabrics)
+  if (made->wake_fd_ < 0)
     return {Code::no_memory,
             fmt::format("cannot make an eventfd: {} (see ulimit -n)", std::strerror(errno))};
   if (Status status = start_thread(made->thread_, [raw = made.get()] { raw->run(); }); !status)
@@ -47,6 +46,14 @@ Watcher::~Watcher() {
   if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
   if (thread_.joinable()) thread_.join();
   if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+void Watcher::add(Fabric& fabric) noexcept {
+  const std::size_t count = num_fabrics_.load(std::memory_order_relaxed);
+  fabrics_[count] = &fabric;
+  // release: pairs with the acquire in fabrics().
+  num_fabrics_.store(count + 1, std::memory_order_release);
+  eventfd_write(wake_fd_, 1);  // it may wait for the others now
 }
 
 void Watcher::arm(std::atomic<std::uint32_t>& doorbell) noexcept {
@@ -70,7 +77,7 @@ void Watcher::ring_all() noexcept {
 bool Watcher::wait_for_fabrics(int timeout_ms) noexcept {
   pollfd fds[kMaxFabrics + 1];
   nfds_t count = 0;
-  for (Fabric* fabric : fabrics_) {
+  for (Fabric* fabric : fabrics()) {
     if (!fabric->arm()) return true;
     fds[count++] = {fabric->wait_fd(), POLLIN, 0};
   }
@@ -94,7 +101,7 @@ void Watcher::watch_busy() noexcept {
            polls_.load(std::memory_order_relaxed) == before;
   };
   while (helped_out()) {
-    for (Fabric* fabric : fabrics_) fabric->poll();
+    for (Fabric* fabric : fabrics()) fabric->poll();
     wait_for_fabrics(static_cast<int>(kTickUs / 1000));
   }
 }
@@ -109,12 +116,12 @@ void Watcher::watch_soon() noexcept {
   for (int in_vain = 0; in_vain < kSoonInVain && armed_.load(std::memory_order_relaxed) == 0;) {
     nanosleep(&kSoon, nullptr);
     bool any = false;
-    for (Fabric* fabric : fabrics_) any |= fabric->push();
+    for (Fabric* fabric : fabrics()) any |= fabric->push();
     in_vain = any ? 0 : in_vain + 1;
   }
   // First, so that who keeps something back from here on wakes us again.
   soon_.store(0, std::memory_order_seq_cst);
-  for (Fabric* fabric : fabrics_) fabric->push();
+  for (Fabric* fabric : fabrics()) fabric->push();
 }
 
 void Watcher::run() noexcept {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -17,9 +18,12 @@ namespace weft {
 
 class Watcher {
  public:
-  // `fabrics` must outlive it. no_memory if there are no descriptors or threads left.
-  static Status start(const std::vector<Fabric*>& fabrics, std::unique_ptr<Watcher>& watcher);
+  // no_memory if there are no descriptors or threads left.
+  static Status start(std::unique_ptr<Watcher>& watcher);
   ~Watcher();
+  // Watches one more from now on, at most kMaxFabrics; it must outlive this. One thread at a time.
+  static constexpr std::size_t kMaxFabrics = 8;
+  void add(Fabric& fabric) noexcept;
 
   // To be called before sleeping on a doorbell of this process, after it was armed and
   // all was polled once more. Any thread. The doorbell is rung when a fabric has something to do.
@@ -37,7 +41,10 @@ class Watcher {
   }
 
  private:
-  explicit Watcher(const std::vector<Fabric*>& fabrics) : fabrics_(fabrics) {}
+  Watcher() = default;
+  std::span<Fabric* const> fabrics() const noexcept {
+    return {fabrics_, num_fabrics_.load(std::memory_order_acquire)};
+  }
   void run() noexcept;
   void watch_asleep() noexcept;
   void watch_busy() noexcept;
@@ -46,7 +53,8 @@ class Watcher {
   bool wait_for_fabrics(int timeout_ms) noexcept;
   void ring_all() noexcept;
 
-  const std::vector<Fabric*> fabrics_;
+  Fabric* fabrics_[kMaxFabrics] = {};
+  std::atomic<std::size_t> num_fabrics_{0};
   std::atomic<std::uint32_t> armed_{
       0};  // 1: somebody sleeps or is about to; the thread sleeps on it
   std::atomic<std::uint32_t> stop_{0};

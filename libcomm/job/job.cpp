@@ -306,13 +306,14 @@ Status Job::find_hosts(const std::vector<SharingOffer>& offers) {
 }
 
 Status Job::add_stranger(const Stranger& stranger, int& number) {
-  const auto free = std::ranges::find(strangers_, std::uint64_t{0}, &Stranger::job);
+  const std::lock_guard lock(strangers_mutex_);
+  const auto free = std::ranges::find(strangers_, std::uint64_t{0},
+                                      [](const Stranger& other) { return other.name.job; });
   const auto index = static_cast<std::size_t>(free - strangers_.begin());
   if (index >= kMaxStrangers)
     return {Code::no_memory,
             fmt::format("this process knows {} processes of other jobs already, which is the most",
                         kMaxStrangers)};
-  if (strangers_.capacity() == 0) strangers_.reserve(kMaxStrangers);
   number = size() + static_cast<int>(index);
   Member member;
   member.host = stranger.host;
@@ -329,19 +330,32 @@ Status Job::add_stranger(const Stranger& stranger, int& number) {
   return {};
 }
 
-void Job::remove_stranger(int number) { strangers_[index_of(number)].job = 0; }
+void Job::remove_stranger(int number) {
+  const std::lock_guard lock(strangers_mutex_);
+  strangers_[index_of(number)].name.job = 0;
+}
 
 int Job::find_stranger(std::uint64_t job, int rank) const noexcept {
-  // The youngest: an older one of the same name has left.
-  for (std::size_t i = strangers_.size(); i-- > 0;)
-    if (strangers_[i].job == job && strangers_[i].rank == rank) return size() + static_cast<int>(i);
+  const std::lock_guard lock(strangers_mutex_);
+  for (std::size_t i = 0; i < strangers_.size(); ++i)
+    if (strangers_[i].name == ProcessName{job, rank}) return size() + static_cast<int>(i);
   return -1;
 }
 
+ProcessName Job::name_of(int number) const noexcept {
+  if (number < size()) return {id_, number};
+  const std::lock_guard lock(strangers_mutex_);
+  return strangers_[index_of(number)].name;
+}
+
 std::string Job::describe(int rank) const {
-  if (rank >= size() && index_of(rank) < strangers_.size()) {
-    const Stranger& other = stranger(rank);
-    return fmt::format("rank {} of another job (pid {} on {})", other.rank, other.pid, other.host);
+  if (rank >= size()) {
+    const std::lock_guard lock(strangers_mutex_);
+    if (index_of(rank) < strangers_.size()) {
+      const Stranger& other = strangers_[index_of(rank)];
+      return fmt::format("rank {} of another job (pid {} on {})", other.name.rank, other.pid,
+                         other.host);
+    }
   }
   if (rank < 0 || rank >= size()) return fmt::format("rank {}", rank);
   return fmt::format("rank {} (pid {} on {})", rank, member(rank).pid, member(rank).host);

@@ -2,9 +2,11 @@
 // Job: who is in the job, where each process runs, and a key-value board on which they publish how
 // they can be reached. Opened once per process by the layers above; used during setup and at the
 // end, never on a datapath. Not thread-safe: one thread at a time.
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,10 +58,16 @@ struct Member {
   int local_rank = 0;  // position among them
 };
 
-// A process of another job that this one has met. What two processes call it: (job, rank).
-struct Stranger {
+// A process among those of all jobs.
+struct ProcessName {
   std::uint64_t job = 0;  // Job::id() there
   int rank = 0;
+  auto operator<=>(const ProcessName&) const = default;
+};
+
+// A process of another job that this one has met.
+struct Stranger {
+  ProcessName name;
   int pid = 0;
   std::string host;
 };
@@ -104,12 +112,14 @@ class Job {
   std::string describe(int rank) const;
 
   // Gives a stranger a number, at which member() has it from then on, as a host of its own; the
-  // number of one that has left may be given again. no_memory: there are kMaxStrangers.
+  // lowest that is free. no_memory: there are kMaxStrangers. One thread at a time adds and removes;
+  // the others may ask meanwhile.
   Status add_stranger(const Stranger& stranger, int& number);
   void remove_stranger(int number);
   // Its number; -1: none.
   int find_stranger(std::uint64_t job, int rank) const noexcept;
-  const Stranger& stranger(int number) const { return strangers_[index_of(number)]; }
+  // What two processes call the process with this number, whichever jobs they are of.
+  ProcessName name_of(int number) const noexcept;
 
  private:
   std::size_t index_of(int number) const { return static_cast<std::size_t>(number - size()); }
@@ -122,7 +132,8 @@ class Job {
   std::unique_ptr<Board> board_;
   std::vector<Member> members_;  // and strangers; never moves after the start
   std::uint64_t id_ = 0;
-  std::vector<Stranger> strangers_;  // by number - size(); job 0: free
+  mutable std::mutex strangers_mutex_;  // for the next
+  std::vector<Stranger> strangers_;     // by number - size(); job 0: free
   std::vector<int> local_ranks_;
   int num_hosts_ = 1;
   int num_on_host_ = 1;

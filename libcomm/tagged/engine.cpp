@@ -27,7 +27,7 @@ Guard::~Guard() {
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl)
-    : impl_(std::move(impl)), has_remote_(impl_->has_remote) {}
+    : impl_(std::move(impl)), has_remote_(impl_->has_remote.load()) {}
 Engine::~Engine() = default;
 
 Status Engine::create(Job& job, std::unique_ptr<Engine>& engine) {
@@ -71,18 +71,18 @@ Status Engine::Impl::start() {
   if (Status status = Fabrics::open(job, fabrics); !status) return status;
   local = &fabrics->local();
   connections = &local->connections();
-  known_remote_connections.assign(fabrics->remote().size(), 0);
+  known_remote_connections.assign(kMaxRemoteFabrics, 0);
   has_remote = !fabrics->remote().empty();
-  peers = std::vector<Peer>(static_cast<std::size_t>(job.size()));
+  // The pages for strangers are not touched before there are some.
+  peers.reserve(static_cast<std::size_t>(job.size()) + kMaxStrangers);
+  peers.resize(static_cast<std::size_t>(job.size()));
   for (int rank = 0; rank < job.size(); ++rank) {
-    peer(rank).rank = rank;
-    peer(rank).fabric = fabrics->to(rank);
-    peer(rank).remote = peer(rank).fabric != nullptr && !peer(rank).fabric->mapped();
+    set_up(peer(rank), rank, fabrics->to(rank));
     some_apart |= peer(rank).fabric == nullptr;
   }
   // Each has a peer once at most: they never allocate later.
   for (auto* list : {&incoming, &arriving, &blocked}) list->reserve(peers.size());
-  arrivals.reserve(fabrics->remote().size());
+  arrivals.reserve(kMaxRemoteFabrics);
   lost.reserve(peers.size());
   for (std::uint32_t i = 0; i < kNumSharedCopies; ++i) free_records.push_back(i);
   closing_records.reserve(kNumSharedCopies);
@@ -174,8 +174,8 @@ bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void
                          std::size_t room, MessageInfo& info) {
   Impl& impl = *impl_;
   // What waits for progress must not wait for these looks, nor other threads.
-  if (impl.threaded || impl.has_remote || !impl.blocked.empty() || !impl.transfers.empty() ||
-      ++impl.received_at_once % kReceivesAtOnce == 0)
+  if (impl.threaded || impl.has_remote.load(std::memory_order_relaxed) || !impl.blocked.empty() ||
+      !impl.transfers.empty() || ++impl.received_at_once % kReceivesAtOnce == 0)
     return false;
   Peer& peer = impl.peer(rank);
   if (!peer.accepted || peer.lost || !impl.matcher.none_posted(rank, context) ||
@@ -249,8 +249,9 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
 bool Engine::Impl::is_lost(int source) const noexcept {
   if (source != kAnySource) return peers[static_cast<std::size_t>(source)].lost;
   // This process itself can always send.
-  return job.size() > 1 &&
-         static_cast<int>(num_lost.load(std::memory_order_relaxed)) == job.size() - 1;
+  return peers.size() > 1 && std::ranges::all_of(peers, [this](const Peer& peer) {
+           return peer.lost || peer.rank == job.rank();
+         });
 }
 
 void Engine::Impl::lose_apart(int source) {

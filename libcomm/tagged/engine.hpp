@@ -17,6 +17,7 @@
 // Memory: what there is none for waits until there is, for as long as a silent peer may take; then
 // the peer is lost. Only irecv itself waits for it, where it finds an announced message; then it
 // completes with no_memory and leaves the message to the next.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -83,7 +84,7 @@ class Engine {
                 std::size_t length, bool later = false);
   // What waits so is on its way afterwards.
   void push() noexcept {
-    if (has_remote_) [[unlikely]]
+    if (has_remote_.load(std::memory_order_relaxed)) [[unlikely]]
       push_remote();
   }
 
@@ -113,6 +114,19 @@ class Engine {
   // False: there is no memory, and nothing happened.
   [[nodiscard]] bool irecv_matched(Request& request, Unexpected* message, void* buffer,
                                    std::size_t room);
+
+  // Strangers: processes of other jobs (job.hpp), which have numbers from size() on; their numbers
+  // go wherever ranks do. What this process tells strangers, so that they can admit it. unsupported
+  // if there is no fabric for them.
+  Status card(std::string& card);
+  // Gives the process with this card a number, the one that it has if it is known already (its rank
+  // in this job, if it is of it), and counts a use of it. It must not send to this process before
+  // that. corrupt: that is no card; unsupported: no fabric in common; peer_lost: it has ended.
+  Status admit(std::string_view card, int& number);
+  // One more use, or one less, of a stranger's number. One that is lost and of no use gives its
+  // number back one day, and what is kept for it.
+  void use_stranger(int number) noexcept;
+  void unuse_stranger(int number) noexcept;
 
   // Moves everything pending forward once, for a call that tests; rests if that completed nothing.
   void progress();
@@ -192,7 +206,7 @@ class Engine {
   void wait_slow(const WaitCondition& condition);
   void push_remote() noexcept;
   std::unique_ptr<Impl> impl_;
-  const bool has_remote_;
+  std::atomic<bool> has_remote_;  // relaxed: as Impl::has_remote
 };
 
 }  // namespace weft::tagged

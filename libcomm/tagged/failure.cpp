@@ -120,9 +120,11 @@ void Engine::Impl::lose(Peer& peer) {
     if (message->receiver != nullptr || !message->taken) matcher.release(message);
   }
 
-  // A receive from any source may have waited for this peer: its owner must know, once.
+  // A receive from any source may have waited for this peer: its owner must know, once. But not for
+  // a stranger that nothing here has to do with any more.
+  const bool is_any = !is_stranger(peer) || uses_of(peer) != 0;
   matcher.for_each_posted([&](Request& request) {
-    if (request.peer != peer.rank && request.peer != kAnySource) return;
+    if (request.peer != peer.rank && (request.peer != kAnySource || !is_any)) return;
     matcher.remove_posted(request);
     request.peer = peer.rank;
     complete(request, Code::peer_lost);

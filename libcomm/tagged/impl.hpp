@@ -159,18 +159,20 @@ struct Engine::Impl {
   const std::atomic<std::uint32_t>* connections = nullptr;  // of `local`
   std::uint32_t known_connections = 0;
   // What is not of this host, kept apart so that the host's peers don't pay for it.
-  bool has_remote = false;
-  bool some_apart = false;  // a peer has no fabric in common with this process
+  std::atomic<bool> has_remote{false};  // relaxed where nothing else is read
+  bool some_apart = false;              // a peer has no fabric in common with this process
   std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
   std::vector<Arrivals*> arrivals;                      // of their lanes to us
   std::vector<Peer*> arriving;                          // whose lane has something
   std::uint32_t remote_polls = 0;
   std::deque<Gets> gets;
   std::vector<Gets*> free_gets;
-  Peer* found_lost = nullptr;   // by a transfer with it
-  std::vector<Peer> peers;      // by world rank
-  std::vector<Peer*> incoming;  // those of this host that have connected to us
-  std::vector<Peer*> blocked;   // those with queued sends or controls
+  Peer* found_lost = nullptr;  // by a transfer with it
+  // By world rank, strangers behind them. Never moves: there is room for all.
+  std::vector<Peer> peers;
+  std::vector<std::uint32_t> uses_of_strangers;  // by number - job.size()
+  std::vector<Peer*> incoming;                   // those of this host that have connected to us
+  std::vector<Peer*> blocked;                    // those with queued sends or controls
   std::vector<Transfer> transfers;
   Matcher matcher;
   RequestTable sends;     // announced
@@ -295,6 +297,14 @@ struct Engine::Impl {
   std::uint32_t take_record();
   bool step_remote(Transfer& transfer);
   void end_share(Request& request);
+
+  // strangers.cpp
+  void set_up(Peer& peer, int rank, Fabric* fabric) noexcept;
+  void forget(Peer& peer);
+  bool is_stranger(const Peer& peer) const noexcept { return peer.rank >= job.size(); }
+  std::uint32_t& uses_of(const Peer& stranger) noexcept {
+    return uses_of_strangers[static_cast<std::size_t>(stranger.rank - job.size())];
+  }
 
   // failure.cpp
   void check_liveness();

@@ -74,6 +74,17 @@ void Matcher::remove_unexpected(Unexpected& message) noexcept {
   level_.store(num_unexpected_, std::memory_order_relaxed);
 }
 
+void Matcher::forget(int source) noexcept {
+  for (Unexpected* message = arrival_.head; message != nullptr;) {
+    Unexpected* next = message->next_any;
+    if (message->source == source) {
+      remove_unexpected(*message);
+      release(message);
+    }
+    message = next;
+  }
+}
+
 Unexpected* Matcher::allocate() noexcept {
   if (free_ == nullptr) return new (std::nothrow) Unexpected;
   Unexpected* message = free_;

@@ -105,6 +105,9 @@ class Matcher {
     return num_counted_.load(std::memory_order_relaxed);
   }
 
+  // Drops the unexpected messages of a source that is no more.
+  void forget(int source) noexcept;
+
   // Calls f(request) for every posted receive; f may remove it.
   template <class F>
   void for_each_posted(F&& f) {

@@ -16,7 +16,7 @@ void Engine::Impl::progress() {
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
     accept_peers(*local);
   left_entries = false;
-  if (has_remote) [[unlikely]]
+  if (has_remote.load(std::memory_order_relaxed)) [[unlikely]]
     progress_remote();
   // By number: a peer that turns out to be lost leaves the list.
   for (std::size_t i = 0; i < incoming.size(); ++i) drain(*incoming[i]);
@@ -37,7 +37,7 @@ void Engine::Impl::progress() {
 
 void Engine::Impl::progress_remote() {
   fabrics->watcher()->note_poll();
-  const auto& remote = fabrics->remote();
+  const std::span<Fabric* const> remote = fabrics->remote();
   for (std::size_t i = 0; i < remote.size(); ++i) {
     remote[i]->poll();
     const std::uint32_t now = remote[i]->connections().load(std::memory_order_acquire);

@@ -58,7 +58,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
   // With remote peers a poll costs system calls: fewer polls before the first look at the clock,
   // and a yield now and then for whoever else needs this core to answer.
   if (!crowded) {
-    const unsigned round = has_remote ? 8 : 128;
+    const unsigned round = has_remote.load(std::memory_order_relaxed) ? 8 : 128;
     std::uint64_t limit = 0;
     for (unsigned i = 1;; ++i) {
       const bool handed_over = poll();
@@ -67,7 +67,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
       if (handed_over) sched_yield();
       if (i > kBusyPolls) cpu_relax();
       if (i % round == 0) {
-        if (has_remote) sched_yield();
+        if (has_remote.load(std::memory_order_relaxed)) sched_yield();
         const std::uint64_t now = now_ns();
         if (limit == 0) limit = now + spin_ns;
         if (now >= limit) break;
@@ -116,7 +116,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
     // A condition that makes progress of its own, as a probe does, may let the background go on.
     const bool done = condition();
     if (!done && !has_work(seen)) {
-      if (has_remote) fabrics->watcher()->arm(sleeping);
+      if (has_remote.load(std::memory_order_acquire)) fabrics->watcher()->arm(sleeping);
       sleep.sleep(sleeping, armed, fence_works ? kSleepUs : kShortSleepUs);
       poll();
     }

@@ -94,9 +94,10 @@ struct DoneMessage : Head {
 
 // Between ranks of a job. Lanes and operations are named by numbers of whoever is told, which no
 // later one of the same link has.
-inline constexpr std::uint32_t kLanesVersion = 3;
+inline constexpr std::uint32_t kLanesVersion = 4;
 struct RankHello {       // of a link
-  std::uint64_t secret;  // of who is told, from the job's board
+  std::uint64_t secret;  // of who is told, from the job's board or its card
+  std::uint64_t job;     // of who tells
   std::uint32_t rank, version, received, reserved;
 };
 static_assert(sizeof(RankHello) <= fabric::kMaxHelloBytes);

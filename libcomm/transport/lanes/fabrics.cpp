@@ -16,8 +16,8 @@ namespace weft {
 namespace {
 
 Status make_lanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
-                  const transport::LaneTuning& tuning, std::unique_ptr<Fabric>& fabric) {
-  auto made = std::make_unique<transport::RemoteLanes>(job, local, std::move(endpoint), tuning);
+                  const transport::LaneTuning& tuning, To to, std::unique_ptr<Fabric>& fabric) {
+  auto made = std::make_unique<transport::RemoteLanes>(job, local, std::move(endpoint), tuning, to);
   if (Status status = made->start(); !status) return status;
   fabric = std::move(made);
   return {};
@@ -25,24 +25,25 @@ Status make_lanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> end
 
 }  // namespace
 
-Status make_loopback_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
-  return make_lanes(job, local, fabric::loopback::make_endpoint(), {.name = "loopback"}, fabric);
+Status make_loopback_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
+  return make_lanes(job, local, fabric::loopback::make_endpoint(), {.name = "loopback"}, to,
+                    fabric);
 }
 
 #ifdef WEFT_HAVE_VERBS
-Status make_verbs_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
+Status make_verbs_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
   const Settings& settings = job.settings();
   std::unique_ptr<fabric::Endpoint> endpoint;
   if (Status status = fabric::verbs::make_endpoint(settings, endpoint); !status) return status;
   const transport::LaneTuning tuning{
       .name = "verbs",
       .eager_max = settings.bytes_or(Setting::remote_eager_max_bytes, (32u << 10) - 1)};
-  return make_lanes(job, local, std::move(endpoint), tuning, fabric);
+  return make_lanes(job, local, std::move(endpoint), tuning, to, fabric);
 }
 #endif
 
 #ifdef WEFT_HAVE_OFI
-Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric) {
+Status make_ofi_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
   const Settings& settings = job.settings();
   std::unique_ptr<fabric::Endpoint> endpoint;
   if (Status status = fabric::ofi::make_endpoint(settings, endpoint); !status) return status;
@@ -53,7 +54,7 @@ Status make_ofi_fabric(Job& job, Fabric& local, std::unique_ptr<Fabric>& fabric)
       .eager_max = std::min(settings.bytes_or(Setting::remote_eager_max_bytes, 64u << 10),
                             settings.bytes(Setting::ring_max_bytes)),
       .ring_min = 1056u << 10};
-  return make_lanes(job, local, std::move(endpoint), tuning, fabric);
+  return make_lanes(job, local, std::move(endpoint), tuning, to, fabric);
 }
 #endif
 

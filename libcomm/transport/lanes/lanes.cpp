@@ -199,7 +199,7 @@ void RemoteLanes::join_lanes(RankPeer& peer, int channel) {
 }
 
 // A fabric may not be done with a mirror.
-void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane) {
+void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) {
   RankPeer& peer = *lane->peer;
   give_lane_memory(lane->channel, lane->ring_bytes);
   std::erase(held_, lane.get());
@@ -208,14 +208,15 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane) {
   peer.send_lanes.erase(lane->channel);
   free_send_lanes_.push_back(place_of(lane->number));
   if (lane->back != nullptr) lane->back->back = nullptr;
-  if (!is_alive(peer.rank) || is_leaving_ || lane->mirror->was_cut_off)
+  if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off)
     lost_memory_.push_back(std::move(lane->mirror->memory));
   else if (lane->mirror->under_way > 0)
     retired_.push_back(std::move(lane->mirror));
   lane.reset();
 }
 
-void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane) {
+void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane,
+                       std::unique_ptr<ReceiveLaneState>* kept) {
   RankPeer& peer = *lane->peer;
   give_lane_memory(lane->channel, lane->ring_bytes);
   std::erase(arriving_, lane.get());
@@ -223,6 +224,7 @@ void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane) {
   if (lane->back != nullptr) lane->back->back = nullptr;
   peer.receive_lanes.erase(lane->channel);
   free_receive_lanes_.push_back(place_of(lane->number));
+  if (kept != nullptr) *kept = std::move(lane);
   lane.reset();
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/mapping.hpp"
 #include "fabric/fabric.hpp"
+#include "job/job.hpp"
 #include "transport/reliable_link.hpp"
 #include "transport/ring.hpp"
 
@@ -155,11 +156,13 @@ class OperationQueue {
 };
 
 struct RankPeer final : ReliableLink::Owner {
-  RankPeer(RemoteLanes& of, int number) : lanes(of), rank(number), link(*this) {}
+  RankPeer(RemoteLanes& of, int number, const ProcessName& called)
+      : lanes(of), rank(number), name(called), link(*this) {}
   void make_busy() override;
 
   RemoteLanes& lanes;
-  const int rank;
+  const int rank;          // here; of strangers their number
+  const ProcessName name;  // everywhere
   ReliableLink link;
   std::string address;  // the endpoint's
   std::uint64_t secret = 0;

@@ -23,7 +23,7 @@ constexpr std::size_t kLeastPerTick = 16, kTicksPerTimeout = 32;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
 // Who leaves yields so often, then it sleeps between two looks: others may take long.
 constexpr unsigned kYieldsToLeave = 1000, kLeaveSleepUs = 200;
-// The lower of two ranks opens a broken link again; the other does if nothing has come of that.
+// The lower of two names opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
 
 std::string to_hex(std::string_view bytes) {
@@ -59,15 +59,16 @@ void RankPeer::make_busy() {
 }
 
 RemoteLanes::RemoteLanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
-                         const LaneTuning& tuning)
+                         const LaneTuning& tuning, To to)
     : RemoteFabric(job, local),
       endpoint_(std::move(endpoint)),
       tuning_(tuning),
+      to_(to),
       timeout_ns_(static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) *
                   1'000'000),
       silence_ns_(timeout_ns_ - timeout_ns_ / 10),
-      lives_(static_cast<std::size_t>(job.size())),
-      peers_(static_cast<std::size_t>(job.size())) {}
+      lives_(static_cast<std::size_t>(job.size()) + (to == To::strangers ? kMaxStrangers : 0)),
+      peers_(lives_.size()) {}
 
 Status RemoteLanes::start() {
   std::uint64_t random[3];
@@ -76,12 +77,15 @@ Status RemoteLanes::start() {
   secret_ = random[0];
   next_key_ = random[1];
   key_secret_ = random[2];
-  // Each rank has one peer at most: they never allocate later.
+  // Each rank has one peer at most: they never allocate later. Strangers come one by one.
+  if (to_ == To::strangers) return {};
   for (auto* list : {&known_, &busy_}) list->reserve(2 * peers_.size());
+  return job_.board().put(fmt::format("{}.address", name()), card());
+}
+
+std::string RemoteLanes::card() const {
   const std::string secret(reinterpret_cast<const char*>(&secret_), sizeof secret_);
-  return job_.board().put(
-      fmt::format("{}.address", name()),
-      fmt::format("{} {} {}", endpoint_->kind(), to_hex(secret), to_hex(endpoint_->address())));
+  return fmt::format("{} {} {}", endpoint_->kind(), to_hex(secret), to_hex(endpoint_->address()));
 }
 
 RemoteLanes::~RemoteLanes() {
@@ -105,13 +109,17 @@ Status RemoteLanes::read_address(int rank, std::uint64_t& secret, std::string& a
   std::string text;
   if (Status status = job_.board().get(rank, fmt::format("{}.address", name()), text); !status)
     return status;
+  return read_card(rank, text, secret, address);
+}
+
+Status RemoteLanes::read_card(int rank, std::string_view text, std::uint64_t& secret,
+                              std::string& address) const {
   const std::size_t first = text.find(' ');
   const std::size_t second = text.find(' ', first + 1);
   std::string bytes;
   if (first == std::string::npos || second == std::string::npos ||
-      !read_hex(std::string_view(text).substr(first + 1, second - first - 1), bytes) ||
-      bytes.size() != sizeof secret ||
-      !read_hex(std::string_view(text).substr(second + 1), address) ||
+      !read_hex(text.substr(first + 1, second - first - 1), bytes) ||
+      bytes.size() != sizeof secret || !read_hex(text.substr(second + 1), address) ||
       address.size() > fabric::kMaxAddressBytes)
     return {Code::corrupt,
             fmt::format("{} published no usable address ('{}')", job_.describe(rank), text)};
@@ -120,6 +128,56 @@ Status RemoteLanes::read_address(int rank, std::uint64_t& secret, std::string& a
                                            job_.describe(job_.rank()), endpoint_->kind())};
   std::memcpy(&secret, bytes.data(), sizeof secret);
   return {};
+}
+
+// The rank here of the process with this name that may open a link; -1: there is none.
+int RemoteLanes::find_rank(const ProcessName& name) const {
+  if (to_ == To::members) {
+    const bool is_other = name.job == job_.id() && name.rank < job_.size() && name.rank >= 0 &&
+                          name.rank != job_.rank();
+    return is_other ? name.rank : -1;
+  }
+  const auto found = std::ranges::find(known_, name, &RankPeer::name);
+  return found == known_.end() ? -1 : (*found)->rank;
+}
+
+Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view card) {
+  const std::lock_guard lock(lock_);
+  return or_no_memory([&]() -> Status {
+    auto made = std::make_unique<RankPeer>(*this, number, name);
+    if (Status status = read_card(number, card, made->secret, made->address); !status)
+      return status;
+    made->link.use(*endpoint_);
+    for (auto* list : {&known_, &busy_}) make_room(*list, 2 * (known_.size() + 1));
+    known_.push_back(made.get());
+    peers_[static_cast<std::size_t>(number)] = std::move(made);
+    Life& life = this->life(number);
+    life.is_watched.store(false, std::memory_order_relaxed);
+    life.state.store(PeerState::alive, std::memory_order_release);
+    return {};
+  });
+}
+
+void RemoteLanes::forget(int number) noexcept {
+  const std::lock_guard lock(lock_);
+  forgotten_.clear();
+  auto& place = peers_[static_cast<std::size_t>(number)];
+  if (place == nullptr) return;
+  RankPeer& peer = *place;
+  peer.link.lose();
+  drop_link(peer);
+  end_operations(peer);
+  life(number).state.store(PeerState::dead, std::memory_order_release);
+  while (!peer.send_lanes.empty())
+    drop(send_lanes_[peer.send_lanes.begin()->second->number & 0xffff], true);
+  while (!peer.receive_lanes.empty()) {
+    auto& lane = receive_lanes_[peer.receive_lanes.begin()->second->number & 0xffff];
+    forgotten_.push_back(nullptr);
+    drop(lane, &forgotten_.back());
+  }
+  std::erase(known_, &peer);
+  std::erase(busy_, &peer);
+  place.reset();
 }
 
 bool RemoteLanes::reaches(int rank) const noexcept {
@@ -143,7 +201,9 @@ std::string RemoteLanes::way_text(const RankPeer& peer) const {
 Status RemoteLanes::reach(int rank, RankPeer*& peer) {
   auto& place = peers_[static_cast<std::size_t>(rank)];
   if (place == nullptr) {
-    auto made = std::make_unique<RankPeer>(*this, rank);
+    if (to_ == To::strangers)
+      return {Code::not_found, fmt::format("{} was never introduced", job_.describe(rank))};
+    auto made = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
     if (Status status = read_address(rank, made->secret, made->address); !status) return status;
     made->link.use(*endpoint_);
     known_.push_back(made.get());
@@ -157,8 +217,12 @@ Status RemoteLanes::reach(int rank, RankPeer*& peer) {
 }
 
 Status RemoteLanes::open_link(RankPeer& peer) {
-  const RankHello hello{peer.secret, static_cast<std::uint32_t>(job_.rank()), kLanesVersion,
-                        peer.link.num_received(), 0};
+  const RankHello hello{peer.secret,
+                        job_.id(),
+                        static_cast<std::uint32_t>(job_.rank()),
+                        kLanesVersion,
+                        peer.link.num_received(),
+                        0};
   fabric::Link* link = nullptr;
   peer.changed_ns = now_ns();
   Status status = endpoint_->open(bytes_of(peer.address), as_bytes(hello), link);
@@ -174,9 +238,8 @@ Status RemoteLanes::open_link(RankPeer& peer) {
 bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   RankHello hello{};
   if (bytes.size() >= sizeof hello) std::memcpy(&hello, bytes.data(), sizeof hello);
-  if (hello.version != kLanesVersion || hello.secret != secret_ ||
-      hello.rank >= static_cast<std::uint32_t>(job_.size()) ||
-      static_cast<int>(hello.rank) == job_.rank()) {
+  const int rank = find_rank({hello.job, static_cast<int>(hello.rank)});
+  if (hello.version != kLanesVersion || hello.secret != secret_ || rank < 0) {
     if (!std::exchange(told_stranger_, true))
       log_line(LogLevel::warn, job_.rank(),
                "{}: refused a link of a stranger, which does not know this job's key (further ones "
@@ -184,12 +247,11 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
                name());
     return false;
   }
-  const int rank = static_cast<int>(hello.rank);
   if (life(rank).state.load(std::memory_order_relaxed) == PeerState::dead) return false;
-  auto& place = peers_[hello.rank];
+  auto& place = peers_[static_cast<std::size_t>(rank)];
   const Status made = or_no_memory([&]() -> Status {
     if (place != nullptr) return {};
-    auto peer = std::make_unique<RankPeer>(*this, rank);
+    auto peer = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
     if (Status status = read_address(rank, peer->secret, peer->address); !status) return status;
     peer->link.use(*endpoint_);
     known_.push_back(peer.get());
@@ -198,8 +260,8 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   });
   if (!made) return false;
   RankPeer& peer = *place;
-  // Of two that open to each other at once, the lower rank's link counts.
-  if (peer.link.link() != nullptr && !peer.link.is_up() && peer.opens && job_.rank() < rank)
+  // Of two that open to each other at once, the lower name's link counts.
+  if (peer.link.link() != nullptr && !peer.link.is_up() && peer.opens && own_name() < peer.name)
     return false;
   drop_link(peer);
   peer.changed_ns = now_ns();
@@ -299,7 +361,7 @@ void RemoteLanes::tick() {
       drop_link(peer);  // no answer: another try
       peer.link.back_off(now_ns_);
     }
-    const bool opens = job_.rank() < peer.rank || !peer.answered ||
+    const bool opens = own_name() < peer.name || !peer.answered ||
                        now_ns_ > peer.changed_ns + std::min(kHigherWaitsNs, timeout_ns_ / 8);
     switch (peer.link.tick(now_ns_, silence_ns_,
                            life(peer.rank).is_watched.load(std::memory_order_relaxed), opens)) {

@@ -1,7 +1,8 @@
 #pragma once
 // RemoteLanes: a job's lanes to ranks of other hosts, and what ranks do with each other's memory,
 // over any fabric::Endpoint. A rank publishes its endpoint's address on the job's board; the first
-// use of another rank opens a link to it, which is opened again when it breaks.
+// use of another rank opens a link to it, which is opened again when it breaks. Strangers, who have
+// no such board, are admitted one by one, by their cards.
 //
 // Entries go from the mirror to the ring as messages of the fabric.
 // They are not kept twice: after a break the reader tells what has arrived, and the writer sends
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "fabric/endpoint.hpp"
+#include "fabric/registry.hpp"
 #include "fabric/remote_fabric.hpp"
 #include "fabric/watcher.hpp"
 #include "transport/lanes/peer.hpp"
@@ -41,9 +43,9 @@ struct LaneTuning {
 class RemoteLanes final : public RemoteFabric, fabric::Events {
  public:
   RemoteLanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
-              const LaneTuning& tuning);
+              const LaneTuning& tuning, To to);
   ~RemoteLanes() override;
-  // Publishes how this rank is reached.
+  // Publishes how this rank is reached, to members.
   Status start();
 
   std::string_view name() const noexcept override { return tuning_.name; }
@@ -87,6 +89,9 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   int wait_fd() const noexcept override { return endpoint_->wait_fd(); }
   bool arm() noexcept override;
   void disconnect(int rank) noexcept override;
+  std::string card() const override;
+  Status admit(int number, const ProcessName& name, std::string_view card) override;
+  void forget(int number) noexcept override;
   PeerState state(int rank) noexcept override;
   void leave() noexcept override;
 
@@ -124,6 +129,10 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
     return life(rank).state.load(std::memory_order_relaxed) == PeerState::alive;
   }
   Status read_address(int rank, std::uint64_t& secret, std::string& address) const;
+  Status read_card(int rank, std::string_view text, std::uint64_t& secret,
+                   std::string& address) const;
+  int find_rank(const ProcessName& name) const;
+  ProcessName own_name() const noexcept { return {job_.id(), job_.rank()}; }
   Status reach(int rank, RankPeer*& peer);
   Status open_link(RankPeer& peer);
   void drop_link(RankPeer& peer);
@@ -144,8 +153,11 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
   void join_lanes(RankPeer& peer, int channel);
   Arrivals& arrivals_of(int channel);
-  void drop(std::unique_ptr<SendLaneState>& lane);
-  void drop(std::unique_ptr<ReceiveLaneState>& lane);
+  // is_forgotten: nobody writes to its mirror any more.
+  void drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten = false);
+  // kept: who has it from then on; null: it is freed.
+  void drop(std::unique_ptr<ReceiveLaneState>& lane,
+            std::unique_ptr<ReceiveLaneState>* kept = nullptr);
   SendLaneState* find_send_lane(const RankPeer& peer, std::uint32_t number);
   ReceiveLaneState* find_receive_lane(const RankPeer& peer, std::uint32_t number);
 
@@ -204,6 +216,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   mutable std::mutex lock_;
   std::unique_ptr<fabric::Endpoint> endpoint_;
   const LaneTuning tuning_;
+  const To to_;
   const std::uint64_t timeout_ns_;
   const std::uint64_t silence_ns_;  // early enough that all have heard of it by the timeout
   std::uint64_t secret_ = 0, next_key_ = 0, key_secret_ = 0;
@@ -223,6 +236,8 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::map<int, std::unique_ptr<Arrivals>> arrivals_;
   std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there
   std::vector<Mapping> lost_memory_;              // mirrors of lost peers; freed after the endpoint
+  // Lanes of the stranger that was forgotten last: their entries in Arrivals may not be taken yet.
+  std::vector<std::unique_ptr<ReceiveLaneState>> forgotten_;
 
   std::deque<RemoteOperation> operations_;
   std::vector<RemoteOperation*> free_operations_;

@@ -1,0 +1,138 @@
+// Strangers: processes of other jobs, met one by one.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/shortage.hpp"
+#include "tagged/impl.hpp"
+
+namespace weft::tagged {
+namespace {
+
+// A card: the name among all jobs, the process and its host, how the fabrics reach it.
+struct CardHead {
+  static constexpr std::uint32_t kMagic = 0x43544657;  // "WFTC"
+  std::uint32_t magic;
+  std::int32_t rank, pid;
+  std::uint32_t host_bytes;
+  std::uint64_t job;
+};
+constexpr std::size_t kMaxHostBytes = 256;
+
+}  // namespace
+
+void Engine::Impl::set_up(Peer& peer, int rank, Fabric* fabric) noexcept {
+  peer.rank = rank;
+  peer.fabric = fabric;
+  peer.remote = fabric != nullptr && !fabric->mapped();
+}
+
+// What is here of a stranger that is lost, and that nobody uses.
+void Engine::Impl::forget(Peer& peer) {
+  peer.fabric->forget(peer.rank);
+  // Before its place is another's.
+  for (Arrivals* list : arrivals)
+    for (Arrival* next = list->take(); next != nullptr; next = next->next) {
+      auto* other = static_cast<Peer*>(next->reader);
+      if (other != &peer && !other->lost) arriving.push_back(other);
+    }
+  matcher.forget(peer.rank);
+  if (peer.listed) std::erase(blocked, &peer);
+  std::erase(lost, peer.rank);
+  const int rank = peer.rank;
+  std::destroy_at(&peer);
+  set_up(*std::construct_at(&peer), rank, nullptr);
+  peer.lost = true;  // until somebody gets the number
+  job.remove_stranger(rank);
+}
+
+Status Engine::card(std::string& card) {
+  const Guard guard(*impl_);
+  Impl& impl = *impl_;
+  return or_no_memory([&]() -> Status {
+    Fabrics& fabrics = *impl.fabrics;
+    if (Status status = fabrics.open_to_strangers(); !status) return status;
+    // release: the fabrics and their watcher are there; pairs with the acquire of who sleeps.
+    impl.has_remote.store(true, std::memory_order_release);
+    has_remote_.store(true, std::memory_order_relaxed);
+    const Member& self = impl.job.member(impl.job.rank());
+    const std::string host = self.host.substr(0, kMaxHostBytes);
+    const CardHead head{CardHead::kMagic, impl.job.rank(), self.pid,
+                        static_cast<std::uint32_t>(host.size()), impl.job.id()};
+    card.assign(reinterpret_cast<const char*>(&head), sizeof head);
+    card += host;
+    card += fabrics.cards();
+    return {};
+  });
+}
+
+Status Engine::admit(std::string_view card, int& number) {
+  Impl& impl = *impl_;
+  CardHead head{};
+  if (card.size() >= sizeof head) std::memcpy(&head, card.data(), sizeof head);
+  if (head.magic != CardHead::kMagic || head.rank < 0 || head.pid <= 0 || head.job == 0 ||
+      head.host_bytes > kMaxHostBytes || head.host_bytes > card.size() - sizeof head)
+    return {Code::corrupt, "that is no card of a process"};
+  const Guard guard(impl);
+  Job& job = impl.job;
+  if (head.job == job.id()) {
+    number = head.rank;
+    return number < job.size() ? Status() : Status(Code::corrupt, "there is no such rank");
+  }
+  number = job.find_stranger(head.job, head.rank);
+  if (number >= 0) {
+    const Peer& peer = impl.peer(number);
+    if (peer.lost) return {Code::peer_lost, fmt::format("{} is lost", job.describe(number))};
+    ++impl.uses_of(peer);
+    return {};
+  }
+  // Those that have ended meanwhile make room.
+  impl.check_liveness();
+  for (Peer& peer : impl.peers)
+    if (impl.is_stranger(peer) && peer.fabric != nullptr && peer.lost && impl.uses_of(peer) == 0)
+      impl.forget(peer);
+  return or_no_memory([&]() -> Status {
+    Stranger stranger;
+    stranger.name = {head.job, head.rank};
+    stranger.pid = head.pid;
+    stranger.host = card.substr(sizeof head, head.host_bytes);
+    impl.uses_of_strangers.reserve(impl.peers.size() + 1);
+    for (auto* list : {&impl.incoming, &impl.arriving, &impl.blocked})
+      list->reserve(impl.peers.size() + 1);
+    impl.lost.reserve(impl.peers.size() + 1);
+    if (Status status = job.add_stranger(stranger, number); !status) return status;
+    Fabric* fabric = nullptr;
+    Status status = or_no_memory([&] {
+      return impl.fabrics->admit(number, stranger.name, card.substr(sizeof head + head.host_bytes),
+                                 fabric);
+    });
+    if (!status) {
+      job.remove_stranger(number);
+      return status;
+    }
+    if (static_cast<std::size_t>(number) == impl.peers.size()) {
+      impl.peers.emplace_back();
+      impl.uses_of_strangers.push_back(0);
+    }
+    Peer& peer = impl.peer(number);
+    peer.lost = false;
+    impl.set_up(peer, number, fabric);
+    impl.uses_of(peer) = 1;
+    return {};
+  });
+}
+
+void Engine::use_stranger(int number) noexcept {
+  const Guard guard(*impl_);
+  ++impl_->uses_of(impl_->peer(number));
+}
+
+void Engine::unuse_stranger(int number) noexcept {
+  const Guard guard(*impl_);
+  Peer& peer = impl_->peer(number);
+  // So that its end is seen, and the number is free again.
+  if (--impl_->uses_of(peer) == 0) peer.watched = true;
+}
+
+}  // namespace weft::tagged

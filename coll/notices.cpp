@@ -100,7 +100,10 @@ void Notices::tell() noexcept {
   });
   if (seen != kNobody) lost_.store(seen, std::memory_order_relaxed);
   const bool passes_on = seen == kNobody && was_told_.load(std::memory_order_relaxed);
-  sent_->told.lost = lost();
+  // Strangers call it something else.
+  bool is_across = false;
+  for_each_member([&](int member) { is_across = is_across || member >= engine_.size(); });
+  sent_->told.lost = is_across ? kNobody : lost();
   constexpr std::size_t kFew = 16;
   for (const auto& group : members_) {
     const std::size_t size = group.size();

@@ -22,11 +22,15 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
   members_.reserve(members.size());
   // Clients that agree on losses in the middle of calls need everyone to see them alike.
   if (interrupt == nullptr) notices_ = std::make_unique<Notices>(engine);
-  if (interrupt == nullptr && engine.job().has_shared_hosts())
+  // Members of several jobs know different things of the hosts.
+  const bool is_across =
+      std::ranges::any_of(members, [&engine](int member) { return member >= engine.size(); });
+  if (interrupt == nullptr && engine.job().has_shared_hosts() && !is_across)
     hosts_ = std::make_unique<Hosts>(*this, members.size());
   assign(members, context);
   // Clients that agree on losses in the middle of calls have no word in a switch.
-  offload_tried_ = interrupt != nullptr || engine.job().settings().text(Setting::offload) == "off";
+  offload_tried_ =
+      interrupt != nullptr || is_across || engine.job().settings().text(Setting::offload) == "off";
   make_requests();
 }
 

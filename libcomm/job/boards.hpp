@@ -21,6 +21,12 @@ inline constexpr const char* kAppNumberVariable = "WEFT_APP_NUMBER";   // may be
 // "weftrun" when a server runs already; otherwise rank 0 is the server.
 inline constexpr const char* kLauncherVariable = "WEFT_LAUNCHER";
 
+// The port of those who have spawned this job, for its first rank. May be missing.
+inline constexpr const char* kParentVariable = "WEFT_PARENT";
+// host:port/key of a rendezvous server that jobs publish names at. May be missing: then a launcher
+// of Weft has them.
+inline constexpr const char* kNameServerVariable = "WEFT_NAME_SERVER";
+
 std::unique_ptr<Board> make_alone_board();
 
 struct RendezvousPlace {

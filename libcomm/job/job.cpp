@@ -22,6 +22,20 @@
 
 namespace weft {
 
+namespace {
+
+Status no_names() {
+  return {Code::unsupported,
+          "no server of names is known here: start one with weftrun --serve-names, and the jobs "
+          "with weftrun --name-server"};
+}
+
+}  // namespace
+
+Status Board::publish(std::string_view, std::string_view) { return no_names(); }
+Status Board::look_up(std::string_view, std::string&) { return no_names(); }
+Status Board::unpublish(std::string_view) { return no_names(); }
+
 // What a process offers those of its view to try on.
 struct SharingOffer {
   std::string view;

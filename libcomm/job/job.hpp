@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/settings.hpp"
+#include "job/spawn.hpp"
 #include "weft/status.hpp"
 
 namespace weft {
@@ -41,6 +42,16 @@ class Board {
   virtual Status fence(int timeout_ms) = 0;
   // Reads what `rank` put under `key` before the last fence. not_found names both.
   virtual Status get(int rank, std::string_view key, std::string& value) = 0;
+  // Starts more processes, as a job of their own, which ends with this one if a launcher starts
+  // them.
+  virtual Status spawn(const SpawnRequest& request, std::unique_ptr<Spawned>& spawned) {
+    return start_weftrun(request, spawned);
+  }
+  // Names under which processes find each other's ports, in whatever jobs the launcher can see.
+  // exists: it is published already; not_found: it is not. They end with their publisher.
+  virtual Status publish(std::string_view service, std::string_view port);
+  virtual Status look_up(std::string_view service, std::string& port);
+  virtual Status unpublish(std::string_view service);
   // Asks the launcher to end the whole job with this exit code; returns if it cannot.
   virtual void abort(int exit_code, std::string_view message) = 0;
   // Says goodbye; after it the process may exit without being taken for dead.

@@ -129,8 +129,13 @@ class RendezvousBoard final : public Board {
   Status put(std::string_view key, std::string_view value) override;
   Status fence(int timeout_ms) override;
   Status get(int rank, std::string_view key, std::string& value) override;
+  Status spawn(const SpawnRequest& request, std::unique_ptr<Spawned>& spawned) override;
+  Status publish(std::string_view service, std::string_view port) override;
+  Status look_up(std::string_view service, std::string& port) override;
+  Status unpublish(std::string_view service) override;
   void abort(int exit_code, std::string_view message) override;
   Status close() override;
+  Status ask(Type type, std::string_view body, std::string& text);
 
  private:
   Status connect_once(const Deadline& deadline);
@@ -245,6 +250,69 @@ Status RendezvousBoard::get(int rank, std::string_view key, std::string& value) 
     return {Code::not_found, fmt::format("rank {} has published no \"{}\"", rank, key)};
   value = found->second;
   return {};
+}
+
+Status RendezvousBoard::ask(Type type, std::string_view body, std::string& text) {
+  if (!link_.is_open()) return lost();
+  Status status = link_.ask(type, body, Deadline(place_.close_timeout_ms + kGraceMs), text);
+  if (status == Code::timed_out || status == Code::corrupt) link_.close();
+  return status;
+}
+
+// What the launcher has started for this rank.
+class SpawnedByLauncher final : public Spawned {
+ public:
+  SpawnedByLauncher(RendezvousBoard& board, std::uint32_t id) : board_(board), id_(id) {}
+  Status look() override {
+    const std::uint64_t now = now_ns();
+    if (now < next_ns_) return {};
+    constexpr std::uint64_t kPeriodNs = 50'000'000;
+    next_ns_ = now + kPeriodNs;
+    std::string body, text;
+    append_word(body, id_);
+    return board_.ask(Type::look, body, text);
+  }
+
+ private:
+  RendezvousBoard& board_;
+  const std::uint32_t id_;
+  std::uint64_t next_ns_ = 0;
+};
+
+Status RendezvousBoard::spawn(const SpawnRequest& request, std::unique_ptr<Spawned>& spawned) {
+  if (!place_.server_is_launcher) return start_weftrun(request, spawned);
+  std::vector<std::string> words;
+  if (Status status = weftrun_words(request, words); !status) return status;
+  if (!request.path.empty()) words.insert(words.begin(), {"--path", request.path});
+  std::string body, text;
+  append_word(body, static_cast<std::uint32_t>(words.size()));
+  for (const std::string& word : words) append_text(body, word);
+  if (body.size() > kMaxBodyBytes) return {Code::no_memory, "its arguments are too long"};
+  if (Status status = ask(Type::spawn, body, text); !status) return status;
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc{}) return {Code::corrupt, "weftrun answers what was not asked"};
+  spawned = std::make_unique<SpawnedByLauncher>(*this, id);
+  return {};
+}
+
+Status RendezvousBoard::publish(std::string_view service, std::string_view port) {
+  std::string body, text;
+  append_text(body, service);
+  append_text(body, port);
+  return ask(Type::publish, body, text);
+}
+
+Status RendezvousBoard::look_up(std::string_view service, std::string& port) {
+  std::string body;
+  append_text(body, service);
+  return ask(Type::look_up, body, port);
+}
+
+Status RendezvousBoard::unpublish(std::string_view service) {
+  std::string body, text;
+  append_text(body, service);
+  return ask(Type::unpublish, body, text);
 }
 
 void RendezvousBoard::abort(int exit_code, std::string_view message) {

@@ -11,6 +11,8 @@
 
 #include <charconv>
 
+#include "base/keepalive.hpp"
+
 namespace weft::rendezvous {
 
 bool split_address(std::string_view address, std::string& host, std::uint16_t& port) {
@@ -31,16 +33,6 @@ std::string join_address(std::string_view host, std::uint16_t port) {
 
 bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
-void watch_for_death(int socket) {
-  constexpr int kOn = 1, kIdleS = 2, kIntervalS = 1, kProbes = 8;
-  constexpr unsigned kUnansweredMs = 10000;  // for data under way, which keepalive does not watch
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleS, sizeof kIdleS);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &kIntervalS, sizeof kIntervalS);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
-  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnansweredMs, sizeof kUnansweredMs);
 }
 
 void Link::close() {
@@ -172,6 +164,21 @@ Status Link::receive_frame(Type& type, std::string& body, const Deadline& deadli
     status = receive_bytes(body.data() + before, body.size() - before, deadline);
   }
   return status;
+}
+
+Status Link::ask(Type type, std::string_view body, const Deadline& deadline, std::string& text) {
+  Status status = send_frame(type, body, deadline);
+  Type answered{};
+  std::string answer;
+  if (status) status = receive_frame(answered, answer, deadline);
+  if (!status) return status;
+  BodyReader reader(answer);
+  const std::uint32_t code = reader.word();
+  text = reader.text();
+  if (answered != Type::answer || !reader.complete() ||
+      code > static_cast<std::uint32_t>(Code::exists))
+    return no_server();
+  return code == 0 ? Status() : Status(static_cast<Code>(code), text);
 }
 
 }  // namespace weft::rendezvous

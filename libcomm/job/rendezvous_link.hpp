@@ -35,9 +35,6 @@ bool split_address(std::string_view address, std::string& host, std::uint16_t& p
 std::string join_address(std::string_view host, std::uint16_t port);
 // Only processes of the same machine reach it.
 bool is_loopback(std::string_view host);
-// The kernel on both sides notices within about ten seconds that the other machine is gone, however
-// quiet the connection is. A stopped process still counts as there.
-void watch_for_death(int socket);
 
 class Link {
  public:
@@ -56,6 +53,8 @@ class Link {
   // timed_out, peer_lost.
   Status send_frame(Type type, std::string_view body, const Deadline& deadline);
   Status receive_frame(Type& type, std::string& body, const Deadline& deadline);
+  // Sends one and takes the answer: the server's own status, with its text if it is ok.
+  Status ask(Type type, std::string_view body, const Deadline& deadline, std::string& text);
 
  private:
   Status connect(const std::string& address, const Deadline& deadline);

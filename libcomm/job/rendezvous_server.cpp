@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "base/keepalive.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
 #include "job/rendezvous_link.hpp"
@@ -21,6 +22,7 @@
 namespace weft::rendezvous {
 namespace {
 
+constexpr std::size_t kMaxNames = 65536, kMaxNameBytes = 4096;
 constexpr std::size_t kMaxStrangers = 64;  // besides the ranks, which may all come at once
 constexpr int kMaxEvents = 64;
 // Strangers of whom something is said in so long; the others are counted.
@@ -168,8 +170,12 @@ void Server::serve() {
     if (connection->stranger() && !connection->dead && connection->hello_deadline_ns <= now)
       drop(*connection, "said no hello in time");
   for (Group& group : groups_) settle(group);
-  const auto num_ended = std::erase_if(connections_, [](const auto& entry) {
-    return entry.second->dead || (entry.second->closing && entry.second->output.empty());
+  const auto num_ended = std::erase_if(connections_, [this](const auto& entry) {
+    const bool has_ended =
+        entry.second->dead || (entry.second->closing && entry.second->output.empty());
+    if (has_ended)
+      std::erase_if(names_, [&](const auto& name) { return name.second.by == entry.first; });
+    return has_ended;
   });
   if (num_ended > 0) watch_listener(true);
 }
@@ -280,7 +286,10 @@ bool Server::take_frames(Connection& connection) {
     const Head head = read_head(input.data() + taken);
     const bool greets = head.type == Type::hello || head.type == Type::visit;
     const bool stranger = connection.stranger();
-    if (head.magic != kMagic || stranger != greets || connection.visitor >= 0 ||
+    const bool is_about_names =
+        head.type == Type::publish || head.type == Type::look_up || head.type == Type::unpublish;
+    if (head.magic != kMagic || stranger != greets ||
+        (connection.visitor >= 0 && !is_about_names) ||
         head.length > (stranger ? kMaxHelloBytes : kMaxBodyBytes)) {
       drop(connection, "does not speak this protocol");
       return false;
@@ -298,6 +307,15 @@ bool Server::take_frames(Connection& connection) {
         break;
       case Type::fence:
         good = handle_fence(connection, body);
+        break;
+      case Type::publish:
+      case Type::look_up:
+      case Type::unpublish:
+        good = handle_names(connection, head.type, body);
+        break;
+      case Type::spawn:
+      case Type::look:
+        good = handle_spawn(connection, head.type, body);
         break;
       case Type::abort: {
         BodyReader reader(body);
@@ -401,6 +419,55 @@ bool Server::handle_fence(Connection& connection, std::string_view body) {
   rank.fence_timeout_ms = timeout_ms;
   rank.fence_deadline_ns = now_ns() + ms_to_ns(timeout_ms);
   return true;
+}
+
+bool Server::handle_names(Connection& connection, Type type, std::string_view body) {
+  BodyReader reader(body);
+  const std::string_view service = reader.text();
+  const std::string_view port = type == Type::publish ? reader.text() : std::string_view();
+  if (!reader.complete() || service.size() > kMaxNameBytes || port.size() > kMaxNameBytes)
+    return false;
+  const auto found = names_.find(service);
+  if (type == Type::publish) {
+    if (found != names_.end())
+      answer(connection, {Code::exists, fmt::format("'{}' is published already", service)});
+    else if (names_.size() >= kMaxNames)
+      answer(connection, {Code::no_memory, fmt::format("{} names are published", kMaxNames)});
+    else
+      names_.emplace(service, Published{std::string(port), connection.fd}),
+          answer(connection, Status());
+  } else if (found == names_.end()) {
+    answer(connection, {Code::not_found, fmt::format("'{}' is not published", service)});
+  } else if (type == Type::look_up) {
+    answer(connection, Status(), found->second.port);
+  } else {
+    names_.erase(found);
+    answer(connection, Status());
+  }
+  return !connection.dead;
+}
+
+bool Server::handle_spawn(Connection& connection, Type type, std::string_view body) {
+  BodyReader reader(body);
+  const std::uint32_t first = reader.word();
+  std::vector<std::string> words;
+  if (type == Type::spawn)
+    for (std::uint32_t i = 0; i < first && reader.ok(); ++i) words.emplace_back(reader.text());
+  if (!reader.complete() || first > INT32_MAX) return false;
+  int id = static_cast<int>(first);
+  Status status = Code::unsupported;
+  if (options_.spawner != nullptr)
+    status = type == Type::spawn ? options_.spawner->spawn(std::move(words), id)
+                                 : options_.spawner->look(id);
+  answer(connection, status, std::to_string(id));
+  return !connection.dead;
+}
+
+void Server::answer(Connection& connection, const Status& status, std::string_view text) {
+  std::string body;
+  append_word(body, static_cast<std::uint32_t>(status.code()));
+  append_text(body, status.ok() ? text : std::string_view(status.text()));
+  send(connection, make_frame(Type::answer, body));
 }
 
 void Server::send(Connection& connection, std::string_view frame) {

@@ -16,9 +16,20 @@
 #include <vector>
 
 #include "job/job.hpp"
+#include "job/rendezvous_wire.hpp"
 #include "weft/status.hpp"
 
 namespace weft::rendezvous {
+
+// Starts weftrun for ranks that ask for it.
+class Spawner {
+ public:
+  virtual Status spawn(std::vector<std::string> words, int& id) = 0;
+  virtual Status look(int id) = 0;
+
+ protected:
+  ~Spawner() = default;
+};
 
 class Server {
  public:
@@ -31,6 +42,7 @@ class Server {
     // A rank whose connection broke is reported to waiting ranks after this time, unless mark_gone
     // told before, in better words, what became of it.
     int loss_grace_ms = 0;
+    Spawner* spawner = nullptr;  // null: ranks must start things themselves
   };
 
   enum class RankState { absent, joined, left, lost };
@@ -95,6 +107,9 @@ class Server {
   bool handle_hello(Connection& connection, std::string_view body);
   bool handle_visit(Connection& connection, std::string_view body);
   bool may_enter(Connection& connection, std::uint32_t version, std::string_view key);
+  bool handle_names(Connection& connection, Type type, std::string_view body);
+  bool handle_spawn(Connection& connection, Type type, std::string_view body);
+  void answer(Connection& connection, const Status& status, std::string_view text = {});
   bool handle_fence(Connection& connection, std::string_view body);
   void send(Connection& connection, std::string_view frame);
   void flush(Connection& connection);
@@ -118,6 +133,11 @@ class Server {
   std::uint16_t port_ = 0;
   std::array<Group, kNumParties> groups_;
   std::map<int, std::unique_ptr<Connection>> connections_;  // by file descriptor
+  struct Published {
+    std::string port;
+    int by;  // the connection's descriptor
+  };
+  std::map<std::string, Published, std::less<>> names_;
   std::optional<AbortRequest> abort_;
   std::vector<int> lost_visitors_;
   bool watches_listener_ = true;

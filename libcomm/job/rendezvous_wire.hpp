@@ -1,5 +1,5 @@
 #pragma once
-// The wire format of the rendezvous server, version 2. Every message is a frame: a head of three
+// The wire format of the rendezvous server, version 3. Every message is a frame: a head of three
 // little-endian 32-bit words (magic, type, length of the body), then the body. A body is a row of
 // 32-bit words and texts (a word with the length, then the bytes). Nothing a peer sends is believed
 // before it was checked: BodyReader stops at the first thing that does not fit.
@@ -11,10 +11,17 @@
 //                                             failed   code why
 //   abort    exit_code message
 //   goodbye                                   farewell
+//   publish  service port                     answer   code text
+//   look_up  service                          answer   code port
+//   unpublish service                         answer   code text
+//   spawn    n (word)*n                       answer   code id
+//   look     id                               answer   code text
 //
 // A rank may join once as each party (job.hpp); the parties have nothing to do with each other.
 // A visitor is no rank: an agent of weftrun on another host, which so finds out that its ranks will
-// reach the server, and keeps the connection so that either side notices when the other is gone.
+// reach the server, and keeps the connection so that either side notices when the other is gone; or
+// a process of another job, which asks for names. What is published ends with its publisher's
+// connection. The words of spawn are weftrun's options; look asks whether that weftrun still runs.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -23,7 +30,7 @@
 namespace weft::rendezvous {
 
 inline constexpr std::uint32_t kMagic = 0x31544657;  // "WFT1"
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::size_t kHeadBytes = 12;
 inline constexpr std::size_t kMaxHelloBytes = 1024;           // from a stranger
 inline constexpr std::size_t kMaxBodyBytes = 16u << 20;       // from a rank
@@ -41,7 +48,16 @@ enum class Type : std::uint32_t {
   goodbye,
   farewell,
   visit,
+  publish,
+  look_up,
+  unpublish,
+  spawn,
+  look,
+  answer,
 };
+
+// The number of visitors that ask for names.
+inline constexpr std::uint32_t kAsksForNames = 0x7fffffff;
 
 inline void append_word(std::string& bytes, std::uint32_t word) {
   for (int shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<char>(word >> shift));

@@ -1,5 +1,6 @@
 #include "mpi/comm.hpp"
 
+#include <array>
 #include <cstring>
 
 #include "coll/notices.hpp"
@@ -17,10 +18,11 @@ namespace {
 // MPI_COMM_SELF's.
 constexpr std::uint32_t kReservedIds = 2;
 Immortal<ContextIds> context_ids;
+Immortal<ContextsAcross> contexts_across;
 
-// Two contexts a communicator; the ranges of all processes share 32 bits.
+// Two contexts a communicator; the ranges of all processes share what is below kAcrossJobs.
 std::uint32_t range_of_ids() {
-  return (std::uint32_t{1} << 31) / static_cast<std::uint32_t>(engine->size());
+  return (kAcrossJobs / 2) / static_cast<std::uint32_t>(engine->size());
 }
 std::uint32_t context_of(int owner, std::uint32_t id) {
   return (static_cast<std::uint32_t>(owner) * range_of_ids() + id) * 2;
@@ -37,9 +39,12 @@ Comm::Comm() = default;
 Comm::~Comm() {
   if (errhandler != nullptr) release(errhandler);
   if (given_context) drop_context(*given_context);
+  if (!across_contexts) return;
+  for (const std::uint32_t used : *across_contexts) contexts_across->give_back(used);
 }
 
-std::uint32_t new_context() {
+std::uint32_t new_context(bool is_across) {
+  if (is_across) return contexts_across->draw();
   const std::optional<std::uint32_t> id = context_ids->take();
   // The others wait for a number: there is nobody to return an error to.
   if (!id) end_job(MPI_ERR_OTHER, "there are more communicators than contexts for them");
@@ -63,6 +68,10 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
   comm.context = context;
   for (const std::uint32_t given : {context, team_context - 1})
     if (is_own(given)) comm.given_context = given;
+  if (is_across(comm)) {
+    comm.across_contexts = {context, team_context - 1};
+    for (const std::uint32_t used : *comm.across_contexts) contexts_across->take(used);
+  }
   comm.rank = comm.group->rank();
   comm.team->assign(comm.group->members(), team_context);
   if (comm.is_inter())
@@ -253,19 +262,11 @@ MPI_FUNCTION(Comm_disconnect)(MPI_Comm* comm) {
     return raise(object, MPI_ERR_COMM, __func__, "a predefined communicator cannot be freed");
   // All pending communication must end first; the program has completed its own requests.
   drop_buffer(object);
-  const Status status = coll::barrier(*object->team);
+  const Status status = meet_both_sides(object);
   if (!status) return raise_status(object, status, __func__);
   const int code = free_comm(object);
   if (code != MPI_SUCCESS) return raise(object, code, __func__);
   *comm = MPI_COMM_NULL;
-  return MPI_SUCCESS;
-}
-
-// No process of Weft was spawned by another.
-MPI_FUNCTION(Comm_get_parent)(MPI_Comm* parent) {
-  MPI_MUST_RUN();
-  if (parent == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "parent is null");
-  *parent = MPI_COMM_NULL;
   return MPI_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 // The fields up to `rank` are all that sending and receiving read. They and the groups are constant
 // once the communicator has a handle; the rest is guarded by `mutex`, but for the attributes, which
 // guard themselves.
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "coll/coll.hpp"
 #include "mpi/attributes.hpp"
 #include "mpi/call.hpp"
+#include "mpi/context_ids.hpp"
 #include "mpi/errors.hpp"
 #include "mpi/group.hpp"
 #include "mpi/handle_table.hpp"
@@ -35,10 +37,11 @@ struct Comm {
   const Session* session = nullptr;  // that it comes from, if any
 
   MPI_Comm handle = MPI_COMM_NULL;
-  GroupPtr group;                                 // the local group
-  GroupPtr remote;                                // intercommunicators only
-  std::optional<std::uint32_t> given_context;     // by this process, for this communicator
-  std::unique_ptr<coll::Team> team;               // of the local group
+  GroupPtr group;                              // the local group
+  GroupPtr remote;                             // intercommunicators only
+  std::optional<std::uint32_t> given_context;  // by this process, for this communicator
+  std::optional<std::array<std::uint32_t, 2>> across_contexts;  // its own, where it is across jobs
+  std::unique_ptr<coll::Team> team;                             // of the local group
   std::unique_ptr<coll::Notices> remote_notices;  // intercommunicators only: of both groups
   std::unique_ptr<Topology> topology;
   std::atomic<int> uses{1};  // the handle and pending requests
@@ -93,15 +96,25 @@ inline void release(Comm* comm) {
   if (comm != job_comm) release_slow(comm);
 }
 
+// Whether the members may be of several jobs.
+inline bool is_across(const Comm& comm) noexcept { return (comm.context & kAcrossJobs) != 0; }
+// Which of two processes is the first, for all who know both.
+inline bool comes_before(int world, int other) noexcept {
+  return engine->job().name_of(world) < engine->job().name_of(other);
+}
+
 // Context ids are unique in the job without anyone being asked: each process gives out its own
 // range, and a new communicator's id comes from a member, mostly from rank 0. It goes back with the
 // communicator; one that none was made with goes back by drop_context.
-std::uint32_t new_context();
+// Where the members are of several jobs it is a random one (context_ids.hpp).
+std::uint32_t new_context(bool is_across);
 void drop_context(std::uint32_t context);
 // One that goes back unless a communicator has got it.
 class OfferedContext {
  public:
-  explicit OfferedContext(bool offers) : value_(offers ? new_context() : 0) {}
+  OfferedContext(bool offers, bool is_across) : value_(offers ? new_context(is_across) : 0) {}
+  // For a communicator of members of this one.
+  OfferedContext(bool offers, const Comm& parent) : OfferedContext(offers, is_across(parent)) {}
   ~OfferedContext() {
     if (value_ != 0) drop_context(value_);
   }
@@ -138,10 +151,10 @@ void destroy_comms();
 // Duplicates what hangs on a communicator: info (`info` unless keep_info), topology, and what is
 // needed to copy the attributes, for which `to->attributes.take` calls the program.
 AttributeSet::Copying copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info);
-// Whether the first process of this side of an intercommunicator comes first in the job: its
+// Whether the first process of this side of an intercommunicator comes first: its
 // context is then that of both sides.
 inline bool leads(const Comm& comm) noexcept {
-  return comm.group->world(0) < comm.remote->world(0);
+  return comes_before(comm.group->world(0), comm.remote->world(0));
 }
 
 // What MPI_Comm_split and MPI_Comm_create do within one group, for all that build on them.
@@ -157,6 +170,9 @@ int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* f
 // this context and tag (the others give neither). Collective over both sides. Errors are raised.
 int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t context,
                std::int32_t tag, MPI_Comm* out, const char* function);
+
+// Returns once all members, of both sides, have called it.
+Status meet_both_sides(Comm* comm);
 
 // Tags of internal messages on a communicator's own context. From the three after the first two a
 // number up to kTagUb is subtracted; the ranges do not meet.

@@ -27,7 +27,7 @@ int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const 
   if (comm->is_inter()) return dup_inter(comm, info, keep_info, out, function);
   CommPtr made = prepare_comm(comm->group->members(), *comm);
   const AttributeSet::Copying attributes = copy_extras(comm, made.get(), info, keep_info);
-  OfferedContext offered(comm->rank == 0);
+  OfferedContext offered(comm->rank == 0, *comm);
   std::uint32_t context = offered.value();
   const Status status = coll::bcast(*comm->team, &context, sizeof context, 0);
   if (!status) return raise_status(comm, status, function);
@@ -65,7 +65,7 @@ int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
     made = prepare_comm(comm->group->members(), *comm);
     group = std::make_shared<Group>(size);
   }
-  OfferedContext offered(color != MPI_UNDEFINED);
+  OfferedContext offered(color != MPI_UNDEFINED, *comm);
   const SplitEntry mine{color, key, offered.value()};
   const Status status = share(*comm->team, mine, all);
   if (!status) return raise_status(comm, status, function);
@@ -87,7 +87,7 @@ int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* funct
   out = nullptr;
   CommPtr made;
   if (group->rank() != MPI_UNDEFINED) made = prepare_comm(group->members(), *comm);
-  OfferedContext offered(group->rank() == 0);
+  OfferedContext offered(group->rank() == 0, *comm);
   std::vector<std::uint32_t> all;
   const Status status = share(*comm->team, offered.value(), all);
   if (!status) return raise_status(comm, status, function);
@@ -202,7 +202,7 @@ MPI_FUNCTION(Comm_create_group)(MPI_Comm comm, MPI_Group group, int tag, MPI_Com
   const std::int32_t internal_tag = kCreateGroupTag - tag;
   Code result = Code::ok;
   CommPtr made = prepare_comm(members->members(), *object);
-  OfferedContext offered(members->rank() == 0);
+  OfferedContext offered(members->rank() == 0, *object);
   std::uint32_t context = offered.value();
   if (members->rank() == 0) {
     std::vector<tagged::Request> sends(static_cast<std::size_t>(members->size()));

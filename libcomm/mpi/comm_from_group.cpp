@@ -63,7 +63,7 @@ int make(const Call& call, const GroupPtr& group, std::string_view tag, Comm*& o
   made->info = copy_of(call.hints);
   made->session = group->session();
   const bool is_first = group->rank() == 0;
-  OfferedContext offered(is_first);
+  OfferedContext offered(is_first, group->has_strangers());
   const std::uint64_t hash = hash_of(tag);
   Announcement said{hash, offered.value()};
   Code result = Code::ok;

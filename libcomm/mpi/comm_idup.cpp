@@ -16,7 +16,7 @@ class Duplication final : public Operation {
       : from_(from),
         made_(std::move(made)),
         out_(out),
-        offered_(from.rank == 0),
+        offered_(from.rank == 0, from),
         contexts_{offered_.value(), 0},
         schedule_(from) {}
   Code start() override {

@@ -9,7 +9,39 @@
 #include <optional>
 #include <unordered_set>
 
+#include "peer/handshake.hpp"
+
 namespace weft::mpi {
+
+// Of a communicator whose members are of several jobs: no range could be its giver's alone. The
+// rest of it is random.
+inline constexpr std::uint32_t kAcrossJobs = std::uint32_t{1} << 31;
+
+// The contexts across jobs that communicators of this process have.
+class ContextsAcross {
+ public:
+  // One that none has. Nobody has it yet afterwards.
+  std::uint32_t draw() {
+    const std::lock_guard lock(mutex_);
+    for (;;) {
+      const auto random = static_cast<std::uint32_t>(peer::random_word());
+      const std::uint32_t context = kAcrossJobs | (random & ~std::uint32_t{1});
+      if (!in_use_.contains(context)) return context;
+    }
+  }
+  void take(std::uint32_t context) {
+    const std::lock_guard lock(mutex_);
+    in_use_.insert(context);
+  }
+  void give_back(std::uint32_t context) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = in_use_.find(context); found != in_use_.end()) in_use_.erase(found);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_multiset<std::uint32_t> in_use_;
+};
 
 class ContextIds {
  public:

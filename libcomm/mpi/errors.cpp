@@ -16,7 +16,6 @@
 #include "mpi/comm.hpp"
 #include "mpi/error_names.hpp"
 #include "mpi/file.hpp"
-#include "mpi/unimplemented.hpp"
 #include "mpi/window.hpp"
 
 namespace weft::mpi {
@@ -202,13 +201,6 @@ int raise_status(Comm* comm, const Status& status, const char* function) {
   // The bare name of the code says nothing that the class does not.
   if (status == Code::peer_lost && text == code_name(Code::peer_lost)) text.clear();
   return raise(comm, error_class(status.code()), function, text);
-}
-
-int raise_unimplemented(const char* function) {
-  constexpr std::string_view kText = "this function of MPI is not part of Weft yet";
-  if (is_running()) return raise(nullptr, MPI_ERR_UNSUPPORTED_OPERATION, function, kText);
-  // Some may be called before MPI_Init: that it was too early would be the wrong reason.
-  end_job(MPI_ERR_UNSUPPORTED_OPERATION, fmt::format("{}: {}", function, kText));
 }
 
 int not_running(const char* function) {

@@ -209,6 +209,8 @@ FileError open_file(MPI_Comm handle, const char* name, int amode, MPI_Info info,
   Comm* comm = find_comm(handle);
   if (comm == nullptr) return {MPI_ERR_COMM, {}};
   if (comm->is_inter()) return {MPI_ERR_COMM, "an intercommunicator"};
+  if (comm->group->has_strangers())
+    return {MPI_ERR_UNSUPPORTED_OPERATION, "those that open a file together must be of one job"};
   if (out == nullptr) return {MPI_ERR_ARG, "fh is null"};
   *out = MPI_FILE_NULL;
   Opened opened;

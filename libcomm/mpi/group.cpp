@@ -109,11 +109,20 @@ void Group::assign(std::span<const int> members) {
   for (int rank = 0; rank < size(); ++rank) {
     identity_ = identity_ && members_[static_cast<std::size_t>(rank)] == rank;
     if (members_[static_cast<std::size_t>(rank)] == own) own_rank_ = rank;
+    if (engine == nullptr || members_[static_cast<std::size_t>(rank)] < engine->size()) continue;
+    engine->use_stranger(members_[static_cast<std::size_t>(rank)]);
+    has_strangers_ = true;
   }
   by_world_.clear();
   if (identity_) return;
   for (int rank = 0; rank < size(); ++rank) by_world_.emplace_back(world(rank), rank);
   std::sort(by_world_.begin(), by_world_.end());
+}
+
+Group::~Group() {
+  if (!has_strangers_ || engine == nullptr) return;
+  for (const int world : members_)
+    if (world >= engine->size()) engine->unuse_stranger(world);
 }
 
 int Group::rank_of(int world) const noexcept {

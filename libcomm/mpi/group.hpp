@@ -25,7 +25,10 @@ class Group {
     members_.reserve(capacity);
     by_world_.reserve(capacity);
   }
-  // Before anybody else has it. Gets no memory if there is enough.
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  // Before anybody else has it, once. Gets no memory if there is enough.
   void assign(std::span<const int> members);
 
   int size() const noexcept { return static_cast<int>(members_.size()); }
@@ -37,6 +40,8 @@ class Group {
   int rank_of(int world) const noexcept;
   // The rank of this process, or MPI_UNDEFINED.
   int rank() const noexcept { return own_rank_; }
+  // Whether some are of other jobs. As long as there is the group, they keep their numbers.
+  bool has_strangers() const noexcept { return has_strangers_; }
   // That it comes from, if any. Not to be dereferenced: it may have ended.
   const Session* session() const noexcept { return session_; }
 
@@ -44,6 +49,7 @@ class Group {
   std::vector<int> members_;
   std::vector<std::pair<int, int>> by_world_;  // (world rank, rank), sorted; empty if identity
   bool identity_ = true;
+  bool has_strangers_ = false;
   int own_rank_ = MPI_UNDEFINED;
   const Session* session_ = nullptr;
 };

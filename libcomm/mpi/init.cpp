@@ -9,7 +9,9 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/dynamic.hpp"
 #include "mpi/file.hpp"
+#include "mpi/name_server.hpp"
 #include "mpi/request.hpp"
 #include "mpi/tools.hpp"
 #include "mpi/transfer.hpp"
@@ -84,6 +86,8 @@ void end_library() {
     log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {}", status.text());
   destroy_files();
   destroy_windows();
+  destroy_ports();
+  leave_name_server();
   if (Status status = engine->close(); !status)
     log_line(LogLevel::warn, engine->rank(), "MPI_Finalize: {}", status.text());
   phase = Phase::finalized;
@@ -154,6 +158,10 @@ int start(int required, int* provided, const char* function) try {
   world_comm = job_comm;
   self_comm = own_comm;
   process->world_model = Phase::running;
+  if (Status status = meet_parent(); !status)
+    end_job(MPI_ERR_SPAWN,
+            fmt::format("{}: cannot meet the processes that have spawned this job: {}", function,
+                        status.text()));
   if (provided != nullptr) *provided = process->thread_level;
   return MPI_SUCCESS;
 } catch (const std::bad_alloc&) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mpi/comm.hpp"
+#include "mpi/introduction.hpp"
 #include "mpi/transfer.hpp"
 
 namespace weft::mpi {
@@ -18,47 +19,50 @@ struct Contexts {
 struct Introduction {
   int size;
   std::uint32_t context;
+  bool needs_cards;  // world ranks would say nothing: members or leaders are of several jobs
 };
 
 // Exchanges bytes between two processes. `tag` separates this exchange from others on the context.
 Code exchange(int peer, std::uint32_t context, std::int32_t tag, const void* send,
               std::size_t send_bytes, void* receive, std::size_t room) {
-  tagged::Request in;
-  tagged::Request out;
-  engine->irecv(in, peer, context, tag, receive, room);
-  engine->isend(out, peer, context, tag, send, send_bytes);
-  const Code sent = wait_progressing(out);
-  const Code received = wait_progressing(in);
-  return sent != Code::ok ? sent : received;
+  return MessagePipe(peer, context, tag).swap(send, send_bytes, receive, room).code();
 }
 
 // Local leader: swaps introductions and member lists with the remote leader. The side whose leader
-// has the lower world rank gives the context. `theirs` has room for what comes.
+// comes first gives the context. `theirs` has room for what comes. needs_cards: in and out; then
+// only that was agreed on.
 Code meet(const std::vector<int>& mine, std::uint32_t offered, int remote_leader,
-          std::uint32_t context, std::int32_t tag, std::vector<int>& theirs, Contexts& contexts) {
-  Introduction own{static_cast<int>(mine.size()), offered};
+          std::uint32_t context, std::int32_t tag, std::vector<int>& theirs, Contexts& contexts,
+          bool& needs_cards) {
+  Introduction own{static_cast<int>(mine.size()), offered, needs_cards};
   Introduction other{};
   Code code = exchange(remote_leader, context, tag, &own, sizeof own, &other, sizeof other);
   if (code != Code::ok) return code;
+  needs_cards = needs_cards || other.needs_cards;
+  if (needs_cards) return Code::ok;
   theirs.resize(static_cast<std::size_t>(other.size));
   code = exchange(remote_leader, context, tag, mine.data(), mine.size() * sizeof(int),
                   theirs.data(), theirs.size() * sizeof(int));
-  contexts = {engine->rank() < remote_leader ? own.context : other.context, own.context};
+  contexts = {comes_before(engine->rank(), remote_leader) ? own.context : other.context,
+              own.context};
   return code;
 }
 
 // The local leader knows the remote side; everyone else of `team` learns it. `rank`: the leader.
 Status spread(coll::Team& team, int leader, Code& code, std::vector<int>& theirs,
-              Contexts& contexts) {
+              Contexts& contexts, bool& needs_cards) {
   struct Header {
     int code;
     int size;
     Contexts contexts;
-  } header{static_cast<int>(code), static_cast<int>(theirs.size()), contexts};
+    bool needs_cards;
+  } header{static_cast<int>(code), static_cast<int>(theirs.size()), contexts, needs_cards};
   if (Status status = coll::bcast(team, &header, sizeof header, leader); !status) return status;
   code = static_cast<Code>(header.code);
   if (code != Code::ok) return {};
   contexts = header.contexts;
+  needs_cards = header.needs_cards;
+  if (needs_cards) return {};
   theirs.resize(static_cast<std::size_t>(header.size));
   return coll::bcast(team, theirs.data(), theirs.size() * sizeof(int), leader);
 }
@@ -69,21 +73,42 @@ Status spread(coll::Team& team, int leader, Code& code, std::vector<int>& theirs
 Status agree(Comm* comm, const std::vector<int>& mine, std::uint32_t offered,
              std::vector<int>& theirs, Contexts& contexts) {
   Code code = Code::ok;
+  bool needs_cards = false;
   if (comm->rank == 0)
-    code =
-        meet(mine, offered, comm->remote->world(0), comm->context, kIntercommTag, theirs, contexts);
-  Status status = spread(*comm->team, 0, code, theirs, contexts);
+    code = meet(mine, offered, comm->remote->world(0), comm->context, kIntercommTag, theirs,
+                contexts, needs_cards);
+  Status status = spread(*comm->team, 0, code, theirs, contexts, needs_cards);
   return status.ok() && code != Code::ok ? Status(code) : status;
 }
 
 }  // namespace
+
+Status MessagePipe::swap(const void* send, std::size_t send_bytes, void* receive,
+                         std::size_t room) {
+  tagged::Request in;
+  tagged::Request out;
+  engine->irecv(in, peer_, context_, tag_, receive, room);
+  engine->isend(out, peer_, context_, tag_, send, send_bytes);
+  const Code sent = wait_progressing(out);
+  const Code received = wait_progressing(in);
+  return sent != Code::ok ? sent : received;
+}
+
+// All of a side have come to this call.
+Status meet_both_sides(Comm* comm) {
+  Status status = coll::barrier(*comm->team);
+  if (!status || !comm->is_inter()) return status;
+  std::vector<int> theirs;
+  Contexts contexts;
+  return agree(comm, {}, 0, theirs, contexts);
+}
 
 int dup_inter(Comm* comm, const Info* info, bool keep_info, MPI_Comm* out, const char* function) {
   CommPtr made = prepare_comm(comm->group->members(), *comm);
   const AttributeSet::Copying attributes = copy_extras(comm, made.get(), info, keep_info);
   std::vector<int> theirs;
   Contexts contexts;
-  OfferedContext offered(comm->rank == 0);
+  OfferedContext offered(comm->rank == 0, *comm);
   const Status status = agree(comm, {}, offered.value(), theirs, contexts);
   if (!status) return raise_status(comm, status, function);
   offered.settle(contexts.local);
@@ -154,7 +179,7 @@ int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* funct
   Side local(*comm->group), remote(*comm->remote);
   CommPtr made;
   if (color != MPI_UNDEFINED) made = prepare_comm(comm->group->members(), *comm);
-  OfferedContext offered(color != MPI_UNDEFINED);
+  OfferedContext offered(color != MPI_UNDEFINED, *comm);
   Status status = share(*comm->team, InterSplitEntry{color, key, offered.value()}, mine);
   if (status.ok()) status = share_across(comm, mine, theirs);
   if (!status) return raise_status(comm, status, function);
@@ -166,7 +191,7 @@ int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* funct
   const std::uint32_t other = theirs[static_cast<std::size_t>(remote.ranks.front())].context;
   offered.settle(own);
   *out = open_comm(std::move(made), std::move(local.group), std::move(remote.group),
-                   local.worlds.front() < remote.worlds.front() ? own : other, own + 1)
+                   comes_before(local.worlds.front(), remote.worlds.front()) ? own : other, own + 1)
              ->handle;
   return MPI_SUCCESS;
 }
@@ -179,15 +204,25 @@ int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t c
   const auto remote = std::make_shared<Group>(most);
   std::vector<int> theirs;
   theirs.reserve(most);
-  OfferedContext offered(local.rank == local_leader);
+  OfferedContext offered(local.rank == local_leader, local);
   Code code = Code::ok;
   Contexts contexts;
+  bool needs_cards = local.group->has_strangers() || remote_leader >= engine->size();
   if (local.rank == local_leader)
     code = meet(local.group->members(), offered.value(), remote_leader, context, tag, theirs,
-                contexts);
-  const Status status = spread(*local.team, local_leader, code, theirs, contexts);
+                contexts, needs_cards);
+  const Status status = spread(*local.team, local_leader, code, theirs, contexts, needs_cards);
   if (!status) return raise_status(&local, status, function);
   if (code != Code::ok) return raise_status(&local, code, function);
+  if (needs_cards) {
+    made.reset();
+    MessagePipe pipe(remote_leader, context, tag);
+    Comm* inter = nullptr;
+    const Status introduced = introduce(local, local_leader, &pipe, inter);
+    if (!introduced) return raise_status(&local, introduced, function);
+    *out = inter->handle;
+    return MPI_SUCCESS;
+  }
   for (const int world : theirs)
     if (local.group->rank_of(world) != MPI_UNDEFINED)
       return raise(&local, MPI_ERR_COMM, function, "the two groups overlap");
@@ -247,7 +282,7 @@ MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintraco
   const auto group = std::make_shared<Group>(members.size());
   std::vector<int> theirs;
   theirs.reserve(1);
-  OfferedContext offered(comm->rank == 0);
+  OfferedContext offered(comm->rank == 0, *comm);
   Contexts contexts;
   const std::vector<int> mine{high != 0};
   const Status status = agree(comm, mine, offered.value(), theirs, contexts);

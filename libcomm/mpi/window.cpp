@@ -298,6 +298,9 @@ struct Wanted {
 
 int check_wanted(const Wanted& wanted, Comm& comm, const char* function) {
   if (comm.is_inter()) return raise(&comm, MPI_ERR_COMM, function, "an intercommunicator");
+  if (comm.group->has_strangers())
+    return raise(&comm, MPI_ERR_UNSUPPORTED_OPERATION, function,
+                 "a window's members must be of one job");
   if (wanted.win == nullptr) return raise(&comm, MPI_ERR_ARG, function, "win is null");
   if (wanted.bytes < 0) return raise(&comm, MPI_ERR_SIZE, function, "the size is negative");
   if (wanted.unit <= 0 || wanted.unit > std::numeric_limits<int>::max())
@@ -334,7 +337,7 @@ void prepare_window(const Wanted& wanted, Comm& parent, const Info* hints, Windo
   prepared.offers.resize(static_cast<std::size_t>(parent.size()));
   prepared.making.emplace(*window, prepared.offers);
   prepared.comm = prepare_comm(parent.group->members(), parent);
-  prepared.context.emplace(parent.rank == 0);
+  prepared.context.emplace(parent.rank == 0, parent);
 }
 
 // Collective. What went wrong is for `parent`.

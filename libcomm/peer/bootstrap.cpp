@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/keepalive.hpp"
 #include "base/log.hpp"
 #include "base/wait.hpp"
 #include "peer/sockets.hpp"
@@ -103,6 +104,7 @@ Status Bootstrap::connect(std::string_view text, std::uint64_t deadline_ns, void
   connection->fd_ =
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (connection->fd_ < 0) return error(Code::no_memory, "cannot connect to", text);
+  if (!address.is_unix) watch_for_death(connection->fd_);
   const int failed = ::connect(connection->fd_, address.raw(), address.length);
   if (failed != 0 && errno != EINPROGRESS) {
     Status status =
@@ -147,7 +149,10 @@ void Bootstrap::accept_all(Listener& listener) {
     connection->handshake_ =
         std::make_unique<Handshake>(Handshake::Role::listens, secret_, encode(own_));
     const int on = 1;
-    if (!listener.is_unix) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (!listener.is_unix) {
+      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      watch_for_death(fd);
+    }
     std::string why;
     if (!may_meet(*connection, why)) {
       const std::string frame = make_frame(FrameType::refused, why);

@@ -32,6 +32,7 @@ enum class FrameType : std::uint16_t {
   // After the handshake, between transports:
   offer,    // descriptors of a link over shared memory
   mapping,  // a descriptor of memory
+  data,     // bytes of a client's own
 };
 
 struct FrameHead {

@@ -10,7 +10,6 @@
 #include "coll/offload/info.hpp"
 #include "coll/selection.hpp"
 #include "fabric/registry.hpp"
-#include "mpi/unimplemented.hpp"
 #include "peer/address.hpp"
 #include "weft/job.hpp"
 #include "weft/node.hpp"
@@ -20,16 +19,6 @@ extern char** environ;
 namespace {
 
 using namespace weft;
-
-std::string mpi_text() {
-  const auto functions = mpi::unimplemented_functions();
-  std::string text = fmt::format(
-      "of the 664 functions of the MPI 5.0 standard ABI, {} are not written yet and raise\n"
-      "MPI_ERR_UNSUPPORTED_OPERATION:\n",
-      functions.size());
-  for (const char* name : functions) text += fmt::format("  {}\n", name);
-  return text;
-}
 
 std::string limit(std::size_t value, std::size_t any) {
   return value == any ? "any" : fmt::format("{}", value);
@@ -126,7 +115,6 @@ int main(int argc, char** argv) {
               collectives_text});
   report.add({"offload", "whether allreduce goes through switches, and why not", true,
               [&] { return offload::offload_text(settings); }});
-  report.add({"mpi", "functions of MPI that are not written yet", false, mpi_text});
 
   std::vector<std::string> names;
   std::string peer, secret;

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -86,6 +87,10 @@ Launcher::Launcher(const Options& options)
     : options_(options), ranks_(static_cast<std::size_t>(options.num_ranks)) {}
 
 Launcher::~Launcher() {
+  for (Child& child : children_)
+    if (child.running) kill(child.pid, SIGKILL);  // its guardian ends what it has started
+  for (Child& child : children_)
+    if (child.running) waitpid(child.pid, nullptr, 0);
   for (auto& host : hosts_) host->finish();  // all at once, before the first is waited for
   hosts_.clear();
   if (signals_ >= 0) close(signals_);
@@ -95,6 +100,12 @@ Status Launcher::start() {
   if (!options_.folder.empty() && chdir(options_.folder.c_str()) != 0)
     return {Code::not_found,
             fmt::format("cannot go to the folder {}: {}", options_.folder, strerror(errno))};
+  if (!options_.path.empty()) {
+    const char* path = getenv("PATH");
+    setenv("PATH",
+           fmt::format("{}:{}", options_.path, path != nullptr ? path : "/bin:/usr/bin").c_str(),
+           1);
+  }
   Status status = take_signals_over();
   if (status) status = place();
   if (!status) return status;
@@ -159,6 +170,7 @@ Status Launcher::listen() {
   server.key = key_;
   server.loss_grace_ms = kLossGraceMs;
   server.port = static_cast<std::uint16_t>(options_.port);
+  server.spawner = this;
   bool all_local = true;
   for (std::size_t host = 0; host < entries_.size(); ++host)
     all_local = all_local && is_local(host);
@@ -205,6 +217,8 @@ Status Launcher::start_host(std::size_t host, Assignment assignment) {
     input_is_terminal_ = isatty(0);
     if (has_rank_0) assignment.input = input_is_terminal_ ? Input::given : Input::inherited;
     assignment.environment = options_.environment;
+    if (!options_.name_server.empty())
+      assignment.environment.emplace_back(kNameServerVariable, options_.name_server);
     hosts_.push_back(std::make_unique<LocalHost>(*this, old_mask_));
   } else {
     if (assignment.rendezvous.empty())
@@ -214,6 +228,8 @@ Status Launcher::start_host(std::size_t host, Assignment assignment) {
     assignment.environment = portable_environment(environ);
     assignment.environment.insert(assignment.environment.end(), options_.environment.begin(),
                                   options_.environment.end());
+    if (!options_.name_server.empty())
+      assignment.environment.emplace_back(kNameServerVariable, options_.name_server);
     assignment.folder = own_folder();
     std::vector<std::string> command;
     Status status = agent_command(entry.name, command);
@@ -262,20 +278,21 @@ Status Launcher::agent_command(const std::string& host, std::vector<std::string>
 }
 
 int Launcher::run() {
-  while (num_running() > 0 ||
+  while (num_running() > 0 || has_children() ||
          ((outputs_open() || !stdout_.empty() || !stderr_.empty()) && now_ns() < drain_until_ns_)) {
     wait_for_something();
     take_signals();
     for (auto& host : hosts_) host->serve();
     write_output();
     judge_exits();
+    reap_children();
     serve_ranks();
     take_lost_visitors();
     take_abort_request();
     check_deadlines();
     if (num_running() == 0 && !killed_) {
-      // What the ranks have started and left behind.
-      signal_all(SIGKILL);
+      // What the ranks have started and left behind; jobs that they have spawned go on.
+      signal_hosts(SIGKILL);
       killed_ = true;
     }
     // Nobody waits for a reader that has stopped reading once there is no job any more and the
@@ -288,7 +305,83 @@ int Launcher::run() {
     rank.err->finish();
   }
   write_output();
+  for (const Child& child : children_)
+    if (child.exit_status != 0 && !child.is_known) fail(child.exit_status);
   return exit_status_.value_or(0);
+}
+
+// On the hosts of this job, beginning with the next one each time; without any, here.
+Status Launcher::spawn(std::vector<std::string> words, int& id) {
+  if (ending_) return {Code::cancelled, "the job is ending"};
+  std::vector<std::string> command = {own_path()};
+  const auto add = [&command](const char* option, const std::string& value) {
+    if (!value.empty()) command.insert(command.end(), {option, value});
+  };
+  if (std::ranges::find(words, "--hosts") == words.end()) {
+    std::string hosts;
+    for (std::size_t i = 0; i < options_.hosts.size(); ++i) {
+      const HostEntry& host = options_.hosts[(i + children_.size()) % options_.hosts.size()];
+      const bool has_colon = host.name.find(':') != std::string::npos;
+      hosts += fmt::format("{}{}", hosts.empty() ? "" : ",",
+                           has_colon ? fmt::format("[{}]", host.name) : host.name);
+      if (host.slots > 0) hosts += fmt::format(":{}", host.slots);
+    }
+    add("--hosts", hosts);
+  }
+  add("--launch", options_.launch);
+  add("--agent", options_.agent);
+  add("--address", options_.address);
+  add("--name-server", name_server());
+  if (options_.tag_output) command.push_back("--tag-output");
+  command.insert(command.end(), words.begin(), words.end());
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  children_.reserve(children_.size() + 1);
+  const pid_t own = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return system_error("fork");
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != own) _exit(kLostStatus);
+    setpgid(0, 0);  // a terminal's signals come to it by this process
+    const int nothing = open("/dev/null", O_RDONLY);
+    dup2(nothing, 0);
+    ::signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+    execv(arguments[0], arguments.data());
+    _exit(kMissingStatus);
+  }
+  id = static_cast<int>(children_.size());
+  children_.push_back({pid});
+  return {};
+}
+
+Status Launcher::look(int id) {
+  if (id < 0 || static_cast<std::size_t>(id) >= children_.size())
+    return {Code::bad_argument, "nothing was started under this number"};
+  Child& child = children_[static_cast<std::size_t>(id)];
+  if (child.running) return {};
+  child.is_known = true;
+  return {Code::not_found, fmt::format("weftrun has ended with exit status {}", child.exit_status)};
+}
+
+void Launcher::reap_children() {
+  for (Child& child : children_) {
+    int wait_status = 0;
+    if (!child.running || waitpid(child.pid, &wait_status, WNOHANG) != child.pid) continue;
+    child.running = false;
+    child.exit_status =
+        WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+  }
+}
+
+// For jobs that ranks spawn: the one that these use.
+std::string Launcher::name_server() const {
+  if (!options_.name_server.empty()) return options_.name_server;
+  if (const char* given = getenv(kNameServerVariable)) return given;
+  const std::vector<std::string> addresses = rendezvous_for(0);
+  return addresses.empty() ? std::string() : fmt::format("{}/{}", addresses[0], key_);
 }
 
 void Launcher::serve_ranks() {
@@ -537,8 +630,16 @@ void Launcher::end_job() {
 }
 
 void Launcher::signal_all(int number) {
+  signal_hosts(number);
+  for (const Child& child : children_)
+    if (child.running) kill(child.pid, number);
+}
+
+void Launcher::signal_hosts(int number) {
   for (auto& host : hosts_) host->signal(number);
 }
+
+bool Launcher::has_children() const { return std::ranges::any_of(children_, &Child::running); }
 
 void Launcher::say(const std::string& text) { errors_.append("weftrun: " + text + "\n", this); }
 

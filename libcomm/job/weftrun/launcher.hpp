@@ -22,7 +22,7 @@ namespace weft::weftrun {
 
 inline constexpr int kMissingStatus = 127;  // the program is not there: as a shell
 
-class Launcher final : public HostEvents {
+class Launcher final : public HostEvents, rendezvous::Spawner {
  public:
   explicit Launcher(const Options& options);
   ~Launcher();
@@ -46,6 +46,13 @@ class Launcher final : public HostEvents {
     int rank;
     int wait_status;
   };
+  // Another weftrun, which was started for a rank.
+  struct Child {
+    pid_t pid = -1;
+    bool running = true;
+    int exit_status = 0;
+    bool is_known = false;  // the rank has heard that it has ended
+  };
 
   // HostEvents
   void started(int rank, pid_t pid) override;
@@ -55,6 +62,10 @@ class Launcher final : public HostEvents {
   void lost(int host, const Status& why) override;
   void said(const std::string& text) override { say(text); }
   bool has_room() override { return !stdout_.full() && !stderr_.full(); }
+
+  // Spawner
+  Status spawn(std::vector<std::string> words, int& id) override;
+  Status look(int id) override;
 
   Status take_signals_over();
   Status place();
@@ -78,11 +89,15 @@ class Launcher final : public HostEvents {
   void check_deadlines();
   void end_job();
   void signal_all(int number);
+  void signal_hosts(int number);
+  void reap_children();
+  std::string name_server() const;
   void write_output();
   void forward_input();
   void say(const std::string& text);
   void fail(int exit_status);
   int num_running() const;
+  bool has_children() const;
   bool outputs_open() const;
   std::vector<int> running_ranks() const;
 
@@ -95,6 +110,7 @@ class Launcher final : public HostEvents {
   std::vector<std::vector<int>> placed_;
   std::vector<Rank> ranks_;
   std::vector<Exit> exits_;  // not judged yet
+  std::vector<Child> children_;
   Sink stdout_{1}, stderr_{2};
   // Where errors go: one place has one sink, lest the one's line end in the middle of the other's.
   Sink& errors_ = same_place(1, 2) ? stdout_ : stderr_;

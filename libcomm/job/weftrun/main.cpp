@@ -9,6 +9,7 @@
 
 #include "job/weftrun/agent.hpp"
 #include "job/weftrun/launcher.hpp"
+#include "job/weftrun/name_server.hpp"
 #include "job/weftrun/options.hpp"
 
 namespace {
@@ -25,6 +26,14 @@ int complain(const weft::Status& status, int exit_status) {
 void take_standard_streams() {
   for (int fd = 0; fd < 3; ++fd)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) _exit(kStartStatus);
+}
+
+// This process ends; a child of it goes on. Nothing that is started there has the descriptor.
+bool go_to_background(int descriptor) {
+  if (fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0) return false;
+  const pid_t pid = fork();
+  if (pid > 0) _exit(0);
+  return pid == 0;
 }
 
 }  // namespace
@@ -46,6 +55,11 @@ int main(int argc, char** argv) try {
     return 0;
   }
   if (options.serve_host) return run_agent();
+  if (options.serve_names) {
+    const weft::Status served = serve_names(options);
+    return served ? 0 : complain(served, kStartStatus);
+  }
+  if (options.background >= 0 && !go_to_background(options.background)) return kStartStatus;
   if (options.verbose)
     for (const std::string& words : options.ignored)
       fprintf(stderr, "weftrun: %s means nothing here and is ignored\n", words.c_str());

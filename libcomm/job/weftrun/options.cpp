@@ -125,6 +125,15 @@ Status apply(std::string_view option, std::string_view value, Options& options, 
   } else if (option == "--address") {
     if (value.empty()) return bad(option, value, "an address or the name of an interface");
     options.address = value;
+  } else if (option == "--path") {
+    options.path = value;
+  } else if (option == "--background") {
+    if (!parse_number(value, options.background) || options.background < 3)
+      return bad(option, value, "a descriptor");
+  } else if (option == "--name-server") {
+    if (value.find('/') == std::string_view::npos || value.find(':') == std::string_view::npos)
+      return bad(option, value, "HOST:PORT/KEY, as weftrun --serve-names prints it");
+    options.name_server = value;
   } else if (option == "--port") {
     if (!parse_number(value, options.port) || options.port < 1 || options.port > 65535)
       return bad(option, value, "a port number");
@@ -180,6 +189,8 @@ bool takes_no_value(std::string_view option, Options& options) {
     options.version = true;
   } else if (option == "--serve-host") {
     options.serve_host = true;
+  } else if (option == "--serve-names") {
+    options.serve_names = true;
   } else if (is_one_of(option, {"--oversubscribe", "-oversubscribe"})) {
     options.oversubscribe = true;
   } else if (is_one_of(option, {"--verbose", "-verbose", "-v"})) {
@@ -257,7 +268,7 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
     if (i >= argc) break;
   }
   if (options.programs[0].command.empty() && !options.help && !options.version &&
-      !options.serve_host)
+      !options.serve_host && !options.serve_names)
     return {Code::bad_argument, "no program is named (--help explains)"};
   if (options.ranks_per_host > 0) {
     for (HostEntry& host : options.hosts) host.slots = options.ranks_per_host;
@@ -309,6 +320,11 @@ After a colon follows another program, whose processes have the next ranks of th
                           rank before its extension
   --profile               prints at the end what the calls of an MPI program have cost (weft-profile)
   --profile-out PREFIX    the same, and writes PREFIX.json and PREFIX.svg, who sent what to whom
+  --name-server H:P/KEY   where MPI programs publish names and look them up (default: this weftrun
+                          has its own)
+  --serve-names           starts nothing, but serves names to several jobs: prints what --name-server
+                          takes, and ends with SIGTERM or SIGINT (--port, --address)
+  --path FOLDERS          where programs are looked for before PATH
   --verbose               says which options are ignored
   --help, --version
   --allow-run-as-root, -genvall, --mca NAME VALUE

@@ -43,7 +43,11 @@ struct Options {
   std::vector<std::string> ignored;  // options of other launchers that mean nothing here
   double timeout_s = 0;              // 0: none
   OnDeath on_death = OnDeath::kill;
-  bool serve_host = false;  // be the agent of another weftrun
+  std::string path;          // folders where programs are looked for first
+  std::string name_server;   // host:port/key of one that serves names; empty: this one does
+  bool serve_names = false;  // serve names, and start nothing
+  int background = -1;       // go on in the background, keeping this descriptor open until the end
+  bool serve_host = false;   // be the agent of another weftrun
   bool help = false;
   bool version = false;
   std::vector<Program> programs;

@@ -1,0 +1,40 @@
+#pragma once
+// Spawn: starting more processes, as a job of their own, beside one that runs. The launcher does so
+// where it can; else weftrun is started for it, on this machine.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/status.hpp"
+
+namespace weft {
+
+// What is to be started.
+struct SpawnRequest {
+  struct Program {
+    int num = 1;
+    std::vector<std::string> command;
+  };
+  std::vector<Program> programs;
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string folder;  // where the processes start; empty: where the launcher is
+  std::string path;    // where programs are looked for first; empty: as usual
+  std::string hosts;   // as weftrun's --hosts; empty: the launcher chooses
+};
+
+// What was started, for whoever waits for it to say something.
+class Spawned {
+ public:
+  virtual ~Spawned() = default;
+  // ok: it runs, as far as is known; else why nothing will come of it.
+  virtual Status look() = 0;
+};
+
+// weftrun's options for it, without its own name. bad_argument: weftrun could not take them.
+Status weftrun_words(const SpawnRequest& request, std::vector<std::string>& words);
+// Starts weftrun, which is installed beside this library or in PATH, in the background. not_found:
+// there is none.
+Status start_weftrun(const SpawnRequest& request, std::unique_ptr<Spawned>& spawned);
+
+}  // namespace weft

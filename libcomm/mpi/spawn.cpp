@@ -164,15 +164,15 @@ int spawn(std::span<const Command> commands, int root, MPI_Comm handle, MPI_Comm
   std::unique_ptr<Port> port;
   std::unique_ptr<Pipe> pipe;
   Status started;
+  // As many codes as processes are asked for, at all; but only the root knows how many these are.
+  int num = 0;
+  if (comm->rank == root)
+    for (const Command& command : commands) num += std::max(command.most, 0);
+  if (Status told = coll::bcast(*comm->team, &num, sizeof num, root); !told)
+    return raise_status(comm, told, function);
   if (comm->rank == root) started = start(commands, *comm, port, pipe);
   Comm* made = nullptr;
   const Status status = introduce(*comm, root, pipe.get(), made, started);
-  // As many codes as processes were asked for: significant at all, but only the root's numbers are.
-  int num = status.ok() ? made->remote->size() : 0;
-  if (comm->rank == root) {
-    num = 0;
-    for (const Command& command : commands) num += std::max(command.most, 0);
-  }
   if (codes != MPI_ERRCODES_IGNORE)
     for (int i = 0; i < num; ++i)
       codes[i] = status.ok() && i < made->remote->size() ? MPI_SUCCESS : MPI_ERR_SPAWN;

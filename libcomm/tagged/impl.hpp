@@ -301,6 +301,9 @@ struct Engine::Impl {
   // strangers.cpp
   void set_up(Peer& peer, int rank, Fabric* fabric) noexcept;
   void forget(Peer& peer);
+  static bool has_met(const Peer& peer) noexcept {
+    return peer.out.connected() || peer.accepted || peer.listed;
+  }
   bool is_stranger(const Peer& peer) const noexcept { return peer.rank >= job.size(); }
   std::uint32_t& uses_of(const Peer& stranger) noexcept {
     return uses_of_strangers[static_cast<std::size_t>(stranger.rank - job.size())];

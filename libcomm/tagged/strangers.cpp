@@ -87,10 +87,11 @@ Status Engine::admit(std::string_view card, int& number) {
     ++impl.uses_of(peer);
     return {};
   }
-  // Those that have ended meanwhile make room.
+  // Those that have ended meanwhile make room, and those that were never spoken to.
   impl.check_liveness();
   for (Peer& peer : impl.peers)
-    if (impl.is_stranger(peer) && peer.fabric != nullptr && peer.lost && impl.uses_of(peer) == 0)
+    if (impl.is_stranger(peer) && peer.fabric != nullptr && impl.uses_of(peer) == 0 &&
+        (peer.lost || !Impl::has_met(peer)))
       impl.forget(peer);
   return or_no_memory([&]() -> Status {
     Stranger stranger;
@@ -132,7 +133,7 @@ void Engine::unuse_stranger(int number) noexcept {
   const Guard guard(*impl_);
   Peer& peer = impl_->peer(number);
   // So that its end is seen, and the number is free again.
-  if (--impl_->uses_of(peer) == 0) peer.watched = true;
+  if (--impl_->uses_of(peer) == 0 && Impl::has_met(peer)) peer.watched = true;
 }
 
 }  // namespace weft::tagged

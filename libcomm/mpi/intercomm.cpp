@@ -9,12 +9,6 @@
 namespace weft::mpi {
 namespace {
 
-// Messages between the sides need a context that both know; each side's team has its own.
-struct Contexts {
-  std::uint32_t shared = 0;
-  std::uint32_t local = 0;
-};
-
 // What the two leaders tell each other, followed by the members' world ranks.
 struct Introduction {
   int size;

@@ -24,11 +24,6 @@ struct Greeting {
   ProcessName name;  // of the root
 };
 
-struct Contexts {
-  std::uint32_t shared = 0;
-  std::uint32_t local = 0;
-};
-
 // Most that a text of an error is passed on with.
 constexpr std::size_t kMaxTextBytes = 400;
 

@@ -8,6 +8,12 @@
 
 namespace weft::mpi {
 
+// Messages between the sides need a context that both know; each side's team has its own.
+struct Contexts {
+  std::uint32_t shared = 0;
+  std::uint32_t local = 0;
+};
+
 // Between the roots of two groups.
 class Pipe {
  public:

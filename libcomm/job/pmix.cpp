@@ -80,6 +80,9 @@ class PmixBoard final : public Board {
   Status put(std::string_view key, std::string_view value) override;
   Status fence(int timeout_ms) override;
   Status get(int rank, std::string_view key, std::string& value) override;
+  Status publish(std::string_view service, std::string_view port) override;
+  Status look_up(std::string_view service, std::string& port) override;
+  Status unpublish(std::string_view service) override;
   void abort(int exit_code, std::string_view message) override;
   Status close() override;
 
@@ -215,6 +218,53 @@ Status PmixBoard::get(int rank, std::string_view key, std::string& value) {
   value.assign(entry->data.bo.bytes, entry->data.bo.size);
   PMIX_VALUE_RELEASE(entry);
   return {};
+}
+
+// The launcher's data store is for all programs.
+Status service_key(std::string_view service, std::string& key) {
+  key = fmt::format("weft.name.{}", service);
+  if (key.size() <= PMIX_MAX_KEYLEN) return {};
+  return {Code::bad_argument, fmt::format("the name '{}' is too long for PMIx", service)};
+}
+
+Status PmixBoard::publish(std::string_view service, std::string_view port) {
+  std::string key, known;
+  if (Status status = service_key(service, key); !status) return status;
+  // Not all launchers refuse a second one.
+  if (look_up(service, known))
+    return {Code::exists, fmt::format("'{}' is published already", service)};
+  pmix_info_t info;
+  PMIX_INFO_CONSTRUCT(&info);
+  PMIX_INFO_LOAD(&info, key.c_str(), std::string(port).c_str(), PMIX_STRING);
+  const pmix_status_t result = PMIx_Publish(&info, 1);
+  PMIX_INFO_DESTRUCT(&info);
+  return result == PMIX_SUCCESS ? Status() : pmix_error(Code::unsupported, "PMIx_Publish", result);
+}
+
+Status PmixBoard::look_up(std::string_view service, std::string& port) {
+  std::string key;
+  if (Status status = service_key(service, key); !status) return status;
+  pmix_pdata_t data;
+  PMIX_PDATA_CONSTRUCT(&data);
+  key.copy(data.key, PMIX_MAX_KEYLEN);
+  const pmix_status_t result = PMIx_Lookup(&data, 1, nullptr, 0);
+  const bool is_there = result == PMIX_SUCCESS && data.value.type == PMIX_STRING;
+  if (is_there) port = data.value.data.string;
+  PMIX_PDATA_DESTRUCT(&data);
+  if (is_there) return {};
+  if (result == PMIX_SUCCESS || result == PMIX_ERR_NOT_FOUND)
+    return {Code::not_found, fmt::format("'{}' is not published", service)};
+  return pmix_error(Code::unsupported, "PMIx_Lookup", result);
+}
+
+Status PmixBoard::unpublish(std::string_view service) {
+  std::string key, port;
+  if (Status status = service_key(service, key); !status) return status;
+  if (Status status = look_up(service, port); !status) return status;
+  char* keys[] = {key.data(), nullptr};
+  const pmix_status_t result = PMIx_Unpublish(keys, nullptr, 0);
+  return result == PMIX_SUCCESS ? Status()
+                                : pmix_error(Code::unsupported, "PMIx_Unpublish", result);
 }
 
 void PmixBoard::abort(int exit_code, std::string_view message) {

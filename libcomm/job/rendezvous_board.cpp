@@ -268,12 +268,18 @@ class SpawnedByLauncher final : public Spawned {
     if (now < next_ns_) return {};
     constexpr std::uint64_t kPeriodNs = 50'000'000;
     next_ns_ = now + kPeriodNs;
+    return ask(false);
+  }
+  void give_up() override { (void)ask(true); }
+
+ private:
+  Status ask(bool gives_up) {
     std::string body, text;
     append_word(body, id_);
+    append_word(body, gives_up ? 1 : 0);
     return board_.ask(Type::look, body, text);
   }
 
- private:
   RendezvousBoard& board_;
   const std::uint32_t id_;
   std::uint64_t next_ns_ = 0;
@@ -285,6 +291,9 @@ Status RendezvousBoard::spawn(const SpawnRequest& request, std::unique_ptr<Spawn
   if (Status status = weftrun_words(request, words); !status) return status;
   if (!request.path.empty()) words.insert(words.begin(), {"--path", request.path});
   std::string body, text;
+  append_word(body, static_cast<std::uint32_t>(request.environment.size()));
+  for (const auto& [name, value] : request.environment)
+    append_text(body, fmt::format("{}={}", name, value));
   append_word(body, static_cast<std::uint32_t>(words.size()));
   for (const std::string& word : words) append_text(body, word);
   if (body.size() > kMaxBodyBytes) return {Code::no_memory, "its arguments are too long"};

@@ -449,16 +449,23 @@ bool Server::handle_names(Connection& connection, Type type, std::string_view bo
 
 bool Server::handle_spawn(Connection& connection, Type type, std::string_view body) {
   BodyReader reader(body);
+  const auto read_texts = [&reader](std::uint32_t count) {
+    std::vector<std::string> texts;
+    for (std::uint32_t i = 0; i < count && reader.ok(); ++i) texts.emplace_back(reader.text());
+    return texts;
+  };
+  std::vector<std::string> environment, words;
   const std::uint32_t first = reader.word();
-  std::vector<std::string> words;
-  if (type == Type::spawn)
-    for (std::uint32_t i = 0; i < first && reader.ok(); ++i) words.emplace_back(reader.text());
+  if (type == Type::spawn) environment = read_texts(first);
+  const std::uint32_t second = reader.word();
+  if (type == Type::spawn) words = read_texts(second);
   if (!reader.complete() || first > INT32_MAX) return false;
   int id = static_cast<int>(first);
   Status status = Code::unsupported;
   if (options_.spawner != nullptr)
-    status = type == Type::spawn ? options_.spawner->spawn(std::move(words), id)
-                                 : options_.spawner->look(id);
+    status = type == Type::spawn
+                 ? options_.spawner->spawn(std::move(environment), std::move(words), id)
+                 : options_.spawner->look(id, second != 0);
   answer(connection, status, std::to_string(id));
   return !connection.dead;
 }

@@ -24,8 +24,9 @@ namespace weft::rendezvous {
 // Starts weftrun for ranks that ask for it.
 class Spawner {
  public:
-  virtual Status spawn(std::vector<std::string> words, int& id) = 0;
-  virtual Status look(int id) = 0;
+  virtual Status spawn(std::vector<std::string> environment, std::vector<std::string> words,
+                       int& id) = 0;
+  virtual Status look(int id, bool give_up) = 0;
 
  protected:
   ~Spawner() = default;

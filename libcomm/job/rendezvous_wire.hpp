@@ -14,14 +14,15 @@
 //   publish  service port                     answer   code text
 //   look_up  service                          answer   code port
 //   unpublish service                         answer   code text
-//   spawn    n (word)*n                       answer   code id
-//   look     id                               answer   code text
+//   spawn    n (NAME=VALUE)*n m (word)*m      answer   code id
+//   look     id give_up                       answer   code text
 //
 // A rank may join once as each party (job.hpp); the parties have nothing to do with each other.
 // A visitor is no rank: an agent of weftrun on another host, which so finds out that its ranks will
 // reach the server, and keeps the connection so that either side notices when the other is gone; or
 // a process of another job, which asks for names. What is published ends with its publisher's
-// connection. The words of spawn are weftrun's options; look asks whether that weftrun still runs.
+// connection. The words of spawn are weftrun's options; look asks whether that weftrun still runs,
+// and with give_up ends it.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 extern char** environ;
@@ -57,8 +58,6 @@ Status weftrun_words(const SpawnRequest& request, std::vector<std::string>& word
   const auto add = [&words](std::initializer_list<std::string> some) {
     words.insert(words.end(), some);
   };
-  for (const auto& [name, value] : request.environment)
-    add({"-genv", fmt::format("{}={}", name, value)});
   if (!request.folder.empty()) add({"--wdir", request.folder});
   if (!request.hosts.empty()) add({"--hosts", request.hosts});
   add({"--oversubscribe", "--bind", "none"});
@@ -99,8 +98,12 @@ Status start_weftrun(const SpawnRequest& request, std::unique_ptr<Spawned>& spaw
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     // What this process itself was started with.
+    const auto is_given = [&](const auto& pair) {
+      return text.starts_with(pair.first) && text.substr(pair.first.size()).starts_with('=');
+    };
+    if (std::ranges::any_of(request.environment, is_given)) continue;
     if (text.starts_with("WEFT_RENDEZVOUS=") || text.starts_with("WEFT_JOB_KEY=") ||
-        text.starts_with("WEFT_PARENT=") || text.starts_with("PMIX_") || text.starts_with("PMI_"))
+        text.starts_with("PMIX_") || text.starts_with("PMI_"))
       continue;
     if (!request.path.empty() && text.starts_with("PATH=")) {
       path = fmt::format("PATH={}:{}", request.path, text.substr(5));
@@ -109,6 +112,10 @@ Status start_weftrun(const SpawnRequest& request, std::unique_ptr<Spawned>& spaw
     environment.push_back(*entry);
   }
   if (!request.path.empty()) environment.push_back(path.data());
+  std::vector<std::string> given;
+  for (const auto& [name, value] : request.environment)
+    given.push_back(fmt::format("{}={}", name, value));
+  for (std::string& entry : given) environment.push_back(entry.data());
   environment.push_back(nullptr);
 
   posix_spawn_file_actions_t files;

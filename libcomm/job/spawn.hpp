@@ -29,9 +29,12 @@ class Spawned {
   virtual ~Spawned() = default;
   // ok: it runs, as far as is known; else why nothing will come of it.
   virtual Status look() = 0;
+  // Nobody waits for it any more; a launcher ends it.
+  virtual void give_up() {}
 };
 
-// weftrun's options for it, without its own name. bad_argument: weftrun could not take them.
+// weftrun's options for it, without its own name and without the environment, which may have
+// secrets that are not for command lines. bad_argument: weftrun could not take them.
 Status weftrun_words(const SpawnRequest& request, std::vector<std::string>& words);
 // Starts weftrun, which is installed beside this library or in PATH, in the background. not_found:
 // there is none.

@@ -39,8 +39,9 @@ Comm::Comm() = default;
 Comm::~Comm() {
   if (errhandler != nullptr) release(errhandler);
   if (given_context) drop_context(*given_context);
-  if (!across_contexts) return;
-  for (const std::uint32_t used : *across_contexts) contexts_across->give_back(used);
+  if (across_contexts == std::array<std::uint32_t, 2>{}) return;
+  contexts_across->give_back(across_contexts[0], peer_group().members());
+  contexts_across->give_back(across_contexts[1], group->members());
 }
 
 std::uint32_t new_context(bool is_across) {
@@ -69,8 +70,9 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
   for (const std::uint32_t given : {context, team_context - 1})
     if (is_own(given)) comm.given_context = given;
   if (is_across(comm)) {
-    comm.across_contexts = {context, team_context - 1};
-    for (const std::uint32_t used : *comm.across_contexts) contexts_across->take(used);
+    comm.across_contexts = {context, team_context};
+    contexts_across->take(context, comm.peer_group().members());
+    contexts_across->take(team_context, comm.group->members());
   }
   comm.rank = comm.group->rank();
   comm.team->assign(comm.group->members(), team_context);
@@ -121,6 +123,8 @@ void release_slow(Comm* comm) {
 
 void create_predefined_comms() {
   context_ids->open(range_of_ids(), kReservedIds);
+  engine->set_senders(
+      [](std::uint32_t context) noexcept { return contexts_across->senders(context); });
   std::vector<int> all(static_cast<std::size_t>(engine->size()));
   for (int rank = 0; rank < engine->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
   CommPtr world = new_comm(all);

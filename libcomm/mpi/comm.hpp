@@ -37,12 +37,12 @@ struct Comm {
   const Session* session = nullptr;  // that it comes from, if any
 
   MPI_Comm handle = MPI_COMM_NULL;
-  GroupPtr group;                              // the local group
-  GroupPtr remote;                             // intercommunicators only
-  std::optional<std::uint32_t> given_context;  // by this process, for this communicator
-  std::optional<std::array<std::uint32_t, 2>> across_contexts;  // its own, where it is across jobs
-  std::unique_ptr<coll::Team> team;                             // of the local group
-  std::unique_ptr<coll::Notices> remote_notices;  // intercommunicators only: of both groups
+  GroupPtr group;                                  // the local group
+  GroupPtr remote;                                 // intercommunicators only
+  std::optional<std::uint32_t> given_context;      // by this process, for this communicator
+  std::array<std::uint32_t, 2> across_contexts{};  // its own, where it is across jobs
+  std::unique_ptr<coll::Team> team;                // of the local group
+  std::unique_ptr<coll::Notices> remote_notices;   // intercommunicators only: of both groups
   std::unique_ptr<Topology> topology;
   std::atomic<int> uses{1};  // the handle and pending requests
 

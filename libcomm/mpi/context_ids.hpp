@@ -7,17 +7,20 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "peer/handshake.hpp"
+#include "tagged/engine.hpp"
 
 namespace weft::mpi {
 
 // Of a communicator whose members are of several jobs: no range could be its giver's alone. The
 // rest of it is random.
-inline constexpr std::uint32_t kAcrossJobs = std::uint32_t{1} << 31;
+using tagged::kAcrossJobs;
 
-// The contexts across jobs that communicators of this process have.
+// The contexts across jobs that communicators of this process have, and who may send in them.
 class ContextsAcross {
  public:
   // One that none has. Nobody has it yet afterwards.
@@ -26,21 +29,32 @@ class ContextsAcross {
     for (;;) {
       const auto random = static_cast<std::uint32_t>(peer::random_word());
       const std::uint32_t context = kAcrossJobs | (random & ~std::uint32_t{1});
-      if (!in_use_.contains(context)) return context;
+      if (!in_use_.contains(context) && !in_use_.contains(context + 1)) return context;
     }
   }
-  void take(std::uint32_t context) {
+  // The numbers must last until give_back().
+  void take(std::uint32_t context, std::span<const int> senders) {
     const std::lock_guard lock(mutex_);
-    in_use_.insert(context);
+    in_use_.emplace(context, senders);
   }
-  void give_back(std::uint32_t context) {
+  void give_back(std::uint32_t context, std::span<const int> senders) {
     const std::lock_guard lock(mutex_);
-    if (const auto found = in_use_.find(context); found != in_use_.end()) in_use_.erase(found);
+    const auto [begin, end] = in_use_.equal_range(context);
+    for (auto one = begin; one != end; ++one)
+      if (one->second.data() == senders.data()) {
+        in_use_.erase(one);
+        return;
+      }
+  }
+  std::span<const int> senders(std::uint32_t context) {
+    const std::lock_guard lock(mutex_);
+    const auto found = in_use_.find(context);
+    return found == in_use_.end() ? std::span<const int>() : found->second;
   }
 
  private:
   std::mutex mutex_;
-  std::unordered_multiset<std::uint32_t> in_use_;
+  std::unordered_multimap<std::uint32_t, std::span<const int>> in_use_;
 };
 
 class ContextIds {

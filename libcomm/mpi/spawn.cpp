@@ -149,8 +149,16 @@ Status start(std::span<const Command> commands, const Comm& comm, std::unique_pt
     if (Status status = engine->job().board().spawn(request, spawned); !status) return status;
   }
   SpawnWatch watch(comm, *spawned);
-  // Starting has bounds of its own: what does not start, or not call MPI_Init, ends.
-  return port->accept(watch, -1, pipe);
+  const auto timeout_ms =
+      static_cast<int>(engine->job().settings().number(Setting::start_timeout_ms));
+  Status status = port->accept(watch, timeout_ms, pipe);
+  if (status == Code::timed_out)
+    status = {Code::timed_out,
+              fmt::format("the processes have not all called MPI_Init within {} ms", timeout_ms)};
+  if (status) return {};
+  const std::lock_guard lock(board_mutex);
+  spawned->give_up();
+  return status;
 }
 
 int spawn(std::span<const Command> commands, int root, MPI_Comm handle, MPI_Comm* intercomm,

@@ -241,17 +241,35 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
     }
     return;
   }
-  if (impl.nobody_left(source)) [[unlikely]]
+  if (impl.nobody_left(source, context)) [[unlikely]]
     return impl.complete(request, Code::peer_lost);
   impl.matcher.post(request);
 }
 
-bool Engine::Impl::is_lost(int source) const noexcept {
+bool Engine::Impl::is_lost(int source, std::uint32_t context) const noexcept {
   if (source != kAnySource) return peers[static_cast<std::size_t>(source)].lost;
+  const auto known = senders.load(std::memory_order_relaxed);
+  if (context >= kAcrossJobs && known != nullptr) {
+    bool any = false;
+    for (const int peer : known(context)) {
+      if (peer == job.rank()) continue;
+      if (!peers[static_cast<std::size_t>(peer)].lost) return false;
+      any = true;
+    }
+    return any;
+  }
   // This process itself can always send.
-  return peers.size() > 1 && std::ranges::all_of(peers, [this](const Peer& peer) {
-           return peer.lost || peer.rank == job.rank();
-         });
+  return peers.size() > 1 && num_lost_peers == peers.size() - 1;
+}
+
+bool Engine::Impl::may_send(int peer, std::uint32_t context) const noexcept {
+  const auto known = senders.load(std::memory_order_relaxed);
+  if (context < kAcrossJobs || known == nullptr) return peer < job.size();
+  return std::ranges::find(known(context), peer) != known(context).end();
+}
+
+void Engine::set_senders(std::span<const int> (*senders)(std::uint32_t context) noexcept) noexcept {
+  impl_->senders.store(senders, std::memory_order_relaxed);
 }
 
 void Engine::Impl::lose_apart(int source) {
@@ -336,7 +354,8 @@ Code Engine::iprobe(int source, std::uint32_t context, std::int32_t tag, Message
   const Guard guard(*impl_);
   impl_->progress();
   const Unexpected* message = impl_->matcher.find_unexpected(source, context, tag);
-  if (message == nullptr) return impl_->nobody_left(source) ? Code::peer_lost : Code::again;
+  if (message == nullptr)
+    return impl_->nobody_left(source, context) ? Code::peer_lost : Code::again;
   info = {message->source, message->tag, message->bytes};
   return Code::ok;
 }
@@ -346,7 +365,8 @@ Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, Messag
   const Guard guard(*impl_);
   impl_->progress();
   message = impl_->matcher.find_unexpected(source, context, tag);
-  if (message == nullptr) return impl_->nobody_left(source) ? Code::peer_lost : Code::again;
+  if (message == nullptr)
+    return impl_->nobody_left(source, context) ? Code::peer_lost : Code::again;
   impl_->matcher.remove_unexpected(*message);
   message->taken = true;
   info = {message->source, message->tag, message->bytes};

@@ -21,7 +21,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/wait.hpp"
 #include "job/job.hpp"
@@ -46,6 +48,9 @@ struct Notice {
   const void* address;
   std::uint64_t bytes;
 };
+
+// Contexts from this one on are of clients' groups that may have strangers.
+inline constexpr std::uint32_t kAcrossJobs = std::uint32_t{1} << 31;
 
 class Engine {
  public:
@@ -114,6 +119,12 @@ class Engine {
   // False: there is no memory, and nothing happened.
   [[nodiscard]] bool irecv_matched(Request& request, Unexpected* message, void* buffer,
                                    std::size_t room);
+
+  // Who may send in a context from kAcrossJobs on, so that a receive from any source there ends
+  // with the loss of one of these alone, and at once when all are lost; null: nobody knows. The
+  // numbers last as long as the context. Called with the engine's lock held: it must not call the
+  // engine.
+  void set_senders(std::span<const int> (*senders)(std::uint32_t context) noexcept) noexcept;
 
   // Strangers: processes of other jobs (job.hpp), which have numbers from size() on; their numbers
   // go wherever ranks do. What this process tells strangers, so that they can admit it. unsupported

@@ -120,11 +120,11 @@ void Engine::Impl::lose(Peer& peer) {
     if (message->receiver != nullptr || !message->taken) matcher.release(message);
   }
 
-  // A receive from any source may have waited for this peer: its owner must know, once. But not for
-  // a stranger that nothing here has to do with any more.
-  const bool is_any = !is_stranger(peer) || uses_of(peer) != 0;
+  // A receive from any source may have waited for this peer: its owner must know, once.
   matcher.for_each_posted([&](Request& request) {
-    if (request.peer != peer.rank && (request.peer != kAnySource || !is_any)) return;
+    const bool is_hit = request.peer == kAnySource ? may_send(peer.rank, request.context)
+                                                   : request.peer == peer.rank;
+    if (!is_hit) return;
     matcher.remove_posted(request);
     request.peer = peer.rank;
     complete(request, Code::peer_lost);
@@ -135,6 +135,7 @@ void Engine::Impl::lose(Peer& peer) {
     trace::mark("peer lost", {who, std::min(end.size, sizeof who)});
   }
   lost.push_back(peer.rank);
+  ++num_lost_peers;
   if (!peer.left) tell({Notice::Kind::lost, peer.rank, nullptr, 0});
   // release: pairs with the acquire in Engine::num_lost.
   num_lost.fetch_add(1, std::memory_order_release);

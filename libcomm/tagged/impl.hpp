@@ -170,9 +170,11 @@ struct Engine::Impl {
   Peer* found_lost = nullptr;  // by a transfer with it
   // By world rank, strangers behind them. Never moves: there is room for all.
   std::vector<Peer> peers;
+  std::size_t num_lost_peers = 0;                // of `peers` now; num_lost counts losses
   std::vector<std::uint32_t> uses_of_strangers;  // by number - job.size()
-  std::vector<Peer*> incoming;                   // those of this host that have connected to us
-  std::vector<Peer*> blocked;                    // those with queued sends or controls
+  std::atomic<std::span<const int> (*)(std::uint32_t) noexcept> senders{nullptr};  // relaxed
+  std::vector<Peer*> incoming;  // those of this host that have connected to us
+  std::vector<Peer*> blocked;   // those with queued sends or controls
   std::vector<Transfer> transfers;
   Matcher matcher;
   RequestTable sends;     // announced
@@ -213,12 +215,15 @@ struct Engine::Impl {
   // again: a remote peer has not answered yet; what is queued goes out once it has.
   Code connect(Peer& peer);
   // True if no message can come from `source` any more.
-  bool nobody_left(int source) {
+  bool nobody_left(int source, std::uint32_t context) {
     if (some_apart) [[unlikely]]
       lose_apart(source);
-    return num_lost.load(std::memory_order_relaxed) != 0 && is_lost(source);
+    return num_lost.load(std::memory_order_relaxed) != 0 && is_lost(source, context);
   }
-  bool is_lost(int source) const noexcept;  // kAnySource: all others are
+  // kAnySource: all others are that could send in the context.
+  bool is_lost(int source, std::uint32_t context) const noexcept;
+  // Whether a receive from any source in this context may wait for the peer.
+  bool may_send(int peer, std::uint32_t context) const noexcept;
   // A peer without a fabric in common is lost at first contact, and asking for its messages is one;
   // asking for anybody's is one with all such peers once nobody else is left.
   void lose_apart(int source);

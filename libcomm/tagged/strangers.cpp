@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/shortage.hpp"
 #include "tagged/impl.hpp"
@@ -117,7 +118,7 @@ Status Engine::admit(std::string_view card, int& number) {
       impl.uses_of_strangers.push_back(0);
     }
     Peer& peer = impl.peer(number);
-    peer.lost = false;
+    if (std::exchange(peer.lost, false)) --impl.num_lost_peers;
     impl.set_up(peer, number, fabric);
     impl.uses_of(peer) = 1;
     return {};

@@ -36,7 +36,7 @@ class OddMember final : public fabric::Events {
     const Status shared = opened.ok() ? make_shm_fabric(*jobs_[0], local_) : opened;
     other.join();
     REQUIRE(shared.ok());
-    REQUIRE(make(*jobs_[0], *local_, fabric).ok());
+    REQUIRE(make(*jobs_[0], *local_, To::members, fabric).ok());
     const std::string own =
         endpoint->kind() + " " + std::string(16, '0') + " " + to_hex(endpoint->address());
     REQUIRE(jobs_[1]->board().put(name + ".address", own).ok());
@@ -54,10 +54,8 @@ class OddMember final : public fabric::Events {
 
   // Opens the link; before it returns rank 0 has let it in.
   void open() {
-    const struct {
-      std::uint64_t secret;
-      std::uint32_t rank = 1, version = transport::kLanesVersion, received, reserved = 0;
-    } hello{.secret = secret_, .received = num_received_};
+    const transport::RankHello hello{
+        secret_, jobs_[0]->id(), 1, transport::kLanesVersion, num_received_, 0};
     is_up = is_down = false;
     REQUIRE(endpoint
                 ->open({reinterpret_cast<const std::byte*>(address_.data()), address_.size()},

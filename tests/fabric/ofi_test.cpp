@@ -480,7 +480,7 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
   std::unique_ptr<Fabric> local, fabric;
   REQUIRE(make_shm_fabric(*jobs[0], local).ok());
   other.join();
-  REQUIRE(make_ofi_fabric(*jobs[0], *local, fabric).ok());
+  REQUIRE(make_ofi_fabric(*jobs[0], *local, To::members, fabric).ok());
   std::unique_ptr<fabric::Endpoint> endpoint;
   REQUIRE(fabric::ofi::make_endpoint(settings, endpoint).ok());
   const auto hex = [](const std::string& bytes) {
@@ -507,10 +507,7 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
   std::string text;
   REQUIRE(jobs[0]->board().get(0, "ofi.address", text).ok());
   const std::size_t first = text.find(' '), second = text.find(' ', first + 1);
-  struct {
-    std::uint64_t secret;
-    std::uint32_t rank = 1, version = transport::kLanesVersion, received = 0, reserved = 0;
-  } hello{};
+  transport::RankHello hello{0, jobs[0]->id(), 1, transport::kLanesVersion, 0, 0};
   std::memcpy(&hello.secret, bytes_of_hex(text.substr(first + 1, 16)).data(), 8);
   const std::string address = bytes_of_hex(text.substr(second + 1));
   fabric::Link* link = nullptr;

@@ -134,9 +134,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto endpoint = fabric::loopback::make_endpoint();
   world.board->values["other"] =
       endpoint->kind() + " " + std::string(16, '0') + " " + to_hex(endpoint->address());
-  auto lanes = std::make_unique<transport::RemoteLanes>(*world.job, *world.local,
-                                                        fabric::loopback::make_endpoint(),
-                                                        transport::LaneTuning{.name = "loopback"});
+  auto lanes = std::make_unique<transport::RemoteLanes>(
+      *world.job, *world.local, fabric::loopback::make_endpoint(),
+      transport::LaneTuning{.name = "loopback"}, To::members);
   must(lanes->start().ok());
   const std::string own = world.board->values["loopback.address"];
   const std::size_t first = own.find(' '), second = own.find(' ', first + 1);
@@ -144,10 +144,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t i = second + 1; i < own.size(); i += 2)
     address += static_cast<char>(std::stoi(own.substr(i, 2), nullptr, 16));
 
-  struct {
-    std::uint64_t secret;
-    std::uint32_t rank = 1, version = weft::transport::kLanesVersion, received = 0, reserved = 0;
-  } hello{from_hex(std::string_view(own).substr(first + 1, 16))};
+  const weft::transport::RankHello hello{from_hex(std::string_view(own).substr(first + 1, 16)),
+                                         world.job->id(),
+                                         1,
+                                         weft::transport::kLanesVersion,
+                                         0,
+                                         0};
   fabric::Link* link = nullptr;
   must(endpoint
            ->open({reinterpret_cast<const std::byte*>(address.data()), address.size()},

@@ -71,9 +71,9 @@ Server::Options options_of(int size) {
 }
 
 // A connection that says what it likes.
-class Stranger {
+class RawClient {
  public:
-  explicit Stranger(std::uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit RawClient(std::uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -82,9 +82,9 @@ class Stranger {
     const timeval limit{kTimeoutMs / 1000, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   }
-  ~Stranger() { close(fd_); }
-  Stranger(const Stranger&) = delete;
-  Stranger& operator=(const Stranger&) = delete;
+  ~RawClient() { close(fd_); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
 
   void say(std::string_view bytes) const {
     // A refusal may come before everything is said.
@@ -213,7 +213,7 @@ TEST_CASE("malformed messages end the connection that sent them and nothing else
   for (std::size_t i = 0; i < std::size(messages); ++i) {
     if (i == 4) continue;  // would take rank 0's place: see the next test
     INFO("message " << i);
-    const Stranger stranger(running.port());
+    const RawClient stranger(running.port());
     stranger.say(messages[i]);
     CHECK(stranger.hear() != "?");
   }
@@ -228,7 +228,7 @@ TEST_CASE("a rank that sends a malformed message is lost, and the others hear of
   const std::string message =
       GENERATE_COPY(std::string("no frame, this"), make_frame(Type::fence, count_too_high),
                     make_frame(Type::hello, ""), make_frame(Type::release, ""));
-  Stranger rank_0(running.port());
+  RawClient rank_0(running.port());
   rank_0.say(hello(kVersion, 0, 2, "right") + message);
   std::unique_ptr<Board> board;
   REQUIRE(make_rendezvous_board(running.place(1, 2), kTimeoutMs, board).ok());
@@ -248,7 +248,7 @@ TEST_CASE("random bytes, before and after a valid start, do no harm") {
     for (std::size_t j = 0; j < 4 && bytes.size() > kHeadBytes + 8; ++j)
       bytes[kHeadBytes + 4 + j] = j == 0 ? 7 : 0;
     for (std::size_t n = random() % 600; n > 0; --n) bytes.push_back(static_cast<char>(random()));
-    const Stranger stranger(running.port());
+    const RawClient stranger(running.port());
     stranger.say(bytes);
   }
   check_job_works(running);
@@ -258,8 +258,8 @@ TEST_CASE("silent strangers, more than there is room for, keep nobody out and ar
   Server::Options options = options_of(2);
   options.hello_timeout_ms = 300;
   const Running running(options);
-  std::vector<std::unique_ptr<Stranger>> strangers;
-  for (int i = 0; i < 200; ++i) strangers.push_back(std::make_unique<Stranger>(running.port()));
+  std::vector<std::unique_ptr<RawClient>> strangers;
+  for (int i = 0; i < 200; ++i) strangers.push_back(std::make_unique<RawClient>(running.port()));
   check_job_works(running);
   for (const auto& stranger : strangers) CHECK(stranger->hear().empty());
 }
@@ -270,9 +270,9 @@ TEST_CASE("the ranks of a large job may all come before the first is served") {
   options.key = "right";
   std::unique_ptr<Server> server;
   REQUIRE(Server::listen(options, server).ok());
-  std::vector<std::unique_ptr<Stranger>> ranks;
+  std::vector<std::unique_ptr<RawClient>> ranks;
   for (std::uint32_t rank = 0; rank < kSize; ++rank) {
-    ranks.push_back(std::make_unique<Stranger>(server->port()));
+    ranks.push_back(std::make_unique<RawClient>(server->port()));
     ranks.back()->say(hello(kVersion, rank, kSize, "right"));
   }
   const auto num_joined = [&] {

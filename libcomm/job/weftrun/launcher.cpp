@@ -311,7 +311,8 @@ int Launcher::run() {
 }
 
 // On the hosts of this job, beginning with the next one each time; without any, here.
-Status Launcher::spawn(std::vector<std::string> words, int& id) {
+Status Launcher::spawn(std::vector<std::string> environment, std::vector<std::string> words,
+                       int& id) {
   if (ending_) return {Code::cancelled, "the job is ending"};
   std::vector<std::string> command = {own_path()};
   const auto add = [&command](const char* option, const std::string& value) {
@@ -331,7 +332,8 @@ Status Launcher::spawn(std::vector<std::string> words, int& id) {
   add("--launch", options_.launch);
   add("--agent", options_.agent);
   add("--address", options_.address);
-  add("--name-server", name_server());
+  // Not on the command line, which others can see.
+  environment.push_back(fmt::format("{}={}", kNameServerVariable, name_server()));
   if (options_.tag_output) command.push_back("--tag-output");
   command.insert(command.end(), words.begin(), words.end());
   std::vector<char*> arguments;
@@ -349,6 +351,7 @@ Status Launcher::spawn(std::vector<std::string> words, int& id) {
     dup2(nothing, 0);
     ::signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+    for (std::string& entry : environment) putenv(entry.data());
     execv(arguments[0], arguments.data());
     _exit(kMissingStatus);
   }
@@ -357,11 +360,12 @@ Status Launcher::spawn(std::vector<std::string> words, int& id) {
   return {};
 }
 
-Status Launcher::look(int id) {
+Status Launcher::look(int id, bool give_up) {
   if (id < 0 || static_cast<std::size_t>(id) >= children_.size())
     return {Code::bad_argument, "nothing was started under this number"};
   Child& child = children_[static_cast<std::size_t>(id)];
-  if (child.running) return {};
+  if (child.running && give_up) kill(child.pid, SIGTERM);
+  if (child.running && !give_up) return {};
   child.is_known = true;
   return {Code::not_found, fmt::format("weftrun has ended with exit status {}", child.exit_status)};
 }

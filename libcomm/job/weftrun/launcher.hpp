@@ -64,8 +64,9 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   bool has_room() override { return !stdout_.full() && !stderr_.full(); }
 
   // Spawner
-  Status spawn(std::vector<std::string> words, int& id) override;
-  Status look(int id) override;
+  Status spawn(std::vector<std::string> environment, std::vector<std::string> words,
+               int& id) override;
+  Status look(int id, bool give_up) override;
 
   Status take_signals_over();
   Status place();

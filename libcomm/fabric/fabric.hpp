@@ -351,6 +351,8 @@ class Fabric {
   // From now on `number` is the stranger with this name and card. It must not open a link before
   // that. unsupported: no way leads there; corrupt: that is no card.
   virtual Status admit(int, const ProcessName&, std::string_view) { return Code::unsupported; }
+  // Whether the two have ever had a link.
+  virtual bool has_met(int) const noexcept { return false; }
   // The number is nobody's any more. What its lanes have left in Arrivals is to be taken next.
   virtual void forget(int) noexcept {}
 

@@ -64,7 +64,8 @@ void Engine::Impl::find_watched() {
       peer(request.peer).watched = true;
       return;
     }
-    for (Peer& any : peers) any.watched = true;
+    for (Peer& any : peers)
+      if (may_send(any.rank, request.context)) any.watched = true;
   });
 }
 

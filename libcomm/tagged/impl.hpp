@@ -307,7 +307,8 @@ struct Engine::Impl {
   void set_up(Peer& peer, int rank, Fabric* fabric) noexcept;
   void forget(Peer& peer);
   static bool has_met(const Peer& peer) noexcept {
-    return peer.out.connected() || peer.accepted || peer.listed;
+    return peer.out.connected() || peer.accepted || peer.listed ||
+           (peer.fabric != nullptr && peer.fabric->has_met(peer.rank));
   }
   bool is_stranger(const Peer& peer) const noexcept { return peer.rank >= job.size(); }
   std::uint32_t& uses_of(const Peer& stranger) noexcept {

@@ -158,6 +158,12 @@ Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view 
   });
 }
 
+bool RemoteLanes::has_met(int number) const noexcept {
+  const std::lock_guard lock(lock_);
+  const auto& peer = peers_[static_cast<std::size_t>(number)];
+  return peer != nullptr && (peer->answered || peer->link.link() != nullptr);
+}
+
 void RemoteLanes::forget(int number) noexcept {
   const std::lock_guard lock(lock_);
   forgotten_.clear();
@@ -239,6 +245,8 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   RankHello hello{};
   if (bytes.size() >= sizeof hello) std::memcpy(&hello, bytes.data(), sizeof hello);
   const int rank = find_rank({hello.job, static_cast<int>(hello.rank)});
+  // A process of another job that has been forgotten here knows the key.
+  if (rank < 0 && to_ == To::strangers && hello.secret == secret_) return false;
   if (hello.version != kLanesVersion || hello.secret != secret_ || rank < 0) {
     if (!std::exchange(told_stranger_, true))
       log_line(LogLevel::warn, job_.rank(),

@@ -91,6 +91,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void disconnect(int rank) noexcept override;
   std::string card() const override;
   Status admit(int number, const ProcessName& name, std::string_view card) override;
+  bool has_met(int number) const noexcept override;
   void forget(int number) noexcept override;
   PeerState state(int rank) noexcept override;
   void leave() noexcept override;

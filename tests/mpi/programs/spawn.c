@@ -139,6 +139,10 @@ static void be_child(int argc, char** argv) {
     use(child, 1);
     use_wrongly(child, 1);
     EXPECT_OK(MPI_Comm_disconnect(&child));
+  } else if (strcmp(what, "answer") == 0) {
+    int value;
+    EXPECT_OK(MPI_Recv(&value, 1, MPI_INT, 0, 1, parent, MPI_STATUS_IGNORE));
+    EXPECT_OK(MPI_Send(&value, 1, MPI_INT, 0, 1, parent));
   } else if (strcmp(what, "die") == 0) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) raise(SIGKILL);
@@ -401,6 +405,31 @@ static void lose_child(void) {
   EXPECT_EQ(sum, size);
 }
 
+// Two jobs of children, of which one dies: who waits for anybody of the other hears nothing of
+// that.
+static void lose_one_of_two(void) {
+  MPI_Comm dying, living;
+  MPI_Request request;
+  int in = -1, out = 7;
+  spawn("answer", 1, MPI_INFO_NULL, MPI_COMM_WORLD, &living);
+  spawn("die", 2, MPI_INFO_NULL, MPI_COMM_WORLD, &dying);
+  MPI_Comm_set_errhandler(dying, MPI_ERRORS_RETURN);
+  if (rank == 0) EXPECT_OK(MPI_Irecv(&in, 1, MPI_INT, MPI_ANY_SOURCE, 1, living, &request));
+  int value;
+  EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, 0, 1, dying, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+  EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, 1, 1, dying, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+  // Nobody is left who could send.
+  EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 1, dying, MPI_STATUS_IGNORE),
+               MPI_ERR_PROC_ABORTED);
+  if (rank == 0) {
+    EXPECT_OK(MPI_Send(&out, 1, MPI_INT, 0, 1, living));
+    EXPECT_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    EXPECT_EQ(in, 7);
+  }
+  EXPECT_OK(MPI_Comm_disconnect(&living));
+  EXPECT_OK(MPI_Comm_free(&dying));
+}
+
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   own_arguments = argv;
@@ -416,6 +445,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "join") == 0) join();
   if (strcmp(what, "turns") == 0) spawn_in_turn(atoi(argv[2]));
   if (strcmp(what, "lose") == 0) lose_child();
+  if (strcmp(what, "lose_one") == 0) lose_one_of_two();
   if (strcmp(what, "leave") == 0) {
     MPI_Comm child;
     spawn("orphan", 1, MPI_INFO_NULL, MPI_COMM_WORLD, &child);

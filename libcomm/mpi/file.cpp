@@ -75,12 +75,20 @@ int flags_of(int amode, bool makes) {
 }
 
 FileError open_descriptor(File& file, bool makes) {
-  do file.descriptor = ::open(file.name.c_str(), flags_of(file.amode, makes), 0666);
+  // A pipe that nobody has at its other end would block.
+  do file.descriptor = ::open(file.name.c_str(), flags_of(file.amode, makes) | O_NONBLOCK, 0666);
   while (file.descriptor < 0 && errno == EINTR);
   if (file.descriptor < 0) return error_of_errno(errno, "opening", file.name);
   struct stat found {};
   if (::fstat(file.descriptor, &found) != 0) return error_of_errno(errno, "looking at", file.name);
   if (S_ISDIR(found.st_mode)) return error_of_errno(EISDIR, "opening", file.name);
+  if (S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode))
+    return {MPI_ERR_BAD_FILE, fmt::format("{} is a pipe or a socket, which has no places to read "
+                                          "and write at",
+                                          file.name)};
+  const int flags = ::fcntl(file.descriptor, F_GETFL);
+  if (flags < 0 || ::fcntl(file.descriptor, F_SETFL, flags & ~O_NONBLOCK) != 0)
+    return error_of_errno(errno, "opening", file.name);
   return {};
 }
 
@@ -160,6 +168,7 @@ FileError open_descriptors(coll::Team& team, File* file, int amode, FileError er
 struct Common {
   FileHints hints;
   std::int64_t pointer;
+  std::int32_t errno_of_first;
 };
 
 // All members have the file open: the rest is between them.
@@ -180,15 +189,21 @@ FileError open_window(Comm& comm, Opened& opened) {
   static_cast<void>(PMPI_Win_lock_all(MPI_MODE_NOCHECK, file.window->handle));
   // The first member's hints count where all must do the same, and nobody moves the shared pointer
   // or makes the file longer before all have these.
-  Common common{file.hints, 0};
+  Common common{file.hints, 0, 0};
   struct stat found {};
   if (comm.rank == 0) {
-    if ((file.amode & MPI_MODE_APPEND) != 0 && ::fstat(file.descriptor, &found) == 0)
-      common.pointer = found.st_size;
+    if ((file.amode & MPI_MODE_APPEND) != 0) {
+      if (::fstat(file.descriptor, &found) == 0)
+        common.pointer = found.st_size;
+      else
+        common.errno_of_first = errno;
+    }
     *reinterpret_cast<std::int64_t*>(file.window->base) = common.pointer;
   }
   if (const Status status = tell_from_first(*file.comm->team, common); !status)
     return error_of(status);
+  if (common.errno_of_first != 0)
+    return error_of_errno(common.errno_of_first, "looking for the end of", file.name);
   file.hints = common.hints;
   file.pointer = common.pointer;
   return {};
@@ -211,10 +226,10 @@ FileError open_file(MPI_Comm handle, const char* name, int amode, MPI_Info info,
   if (comm->is_inter()) return {MPI_ERR_COMM, "an intercommunicator"};
   if (comm->group->has_strangers())
     return {MPI_ERR_UNSUPPORTED_OPERATION, "those that open a file together must be of one job"};
-  if (out == nullptr) return {MPI_ERR_ARG, "fh is null"};
-  *out = MPI_FILE_NULL;
+  if (out != nullptr) *out = MPI_FILE_NULL;
   Opened opened;
   FileError error = or_no_memory_error([&] { return prepare_open(name, amode, info, opened); });
+  if (out == nullptr) error = {MPI_ERR_ARG, "fh is null"};
   error = open_descriptors(*comm->team, opened.file.get(), amode, std::move(error));
   if (!error) error = open_window(*comm, opened);
   if (!error) *out = opened.file.release()->handle;

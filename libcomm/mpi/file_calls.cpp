@@ -45,22 +45,29 @@ bool is_busy(File& file) {
   return file.num_pending != 0 || file.split != File::Split::none;
 }
 
-// Something that the first member does for all, of a value that all give. Collective.
+// What all members must give alike.
+struct Given {
+  std::int64_t value;
+  std::int64_t other = 0;
+  bool operator==(const Given&) const = default;
+};
+
+// Something that the first member does for all, of what all give. Collective.
 template <class Do>
-FileError do_for_all(File& file, std::int64_t value, FileError error, Do&& act) {
+FileError do_for_all(File& file, Given given, FileError error, Do&& act) {
   struct Said {
-    std::int64_t value;
+    Given given;
     std::int64_t code;
   };
   coll::Team& team = *file.comm->team;
   std::vector<Said> all;
-  if (const Status status = tell_all(team, Said{value, error.code}, all); !status)
+  if (const Status status = tell_all(team, Said{given, error.code}, all); !status)
     return error_of(status);
   if (error) return error;
   for (const Said& other : all) {
     if (other.code != MPI_SUCCESS)
       return {static_cast<int>(other.code), "another member's arguments are not valid"};
-    if (other.value != value) return {MPI_ERR_NOT_SAME, "the members give different values"};
+    if (other.given != given) return {MPI_ERR_NOT_SAME, "the members give different values"};
   }
   if (file.rank() == 0) error = or_no_memory_error(act);
   std::int32_t code = error.code;
@@ -180,8 +187,12 @@ FileError set_view(File& file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype
     return find_view(file, disp, etype, filetype, datarep, view);
   });
   // All members have their pointers at the beginning, or none.
-  error = do_for_all(file, view == nullptr ? 0 : view->etype_bytes, std::move(error),
-                     [&file] { return set_shared_pointer(file, 0); });
+  const Given given =
+      view == nullptr ? Given{0, 0}
+                      : Given{view->etype_bytes,
+                              static_cast<std::int64_t>(std::hash<std::string>()(view->rep->name))};
+  error =
+      do_for_all(file, given, std::move(error), [&file] { return set_shared_pointer(file, 0); });
   if (error) return error;
   {
     const std::lock_guard lock(file.mutex);
@@ -295,7 +306,7 @@ MPI_FUNCTION(File_seek_shared)(MPI_File fh, MPI_Offset offset, int whence) {
   const bool is_known = whence == MPI_SEEK_SET || whence == MPI_SEEK_CUR || whence == MPI_SEEK_END;
   if (!error && !is_known)
     error = {MPI_ERR_ARG, "whence is none of MPI_SEEK_SET, MPI_SEEK_CUR and MPI_SEEK_END"};
-  error = do_for_all(*file, offset ^ (std::int64_t{whence} << 48), std::move(error), [&] {
+  error = do_for_all(*file, {offset, whence}, std::move(error), [&] {
     std::int64_t current = 0, target = 0;
     FileError failed = read_shared_pointer(*file, current);
     if (!failed) failed = seek_to(*file, *view_of(*file), current, offset, whence, target);
@@ -338,7 +349,7 @@ MPI_FUNCTION(File_set_size)(MPI_File fh, MPI_Offset size) {
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
   FileError error = check_writable(*file);
   if (!error && size < 0) error = {MPI_ERR_ARG, "the size is negative"};
-  error = do_for_all(*file, size, std::move(error), [&]() -> FileError {
+  error = do_for_all(*file, {size, 0}, std::move(error), [&]() -> FileError {
     while (::ftruncate(file->descriptor, size) != 0)
       if (errno != EINTR) return error_of_errno(errno, "setting the size of", file->name);
     return {};
@@ -352,7 +363,7 @@ MPI_FUNCTION(File_preallocate)(MPI_File fh, MPI_Offset size) {
   FileError error = check_writable(*file);
   if (!error) error = check_not_sequential(*file);
   if (!error && size < 0) error = {MPI_ERR_ARG, "the size is negative"};
-  error = do_for_all(*file, size, std::move(error), [&]() -> FileError {
+  error = do_for_all(*file, {size, 0}, std::move(error), [&]() -> FileError {
     if (size == 0) return {};
     int failed = 0;
     do failed = ::posix_fallocate(file->descriptor, 0, size);
@@ -387,7 +398,7 @@ MPI_FUNCTION(File_sync)(MPI_File fh) {
 MPI_FUNCTION(File_set_atomicity)(MPI_File fh, int flag) {
   File* file = find_file(fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
-  const FileError error = do_for_all(*file, flag != 0, {}, [] { return FileError(); });
+  const FileError error = do_for_all(*file, {flag != 0, 0}, {}, [] { return FileError(); });
   if (!error) {
     const std::lock_guard lock(file->mutex);
     file->is_atomic = flag != 0;

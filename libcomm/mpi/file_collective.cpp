@@ -304,8 +304,9 @@ class TwoPhase {
 
   Status write_round() {
     if (Status status = send_pieces(); !status) return status;
+    if (error_) return {};
     for (const std::uint64_t bytes : data_bytes_) done_ += bytes;
-    if (own_stripe_ < 0 || error_) return {};
+    if (own_stripe_ < 0) return {};
     // All hear of it at last.
     error_ = or_no_memory_error([this] { return write_stripe(); });
     return {};
@@ -352,7 +353,8 @@ class TwoPhase {
         }));
         !status)
       return status;
-    return take_answers();
+    take_answers();
+    return {};
   }
 
   // How far its data go.
@@ -401,13 +403,18 @@ class TwoPhase {
     }
   }
 
-  Status take_answers() {
+  void take_answers() {
     for (std::size_t i = 0; i < aggregators_.size(); ++i) {
       if (to_[i].empty()) continue;
       const auto member = static_cast<std::size_t>(aggregators_[i]);
       const std::byte* from = receive_.data() + receive_places_[member];
       std::uint64_t valid = 0;
-      if (receive_counts_[member] != sizeof valid + data_bytes_[i]) return Code::corrupt;
+      // The others go on; they hear of it at last.
+      if (receive_counts_[member] != sizeof valid + data_bytes_[i]) {
+        if (!error_) error_ = {MPI_ERR_INTERN, "a member's answer has another length"};
+        at_end_ = true;
+        continue;
+      }
       std::memcpy(&valid, from, sizeof valid);
       from += sizeof valid;
       for (const Piece& piece : to_[i]) {
@@ -422,7 +429,6 @@ class TwoPhase {
         from += piece.bytes;
       }
     }
-    return {};
   }
 
   Access& access_;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "mpi/external32.hpp"
 #include "mpi/file.hpp"
@@ -29,10 +30,12 @@ struct Ratio {
   std::int64_t in_file = 0;
   std::int64_t in_memory = 0;
 };
-FileError ask(const Datarep& rep, Datatype& type, Ratio& ratio) {
+// asked: those that were, as a type may be part of others many times over.
+FileError ask(const Datarep& rep, Datatype& type, Ratio& ratio, std::set<Datatype*>& asked) {
+  if (!asked.insert(&type).second) return {};
   if (!type.types_.empty()) {
     for (Datatype* part : type.types_)
-      if (FileError error = ask(rep, *part, ratio)) return error;
+      if (FileError error = ask(rep, *part, ratio, asked)) return error;
     return {};
   }
   if (type.size() == 0) return {};
@@ -112,7 +115,8 @@ FileError size_in_file(const Datarep& rep, Datatype& type, std::int64_t& bytes) 
   if (rep.is_external32) bytes = external_bytes(type);
   if (rep.extent == nullptr) return {};
   Ratio ratio;
-  if (FileError error = ask(rep, type, ratio)) return error;
+  std::set<Datatype*> asked;
+  if (FileError error = ask(rep, type, ratio, asked)) return error;
   if (ratio.in_memory != 0) bytes = bytes / ratio.in_memory * ratio.in_file;
   return {};
 }

@@ -41,6 +41,19 @@ static void check_opening(void) {
                  MPI_ERR_NOT_SAME);
   EXPECT_CLASS(MPI_File_delete(name, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
   MPI_Barrier(MPI_COMM_WORLD);
+  // One member's null pointer ends the call for all.
+  EXPECT_CLASS(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                             rank == 0 ? NULL : &file),
+               MPI_ERR_ARG);
+  // A pipe without another end does not block.
+  if (rank == 0) EXPECT_EQ(mkfifo(name, 0600), 0);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int writes = 0; writes < 2; ++writes)
+    EXPECT(MPI_File_open(MPI_COMM_WORLD, name, writes ? MPI_MODE_WRONLY : MPI_MODE_RDONLY,
+                         MPI_INFO_NULL, &file) != MPI_SUCCESS);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) unlink(name);
+  MPI_Barrier(MPI_COMM_WORLD);
   file = open_file(MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY);
   int amode = 0, number = 0;
   EXPECT_OK(MPI_File_get_amode(file, &amode));
@@ -148,7 +161,12 @@ static void check_pointers(void) {
   EXPECT_OK(MPI_File_get_size(file, &bytes));
   EXPECT_EQ(bytes, 4096);
   EXPECT_CLASS(MPI_File_set_size(file, -1), MPI_ERR_ARG);
-  if (size > 1) EXPECT_CLASS(MPI_File_set_size(file, rank), MPI_ERR_NOT_SAME);
+  if (size > 1) {
+    EXPECT_CLASS(MPI_File_set_size(file, rank), MPI_ERR_NOT_SAME);
+    EXPECT_CLASS(MPI_File_seek_shared(file, rank == 0 ? (MPI_Offset)1 << 48 : 0,
+                                      rank == 0 ? MPI_SEEK_CUR : MPI_SEEK_SET),
+                 MPI_ERR_NOT_SAME);
+  }
   EXPECT_OK(MPI_File_sync(file));
   int flag = -1;
   EXPECT_OK(MPI_File_get_atomicity(file, &flag));

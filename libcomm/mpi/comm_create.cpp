@@ -1,7 +1,9 @@
 // Making communicators. Each new one takes its context from the process that is rank 0 in it, and
 // the members learn it together with whatever else they have to agree on.
 #include <algorithm>
+#include <climits>
 
+#include "base/mix.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/topology.hpp"
 #include "mpi/transfer.hpp"
@@ -128,6 +130,17 @@ MPI_FUNCTION(Comm_split)(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   return code;
 }
 
+namespace {
+
+// The first rank of this process's host names the host; among several jobs, with its job.
+int color_of_host(const Comm& comm) {
+  const int first = process->job->local_ranks().front();
+  if (!is_across(comm)) return first;
+  return static_cast<int>(mix(process->job->id() + static_cast<std::uint64_t>(first)) & INT_MAX);
+}
+
+}  // namespace
+
 MPI_FUNCTION(Comm_split_type)
 (MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
   Comm* object = find_comm(comm);
@@ -139,8 +152,7 @@ MPI_FUNCTION(Comm_split_type)
   int color = MPI_UNDEFINED;
   switch (split_type) {
     case MPI_COMM_TYPE_SHARED: {
-      // The first world rank of this process's host names the host.
-      color = process->job->local_ranks().front();
+      color = color_of_host(*object);
       break;
     }
     case MPI_UNDEFINED:
@@ -151,8 +163,7 @@ MPI_FUNCTION(Comm_split_type)
       // guide that names the host is the one exception.
       if (split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED) {
         const std::string* type = hints == nullptr ? nullptr : hints->find("mpi_hw_resource_type");
-        if (type != nullptr && *type == "mpi_shared_memory")
-          color = process->job->local_ranks().front();
+        if (type != nullptr && *type == "mpi_shared_memory") color = color_of_host(*object);
       }
       break;
     default:

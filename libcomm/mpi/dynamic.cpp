@@ -208,9 +208,11 @@ MPI_FUNCTION(Close_port)(const char* port_name) {
 
 MPI_FUNCTION(Comm_accept)
 (const char* port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* newcomm) {
+  // As long as there is a pipe of it, whoever closes it.
+  std::shared_ptr<Port> port;
   return meet(comm, root, port_name, info, newcomm, __func__,
               [&](Port::Watch& watch, int timeout_ms, std::unique_ptr<Pipe>& pipe) -> Status {
-                const std::shared_ptr<Port> port = find_port(port_name);
+                port = find_port(port_name);
                 if (port == nullptr)
                   return {Code::bad_argument, "this process has opened no such port"};
                 return port->accept(watch, timeout_ms, pipe);

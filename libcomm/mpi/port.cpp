@@ -187,10 +187,7 @@ void Port::on_end(peer::Connection& connection, peer::Ended) {
   std::erase_if(visits_, [&](const auto& one) { return one.get() == visit; });
 }
 
-void Port::poll() {
-  while (bootstrap_.poll(*this)) {
-  }
-}
+void Port::poll() { static_cast<void>(bootstrap_.poll(*this)); }
 
 void Port::rest() const {
   progress_once();

@@ -43,7 +43,7 @@ def result(process, seconds=60):
 
 
 def main(folder):
-    server = start(WEFTRUN, '--serve-names')
+    server = start(WEFTRUN, '--serve-names', '--address', '127.0.0.1')
     names = server.stdout.readline().strip()
     busy = os.path.join(folder, 'busy')
     expect('/' in names, f'{names!r} is an address with a key')

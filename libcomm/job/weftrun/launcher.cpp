@@ -335,6 +335,7 @@ Status Launcher::spawn(std::vector<std::string> environment, std::vector<std::st
   // Not on the command line, which others can see.
   environment.push_back(fmt::format("{}={}", kNameServerVariable, name_server()));
   if (options_.tag_output) command.push_back("--tag-output");
+  if (options_.on_death == OnDeath::go_on) add("--on-death", "continue");
   command.insert(command.end(), words.begin(), words.end());
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
@@ -601,10 +602,13 @@ void Launcher::take_abort_request() {
 
 void Launcher::check_deadlines() {
   const std::uint64_t now = now_ns();
-  if (now >= timeout_at_ns_ && num_running() > 0) {
+  if (now >= timeout_at_ns_ && (num_running() > 0 || has_children())) {
     timeout_at_ns_ = UINT64_MAX;
-    say(fmt::format("the job did not end within {:g} s; {} still {}", options_.timeout_s,
-                    name_ranks(running_ranks()), num_running() == 1 ? "runs" : "run"));
+    say(num_running() == 0
+            ? fmt::format("the jobs that this one has spawned did not end within {:g} s",
+                          options_.timeout_s)
+            : fmt::format("the job did not end within {:g} s; {} still {}", options_.timeout_s,
+                          name_ranks(running_ranks()), num_running() == 1 ? "runs" : "run"));
     fail(kTimeoutStatus);
     if (!ending_) end_job();
   }

@@ -1,6 +1,7 @@
 #include "job/weftrun/name_server.hpp"
 
 #include <fmt/core.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +26,10 @@ Status serve_names(const Options& options) {
   rendezvous::Server::Options server_options;
   server_options.port = static_cast<std::uint16_t>(options.port);
   server_options.key = fmt::format("{:016x}{:016x}", peer::random_word(), peer::random_word());
+  server_options.host.clear();  // everywhere
+  char name[HOST_NAME_MAX + 1] = {};
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0')
+    return system_error("gethostname");
   if (!options.address.empty()) {
     server_options.host = address_of(options.address);
     if (server_options.host.empty())
@@ -34,7 +39,8 @@ Status serve_names(const Options& options) {
   }
   std::unique_ptr<rendezvous::Server> server;
   if (Status status = rendezvous::Server::listen(server_options, server); !status) return status;
-  fmt::print("{}/{}\n", rendezvous::join_address(server_options.host, server->port()),
+  const std::string& host = server_options.host;
+  fmt::print("{}/{}\n", rendezvous::join_address(host.empty() ? name : host, server->port()),
              server_options.key);
   fflush(stdout);
   for (;;) {

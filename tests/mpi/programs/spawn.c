@@ -105,6 +105,14 @@ static void use_wrongly(MPI_Comm inter, int is_first) {
                MPI_ERR_UNSUPPORTED_OPERATION);
   EXPECT_CLASS(MPI_File_open(all, "none", MPI_MODE_RDONLY, MPI_INFO_NULL, &file),
                MPI_ERR_UNSUPPORTED_OPERATION);
+  // No memory is shared with those of the other job.
+  MPI_Comm host;
+  int num_here, num_own;
+  EXPECT_OK(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+  MPI_Comm_size(host, &num_here);
+  MPI_Comm_size(inter, &num_own);
+  EXPECT(num_here <= num_own);
+  EXPECT_OK(MPI_Comm_free(&host));
   EXPECT_OK(MPI_Comm_free(&all));
 }
 

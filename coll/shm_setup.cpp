@@ -62,11 +62,11 @@ bool wait_outside(void* object, const WaitCondition& condition) {
     for (int i = 1; i <= kYields; ++i) {
       sched_yield();
       if (condition()) return true;
-      if (i % 8 == 0) engine.progress();
+      if (i % 8 == 0) engine.progress(team.context());
     }
   }
   Patience patience(team);
-  engine.wait_until([&] { return condition() || patience.is_over(); });
+  engine.wait_until([&] { return condition() || patience.is_over(); }, team.context());
   return condition();
 }
 

@@ -152,7 +152,7 @@ void Team::give_up() noexcept {
   if (shm != nullptr && shm->is_given_up() && !notices->is_over()) notices->note(shm->lost());
   notices->tell();
   if (shm != nullptr && !shm->is_given_up()) shm->give_up(notices->lost());
-  engine_.wait_until([notices] { return notices->is_sent(); });
+  engine_.wait_until([notices] { return notices->is_sent(); }, team.context());
 }
 
 bool Team::is_given_up() noexcept {
@@ -173,7 +173,7 @@ bool Team::wait_for_memory(std::uint64_t& since_ns) noexcept {
     whole_->stuck_ = true;
     return false;
   }
-  engine_.progress();
+  engine_.progress(context());
   sched_yield();
   return true;
 }
@@ -185,10 +185,12 @@ void Team::settle() {
   }
   for (auto& request : abandoned_)
     if (!request->is_complete()) (void)engine_.cancel(*request);
-  engine_.wait_until([this] {
-    return std::all_of(abandoned_.begin(), abandoned_.end(),
-                       [](const auto& request) { return request->is_complete(); });
-  });
+  engine_.wait_until(
+      [this] {
+        return std::all_of(abandoned_.begin(), abandoned_.end(),
+                           [](const auto& request) { return request->is_complete(); });
+      },
+      context());
   abandoned_.clear();
 }
 

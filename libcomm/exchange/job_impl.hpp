@@ -158,11 +158,13 @@ struct Job::Impl {
   // Numbers of the exchanges that are open, and of the last that was opened. They are given in
   // turn, so that a number is used again only after every rank has long closed what had it.
   std::set<int> clients;
-  int last_client = 0;
+  int last_client = kNumEngineClients - 1;
   // The number of the next exchange, the same on all ranks; 0: all are in use.
   int free_client() const noexcept {
-    for (int i = 0; i < kMaxClients; ++i) {
-      const int client = (last_client + i) % kMaxClients + 1;
+    constexpr int kNumClients = kMaxClients - kNumEngineClients + 1;
+    for (int i = 0; i < kNumClients; ++i) {
+      const int client =
+          (last_client + 1 - kNumEngineClients + i) % kNumClients + kNumEngineClients;
       if (!clients.contains(client)) return client;
     }
     return 0;

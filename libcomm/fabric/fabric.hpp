@@ -76,13 +76,14 @@ constexpr bool is_within(std::uint64_t first, std::uint64_t count, std::uint64_t
   return first >= address && offset <= bytes && count <= bytes - offset;
 }
 
-// Which ring between two processes: whose it is and which threads are at its ends. Client 0 is the
-// tagged engine, with threads 0; the others are exchanges of the transport.
+// Which ring between two processes: whose it is and which threads are at its ends. The first
+// clients are the tagged engine's, with threads 0; the others are exchanges of the transport.
 struct Channel {
   std::uint16_t client;
   std::uint8_t writer;
   std::uint8_t reader;
 };
+inline constexpr int kNumEngineClients = 9;
 inline constexpr int kMaxClients = 0x7fff;
 inline constexpr int kMaxThreads = 256;
 
@@ -92,6 +93,10 @@ constexpr int channel_number(Channel channel) noexcept {
 constexpr Channel channel_of(int number) noexcept {
   return {static_cast<std::uint16_t>(number >> 16), static_cast<std::uint8_t>(number >> 8),
           static_cast<std::uint8_t>(number)};
+}
+constexpr bool is_engine_client(int client) noexcept { return client < kNumEngineClients; }
+constexpr bool is_engine_channel(int number) noexcept {
+  return is_engine_client(channel_of(number).client);
 }
 // The channel of the same two threads the other way round.
 constexpr int reverse_channel(int number) noexcept {

@@ -41,7 +41,7 @@ class RemoteFabric : public Fabric {
   // What the rings of exchanges take, and our mirrors of others' (WEFT_LANE_MEMORY_BYTES); the
   // engine's, one for each peer, are always given. With a lock of the fabric's held.
   Status take_lane_memory(int channel, std::uint32_t bytes) {
-    if (channel == 0) return {};
+    if (is_engine_channel(channel)) return {};
     const std::size_t maximum = job_.settings().bytes(Setting::lane_memory_bytes);
     if (bytes > maximum || lane_memory_ > maximum - bytes)
       return {Code::no_memory, fmt::format("rings take {} bytes already, and "
@@ -51,7 +51,7 @@ class RemoteFabric : public Fabric {
     return {};
   }
   void give_lane_memory(int channel, std::uint32_t bytes) noexcept {
-    if (channel != 0) lane_memory_ -= bytes;
+    if (!is_engine_channel(channel)) lane_memory_ -= bytes;
   }
 
   Job& job_;

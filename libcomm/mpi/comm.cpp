@@ -5,6 +5,7 @@
 
 #include "coll/notices.hpp"
 #include "mpi/context_ids.hpp"
+#include "mpi/insist.hpp"
 #include "mpi/topology.hpp"
 #include "mpi/transfer.hpp"
 
@@ -20,15 +21,17 @@ constexpr std::uint32_t kReservedIds = 2;
 Immortal<ContextIds> context_ids;
 Immortal<ContextsAcross> contexts_across;
 
-// Two contexts a communicator; the ranges of all processes share what is below kAcrossJobs.
+// Two contexts a communicator; the ranges of all processes share what is below kThreadContext. With
+// that bit it is the same number, for threads that use communicators at once.
 std::uint32_t range_of_ids() {
-  return (kAcrossJobs / 2) / static_cast<std::uint32_t>(engine->size());
+  return (kThreadContext / 2) / static_cast<std::uint32_t>(engine->size());
 }
 std::uint32_t context_of(int owner, std::uint32_t id) {
   return (static_cast<std::uint32_t>(owner) * range_of_ids() + id) * 2;
 }
 bool is_own(std::uint32_t context) {
-  return context / 2 / range_of_ids() == static_cast<std::uint32_t>(engine->rank());
+  return (context & kAcrossJobs) == 0 && (context & ~kThreadContext) / 2 / range_of_ids() ==
+                                             static_cast<std::uint32_t>(engine->rank());
 }
 
 void set_name(Comm& comm, const char* name) { comm.name = name; }
@@ -49,17 +52,25 @@ std::uint32_t new_context(bool is_across) {
   const std::optional<std::uint32_t> id = context_ids->take();
   // The others wait for a number: there is nobody to return an error to.
   if (!id) end_job(MPI_ERR_OTHER, "there are more communicators than contexts for them");
-  return context_of(engine->rank(), *id);
+  return context_of(engine->rank(), *id) | (engine->is_threaded() ? kThreadContext : 0);
 }
 
 void drop_context(std::uint32_t context) {
-  if (is_own(context)) context_ids->give_back(context / 2 % range_of_ids());
+  if (is_own(context)) context_ids->give_back((context & ~kThreadContext) / 2 % range_of_ids());
 }
 
 namespace {
 
+// The others have it: there is nobody to return an error to.
+void open_contexts(std::uint32_t context, std::uint32_t team_context) noexcept {
+  for (const std::uint32_t one : {context, team_context})
+    if (Status status = insist([one] { return engine->open_context(one); }); !status)
+      end_job(MPI_ERR_NO_MEM, "there is no memory for a communicator's lanes");
+}
+
 void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
                std::uint32_t team_context) noexcept {
+  open_contexts(context, team_context);
   comm.group = std::move(group);
   comm.remote = std::move(remote);
   const Group& peers = comm.peer_group();

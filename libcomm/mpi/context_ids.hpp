@@ -19,6 +19,7 @@ namespace weft::mpi {
 // Of a communicator whose members are of several jobs: no range could be its giver's alone. The
 // rest of it is random.
 using tagged::kAcrossJobs;
+using tagged::kThreadContext;
 
 // The contexts across jobs that communicators of this process have, and who may send in them.
 class ContextsAcross {

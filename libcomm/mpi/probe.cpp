@@ -30,9 +30,9 @@ void fill_from(const Comm& comm, const tagged::MessageInfo& info, MPI_Status* st
 
 // Asks `look` until it answers something else than "none yet".
 template <class Look>
-Code wait_for_message(Look&& look) {
+Code wait_for_message(const Comm& comm, Look&& look) {
   Code code = Code::again;
-  wait_progressing([&code, &look] { return (code = look()) != Code::again; });
+  wait_progressing([&code, &look] { return (code = look()) != Code::again; }, comm.context);
   return code;
 }
 
@@ -174,7 +174,7 @@ MPI_FUNCTION(Probe)(int source, int tag, MPI_Comm comm, MPI_Status* status) {
   }
   const int from = engine_source(*object, source);
   tagged::MessageInfo info;
-  const Code found = wait_for_message([object, from, tag, &info] {
+  const Code found = wait_for_message(*object, [object, from, tag, &info] {
     return engine->iprobe(from, object->context, engine_tag(tag), info);
   });
   if (found != Code::ok) return raise_status(object, found, __func__);
@@ -216,7 +216,7 @@ MPI_FUNCTION(Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message* message, M
     fill_proc_null(status);
     return MPI_SUCCESS;
   }
-  const Code found = wait_for_message([object, source, tag, message, status] {
+  const Code found = wait_for_message(*object, [object, source, tag, message, status] {
     return or_no_memory([&] { return take(object, source, tag, message, status); });
   });
   return found == Code::ok ? MPI_SUCCESS : raise_status(object, found, __func__);

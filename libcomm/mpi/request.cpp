@@ -1,8 +1,10 @@
 #include "mpi/request.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "base/shortage.hpp"
@@ -37,8 +39,64 @@ struct Pool {
   RequestObject* free = nullptr;
   std::vector<std::unique_ptr<RequestObject[]>> blocks;
   RequestList<&RequestObject::next> detached;  // freed by the program, not complete when last seen
+  std::atomic<std::uint32_t> life{0};          // changes when all blocks go; changed under `mutex`
 };
 Immortal<Pool> pool;
+
+// With MPI_THREAD_MULTIPLE a thread has free requests of its own, so that it need not lock the pool
+// for each.
+class ThreadPool {
+ public:
+  constexpr ThreadPool() = default;
+  ~ThreadPool() {
+    const std::lock_guard lock(pool->mutex);
+    if (life_ == pool->life.load(std::memory_order_relaxed)) give(num_free_);
+  }
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Null if there is no memory.
+  RequestObject* take() noexcept {
+    start_life();
+    if (free_ == nullptr) refill();
+    if (free_ == nullptr) return nullptr;
+    --num_free_;
+    return std::exchange(free_, free_->next);
+  }
+  void put(RequestObject* request) noexcept {
+    start_life();
+    request->next = free_;
+    free_ = request;
+    if (++num_free_ < 2 * kMoved) return;
+    const std::lock_guard lock(pool->mutex);
+    give(kMoved);
+  }
+
+ private:
+  static constexpr std::size_t kMoved = 64;
+  void start_life() noexcept {
+    const std::uint32_t now = pool->life.load(std::memory_order_relaxed);
+    if (life_ == now) [[likely]]
+      return;
+    life_ = now;
+    free_ = nullptr;
+    num_free_ = 0;
+  }
+  void refill() noexcept;
+  // With the pool's lock held.
+  void give(std::size_t count) noexcept {
+    for (; count > 0; --count, --num_free_) {
+      RequestObject* const request = std::exchange(free_, free_->next);
+      request->next = pool->free;
+      pool->free = request;
+    }
+  }
+
+  RequestObject* free_ = nullptr;
+  std::size_t num_free_ = 0;
+  std::uint32_t life_ = 0;
+};
+thread_local ThreadPool thread_pool;
 
 struct Running {
   std::mutex mutex;
@@ -63,7 +121,7 @@ inline void put_back(RequestObject* request) {
     release(request->comm);
     request->comm = nullptr;
   }
-  OptionalLock lock(pool->mutex);
+  if (multi_threaded()) return thread_pool.put(request);
   request->next = pool->free;
   pool->free = request;
 }
@@ -85,6 +143,17 @@ inline void put_back(RequestObject* request) {
     }
     return Code::ok;
   });
+}
+
+[[gnu::noinline]] void ThreadPool::refill() noexcept {
+  const std::lock_guard lock(pool->mutex);
+  for (; num_free_ < kMoved; ++num_free_) {
+    if (pool->free == nullptr) add_block();
+    if (pool->free == nullptr) return;
+    RequestObject* const request = std::exchange(pool->free, pool->free->next);
+    request->next = free_;
+    free_ = request;
+  }
 }
 
 // Looks at a few detached requests, in turn, so that detaching costs the same however many there
@@ -112,8 +181,10 @@ void reclaim_detached() {
 
 RequestObject* new_request(Comm* comm, RequestObject::Kind kind) {
   RequestObject* request;
-  {
-    OptionalLock lock(pool->mutex);
+  if (multi_threaded()) {
+    request = thread_pool.take();
+    if (request == nullptr) return nullptr;
+  } else {
     if (pool->free == nullptr) [[unlikely]] {
       add_block();
       if (pool->free == nullptr) return nullptr;
@@ -172,6 +243,9 @@ void destroy_requests() {
   pool->detached = {};
   running->list = {};
   num_operations.store(0, std::memory_order_relaxed);
+  // A thread may be ending just now.
+  const std::lock_guard lock(pool->mutex);
+  pool->life.fetch_add(1, std::memory_order_relaxed);
   pool->free = nullptr;
   pool->blocks.clear();
 }

@@ -104,20 +104,28 @@ void add_operation(RequestObject* request) noexcept;
 // before_sleep: nobody who waits for them looks again soon.
 void progress_operations(bool before_sleep);
 
-// Blocks until done() is true and moves everything forward meanwhile.
+// Blocks until done() is true and moves everything forward meanwhile. context: as
+// Engine::wait_until().
 template <class Done>
-void wait_progressing(Done&& done) {
-  engine->wait_until(done);  // runs progress_operations too while there are any
+void wait_progressing(Done&& done, std::uint32_t context = tagged::kAnyContext) {
+  engine->wait_until(done, context);  // runs progress_operations too while there are any
 }
 
 inline Code wait_progressing(tagged::Request& request) {
-  if (!request.is_complete()) wait_progressing([&request] { return request.is_complete(); });
+  if (!request.is_complete())
+    wait_progressing([&request] { return request.is_complete(); }, request.context);
   return request.code;
+}
+// Where a message's request completes. Other operations do by whoever sees to it.
+inline std::uint32_t context_of(const RequestObject& request) noexcept {
+  const bool is_message =
+      request.kind == RequestObject::Kind::send || request.kind == RequestObject::Kind::receive;
+  return is_message && request.comm != nullptr ? request.comm->context : tagged::kAnyContext;
 }
 
 // One step for calls that test.
-inline void progress_once() {
-  engine->progress();
+inline void progress_once(std::uint32_t context = tagged::kAnyContext) {
+  engine->progress(context);
   if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
 }
 

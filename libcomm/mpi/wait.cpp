@@ -29,7 +29,8 @@ inline bool is_idle(const RequestObject* request) noexcept {
 }
 
 inline void wait_for(RequestObject* request) {
-  if (!request->is_complete()) wait_progressing([request] { return request->is_complete(); });
+  if (!request->is_complete())
+    wait_progressing([request] { return request->is_complete(); }, context_of(*request));
 }
 
 // Completes one request for a call that completes one. Its error, if any, is raised.
@@ -116,6 +117,19 @@ inline void finish_in_array(MPI_Request* handle, RequestObject* request, MPI_Sta
 
 inline MPI_Status* at(MPI_Status* statuses, int i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
+}
+
+// Where requests of an array complete, if that is one place.
+std::uint32_t context_of(int count, const MPI_Request* handles) {
+  std::uint32_t one = tagged::kAnyContext;
+  for (int i = 0; i < count; ++i) {
+    if (handles[i] == MPI_REQUEST_NULL) continue;
+    const std::uint32_t context = mpi::context_of(*find_request(handles[i]));
+    if (one != tagged::kAnyContext && tagged::vci_of(context) != tagged::vci_of(one))
+      return tagged::kAnyContext;
+    one = context;
+  }
+  return one;
 }
 
 // An array's first complete request; -1: none yet, -2: none is active.
@@ -212,7 +226,7 @@ MPI_FUNCTION(Test)(MPI_Request* request, int* flag, MPI_Status* status) {
     return MPI_SUCCESS;
   }
   if (!object->is_complete()) {
-    progress_once();
+    progress_once(context_of(*object));
     if (!object->is_complete()) {
       *flag = 0;
       return MPI_SUCCESS;
@@ -258,7 +272,7 @@ MPI_FUNCTION(Testall)(int count, MPI_Request* handles, int* flag, MPI_Status* st
   if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
   if (!all_complete(count, handles)) {
-    progress_once();
+    progress_once(context_of(count, handles));
     if (!all_complete(count, handles)) {
       *flag = 0;
       return MPI_SUCCESS;
@@ -279,7 +293,8 @@ MPI_FUNCTION(Waitany)(int count, MPI_Request* handles, int* index, MPI_Status* s
   int found = find_complete(count, handles);
   if (found == -1) {
     wait_progressing(
-        [&found, count, handles] { return (found = find_complete(count, handles)) != -1; });
+        [&found, count, handles] { return (found = find_complete(count, handles)) != -1; },
+        context_of(count, handles));
   }
   if (found == -2) {
     *index = MPI_UNDEFINED;
@@ -299,7 +314,7 @@ MPI_FUNCTION(Testany)(int count, MPI_Request* handles, int* index, int* flag, MP
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
   int found = find_complete(count, handles);
   if (found == -1) {
-    progress_once();
+    progress_once(context_of(count, handles));
     found = find_complete(count, handles);
   }
   *flag = found != -1;
@@ -320,7 +335,8 @@ MPI_FUNCTION(Waitsome)
   int found = find_complete(count, handles);
   if (found == -1) {
     wait_progressing(
-        [&found, count, handles] { return (found = find_complete(count, handles)) != -1; });
+        [&found, count, handles] { return (found = find_complete(count, handles)) != -1; },
+        context_of(count, handles));
   }
   if (found == -2) {
     *outcount = MPI_UNDEFINED;
@@ -341,7 +357,7 @@ MPI_FUNCTION(Testsome)
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
   int found = find_complete(count, handles);
   if (found == -1) {
-    progress_once();
+    progress_once(context_of(count, handles));
     found = find_complete(count, handles);
   }
   if (found < 0) {
@@ -368,7 +384,7 @@ MPI_FUNCTION(Request_get_status)(MPI_Request request, int* flag, MPI_Status* sta
     fill_empty(status);
     return MPI_SUCCESS;
   }
-  if (!object->is_complete()) progress_once();
+  if (!object->is_complete()) progress_once(context_of(*object));
   *flag = object->is_complete();
   if (*flag == 0) return MPI_SUCCESS;
   const int code = read_result(object, status);
@@ -381,7 +397,7 @@ MPI_FUNCTION(Request_get_status_all)
   if (code != MPI_SUCCESS) return code;
   if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
-  if (!all_complete(count, handles)) progress_once();
+  if (!all_complete(count, handles)) progress_once(context_of(count, handles));
   *flag = all_complete(count, handles);
   if (*flag == 0) return MPI_SUCCESS;
   Errors errors(statuses, __func__);
@@ -406,7 +422,7 @@ MPI_FUNCTION(Request_get_status_any)
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
   int found = find_complete(count, handles);
   if (found == -1) {
-    progress_once();
+    progress_once(context_of(count, handles));
     found = find_complete(count, handles);
   }
   *flag = found != -1;
@@ -427,7 +443,7 @@ MPI_FUNCTION(Request_get_status_some)
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
   int found = find_complete(count, handles);
   if (found == -1) {
-    progress_once();
+    progress_once(context_of(count, handles));
     found = find_complete(count, handles);
   }
   if (found < 0) {

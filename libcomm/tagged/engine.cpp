@@ -14,27 +14,67 @@ namespace {
 
 // Looks of try_receive at a ring: about as long as a short message and its answer take.
 constexpr unsigned kReceiveLooks = 256;
+// Of the records of copies that two processes share, each VCI but the first has so many.
+constexpr std::uint32_t kCopiesOfOthers = 8;
+constexpr unsigned kLockSpins = 100;
 // One receive in so many goes the long way, on which everything else moves forward, too.
 constexpr unsigned kReceivesAtOnce = 64;
 
 }  // namespace
 
 Guard::Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
-  if (mutex_ != nullptr) mutex_->lock();
+  if (mutex_ == nullptr) return;
+  // It is held for less than a sleep costs.
+  for (unsigned i = 0; i < kLockSpins; ++i, cpu_relax())
+    if (mutex_->try_lock()) return;
+  mutex_->lock();
 }
 Guard::~Guard() {
   if (mutex_ != nullptr) mutex_->unlock();
 }
 
-Engine::Engine(std::unique_ptr<Impl> impl)
-    : impl_(std::move(impl)), has_remote_(impl_->has_remote.load()) {}
+Engine::Engine(std::unique_ptr<Shared> shared)
+    : shared_(std::move(shared)),
+      impl_(&shared_->first()),
+      has_remote_(shared_->has_remote.load()) {}
 Engine::~Engine() = default;
 
 Status Engine::create(Job& job, std::unique_ptr<Engine>& engine) {
-  auto impl = std::make_unique<Impl>(job);
-  if (Status status = impl->start(); !status) return status;
-  engine.reset(new Engine(std::move(impl)));
+  auto shared = std::make_unique<Shared>(job);
+  if (Status status = shared->make(0); !status) return status;
+  engine.reset(new Engine(std::move(shared)));
   return {};
+}
+
+Engine::Shared::Shared(Job& the_job)
+    : job(the_job), fates(static_cast<std::size_t>(the_job.size())) {
+  lost.reserve(fates.size());
+}
+Engine::Shared::~Shared() = default;
+
+Status Engine::Shared::make(int number) {
+  const auto i = static_cast<std::size_t>(number);
+  const std::lock_guard lock(making);
+  if (owned[i] != nullptr) return {};
+  auto vci = std::make_unique<Impl>(*this, number);
+  if (Status status = vci->start(); !status) return status;
+  owned[i] = std::move(vci);
+  const std::lock_guard losing(losses);
+  owned[i]->threaded = threaded.load(std::memory_order_relaxed);
+  vcis[i].store(owned[i].get(), std::memory_order_release);
+  num_vcis.fetch_add(1, std::memory_order_relaxed);
+  return {};
+}
+
+Status Engine::open_context(std::uint32_t context) {
+  const int number = vci_of(context);
+  if (shared_->vcis[static_cast<std::size_t>(number)].load(std::memory_order_acquire) != nullptr)
+    return {};
+  return or_no_memory([&] { return shared_->make(number); });
+}
+
+inline Engine::Impl& Engine::of(std::uint32_t context) const noexcept {
+  return context >> 30 != 1 ? *impl_ : shared_->of(context);
 }
 
 Status Engine::Impl::start() {
@@ -68,13 +108,17 @@ Status Engine::Impl::start() {
   fence_works = heavy_fence_register();
   receive_looks = crowded ? 0 : kReceiveLooks;
 
-  if (Status status = Fabrics::open(job, fabrics); !status) return status;
+  if (number == 0) {
+    if (Status status = Fabrics::open(job, fabrics); !status) return status;
+    has_remote = !fabrics->remote().empty();
+  }
   local = &fabrics->local();
   connections = &local->connections();
-  known_remote_connections.assign(kMaxRemoteFabrics, 0);
-  has_remote = !fabrics->remote().empty();
-  // The pages for strangers are not touched before there are some.
-  peers.reserve(static_cast<std::size_t>(job.size()) + kMaxStrangers);
+  // Others may have connected before.
+  known_connections = connections->load(std::memory_order_relaxed) - 1;
+  known_remote_connections.assign(kMaxRemoteFabrics, number == 0 ? 0 : ~std::uint32_t{0});
+  // The pages for strangers, who are the first one's, are not touched before there are some.
+  peers.reserve(static_cast<std::size_t>(job.size()) + (number == 0 ? kMaxStrangers : 0));
   peers.resize(static_cast<std::size_t>(job.size()));
   for (int rank = 0; rank < job.size(); ++rank) {
     set_up(peer(rank), rank, fabrics->to(rank));
@@ -83,9 +127,12 @@ Status Engine::Impl::start() {
   // Each has a peer once at most: they never allocate later.
   for (auto* list : {&incoming, &arriving, &blocked}) list->reserve(peers.size());
   arrivals.reserve(kMaxRemoteFabrics);
-  lost.reserve(peers.size());
-  for (std::uint32_t i = 0; i < kNumSharedCopies; ++i) free_records.push_back(i);
-  closing_records.reserve(kNumSharedCopies);
+  const std::uint32_t firsts = kNumSharedCopies - (kNumVcis - 1) * kCopiesOfOthers;
+  const std::uint32_t begin =
+      number == 0 ? 0 : firsts + static_cast<std::uint32_t>(number - 1) * kCopiesOfOthers;
+  const std::uint32_t end = number == 0 ? firsts : begin + kCopiesOfOthers;
+  for (std::uint32_t i = begin; i < end; ++i) free_records.push_back(i);
+  closing_records.reserve(end - begin);
   return {};
 }
 
@@ -100,8 +147,12 @@ Code Engine::Impl::connect(Peer& peer) {
     lose(peer);
     return Code::peer_lost;
   }
-  SendMemory memory;
-  if (Status status = peer.fabric->connect(peer.rank, 0, memory); !status) {
+  SendMemory& memory = peer.way;
+  const int channel = channel_number({static_cast<std::uint16_t>(number), 0, 0});
+  Status status;
+  if (memory.ring == nullptr) status = peer.fabric->connect(peer.rank, channel, memory);
+  if (!status) {
+    memory = {};
     if (status == Code::again ||
         (status == Code::no_memory && is_patient(peer, peer.short_send_ns, status.text())))
       return Code::again;
@@ -118,7 +169,7 @@ Code Engine::Impl::connect(Peer& peer) {
                   {peer.rank, job.member(peer.rank).host});
     return Code::ok;
   });
-  if (opened != Code::ok) return Code::again;  // connecting again gives the same ring
+  if (opened != Code::ok) return Code::again;
   peer.short_send_ns = 0;
   if (peer.remote) {
     const std::size_t eager_max = peer.fabric->eager_max();
@@ -135,17 +186,23 @@ Code Engine::Impl::connect(Peer& peer) {
 int Engine::rank() const noexcept { return impl_->job.rank(); }
 int Engine::size() const noexcept { return impl_->job.size(); }
 Job& Engine::job() noexcept { return impl_->job; }
-void Engine::set_threaded(bool threaded) noexcept { impl_->threaded = threaded; }
+void Engine::set_threaded(bool threaded) noexcept {
+  shared_->threaded.store(threaded, std::memory_order_relaxed);
+  shared_->for_each([threaded](Impl& vci) { vci.threaded = threaded; });
+}
+bool Engine::is_threaded() const noexcept {
+  return shared_->threaded.load(std::memory_order_relaxed);
+}
 void Engine::set_observer(void (*observer)(const Notice&) noexcept) noexcept {
-  impl_->observer.store(observer, std::memory_order_relaxed);
+  shared_->observer.store(observer, std::memory_order_relaxed);
 }
 void Engine::set_background(void (*work)(bool before_sleep)) noexcept {
-  impl_->background.store(work, std::memory_order_release);
+  shared_->background.store(work, std::memory_order_release);
 }
 
 bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const void* data,
                       std::size_t length, bool later) {
-  Impl& impl = *impl_;
+  Impl& impl = of(context);
   const Guard guard(impl);
   Peer& peer = impl.peer(rank);
   if (length < impl.plain_below && peer.is_clear()) [[likely]] {
@@ -172,7 +229,7 @@ void Engine::push_remote() noexcept {
 
 bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void* buffer,
                          std::size_t room, MessageInfo& info) {
-  Impl& impl = *impl_;
+  Impl& impl = of(context);
   // What waits for progress must not wait for these looks, nor other threads.
   if (impl.threaded || impl.has_remote.load(std::memory_order_relaxed) || !impl.blocked.empty() ||
       !impl.transfers.empty() || ++impl.received_at_once % kReceivesAtOnce == 0)
@@ -197,7 +254,7 @@ bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void
 
 void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32_t tag,
                    const void* data, std::size_t length, bool synchronous) {
-  Impl& impl = *impl_;
+  Impl& impl = of(context);
   request.complete.store(false, std::memory_order_relaxed);
   request.code = Code::ok;
   request.is_receive = false;
@@ -219,7 +276,7 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
 
 void Engine::irecv(Request& request, int source, std::uint32_t context, std::int32_t tag,
                    void* buffer, std::size_t room) {
-  Impl& impl = *impl_;
+  Impl& impl = of(context);
   request.complete.store(false, std::memory_order_relaxed);
   request.code = Code::ok;
   request.is_receive = true;
@@ -248,7 +305,7 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
 
 bool Engine::Impl::is_lost(int source, std::uint32_t context) const noexcept {
   if (source != kAnySource) return peers[static_cast<std::size_t>(source)].lost;
-  const auto known = senders.load(std::memory_order_relaxed);
+  const auto known = shared.senders.load(std::memory_order_relaxed);
   if (context >= kAcrossJobs && known != nullptr) {
     bool any = false;
     for (const int peer : known(context)) {
@@ -263,13 +320,13 @@ bool Engine::Impl::is_lost(int source, std::uint32_t context) const noexcept {
 }
 
 bool Engine::Impl::may_send(int peer, std::uint32_t context) const noexcept {
-  const auto known = senders.load(std::memory_order_relaxed);
+  const auto known = shared.senders.load(std::memory_order_relaxed);
   if (context < kAcrossJobs || known == nullptr) return peer < job.size();
   return std::ranges::find(known(context), peer) != known(context).end();
 }
 
 void Engine::set_senders(std::span<const int> (*senders)(std::uint32_t context) noexcept) noexcept {
-  impl_->senders.store(senders, std::memory_order_relaxed);
+  shared_->senders.store(senders, std::memory_order_relaxed);
 }
 
 void Engine::Impl::lose_apart(int source) {
@@ -336,54 +393,63 @@ bool Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, 
   request.context = message->context;
   request.buffer = buffer;
   request.length = room;
-  const Guard guard(*impl_);
-  return impl_->receive_unexpected(request, *message);
+  Impl& impl = of(request.context);
+  const Guard guard(impl);
+  return impl.receive_unexpected(request, *message);
 }
 
 bool Engine::cancel(Request& request) {
-  const Guard guard(*impl_);
+  Impl& impl = of(request.context);
+  const Guard guard(impl);
   if (request.is_complete()) return false;
-  if (!request.is_receive) return impl_->withdraw(request);
+  if (!request.is_receive) return impl.withdraw(request);
   if (request.phase != kPosted) return false;
-  impl_->matcher.remove_posted(request);
-  impl_->complete(request, Code::cancelled);
+  impl.matcher.remove_posted(request);
+  impl.complete(request, Code::cancelled);
   return true;
 }
 
 Code Engine::iprobe(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info) {
-  const Guard guard(*impl_);
-  impl_->progress();
-  const Unexpected* message = impl_->matcher.find_unexpected(source, context, tag);
-  if (message == nullptr)
-    return impl_->nobody_left(source, context) ? Code::peer_lost : Code::again;
+  Impl& impl = of(context);
+  impl.progress_others_at_times();
+  const Guard guard(impl);
+  impl.progress();
+  const Unexpected* message = impl.matcher.find_unexpected(source, context, tag);
+  if (message == nullptr) return impl.nobody_left(source, context) ? Code::peer_lost : Code::again;
   info = {message->source, message->tag, message->bytes};
   return Code::ok;
 }
 
 Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info,
                      Unexpected*& message) {
-  const Guard guard(*impl_);
-  impl_->progress();
-  message = impl_->matcher.find_unexpected(source, context, tag);
-  if (message == nullptr)
-    return impl_->nobody_left(source, context) ? Code::peer_lost : Code::again;
-  impl_->matcher.remove_unexpected(*message);
+  Impl& impl = of(context);
+  impl.progress_others_at_times();
+  const Guard guard(impl);
+  impl.progress();
+  message = impl.matcher.find_unexpected(source, context, tag);
+  if (message == nullptr) return impl.nobody_left(source, context) ? Code::peer_lost : Code::again;
+  impl.matcher.remove_unexpected(*message);
   message->taken = true;
   info = {message->source, message->tag, message->bytes};
   return Code::ok;
 }
 
-void Engine::progress() {
+void Engine::progress(std::uint32_t context) {
+  Impl& impl = of(context);
+  impl.progress_others_at_times();
   {
-    const Guard guard(*impl_);
-    const std::uint64_t before = impl_->num_completed;
-    impl_->progress();
-    if (impl_->num_completed != before) return;
+    const Guard guard(impl);
+    const std::uint64_t before = impl.num_completed;
+    impl.progress();
+    if (impl.num_completed != before) return;
   }
   rest();
 }
 
-void Engine::wait_slow(const WaitCondition& condition) { impl_->wait(condition); }
+void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context) {
+  const bool everywhere = context == kAnyContext;
+  (everywhere ? *impl_ : of(context)).wait(condition, everywhere);
+}
 
 Status Engine::open_doorbell(int peer) {
   const Guard guard(*impl_);
@@ -397,8 +463,10 @@ void Engine::ring(int peer) noexcept {
 Fabrics& Engine::fabrics() noexcept { return *impl_->fabrics; }
 
 void Engine::look_for_lost() {
-  const Guard guard(*impl_);
-  impl_->check_liveness();
+  shared_->for_each([](Impl& vci) {
+    const Guard guard(vci);
+    vci.check_liveness();
+  });
 }
 
 void Engine::watch(int peer) noexcept {
@@ -407,47 +475,71 @@ void Engine::watch(int peer) noexcept {
 }
 
 void Engine::lose(int peer) {
-  const Guard guard(*impl_);
-  impl_->end_of(impl_->peer(peer));
+  shared_->for_each([peer](Impl& vci) {
+    const Guard guard(vci);
+    if (static_cast<std::size_t>(peer) < vci.peers.size()) vci.end_of(vci.peer(peer));
+  });
 }
 
 bool Engine::is_alive(int peer) const noexcept {
+  if (peer < impl_->job.size())
+    return !shared_->fates[static_cast<std::size_t>(peer)].is_lost.load(std::memory_order_acquire);
   const Guard guard(*impl_);
   return !impl_->peer(peer).lost;
 }
 
 bool Engine::has_left(int peer) const noexcept {
+  if (peer < impl_->job.size())
+    return !is_alive(peer) && shared_->state_of(peer) == PeerState::left;
   const Guard guard(*impl_);
   return impl_->peer(peer).left;
 }
 
 void Engine::count_unexpected_of(std::uint32_t context) noexcept {
-  const Guard guard(*impl_);
-  impl_->matcher.count(context);
+  Impl& impl = of(context);
+  const Guard guard(impl);
+  impl.matcher.count(context);
 }
 
-std::uint32_t Engine::num_unexpected() const noexcept { return impl_->matcher.num_counted(); }
-
-std::size_t Engine::unexpected_level() const noexcept { return impl_->matcher.level(); }
-std::size_t Engine::unexpected_peak() const noexcept { return impl_->matcher.peak(); }
-void Engine::restart_peak() const noexcept { impl_->matcher.restart_peak(); }
+std::uint32_t Engine::num_unexpected() const noexcept {
+  std::uint32_t sum = 0;
+  shared_->for_each([&sum](Impl& vci) { sum += vci.matcher.num_counted(); });
+  return sum;
+}
+std::size_t Engine::unexpected_level() const noexcept {
+  std::size_t sum = 0;
+  shared_->for_each([&sum](Impl& vci) { sum += vci.matcher.level(); });
+  return sum;
+}
+std::size_t Engine::unexpected_peak() const noexcept {
+  std::size_t sum = 0;
+  shared_->for_each([&sum](Impl& vci) { sum += vci.matcher.peak(); });
+  return sum;
+}
+void Engine::restart_peak() const noexcept {
+  shared_->for_each([](Impl& vci) { vci.matcher.restart_peak(); });
+}
 
 std::uint32_t Engine::num_lost() const noexcept {
-  return impl_->num_lost.load(std::memory_order_acquire);
+  return shared_->num_lost.load(std::memory_order_acquire);
 }
 
-const std::atomic<std::uint32_t>& Engine::lost_counter() const noexcept { return impl_->num_lost; }
+const std::atomic<std::uint32_t>& Engine::lost_counter() const noexcept {
+  return shared_->num_lost;
+}
 
 std::vector<int> Engine::lost() const {
-  const Guard guard(*impl_);
-  return impl_->lost;
+  const std::lock_guard lock(shared_->losses);
+  return shared_->lost;
 }
 
 void Engine::note_told(int peer) noexcept {
-  impl_->last_told.store(peer, std::memory_order_relaxed);
+  shared_->last_told.store(peer, std::memory_order_relaxed);
 }
 
-int Engine::last_told() const noexcept { return impl_->last_told.load(std::memory_order_relaxed); }
+int Engine::last_told() const noexcept {
+  return shared_->last_told.load(std::memory_order_relaxed);
+}
 
 std::string Engine::describe(const Request& request) const {
   if (request.code == Code::peer_lost)
@@ -463,16 +555,23 @@ Status Engine::flush() {
   const std::uint64_t limit =
       now_ns() +
       static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
-  const auto done = [&impl, limit] { return impl.all_out() || now_ns() > limit; };
-  wait_until(done);
-  if (!impl.blocked.empty())
-    return {Code::timed_out, fmt::format("messages to {} were not taken in time",
-                                         impl.job.describe(impl.blocked.front()->rank))};
-  return {};
+  const auto all_out = [this] {
+    bool all = true;
+    shared_->for_each([&all](Impl& vci) { all = all && vci.all_out(); });
+    return all;
+  };
+  wait_until([&] { return all_out() || now_ns() > limit; });
+  Status status;
+  shared_->for_each([&status](Impl& vci) {
+    if (!vci.blocked.empty())
+      status = {Code::timed_out, fmt::format("messages to {} were not taken in time",
+                                             vci.job.describe(vci.blocked.front()->rank))};
+  });
+  return status;
 }
 
 Status Engine::close() {
-  impl_->closed = true;
+  shared_->for_each([](Impl& vci) { vci.closed = true; });
   Status status = flush();
   for (Fabric* fabric : impl_->fabrics->remote()) fabric->leave();
   impl_->local->leave();

@@ -10,6 +10,12 @@
 // Threads: any thread may call anything once set_threaded(true) was called; before that only one
 // thread at a time may.
 //
+// Virtual communication interfaces (VCIs, as MPICH has them; R. Zambre et al., "How I Learned to
+// Stop Worrying About User-Visible Endpoints and Love MPI", ICS 2020). Each has a lock, a matcher
+// and lanes of its own, so that threads that use contexts of different ones do not wait for each
+// other. Which one a context lies in is part of its number, so that both sides agree: most lie in
+// the first; those with kThreadContext are spread over the others.
+//
 // Failure: when a peer is lost, requests that name it complete with peer_lost, receives from
 // kAnySource in any context complete with peer_lost too (the sender may have been the lost one),
 // and later operations with it complete with peer_lost at once. Other peers are not affected.
@@ -51,10 +57,22 @@ struct Notice {
 
 // Contexts from this one on are of clients' groups that may have strangers.
 inline constexpr std::uint32_t kAcrossJobs = std::uint32_t{1} << 31;
+// For contexts that threads of whoever gives them may use at once.
+inline constexpr std::uint32_t kThreadContext = std::uint32_t{1} << 30;
+
+// Of waits for something that may happen in any of them.
+inline constexpr std::uint32_t kAnyContext = ~std::uint32_t{0};
+
+inline constexpr int kNumVcis = kNumEngineClients;
+// Two contexts that differ in the lowest bit only lie in the same one.
+constexpr int vci_of(std::uint32_t context) noexcept {
+  return context >> 30 == 1 ? 1 + static_cast<int>((context >> 1) % (kNumVcis - 1)) : 0;
+}
 
 class Engine {
  public:
-  struct Impl;  // tagged/impl.hpp; for the engine's own files
+  struct Impl;    // one VCI; tagged/impl.hpp; for the engine's own files
+  struct Shared;  // what they share; there, too
 
   // Sets up this process's memory and learns how to reach the others: collective over the job.
   static Status create(Job& job, std::unique_ptr<Engine>& engine);
@@ -65,6 +83,11 @@ class Engine {
   Job& job() noexcept;
 
   void set_threaded(bool threaded) noexcept;
+  bool is_threaded() const noexcept;
+
+  // Makes the VCI of this context. To be called before anything else names the context; with one
+  // below kThreadContext or from kAcrossJobs on it does nothing. no_memory.
+  Status open_context(std::uint32_t context);
 
   // Told of what happens to all messages together; null for none. Called with the engine's lock
   // held: it must not call the engine.
@@ -140,24 +163,26 @@ class Engine {
   void unuse_stranger(int number) noexcept;
 
   // Moves everything pending forward once, for a call that tests; rests if that completed nothing.
-  void progress();
+  // Of the VCIs that of this context, and the others at times.
+  void progress(std::uint32_t context = 0);
   // For a call that has tested in vain, as programs do until it succeeds: with more processes than
   // cores the others get this one's, and lost peers are looked for, as in waits.
   void rest();
 
   // Blocks until the request is complete, making progress; returns its code.
   Code wait(Request& request) {
-    wait_until([&request] { return request.is_complete(); });
+    wait_until([&request] { return request.is_complete(); }, request.context);
     return request.code;
   }
 
   // Blocks until `done()` is true, making progress, polling first, then yielding, then asleep until
   // the doorbell rings. `done` reads memory that this process's progress or a peer writes; a peer
-  // that writes it must call ring(this rank) afterwards.
+  // that writes it must call ring(this rank) afterwards. context: if it waits for nothing but
+  // requests of this one.
   template <class Done>
-  void wait_until(Done&& done) {
+  void wait_until(Done&& done, std::uint32_t context = kAnyContext) {
     if (done()) return;
-    wait_slow(WaitCondition(done));
+    wait_slow(WaitCondition(done), context);
   }
 
   // Makes ring(peer) reach a process of this host that no message has been exchanged with. To be
@@ -213,10 +238,12 @@ class Engine {
   Status close();
 
  private:
-  explicit Engine(std::unique_ptr<Impl> impl);
-  void wait_slow(const WaitCondition& condition);
+  explicit Engine(std::unique_ptr<Shared> shared);
+  Impl& of(std::uint32_t context) const noexcept;
+  void wait_slow(const WaitCondition& condition, std::uint32_t context);
   void push_remote() noexcept;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Shared> shared_;
+  Impl* const impl_;              // the first VCI
   std::atomic<bool> has_remote_;  // relaxed: as Impl::has_remote
 };
 

@@ -15,21 +15,31 @@ constexpr std::uint64_t kLivenessPeriodNs = 20'000'000;
 
 void Engine::Impl::check_liveness() {
   const std::uint64_t now = now_ns();
-  if (now - last_liveness_ns < kLivenessPeriodNs) return;
-  last_liveness_ns = now;
+  if (now - last_liveness_ns.load(std::memory_order_relaxed) < kLivenessPeriodNs) return;
+  last_liveness_ns.store(now, std::memory_order_relaxed);
   if (has_remote) find_watched();
   for (Peer& peer : peers) {
     if (peer.lost || peer.rank == job.rank() || peer.fabric == nullptr) continue;
-    if (peer.remote && !peer.watched) continue;
-    const PeerState state = peer.fabric->state(peer.rank);
+    const PeerState state = state_of(peer);
     if (state == PeerState::alive) {
       if (is_closed(peer)) end_of(peer);
       continue;
     }
     peer.left = state == PeerState::left;
-    if (state == PeerState::dead && !closed) log_peer(LogLevel::info, peer.rank, "{} died");
     end_of(peer);
   }
+}
+
+// The first VCI asks, and the others hear of it.
+PeerState Engine::Impl::state_of(const Peer& peer) const noexcept {
+  PeerState state = shared.state_of(peer.rank);
+  if (state != PeerState::alive || number != 0) return state;
+  if (peer.remote && !peer.watched && !shared.is_watched(peer.rank)) return state;
+  state = peer.fabric->state(peer.rank);
+  if (state == PeerState::alive) return state;
+  if (state == PeerState::dead && !closed) log_peer(LogLevel::info, peer.rank, "{} died");
+  shared.note_end(peer.rank, state);
+  return state;
 }
 
 // Whether the peer has given up the lane from here, and so counts this process as lost.
@@ -40,7 +50,10 @@ bool Engine::Impl::is_closed(Peer& peer) noexcept {
 }
 
 void Engine::Impl::check_liveness_if_due() {
-  if (coarse_now_ns() > last_liveness_ns + kLivenessPeriodNs) check_liveness();
+  if (coarse_now_ns() <= last_liveness_ns.load(std::memory_order_relaxed) + kLivenessPeriodNs)
+    return;
+  const Guard guard(*this);
+  check_liveness();
 }
 
 void Engine::Impl::end_of(Peer& peer) {
@@ -57,15 +70,17 @@ void Engine::Impl::end_of(Peer& peer) {
 
 // Remote peers are watched once somebody here has to do with them: watching costs messages.
 void Engine::Impl::find_watched() {
+  const auto watch = [this](Peer& peer) {
+    if (std::exchange(peer.watched, true) || number == 0) return;
+    shared.fates[static_cast<std::size_t>(peer.rank)].is_watched.store(true,
+                                                                       std::memory_order_relaxed);
+  };
   for (Peer& peer : peers)
-    if (peer.accepted || peer.out.connected() || peer.listed) peer.watched = true;
-  matcher.for_each_posted([this](Request& request) {
-    if (request.peer != kAnySource) {
-      peer(request.peer).watched = true;
-      return;
-    }
+    if (peer.accepted || peer.out.connected() || peer.listed) watch(peer);
+  matcher.for_each_posted([&](Request& request) {
+    if (request.peer != kAnySource) return watch(peer(request.peer));
     for (Peer& any : peers)
-      if (may_send(any.rank, request.context)) any.watched = true;
+      if (may_send(any.rank, request.context)) watch(any);
   });
 }
 
@@ -130,13 +145,34 @@ void Engine::Impl::lose(Peer& peer) {
     request.peer = peer.rank;
     complete(request, Code::peer_lost);
   });
+  ++num_lost_peers;
+  shared.note_lost(peer);
+}
+
+void Engine::Shared::note_end(int rank, PeerState state) noexcept {
+  const auto i = static_cast<std::size_t>(rank);
+  auto alive = PeerState::alive;
+  if (i < fates.size())
+    fates[i].state.compare_exchange_strong(alive, state, std::memory_order_relaxed);
+}
+
+void Engine::Shared::note_lost(const Peer& peer) noexcept {
+  note_end(peer.rank, peer.left ? PeerState::left : PeerState::dead);
+  const std::lock_guard lock(losses);
+  const auto i = static_cast<std::size_t>(peer.rank);
+  if (i < fates.size()) {
+    Fate& fate = fates[i];
+    if (++fate.num_lost_in < num_vcis.load(std::memory_order_relaxed) ||
+        fate.is_lost.load(std::memory_order_relaxed))
+      return;
+    fate.is_lost.store(true, std::memory_order_release);
+  }
   if (!peer.left) {
     char who[32];
     const auto end = fmt::format_to_n(who, sizeof who, "rank {}", peer.rank);
     trace::mark("peer lost", {who, std::min(end.size, sizeof who)});
   }
   lost.push_back(peer.rank);
-  ++num_lost_peers;
   if (!peer.left) tell({Notice::Kind::lost, peer.rank, nullptr, 0});
   // release: pairs with the acquire in Engine::num_lost.
   num_lost.fetch_add(1, std::memory_order_release);

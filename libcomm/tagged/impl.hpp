@@ -2,6 +2,7 @@
 // The engine's inside, shared by its files: engine.cpp (start, end, the calls), progress.cpp (what
 // arrives), rendezvous.cpp (announced messages), failure.cpp (lost peers), waiting.cpp.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -94,6 +95,7 @@ struct Gets {
 struct Peer {
   int rank = 0;
   Fabric* fabric = nullptr;  // the way to it; null: none in common
+  SendMemory way;            // once the fabric has given it
   SendLane out;
   CopyPolicy copies;  // set when connected
   ReceiveLane in;
@@ -150,17 +152,90 @@ class RequestTable {
   std::vector<std::uint32_t> free_;
 };
 
-struct Engine::Impl {
-  explicit Impl(Job& the_job) : job(the_job) {}
+// What all VCIs of an engine share.
+struct Engine::Shared {
+  explicit Shared(Job& the_job);
+  ~Shared();
+
+  // no_memory, or what the first one finds wrong.
+  Status make(int number);
+  // The one that a context lies in must have been made.
+  Impl& of(std::uint32_t context) const noexcept {
+    return *vcis[static_cast<std::size_t>(vci_of(context))].load(std::memory_order_acquire);
+  }
+  bool has_others() const noexcept { return num_vcis.load(std::memory_order_relaxed) > 1; }
+  // Calls f(Impl&) for all.
+  template <class F>
+  void for_each(F&& f) {
+    if (!has_others()) [[likely]]
+      return f(first());
+    for (auto& one : vcis)
+      if (Impl* vci = one.load(std::memory_order_acquire)) f(*vci);
+  }
+  Impl& first() const noexcept { return *owned[0]; }
+
+  // Losses. A VCI finds out that a peer has ended, or loses it for what it sent; the others follow
+  // when they look for lost peers, each after it has received what was sent to it before. The peer
+  // is lost once all have lost it.
+  struct Fate {
+    std::atomic<PeerState> state{PeerState::alive};  // as the first one saw it
+    std::atomic<bool> is_watched{false};             // another than the first has to do with it
+    std::atomic<bool> is_lost{false};                // release: its `state` before
+    int num_lost_in = 0;                             // under `losses`
+  };
+  PeerState state_of(int rank) const noexcept {
+    const auto i = static_cast<std::size_t>(rank);
+    return i < fates.size() ? fates[i].state.load(std::memory_order_relaxed) : PeerState::alive;
+  }
+  bool is_watched(int rank) const noexcept {
+    const auto i = static_cast<std::size_t>(rank);
+    return i < fates.size() && fates[i].is_watched.load(std::memory_order_relaxed);
+  }
+  void note_end(int rank, PeerState state) noexcept;
+  void note_lost(const Peer& peer) noexcept;
+  void tell(const Notice& notice) const noexcept {
+    if (const auto observer_now = observer.load(std::memory_order_relaxed)) observer_now(notice);
+  }
 
   Job& job;
   std::unique_ptr<Fabrics> fabrics;
+  std::atomic<bool> has_remote{false};  // relaxed where nothing else is read
+  std::atomic<bool> threaded{false};    // relaxed
+  std::atomic<std::span<const int> (*)(std::uint32_t) noexcept> senders{nullptr};  // relaxed
+  std::atomic<void (*)(bool)> background{nullptr};  // acquire and release: with what it works on
+  std::atomic<void (*)(const Notice&) noexcept> observer{nullptr};  // relaxed: of the whole process
+
+  std::mutex making;
+  std::array<std::unique_ptr<Impl>, kNumVcis> owned;  // under `making`, but for the first
+  std::array<std::atomic<Impl*>, kNumVcis> vcis{};    // release and acquire
+  std::atomic<int> num_vcis{0};                       // changed under `losses`
+
+  mutable std::mutex losses;  // within the VCIs' locks
+  std::vector<Fate> fates;    // by rank; strangers have to do with the first VCI alone
+  std::vector<int> lost;      // in the order of their loss
+  std::atomic<std::uint32_t> num_lost{0};
+  std::atomic<int> last_told{-1};  // relaxed: it is for messages about errors
+};
+
+// A VCI.
+struct Engine::Impl {
+  Impl(Shared& all, int its_number)
+      : shared(all),
+        number(its_number),
+        job(all.job),
+        fabrics(all.fabrics),
+        has_remote(all.has_remote) {}
+
+  Shared& shared;
+  const int number;  // also that of its lanes' client
+  Job& job;
+  std::unique_ptr<Fabrics>& fabrics;
   Fabric* local = nullptr;  // the fabric inside the host, with this process's doorbells
   const std::atomic<std::uint32_t>* connections = nullptr;  // of `local`
   std::uint32_t known_connections = 0;
   // What is not of this host, kept apart so that the host's peers don't pay for it.
-  std::atomic<bool> has_remote{false};  // relaxed where nothing else is read
-  bool some_apart = false;              // a peer has no fabric in common with this process
+  std::atomic<bool>& has_remote;
+  bool some_apart = false;  // a peer has no fabric in common with this process
   std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
   std::vector<Arrivals*> arrivals;                      // of their lanes to us
   std::vector<Peer*> arriving;                          // whose lane has something
@@ -170,11 +245,10 @@ struct Engine::Impl {
   Peer* found_lost = nullptr;  // by a transfer with it
   // By world rank, strangers behind them. Never moves: there is room for all.
   std::vector<Peer> peers;
-  std::size_t num_lost_peers = 0;                // of `peers` now; num_lost counts losses
+  std::size_t num_lost_peers = 0;                // of `peers` now; Shared::num_lost counts losses
   std::vector<std::uint32_t> uses_of_strangers;  // by number - job.size()
-  std::atomic<std::span<const int> (*)(std::uint32_t) noexcept> senders{nullptr};  // relaxed
-  std::vector<Peer*> incoming;  // those of this host that have connected to us
-  std::vector<Peer*> blocked;   // those with queued sends or controls
+  std::vector<Peer*> incoming;                   // those of this host that have connected to us
+  std::vector<Peer*> blocked;                    // those with queued sends or controls
   std::vector<Transfer> transfers;
   Matcher matcher;
   RequestTable sends;     // announced
@@ -188,16 +262,11 @@ struct Engine::Impl {
   std::uint32_t ring_min = 0, ring_max = 0;
 
   bool threaded = false;
-  std::atomic<void (*)(bool)> background{nullptr};  // acquire and release: with what it works on
-  std::atomic<void (*)(const Notice&) noexcept> observer{nullptr};  // relaxed: of the whole process
   std::mutex mutex;
   std::uint64_t num_completed = 0;  // requests
   bool left_entries = false;        // by the last call of progress, in a ring
-  std::atomic<int> num_waiting{0};  // threads, if more than one may call
-  std::vector<int> lost;            // in the order of their loss
-  std::atomic<std::uint32_t> num_lost{0};
-  std::atomic<int> last_told{-1};  // relaxed: it is for messages about errors
-  std::uint64_t last_liveness_ns = 0;
+  std::atomic<int> num_waiting{0};  // threads for something here, if more than one may call
+  std::atomic<std::uint64_t> last_liveness_ns{0};  // relaxed
   std::uint64_t spin_ns = 0, yield_ns = 0;
   bool crowded = false;        // more processes than cores on this host
   unsigned receive_looks = 0;  // of try_receive, after the first
@@ -218,7 +287,7 @@ struct Engine::Impl {
   bool nobody_left(int source, std::uint32_t context) {
     if (some_apart) [[unlikely]]
       lose_apart(source);
-    return num_lost.load(std::memory_order_relaxed) != 0 && is_lost(source, context);
+    return num_lost_peers != 0 && is_lost(source, context);
   }
   // kAnySource: all others are that could send in the context.
   bool is_lost(int source, std::uint32_t context) const noexcept;
@@ -242,10 +311,6 @@ struct Engine::Impl {
       log_line(level, job.rank(), format, job.describe(rank), std::forward<Args>(args)...);
       return Code::ok;
     });
-  }
-
-  void tell(const Notice& notice) const noexcept {
-    if (const auto observer_now = observer.load(std::memory_order_relaxed)) observer_now(notice);
   }
 
   // progress.cpp
@@ -317,6 +382,7 @@ struct Engine::Impl {
 
   // failure.cpp
   void check_liveness();
+  PeerState state_of(const Peer& peer) const noexcept;
   // The same where it must cost little; some milliseconds later.
   void check_liveness_if_due();
   void find_watched();
@@ -326,7 +392,16 @@ struct Engine::Impl {
   void lose(Peer& peer);
 
   // waiting.cpp
-  void wait(const WaitCondition& condition);
+  // everywhere: for something in any VCI.
+  void wait(const WaitCondition& condition, bool everywhere);
+  bool poll_once();        // true: it completed something
+  void progress_others();  // those that no other thread is in
+  // For calls that test, each of which looks at its own.
+  void progress_others_at_times() {
+    if (shared.has_others() && calls_that_test.fetch_add(1, std::memory_order_relaxed) % 8 == 7)
+      progress_others();
+  }
+  std::atomic<unsigned> calls_that_test{0};
 };
 
 inline void Engine::Impl::complete(Request& request, Code code) noexcept {
@@ -336,8 +411,9 @@ inline void Engine::Impl::complete(Request& request, Code code) noexcept {
   if (request.finish != nullptr) request.finish(request);
   // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
   request.complete.store(true, std::memory_order_release);
-  // Another thread of this process may sleep until this very request is complete.
-  if (threaded) ring_doorbell(local->sleeping(0));
+  // Another thread of this process may sleep until this very request is complete. It counted itself
+  // before it armed the doorbell, and so before the fence of that (base/wait.hpp).
+  if (num_waiting.load(std::memory_order_relaxed) != 0) ring_doorbell(local->sleeping(0));
 }
 
 // Holds the engine's lock if more than one thread may call.

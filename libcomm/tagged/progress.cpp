@@ -84,7 +84,7 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     int rank = -1;
     int channel = 0;
     ReceiveMemory memory;
-    if (Status status = fabric.accept(0, rank, channel, memory); !status) {
+    if (Status status = fabric.accept(number, rank, channel, memory); !status) {
       if (status == Code::no_memory && rank >= 0) {
         if (peer(rank).lost) return;
         if (is_patient(peer(rank), peer(rank).short_ns, status.text())) {
@@ -249,7 +249,7 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   peer.unexpected_bytes += bytes + sizeof(Unexpected);
   if (peer.unexpected_bytes > unexpected_max && !peer.in.hold) {
     peer.in.hold = true;
-    tell({Notice::Kind::over_bound, peer.rank, nullptr, peer.unexpected_bytes});
+    shared.tell({Notice::Kind::over_bound, peer.rank, nullptr, peer.unexpected_bytes});
     peer.in.return_now();
   }
   if (length == bytes) return true;

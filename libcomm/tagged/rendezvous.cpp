@@ -61,7 +61,7 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
     if (Status status = peer.fabric->share_once(request.buffer, request.length, memory); !status)
       memory = {};
     else
-      tell({Notice::Kind::shared, peer.rank, request.buffer, request.length});
+      shared.tell({Notice::Kind::shared, peer.rank, request.buffer, request.length});
     request.stream_id = std::uint64_t{memory.extra} << 32 | memory.region;
   }
   request.id = sends.add(request);

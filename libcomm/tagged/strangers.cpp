@@ -40,7 +40,10 @@ void Engine::Impl::forget(Peer& peer) {
     }
   matcher.forget(peer.rank);
   if (peer.listed) std::erase(blocked, &peer);
-  std::erase(lost, peer.rank);
+  {
+    const std::lock_guard lock(shared.losses);
+    std::erase(shared.lost, peer.rank);
+  }
   const int rank = peer.rank;
   std::destroy_at(&peer);
   set_up(*std::construct_at(&peer), rank, nullptr);
@@ -102,7 +105,10 @@ Status Engine::admit(std::string_view card, int& number) {
     impl.uses_of_strangers.reserve(impl.peers.size() + 1);
     for (auto* list : {&impl.incoming, &impl.arriving, &impl.blocked})
       list->reserve(impl.peers.size() + 1);
-    impl.lost.reserve(impl.peers.size() + 1);
+    {
+      const std::lock_guard lock(shared_->losses);
+      shared_->lost.reserve(impl.peers.size() + 1);
+    }
     if (Status status = job.add_stranger(stranger, number); !status) return status;
     Fabric* fabric = nullptr;
     Status status = or_no_memory([&] {

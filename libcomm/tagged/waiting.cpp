@@ -13,45 +13,80 @@ constexpr std::uint64_t kShortSleepUs = 500;
 // The first polls of a wait follow each other at once: a pause is longer than a poll, and what
 // comes soon is seen later by half of it.
 constexpr unsigned kBusyPolls = 64;
+// Polls of what is waited for between two of all else.
+constexpr unsigned kPollsToOthers = 32;
 // Pieces copied between two looks for lost peers.
 constexpr unsigned kCopyRound = 32;
 
-// Counts the threads that wait at the same time; null: there is only one.
+// Counts this thread among those that wait for something in a VCI, or in any; nobody is counted
+// where there is one thread.
 class Counted {
  public:
-  explicit Counted(std::atomic<int>* count) noexcept : count_(count) {
-    if (count_ != nullptr) count_->fetch_add(1, std::memory_order_relaxed);
+  Counted(Engine::Impl& vci, bool everywhere) noexcept : vci_(vci), everywhere_(everywhere) {
+    if (vci.threaded) count(1);
   }
   ~Counted() {
-    if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_relaxed);
+    if (vci_.threaded) count(-1);
   }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
 
  private:
-  std::atomic<int>* count_;
+  void count(int change) noexcept {
+    if (!everywhere_) {
+      vci_.num_waiting.fetch_add(change, std::memory_order_relaxed);
+    } else if (change > 0) {
+      vci_.shared.for_each([this](Engine::Impl& vci) {
+        vci.num_waiting.fetch_add(1, std::memory_order_relaxed);
+        counted_in_ |= 1u << vci.number;
+      });
+    } else {  // others may have been made since
+      vci_.shared.for_each([this](Engine::Impl& vci) {
+        if ((counted_in_ >> vci.number & 1) != 0)
+          vci.num_waiting.fetch_sub(1, std::memory_order_relaxed);
+      });
+    }
+  }
+  Engine::Impl& vci_;
+  const bool everywhere_;
+  unsigned counted_in_ = 0;
 };
 
 }  // namespace
 
-void Engine::Impl::wait(const WaitCondition& condition) {
-  const Counted counted(threaded ? &num_waiting : nullptr);
+// One thread at a time makes progress; the others look at their own condition meanwhile.
+bool Engine::Impl::poll_once() {
+  if (!threaded) {
+    progress();
+    return false;
+  }
+  if (!mutex.try_lock()) return false;
+  const std::uint64_t before = num_completed;
+  progress();
+  const bool any = num_completed != before;
+  mutex.unlock();
+  return any;
+}
+
+void Engine::Impl::progress_others() {
+  if (!shared.has_others()) [[likely]]
+    return;
+  shared.for_each([this](Impl& vci) {
+    if (&vci != this) vci.poll_once();
+  });
+}
+
+void Engine::Impl::wait(const WaitCondition& condition, bool everywhere) {
+  const Counted counted(*this, everywhere);
   // After every progress(): what has arrived may let it go on.
   const auto run_background = [this](bool before_sleep) {
-    if (auto* work = background.load(std::memory_order_acquire)) work(before_sleep);
+    if (auto* work = shared.background.load(std::memory_order_acquire)) work(before_sleep);
   };
-  // One thread at a time makes progress; the others look at their own condition meanwhile. True:
-  // what became complete may be what another thread waits for.
+  // True: what became complete may be what another thread waits for.
+  unsigned polls = 0;
   const auto poll = [&] {
-    bool any = false;
-    if (!threaded) {
-      progress();
-    } else if (mutex.try_lock()) {
-      const std::uint64_t before = num_completed;
-      progress();
-      any = num_completed != before;
-      mutex.unlock();
-    }
+    const bool any = poll_once();
+    if (++polls % kPollsToOthers == 0) progress_others();
     run_background(false);
     return any && num_waiting.load(std::memory_order_relaxed) > 1;
   };
@@ -90,26 +125,46 @@ void Engine::Impl::wait(const WaitCondition& condition) {
   // Whether the next poll finds something to do, whatever the doorbell says. `seen`: what was
   // complete when the background was last run.
   const auto has_work = [this](std::uint64_t seen) {
-    const Guard guard(*this);
-    return left_entries || has_copies() || num_completed != seen;
+    {
+      const Guard guard(*this);
+      if (left_entries || has_copies() || num_completed != seen) return true;
+    }
+    bool has = false;
+    if (shared.has_others())
+      shared.for_each([&](Impl& vci) {
+        // Whoever is in there now sees to it.
+        if (&vci == this || !vci.mutex.try_lock()) return;
+        has |= vci.left_entries || vci.has_copies();
+        vci.mutex.unlock();
+      });
+    return has;
+  };
+  const auto look_for_lost = [](Impl& vci) {
+    const Guard guard(vci);
+    vci.check_liveness();
+  };
+  const auto progress_now = [](Impl& vci) {
+    const Guard guard(vci);
+    vci.progress();
   };
   std::uint64_t seen = 0;
   for (;;) {
+    shared.for_each(look_for_lost);
     {
       const Guard guard(*this);
-      check_liveness();
       seen = num_completed;
     }
     for (unsigned i = 0; i < kCopyRound && has_work(seen); ++i) {
       poll();
+      progress_others();
       if (condition()) return;
       if (crowded) sched_yield();
     }
     const std::uint32_t armed = arm_doorbell(sleeping);
     // Not poll(): who holds the lock may be sending, and look at nothing.
+    shared.for_each(progress_now);
     {
       const Guard guard(*this);
-      progress();
       seen = num_completed;
     }
     run_background(true);
@@ -127,10 +182,7 @@ void Engine::Impl::wait(const WaitCondition& condition) {
 }
 
 void Engine::rest() {
-  {
-    const Guard guard(*impl_);
-    impl_->check_liveness_if_due();
-  }
+  shared_->for_each([](Impl& vci) { vci.check_liveness_if_due(); });
   if (impl_->crowded) sched_yield();
 }
 

@@ -52,7 +52,7 @@ void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
     stretches.push_back({lane.accepted, static_cast<std::uint32_t>(offset), flags, lane.is_whole});
   }
   lane.accepted += bytes;
-  if (channel_of(lane.channel).client == 0) lane.peer->written += bytes;
+  if (is_engine_channel(lane.channel)) lane.peer->written += bytes;
   // The second post in a row, with no poll between, is held, and those after it: together they are
   // one message. The first is not, so that an answer is never late.
   if (may_hold && watcher_ != nullptr && lane.accepted - lane.sent < kHeldMax) {
@@ -302,7 +302,7 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
   lane->arrived.store(arrived + message.bytes, std::memory_order_release);
   lane->arrivals->list(lane->arrival);
   ring_own(reader_doorbell(lane->channel));
-  if (channel_of(lane->channel).client == 0) {
+  if (is_engine_channel(lane->channel)) {
     peer.arrived += message.bytes;
     if (peer.is_leaving) [[unlikely]]
       note_goodbye(peer);

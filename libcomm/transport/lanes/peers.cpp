@@ -466,7 +466,7 @@ bool RemoteLanes::say_goodbye(RankPeer& peer) {
   if (!peer.link.is_up())  // nobody there has heard of this rank, or its link is to come again
     return !peer.answered && peer.send_lanes.empty();
   for (const auto& [channel, lane] : peer.send_lanes)
-    if (channel_of(channel).client == 0 && lane->state == SendLaneState::open &&
+    if (is_engine_channel(channel) && lane->state == SendLaneState::open &&
         lane->sent != lane->accepted)
       return false;
   ByeMessage bye{{.kind = Kind::bye}, peer.written};

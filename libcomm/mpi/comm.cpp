@@ -47,12 +47,13 @@ Comm::~Comm() {
   contexts_across->give_back(across_contexts[1], group->members());
 }
 
-std::uint32_t new_context(bool is_across) {
+std::uint32_t new_context(bool is_across, bool for_threads) {
   if (is_across) return contexts_across->draw();
   const std::optional<std::uint32_t> id = context_ids->take();
   // The others wait for a number: there is nobody to return an error to.
   if (!id) end_job(MPI_ERR_OTHER, "there are more communicators than contexts for them");
-  return context_of(engine->rank(), *id) | (engine->is_threaded() ? kThreadContext : 0);
+  return context_of(engine->rank(), *id) |
+         (for_threads && engine->is_threaded() ? kThreadContext : 0);
 }
 
 void drop_context(std::uint32_t context) {

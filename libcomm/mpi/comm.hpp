@@ -107,12 +107,13 @@ inline bool comes_before(int world, int other) noexcept {
 // range, and a new communicator's id comes from a member, mostly from rank 0. It goes back with the
 // communicator; one that none was made with goes back by drop_context.
 // Where the members are of several jobs it is a random one (context_ids.hpp).
-std::uint32_t new_context(bool is_across);
+// for_threads: threads may use it at once; open_comm has to see it then.
+std::uint32_t new_context(bool is_across, bool for_threads);
 void drop_context(std::uint32_t context);
 // One that goes back unless a communicator has got it.
 class OfferedContext {
  public:
-  OfferedContext(bool offers, bool is_across) : value_(offers ? new_context(is_across) : 0) {}
+  OfferedContext(bool offers, bool is_across) : value_(offers ? new_context(is_across, true) : 0) {}
   // For a communicator of members of this one.
   OfferedContext(bool offers, const Comm& parent) : OfferedContext(offers, is_across(parent)) {}
   ~OfferedContext() {

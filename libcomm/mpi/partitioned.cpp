@@ -108,7 +108,7 @@ class PartitionedSend final : public Partitioned {
     if (const int code = prepare(); code != MPI_SUCCESS) return code;
     messages_ = std::make_unique<tagged::Request[]>(partitions_);
     ready_ = std::make_unique<std::atomic<bool>[]>(partitions_);
-    context_ = new_context(is_across(comm_));
+    context_ = new_context(is_across(comm_), false);
     opened_ = peer_ != MPI_PROC_NULL;
     announcement_ = {partitions_, bytes_, context_, 0};
     if (opened_)

@@ -43,7 +43,7 @@ const Row kRows[] = {
     ROW(MPI_FLOAT, f32, floating, 4),
     ROW(MPI_DOUBLE, f64, floating, 8),
     ROW(MPI_LONG_DOUBLE, f80, floating, sizeof(long double)),
-    ROW(MPI_C_FLOAT_COMPLEX, c32, complex, 8),
+    ROW(MPI_C_COMPLEX, c32, complex, 8),  // MPI_C_FLOAT_COMPLEX is its synonym (MPI 5.0, table 3.2)
     ROW(MPI_CXX_FLOAT_COMPLEX, c32, complex, 8),
     ROW(MPI_C_DOUBLE_COMPLEX, c64, complex, 16),
     ROW(MPI_CXX_DOUBLE_COMPLEX, c64, complex, 16),

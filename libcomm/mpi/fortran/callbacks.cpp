@@ -175,25 +175,25 @@ int call_delete(Handle handle, int keyval, void* attribute, void* extra) {
 
 struct GrequestCell {
   Procedure *query, *free, *cancel;
-  MPI_Aint extra_state;
+  MPI_Aint* extra_state;
 };
 int call_query(void* extra, MPI_Status* status) {
   auto& cell = *static_cast<GrequestCell*>(extra);
   MPI_Fint ierror = MPI_SUCCESS;
   reinterpret_cast<void (*)(MPI_Aint*, MPI_Fint*, MPI_Fint*)>(cell.query)(
-      &cell.extra_state, reinterpret_cast<MPI_Fint*>(status), &ierror);
+      cell.extra_state, reinterpret_cast<MPI_Fint*>(status), &ierror);
   return ierror;
 }
 int call_free(void* extra) {
   const std::unique_ptr<GrequestCell> cell(static_cast<GrequestCell*>(extra));
   MPI_Fint ierror = MPI_SUCCESS;
-  reinterpret_cast<void (*)(MPI_Aint*, MPI_Fint*)>(cell->free)(&cell->extra_state, &ierror);
+  reinterpret_cast<void (*)(MPI_Aint*, MPI_Fint*)>(cell->free)(cell->extra_state, &ierror);
   return ierror;
 }
 int call_cancel(void* extra, int complete) {
   auto& cell = *static_cast<GrequestCell*>(extra);
   MPI_Fint is_complete = complete != 0, ierror = MPI_SUCCESS;
-  reinterpret_cast<void (*)(MPI_Aint*, MPI_Fint*, MPI_Fint*)>(cell.cancel)(&cell.extra_state,
+  reinterpret_cast<void (*)(MPI_Aint*, MPI_Fint*, MPI_Fint*)>(cell.cancel)(cell.extra_state,
                                                                            &is_complete, &ierror);
   return ierror;
 }
@@ -276,7 +276,7 @@ Keyval keyval_of(Procedure* copy, Procedure* remove, MPI_Aint extra_state, bool 
 }
 
 Grequest grequest_of(Procedure* query, Procedure* free, Procedure* cancel,
-                     MPI_Aint extra_state) noexcept {
+                     MPI_Aint* extra_state) noexcept {
   return {new (std::nothrow) GrequestCell{query, free, cancel, extra_state}, call_query, call_free,
           call_cancel};
 }

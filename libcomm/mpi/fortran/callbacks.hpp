@@ -37,9 +37,11 @@ struct Grequest {
   MPI_Grequest_free_function* free;
   MPI_Grequest_cancel_function* cancel;
 };
-// The cell lives until the request is freed; drop is for one that was never made.
+// The cell lives until the request is freed; drop is for one that was never made. The procedures
+// get the program's own extra_state, in which they may keep the state of the operation
+// (MPI 5.0, 13.2).
 Grequest grequest_of(Procedure* query, Procedure* free, Procedure* cancel,
-                     MPI_Aint extra_state) noexcept;
+                     MPI_Aint* extra_state) noexcept;
 void drop(const Grequest& request) noexcept;
 
 struct Datarep {

@@ -1,8 +1,9 @@
 // files_death WHO WHAT: one process is killed at some moment of what all do with a file, again and
-// again: write (in two phases), read (so), ordered, size (MPI_File_set_size), open (and close). The
-// others get an error, can close the file, and go on; in the file is only what was written. Or,
-// with WHAT `lock` and one process: somebody who is stopped holds a lock, for which nobody waits
-// without end.
+// again: write (in two phases; write_all, split, iwrite are its other forms), atomic (all write the
+// same page in atomic mode), read (in two phases), ordered (of nothing), ordered_data, size
+// (MPI_File_set_size), open (and close). The others get an error, can close the file, and go on; in
+// the file is only what was written, and of the page what one of them wrote, whole. Or, with WHAT
+// `lock` and one process: somebody who is stopped holds a lock, for which nobody waits without end.
 #define _GNU_SOURCE  // locks of open files
 #include <fcntl.h>
 #include <signal.h>
@@ -13,7 +14,7 @@
 
 #include "expect.h"
 
-enum { kInts = 20000 };
+enum { kInts = 20000, kPageInts = 1024 };
 
 static char name[100];
 static MPI_File file;
@@ -51,28 +52,65 @@ static void set_view(void) {
 
 static int operation(const char* what, int round) {
   static int data[kInts];
-  if (strcmp(what, "write") == 0) {
-    for (int i = 0; i < kInts; ++i) data[i] = 64 * round + rank;
+  int code = MPI_SUCCESS;
+  for (int i = 0; i < kInts; ++i) data[i] = 64 * round + rank;
+  if (strcmp(what, "write") == 0)
     return MPI_File_write_at_all(file, 0, data, kInts, MPI_INT, MPI_STATUS_IGNORE);
+  if (strcmp(what, "write_all") == 0) {
+    code = MPI_File_seek(file, 0, MPI_SEEK_SET);
+    return code != MPI_SUCCESS ? code
+                               : MPI_File_write_all(file, data, kInts, MPI_INT, MPI_STATUS_IGNORE);
+  }
+  if (strcmp(what, "split") == 0) {
+    code = MPI_File_write_at_all_begin(file, 0, data, kInts, MPI_INT);
+    return code != MPI_SUCCESS ? code : MPI_File_write_at_all_end(file, data, MPI_STATUS_IGNORE);
+  }
+  if (strcmp(what, "iwrite") == 0) {
+    MPI_Request request;
+    code = MPI_File_iwrite_at_all(file, 0, data, kInts, MPI_INT, &request);
+    if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    // The write may do without the dead; the barrier does not.
+    return code != MPI_SUCCESS ? code : MPI_Barrier(MPI_COMM_WORLD);
+  }
+  if (strcmp(what, "atomic") == 0) {
+    code = MPI_File_write_at_all(file, 0, data, kPageInts, MPI_INT, MPI_STATUS_IGNORE);
+    return code != MPI_SUCCESS ? code : MPI_Barrier(MPI_COMM_WORLD);
+  }
+  if (strcmp(what, "ordered_data") == 0) {
+    code = MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
+    return code != MPI_SUCCESS
+               ? code
+               : MPI_File_write_ordered(file, data, kInts, MPI_INT, MPI_STATUS_IGNORE);
   }
   if (strcmp(what, "read") == 0)
     return MPI_File_read_at_all(file, 0, data, kInts, MPI_INT, MPI_STATUS_IGNORE);
   if (strcmp(what, "ordered") == 0)
     return MPI_File_write_ordered(file, &rank, 0, MPI_INT, MPI_STATUS_IGNORE);
   if (strcmp(what, "size") == 0) return MPI_File_set_size(file, 4096 * (round % 2 + 1));
-  const int code = MPI_File_close(&file);
+  code = MPI_File_close(&file);
   return code == MPI_SUCCESS ? open_file() : code;
 }
 
-static void check_file(void) {
+// Whose the int at a place is by its value: of the page, that of its first.
+static int owner(const char* what, const int* found, int place) {
+  if (strcmp(what, "atomic") == 0) return found[0] % 64;
+  return strcmp(what, "ordered_data") == 0 ? place / kInts : place % size;
+}
+
+static void check_file(const char* what) {
   int* found = malloc(sizeof(int) * kInts * (size_t)size);
   const int descriptor = open(name, O_RDONLY);
   const ssize_t bytes = pread(descriptor, found, sizeof(int) * kInts * (size_t)size, 0);
   close(descriptor);
   EXPECT(bytes > 0);
   for (int i = 0; i < bytes / (ssize_t)sizeof(int); ++i)
-    if (found[i] % 64 != i % size) {
-      EXPECT_EQ(found[i] % 64, i % size);
+    if (found[i] % 64 != owner(what, found, i)) {
+      EXPECT_EQ(found[i] % 64, owner(what, found, i));
+      break;
+    }
+  for (int i = 1; strcmp(what, "atomic") == 0 && i < kPageInts; ++i)
+    if (found[i] != found[0]) {
+      EXPECT_EQ(found[i], found[0]);
       break;
     }
   free(found);
@@ -132,7 +170,15 @@ int main(int argc, char** argv) {
   if (strcmp(what, "lock") == 0) return check_lock();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   EXPECT_OK(open_file());
-  set_view();
+  const int writes = strcmp(what, "write") == 0 || strcmp(what, "write_all") == 0 ||
+                     strcmp(what, "split") == 0 || strcmp(what, "iwrite") == 0;
+  const int is_atomic = strcmp(what, "atomic") == 0;
+  const int is_ordered = strcmp(what, "ordered_data") == 0;
+  // A page that all write, and what the shared pointer leads to, is of the file as it is.
+  if (is_atomic)
+    EXPECT_OK(MPI_File_set_atomicity(file, 1));
+  else if (!is_ordered)
+    set_view();
   EXPECT_OK(operation(what, 1));
   if (rank == victim) {
     // At some moment of some round.
@@ -145,7 +191,7 @@ int main(int argc, char** argv) {
   for (int round = 2; code == MPI_SUCCESS && (rank == victim || seconds() < limit); ++round)
     code = operation(what, round);
   EXPECT_CLASS(code, MPI_ERR_PROC_ABORTED);
-  if (strcmp(what, "write") == 0) check_file();
+  if (writes || is_atomic || is_ordered) check_file(what);
   // The file can still be closed, but not by all together.
   if (file != MPI_FILE_NULL) {
     EXPECT_CLASS(MPI_File_close(&file), MPI_ERR_PROC_ABORTED);

@@ -33,6 +33,7 @@ contains
     integer(kind=MPI_ADDRESS_KIND) :: extra_state
     integer :: ierror
     ierror = merge(MPI_SUCCESS, MPI_ERR_OTHER, extra_state == 3)
+    extra_state = extra_state + 1
   end subroutine
   subroutine cancel(extra_state, complete, ierror)
     integer(kind=MPI_ADDRESS_KIND) :: extra_state
@@ -56,6 +57,7 @@ program fortran_f08
   integer :: rank, size, next, prev, i, j, number, ierror, f_status(MPI_STATUS_SIZE), index
   integer(kind=MPI_COUNT_KIND) :: large
   integer(kind=MPI_ADDRESS_KIND) :: extra = 3, attribute
+  integer(kind=MPI_ADDRESS_KIND), volatile :: state = 3
   integer, asynchronous :: matrix(6, 5), copy(6, 5), vector(10)
   type(MPI_Comm) :: comm
   type(MPI_Status) :: status
@@ -118,13 +120,13 @@ program fortran_f08
   call expect(num_errors == 1, 'handler')
   call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL)
   call MPI_Errhandler_free(errhandler)
-  call MPI_Grequest_start(query, release, cancel, extra, requests(1))
+  call MPI_Grequest_start(query, release, cancel, state, requests(1))
   call MPI_Grequest_complete(requests(1))
   requests(2) = requests(1)
   requests(1) = MPI_REQUEST_NULL
   call MPI_Waitany(2, requests, index, status)
   call MPI_Get_count(status, MPI_INTEGER, number)
-  call expect(number == 3 .and. index == 2, 'grequest')
+  call expect(number == 3 .and. index == 2 .and. state == 4, 'grequest')
   call MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, number, extra)
   call MPI_Comm_set_attr(MPI_COMM_WORLD, number, extra)
   call MPI_Comm_dup(MPI_COMM_WORLD, comm)

@@ -328,6 +328,8 @@ static void names(void) {
   MPI_Datatype type;
   EXPECT_OK(MPI_Type_get_name(MPI_DOUBLE, name, &length));
   EXPECT(strcmp(name, "MPI_DOUBLE") == 0 && length == (int)strlen(name));
+  EXPECT_OK(MPI_Type_get_name(MPI_C_COMPLEX, name, &length));
+  EXPECT(strcmp(name, "MPI_C_COMPLEX") == 0);
   MPI_Type_contiguous(2, MPI_INT, &type);
   EXPECT_OK(MPI_Type_get_name(type, name, &length));
   EXPECT(name[0] == 0 && length == 0);

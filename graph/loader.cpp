@@ -198,7 +198,7 @@ class Loader {
     read_rows(graph_.in_, false, progress);
   }
 
-  Status cache_wrong(const char* what) const {
+  Status cache_wrong(const std::string& what) const {
     return {Code::corrupt, cache_path(path_) + ": " + what + "; remove it"};
   }
 
@@ -237,24 +237,27 @@ class Loader {
     throw_together(job_, status);
   }
 
-  // By all threads, in pieces.
+  // By all threads, block by block.
   template <class Advance>
   Status read_from_cache(void* to, std::uint64_t count, std::size_t value_bytes,
                          std::uint64_t offset, Advance&& advance) {
-    constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
-    const std::uint64_t bytes = count * value_bytes;
-    detail::WorkCounter work(bytes, {.grain = static_cast<unsigned>(kPieceBytes)},
-                             graph_.num_threads());
-    std::atomic<bool> failed{false};
+    const std::uint64_t end_offset = offset + count * value_bytes;
+    const CacheBlocks blocks = cache_blocks(offset, end_offset);
+    detail::WorkCounter work(blocks.last - blocks.first, {.grain = 1}, graph_.num_threads());
+    std::atomic<std::uint64_t> damaged{kNotDamaged};
     team().run([&](int thread) {
+      std::vector<char> spare;
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
-        if (read_at(cache_.number, static_cast<char*>(to) + begin, end - begin, offset + begin) !=
-            static_cast<std::int64_t>(end - begin))
-          failed.store(true, std::memory_order_relaxed);
-        advance(end - begin);
+        for (std::uint64_t b = blocks.first + begin; b < blocks.first + end; ++b)
+          if (!read_cache_block(cache_.number, cache_header_, b, offset, end_offset,
+                                static_cast<char*>(to), spare))
+            damaged.store(b, std::memory_order_relaxed);
+        advance((end - begin) * kCacheBlockBytes);
       });
     });
-    return failed ? cache_wrong("it cannot be read") : Status();
+    if (damaged == kNotDamaged) return Code::ok;
+    const std::uint64_t at = sizeof(CacheHeader) + damaged * kCacheBlockBytes;
+    return cache_wrong("damaged behind byte " + std::to_string(at));
   }
 
   // --- The graph's own file.
@@ -520,6 +523,7 @@ class Loader {
     int number = -1;
   } cache_;
   CacheHeader cache_header_{};
+  static constexpr std::uint64_t kNotDamaged = ~std::uint64_t{0};
   std::vector<EdgeStore> stores_;  // by thread
   Buffer<std::uint32_t> degrees_;
   Graph graph_;

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import unittest
+import zlib
 
 GRAPH = WEFTRUN = EXAMPLES = GRAPHS = MORE = None
 DEADLINE_S = 120
@@ -263,13 +264,27 @@ class Cli(unittest.TestCase):
         self.good('generate', 'rmat', 'g.bin', '--scale', '9')
         right = self.good('wcc', 'g.bin', ranks=2).partition(' steps=')[0]
         self.assertTrue(same(right, self.good('wcc', 'g.bin', '--cache', ranks=2)))
-        # What is inside is checked.
+        # What is inside is checked: its sums, and where these are right, what it says.
         with open(self.path(cache), 'rb') as file:
             whole = file.read()
-        self.write(cache, whole[:64] + struct.pack('<I', 1 << 30) + whole[68:])
-        self.bad('do not add up', 'wcc', 'g.bin', '--cache', ranks=2)
+        block = 1 << 18
+        sums_at = len(whole) - 4 * -(-(len(whole) - 64) // (block + 4))
+
+        def changed(at, word, sealed):
+            body = whole[64:at] + struct.pack('<I', word) + whole[at + 4:sums_at]
+            sums = b''.join(struct.pack('<I', zlib.crc32(body[i:i + block]))
+                            for i in range(0, len(body), block))
+            self.write(cache, whole[:64] + body + (sums if sealed else whole[sums_at:]))
+
         vertices = 64 + 4 * 512
-        self.write(cache, whole[:vertices] + struct.pack('<I', 600) + whole[vertices + 4:])
+        changed(64, struct.unpack_from('<I', whole, 64)[0], True)
+        self.assertTrue(same(right, self.good('wcc', 'g.bin', '--cache', ranks=2)))
+        for at in (64, vertices, sums_at - 4):
+            changed(at, 3, False)
+            self.bad('damaged behind byte 64', 'wcc', 'g.bin', '--cache', ranks=2)
+        changed(64, 1 << 30, True)
+        self.bad('do not add up', 'wcc', 'g.bin', '--cache', ranks=2)
+        changed(vertices, 600, True)
         self.bad('names a vertex', 'wcc', 'g.bin', '--cache', ranks=2)
 
     def test_info(self):

@@ -31,6 +31,9 @@ class Graph:
         for file in wanted:
             if not os.path.exists(file):
                 weft.text('convert', self.path, file)
+        for peer in peers:
+            if hasattr(peer, 'prepare'):
+                peer.prepare(self)
 
     def find_sources(self, weft, number, seed=1):
         """Vertices from which some other is at least 5 edges away, as in section 6.1."""

@@ -10,7 +10,8 @@
 namespace weft::graph::detail {
 namespace {
 
-constexpr std::size_t kLargePage = std::size_t{2} << 20;
+// From this size on, memory is in large pages. Below, zeroing them takes longer than they save.
+constexpr std::size_t kLeastForLargePages = std::size_t{8} << 20;
 
 // All threads read and write all of it, so its pages go to the NUMA nodes that this process may use
 // in turn. A refusal costs speed and nothing else.
@@ -40,7 +41,7 @@ Pages::Pages(transport::Job* job, std::size_t bytes) : bytes_(bytes) {
         {Code::no_memory, "no " + std::to_string(bytes) + " bytes of memory for the graph"});
   address_ = found;
   if (job != nullptr) interleave(address_, bytes);
-  if (bytes >= kLargePage) (void)madvise(address_, bytes, MADV_HUGEPAGE);
+  if (bytes >= kLeastForLargePages) (void)madvise(address_, bytes, MADV_HUGEPAGE);
 }
 
 Pages::~Pages() {

@@ -86,6 +86,7 @@ class Loader {
       read_cache();
     else
       read_file();
+    look_at_edges();
     if (job_.size() > 1) {
       const Graph::RemoteRows mine{graph_.out_.offsets.remote(), graph_.out_.vertices.remote(),
                                    graph_.out_.weights.remote()};
@@ -106,6 +107,37 @@ class Loader {
     if (!needs_in_edges()) return;
     count(false);
     distribute(graph_.in_, false, true);
+  }
+
+  void look_at_edges() {
+    struct Found {
+      double squares = 0;  // of edges out
+      std::uint64_t largest_weight = 1;
+    };
+    const auto both = [](const Found& a, const Found& b) {
+      return Found{a.squares + b.squares, std::max(a.largest_weight, b.largest_weight)};
+    };
+    std::vector<Found> parts(static_cast<std::size_t>(graph_.num_threads()));
+    const Rows& rows = graph_.out_;
+    detail::WorkCounter work(graph_.num_owned(), {.grain = 4096}, graph_.num_threads());
+    team().run([&](int thread) {
+      Found found;
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t r = begin; r < end; ++r) {
+          const auto degree = static_cast<double>(rows.degree(static_cast<VertexId>(r)));
+          found.squares += degree * degree;
+        }
+        if (rows.weights.empty()) return;
+        for (std::uint64_t e = rows.offsets[begin]; e < rows.offsets[end]; ++e)
+          found.largest_weight = std::max<std::uint64_t>(found.largest_weight, rows.weights[e]);
+      });
+      parts[static_cast<std::size_t>(thread)] = found;
+    });
+    Found all;
+    for (const Found& part : parts) all = both(all, part);
+    throw_if(job_.all_reduce(all, both));
+    graph_.edge_facts_ = {static_cast<Weight>(all.largest_weight),
+                          all.squares / static_cast<double>(graph_.num_edges_)};
   }
 
   bool needs_in_edges() const { return options_.in_edges && !options_.undirected; }

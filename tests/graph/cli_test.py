@@ -309,7 +309,9 @@ class Cli(unittest.TestCase):
         self.write('cut.bin', b'\0' * 25)
         self.write('junk.el', '0 1\n' * 16 + 'junk\n' + '0 1\n' * 16)
         self.write('large.el', '0 4294967296\n')
+        self.write('large.bin', struct.pack('<6I', 0, 1, 1, 2, 4294967295, 1))
         self.write('negative.wel', '0 1 5\n1 2 -7\n')
+        self.write('negative.wgemini', struct.pack('<2If2If', 0, 1, 5, 1, 2, -7))
         self.write('empty.bin', b'')
         self.write('comment.el', '# nothing\n')
         self.write('not.el.gz', 'not gzipped? it is read as it is\n')
@@ -321,6 +323,10 @@ class Cli(unittest.TestCase):
             self.bad('truncated', 'wcc', 'cut.bin', ranks=ranks)
             self.bad('junk.el:17:', 'wcc', 'junk.el', ranks=ranks)
             self.bad('large.el:1: vertex id does not fit in 32 bits', 'wcc', 'large.el', ranks=ranks)
+            self.bad('large.bin: the edge at byte 12 has vertex 4294967295', 'wcc', 'large.bin',
+                     ranks=ranks)
+            self.bad('negative.wgemini: the edge at byte 12', 'sssp', 'negative.wgemini',
+                     '--source', '0', ranks=ranks)
             self.bad('negative.wel:2: negative weight', 'sssp', 'negative.wel', '--source', '0',
                      ranks=ranks)
             self.bad('holds no edges', 'wcc', 'empty.bin', ranks=ranks)

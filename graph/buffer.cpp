@@ -25,9 +25,9 @@ void interleave(void* address, std::size_t bytes) {
 
 }  // namespace
 
-Pages::Pages(transport::Job* job, std::size_t bytes) : bytes_(bytes) {
+Pages::Pages(transport::Job* job, std::size_t bytes, bool is_remote) : bytes_(bytes) {
   if (bytes == 0) return;
-  if (job != nullptr && job->size() > 1) {
+  if (job != nullptr && job->size() > 1 && is_remote) {
     const Status status = job->allocate(bytes, address_, remote_);
     if (!status.ok()) throw Error(status);
     job_ = job;

@@ -79,7 +79,7 @@ class Experiments:
     def table2(self):
         """Everybody in turn, round by round, each round from another source."""
         peers = [peer.name for peer in self.peers]
-        rows, ratios = [], {}
+        rows, ratios, autos = [], {}, {}
         for processes, threads in self.options.shapes:
             for graph in self.graphs:
                 for algorithm in ALGORITHMS:
@@ -100,6 +100,7 @@ class Experiments:
                             if seconds is not None:
                                 times[peer.name].append(seconds)
                     middle = {name: median(all_) for name, all_ in times.items() if all_}
+                    autos[f'{processes} x {threads}', graph.name, algorithm] = middle['auto']
                     for name in peers:
                         if name in middle:
                             key = name, f'{processes} x {threads}', graph.long
@@ -113,12 +114,24 @@ class Experiments:
                         'from another source; loading is not counted. PageRank: 20 iterations. A time '
                         'of Gemini counts if its result is right, and is the better of waiting with '
                         'and without yielding.')
+        self.table_of_shapes(autos)
         if ratios:
             self.page.table('Times of others, divided by those of mode auto', [
                 'library', 'processes x threads', 'graphs', 'geometric mean', 'least', 'most'],
                 [[name, shape, 'with long paths' if is_long else 'others',
                   f'{running.geometric_mean(all_):.2f}', f'{min(all_):.2f}', f'{max(all_):.2f}']
                  for (name, shape, is_long), all_ in ratios.items()])
+
+    def table_of_shapes(self, autos):
+        """Mode auto against itself with as many threads in one process."""
+        first, *others = [f'{processes} x {threads}' for processes, threads in self.options.shapes]
+        rows = [[shape, graph.name] + [
+            f'{autos[shape, graph.name, algorithm] / autos[first, graph.name, algorithm]:.2f}'
+            for algorithm in ALGORITHMS]
+                for shape in others for graph in self.graphs]
+        if rows:
+            self.page.table(f'Times of mode auto, divided by those of {first}',
+                            ['processes x threads', 'graph', *ALGORITHMS], rows)
 
     def table3(self):
         rows = []
@@ -228,6 +241,26 @@ class Experiments:
                         f'{graph.name} from source {graph.sources[0]}, 2 processes x 1 thread. Twice '
                         'the edges: the first process has them. A slowed process: another program '
                         'keeps its processor busy; the load is even when it has half of the other\'s.')
+
+    def threshold(self):
+        """What --migrate-threshold is best: no tasks are taken of a process with no more left."""
+        graph = self.skewed
+        values = (0, 16, 64, 256, 1024, 4096)
+        rows = []
+        for shares in ('2,1', '1,1'):
+            for algorithm in ('sssp', 'pagerank'):
+                times = {value: [] for value in (None, *values)}
+                for _ in range(self.options.rounds):
+                    for value, all_ in times.items():
+                        more = [] if value is None else ['--migrate', '--migrate-threshold', value]
+                        all_.append(self.weft.seconds(*self.arguments(algorithm, graph, 3), '--mode',
+                                                      'paper', '--threads', 1, '--shares', shares,
+                                                      *more, processes=2))
+                rows.append([shares, algorithm] + [f'{median(all_) * 1e3:.1f}'
+                                                   for all_ in times.values()])
+        self.page.table('Thresholds of migration, ms', ['edges', 'algorithm', 'none migrate',
+                        *map(str, values)], rows, f'{graph.name}, 2 processes x 1 thread; sssp from '
+                        'three sources.')
 
     def figure14(self):
         graph, threads = self.skewed, 2

@@ -3,6 +3,7 @@ import json
 import os
 import random
 import struct
+import time
 
 import running
 from running import median
@@ -49,6 +50,16 @@ class Graph:
 
     def source_words(self, number=None):
         return [word for source in self.sources[:number] for word in ('--source', source)]
+
+
+def read_seconds(path):
+    """Of reading the whole file."""
+    block = bytearray(1 << 18)
+    start = time.monotonic()
+    with open(path, 'rb', buffering=0) as file:
+        while file.readinto(block):
+            pass
+    return time.monotonic() - start
 
 
 class Experiments:
@@ -151,6 +162,30 @@ class Experiments:
             'Sums over the processes. Resident memory counts pages that several processes map once '
             'for each; the next column counts them once (Pss). The largest counts them for each. '
             'Programs and rings are in it, so small graphs have large ratios.')
+
+    def loading(self):
+        """Of the largest file, against reading it and doing nothing with it."""
+        graph = max(self.graphs, key=lambda one: one.bytes)
+        if not os.path.exists(graph.wel):
+            self.weft.text('convert', graph.path, graph.wel)
+        times = {}
+        for _ in range(self.options.rounds):
+            for kind, path in ('binary', graph.path), ('text', graph.wel):
+                times.setdefault((kind, 'read alone'), []).append(read_seconds(path))
+                for processes, threads in self.options.shapes:
+                    for name, words in (('edges out', ['bfs', '--mode', 'push']),
+                                        ('edges out with weights', ['sssp']),
+                                        ('edges out and in', ['bfs'])):
+                        run = self.weft.json(words[0], path, *graph.source_words(1), *words[1:],
+                                             '--threads', threads, processes=processes)
+                        key = kind, f'{processes} x {threads}, {name}'
+                        times.setdefault(key, []).append(run['load_seconds'])
+        sizes = {'binary': graph.bytes, 'text': os.path.getsize(graph.wel)}
+        self.page.table('Loading', ['file', 'how', 'MB', 'ms', 'MB/s'], [
+            [kind, how, f'{sizes[kind] / 1e6:.0f}', f'{median(all_) * 1e3:.0f}',
+             f'{sizes[kind] / 1e6 / median(all_):.0f}'] for (kind, how), all_ in times.items()],
+            f'{graph.name}, from the page cache: until the rows of all edges are there. Read alone: '
+            'by one thread, in blocks of 256 KiB.')
 
     def figure12(self):
         cores = os.cpu_count()

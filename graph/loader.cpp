@@ -279,8 +279,11 @@ class Loader {
     const CacheBlocks blocks = cache_blocks(offset, end_offset);
     detail::WorkCounter work(blocks.last - blocks.first, {.grain = 1}, graph_.num_threads());
     std::atomic<std::uint64_t> damaged{kNotDamaged};
+    // Threads of a team must not run out of memory.
+    std::vector<std::vector<char>> spares(static_cast<std::size_t>(graph_.num_threads()));
+    for (std::vector<char>& spare : spares) spare.reserve(kCacheBlockBytes);
     team().run([&](int thread) {
-      std::vector<char> spare;
+      std::vector<char>& spare = spares[static_cast<std::size_t>(thread)];
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t b = blocks.first + begin; b < blocks.first + end; ++b)
           if (!read_cache_block(cache_.number, cache_header_, b, offset, end_offset,

@@ -113,6 +113,8 @@ bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, cons
          (header.undirected != 0) == options.undirected && (!needs_in || header.in_edges != 0) &&
          (options.weights == Weights::none ||
           header.weights == static_cast<std::uint32_t>(options.weights)) &&
+         // So that no sum of parts is more than 64 bits hold.
+         header.num_vertices <= kMostCached && header.num_edges <= kMostCached &&
          header.num_vertices > 0 && header.num_vertices <= kNoVertex &&
          header.num_vertices <= file_bytes / 4 &&
          header.num_edges <= file_bytes / sizeof(VertexId) && header.file_bytes() == file_bytes;

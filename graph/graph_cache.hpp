@@ -17,6 +17,7 @@
 
 namespace weft::graph {
 
+inline constexpr std::uint64_t kMostCached = std::uint64_t{1} << 56;  // vertices or edges
 inline constexpr std::uint64_t kCacheBlockBytes = std::uint64_t{1} << 18;
 
 struct CacheHeader {

@@ -429,9 +429,10 @@ class Cli(unittest.TestCase):
                                 '--iterations', '100000000', '--out', 'result', *ways],
                                cwd=self.folder.name, text=True, stderr=subprocess.PIPE)
         try:
-            # The second word about a step is told in the middle of the iterations.
+            # A step is told as it begins; before the third, two have ended and were saved.
             for line in job.stderr:
-                if 'step' in line:
+                step = re.search(r'step (\d+)', line)
+                if step and int(step[1]) >= 3:
                     break
             ranks = self.ranks_of(job.pid)
             self.assertEqual(len(ranks), 3)

@@ -166,9 +166,11 @@ class Search {
     VertexId buffer_[kSize];
   };
 
+  // kShared: other threads claim at the same time.
+  template <bool kShared>
   void claim(VertexId v, VertexId parent, Finds& finds) {
     VertexId& mine = result_.parent[v];
-    if (shared_) {
+    if constexpr (kShared) {
       if (!atomic_claim(mine, kNoVertex, parent)) return;
     } else {
       if (mine != kNoVertex) return;
@@ -181,7 +183,7 @@ class Search {
   void step_top_down() {
     const std::uint64_t size = queue_size_;
     detail::WorkCounter work(size, options_.step, graph_.num_threads());
-    const auto expand = [&](int thread) {
+    const auto expand = [&]<bool kShared>(int thread) {
       Finds finds(*this);
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t i = begin; i < end; ++i) {
@@ -191,12 +193,12 @@ class Search {
           for (std::uint64_t e = 0; e < edges.size(); ++e) {
             if constexpr (!kAlone) {
               if (!graph_.owns(to[e])) {
-                if (shared_ ? seen_.insert(to[e]) : seen_.insert_alone(to[e]))
+                if (kShared ? seen_.insert(to[e]) : seen_.insert_alone(to[e]))
                   send(thread, {to[e], v});
                 continue;
               }
             }
-            claim(to[e], v, finds);
+            claim<kShared>(to[e], v, finds);
           }
           if constexpr (!kAlone)
             if (i % 64 == 0) receive(thread, finds);
@@ -204,10 +206,10 @@ class Search {
       });
     };
     // Few vertices are not worth waking the others.
-    if (kAlone && size < 256)
-      expand(0);
+    if (!shared_ || (kAlone && size < 256))
+      expand.template operator()<false>(0);
     else
-      graph_.team().run(expand);
+      graph_.team().run([&](int thread) { expand.template operator()<true>(thread); });
     if constexpr (!kAlone) end_messages();
   }
 
@@ -216,7 +218,11 @@ class Search {
     if (code != Code::ok) failed_.store(code, std::memory_order_relaxed);
   }
   void take(const Found& found, Finds& finds) {
-    if (graph_.owns(found.vertex)) claim(found.vertex, found.parent, finds);
+    if (!graph_.owns(found.vertex)) return;
+    if (shared_)
+      claim<true>(found.vertex, found.parent, finds);
+    else
+      claim<false>(found.vertex, found.parent, finds);
   }
   void receive(int thread, Finds& finds) {
     for (std::span<const Found> messages; exchange_->receive(thread, messages);)

@@ -10,7 +10,8 @@
 namespace weft::graph::detail {
 namespace {
 
-constexpr std::size_t kLargePage = std::size_t{2} << 20;
+// From this size on, memory is in large pages. Below, zeroing them takes longer than they save.
+constexpr std::size_t kLeastForLargePages = std::size_t{8} << 20;
 
 // All threads read and write all of it, so its pages go to the NUMA nodes that this process may use
 // in turn. A refusal costs speed and nothing else.
@@ -24,9 +25,9 @@ void interleave(void* address, std::size_t bytes) {
 
 }  // namespace
 
-Pages::Pages(transport::Job* job, std::size_t bytes) : bytes_(bytes) {
+Pages::Pages(transport::Job* job, std::size_t bytes, bool is_remote) : bytes_(bytes) {
   if (bytes == 0) return;
-  if (job != nullptr && job->size() > 1) {
+  if (job != nullptr && job->size() > 1 && is_remote) {
     const Status status = job->allocate(bytes, address_, remote_);
     if (!status.ok()) throw Error(status);
     job_ = job;
@@ -40,7 +41,7 @@ Pages::Pages(transport::Job* job, std::size_t bytes) : bytes_(bytes) {
         {Code::no_memory, "no " + std::to_string(bytes) + " bytes of memory for the graph"});
   address_ = found;
   if (job != nullptr) interleave(address_, bytes);
-  if (bytes >= kLargePage) (void)madvise(address_, bytes, MADV_HUGEPAGE);
+  if (bytes >= kLeastForLargePages) (void)madvise(address_, bytes, MADV_HUGEPAGE);
 }
 
 Pages::~Pages() {

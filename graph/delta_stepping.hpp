@@ -153,7 +153,7 @@ class DeltaStepping {
       if (!shared_ || size < kFewVertices) {
         std::uint64_t num_relaxed = 0;
         for (Worker& worker : workers_)
-          for (const VertexId v : worker.taken) num_relaxed += expand(0, v, index);
+          for (const VertexId v : worker.taken) num_relaxed += expand<false>(0, v, index);
         num_relaxed_.fetch_add(num_relaxed, std::memory_order_relaxed);
         continue;
       }
@@ -163,7 +163,7 @@ class DeltaStepping {
         constexpr std::size_t kGrain = 64;
         for (std::size_t begin; (begin = next.fetch_add(kGrain, std::memory_order_relaxed)) < size;)
           for_range(begin, std::min(begin + kGrain, size),
-                    [&](VertexId v) { num_relaxed += expand(thread, v, index); });
+                    [&](VertexId v) { num_relaxed += expand<true>(thread, v, index); });
         // What has come back into the bucket meanwhile, while it is little.
         Worker& worker = workers_[static_cast<std::size_t>(thread)];
         std::vector<VertexId> again;
@@ -171,7 +171,7 @@ class DeltaStepping {
                worker.buckets[worker.lowest].size() < kFewVertices) {
           again.clear();
           again.swap(worker.buckets[worker.lowest]);
-          for (const VertexId v : again) num_relaxed += expand(thread, v, index);
+          for (const VertexId v : again) num_relaxed += expand<true>(thread, v, index);
         }
         num_relaxed_.fetch_add(num_relaxed, std::memory_order_relaxed);
       });
@@ -190,10 +190,11 @@ class DeltaStepping {
     }
   }
 
-  // Returns how many edges it looked at.
+  // Returns how many edges it looked at. kShared: other threads work at the same time.
+  template <bool kShared>
   std::uint64_t expand(int thread, VertexId v, std::uint64_t index) {
     const D mine =
-        shared_ ? std::atomic_ref(distances_[v]).load(std::memory_order_relaxed) : distances_[v];
+        kShared ? std::atomic_ref(distances_[v]).load(std::memory_order_relaxed) : distances_[v];
     Worker& worker = workers_[static_cast<std::size_t>(thread)];
     // It was put into a lower bucket since, and done there.
     if (index_of(mine) < index && index > worker.base) return 0;
@@ -202,14 +203,15 @@ class DeltaStepping {
     const Weight* const weights = edges.weights();
     for (std::uint64_t e = 0; e < edges.size(); ++e) {
       const D sum = mine + (kUnit || weights == nullptr ? 1 : static_cast<D>(weights[e]));
-      lower(worker, to[e], sum);
+      lower<kShared>(worker, to[e], sum);
     }
     return edges.size();
   }
 
+  template <bool kShared>
   void lower(Worker& worker, VertexId v, D distance) {
     D& mine = distances_[v];
-    if (shared_) {
+    if constexpr (kShared) {
       if (!atomic_min(mine, distance)) return;
     } else {
       if (distance >= mine) return;
@@ -217,7 +219,7 @@ class DeltaStepping {
     }
     if (alone_ || graph_.owns(v)) {
       worker.put(v, index_of(distance));
-    } else if (shared_ ? changed_.insert(v) : changed_.insert_alone(v)) {
+    } else if (kShared ? changed_.insert(v) : changed_.insert_alone(v)) {
       worker.dirty.push_back(v);
     }
   }
@@ -227,7 +229,11 @@ class DeltaStepping {
       Worker& worker = workers_[static_cast<std::size_t>(thread)];
       auto& lanes = distances_.exchange();
       const auto take = [&](const Message& message) {
-        if (graph_.owns(message.vertex)) lower(worker, message.vertex, message.value);
+        if (!graph_.owns(message.vertex)) return;
+        if (shared_)
+          lower<true>(worker, message.vertex, message.value);
+        else
+          lower<false>(worker, message.vertex, message.value);
       };
       worker.status = Code::ok;
       unsigned since = 0;

@@ -12,15 +12,50 @@
 namespace weft::graph {
 namespace {
 
-constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '1'};
+constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '2'};
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
+std::uint32_t crc_of(std::uint32_t crc, const void* bytes, std::size_t size) {
+  return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const unsigned char*>(bytes), size));
+}
 std::uint32_t crc_of(const CacheHeader& header) {
-  return static_cast<std::uint32_t>(
-      crc32_z(0, reinterpret_cast<const unsigned char*>(&header), offsetof(CacheHeader, crc)));
+  return crc_of(0, &header, offsetof(CacheHeader, crc));
 }
 
-Status write_parts(transport::Job& job, const Parts& parts, OutputFile& file) {
+// What stands behind the header, on its way into the file.
+class BodyWriter {
+ public:
+  explicit BodyWriter(OutputFile& file) : file_(file) {}
+
+  Status write(const std::byte* data, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes;) {
+      const std::size_t taken = std::min<std::size_t>(bytes - at, kCacheBlockBytes - in_block_);
+      crc_ = crc_of(crc_, data + at, taken);
+      at += taken;
+      in_block_ += taken;
+      if (in_block_ == kCacheBlockBytes) end_block();
+    }
+    return file_.write(data, bytes);
+  }
+  Status write_sums() {
+    if (in_block_ > 0) end_block();
+    return file_.write(sums_.data(), sums_.size() * sizeof(std::uint32_t));
+  }
+
+ private:
+  void end_block() {
+    sums_.push_back(crc_);
+    crc_ = 0;
+    in_block_ = 0;
+  }
+
+  OutputFile& file_;
+  std::uint32_t crc_ = 0;
+  std::size_t in_block_ = 0;
+  std::vector<std::uint32_t> sums_;
+};
+
+Status write_parts(transport::Job& job, const Parts& parts, BodyWriter& file) {
   std::vector<std::byte> piece(kPieceBytes);
   const std::uint64_t end = parts.begins.back();
   Status status;
@@ -53,7 +88,7 @@ struct SharedRows {
   SharedRows(const SharedRows&) = delete;
   SharedRows& operator=(const SharedRows&) = delete;
 
-  Status write(const Graph& graph, bool weighted, OutputFile& file) const {
+  Status write(const Graph& graph, bool weighted, BodyWriter& file) const {
     Status status = write_parts(graph.job(), parts_of(graph, degrees), file);
     if (status.ok()) status = write_parts(graph.job(), vertices, file);
     if (status.ok() && weighted) status = write_parts(graph.job(), weights, file);
@@ -78,9 +113,31 @@ bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, cons
          (header.undirected != 0) == options.undirected && (!needs_in || header.in_edges != 0) &&
          (options.weights == Weights::none ||
           header.weights == static_cast<std::uint32_t>(options.weights)) &&
+         // So that no sum of parts is more than 64 bits hold.
+         header.num_vertices <= kMostCached && header.num_edges <= kMostCached &&
          header.num_vertices > 0 && header.num_vertices <= kNoVertex &&
          header.num_vertices <= file_bytes / 4 &&
          header.num_edges <= file_bytes / sizeof(VertexId) && header.file_bytes() == file_bytes;
+}
+
+bool read_cache_block(int descriptor, const CacheHeader& header, std::uint64_t block,
+                      std::uint64_t begin, std::uint64_t end, char* to, std::vector<char>& spare) {
+  const std::uint64_t first = sizeof(CacheHeader) + block * kCacheBlockBytes;
+  const std::uint64_t last = std::min(first + kCacheBlockBytes, header.sums_at());
+  const std::size_t bytes = last - first;
+  const bool is_whole = begin <= first && last <= end;
+  if (!is_whole) spare.resize(bytes);
+  char* const read = is_whole ? to + (first - begin) : spare.data();
+  std::uint32_t sum = 0;
+  if (read_at(descriptor, read, bytes, first) != static_cast<std::int64_t>(bytes) ||
+      read_at(descriptor, reinterpret_cast<char*>(&sum), sizeof sum,
+              header.sums_at() + block * sizeof sum) != sizeof sum ||
+      sum != crc_of(0, read, bytes))
+    return false;
+  if (is_whole) return true;
+  const std::uint64_t from = std::max(begin, first), until = std::min(end, last);
+  std::memcpy(to + (from - begin), read + (from - first), until - from);
+  return true;
 }
 
 Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,
@@ -108,8 +165,10 @@ Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions
     OutputFile file(path);
     status = file.open();
     if (status.ok()) status = file.write(&header, sizeof header);
-    if (status.ok()) status = out.write(graph, weighted, file);
-    if (status.ok() && in != nullptr) status = in->write(graph, weighted, file);
+    BodyWriter body(file);
+    if (status.ok()) status = out.write(graph, weighted, body);
+    if (status.ok() && in != nullptr) status = in->write(graph, weighted, body);
+    if (status.ok()) status = body.write_sums();
     if (status.ok()) status = file.commit();
   }
   return agree(graph.job(), status);

@@ -3,17 +3,22 @@
 // parts alone, however many they are, instead of parsing and sending edges.
 //
 // A header of 64 bytes; the edges out of each vertex (u32); their other ends, row by row; their
-// weights, if there are any; and the same for edges in, if there are any.
+// weights, if there are any; the same for edges in, if there are any; and the CRC-32 of each block
+// of 256 KiB (the last is shorter) of all that stands between the header and these sums.
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "file_source.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/status.hpp"
 
 namespace weft::graph {
+
+inline constexpr std::uint64_t kMostCached = std::uint64_t{1} << 56;  // vertices or edges
+inline constexpr std::uint64_t kCacheBlockBytes = std::uint64_t{1} << 18;
 
 struct CacheHeader {
   char magic[8];
@@ -35,9 +40,13 @@ struct CacheHeader {
   std::uint64_t weights_at(bool out) const noexcept {
     return vertices_at(out) + num_edges * sizeof(VertexId);
   }
-  std::uint64_t file_bytes() const noexcept {
+  std::uint64_t sums_at() const noexcept {
     return degrees_at(false) +
            (in_edges != 0 ? num_vertices * 4 + num_edges * edge_bytes() : std::uint64_t{0});
+  }
+  std::uint64_t file_bytes() const noexcept {
+    const std::uint64_t body = sums_at() - sizeof(CacheHeader);
+    return sums_at() + (body / kCacheBlockBytes + (body % kCacheBlockBytes != 0 ? 1 : 0)) * 4;
   }
 };
 static_assert(sizeof(CacheHeader) == 64);
@@ -46,6 +55,22 @@ static_assert(sizeof(CacheHeader) == 64);
 // of the file that `facts` tell of.
 bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, const FileFacts& facts,
                 const LoadOptions& options, CacheHeader& header);
+
+// The blocks that bytes [begin, end) of the file are in: the first, and one behind the last.
+struct CacheBlocks {
+  std::uint64_t first, last;
+};
+constexpr CacheBlocks cache_blocks(std::uint64_t begin, std::uint64_t end) noexcept {
+  if (begin >= end) return {0, 0};
+  return {(begin - sizeof(CacheHeader)) / kCacheBlockBytes,
+          (end - 1 - sizeof(CacheHeader)) / kCacheBlockBytes + 1};
+}
+
+// Copies what is in `block` of the bytes [begin, end) of the file to its place in `to`, where byte
+// `begin` goes first. `spare` is memory to use again. False with a block that cannot be read or is
+// not what was written.
+bool read_cache_block(int descriptor, const CacheHeader& header, std::uint64_t block,
+                      std::uint64_t begin, std::uint64_t end, char* to, std::vector<char>& spare);
 
 inline std::string cache_path(const std::string& graph) { return graph + ".weft-cache"; }
 

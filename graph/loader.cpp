@@ -81,17 +81,18 @@ class Loader {
   Graph load() {
     start_team();
     inspect();
-    const bool is_cached = options_.cache && find_cache();
-    if (is_cached)
+    is_cached_ = options_.cache && find_cache();
+    if (is_cached_)
       read_cache();
     else
       read_file();
-    if (job_.size() > 1) {
+    look_at_edges();
+    if (job_.size() > 1 && options_.remote_rows) {
       const Graph::RemoteRows mine{graph_.out_.offsets.remote(), graph_.out_.vertices.remote(),
                                    graph_.out_.weights.remote()};
       throw_if(job_.all_gather(mine, graph_.remote_out_));
     }
-    if (options_.cache && !is_cached)
+    if (options_.cache && !is_cached_)
       throw_if(write_cache(graph_, facts_, options_, cache_path(path_)));
     return std::move(graph_);
   }
@@ -108,6 +109,39 @@ class Loader {
     distribute(graph_.in_, false, true);
   }
 
+  void look_at_edges() {
+    struct Found {
+      double squares = 0;  // of edges out
+      std::uint64_t largest_weight = 1;
+    };
+    const auto both = [](const Found& a, const Found& b) {
+      return Found{a.squares + b.squares, std::max(a.largest_weight, b.largest_weight)};
+    };
+    std::vector<Found> parts(static_cast<std::size_t>(graph_.num_threads()));
+    const Rows& rows = graph_.out_;
+    detail::WorkCounter work(graph_.num_owned(), {.grain = 4096}, graph_.num_threads());
+    team().run([&](int thread) {
+      Found found;
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t r = begin; r < end; ++r) {
+          const auto degree = static_cast<double>(rows.degree(static_cast<VertexId>(r)));
+          found.squares += degree * degree;
+        }
+        if (rows.weights.empty()) return;
+        for (std::uint64_t e = rows.offsets[begin]; e < rows.offsets[end]; ++e)
+          found.largest_weight = std::max<std::uint64_t>(found.largest_weight, rows.weights[e]);
+      });
+      parts[static_cast<std::size_t>(thread)] = found;
+    });
+    Found all;
+    for (const Found& part : parts) all = both(all, part);
+    throw_if(job_.all_reduce(all, both));
+    graph_.edge_facts_ = {static_cast<Weight>(all.largest_weight),
+                          all.squares / static_cast<double>(graph_.num_edges_)};
+  }
+
+  // Rank 0 reads them to write the cache.
+  bool shares_rows() const { return options_.remote_rows || (options_.cache && !is_cached_); }
   bool needs_in_edges() const { return options_.in_edges && !options_.undirected; }
   bool weighted() const { return options_.weights == Weights::file; }
   Team& team() { return *graph_.team_; }
@@ -198,7 +232,7 @@ class Loader {
     read_rows(graph_.in_, false, progress);
   }
 
-  Status cache_wrong(const char* what) const {
+  Status cache_wrong(const std::string& what) const {
     return {Code::corrupt, cache_path(path_) + ": " + what + "; remove it"};
   }
 
@@ -218,7 +252,7 @@ class Loader {
     const std::size_t num_rows = graph_.num_owned();
     const std::uint64_t before =
         std::accumulate(degrees_.begin(), degrees_.begin() + graph_.first_, std::uint64_t{0});
-    rows.offsets = Buffer<std::uint64_t>(&job_, num_rows + 1);
+    rows.offsets = Buffer<std::uint64_t>(&job_, num_rows + 1, shares_rows());
     for (std::size_t r = 0; r < num_rows; ++r)
       rows.offsets[r + 1] = rows.offsets[r] + degrees_[graph_.first_ + r];
     degrees_ = {};
@@ -237,24 +271,30 @@ class Loader {
     throw_together(job_, status);
   }
 
-  // By all threads, in pieces.
+  // By all threads, block by block.
   template <class Advance>
   Status read_from_cache(void* to, std::uint64_t count, std::size_t value_bytes,
                          std::uint64_t offset, Advance&& advance) {
-    constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
-    const std::uint64_t bytes = count * value_bytes;
-    detail::WorkCounter work(bytes, {.grain = static_cast<unsigned>(kPieceBytes)},
-                             graph_.num_threads());
-    std::atomic<bool> failed{false};
+    const std::uint64_t end_offset = offset + count * value_bytes;
+    const CacheBlocks blocks = cache_blocks(offset, end_offset);
+    detail::WorkCounter work(blocks.last - blocks.first, {.grain = 1}, graph_.num_threads());
+    std::atomic<std::uint64_t> damaged{kNotDamaged};
+    // Threads of a team must not run out of memory.
+    std::vector<std::vector<char>> spares(static_cast<std::size_t>(graph_.num_threads()));
+    for (std::vector<char>& spare : spares) spare.reserve(kCacheBlockBytes);
     team().run([&](int thread) {
+      std::vector<char>& spare = spares[static_cast<std::size_t>(thread)];
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
-        if (read_at(cache_.number, static_cast<char*>(to) + begin, end - begin, offset + begin) !=
-            static_cast<std::int64_t>(end - begin))
-          failed.store(true, std::memory_order_relaxed);
-        advance(end - begin);
+        for (std::uint64_t b = blocks.first + begin; b < blocks.first + end; ++b)
+          if (!read_cache_block(cache_.number, cache_header_, b, offset, end_offset,
+                                static_cast<char*>(to), spare))
+            damaged.store(b, std::memory_order_relaxed);
+        advance((end - begin) * kCacheBlockBytes);
       });
     });
-    return failed ? cache_wrong("it cannot be read") : Status();
+    if (damaged == kNotDamaged) return Code::ok;
+    const std::uint64_t at = sizeof(CacheHeader) + damaged * kCacheBlockBytes;
+    return cache_wrong("damaged behind byte " + std::to_string(at));
   }
 
   // --- The graph's own file.
@@ -339,26 +379,41 @@ class Loader {
     if (num_read == 0) throw Error({Code::corrupt, path_ + ": holds no edges"});
     check_room(largest);
     graph_.num_vertices_ = static_cast<VertexId>(largest);
+    num_read_ = num_read;
+    const std::uint64_t places =
+        counts_apart() ? largest * 4 * static_cast<unsigned>(graph_.num_threads()) : 0;
     throw_if(check_memory(job_,
-                          bytes_for(0, largest) / static_cast<unsigned>(job_.size()) +
+                          places + bytes_for(0, largest) / static_cast<unsigned>(job_.size()) +
                               bytes_for(num_read, 0) / static_cast<unsigned>(job_.size()) / 3,
                           path_.c_str()));
+  }
+
+  // Whether the threads of the only rank count edges apart, so that they need not wait for each
+  // other at the vertices that most edges have: where that takes no more memory than rows do.
+  bool counts_apart() const {
+    return job_.size() == 1 && graph_.num_threads() > 1 &&
+           static_cast<std::uint64_t>(graph_.num_threads()) * graph_.num_vertices_ <= num_read_;
   }
 
   // degrees_: edges out (or in) of every vertex, in all ranks.
   void count(bool out) {
     const std::size_t num_vertices = graph_.num_vertices_;
     degrees_ = Buffer<std::uint32_t>(nullptr, num_vertices);
-    std::uint32_t* const degrees = degrees_.data();
-    const bool shared = graph_.num_threads() > 1;
-    const auto increment = [&](VertexId vertex) {
-      if (shared)
-        atomic_add(degrees[vertex], 1u);
-      else
-        ++degrees[vertex];
-    };
+    const bool apart = counts_apart();
+    places_.clear();
+    for (int t = 0; apart && t < graph_.num_threads(); ++t)
+      places_.emplace_back(nullptr, num_vertices);
+    const bool shared = !apart && graph_.num_threads() > 1;
     team().run([&](int t) {
-      stores_[static_cast<std::size_t>(t)].for_each(
+      const auto thread = static_cast<std::size_t>(t);
+      std::uint32_t* const degrees = apart ? places_[thread].data() : degrees_.data();
+      const auto increment = [&](VertexId vertex) {
+        if (shared)
+          atomic_add(degrees[vertex], 1u);
+        else
+          ++degrees[vertex];
+      };
+      stores_[thread].for_each(
           false,
           [&](VertexId source, VertexId destination, Weight) {
             if (out || options_.undirected) increment(source);
@@ -366,13 +421,32 @@ class Loader {
           },
           [] {});
     });
+    if (apart) add_up_places();
     if (job_.size() == 1) return;
     // In pieces, as the sum needs as much memory again.
     constexpr std::size_t kPiece = std::size_t{1} << 20;
     for (std::size_t at = 0; at < num_vertices; at += kPiece)
       throw_if(job_.all_reduce(
-          std::span<std::uint32_t>(degrees + at, std::min(kPiece, num_vertices - at)),
+          std::span<std::uint32_t>(degrees_.data() + at, std::min(kPiece, num_vertices - at)),
           std::plus<>()));
+  }
+
+  // From what each thread has of a row to where in the row it puts the first of it.
+  void add_up_places() {
+    detail::WorkCounter work(graph_.num_vertices_, {.grain = 4096}, graph_.num_threads());
+    team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t v = begin; v < end; ++v) {
+          std::uint32_t sum = 0;
+          for (Buffer<std::uint32_t>& places : places_) {
+            const std::uint32_t count = places[v];
+            places[v] = sum;
+            sum += count;
+          }
+          degrees_[v] = sum;
+        }
+      });
+    });
   }
 
   void cut() {
@@ -406,12 +480,15 @@ class Loader {
   // Sends every edge to the owner of its source (out) or destination and makes the rows.
   void distribute(Rows& rows, bool out, bool give_back) {
     const std::size_t num_rows = graph_.num_owned();
-    rows.offsets = Buffer<std::uint64_t>(&job_, num_rows + 1);
-    // offsets[r + 1] is where row r's next edge goes; when all are there, it is where it ends.
+    rows.offsets = Buffer<std::uint64_t>(&job_, num_rows + 1, shares_rows());
+    // Where threads have no places of their own in rows, offsets[r + 1] is where row r's next edge
+    // goes; when all are there, it is where it ends.
+    const bool apart = !places_.empty();
     std::uint64_t num_kept = 0;
     for (std::size_t r = 0; r < num_rows; ++r) {
-      rows.offsets[r + 1] = num_kept;
+      const std::uint64_t begin = num_kept;
       num_kept += degrees_[graph_.first_ + r];
+      rows.offsets[r + 1] = apart ? num_kept : begin;
     }
     degrees_ = {};
     make_rows(rows, num_kept);
@@ -420,13 +497,15 @@ class Loader {
     else
       send_to_owners<Arc>(rows, out, give_back);
     if (give_back) stores_.clear();
+    places_.clear();
   }
 
   void make_rows(Rows& rows, std::uint64_t num_kept) {
     Status status;
     try {
-      rows.vertices = Buffer<VertexId>(&job_, num_kept);
-      if (options_.weights != Weights::none) rows.weights = Buffer<Weight>(&job_, num_kept);
+      rows.vertices = Buffer<VertexId>(&job_, num_kept, shares_rows());
+      if (options_.weights != Weights::none)
+        rows.weights = Buffer<Weight>(&job_, num_kept, shares_rows());
     } catch (const Error& error) {
       status = error.status();
     }
@@ -441,12 +520,15 @@ class Loader {
     std::uint64_t* const next = rows.offsets.data() + 1;
     VertexId* const vertices = rows.vertices.data();
     Weight* const weights = rows.weights.empty() ? nullptr : rows.weights.data();
+    const auto place_at = [&](std::uint64_t at, VertexId row, VertexId other, Weight weight) {
+      vertices[at] = other;
+      if (weights != nullptr) weights[at] = hashed ? hash_weight(row, other) : weight;
+    };
     const auto place = [&](VertexId row, VertexId other, Weight weight) {
       std::uint64_t& position = next[row - first];
       const std::uint64_t at =
           shared ? std::atomic_ref(position).fetch_add(1, std::memory_order_relaxed) : position++;
-      vertices[at] = other;
-      if (weights != nullptr) weights[at] = hashed ? hash_weight(row, other) : weight;
+      place_at(at, row, other, weight);
     };
     const auto place_message = [&](const Message& message) {
       if (message.row - first >= num_rows) return;  // no rank of this job sends such a one
@@ -457,12 +539,20 @@ class Loader {
     };
     if (job_.size() == 1) {
       team().run([&](int t) {
-        stores_[static_cast<std::size_t>(t)].for_each(
+        const auto thread = static_cast<std::size_t>(t);
+        std::uint32_t* const places = places_.empty() ? nullptr : places_[thread].data();
+        const auto put = [&](VertexId row, VertexId other, Weight weight) {
+          if (places == nullptr)
+            place(row, other, weight);
+          else
+            place_at(rows.offsets[row] + places[row]++, row, other, weight);
+        };
+        stores_[thread].for_each(
             give_back,
             [&](VertexId source, VertexId destination, Weight weight) {
-              if (out || options_.undirected) place(source, destination, weight);
+              if (out || options_.undirected) put(source, destination, weight);
               if (!out || (options_.undirected && source != destination))
-                place(destination, source, weight);
+                put(destination, source, weight);
             },
             [] {});
       });
@@ -519,9 +609,14 @@ class Loader {
     }
     int number = -1;
   } cache_;
+  bool is_cached_ = false;
   CacheHeader cache_header_{};
+  static constexpr std::uint64_t kNotDamaged = ~std::uint64_t{0};
   std::vector<EdgeStore> stores_;  // by thread
+  std::uint64_t num_read_ = 0;     // edges, by all ranks
   Buffer<std::uint32_t> degrees_;
+  // By thread, if they count apart: where in a row it puts its next edge.
+  std::vector<Buffer<std::uint32_t>> places_;
   Graph graph_;
 };
 

@@ -256,6 +256,7 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   arguments.load.in_edges =
       arguments.algorithm != "sssp" && (mode == Mode::pull || mode == Mode::automatic);
   if (arguments.algorithm != "sssp") arguments.load.weights = Weights::none;
+  arguments.load.remote_rows = mode == Mode::paper && arguments.run.step.migration.enabled;
   const auto start = Clock::now();
   const Graph graph = loadGraph(job, arguments.graph, arguments.load);
   const double load_seconds = seconds_since(start);

@@ -7,14 +7,14 @@
 namespace weft::graph {
 namespace {
 
-// Buckets as wide as were best on R-MAT graphs (16 edges a vertex: 0.03 of the largest weight) and
-// on grids (4 edges: 16 times it), and between them by the same power.
-std::uint64_t bucket_width(const Graph& graph, std::uint64_t largest_weight) {
-  const double degree = std::max(
-      1.0, static_cast<double>(graph.num_edges()) / static_cast<double>(graph.num_vertices()));
-  const double share = std::min(64.0, 0.031 * std::pow(16 / degree, 4.5));
+// Buckets as wide as were best where most edges leave hubs (R-MAT, social networks: 0.031 of the
+// largest weight, or twice that) and on grids (4 edges: once to 4 times it), and between them by
+// the same power.
+std::uint64_t bucket_width(const EdgeFacts& edges) {
+  const double share =
+      std::clamp(0.031 * std::pow(16 / std::max(1.0, edges.mean_degree), 3), 0.031, 16.0);
   return std::max<std::uint64_t>(
-      1, static_cast<std::uint64_t>(share * static_cast<double>(largest_weight)));
+      1, static_cast<std::uint64_t>(share * static_cast<double>(edges.largest_weight)));
 }
 
 template <class D>
@@ -53,13 +53,9 @@ void sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& 
     paper_sssp(graph, source, options, result);
     return;
   }
-  std::uint64_t largest = 1;
-  for (const Weight weight : graph.out().weights)
-    largest = std::max<std::uint64_t>(largest, weight);
-  throw_if(graph.job().all_reduce(largest, transport::Max()));
-  const std::uint64_t delta = options.delta > 0 ? options.delta : bucket_width(graph, largest);
+  const std::uint64_t delta = options.delta > 0 ? options.delta : bucket_width(graph.edge_facts());
   // No path has more edges than there are vertices.
-  if (largest <= 0xfffffffe / graph.num_vertices() && delta < 0xffffffff)
+  if (graph.edge_facts().largest_weight <= 0xfffffffe / graph.num_vertices() && delta < 0xffffffff)
     run<std::uint32_t>(graph, source, options, delta, result);
   else
     run<std::uint64_t>(graph, source, options, delta, result);

@@ -49,15 +49,15 @@ class Forest {
       });
     }
     if (graph_.job().size() > 1) num_steps += merge();
-    compress(first, last);
-    for_vertices(first, last, [&](VertexId v) { result.component[v] = parents_[v]; });
+    for_vertices(first, last, [&](VertexId v) { result.component[v] = root(v); });
     return num_steps;
   }
 
  private:
   template <class Visit>
   void for_vertices(VertexId first, VertexId last, Visit&& visit) {
-    detail::WorkCounter work(last - first, {.grain = 1024}, graph_.num_threads());
+    detail::WorkCounter work(last - first, {.schedule = Schedule::steal, .grain = 1024},
+                             graph_.num_threads());
     graph_.team().run([&](int thread) {
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t i = begin; i < end; ++i) visit(static_cast<VertexId>(first + i));

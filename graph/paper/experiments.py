@@ -3,6 +3,7 @@ import json
 import os
 import random
 import struct
+import time
 
 import running
 from running import median
@@ -31,6 +32,9 @@ class Graph:
         for file in wanted:
             if not os.path.exists(file):
                 weft.text('convert', self.path, file)
+        for peer in peers:
+            if hasattr(peer, 'prepare'):
+                peer.prepare(self)
 
     def find_sources(self, weft, number, seed=1):
         """Vertices from which some other is at least 5 edges away, as in section 6.1."""
@@ -46,6 +50,16 @@ class Graph:
 
     def source_words(self, number=None):
         return [word for source in self.sources[:number] for word in ('--source', source)]
+
+
+def read_seconds(path):
+    """Of reading the whole file."""
+    block = bytearray(1 << 18)
+    start = time.monotonic()
+    with open(path, 'rb', buffering=0) as file:
+        while file.readinto(block):
+            pass
+    return time.monotonic() - start
 
 
 class Experiments:
@@ -76,7 +90,7 @@ class Experiments:
     def table2(self):
         """Everybody in turn, round by round, each round from another source."""
         peers = [peer.name for peer in self.peers]
-        rows, ratios = [], {}
+        rows, ratios, autos = [], {}, {}
         for processes, threads in self.options.shapes:
             for graph in self.graphs:
                 for algorithm in ALGORITHMS:
@@ -97,6 +111,7 @@ class Experiments:
                             if seconds is not None:
                                 times[peer.name].append(seconds)
                     middle = {name: median(all_) for name, all_ in times.items() if all_}
+                    autos[f'{processes} x {threads}', graph.name, algorithm] = middle['auto']
                     for name in peers:
                         if name in middle:
                             key = name, f'{processes} x {threads}', graph.long
@@ -110,12 +125,24 @@ class Experiments:
                         'from another source; loading is not counted. PageRank: 20 iterations. A time '
                         'of Gemini counts if its result is right, and is the better of waiting with '
                         'and without yielding.')
+        self.table_of_shapes(autos)
         if ratios:
             self.page.table('Times of others, divided by those of mode auto', [
                 'library', 'processes x threads', 'graphs', 'geometric mean', 'least', 'most'],
                 [[name, shape, 'with long paths' if is_long else 'others',
                   f'{running.geometric_mean(all_):.2f}', f'{min(all_):.2f}', f'{max(all_):.2f}']
                  for (name, shape, is_long), all_ in ratios.items()])
+
+    def table_of_shapes(self, autos):
+        """Mode auto against itself with as many threads in one process."""
+        first, *others = [f'{processes} x {threads}' for processes, threads in self.options.shapes]
+        rows = [[shape, graph.name] + [
+            f'{autos[shape, graph.name, algorithm] / autos[first, graph.name, algorithm]:.2f}'
+            for algorithm in ALGORITHMS]
+                for shape in others for graph in self.graphs]
+        if rows:
+            self.page.table(f'Times of mode auto, divided by those of {first}',
+                            ['processes x threads', 'graph', *ALGORITHMS], rows)
 
     def table3(self):
         rows = []
@@ -135,6 +162,30 @@ class Experiments:
             'Sums over the processes. Resident memory counts pages that several processes map once '
             'for each; the next column counts them once (Pss). The largest counts them for each. '
             'Programs and rings are in it, so small graphs have large ratios.')
+
+    def loading(self):
+        """Of the largest file, against reading it and doing nothing with it."""
+        graph = max(self.graphs, key=lambda one: one.bytes)
+        if not os.path.exists(graph.wel):
+            self.weft.text('convert', graph.path, graph.wel)
+        times = {}
+        for _ in range(self.options.rounds):
+            for kind, path in ('binary', graph.path), ('text', graph.wel):
+                times.setdefault((kind, 'read alone'), []).append(read_seconds(path))
+                for processes, threads in self.options.shapes:
+                    for name, words in (('edges out', ['bfs', '--mode', 'push']),
+                                        ('edges out with weights', ['sssp']),
+                                        ('edges out and in', ['bfs'])):
+                        run = self.weft.json(words[0], path, *graph.source_words(1), *words[1:],
+                                             '--threads', threads, processes=processes)
+                        key = kind, f'{processes} x {threads}, {name}'
+                        times.setdefault(key, []).append(run['load_seconds'])
+        sizes = {'binary': graph.bytes, 'text': os.path.getsize(graph.wel)}
+        self.page.table('Loading', ['file', 'how', 'MB', 'ms', 'MB/s'], [
+            [kind, how, f'{sizes[kind] / 1e6:.0f}', f'{median(all_) * 1e3:.0f}',
+             f'{sizes[kind] / 1e6 / median(all_):.0f}'] for (kind, how), all_ in times.items()],
+            f'{graph.name}, from the page cache: until the rows of all edges are there. Read alone: '
+            'by one thread, in blocks of 256 KiB.')
 
     def figure12(self):
         cores = os.cpu_count()
@@ -225,6 +276,26 @@ class Experiments:
                         f'{graph.name} from source {graph.sources[0]}, 2 processes x 1 thread. Twice '
                         'the edges: the first process has them. A slowed process: another program '
                         'keeps its processor busy; the load is even when it has half of the other\'s.')
+
+    def threshold(self):
+        """What --migrate-threshold is best: no tasks are taken of a process with no more left."""
+        graph = self.skewed
+        values = (0, 16, 64, 256, 1024, 4096)
+        rows = []
+        for shares in ('2,1', '1,1'):
+            for algorithm in ('sssp', 'pagerank'):
+                times = {value: [] for value in (None, *values)}
+                for _ in range(self.options.rounds):
+                    for value, all_ in times.items():
+                        more = [] if value is None else ['--migrate', '--migrate-threshold', value]
+                        all_.append(self.weft.seconds(*self.arguments(algorithm, graph, 3), '--mode',
+                                                      'paper', '--threads', 1, '--shares', shares,
+                                                      *more, processes=2))
+                rows.append([shares, algorithm] + [f'{median(all_) * 1e3:.1f}'
+                                                   for all_ in times.values()])
+        self.page.table('Thresholds of migration, ms', ['edges', 'algorithm', 'none migrate',
+                        *map(str, values)], rows, f'{graph.name}, 2 processes x 1 thread; sssp from '
+                        'three sources.')
 
     def figure14(self):
         graph, threads = self.skewed, 2

@@ -25,7 +25,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         (header.num_vertices == 0 || header.num_vertices > kNoVertex ||
          header.vertices_at(true) < header.degrees_at(true) ||
          header.weights_at(true) < header.vertices_at(true) ||
-         header.degrees_at(false) < header.weights_at(true) || header.file_bytes() != file_bytes))
+         header.degrees_at(false) < header.weights_at(true) ||
+         header.sums_at() < header.degrees_at(false) || header.file_bytes() < header.sums_at() ||
+         header.file_bytes() != file_bytes))
       std::abort();
 
   CheckpointKey key;

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import unittest
+import zlib
 
 GRAPH = WEFTRUN = EXAMPLES = GRAPHS = MORE = None
 DEADLINE_S = 120
@@ -263,13 +264,27 @@ class Cli(unittest.TestCase):
         self.good('generate', 'rmat', 'g.bin', '--scale', '9')
         right = self.good('wcc', 'g.bin', ranks=2).partition(' steps=')[0]
         self.assertTrue(same(right, self.good('wcc', 'g.bin', '--cache', ranks=2)))
-        # What is inside is checked.
+        # What is inside is checked: its sums, and where these are right, what it says.
         with open(self.path(cache), 'rb') as file:
             whole = file.read()
-        self.write(cache, whole[:64] + struct.pack('<I', 1 << 30) + whole[68:])
-        self.bad('do not add up', 'wcc', 'g.bin', '--cache', ranks=2)
+        block = 1 << 18
+        sums_at = len(whole) - 4 * -(-(len(whole) - 64) // (block + 4))
+
+        def changed(at, word, sealed):
+            body = whole[64:at] + struct.pack('<I', word) + whole[at + 4:sums_at]
+            sums = b''.join(struct.pack('<I', zlib.crc32(body[i:i + block]))
+                            for i in range(0, len(body), block))
+            self.write(cache, whole[:64] + body + (sums if sealed else whole[sums_at:]))
+
         vertices = 64 + 4 * 512
-        self.write(cache, whole[:vertices] + struct.pack('<I', 600) + whole[vertices + 4:])
+        changed(64, struct.unpack_from('<I', whole, 64)[0], True)
+        self.assertTrue(same(right, self.good('wcc', 'g.bin', '--cache', ranks=2)))
+        for at in (64, vertices, sums_at - 4):
+            changed(at, 3, False)
+            self.bad('damaged behind byte 64', 'wcc', 'g.bin', '--cache', ranks=2)
+        changed(64, 1 << 30, True)
+        self.bad('do not add up', 'wcc', 'g.bin', '--cache', ranks=2)
+        changed(vertices, 600, True)
         self.bad('names a vertex', 'wcc', 'g.bin', '--cache', ranks=2)
 
     def test_info(self):
@@ -294,7 +309,9 @@ class Cli(unittest.TestCase):
         self.write('cut.bin', b'\0' * 25)
         self.write('junk.el', '0 1\n' * 16 + 'junk\n' + '0 1\n' * 16)
         self.write('large.el', '0 4294967296\n')
+        self.write('large.bin', struct.pack('<6I', 0, 1, 1, 2, 4294967295, 1))
         self.write('negative.wel', '0 1 5\n1 2 -7\n')
+        self.write('negative.wgemini', struct.pack('<2If2If', 0, 1, 5, 1, 2, -7))
         self.write('empty.bin', b'')
         self.write('comment.el', '# nothing\n')
         self.write('not.el.gz', 'not gzipped? it is read as it is\n')
@@ -306,6 +323,10 @@ class Cli(unittest.TestCase):
             self.bad('truncated', 'wcc', 'cut.bin', ranks=ranks)
             self.bad('junk.el:17:', 'wcc', 'junk.el', ranks=ranks)
             self.bad('large.el:1: vertex id does not fit in 32 bits', 'wcc', 'large.el', ranks=ranks)
+            self.bad('large.bin: the edge at byte 12 has vertex 4294967295', 'wcc', 'large.bin',
+                     ranks=ranks)
+            self.bad('negative.wgemini: the edge at byte 12', 'sssp', 'negative.wgemini',
+                     '--source', '0', ranks=ranks)
             self.bad('negative.wel:2: negative weight', 'sssp', 'negative.wel', '--source', '0',
                      ranks=ranks)
             self.bad('holds no edges', 'wcc', 'empty.bin', ranks=ranks)
@@ -408,9 +429,10 @@ class Cli(unittest.TestCase):
                                 '--iterations', '100000000', '--out', 'result', *ways],
                                cwd=self.folder.name, text=True, stderr=subprocess.PIPE)
         try:
-            # The second word about a step is told in the middle of the iterations.
+            # A step is told as it begins; before the third, two have ended and were saved.
             for line in job.stderr:
-                if 'step' in line:
+                step = re.search(r'step (\d+)', line)
+                if step and int(step[1]) >= 3:
                     break
             ranks = self.ranks_of(job.pid)
             self.assertEqual(len(ranks), 3)

@@ -170,6 +170,7 @@ TEST_CASE("tasks that migrate are done once, and their results are the same") {
   const int num_ranks = GENERATE(2, 3);
   const int num_threads = GENERATE(1, 2);
   const std::size_t cached_rows = GENERATE(0, 20);
+  const bool remote_rows = GENERATE(true, false);
   std::mutex mutex;
   std::uint64_t wrong = 0, num_tasks = 0, rows_read = 0;
   on_ranks(num_ranks, [&](transport::Job& job) {
@@ -180,6 +181,7 @@ TEST_CASE("tasks that migrate are done once, and their results are the same") {
     std::uint64_t num_wrong = 0;
     const Graph graph = loadGraph(job, file.path(),
                                   {.weights = Weights::file,
+                                   .remote_rows = remote_rows,
                                    .threads = num_threads,
                                    .bind_threads = false,
                                    .equal_cut = true});
@@ -202,6 +204,7 @@ TEST_CASE("tasks that migrate are done once, and their results are the same") {
   });
   CHECK(wrong == 0);
   CHECK(rows_read <= num_tasks);
+  if (!remote_rows) CHECK(num_tasks == 0);
 }
 
 TEST_CASE("a rank that has nothing left takes tasks of one that has") {
@@ -356,6 +359,7 @@ TEST_CASE("every rank has exactly its own edges, whatever format they come in") 
   const bool undirected = GENERATE(false, true);
   const bool in_edges = GENERATE(false, true);
   const int num_ranks = GENERATE(1, 3);
+  const int num_threads = GENERATE(2, 9);  // who count edges apart in one rank, and who do not
   using Triple = std::tuple<VertexId, VertexId, Weight>;
   std::vector<Triple> right_out, right_in;
   for (const Edge& e : edges) {
@@ -363,7 +367,16 @@ TEST_CASE("every rank has exactly its own edges, whatever format they come in") 
     if (undirected && e.source != e.destination)
       right_out.emplace_back(e.destination, e.source, e.weight);
   }
-  for (const auto& [u, v, w] : right_out) right_in.emplace_back(v, u, w);
+  std::vector<std::uint64_t> degrees(500);
+  Weight largest_weight = 0;
+  for (const auto& [u, v, w] : right_out) {
+    right_in.emplace_back(v, u, w);
+    ++degrees[u];
+    largest_weight = std::max(largest_weight, w);
+  }
+  double mean_degree = 0;
+  for (const auto& [u, v, w] : right_out)
+    mean_degree += static_cast<double>(degrees[u]) / static_cast<double>(right_out.size());
   std::mutex mutex;
   std::vector<Triple> out, in;
   on_ranks(num_ranks, [&](transport::Job& job) {
@@ -371,11 +384,15 @@ TEST_CASE("every rank has exactly its own edges, whatever format they come in") 
                                   {.weights = Weights::file,
                                    .undirected = undirected,
                                    .in_edges = in_edges,
-                                   .threads = 2,
+                                   .remote_rows = in_edges,
+                                   .threads = num_threads,
                                    .bind_threads = false});
     const std::lock_guard lock(mutex);
     CHECK(graph.num_vertices() == 500);
     CHECK(graph.num_edges() == right_out.size());
+    CHECK(graph.has_remote_rows() == (in_edges && num_ranks > 1));
+    CHECK(graph.edge_facts().largest_weight == largest_weight);
+    CHECK(graph.edge_facts().mean_degree == Approx(mean_degree));
     for (VertexId v = graph.first(); v < graph.last(); ++v) {
       CHECK(graph.owner(v) == job.rank());
       for (const auto& [to, weight] : graph.out_edges(v)) out.emplace_back(v, to, weight);

@@ -1,6 +1,7 @@
 #pragma once
 // Buffer: an array of plain values in page-aligned, zeroed memory. In a job of several ranks the
-// others can read it with Job::rdma_read; in a job of one it is ordinary memory in large pages.
+// others can read it with Job::rdma_read; in a job of one, or where that is not wanted, it is
+// ordinary memory, in large pages if it is large.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -12,11 +13,12 @@ namespace weft::graph {
 
 namespace detail {
 
-// Memory for Buffer; throws weft::Error (no_memory). `job` may be null: ordinary memory.
+// Memory for Buffer; throws weft::Error (no_memory). `job` may be null: ordinary memory, of which
+// each thread uses its own.
 class WEFT_API Pages {
  public:
   Pages() noexcept = default;
-  Pages(transport::Job* job, std::size_t bytes);
+  Pages(transport::Job* job, std::size_t bytes, bool is_remote);
   Pages(Pages&& other) noexcept { swap(other); }
   Pages& operator=(Pages&& other) noexcept {
     Pages(std::move(other)).swap(*this);
@@ -47,7 +49,8 @@ class Buffer {
 
  public:
   Buffer() noexcept = default;
-  Buffer(transport::Job* job, std::size_t size) : pages_(job, size * sizeof(T)), size_(size) {}
+  Buffer(transport::Job* job, std::size_t size, bool is_remote = true)
+      : pages_(job, size * sizeof(T), is_remote), size_(size) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
@@ -64,7 +67,7 @@ class Buffer {
   T& operator[](std::size_t i) const noexcept { return data()[i]; }
   T* begin() const noexcept { return data(); }
   T* end() const noexcept { return data() + size_; }
-  // Of no owner in a job of one, and for no elements.
+  // Of no owner in a job of one, for no elements, and where it is not remote.
   const transport::RemoteMemory& remote() const noexcept { return pages_.remote(); }
 
  private:

@@ -52,8 +52,11 @@ constexpr Weight hash_weight(std::uint64_t u, std::uint64_t v) noexcept {
 struct LoadOptions {
   FileFormat format = FileFormat::by_name;
   Weights weights = Weights::none;
-  bool undirected = false;   // every edge also leads back; a self-loop stays one edge
-  bool in_edges = false;     // a second copy of the edges, by destination, for pulling
+  bool undirected = false;  // every edge also leads back; a self-loop stays one edge
+  bool in_edges = false;    // a second copy of the edges, by destination, for pulling
+  // Other ranks can read this one's rows of edges, which migration needs. Memory that hosts share
+  // is in small pages, so rows are found faster without.
+  bool remote_rows = true;
   double alpha = 0;          // of the partition's F; 0: max(1, |E| / |V|)
   int threads = 0;           // of this process; 0: its share of the host's cores
   bool bind_threads = true;  // to cores of their own, if there are as many
@@ -119,6 +122,14 @@ struct Rows {
   }
 };
 
+// Of the edges of all ranks, for those who choose how to go about them.
+struct EdgeFacts {
+  Weight largest_weight = 1;
+  // Edges out of the vertex that an edge leaves, in the mean over all edges: 4 on a grid, hundreds
+  // on graphs that have hubs.
+  double mean_degree = 0;
+};
+
 // What migration has done since the graph was loaded, in this rank; any thread adds.
 struct MigrationCounts {
   std::atomic<std::uint64_t> tasks{0};      // of other ranks, done here
@@ -138,6 +149,7 @@ class WEFT_API Graph {
     return num_edges_;
   }  // of all ranks, with mirrored ones
   bool undirected() const noexcept { return undirected_; }
+  const EdgeFacts& edge_facts() const noexcept { return edge_facts_; }
 
   const std::vector<VertexId>& cut() const noexcept { return cut_; }  // one more than ranks
   VertexId first() const noexcept { return first_; }
@@ -153,8 +165,9 @@ class WEFT_API Graph {
   std::uint64_t out_degree(VertexId vertex) const noexcept { return out_.degree(vertex - first_); }
   Neighbors out_edges(VertexId vertex) const noexcept { return out_.row(vertex - first_); }
 
-  // Reads the edges out of another rank's vertex from its memory. Any thread, with its own number;
-  // as Job::rdma_read.
+  bool has_remote_rows() const noexcept { return !remote_out_.empty(); }
+  // Reads the edges out of another rank's vertex from its memory, if it has remote rows. Any
+  // thread, with its own number; as Job::rdma_read.
   Code read_row(int owner, int thread, VertexId vertex, RowCache::Row& row) const;
   RowCache& row_cache() const noexcept { return *row_cache_; }
   MigrationCounts& migration_counts() const noexcept { return *migration_counts_; }
@@ -173,10 +186,11 @@ class WEFT_API Graph {
   VertexId num_vertices_ = 0;
   std::uint64_t num_edges_ = 0;
   bool undirected_ = false;
+  EdgeFacts edge_facts_;
   std::vector<VertexId> cut_;
   VertexId first_ = 0, last_ = 0;
   Rows out_, in_;
-  std::vector<RemoteRows> remote_out_;  // of all ranks; empty in a job of one
+  std::vector<RemoteRows> remote_out_;  // of all ranks; empty in a job of one and if not wanted
   std::unique_ptr<RowCache> row_cache_ = std::make_unique<RowCache>();
   std::unique_ptr<MigrationCounts> migration_counts_ = std::make_unique<MigrationCounts>();
 };

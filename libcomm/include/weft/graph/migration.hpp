@@ -27,7 +27,7 @@ namespace weft::graph {
 
 // How a step's tasks migrate.
 struct MigrationOptions {
-  bool enabled = false;
+  bool enabled = false;         // of a graph with remote rows; of others none migrate
   unsigned block = 8;           // tasks for each thread in a claim
   unsigned threshold = 64;      // of a rank that has no more tasks left, none are taken
   std::size_t cached_rows = 0;  // rows of other ranks that are kept from step to step; 0: none

@@ -256,7 +256,8 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
                             const VertexSet& in, VertexSet& out, Compute& compute, Reduce& reduce,
                             const StepOptions& options) {
   using Pusher = Push<T, Reduce, false>;
-  const bool migrates = options.migration.enabled && graph.num_vertices() <= TaskRange::kMaxTasks;
+  const bool migrates = options.migration.enabled && graph.has_remote_rows() &&
+                        graph.num_vertices() <= TaskRange::kMaxTasks;
   std::vector<Status> results(static_cast<std::size_t>(graph.num_threads()));
   std::atomic<bool> failed{false};
   writes.exchange(options.exchange);

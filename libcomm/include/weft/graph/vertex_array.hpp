@@ -3,6 +3,7 @@
 // count (masters); the others are its mirrors of other ranks' vertices, in which it combines what
 // it has for them before that is sent.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -24,7 +25,9 @@ class VertexArray {
   // All values are `initial`. Collective; throws weft::Error (no_memory, peer_lost).
   VertexArray(const Graph& graph, const T& initial)
       : graph_(&graph), values_(&graph.job(), graph.num_vertices()) {
-    fill(initial);
+    // Its memory is zeroed as it comes.
+    const T zero{};
+    if (std::memcmp(&initial, &zero, sizeof zero) != 0) fill(initial);
   }
 
   T& operator[](VertexId vertex) noexcept { return values_[vertex]; }

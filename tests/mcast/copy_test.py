@@ -158,6 +158,8 @@ def main(folder):
         time.sleep(0.05)
     assert not is_alive(receiver)
 
+    resume(folder)
+
     for wrong in (["--hosts", "a"], [source], [source, "--hosts", "a,a"], [source, "--hosts", "-x"],
                   ["-", "--hosts", "a"]):
         done = subprocess.run([COPY, *wrong], env=ENVIRONMENT, capture_output=True, timeout=30,
@@ -165,6 +167,117 @@ def main(folder):
         assert done.returncode != 0 and done.stderr, wrong
     _, err = copy([at("nothing")], ["a:" + at("a")], expect=1)
     assert "nothing" in err, err
+
+
+def partial_bytes(folder):
+    """Of what is there of an unfinished file."""
+    if not os.path.isdir(folder):
+        return 0
+    return sum(os.stat(os.path.join(folder, name)).st_size for name in os.listdir(folder)
+               if name.startswith(".weft-copy-part-"))
+
+
+def sent_megabytes(out):
+    return float(out.split(" files, ")[1].split(" MB")[0])
+
+
+def resume(folder):
+    """--resume goes on in the middle of a large file, whoever died."""
+    at = lambda name: os.path.join(folder, name)
+    source = at("large")
+    data = bytearray(random.randbytes(40_000_001))
+
+    def write():
+        with open(source, "wb") as file:
+            file.write(data)
+
+    def check(*names):
+        for name in names:
+            with open(at(name + "/large"), "rb") as file:
+                assert file.read() == data, name
+            assert os.listdir(at(name)) == ["large"], os.listdir(at(name))
+
+    def begin(names):
+        """Runs until all have a good part of the file."""
+        running = subprocess.Popen(
+            [COPY, source, "--resume", "--rate", "16", "--hosts",
+             ",".join("%s:%s" % (name, at(name)) for name in names)],
+            env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        limit = time.monotonic() + 60
+        while any(partial_bytes(at(name)) < 14_000_000 for name in names):
+            assert running.poll() is None and time.monotonic() < limit
+            time.sleep(0.01)
+        return running
+
+    def end(receiver):
+        limit = time.monotonic() + 30
+        while is_alive(receiver):
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+
+    # A receiver dies.
+    write()
+    running = begin("mn")
+    os.kill(receiver_of(running.pid, "n"), signal.SIGKILL)
+    out, err = running.communicate(timeout=90)
+    assert running.returncode == 1 and b"n: its receiver has ended" in err, (out, err)
+    check("m")
+    assert partial_bytes(at("n")) > 14_000_000 and not os.path.exists(at("n/large"))
+    targets = ["%s:%s" % (name, at(name)) for name in "mn"]
+    out, _ = copy([source], targets, "--resume")
+    assert 0 < sent_megabytes(out) < 28, out
+    check("m", "n")
+
+    # The sender dies, and then the file changes: blocks that are still its own are not sent.
+    data[5_000_000:5_000_100] = random.randbytes(100)
+    write()
+    running = begin("op")
+    receivers = [receiver_of(running.pid, name) for name in "op"]
+    running.kill()
+    running.communicate(timeout=30)
+    for receiver in receivers:
+        end(receiver)
+    data[2_000_000:2_000_100] = random.randbytes(100)
+    data[30_000_000:30_000_010] = random.randbytes(10)
+    write()
+    targets = ["%s:%s" % (name, at(name)) for name in "op"]
+    out, _ = copy([source], targets, "--resume")
+    assert 1 < sent_megabytes(out) < 29, out
+    check("o", "p")
+
+    # It shrinks and gets a hole where there was something; one of two has nothing of it.
+    running = begin("q")
+    receiver = receiver_of(running.pid, "q")
+    running.kill()
+    running.communicate(timeout=30)
+    end(receiver)
+    data[3_000_000:] = bytes(6_000_000) + data[9_000_000:12_000_000]
+    with open(source, "wb") as file:
+        file.write(data[:3_000_000])
+        file.seek(9_000_000)
+        file.write(data[9_000_000:])
+    out, _ = copy([source], ["q:" + at("q")], "--resume")
+    assert sent_megabytes(out) < 5, out
+    check("q")
+
+    # What lies under the name of a part, and is none, harms nothing; without --resume it goes.
+    data[:] = random.randbytes(30_000_000)
+    write()
+    running = begin("r")
+    receiver = receiver_of(running.pid, "r")
+    running.kill()
+    running.communicate(timeout=30)
+    end(receiver)
+    part = [name for name in os.listdir(at("r")) if name.startswith(".weft-copy-part-")][0]
+    os.makedirs(at("s"))
+    with open(at("precious"), "wb") as file:
+        file.write(b"mine")
+    os.symlink(at("precious"), at("s/" + part))
+    copy([source], ["s:" + at("s")], "--resume")
+    copy([source], ["r:" + at("r")])
+    check("r", "s")
+    with open(at("precious"), "rb") as file:
+        assert file.read() == b"mine"
 
 
 def receiver_of(parent, host):

@@ -35,6 +35,14 @@ def make_tree(path):
     write(b"big", random.randbytes(20_000_000))
     write(b"empty", b"")
     write(b"odd\nname\xff%", b"x")
+    # Names with any byte, of files, folders and links.
+    for byte in set(range(1, 256)) - {ord("/")}:
+        odd = b"%c odd%c" % (byte, byte)
+        write(b"sub/" + odd, odd)
+        if byte % 16 in (1, 10, 15):
+            below = os.path.join(os.fsencode(path), b"sub", b"d" + odd)
+            os.mkdir(below)
+            os.symlink(odd, os.path.join(below, odd))
     with open(os.path.join(path, "sparse"), "wb") as file:
         file.truncate(30_000_000)
         file.seek(15_000_000)
@@ -159,6 +167,7 @@ def main(folder):
     assert not is_alive(receiver)
 
     resume(folder)
+    changing(folder)
 
     for wrong in (["--hosts", "a"], [source], [source, "--hosts", "a,a"], [source, "--hosts", "-x"],
                   ["-", "--hosts", "a"]):
@@ -278,6 +287,74 @@ def resume(folder):
     check("r", "s")
     with open(at("precious"), "rb") as file:
         assert file.read() == b"mine"
+
+
+def changing(folder):
+    """A tree that changes while it is copied: what arrives is a file as it was at some time, whole,
+    what did not change is all there, and who could not be copied is named."""
+    at = lambda name: os.path.join(folder, name)
+    source = at("moving")
+    os.makedirs(os.path.join(source, "still"))
+    versions = {}
+    for i in range(12):
+        name = "f%d" % i
+        versions[name] = [random.randbytes(1_500_000)]
+        with open(os.path.join(source, name), "wb") as file:
+            file.write(versions[name][0])
+        with open(os.path.join(source, "still", name), "wb") as file:
+            file.write(versions[name][0])
+    running = subprocess.Popen(
+        [COPY, source, "--rate", "12", "--hosts",
+         ",".join("%s:%s" % (name, at(name)) for name in ("t", "u"))],
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    limit = time.monotonic() + 60
+    round = 0
+    while running.poll() is None:
+        assert time.monotonic() < limit
+        round += 1
+        for i in range(0, 12, 2):
+            path = os.path.join(source, "f%d" % i)
+            what = (round + i // 2) % 6
+            if what == 0 and os.path.isfile(path):
+                os.unlink(path)
+            elif what == 1 and not os.path.exists(path):
+                os.mkdir(path)
+            elif what == 2 and os.path.isdir(path):
+                os.rmdir(path)
+            elif what == 3 and os.path.isfile(path):
+                os.truncate(path, 1000)
+                versions["f%d" % i].append(open(path, "rb").read())
+            elif not os.path.isdir(path):
+                # By another name, so that every version is one that was there.
+                data = random.randbytes(1_500_000 + round % 7)
+                versions["f%d" % i].append(data)
+                with open(path + ".new", "wb") as file:
+                    file.write(data)
+                os.replace(path + ".new", path)
+        time.sleep(0.01)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode in (0, 1), (out, err)
+    assert (running.returncode == 1) == (err != b""), (running.returncode, err)
+    num_whole = 0
+    for host in "tu":
+        for i in range(12):
+            name = "f%d" % i
+            with open(os.path.join(at(host), "moving", "still", name), "rb") as file:
+                assert file.read() == versions[name][0]
+            there = os.path.join(at(host), "moving", name)
+            if not os.path.isfile(there):
+                assert i % 2 == 0 and name.encode() in err, (name, err)
+                continue
+            with open(there, "rb") as file:
+                assert file.read() in versions[name], name
+            num_whole += 1
+        for name in os.listdir(os.path.join(at(host), "moving")):
+            assert not name.startswith(".weft-copy-"), name
+    assert num_whole >= 12
+    # At rest, another run brings all.
+    copy([source], ["t:" + at("t"), "u:" + at("u")], "--delete")
+    check_same(source, at("t/moving"))
+    check_same(source, at("u/moving"))
 
 
 def receiver_of(parent, host):

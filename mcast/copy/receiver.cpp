@@ -143,7 +143,7 @@ Status Receiver::join(std::istringstream& words) {
     if (!unquote(word, address)) return {Code::corrupt, "the sender names no address"};
     settings.members.push_back(address);
   }
-  settings.block_bytes = 512 << 10;
+  settings.block_bytes = kBlockBytes;
   settings.small_bytes = 0;
   group_.reset();
   group_ = std::make_unique<Group>(

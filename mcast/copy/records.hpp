@@ -15,6 +15,10 @@
 
 namespace weft::copy {
 
+// Of the group that carries messages. Larger ones wait for each other longer where members fall out
+// of step: docs/multicast.md has what was measured.
+inline constexpr std::size_t kBlockBytes = 128 << 10;
+
 using Digest = std::array<std::uint8_t, 32>;
 
 enum class MessageKind : std::uint8_t { plan = 1, plan_end, data, end };

@@ -185,7 +185,7 @@ void Sender::form_group() {
     GroupSettings settings;
     settings.id = ++group_id_;
     settings.members.push_back(own_);
-    settings.block_bytes = 512 << 10;
+    settings.block_bytes = kBlockBytes;
     settings.small_bytes = 0;
     std::string line;
     for (const Remote* remote : live) settings.members.push_back(remote->address);

@@ -87,9 +87,9 @@ struct GroupSettings {
   // first one is the root.
   std::vector<std::string> members = {};
   int self = 0;  // which of them this is
-  // In a Multicast of a job, instead of these two: the members' ranks, of which the first is the
-  // root. All four of members, self, ranks and racks empty: all ranks, rank 0 the root, and hosts
-  // are the racks, as they are for any list of ranks without racks.
+  // In a Multicast of a job, instead of these two: the ranks that are members, equal at all of
+  // them; the first is the root. Without members and ranks: all ranks. Hosts are the racks, if none
+  // are given.
   std::vector<int> ranks = {};
   std::size_t block_bytes = 1 << 20;
   // pipeline, tree, chain, sequential; hybrid and hybrid-blocks, which know racks.

@@ -29,6 +29,9 @@ void bcast_binomial(Plan& plan, const Group& group, Place data, std::size_t byte
 void bcast_scatter_allgather(Plan& plan, const Group& group, Place data, std::size_t bytes,
                              int root);
 void bcast_chain(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
+void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
+void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root,
+                    std::size_t block_bytes);
 // A tree in which everyone passes segments on to `radix` members.
 void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, int root, int radix,
                 std::size_t segment);

@@ -34,6 +34,7 @@ enum class Algorithm : std::uint8_t {
   binomial,
   linear,
   chain,
+  pipeline,
   scatter_allgather,
   recursive_doubling,
   recursive_halving,

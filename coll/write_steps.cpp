@@ -8,6 +8,8 @@ void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, Place data
   switch (algorithm) {
     case Algorithm::chain:
       return bcast_chain(plan, group, data, bytes, root);
+    case Algorithm::pipeline:
+      return bcast_pipeline(plan, group, data, bytes, root);
     case Algorithm::scatter_allgather:
       return bcast_scatter_allgather(plan, group, data, bytes, root);
     default:

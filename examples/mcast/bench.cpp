@@ -80,22 +80,7 @@ int main(int argc, char** argv) {
 
   try {
     weft::transport::Job job;
-    weft::Multicast multicast(
-        {.name = fmt::format("rank {}", job.rank()), .secret = "mcast_bench"});
-    // Ranks of other hosts come by TCP.
-    std::string address, own;
-    const char* on = std::getenv("MCAST_BENCH_LISTEN");
-    if (on != nullptr) check(multicast.node().listen(fmt::format("{}:0", on)), "listen");
-    check(multicast.node().address(address), "address");
-    std::vector<char> all;
-    std::vector<std::size_t> lengths;
-    check(job.all_gather(std::span<const char>(address), all, lengths), "addresses");
-    std::vector<std::string> members;
-    std::size_t at = 0;
-    for (const std::size_t length : lengths) {
-      members.emplace_back(all.data() + at, length);
-      at += length;
-    }
+    weft::Multicast multicast(job);
     const std::uint64_t most = *std::max_element(options.bytes.begin(), options.bytes.end());
     void* memory = nullptr;
     check(multicast.node().allocate(most == 0 ? 1 : most, memory), "memory");
@@ -112,8 +97,6 @@ int main(int argc, char** argv) {
                   : given;
           weft::GroupSettings settings;
           settings.id = ++id;
-          settings.members = members;
-          settings.self = job.rank();
           settings.block_bytes = block_bytes;
           settings.algorithm = algorithm;
           settings.small_bytes = options.small_bytes;

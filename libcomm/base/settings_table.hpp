@@ -83,7 +83,7 @@ WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag,
 // collectives
 WEFT_SETTING(coll_algorithms, "COLL_ALGORITHMS", "", picks,
              "barrier=shm|two_level|dissemination,"
-             "bcast=shm|two_level|binomial|scatter_allgather|chain,"
+             "bcast=shm|two_level|binomial|scatter_allgather|chain|pipeline,"
              "reduce=shm|two_level|binomial|rabenseifner,"
              "allreduce=shm|two_level|recursive_doubling|rabenseifner|ring,"
              "gather=shm|two_level|binomial|linear,scatter=shm|two_level|binomial|linear,"

@@ -16,6 +16,8 @@
 #include <set>
 #include <utility>
 
+#include "mcast/copy/partial.hpp"
+
 namespace weft::copy {
 
 namespace {
@@ -68,7 +70,7 @@ Status remove_all(int folder, const std::string& name, const std::string& path,
 }  // namespace
 
 Folder::~Folder() {
-  abandon();
+  leave();
   if (root_ >= 0) ::close(root_);
 }
 
@@ -163,10 +165,34 @@ bool Folder::has(const Entry& entry) const {
          there.st_mtim.tv_nsec == static_cast<long>(entry.mtime_ns);
 }
 
-Status Folder::begin(const Entry& entry) {
-  abandon();
+std::vector<BlockDigest> Folder::held(const Entry& entry) const {
+  std::string name;
+  const Descriptor parent(open_parent(entry.path, name));
+  if (parent.get() < 0) return {};
+  const Descriptor file(open_partial(parent.get(), partial_name(name), false));
+  return file.get() < 0 ? std::vector<BlockDigest>() : block_digests(file.get(), entry.size);
+}
+
+Status Folder::begin(const Entry& entry, bool resumes) {
+  leave();
   parent_ = open_parent(entry.path, name_);
   if (parent_ < 0) return failed(entry.path, "open its folder");
+  crypto_generichash_init(&hash_, nullptr, 0, sizeof(Digest));
+  next_ = old_bytes_ = 0;
+  resumes_ = false;
+  if (resumes) {
+    temporary_ = partial_name(name_);
+    file_ = open_partial(parent_, temporary_, true);
+    struct stat there;
+    if (file_ >= 0 && ::fstat(file_, &there) == 0) {
+      resumes_ = true;
+      old_bytes_ = static_cast<std::uint64_t>(there.st_size);
+      return {};
+    }
+    temporary_.clear();
+  } else if (entry.size >= kResumeFileBytes) {
+    ::unlinkat(parent_, partial_name(name_).c_str(), 0);  // nobody will go on with it
+  }
   // Without a name it is gone if this process dies.
   file_ = ::openat(parent_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
@@ -181,11 +207,30 @@ Status Folder::begin(const Entry& entry) {
     abandon();
     return status;
   }
-  crypto_generichash_init(&hash_, nullptr, 0, sizeof(Digest));
+  return {};
+}
+
+// What an older state of the file had where this one has nothing.
+Status Folder::clear_to(std::uint64_t offset) {
+  const std::uint64_t end = std::min(offset, old_bytes_);
+  if (next_ < end && !clear_range(file_, next_, end - next_)) return failed(name_, "write");
+  return {};
+}
+
+Status Folder::keep(std::uint64_t offset, std::size_t length) {
+  if (Status status = clear_to(offset); !status) return status;
+  if (length > kResumeBlockBytes) return {Code::corrupt, name_ + ": too long a block"};
+  std::vector<std::byte> block(length);
+  if (!read_range(file_, offset, block))
+    return {Code::corrupt, name_ + ": what was there of it is gone; copy it again"};
+  crypto_generichash_update(&hash_, reinterpret_cast<const unsigned char*>(block.data()), length);
+  next_ = offset + length;
   return {};
 }
 
 Status Folder::write(std::uint64_t offset, std::span<const std::byte> data) {
+  if (Status status = clear_to(offset); !status) return status;
+  next_ = offset + data.size();
   crypto_generichash_update(&hash_, reinterpret_cast<const unsigned char*>(data.data()),
                             data.size());
   while (!data.empty()) {
@@ -202,6 +247,7 @@ Status Folder::finish(const Entry& entry, std::uint64_t size, const Digest& dige
   Digest here;
   crypto_generichash_final(&hash_, here.data(), here.size());
   if (here != digest) return {Code::corrupt, entry.path + ": arrived damaged"};
+  if (Status status = clear_to(size); !status) return status;
   if (::ftruncate(file_, static_cast<off_t>(size)) != 0) return failed(entry.path, "write");
   if (Status status = dress_at(file_, entry); !status) return status;
   if (temporary_.empty()) {
@@ -221,7 +267,12 @@ Status Folder::finish(const Entry& entry, std::uint64_t size, const Digest& dige
 }
 
 void Folder::abandon() {
-  if (!temporary_.empty()) ::unlinkat(parent_, temporary_.c_str(), 0);
+  resumes_ = false;
+  leave();
+}
+
+void Folder::leave() {
+  if (!temporary_.empty() && !resumes_) ::unlinkat(parent_, temporary_.c_str(), 0);
   temporary_.clear();
   if (file_ >= 0) ::close(std::exchange(file_, -1));
   if (parent_ >= 0) ::close(std::exchange(parent_, -1));

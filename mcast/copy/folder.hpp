@@ -26,12 +26,21 @@ class Folder {
   // Whether the file is there as the entry says: kind, size and time of change.
   bool has(const Entry& entry) const;
 
-  // A file's data, under a temporary name or none, until finish.
-  Status begin(const Entry& entry);
+  // Of a large file that was not finished: digests of its blocks.
+  std::vector<BlockDigest> held(const Entry& entry) const;
+
+  // A file's data, under a temporary name or none, until finish. resumes: under a name that stays
+  // when this process ends, and from what is there under it.
+  Status begin(const Entry& entry, bool resumes = false);
+  // In the order of offsets, as keep.
   Status write(std::uint64_t offset, std::span<const std::byte> data);
+  // The data there are those of the file.
+  Status keep(std::uint64_t offset, std::size_t length);
   // corrupt: the data are not what the digest says.
   Status finish(const Entry& entry, std::uint64_t size, const Digest& digest);
   void abandon();
+  // Lets go of the file; what can be resumed stays.
+  void leave();
   bool is_open() const { return file_ >= 0; }
 
   // Owner, mode, times, extended attributes.
@@ -43,11 +52,15 @@ class Folder {
  private:
   int open_below(const std::string& path, int flags) const;
   int open_parent(const std::string& path, std::string& name) const;
+  Status clear_to(std::uint64_t offset);
   Status dress_at(int file, const Entry& entry) const;
 
   int root_ = -1;
   int file_ = -1, parent_ = -1;
   std::string name_, temporary_;
+  bool resumes_ = false;
+  std::uint64_t old_bytes_ = 0;  // of what is resumed
+  std::uint64_t next_ = 0;       // after what has come
   crypto_generichash_state hash_;
 };
 

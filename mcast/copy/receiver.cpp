@@ -1,10 +1,7 @@
 #include "mcast/copy/receiver.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +16,7 @@
 #include "mcast/copy/child.hpp"
 #include "mcast/copy/folder.hpp"
 #include "mcast/copy/records.hpp"
+#include "mcast/group/addresses.hpp"
 #include "weft/job.hpp"
 #include "weft/multicast.hpp"
 
@@ -29,25 +27,6 @@ namespace {
 constexpr std::uint64_t kMaxMessageBytes = 64 << 20;
 constexpr std::size_t kMaxEntries = 50'000'000;
 constexpr int kMaxErrors = 100;  // told one by one
-
-// This machine's address on the way to another one; empty: there is none.
-std::string address_towards(const std::string& other) {
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(9);
-  if (::inet_pton(AF_INET, other.c_str(), &to.sin_addr) != 1) return {};
-  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return {};
-  sockaddr_in own{};
-  socklen_t length = sizeof own;
-  char text[INET_ADDRSTRLEN] = {};
-  // No packet is sent by this.
-  if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 &&
-      ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) == 0)
-    ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);
-  ::close(socket);
-  return text;
-}
 
 class Receiver {
  public:
@@ -74,13 +53,15 @@ class Receiver {
   std::byte* buffer(std::uint64_t bytes);
   Status on_message(std::span<const std::byte> bytes);
   Status on_entries(Reader reader);
+  bool can_resume(const Entry& entry) const;
+  void tell_held(std::size_t index);
   void on_plan_end();
   Status on_data(Reader reader);
   void on_end();
 
   const bool is_below_;
   std::string key_, secret_, near_, into_;
-  bool deletes_ = false, is_dry_ = false, has_started_ = false, is_over_ = false;
+  bool deletes_ = false, is_dry_ = false, resumes_ = false, has_started_ = false, is_over_ = false;
   std::unique_ptr<Multicast> multicast_;
   std::unique_ptr<Group> group_;
 
@@ -162,7 +143,7 @@ Status Receiver::join(std::istringstream& words) {
     if (!unquote(word, address)) return {Code::corrupt, "the sender names no address"};
     settings.members.push_back(address);
   }
-  settings.block_bytes = 512 << 10;
+  settings.block_bytes = kBlockBytes;
   settings.small_bytes = 0;
   group_.reset();
   group_ = std::make_unique<Group>(
@@ -186,6 +167,7 @@ Status Receiver::on_line(const std::string& line) {
   if (word == "group") return has_started_ ? join(words) : Status(Code::corrupt);
   if (word == "delete") return deletes_ = true, Status();
   if (word == "dry-run") return is_dry_ = true, Status();
+  if (word == "resume") return resumes_ = true, Status();
   if (word == "start") return start();
   if (word == "end") {
     is_over_ = true;
@@ -199,7 +181,7 @@ Status Receiver::on_line(const std::string& line) {
   } else if (word == "salt") {
     secret_ = derived_secret(key_, value);
   } else if (word == "near") {
-    if (near_.empty()) near_ = address_towards(value);
+    if (near_.empty()) near_ = mcast::address_towards(value);
   } else if (word == "into") {
     if (!unquote(value, into_)) return Code::corrupt;
   } else {
@@ -243,6 +225,19 @@ Status Receiver::on_entries(Reader reader) {
   return {};
 }
 
+bool Receiver::can_resume(const Entry& entry) const {
+  return resumes_ && !is_dry_ && entry.size >= kResumeFileBytes;
+}
+
+void Receiver::tell_held(std::size_t index) {
+  constexpr std::size_t kBlocksALine = 512;
+  const std::vector<BlockDigest> digests = folder_.held(entries_[index]);
+  for (std::size_t first = 0; first < digests.size(); first += kBlocksALine)
+    tell(fmt::format(
+        "held {} {} {}", index, first,
+        to_hex(std::span(digests).subspan(first, std::min(kBlocksALine, digests.size() - first)))));
+}
+
 void Receiver::on_plan_end() {
   lacks_.assign(entries_.size(), false);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -250,6 +245,7 @@ void Receiver::on_plan_end() {
     if (entry.kind == EntryKind::directory && !is_dry_ && !skips_current_)
       note(folder_.make(entry));
     if (entry.kind == EntryKind::file && !skips_current_) lacks_[i] = !folder_.has(entry);
+    if (lacks_[i] && can_resume(entry)) tell_held(i);
   }
   tell("lack " + to_ranges(lacks_));
 }
@@ -265,7 +261,8 @@ Status Receiver::on_data(Reader reader) {
     if (is_wanted && (!has_current_ || current_ != index)) {
       has_current_ = true;
       current_ = index;
-      if (Status status = folder_.begin(entries_[index]); !status) note(status);
+      if (Status status = folder_.begin(entries_[index], can_resume(entries_[index])); !status)
+        note(status);
     }
     if (kind == RecordKind::part) {
       std::uint64_t offset = 0;
@@ -276,6 +273,16 @@ Status Receiver::on_data(Reader reader) {
         return Code::corrupt;
       if (!is_wanted || !folder_.is_open()) continue;
       if (Status status = folder_.write(offset, data); !status) {
+        note(status);
+        folder_.abandon();
+      }
+    } else if (kind == RecordKind::kept) {
+      std::uint64_t offset = 0;
+      std::uint32_t length = 0;
+      if (!reader.number(offset) || !reader.number(length) || offset >> 62 != 0)
+        return Code::corrupt;
+      if (!is_wanted || !folder_.is_open()) continue;
+      if (Status status = folder_.keep(offset, length); !status) {
         note(status);
         folder_.abandon();
       }
@@ -291,7 +298,7 @@ Status Receiver::on_data(Reader reader) {
       has_current_ = false;
       if (!is_wanted || !folder_.is_open()) continue;
       if (is_whole == 0) {
-        folder_.abandon();  // it changed while it was read, which the sender tells
+        folder_.leave();  // it changed while it was read, which the sender tells
       } else if (Status status = folder_.finish(entries_[index], size, digest); !status) {
         note(status);
         folder_.abandon();
@@ -361,7 +368,7 @@ int Receiver::run() {
   group_.reset();
   // The thread that reads may still wait: only the process's end ends it.
   multicast_.reset();
-  folder_.abandon();
+  folder_.leave();
   ::_exit(status.ok() && is_over_ ? 0 : 1);
 }
 

@@ -2,7 +2,9 @@
 
 #include <sodium.h>
 
+#include <errno.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <charconv>
 
@@ -133,6 +135,57 @@ bool from_ranges(std::string_view text, std::vector<bool>& marks) {
     }
     if (first > last || last >= marks.size()) return false;
     for (std::size_t i = first; i <= last; ++i) marks[i] = true;
+  }
+  return true;
+}
+
+BlockDigest block_digest(std::span<const std::byte> block) {
+  BlockDigest digest;
+  ::crypto_generichash(digest.data(), digest.size(),
+                       reinterpret_cast<const unsigned char*>(block.data()), block.size(), nullptr,
+                       0);
+  return digest;
+}
+
+std::string to_hex(const BlockDigest& digest) {
+  char text[2 * sizeof digest + 1];
+  return ::sodium_bin2hex(text, sizeof text, digest.data(), digest.size());
+}
+
+std::string to_hex(std::span<const BlockDigest> digests) {
+  std::string text;
+  for (const BlockDigest& digest : digests) {
+    if (!text.empty()) text += ',';
+    text += to_hex(digest);
+  }
+  return text;
+}
+
+bool from_hex(std::string_view text, std::vector<BlockDigest>& digests) {
+  constexpr std::size_t kLetters = 2 * sizeof(BlockDigest);
+  for (;;) {
+    BlockDigest digest;
+    std::size_t length = 0;
+    if (text.size() < kLetters ||
+        ::sodium_hex2bin(digest.data(), digest.size(), text.data(), kLetters, nullptr, &length,
+                         nullptr) != 0 ||
+        length != digest.size())
+      return false;
+    digests.push_back(digest);
+    text.remove_prefix(kLetters);
+    if (text.empty()) return true;
+    if (text.front() != ',') return false;
+    text.remove_prefix(1);
+  }
+}
+
+bool read_range(int file, std::uint64_t offset, std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t length = ::pread(file, to.data(), to.size(), static_cast<off_t>(offset));
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) return false;
+    offset += static_cast<std::uint64_t>(length);
+    to = to.subspan(static_cast<std::size_t>(length));
   }
   return true;
 }

@@ -1,7 +1,8 @@
 #pragma once
 // What weft-copy multicasts: messages of records, version 1. A receiver checks every byte of them.
 //
-//   message: u64 number, u8 kind; then, of plan: entries; of data: parts and ends of files.
+//   message: u64 number, u8 kind; then, of plan: entries; of data: parts and ends of files, and
+//   parts that receivers have (--resume).
 //
 // Threads: any; an object is a thread's own.
 #include <array>
@@ -14,11 +15,21 @@
 
 namespace weft::copy {
 
+// Of the group that carries messages. Larger ones wait for each other longer where members fall out
+// of step: docs/multicast.md has what was measured.
+inline constexpr std::size_t kBlockBytes = 128 << 10;
+
 using Digest = std::array<std::uint8_t, 32>;
 
 enum class MessageKind : std::uint8_t { plan = 1, plan_end, data, end };
 enum class EntryKind : std::uint8_t { directory = 1, file, symlink, hard_link };
-enum class RecordKind : std::uint8_t { part = 1, file_end };
+enum class RecordKind : std::uint8_t { part = 1, file_end, kept };
+
+// With --resume files of at least this size are compared in blocks.
+inline constexpr std::uint64_t kResumeFileBytes = 4 << 20;
+inline constexpr std::uint64_t kResumeBlockBytes = 1 << 20;
+using BlockDigest = std::array<std::uint8_t, 16>;
+inline constexpr BlockDigest kNoDigest{};
 
 struct Entry {
   EntryKind kind = EntryKind::file;
@@ -103,6 +114,13 @@ bool unquote(std::string_view text, std::string& bytes);
 // The secret of one transfer, from that which its receivers know (it may be empty) and a number
 // that everybody may know.
 std::string derived_secret(std::string_view secret, std::string_view salt);
+BlockDigest block_digest(std::span<const std::byte> block);
+std::string to_hex(const BlockDigest& digest);
+// "hex,hex", appended; false: it makes no sense.
+std::string to_hex(std::span<const BlockDigest> digests);
+bool from_hex(std::string_view text, std::vector<BlockDigest>& digests);
+// All of it; false: it is not there, or can't be read.
+bool read_range(int file, std::uint64_t offset, std::span<std::byte> to);
 // "1,3-5"; false: it makes no sense.
 std::string to_ranges(const std::vector<bool>& marks);
 bool from_ranges(std::string_view text, std::vector<bool>& marks);

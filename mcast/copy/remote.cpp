@@ -94,6 +94,13 @@ void Remotes::on_line(Remote& remote, const std::string& line) {
     words >> remote.joined;
   } else if (word == "wrote") {
     words >> remote.wrote;
+  } else if (word == "held") {
+    std::uint32_t file = 0;
+    std::size_t first = 0;
+    words >> file >> first >> text;
+    auto& blocks = remote.held[file];
+    // Without the rest it is sent again.
+    if (first != blocks.size() || !from_hex(text, blocks)) blocks.clear();
   } else if (word == "lack") {
     words >> remote.lack;
     remote.has_lack = true;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -24,6 +25,7 @@ struct Remote {
   std::string address;
   std::uint64_t joined = 0, wrote = 0, num_files = 0, num_deleted = 0;
   std::string lack;
+  std::map<std::uint32_t, std::vector<BlockDigest>> held;  // by file
   bool has_lack = false, is_done = false, is_gone = false;
   std::vector<std::string> errors;
   // The sender's:

@@ -1,12 +1,8 @@
 #include "mcast/copy/sender.hpp"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <sodium.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,11 +10,13 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
 #include <sstream>
 
 #include "mcast/copy/remote.hpp"
 #include "mcast/copy/tree.hpp"
+#include "mcast/group/addresses.hpp"
 #include "weft/job.hpp"
 #include "weft/multicast.hpp"
 
@@ -34,23 +32,6 @@ constexpr std::size_t kPartHead = 32;
 constexpr std::size_t kEndBytes = 64;
 constexpr int kStartMs = 60'000, kJoinMs = 15'000;
 constexpr auto kProgressStep = std::chrono::milliseconds(500);
-
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses;
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return addresses;
-  for (const ifaddrs* item = all; item != nullptr; item = item->ifa_next) {
-    if (item->ifa_addr == nullptr || item->ifa_addr->sa_family != AF_INET ||
-        (item->ifa_flags & IFF_LOOPBACK) != 0 || (item->ifa_flags & IFF_UP) == 0)
-      continue;
-    char text[INET_ADDRSTRLEN];
-    const auto* address = reinterpret_cast<const sockaddr_in*>(item->ifa_addr);
-    if (::inet_ntop(AF_INET, &address->sin_addr, text, sizeof text) != nullptr)
-      addresses.emplace_back(text);
-  }
-  ::freeifaddrs(all);
-  return addresses;
-}
 
 std::vector<std::string> command_of(const SendOptions& options, const Target& target) {
   if (target.listens)
@@ -95,6 +76,9 @@ class Sender {
   void wait_until(F&& done);
   void retire();
   void send_plan();
+  void note_held(const Remote& remote, const std::vector<bool>& lacks);
+  bool send_kept_block(std::uint32_t index, int file, std::uint64_t at, std::size_t length,
+                       Writer& writer, crypto_generichash_state& hash);
   void send_files();
   void send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Writer>& writer);
   void flush(std::byte*& data, std::unique_ptr<Writer>& writer);
@@ -103,8 +87,9 @@ class Sender {
 
   const SendOptions& options_;
   std::vector<Source> sources_;
-  std::vector<std::string> troubles_;  // here
-  std::vector<bool> lacks_;            // at some receiver
+  std::vector<std::string> troubles_;                       // here
+  std::vector<bool> lacks_;                                 // at some receiver
+  std::map<std::uint32_t, std::vector<BlockDigest>> held_;  // by all that lack the file
   std::uint64_t bytes_to_send_ = 0, bytes_sent_ = 0, num_files_sent_ = 0;
 
   std::string own_;
@@ -128,7 +113,7 @@ void Sender::start() {
   ::randombytes_buf(&first_id, sizeof first_id);
   group_id_ = first_id >> 16;
   multicast_ = std::make_unique<Multicast>(NodeSettings{.name = "weft-copy", .secret = secret});
-  const auto near = own_addresses();
+  const auto near = mcast::own_addresses();
   for (const std::string& address : near)
     if (Status status = multicast_->node().listen(address + ":0"); !status)
       throw GivenUp{status.text()};
@@ -156,6 +141,7 @@ void Sender::start() {
     remotes_.tell(remote, fmt::format("into {}", quote(options_.targets[i].folder)));
     if (options_.deletes) remotes_.tell(remote, "delete");
     if (options_.is_dry) remotes_.tell(remote, "dry-run");
+    if (options_.resumes) remotes_.tell(remote, "resume");
     remotes_.tell(remote, "start");
   }
   remotes_.wait(kStartMs, [&] {
@@ -199,7 +185,7 @@ void Sender::form_group() {
     GroupSettings settings;
     settings.id = ++group_id_;
     settings.members.push_back(own_);
-    settings.block_bytes = 512 << 10;
+    settings.block_bytes = kBlockBytes;
     settings.small_bytes = 0;
     std::string line;
     for (const Remote* remote : live) settings.members.push_back(remote->address);
@@ -334,11 +320,52 @@ void Sender::send_plan() {
     });
   });
   lacks_.assign(sources_.size(), false);
-  for (const Remote& remote : remotes_.all())
-    if (!from_ranges(remote.lack, lacks_))
-      throw GivenUp{remote.host + " sends what makes no sense"};
+  {
+    std::lock_guard guard(remotes_.lock());
+    for (const Remote& remote : remotes_.all()) {
+      std::vector<bool> lacks(sources_.size(), false);
+      if (!from_ranges(remote.lack, lacks))
+        throw GivenUp{remote.host + " sends what makes no sense"};
+      for (std::size_t i = 0; i < lacks.size(); ++i)
+        if (lacks[i]) lacks_[i] = true;
+      if (!remote.is_given_up && !remote.is_gone) note_held(remote, lacks);
+    }
+  }
   for (std::size_t i = 0; i < sources_.size(); ++i)
     if (lacks_[i]) bytes_to_send_ += sources_[i].entry.size;
+}
+
+void Sender::note_held(const Remote& remote, const std::vector<bool>& lacks) {
+  for (std::size_t i = 0; options_.resumes && i < lacks.size(); ++i) {
+    if (!lacks[i] || sources_[i].entry.size < kResumeFileBytes) continue;
+    const auto index = static_cast<std::uint32_t>(i);
+    const auto theirs = remote.held.find(index);
+    const auto [held, is_first] = held_.try_emplace(index);
+    if (theirs == remote.held.end()) {
+      held->second.clear();
+    } else if (is_first) {
+      held->second = theirs->second;
+    } else {
+      held->second.resize(std::min(held->second.size(), theirs->second.size()));
+      for (std::size_t block = 0; block < held->second.size(); ++block)
+        if (held->second[block] != theirs->second[block]) held->second[block] = kNoDigest;
+    }
+  }
+}
+
+// Tells receivers to keep the block of a file that they have. False: it is another one.
+bool Sender::send_kept_block(std::uint32_t index, int file, std::uint64_t at, std::size_t length,
+                             Writer& writer, crypto_generichash_state& hash) {
+  std::vector<std::byte> block(length);
+  if (!read_range(file, at, block) || block_digest(block) != held_[index][at / kResumeBlockBytes])
+    return false;
+  crypto_generichash_update(&hash, reinterpret_cast<const unsigned char*>(block.data()), length);
+  writer.number(RecordKind::kept);
+  writer.number(index);
+  writer.number(at);
+  writer.number(static_cast<std::uint32_t>(length));
+  bytes_to_send_ -= length;
+  return true;
 }
 
 void Sender::flush(std::byte*& data, std::unique_ptr<Writer>& writer) {
@@ -357,6 +384,8 @@ void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Wr
   bool is_whole = file >= 0;
   std::string trouble = file >= 0 ? "" : std::strerror(errno);
   const std::uint64_t most = is_input ? ~std::uint64_t{0} : source.entry.size;
+  const auto held = held_.find(index);
+  const std::size_t num_held = held == held_.end() ? 0 : held->second.size();
   while (is_whole && at < most) {
     if (!is_input) {
       // What is not there is not sent.
@@ -367,6 +396,15 @@ void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Wr
     }
     if (writer->left() < kPartHead + kEndBytes + 4096) flush(data, writer);
     std::size_t room = std::min<std::uint64_t>(writer->left() - kPartHead - kEndBytes, most - at);
+    if (at / kResumeBlockBytes < num_held) {
+      const std::uint64_t left = kResumeBlockBytes - at % kResumeBlockBytes;
+      const std::size_t length = std::min<std::uint64_t>(left, most - at);
+      if (left == kResumeBlockBytes && send_kept_block(index, file, at, length, *writer, hash)) {
+        at += length;
+        continue;
+      }
+      room = std::min<std::size_t>(room, left);
+    }
     if (!is_input)
       if (const off_t hole = ::lseek(file, static_cast<off_t>(at), SEEK_HOLE);
           hole > static_cast<off_t>(at))

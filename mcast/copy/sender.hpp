@@ -18,7 +18,7 @@ struct SendOptions {
   std::string program;              // of receivers
   std::string launch;               // {host} stands for the host
   std::string secret_file, secret;  // of receivers that listen
-  bool deletes = false, is_dry = false, is_quiet = false;
+  bool deletes = false, is_dry = false, is_quiet = false, resumes = false;
   double rate = 0;  // bytes a second at most; 0: any
 };
 

@@ -58,6 +58,32 @@ const Algorithm& checked_algorithm(const GroupSettings& settings) {
   return *algorithm;
 }
 
+// Ranks of a job become members by address.
+GroupSettings with_members(const MulticastImpl& multicast, GroupSettings settings) {
+  const std::vector<JobRank>& ranks = multicast.ranks();
+  const auto wrong = [](const std::string& text) { throw Error({Code::bad_argument, text}); };
+  if (settings.members.empty() && settings.ranks.empty())
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+      settings.ranks.push_back(static_cast<int>(rank));
+  if (settings.ranks.empty()) return settings;
+  if (!settings.members.empty())
+    wrong("the members of a group are given by address or by rank, not both");
+  if (ranks.empty()) wrong("a group of ranks needs a Multicast that was made of a job");
+  const bool knows_racks = !settings.racks.empty();
+  settings.self = -1;
+  for (const int rank : settings.ranks) {
+    if (rank < 0 || rank >= static_cast<int>(ranks.size()))
+      wrong(fmt::format("there is no rank {} in a job of {}", rank, ranks.size()));
+    if (rank == multicast.rank()) settings.self = static_cast<int>(settings.members.size());
+    const JobRank& member = ranks[static_cast<std::size_t>(rank)];
+    settings.members.push_back(member.address);
+    if (!knows_racks) settings.racks.push_back(member.host);
+  }
+  if (settings.self < 0)
+    wrong(fmt::format("rank {} makes a group that it is no member of", multicast.rank()));
+  return settings;
+}
+
 // The parent in the tree that control messages take: an edge of the pipeline's hypercube, or from
 // one of a pair to the other.
 int parent_of(int rank, int size) {
@@ -89,7 +115,7 @@ std::array<std::uint8_t, 16> digest(const std::vector<T>& items) {
 
 GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEvents events)
     : multicast_(multicast),
-      settings_(std::move(settings)),
+      settings_(with_members(multicast, std::move(settings))),
       events_(std::move(events)),
       handle_(multicast.next_handle()),
       algorithm_(&checked_algorithm(settings_)),
@@ -153,7 +179,12 @@ void GroupImpl::leave() {
 }
 
 std::string GroupImpl::name(int rank) const {
-  return fmt::format("member {} ({})", rank, settings_.members[static_cast<std::size_t>(rank)]);
+  const auto place = static_cast<std::size_t>(rank);
+  return fmt::format(
+      "member {} ({})", rank,
+      settings_.ranks.empty()
+          ? settings_.members[place]
+          : multicast_.ranks()[static_cast<std::size_t>(settings_.ranks[place])].name);
 }
 
 GroupImpl::Neighbor* GroupImpl::find(const Connection& connection) {

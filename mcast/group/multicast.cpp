@@ -15,6 +15,8 @@ namespace weft {
 
 Multicast::Multicast(const NodeSettings& settings)
     : impl_(std::make_shared<mcast::MulticastImpl>(settings)) {}
+Multicast::Multicast(transport::Job& job, const NodeSettings& settings)
+    : impl_(std::make_shared<mcast::MulticastImpl>(job, settings)) {}
 Multicast::~Multicast() = default;
 Node& Multicast::node() noexcept { return impl_->node(); }
 
@@ -55,6 +57,12 @@ MulticastImpl::MulticastImpl(const NodeSettings& given) : num_cores_(count_cores
     post({.what = Event::What::notify, .peer = peer, .tag = tag});
   });
   thread_ = std::thread([this] { run(); });
+}
+
+MulticastImpl::MulticastImpl(transport::Job& job, const NodeSettings& settings)
+    : MulticastImpl(settings_of(job, settings)) {
+  ranks_ = meet(job, *node_);
+  rank_ = job.rank();
 }
 
 MulticastImpl::~MulticastImpl() {

@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "mcast/group/job_ranks.hpp"
 #include "mcast/group/wire.hpp"
 #include "weft/multicast.hpp"
 
@@ -48,9 +49,13 @@ struct Connection {
 class MulticastImpl {
  public:
   explicit MulticastImpl(const NodeSettings& settings);
+  explicit MulticastImpl(transport::Job& job, const NodeSettings& settings);
   ~MulticastImpl();
 
   Node& node() { return *node_; }
+  // Of the job; empty: there is none. They stay what they are.
+  const std::vector<JobRank>& ranks() const { return ranks_; }
+  int rank() const { return rank_; }
   std::mutex& lock() { return lock_; }
   std::condition_variable& changed() { return changed_; }
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
@@ -103,6 +108,8 @@ class MulticastImpl {
   void run();
 
   std::unique_ptr<Node> node_;
+  std::vector<JobRank> ranks_;
+  int rank_ = -1;
   std::mutex lock_;
   std::condition_variable changed_;
   std::map<std::string, std::unique_ptr<Connection>> connections_;

@@ -137,8 +137,8 @@ TEST_CASE("steps of reductions over hosts") {
 // Nobody leaves a barrier before all have come: everyone but those that lead tells, and is told.
 TEST_CASE("steps of a barrier over hosts, whatever algorithm broadcasts go by") {
   for (const Mapping& mapping : kMappings)
-    for (const Algorithm bcast :
-         {Algorithm::automatic, Algorithm::chain, Algorithm::scatter_allgather}) {
+    for (const Algorithm bcast : {Algorithm::automatic, Algorithm::chain, Algorithm::pipeline,
+                                  Algorithm::scatter_allgather}) {
       Choices choices;
       choices.forced[static_cast<std::size_t>(Collective::bcast)] = bcast;
       std::vector<MemberMemory> memory(mapping.size());

@@ -20,6 +20,7 @@ constexpr Forced kForced[] = {
     {Call::bcast, "bcast=binomial"},
     {Call::bcast, "bcast=scatter_allgather"},
     {Call::bcast, "bcast=chain"},
+    {Call::bcast, "bcast=pipeline"},
     {Call::reduce, "reduce=shm"},
     {Call::reduce, "reduce=binomial"},
     {Call::reduce, "reduce=rabenseifner"},

@@ -116,6 +116,15 @@ TEST_CASE("steps of a broadcast") {
                                        bcast_chain(plan, group, kOutput, c.count, c.root);
                                      },
                                      [](Plan& plan, const Group& group, const Case& c) {
+                                       bcast_pipeline(plan, group, kOutput, c.count, c.root);
+                                     },
+                                     [](Plan& plan, const Group& group, const Case& c) {
+                                       bcast_pipeline(plan, group, kOutput, c.count, c.root, 1);
+                                     },
+                                     [](Plan& plan, const Group& group, const Case& c) {
+                                       bcast_pipeline(plan, group, kOutput, c.count, c.root, 5);
+                                     },
+                                     [](Plan& plan, const Group& group, const Case& c) {
                                        bcast_tree(plan, group, kOutput, c.count, c.root, 1, 4);
                                      },
                                      [](Plan& plan, const Group& group, const Case& c) {
@@ -528,6 +537,16 @@ TEST_CASE("what the steps cost, up to 1000 members") {
         kDataAtRoot, kDataEverywhere, 1, costs);
     CHECK(played.errors == std::vector<std::string>());
     CHECK(played.time <= (segments + n - 2) * (1000 + 100) + 1);
+
+    // The same segments along a hypercube.
+    played = run(
+        {n, 20 * 100},
+        [](Plan& plan, const Group& group, const Case& c) {
+          bcast_pipeline(plan, group, kOutput, c.count, c.root, 100);
+        },
+        kDataAtRoot, kDataEverywhere, 1, costs);
+    CHECK(played.errors == std::vector<std::string>());
+    CHECK(played.time <= (segments + rounds(n) - 1) * (1000 + 100) + 1);
   }
 }
 

@@ -35,6 +35,14 @@ def make_tree(path):
     write(b"big", random.randbytes(20_000_000))
     write(b"empty", b"")
     write(b"odd\nname\xff%", b"x")
+    # Names with any byte, of files, folders and links.
+    for byte in set(range(1, 256)) - {ord("/")}:
+        odd = b"%c odd%c" % (byte, byte)
+        write(b"sub/" + odd, odd)
+        if byte % 16 in (1, 10, 15):
+            below = os.path.join(os.fsencode(path), b"sub", b"d" + odd)
+            os.mkdir(below)
+            os.symlink(odd, os.path.join(below, odd))
     with open(os.path.join(path, "sparse"), "wb") as file:
         file.truncate(30_000_000)
         file.seek(15_000_000)
@@ -158,6 +166,9 @@ def main(folder):
         time.sleep(0.05)
     assert not is_alive(receiver)
 
+    resume(folder)
+    changing(folder)
+
     for wrong in (["--hosts", "a"], [source], [source, "--hosts", "a,a"], [source, "--hosts", "-x"],
                   ["-", "--hosts", "a"]):
         done = subprocess.run([COPY, *wrong], env=ENVIRONMENT, capture_output=True, timeout=30,
@@ -165,6 +176,185 @@ def main(folder):
         assert done.returncode != 0 and done.stderr, wrong
     _, err = copy([at("nothing")], ["a:" + at("a")], expect=1)
     assert "nothing" in err, err
+
+
+def partial_bytes(folder):
+    """Of what is there of an unfinished file."""
+    if not os.path.isdir(folder):
+        return 0
+    return sum(os.stat(os.path.join(folder, name)).st_size for name in os.listdir(folder)
+               if name.startswith(".weft-copy-part-"))
+
+
+def sent_megabytes(out):
+    return float(out.split(" files, ")[1].split(" MB")[0])
+
+
+def resume(folder):
+    """--resume goes on in the middle of a large file, whoever died."""
+    at = lambda name: os.path.join(folder, name)
+    source = at("large")
+    data = bytearray(random.randbytes(40_000_001))
+
+    def write():
+        with open(source, "wb") as file:
+            file.write(data)
+
+    def check(*names):
+        for name in names:
+            with open(at(name + "/large"), "rb") as file:
+                assert file.read() == data, name
+            assert os.listdir(at(name)) == ["large"], os.listdir(at(name))
+
+    def begin(names):
+        """Runs until all have a good part of the file."""
+        running = subprocess.Popen(
+            [COPY, source, "--resume", "--rate", "16", "--hosts",
+             ",".join("%s:%s" % (name, at(name)) for name in names)],
+            env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        limit = time.monotonic() + 60
+        while any(partial_bytes(at(name)) < 14_000_000 for name in names):
+            assert running.poll() is None and time.monotonic() < limit
+            time.sleep(0.01)
+        return running
+
+    def end(receiver):
+        limit = time.monotonic() + 30
+        while is_alive(receiver):
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+
+    # A receiver dies.
+    write()
+    running = begin("mn")
+    os.kill(receiver_of(running.pid, "n"), signal.SIGKILL)
+    out, err = running.communicate(timeout=90)
+    assert running.returncode == 1 and b"n: its receiver has ended" in err, (out, err)
+    check("m")
+    assert partial_bytes(at("n")) > 14_000_000 and not os.path.exists(at("n/large"))
+    targets = ["%s:%s" % (name, at(name)) for name in "mn"]
+    out, _ = copy([source], targets, "--resume")
+    assert 0 < sent_megabytes(out) < 28, out
+    check("m", "n")
+
+    # The sender dies, and then the file changes: blocks that are still its own are not sent.
+    data[5_000_000:5_000_100] = random.randbytes(100)
+    write()
+    running = begin("op")
+    receivers = [receiver_of(running.pid, name) for name in "op"]
+    running.kill()
+    running.communicate(timeout=30)
+    for receiver in receivers:
+        end(receiver)
+    data[2_000_000:2_000_100] = random.randbytes(100)
+    data[30_000_000:30_000_010] = random.randbytes(10)
+    write()
+    targets = ["%s:%s" % (name, at(name)) for name in "op"]
+    out, _ = copy([source], targets, "--resume")
+    assert 1 < sent_megabytes(out) < 29, out
+    check("o", "p")
+
+    # It shrinks and gets a hole where there was something; one of two has nothing of it.
+    running = begin("q")
+    receiver = receiver_of(running.pid, "q")
+    running.kill()
+    running.communicate(timeout=30)
+    end(receiver)
+    data[3_000_000:] = bytes(6_000_000) + data[9_000_000:12_000_000]
+    with open(source, "wb") as file:
+        file.write(data[:3_000_000])
+        file.seek(9_000_000)
+        file.write(data[9_000_000:])
+    out, _ = copy([source], ["q:" + at("q")], "--resume")
+    assert sent_megabytes(out) < 5, out
+    check("q")
+
+    # What lies under the name of a part, and is none, harms nothing; without --resume it goes.
+    data[:] = random.randbytes(30_000_000)
+    write()
+    running = begin("r")
+    receiver = receiver_of(running.pid, "r")
+    running.kill()
+    running.communicate(timeout=30)
+    end(receiver)
+    part = [name for name in os.listdir(at("r")) if name.startswith(".weft-copy-part-")][0]
+    os.makedirs(at("s"))
+    with open(at("precious"), "wb") as file:
+        file.write(b"mine")
+    os.symlink(at("precious"), at("s/" + part))
+    copy([source], ["s:" + at("s")], "--resume")
+    copy([source], ["r:" + at("r")])
+    check("r", "s")
+    with open(at("precious"), "rb") as file:
+        assert file.read() == b"mine"
+
+
+def changing(folder):
+    """A tree that changes while it is copied: what arrives is a file as it was at some time, whole,
+    what did not change is all there, and who could not be copied is named."""
+    at = lambda name: os.path.join(folder, name)
+    source = at("moving")
+    os.makedirs(os.path.join(source, "still"))
+    versions = {}
+    for i in range(12):
+        name = "f%d" % i
+        versions[name] = [random.randbytes(1_500_000)]
+        with open(os.path.join(source, name), "wb") as file:
+            file.write(versions[name][0])
+        with open(os.path.join(source, "still", name), "wb") as file:
+            file.write(versions[name][0])
+    running = subprocess.Popen(
+        [COPY, source, "--rate", "12", "--hosts",
+         ",".join("%s:%s" % (name, at(name)) for name in ("t", "u"))],
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    limit = time.monotonic() + 60
+    round = 0
+    while running.poll() is None:
+        assert time.monotonic() < limit
+        round += 1
+        for i in range(0, 12, 2):
+            path = os.path.join(source, "f%d" % i)
+            what = (round + i // 2) % 6
+            if what == 0 and os.path.isfile(path):
+                os.unlink(path)
+            elif what == 1 and not os.path.exists(path):
+                os.mkdir(path)
+            elif what == 2 and os.path.isdir(path):
+                os.rmdir(path)
+            elif what == 3 and os.path.isfile(path):
+                os.truncate(path, 1000)
+                versions["f%d" % i].append(open(path, "rb").read())
+            elif not os.path.isdir(path):
+                # By another name, so that every version is one that was there.
+                data = random.randbytes(1_500_000 + round % 7)
+                versions["f%d" % i].append(data)
+                with open(path + ".new", "wb") as file:
+                    file.write(data)
+                os.replace(path + ".new", path)
+        time.sleep(0.01)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode in (0, 1), (out, err)
+    assert (running.returncode == 1) == (err != b""), (running.returncode, err)
+    num_whole = 0
+    for host in "tu":
+        for i in range(12):
+            name = "f%d" % i
+            with open(os.path.join(at(host), "moving", "still", name), "rb") as file:
+                assert file.read() == versions[name][0]
+            there = os.path.join(at(host), "moving", name)
+            if not os.path.isfile(there):
+                assert i % 2 == 0 and name.encode() in err, (name, err)
+                continue
+            with open(there, "rb") as file:
+                assert file.read() in versions[name], name
+            num_whole += 1
+        for name in os.listdir(os.path.join(at(host), "moving")):
+            assert not name.startswith(".weft-copy-"), name
+    assert num_whole >= 12
+    # At rest, another run brings all.
+    copy([source], ["t:" + at("t"), "u:" + at("u")], "--delete")
+    check_same(source, at("t/moving"))
+    check_same(source, at("u/moving"))
 
 
 def receiver_of(parent, host):

@@ -207,4 +207,17 @@ TEST_CASE("a member that is killed is named over ofi, too") {
     for (const Moment moment : {Moment::half_complete, Moment::close})
       play({kWays[1], "pipeline", victim, moment});
 }
+
+// By tests/mcast/limited, which makes the loopback interface slow.
+TEST_CASE("a member that is killed at any step over slow links is named", "[.][limited]") {
+  const Moment moments[] = {Moment::incoming, Moment::first_complete, Moment::half_complete,
+                            Moment::close};
+  for (const int victim : {0, 1, 4})
+    for (const Moment moment : moments)
+      if (victim != 0 || moment != Moment::incoming) play({kWays[1], "pipeline", victim, moment});
+  for (std::uint64_t i = 1; i < std::size(kKilled); ++i)
+    play({kWays[1], kKilled[i], static_cast<int>(i), moments[i % std::size(moments)]});
+  for (std::uint64_t seed = 0; seed < 3; ++seed)
+    play({kWays[1], kKilled[seed], static_cast<int>(seed), Moment::any}, seed);
+}
 #endif

@@ -1,5 +1,8 @@
 // Groups of members in one process, over every fabric: all sizes arrive, in order, once; members
 // that differ, die or leave are named to all others.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "team.hpp"
@@ -309,6 +312,79 @@ TEST_CASE("only the root sends, and not after close; an id is free again after i
     group.require_closed();
     CHECK(group.groups[0]->send(data.data(), data.size()) == Code::bad_argument);
   }
+}
+
+TEST_CASE("links that break with every hundredth packet lose nothing") {
+  struct Faulty {
+    Faulty() {
+      fabric::loopback::Network::of_process()->set_faults(
+          {.seed = 5, .max_delay_us = 50, .cut_one_in = 100});
+    }
+    ~Faulty() { fabric::loopback::Network::of_process()->set_faults({}); }
+  };
+  for (const Way& way : kWays) {
+    if (std::string(way.fabrics) != "loopback") continue;
+    for (const char* algorithm : kAlgorithms) {
+      INFO(way.name << ", " << algorithm);
+      Team team(way, 6, 30'000);
+      TeamGroup group(team, 1, algorithm, 4096,
+                      [](GroupSettings& settings) { settings.racks = {0, 0, 1, 1, 2, 2}; });
+      group.require_ready();
+      const Faulty faulty;
+      const auto data = pattern(300'001, 1), few = pattern(3'000, 2);
+      for (int i = 0; i < 4; ++i) {
+        REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+        REQUIRE(group.groups[0]->send(few.data(), few.size()).ok());
+      }
+      group.require_closed();
+      for (const Inbox& inbox : group.inboxes) {
+        REQUIRE(inbox.complete.size() == 8);
+        for (std::size_t i = 0; i < 8; ++i) REQUIRE(inbox.complete[i] == (i % 2 == 0 ? data : few));
+      }
+    }
+  }
+}
+
+// Takes 5 GiB of memory and some seconds: only by name, mcast_group_test '[large]'.
+TEST_CASE("a message of more than 4 GiB arrives whole", "[.][large]") {
+  constexpr std::uint64_t kBytes = (std::uint64_t{5} << 30) + 3;
+  constexpr std::size_t kPiece = 64 << 20;
+  // What is sent repeats one piece of memory; what arrives is all there.
+  const auto piece = pattern(kPiece, 1);
+  const int file = ::memfd_create("large", MFD_CLOEXEC);
+  REQUIRE(file >= 0);
+  REQUIRE(::write(file, piece.data(), kPiece) == static_cast<ssize_t>(kPiece));
+  constexpr std::size_t kMapped = (kBytes + kPiece - 1) / kPiece * kPiece;
+  const auto map = [](std::size_t bytes, int prot, int flags, void* at, int from) {
+    void* memory = ::mmap(at, bytes, prot, flags, from, 0);
+    REQUIRE(memory != MAP_FAILED);
+    return static_cast<std::byte*>(memory);
+  };
+  std::byte* from = map(kMapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, nullptr, -1);
+  for (std::size_t at = 0; at < kMapped; at += kPiece)
+    map(kPiece, PROT_READ, MAP_SHARED | MAP_FIXED, from + at, file);
+  std::byte* to = map(kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                      nullptr, -1);
+  {
+    Team team(kWays[0], 2);
+    std::atomic<std::uint64_t> arrived{0};
+    GroupEvents events;
+    events.on_incoming = [&](std::uint64_t bytes) { return bytes == kBytes ? to : nullptr; };
+    events.on_complete = [&](void*, std::uint64_t bytes) { arrived = bytes; };
+    Group root(*team.members[0], team.settings(1, 0, "pipeline", 1 << 20), {});
+    Group other(*team.members[1], team.settings(1, 1, "pipeline", 1 << 20), std::move(events));
+    REQUIRE(root.ready().ok());
+    REQUIRE(root.send(from, kBytes).ok());
+    CHECK(root.close(200'000).ok());
+    CHECK(other.close(200'000).ok());
+    CHECK(arrived == kBytes);
+    for (std::uint64_t at = 0; at < kBytes; at += kPiece)
+      REQUIRE(std::memcmp(to + at, piece.data(), std::min<std::uint64_t>(kPiece, kBytes - at)) ==
+              0);
+  }
+  ::munmap(from, kMapped);
+  ::munmap(to, kMapped);
+  ::close(file);
 }
 
 TEST_CASE("what would wait for itself within a callback is refused") {

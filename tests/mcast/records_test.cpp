@@ -106,3 +106,27 @@ TEST_CASE("the secret of a transfer depends on both of its parts") {
   CHECK(one != derived_secret("", "s1"));
   CHECK(derived_secret(std::string(1000, 'a'), "1") != derived_secret(std::string(1001, 'a'), "1"));
 }
+
+TEST_CASE("digests of blocks survive their lines; what makes no sense is refused") {
+  std::mt19937_64 random(2);
+  std::vector<BlockDigest> digests;
+  for (std::size_t i = 0; i < 20; ++i) {
+    std::vector<std::byte> block(random() % 5000);
+    for (std::byte& byte : block) byte = static_cast<std::byte>(random());
+    digests.push_back(block_digest(block));
+    std::vector<BlockDigest> again;
+    REQUIRE(from_hex(to_hex(digests), again));
+    CHECK(again == digests);
+    // A line's digests are those after what is there.
+    REQUIRE(from_hex(to_hex(digests[0]), again));
+    CHECK(again.size() == digests.size() + 1);
+  }
+  const std::string one = to_hex(digests[0]);
+  for (const std::string& wrong :
+       {std::string(), one.substr(1), one + "0", one + ",", one + "," + one.substr(2), one + one,
+        "," + one, "g" + one.substr(1)}) {
+    std::vector<BlockDigest> read;
+    INFO(wrong);
+    CHECK_FALSE(from_hex(wrong, read));
+  }
+}

@@ -1,6 +1,12 @@
 #pragma once
 // Reliable multicast: one member of a group sends objects, from none to gigabytes, to all others.
 //
+//   weft::transport::Job job;                              // among the ranks of a job
+//   weft::Multicast multicast(job);
+//   weft::Group group(multicast, {.id = 1, .ranks = {0, 3, 5}}, ...);
+//
+// or, among processes that know each other's addresses:
+//
 //   weft::Multicast multicast({.name = "node7", .secret = secret});
 //   multicast.node().listen("0.0.0.0:7000");               // others reach us there
 //   weft::Group group(multicast, {.id = 1, .members = {"a:7000", "b:7000", "c:7000"}, .self = 1},
@@ -40,6 +46,10 @@
 
 namespace weft {
 
+namespace transport {
+class Job;
+}
+
 namespace mcast {
 class GroupImpl;
 class MulticastImpl;
@@ -51,6 +61,11 @@ class Multicast {
  public:
   // Throws Error, as Node. settings.progress_thread has no effect.
   explicit Multicast(const NodeSettings& settings = {});
+  // Of the ranks of a job, which find each other: members of its groups are named by rank
+  // (GroupSettings::ranks), and no addresses are needed. Collective: all ranks make it together.
+  // Its Node listens where those of other hosts reach it. Without a name and a secret in the
+  // settings there are some. The job may end before. Throws Error, also with peer_lost.
+  explicit Multicast(transport::Job& job, const NodeSettings& settings = {});
   // All groups must be gone.
   ~Multicast();
   Multicast(const Multicast&) = delete;
@@ -72,6 +87,10 @@ struct GroupSettings {
   // first one is the root.
   std::vector<std::string> members = {};
   int self = 0;  // which of them this is
+  // In a Multicast of a job, instead of these two: the ranks that are members, equal at all of
+  // them; the first is the root. Without members and ranks: all ranks. Hosts are the racks, if none
+  // are given.
+  std::vector<int> ranks = {};
   std::size_t block_bytes = 1 << 20;
   // pipeline, tree, chain, sequential; hybrid and hybrid-blocks, which know racks.
   std::string algorithm = "pipeline";

@@ -82,9 +82,8 @@ Team::~Team() {
 }
 
 offload::Offload* Team::make_offload() {
-  // First, as making it uses this team's own calls.
   offload_tried_ = true;
-  offload_ = offload::Offload::make(*this);
+  offload_ = std::make_unique<offload::Offload>(*this);
   return offload_.get();
 }
 

@@ -26,6 +26,8 @@ constexpr int kSocketBytes = 1 << 20;
 constexpr int kMostReads = 64;
 // How often the thread wakes without a packet: to renew leases in time, which are longer.
 constexpr int kThreadMs = 5'000;
+// And while an operation is left to it, whose packets may have to be repeated.
+constexpr int kAloneMs = 1;
 
 sockaddr_in raw(const Address& address) noexcept {
   sockaddr_in raw{};
@@ -46,19 +48,19 @@ Address own_address(int fd) noexcept {
 
 Link::~Link() {
   if (thread_.joinable()) {
-    const std::uint64_t one = 1;
-    (void)!write(stop_fd_, &one, sizeof one);
+    stopping_.store(true, std::memory_order_release);
+    wake_thread();
     thread_.join();
   }
-  for (const int fd : {switch_fd_, control_fd_, stop_fd_})
+  for (const int fd : {switch_fd_, control_fd_, wake_fd_})
     if (fd >= 0) ::close(fd);
 }
 
 Status Link::open(const Address& tor) {
   switch_fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   control_fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (switch_fd_ < 0 || control_fd_ < 0 || stop_fd_ < 0)
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (switch_fd_ < 0 || control_fd_ < 0 || wake_fd_ < 0)
     return {Code::no_memory, fmt::format("no UDP socket to be had: {}", std::strerror(errno))};
   (void)setsockopt(switch_fd_, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
   const sockaddr_in to = raw(tor);
@@ -103,6 +105,7 @@ void Link::start(const LeaderOptions& options, std::uint64_t lease_ns) {
 }
 
 void Link::stop() {
+  alone_.store(false, std::memory_order_release);
   bool was_open = false, answers = false;
   Header header;
   {
@@ -141,6 +144,33 @@ Leader::State Link::advance() {
   read_switch([this](auto bytes) { leader_.on_switch(bytes, now_ns()); });
   leader_.on_time(now_ns());
   return leader_.state();
+}
+
+Leader::State Link::state() {
+  const std::lock_guard lock(mutex_);
+  return leader_.state();
+}
+
+void Link::wake_thread() noexcept {
+  const std::uint64_t one = 1;
+  (void)!write(wake_fd_, &one, sizeof one);
+}
+
+void Link::leave_alone(void (*wake)(void*) noexcept, void* argument) {
+  wake_ = wake;
+  wake_argument_ = argument;
+  alone_.store(true, std::memory_order_release);
+  wake_thread();
+}
+
+// True: what was left to this thread is over.
+bool Link::advance_alone() {
+  if (!enrolment_.is_over()) {
+    advance_enrolment();
+    return enrolment_.is_over();
+  }
+  const Leader::State state = advance();
+  return state != Leader::State::working && state != Leader::State::recovering;
 }
 
 void Link::sleep(int timeout_ms) {
@@ -183,10 +213,19 @@ void Link::to_leader(int leader, std::span<const std::byte> packet) {
 
 void Link::serve() {
   for (;;) {
-    pollfd readable[2] = {{control_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
-    (void)poll(readable, 2, kThreadMs);
-    if (readable[1].revents != 0) return;
+    const bool alone = is_alone();
+    pollfd readable[3] = {{control_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}, {switch_fd_, POLLIN, 0}};
+    (void)poll(readable, alone ? 3 : 2, alone ? kAloneMs : kThreadMs);
+    if (stopping_.load(std::memory_order_acquire)) return;
+    if (std::uint64_t count = 0; readable[1].revents != 0)
+      (void)!read(wake_fd_, &count, sizeof count);
     read_control();
+    if (alone && advance_alone()) {
+      auto* const wake = wake_;
+      void* const argument = wake_argument_;
+      alone_.store(false, std::memory_order_release);
+      wake(argument);
+    }
     const std::lock_guard lock(mutex_);
     if (lease_ns_ == 0 || leader_.is_frozen() || now_ns() - renewed_ns_ < lease_ns_ / 4) continue;
     renewed_ns_ = now_ns();

@@ -2,7 +2,8 @@
 // Link: a leader's sockets and its Leader. One UDP socket leads to the switch, and is read by the
 // thread that waits for a result; one to the other leaders, read by a thread of its own, so that
 // those who ask for a result are answered while this process computes. That thread also renews the
-// group's lease. Everything else is called by one thread.
+// group's lease, and moves on what is left to it: an operation that nobody waits for yet.
+// Everything else is called by one thread at a time.
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,12 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   // Enrolment, to be advanced until it is over.
   Enrolment& enrolment() noexcept { return enrolment_; }
   void advance_enrolment();
+  // Leaves the enrolment, or the operation that was begun, to this object's thread until it is over
+  // (the operation: done, or the hosts' to do). Then is_alone() is false, and `wake` is called by
+  // that thread. Until then nothing else of this object may be called but is_alone(), state() and
+  // silent_leaders().
+  void leave_alone(void (*wake)(void*) noexcept, void* argument);
+  bool is_alone() const noexcept { return alone_.load(std::memory_order_acquire); }
   // From here on packets are the Leader's.
   void start(const LeaderOptions& options, std::uint64_t lease_ns);
   // Ends the group, if there is one: the switch is told, and waited for a moment.
@@ -40,6 +47,7 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
              std::span<const std::byte> contribution);
   // Reads what is there and repeats what is due; where the operation stands.
   Leader::State advance();
+  Leader::State state();
   // Sleeps until something of the switch is there, at most so long.
   void sleep(int timeout_ms);
   void finish(std::span<const std::byte> result);
@@ -56,11 +64,17 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   void to_switch(std::span<const std::byte> packet) override;
   void to_leader(int leader, std::span<const std::byte> packet) override;
   void serve();
+  bool advance_alone();
+  void wake_thread() noexcept;
   void read_control();
   template <class Take>
   void read_switch(Take&& take);
 
-  int switch_fd_ = -1, control_fd_ = -1, stop_fd_ = -1;
+  int switch_fd_ = -1, control_fd_ = -1, wake_fd_ = -1;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> alone_{false};  // release by who leaves and who ends, acquire by the other
+  void (*wake_)(void*) noexcept = nullptr;
+  void* wake_argument_ = nullptr;
   innet::Address own_;
   std::vector<innet::Address> leaders_;
   Enrolment enrolment_{*this};

@@ -88,8 +88,7 @@ offload::Offload* Team::make_offload() {
 }
 
 void Team::close_offload() {
-  if (offload_ != nullptr) offload_->close();
-  offload_.reset();
+  if (offload_ != nullptr && offload_->close()) offload_.reset();
 }
 
 void Team::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }

@@ -172,6 +172,7 @@ Negotiation::Need Negotiation::open_group() {
   options.window = static_cast<std::uint16_t>(window);
   options.payload_bytes = tree_.payload_bytes;
   options.silence_ns = terms_.timeout_ns;
+  options.fixed = terms_.fixed;
   link_->set_leaders(std::move(controls_));
   link_->start(options, kLeaseS * std::uint64_t{1'000'000'000});
   summary_ =

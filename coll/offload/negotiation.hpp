@@ -25,6 +25,7 @@ struct GroupName {
 struct Terms {
   std::vector<Place> leaders;
   bool ordered = true;
+  bool fixed = false;  // floats as integers
   std::uint32_t job = 0;
   std::uint64_t timeout_ns = 0;
 };

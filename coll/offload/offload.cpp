@@ -81,6 +81,7 @@ Offload::Offload(coll::Team& team) : team_(team) {
   mode_ = settings.text(Setting::offload) == "socket" ? Mode::socket : Mode::node;
   forced_ = settings.text(Setting::offload_when) == "force";
   terms_.ordered = settings.text(Setting::offload_float) == "ordered";
+  terms_.fixed = settings.text(Setting::offload_float) == "fixed";
   terms_.timeout_ns =
       static_cast<std::uint64_t>(settings.number(Setting::offload_timeout_ms)) * 1'000'000;
   terms_.job = team.context();
@@ -96,13 +97,22 @@ Offload::~Offload() {
            c.operations, c.fetched, c.by_hosts, c.contributions, c.repeated, c.results);
 }
 
-void Offload::close() {
+bool Offload::close() {
+  const auto is_idle = [this] {
+    return turn_.load(std::memory_order_acquire) == next_turn_.load(std::memory_order_relaxed);
+  };
   // Calls in the background may go on after their communicator is freed.
-  team_.engine().wait_until([this] {
-    return turn_.load(std::memory_order_acquire) == next_turn_.load(std::memory_order_relaxed) ||
-           broken_.load(std::memory_order_relaxed) || team_.is_broken();
-  });
+  team_.engine().wait_until(
+      [&] { return is_idle() || broken_.load(std::memory_order_relaxed) || team_.is_broken(); });
   if (leaders_ != nullptr) (void)coll::barrier(*leaders_);
+  return is_idle();
+}
+
+// One step of a wait: messages, and what this process does in the background, which others may wait
+// for.
+void Offload::step() {
+  int looks = 0;
+  team_.engine().wait_until([&looks] { return looks++ > 0; });
 }
 
 void Offload::pass_turn() noexcept {
@@ -224,7 +234,7 @@ Status Offload::negotiate() {
         while (!link_->enrolment().is_over() && !team_.is_broken()) {
           link_->sleep(1);
           link_->advance_enrolment();
-          team_.engine().progress();
+          step();
         }
         break;
       case Negotiation::Need::nothing:
@@ -287,7 +297,10 @@ Status Offload::piece(const void* input, void* receive, std::size_t count,
 }
 
 bool Offload::count_operation(const coll::Reduction& op) noexcept {
-  if (!(elements_ >> static_cast<unsigned>(op.element) & 1) ||
+  const bool is_fixed =
+      terms_.fixed && op.element == Element::f32 && op.operation == Operation::sum;
+  const Element element = is_fixed ? Element::fixed : op.element;
+  if (!(elements_ >> static_cast<unsigned>(element) & 1) ||
       !(operations_ >> static_cast<unsigned>(op.operation) & 1))
     return false;
   ++operation_;
@@ -348,8 +361,7 @@ Status Offload::wait_for_leaders() {
   for (;;) {
     const Leader::State state = link_->advance();
     if (state == Leader::State::done || state == Leader::State::host) return {};
-    // Others of this host may need this process for their messages.
-    team_.engine().progress();
+    step();
     if (now_ns() - begin < spin_ns) continue;
     team_.engine().look_for_lost();
     if (patience.is_over()) return Code::peer_lost;

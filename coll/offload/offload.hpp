@@ -47,7 +47,8 @@ class Offload {
   static const coll::Reduction& bitwise_or() noexcept;
 
   // Collective, before the team's end: nobody leaves while another may ask it for the last result.
-  void close();
+  // False: a call in the background still uses this, as a member is lost.
+  bool close();
 
  private:
   friend class Background;
@@ -90,6 +91,7 @@ class Offload {
                bool receives);
   Status lead(std::span<std::byte> data, const coll::Reduction& op);
   Status wait_for_leaders();
+  void step();
 
   coll::Team& team_;
   Mode mode_ = Mode::off;

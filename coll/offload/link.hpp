@@ -1,5 +1,5 @@
 #pragma once
-// Link: a leader's sockets and its Leader. One UDP socket leads to the switch, and is read by the
+// Link: a leader's sockets and its Leader. A Port leads to the switch, and is read by the
 // thread that waits for a result; one to the other leaders, read by a thread of its own, so that
 // those who ask for a result are answered while this process computes. That thread also renews the
 // group's lease, and moves on what is left to it: an operation that nobody waits for yet.
@@ -9,8 +9,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/stats.hpp"
 #include "coll/offload/enrolment.hpp"
 #include "coll/offload/leader.hpp"
+#include "coll/offload/port.hpp"
 #include "weft/status.hpp"
 
 namespace weft::offload {
@@ -24,6 +26,8 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
 
   // no_memory, not_found: no socket to be had, or no way to the switch.
   Status open(const innet::Address& tor);
+  // What a query says of this leader's port.
+  innet::HostPort host_port() const { return port_->host_port(); }
   // Where other leaders reach this one.
   innet::Address address() const { return own_; }
   // The other leaders' addresses, this one's among them.
@@ -70,7 +74,8 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   template <class Take>
   void read_switch(Take&& take);
 
-  int switch_fd_ = -1, control_fd_ = -1, wake_fd_ = -1;
+  std::unique_ptr<Port> port_;
+  int control_fd_ = -1, wake_fd_ = -1;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> alone_{false};  // release by who leaves and who ends, acquire by the other
   void (*wake_)(void*) noexcept = nullptr;
@@ -82,6 +87,9 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   Leader leader_{*this};          // under mutex_, but for what only the owner's calls change
   std::uint64_t lease_ns_ = 0;    // under mutex_; 0: no group
   std::uint64_t renewed_ns_ = 0;  // under mutex_
+  void count();
+  stats::Slot stats_;  // under mutex_
+  LeaderCounters counted_;
   std::thread thread_;
 };
 

@@ -87,7 +87,7 @@ Negotiation::Need Negotiation::query() {
       return advance();
     }
   }
-  HostPort host;
+  HostPort host = link_->host_port();
   host.job = terms_.job;
   link_->enrolment().query(host, now_ns(), now_ns() + terms_.timeout_ns);
   return Need::enrolment;

@@ -56,14 +56,14 @@ struct Shape {
 };
 
 struct World {
-  explicit World(const Shape& shape) : shape(shape) {
+  explicit World(const Shape& the_shape, const std::string& bad_luck = "0") : shape(the_shape) {
     std::vector<std::string> up;
     for (int i = 0; i < shape.spines; ++i) {
-      switches.push_back(std::make_unique<SwitchProcess>(
-          std::vector<std::string>{"--listen", "127.0.0.1:0", "--role", "spine"}));
+      switches.push_back(std::make_unique<SwitchProcess>(std::vector<std::string>{
+          "--listen", "127.0.0.1:0", "--role", "spine", "--bad-luck", bad_luck}));
       up.insert(up.end(), {"--spine", switches.back()->address});
     }
-    std::vector<std::string> tor_options{"--listen", "127.0.0.1:0"};
+    std::vector<std::string> tor_options{"--listen", "127.0.0.1:0", "--bad-luck", bad_luck};
     tor_options.insert(tor_options.end(), up.begin(), up.end());
     for (int i = 0; i < shape.tors; ++i)
       switches.push_back(std::make_unique<SwitchProcess>(tor_options));
@@ -132,6 +132,21 @@ TEST_CASE("switches and hosts compute the same bits") {
   }
 }
 
+TEST_CASE("16 processes under 4 switches and 2 spines that lose, double and reorder packets") {
+  for (const Shape& shape : {Shape{16, 1, 1, 4, 2}, {4, 4, 2, 4, 2}}) {
+    World world(shape, "10");
+    const std::vector<std::string> arguments{"4", "25", "6000"};
+    auto run = world.start("socket", arguments, "info", "60000");
+    const std::string by_switch = hash_of(*run);
+    CHECK_FALSE(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+    CHECK_FALSE(has(run->err(), "stays with the hosts"));
+    CHECK(std::regex_search(run->err(), std::regex(" [1-9][0-9]* of them again")));
+    for (auto& one : world.switches) one->kill();
+    auto again = world.start("socket", arguments, "warn", "100");
+    CHECK(hash_of(*again) == by_switch);
+  }
+}
+
 TEST_CASE("a switch that is killed or restarted costs no result") {
   for (const bool spine : {false, true}) {
     for (const bool again : {false, true}) {
@@ -174,6 +189,17 @@ TEST_CASE("nonblocking and persistent calls go through switches, among blocking 
     CHECK(hash_of(*again) == by_switch);
     CHECK(has(again->err(), "allreduce stays with the hosts"));
   }
+}
+
+TEST_CASE("floats as integers, and what WEFT_STATS counts") {
+  World world({3, 2, 1, 2, 1});
+  auto run = world.start("node", {"8", "80", "20000"}, "info", "30000",
+                         {{"WEFT_OFFLOAD_FLOAT", "fixed"}, {"WEFT_STATS", "1"}});
+  hash_of(*run);
+  CHECK(has(run->err(), " 0 by hosts"));
+  CHECK(std::regex_search(run->err(), std::regex("collectives computed by it: [1-9][0-9]*, by the "
+                                                 "hosts instead: 0")));
+  for (auto& one : world.switches) one->kill();
 }
 
 TEST_CASE("a switch that is killed or restarted among nonblocking calls costs no result") {

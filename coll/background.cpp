@@ -43,6 +43,16 @@ const Placement* hosts_of(const Members& members, Collective collective, bool co
 
 Group all(const Members& members) { return {members.rank, members.size}; }
 
+void allreduce_within(const Members& members, Plan& plan, const Group& group, Place data,
+                      Vector vector, bool commutative) {
+  write_allreduce(
+      by_messages(members, Collective::allreduce, group.size, vector.bytes(), commutative), plan,
+      group, data, vector);
+  plan.settle();
+}
+
+}  // namespace
+
 void bcast_within(const Members& members, Plan& plan, const Group& group, Place data,
                   std::size_t bytes, int root) {
   if (group.size == 1) return;
@@ -58,16 +68,6 @@ void reduce_within(const Members& members, Plan& plan, const Group& group, Place
                plan, group, input, output, vector, commutative, root);
   plan.settle();
 }
-
-void allreduce_within(const Members& members, Plan& plan, const Group& group, Place data,
-                      Vector vector, bool commutative) {
-  write_allreduce(
-      by_messages(members, Collective::allreduce, group.size, vector.bytes(), commutative), plan,
-      group, data, vector);
-  plan.settle();
-}
-
-}  // namespace
 
 Members members_of(Team& team) { return {team.rank(), team.size(), team.hosts(), &team.choices()}; }
 

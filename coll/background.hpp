@@ -18,6 +18,12 @@ struct Members {
 // Valid as long as the team.
 Members members_of(Team& team);
 
+// Among some of the members, by messages; over when the next step begins.
+void bcast_within(const Members& members, Plan& plan, const Group& group, Place data,
+                  std::size_t bytes, int root);
+void reduce_within(const Members& members, Plan& plan, const Group& group, Place input,
+                   Place output, Vector vector, bool commutative, int root);
+
 void write_barrier_steps(const Members& members, Plan& plan);
 void write_bcast_steps(const Members& members, Plan& plan, std::size_t bytes, int root);
 // From the input to the root's output, which may be one memory.

@@ -80,8 +80,7 @@ class Team {
   // then null on every member.
   ShmTeam* shm() { return shm_tried_ ? shm_ : make_shm(); }
 
-  // The way through switches that compute, made by the members together at the first call; null:
-  // the settings want none, or it cannot be had, on no member.
+  // The way through switches that compute; null: the settings want none.
   offload::Offload* offload() { return offload_tried_ ? offload_.get() : make_offload(); }
   // No switches for this team: it is part of how they are used, in the context of another team,
   // which the notices are for.

@@ -78,6 +78,9 @@ std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
 Status barrier(Team& team) {
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
+  if (auto* offload = team.offload();
+      offload != nullptr && offload->enter(1, offload::Offload::bitwise_or())) [[unlikely]]
+    return ended(team, offload->barrier());
   switch (algorithm_for(team, Collective::barrier, 0)) {
     case Algorithm::shm:
       return shm_barrier(*team.shm());
@@ -91,6 +94,10 @@ Status barrier(Team& team) {
 Status bcast(Team& team, void* data, std::size_t bytes, int root) {
   if (team.size() == 1 || bytes == 0) return {};
   if (team.is_broken()) return lost(team);
+  if (auto* offload = team.offload();
+      offload != nullptr && offload->enter(bytes, offload::Offload::bitwise_or(), false))
+      [[unlikely]]
+    return ended(team, offload->bcast(data, bytes, root));
   const Algorithm algorithm = algorithm_for(team, Collective::bcast, bytes);
   switch (algorithm) {
     case Algorithm::shm:
@@ -115,6 +122,9 @@ Status reduce(Team& team, const void* send, void* receive, std::size_t count, co
     return {};
   }
   if (team.is_broken()) return lost(team);
+  if (auto* offload = team.offload(); offload != nullptr && offload->enter(bytes, op, false))
+      [[unlikely]]
+    return ended(team, offload->allreduce(input, receive, count, op, root));
   const Algorithm algorithm = algorithm_for(team, Collective::reduce, bytes, op);
   switch (algorithm) {
     case Algorithm::shm:
@@ -139,7 +149,7 @@ Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
     return {};
   }
   if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload(); offload != nullptr && offload->takes(bytes, op)) [[unlikely]]
+  if (auto* offload = team.offload(); offload != nullptr && offload->enter(bytes, op)) [[unlikely]]
     return ended(team, offload->allreduce(send, receive, count, op));
   const Algorithm algorithm = algorithm_for(team, Collective::allreduce, bytes, op);
   if (algorithm == Algorithm::shm)

@@ -82,15 +82,13 @@ Team::~Team() {
 }
 
 offload::Offload* Team::make_offload() {
-  // First, as making it uses this team's own calls.
   offload_tried_ = true;
-  offload_ = offload::Offload::make(*this);
+  offload_ = std::make_unique<offload::Offload>(*this);
   return offload_.get();
 }
 
 void Team::close_offload() {
-  if (offload_ != nullptr) offload_->close();
-  offload_.reset();
+  if (offload_ != nullptr && offload_->close()) offload_.reset();
 }
 
 void Team::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }

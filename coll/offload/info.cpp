@@ -60,6 +60,9 @@ std::string offload_text(const Settings& settings) {
         settings.text(Setting::offload_float) == "ordered"
             ? "  not usable: it cannot add in order (WEFT_OFFLOAD_FLOAT=arrival needs no order)\n"
             : "  it cannot add in order\n";
+  if (settings.text(Setting::offload_float) == "fixed" &&
+      !(can.elements >> static_cast<unsigned>(innet::Element::fixed) & 1))
+    text += "  hosts add floats: it has no type `fixed` (WEFT_OFFLOAD_FLOAT=fixed wants it)\n";
   for (const auto& spine : can.spines)
     text += fmt::format("  the spine {}: {}\n", innet::text(spine.address),
                         spine.answers ? fmt::format("room for {} groups", spine.free_groups)

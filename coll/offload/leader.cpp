@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "coll/offload/fixed_point.hpp"
+
 namespace weft::offload {
 
 using namespace innet;
@@ -34,7 +36,8 @@ Header Leader::header(Kind kind) const noexcept {
 void Leader::begin(Element element, Operation operation, std::span<const std::byte> contribution,
                    std::uint64_t now_ns) {
   ++operation_;
-  element_ = element;
+  is_fixed_ = options_.fixed && element == Element::f32 && operation == Operation::sum;
+  element_ = is_fixed_ ? Element::fixed : element;
   arithmetic_ = operation;
   contribution_.assign(contribution.begin(), contribution.end());
   Kept& kept = kept_[operation_ & 1];
@@ -43,18 +46,27 @@ void Leader::begin(Element element, Operation operation, std::span<const std::by
   kept.data.resize(contribution.size());
   const std::size_t unit = element_bytes(element);
   chunk_bytes_ = options_.payload_bytes / unit * unit;
+  if (is_fixed_ && chunk_bytes_ != 0) chunk_bytes_ -= unit;  // for the exponent
   kept.chunk_bytes = std::max<std::size_t>(1, chunk_bytes_);
   if (frozen_ || chunk_bytes_ == 0) {
     state_ = State::host;
     return;
   }
-  chunks_.assign((contribution.size() + chunk_bytes_ - 1) / chunk_bytes_, Chunk{});
-  base_ = next_ = 0;
+  split();
   silent_since_ns_ = 0;
   unanswered_ = 0;
   state_ = State::working;
   if (chunks_.empty()) return complete();
   send_allowed(now_ns);
+}
+
+void Leader::split() {
+  const std::size_t parts = (contribution_.size() + chunk_bytes_ - 1) / chunk_bytes_;
+  lead_ = is_fixed_ ? std::min<std::size_t>(options_.window, parts) : 0;
+  exponents_.assign(is_fixed_ ? parts : 0, kNoExponent);
+  is_finite_ = true;
+  chunks_.assign(parts + lead_, Chunk{});
+  base_ = next_ = 0;
 }
 
 std::span<const std::byte> Leader::part(std::span<const std::byte> vector,
@@ -65,8 +77,8 @@ std::span<const std::byte> Leader::part(std::span<const std::byte> vector,
 
 void Leader::send_allowed(std::uint64_t now_ns) {
   // A slot is free for the next chunk once the result of the one before in it is here.
-  while (next_ < num_chunks() &&
-         (next_ < options_.window || chunks_[next_ - options_.window].is_here)) {
+  const std::size_t slots = num_slots();
+  while (next_ < num_chunks() && (next_ < slots || chunks_[next_ - slots].is_here)) {
     chunks_[next_].repeat_ns = options_.repeat_ns;
     contribute(next_++, now_ns);
   }
@@ -76,23 +88,57 @@ void Leader::contribute(std::size_t chunk, std::uint64_t now_ns) {
   Header header = this->header(Kind::data);
   header.operation = operation_;
   header.offset = static_cast<std::uint32_t>(chunk * chunk_bytes_);
-  header.slot = static_cast<std::uint16_t>(chunk % options_.window);
+  header.slot = static_cast<std::uint16_t>(chunk % num_slots());
   header.element = element_;
   header.arithmetic = arithmetic_;
   std::byte packet[kMaxPacketBytes];
-  const std::size_t bytes = write_packet(packet, header, part(contribution_, chunk));
+  std::byte integers[kMaxPayloadBytes];
+  const std::size_t bytes =
+      is_fixed_ ? write_packet(packet, header, {integers, write_fixed(chunk, integers)})
+                : write_packet(packet, header, part(contribution_, chunk));
   chunks_[chunk].sent_ns = now_ns;
   if (silent_since_ns_ == 0) silent_since_ns_ = now_ns;
   ++counters_.contributions;
+  counters_.sent_bytes += bytes - kHeaderBytes;
   wire_.to_switch({packet, bytes});
+}
+
+std::size_t Leader::packet_bytes(std::size_t chunk) const {
+  if (!is_fixed_) return part(contribution_, chunk).size();
+  return 4 + (chunk < lead_ ? 0 : part(contribution_, chunk - lead_).size());
+}
+
+std::size_t Leader::write_fixed(std::size_t chunk, std::byte* to) const {
+  const std::int32_t exponent =
+      chunk < exponents_.size() ? exponent_of(part(contribution_, chunk)) : kNoExponent;
+  std::memcpy(to, &exponent, 4);
+  if (chunk >= lead_)
+    to_fixed(part(contribution_, chunk - lead_), exponents_[chunk - lead_], options_.num_leaders,
+             to + 4);
+  return packet_bytes(chunk);
+}
+
+void Leader::read_fixed(std::size_t chunk, std::span<const std::byte> data) {
+  std::int32_t exponent;
+  std::memcpy(&exponent, data.data(), 4);
+  if (chunk < exponents_.size()) {
+    exponents_[chunk] = exponent;
+    is_finite_ = is_finite_ && exponent < kNotFinite;
+  }
+  if (chunk >= lead_)
+    from_fixed(data.subspan(4), exponents_[chunk - lead_], options_.num_leaders,
+               kept_[operation_ & 1].data.data() + (chunk - lead_) * chunk_bytes_);
 }
 
 bool Leader::take(std::uint32_t offset, std::span<const std::byte> data) {
   const std::size_t chunk = offset / chunk_bytes_;
   if (offset % chunk_bytes_ != 0 || chunk >= num_chunks() || chunks_[chunk].is_here ||
-      data.size() != part(contribution_, chunk).size())
+      data.size() != packet_bytes(chunk))
     return false;
-  std::memcpy(kept_[operation_ & 1].data.data() + offset, data.data(), data.size());
+  if (is_fixed_)
+    read_fixed(chunk, data);
+  else
+    std::memcpy(kept_[operation_ & 1].data.data() + offset, data.data(), data.size());
   chunks_[chunk].is_here = true;
   while (base_ < num_chunks() && chunks_[base_].is_here) ++base_;
   return true;
@@ -120,7 +166,13 @@ void Leader::on_switch(std::span<const std::byte> bytes, std::uint64_t now_ns) {
           !take(header.offset, packet->payload))
         return void(++counters_.ignored);
       ++counters_.results;
+      counters_.received_bytes += packet->payload.size();
       if (base_ == num_chunks()) {
+        // All leaders have seen the same exponents, and none has a result.
+        if (!is_finite_) {
+          state_ = State::host;
+          return;
+        }
         ++counters_.operations;
         return complete();
       }

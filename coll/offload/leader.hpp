@@ -38,6 +38,7 @@ struct LeaderOptions {
   int num_leaders = 1;
   std::uint16_t window = 1;  // packets on their way at most
   std::uint16_t payload_bytes = innet::kMaxPayloadBytes;
+  bool fixed = false;                   // sums of floats as integers (fixed_point.hpp)
   std::uint64_t repeat_ns = 2'000'000;  // doubled with every repetition, up to the next
   std::uint64_t repeat_max_ns = 100'000'000;
   std::uint64_t silence_ns = 1'000'000'000;  // of the switch, after which it is given up
@@ -46,6 +47,7 @@ struct LeaderOptions {
 struct LeaderCounters {
   std::uint64_t operations = 0;  // computed by the switch
   std::uint64_t contributions = 0, repeated = 0, results = 0, waits = 0;
+  std::uint64_t sent_bytes = 0, received_bytes = 0;  // of data
   std::uint64_t fetched = 0;  // operations whose result came from another leader
   std::uint64_t by_hosts = 0;
   std::uint64_t ignored = 0;  // packets that were not for this group, or not of now
@@ -114,7 +116,14 @@ class Leader {
     std::vector<std::byte> data;
   };
 
+  // A chunk is a packet and its part of the vector. In a sum of integers the first `lead_` packets
+  // carry exponents alone, and each other the part of the packet that many before it.
   std::size_t num_chunks() const noexcept { return chunks_.size(); }
+  std::size_t num_slots() const noexcept { return is_fixed_ ? lead_ : options_.window; }
+  std::size_t packet_bytes(std::size_t chunk) const;
+  std::size_t write_fixed(std::size_t chunk, std::byte* to) const;
+  void read_fixed(std::size_t chunk, std::span<const std::byte> data);
+  void split();
   std::span<const std::byte> part(std::span<const std::byte> vector, std::size_t chunk) const;
   void send_allowed(std::uint64_t now_ns);
   void contribute(std::size_t chunk, std::uint64_t now_ns);
@@ -139,9 +148,13 @@ class Leader {
   innet::Operation arithmetic_ = innet::Operation::none;
   innet::Answer refusal_ = innet::Answer::ok;
   std::size_t chunk_bytes_ = 0;
-  std::size_t base_ = 0;               // the first chunk whose result is missing
-  std::size_t next_ = 0;               // the first that was not contributed
-  std::uint64_t silent_since_ns_ = 0;  // 0: the switch has answered the last packet
+  bool is_fixed_ = false;
+  bool is_finite_ = true;  // every exponent so far
+  std::size_t lead_ = 0;
+  std::vector<std::int32_t> exponents_;  // agreed, by part
+  std::size_t base_ = 0;                 // the first chunk whose result is missing
+  std::size_t next_ = 0;                 // the first that was not contributed
+  std::uint64_t silent_since_ns_ = 0;    // 0: the switch has answered the last packet
   unsigned unanswered_ = 0;
   std::vector<std::byte> contribution_;
   std::vector<Chunk> chunks_;

@@ -20,12 +20,12 @@ using namespace innet;
 
 namespace {
 
-// A window of packets that come while this process does not run.
-constexpr int kSocketBytes = 1 << 20;
 // Packets read at once before the state is looked at.
 constexpr int kMostReads = 64;
 // How often the thread wakes without a packet: to renew leases in time, which are longer.
 constexpr int kThreadMs = 5'000;
+// And while an operation is left to it, whose packets may have to be repeated.
+constexpr int kAloneMs = 1;
 
 sockaddr_in raw(const Address& address) noexcept {
   sockaddr_in raw{};
@@ -46,31 +46,28 @@ Address own_address(int fd) noexcept {
 
 Link::~Link() {
   if (thread_.joinable()) {
-    const std::uint64_t one = 1;
-    (void)!write(stop_fd_, &one, sizeof one);
+    stopping_.store(true, std::memory_order_release);
+    wake_thread();
     thread_.join();
   }
-  for (const int fd : {switch_fd_, control_fd_, stop_fd_})
+  for (const int fd : {control_fd_, wake_fd_})
     if (fd >= 0) ::close(fd);
 }
 
 Status Link::open(const Address& tor) {
-  switch_fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  Status opened;
+  port_ = open_port(tor, opened);
+  if (port_ == nullptr) return opened;
   control_fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (switch_fd_ < 0 || control_fd_ < 0 || stop_fd_ < 0)
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (control_fd_ < 0 || wake_fd_ < 0)
     return {Code::no_memory, fmt::format("no UDP socket to be had: {}", std::strerror(errno))};
-  (void)setsockopt(switch_fd_, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
-  const sockaddr_in to = raw(tor);
-  if (connect(switch_fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
-    return {Code::not_found,
-            fmt::format("no way to the switch {}: {}", text(tor), std::strerror(errno))};
   // Other leaders come the way that leads to the switch.
-  sockaddr_in own = raw(own_address(switch_fd_));
-  own.sin_port = 0;
+  const sockaddr_in own = raw({port_->ipv4(), 0});
   if (bind(control_fd_, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0)
     return {Code::no_memory, fmt::format("cannot bind a UDP socket: {}", std::strerror(errno))};
   own_ = own_address(control_fd_);
+  stats_.open("offload", "switch " + text(tor));
   return start_thread(thread_, [this] { serve(); });
 }
 
@@ -83,10 +80,9 @@ template <class Take>
 void Link::read_switch(Take&& take) {
   std::byte packet[kMaxPacketBytes + 1];
   for (int i = 0; i < kMostReads; ++i) {
-    const ssize_t bytes = recv(switch_fd_, packet, sizeof packet, MSG_DONTWAIT);
-    // An error here is that of an earlier packet (nobody listens there); time will tell.
+    const long bytes = port_->receive(packet);
     if (bytes < 0) return;
-    take(std::span<const std::byte>(packet, static_cast<std::size_t>(bytes)));
+    if (bytes > 0) take(std::span<const std::byte>(packet, static_cast<std::size_t>(bytes)));
   }
 }
 
@@ -103,6 +99,7 @@ void Link::start(const LeaderOptions& options, std::uint64_t lease_ns) {
 }
 
 void Link::stop() {
+  alone_.store(false, std::memory_order_release);
   bool was_open = false, answers = false;
   Header header;
   {
@@ -140,17 +137,65 @@ Leader::State Link::advance() {
   // What has come first: a process that did not run for long must not take that for silence.
   read_switch([this](auto bytes) { leader_.on_switch(bytes, now_ns()); });
   leader_.on_time(now_ns());
+  const Leader::State state = leader_.state();
+  if (state == Leader::State::done || state == Leader::State::host) count();
+  return state;
+}
+
+// What has come to the leader's counters since the last time.
+void Link::count() {
+  const LeaderCounters now = leader_.counters();
+  stats::Row& row = stats_.row();
+  const auto add = [&](stats::Counter counter, std::uint64_t LeaderCounters::*field) {
+    if (now.*field != counted_.*field) row.add(counter, now.*field - counted_.*field);
+  };
+  add(stats::Counter::sent, &LeaderCounters::contributions);
+  add(stats::Counter::sent_bytes, &LeaderCounters::sent_bytes);
+  add(stats::Counter::received, &LeaderCounters::results);
+  add(stats::Counter::received_bytes, &LeaderCounters::received_bytes);
+  add(stats::Counter::resent, &LeaderCounters::repeated);
+  add(stats::Counter::offloaded, &LeaderCounters::operations);
+  add(stats::Counter::offloaded, &LeaderCounters::fetched);
+  add(stats::Counter::fallbacks, &LeaderCounters::by_hosts);
+  counted_ = now;
+}
+
+Leader::State Link::state() {
+  const std::lock_guard lock(mutex_);
   return leader_.state();
 }
 
+void Link::wake_thread() noexcept {
+  const std::uint64_t one = 1;
+  (void)!write(wake_fd_, &one, sizeof one);
+}
+
+void Link::leave_alone(void (*wake)(void*) noexcept, void* argument) {
+  wake_ = wake;
+  wake_argument_ = argument;
+  alone_.store(true, std::memory_order_release);
+  wake_thread();
+}
+
+// True: what was left to this thread is over.
+bool Link::advance_alone() {
+  if (!enrolment_.is_over()) {
+    advance_enrolment();
+    return enrolment_.is_over();
+  }
+  const Leader::State state = advance();
+  return state != Leader::State::working && state != Leader::State::recovering;
+}
+
 void Link::sleep(int timeout_ms) {
-  pollfd readable{switch_fd_, POLLIN, 0};
+  pollfd readable{port_->descriptor(), POLLIN, 0};
   (void)poll(&readable, 1, timeout_ms);
 }
 
 void Link::finish(std::span<const std::byte> result) {
   const std::lock_guard lock(mutex_);
   leader_.finish(result);
+  count();
 }
 
 bool Link::is_frozen() {
@@ -172,7 +217,7 @@ LeaderCounters Link::counters() {
 
 void Link::to_switch(std::span<const std::byte> packet) {
   // What does not leave is repeated, as what is lost on the way.
-  (void)!send(switch_fd_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  port_->send(packet);
 }
 
 void Link::to_leader(int leader, std::span<const std::byte> packet) {
@@ -183,10 +228,20 @@ void Link::to_leader(int leader, std::span<const std::byte> packet) {
 
 void Link::serve() {
   for (;;) {
-    pollfd readable[2] = {{control_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
-    (void)poll(readable, 2, kThreadMs);
-    if (readable[1].revents != 0) return;
+    const bool alone = is_alone();
+    pollfd readable[3] = {
+        {control_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}, {port_->descriptor(), POLLIN, 0}};
+    (void)poll(readable, alone ? 3 : 2, alone ? kAloneMs : kThreadMs);
+    if (stopping_.load(std::memory_order_acquire)) return;
+    if (std::uint64_t count = 0; readable[1].revents != 0)
+      (void)!read(wake_fd_, &count, sizeof count);
     read_control();
+    if (alone && advance_alone()) {
+      auto* const wake = wake_;
+      void* const argument = wake_argument_;
+      alone_.store(false, std::memory_order_release);
+      wake(argument);
+    }
     const std::lock_guard lock(mutex_);
     if (lease_ns_ == 0 || leader_.is_frozen() || now_ns() - renewed_ns_ < lease_ns_ / 4) continue;
     renewed_ns_ = now_ns();

@@ -1,15 +1,18 @@
 #pragma once
-// Link: a leader's sockets and its Leader. One UDP socket leads to the switch, and is read by the
+// Link: a leader's sockets and its Leader. A Port leads to the switch, and is read by the
 // thread that waits for a result; one to the other leaders, read by a thread of its own, so that
 // those who ask for a result are answered while this process computes. That thread also renews the
-// group's lease. Everything else is called by one thread.
+// group's lease, and moves on what is left to it: an operation that nobody waits for yet.
+// Everything else is called by one thread at a time.
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <thread>
 
+#include "base/stats.hpp"
 #include "coll/offload/enrolment.hpp"
 #include "coll/offload/leader.hpp"
+#include "coll/offload/port.hpp"
 #include "weft/status.hpp"
 
 namespace weft::offload {
@@ -23,6 +26,8 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
 
   // no_memory, not_found: no socket to be had, or no way to the switch.
   Status open(const innet::Address& tor);
+  // What a query says of this leader's port.
+  innet::HostPort host_port() const { return port_->host_port(); }
   // Where other leaders reach this one.
   innet::Address address() const { return own_; }
   // The other leaders' addresses, this one's among them.
@@ -31,6 +36,12 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   // Enrolment, to be advanced until it is over.
   Enrolment& enrolment() noexcept { return enrolment_; }
   void advance_enrolment();
+  // Leaves the enrolment, or the operation that was begun, to this object's thread until it is over
+  // (the operation: done, or the hosts' to do). Then is_alone() is false, and `wake` is called by
+  // that thread. Until then nothing else of this object may be called but is_alone(), state() and
+  // silent_leaders().
+  void leave_alone(void (*wake)(void*) noexcept, void* argument);
+  bool is_alone() const noexcept { return alone_.load(std::memory_order_acquire); }
   // From here on packets are the Leader's.
   void start(const LeaderOptions& options, std::uint64_t lease_ns);
   // Ends the group, if there is one: the switch is told, and waited for a moment.
@@ -40,6 +51,7 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
              std::span<const std::byte> contribution);
   // Reads what is there and repeats what is due; where the operation stands.
   Leader::State advance();
+  Leader::State state();
   // Sleeps until something of the switch is there, at most so long.
   void sleep(int timeout_ms);
   void finish(std::span<const std::byte> result);
@@ -56,11 +68,18 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   void to_switch(std::span<const std::byte> packet) override;
   void to_leader(int leader, std::span<const std::byte> packet) override;
   void serve();
+  bool advance_alone();
+  void wake_thread() noexcept;
   void read_control();
   template <class Take>
   void read_switch(Take&& take);
 
-  int switch_fd_ = -1, control_fd_ = -1, stop_fd_ = -1;
+  std::unique_ptr<Port> port_;
+  int control_fd_ = -1, wake_fd_ = -1;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> alone_{false};  // release by who leaves and who ends, acquire by the other
+  void (*wake_)(void*) noexcept = nullptr;
+  void* wake_argument_ = nullptr;
   innet::Address own_;
   std::vector<innet::Address> leaders_;
   Enrolment enrolment_{*this};
@@ -68,6 +87,9 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   Leader leader_{*this};          // under mutex_, but for what only the owner's calls change
   std::uint64_t lease_ns_ = 0;    // under mutex_; 0: no group
   std::uint64_t renewed_ns_ = 0;  // under mutex_
+  void count();
+  stats::Slot stats_;  // under mutex_
+  LeaderCounters counted_;
   std::thread thread_;
 };
 

@@ -1,66 +1,138 @@
 #pragma once
-// Offload: a Team's allreduce through switches that compute. Made by the team at its first use; all
-// members call it together, one thread at a time.
+// Offload: a Team's collectives through switches that compute. One for each team that may use them;
+// what it needs of the other members it learns at the first call. All members make the same calls
+// in the same order, which take turns: a leader's group works at one after the other.
 //
-// The members of a node (or socket) reduce in shared memory, their leader goes through the switch
+// The members of a node (or socket) reduce among themselves, their leader goes through the switch
 // with the other leaders, and publishes the result. When the switch cannot, the leaders compute the
 // same sums in the same order by messages, so the result does not depend on whether it could.
+//
+// Threads: those of the Team. Calls in the background (Background) may be moved on by any thread,
+// one at a time; whose turn it is has this object to itself.
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "coll/coll.hpp"
-#include "coll/offload/link.hpp"
-#include "coll/offload/placement.hpp"
+#include "coll/offload/negotiation.hpp"
 
 namespace weft::offload {
 
+// What a leader holds at a time of a vector, so that it has a bound: longer ones go piece by piece.
+inline constexpr std::size_t kPieceBytes = 1 << 20;
+// Before the data that a leader publishes: a Code, so that its members hear of its failure.
+inline constexpr std::size_t kStatusBytes = 16;
+
 class Offload {
  public:
-  // Collective over the team: learns where all are and makes the group, if a switch takes it. Null,
-  // on all members: the settings ask for none, or are wrong, which rank 0 logs.
-  static std::unique_ptr<Offload> make(coll::Team& team);
+  // No communication; the settings want it.
+  explicit Offload(coll::Team& team);
   ~Offload();
 
-  // Whether calls of this size and operation come here: the same on all members.
-  bool takes(std::size_t bytes, const coll::Reduction& op) const noexcept;
-  // As coll::allreduce. In place: send is null.
-  Status allreduce(const void* send, void* receive, std::size_t count, const coll::Reduction& op);
+  // Whether a call may be the switches' to do: false once it is known that it is not.
+  bool may_take(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) const noexcept {
+    return !is_made() || takes(bytes, op, is_allreduce);
+  }
+  // Blocking. Whether this call is the switches' to do, the same on all members; true: it has the
+  // turn, and one of the three below follows. Every call asks, in the team's order.
+  bool enter(std::size_t bytes, const coll::Reduction& op, bool is_allreduce = true);
+  // As coll::allreduce. In place: send is null. root: who gets the result; -1: all.
+  Status allreduce(const void* send, void* receive, std::size_t count, const coll::Reduction& op,
+                   int root = -1);
+  // What a broadcast and a barrier are to a switch: bytes of which all but the root's are zero, and
+  // one byte of all.
+  Status bcast(void* data, std::size_t bytes, int root);
+  Status barrier();
+  static const coll::Reduction& bitwise_or() noexcept;
+
   // Collective, before the team's end: nobody leaves while another may ask it for the last result.
-  void close();
+  // False: a call in the background still uses this, as a member is lost.
+  bool close();
 
  private:
-  Offload(coll::Team& team, Mode mode) : team_(team), mode_(mode) {}
-  void arrange(std::vector<Place> places);
-  bool is_leader() const noexcept { return node_->rank() == 0; }
+  friend class Background;
+
+  // What a member tells the others before anything else.
+  struct Whereabouts {
+    Place place;
+    std::int32_t is_known = 0;
+  };
+
+  // Turns are in the order of the calls.
+  std::uint64_t take_turn() noexcept { return next_turn_.fetch_add(1, std::memory_order_relaxed); }
+  bool is_turn(std::uint64_t turn) const noexcept {
+    return turn_.load(std::memory_order_acquire) == turn;  // with pass_turn()
+  }
+  void pass_turn() noexcept;
+  bool is_made() const noexcept { return made_.load(std::memory_order_acquire); }
+
+  Whereabouts whereabouts() const;
+  void arrange(const std::vector<Whereabouts>& all);
+  void use(const Negotiation& negotiation);
+  bool takes(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) const noexcept;
+  bool is_leader() const noexcept { return node_rank_ == 0; }
+  coll::Group node_group() const noexcept {
+    return {node_rank_, static_cast<int>(node_members_.size()), node_members_.data()};
+  }
+  coll::Group leader_group() const noexcept {
+    return {leader_rank_, static_cast<int>(leader_members_.size()), leader_members_.data()};
+  }
+  // Counts a leader's operation, if the switch can do it.
+  bool count_operation(const coll::Reduction& op) noexcept;
+  // After one that the hosts computed: whether the switch is to be asked again.
+  bool is_time_to_ask() const noexcept;
+  // Once leaders are being asked: not ok if one that lives does not answer for too long.
+  Status overdue(std::uint64_t& asked_ns);
+
+  Status make();
   Status negotiate();
-  Status piece(const void* input, void* receive, std::size_t count, const coll::Reduction& op);
+  Status piece(const void* input, void* receive, std::size_t count, const coll::Reduction& op,
+               bool receives);
   Status lead(std::span<std::byte> data, const coll::Reduction& op);
   Status wait_for_leaders();
+  void step();
 
   coll::Team& team_;
-  Mode mode_;
-  std::vector<Place> leader_places_;
+  Mode mode_ = Mode::off;
+  std::atomic<std::uint64_t> next_turn_{0}, turn_{0};
+  std::atomic<bool> made_{false};
+  std::atomic<bool> broken_{false};  // a call in the background ended before its turn
+  bool usable_ = false;              // all know where they are
+  Terms terms_;
+  std::vector<int> node_members_, leader_members_;  // ranks of the team: mine, and all leaders
+  int node_rank_ = 0, leader_rank_ = -1;
   std::unique_ptr<coll::Team> node_;     // those whom my leader leads
   std::unique_ptr<coll::Team> leaders_;  // leaders only
   std::unique_ptr<Link> link_;           // leaders only
   int num_nodes_ = 1;
   int num_members_of_node_ = 1;  // the most
   bool forced_ = false;
-  bool ordered_ = true;
   // What the switches of the last group can: others never come to them. Before: all, so that what
   // leaders count is the same with and without a group.
   std::uint32_t elements_ = ~0u, operations_ = ~0u;
   std::uint32_t operation_ = 0;  // counted by all leaders alike
-  std::uint16_t epoch_ = 0;
-  std::uint32_t group_ = 0;
-  std::uint64_t key_ = 0;
-  std::vector<std::byte> block_;  // a status, and a piece of the vector
+  GroupName name_;
+  std::vector<std::vector<int>> order_;  // of the leaders' sums
+  std::vector<std::byte> block_;         // a status, and a piece of the vector
 };
 
 // The same sums as the switches make in ordered mode, by messages among the leaders: each adds up
-// its share of the vector. `data` holds the contribution and takes the result.
-Status sum_by_messages(coll::Team& leaders, std::span<std::byte> data, innet::Element element,
-                       innet::Operation operation, const std::vector<std::vector<int>>& order);
+// its share of the vector. The output holds the contribution and takes the result; what combines is
+// a SumOp.
+void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t count,
+                     std::size_t unit, const std::vector<std::vector<int>>& order);
+// An operation as the switches do it, bit by bit. Stays where it is.
+class SumOp {
+ public:
+  SumOp(innet::Element element, innet::Operation operation) noexcept;
+  SumOp(const SumOp&) = delete;
+  SumOp& operator=(const SumOp&) = delete;
+  const coll::Reduction& reduction() const noexcept { return reduction_; }
+
+ private:
+  innet::Combine combine_;
+  coll::Reduction reduction_;
+};
 
 }  // namespace weft::offload

@@ -28,6 +28,11 @@ void Leader::give_up(std::uint64_t now_ns) {
   frozen_ = true;
   if (state_ != State::working) return;
   state_ = State::recovering;
+  if (is_fixed_) {
+    // What others give are the floats themselves.
+    is_fixed_ = false;
+    split();
+  }
   giver_ = -1;
   answers_.assign(static_cast<std::size_t>(options_.num_leaders), Answer::ok);
   answers_[static_cast<std::size_t>(options_.self)] = Answer::lacks;

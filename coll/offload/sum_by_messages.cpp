@@ -1,21 +1,27 @@
-#include <algorithm>
-#include <new>
-
-#include "coll/links.hpp"
+#include "coll/algorithms.hpp"
 #include "coll/offload/offload.hpp"
 
 namespace weft::offload {
 
-Status sum_by_messages(coll::Team& leaders, std::span<std::byte> data, innet::Element element,
-                       innet::Operation operation, const std::vector<std::vector<int>>& order) {
-  const int n = leaders.size();
-  if (n == 1 || data.empty()) return {};
-  const std::size_t unit = innet::element_bytes(element), count = data.size() / unit;
-  const innet::Combine combine = innet::find_combine(element, operation);
+SumOp::SumOp(innet::Element element, innet::Operation operation) noexcept
+    : combine_(innet::find_combine(element, operation)) {
+  reduction_.apply = [](const void* in, void* inout, std::size_t count, void* argument) {
+    const auto* self = static_cast<const SumOp*>(argument);
+    self->combine_(static_cast<const std::byte*>(in), static_cast<std::byte*>(inout), count);
+  };
+  reduction_.argument = this;
+  reduction_.element_bytes = innet::element_bytes(element);
+  reduction_.element = element;
+  reduction_.operation = operation;
+}
+
+void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t count,
+                     std::size_t unit, const std::vector<std::vector<int>>& order) {
+  const int n = leaders.size, me = leaders.rank;
+  if (n == 1 || count == 0) return;
   // Shares of the vector travel to whom they belong, and their sums to all.
   std::vector<std::size_t> bytes(coll::index(n)), theirs(coll::index(n));
   std::vector<std::ptrdiff_t> places(coll::index(n)), slots(coll::index(n));
-  const int me = leaders.rank();
   const auto begin = [&](int r) { return coll::part_begin(count, n, r) * unit; };
   const std::size_t mine = begin(me + 1) - begin(me);
   for (int r = 0; r < n; ++r) {
@@ -24,22 +30,20 @@ Status sum_by_messages(coll::Team& leaders, std::span<std::byte> data, innet::El
     theirs[coll::index(r)] = mine;
     slots[coll::index(r)] = static_cast<std::ptrdiff_t>(coll::index(r) * mine);
   }
-  // +1: never an empty block, whose address is null.
-  const std::unique_ptr<std::byte[]> room(new (std::nothrow) std::byte[coll::index(n) * mine + 1]);
-  if (room == nullptr) return Code::no_memory;
-  WEFT_COLL_TRY(coll::alltoallv(leaders, data.data(), bytes.data(), places.data(), room.get(),
-                                theirs.data(), slots.data()));
-  const auto block = [&](int r) { return room.get() + coll::index(r) * mine; };
-  std::byte* all = nullptr;
+  const coll::Place room = plan.scratch(coll::index(n) * mine);
+  coll::alltoallv_pairwise(plan, leaders, coll::kOutput, bytes.data(), places.data(), room,
+                           theirs.data(), slots.data());
+  plan.settle();
+  const auto block = [&](int r) { return room + coll::index(r) * mine; };
+  const coll::Place all = block(order[0][0]);
   for (const auto& under : order) {
-    std::byte* sum = block(under[0]);
-    for (std::size_t i = 1; i < under.size(); ++i) combine(block(under[i]), sum, mine / unit);
-    if (all == nullptr)
-      all = sum;
-    else
-      combine(sum, all, mine / unit);
+    const coll::Place sum = block(under[0]);
+    for (std::size_t i = 1; i < under.size(); ++i) plan.combine(block(under[i]), sum, mine / unit);
+    if (sum != all) plan.combine(sum, all, mine / unit);
   }
-  return coll::allgatherv(leaders, all, mine, data.data(), bytes.data(), places.data());
+  plan.copy(coll::kOutput + begin(me), all, mine);
+  coll::allgatherv_ring(plan, leaders, coll::kOutput, bytes.data(), places.data());
+  plan.settle();
 }
 
 }  // namespace weft::offload

@@ -175,6 +175,13 @@ void locate(const std::byte* __restrict in, std::byte* __restrict inout,
   }
 }
 
+void combine_fixed(const std::byte* __restrict in, std::byte* __restrict inout,
+                   std::size_t count) noexcept {
+  if (count == 0) return;
+  each<std::int32_t, Max>(in, inout, 1);
+  each<std::int32_t, Sum>(in + 4, inout + 4, count - 1);
+}
+
 template <class T>
 Combine numeric(Operation operation) noexcept {
   switch (operation) {
@@ -217,15 +224,16 @@ Combine location(Operation operation) noexcept {
 }  // namespace
 
 std::size_t element_bytes(Element element) noexcept {
-  static constexpr std::size_t kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 8, 12, 12, 8, 6};
+  static constexpr std::size_t kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 8, 12, 12, 8, 6, 4};
   static_assert(std::size(kBytes) == kNumElements);
   return element < Element::kEnd ? kBytes[static_cast<std::size_t>(element)] : 0;
 }
 
 std::string_view name(Element element) noexcept {
   static constexpr std::string_view kNames[] = {
-      "none", "i8",  "u8",   "i16",       "u16",        "i32",      "u32",     "i64",      "u64",
-      "f32",  "f64", "bf16", "float_int", "double_int", "long_int", "two_int", "short_int"};
+      "none",      "i8",         "u8",       "i16",     "u16",       "i32",
+      "u32",       "i64",        "u64",      "f32",     "f64",       "bf16",
+      "float_int", "double_int", "long_int", "two_int", "short_int", "fixed"};
   static_assert(std::size(kNames) == kNumElements);
   return element < Element::kEnd ? kNames[static_cast<std::size_t>(element)] : "?";
 }
@@ -272,6 +280,8 @@ Combine find_combine(Element element, Operation operation) noexcept {
       return location<std::int32_t>(operation);
     case Element::short_int:
       return location<std::int16_t>(operation);
+    case Element::fixed:
+      return operation == Operation::sum ? combine_fixed : Combine{nullptr};
     case Element::none:
     case Element::kEnd:
       break;

@@ -27,6 +27,9 @@ enum class Element : std::uint8_t {
   long_int,    // 12 bytes
   two_int,
   short_int,  // 6 bytes
+  // A packet of them is one exponent and numbers that are parts of it: of the first 32 bits,
+  // signed, a sum takes the larger, the others it adds up, wrapping (coll/offload/fixed_point.hpp).
+  fixed,
   kEnd
 };
 inline constexpr std::size_t kNumElements = static_cast<std::size_t>(Element::kEnd);

@@ -101,17 +101,17 @@ WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes,
              "buffers (if DIRECT_COPY allows)")
 // allreduce by switches
 WEFT_SETTING(offload, "OFFLOAD", "off", choice,
-             "off|node|socket: whether MPI_Allreduce goes through switches that compute, with one "
+             "off|node|socket: whether collectives go through switches that compute, with one "
              "leader for the processes of a node, or of a socket")
 WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text,
              "ADDRESS:PORT of the switch that this node hangs on; or the path of a file, with a /, "
              "that says where all ranks are: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
 WEFT_SETTING(offload_when, "OFFLOAD_WHEN", "auto", choice,
-             "auto|force: auto: for numbers of nodes and lengths with which the switch is faster; "
-             "force: always")
+             "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths with "
+             "which the switch is faster; force: always, and MPI_Reduce and MPI_Bcast too")
 WEFT_SETTING(
     offload_float, "OFFLOAD_FLOAT", "ordered", choice,
-    "ordered|arrival: whether switches add floating-point numbers in a fixed order, so that "
-    "results repeat bit for bit, or as they come, with less memory")
+    "ordered|arrival|fixed: how switches add floating-point numbers: in one order, so that results "
+    "repeat bit for bit; as they come; float as integers, for switches that add no others")
 WEFT_SETTING(offload_timeout_ms, "OFFLOAD_TIMEOUT_MS", "1000", ms,
              "how long a silent switch is waited for before the hosts compute themselves")

@@ -20,7 +20,7 @@ namespace weft::stats {
 namespace {
 
 constexpr const char* kFileName = "weft-stats";
-constexpr std::uint64_t kMagic = 0x3173746174737477;  // changes with the format
+constexpr std::uint64_t kMagic = 0x3273746174737477;  // changes with the format
 constexpr std::uint32_t kNumRows = 1 << 16;
 constexpr std::size_t kNamedPast = 1024;  // peers that have gone whose rows stay
 
@@ -227,6 +227,9 @@ Status read_file(int fd, pid_t process, std::string& text) {
                     key.second, of(Counter::sent), amount(of(Counter::sent_bytes)),
                     of(Counter::received), amount(of(Counter::received_bytes)),
                     amount(of(Counter::copied_bytes)), of(Counter::stalls), of(Counter::resent));
+    if (of(Counter::offloaded) + of(Counter::fallbacks) != 0)
+      text += fmt::format("  {:28} collectives computed by it: {}, by the hosts instead: {}\n",
+                          key.first, of(Counter::offloaded), of(Counter::fallbacks));
   }
   return {};
 }

@@ -24,9 +24,11 @@ enum class Counter : std::uint8_t {
   received_bytes,
   copied_bytes,  // read from the peer's memory instead: announced messages and blocks
   stalls,        // the ring was full when an entry was to be written
-  resent,        // after a link had broken
+  resent,        // after a link had broken; to a switch: after silence
+  offloaded,     // collectives that a switch computed
+  fallbacks,     // that the hosts computed as the switch did not
 };
-inline constexpr int kNumCounters = 7;
+inline constexpr int kNumCounters = 9;
 
 struct alignas(64) Row {
   std::array<std::atomic<std::uint64_t>, kNumCounters> counters{};
@@ -39,7 +41,7 @@ struct alignas(64) Row {
     word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
 };
-static_assert(sizeof(Row) == 128);
+static_assert(sizeof(Row) == 192);
 
 // For what nobody counts, and where there is no memory for a row.
 inline Row unseen;

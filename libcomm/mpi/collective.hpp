@@ -6,6 +6,8 @@
 //   void build(Schedule&)          the form that runs in the background
 //   void finish()                  bytes become typed memory again
 //   void each_type(f)              calls f(Datatype*) for the types found, some may be null
+//   Switched through(coll::Team&)  if switches may do the background form: the call as it is to
+//                                  them, if so
 //   bool outlive()                 if it has more than types to keep for a background form; false:
 //   no
 //                                  memory
@@ -27,6 +29,7 @@
 #include "mpi/datatype.hpp"
 #include "mpi/request.hpp"
 #include "mpi/schedule.hpp"
+#include "mpi/switched.hpp"
 #include "mpi/transfer.hpp"
 
 namespace weft::mpi {
@@ -212,20 +215,48 @@ class Background final : public Operation {
     refusal_ = call_.prepare(comm_);
     if (refusal_ != MPI_SUCCESS)
       return refusal_ == MPI_ERR_NO_MEM ? Code::no_memory : Code::bad_argument;
-    call_.build(schedule_);
+    if constexpr (requires { call_.through(*comm_.team); })
+      switched_ = make_switched(*comm_.team, call_.through(*comm_.team));
+    if (switched_ == nullptr) call_.build(schedule_);
     return schedule_.start();
   }
   bool advance(Code& code) override {
-    if (!schedule_.advance(code)) return false;
+    do
+      if (!schedule_.advance(code)) return false;
+    while (code == Code::ok && switched_ != nullptr && advance_switched(code));
+    // That of a call that switches still work at.
+    if (code == Code::again) return false;
+    switched_.reset();
     if (code == Code::ok) call_.finish();
     return true;
   }
   int refusal() const noexcept override { return refusal_; }
 
  private:
+  // True: the schedule has steps to go on with. False: `code` of the end, or again.
+  bool advance_switched(Code& code) {
+    switch (advance_switches(*switched_, schedule_, code)) {
+      case offload::Background::Next::steps:
+        return code == Code::ok;
+      case offload::Background::Next::hosts:
+        switched_.reset();
+        schedule_.clear();
+        call_.build(schedule_);
+        code = schedule_.start();
+        return code == Code::ok;
+      case offload::Background::Next::wait:
+        if (!schedule_.is_given_up(code)) code = Code::again;
+        return false;
+      case offload::Background::Next::over:
+        return false;
+    }
+    return false;
+  }
+
   Comm& comm_;  // counted by the request
   Call call_;
   Schedule schedule_;
+  SwitchedPtr switched_;  // null: the schedule does it all
   int refusal_ = MPI_SUCCESS;
 };
 

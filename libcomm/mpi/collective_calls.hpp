@@ -13,6 +13,7 @@ struct BarrierCall {
   int check(Comm&) { return MPI_SUCCESS; }
   int prepare(Comm&) { return MPI_SUCCESS; }
   Status run(coll::Team& team) { return coll::barrier(team); }
+  Switched through(const coll::Team&) { return switched_barrier(); }
   void build(Schedule& schedule) {
     if (schedule.size() == 1) return;
     schedule.add_steps(nullptr, nullptr, nullptr, coll::write_barrier_steps);
@@ -45,6 +46,9 @@ struct BcastCall {
     return code;
   }
   Status run(coll::Team& team) { return coll::bcast(team, piece.data(), piece.bytes(), root); }
+  Switched through(const coll::Team& team) {
+    return switched_bcast(team, piece.data(), piece.bytes(), root);
+  }
   void build(Schedule& schedule) {
     if (schedule.size() == 1 || piece.bytes() == 0) return;
     schedule.add_steps(nullptr, piece.data(), nullptr,

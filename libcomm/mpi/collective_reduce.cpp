@@ -137,6 +137,11 @@ struct ReduceCall {
     else
       return coll::exscan(team, from, receive.data(), n, op.reduction());
   }
+  Switched through(const coll::Team&) requires(shape == Shape::allreduce ||
+                                               shape == Shape::reduce) {
+    return {in_place ? receive.data() : send.data(), receives ? receive.data() : nullptr,
+            static_cast<std::size_t>(count), op.reduction(), shape == Shape::allreduce};
+  }
   void build(Schedule& schedule) {
     const coll::Reduction& reduction = op.reduction();
     const coll::Vector vector{static_cast<std::size_t>(count), reduction.element_bytes};

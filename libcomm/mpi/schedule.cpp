@@ -108,7 +108,13 @@ bool Schedule::is_over(std::size_t message) {
 }
 
 bool Schedule::advance(Code& code) {
-  if (!run(code) && !(is_hopeless() && give_up(code))) return false;
+  return (run(code) || (is_hopeless() && give_up(code))) && is_told(code);
+}
+
+bool Schedule::is_given_up(Code& code) { return is_hopeless() && give_up(code) && is_told(code); }
+
+// Of the end; the other members must know of a loss.
+bool Schedule::is_told(Code code) {
   coll::Notices* notices = code == Code::peer_lost ? comm_.notices() : nullptr;
   if (notices == nullptr) return true;
   notices->tell();

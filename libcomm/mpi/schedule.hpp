@@ -71,6 +71,8 @@ class Schedule {
   Code start();
   bool advance(Code& code);
   bool is_abandoned() const noexcept { return abandoned_; }
+  // Between two lots of steps, when there are none: whether a loss ends the whole, with `code`.
+  bool is_given_up(Code& code);
 
  private:
   struct Step {
@@ -91,6 +93,7 @@ class Schedule {
   bool is_over(std::size_t message);
   bool run(Code& code);
   bool is_hopeless() noexcept;
+  bool is_told(Code code);
   bool give_up(Code& code);
 
   Comm& comm_;

@@ -34,7 +34,10 @@ class Network {
 
   void attach(const Address& at, Receiver receiver) { receivers_[key(at)] = std::move(receiver); }
   void detach(const Address& at) { receivers_.erase(key(at)); }
+  // Sees all that is sent, also what is lost; empty: nobody does.
+  std::function<void(const Address& from, const Address& to, std::span<const std::byte>)> tap;
   void send(const Address& from, const Address& to, std::span<const std::byte> bytes) {
+    if (tap) tap(from, to, bytes);
     ++sent[{key(from), key(to)}];
     payload[{key(from), key(to)}] += bytes.size() - innet::kHeaderBytes;
     if (chance(luck_.loss)) return;
@@ -193,6 +196,7 @@ class Hosts {
       options.window = least;
       options.payload_bytes = tree.payload_bytes;
       options.silence_ns = 300'000'000;
+      options.fixed = fixed;
       hosts[i]->enrolling = false;
       hosts[i]->leader.open(options);
     }
@@ -224,6 +228,7 @@ class Hosts {
   Network& network;
   std::vector<std::unique_ptr<Host>> hosts;
   std::uint32_t group = 77;
+  bool fixed = false;
 
  private:
   bool ordered_;

@@ -1,7 +1,9 @@
 // MPI programs through switches in software, as processes: the hosts' and the switches' results are
 // the same bit for bit, whatever happens to the switches.
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -18,7 +20,7 @@ namespace weft::testing {
 namespace {
 
 const std::string kRun = std::getenv("WEFTRUN"), kSwitch = std::getenv("WEFT_SWITCH"),
-                  kProbe = std::getenv("PROBE");
+                  kProbe = std::getenv("PROBE"), kBackground = std::getenv("BACKGROUND");
 
 struct SwitchProcess {
   explicit SwitchProcess(std::vector<std::string> options) {
@@ -54,14 +56,14 @@ struct Shape {
 };
 
 struct World {
-  explicit World(const Shape& shape) : shape(shape) {
+  explicit World(const Shape& the_shape, const std::string& bad_luck = "0") : shape(the_shape) {
     std::vector<std::string> up;
     for (int i = 0; i < shape.spines; ++i) {
-      switches.push_back(std::make_unique<SwitchProcess>(
-          std::vector<std::string>{"--listen", "127.0.0.1:0", "--role", "spine"}));
+      switches.push_back(std::make_unique<SwitchProcess>(std::vector<std::string>{
+          "--listen", "127.0.0.1:0", "--role", "spine", "--bad-luck", bad_luck}));
       up.insert(up.end(), {"--spine", switches.back()->address});
     }
-    std::vector<std::string> tor_options{"--listen", "127.0.0.1:0"};
+    std::vector<std::string> tor_options{"--listen", "127.0.0.1:0", "--bad-luck", bad_luck};
     tor_options.insert(tor_options.end(), up.begin(), up.end());
     for (int i = 0; i < shape.tors; ++i)
       switches.push_back(std::make_unique<SwitchProcess>(tor_options));
@@ -76,16 +78,19 @@ struct World {
   SwitchProcess& tor(int i) { return *switches[static_cast<std::size_t>(shape.spines + i)]; }
   std::unique_ptr<Process> start(const std::string& mode, std::vector<std::string> arguments,
                                  const std::string& log = "warn",
-                                 const std::string& patience_ms = "300") {
+                                 const std::string& patience_ms = "300",
+                                 const Process::Environment& more = {},
+                                 const std::string& program = kProbe) {
     std::vector<std::string> command{
-        kRun, "-n", std::to_string(shape.nodes * shape.per_node), "--timeout", "100", kProbe};
+        kRun, "-n", std::to_string(shape.nodes * shape.per_node), "--timeout", "100", program};
     command.insert(command.end(), arguments.begin(), arguments.end());
-    return std::make_unique<Process>(command,
-                                     Process::Environment{{"WEFT_OFFLOAD", mode},
-                                                          {"WEFT_OFFLOAD_SWITCH", placement->path},
-                                                          {"WEFT_OFFLOAD_WHEN", "force"},
-                                                          {"WEFT_OFFLOAD_TIMEOUT_MS", patience_ms},
-                                                          {"WEFT_LOG", log}});
+    Process::Environment environment{{"WEFT_OFFLOAD", mode},
+                                     {"WEFT_OFFLOAD_SWITCH", placement->path},
+                                     {"WEFT_OFFLOAD_WHEN", "force"},
+                                     {"WEFT_OFFLOAD_TIMEOUT_MS", patience_ms},
+                                     {"WEFT_LOG", log}};
+    environment.insert(environment.end(), more.begin(), more.end());
+    return std::make_unique<Process>(command, environment);
   }
   Shape shape;
   std::vector<std::unique_ptr<SwitchProcess>> switches;
@@ -127,6 +132,21 @@ TEST_CASE("switches and hosts compute the same bits") {
   }
 }
 
+TEST_CASE("16 processes under 4 switches and 2 spines that lose, double and reorder packets") {
+  for (const Shape& shape : {Shape{16, 1, 1, 4, 2}, {4, 4, 2, 4, 2}}) {
+    World world(shape, "10");
+    const std::vector<std::string> arguments{"4", "25", "6000"};
+    auto run = world.start("socket", arguments, "info", "60000");
+    const std::string by_switch = hash_of(*run);
+    CHECK_FALSE(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+    CHECK_FALSE(has(run->err(), "stays with the hosts"));
+    CHECK(std::regex_search(run->err(), std::regex(" [1-9][0-9]* of them again")));
+    for (auto& one : world.switches) one->kill();
+    auto again = world.start("socket", arguments, "warn", "100");
+    CHECK(hash_of(*again) == by_switch);
+  }
+}
+
 TEST_CASE("a switch that is killed or restarted costs no result") {
   for (const bool spine : {false, true}) {
     for (const bool again : {false, true}) {
@@ -152,6 +172,88 @@ TEST_CASE("a switch that is killed or restarted costs no result") {
       if (!again) CHECK(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
     }
   }
+}
+
+TEST_CASE("nonblocking and persistent calls go through switches, among blocking ones") {
+  for (const Shape& shape : {Shape{3, 1, 1, 1, 0}, {3, 2, 2, 2, 1}}) {
+    INFO(shape.nodes << " nodes of " << shape.per_node);
+    World world(shape);
+    const std::vector<std::string> arguments{"5", "40", "4000"};
+    auto run = world.start("node", arguments, "info", "30000", {}, kBackground);
+    const std::string by_switch = hash_of(*run);
+    CHECK(has(run->err(), " 0 by hosts"));
+    CHECK_FALSE(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+    CHECK_FALSE(has(run->err(), "stays with the hosts"));
+    for (auto& one : world.switches) one->kill();
+    auto again = world.start("node", arguments, "warn", "100", {}, kBackground);
+    CHECK(hash_of(*again) == by_switch);
+    CHECK(has(again->err(), "allreduce stays with the hosts"));
+  }
+}
+
+TEST_CASE("floats as integers, and what WEFT_STATS counts") {
+  World world({3, 2, 1, 2, 1});
+  auto run = world.start("node", {"8", "80", "20000"}, "info", "30000",
+                         {{"WEFT_OFFLOAD_FLOAT", "fixed"}, {"WEFT_STATS", "1"}});
+  hash_of(*run);
+  CHECK(has(run->err(), " 0 by hosts"));
+  CHECK(std::regex_search(run->err(), std::regex("collectives computed by it: [1-9][0-9]*, by the "
+                                                 "hosts instead: 0")));
+  for (auto& one : world.switches) one->kill();
+}
+
+TEST_CASE("a switch that is killed or restarted among nonblocking calls costs no result") {
+  for (const bool again : {false, true}) {
+    World world({3, 2, 1, 1, 0});
+    auto run = world.start("node", {"6", "60", "4000"}, "info", "100", {}, kBackground);
+    REQUIRE(run->wait_for_lines(2, 60'000));
+    const std::string address = world.tor(0).address;
+    world.tor(0).kill();
+    if (again)
+      world.switches[0] =
+          std::make_unique<SwitchProcess>(std::vector<std::string>{"--listen", address});
+    hash_of(*run);
+    if (!again) CHECK(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+  }
+}
+
+long completed_at(const std::string& address) {
+  Process status({kSwitch, "status", address});
+  if (status.wait() != 0) return -1;
+  const auto at = status.out().find("completed ");
+  return at == std::string::npos ? -1 : std::atol(status.out().c_str() + at + 10);
+}
+
+TEST_CASE("a nonblocking call goes on while its processes compute") {
+  char folder[] = "/tmp/weft-fifo-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string fifo = std::string(folder) + "/go";
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  World world({3, 1, 1, 1, 0});
+  // All but the last call.
+  auto first = world.start("node", {"5", "1", "100"}, "warn", "30000", {}, kBackground);
+  hash_of(*first);
+  const long others = completed_at(world.tor(0).address);
+  auto run = world.start("node", {"5", "1", "100", fifo}, "warn", "30000", {}, kBackground);
+  // One line of a round, and one of each process that has begun the last call.
+  const bool begun = run->wait_for_lines(4, 60'000);
+  // 1024 packets, far more than a window: nobody calls MPI until they have gone through. A few of
+  // the others come later.
+  const long wanted = 2 * others + 1024 - 50;
+  long now = 0;
+  for (int i = 0; begun && i < 1500 && now < wanted; ++i) {
+    usleep(20'000);
+    now = completed_at(world.tor(0).address);
+  }
+  const int writer = open(fifo.c_str(), O_WRONLY | O_NONBLOCK);
+  hash_of(*run);
+  if (writer >= 0) close(writer);
+  unlink(fifo.c_str());
+  rmdir(folder);
+  CHECK(begun);
+  CHECK(writer >= 0);
+  CHECK(others > 0);
+  CHECK(now >= wanted);
 }
 
 TEST_CASE("a solver's residuals are the same bits with a switch and without") {

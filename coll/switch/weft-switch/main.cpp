@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "base/wait.hpp"
+#include "coll/switch/weft-switch/bad_luck.hpp"
+#include "coll/switch/weft-switch/bridge.hpp"
 #include "coll/switch/weft-switch/conform.hpp"
 #include "coll/switch/weft-switch/speed.hpp"
 #include "coll/switch/weft-switch/udp_port.hpp"
@@ -20,10 +22,30 @@ int fail(const std::string& text) {
 
 struct ServeOptions {
   std::string listen = "127.0.0.1:0";
-  std::vector<std::string> spines;
+  std::vector<std::string> spines, interfaces;
   std::string role = "tor";
   AggregatorOptions core;
+  double bad_luck = 0;
 };
+
+template <class Port>
+[[noreturn]] void run(const AggregatorOptions& options, Port& port, double bad_luck) {
+  BadLuck luck(port, bad_luck);
+  Aggregator aggregator(options, luck);
+  std::uint64_t expire_ns = now_ns();
+  for (;;) {
+    // Asleep for as long as nothing comes; groups cannot expire when there are none.
+    port.receive(aggregator.num_groups() == 0 ? -1 : 1000, [&](const Address& from, auto bytes) {
+      if (luck.strikes()) return;
+      aggregator.on_packet(from, bytes, now_ns());
+      if (luck.strikes()) aggregator.on_packet(from, bytes, now_ns());
+    });
+    if (const std::uint64_t now = now_ns(); now - expire_ns > 1'000'000'000) {
+      aggregator.expire(now);
+      expire_ns = now;
+    }
+  }
+}
 
 int serve(const ServeOptions& options) {
   // parse_address has no port 0, which here means any.
@@ -40,22 +62,22 @@ int serve(const ServeOptions& options) {
     core.spines.push_back(*spine);
   }
   if (core.spines.size() > kMaxSpines) return fail("more than 8 spines");
+  if (!options.interfaces.empty()) {
+    if (own->port != kRocePort) return fail("RoCEv2 is spoken at port 4791: --listen ADDRESS:4791");
+    core.features |= kFeatureRoce;
+    Bridge bridge;
+    for (const std::string& name : options.interfaces)
+      if (const Status status = bridge.add_interface(name); !status) return fail(status.text());
+    bridge.set_address(own->ipv4);
+    std::printf("listening %s\n", text(*own).c_str());
+    std::fflush(stdout);
+    run(core, bridge, options.bad_luck);
+  }
   UdpPort port;
   if (const Status status = port.open(*own); !status) return fail(status.text());
-  Aggregator aggregator(core, port);
   std::printf("listening %s\n", text(port.address()).c_str());
   std::fflush(stdout);
-  std::uint64_t expire_ns = now_ns();
-  for (;;) {
-    // Asleep for as long as nothing comes; groups cannot expire when there are none.
-    port.receive(aggregator.num_groups() == 0 ? -1 : 1000, [&](const Address& from, auto bytes) {
-      aggregator.on_packet(from, bytes, now_ns());
-    });
-    if (const std::uint64_t now = now_ns(); now - expire_ns > 1'000'000'000) {
-      aggregator.expire(now);
-      expire_ns = now;
-    }
-  }
+  run(core, port, options.bad_luck);
 }
 
 int status(const std::string& address) {
@@ -96,9 +118,14 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
 
   ServeOptions options;
-  auto* serve_command = app.add_subcommand("serve", "be a switch at a UDP address, until killed");
+  auto* serve_command = app.add_subcommand(
+      "serve", "be a switch at a UDP address, or between Ethernet interfaces, until killed");
   serve_command->add_option("--listen", options.listen, "ADDRESS:PORT; port 0: any, printed")
       ->capture_default_str();
+  serve_command->add_option("--interface", options.interfaces,
+                            "an Ethernet interface to forward frames from and to, and take RoCEv2 "
+                            "packets from that are sent to --listen ADDRESS:4791, an address of "
+                            "this switch's own; to be repeated");
   serve_command->add_option("--role", options.role, "tor: hosts hang on it; spine: switches do")
       ->check(CLI::IsMember({"tor", "spine"}))
       ->capture_default_str();
@@ -111,6 +138,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   serve_command->add_option("--slots", options.core.max_slots, "packets under way, of all groups")
       ->capture_default_str();
+  serve_command
+      ->add_option("--bad-luck", options.bad_luck,
+                   "lose, double and reorder so many of 100 packets each, to try out hosts")
+      ->check(CLI::Range(0.0, 50.0));
   serve_command->add_option("--slots-per-job", options.core.slots_per_job, "of one job's groups")
       ->capture_default_str();
 

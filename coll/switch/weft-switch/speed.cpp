@@ -6,17 +6,29 @@
 
 #include "base/wait.hpp"
 #include "coll/switch/aggregator.hpp"
+#include "coll/switch/roce.hpp"
 
 namespace weft::innet {
 namespace {
 
+// Where packets end: with `roce`, in RoCEv2 packets with their ICRC.
 struct Sink : Wire {
-  void send(const Address&, std::span<const std::byte> bytes) override {
-    sum += static_cast<unsigned>(bytes[kHeaderBytes % bytes.size()]);
-    last.assign(bytes.begin(), bytes.end());
+  explicit Sink(bool in_roce) : roce(in_roce) {}
+  void send(const Address& to, std::span<const std::byte> bytes) override {
+    if (roce) {
+      RoceHeader header;
+      header.to_ipv4 = to.ipv4;
+      header.sequence = ++num & 0xffffff;
+      length = write_roce(memory, header, bytes);
+    } else {
+      std::memcpy(memory.data(), bytes.data(), bytes.size());
+      length = bytes.size();
+    }
   }
-  unsigned sum = 0;
-  std::vector<std::byte> last;
+  bool roce;
+  std::uint32_t num = 0;
+  std::size_t length = 0;
+  std::array<std::byte, kMaxRoceBytes> memory;
 };
 
 Address child_address(int child) { return {static_cast<std::uint32_t>(child + 1), 1}; }
@@ -40,11 +52,17 @@ void measure_speed(int children, int bytes, double seconds) {
       for (int round = 0; round < 16; ++round)
         for (std::size_t i = 0; i < kPackets; ++i, ++packets)
           combine(payload.data(), sums.data() + i * payload.size(), payload.size() / 4);
-    fmt::print("adding alone                  {:6.2f} million packets of {} bytes/s\n",
+    fmt::print("adding alone                    {:6.2f} million packets of {} bytes/s\n",
                rate(packets, begin), bytes);
   }
-  for (const bool ordered : {false, true}) {
-    Sink sink;
+  struct How {
+    bool ordered, roce;
+    const char* name;
+  };
+  for (const How& how : {How{false, false, "from packet to packet          "},
+                         How{true, false, "in order                       "},
+                         How{false, true, "from RoCEv2 to RoCEv2 with ICRC"}}) {
+    Sink sink(false);
     AggregatorOptions options;
     options.seed = 1;
     Aggregator core(options, sink);
@@ -54,7 +72,7 @@ void measure_speed(int children, int bytes, double seconds) {
     header.key = 1;
     Branch branch;
     branch.num_children = static_cast<std::uint8_t>(children);
-    branch.ordered = ordered;
+    branch.ordered = how.ordered;
     branch.window = kPackets;
     branch.payload_bytes = static_cast<std::uint16_t>(bytes);
     branch.lease_s = 60;
@@ -64,11 +82,13 @@ void measure_speed(int children, int bytes, double seconds) {
       core.on_packet(child_address(child), {packet, write_packet(packet, header, encode(branch))},
                      1);
     }
-    header.ticket = read_packet(sink.last)->header.ticket;
+    header.ticket = read_packet({sink.memory.data(), sink.length})->header.ticket;
+    sink.roce = how.roce;
     header.kind = Kind::data;
     header.element = Element::f32;
     header.arithmetic = Operation::sum;
-    const std::size_t length = kHeaderBytes + payload.size();
+    const std::size_t plain = kHeaderBytes + payload.size();
+    const std::size_t length = how.roce ? kRoceHeadBytes + (plain + 3) / 4 * 4 + kIcrcBytes : plain;
     std::vector<std::byte> input(kPackets * static_cast<std::size_t>(children) * length);
     std::uint64_t packets = 0;
     std::uint64_t spent = 0;
@@ -80,20 +100,29 @@ void measure_speed(int children, int bytes, double seconds) {
           header.slot = static_cast<std::uint16_t>(i);
           header.offset = static_cast<std::uint32_t>(i * payload.size());
           header.child = static_cast<std::uint8_t>(child);
-          write_packet(std::span(input).subspan((i * static_cast<std::size_t>(children) +
-                                                 static_cast<std::size_t>(child)) *
-                                                    length,
-                                                length),
-                       header, payload);
+          const auto place = std::span(input).subspan(
+              (i * static_cast<std::size_t>(children) + static_cast<std::size_t>(child)) * length,
+              length);
+          const std::size_t bytes_here = write_packet(packet, header, payload);
+          if (how.roce)
+            write_roce(place, {}, {packet, bytes_here});
+          else
+            std::memcpy(place.data(), packet, bytes_here);
         }
       const std::uint64_t start = now_ns();
-      for (std::size_t i = 0; i < kPackets * static_cast<std::size_t>(children); ++i, ++packets)
+      for (std::size_t i = 0; i < kPackets * static_cast<std::size_t>(children); ++i, ++packets) {
+        auto bytes_here = std::span<const std::byte>(input).subspan(i * length, length);
+        if (how.roce) {
+          const auto inner = read_roce(bytes_here);
+          if (!inner) continue;
+          bytes_here = inner->payload;
+        }
         core.on_packet(child_address(static_cast<int>(i % static_cast<std::size_t>(children))),
-                       std::span<const std::byte>(input).subspan(i * length, length), 1);
+                       bytes_here, 1);
+      }
       spent += now_ns() - start;
     }
-    fmt::print("from packet to packet{} {:6.2f} million packets of {} bytes/s, {} children\n",
-               ordered ? ", in order" : "          ",
+    fmt::print("{} {:6.2f} million packets of {} bytes/s, {} children\n", how.name,
                static_cast<double>(packets) * 1e3 / static_cast<double>(spent), bytes, children);
     if (core.counters().completed != packets / static_cast<std::uint64_t>(children))
       fmt::print("but {} of them did not end in a result\n",

@@ -1,0 +1,208 @@
+#include "coll/offload/background.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "coll/algorithms.hpp"
+
+namespace weft::offload {
+
+Background::Background(Offload& offload, const Call& call)
+    : offload_(offload),
+      call_(call),
+      turn_(offload.take_turn()),
+      sum_(call.op.element, call.op.operation) {}
+
+Background::~Background() {
+  if (has_passed_) return;
+  // It ends in the middle, as somebody is lost: so do those after it.
+  offload_.broken_.store(true, std::memory_order_relaxed);
+}
+
+void Background::pass_turn() {
+  has_passed_ = true;
+  offload_.pass_turn();
+}
+
+void Background::leave_alone() {
+  offload_.link_->leave_alone(
+      [](void* argument) noexcept {
+        auto& engine = *static_cast<tagged::Engine*>(argument);
+        engine.ring(engine.rank());
+      },
+      &offload_.team_.engine());
+}
+
+Background::Next Background::run(const void* input, void* output, const coll::Reduction* op,
+                                 State then) {
+  input_ = input;
+  output_ = output;
+  op_ = op;
+  state_ = then;
+  return Next::steps;
+}
+
+Background::Next Background::end(Status status) {
+  status_ = std::move(status);
+  pass_turn();
+  return Next::over;
+}
+
+Background::Next Background::next(coll::Plan& plan) {
+  plan.clear();
+  Next next = Next::wait;
+  switch (state_) {
+    case State::turn: {
+      if (offload_.is_made() &&
+          !offload_.takes(call_.count * call_.op.element_bytes, call_.op, call_.is_allreduce)) {
+        // Not before its turn, but the hosts need none.
+        if (!offload_.is_turn(turn_)) return Next::wait;
+        pass_turn();
+        return Next::hosts;
+      }
+      if (!offload_.is_turn(turn_)) {
+        if (!offload_.broken_.load(std::memory_order_relaxed)) return Next::wait;
+        status_ = Code::peer_lost;
+        return Next::over;
+      }
+      if (offload_.is_made()) {
+        state_ = State::piece;
+        return begin_piece(plan);
+      }
+      coll::Team& team = offload_.team_;
+      places_.resize(coll::index(team.size()));
+      places_[coll::index(team.rank())] = offload_.whereabouts();
+      coll::allgather_ring(plan, {team.rank(), team.size()}, coll::kOutput,
+                           sizeof(Offload::Whereabouts));
+      plan.settle();
+      return run(nullptr, places_.data(), nullptr, State::places);
+    }
+    case State::places:
+      offload_.arrange(places_);
+      if (offload_.usable_ && offload_.is_leader()) {
+        negotiation_ = std::make_unique<Negotiation>(offload_.terms_, offload_.leader_rank_,
+                                                     offload_.name_, offload_.link_);
+        state_ = State::negotiating;
+        after_negotiating_ = State::turn;
+        return this->next(plan);
+      }
+      offload_.made_.store(true, std::memory_order_release);
+      state_ = State::turn;
+      return this->next(plan);
+    case State::negotiating:
+      if (!negotiate(plan, next)) return next;
+      offload_.use(*negotiation_);
+      negotiation_.reset();
+      offload_.made_.store(true, std::memory_order_release);
+      state_ = after_negotiating_;
+      return state_ == State::turn ? this->next(plan) : publish(plan);
+    case State::piece:
+      return begin_piece(plan);
+    case State::reduced:
+      return offload_.is_leader() ? lead(plan) : publish(plan);
+    case State::working: {
+      if (offload_.link_->is_alone()) {
+        if (offload_.link_->state() == Leader::State::recovering)
+          if (const Status late = offload_.overdue(asked_ns_); !late) {
+            status_ = late;
+            block_[0] = static_cast<std::byte>(late.code());
+            return publish(plan);
+          }
+        return Next::wait;
+      }
+      if (offload_.link_->state() == Leader::State::host) return sum(plan);
+      std::memcpy(data().data(), offload_.link_->result().data(), data().size());
+      return publish(plan);
+    }
+    case State::summed:
+      if (by_switch_) offload_.link_->finish(data());
+      if (counts_ && offload_.is_time_to_ask()) {
+        negotiation_ = std::make_unique<Negotiation>(offload_.terms_, offload_.leader_rank_,
+                                                     offload_.name_, offload_.link_);
+        state_ = State::negotiating;
+        after_negotiating_ = State::told;
+        return this->next(plan);
+      }
+      return publish(plan);
+    case State::told: {
+      if (const auto code = static_cast<Code>(block_[0]); code != Code::ok)
+        return end(status_ ? Status(code) : std::move(status_));
+      const std::size_t offset = first_ * call_.op.element_bytes;
+      if (call_.output != nullptr)
+        std::memcpy(coll::at(call_.output, offset), data().data(), data().size());
+      first_ += count_;
+      if (first_ == call_.count) return end({});
+      return begin_piece(plan);
+    }
+  }
+  return next;
+}
+
+// True: it is over. False: `next` is to be done first.
+bool Background::negotiate(coll::Plan& plan, Next& next) {
+  if (offload_.link_ != nullptr && offload_.link_->is_alone()) {
+    next = Next::wait;
+    return false;
+  }
+  switch (negotiation_->advance()) {
+    case Negotiation::Need::gather:
+      if (offload_.leader_group().size > 1) {
+        coll::allgather_ring(plan, offload_.leader_group(), coll::kOutput,
+                             negotiation_->block_bytes());
+        plan.settle();
+      }
+      next = run(nullptr, negotiation_->blocks().data(), nullptr, State::negotiating);
+      return false;
+    case Negotiation::Need::enrolment:
+      leave_alone();
+      next = Next::wait;
+      return false;
+    case Negotiation::Need::nothing:
+      break;
+  }
+  return true;
+}
+
+Background::Next Background::begin_piece(coll::Plan& plan) {
+  const std::size_t unit = call_.op.element_bytes;
+  count_ = std::min(kPieceBytes / unit, call_.count - first_);
+  block_.assign(kStatusBytes + count_ * unit, std::byte{0});
+  if (call_.input == nullptr) zeros_.resize(data().size());
+  const void* input = call_.input == nullptr ? zeros_.data() : coll::at(call_.input, first_ * unit);
+  const coll::Group node = offload_.node_group();
+  if (node.size == 1) {
+    std::memcpy(data().data(), input, data().size());
+    state_ = State::reduced;
+    return lead(plan);
+  }
+  coll::reduce_within(coll::members_of(offload_.team_), plan, node, coll::kInput, coll::kOutput,
+                      {count_, unit}, call_.op.commutative, 0);
+  return run(input, data().data(), &call_.op, State::reduced);
+}
+
+Background::Next Background::lead(coll::Plan& plan) {
+  counts_ = offload_.count_operation(call_.op);
+  by_switch_ = counts_ && offload_.link_ != nullptr;
+  if (!by_switch_) return sum(plan);
+  offload_.link_->begin(call_.op.element, call_.op.operation, data());
+  asked_ns_ = 0;
+  state_ = State::working;
+  leave_alone();
+  return Next::wait;
+}
+
+Background::Next Background::sum(coll::Plan& plan) {
+  write_sum_steps(plan, offload_.leader_group(), count_, call_.op.element_bytes, offload_.order_);
+  return run(nullptr, data().data(), &sum_.reduction(), State::summed);
+}
+
+Background::Next Background::publish(coll::Plan& plan) {
+  const coll::Group node = offload_.node_group();
+  if (node.size > 1)
+    coll::bcast_within(coll::members_of(offload_.team_), plan, node, coll::kOutput, block_.size(),
+                       0);
+  return run(nullptr, block_.data(), nullptr, State::told);
+}
+
+}  // namespace weft::offload

@@ -1,0 +1,74 @@
+#pragma once
+// Background: one collective through switches that goes on in the background, for nonblocking and
+// persistent calls. It says step by step what is to be done next; its owner runs the messages
+// (mpi/schedule.hpp) and asks again whenever the process makes progress. While the switch works a
+// leader's operation is left to its Link's thread, so it goes on while the program computes.
+//
+// The first call of a team makes its group, also when that is one of these. One thread at a time.
+#include "coll/background.hpp"
+#include "coll/offload/offload.hpp"
+
+namespace weft::offload {
+
+class Background {
+ public:
+  // What is to be done: as Offload::allreduce, bcast and barrier. The memory stays the caller's
+  // until the end; op must live as long. Takes the call's turn.
+  struct Call {
+    const void* input = nullptr;  // null: zeros
+    void* output = nullptr;       // null: this member gets no result
+    std::size_t count = 0;
+    coll::Reduction op;
+    bool is_allreduce = true;  // or as good as that to the model
+  };
+  Background(Offload& offload, const Call& call);
+  ~Background();
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  enum class Next {
+    wait,   // ask again
+    steps,  // run the plan's, between input() and output() with op(), and ask again
+    hosts,  // it is not the switches' to do, on no member: the team's own algorithm does it
+    over,   // status()
+  };
+  Next next(coll::Plan& plan);
+  const void* input() const noexcept { return input_; }
+  void* output() const noexcept { return output_; }
+  const coll::Reduction* op() const noexcept { return op_; }
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  enum class State { turn, places, negotiating, piece, reduced, working, summed, told };
+  Next run(const void* input, void* output, const coll::Reduction* op, State then);
+  bool negotiate(coll::Plan& plan, Next& next);
+  Next begin_piece(coll::Plan& plan);
+  Next lead(coll::Plan& plan);
+  Next sum(coll::Plan& plan);
+  Next publish(coll::Plan& plan);
+  Next end(Status status);
+  void pass_turn();
+  void leave_alone();
+  std::span<std::byte> data() noexcept { return std::span(block_).subspan(kStatusBytes); }
+
+  Offload& offload_;
+  Call call_;
+  std::uint64_t turn_;
+  bool has_passed_ = false;
+  State state_ = State::turn;
+  State after_negotiating_ = State::piece;
+  Status status_;
+  const void* input_ = nullptr;
+  void* output_ = nullptr;
+  const coll::Reduction* op_ = nullptr;
+  std::vector<Offload::Whereabouts> places_;
+  std::unique_ptr<Negotiation> negotiation_;
+  std::size_t first_ = 0, count_ = 0;  // of the piece, in elements
+  bool counts_ = false, by_switch_ = false;
+  std::uint64_t asked_ns_ = 0;
+  SumOp sum_;
+  std::vector<std::byte> block_;  // a status, and the piece
+  std::vector<std::byte> zeros_;
+};
+
+}  // namespace weft::offload

@@ -1,0 +1,78 @@
+#pragma once
+// Negotiation: how the leaders of a team make a group together, step by step: each asks its switch,
+// all tell each other, each joins, all tell each other again, and all end with the same. Who runs
+// it does what advance() says and asks again, blocking (Offload) or in the background (Background).
+// One thread.
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coll/offload/link.hpp"
+#include "coll/offload/placement.hpp"
+#include "weft/status.hpp"
+
+namespace weft::offload {
+
+// What stays the same when a group is made anew.
+struct GroupName {
+  std::uint32_t group = 0;
+  std::uint64_t key = 0;  // 0: never made
+  std::uint16_t epoch = 0;
+};
+
+// What all leaders know alike.
+struct Terms {
+  std::vector<Place> leaders;
+  bool ordered = true;
+  bool fixed = false;  // floats as integers
+  std::uint32_t job = 0;
+  std::uint64_t timeout_ns = 0;
+};
+
+class Negotiation {
+ public:
+  enum class Need {
+    gather,     // blocks() from all leaders, this one's in its place
+    enrolment,  // the link's enrolment, until it is over
+    nothing,    // it is over: status()
+  };
+
+  // link: made if there is none; null at the end if there are no sockets.
+  Negotiation(const Terms& terms, int self, GroupName& name, std::unique_ptr<Link>& link);
+  Need advance();
+  std::span<std::byte> blocks() noexcept { return blocks_; }
+  std::size_t block_bytes() const noexcept { return blocks_.size() / terms_.leaders.size(); }
+
+  // ok, or why there is no group, the same on all leaders.
+  const Status& status() const noexcept { return status_; }
+  // With ok: what the switches can, and the line for the log.
+  std::uint32_t elements() const noexcept { return tree_.elements; }
+  std::uint32_t operations() const noexcept { return tree_.operations; }
+  const std::string& summary() const noexcept { return summary_; }
+
+ private:
+  Need query();
+  Need report();
+  Need notify();
+  Need tell_grant();
+  Need open_group();
+  Need end(Status status);
+  template <class T>
+  Need gather(const T& mine);
+  template <class T>
+  std::vector<T> gathered() const;
+
+  const Terms& terms_;
+  int self_;
+  GroupName& name_;
+  std::unique_ptr<Link>& link_;
+  int step_ = 0;
+  Status status_;
+  std::string summary_;
+  std::vector<std::byte> blocks_;
+  std::vector<innet::Address> controls_;
+  Tree tree_;
+};
+
+}  // namespace weft::offload

@@ -1,0 +1,184 @@
+#include "coll/offload/port.hpp"
+
+#include <fmt/core.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "coll/switch/roce.hpp"
+
+namespace weft::offload {
+
+using namespace innet;
+
+namespace {
+
+// A window of packets that come while this process does not run.
+constexpr int kSocketBytes = 1 << 20;
+
+class Socket {
+ public:
+  Socket(int type, int protocol)
+      : fd_(socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol)) {}
+  ~Socket() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  operator int() const noexcept { return fd_; }
+  bool connect(const Address& to) const noexcept {
+    const sockaddr_in raw = address(to.ipv4, to.port);
+    return ::connect(fd_, reinterpret_cast<const sockaddr*>(&raw), sizeof raw) == 0;
+  }
+  bool bind(std::uint32_t ipv4, std::uint16_t port) const noexcept {
+    const sockaddr_in raw = address(ipv4, port);
+    return ::bind(fd_, reinterpret_cast<const sockaddr*>(&raw), sizeof raw) == 0;
+  }
+  std::uint32_t own_ipv4() const noexcept {
+    sockaddr_in own{};
+    socklen_t length = sizeof own;
+    if (getsockname(fd_, reinterpret_cast<sockaddr*>(&own), &length) != 0) return 0;
+    return ntohl(own.sin_addr.s_addr);
+  }
+
+ private:
+  static sockaddr_in address(std::uint32_t ipv4, std::uint16_t port) noexcept {
+    sockaddr_in raw{};
+    raw.sin_family = AF_INET;
+    raw.sin_port = htons(port);
+    raw.sin_addr.s_addr = htonl(ipv4);
+    return raw;
+  }
+  int fd_;
+};
+
+class UdpPort final : public Port {
+ public:
+  Status open(const Address& tor) {
+    if (socket_ < 0)
+      return {Code::no_memory, fmt::format("no UDP socket to be had: {}", std::strerror(errno))};
+    (void)setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
+    if (!socket_.connect(tor))
+      return {Code::not_found,
+              fmt::format("no way to the switch {}: {}", text(tor), std::strerror(errno))};
+    return {};
+  }
+  void send(std::span<const std::byte> packet) noexcept override {
+    (void)!::send(socket_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  long receive(std::byte* room) noexcept override {
+    // An error here is that of an earlier packet (nobody listens there); time will tell.
+    return recv(socket_, room, kMaxPacketBytes + 1, MSG_DONTWAIT);
+  }
+  int descriptor() const noexcept override { return socket_; }
+  std::uint32_t ipv4() const noexcept override { return socket_.own_ipv4(); }
+  HostPort host_port() const noexcept override { return {}; }
+
+ private:
+  Socket socket_{SOCK_DGRAM, 0};
+};
+
+// A queue pair of its own making: RoCEv2 in a raw IPv4 socket, with a number that is drawn.
+class RawPort final : public Port {
+ public:
+  Status open(const Address& tor) {
+    if (socket_ < 0)
+      return {
+          Code::not_permitted,
+          fmt::format("no raw socket for RoCEv2 to be had: {}; it takes CAP_NET_RAW (a switch at "
+                      "another port than 4791 is reached by UDP)",
+                      std::strerror(errno))};
+    const Socket way(SOCK_DGRAM, 0);
+    if (way < 0 || !way.connect(tor) || !socket_.bind(way.own_ipv4(), 0) || !socket_.connect(tor))
+      return {Code::not_found,
+              fmt::format("no way to the switch {}: {}", text(tor), std::strerror(errno))};
+    header_.from_ipv4 = way.own_ipv4();
+    header_.to_ipv4 = tor.ipv4;
+    std::random_device random;
+    header_.from_queue_pair = 0x800000 | (random() & 0x7fffff);
+    header_.from_port = static_cast<std::uint16_t>(0xc000 | (random() & 0x3fff));
+    header_.to_queue_pair = kSwitchQueuePair;
+    const int on = 1;
+    (void)setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
+    // Every raw socket of this host gets all datagrams of the switch: the kernel is to leave out
+    // those for others. UDP's port, then BTH's queue pair, from the IPv4 header on.
+    sock_filter steps[] = {BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 22),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kRocePort, 0, 4),
+                           BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 32),
+                           BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffffff),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, header_.from_queue_pair, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, 0xffff),
+                           BPF_STMT(BPF_RET | BPF_K, 0)};
+    const sock_fprog filter{static_cast<unsigned short>(std::size(steps)), steps};
+    if (setsockopt(socket_, IPPROTO_IP, IP_HDRINCL, &on, sizeof on) != 0 ||
+        setsockopt(socket_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0)
+      return {Code::unsupported,
+              fmt::format("a raw socket takes no RoCEv2: {}", std::strerror(errno))};
+    // So that the kernel does not tell the switch that nobody listens; another process, or a
+    // device, may be there for that already.
+    (void)setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    (void)listener_.bind(header_.from_ipv4, kRocePort);
+    return {};
+  }
+  void send(std::span<const std::byte> packet) noexcept override {
+    std::byte bytes[kMaxRoceBytes];
+    RoceHeader header = header_;
+    header.sequence = sequence_.fetch_add(1, std::memory_order_relaxed) & 0xffffff;
+    const std::size_t length = write_roce(bytes, header, packet);
+    (void)!::send(socket_, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  long receive(std::byte* room) noexcept override {
+    std::byte bytes[kMaxRoceBytes + 1];
+    const ssize_t length = recv(socket_, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (length < 0) return -1;
+    const auto packet = read_roce({bytes, static_cast<std::size_t>(length)});
+    if (!packet || packet->header.from_ipv4 != header_.to_ipv4 ||
+        packet->header.from_queue_pair != kSwitchQueuePair ||
+        packet->header.to_queue_pair != header_.from_queue_pair ||
+        packet->header.queue_key != kRoceQueueKey || packet->payload.size() > kMaxPacketBytes)
+      return 0;
+    std::memcpy(room, packet->payload.data(), packet->payload.size());
+    return static_cast<long>(packet->payload.size());
+  }
+  int descriptor() const noexcept override { return socket_; }
+  std::uint32_t ipv4() const noexcept override { return header_.from_ipv4; }
+  HostPort host_port() const noexcept override {
+    HostPort port;
+    // The GID of an IPv4 address.
+    port.gid[10] = port.gid[11] = 0xff;
+    for (std::size_t i = 0; i < 4; ++i)
+      port.gid[12 + i] = static_cast<std::uint8_t>(header_.from_ipv4 >> (24 - 8 * i));
+    port.queue_pair = header_.from_queue_pair;
+    port.queue_key = kRoceQueueKey;
+    return port;
+  }
+
+ private:
+  Socket socket_{SOCK_RAW, IPPROTO_UDP};
+  Socket listener_{SOCK_DGRAM, 0};
+  RoceHeader header_;
+  std::atomic<std::uint32_t> sequence_{0};
+};
+
+template <class T>
+std::unique_ptr<Port> make(const Address& tor, Status& status) {
+  auto port = std::make_unique<T>();
+  status = port->open(tor);
+  if (!status) return nullptr;
+  return port;
+}
+
+}  // namespace
+
+std::unique_ptr<Port> open_port(const Address& tor, Status& status) {
+  return tor.port == kRocePort ? make<RawPort>(tor, status) : make<UdpPort>(tor, status);
+}
+
+}  // namespace weft::offload

@@ -1,0 +1,76 @@
+#pragma once
+// Bridge: an Ethernet switch in software that computes. Frames between its interfaces pass as
+// through any switch (addresses are learned, as IEEE 802.1D says); RoCEv2 packets addressed to its
+// own IPv4 address are an Aggregator's. It answers ARP for that address and has no other protocol;
+// in particular no spanning tree, so that interfaces must not lead to each other in circles.
+//
+// Interfaces are AF_PACKET sockets, which take the right CAP_NET_RAW. One thread.
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "coll/switch/aggregator.hpp"
+#include "coll/switch/roce.hpp"
+#include "weft/status.hpp"
+
+namespace weft::innet {
+
+struct BridgeCounters {
+  std::uint64_t forwarded = 0, flooded = 0, taken = 0, not_roce = 0;
+};
+
+class Bridge final : public Wire {
+ public:
+  Bridge();
+  ~Bridge();
+  // not_found: there is no such interface; not_permitted.
+  Status add_interface(const std::string& name);
+  // After the interfaces. The MAC address is one of its own, made from this one.
+  void set_address(std::uint32_t ipv4);
+  const Mac& mac() const noexcept { return mac_; }
+
+  // To a host that a packet has come from, or another switch; what it does not know where to find
+  // it asks for by ARP, and forgets.
+  void send(const Address& to, std::span<const std::byte> bytes) override;
+  // Blocks until something is there, at most so long, forwards what is not its own, and hands over
+  // what is.
+  void receive(int timeout_ms,
+               const std::function<void(const Address&, std::span<const std::byte>)>& take);
+  const BridgeCounters& counters() const noexcept { return counters_; }
+
+ private:
+  struct Interface {
+    int fd = -1;
+    std::string name;
+  };
+  struct Neighbour {
+    Mac mac{};
+    std::uint16_t ingress = 0;
+  };
+  // Hosts by interface and IPv4 address, so that what one says of its address on its own interface
+  // harms no other; switches by IPv4 address alone.
+  static std::uint64_t key(std::uint32_t ipv4, std::uint16_t ingress) noexcept {
+    return std::uint64_t{ingress} << 32 | ipv4;
+  }
+
+  void take_frame(std::uint16_t ingress, std::span<std::byte> with_offload,
+                  const std::function<void(const Address&, std::span<const std::byte>)>& take);
+  void take_arp(std::uint16_t ingress, std::span<const std::byte> frame);
+  void ask_for(std::uint32_t ipv4);
+  void meet(std::uint32_t ipv4, std::uint16_t ingress, const std::byte* mac, bool is_switch);
+  void forward(std::uint16_t ingress, std::span<const std::byte> with_offload);
+  void put(std::uint16_t interface, std::span<const std::byte> with_offload);
+
+  std::vector<Interface> interfaces_;  // ingress: their number, from 1
+  Mac mac_{};
+  std::uint32_t ipv4_ = 0;
+  std::uint32_t sequence_ = 0;
+  std::unordered_map<std::uint64_t, std::uint16_t> learned_;  // MAC to interface
+  std::unordered_map<std::uint64_t, Neighbour> neighbours_;   // by key()
+  std::unique_ptr<std::byte[]> room_;
+  BridgeCounters counters_;
+};
+
+}  // namespace weft::innet

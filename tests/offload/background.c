@@ -1,0 +1,193 @@
+// Nonblocking and persistent collectives, many at a time and among blocking ones, on communicators
+// whose first call is one of them. Every result is checked against what it must be; rank 0 prints a
+// hash of the sums of floating-point numbers, so that two runs can be compared bit for bit.
+// Arguments: SEED ROUNDS MOST_COUNT [PATH], at least 40 of these. With a path, at the end all begin
+// a long MPI_Iallreduce, say so, and wait without any call of MPI until the FIFO of that name has a
+// writer.
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { kMost = 6 };
+
+static uint64_t state;
+static uint64_t next_number(void) {
+  uint64_t z = (state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+static int rank, size;
+
+static void must(int ok, const char* what, int round) {
+  if (ok) return;
+  fprintf(stderr, "rank %d: round %d: %s is wrong\n", rank, round, what);
+  MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
+struct call {
+  int what, count, root, in_place;
+  int64_t seed;
+  int64_t *mine, *got;
+  MPI_Request request;
+};
+
+static int64_t number(const struct call* call, int of_rank, int i) {
+  return call->seed * 31 + of_rank * 1000003 + i * 17;
+}
+
+static void begin(struct call* call, MPI_Comm comm) {
+  for (int i = 0; i < call->count; ++i) {
+    call->mine[i] = number(call, rank, i);
+    call->got[i] = call->in_place ? call->mine[i] : -1;
+  }
+  const void* from = call->in_place ? MPI_IN_PLACE : call->mine;
+  switch (call->what) {
+    case 0:
+    case 1:
+      MPI_Iallreduce(from, call->got, call->count, MPI_INT64_T, MPI_SUM, comm, &call->request);
+      break;
+    case 2:
+      MPI_Ireduce(call->in_place && rank != call->root ? call->mine : from, call->got, call->count,
+                  MPI_INT64_T, MPI_MAX, call->root, comm, &call->request);
+      break;
+    case 3:
+      if (rank == call->root) memcpy(call->got, call->mine, (size_t)call->count * 8);
+      MPI_Ibcast(call->got, call->count, MPI_INT64_T, call->root, comm, &call->request);
+      break;
+    case 4:
+      MPI_Ibarrier(comm, &call->request);
+      break;
+    case 5:
+      MPI_Allreduce(from, call->got, call->count, MPI_INT64_T, MPI_SUM, comm);
+      break;
+    case 6:
+      if (rank == call->root) memcpy(call->got, call->mine, (size_t)call->count * 8);
+      MPI_Bcast(call->got, call->count, MPI_INT64_T, call->root, comm);
+      break;
+    case 7:
+      MPI_Reduce(call->in_place && rank != call->root ? call->mine : from, call->got, call->count,
+                 MPI_INT64_T, MPI_MAX, call->root, comm);
+      break;
+    default:
+      MPI_Barrier(comm);
+  }
+}
+
+static void check(const struct call* call, int round) {
+  for (int i = 0; i < call->count; ++i) {
+    int64_t sum = 0;
+    for (int r = 0; r < size; ++r) sum += number(call, r, i);
+    const int64_t first = number(call, call->root, i), most = number(call, size - 1, i);
+    const int64_t got = call->got[i];
+    if (call->what == 0 || call->what == 1 || call->what == 5) must(got == sum, "a sum", round);
+    if (call->what == 3 || call->what == 6) must(got == first, "a broadcast", round);
+    if ((call->what == 2 || call->what == 7) && rank == call->root)
+      must(got == most, "a maximum", round);
+  }
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  if (argc < 4) return 2;
+  state = (uint64_t)atoll(argv[1]);
+  const int rounds = atoi(argv[2]), most = atoi(argv[3]);
+  if (most < 40) return 2;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  struct call calls[kMost];
+  for (int i = 0; i < kMost; ++i) {
+    calls[i].mine = malloc((size_t)most * 8 + 8);
+    calls[i].got = malloc((size_t)most * 8 + 8);
+  }
+  MPI_Comm comm = MPI_COMM_WORLD;
+  for (int round = 0; round < rounds; ++round) {
+    if (round % 10 == 3) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    const int num = 1 + (int)(next_number() % kMost);
+    for (int i = 0; i < num; ++i) {
+      struct call* call = &calls[i];
+      call->what = (int)(next_number() % 9);
+      // The group of the second and later communicators is made in the background.
+      if (round % 10 == 3 && i == 0) call->what = (int)(next_number() % 5);
+      call->count = (int)(next_number() % (uint64_t)(next_number() % 5 == 0 ? most : 40));
+      call->root = (int)(next_number() % (uint64_t)size);
+      call->in_place = (int)(next_number() % 2);
+      call->seed = (int64_t)(next_number() % 1000000);
+      call->request = MPI_REQUEST_NULL;
+      begin(call, comm);
+    }
+    // Some wait for the last first.
+    const int backwards = (int)(next_number() % 2);
+    for (int i = 0; i < num; ++i)
+      MPI_Wait(&calls[backwards ? num - 1 - i : i].request, MPI_STATUS_IGNORE);
+    for (int i = 0; i < num; ++i) check(&calls[i], round);
+    if (round % 10 == 7) MPI_Comm_free(&comm), comm = MPI_COMM_WORLD;
+    if (rank == 0 && round % 10 == 0) {
+      printf("round %d\n", round);
+      fflush(stdout);
+    }
+  }
+
+  // Persistent, of floating-point numbers.
+  uint64_t hash = 14695981039346656037u;
+  enum { kCount = 1500 };
+  double mine[kCount], got[kCount];
+  MPI_Request request;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Allreduce_init(mine, got, kCount, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &request);
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < kCount; ++i)
+      mine[i] = 1.0 / (1 + (i * 7919 + rank * 104729 + round * 31) % 1000);
+    MPI_Start(&request);
+    int over = 0;
+    while (!over) MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+    for (int i = 0; i < kCount; ++i) {
+      double sum = 0;
+      for (int r = 0; r < size; ++r) sum += 1.0 / (1 + (i * 7919 + r * 104729 + round * 31) % 1000);
+      must(got[i] > sum - 1e-9 && got[i] < sum + 1e-9, "a persistent sum", round);
+    }
+    for (size_t i = 0; i < sizeof got; ++i)
+      hash = (hash ^ ((const unsigned char*)got)[i]) * 1099511628211u;
+  }
+  MPI_Request_free(&request);
+
+  if (argc > 4) {
+    enum { kLong = 1 << 17 };
+    int64_t* long_mine = malloc(kLong * 8);
+    int64_t* long_got = malloc(kLong * 8);
+    for (int i = 0; i < kLong; ++i) long_mine[i] = i + rank;
+    MPI_Barrier(comm);
+    MPI_Iallreduce(long_mine, long_got, kLong, MPI_INT64_T, MPI_SUM, comm, &request);
+    printf("begun\n");
+    fflush(stdout);
+    const int fd = open(argv[4], O_RDONLY);
+    if (fd < 0) return 2;
+    close(fd);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (int i = 0; i < kLong; ++i)
+      must(long_got[i] == (int64_t)size * i + (int64_t)size * (size - 1) / 2, "a long sum", 0);
+    free(long_mine);
+    free(long_got);
+  }
+  MPI_Comm_free(&comm);
+  uint64_t low, high;
+  MPI_Allreduce(&hash, &low, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Allreduce(&hash, &high, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+  if (rank == 0) {
+    if (low == high)
+      printf("hash %016llx\n", (unsigned long long)hash);
+    else
+      printf("ranks differ\n");
+  }
+  for (int i = 0; i < kMost; ++i) {
+    free(calls[i].mine);
+    free(calls[i].got);
+  }
+  MPI_Finalize();
+  return 0;
+}

@@ -72,6 +72,9 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
     case Reason::transfer:
       what = "could not be fetched from any host that has it";
       break;
+    case Reason::unreadable:
+      what = "was spilled to disk and could not be read back; weft-store has told why";
+      break;
     case Reason::none:
       break;
   }

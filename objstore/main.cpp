@@ -25,6 +25,7 @@ struct Options {
   std::uint64_t memory_bytes = std::uint64_t{1} << 30, quota_bytes = 0;
   std::uint32_t max_objects = kMaxEntries, spin_us = 50;
   bool huge_pages = false;
+  SpillSettings spill;
   ManagerSettings manager;
   std::string secret_file;
 };
@@ -43,6 +44,7 @@ int serve(const Options& options) {
   settings.objects.memory_bytes = options.memory_bytes;
   settings.objects.max_objects = options.max_objects;
   settings.objects.huge_pages = options.huge_pages;
+  settings.objects.spill = options.spill;
   settings.quota_bytes = options.quota_bytes;
   settings.spin_us = options.spin_us;
   Server server;
@@ -95,6 +97,12 @@ int main(int argc, char** argv) {
   app.add_option("--objects", options.max_objects, "how many at most")
       ->check(CLI::Range(1u, kMaxEntries))
       ->capture_default_str();
+  app.add_option("--spill", options.spill.folder,
+                 "a folder on disk for objects that are used least when memory is short; without "
+                 "it they are evicted");
+  app.add_option("--spill-limit", options.spill.limit_bytes,
+                 "bytes there at most; 0: as many as there is room for")
+      ->transform(size);
   app.add_option("--quota", options.quota_bytes, "memory that one client's objects take; 0: any")
       ->transform(size);
   app.add_option("--spin-us", options.spin_us,

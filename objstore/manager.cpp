@@ -84,6 +84,7 @@ void Manager::run() {
     const bool has_moved = node_->progress();
     end_reads();
     end_leases(now_ns, 0);
+    repeat_restores(now_ns);
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
@@ -105,6 +106,7 @@ void Manager::run() {
   const auto lock = server_.lock();
   for (auto& [id, fetch] : fetches_)
     if (fetch->entry != kNoEntry) server_.objects().abort(fetch->entry);
+  server_.end_remote_intos();
   for (const Lease& lease : leases_) server_.objects().drop(lease.entry);
 }
 
@@ -118,8 +120,13 @@ void Manager::stop() {
 
 void Manager::sealed(const ObjectId& id, std::uint32_t) { post({What::sealed, id}); }
 void Manager::gone(const ObjectId& id, bool) { post({What::gone, id}); }
+void Manager::restored(const ObjectId& id) { post({What::restored, id}); }
 void Manager::wanted(const ObjectId& id) { post({What::wanted, id}); }
 void Manager::unwanted(const ObjectId& id) { post({What::unwanted, id}); }
+void Manager::read_into(std::uint64_t number, const IntoTarget& target) {
+  post({What::read_into, target.id, number, target});
+}
+void Manager::no_more_into(std::uint64_t number) { post({What::no_more_into, {}, number}); }
 bool Manager::erased(const ObjectId& id) {
   post({What::erased, id});
   const std::lock_guard lock(inbox_mutex_);
@@ -169,7 +176,7 @@ void Manager::serve_inbox() {
     const std::lock_guard lock(inbox_mutex_);
     commands.swap(inbox_);
   }
-  for (const Command& command : commands) {
+  for (Command& command : commands) {
     switch (command.what) {
       case What::sealed:
         directory_->announce(command.id,
@@ -177,20 +184,26 @@ void Manager::serve_inbox() {
         break;
       case What::gone:
         directory_->withdraw(command.id);
+        give_restored(command.id);  // absent
+        break;
+      case What::restored:
+        give_restored(command.id);
         break;
       case What::wanted:
         start(command.id);
         break;
       case What::unwanted:
-        if (const auto found = fetches_.find(command.id); found != fetches_.end()) {
-          found->second->is_wanted = false;
-          // One that reads is ended by its end.
-          if (!found->second->is_reading) {
-            give_up_ask(*found->second, false);
-            fetches_.erase(found);
+        if (Fetch* fetch = fetch_of(command.id)) leave(*fetch, {Code::cancelled});
+        break;
+      case What::read_into:
+        start_into(command.number, std::move(command.into));
+        break;
+      case What::no_more_into:
+        for (const auto& [id, fetch] : fetches_)
+          if (fetch->into_number == command.number) {
+            leave(*fetch, {Code::cancelled});
+            break;
           }
-          directory_->unwatch(command.id);
-        }
         break;
       case What::erased:
         directory_->erase(command.id);
@@ -238,8 +251,10 @@ void Manager::joined(const Peer& peer) {
   }
   tell_members(generation);
   directory_->joined(generation);
+  std::vector<Fetch*> known;
   for (const auto& [id, fetch] : fetches_)
-    if (fetch->number == 0 && fetch->holders.contains(generation)) ask_next(*fetch);
+    if (fetch->holders.contains(generation)) known.push_back(fetch.get());
+  for (Fetch* fetch : known) advance(*fetch);
 }
 
 void Manager::tell_members(std::uint64_t to) {
@@ -273,13 +288,18 @@ void Manager::lost(const Peer& peer) {
     peer_names_.erase(generation);
   }
   end_leases(monotonic_ns(), generation);
+  std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
   directory_->lost(generation);
-  for (auto& [id, fetch] : fetches_) {
-    fetch->holders.erase(generation);
-    if (fetch->holder == generation && !fetch->is_reading) {
-      give_up_ask(*fetch, true);
-      ask_next(*fetch);
+  std::vector<Fetch*> concerned;
+  for (const auto& [id, fetch] : fetches_)
+    if (fetch->holders.erase(generation) != 0) concerned.push_back(fetch.get());
+  for (Fetch* fetch : concerned) {
+    for (std::size_t i = fetch->asks.size(); i-- > 0;) {
+      const Ask& ask = *fetch->asks[i];
+      // Reads end by themselves.
+      if (ask.holder == generation && !ask.is_reading) end_ask(*fetch, ask, true);
     }
+    advance(*fetch);
   }
 }
 
@@ -348,17 +368,14 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
         }
         return;
       }
-      Fetch& fetch = *fetches_.at(asked->second);
-      if (fetch.holder != from || fetch.is_reading || fetch.offer != nullptr) return;
-      if (message.kind == PeerKind::data) return take_data(message);
-      if (message.kind == PeerKind::offer) return take_offer(message);
-      fetch.holders.erase(from);
-      give_up_ask(fetch, true);
-      return ask_next(fetch);
+      return answered(*asked->second, from, message);
     }
     case PeerKind::fin:
       for (Lease& lease : leases_)
         if (lease.peer == from && lease.number == message.number) lease.ends_ns = 1;
+      std::erase_if(restores_, [&](const auto& waiting) {
+        return waiting.second.to == from && waiting.second.ask.number == message.number;
+      });
       return;
   }
 }

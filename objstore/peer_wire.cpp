@@ -63,11 +63,13 @@ std::string encode(const PeerMessage& message) {
     case PeerKind::data:
       append(bytes, message.data_bytes);
       append(bytes, message.metadata_bytes);
+      append(bytes, message.stamp);
       bytes.append(reinterpret_cast<const char*>(message.contents.data()), message.contents.size());
       break;
     case PeerKind::offer:
       append(bytes, message.data_bytes);
       append(bytes, message.metadata_bytes);
+      append(bytes, message.stamp);
       append(bytes, message.lease_ms);
       append(bytes, static_cast<std::uint32_t>(message.parts.size()));
       for (const OfferPart& part : message.parts) {
@@ -123,6 +125,7 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
     case PeerKind::data:
       reader.read(message.data_bytes);
       reader.read(message.metadata_bytes);
+      reader.read(message.stamp);
       message.contents = reader.rest;
       if (message.data_bytes > reader.rest.size() ||
           reader.rest.size() - message.data_bytes != message.metadata_bytes)
@@ -132,6 +135,7 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
     case PeerKind::offer: {
       reader.read(message.data_bytes);
       reader.read(message.metadata_bytes);
+      reader.read(message.stamp);
       reader.read(message.lease_ms);
       const std::size_t num = reader.count(kMaxParts, sizeof(OfferPart));
       message.parts.resize(num);

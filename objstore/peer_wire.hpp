@@ -12,7 +12,7 @@
 
 namespace weft::objstore {
 
-inline constexpr std::uint8_t kPeerVersion = 1;
+inline constexpr std::uint8_t kPeerVersion = 2;
 inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
 
 enum class PeerKind : std::uint8_t {
@@ -49,6 +49,7 @@ struct PeerMessage {
   std::uint64_t threshold = 0;          // ask: bytes from which an offer is wanted
   std::uint64_t data_bytes = 0;         // data, offer
   std::uint32_t metadata_bytes = 0;     // data, offer
+  std::uint64_t stamp = 0;              // data, offer: equal for copies of one object
   std::uint32_t lease_ms = 0;           // offer
   bool is_deleted = false;              // holders
   std::vector<Member> members;          // members

@@ -14,8 +14,9 @@ namespace {
 struct Host {
   // Listens; connects to `others`.
   explicit Host(std::vector<std::string> others = {}, std::uint64_t threshold = 32 << 10,
-                std::uint64_t memory = 64 << 20, std::uint32_t lease_ms = 20000)
-      : store(memory) {
+                std::uint64_t memory = 64 << 20, std::uint32_t lease_ms = 20000,
+                bool spills = false)
+      : store(memory, 0, spills) {
     settings.listen = {"unix:" + address()};
     settings.peers = std::move(others);
     settings.name = "host";
@@ -211,6 +212,112 @@ TEST_CASE("an object that finds no room is fetched when there is some, or refuse
   CHECK(status.text().find("--memory") != std::string::npos);
 }
 
+TEST_CASE("a range of an object comes into the program's memory, and no copy stays") {
+  const std::uint64_t threshold = GENERATE(std::uint64_t{32 << 10}, std::uint64_t{0});
+  Host a({}, threshold), b({a.peer()}, threshold, 16 << 20);
+  ObjectStore from({.socket = a.store.socket()}), to({.socket = b.store.socket()});
+  constexpr std::size_t kSizes[] = {0, 1, 1000, 100'001, 9'000'000, 40'000'000};
+  std::uint64_t number = 0;
+  for (const std::size_t bytes : kSizes) {
+    if (bytes == 40'000'000) break;
+    const ObjectId id = id_of(number++);
+    const auto contents = contents_of(id, bytes);
+    REQUIRE(from.put(id, contents, contents_of(id, 10)));
+    for (const std::uint64_t offset : {std::uint64_t{0}, bytes / 3, bytes - bytes / 7, bytes + 5}) {
+      for (const std::size_t length : {std::size_t{0}, bytes / 5 + 1, bytes + 100}) {
+        const std::size_t right = offset > bytes ? 0 : std::min(length, bytes - offset);
+        std::uint64_t whole = 0;
+        // Memory that the store reads into, any other, and, on the same host, both.
+        ObjectMemory memory;
+        REQUIRE(to.allocate(length, memory));
+        std::vector<std::byte> plain(length);
+        const auto check = [&](ObjectStore& store, std::span<std::byte> into) {
+          std::fill(into.begin(), into.end(), std::byte{0xee});
+          const Status status = store.get_into(id, offset, into, whole, kWaitMs);
+          INFO(status.text() << ", " << bytes << " bytes from " << offset << ", " << length);
+          REQUIRE(status.ok());
+          CHECK(whole == bytes);
+          if (right != 0)
+            CHECK(equal(into.first(right), std::span(contents).subspan(offset, right)));
+          // Not one byte more: neither metadata nor a neighbour.
+          CHECK(std::all_of(into.begin() + static_cast<std::ptrdiff_t>(right), into.end(),
+                            [](std::byte byte) { return byte == std::byte{0xee}; }));
+        };
+        check(to, memory.data());
+        check(to, plain);
+        check(from, plain);
+      }
+    }
+    CHECK_FALSE(to.contains(id));
+  }
+  // One that is larger than this host's whole store, in the part that fits.
+  const ObjectId large = id_of(number++);
+  const auto all = contents_of(large, 40'000'000);
+  REQUIRE(from.put(large, all));
+  ObjectMemory memory;
+  REQUIRE(to.allocate(5'000'000, memory));
+  std::uint64_t whole = 0;
+  REQUIRE(to.get_into(large, 34'999'999, memory.data(), whole, kWaitMs));
+  CHECK(whole == 40'000'000);
+  CHECK(equal(memory.data(), std::span(all).subspan(34'999'999, 5'000'000)));
+  CHECK(to.get_into(id_of(999), 0, memory.data(), whole, 0) == Code::not_found);
+  CHECK(to.get_into(id_of(999), 0, memory.data(), whole, 30) == Code::timed_out);
+  // One that comes later, from there and to here; the memory is used by one call at a time.
+  std::thread later([&] { REQUIRE(from.put(id_of(500), contents_of(id_of(500), 70'000))); });
+  REQUIRE(to.get_into(id_of(500), 0, memory.data(), whole, kWaitMs));
+  later.join();
+  CHECK(equal(memory.data().first(70'000), contents_of(id_of(500), 70'000)));
+  std::thread here([&] {
+    ObjectStore other({.socket = b.store.socket()});
+    REQUIRE(other.put(id_of(501), contents_of(id_of(501), 70'000)));
+  });
+  REQUIRE(to.get_into(id_of(501), 0, memory.data(), whole, kWaitMs));
+  here.join();
+  CHECK(equal(memory.data().first(70'000), contents_of(id_of(501), 70'000)));
+  // Many at once, of clients that come and go in the midst of it.
+  std::vector<std::thread> threads;
+  std::atomic<int> num_right{0};
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 10; ++round) {
+        ObjectStore mine({.socket = b.store.socket()});
+        ObjectMemory into;
+        std::uint64_t size = 0;
+        if (!mine.allocate(3'000'000, into)) continue;
+        if (mine.get_into(large, static_cast<std::uint64_t>(i) * 1'000'000, into.data(), size,
+                          i == 0 ? 1 : kWaitMs) &&
+            into.data()[0] == all[static_cast<std::size_t>(i) * 1'000'000])
+          ++num_right;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(num_right >= 30);
+}
+
+TEST_CASE("what a host has spilled is had by others") {
+  Host a({}, 32 << 10, 16 << 20, 20000, true), b({a.peer()}, 32 << 10, 256 << 20);
+  ObjectStore from({.socket = a.store.socket()}), to({.socket = b.store.socket()});
+  constexpr std::size_t kBytes = 1 << 20;
+  for (std::uint64_t i = 0; i < 64; ++i) REQUIRE(from.put(id_of(i), contents_of(id_of(i), kBytes)));
+  CHECK(status_number(from, "evicted") == 0);
+  std::vector<ObjectId> ids;
+  for (std::uint64_t i = 0; i < 64; ++i) ids.push_back(id_of(i));
+  ObjectMemory memory;
+  REQUIRE(to.allocate(1000, memory));
+  std::uint64_t whole = 0;
+  REQUIRE(to.get_into(id_of(0), 5000, memory.data(), whole, kWaitMs));
+  CHECK(equal(memory.data(),
+              std::span<const std::byte>(contents_of(id_of(0), kBytes)).subspan(5000, 1000)));
+  const Status fetched = to.fetch(ids, kWaitMs);
+  INFO(fetched.text());
+  REQUIRE(fetched.ok());
+  for (const ObjectId& id : ids) check_fetched(to, id, kBytes);
+  // Deleted there, too, on disk or not.
+  for (const ObjectId& id : ids) REQUIRE(to.erase(id));
+  for (int tries = 0; status_number(from, "objects") != 0 && tries < 30000; ++tries) ::usleep(1000);
+  CHECK(status_number(from, "objects") == 0);
+}
+
 TEST_CASE("what managers say is read back, and nothing else is believed") {
   std::vector<PeerMessage> messages;
   PeerMessage message;
@@ -224,6 +331,7 @@ TEST_CASE("what managers say is read back, and nothing else is believed") {
     message.contents = contents;
     message.data_bytes = 290;
     message.metadata_bytes = 10;
+    message.stamp = 99;
     message.parts = {{{}, 64, 200}, {{}, 0, 100}};
     messages.push_back(message);
   }
@@ -233,6 +341,8 @@ TEST_CASE("what managers say is read back, and nothing else is believed") {
     PeerMessage got;
     REQUIRE(decode(view, got));
     CHECK((got.kind == sent.kind && got.id == sent.id && got.number == 7));
+    const bool has_stamp = got.kind == PeerKind::data || got.kind == PeerKind::offer;
+    CHECK(got.stamp == (has_stamp ? 99 : 0));
     CHECK(encode(got) == bytes);
     for (std::size_t length = 0; length < bytes.size(); ++length)
       CHECK_FALSE(decode(view.first(length), got));

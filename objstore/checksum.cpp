@@ -50,4 +50,10 @@ std::uint32_t crc32c(const std::byte* data, std::size_t bytes, std::uint32_t bef
   return ~by_table(data, bytes, ~before);
 }
 
+std::uint64_t checksum_of(const std::byte* object, std::uint64_t data_bytes,
+                          std::uint32_t metadata_bytes) {
+  return ~(std::uint64_t{crc32c(object + data_bytes, metadata_bytes)} << 32 |
+           crc32c(object, data_bytes));
+}
+
 }  // namespace weft::objstore

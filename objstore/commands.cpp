@@ -23,6 +23,7 @@ struct Arguments {
   std::uint64_t offset = 0, length = UINT64_MAX;
   double watch_seconds = 0, timeout_seconds = 10, ttl_seconds = 0;
   std::size_t least = 0;
+  std::uint32_t copies = 1;
 };
 
 ObjectId parse(const std::string& text) {
@@ -166,6 +167,7 @@ int get(ObjectStore& store, const Arguments& arguments) {
 int put(ObjectStore& store, const Arguments& arguments) {
   ObjectOptions options;
   options.is_pinned = arguments.is_pinned;
+  options.copies = arguments.copies;
   options.timeout_ms = milliseconds(arguments.timeout_seconds);
   options.ttl_ms = static_cast<std::uint64_t>(arguments.ttl_seconds * 1000);
   check(store.put(parse(arguments.id), read_all(arguments.file), {}, options));
@@ -217,6 +219,9 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
   sub->add_option("--ttl", arguments->ttl_seconds, "seconds until it goes by itself")
       ->check(CLI::Range(0.0, 1e12));
   sub->add_flag("--pin", arguments->is_pinned, "never evict it");
+  sub->add_option("--copies", arguments->copies, "hosts that have it before this returns")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   add_timeout(sub);
   sub = add("get", "an object's data to standard output", get);
   add_id(sub);

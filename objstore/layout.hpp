@@ -128,7 +128,8 @@ struct Request {
   std::uint64_t ttl_ms;         // 0: for ever
   std::int64_t timeout_ms;      // below 0: no limit
   std::uint64_t cursor;         // list
-  std::uint8_t unused[24];
+  std::uint32_t copies;         // put, seal: hosts that shall have it, this one included; 0 is 1
+  std::uint8_t unused[20];
 };
 static_assert(sizeof(Request) == 128);
 
@@ -144,9 +145,11 @@ enum class Reason : std::uint32_t {
   deleted,       // while it was waited for
   no_extent,
   shutting_down,
-  no_holder,   // no host has it
-  transfer,    // all hosts that have it failed
-  unreadable,  // it was spilled, and can't be read back
+  no_holder,       // no host has it
+  transfer,        // all hosts that have it failed
+  few_copies,      // count: on how many hosts it is
+  wrong_checksum,  // of all copies that came from other hosts
+  unreadable,      // it was spilled, and can't be read back
 };
 
 struct Completion {

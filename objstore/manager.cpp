@@ -85,6 +85,7 @@ void Manager::run() {
     end_reads();
     end_leases(now_ns, 0);
     repeat_restores(now_ns);
+    if (!registered_.empty()) end_registrations();
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
@@ -108,6 +109,7 @@ void Manager::run() {
     if (fetch->entry != kNoEntry) server_.objects().abort(fetch->entry);
   server_.end_remote_intos();
   for (const Lease& lease : leases_) server_.objects().drop(lease.entry);
+  for (const auto& [entry, registered] : registered_) server_.objects().drop(entry);
 }
 
 void Manager::stop() {
@@ -127,6 +129,10 @@ void Manager::read_into(std::uint64_t number, const IntoTarget& target) {
   post({What::read_into, target.id, number, target});
 }
 void Manager::no_more_into(std::uint64_t number) { post({What::no_more_into, {}, number}); }
+void Manager::replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) {
+  post({What::replicate, id, number, {}, num_others});
+}
+void Manager::no_more_copies(std::uint64_t number) { post({What::no_more_copies, {}, number}); }
 bool Manager::erased(const ObjectId& id) {
   post({What::erased, id});
   const std::lock_guard lock(inbox_mutex_);
@@ -148,9 +154,11 @@ void Manager::status(nlohmann::json& json) {
   json["transfers"] = {{"fetched", counters_.fetched},
                        {"fetched_bytes", counters_.fetched_bytes},
                        {"fetched_one_sided", counters_.fetched_one_sided},
+                       {"fetched_of_several", counters_.fetched_of_several},
                        {"given", counters_.given},
                        {"given_bytes", counters_.given_bytes},
                        {"retried", counters_.retried},
+                       {"wrong_checksum", counters_.wrong},
                        {"leases_ended", counters_.leases_ended},
                        {"refused", counters_.refused}};
   nlohmann::json peers = nlohmann::json::array();
@@ -208,6 +216,14 @@ void Manager::serve_inbox() {
       case What::erased:
         directory_->erase(command.id);
         break;
+      case What::replicate:
+        replications_.emplace(command.number,
+                              Replication{command.id, command.num_others, {}, {}, {}});
+        replicate_to(command.number);
+        break;
+      case What::no_more_copies:
+        end_replication(command.number);
+        break;
     }
   }
 }
@@ -250,7 +266,6 @@ void Manager::joined(const Peer& peer) {
     peer_names_.emplace(generation, std::pair(peer.name(), std::string(peer.fabric())));
   }
   tell_members(generation);
-  directory_->joined(generation);
   std::vector<Fetch*> known;
   for (const auto& [id, fetch] : fetches_)
     if (fetch->holders.contains(generation)) known.push_back(fetch.get());
@@ -289,10 +304,11 @@ void Manager::lost(const Peer& peer) {
   }
   end_leases(monotonic_ns(), generation);
   std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
-  directory_->lost(generation);
+  if (stores_.erase(generation) != 0) directory_->lost(generation);
   std::vector<Fetch*> concerned;
   for (const auto& [id, fetch] : fetches_)
-    if (fetch->holders.erase(generation) != 0) concerned.push_back(fetch.get());
+    if (fetch->keepers.erase(generation) + fetch->holders.erase(generation) != 0)
+      concerned.push_back(fetch.get());
   for (Fetch* fetch : concerned) {
     for (std::size_t i = fetch->asks.size(); i-- > 0;) {
       const Ask& ask = *fetch->asks[i];
@@ -301,6 +317,7 @@ void Manager::lost(const Peer& peer) {
     }
     advance(*fetch);
   }
+  lost_keeper(generation);
 }
 
 void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
@@ -333,6 +350,7 @@ void Manager::send(std::uint64_t to, const PeerMessage& message) {
 void Manager::handle(std::uint64_t from, const PeerMessage& message) {
   switch (message.kind) {
     case PeerKind::members:
+      if (peers_.contains(from) && stores_.insert(from).second) directory_->joined(from);
       for (const Member& member : message.members)
         if (member.generation != self_ && addresses_.size() < kMaxMembers &&
             addresses_.emplace(member.generation, member.address).second) {
@@ -350,8 +368,14 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::unwatch:
     case PeerKind::holders:
     case PeerKind::erase:
-    case PeerKind::drop:
       return directory_->received(from, message);
+    case PeerKind::drop:
+      return must_drop(message.id);
+    case PeerKind::keep:
+      return keep(from, message);
+    case PeerKind::kept:
+    case PeerKind::unkept:
+      return keeper_answered(from, message);
     case PeerKind::ask:
       return give(from, message);
     case PeerKind::data:

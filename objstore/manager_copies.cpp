@@ -20,8 +20,7 @@ void Manager::replicate_to(std::uint64_t number) {
   message.kind = PeerKind::keep;
   message.id = replication.id;
   message.number = number;
-  std::vector<std::uint64_t> members;
-  for (const auto& [generation, peer] : peers_) members.push_back(generation);
+  const std::vector<std::uint64_t> members(stores_.begin(), stores_.end());
   // Another host is the first for another object.
   const std::size_t first = std::hash<ObjectId>()(replication.id);
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -86,9 +85,6 @@ void Manager::keep(std::uint64_t from, const PeerMessage& message) {
     fetch->id = message.id;
     fetch->is_wanted = false;
     fetches_.emplace(message.id, std::move(made));
-    directory_->watch(message.id);
-    fetch = fetch_of(message.id);
-    if (fetch == nullptr) return;
   }
   fetch->keepers[from].insert(message.number);
   fetch->keep_until_ns = monotonic_ns() + kRoomNs;
@@ -97,7 +93,13 @@ void Manager::keep(std::uint64_t from, const PeerMessage& message) {
   advance(*fetch);
 }
 
-void Manager::tell_keepers(const Fetch& fetch, bool is_kept) {
+// Whether the object is here now, by this fetch or another way.
+void Manager::tell_keepers(const Fetch& fetch) {
+  bool is_kept;
+  {
+    const auto lock = server_.lock();
+    is_kept = server_.objects().is_here(fetch.id);
+  }
   PeerMessage answer;
   answer.kind = is_kept ? PeerKind::kept : PeerKind::unkept;
   answer.id = fetch.id;

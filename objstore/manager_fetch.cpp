@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "checksum.hpp"
 #include "clock.hpp"
 #include "manager.hpp"
 
@@ -14,7 +15,11 @@ namespace {
 constexpr std::uint64_t kRetryNs = 20'000'000;
 constexpr std::uint64_t kAskAgainNs = 500'000'000;  // when all holders failed
 constexpr std::uint64_t kMostPiece = 256 << 20;     // so that a lease need not last for the whole
-constexpr std::uint64_t kMostRead = 1 << 30;        // that a get takes
+// An object of so many bytes is asked of several holders, who give pieces as fast as they can.
+constexpr std::uint64_t kManyBytes = 8 << 20, kLeastPiece = 2 << 20;
+constexpr std::size_t kMostHolders = 4;
+constexpr int kMostWrong = 4;  // checksums, of an object; then nobody is thought to have it
+constexpr std::uint64_t kMostRead = 1 << 30;  // that a get takes
 
 }  // namespace
 
@@ -36,7 +41,9 @@ std::vector<Manager::Fetch*> Manager::fetches_of(const ObjectId& id) {
 void Manager::start(const ObjectId& id) {
   if (Fetch* fetch = fetch_of(id)) {
     fetch->is_wanted = true;
-    return;
+    if (fetch->is_watched) return;
+    fetch->is_watched = true;
+    return directory_->watch(id);
   }
   {
     const auto lock = server_.lock();
@@ -45,6 +52,7 @@ void Manager::start(const ObjectId& id) {
   }
   auto fetch = std::make_unique<Fetch>();
   fetch->id = id;
+  fetch->is_watched = true;
   fetches_.emplace(id, std::move(fetch));
   directory_->watch(id);
 }
@@ -54,6 +62,7 @@ void Manager::start_into(std::uint64_t number, IntoTarget target) {
   fetch->id = target.id;
   fetch->into = std::make_unique<IntoTarget>(std::move(target));
   fetch->into_number = number;
+  fetch->is_watched = true;
   const ObjectId id = fetch->id;
   fetches_.emplace(id, std::move(fetch));
   directory_->watch(id);
@@ -69,10 +78,10 @@ void Manager::leave(Fetch& fetch, Outcome outcome) {
 // --- Holders ---
 
 // Asks holders that have not failed until enough are asked; if all failed, some time later all
-// again.
-void Manager::ask_more(Fetch& fetch) {
-  const std::size_t enough = 1;
-  if (fetch.asks.size() >= enough) return;
+// again. False: there is nobody to ask, and who wants a copy kept does not wait for one.
+bool Manager::ask_more(Fetch& fetch) {
+  const std::size_t enough = fetch.has_place && fetch.bytes >= kManyBytes ? kMostHolders : 1;
+  if (fetch.asks.size() >= enough) return true;
   const std::vector<std::uint64_t> holders(fetch.holders.begin(), fetch.holders.end());
   // Another host asks another one first.
   const std::size_t first = std::hash<ObjectId>()(fetch.id) ^ self_;
@@ -90,11 +99,17 @@ void Manager::ask_more(Fetch& fetch) {
     message.kind = PeerKind::ask;
     message.id = fetch.id;
     message.number = ask->number;
-    message.threshold = settings_.threshold_bytes;
+    const auto own = settings_.thresholds.find(std::string(peers_.at(holder).fabric()));
+    message.threshold = own != settings_.thresholds.end() ? own->second : settings_.threshold_bytes;
+    message.wants_checksum = settings_.verifies;
     fetch.asks.push_back(std::move(ask));
     send(holder, message);
   }
-  if (fetch.asks.empty() && !fetch.holders.empty()) fetch.retry_ns = monotonic_ns() + kAskAgainNs;
+  if (!fetch.asks.empty()) return true;
+  const std::uint64_t now_ns = monotonic_ns();
+  if (!fetch.is_wanted && (fetch.holders.empty() || now_ns > fetch.keep_until_ns)) return false;
+  if (!fetch.holders.empty()) fetch.retry_ns = now_ns + kAskAgainNs;
+  return true;
 }
 
 // Not one that reads. has_failed: the holder is asked again only when all others failed.
@@ -134,7 +149,8 @@ void Manager::answered(Fetch& fetch, std::uint64_t from, const PeerMessage& mess
     end_ask(fetch, ask, true);
     return advance(fetch);
   }
-  const Sizes sizes{message.data_bytes, message.metadata_bytes, message.stamp};
+  const Sizes sizes{message.data_bytes, message.metadata_bytes, message.stamp,
+                    settings_.verifies ? message.checksum : 0};
   if (fetch.has_place && fetch.sizes != sizes) {
     end_ask(fetch, ask, true);  // another object of the same name
     return advance(fetch);
@@ -147,6 +163,7 @@ void Manager::answered(Fetch& fetch, std::uint64_t from, const PeerMessage& mess
     return advance(fetch);
   }
   ask.owes_fin = false;
+  fetch.givers.insert(from);
   end_ask(fetch, ask, false);
   if (!fetch.has_place && !make_place(fetch, sizes)) return;
   for (const Range& range : fetch.missing)
@@ -172,12 +189,14 @@ bool Manager::make_place(Fetch& fetch, const Sizes& sizes) {
     std::uint32_t entry = kNoEntry;
     const Outcome outcome =
         server_.create_in_place(fetch.id, sizes.data_bytes, sizes.metadata_bytes, entry);
-    if (outcome.code == Code::again) {
-      fetch.retry_ns = monotonic_ns() + kRetryNs;
+    const std::uint64_t now_ns = monotonic_ns();
+    if (outcome.code == Code::again && (fetch.is_wanted || now_ns <= fetch.keep_until_ns)) {
+      fetch.retry_ns = now_ns + kRetryNs;
       return false;
     }
     if (!outcome.ok()) {
-      if (outcome.code != Code::exists) server_.fail_waits(fetch.id, outcome.code, outcome.reason);
+      if (outcome.code != Code::exists && outcome.code != Code::again)
+        server_.fail_waits(fetch.id, outcome.code, outcome.reason);
       lock.unlock();
       forget(fetch);
       return false;
@@ -196,6 +215,8 @@ bool Manager::make_place(Fetch& fetch, const Sizes& sizes) {
 
 void Manager::lose_place(Fetch& fetch) {
   fetch.has_place = false;
+  fetch.givers.clear();
+  fetch.missing.clear();
   if (fetch.entry == kNoEntry) return;
   const auto lock = server_.lock();
   server_.objects().abort(fetch.entry);
@@ -212,7 +233,7 @@ bool Manager::is_reading(const Fetch& fetch) {
 // Whatever can be done now. The fetch may be gone afterwards.
 void Manager::advance(Fetch& fetch) {
   const bool reads = is_reading(fetch);
-  if (!fetch.is_wanted) {
+  if (!fetch.is_wanted && fetch.keepers.empty()) {
     if (!reads) forget(fetch);
     return;
   }
@@ -236,7 +257,21 @@ void Manager::advance(Fetch& fetch) {
       if (ask.sizes != fetch.sizes || !read_piece(fetch, ask)) end_ask(fetch, ask, true);
     }
   }
-  ask_more(fetch);
+  if (!ask_more(fetch)) forget(fetch);
+}
+
+// How much a holder is to give next: half of its share, so that a slow one does not keep the others
+// waiting at the end.
+std::uint64_t Manager::piece_bytes(const Fetch& fetch) const {
+  if (fetch.bytes < kManyBytes) return fetch.bytes;
+  std::size_t num_holders = 0;
+  for (const std::uint64_t holder : fetch.holders)
+    num_holders += peers_.contains(holder) && !fetch.failed.contains(holder);
+  num_holders = std::min(num_holders, kMostHolders);
+  if (num_holders < 2) return kMostPiece;
+  std::uint64_t missing = 0;
+  for (const Range& range : fetch.missing) missing += range.bytes;
+  return std::clamp(missing / (2 * num_holders), kLeastPiece, kMostPiece);
 }
 
 // False: the holder is gone.
@@ -244,7 +279,7 @@ bool Manager::read_piece(Fetch& fetch, Ask& ask) {
   const auto peer = peers_.find(ask.holder);
   if (peer == peers_.end()) return false;
   Range& next = fetch.missing.front();
-  ask.piece = {next.begin, std::min(next.bytes, kMostPiece)};
+  ask.piece = {next.begin, std::min(next.bytes, piece_bytes(fetch))};
   next.begin += ask.piece.bytes;
   next.bytes -= ask.piece.bytes;
   if (next.bytes == 0) fetch.missing.pop_front();
@@ -282,6 +317,7 @@ void Manager::end_reads() {
     changed.insert(fetch);
     if (ask->read.code() == Code::ok && is_in_time(*ask)) {
       ask->has_given = true;
+      fetch->givers.insert(ask->holder);
       continue;
     }
     fetch->missing.push_front(ask->piece);
@@ -307,7 +343,38 @@ void Manager::retry_fetches(std::uint64_t now_ns) {
 
 // --- The end ---
 
+// Compares the checksum of what has come. Of a range that is not all of the data there is none.
+// False: it is fetched anew, from others if there are any, or the fetch is over and gone.
+bool Manager::is_right(Fetch& fetch) {
+  if (fetch.sizes.checksum == 0) return true;
+  const bool is_whole = fetch.begin == 0 && fetch.bytes >= fetch.sizes.data_bytes;
+  if (fetch.into != nullptr && !is_whole) return true;
+  const std::uint64_t got = checksum_of(fetch.to, fetch.sizes.data_bytes,
+                                        fetch.into != nullptr ? 0 : fetch.sizes.metadata_bytes);
+  const std::uint64_t mask = fetch.into != nullptr ? UINT32_MAX : UINT64_MAX;
+  if ((got & mask) == (fetch.sizes.checksum & mask)) return true;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    ++counters_.wrong;
+  }
+  fetch.failed.insert(fetch.givers.begin(), fetch.givers.end());
+  end_asks(fetch);
+  lose_place(fetch);
+  if (++fetch.num_wrong < kMostWrong) {
+    advance(fetch);
+    return false;
+  }
+  fetch.outcome = {Code::corrupt, Reason::wrong_checksum};
+  if (fetch.into == nullptr) {
+    const auto lock = server_.lock();
+    server_.fail_waits(fetch.id, Code::corrupt, Reason::wrong_checksum);
+  }
+  forget(fetch);
+  return false;
+}
+
 void Manager::finish(Fetch& fetch) {
+  if (!is_right(fetch)) return;
   // Who has sent all is no longer asked.
   const bool is_one_sided = !fetch.asks.empty();
   {
@@ -315,6 +382,7 @@ void Manager::finish(Fetch& fetch) {
     ++counters_.fetched;
     counters_.fetched_bytes += fetch.bytes;
     counters_.fetched_one_sided += is_one_sided;
+    counters_.fetched_of_several += fetch.givers.size() > 1;
   }
   {
     const auto lock = server_.lock();
@@ -323,6 +391,7 @@ void Manager::finish(Fetch& fetch) {
     } else {
       copies_.insert(fetch.id);
       server_.objects().seal(fetch.entry, 0, false, fetch.sizes.stamp);
+      server_.objects().set_checksum(fetch.entry, fetch.sizes.checksum);
       fetch.entry = kNoEntry;
     }
   }
@@ -338,10 +407,15 @@ void Manager::forget(Fetch& fetch) {
     const auto lock = server_.lock();
     server_.into_ended(fetch.into_number, fetch.outcome, 0);
   }
+  if (!fetch.keepers.empty()) tell_keepers(fetch);
   const auto [begin, end] = fetches_.equal_range(id);
+  const bool was_watched = fetch.is_watched;
   fetches_.erase(
       std::find_if(begin, end, [&](const auto& one) { return one.second.get() == &fetch; }));
-  if (!fetches_.contains(id)) directory_->unwatch(id);
+  const std::vector<Fetch*> others = fetches_of(id);
+  if (was_watched && std::none_of(others.begin(), others.end(),
+                                  [](const Fetch* other) { return other->is_watched; }))
+    directory_->unwatch(id);
 }
 
 }  // namespace weft::objstore

@@ -1,6 +1,7 @@
 // The holder's side of a transfer: objects are sent, or offered to be read for the time of a lease.
 #include <algorithm>
 
+#include "checksum.hpp"
 #include "clock.hpp"
 #include "manager.hpp"
 
@@ -11,32 +12,14 @@ constexpr std::uint64_t kRestoreNs = 20'000'000'000;
 
 }  // namespace
 
-// The segment only grows, and each piece of it is registered once.
-Status Manager::register_pieces() {
-  std::uint64_t bytes;
-  std::byte* data;
-  {
-    const auto lock = server_.lock();
-    bytes = server_.objects().segment().bytes();
-    data = server_.objects().segment().data();
-  }
-  const std::uint64_t begin = pieces_.empty() ? 0 : pieces_.back().begin + pieces_.back().bytes;
-  if (begin == bytes) return Code::ok;
-  Piece piece{begin, bytes - begin, {}};
-  if (Status status = node_->register_memory(data + begin, bytes - begin); !status) return status;
-  if (Status status = node_->key(data + begin, kRead, piece.key); !status) return status;
-  pieces_.push_back(piece);
-  return Code::ok;
-}
-
 void Manager::give(std::uint64_t to, const PeerMessage& ask) {
   PeerMessage answer;
   answer.id = ask.id;
   answer.number = ask.number;
   answer.kind = PeerKind::absent;
   std::uint32_t entry = kNoEntry;
-  std::uint64_t offset = 0, bytes = 0;
-  const std::byte* from = nullptr;
+  std::uint64_t bytes = 0;
+  std::byte* from = nullptr;
   bool is_spilled = false;
   {
     const auto lock = server_.lock();
@@ -45,10 +28,11 @@ void Manager::give(std::uint64_t to, const PeerMessage& ask) {
     if (entry != kNoEntry) {
       objects.hold(entry);
       const Entry& object = objects.index().entry(entry);
-      offset = object.offset;
       answer.data_bytes = object.data_bytes;
       answer.metadata_bytes = object.metadata_bytes;
       answer.stamp = objects.stamp_of(entry);
+      answer.checksum = objects.checksum_of(entry);
+      segment_ = objects.segment().data();
       bytes = objects.bytes_of(entry);
       from = objects.place(entry);
     } else if (objects.is_spilled(ask.id)) {
@@ -66,19 +50,20 @@ void Manager::give(std::uint64_t to, const PeerMessage& ask) {
     const auto lock = server_.lock();
     server_.objects().drop(entry);
   };
+  if (ask.wants_checksum && answer.checksum == 0) {
+    answer.checksum = checksum_of(from, answer.data_bytes, answer.metadata_bytes);
+    const auto lock = server_.lock();
+    server_.objects().set_checksum(entry, answer.checksum);
+  }
   if (bytes < ask.threshold) {
     answer.kind = PeerKind::data;
     answer.contents = {from, bytes};
     send(to, answer);
     drop();
-  } else if (register_pieces()) {
+  } else if (offer_parts(to, entry, from, bytes, answer.parts)) {
     answer.kind = PeerKind::offer;
     answer.lease_ms = settings_.lease_ms;
-    for (const Piece& piece : pieces_) {
-      const std::uint64_t begin = std::max(offset, piece.begin);
-      const std::uint64_t end = std::min(offset + bytes, piece.begin + piece.bytes);
-      if (begin < end) answer.parts.push_back({piece.key, begin - piece.begin, end - begin});
-    }
+    count_lease(entry, 1);
     // The holder keeps it a little longer than it says.
     leases_.push_back(
         {to, ask.number, entry, monotonic_ns() + settings_.lease_ms * std::uint64_t{1'100'000}});
@@ -122,6 +107,7 @@ void Manager::end_leases(std::uint64_t now_ns, std::uint64_t of_peer) {
       const std::lock_guard lock(inbox_mutex_);
       ++counters_.leases_ended;
     }
+    count_lease(lease.entry, -1);
     const auto lock = server_.lock();
     server_.objects().drop(lease.entry);
     return true;

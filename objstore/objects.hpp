@@ -83,6 +83,9 @@ class Objects {
   void seal(std::uint32_t entry, std::uint64_t ttl_ms, bool is_pinned, std::uint64_t stamp = 0);
   // Equal for all copies of an object, on all hosts; another one of the same id has another.
   std::uint64_t stamp_of(std::uint32_t entry) const { return hidden_[entry].stamp; }
+  // 0: not known.
+  std::uint64_t checksum_of(std::uint32_t entry) const { return hidden_[entry].checksum; }
+  void set_checksum(std::uint32_t entry, std::uint64_t value) { hidden_[entry].checksum = value; }
   void abort(std::uint32_t entry);
   Outcome erase(const ObjectId& id);
   Outcome pin(const ObjectId& id, bool is_pinned);
@@ -134,7 +137,7 @@ class Objects {
     std::uint32_t newer = kNoEntry, older = kNoEntry;  // in list_ or dying_
     std::uint32_t owner = 0;
     std::uint32_t holds = 0;
-    std::uint64_t stamp = 0;
+    std::uint64_t stamp = 0, checksum = 0;
     State state = State::free;
     bool is_pinned = false;
     bool is_on_disk = false;  // has a place in places_; in memory, too, or not

@@ -58,6 +58,10 @@ class Remote {
   // Server::into_ended(), before long after no_more_into(). Until then nobody else writes there.
   virtual void read_into(std::uint64_t number, const IntoTarget& target) = 0;
   virtual void no_more_into(std::uint64_t number) = 0;
+  // So many others shall have it, too; ends with Server::replicated(), before long after
+  // no_more_copies().
+  virtual void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) = 0;
+  virtual void no_more_copies(std::uint64_t number) = 0;
   // True if other hosts were told, too.
   virtual bool erased(const ObjectId& id) = 0;
   virtual void status(nlohmann::json& json) = 0;
@@ -87,6 +91,8 @@ class Server final : private References, private Observer {
                           std::uint32_t metadata_bytes, std::uint32_t& entry);
   // Ends all waits for an object that will not come.
   void fail_waits(const ObjectId& id, Code code, Reason reason);
+  // On how many hosts an object is that Remote was asked to replicate.
+  void replicated(std::uint64_t number, std::uint32_t num_hosts);
   // Brings a spilled object back into memory when there is room; Remote hears of it.
   void restore(const ObjectId& id);
   bool is_wanted(const ObjectId& id) const { return waiting_for_.contains(id); }
@@ -143,6 +149,11 @@ class Server final : private References, private Observer {
     bool is_remote;   // Remote has been asked, and says when it is over
     Outcome outcome;  // if Remote was told to end
   };
+  // A seal that waits for copies on other hosts.
+  struct Replication {
+    std::uint32_t client, tag, num_wanted;
+    std::uint64_t deadline_ns;
+  };
   // A long copy from an extent, done a piece at a time between other work.
   struct Copy {
     std::uint32_t client;
@@ -185,6 +196,10 @@ class Server final : private References, private Observer {
   void advance_copy();
   void finish_seal(Client& client, const Request& request, std::uint32_t entry);
   void retry_creates();
+
+  // server_copies.cpp
+  void replicate(Client& client, const Request& request);
+  void end_replications(std::uint64_t now_ns);
 
   // server_spill.cpp
   void restored(const ObjectId& id) override;
@@ -232,6 +247,7 @@ class Server final : private References, private Observer {
   std::unordered_multimap<ObjectId, std::uint64_t> waiting_for_;
   std::multimap<std::uint64_t, std::uint64_t> deadlines_;
   std::map<std::uint64_t, Into> intos_;
+  std::map<std::uint64_t, Replication> replications_;
   struct Restore {
     ObjectId id;
     std::uint64_t until_ns;

@@ -239,6 +239,7 @@ void Server::advance_copy() {
 void Server::finish_seal(Client& client, const Request& request, std::uint32_t entry) {
   client.creating.erase(request.id);
   objects_.seal(entry, request.ttl_ms, (request.flags & kFlagPin) != 0);
+  if (request.copies > 1) return replicate(client, request);
   complete(client, request.tag, {});
 }
 

@@ -192,6 +192,8 @@ int Server::run_clocks(std::uint64_t now_ns) {
     end_wait(deadlines_.begin()->second, {Code::timed_out});
   if (!deadlines_.empty()) due_at(deadlines_.begin()->first);
   due_at(end_due_intos(now_ns));
+  end_replications(now_ns);
+  if (!replications_.empty()) due_at(now_ns + 20'000'000);
   if (!room_waits_.empty()) {
     // References go without a word, so room is looked for now and then.
     room_may_have_come_ = true;

@@ -58,8 +58,8 @@ for _name, _result, *_arguments in (
         ("weft_object_buffer_metadata", c_void_p, c_void_p),
         ("weft_object_seal", c_int, c_void_p, c_void_p),
         ("weft_object_abort", None, c_void_p),
-        ("weft_object_put", c_int, c_void_p, POINTER(_Id), c_void_p, c_uint64, c_void_p, c_uint32,
-         c_uint64, c_int, c_int64),
+        ("weft_object_put_copies", c_int, c_void_p, POINTER(_Id), c_void_p, c_uint64, c_void_p,
+         c_uint32, c_uint32, c_uint64, c_int, c_int64),
         ("weft_object_get", c_int, c_void_p, POINTER(_Id), c_size_t, c_int64, POINTER(c_void_p)),
         ("weft_object_data", c_void_p, c_void_p, POINTER(c_uint64)),
         ("weft_object_metadata", c_void_p, c_void_p, POINTER(c_uint64)),
@@ -222,8 +222,11 @@ class ObjectStore:
                                        byref(handle)))
         return Buffer(self, handle, data_bytes, metadata_bytes)
 
-    def put(self, identifier, data, metadata=b"", ttl=0, pin=False, timeout=10.0):
+    def put(self, identifier, data, metadata=b"", ttl=0, pin=False, timeout=10.0, copies=1):
+        """copies: hosts that have it before this returns."""
         view = memoryview(data)
+        if copies > 1 and (view.readonly or not view.c_contiguous):
+            view = memoryview(bytearray(view))
         if view.readonly or not view.c_contiguous:
             # ctypes takes the address of writable memory only.
             with self.create(identifier, view.nbytes, len(metadata), ttl, pin, timeout) as buffer:
@@ -232,8 +235,9 @@ class ObjectStore:
             return
         array = (c_uint8 * view.nbytes).from_buffer(view) if view.nbytes else None
         metadata = bytes(metadata)
-        _check(_lib.weft_object_put(self._store, byref(_id(identifier)), array, view.nbytes,
-                                    metadata, len(metadata), _ms(ttl), int(pin), _ms(timeout)))
+        _check(_lib.weft_object_put_copies(self._store, byref(_id(identifier)), array, view.nbytes,
+                                           metadata, len(metadata), copies, _ms(ttl), int(pin),
+                                           _ms(timeout)))
 
     def get(self, identifier, timeout=0.0):
         """The data, a memoryview without a copy."""

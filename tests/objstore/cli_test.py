@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 weft_store, library, client = sys.argv[1:]
 folder = tempfile.mkdtemp(prefix="weft-store-cli-")
@@ -193,6 +194,30 @@ else:
     print("no full disk: no tmpfs can be mounted here", file=sys.stderr)
     small.communicate(timeout=20)
 os.rmdir(spill)
+# From which size on to read, measured with another store and kept.
+secret, thresholds = os.path.join(folder, "secret"), os.path.join(folder, "thresholds")
+with open(secret, "w") as out:
+    out.write("of the calibration\n")
+node = f"unix:{folder}/node"
+store = start("--memory", "64MiB", "--listen", node, "--secret-file", secret, "--bind", "numa",
+              "--verify", "--register", "object")
+table = run("calibrate", node, "--secret-file", secret, "--thresholds", thresholds).decode()
+assert table.count("\n") == 1 + 13 + 1 and "noted in" in table, table
+with open(thresholds) as kept:
+    fabric, value = kept.read().split()
+assert fabric == "shm" and int(value) > 0
+for line in table.splitlines()[1:-1]:
+    size, sent, read = line.split()
+    assert int(size) >= 1024 and float(sent) > 0 and float(read) > 0
+# What it measured with is gone.
+deadline = time.monotonic() + 20
+while json.loads(run("status", "--json"))["objects"] != 0:
+    assert time.monotonic() < deadline
+assert "not" in run("calibrate", f"unix:{folder}/nobody", "--thresholds", thresholds, code=1)
+assert end(store) == 0
+for name in (secret, thresholds, f"{folder}/node"):
+    if os.path.exists(name):
+        os.unlink(name)
 os.unlink(file.name)
 os.rmdir(folder)  # nothing else is left
 print("as expected")

@@ -48,6 +48,11 @@ WEFT_C_API void weft_object_abort(weft_object_buffer* buffer);
 WEFT_C_API int weft_object_put(weft_object_store* store, const weft_object_id* id, const void* data,
                                uint64_t data_bytes, const void* metadata, uint32_t metadata_bytes,
                                uint64_t ttl_ms, int is_pinned, int64_t timeout_ms);
+/* The same, on so many hosts before it returns; WEFT_PEER_LOST: on fewer, where it stays. */
+WEFT_C_API int weft_object_put_copies(weft_object_store* store, const weft_object_id* id,
+                                      const void* data, uint64_t data_bytes, const void* metadata,
+                                      uint32_t metadata_bytes, uint32_t copies, uint64_t ttl_ms,
+                                      int is_pinned, int64_t timeout_ms);
 /* objects: num of them, each freed with weft_object_release; null for those that did not come. */
 WEFT_C_API int weft_object_get(weft_object_store* store, const weft_object_id* ids, size_t num,
                                int64_t timeout_ms, weft_object** objects);

@@ -51,7 +51,9 @@ struct ObjectStoreSettings {
 struct ObjectOptions {
   std::uint64_t ttl_ms = 0;         // after which it goes as if erased; 0: never
   bool is_pinned = false;           // never evicted
-  std::int64_t timeout_ms = 10000;  // how long room is waited for
+  std::int64_t timeout_ms = 10000;  // how long room is waited for, and then the copies
+  // Hosts that have it, this one included, before put or seal returns; put_async: is done.
+  std::uint32_t copies = 1;
 };
 
 // A reference to a sealed object: while it lives, the object is not evicted and its data stay.
@@ -189,7 +191,8 @@ class WEFT_API ObjectStore {
   // whatever the outcome.
   Status seal(ObjectBuffer& buffer);
   void abort(ObjectBuffer& buffer);
-  // create, copy and seal in one.
+  // create, copy and seal in one. peer_lost: fewer hosts than `copies` could take it; the text says
+  // how many have it, and it stays there.
   Status put(const ObjectId& id, std::span<const std::byte> data,
              std::span<const std::byte> metadata = {}, const ObjectOptions& options = {});
 

@@ -64,6 +64,16 @@ void Objects::written(const Spill::Done& done) {
     hidden_[entry].is_on_disk = true;
   }
   drop(entry);
+  if (done.status || !may_be_evicted(entry)) return;
+  // The eldest it was, and is still.
+  List& list = list_of(entry);
+  if (list.oldest == entry) return;
+  unlink(list, entry);
+  list.bytes += Allocator::rounded(bytes_of(entry));
+  hidden_[entry].older = kNoEntry;
+  hidden_[entry].newer = list.oldest;
+  hidden_[list.oldest].older = entry;
+  list.oldest = entry;
 }
 
 // Gives its memory back; the entry is in no list, and its version odd.

@@ -13,6 +13,9 @@ struct weft_object_store {
 struct weft_object {
   weft::Object object;
 };
+struct weft_object_memory {
+  weft::ObjectMemory memory;
+};
 struct weft_object_buffer {
   weft::ObjectBuffer buffer;
 };
@@ -60,6 +63,7 @@ void fill(const weft::ObjectEntry& from, weft_object_entry& to) {
   to.data_bytes = from.data_bytes;
   to.is_pinned = from.is_pinned;
   to.is_referenced = from.is_referenced;
+  to.is_spilled = from.is_spilled;
 }
 weft::ObjectOptions options_of(uint64_t ttl_ms, int is_pinned, int64_t timeout_ms) {
   weft::ObjectOptions options;
@@ -134,10 +138,18 @@ void weft_object_abort(weft_object_buffer* buffer) { delete buffer; }
 int weft_object_put(weft_object_store* store, const weft_object_id* id, const void* data,
                     uint64_t data_bytes, const void* metadata, uint32_t metadata_bytes,
                     uint64_t ttl_ms, int is_pinned, int64_t timeout_ms) {
+  return weft_object_put_copies(store, id, data, data_bytes, metadata, metadata_bytes, 1, ttl_ms,
+                                is_pinned, timeout_ms);
+}
+
+int weft_object_put_copies(weft_object_store* store, const weft_object_id* id, const void* data,
+                           uint64_t data_bytes, const void* metadata, uint32_t metadata_bytes,
+                           uint32_t copies, uint64_t ttl_ms, int is_pinned, int64_t timeout_ms) {
   return guarded([&] {
+    weft::ObjectOptions options = options_of(ttl_ms, is_pinned, timeout_ms);
+    options.copies = copies;
     return store->store.put(id_of(id), bytes_of(data, data_bytes),
-                            bytes_of(metadata, metadata_bytes),
-                            options_of(ttl_ms, is_pinned, timeout_ms));
+                            bytes_of(metadata, metadata_bytes), options);
   });
 }
 
@@ -162,6 +174,29 @@ const void* weft_object_metadata(const weft_object* object, uint64_t* bytes) {
   return object->object.metadata().data();
 }
 void weft_object_release(weft_object* object) { delete object; }
+
+int weft_object_get_into(weft_object_store* store, const weft_object_id* id, uint64_t offset,
+                         void* into, uint64_t bytes, int64_t timeout_ms, uint64_t* data_bytes) {
+  return guarded([&] {
+    return store->store.get_into(id_of(id), offset, {static_cast<std::byte*>(into), bytes},
+                                 *data_bytes, timeout_ms);
+  });
+}
+
+int weft_object_memory_allocate(weft_object_store* store, uint64_t bytes,
+                                weft_object_memory** memory) {
+  return guarded([&]() -> weft::Status {
+    auto made = std::make_unique<weft_object_memory>();
+    weft::Status status = store->store.allocate(bytes, made->memory);
+    if (status) *memory = made.release();
+    return status;
+  });
+}
+
+void* weft_object_memory_data(const weft_object_memory* memory) {
+  return memory->memory.data().data();
+}
+void weft_object_memory_free(weft_object_memory* memory) { delete memory; }
 
 int weft_object_delete(weft_object_store* store, const weft_object_id* id) {
   return guarded([&] { return store->store.erase(id_of(id)); });

@@ -121,6 +121,13 @@ Status ObjectStore::get(std::span<const ObjectId> ids, std::span<Object> objects
                         std::int64_t timeout_ms) {
   return impl_->get(ids, objects, timeout_ms);
 }
+Status ObjectStore::get_into(const ObjectId& id, std::uint64_t offset, std::span<std::byte> into,
+                             std::uint64_t& data_bytes, std::int64_t timeout_ms) {
+  return impl_->get_into(id, offset, into, data_bytes, timeout_ms);
+}
+Status ObjectStore::allocate(std::uint64_t bytes, ObjectMemory& memory) {
+  return impl_->allocate(bytes, memory);
+}
 Status ObjectStore::erase(const ObjectId& id) { return impl_->simple(Op::erase, id); }
 Status ObjectStore::pin(const ObjectId& id) { return impl_->simple(Op::pin, id); }
 Status ObjectStore::unpin(const ObjectId& id) { return impl_->simple(Op::unpin, id); }

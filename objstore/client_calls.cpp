@@ -72,6 +72,15 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
     case Reason::transfer:
       what = "could not be fetched from any host that has it";
       break;
+    case Reason::few_copies:
+      what = "is on fewer hosts than were asked for";
+      break;
+    case Reason::wrong_checksum:
+      what = "came from other hosts with bytes that their checksum is not of";
+      break;
+    case Reason::unreadable:
+      what = "was spilled to disk and could not be read back; weft-store has told why";
+      break;
     case Reason::none:
       break;
   }
@@ -238,6 +247,11 @@ Status ObjectStoreImpl::call(Request& request, Completion& completion) {
   std::uint32_t tag;
   if (Status status = start(request, tag, nullptr, deadline_ns); !status) return status;
   if (Status status = finish(tag, deadline_ns, completion); !status) return status;
+  if (completion.reason == Reason::few_copies)
+    return {static_cast<Code>(completion.code),
+            "object " + request.id.text() + " is on " + std::to_string(completion.count) +
+                " of the " + std::to_string(request.copies) +
+                " hosts that were asked for, and stays there; are others up, and have they room?"};
   return error_of(request.op, request.id, completion.code, completion.reason);
 }
 

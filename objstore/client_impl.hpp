@@ -1,7 +1,8 @@
 #pragma once
 // The inside of ObjectStore. Files: client_connect.cpp (meeting the store, extents),
 // client_calls.cpp (requests, completions, sleep), client_objects.cpp (taking and releasing
-// objects), client_puts.cpp (creating them), client.cpp (the public facade and the rest).
+// objects), client_puts.cpp (creating them), client_into.cpp (ranges into the program's memory),
+// client.cpp (the public facade and the rest).
 #include <array>
 #include <atomic>
 #include <memory>
@@ -29,6 +30,10 @@ class ObjectStoreImpl {
   Status put(const ObjectId& id, std::span<const std::byte> data,
              std::span<const std::byte> metadata, const ObjectOptions& options);
   Status get(std::span<const ObjectId> ids, std::span<Object> objects, std::int64_t timeout_ms);
+  Status get_into(const ObjectId& id, std::uint64_t offset, std::span<std::byte> into,
+                  std::uint64_t& data_bytes, std::int64_t timeout_ms);
+  Status allocate(std::uint64_t bytes, ObjectMemory& memory);
+  void free(ObjectMemory& memory) noexcept;
   // The call of one id that is only that.
   Status simple(objstore::Op op, const ObjectId& id);
   Status wait(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,
@@ -92,6 +97,10 @@ class ObjectStoreImpl {
   void give_room(const Room& room) noexcept;
   Status put_in_pieces(Request& request, std::span<const std::byte> data,
                        std::span<const std::byte> metadata);
+  // client_into.cpp
+  bool room_of(std::span<std::byte> memory, Room& room);
+  bool copy_from_here(const ObjectId& id, std::uint64_t offset, std::span<std::byte> into,
+                      std::uint64_t& data_bytes);
   // client_objects.cpp
   bool take_locked(const ObjectId& id, Object& object);
   std::uint32_t free_slot_locked();

@@ -159,7 +159,10 @@ Status ObjectStoreImpl::get(std::span<const ObjectId> ids, std::span<Object> obj
     std::int64_t left = timeout_ms;
     if (timeout_ms > 0) {
       left -= static_cast<std::int64_t>((monotonic_ns() - begin_ns) / 1'000'000);
-      if (left <= 0) left = 0;
+      if (left <= 0) {
+        status = Code::timed_out;
+        break;
+      }
     }
     // It was here and went again before it was taken: that can go on for as long as others put.
     if (left == 0 && tries > 3) {
@@ -188,7 +191,7 @@ Status ObjectStoreImpl::wait(std::span<const ObjectId> ids, std::size_t least,
   if (!status && status.code() != Code::timed_out) return status;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     Found found;
-    is_here[i] = index_.find(ids[i], found);
+    is_here[i] = index_.find(ids[i], found) || (index_.header().spills != 0 && contains(ids[i]));
   }
   return status;
 }

@@ -97,6 +97,8 @@ Status ObjectStoreImpl::seal(ObjectBuffer& buffer) {
   request.id = buffer.id_;
   request.flags = buffer.options_.is_pinned ? std::uint32_t{kFlagPin} : 0;
   request.ttl_ms = buffer.options_.ttl_ms;
+  request.copies = buffer.options_.copies;
+  request.timeout_ms = buffer.options_.timeout_ms;
   request.extent = buffer.extent_;
   request.extent_offset = buffer.extent_offset_;
   request.bytes = buffer.data_bytes_ + buffer.metadata_bytes_;
@@ -146,6 +148,7 @@ Status ObjectStoreImpl::put(const ObjectId& id, std::span<const std::byte> data,
   request.id = id;
   request.flags = options.is_pinned ? std::uint32_t{kFlagPin} : 0;
   request.ttl_ms = options.ttl_ms;
+  request.copies = options.copies;
   request.timeout_ms = options.timeout_ms;
   request.data_bytes = data.size();
   request.metadata_bytes = static_cast<std::uint32_t>(metadata.size());
@@ -211,7 +214,6 @@ Status ObjectStoreImpl::put_in_pieces(Request& request, std::span<const std::byt
   Request last = request;
   last.op = status ? Op::seal : Op::abort;
   last.bytes = 0;
-  last.timeout_ms = 0;
   const Status ended = call(last, completion);
   return status ? ended : status;
 }
@@ -235,6 +237,7 @@ Status ObjectStoreImpl::put_async(const ObjectId& id, std::span<const std::byte>
   request.id = id;
   request.flags = options.is_pinned ? std::uint32_t{kFlagPin} : 0;
   request.ttl_ms = options.ttl_ms;
+  request.copies = options.copies;
   request.timeout_ms = options.timeout_ms;
   request.data_bytes = data.size();
   request.extent_offset = *offset;

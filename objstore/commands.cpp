@@ -20,8 +20,10 @@ struct Arguments {
   std::string id, file;
   std::vector<std::string> ids;
   bool is_json = false, is_prometheus = false, is_pinned = false, fetches = false;
+  std::uint64_t offset = 0, length = UINT64_MAX;
   double watch_seconds = 0, timeout_seconds = 10, ttl_seconds = 0;
   std::size_t least = 0;
+  std::uint32_t copies = 1;
 };
 
 ObjectId parse(const std::string& text) {
@@ -137,7 +139,25 @@ int wait(ObjectStore& store, const Arguments& arguments) {
   return 0;
 }
 
+// Without a copy that stays here.
+int get_range(ObjectStore& store, const Arguments& arguments) {
+  const ObjectId id = parse(arguments.id);
+  const std::int64_t timeout_ms = milliseconds(arguments.timeout_seconds);
+  std::uint64_t data_bytes = 0;
+  check(store.get_into(id, 0, {}, data_bytes, timeout_ms));
+  const std::uint64_t begin = std::min(arguments.offset, data_bytes);
+  ObjectMemory memory;
+  check(store.allocate(std::min(arguments.length, data_bytes - begin), memory));
+  std::uint64_t again = 0;
+  check(store.get_into(id, begin, memory.data(), again, timeout_ms));
+  if (again != data_bytes)
+    throw Error(Status(Code::not_found, "object " + arguments.id + " was replaced by another"));
+  write_all(memory.data());
+  return 0;
+}
+
 int get(ObjectStore& store, const Arguments& arguments) {
+  if (arguments.offset != 0 || arguments.length != UINT64_MAX) return get_range(store, arguments);
   Object object;
   check(store.get(parse(arguments.id), object, milliseconds(arguments.timeout_seconds)));
   write_all(object.data());
@@ -147,6 +167,7 @@ int get(ObjectStore& store, const Arguments& arguments) {
 int put(ObjectStore& store, const Arguments& arguments) {
   ObjectOptions options;
   options.is_pinned = arguments.is_pinned;
+  options.copies = arguments.copies;
   options.timeout_ms = milliseconds(arguments.timeout_seconds);
   options.ttl_ms = static_cast<std::uint64_t>(arguments.ttl_seconds * 1000);
   check(store.put(parse(arguments.id), read_all(arguments.file), {}, options));
@@ -198,9 +219,18 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
   sub->add_option("--ttl", arguments->ttl_seconds, "seconds until it goes by itself")
       ->check(CLI::Range(0.0, 1e12));
   sub->add_flag("--pin", arguments->is_pinned, "never evict it");
+  sub->add_option("--copies", arguments->copies, "hosts that have it before this returns")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   add_timeout(sub);
   sub = add("get", "an object's data to standard output", get);
   add_id(sub);
+  const auto size = CLI::AsSizeValue(false);
+  sub->add_option("--offset", arguments->offset,
+                  "from this byte on; of another host's object no copy is kept here then")
+      ->transform(size);
+  sub->add_option("--length", arguments->length, "so many bytes at most; as with --offset")
+      ->transform(size);
   add_timeout(sub);
   add("ls", "the objects of this host: id, data and metadata in bytes",
       [](ObjectStore& store, const Arguments&) { return list(store); });

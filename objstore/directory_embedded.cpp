@@ -110,9 +110,11 @@ void EmbeddedDirectory::lost(std::uint64_t member) {
 void EmbeddedDirectory::note(std::uint64_t from, const ObjectId& id, Announced what) {
   Known& known = known_[id];
   const bool is_late = what == Announced::copy && known.erased_ns != 0;
-  const bool is_second =
-      what == Announced::sealed && !known.holders.empty() && !known.holders.contains(from);
+  const bool is_second = what == Announced::sealed && !known.holders.empty() &&
+                         !known.holders.contains(from) && !known.is_early;
   if (is_late || is_second) return send(from, PeerKind::drop, id);
+  // What comes from two hosts comes in any order.
+  known.is_early = what == Announced::copy && (known.holders.empty() || known.is_early);
   known.holders.insert(from);
   known.erased_ns = 0;  // the name is used anew
   const std::set<std::uint64_t> watchers = known.watchers;
@@ -143,6 +145,7 @@ void EmbeddedDirectory::received(std::uint64_t from, const PeerMessage& message)
       if (found == known_.end()) return;
       (message.kind == PeerKind::withdraw ? found->second.holders : found->second.watchers)
           .erase(from);
+      if (found->second.holders.empty()) found->second.is_early = false;
       if (found->second.is_empty()) known_.erase(found);
       return;
     }

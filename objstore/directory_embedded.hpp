@@ -34,6 +34,7 @@ class EmbeddedDirectory final : public Directory {
   // What this manager answers for.
   struct Known {
     std::set<std::uint64_t> holders, watchers;
+    bool is_early = false;        // a copy was told of, and its original not yet
     std::uint64_t erased_ns = 0;  // a copy that was under way then is erased when it is told of
     bool is_empty() const { return holders.empty() && watchers.empty() && erased_ns == 0; }
   };

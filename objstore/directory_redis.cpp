@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "redis_news.hpp"
 #include "weft/job.hpp"
 
 namespace weft::objstore {
@@ -31,7 +32,13 @@ for _, holder in ipairs(redis.call('SMEMBERS', holders)) do
   end
 end
 if what == '1' and redis.call('EXISTS', prefix .. ':erased:' .. id) == 1 then return 1 end
-if what == '2' and first == 1 then return 1 end
+local early = prefix .. ':early:' .. id
+if what == '2' and first == 1 and redis.call('EXISTS', early) == 0 then return 1 end
+if what == '1' and first == 0 then
+  redis.call('SET', early, '1', 'EX', '60')
+elseif what ~= '1' then
+  redis.call('DEL', early)
+end
 redis.call('SADD', holders, self)
 redis.call('DEL', prefix .. ':erased:' .. id)
 for _, watcher in ipairs(redis.call('SMEMBERS', prefix .. ':watchers:' .. id)) do
@@ -84,11 +91,6 @@ std::string digits(const ObjectId& id) {
 bool parse_number(std::string_view text, std::uint64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
-}
-
-std::string_view text_of(const redisReply& reply) {
-  return reply.type == REDIS_REPLY_STRING ? std::string_view(reply.str, reply.len)
-                                          : std::string_view();
 }
 
 }  // namespace
@@ -160,13 +162,9 @@ void RedisDirectory::withdraw(const ObjectId& id) {
 void RedisDirectory::watch(const ObjectId& id) {
   watched_.insert(id);
   script(kWatch, id, {}, [this, id](const redisReply& reply) {
-    if (reply.type != REDIS_REPLY_ARRAY || !watched_.contains(id)) return;
-    std::vector<std::uint64_t> holders;
-    for (std::size_t i = 0; i < reply.elements; ++i) {
-      std::uint64_t holder;
-      if (parse_number(text_of(*reply.element[i]), holder) && holder != self_)
-        holders.push_back(holder);
-    }
+    if (!watched_.contains(id)) return;
+    std::vector<std::uint64_t> holders = parse_holders(reply);
+    std::erase(holders, self_);
     if (!holders.empty()) user_.has_holders(id, holders);
   });
 }
@@ -184,26 +182,24 @@ void RedisDirectory::erase(const ObjectId& id) {
 // --- What it is told ---
 
 void RedisDirectory::pushed(const redisReply& reply) {
-  if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 3) return;
-  const std::string_view kind = text_of(*reply.element[0]);
-  // From here on nothing is missed, so this is when all is announced and watched.
-  if (kind == "subscribe") {
-    is_new_ = true;
-    return;
+  const RedisNews news = parse_news(reply);
+  switch (news.kind) {
+    case RedisNews::Kind::nonsense:
+      return;
+    case RedisNews::Kind::subscribed:
+      // From here on nothing is missed, so this is when all is announced and watched.
+      is_new_ = true;
+      return;
+    case RedisNews::Kind::drop:
+      return user_.must_drop(news.id);
+    case RedisNews::Kind::deleted:
+      if (watched_.contains(news.id)) user_.was_deleted(news.id);
+      return;
+    case RedisNews::Kind::holder:
+      if (watched_.contains(news.id) && news.member != self_)
+        user_.has_holders(news.id, {&news.member, 1});
+      return;
   }
-  const std::string_view text = text_of(*reply.element[2]);
-  const auto first = text.find(' '), second = text.rfind(' ');
-  ObjectId id;
-  std::uint64_t member;
-  if (kind != "message" || first == std::string_view::npos || second != first + 41 ||
-      !ObjectId::parse(text.substr(first + 1, 40), id) ||
-      !parse_number(text.substr(second + 1), member))
-    return;
-  const std::string_view word = text.substr(0, first);
-  if (word == "drop") return user_.must_drop(id);
-  if (!watched_.contains(id)) return;
-  if (word == "deleted") return user_.was_deleted(id);
-  if (word == "holder" && member != self_) return user_.has_holders(id, {&member, 1});
 }
 
 // That this manager lives, and who else does.
@@ -211,20 +207,14 @@ void RedisDirectory::heartbeat(std::uint64_t now_ns) {
   if (now_ns < next_heartbeat_ns_) return;
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   script(kHeartbeat, {}, {address_}, [this](const redisReply& reply) {
-    if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2) return;
+    bool was_known = false;
+    std::vector<Member> members;
+    if (!parse_members(reply, was_known, members)) return;
     // Forgotten, with what it holds: it was stopped for a while, or Redis was.
-    if (reply.element[0]->integer == 0) is_new_ = true;
-    const redisReply& rows = *reply.element[1];
-    num_members_ = 0;
-    for (std::size_t i = 0; i + 1 < rows.elements && num_members_ < kMaxMembers; i += 2) {
-      std::uint64_t member;
-      const std::string_view address = text_of(*rows.element[i + 1]);
-      if (!parse_number(text_of(*rows.element[i]), member) || address.empty() ||
-          address.size() > kMaxAddressBytes)
-        continue;
-      ++num_members_;
-      if (member != self_) user_.learned({member, std::string(address)});
-    }
+    if (!was_known) is_new_ = true;
+    num_members_ = members.size();
+    for (const Member& member : members)
+      if (member.generation != self_) user_.learned(member);
   });
 }
 

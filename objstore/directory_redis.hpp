@@ -7,6 +7,7 @@
 //   PREFIX:holders:ID    generations of those that hold the object
 //   PREFIX:watchers:ID   of those that look for it
 //   PREFIX:erased:ID     for a minute after it was deleted
+//   PREFIX:early:ID      for a minute after a copy was told of before its original
 //
 // Each manager listens to the channel PREFIX:to:GENERATION, where it is told `holder`, `deleted` or
 // `drop`, then the id and a generation. What must happen in one is a script.

@@ -52,7 +52,7 @@ inline constexpr std::uint32_t kMaxEntries = 1u << 26;
 struct IndexHeader {
   std::uint64_t magic;
   std::uint32_t layout_version;
-  std::uint32_t unused;
+  std::uint32_t spills;      // 1: an object may be here and yet in no entry, so ask the store
   std::uint64_t generation;  // of the store: another in each life
   std::uint64_t segment_capacity;
   // Changing; store writes, clients read.
@@ -103,6 +103,8 @@ enum class Op : std::uint32_t {
   subscribe,  // events from now on
   nudge,      // a reference went, while the store wants to know
   drop_extent,
+  read_into,  // into an extent: data from object_offset on, of an object on another host; value:
+              // data bytes of all of it. exists: it is here, take it
 };
 
 enum RequestFlags : std::uint32_t {
@@ -122,11 +124,12 @@ struct Request {
   std::uint64_t extent_offset;
   std::uint64_t bytes;          // in the extent
   std::uint64_t data_bytes;     // of the object
-  std::uint64_t object_offset;  // write: where in the object
+  std::uint64_t object_offset;  // write, read_into: where in the object
   std::uint64_t ttl_ms;         // 0: for ever
   std::int64_t timeout_ms;      // below 0: no limit
   std::uint64_t cursor;         // list
-  std::uint8_t unused[24];
+  std::uint32_t copies;         // put, seal: hosts that shall have it, this one included; 0 is 1
+  std::uint8_t unused[20];
 };
 static_assert(sizeof(Request) == 128);
 
@@ -142,8 +145,11 @@ enum class Reason : std::uint32_t {
   deleted,       // while it was waited for
   no_extent,
   shutting_down,
-  no_holder,  // no host has it
-  transfer,   // all hosts that have it failed
+  no_holder,       // no host has it
+  transfer,        // all hosts that have it failed
+  few_copies,      // count: on how many hosts it is
+  wrong_checksum,  // of all copies that came from other hosts
+  unreadable,      // it was spilled, and can't be read back
 };
 
 struct Completion {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <thread>
 
+#include "bind.hpp"
+#include "calibrate.hpp"
 #include "commands.hpp"
 #include "manager.hpp"
 #include "server.hpp"
@@ -25,8 +27,11 @@ struct Options {
   std::uint64_t memory_bytes = std::uint64_t{1} << 30, quota_bytes = 0;
   std::uint32_t max_objects = kMaxEntries, spin_us = 50;
   bool huge_pages = false;
+  SpillSettings spill;
   ManagerSettings manager;
-  std::string secret_file;
+  std::string thresholds_file = default_thresholds_file(), bind = "none";
+  bool has_threshold = false;
+  std::string secret_file, registers = "segment";
 };
 
 // Without the line's end that editors add.
@@ -38,11 +43,18 @@ Status read_secret(const std::string& file, std::string& secret) {
 }
 
 int serve(const Options& options) {
+  // Before there is memory to be bound.
+  if (options.bind == "numa") {
+    std::string told;
+    if (const Status status = bind_to_numa(told); !status) return fail(status);
+    std::fprintf(stderr, "weft-store: --bind numa: %s\n", told.c_str());
+  }
   ServerSettings settings;
   settings.socket_path = options.socket;
   settings.objects.memory_bytes = options.memory_bytes;
   settings.objects.max_objects = options.max_objects;
   settings.objects.huge_pages = options.huge_pages;
+  settings.objects.spill = options.spill;
   settings.quota_bytes = options.quota_bytes;
   settings.spin_us = options.spin_us;
   Server server;
@@ -53,6 +65,9 @@ int serve(const Options& options) {
       return fail(status);
   char host[65] = {};
   ::gethostname(host, sizeof host - 1);
+  if (!options.has_threshold)
+    manager_settings.thresholds = read_thresholds(options.thresholds_file);
+  manager_settings.registers_objects = options.registers == "object";
   manager_settings.name = std::string("weft-store ").append(host).substr(0, 64);
   std::optional<Manager> manager;
   if (!manager_settings.listen.empty() || !manager_settings.peers.empty() ||
@@ -95,6 +110,12 @@ int main(int argc, char** argv) {
   app.add_option("--objects", options.max_objects, "how many at most")
       ->check(CLI::Range(1u, kMaxEntries))
       ->capture_default_str();
+  app.add_option("--spill", options.spill.folder,
+                 "a folder on disk for objects that are used least when memory is short; without "
+                 "it they are evicted");
+  app.add_option("--spill-limit", options.spill.limit_bytes,
+                 "bytes there at most; 0: as many as there is room for")
+      ->transform(size);
   app.add_option("--quota", options.quota_bytes, "memory that one client's objects take; 0: any")
       ->transform(size);
   app.add_option("--spin-us", options.spin_us,
@@ -116,14 +137,43 @@ int main(int argc, char** argv) {
                  "objects from this size on are read by one-sided READ, smaller ones are sent")
       ->transform(size)
       ->capture_default_str();
+  app.add_option("--thresholds", options.thresholds_file,
+                 "where `calibrate` keeps its results, one a fabric; --threshold comes before them")
+      ->capture_default_str();
+  app.add_option("--bind", options.bind,
+                 "numa: run, and have the memory, next to the RDMA device; none: anywhere")
+      ->check(CLI::IsMember({"numa", "none"}))
+      ->capture_default_str();
   app.add_option("--lease-ms", options.manager.lease_ms,
                  "how long an object is kept for a host that reads it")
       ->check(CLI::Range(100u, 3600000u))
       ->capture_default_str();
+  app.add_option("--register", options.registers,
+                 "what other hosts that have the secret can read: all memory (segment), or an "
+                 "object while they fetch it (object), which costs a registration for each")
+      ->check(CLI::IsMember({"segment", "object"}))
+      ->capture_default_str();
+  app.add_flag("--verify", options.manager.verifies,
+               "compare the checksums of what comes from other hosts before it is seen");
   app.fallthrough();
   app.require_subcommand(0, 1);
   std::function<int()> command;
   add_commands(app, options.socket, command);
+  std::string calibrated;
+  CLI::App* sub = app.add_subcommand(
+      "calibrate", "measure with another store from which size on reading is faster than sending");
+  sub->add_option("ADDRESS", calibrated, "where that store listens; with --secret-file")
+      ->required();
+  sub->callback([&] {
+    command = [&] {
+      std::string secret;
+      Status status;
+      if (!options.secret_file.empty()) status = read_secret(options.secret_file, secret);
+      if (status) status = calibrate(calibrated, secret, options.thresholds_file);
+      return status ? 0 : fail(status);
+    };
+  });
   CLI11_PARSE(app, argc, argv);
+  options.has_threshold = app.count("--threshold") != 0;
   return command ? command() : serve(options);
 }

@@ -84,6 +84,8 @@ void Manager::run() {
     const bool has_moved = node_->progress();
     end_reads();
     end_leases(now_ns, 0);
+    repeat_restores(now_ns);
+    if (!registered_.empty()) end_registrations();
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
@@ -105,7 +107,9 @@ void Manager::run() {
   const auto lock = server_.lock();
   for (auto& [id, fetch] : fetches_)
     if (fetch->entry != kNoEntry) server_.objects().abort(fetch->entry);
+  server_.end_remote_intos();
   for (const Lease& lease : leases_) server_.objects().drop(lease.entry);
+  for (const auto& [entry, registered] : registered_) server_.objects().drop(entry);
 }
 
 void Manager::stop() {
@@ -118,8 +122,17 @@ void Manager::stop() {
 
 void Manager::sealed(const ObjectId& id, std::uint32_t) { post({What::sealed, id}); }
 void Manager::gone(const ObjectId& id, bool) { post({What::gone, id}); }
+void Manager::restored(const ObjectId& id) { post({What::restored, id}); }
 void Manager::wanted(const ObjectId& id) { post({What::wanted, id}); }
 void Manager::unwanted(const ObjectId& id) { post({What::unwanted, id}); }
+void Manager::read_into(std::uint64_t number, const IntoTarget& target) {
+  post({What::read_into, target.id, number, target});
+}
+void Manager::no_more_into(std::uint64_t number) { post({What::no_more_into, {}, number}); }
+void Manager::replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) {
+  post({What::replicate, id, number, {}, num_others});
+}
+void Manager::no_more_copies(std::uint64_t number) { post({What::no_more_copies, {}, number}); }
 bool Manager::erased(const ObjectId& id) {
   post({What::erased, id});
   const std::lock_guard lock(inbox_mutex_);
@@ -141,9 +154,11 @@ void Manager::status(nlohmann::json& json) {
   json["transfers"] = {{"fetched", counters_.fetched},
                        {"fetched_bytes", counters_.fetched_bytes},
                        {"fetched_one_sided", counters_.fetched_one_sided},
+                       {"fetched_of_several", counters_.fetched_of_several},
                        {"given", counters_.given},
                        {"given_bytes", counters_.given_bytes},
                        {"retried", counters_.retried},
+                       {"wrong_checksum", counters_.wrong},
                        {"leases_ended", counters_.leases_ended},
                        {"refused", counters_.refused}};
   nlohmann::json peers = nlohmann::json::array();
@@ -169,7 +184,7 @@ void Manager::serve_inbox() {
     const std::lock_guard lock(inbox_mutex_);
     commands.swap(inbox_);
   }
-  for (const Command& command : commands) {
+  for (Command& command : commands) {
     switch (command.what) {
       case What::sealed:
         directory_->announce(command.id,
@@ -177,23 +192,37 @@ void Manager::serve_inbox() {
         break;
       case What::gone:
         directory_->withdraw(command.id);
+        give_restored(command.id);  // absent
+        break;
+      case What::restored:
+        give_restored(command.id);
         break;
       case What::wanted:
         start(command.id);
         break;
       case What::unwanted:
-        if (const auto found = fetches_.find(command.id); found != fetches_.end()) {
-          found->second->is_wanted = false;
-          // One that reads is ended by its end.
-          if (!found->second->is_reading) {
-            give_up_ask(*found->second, false);
-            fetches_.erase(found);
+        if (Fetch* fetch = fetch_of(command.id)) leave(*fetch, {Code::cancelled});
+        break;
+      case What::read_into:
+        start_into(command.number, std::move(command.into));
+        break;
+      case What::no_more_into:
+        for (const auto& [id, fetch] : fetches_)
+          if (fetch->into_number == command.number) {
+            leave(*fetch, {Code::cancelled});
+            break;
           }
-          directory_->unwatch(command.id);
-        }
         break;
       case What::erased:
         directory_->erase(command.id);
+        break;
+      case What::replicate:
+        replications_.emplace(command.number,
+                              Replication{command.id, command.num_others, {}, {}, {}});
+        replicate_to(command.number);
+        break;
+      case What::no_more_copies:
+        end_replication(command.number);
         break;
     }
   }
@@ -237,9 +266,10 @@ void Manager::joined(const Peer& peer) {
     peer_names_.emplace(generation, std::pair(peer.name(), std::string(peer.fabric())));
   }
   tell_members(generation);
-  directory_->joined(generation);
+  std::vector<Fetch*> known;
   for (const auto& [id, fetch] : fetches_)
-    if (fetch->number == 0 && fetch->holders.contains(generation)) ask_next(*fetch);
+    if (fetch->holders.contains(generation)) known.push_back(fetch.get());
+  for (Fetch* fetch : known) advance(*fetch);
 }
 
 void Manager::tell_members(std::uint64_t to) {
@@ -273,14 +303,21 @@ void Manager::lost(const Peer& peer) {
     peer_names_.erase(generation);
   }
   end_leases(monotonic_ns(), generation);
-  directory_->lost(generation);
-  for (auto& [id, fetch] : fetches_) {
-    fetch->holders.erase(generation);
-    if (fetch->holder == generation && !fetch->is_reading) {
-      give_up_ask(*fetch, true);
-      ask_next(*fetch);
+  std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
+  if (stores_.erase(generation) != 0) directory_->lost(generation);
+  std::vector<Fetch*> concerned;
+  for (const auto& [id, fetch] : fetches_)
+    if (fetch->keepers.erase(generation) + fetch->holders.erase(generation) != 0)
+      concerned.push_back(fetch.get());
+  for (Fetch* fetch : concerned) {
+    for (std::size_t i = fetch->asks.size(); i-- > 0;) {
+      const Ask& ask = *fetch->asks[i];
+      // Reads end by themselves.
+      if (ask.holder == generation && !ask.is_reading) end_ask(*fetch, ask, true);
     }
+    advance(*fetch);
   }
+  lost_keeper(generation);
 }
 
 void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
@@ -313,6 +350,7 @@ void Manager::send(std::uint64_t to, const PeerMessage& message) {
 void Manager::handle(std::uint64_t from, const PeerMessage& message) {
   switch (message.kind) {
     case PeerKind::members:
+      if (peers_.contains(from) && stores_.insert(from).second) directory_->joined(from);
       for (const Member& member : message.members)
         if (member.generation != self_ && addresses_.size() < kMaxMembers &&
             addresses_.emplace(member.generation, member.address).second) {
@@ -330,8 +368,14 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::unwatch:
     case PeerKind::holders:
     case PeerKind::erase:
-    case PeerKind::drop:
       return directory_->received(from, message);
+    case PeerKind::drop:
+      return must_drop(message.id);
+    case PeerKind::keep:
+      return keep(from, message);
+    case PeerKind::kept:
+    case PeerKind::unkept:
+      return keeper_answered(from, message);
     case PeerKind::ask:
       return give(from, message);
     case PeerKind::data:
@@ -348,17 +392,14 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
         }
         return;
       }
-      Fetch& fetch = *fetches_.at(asked->second);
-      if (fetch.holder != from || fetch.is_reading || fetch.offer != nullptr) return;
-      if (message.kind == PeerKind::data) return take_data(message);
-      if (message.kind == PeerKind::offer) return take_offer(message);
-      fetch.holders.erase(from);
-      give_up_ask(fetch, true);
-      return ask_next(fetch);
+      return answered(*asked->second, from, message);
     }
     case PeerKind::fin:
       for (Lease& lease : leases_)
         if (lease.peer == from && lease.number == message.number) lease.ends_ns = 1;
+      std::erase_if(restores_, [&](const auto& waiting) {
+        return waiting.second.to == from && waiting.second.ask.number == message.number;
+      });
       return;
   }
 }

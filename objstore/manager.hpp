@@ -32,14 +32,18 @@ namespace weft::objstore {
 struct ManagerSettings {
   std::vector<std::string> listen, peers;
   std::string secret, name, fabrics;
-  std::string directory = "embedded";        // or redis://HOST[:PORT][/PREFIX]
-  std::uint64_t threshold_bytes = 32 << 10;  // data and metadata; from it on one-sided
+  std::string directory = "embedded";               // or redis://HOST[:PORT][/PREFIX]
+  std::uint64_t threshold_bytes = 32 << 10;         // data and metadata; from it on one-sided
+  std::map<std::string, std::uint64_t> thresholds;  // of fabrics that have one of their own
   std::uint32_t lease_ms = 10000;
+  bool registers_objects = false;  // each while it is read, not all memory for good
+  bool verifies = false;           // what comes from other hosts, by its checksum
 };
 
 struct ManagerCounters {
-  std::uint64_t fetched = 0, fetched_bytes = 0, fetched_one_sided = 0, given = 0, given_bytes = 0;
-  std::uint64_t retried = 0, leases_ended = 0, refused = 0;
+  std::uint64_t fetched = 0, fetched_bytes = 0, fetched_one_sided = 0, fetched_of_several = 0,
+                given = 0, given_bytes = 0;
+  std::uint64_t retried = 0, wrong = 0, leases_ended = 0, refused = 0;
 };
 
 class Manager final : public Remote, private DirectoryUser {
@@ -58,30 +62,89 @@ class Manager final : public Remote, private DirectoryUser {
   // Remote: by whoever holds the server's lock.
   void sealed(const ObjectId& id, std::uint32_t entry) override;
   void gone(const ObjectId& id, bool is_deleted) override;
+  void restored(const ObjectId& id) override;
   void wanted(const ObjectId& id) override;
   void unwanted(const ObjectId& id) override;
+  void read_into(std::uint64_t number, const IntoTarget& target) override;
+  void no_more_into(std::uint64_t number) override;
+  void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) override;
+  void no_more_copies(std::uint64_t number) override;
   bool erased(const ObjectId& id) override;
   void status(nlohmann::json& json) override;
 
  private:
-  enum class What { sealed, gone, wanted, unwanted, erased };
+  enum class What {
+    sealed,
+    gone,
+    restored,
+    wanted,
+    unwanted,
+    erased,
+    read_into,
+    no_more_into,
+    replicate,
+    no_more_copies
+  };
   struct Command {
     What what;
-    ObjectId id;
+    ObjectId id = {};
+    std::uint64_t number = 0;  // of the into, of the replication
+    IntoTarget into = {};
+    std::uint32_t num_others = 0;
+  };
+  // Of an object: data, then metadata.
+  struct Range {
+    std::uint64_t begin = 0, bytes = 0;
+  };
+  struct Sizes {
+    std::uint64_t data_bytes = 0;
+    std::uint32_t metadata_bytes = 0;
+    std::uint64_t stamp = 0;
+    std::uint64_t checksum = 0;  // 0: none
+    bool operator==(const Sizes&) const = default;
+  };
+  // One holder that was asked, until nothing more is to be read from it.
+  struct Ask {
+    std::uint64_t number = 0, holder = 0, asked_ns = 0;
+    bool owes_fin = true;
+    bool has_offered = false;
+    Sizes sizes;  // of the offer, as the next two
+    std::vector<OfferPart> parts;
+    std::uint64_t lease_ms = 0;
+    bool is_reading = false;
+    bool has_given = false;  // something of it was read
+    Range piece;             // that is read now
+    Operation read;
+    std::vector<PeerMemory> memories;
   };
   struct Fetch {
     ObjectId id;
-    std::uint64_t number = 0;  // of the ask under way; 0: none
-    std::uint64_t holder = 0;  // whom it was asked of
-    std::uint64_t asked_ns = 0, retry_ns = 0;
+    bool is_wanted = true;    // by somebody here
+    bool is_watched = false;  // in the directory
+    // Hosts that are told when the copy is here, and of which of their replications.
+    std::map<std::uint64_t, std::set<std::uint64_t>> keepers;
+    std::uint64_t keep_until_ns = 0;         // they wait no longer for room
+    Outcome outcome = {Code::cancelled};     // for the into, if it ends without the object
+    std::uint64_t into_number = 0;           // 0: answered
+    std::unique_ptr<const IntoTarget> into;  // null: to be sealed here
     std::set<std::uint64_t> holders, failed;
-    // What came of an ask.
+    std::set<std::uint64_t> givers;  // of pieces that are in place
+    std::vector<std::unique_ptr<Ask>> asks;
+    std::uint64_t retry_ns = 0;
+    // Where the bytes go, once the size is known.
+    bool has_place = false;
+    Sizes sizes;
     std::uint32_t entry = kNoEntry;
-    std::uint64_t lease_ms = 0;
-    bool is_reading = false, is_wanted = true;
-    std::unique_ptr<PeerMessage> offer;  // waits for room
-    Operation read;
-    std::vector<PeerMemory> memories;
+    std::byte* to = nullptr;             // where byte `begin` goes
+    std::uint64_t begin = 0, bytes = 0;  // what is wanted of the object
+    int num_wrong = 0;                   // copies whose checksum was another
+    std::deque<Range> missing;           // and nobody reads
+  };
+  // An object that others shall have, too.
+  struct Replication {
+    ObjectId id;
+    std::uint32_t num_others;
+    std::set<std::uint64_t> asked, kept, refused;
   };
   struct Lease {
     std::uint64_t peer, number;
@@ -115,19 +178,46 @@ class Manager final : public Remote, private DirectoryUser {
   void must_drop(const ObjectId& id) override;
   void send_to(std::uint64_t member, const PeerMessage& message) override { send(member, message); }
   void learned(const Member& member) override;
-  // manager_transfer.cpp
+  // manager_fetch.cpp
+  Fetch* fetch_of(const ObjectId& id);
+  std::vector<Fetch*> fetches_of(const ObjectId& id);
   void start(const ObjectId& id);
-  void ask_next(Fetch& fetch);
-  void give_up_ask(Fetch& fetch, bool holder_failed);
-  void give(std::uint64_t to, const PeerMessage& ask);
-  void take_data(const PeerMessage& message);
-  void take_offer(const PeerMessage& message);
-  bool begin_read(Fetch& fetch);
-  void retry_fetches(std::uint64_t now_ns);
+  void start_into(std::uint64_t number, IntoTarget target);
+  void leave(Fetch& fetch, Outcome outcome);
+  bool ask_more(Fetch& fetch);
+  void end_ask(Fetch& fetch, const Ask& ask, bool has_failed);
+  void end_asks(Fetch& fetch);
+  static bool is_in_time(const Ask& ask);
+  void answered(Fetch& fetch, std::uint64_t from, const PeerMessage& message);
+  bool make_place(Fetch& fetch, const Sizes& sizes);
+  void lose_place(Fetch& fetch);
+  static bool is_reading(const Fetch& fetch);
+  void advance(Fetch& fetch);
+  std::uint64_t piece_bytes(const Fetch& fetch) const;
+  bool is_right(Fetch& fetch);
+  bool read_piece(Fetch& fetch, Ask& ask);
   void end_reads();
+  void retry_fetches(std::uint64_t now_ns);
   void finish(Fetch& fetch);
-  void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
+  void forget(Fetch& fetch);
+  // manager_copies.cpp
+  void replicate_to(std::uint64_t number);
+  void end_replication(std::uint64_t number);
+  void lost_keeper(std::uint64_t member);
+  void keeper_answered(std::uint64_t from, const PeerMessage& message);
+  void keep(std::uint64_t from, const PeerMessage& message);
+  void tell_keepers(const Fetch& fetch);
+  // manager_register.cpp
   Status register_pieces();
+  Status offer_parts(std::uint64_t to, std::uint32_t entry, std::byte* place, std::uint64_t bytes,
+                     std::vector<OfferPart>& parts);
+  void count_lease(std::uint32_t entry, int more);
+  void end_registrations();
+  // manager_give.cpp
+  void give(std::uint64_t to, const PeerMessage& ask);
+  void give_restored(const ObjectId& id);
+  void repeat_restores(std::uint64_t now_ns);
+  void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
 
   Server& server_;
   const ManagerSettings settings_;
@@ -146,18 +236,33 @@ class Manager final : public Remote, private DirectoryUser {
   // The manager's thread only.
   std::uint64_t self_ = 0;
   std::map<std::uint64_t, Peer> peers_;
-  std::vector<Peer> spares_;  // second ways to some of them
+  std::set<std::uint64_t> stores_;  // of them; they say so by telling who else there is
+  std::vector<Peer> spares_;        // second ways to some of them
   std::map<std::uint64_t, std::string> addresses_;
   std::map<std::string, std::uint64_t> connected_;  // a configured address -> generation
   std::set<std::string> connecting_;
   std::uint64_t next_connect_ns_ = 0;
-  std::unordered_map<ObjectId, std::unique_ptr<Fetch>> fetches_;
-  std::unordered_map<std::uint64_t, ObjectId> asks_;
+  // Of an id one that is sealed here, and any number of those into clients' memory.
+  std::unordered_multimap<ObjectId, std::unique_ptr<Fetch>> fetches_;
+  std::unordered_map<std::uint64_t, Fetch*> asks_;
   std::uint64_t next_number_ = 1;
+  std::map<std::uint64_t, Replication> replications_;
   std::vector<Lease> leases_;
+  // Asks for objects that are being restored.
+  struct Restore {
+    std::uint64_t to, until_ns;
+    PeerMessage ask;
+  };
+  std::unordered_multimap<ObjectId, Restore> restores_;
   std::unordered_set<ObjectId> copies_;  // sealed here for another host's; not yet announced
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
   std::vector<Piece> pieces_;
+  std::byte* segment_ = nullptr;
+  struct Registered {
+    std::byte* place;
+    int num_leases;
+  };
+  std::unordered_map<std::uint32_t, Registered> registered_;  // by entry
 };
 
 }  // namespace weft::objstore

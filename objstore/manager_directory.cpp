@@ -15,19 +15,22 @@ std::vector<ObjectId> Manager::local_objects() {
 }
 
 void Manager::has_holders(const ObjectId& id, std::span<const std::uint64_t> holders) {
-  const auto found = fetches_.find(id);
-  if (found == fetches_.end()) return;
-  Fetch& fetch = *found->second;
-  for (const std::uint64_t holder : holders) {
-    fetch.holders.insert(holder);
-    fetch.failed.erase(holder);  // it has told anew
+  for (Fetch* fetch : fetches_of(id)) {
+    for (const std::uint64_t holder : holders) {
+      fetch->holders.insert(holder);
+      fetch->failed.erase(holder);  // it has told anew
+    }
+    advance(*fetch);
   }
-  if (fetch.number == 0 && fetch.offer == nullptr && !fetch.is_reading) ask_next(fetch);
 }
 
 void Manager::was_deleted(const ObjectId& id) {
-  const auto lock = server_.lock();
-  server_.fail_waits(id, Code::not_found, Reason::deleted);
+  {
+    const auto lock = server_.lock();
+    server_.fail_waits(id, Code::not_found, Reason::deleted);
+  }
+  for (Fetch* fetch : fetches_of(id))
+    if (fetch->into != nullptr) leave(*fetch, {Code::not_found, Reason::deleted});
 }
 
 void Manager::must_drop(const ObjectId& id) {

@@ -1,5 +1,6 @@
 #include "objects.hpp"
 
+#include <sys/random.h>
 #include <time.h>
 
 #include <algorithm>
@@ -14,11 +15,17 @@ Status Objects::open(const ObjectsSettings& settings) {
           segment_.open(settings.memory_bytes, settings.piece_bytes, settings.huge_pages);
       !status)
     return status;
+  if (::getrandom(&first_stamp_, sizeof first_stamp_, 0) != sizeof first_stamp_)
+    return system_error("taking random bytes");
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   const auto generation = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
                           static_cast<std::uint64_t>(now.tv_nsec);
-  return index_.open(settings.max_objects, segment_.capacity(), generation);
+  if (Status status = index_.open(settings.max_objects, segment_.capacity(), generation); !status)
+    return status;
+  if (settings.spill.folder.empty()) return Code::ok;
+  index_.header().spills = 1;
+  return spill_.open(settings.spill);
 }
 
 // --- Lists ---
@@ -30,12 +37,14 @@ void Objects::push(List& list, std::uint32_t entry) {
   if (list.newest != kNoEntry) hidden_[list.newest].newer = entry;
   list.newest = entry;
   if (list.oldest == kNoEntry) list.oldest = entry;
+  list.bytes += Allocator::rounded(bytes_of(entry));
 }
 
 void Objects::unlink(List& list, std::uint32_t entry) {
   const Hidden& hidden = hidden_[entry];
   (hidden.newer != kNoEntry ? hidden_[hidden.newer].older : list.newest) = hidden.older;
   (hidden.older != kNoEntry ? hidden_[hidden.older].newer : list.oldest) = hidden.newer;
+  list.bytes -= Allocator::rounded(bytes_of(entry));
 }
 
 // --- Room ---
@@ -56,8 +65,8 @@ void Objects::read_references(std::vector<std::uint64_t>& held) {
   const auto touch = [this](std::uint64_t object) {
     std::uint32_t entry;
     if (!names_sealed(object, entry) || !may_be_evicted(entry)) return;
-    unlink(evictable_, entry);
-    push(evictable_, entry);
+    unlink(list_of(entry), entry);
+    push(list_of(entry), entry);
   };
   std::for_each(used.begin(), used.end(), touch);
   std::for_each(held.begin(), held.end(), touch);
@@ -72,6 +81,7 @@ bool Objects::find_room(std::uint64_t bytes, std::uint64_t& offset) {
   for (;;) {
     if (const auto found = allocator_.allocate(bytes)) {
       offset = *found;
+      missed_bytes_ = 0;
       return true;
     }
     if (num_dying_ != 0) {
@@ -83,8 +93,27 @@ bool Objects::find_room(std::uint64_t bytes, std::uint64_t& offset) {
     if (segment_.grow(Allocator::rounded(bytes), begin, grown)) {
       allocator_.add(begin, grown);
     } else if (!evict(bytes)) {
+      missed_bytes_ = bytes;
+      const bool was_kept = must_not_vanish();
+      spill_ahead();
+      if (was_kept && !must_not_vanish()) continue;  // the spill has just been found full
       return false;
     }
+  }
+}
+
+// Marks those of a list that nobody holds, eldest first.
+void Objects::choose_victims(const List& list, std::uint64_t goal,
+                             std::span<const std::uint64_t> held, std::uint64_t& sum,
+                             std::vector<std::uint64_t>& chosen) {
+  for (std::uint32_t entry = list.oldest; entry != kNoEntry && sum < goal;
+       entry = hidden_[entry].newer) {
+    const std::uint32_t version = index_.entry(entry).version.load(std::memory_order_relaxed);
+    const std::uint64_t object = object_number(version, entry);
+    if (std::binary_search(held.begin(), held.end(), object)) continue;
+    chosen.push_back(object);
+    sum += Allocator::rounded(bytes_of(entry));
+    index_.entry(entry).version.store(version + 1, std::memory_order_relaxed);
   }
 }
 
@@ -96,15 +125,8 @@ bool Objects::evict(std::uint64_t bytes) {
   const std::uint64_t goal = std::max(bytes, segment_.capacity() / 128);
   std::vector<std::uint64_t> chosen;
   std::uint64_t sum = 0;
-  for (std::uint32_t entry = evictable_.oldest; entry != kNoEntry && sum < goal;
-       entry = hidden_[entry].newer) {
-    const std::uint32_t version = index_.entry(entry).version.load(std::memory_order_relaxed);
-    const std::uint64_t object = object_number(version, entry);
-    if (std::binary_search(held.begin(), held.end(), object)) continue;
-    chosen.push_back(object);
-    sum += Allocator::rounded(bytes_of(entry));
-    index_.entry(entry).version.store(version + 1, std::memory_order_relaxed);
-  }
+  choose_victims(on_disk_, goal, held, sum, chosen);
+  if (!must_not_vanish()) choose_victims(evictable_, goal, held, sum, chosen);
   if (chosen.empty()) return false;
   // seq_cst: a client that publishes a slot after this sees the odd version, one that did before is
   // seen here; pairs with the fence in ObjectStore's take().
@@ -117,15 +139,19 @@ bool Objects::evict(std::uint64_t bytes) {
   bool has_freed = false;
   for (const std::uint64_t object : chosen) {
     const std::uint32_t entry = static_cast<std::uint32_t>(object) - 1;
-    unlink(evictable_, entry);
+    unlink(list_of(entry), entry);
     if (std::binary_search(held.begin(), held.end(), object)) {
       // release: for readers that take it again; nothing of it has changed.
       index_.entry(entry).version.store(static_cast<std::uint32_t>(object >> 32),
                                         std::memory_order_release);
-      push(evictable_, entry);
+      push(list_of(entry), entry);
       continue;
     }
     has_freed = true;
+    if (hidden_[entry].is_on_disk) {
+      leave_on_disk(entry);
+      continue;
+    }
     ++counters_.evicted;
     counters_.evicted_bytes += bytes_of(entry);
     const ObjectId id = index_.entry(entry).id;
@@ -138,6 +164,7 @@ bool Objects::evict(std::uint64_t bytes) {
 
 // Gives memory and entry back; the entry is in no list and not in the table.
 void Objects::release(std::uint32_t entry) {
+  forget_place(entry);
   Hidden& hidden = hidden_[entry];
   const std::uint64_t bytes = bytes_of(entry);
   allocator_.free(index_.entry(entry).offset, bytes);
@@ -173,7 +200,16 @@ Outcome Objects::create(const ObjectId& id, std::uint64_t data_bytes, std::uint3
   return {};
 }
 
-void Objects::seal(std::uint32_t number, std::uint64_t ttl_ms, bool is_pinned) {
+// S. Vigna's splitmix64: distinct for distinct numbers.
+std::uint64_t Objects::next_stamp() {
+  std::uint64_t mixed = first_stamp_ + ++num_stamps_ * 0x9e3779b97f4a7c15u;
+  mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+  mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+  return (mixed ^ mixed >> 31) | 1;
+}
+
+void Objects::seal(std::uint32_t number, std::uint64_t ttl_ms, bool is_pinned,
+                   std::uint64_t stamp) {
   Entry& entry = index_.entry(number);
   const std::uint32_t version = entry.version.load(std::memory_order_relaxed) + 1;
   if (ttl_ms != 0) {
@@ -183,11 +219,13 @@ void Objects::seal(std::uint32_t number, std::uint64_t ttl_ms, bool is_pinned) {
   }
   hidden_[number].state = State::sealed;
   hidden_[number].is_pinned = is_pinned;
+  hidden_[number].stamp = stamp != 0 ? stamp : next_stamp();
   if (is_pinned) pinned_bytes_ += bytes_of(number);
-  if (may_be_evicted(number)) push(evictable_, number);
+  if (may_be_evicted(number)) push(list_of(number), number);
   // release: the object's bytes and its entry; pairs with IndexView::find.
   entry.version.store(version, std::memory_order_release);
   ++counters_.sealed;
+  spill_ahead();
   observer_.sealed(entry.id, number);
 }
 
@@ -203,31 +241,36 @@ std::uint32_t Objects::find_sealed(const ObjectId& id) const {
 }
 
 void Objects::hold(std::uint32_t entry) {
-  if (may_be_evicted(entry)) unlink(evictable_, entry);
+  if (may_be_evicted(entry)) unlink(list_of(entry), entry);
   ++hidden_[entry].holds;
 }
 
 void Objects::drop(std::uint32_t entry) {
   --hidden_[entry].holds;
-  if (may_be_evicted(entry)) push(evictable_, entry);
+  if (may_be_evicted(entry)) push(list_of(entry), entry);
 }
 
 Outcome Objects::pin(const ObjectId& id, bool is_pinned) {
+  if (is_spilled(id)) {
+    // From when it is in memory again.
+    hidden_[index_.find(id)].is_pinned = is_pinned;
+    return {};
+  }
   const std::uint32_t entry = find_sealed(id);
   if (entry == kNoEntry) return {Code::not_found};
   Hidden& hidden = hidden_[entry];
   if (hidden.is_pinned == is_pinned) return {};
-  if (may_be_evicted(entry)) unlink(evictable_, entry);
+  if (may_be_evicted(entry)) unlink(list_of(entry), entry);
   hidden.is_pinned = is_pinned;
   pinned_bytes_ += is_pinned ? bytes_of(entry) : -bytes_of(entry);
-  if (may_be_evicted(entry)) push(evictable_, entry);
+  if (may_be_evicted(entry)) push(list_of(entry), entry);
   return {};
 }
 
 // Out of everybody's sight; its memory stays until sweep() finds nobody who holds it.
 void Objects::make_dying(std::uint32_t number, bool is_deleted) {
   Hidden& hidden = hidden_[number];
-  if (may_be_evicted(number)) unlink(evictable_, number);
+  if (may_be_evicted(number)) unlink(list_of(number), number);
   if (hidden.is_pinned) pinned_bytes_ -= bytes_of(number);
   hidden.is_pinned = false;
   hidden.state = State::dying;
@@ -240,6 +283,11 @@ void Objects::make_dying(std::uint32_t number, bool is_deleted) {
 }
 
 Outcome Objects::erase(const ObjectId& id) {
+  if (is_spilled(id)) {
+    ++counters_.erased;
+    remove_spilled(index_.find(id), true);
+    return {};
+  }
   const std::uint32_t entry = find_sealed(id);
   if (entry == kNoEntry) return {Code::not_found};
   ++counters_.erased;
@@ -279,6 +327,9 @@ std::uint64_t Objects::expire(std::uint64_t now_ns) {
       ++counters_.expired;
       make_dying(entry, false);
       has_expired = true;
+    } else if (names_spilled(expiries_.top().object, entry)) {
+      ++counters_.expired;
+      remove_spilled(entry, false);
     }
     expiries_.pop();
   }
@@ -292,7 +343,10 @@ std::uint64_t Objects::list(std::uint64_t cursor, std::size_t most,
   if (cursor == 0) read_references(held);
   for (; cursor < hidden_.size(); ++cursor) {
     const auto number = static_cast<std::uint32_t>(cursor);
-    if (hidden_[number].state != State::sealed) continue;
+    const bool is_spilled =
+        hidden_[number].state == State::spilled ||
+        (hidden_[number].state == State::restoring && !hidden_[number].is_doomed);
+    if (hidden_[number].state != State::sealed && !is_spilled) continue;
     if (objects.size() == most) return cursor;
     const Entry& entry = index_.entry(number);
     const std::uint32_t version = entry.version.load(std::memory_order_relaxed);
@@ -300,6 +354,7 @@ std::uint64_t Objects::list(std::uint64_t cursor, std::size_t most,
     if (hidden_[number].holds != 0 ||
         std::binary_search(held.begin(), held.end(), object_number(version, number)))
       flags |= kListedReferenced;
+    if (is_spilled) flags |= kListedSpilled;
     objects.push_back({entry.id, entry.metadata_bytes, entry.data_bytes, flags, 0});
   }
   return 0;

@@ -59,15 +59,20 @@ std::string encode(const PeerMessage& message) {
       break;
     case PeerKind::ask:
       append(bytes, message.threshold);
+      append(bytes, message.wants_checksum);
       break;
     case PeerKind::data:
       append(bytes, message.data_bytes);
       append(bytes, message.metadata_bytes);
+      append(bytes, message.stamp);
+      append(bytes, message.checksum);
       bytes.append(reinterpret_cast<const char*>(message.contents.data()), message.contents.size());
       break;
     case PeerKind::offer:
       append(bytes, message.data_bytes);
       append(bytes, message.metadata_bytes);
+      append(bytes, message.stamp);
+      append(bytes, message.checksum);
       append(bytes, message.lease_ms);
       append(bytes, static_cast<std::uint32_t>(message.parts.size()));
       for (const OfferPart& part : message.parts) {
@@ -91,7 +96,7 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
   reader.read(message.id);
   reader.read(message.number);
   if (!reader.is_ok || version != kPeerVersion || kind < 1 ||
-      kind > static_cast<std::uint8_t>(PeerKind::fin))
+      kind > static_cast<std::uint8_t>(PeerKind::unkept))
     return false;
   message.kind = static_cast<PeerKind>(kind);
   switch (message.kind) {
@@ -117,12 +122,18 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
       for (std::uint64_t& holder : message.holders) reader.read(holder);
       break;
     }
-    case PeerKind::ask:
+    case PeerKind::ask: {
+      std::uint8_t wants_checksum = 0;
       reader.read(message.threshold);
+      reader.read(wants_checksum);
+      message.wants_checksum = wants_checksum != 0;
       break;
+    }
     case PeerKind::data:
       reader.read(message.data_bytes);
       reader.read(message.metadata_bytes);
+      reader.read(message.stamp);
+      reader.read(message.checksum);
       message.contents = reader.rest;
       if (message.data_bytes > reader.rest.size() ||
           reader.rest.size() - message.data_bytes != message.metadata_bytes)
@@ -132,6 +143,8 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
     case PeerKind::offer: {
       reader.read(message.data_bytes);
       reader.read(message.metadata_bytes);
+      reader.read(message.stamp);
+      reader.read(message.checksum);
       reader.read(message.lease_ms);
       const std::size_t num = reader.count(kMaxParts, sizeof(OfferPart));
       message.parts.resize(num);

@@ -12,7 +12,7 @@
 
 namespace weft::objstore {
 
-inline constexpr std::uint8_t kPeerVersion = 1;
+inline constexpr std::uint8_t kPeerVersion = 2;
 inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
 
 enum class PeerKind : std::uint8_t {
@@ -29,6 +29,9 @@ enum class PeerKind : std::uint8_t {
   offer,    // answer: where it can be read until the lease ends
   absent,   // answer: it is not here
   fin,      // the offer is no longer needed
+  keep,     // fetch the object, of the sender if of nobody else, and keep a copy
+  kept,     // answer: it is here
+  unkept,   // answer: it could not be
 };
 
 struct Member {
@@ -44,12 +47,16 @@ struct OfferPart {
 // All that there is; each kind uses what its comment names.
 struct PeerMessage {
   PeerKind kind = PeerKind::members;
-  ObjectId id;               // all but members, fin
-  std::uint64_t number = 0;  // ask, data, offer, absent, fin: of the fetch; announce: 1 of a copy
-  std::uint64_t threshold = 0;          // ask: bytes from which an offer is wanted
-  std::uint64_t data_bytes = 0;         // data, offer
+  ObjectId id;                   // all but members, fin
+  std::uint64_t number = 0;      // ask, data, offer, absent, fin: of the fetch; keep, kept, unkept:
+                                 // of the replication; announce: an Announced
+  std::uint64_t threshold = 0;   // ask: bytes from which an offer is wanted
+  std::uint64_t data_bytes = 0;  // data, offer
   std::uint32_t metadata_bytes = 0;     // data, offer
+  std::uint64_t checksum = 0;           // data, offer: 0 if the asker did not want it
+  std::uint64_t stamp = 0;              // data, offer: equal for copies of one object
   std::uint32_t lease_ms = 0;           // offer
+  bool wants_checksum = false;          // ask
   bool is_deleted = false;              // holders
   std::vector<Member> members;          // members
   std::vector<std::uint64_t> holders;   // holders: generations

@@ -6,7 +6,9 @@
 // lock(), which run() holds while it works and not while it waits.
 //
 // Files: server_loop.cpp (when what is looked at), server_sockets.cpp (clients come and go),
-// server_calls.cpp (what each call does), server_waits.cpp (calls that wait), server_status.cpp.
+// server_calls.cpp (what each call does), server_waits.cpp (calls that wait), server_spill.cpp
+// (spilled objects that somebody wants), server_into.cpp (reading into a client's memory),
+// server_status.cpp.
 #include <array>
 #include <atomic>
 #include <deque>
@@ -17,6 +19,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "objects.hpp"
@@ -30,16 +33,35 @@ struct ServerSettings {
   std::uint32_t spin_us = 50;     // how long the store polls for more before it sleeps
 };
 
+// Where part of an object's data is to go: memory of a client's, which stays as long as it is
+// named.
+struct IntoTarget {
+  ObjectId id;
+  std::shared_ptr<Mapping> memory;
+  std::byte* to = nullptr;
+  std::uint64_t offset = 0, bytes = 0;  // of the data, as far as there are so many
+};
+
 // What the server asks of other hosts; all calls under the server's lock.
 class Remote {
  public:
   virtual ~Remote() = default;
   virtual void sealed(const ObjectId& id, std::uint32_t entry) = 0;
   virtual void gone(const ObjectId& id, bool is_deleted) = 0;
+  // One that was spilled is in memory again.
+  virtual void restored(const ObjectId& id) = 0;
   // Somebody waits for this object, which is not here, and would have it fetched.
   virtual void wanted(const ObjectId& id) = 0;
   // Nobody waits for it any longer.
   virtual void unwanted(const ObjectId& id) = 0;
+  // Brings part of an object that is not here into a client's memory; ends with
+  // Server::into_ended(), before long after no_more_into(). Until then nobody else writes there.
+  virtual void read_into(std::uint64_t number, const IntoTarget& target) = 0;
+  virtual void no_more_into(std::uint64_t number) = 0;
+  // So many others shall have it, too; ends with Server::replicated(), before long after
+  // no_more_copies().
+  virtual void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) = 0;
+  virtual void no_more_copies(std::uint64_t number) = 0;
   // True if other hosts were told, too.
   virtual bool erased(const ObjectId& id) = 0;
   virtual void status(nlohmann::json& json) = 0;
@@ -69,14 +91,21 @@ class Server final : private References, private Observer {
                           std::uint32_t metadata_bytes, std::uint32_t& entry);
   // Ends all waits for an object that will not come.
   void fail_waits(const ObjectId& id, Code code, Reason reason);
+  // On how many hosts an object is that Remote was asked to replicate.
+  void replicated(std::uint64_t number, std::uint32_t num_hosts);
+  // Brings a spilled object back into memory when there is room; Remote hears of it.
+  void restore(const ObjectId& id);
   bool is_wanted(const ObjectId& id) const { return waiting_for_.contains(id); }
+  // What came of read_into(); data_bytes: of the whole object.
+  void into_ended(std::uint64_t number, Outcome outcome, std::uint64_t data_bytes);
+  // Remote has ended, and nothing is written on its behalf any more.
+  void end_remote_intos();
   // Room may have come, or work for run(): it looks again.
   void wake();
 
  private:
   struct Extent {
-    Mapping memory;
-    bool is_there = false;
+    std::shared_ptr<Mapping> memory;  // null: no such extent
   };
   struct Client {
     std::uint32_t serial = 0;
@@ -110,6 +139,19 @@ class Server final : private References, private Observer {
   struct RoomWait {
     std::uint32_t client;
     Request request;
+    std::uint64_t deadline_ns;
+  };
+  // A call that reads into its client's memory.
+  struct Into {
+    std::uint32_t client, tag;
+    ObjectId id;
+    std::uint64_t deadline_ns;
+    bool is_remote;   // Remote has been asked, and says when it is over
+    Outcome outcome;  // if Remote was told to end
+  };
+  // A seal that waits for copies on other hosts.
+  struct Replication {
+    std::uint32_t client, tag, num_wanted;
     std::uint64_t deadline_ns;
   };
   // A long copy from an extent, done a piece at a time between other work.
@@ -155,6 +197,24 @@ class Server final : private References, private Observer {
   void finish_seal(Client& client, const Request& request, std::uint32_t entry);
   void retry_creates();
 
+  // server_copies.cpp
+  void replicate(Client& client, const Request& request);
+  void end_replications(std::uint64_t now_ns);
+
+  // server_spill.cpp
+  void restored(const ObjectId& id) override;
+  void unreadable(const ObjectId& id) override;
+  void advance_restores();
+  // server_waits.cpp
+  void appeared(const ObjectId& id);
+
+  // server_into.cpp
+  void read_into(Client& client, const Request& request);
+  void end_into(std::uint64_t number, Outcome outcome);
+  void end_intos_here(const ObjectId& id);
+  void end_intos_of(std::uint32_t client);
+  std::uint64_t end_due_intos(std::uint64_t now_ns);
+
   // server_waits.cpp
   void end_wait(std::uint64_t number, Outcome outcome);
   void end_waits_of(std::uint32_t client);
@@ -186,6 +246,19 @@ class Server final : private References, private Observer {
   std::unordered_map<std::uint64_t, Wait> waits_;
   std::unordered_multimap<ObjectId, std::uint64_t> waiting_for_;
   std::multimap<std::uint64_t, std::uint64_t> deadlines_;
+  std::map<std::uint64_t, Into> intos_;
+  std::map<std::uint64_t, Replication> replications_;
+  struct Restore {
+    ObjectId id;
+    std::uint64_t until_ns;
+  };
+  std::deque<Restore> restores_;  // that wait for room
+  std::unordered_set<ObjectId> restoring_;
+  struct Grace {
+    std::uint32_t entry;
+    std::uint64_t until_ns;
+  };
+  std::deque<Grace> graces_;  // restored ones that are held for a moment
   std::deque<RoomWait> room_waits_;
   bool room_may_have_come_ = false;
   std::list<Copy> copies_;

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kCopyPiece = 1 << 20;   // others are served between two of them
 constexpr std::uint64_t kWriteMost = 16 << 20;  // of one write call
 constexpr std::uint32_t kMostIds = 1 << 16;     // of one call
+constexpr std::int64_t kRestoreMs = 20'000;     // for what is on disk
 
 }  // namespace
 
@@ -78,12 +79,14 @@ void Server::carry_out(Client& client, const Request& request) {
     case Op::subscribe:
       client.is_subscribed = true;
       return complete(client, request.tag, {});
+    case Op::read_into:
+      return read_into(client, request);
     case Op::nudge:
       room_may_have_come_ = true;
       return complete(client, request.tag, {});
     case Op::drop_extent: {
       if (request.extent == 0 || request.extent >= kMaxExtents ||
-          !client.extents[request.extent].is_there)
+          client.extents[request.extent].memory == nullptr)
         return complete(client, request.tag, {Code::bad_argument, Reason::no_extent});
       for (const Copy& copy : copies_)
         if (copy.client == client.serial && copy.request.extent == request.extent)
@@ -91,7 +94,7 @@ void Server::carry_out(Client& client, const Request& request) {
       for (const RoomWait& wait : room_waits_)
         if (wait.client == client.serial && wait.request.extent == request.extent)
           return complete(client, request.tag, {Code::bad_argument, Reason::bad_request});
-      client.charged_bytes -= client.extents[request.extent].memory.size();
+      client.charged_bytes -= client.extents[request.extent].memory->size();
       client.extents[request.extent] = Extent{};
       return complete(client, request.tag, {});
     }
@@ -115,8 +118,9 @@ void Server::complete(Client& client, std::uint32_t tag, Outcome outcome, std::u
 
 // Where `bytes` of the request's extent lie, or null if they don't lie in it.
 std::byte* Server::extent_bytes(Client& client, const Request& request, std::uint64_t bytes) {
-  if (request.extent >= kMaxExtents || !client.extents[request.extent].is_there) return nullptr;
-  const Mapping& memory = client.extents[request.extent].memory;
+  if (request.extent >= kMaxExtents || client.extents[request.extent].memory == nullptr)
+    return nullptr;
+  const Mapping& memory = *client.extents[request.extent].memory;
   if (request.extent_offset > memory.size() || bytes > memory.size() - request.extent_offset)
     return nullptr;
   return memory.data() + request.extent_offset;
@@ -235,6 +239,7 @@ void Server::advance_copy() {
 void Server::finish_seal(Client& client, const Request& request, std::uint32_t entry) {
   client.creating.erase(request.id);
   objects_.seal(entry, request.ttl_ms, (request.flags & kFlagPin) != 0);
+  if (request.copies > 1) return replicate(client, request);
   complete(client, request.tag, {});
 }
 
@@ -250,26 +255,41 @@ void Server::wait(Client& client, const Request& request) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   const auto total = static_cast<std::uint32_t>(ids.size());
-  std::erase_if(ids, [this](const ObjectId& id) { return objects_.find_sealed(id) != kNoEntry; });
+  const bool fetches = (request.flags & kFlagFetch) != 0;
+  // To be on disk is to be here, but not enough to be taken.
+  std::erase_if(ids, [&](const ObjectId& id) {
+    return objects_.find_sealed(id) != kNoEntry || (!fetches && objects_.is_spilled(id));
+  });
+  const auto num_spilled = static_cast<std::uint32_t>(std::count_if(
+      ids.begin(), ids.end(), [this](const ObjectId& id) { return objects_.is_spilled(id); }));
   const auto here = total - static_cast<std::uint32_t>(ids.size());
   const std::uint32_t least = std::min(request.least, total);
   waits_here_ += here;
   waits_missed_ += ids.size();
   if (here >= least) return complete(client, request.tag, {}, 0, here);
-  if (request.timeout_ms == 0) return complete(client, request.tag, {Code::timed_out}, 0, here);
+  std::int64_t timeout_ms = request.timeout_ms;
+  if (timeout_ms == 0) {
+    // Who does not wait for others waits for the disk.
+    if (here + num_spilled < least)
+      return complete(client, request.tag, {Code::timed_out}, 0, here);
+    timeout_ms = kRestoreMs;
+  }
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   const std::uint64_t deadline =
-      request.timeout_ms < 0
+      timeout_ms < 0
           ? UINT64_MAX
-          : monotonic_ns() +
-                static_cast<std::uint64_t>(std::min(request.timeout_ms, kMost)) * 1'000'000;
+          : monotonic_ns() + static_cast<std::uint64_t>(std::min(timeout_ms, kMost)) * 1'000'000;
   const std::uint64_t number = next_wait_++;
-  const bool fetches = (request.flags & kFlagFetch) != 0;
   for (const ObjectId& id : ids) waiting_for_.emplace(id, number);
   waits_.emplace(number, Wait{client.serial, request.tag, ids, here, least, fetches,
                               deadlines_.emplace(deadline, number)});
-  if (fetches && remote_ != nullptr)
-    for (const ObjectId& id : ids) remote_->wanted(id);
+  if (!fetches) return;
+  for (const ObjectId& id : ids) {
+    if (objects_.is_spilled(id))
+      restore(id);
+    else if (remote_ != nullptr)
+      remote_->wanted(id);
+  }
 }
 
 void Server::list(Client& client, const Request& request) {

@@ -38,6 +38,8 @@ void Server::run() {
         advance_copy();
         has_worked = true;
       }
+      if (objects_.take_spilled()) room_may_have_come_ = has_worked = true;
+      advance_restores();
       retry_creates();
       if (++turns % 64 == 0) {
         serve_events(0);
@@ -174,7 +176,9 @@ void Server::serve_events(int timeout_ms) {
 // What is due by now; how long until something is, in milliseconds.
 int Server::run_clocks(std::uint64_t now_ns) {
   std::uint64_t next = now_ns + 1'000'000'000;
-  const auto due_at = [&next](std::uint64_t at_ns) { next = std::min(next, at_ns); };
+  const auto due_at = [&next, now_ns](std::uint64_t at_ns) {
+    next = std::min(next, std::max(at_ns, now_ns));
+  };
   if (const std::uint64_t at_ns = objects_.expire(now_ns)) due_at(at_ns);
   if (objects_.num_dying() != 0) {
     if (now_ns >= next_sweep_ns_) {
@@ -187,12 +191,17 @@ int Server::run_clocks(std::uint64_t now_ns) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns)
     end_wait(deadlines_.begin()->second, {Code::timed_out});
   if (!deadlines_.empty()) due_at(deadlines_.begin()->first);
+  due_at(end_due_intos(now_ns));
+  end_replications(now_ns);
+  if (!replications_.empty()) due_at(now_ns + 20'000'000);
   if (!room_waits_.empty()) {
     // References go without a word, so room is looked for now and then.
     room_may_have_come_ = true;
     retry_creates();
     due_at(now_ns + 5'000'000);
   }
+  if (!restores_.empty()) due_at(now_ns + 5'000'000);
+  if (!graces_.empty()) due_at(graces_.front().until_ns);
   for (auto& [serial, client] : clients_)
     if (!client->has_met) {
       if (now_ns - client->met_ns > kHelloNs) {

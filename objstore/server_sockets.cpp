@@ -55,6 +55,7 @@ bool send_with(int socket, const T& message, std::span<const int> descriptors) {
 Server::Server() : objects_(*this, *this) {}
 
 Server::~Server() {
+  objects_.stop_spill();  // it wakes the store
   if (owns_path_) ::unlink(settings_.socket_path.c_str());
 }
 
@@ -67,7 +68,8 @@ Status Server::open(const ServerSettings& settings) {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (Status status = objects_.open(settings.objects); !status) return status;
+  settings_.objects.spill.on_done = [this] { wake(); };
+  if (Status status = objects_.open(settings_.objects); !status) return status;
   epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !wake_) return system_error("making the store's doorbell");
@@ -203,15 +205,17 @@ Outcome Server::make_extent(Client& client, std::uint64_t bytes, std::uint32_t& 
   if (settings_.quota_bytes != 0 && client.charged_bytes + bytes > settings_.quota_bytes)
     return {Code::no_memory, Reason::quota};
   std::uint64_t sum = bytes;
-  for (const Extent& extent : client.extents) sum += extent.memory.size();
+  for (const Extent& extent : client.extents)
+    if (extent.memory != nullptr) sum += extent.memory->size();
   if (sum > 2 * objects_.segment().capacity() + kFirstExtentBytes)
     return {Code::no_memory, Reason::quota};
   const auto free = std::find_if(client.extents.begin(), client.extents.end(),
-                                 [](const Extent& extent) { return !extent.is_there; });
+                                 [](const Extent& extent) { return extent.memory == nullptr; });
   if (free == client.extents.end()) return {Code::no_memory, Reason::no_extent};
-  if (!make_sealed_memory("weft-extent", bytes, file) || !free->memory.map(file, bytes, true))
+  auto memory = std::make_shared<Mapping>();
+  if (!make_sealed_memory("weft-extent", bytes, file) || !memory->map(file, bytes, true))
     return {Code::no_memory, Reason::no_room};
-  free->is_there = true;
+  free->memory = std::move(memory);
   number = static_cast<std::uint32_t>(free - client.extents.begin());
   client.charged_bytes += bytes;
   return {};
@@ -249,6 +253,7 @@ void Server::remove(std::uint32_t serial) {
   std::erase_if(copies_, [&](const Copy& copy) { return copy.client == serial; });
   std::erase_if(room_waits_, [&](const RoomWait& wait) { return wait.client == serial; });
   end_waits_of(serial);
+  end_intos_of(serial);
   for (const auto& [id, entry] : client->creating) objects_.abort(entry);
   room_may_have_come_ = true;
   objects_.sweep();

@@ -40,6 +40,14 @@ std::string Server::status_text() {
       {"refused", num_refused_},
       {"clients_so_far", num_clients_met_},
   };
+  if (objects_.spill().is_open())
+    json["spill"] = {{"folder", settings_.objects.spill.folder},
+                     {"objects", objects_.num_spilled()},
+                     {"file_bytes", objects_.spill().used_bytes()},
+                     {"written", counters.spilled},
+                     {"restored", counters.restored},
+                     {"unreadable", counters.unreadable},
+                     {"trouble", objects_.spill().trouble()}};
   nlohmann::json clients = nlohmann::json::array();
   for (const auto& [serial, client] : clients_) {
     if (!client->has_met || clients.size() == 100) continue;

@@ -63,7 +63,8 @@ void Server::fail_waits(const ObjectId& id, Code code, Reason reason) {
   }
 }
 
-void Server::sealed(const ObjectId& id, std::uint32_t entry) {
+// Ends waits for an object that is in memory from now on.
+void Server::appeared(const ObjectId& id) {
   std::vector<std::uint64_t> numbers;
   const auto [begin, end] = waiting_for_.equal_range(id);
   for (auto it = begin; it != end; ++it) numbers.push_back(it->second);
@@ -72,6 +73,11 @@ void Server::sealed(const ObjectId& id, std::uint32_t entry) {
     Wait& wait = waits_.at(number);
     if (++wait.here >= wait.least) end_wait(number, {});
   }
+  end_intos_here(id);
+}
+
+void Server::sealed(const ObjectId& id, std::uint32_t entry) {
+  appeared(id);
   tell_subscribers(id, entry);
   if (remote_ != nullptr) remote_->sealed(id, entry);
 }

@@ -31,7 +31,7 @@ class _Id(ctypes.Structure):
 
 class _Entry(ctypes.Structure):
     _fields_ = [("id", _Id), ("metadata_bytes", c_uint32), ("data_bytes", c_uint64),
-                ("is_pinned", c_uint32), ("is_referenced", c_uint32)]
+                ("is_pinned", c_uint32), ("is_referenced", c_uint32), ("is_spilled", c_uint32)]
 
 
 def _load():
@@ -58,12 +58,17 @@ for _name, _result, *_arguments in (
         ("weft_object_buffer_metadata", c_void_p, c_void_p),
         ("weft_object_seal", c_int, c_void_p, c_void_p),
         ("weft_object_abort", None, c_void_p),
-        ("weft_object_put", c_int, c_void_p, POINTER(_Id), c_void_p, c_uint64, c_void_p, c_uint32,
-         c_uint64, c_int, c_int64),
+        ("weft_object_put_copies", c_int, c_void_p, POINTER(_Id), c_void_p, c_uint64, c_void_p,
+         c_uint32, c_uint32, c_uint64, c_int, c_int64),
         ("weft_object_get", c_int, c_void_p, POINTER(_Id), c_size_t, c_int64, POINTER(c_void_p)),
         ("weft_object_data", c_void_p, c_void_p, POINTER(c_uint64)),
         ("weft_object_metadata", c_void_p, c_void_p, POINTER(c_uint64)),
         ("weft_object_release", None, c_void_p),
+        ("weft_object_get_into", c_int, c_void_p, POINTER(_Id), c_uint64, c_void_p, c_uint64,
+         c_int64, POINTER(c_uint64)),
+        ("weft_object_memory_allocate", c_int, c_void_p, c_uint64, POINTER(c_void_p)),
+        ("weft_object_memory_data", c_void_p, c_void_p),
+        ("weft_object_memory_free", None, c_void_p),
         ("weft_object_delete", c_int, c_void_p, POINTER(_Id)),
         ("weft_object_pin", c_int, c_void_p, POINTER(_Id), c_int),
         ("weft_object_wait", c_int, c_void_p, POINTER(_Id), c_size_t, c_size_t, c_int64,
@@ -128,6 +133,24 @@ class _Reference:
         array = (c_uint8 * length.value).from_address(address or 0) if length.value else (c_uint8 * 0)()
         array._reference = self  # lives as long as the array, and the view of it
         return memoryview(array).cast("B").toreadonly()
+
+
+class _Memory:
+    """Keeps memory of the store's as long as views of it live."""
+
+    def __init__(self, store, handle):
+        self._store, self._handle = store, handle
+
+    def __del__(self):
+        if self._store._store:
+            _lib.weft_object_memory_free(self._handle)
+
+    def view(self, length):
+        if not length:
+            return memoryview(bytearray())
+        array = (c_uint8 * length).from_address(_lib.weft_object_memory_data(self._handle))
+        array._memory = self
+        return memoryview(array).cast("B")
 
 
 class Buffer:
@@ -199,8 +222,11 @@ class ObjectStore:
                                        byref(handle)))
         return Buffer(self, handle, data_bytes, metadata_bytes)
 
-    def put(self, identifier, data, metadata=b"", ttl=0, pin=False, timeout=10.0):
+    def put(self, identifier, data, metadata=b"", ttl=0, pin=False, timeout=10.0, copies=1):
+        """copies: hosts that have it before this returns."""
         view = memoryview(data)
+        if copies > 1 and (view.readonly or not view.c_contiguous):
+            view = memoryview(bytearray(view))
         if view.readonly or not view.c_contiguous:
             # ctypes takes the address of writable memory only.
             with self.create(identifier, view.nbytes, len(metadata), ttl, pin, timeout) as buffer:
@@ -209,8 +235,9 @@ class ObjectStore:
             return
         array = (c_uint8 * view.nbytes).from_buffer(view) if view.nbytes else None
         metadata = bytes(metadata)
-        _check(_lib.weft_object_put(self._store, byref(_id(identifier)), array, view.nbytes,
-                                    metadata, len(metadata), _ms(ttl), int(pin), _ms(timeout)))
+        _check(_lib.weft_object_put_copies(self._store, byref(_id(identifier)), array, view.nbytes,
+                                           metadata, len(metadata), copies, _ms(ttl), int(pin),
+                                           _ms(timeout)))
 
     def get(self, identifier, timeout=0.0):
         """The data, a memoryview without a copy."""
@@ -230,6 +257,27 @@ class ObjectStore:
         _check(code)
         return [(reference.view(_lib.weft_object_data), reference.view(_lib.weft_object_metadata))
                 for reference in references]
+
+    def get_into(self, identifier, into, offset=0, timeout=0.0):
+        """Fills writable memory with data from `offset` on, and keeps no copy on this host; how many
+        bytes there were. From another host straight into memory of allocate()."""
+        view = memoryview(into).cast("B")
+        array = (c_uint8 * view.nbytes).from_buffer(view) if view.nbytes else None
+        whole = c_uint64()
+        _check(_lib.weft_object_get_into(self._store, byref(_id(identifier)), offset, array,
+                                         view.nbytes, _ms(timeout), byref(whole)))
+        return max(min(view.nbytes, whole.value - offset), 0)
+
+    def get_range(self, identifier, offset, length, timeout=0.0):
+        """A range of the data, shorter at the object's end, in memory of its own."""
+        made = self.allocate(length)
+        return made[:self.get_into(identifier, made, offset, timeout)].toreadonly()
+
+    def allocate(self, length):
+        """A writable memoryview of memory that the store can write to."""
+        handle = c_void_p()
+        _check(_lib.weft_object_memory_allocate(self._store, length, byref(handle)))
+        return _Memory(self, handle).view(length)
 
     def delete(self, identifier):
         _check(_lib.weft_object_delete(self._store, byref(_id(identifier))))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 weft_store, library, client = sys.argv[1:]
 folder = tempfile.mkdtemp(prefix="weft-store-cli-")
@@ -41,6 +42,10 @@ assert os.stat(path).st_mode & 0o777 == 0o600
 payload = os.urandom(3_000_000)
 run("put", "big", "-", data=payload)
 assert run("get", "big") == payload
+assert run("get", "big", "--offset", "1000", "--length", "70000") == payload[1000:71000]
+assert run("get", "big", "--offset", "2999990") == payload[-10:]
+assert run("get", "big", "--length", "1KiB") == payload[:1024]
+assert run("get", "big", "--offset", "4000000") == b""
 with open(os.path.join(folder, "file"), "wb") as file:
     file.write(payload[:1000])
 run("put", "--pin", "small", file.name)
@@ -91,6 +96,12 @@ with a.create("three", 1 << 20) as buffer:
     buffer.data[:] = bytes(range(256)) * 4096
 assert "three" in b and "four" not in b
 third = b.get("three", timeout=10)
+made = b.allocate(300)
+assert b.get_into("three", made, 1) == 300 and bytes(made[:255]) == bytes(range(1, 256))
+assert b.get_into("three", made, (1 << 20) - 10) == 10
+other = bytearray(100)
+assert b.get_into("three", other, 256) == 100 and other == bytes(range(100))
+assert bytes(b.get_range("three", 5, 10)) == bytes(range(5, 15))
 assert bytes(third[:256]) == bytes(range(256)) and third.nbytes == 1 << 20
 assert b.wait(["one", "four"], least=1) == ["one"]
 assert b.wait(["one", "four"], timeout=0.05) == ["one"]
@@ -113,7 +124,7 @@ assert b.next_event(timeout=20) == ("five", 10)
 assert b.next_event(timeout=0.01) is None
 assert ("two", 9, 0) in a.list()
 assert a.status()["clients_so_far"] >= 2
-del view, data, metadata, third
+del view, data, metadata, third, made
 gc.collect()
 a.close(); b.close()
 print("as expected")
@@ -130,6 +141,83 @@ assert os.path.exists(path)
 store = start()
 assert json.loads(run("status", "--json"))["objects"] == 0
 assert end(store, signal.SIGINT) == 0
+# What goes to disk comes back, and nothing of it is left, however the store ends; two share a folder.
+spill = os.path.join(folder, "spill")
+os.mkdir(spill)
+
+
+def spill_bytes():
+    return sum(os.stat(f"/proc/{store.pid}/fd/{fd}").st_blocks * 512
+               for fd in os.listdir(f"/proc/{store.pid}/fd")
+               if os.readlink(f"/proc/{store.pid}/fd/{fd}").startswith(spill))
+
+
+for number in (signal.SIGTERM, signal.SIGKILL):
+    store = start("--memory", "8MiB", "--spill", spill)
+    other = subprocess.Popen([weft_store, "--socket", path + "2", "--memory", "8MiB", "--spill",
+                              spill], stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == f"ready {path}2\n"
+    for i in range(12):
+        run("put", f"spilled-{i}", "-", data=payload[i:])
+    assert b"spilled\n" in run("ls")
+    assert spill_bytes() > 20 << 20, spill_bytes()
+    other.kill()
+    other.wait()
+    other.stdout.close()
+    os.unlink(path + "2")
+    for i in range(12):
+        assert run("get", f"spilled-{i}") == payload[i:]
+    assert json.loads(run("status", "--json"))["spill"]["restored"] > 0
+    assert os.listdir(spill) == []
+    end(store, number)
+    assert os.listdir(spill) == []
+# A disk that is full: a small one, where this process may mount one.
+small = subprocess.Popen(
+    ["unshare", "--mount", "sh", "-c",
+     f'mount -t tmpfs -o size=8m none {spill} && exec {weft_store} --socket {path} --memory 8MiB '
+     f'--spill {spill}'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+if small.stdout.readline() == f"ready {path}\n":
+    for i in range(12):
+        run("put", f"spilled-{i}", "-", data=payload[i:])
+    status = json.loads(run("status", "--json"))
+    assert "No space left" in status["spill"]["trouble"] and status["evicted"] > 0, status
+    kept = [row.split()[0] for row in run("ls").decode().splitlines()]
+    assert len(kept) >= 2
+    for name in kept:
+        # One that comes back may drive out another, which has no place on disk.
+        if name not in [row.split()[0] for row in run("ls").decode().splitlines()]:
+            continue
+        assert run("get", name) == payload[int(name.split("-")[1]):]
+    small.send_signal(signal.SIGTERM)
+    assert "No space left" in small.communicate(timeout=20)[1]
+else:
+    print("no full disk: no tmpfs can be mounted here", file=sys.stderr)
+    small.communicate(timeout=20)
+os.rmdir(spill)
+# From which size on to read, measured with another store and kept.
+secret, thresholds = os.path.join(folder, "secret"), os.path.join(folder, "thresholds")
+with open(secret, "w") as out:
+    out.write("of the calibration\n")
+node = f"unix:{folder}/node"
+store = start("--memory", "64MiB", "--listen", node, "--secret-file", secret, "--bind", "numa",
+              "--verify", "--register", "object")
+table = run("calibrate", node, "--secret-file", secret, "--thresholds", thresholds).decode()
+assert table.count("\n") == 1 + 13 + 1 and "noted in" in table, table
+with open(thresholds) as kept:
+    fabric, value = kept.read().split()
+assert fabric == "shm" and int(value) > 0
+for line in table.splitlines()[1:-1]:
+    size, sent, read = line.split()
+    assert int(size) >= 1024 and float(sent) > 0 and float(read) > 0
+# What it measured with is gone.
+deadline = time.monotonic() + 20
+while json.loads(run("status", "--json"))["objects"] != 0:
+    assert time.monotonic() < deadline
+assert "not" in run("calibrate", f"unix:{folder}/nobody", "--thresholds", thresholds, code=1)
+assert end(store) == 0
+for name in (secret, thresholds, f"{folder}/node"):
+    if os.path.exists(name):
+        os.unlink(name)
 os.unlink(file.name)
 os.rmdir(folder)  # nothing else is left
 print("as expected")

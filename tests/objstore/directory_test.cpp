@@ -284,6 +284,26 @@ TEST_CASE("the first of two seals of one id wins") {
   }
 }
 
+// Both go different ways, and the original was then taken for the second of two seals.
+TEST_CASE("a copy may be told of before its original, and both are held") {
+  MAKE_WORLD(world);
+  Host &a = world.add(), &b = world.add(), &c = world.add();
+  for (int i = 0; i < 10; ++i) {
+    b.put(id_of(i), Announced::copy);
+    world.settle();
+    a.put(id_of(i));
+    world.settle();
+    CHECK((a.objects.contains(id_of(i)) && b.objects.contains(id_of(i))));
+    c.directory->watch(id_of(i));
+    REQUIRE(world.settle_until(
+        [&] { return c.told[id_of(i)].contains(a.self) && c.told[id_of(i)].contains(b.self); }));
+    // A second original is one still.
+    c.put(id_of(i));
+    REQUIRE(world.settle_until([&] { return !c.objects.contains(id_of(i)); }));
+    CHECK(a.objects.contains(id_of(i)));
+  }
+}
+
 TEST_CASE("delete reaches all who hold an object or look for it, and copies under way") {
   MAKE_WORLD(world);
   Host &a = world.add(), &b = world.add(), &c = world.add();

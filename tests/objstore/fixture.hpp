@@ -17,7 +17,8 @@
 namespace weft::testing {
 
 struct StoreFixture {
-  explicit StoreFixture(std::uint64_t memory_bytes = 64 << 20, std::uint64_t quota_bytes = 0) {
+  explicit StoreFixture(std::uint64_t memory_bytes = 64 << 20, std::uint64_t quota_bytes = 0,
+                        bool spills = false, std::uint64_t spill_limit_bytes = 0) {
     char folder[] = "/tmp/weft-store-test-XXXXXX";
     REQUIRE(::mkdtemp(folder) != nullptr);
     folder_ = folder;
@@ -26,6 +27,8 @@ struct StoreFixture {
     settings.objects.memory_bytes = memory_bytes;
     settings.objects.piece_bytes = 4 << 20;
     settings.quota_bytes = quota_bytes;
+    if (spills) settings.objects.spill.folder = folder_;
+    settings.objects.spill.limit_bytes = spill_limit_bytes;
     const Status status = server.open(settings);
     INFO(status.text());
     REQUIRE(status.ok());
@@ -38,6 +41,7 @@ struct StoreFixture {
     ::rmdir(folder_.c_str());
   }
   std::string socket() const { return folder_ + "/socket"; }
+  const std::string& folder() const { return folder_; }
 
   objstore::Server server;
 

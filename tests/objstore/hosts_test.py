@@ -2,7 +2,8 @@
 """Stores of several hosts as they are used: weft-store processes that fetch from each other, are
 ended, killed and started again: hosts_test.py WEFT_STORE [--hosts N] [--fabric NAME] [--rounds N]
 [--seed N]. With --netns each is a host of its own, in a network namespace (root); with --redis a
-redis-server knows who has what, and who the hosts are."""
+redis-server knows who has what, and who the hosts are; with --guarded the stores verify what comes,
+register single objects, and spill."""
 import argparse
 import hashlib
 import json
@@ -23,6 +24,8 @@ parser.add_argument("--rounds", type=int, default=4)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--netns", action="store_true")
 parser.add_argument("--redis", action="store_true")
+parser.add_argument("--guarded", action="store_true",
+                    help="stores verify, register single objects and spill")
 options = parser.parse_args()
 here = os.path.dirname(os.path.realpath(__file__))
 netns = os.path.join(here, "..", "netns")
@@ -81,7 +84,9 @@ class Host:
         self.store = subprocess.Popen(
             [*self.launch, options.weft_store, "--socket", self.socket, "--memory", memory,
              "--listen", self.address, "--secret-file", secret,
-             *(["--directory", Redis.url] if options.redis else known), *more],
+             *(["--directory", Redis.url] if options.redis else known),
+             *(["--verify", "--register", "object", "--spill", folder] if options.guarded else []),
+             *more],
             stdout=subprocess.PIPE, text=True, env=environment)
         line = self.store.stdout.readline()
         assert line == f"ready {self.socket}\n", line
@@ -154,6 +159,23 @@ def check_exchange(hosts, prefix):
                              str(LIMIT))
     hosts[-1].put(name, 10)
     assert process.communicate(timeout=2 * LIMIT)[0].decode() == f"{name}\n"
+
+
+def check_copies(hosts):
+    """What has copies outlives the host that it was put on."""
+    for size in (1000, 300_000):
+        name = f"copied-{size}"
+        hosts[1].run("put", name, "-", "--copies", str(len(hosts)), data=contents(name, size))
+        for host in hosts:
+            assert host.has(name), (host.number, name)
+    error = hosts[1].run("put", "lonely", "-", "--copies", str(len(hosts) + 1), data=b"x", code=1)
+    assert f"on {len(hosts)} of the {len(hosts) + 1} hosts" in error, error
+    ranged = hosts[0].run("get", "copied-300000", "--offset", "299990")
+    assert ranged == contents("copied-300000", 300_000)[-10:]
+    hosts[2].put("only", 500_000)
+    assert hosts[0].run("get", "only", "--offset", "1000", "--length", "100000", "--timeout",
+                        str(LIMIT)) == contents("only", 500_000)[1000:101_000]
+    assert not hosts[0].has("only")
 
 
 def check_delete(hosts):
@@ -231,6 +253,7 @@ def main():
         began = time.monotonic()
         check_exchange(hosts, "a")
         check_delete(hosts)
+        check_copies(hosts)
         # One is ended and started again; then the one that all others were told of.
         for i in (len(hosts) - 1, 0):
             hosts[i].end()

@@ -21,7 +21,7 @@ typedef struct {
   weft_object_id id;
   uint32_t metadata_bytes;
   uint64_t data_bytes;
-  uint32_t is_pinned, is_referenced;
+  uint32_t is_pinned, is_referenced, is_spilled;
 } weft_object_entry;
 
 /* The text of the last error of this thread; valid until the next call. */
@@ -33,7 +33,7 @@ WEFT_C_API void weft_object_id_text(const weft_object_id* id, char text[41]);
 /* Null: the default socket, no name. */
 WEFT_C_API int weft_object_store_open(const char* socket, const char* name,
                                       weft_object_store** store);
-/* Objects and buffers are freed before. */
+/* Objects, buffers and memory are freed before. */
 WEFT_C_API void weft_object_store_close(weft_object_store* store);
 
 WEFT_C_API int weft_object_contains(weft_object_store* store, const weft_object_id* id);
@@ -48,12 +48,27 @@ WEFT_C_API void weft_object_abort(weft_object_buffer* buffer);
 WEFT_C_API int weft_object_put(weft_object_store* store, const weft_object_id* id, const void* data,
                                uint64_t data_bytes, const void* metadata, uint32_t metadata_bytes,
                                uint64_t ttl_ms, int is_pinned, int64_t timeout_ms);
+/* The same, on so many hosts before it returns; WEFT_PEER_LOST: on fewer, where it stays. */
+WEFT_C_API int weft_object_put_copies(weft_object_store* store, const weft_object_id* id,
+                                      const void* data, uint64_t data_bytes, const void* metadata,
+                                      uint32_t metadata_bytes, uint32_t copies, uint64_t ttl_ms,
+                                      int is_pinned, int64_t timeout_ms);
 /* objects: num of them, each freed with weft_object_release; null for those that did not come. */
 WEFT_C_API int weft_object_get(weft_object_store* store, const weft_object_id* ids, size_t num,
                                int64_t timeout_ms, weft_object** objects);
 WEFT_C_API const void* weft_object_data(const weft_object* object, uint64_t* bytes);
 WEFT_C_API const void* weft_object_metadata(const weft_object* object, uint64_t* bytes);
 WEFT_C_API void weft_object_release(weft_object* object);
+/* A range of the object's data into memory of the program's own; *data_bytes: of the whole object.
+ */
+WEFT_C_API int weft_object_get_into(weft_object_store* store, const weft_object_id* id,
+                                    uint64_t offset, void* into, uint64_t bytes, int64_t timeout_ms,
+                                    uint64_t* data_bytes);
+typedef struct weft_object_memory weft_object_memory; /* that the store can write to */
+WEFT_C_API int weft_object_memory_allocate(weft_object_store* store, uint64_t bytes,
+                                           weft_object_memory** memory);
+WEFT_C_API void* weft_object_memory_data(const weft_object_memory* memory);
+WEFT_C_API void weft_object_memory_free(weft_object_memory* memory);
 WEFT_C_API int weft_object_delete(weft_object_store* store, const weft_object_id* id);
 WEFT_C_API int weft_object_pin(weft_object_store* store, const weft_object_id* id, int is_pinned);
 /* is_here: num bytes, 1 for those that are here; set with WEFT_TIMED_OUT, too. */

@@ -15,9 +15,9 @@
 // was copied when it was sealed. get costs the same for any size; a repeated get of an object that
 // is here costs no message.
 //
-// Threads. All calls by any number of threads; an Object and an ObjectBuffer are a thread's own
-// (copy the Object for another one). Neither outlives the ObjectStore. A child made by fork opens
-// its own.
+// Threads. All calls by any number of threads; an Object, an ObjectBuffer and an ObjectMemory are
+// a thread's own (copy the Object for another one). None outlives the ObjectStore. A child made by
+// fork opens its own.
 //
 // Errors. The constructor throws weft::Error. The others return a Status that names the object.
 // timeout_ms: 0 does not wait, below 0 waits for ever. peer_lost: the store ended; data of Objects
@@ -51,7 +51,9 @@ struct ObjectStoreSettings {
 struct ObjectOptions {
   std::uint64_t ttl_ms = 0;         // after which it goes as if erased; 0: never
   bool is_pinned = false;           // never evicted
-  std::int64_t timeout_ms = 10000;  // how long room is waited for
+  std::int64_t timeout_ms = 10000;  // how long room is waited for, and then the copies
+  // Hosts that have it, this one included, before put or seal returns; put_async: is done.
+  std::uint32_t copies = 1;
 };
 
 // A reference to a sealed object: while it lives, the object is not evicted and its data stay.
@@ -112,6 +114,37 @@ class WEFT_API ObjectBuffer {
   ObjectOptions options_;
 };
 
+// Memory of the program's own that the store can write to, for get_into.
+class WEFT_API ObjectMemory {
+ public:
+  ObjectMemory() = default;
+  ObjectMemory(ObjectMemory&& other) noexcept { swap(other); }
+  ObjectMemory& operator=(ObjectMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~ObjectMemory();
+
+  explicit operator bool() const noexcept { return store_ != nullptr; }
+  // Undefined at first; the program's, except while a get_into() is under way.
+  std::span<std::byte> data() const noexcept { return {memory_, bytes_}; }
+
+ private:
+  friend class ObjectStoreImpl;
+  void swap(ObjectMemory& other) noexcept {
+    std::swap(store_, other.store_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(extent_, other.extent_);
+    std::swap(extent_offset_, other.extent_offset_);
+  }
+  ObjectStoreImpl* store_ = nullptr;
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::uint32_t extent_ = 0;
+  std::uint64_t extent_offset_ = 0;
+};
+
 // A put or get under way; lies where the program puts it, and stays there until it is done.
 class ObjectCall {
  public:
@@ -158,7 +191,8 @@ class WEFT_API ObjectStore {
   // whatever the outcome.
   Status seal(ObjectBuffer& buffer);
   void abort(ObjectBuffer& buffer);
-  // create, copy and seal in one.
+  // create, copy and seal in one. peer_lost: fewer hosts than `copies` could take it; the text says
+  // how many have it, and it stays there.
   Status put(const ObjectId& id, std::span<const std::byte> data,
              std::span<const std::byte> metadata = {}, const ObjectOptions& options = {});
 
@@ -167,6 +201,16 @@ class WEFT_API ObjectStore {
   Status get(const ObjectId& id, Object& object, std::int64_t timeout_ms = 0);
   // All of them, in one call; objects that were there by the timeout are set even if it fails.
   Status get(std::span<const ObjectId> ids, std::span<Object> objects, std::int64_t timeout_ms);
+
+  // A range of an object's data, from `offset` on, into the program's own memory; no copy is kept
+  // on this host. data_bytes: of the whole object, so that `into` holds the lesser of into.size()
+  // and data_bytes - offset. From another host by READ straight into memory of allocate(), and by
+  // one copy more into any other; from this host by a copy. timed_out; not_found (timeout 0: what
+  // other hosts have is not looked for), or deleted meanwhile; no_memory.
+  Status get_into(const ObjectId& id, std::uint64_t offset, std::span<std::byte> into,
+                  std::uint64_t& data_bytes, std::int64_t timeout_ms = 0);
+  // no_memory: more than the store's own capacity, or than the client's quota.
+  Status allocate(std::uint64_t bytes, ObjectMemory& memory);
 
   // As soon as nobody has a reference; nobody gets it any more from now on. not_found.
   Status erase(const ObjectId& id);

@@ -1,0 +1,113 @@
+// Ranges of objects into the program's own memory. From another host the store reads them into an
+// extent: one that the program's memory lies in, as allocate() gave it, or one for the time of the
+// call.
+#include <algorithm>
+#include <cstring>
+
+#include "client_impl.hpp"
+#include "clock.hpp"
+
+namespace weft {
+
+using namespace objstore;
+
+Status ObjectStoreImpl::allocate(std::uint64_t bytes, ObjectMemory& memory) {
+  memory = ObjectMemory{};
+  Room room;
+  if (Status status = take_room(bytes, room); !status)
+    return {status.code(),
+            std::to_string(bytes) + " bytes of memory for objects: " + status.text()};
+  memory.store_ = this;
+  memory.memory_ = room.memory;
+  memory.bytes_ = bytes;
+  memory.extent_ = room.extent;
+  memory.extent_offset_ = room.offset;
+  return Code::ok;
+}
+
+void ObjectStoreImpl::free(ObjectMemory& memory) noexcept {
+  give_room({memory.extent_, memory.extent_offset_, memory.bytes_, nullptr});
+}
+
+ObjectMemory::~ObjectMemory() {
+  if (store_ != nullptr) store_->free(*this);
+}
+
+// Where in an extent the memory lies; false: in none.
+bool ObjectStoreImpl::room_of(std::span<std::byte> memory, Room& room) {
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t i = 0; i < kMaxExtents; ++i) {
+    const Extent& extent = extents_[i];
+    if (!extent.is_there) continue;
+    const auto offset = static_cast<std::uint64_t>(memory.data() - extent.memory.data());
+    if (memory.data() < extent.memory.data() || offset > extent.memory.size() ||
+        memory.size() > extent.memory.size() - offset)
+      continue;
+    room = {i, offset, memory.size(), memory.data()};
+    return true;
+  }
+  return false;
+}
+
+bool ObjectStoreImpl::copy_from_here(const ObjectId& id, std::uint64_t offset,
+                                     std::span<std::byte> into, std::uint64_t& data_bytes) {
+  Object object;
+  if (!take(id, object)) return false;
+  const auto data = object.data();
+  data_bytes = data.size();
+  const std::uint64_t begin = std::min<std::uint64_t>(offset, data.size());
+  const std::size_t bytes = std::min<std::size_t>(into.size(), data.size() - begin);
+  if (bytes != 0) std::memcpy(into.data(), data.data() + begin, bytes);
+  return true;
+}
+
+Status ObjectStoreImpl::get_into(const ObjectId& id, std::uint64_t offset,
+                                 std::span<std::byte> into, std::uint64_t& data_bytes,
+                                 std::int64_t timeout_ms) {
+  data_bytes = 0;
+  Room room;
+  bool is_ours = false, is_answered = true;
+  Status status;
+  const std::uint64_t begin_ns = monotonic_ns();
+  for (int tries = 0;; ++tries) {
+    if (copy_from_here(id, offset, into, data_bytes)) {
+      status = Code::ok;
+      break;
+    }
+    if (room.memory == nullptr && !room_of(into, room)) {
+      if (status = take_room(into.size(), room); !status)
+        return {status.code(), "object " + id.text() + ": " + status.text()};
+      is_ours = true;
+    }
+    Request request{};
+    request.op = Op::read_into;
+    request.id = id;
+    request.extent = room.extent;
+    request.extent_offset = room.offset;
+    request.bytes = into.size();
+    request.object_offset = offset;
+    request.timeout_ms = timeout_ms;
+    if (timeout_ms > 0) {
+      const auto passed = static_cast<std::int64_t>((monotonic_ns() - begin_ns) / 1'000'000);
+      request.timeout_ms = std::max<std::int64_t>(timeout_ms - passed, 0);
+    }
+    Completion completion{};
+    completion.tag = UINT32_MAX;
+    status = call(request, completion);
+    // The store may still write for a call that it has not answered.
+    is_answered = completion.tag != UINT32_MAX;
+    // It came meanwhile, and may go again before it is taken.
+    if (completion.reason == Reason::exists && (request.timeout_ms != 0 || tries < 3)) continue;
+    data_bytes = completion.value;
+    if (status && is_ours && offset < data_bytes)
+      std::memcpy(into.data(), room.memory,
+                  std::min<std::uint64_t>(into.size(), data_bytes - offset));
+    break;
+  }
+  if (is_ours && is_answered) give_room(room);
+  if (status.code() == Code::timed_out && timeout_ms == 0)
+    return {Code::not_found, "object " + id.text() + " is not in the store"};
+  return status;
+}
+
+}  // namespace weft

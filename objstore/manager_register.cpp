@@ -1,0 +1,82 @@
+// What of the segment other hosts can read. Either each piece of it, registered once for good: then
+// a key of a piece opens all that lies in it. Or each object for as long as it is offered, by a key
+// that only the host that asked can use.
+#include <algorithm>
+
+#include "manager.hpp"
+
+namespace weft::objstore {
+
+// The segment only grows, and each piece of it is registered once.
+Status Manager::register_pieces() {
+  std::uint64_t bytes;
+  std::byte* data;
+  {
+    const auto lock = server_.lock();
+    bytes = server_.objects().segment().bytes();
+    data = server_.objects().segment().data();
+  }
+  const std::uint64_t begin = pieces_.empty() ? 0 : pieces_.back().begin + pieces_.back().bytes;
+  if (begin == bytes) return Code::ok;
+  Piece piece{begin, bytes - begin, {}};
+  if (Status status = node_->register_memory(data + begin, bytes - begin); !status) return status;
+  if (Status status = node_->key(data + begin, kRead, piece.key); !status) return status;
+  pieces_.push_back(piece);
+  return Code::ok;
+}
+
+// Where a peer can read an object that is held for it.
+Status Manager::offer_parts(std::uint64_t to, std::uint32_t entry, std::byte* place,
+                            std::uint64_t bytes, std::vector<OfferPart>& parts) {
+  if (!settings_.registers_objects) {
+    if (Status status = register_pieces(); !status) return status;
+    const auto offset = static_cast<std::uint64_t>(place - segment_);
+    for (const Piece& piece : pieces_) {
+      const std::uint64_t begin = std::max(offset, piece.begin);
+      const std::uint64_t end = std::min(offset + bytes, piece.begin + piece.bytes);
+      if (begin < end) parts.push_back({piece.key, begin - piece.begin, end - begin});
+    }
+    return Code::ok;
+  }
+  if (bytes == 0) return Code::ok;
+  const auto peer = peers_.find(to);
+  if (peer == peers_.end()) return Code::peer_lost;
+  const auto [found, is_new] = registered_.emplace(entry, Registered{place, 0});
+  if (is_new) {
+    if (Status status = node_->register_memory(place, bytes); !status) {
+      registered_.erase(found);
+      return status;
+    }
+    // Of the registration's own, until it has been taken back.
+    const auto lock = server_.lock();
+    server_.objects().hold(entry);
+  }
+  OfferPart part{{}, 0, bytes};
+  Status status = node_->key(place, kRead, part.key, peer->second);
+  if (status) parts.push_back(part);
+  return status;
+}
+
+// A lease more on an object, or one less.
+void Manager::count_lease(std::uint32_t entry, int more) {
+  const auto found = registered_.find(entry);
+  if (found != registered_.end()) found->second.num_leases += more;
+}
+
+// Takes back what nobody reads any more. Waits until the reader's Node has let go of it too, and
+// meanwhile serves others: an object may be registered anew before this one has ended.
+void Manager::end_registrations() {
+  std::vector<std::pair<std::uint32_t, std::byte*>> over;
+  std::erase_if(registered_, [&](const auto& one) {
+    if (one.second.num_leases > 0) return false;
+    over.emplace_back(one.first, one.second.place);
+    return true;
+  });
+  for (const auto& [entry, place] : over) {
+    [[maybe_unused]] const Status status = node_->deregister_memory(place);
+    const auto lock = server_.lock();
+    server_.objects().drop(entry);
+  }
+}
+
+}  // namespace weft::objstore

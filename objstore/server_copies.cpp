@@ -1,0 +1,54 @@
+// Puts and seals that wait until other hosts have copies. The object is sealed here before, and
+// stays whatever comes of it.
+#include <algorithm>
+
+#include "clock.hpp"
+#include "server.hpp"
+
+namespace weft::objstore {
+
+void Server::replicate(Client& client, const Request& request) {
+  if (remote_ == nullptr)
+    return complete(client, request.tag, {Code::peer_lost, Reason::few_copies}, 0, 1);
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const std::uint64_t deadline_ns =
+      request.timeout_ms < 0
+          ? UINT64_MAX
+          : monotonic_ns() +
+                static_cast<std::uint64_t>(std::min(request.timeout_ms, kMost)) * 1'000'000;
+  const std::uint64_t number = next_wait_++;
+  replications_.emplace(number,
+                        Replication{client.serial, request.tag, request.copies, deadline_ns});
+  remote_->replicate(number, request.id, request.copies - 1);
+}
+
+void Server::replicated(std::uint64_t number, std::uint32_t num_hosts) {
+  const auto found = replications_.find(number);
+  if (found == replications_.end()) return;
+  const Replication replication = found->second;
+  replications_.erase(found);
+  const auto client = clients_.find(replication.client);
+  if (client == clients_.end()) return;
+  complete(*client->second, replication.tag,
+           num_hosts >= replication.num_wanted ? Outcome{}
+                                               : Outcome{Code::peer_lost, Reason::few_copies},
+           0, num_hosts);
+}
+
+// Those whose time is over: on how many hosts the object is by now is known to Remote.
+void Server::end_replications(std::uint64_t now_ns) {
+  std::vector<std::uint64_t> due;
+  for (auto& [number, replication] : replications_) {
+    if (replication.deadline_ns > now_ns && remote_ != nullptr) continue;
+    replication.deadline_ns = UINT64_MAX;
+    due.push_back(number);
+  }
+  for (const std::uint64_t number : due) {
+    if (remote_ != nullptr)
+      remote_->no_more_copies(number);
+    else
+      replicated(number, 1);
+  }
+}
+
+}  // namespace weft::objstore

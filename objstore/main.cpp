@@ -116,6 +116,11 @@ int main(int argc, char** argv) {
                  "objects from this size on are read by one-sided READ, smaller ones are sent")
       ->transform(size)
       ->capture_default_str();
+  app.add_option("--protocol", options.manager.protocol,
+                 "how objects come from other hosts: node; or socket, over TCP in pieces of 4 KiB "
+                 "and given to whoever connects, to compare with")
+      ->check(CLI::IsMember({"node", "socket"}))
+      ->capture_default_str();
   app.add_option("--lease-ms", options.manager.lease_ms,
                  "how long an object is kept for a host that reads it")
       ->check(CLI::Range(100u, 3600000u))

@@ -66,6 +66,7 @@ Status Manager::open() {
             "directory '" + settings_.directory + "': this weft-store was built without hiredis"};
 #endif
   }
+  if (Status status = open_sockets(); !status) return status;
   const auto lock = server_.lock();
   server_.set_remote(this);
   return Code::ok;
@@ -81,7 +82,8 @@ void Manager::run() {
     const std::uint64_t now_ns = monotonic_ns();
     connect_missing(now_ns);
     serve_inbox();
-    const bool has_moved = node_->progress();
+    bool has_moved = node_->progress();
+    if (sockets_ != nullptr) has_moved |= sockets_->progress(now_ns);
     end_reads();
     end_leases(now_ns, 0);
     directory_->progress(now_ns);
@@ -91,6 +93,7 @@ void Manager::run() {
     if (has_moved || !node_->arm()) continue;
     ready = {{node_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
     directory_->await(ready);
+    if (sockets_ != nullptr) sockets_->await(ready);
     if (::poll(ready.data(), ready.size(), 20) > 0 && (ready[1].revents & POLLIN) != 0) {
       std::uint64_t count;
       [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
@@ -102,6 +105,7 @@ void Manager::run() {
   }
   // Operations end before the memory they write to can go.
   node_.reset();
+  sockets_.reset();
   const auto lock = server_.lock();
   for (auto& [id, fetch] : fetches_)
     if (fetch->entry != kNoEntry) server_.objects().abort(fetch->entry);
@@ -237,6 +241,7 @@ void Manager::joined(const Peer& peer) {
     peer_names_.emplace(generation, std::pair(peer.name(), std::string(peer.fabric())));
   }
   tell_members(generation);
+  if (sockets_ != nullptr) tell_socket(generation);
   directory_->joined(generation);
   for (const auto& [id, fetch] : fetches_)
     if (fetch->number == 0 && fetch->holders.contains(generation)) ask_next(*fetch);
@@ -268,6 +273,7 @@ void Manager::lost(const Peer& peer) {
   }
   peers_.erase(found);
   addresses_.erase(generation);
+  socket_addresses_.erase(generation);
   {
     const std::lock_guard lock(inbox_mutex_);
     peer_names_.erase(generation);
@@ -334,6 +340,8 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
       return directory_->received(from, message);
     case PeerKind::ask:
       return give(from, message);
+    case PeerKind::socket:
+      return learn_socket(from, message);
     case PeerKind::data:
     case PeerKind::offer:
     case PeerKind::absent: {

@@ -25,6 +25,7 @@
 
 #include "directory.hpp"
 #include "server.hpp"
+#include "socket_transfer.hpp"
 #include "weft/node.hpp"
 
 namespace weft::objstore {
@@ -35,6 +36,7 @@ struct ManagerSettings {
   std::string directory = "embedded";        // or redis://HOST[:PORT][/PREFIX]
   std::uint64_t threshold_bytes = 32 << 10;  // data and metadata; from it on one-sided
   std::uint32_t lease_ms = 10000;
+  std::string protocol = "node";  // or socket: objects go over TCP, to compare with
 };
 
 struct ManagerCounters {
@@ -42,7 +44,7 @@ struct ManagerCounters {
   std::uint64_t retried = 0, leases_ended = 0, refused = 0;
 };
 
-class Manager final : public Remote, private DirectoryUser {
+class Manager final : public Remote, private DirectoryUser, private SocketUser {
  public:
   Manager(Server& server, const ManagerSettings& settings);
   ~Manager() override;
@@ -120,6 +122,7 @@ class Manager final : public Remote, private DirectoryUser {
   void ask_next(Fetch& fetch);
   void give_up_ask(Fetch& fetch, bool holder_failed);
   void give(std::uint64_t to, const PeerMessage& ask);
+  Fetch* create_for(const PeerMessage& sizes);
   void take_data(const PeerMessage& message);
   void take_offer(const PeerMessage& message);
   bool begin_read(Fetch& fetch);
@@ -128,6 +131,16 @@ class Manager final : public Remote, private DirectoryUser {
   void finish(Fetch& fetch);
   void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
   Status register_pieces();
+  // manager_sockets.cpp: SocketUser
+  Status open_sockets();
+  void tell_socket(std::uint64_t to);
+  void learn_socket(std::uint64_t from, const PeerMessage& message);
+  bool hold(const ObjectId& id, HeldObject& object) override;
+  void drop(const HeldObject& object) override;
+  std::byte* make_room(std::uint64_t number, std::uint64_t data_bytes,
+                       std::uint32_t metadata_bytes) override;
+  void arrived(std::uint64_t number) override;
+  void failed(std::uint64_t number, bool is_absent) override;
 
   Server& server_;
   const ManagerSettings settings_;
@@ -158,6 +171,8 @@ class Manager final : public Remote, private DirectoryUser {
   std::unordered_set<ObjectId> copies_;  // sealed here for another host's; not yet announced
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
   std::vector<Piece> pieces_;
+  std::unique_ptr<SocketTransfer> sockets_;  // with --protocol socket
+  std::map<std::uint64_t, std::string> socket_addresses_;
 };
 
 }  // namespace weft::objstore

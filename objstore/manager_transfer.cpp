@@ -38,10 +38,13 @@ void Manager::start(const ObjectId& id) {
 void Manager::ask_next(Fetch& fetch) {
   for (const std::uint64_t holder : fetch.holders) {
     if (fetch.failed.contains(holder) || !peers_.contains(holder)) continue;
+    if (sockets_ != nullptr && !socket_addresses_.contains(holder)) continue;  // will be told
     fetch.number = next_number_++;
     fetch.holder = holder;
     fetch.asked_ns = monotonic_ns();
     asks_.emplace(fetch.number, fetch.id);
+    if (sockets_ != nullptr)
+      return sockets_->ask(socket_addresses_.at(holder), fetch.id, fetch.number);
     PeerMessage ask;
     ask.kind = PeerKind::ask;
     ask.id = fetch.id;
@@ -57,6 +60,7 @@ void Manager::ask_next(Fetch& fetch) {
 void Manager::give_up_ask(Fetch& fetch, bool holder_failed) {
   if (fetch.number == 0) return;
   asks_.erase(fetch.number);
+  if (sockets_ != nullptr) sockets_->cancel(fetch.number);
   if (fetch.entry != kNoEntry) {
     const auto lock = server_.lock();
     server_.objects().abort(fetch.entry);
@@ -171,30 +175,37 @@ void Manager::end_leases(std::uint64_t now_ns, std::uint64_t of_peer) {
 
 // --- The asker's side ---
 
-void Manager::take_data(const PeerMessage& message) {
-  Fetch& fetch = *fetches_.at(asks_.at(message.number));
-  {
-    const auto lock = server_.lock();
-    std::uint32_t entry;
-    const Outcome outcome =
-        server_.create_in_place(fetch.id, message.data_bytes, message.metadata_bytes, entry);
-    if (outcome.code == Code::again) {
-      asks_.erase(fetch.number);
-      fetch.number = 0;
-      fetch.retry_ns = monotonic_ns() + kRetryNs;  // asked for anew when there may be room
-      return;
-    }
-    if (!outcome.ok()) {
-      if (outcome.code != Code::exists) server_.fail_waits(fetch.id, outcome.code, outcome.reason);
-      asks_.erase(fetch.number);
-      fetches_.erase(ObjectId(fetch.id));
-      return;
-    }
-    if (!message.contents.empty())
-      std::memcpy(server_.objects().place(entry), message.contents.data(), message.contents.size());
+// The object that bytes are about to come for; nullptr: they are not to be taken.
+Manager::Fetch* Manager::create_for(const PeerMessage& sizes) {
+  Fetch& fetch = *fetches_.at(asks_.at(sizes.number));
+  const auto lock = server_.lock();
+  std::uint32_t entry;
+  const Outcome outcome =
+      server_.create_in_place(fetch.id, sizes.data_bytes, sizes.metadata_bytes, entry);
+  if (outcome.ok()) {
     fetch.entry = entry;
+    return &fetch;
   }
-  finish(fetch);
+  asks_.erase(fetch.number);
+  if (outcome.code == Code::again) {
+    fetch.number = 0;
+    fetch.retry_ns = monotonic_ns() + kRetryNs;  // asked for anew when there may be room
+    return nullptr;
+  }
+  if (outcome.code != Code::exists) server_.fail_waits(fetch.id, outcome.code, outcome.reason);
+  fetches_.erase(ObjectId(fetch.id));
+  return nullptr;
+}
+
+void Manager::take_data(const PeerMessage& message) {
+  Fetch* fetch = create_for(message);
+  if (fetch == nullptr) return;
+  if (!message.contents.empty()) {
+    const auto lock = server_.lock();
+    std::memcpy(server_.objects().place(fetch->entry), message.contents.data(),
+                message.contents.size());
+  }
+  finish(*fetch);
 }
 
 void Manager::take_offer(const PeerMessage& message) {

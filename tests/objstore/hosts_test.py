@@ -2,7 +2,7 @@
 """Stores of several hosts as they are used: weft-store processes that fetch from each other, are
 ended, killed and started again: hosts_test.py WEFT_STORE [--hosts N] [--fabric NAME] [--rounds N]
 [--seed N]. With --netns each is a host of its own, in a network namespace (root); with --redis a
-redis-server knows who has what, and who the hosts are."""
+redis-server knows who has what, and who the hosts are; --protocol socket needs --netns."""
 import argparse
 import hashlib
 import json
@@ -23,6 +23,7 @@ parser.add_argument("--rounds", type=int, default=4)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--netns", action="store_true")
 parser.add_argument("--redis", action="store_true")
+parser.add_argument("--protocol", default="node")
 options = parser.parse_args()
 here = os.path.dirname(os.path.realpath(__file__))
 netns = os.path.join(here, "..", "netns")
@@ -80,7 +81,7 @@ class Host:
         known = [word for peer in peers for word in ("--peers", peer.address)]
         self.store = subprocess.Popen(
             [*self.launch, options.weft_store, "--socket", self.socket, "--memory", memory,
-             "--listen", self.address, "--secret-file", secret,
+             "--listen", self.address, "--secret-file", secret, "--protocol", options.protocol,
              *(["--directory", Redis.url] if options.redis else known), *more],
             stdout=subprocess.PIPE, text=True, env=environment)
         line = self.store.stdout.readline()

@@ -48,6 +48,7 @@ int serve(const Options& options) {
   Server server;
   if (const Status status = server.open(settings); !status) return fail(status);
   ManagerSettings manager_settings = options.manager;
+  manager_settings.spin_us = options.spin_us;
   if (!options.secret_file.empty())
     if (const Status status = read_secret(options.secret_file, manager_settings.secret); !status)
       return fail(status);

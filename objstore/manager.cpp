@@ -2,6 +2,7 @@
 #include "manager.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -78,11 +79,12 @@ void Manager::run() {
   // What the store had before the manager came.
   directory_->open();
   std::vector<pollfd> ready;
+  std::uint64_t last_work_ns = 0;
   while (!is_over_.load(std::memory_order_relaxed)) {
     const std::uint64_t now_ns = monotonic_ns();
     connect_missing(now_ns);
-    serve_inbox();
-    bool has_moved = node_->progress();
+    bool has_moved = serve_inbox();
+    has_moved |= node_->progress();
     if (sockets_ != nullptr) has_moved |= sockets_->progress(now_ns);
     end_reads();
     end_leases(now_ns, 0);
@@ -90,7 +92,14 @@ void Manager::run() {
     tell_status(now_ns);
     retry_fetches(now_ns);
     std::erase_if(outgoing_, [](const auto& message) { return message->operation.is_done(); });
-    if (has_moved || !node_->arm()) continue;
+    if (has_moved) last_work_ns = now_ns;
+    // What is under way elsewhere takes less time than falling asleep and being woken; others may
+    // need this core for it.
+    if (now_ns - last_work_ns < settings_.spin_us * std::uint64_t{1000}) {
+      if (!has_moved) ::sched_yield();
+      continue;
+    }
+    if (!node_->arm()) continue;
     ready = {{node_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
     directory_->await(ready);
     if (sockets_ != nullptr) sockets_->await(ready);
@@ -167,7 +176,7 @@ void Manager::tell_status(std::uint64_t now_ns) {
   directory_status_ = json.dump();
 }
 
-void Manager::serve_inbox() {
+bool Manager::serve_inbox() {
   std::deque<Command> commands;
   {
     const std::lock_guard lock(inbox_mutex_);
@@ -201,6 +210,7 @@ void Manager::serve_inbox() {
         break;
     }
   }
+  return !commands.empty();
 }
 
 // --- Members ---

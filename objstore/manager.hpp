@@ -36,6 +36,7 @@ struct ManagerSettings {
   std::string directory = "embedded";        // or redis://HOST[:PORT][/PREFIX]
   std::uint64_t threshold_bytes = 32 << 10;  // data and metadata; from it on one-sided
   std::uint32_t lease_ms = 10000;
+  std::uint32_t spin_us = 50;  // how long it polls for more before it sleeps
   std::string protocol = "node";  // or socket: objects go over TCP, to compare with
 };
 
@@ -101,7 +102,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
 
   // manager.cpp
   void post(const Command& command);
-  void serve_inbox();
+  bool serve_inbox();
   void connect_missing(std::uint64_t now_ns);
   void joined(const Peer& peer);
   void lost(const Peer& peer);

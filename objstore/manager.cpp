@@ -91,7 +91,8 @@ void Manager::run() {
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
-    std::erase_if(outgoing_, [](const auto& message) { return message->operation.is_done(); });
+    // In the order they were sent in: what waits behind one that is slow costs memory, not time.
+    while (!outgoing_.empty() && outgoing_.front()->operation.is_done()) outgoing_.pop_front();
     if (has_moved) last_work_ns = now_ns;
     // What is under way elsewhere takes less time than falling asleep and being woken; others may
     // need this core for it.

@@ -36,7 +36,7 @@ struct ManagerSettings {
   std::string directory = "embedded";        // or redis://HOST[:PORT][/PREFIX]
   std::uint64_t threshold_bytes = 32 << 10;  // data and metadata; from it on one-sided
   std::uint32_t lease_ms = 10000;
-  std::uint32_t spin_us = 50;  // how long it polls for more before it sleeps
+  std::uint32_t spin_us = 50;     // how long it polls for more before it sleeps
   std::string protocol = "node";  // or socket: objects go over TCP, to compare with
 };
 
@@ -127,6 +127,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void take_data(const PeerMessage& message);
   void take_offer(const PeerMessage& message);
   bool begin_read(Fetch& fetch);
+  void retry_at(Fetch& fetch, std::uint64_t ns);
   void retry_fetches(std::uint64_t now_ns);
   void end_reads();
   void finish(Fetch& fetch);
@@ -168,6 +169,9 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   std::unordered_map<ObjectId, std::unique_ptr<Fetch>> fetches_;
   std::unordered_map<std::uint64_t, ObjectId> asks_;
   std::uint64_t next_number_ = 1;
+  // Of those, so that a list of thousands is not looked through for each that comes.
+  std::unordered_set<ObjectId> reading_;
+  std::multimap<std::uint64_t, ObjectId> retries_;  // by when; a fetch may have changed its mind
   std::vector<Lease> leases_;
   std::unordered_set<ObjectId> copies_;  // sealed here for another host's; not yet announced
   std::deque<std::unique_ptr<Outgoing>> outgoing_;

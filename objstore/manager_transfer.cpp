@@ -53,7 +53,7 @@ void Manager::ask_next(Fetch& fetch) {
     send(holder, ask);
     return;
   }
-  if (!fetch.holders.empty()) fetch.retry_ns = monotonic_ns() + kAskAgainNs;
+  if (!fetch.holders.empty()) retry_at(fetch, monotonic_ns() + kAskAgainNs);
 }
 
 // The ask under way, if any, is over; what was created for it goes.
@@ -189,7 +189,7 @@ Manager::Fetch* Manager::create_for(const PeerMessage& sizes) {
   asks_.erase(fetch.number);
   if (outcome.code == Code::again) {
     fetch.number = 0;
-    fetch.retry_ns = monotonic_ns() + kRetryNs;  // asked for anew when there may be room
+    retry_at(fetch, monotonic_ns() + kRetryNs);  // asked for anew when there may be room
     return nullptr;
   }
   if (outcome.code != Code::exists) server_.fail_waits(fetch.id, outcome.code, outcome.reason);
@@ -212,7 +212,7 @@ void Manager::take_offer(const PeerMessage& message) {
   Fetch& fetch = *fetches_.at(asks_.at(message.number));
   fetch.offer = std::make_unique<PeerMessage>(message);
   fetch.lease_ms = message.lease_ms;
-  if (!begin_read(fetch)) fetch.retry_ns = monotonic_ns() + kRetryNs;
+  if (!begin_read(fetch)) retry_at(fetch, monotonic_ns() + kRetryNs);
 }
 
 // False: there is no room yet. Else the fetch may be over, and gone.
@@ -260,19 +260,26 @@ bool Manager::begin_read(Fetch& fetch) {
     return true;
   }
   fetch.is_reading = true;
+  reading_.insert(fetch.id);
   node_->get_all(transfers, fetch.read);
   return true;
 }
 
+void Manager::retry_at(Fetch& fetch, std::uint64_t ns) {
+  fetch.retry_ns = ns;
+  retries_.emplace(ns, fetch.id);
+}
+
 void Manager::retry_fetches(std::uint64_t now_ns) {
-  std::vector<ObjectId> due;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->retry_ns != 0 && fetch->retry_ns <= now_ns) due.push_back(id);
-  for (const ObjectId& id : due) {
-    Fetch& fetch = *fetches_.at(id);
+  while (!retries_.empty() && retries_.begin()->first <= now_ns) {
+    const auto [due_ns, id] = *retries_.begin();
+    retries_.erase(retries_.begin());
+    const auto found = fetches_.find(id);
+    if (found == fetches_.end() || found->second->retry_ns != due_ns) continue;
+    Fetch& fetch = *found->second;
     fetch.retry_ns = 0;
     if (fetch.offer != nullptr) {
-      if (!begin_read(fetch)) fetch.retry_ns = now_ns + kRetryNs;
+      if (!begin_read(fetch)) retry_at(fetch, now_ns + kRetryNs);
     } else if (fetch.number == 0) {
       fetch.failed.clear();
       ask_next(fetch);
@@ -282,11 +289,12 @@ void Manager::retry_fetches(std::uint64_t now_ns) {
 
 void Manager::end_reads() {
   std::vector<ObjectId> ended;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->is_reading && fetch->read.is_done()) ended.push_back(id);
+  for (const ObjectId& id : reading_)
+    if (fetches_.at(id)->read.is_done()) ended.push_back(id);
   for (const ObjectId& id : ended) {
     Fetch& fetch = *fetches_.at(id);
     fetch.is_reading = false;
+    reading_.erase(id);
     fetch.memories.clear();
     const bool is_in_time =
         monotonic_ns() - fetch.asked_ns <= fetch.lease_ms * std::uint64_t{1'000'000};

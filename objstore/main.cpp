@@ -60,6 +60,7 @@ int serve(const Options& options) {
   Server server;
   if (const Status status = server.open(settings); !status) return fail(status);
   ManagerSettings manager_settings = options.manager;
+  manager_settings.spin_us = options.spin_us;
   if (!options.secret_file.empty())
     if (const Status status = read_secret(options.secret_file, manager_settings.secret); !status)
       return fail(status);
@@ -143,6 +144,11 @@ int main(int argc, char** argv) {
   app.add_option("--bind", options.bind,
                  "numa: run, and have the memory, next to the RDMA device; none: anywhere")
       ->check(CLI::IsMember({"numa", "none"}))
+      ->capture_default_str();
+  app.add_option("--protocol", options.manager.protocol,
+                 "how objects come from other hosts: node; or socket, over TCP in pieces of 4 KiB "
+                 "and given to whoever connects, to compare with")
+      ->check(CLI::IsMember({"node", "socket"}))
       ->capture_default_str();
   app.add_option("--lease-ms", options.manager.lease_ms,
                  "how long an object is kept for a host that reads it")

@@ -2,6 +2,7 @@
 #include "manager.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -66,6 +67,7 @@ Status Manager::open() {
             "directory '" + settings_.directory + "': this weft-store was built without hiredis"};
 #endif
   }
+  if (Status status = open_sockets(); !status) return status;
   const auto lock = server_.lock();
   server_.set_remote(this);
   return Code::ok;
@@ -77,11 +79,13 @@ void Manager::run() {
   // What the store had before the manager came.
   directory_->open();
   std::vector<pollfd> ready;
+  std::uint64_t last_work_ns = 0;
   while (!is_over_.load(std::memory_order_relaxed)) {
     const std::uint64_t now_ns = monotonic_ns();
     connect_missing(now_ns);
-    serve_inbox();
-    const bool has_moved = node_->progress();
+    bool has_moved = serve_inbox();
+    has_moved |= node_->progress();
+    if (sockets_ != nullptr) has_moved |= sockets_->progress(now_ns);
     end_reads();
     end_leases(now_ns, 0);
     repeat_restores(now_ns);
@@ -89,10 +93,19 @@ void Manager::run() {
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
-    std::erase_if(outgoing_, [](const auto& message) { return message->operation.is_done(); });
-    if (has_moved || !node_->arm()) continue;
+    // In the order they were sent in: what waits behind one that is slow costs memory, not time.
+    while (!outgoing_.empty() && outgoing_.front()->operation.is_done()) outgoing_.pop_front();
+    if (has_moved) last_work_ns = now_ns;
+    // What is under way elsewhere takes less time than falling asleep and being woken; others may
+    // need this core for it.
+    if (now_ns - last_work_ns < settings_.spin_us * std::uint64_t{1000}) {
+      if (!has_moved) ::sched_yield();
+      continue;
+    }
+    if (!node_->arm()) continue;
     ready = {{node_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
     directory_->await(ready);
+    if (sockets_ != nullptr) sockets_->await(ready);
     if (::poll(ready.data(), ready.size(), 20) > 0 && (ready[1].revents & POLLIN) != 0) {
       std::uint64_t count;
       [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
@@ -104,6 +117,7 @@ void Manager::run() {
   }
   // Operations end before the memory they write to can go.
   node_.reset();
+  sockets_.reset();
   const auto lock = server_.lock();
   for (auto& [id, fetch] : fetches_)
     if (fetch->entry != kNoEntry) server_.objects().abort(fetch->entry);
@@ -178,7 +192,7 @@ void Manager::tell_status(std::uint64_t now_ns) {
   directory_status_ = json.dump();
 }
 
-void Manager::serve_inbox() {
+bool Manager::serve_inbox() {
   std::deque<Command> commands;
   {
     const std::lock_guard lock(inbox_mutex_);
@@ -226,6 +240,7 @@ void Manager::serve_inbox() {
         break;
     }
   }
+  return !commands.empty();
 }
 
 // --- Members ---
@@ -266,6 +281,7 @@ void Manager::joined(const Peer& peer) {
     peer_names_.emplace(generation, std::pair(peer.name(), std::string(peer.fabric())));
   }
   tell_members(generation);
+  if (sockets_ != nullptr) tell_socket(generation);
   std::vector<Fetch*> known;
   for (const auto& [id, fetch] : fetches_)
     if (fetch->holders.contains(generation)) known.push_back(fetch.get());
@@ -298,6 +314,7 @@ void Manager::lost(const Peer& peer) {
   }
   peers_.erase(found);
   addresses_.erase(generation);
+  socket_addresses_.erase(generation);
   {
     const std::lock_guard lock(inbox_mutex_);
     peer_names_.erase(generation);
@@ -378,6 +395,8 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
       return keeper_answered(from, message);
     case PeerKind::ask:
       return give(from, message);
+    case PeerKind::socket:
+      return learn_socket(from, message);
     case PeerKind::data:
     case PeerKind::offer:
     case PeerKind::absent: {

@@ -25,6 +25,7 @@
 
 #include "directory.hpp"
 #include "server.hpp"
+#include "socket_transfer.hpp"
 #include "weft/node.hpp"
 
 namespace weft::objstore {
@@ -38,6 +39,8 @@ struct ManagerSettings {
   std::uint32_t lease_ms = 10000;
   bool registers_objects = false;  // each while it is read, not all memory for good
   bool verifies = false;           // what comes from other hosts, by its checksum
+  std::uint32_t spin_us = 50;      // how long it polls for more before it sleeps
+  std::string protocol = "node";   // or socket: objects go over TCP, to compare with
 };
 
 struct ManagerCounters {
@@ -46,7 +49,7 @@ struct ManagerCounters {
   std::uint64_t retried = 0, wrong = 0, leases_ended = 0, refused = 0;
 };
 
-class Manager final : public Remote, private DirectoryUser {
+class Manager final : public Remote, private DirectoryUser, private SocketUser {
  public:
   Manager(Server& server, const ManagerSettings& settings);
   ~Manager() override;
@@ -162,7 +165,7 @@ class Manager final : public Remote, private DirectoryUser {
 
   // manager.cpp
   void post(const Command& command);
-  void serve_inbox();
+  bool serve_inbox();
   void connect_missing(std::uint64_t now_ns);
   void joined(const Peer& peer);
   void lost(const Peer& peer);
@@ -196,6 +199,7 @@ class Manager final : public Remote, private DirectoryUser {
   std::uint64_t piece_bytes(const Fetch& fetch) const;
   bool is_right(Fetch& fetch);
   bool read_piece(Fetch& fetch, Ask& ask);
+  void retry_at(Fetch& fetch, std::uint64_t ns);
   void end_reads();
   void retry_fetches(std::uint64_t now_ns);
   void finish(Fetch& fetch);
@@ -218,6 +222,17 @@ class Manager final : public Remote, private DirectoryUser {
   void give_restored(const ObjectId& id);
   void repeat_restores(std::uint64_t now_ns);
   void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
+  // manager_sockets.cpp: SocketUser
+  Status open_sockets();
+  void tell_socket(std::uint64_t to);
+  void learn_socket(std::uint64_t from, const PeerMessage& message);
+  Ask& socket_ask(std::uint64_t number);
+  bool hold(const ObjectId& id, HeldObject& object) override;
+  void drop(const HeldObject& object) override;
+  std::byte* make_room(std::uint64_t number, std::uint64_t data_bytes,
+                       std::uint32_t metadata_bytes) override;
+  void arrived(std::uint64_t number) override;
+  void failed(std::uint64_t number, bool is_absent) override;
 
   Server& server_;
   const ManagerSettings settings_;
@@ -247,6 +262,9 @@ class Manager final : public Remote, private DirectoryUser {
   std::unordered_map<std::uint64_t, Fetch*> asks_;
   std::uint64_t next_number_ = 1;
   std::map<std::uint64_t, Replication> replications_;
+  // Of those, so that a list of thousands is not looked through for each that comes.
+  std::unordered_set<Fetch*> reading_;
+  std::multimap<std::uint64_t, ObjectId> retries_;  // by when; a fetch may have changed its mind
   std::vector<Lease> leases_;
   // Asks for objects that are being restored.
   struct Restore {
@@ -263,6 +281,8 @@ class Manager final : public Remote, private DirectoryUser {
     int num_leases;
   };
   std::unordered_map<std::uint32_t, Registered> registered_;  // by entry
+  std::unique_ptr<SocketTransfer> sockets_;                   // with --protocol socket
+  std::map<std::uint64_t, std::string> socket_addresses_;
 };
 
 }  // namespace weft::objstore

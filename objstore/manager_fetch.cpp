@@ -80,7 +80,8 @@ void Manager::leave(Fetch& fetch, Outcome outcome) {
 // Asks holders that have not failed until enough are asked; if all failed, some time later all
 // again. False: there is nobody to ask, and who wants a copy kept does not wait for one.
 bool Manager::ask_more(Fetch& fetch) {
-  const std::size_t enough = fetch.has_place && fetch.bytes >= kManyBytes ? kMostHolders : 1;
+  const bool is_for_many = fetch.has_place && fetch.bytes >= kManyBytes && sockets_ == nullptr;
+  const std::size_t enough = is_for_many ? kMostHolders : 1;
   if (fetch.asks.size() >= enough) return true;
   const std::vector<std::uint64_t> holders(fetch.holders.begin(), fetch.holders.end());
   // Another host asks another one first.
@@ -90,11 +91,18 @@ bool Manager::ask_more(Fetch& fetch) {
     const bool is_asked = std::any_of(fetch.asks.begin(), fetch.asks.end(),
                                       [&](const auto& ask) { return ask->holder == holder; });
     if (is_asked || fetch.failed.contains(holder) || !peers_.contains(holder)) continue;
+    if (sockets_ != nullptr && !socket_addresses_.contains(holder)) continue;  // will be told
     auto ask = std::make_unique<Ask>();
     ask->number = next_number_++;
     ask->holder = holder;
     ask->asked_ns = monotonic_ns();
     asks_.emplace(ask->number, &fetch);
+    if (sockets_ != nullptr) {
+      ask->owes_fin = false;
+      fetch.asks.push_back(std::move(ask));
+      sockets_->ask(socket_addresses_.at(holder), fetch.id, fetch.asks.back()->number);
+      continue;
+    }
     PeerMessage message;
     message.kind = PeerKind::ask;
     message.id = fetch.id;
@@ -108,7 +116,7 @@ bool Manager::ask_more(Fetch& fetch) {
   if (!fetch.asks.empty()) return true;
   const std::uint64_t now_ns = monotonic_ns();
   if (!fetch.is_wanted && (fetch.holders.empty() || now_ns > fetch.keep_until_ns)) return false;
-  if (!fetch.holders.empty()) fetch.retry_ns = now_ns + kAskAgainNs;
+  if (!fetch.holders.empty()) retry_at(fetch, now_ns + kAskAgainNs);
   return true;
 }
 
@@ -120,6 +128,7 @@ void Manager::end_ask(Fetch& fetch, const Ask& ask, bool has_failed) {
     ++counters_.retried;
   }
   asks_.erase(ask.number);
+  if (sockets_ != nullptr) sockets_->cancel(ask.number);
   if (ask.owes_fin) {
     PeerMessage fin;
     fin.kind = PeerKind::fin;
@@ -191,7 +200,7 @@ bool Manager::make_place(Fetch& fetch, const Sizes& sizes) {
         server_.create_in_place(fetch.id, sizes.data_bytes, sizes.metadata_bytes, entry);
     const std::uint64_t now_ns = monotonic_ns();
     if (outcome.code == Code::again && (fetch.is_wanted || now_ns <= fetch.keep_until_ns)) {
-      fetch.retry_ns = now_ns + kRetryNs;
+      retry_at(fetch, now_ns + kRetryNs);
       return false;
     }
     if (!outcome.ok()) {
@@ -301,15 +310,16 @@ bool Manager::read_piece(Fetch& fetch, Ask& ask) {
     part_begin = part_end;
   }
   ask.is_reading = true;
+  reading_.insert(&fetch);
   node_->get_all(transfers, ask.read);
   return true;
 }
 
 void Manager::end_reads() {
   std::vector<std::pair<Fetch*, Ask*>> ended;
-  for (const auto& [id, fetch] : fetches_)
+  for (Fetch* fetch : reading_)
     for (const auto& ask : fetch->asks)
-      if (ask->is_reading && ask->read.is_done()) ended.emplace_back(fetch.get(), ask.get());
+      if (ask->is_reading && ask->read.is_done()) ended.emplace_back(fetch, ask.get());
   std::set<Fetch*> changed;
   for (const auto& [fetch, ask] : ended) {
     ask->is_reading = false;
@@ -323,15 +333,29 @@ void Manager::end_reads() {
     fetch->missing.push_front(ask->piece);
     end_ask(*fetch, *ask, true);
   }
-  for (Fetch* fetch : changed) advance(*fetch);
+  for (Fetch* fetch : changed) {
+    if (!is_reading(*fetch)) reading_.erase(fetch);
+    advance(*fetch);
+  }
+}
+
+void Manager::retry_at(Fetch& fetch, std::uint64_t ns) {
+  fetch.retry_ns = ns;
+  retries_.emplace(ns, fetch.id);
 }
 
 void Manager::retry_fetches(std::uint64_t now_ns) {
   std::vector<Fetch*> due;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->retry_ns != 0 && fetch->retry_ns <= now_ns) due.push_back(fetch.get());
+  while (!retries_.empty() && retries_.begin()->first <= now_ns) {
+    const auto [due_ns, id] = *retries_.begin();
+    retries_.erase(retries_.begin());
+    for (Fetch* fetch : fetches_of(id))
+      if (fetch->retry_ns == due_ns) {
+        fetch->retry_ns = 0;
+        due.push_back(fetch);
+      }
+  }
   for (Fetch* fetch : due) {
-    fetch->retry_ns = 0;
     if (fetch->asks.empty()) {
       // From the start: maybe there is another object of that name by now.
       fetch->failed.clear();

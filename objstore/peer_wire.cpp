@@ -45,6 +45,7 @@ std::string encode(const PeerMessage& message) {
   append(bytes, message.number);
   switch (message.kind) {
     case PeerKind::members:
+    case PeerKind::socket:
       append(bytes, static_cast<std::uint32_t>(message.members.size()));
       for (const Member& member : message.members) {
         append(bytes, member.generation);
@@ -96,11 +97,13 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
   reader.read(message.id);
   reader.read(message.number);
   if (!reader.is_ok || version != kPeerVersion || kind < 1 ||
-      kind > static_cast<std::uint8_t>(PeerKind::unkept))
+      (kind > static_cast<std::uint8_t>(PeerKind::unkept) &&
+       kind != static_cast<std::uint8_t>(PeerKind::socket)))
     return false;
   message.kind = static_cast<PeerKind>(kind);
   switch (message.kind) {
-    case PeerKind::members: {
+    case PeerKind::members:
+    case PeerKind::socket: {
       const std::size_t num = reader.count(kMaxMembers, 12);
       for (std::size_t i = 0; i < num && reader.is_ok; ++i) {
         Member member;

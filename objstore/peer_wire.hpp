@@ -21,17 +21,18 @@ enum class PeerKind : std::uint8_t {
   withdraw,     // no longer
   watch,        // who holds it? Told now and whenever another does, until unwatch
   unwatch,
-  holders,  // answer to watch
-  erase,    // everywhere; to the one who answers for the id
-  drop,     // the answerer's word to each holder: erase yours
-  ask,      // give me the object
-  data,     // answer: all of it
-  offer,    // answer: where it can be read until the lease ends
-  absent,   // answer: it is not here
-  fin,      // the offer is no longer needed
-  keep,     // fetch the object, of the sender if of nobody else, and keep a copy
-  kept,     // answer: it is here
-  unkept,   // answer: it could not be
+  holders,      // answer to watch
+  erase,        // everywhere; to the one who answers for the id
+  drop,         // the answerer's word to each holder: erase yours
+  ask,          // give me the object
+  data,         // answer: all of it
+  offer,        // answer: where it can be read until the lease ends
+  absent,       // answer: it is not here
+  fin,          // the offer is no longer needed
+  keep,         // fetch the object, of the sender if of nobody else, and keep a copy
+  kept,         // answer: it is here
+  unkept,       // answer: it could not be
+  socket = 32,  // where the sender's socket protocol listens
 };
 
 struct Member {
@@ -58,7 +59,7 @@ struct PeerMessage {
   std::uint32_t lease_ms = 0;           // offer
   bool wants_checksum = false;          // ask
   bool is_deleted = false;              // holders
-  std::vector<Member> members;          // members
+  std::vector<Member> members;          // members; socket: one
   std::vector<std::uint64_t> holders;   // holders: generations
   std::vector<OfferPart> parts;         // offer
   std::span<const std::byte> contents;  // data; in the message

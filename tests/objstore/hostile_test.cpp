@@ -383,11 +383,11 @@ TEST_CASE("many clients in turn leave no descriptor behind") {
   StoreFixture fixture;
   check_serves(fixture, 1);
   const std::size_t before = num_descriptors();
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     ObjectStore store({.socket = fixture.socket()});
     CHECK(store.contains(id_of(1)));
   }
-  for (int i = 0; i < 500; ++i) RawClient client(fixture.socket());
+  for (int i = 0; i < 5000; ++i) RawClient client(fixture.socket());
   check_serves(fixture, 2);
   std::size_t after = 0;
   for (int i = 0; i < 20000; ++i) {

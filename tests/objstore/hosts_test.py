@@ -3,7 +3,7 @@
 ended, killed and started again: hosts_test.py WEFT_STORE [--hosts N] [--fabric NAME] [--rounds N]
 [--seed N]. With --netns each is a host of its own, in a network namespace (root); with --redis a
 redis-server knows who has what, and who the hosts are; with --guarded the stores verify what comes,
-register single objects, and spill."""
+register single objects, and spill; --protocol socket needs --netns."""
 import argparse
 import hashlib
 import json
@@ -26,6 +26,7 @@ parser.add_argument("--netns", action="store_true")
 parser.add_argument("--redis", action="store_true")
 parser.add_argument("--guarded", action="store_true",
                     help="stores verify, register single objects and spill")
+parser.add_argument("--protocol", default="node")
 options = parser.parse_args()
 here = os.path.dirname(os.path.realpath(__file__))
 netns = os.path.join(here, "..", "netns")
@@ -83,7 +84,7 @@ class Host:
         known = [word for peer in peers for word in ("--peers", peer.address)]
         self.store = subprocess.Popen(
             [*self.launch, options.weft_store, "--socket", self.socket, "--memory", memory,
-             "--listen", self.address, "--secret-file", secret,
+             "--listen", self.address, "--secret-file", secret, "--protocol", options.protocol,
              *(["--directory", Redis.url] if options.redis else known),
              *(["--verify", "--register", "object", "--spill", folder] if options.guarded else []),
              *more],

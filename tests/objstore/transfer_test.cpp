@@ -594,8 +594,9 @@ TEST_CASE("what managers say is read back, and nothing else is believed") {
   message.id = id_of(1);
   message.number = 7;
   const std::vector<std::byte> contents(300, std::byte{5});
-  for (int kind = 1; kind <= static_cast<int>(PeerKind::unkept); ++kind) {
-    message.kind = static_cast<PeerKind>(kind);
+  for (int kind = 1; kind <= static_cast<int>(PeerKind::unkept) + 1; ++kind) {
+    message.kind =
+        kind > static_cast<int>(PeerKind::unkept) ? PeerKind::socket : static_cast<PeerKind>(kind);
     message.members = {{5, "host:1"}, {6, ""}};
     message.holders = {1, 2, 3};
     message.contents = contents;

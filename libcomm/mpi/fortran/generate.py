@@ -181,7 +181,7 @@ def dimension(argument, status=False):
 def declare_mpi(argument):
     """Declarations of an argument in the module mpi."""
     a = argument
-    if a.kind == 'choice':
+    if a.kind in ('choice', 'detached'):
         return [f'!GCC$ ATTRIBUTES NO_ARG_CHECK :: {a.name}', f'!DIR$ IGNORE_TKR {a.name}',
                 f'TYPE(*), DIMENSION(*) :: {a.name}']
     if a.kind in HANDLES or a.kind in INTEGER_LIKE:
@@ -228,7 +228,7 @@ def declare_f08(argument):
     elif a.kind == 'strings':
         shape = 'count, *' if a.name == 'array_of_argv' else '*'
         return [f'CHARACTER(LEN=*), INTENT(IN) :: {a.name}({shape})']
-    elif a.kind == 'address':
+    elif a.kind in ('address', 'detached'):
         kind = 'TYPE(C_PTR)'
     else:
         kind = F_INTEGERS['int' if a.kind in INTEGER_LIKE else a.kind]
@@ -311,8 +311,9 @@ def write_mpi(functions, constants, out):
     out.write('END MODULE mpi\n')
 
 
-def has_descriptors(function):
-    return function.has('choice', 'string')
+def is_apart(function):
+    """Whether mpi_f08 needs another C function than the module mpi."""
+    return function.has('choice', 'string', 'detached')
 
 
 def look_alike(small, large):
@@ -479,7 +480,12 @@ class Body:
             self.values[a.name] = a.name
             count = '*outcount' if a.is_array else '1'
             self.after.append(f'if (has_results(code)) count_from_one({a.name}, {count});')
-        elif a.kind == 'address':
+        elif a.kind == 'detached' and not self.f08:
+            # Of any type there, and left alone (MPI 5.0, 3.6).
+            self.parameters.append('void*')
+            self.before.append(f'void* {a.name} = nullptr;')
+            self.values[a.name] = f'&{a.name}'
+        elif a.kind in ('address', 'detached'):
             self.parameters.append(f'void** {a.name}')
             self.values[a.name] = a.name
         elif a.kind == 'rawlogical':
@@ -530,7 +536,7 @@ def write_wrappers(functions, large, out, out_f08):
                 out.write(f'WEFT_SAME({lower}, {lower}_f08)\n')
             continue
         Body(function, False).write(out)
-        if has_descriptors(function):
+        if is_apart(function):
             Body(function, True).write(out_f08)
         else:
             out.write(f'WEFT_SAME({lower}, {lower}_f08)\n')

@@ -13,6 +13,8 @@ program fortran_f90
   integer, pointer :: window(:)
   character(len=MPI_MAX_LIBRARY_VERSION_STRING) :: version
   character(len=5) :: word
+  integer, parameter :: size_of_room = MPI_BSEND_OVERHEAD + 64
+  character :: room(size_of_room), untouched(8) = '*'
   call MPI_Init_thread(MPI_THREAD_FUNNELED, number, ierror)
   call expect(ierror == MPI_SUCCESS .and. number >= MPI_THREAD_FUNNELED, 'init')
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
@@ -41,6 +43,11 @@ program fortran_f90
   call expect(MPI_Aint_diff(second, first) == 12, 'addresses')
   call MPI_Sizeof(matrix, size_of, ierror)
   call expect(size_of == 4, 'sizeof')
+
+  ! Of any type in this module, and not used: what it names is left alone.
+  call MPI_Buffer_attach(room, size_of_room, ierror)
+  call MPI_Buffer_detach(untouched, number, ierror)
+  call expect(number == size_of_room .and. all(untouched == '*'), 'detached buffer')
 
   bytes = 16
   call MPI_Win_allocate(bytes, 4, MPI_INFO_NULL, MPI_COMM_WORLD, memory, win, ierror)

@@ -15,11 +15,11 @@ namespace {
 constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '2'};
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-std::uint32_t crc_of(std::uint32_t crc, const void* bytes, std::size_t size) {
+std::uint32_t add_crc(std::uint32_t crc, const void* bytes, std::size_t size) {
   return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const unsigned char*>(bytes), size));
 }
 std::uint32_t crc_of(const CacheHeader& header) {
-  return crc_of(0, &header, offsetof(CacheHeader, crc));
+  return add_crc(0, &header, offsetof(CacheHeader, crc));
 }
 
 // What stands behind the header, on its way into the file.
@@ -30,7 +30,7 @@ class BodyWriter {
   Status write(const std::byte* data, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes;) {
       const std::size_t taken = std::min<std::size_t>(bytes - at, kCacheBlockBytes - in_block_);
-      crc_ = crc_of(crc_, data + at, taken);
+      crc_ = add_crc(crc_, data + at, taken);
       at += taken;
       in_block_ += taken;
       if (in_block_ == kCacheBlockBytes) end_block();
@@ -132,7 +132,7 @@ bool read_cache_block(int descriptor, const CacheHeader& header, std::uint64_t b
   if (read_at(descriptor, read, bytes, first) != static_cast<std::int64_t>(bytes) ||
       read_at(descriptor, reinterpret_cast<char*>(&sum), sizeof sum,
               header.sums_at() + block * sizeof sum) != sizeof sum ||
-      sum != crc_of(0, read, bytes))
+      sum != add_crc(0, read, bytes))
     return false;
   if (is_whole) return true;
   const std::uint64_t from = std::max(begin, first), until = std::min(end, last);

@@ -127,6 +127,8 @@ Status Folder::make(const Entry& entry) {
   const bool is_there = ::fstatat(parent.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
   if (entry.kind == EntryKind::directory) {
     if (is_there && S_ISDIR(there.st_mode)) return {};
+    // What was a file is a folder now. Links stay, as they may lead elsewhere on purpose.
+    if (is_there && S_ISREG(there.st_mode)) ::unlinkat(parent.get(), name.c_str(), 0);
     if (::mkdirat(parent.get(), name.c_str(), 0700) != 0) return failed(entry.path, "make it");
     return {};
   }
@@ -259,7 +261,12 @@ Status Folder::finish(const Entry& entry, std::uint64_t size, const Digest& dige
       return failed(entry.path, "name it");
     temporary_ = name;
   }
-  if (::renameat(parent_, temporary_.c_str(), parent_, name_.c_str()) != 0)
+  const auto rename = [&] {
+    return ::renameat(parent_, temporary_.c_str(), parent_, name_.c_str()) == 0;
+  };
+  // What was an empty folder may be a file now.
+  if (!rename() &&
+      (errno != EISDIR || ::unlinkat(parent_, name_.c_str(), AT_REMOVEDIR) != 0 || !rename()))
     return failed(entry.path, "put it in its place");
   temporary_.clear();
   abandon();

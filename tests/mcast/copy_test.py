@@ -308,6 +308,10 @@ def changing(folder):
          ",".join("%s:%s" % (name, at(name)) for name in ("t", "u"))],
         env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     limit = time.monotonic() + 60
+    # Receivers make folders once the sender knows what there is.
+    while running.poll() is None and not os.path.exists(at("t/moving/still")):
+        assert time.monotonic() < limit
+        time.sleep(0.005)
     round = 0
     while running.poll() is None:
         assert time.monotonic() < limit
@@ -351,7 +355,18 @@ def changing(folder):
         for name in os.listdir(os.path.join(at(host), "moving")):
             assert not name.startswith(".weft-copy-"), name
     assert num_whole >= 12
-    # At rest, another run brings all.
+    # At rest, another run brings all, also what was a file there and is a folder here, and the
+    # other way round.
+    for name, is_folder in (("f1", True), ("f3", False)):
+        os.unlink(os.path.join(source, name))
+        if is_folder:
+            os.mkdir(os.path.join(source, name))
+        else:
+            for host in "tu":
+                os.unlink(os.path.join(at(host), "moving", name))
+                os.mkdir(os.path.join(at(host), "moving", name))
+            with open(os.path.join(source, name), "wb") as file:
+                file.write(b"a file")
     copy([source], ["t:" + at("t"), "u:" + at("u")], "--delete")
     check_same(source, at("t/moving"))
     check_same(source, at("u/moving"))

@@ -48,8 +48,9 @@ std::uint32_t by_table(std::uint32_t crc, const std::byte* at, std::size_t count
 // Four blocks of 16 bytes at a time are folded into the next four by multiplications without carry,
 // in the end to one, which the tables reduce (Gopal et al., "Fast CRC Computation for Generic
 // Polynomials Using PCLMULQDQ Instruction", 2009). The constants are powers of x, by how far a fold
-// reaches, in the order of bits that this CRC has. At least 64 bytes.
-[[gnu::target("pclmul,sse4.1")]] std::uint32_t by_folding(std::uint32_t crc, const std::byte* at,
+// reaches, in the order of bits that this CRC has. `first` are 64 bytes, the others follow them.
+[[gnu::target("pclmul,sse4.1")]] std::uint32_t by_folding(std::uint32_t crc, const std::byte* first,
+                                                          const std::byte* at,
                                                           std::size_t count) noexcept {
   const auto load = [](const std::byte* from) __attribute__((target("pclmul,sse4.1"))) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
@@ -62,9 +63,9 @@ std::uint32_t by_table(std::uint32_t crc, const std::byte* at, std::size_t count
   const __m128i by_four = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);  // 64 bytes on
   const __m128i by_one = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);   // 16 bytes on
   __m128i blocks[4];
-  for (int i = 0; i < 4; ++i) blocks[i] = load(at + 16 * i);
+  for (int i = 0; i < 4; ++i) blocks[i] = load(first + 16 * i);
   blocks[0] = _mm_xor_si128(blocks[0], _mm_cvtsi32_si128(static_cast<int>(crc)));
-  for (at += 64, count -= 64; count >= 64; at += 64, count -= 64)
+  for (; count >= 64; at += 64, count -= 64)
     for (int i = 0; i < 4; ++i) blocks[i] = fold(blocks[i], by_four, load(at + 16 * i));
   __m128i block = blocks[0];
   for (int i = 1; i < 4; ++i) block = fold(block, by_one, blocks[i]);
@@ -84,7 +85,8 @@ std::uint32_t crc32_by_table(std::uint32_t crc, std::span<const std::byte> bytes
 
 std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) noexcept {
 #ifdef __x86_64__
-  if (bytes.size() >= 64 && kFolds) return ~by_folding(~crc, bytes.data(), bytes.size());
+  if (bytes.size() >= 64 && kFolds)
+    return ~by_folding(~crc, bytes.data(), bytes.data() + 64, bytes.size() - 64);
 #endif
   return crc32_by_table(crc, bytes);
 }
@@ -92,7 +94,7 @@ std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) noexcep
 std::uint32_t icrc(std::span<const std::byte> packet) noexcept {
   // Eight bytes for a header that Ethernet does not have, IPv4, UDP, BTH; as ones what may change.
   constexpr std::size_t kIp = 8, kUdp = kIp + 20, kBth = kUdp + 8, kCovered = kBth + 12;
-  std::array<std::byte, kCovered> head;
+  std::array<std::byte, 64> head;  // room for the first bytes after it
   head.fill(std::byte{0xff});
   if (packet.size() < kCovered - kIp) return 0;
   std::memcpy(head.data() + kIp, packet.data(), kCovered - kIp);
@@ -103,7 +105,15 @@ std::uint32_t icrc(std::span<const std::byte> packet) noexcept {
   head[kUdp + 6] = std::byte{0xff};
   head[kUdp + 7] = std::byte{0xff};
   head[kBth + 4] = std::byte{0xff};  // congestion marks
-  return crc32(crc32(0, head), packet.subspan(kCovered - kIp));
+  const auto rest = packet.subspan(kCovered - kIp);
+#ifdef __x86_64__
+  constexpr std::size_t kMore = 64 - kCovered;
+  if (rest.size() >= kMore && kFolds) {
+    std::memcpy(head.data() + kCovered, rest.data(), kMore);
+    return ~by_folding(~0u, head.data(), rest.data() + kMore, rest.size() - kMore);
+  }
+#endif
+  return crc32(crc32(0, std::span(head).first(kCovered)), rest);
 }
 
 }  // namespace weft::innet

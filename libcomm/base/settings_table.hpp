@@ -106,9 +106,10 @@ WEFT_SETTING(offload, "OFFLOAD", "off", choice,
 WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text,
              "ADDRESS:PORT of the switch that this node hangs on; or the path of a file, with a /, "
              "that says where all ranks are: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
-WEFT_SETTING(offload_when, "OFFLOAD_WHEN", "auto", choice,
-             "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths with "
-             "which the switch is faster; force: always, and MPI_Reduce and MPI_Bcast too")
+WEFT_SETTING(
+    offload_when, "OFFLOAD_WHEN", "auto", choice,
+    "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths with "
+    "which the switch is faster; force: always, and MPI_Reduce and MPI_Bcast too")
 WEFT_SETTING(
     offload_float, "OFFLOAD_FLOAT", "ordered", choice,
     "ordered|arrival|fixed: how switches add floating-point numbers: in one order, so that results "

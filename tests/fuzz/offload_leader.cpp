@@ -35,6 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.num_leaders = 3;
   options.window = 2;
   options.payload_bytes = 64;
+  options.fixed = size % 2 == 1;
   leader.open(options);
   offload::Enrolment enrolment(sink);
   enrolment.notify({}, {}, 1, 1000);
@@ -46,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     using State = offload::Leader::State;
     if (mode % 8 == 0 && (leader.state() == State::idle || leader.state() == State::done)) {
       vector.assign(script.take<std::uint16_t>() % 1024 / 8 * 8, std::byte{1});
-      leader.begin(Element::f64, Operation::sum, vector, now);
+      leader.begin(options.fixed ? Element::f32 : Element::f64, Operation::sum, vector, now);
       continue;
     }
     if (leader.state() == State::host) leader.finish(vector);
@@ -76,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       header.answer = static_cast<Answer>(script.take<std::uint8_t>() % 12);
       header.operation = leader.operation() + script.take<std::uint8_t>() % 4 - 1;
       header.offset = script.take<std::uint16_t>();
-      header.element = Element::f64;
+      header.element = options.fixed ? Element::fixed : Element::f64;
       header.arithmetic = Operation::sum;
       const auto body = script.take_bytes(script.take<std::uint8_t>() % 80);
       bytes.resize(kMaxPacketBytes);

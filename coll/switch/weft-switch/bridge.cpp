@@ -25,7 +25,7 @@ constexpr std::size_t kOffloadBytes = 10;
 constexpr std::size_t kRoomBytes = kOffloadBytes + (1 << 16) + 256;
 constexpr std::size_t kMostLearned = 1 << 16;
 constexpr int kMostReads = 64;  // of one interface before the others have their turn
-constexpr int kSocketBytes = 4 << 20;
+constexpr int kInterfaceBytes = 4 << 20;
 constexpr std::size_t kArpBytes = 28;
 constexpr std::uint16_t kArpRequest = 1, kArpReply = 2;
 // UDP's port of this side: in the range that RoCEv2 has for it.
@@ -89,7 +89,7 @@ Status Bridge::add_interface(const std::string& name) {
   own.sll_family = AF_PACKET;
   own.sll_ifindex = static_cast<int>(index);
   own.sll_protocol = htons(ETH_P_ALL);
-  (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
+  (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kInterfaceBytes, sizeof kInterfaceBytes);
   // Not what this socket itself, or this machine, sends there.
   (void)setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on);
   if (setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||

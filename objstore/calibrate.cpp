@@ -4,6 +4,7 @@
 #include "calibrate.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -194,11 +195,17 @@ Status write_thresholds(const std::string& file,
   return Code::ok;
 }
 
-// From the first size on from which reading is faster at all larger ones, too.
+// The size that makes the product of all sizes' times least: one that was disturbed, or is about
+// equal both ways, does not decide for the others.
 std::uint64_t crossover(const std::vector<Measured>& sizes) {
+  double cost = 0, least = 0;  // logarithms, as against all sent
   std::uint64_t threshold = UINT64_MAX;
-  for (auto size = sizes.rbegin(); size != sizes.rend() && size->read_ns <= size->sent_ns; ++size)
+  for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
+    cost += std::log(size->read_ns / size->sent_ns);
+    if (cost > least) continue;
+    least = cost;
     threshold = size->bytes;
+  }
   return threshold;
 }
 

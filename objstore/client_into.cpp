@@ -99,7 +99,7 @@ Status ObjectStoreImpl::get_into(const ObjectId& id, std::uint64_t offset,
     // It came meanwhile, and may go again before it is taken.
     if (completion.reason == Reason::exists && (request.timeout_ms != 0 || tries < 3)) continue;
     data_bytes = completion.value;
-    if (status && is_ours && offset < data_bytes)
+    if (status && is_ours && !into.empty() && offset < data_bytes)
       std::memcpy(into.data(), room.memory,
                   std::min<std::uint64_t>(into.size(), data_bytes - offset));
     break;

@@ -276,10 +276,6 @@ void Manager::joined(const Peer& peer) {
     spares_.push_back(peer);
     return;
   }
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    peer_names_.emplace(generation, std::pair(peer.name(), std::string(peer.fabric())));
-  }
   tell_members(generation);
   if (sockets_ != nullptr) tell_socket(generation);
   std::vector<Fetch*> known;
@@ -367,7 +363,15 @@ void Manager::send(std::uint64_t to, const PeerMessage& message) {
 void Manager::handle(std::uint64_t from, const PeerMessage& message) {
   switch (message.kind) {
     case PeerKind::members:
-      if (peers_.contains(from) && stores_.insert(from).second) directory_->joined(from);
+      if (const auto peer = peers_.find(from);
+          peer != peers_.end() && stores_.insert(from).second) {
+        {
+          const std::lock_guard lock(inbox_mutex_);
+          peer_names_.emplace(from,
+                              std::pair(peer->second.name(), std::string(peer->second.fabric())));
+        }
+        directory_->joined(from);
+      }
       for (const Member& member : message.members)
         if (member.generation != self_ && addresses_.size() < kMaxMembers &&
             addresses_.emplace(member.generation, member.address).second) {

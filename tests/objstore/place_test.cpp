@@ -79,6 +79,8 @@ TEST_CASE("reading begins where it is faster from then on") {
   CHECK(crossover({{1, 5, 4}, {2, 6, 9}, {4, 10, 9}}) == 4);  // once by chance before
   CHECK(crossover({{1, 5, 9}, {2, 6, 9}}) == UINT64_MAX);
   CHECK(crossover({{1, 5, 5}, {2, 6, 5}}) == 1);
+  // Disturbed at the end.
+  CHECK(crossover({{1, 5, 20}, {2, 20, 10}, {4, 40, 10}, {8, 90, 100}}) == 2);
 }
 
 TEST_CASE("thresholds are kept one a fabric") {

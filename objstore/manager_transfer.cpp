@@ -312,19 +312,18 @@ void Manager::end_reads() {
 
 void Manager::finish(Fetch& fetch) {
   const bool is_one_sided = fetch.offer != nullptr;
-  std::uint64_t bytes;
   {
     const auto lock = server_.lock();
     copies_.insert(fetch.id);
-    bytes = server_.objects().bytes_of(fetch.entry);
+    {
+      // Whoever has the object finds it counted.
+      const std::lock_guard counters(inbox_mutex_);
+      ++counters_.fetched;
+      counters_.fetched_bytes += server_.objects().bytes_of(fetch.entry);
+      counters_.fetched_one_sided += is_one_sided;
+    }
     server_.objects().seal(fetch.entry, 0, false);
     fetch.entry = kNoEntry;
-  }
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    ++counters_.fetched;
-    counters_.fetched_bytes += bytes;
-    counters_.fetched_one_sided += is_one_sided;
   }
   if (is_one_sided) {
     PeerMessage fin;

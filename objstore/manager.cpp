@@ -93,8 +93,7 @@ void Manager::run() {
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
-    // In the order they were sent in: what waits behind one that is slow costs memory, not time.
-    while (!outgoing_.empty() && outgoing_.front()->operation.is_done()) outgoing_.pop_front();
+    forget_sent();
     if (has_moved) last_work_ns = now_ns;
     // What is under way elsewhere takes less time than falling asleep and being woken; others may
     // need this core for it.
@@ -190,6 +189,16 @@ void Manager::tell_status(std::uint64_t now_ns) {
   directory_->status(json);
   const std::lock_guard lock(inbox_mutex_);
   directory_status_ = json.dump();
+}
+
+// Most end in the order they were sent in. All are looked at only when they have become twice as
+// many, so that a list of thousands costs the same for each, and a peer that is slow no memory.
+void Manager::forget_sent() {
+  const auto is_done = [](const auto& message) { return message->operation.is_done(); };
+  while (!outgoing_.empty() && is_done(outgoing_.front())) outgoing_.pop_front();
+  if (outgoing_.size() < most_outgoing_) return;
+  std::erase_if(outgoing_, is_done);
+  most_outgoing_ = std::max<std::size_t>(64, 2 * outgoing_.size());
 }
 
 bool Manager::serve_inbox() {
@@ -404,6 +413,7 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::data:
     case PeerKind::offer:
     case PeerKind::absent: {
+      if (sockets_ != nullptr) return;  // nobody was asked this way
       // Only who was asked may answer.
       const auto asked = asks_.find(message.number);
       if (asked == asks_.end()) {

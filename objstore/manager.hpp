@@ -166,6 +166,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   // manager.cpp
   void post(const Command& command);
   bool serve_inbox();
+  void forget_sent();
   void connect_missing(std::uint64_t now_ns);
   void joined(const Peer& peer);
   void lost(const Peer& peer);
@@ -274,6 +275,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   std::unordered_multimap<ObjectId, Restore> restores_;
   std::unordered_set<ObjectId> copies_;  // sealed here for another host's; not yet announced
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
+  std::size_t most_outgoing_ = 64;  // then all of them are looked at
   std::vector<Piece> pieces_;
   std::byte* segment_ = nullptr;
   struct Registered {

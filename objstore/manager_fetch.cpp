@@ -402,14 +402,15 @@ void Manager::finish(Fetch& fetch) {
   // Who has sent all is no longer asked.
   const bool is_one_sided = !fetch.asks.empty();
   {
-    const std::lock_guard lock(inbox_mutex_);
-    ++counters_.fetched;
-    counters_.fetched_bytes += fetch.bytes;
-    counters_.fetched_one_sided += is_one_sided;
-    counters_.fetched_of_several += fetch.givers.size() > 1;
-  }
-  {
     const auto lock = server_.lock();
+    {
+      // Whoever has the object finds it counted.
+      const std::lock_guard counters(inbox_mutex_);
+      ++counters_.fetched;
+      counters_.fetched_bytes += fetch.bytes;
+      counters_.fetched_one_sided += is_one_sided;
+      counters_.fetched_of_several += fetch.givers.size() > 1;
+    }
     if (fetch.into != nullptr) {
       server_.into_ended(std::exchange(fetch.into_number, 0), {}, fetch.sizes.data_bytes);
     } else {

@@ -80,7 +80,9 @@ void Manager::leave(Fetch& fetch, Outcome outcome) {
 // Asks holders that have not failed until enough are asked; if all failed, some time later all
 // again. False: there is nobody to ask, and who wants a copy kept does not wait for one.
 bool Manager::ask_more(Fetch& fetch) {
-  const bool is_for_many = fetch.has_place && fetch.bytes >= kManyBytes && sockets_ == nullptr;
+  // After wrong bytes one at a time, so that it shows whose they are.
+  const bool is_for_many = fetch.has_place && fetch.bytes >= kManyBytes && sockets_ == nullptr &&
+                           fetch.num_wrong == 0;
   const std::size_t enough = is_for_many ? kMostHolders : 1;
   if (fetch.asks.size() >= enough) return true;
   const std::vector<std::uint64_t> holders(fetch.holders.begin(), fetch.holders.end());
@@ -381,7 +383,7 @@ bool Manager::is_right(Fetch& fetch) {
     const std::lock_guard lock(inbox_mutex_);
     ++counters_.wrong;
   }
-  fetch.failed.insert(fetch.givers.begin(), fetch.givers.end());
+  if (fetch.givers.size() == 1) fetch.failed.insert(*fetch.givers.begin());
   end_asks(fetch);
   lose_place(fetch);
   if (++fetch.num_wrong < kMostWrong) {

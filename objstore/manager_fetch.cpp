@@ -81,8 +81,8 @@ void Manager::leave(Fetch& fetch, Outcome outcome) {
 // again. False: there is nobody to ask, and who wants a copy kept does not wait for one.
 bool Manager::ask_more(Fetch& fetch) {
   // After wrong bytes one at a time, so that it shows whose they are.
-  const bool is_for_many = fetch.has_place && fetch.bytes >= kManyBytes && sockets_ == nullptr &&
-                           fetch.num_wrong == 0;
+  const bool is_for_many =
+      fetch.has_place && fetch.bytes >= kManyBytes && sockets_ == nullptr && fetch.num_wrong == 0;
   const std::size_t enough = is_for_many ? kMostHolders : 1;
   if (fetch.asks.size() >= enough) return true;
   const std::vector<std::uint64_t> holders(fetch.holders.begin(), fetch.holders.end());

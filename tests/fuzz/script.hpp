@@ -14,7 +14,7 @@ struct Script {
   T take() noexcept {
     T value{};
     const std::size_t bytes = std::min(size, sizeof value);
-    std::memcpy(&value, data, bytes);
+    if (bytes != 0) std::memcpy(&value, data, bytes);  // of no input there is no address
     data += bytes;
     size -= bytes;
     return value;

@@ -303,7 +303,7 @@ int run_waiting(Comm& comm, Call&& call, const char* function) {
   const int code = start_background(comm, std::move(call), false, &request, function);
   if (code != MPI_SUCCESS) return code;
   RequestObject* object = find_request(request);
-  wait_progressing(object->base);
+  wait_progressing([object] { return object->is_complete(); }, context_of(*object));
   Comm* site = object->comm;
   retain(site);
   const int result = finish_request(object, &request, MPI_STATUS_IGNORE);

@@ -122,10 +122,11 @@ inline MPI_Status* at(MPI_Status* statuses, int i) {
 // Where requests of an array complete, if that is one place.
 std::uint32_t context_of(int count, const MPI_Request* handles) {
   std::uint32_t one = tagged::kAnyContext;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < count && engine->has_vcis(); ++i) {
     if (handles[i] == MPI_REQUEST_NULL) continue;
     const std::uint32_t context = mpi::context_of(*find_request(handles[i]));
-    if (one != tagged::kAnyContext && tagged::vci_of(context) != tagged::vci_of(one))
+    if (context == tagged::kAnyContext ||
+        (one != tagged::kAnyContext && tagged::vci_of(context) != tagged::vci_of(one)))
       return tagged::kAnyContext;
     one = context;
   }

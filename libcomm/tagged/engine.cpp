@@ -59,12 +59,18 @@ Status Engine::Shared::make(int number) {
   auto vci = std::make_unique<Impl>(*this, number);
   if (Status status = vci->start(); !status) return status;
   owned[i] = std::move(vci);
-  const std::lock_guard losing(losses);
   owned[i]->threaded = threaded.load(std::memory_order_relaxed);
+  {
+    const std::lock_guard losing(losses);
+    num_vcis.fetch_add(1, std::memory_order_relaxed);
+  }
+  // Before anybody receives here, for whom a loss of earlier is no news.
+  if (number != 0) owned[i]->check_liveness();
   vcis[i].store(owned[i].get(), std::memory_order_release);
-  num_vcis.fetch_add(1, std::memory_order_relaxed);
   return {};
 }
+
+bool Engine::has_vcis() const noexcept { return shared_->has_others(); }
 
 Status Engine::open_context(std::uint32_t context) {
   const int number = vci_of(context);
@@ -436,7 +442,10 @@ Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, Messag
 
 void Engine::progress(std::uint32_t context) {
   Impl& impl = of(context);
-  impl.progress_others_at_times();
+  if (context == kAnyContext)
+    impl.progress_others();
+  else
+    impl.progress_others_at_times();
   {
     const Guard guard(impl);
     const std::uint64_t before = impl.num_completed;
@@ -457,6 +466,7 @@ Status Engine::open_doorbell(int peer) {
 }
 
 void Engine::ring(int peer) noexcept {
+  if (peer == rank()) return ring_doorbell(impl_->local->sleeping(0));
   if (auto* sleeping = impl_->local->peer_sleeping(peer)) ring_doorbell(*sleeping);
 }
 

@@ -84,6 +84,7 @@ class Engine {
 
   void set_threaded(bool threaded) noexcept;
   bool is_threaded() const noexcept;
+  bool has_vcis() const noexcept;  // more than one
 
   // Makes the VCI of this context. To be called before anything else names the context; with one
   // below kThreadContext or from kAcrossJobs on it does nothing. no_memory.
@@ -163,8 +164,8 @@ class Engine {
   void unuse_stranger(int number) noexcept;
 
   // Moves everything pending forward once, for a call that tests; rests if that completed nothing.
-  // Of the VCIs that of this context, and the others at times.
-  void progress(std::uint32_t context = 0);
+  // Of the VCIs that of this context, and the others at times; of kAnyContext all.
+  void progress(std::uint32_t context = kAnyContext);
   // For a call that has tested in vain, as programs do until it succeeds: with more processes than
   // cores the others get this one's, and lost peers are looked for, as in waits.
   void rest();

@@ -162,18 +162,20 @@ void Engine::Shared::note_lost(const Peer& peer) noexcept {
   const auto i = static_cast<std::size_t>(peer.rank);
   if (i < fates.size()) {
     Fate& fate = fates[i];
-    if (++fate.num_lost_in < num_vcis.load(std::memory_order_relaxed) ||
-        fate.is_lost.load(std::memory_order_relaxed))
-      return;
+    // Who has no fabric in common with this process was never anybody's.
+    const bool is_lost_in_all =
+        peer.fabric == nullptr || ++fate.num_lost_in >= num_vcis.load(std::memory_order_relaxed);
+    if (!is_lost_in_all || fate.is_lost.load(std::memory_order_relaxed)) return;
     fate.is_lost.store(true, std::memory_order_release);
   }
-  if (!peer.left) {
+  const bool has_left = i < fates.size() ? state_of(peer.rank) == PeerState::left : peer.left;
+  if (!has_left) {
     char who[32];
     const auto end = fmt::format_to_n(who, sizeof who, "rank {}", peer.rank);
     trace::mark("peer lost", {who, std::min(end.size, sizeof who)});
   }
   lost.push_back(peer.rank);
-  if (!peer.left) tell({Notice::Kind::lost, peer.rank, nullptr, 0});
+  if (!has_left) tell({Notice::Kind::lost, peer.rank, nullptr, 0});
   // release: pairs with the acquire in Engine::num_lost.
   num_lost.fetch_add(1, std::memory_order_release);
 }

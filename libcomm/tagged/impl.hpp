@@ -275,6 +275,8 @@ struct Engine::Impl {
   bool closed = false;
 
   Peer& peer(int rank) noexcept { return peers[static_cast<std::size_t>(rank)]; }
+  // Strangers have to do with the first VCI alone.
+  bool is_peer(int rank) const noexcept { return static_cast<std::size_t>(rank) < peers.size(); }
 
   std::uint32_t ring_min_of(const Fabric& fabric) const noexcept {
     return std::max(ring_min, fabric.ring_min());

@@ -16,7 +16,8 @@ void Engine::Impl::progress() {
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
     accept_peers(*local);
   left_entries = false;
-  if (has_remote.load(std::memory_order_relaxed)) [[unlikely]]
+  // acquire: the fabrics and their watcher, which another VCI may have made; pairs with card().
+  if (has_remote.load(std::memory_order_acquire)) [[unlikely]]
     progress_remote();
   // By number: a peer that turns out to be lost leaves the list.
   for (std::size_t i = 0; i < incoming.size(); ++i) drain(*incoming[i]);
@@ -85,7 +86,7 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     int channel = 0;
     ReceiveMemory memory;
     if (Status status = fabric.accept(number, rank, channel, memory); !status) {
-      if (status == Code::no_memory && rank >= 0) {
+      if (status == Code::no_memory && rank >= 0 && is_peer(rank)) {
         if (peer(rank).lost) return;
         if (is_patient(peer(rank), peer(rank).short_ns, status.text())) {
           --known_connections;  // to be looked for again
@@ -94,10 +95,14 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
       }
       log_peer(status == Code::peer_lost ? LogLevel::info : LogLevel::error, rank,
                "cannot accept {}: {}", status.text());
-      if (rank >= 0) lose(peer(rank));
+      if (rank >= 0 && is_peer(rank)) lose(peer(rank));
       continue;
     }
     if (rank < 0) return;
+    if (!is_peer(rank)) {
+      log_peer(LogLevel::warn, rank, "{} opened a lane of a job's own, which is not read");
+      continue;
+    }
     Peer& peer = this->peer(rank);
     if (peer.lost || peer.accepted) continue;
     const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;

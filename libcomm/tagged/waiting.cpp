@@ -78,6 +78,8 @@ void Engine::Impl::progress_others() {
 
 void Engine::Impl::wait(const WaitCondition& condition, bool everywhere) {
   const Counted counted(*this, everywhere);
+  // Also of waits that end at once, one after the other.
+  progress_others_at_times();
   // After every progress(): what has arrived may let it go on.
   const auto run_background = [this](bool before_sleep) {
     if (auto* work = shared.background.load(std::memory_order_acquire)) work(before_sleep);
@@ -86,7 +88,7 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere) {
   unsigned polls = 0;
   const auto poll = [&] {
     const bool any = poll_once();
-    if (++polls % kPollsToOthers == 0) progress_others();
+    if (everywhere || ++polls % kPollsToOthers == 0) progress_others();
     run_background(false);
     return any && num_waiting.load(std::memory_order_relaxed) > 1;
   };
@@ -132,10 +134,11 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere) {
     bool has = false;
     if (shared.has_others())
       shared.for_each([&](Impl& vci) {
-        // Whoever is in there now sees to it.
-        if (&vci == this || !vci.mutex.try_lock()) return;
-        has |= vci.left_entries || vci.has_copies();
-        vci.mutex.unlock();
+        if (&vci == this) return;
+        // Whoever is in there now need not look at what has arrived.
+        const bool is_free = vci.mutex.try_lock();
+        has |= !is_free || vci.left_entries || vci.has_copies();
+        if (is_free) vci.mutex.unlock();
       });
     return has;
   };

@@ -457,21 +457,21 @@ TEST_CASE("a lane that cannot be takes nothing from the arena", "[fabric]") {
     std::shared_ptr<shm::Arena> arena;
     REQUIRE(shm::Arena::create(layout, (shm::kMaxLanes + 2) * kStride, arena).ok());
     for (std::uint32_t i = 0; i < shm::kMaxLanes; ++i)
-      if (!arena->take_lane(4096, entry, ring)) FAIL("entry " << i);
+      if (!arena->take_lane(4096, true, entry, ring)) FAIL("entry " << i);
     const std::uint64_t before = arena->header().lane_bytes;
-    CHECK(arena->take_lane(4096, entry, ring) == Code::no_memory);
+    CHECK(arena->take_lane(4096, true, entry, ring) == Code::no_memory);
     CHECK(arena->header().lane_bytes == before);
     CHECK(arena->header().num_entries == shm::kMaxLanes);
   }
   {  // the memory is
     std::shared_ptr<shm::Arena> arena;
     REQUIRE(shm::Arena::create(layout, 3 * kStride, arena).ok());
-    REQUIRE(arena->take_lane(4096, entry, ring).ok());
+    REQUIRE(arena->take_lane(4096, true, entry, ring).ok());
     const std::uint32_t before = arena->header().num_entries;
     for (std::uint32_t i = 0; i < shm::kMaxLanes; ++i)
-      if (arena->take_lane(4 * 4096, entry, ring) != Code::no_memory) FAIL("attempt " << i);
+      if (arena->take_lane(4 * 4096, true, entry, ring) != Code::no_memory) FAIL("attempt " << i);
     CHECK(arena->header().num_entries <= before + 1);
-    CHECK(arena->take_lane(4096, entry, ring).ok());
+    CHECK(arena->take_lane(4096, true, entry, ring).ok());
   }
 }
 
@@ -499,7 +499,7 @@ TEST_CASE("rings of any size come and go without end", "[fabric]") {
   };
   const auto is_exact = [&](std::uint32_t bytes, Lane& lane) {
     const bool fits = in_use + shm::ArenaLayout::stride(bytes) <= kMost;
-    if (arena->take_lane(bytes, lane.entry, lane.ring).ok() != fits) return false;
+    if (arena->take_lane(bytes, true, lane.entry, lane.ring).ok() != fits) return false;
     if (!fits) return true;
     lane.bytes = bytes;
     in_use += shm::ArenaLayout::stride(bytes);

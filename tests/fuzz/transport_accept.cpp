@@ -36,7 +36,7 @@ struct Victim {
     if (!shm::Arena::open(members.member(0).pid, std::atoi(text.c_str()), layout, arena))
       std::abort();
     LaneEntry* entry = nullptr;
-    if (!arena->take_lane(kRing, entry, first_ring)) std::abort();
+    if (!arena->take_lane(kRing, true, entry, first_ring)) std::abort();
   }
   ~Victim() { arena->unmap_lane(first_ring, kRing); }
 };

@@ -253,24 +253,27 @@ LaneEntry* Arena::take_entry(std::size_t bytes) noexcept {
   return nullptr;
 }
 
-Status Arena::take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*& ring) {
+Status Arena::take_lane(std::uint32_t ring_bytes, bool is_limited, LaneEntry*& entry,
+                        std::byte*& ring) {
   const std::size_t bytes = ArenaLayout::stride(ring_bytes);
+  const std::size_t counted = is_limited ? bytes : 0;
   entry = nullptr;
   // relaxed, here and below: only the numbers matter.
   auto& in_use = header().lane_bytes;
   std::uint64_t before = in_use.load(std::memory_order_relaxed);
   do {
-    if (const std::uint64_t limit = header().lane_limit; before > limit || bytes > limit - before)
+    if (const std::uint64_t limit = header().lane_limit;
+        counted != 0 && (before > limit || bytes > limit - before))
       return {Code::no_memory, "no room for another ring (see WEFT_LANE_MEMORY_BYTES)"};
-  } while (!in_use.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
+  } while (!in_use.compare_exchange_weak(before, before + counted, std::memory_order_relaxed));
 
   entry = take_entry(bytes);
   if (entry == nullptr) {
-    in_use.fetch_sub(bytes, std::memory_order_relaxed);
+    in_use.fetch_sub(counted, std::memory_order_relaxed);
     return {Code::no_memory, fmt::format("more than {} lanes to one process", kMaxLanes)};
   }
   const auto give_back = [&](Status status) {
-    in_use.fetch_sub(bytes, std::memory_order_relaxed);
+    in_use.fetch_sub(counted, std::memory_order_relaxed);
     entry->state.store(LaneEntry::kFree, std::memory_order_release);
     return status;
   };

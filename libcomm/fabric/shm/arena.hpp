@@ -199,7 +199,8 @@ class Arena {
   // As a peer: takes an entry with memory for a ring of this size and maps the ring. The entry is
   // kTaken; the caller fills it and connects it. Entries that name memory outside the arena are
   // passed over. no_memory: there is no room in the arena, or the ring cannot be mapped.
-  Status take_lane(std::uint32_t ring_bytes, LaneEntry*& entry, std::byte*& ring);
+  // is_limited: its memory counts against WEFT_LANE_MEMORY_BYTES, until free_lane().
+  Status take_lane(std::uint32_t ring_bytes, bool is_limited, LaneEntry*& entry, std::byte*& ring);
   // Maps the ring that an entry names. corrupt if it does not lie in the arena.
   Status map_lane(LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring);
   void unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept;

@@ -98,7 +98,9 @@ class ShmFabric final : public Fabric {
       if (memory.ring_bytes == 0) memory.ring_bytes = layout_.ring_bytes;
       shm::LaneEntry* entry = nullptr;
       make_room(lanes_);
-      if (Status status = theirs.take_lane(memory.ring_bytes, entry, memory.ring); !status)
+      if (Status status =
+              theirs.take_lane(memory.ring_bytes, !is_engine_channel(channel), entry, memory.ring);
+          !status)
         return status;
       lanes_.push_back(
           {&theirs, memory.ring, memory.ring_bytes, channel_of(channel).client, nullptr});

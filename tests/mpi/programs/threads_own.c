@@ -119,6 +119,38 @@ static void across(int thread) {
   free(in);
 }
 
+// More than there is room for waits to be sent on one communicator while this process receives on
+// another, where there is always something, until the first has arrived.
+static void behind(void) {
+  enum { kMessages = 3000, kBytes = 4000, kMore = 1, kOver = 2 };
+  MPI_Comm first = comms[0], second = comms[num_threads - 1];
+  if (size < 3 || rank > 2) return;
+  unsigned char* data = allocate(kBytes);
+  int value = 0;
+  MPI_Status status;
+  if (rank == 0) {
+    MPI_Request* requests = allocate(kMessages * sizeof *requests);
+    for (int i = 0; i < kMessages; ++i)
+      MPI_Isend(data, kBytes, MPI_BYTE, 1, 7, first, &requests[i]);
+    do MPI_Recv(&value, 1, MPI_INT, 2, MPI_ANY_TAG, second, &status);
+    while (status.MPI_TAG == kMore);
+    EXPECT_OK(MPI_Waitall(kMessages, requests, MPI_STATUSES_IGNORE));
+    free(requests);
+  } else if (rank == 1) {
+    for (int i = 0; i < kMessages; ++i)
+      EXPECT_OK(MPI_Recv(data, kBytes, MPI_BYTE, 0, 7, first, &status));
+    EXPECT_OK(MPI_Send(&value, 1, MPI_INT, 2, kOver, second));
+  } else {
+    for (int flag = 0; !flag;) {
+      EXPECT_OK(MPI_Send(&value, 1, MPI_INT, 0, kMore, second));
+      EXPECT_OK(MPI_Iprobe(1, kOver, second, &flag, &status));
+    }
+    EXPECT_OK(MPI_Recv(&value, 1, MPI_INT, 1, kOver, second, &status));
+    EXPECT_OK(MPI_Send(&value, 1, MPI_INT, 0, kOver, second));
+  }
+  free(data);
+}
+
 static void* work(void* number) {
   const int thread = (int)(intptr_t)number;
   ring(comms[thread], thread);
@@ -192,7 +224,38 @@ int main(int argc, char** argv) {
       pthread_create(&threads[i], NULL, is_death ? work_to_death : work, (void*)i);
   }
   for (int i = 0; i < num_threads && !is_mixed; ++i) pthread_join(threads[i], NULL);
+  if (is_death) {
+    // A receive from any source of communicators that are made later has nothing to do with it.
+    MPI_Group world, dead, living;
+    const int victim = 1;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, 1, &victim, &dead);
+    MPI_Group_difference(world, dead, &living);
+    for (int i = 0; i < 9; ++i) {
+      MPI_Comm later;
+      int value = -1, flag = 0, one = 1;
+      MPI_Request request;
+      EXPECT_OK(MPI_Comm_create_group(MPI_COMM_WORLD, living, i, &later));
+      MPI_Comm_set_errhandler(later, MPI_ERRORS_RETURN);
+      MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 3, later, &request);
+      for (int tries = 0; tries < 20; ++tries) {
+        EXPECT_OK(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
+        EXPECT(!flag);
+      }
+      EXPECT_OK(MPI_Barrier(later));
+      int me;
+      MPI_Comm_rank(later, &me);
+      EXPECT_OK(MPI_Send(&one, 1, MPI_INT, (me + 1) % (size - 1), 3, later));
+      EXPECT_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      EXPECT_EQ(value, 1);
+      MPI_Comm_free(&later);
+    }
+    MPI_Group_free(&living);
+    MPI_Group_free(&dead);
+    MPI_Group_free(&world);
+  }
   if (!is_death) {
+    behind();
     for (int i = 0; i < num_threads; ++i) MPI_Comm_free(&comms[i]);
     // Contexts come again.
     for (int i = 0; i < 100; ++i) {

@@ -43,6 +43,9 @@ Status read_secret(const std::string& file, std::string& secret) {
 }
 
 int serve(const Options& options) {
+  if (options.manager.protocol == "socket" && !options.spill.folder.empty())
+    return fail(
+        {Code::bad_argument, "--protocol socket gives nothing that is spilled: leave --spill out"});
   // Before there is memory to be bound.
   if (options.bind == "numa") {
     std::string told;

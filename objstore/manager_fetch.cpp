@@ -205,6 +205,11 @@ bool Manager::make_place(Fetch& fetch, const Sizes& sizes) {
       retry_at(fetch, now_ns + kRetryNs);
       return false;
     }
+    // What somebody here has begun to write may still come to nothing.
+    if (outcome.code == Code::exists && fetch.is_wanted && !server_.objects().is_here(fetch.id)) {
+      retry_at(fetch, now_ns + kRetryNs);
+      return false;
+    }
     if (!outcome.ok()) {
       if (outcome.code != Code::exists && outcome.code != Code::again)
         server_.fail_waits(fetch.id, outcome.code, outcome.reason);
@@ -333,7 +338,8 @@ void Manager::end_reads() {
       continue;
     }
     fetch->missing.push_front(ask->piece);
-    end_ask(*fetch, *ask, true);
+    // A lease that is over is no failure of who has given until then.
+    end_ask(*fetch, *ask, ask->read.code() != Code::ok || !ask->has_given);
   }
   for (Fetch* fetch : changed) {
     if (!is_reading(*fetch)) reading_.erase(fetch);

@@ -212,6 +212,7 @@ class Server final : private References, private Observer {
   void read_into(Client& client, const Request& request);
   void end_into(std::uint64_t number, Outcome outcome);
   void end_intos_here(const ObjectId& id);
+  void end_intos_of_spilled(const ObjectId& id, Outcome outcome);
   void end_intos_of(std::uint32_t client);
   std::uint64_t end_due_intos(std::uint64_t now_ns);
 

@@ -1,4 +1,6 @@
 // Spilled objects that somebody wants: one after the other, as there is room for them.
+#include <algorithm>
+
 #include "clock.hpp"
 #include "server.hpp"
 
@@ -25,7 +27,9 @@ void Server::advance_restores() {
   }
   while (!restores_.empty()) {
     const Restore& next = restores_.front();
-    const bool is_left = monotonic_ns() > next.until_ns && !waiting_for_.contains(next.id);
+    const bool is_left = monotonic_ns() > next.until_ns && !waiting_for_.contains(next.id) &&
+                         std::none_of(intos_.begin(), intos_.end(),
+                                      [&](const auto& into) { return into.second.id == next.id; });
     if (!is_left && !objects_.restore(next.id)) return;
     restoring_.erase(next.id);
     restores_.pop_front();
@@ -41,11 +45,16 @@ void Server::restored(const ObjectId& id) {
 }
 
 // Others may have it.
-void Server::unreadable(const ObjectId& id) {
+// Reads that wait for a spilled object to come back, which it does not.
+void Server::end_intos_of_spilled(const ObjectId& id, Outcome outcome) {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, into] : intos_)
     if (into.id == id && !into.is_remote) numbers.push_back(number);
-  for (const std::uint64_t number : numbers) end_into(number, {Code::corrupt, Reason::unreadable});
+  for (const std::uint64_t number : numbers) end_into(number, outcome);
+}
+
+void Server::unreadable(const ObjectId& id) {
+  end_intos_of_spilled(id, {Code::corrupt, Reason::unreadable});
   if (remote_ == nullptr) return fail_waits(id, Code::corrupt, Reason::unreadable);
   remote_->gone(id, false);
   if (waiting_for_.contains(id)) remote_->wanted(id);

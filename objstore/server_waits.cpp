@@ -83,7 +83,11 @@ void Server::sealed(const ObjectId& id, std::uint32_t entry) {
 }
 
 void Server::gone(const ObjectId& id, bool is_deleted) {
-  if (remote_ != nullptr) remote_->gone(id, is_deleted);
+  end_intos_of_spilled(id, {Code::not_found, is_deleted ? Reason::deleted : Reason::no_holder});
+  if (remote_ == nullptr) return;
+  remote_->gone(id, is_deleted);
+  // Who waits for a spilled one may get it from another host.
+  if (waiting_for_.contains(id)) remote_->wanted(id);
 }
 
 void Server::freed(std::uint32_t owner, std::uint64_t bytes) {

@@ -116,8 +116,9 @@ void Offload::step() {
 }
 
 void Offload::pass_turn() noexcept {
+  tagged::Engine& engine = team_.engine();  // who closes it may go on from here on
   turn_.fetch_add(1, std::memory_order_release);
-  team_.engine().ring(team_.engine().rank());
+  engine.ring(engine.rank());
 }
 
 Offload::Whereabouts Offload::whereabouts() const {
@@ -200,7 +201,9 @@ bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allred
     // The others may be in it: their calls end as this one's will, for the same reason.
     if (!is_turn(turn)) return false;
   }
-  if (!is_made() && !make()) {
+  // Where a leader cannot go on its members hear of it from it.
+  if (!is_made()) (void)make();
+  if (!is_made()) {
     // Somebody is lost, as the call itself will find.
     pass_turn();
     return false;

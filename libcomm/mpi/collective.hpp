@@ -192,7 +192,8 @@ inline int check_root(const Comm& comm, int root) noexcept {
 template <class Call>
 class Background final : public Operation {
  public:
-  Background(Comm& comm, Call&& call) : comm_(comm), call_(std::move(call)), schedule_(comm) {
+  Background(Comm& comm, Call&& call, bool persistent)
+      : comm_(comm), call_(std::move(call)), schedule_(comm), persistent_(persistent) {
     // The program may free its types before this ends.
     call_.each_type([](Datatype* type) {
       if (type != nullptr) retain(type);
@@ -204,6 +205,7 @@ class Background final : public Operation {
     if (schedule_.is_abandoned()) {
       // The engine still uses its memory, and types unpack it.
       (void)new (std::nothrow) Call(std::move(call_));
+      (void)switched_.release();
       return;
     }
     call_.each_type([](Datatype* type) {
@@ -215,8 +217,10 @@ class Background final : public Operation {
     refusal_ = call_.prepare(comm_);
     if (refusal_ != MPI_SUCCESS)
       return refusal_ == MPI_ERR_NO_MEM ? Code::no_memory : Code::bad_argument;
+    // Persistent ones may be started in any order, which members need not share (MPI 5.0, 6.13):
+    // no turn among the switches' operations could be theirs.
     if constexpr (requires { call_.through(*comm_.team); })
-      switched_ = make_switched(*comm_.team, call_.through(*comm_.team));
+      if (!persistent_) switched_ = make_switched(*comm_.team, call_.through(*comm_.team));
     if (switched_ == nullptr) call_.build(schedule_);
     return schedule_.start();
   }
@@ -226,7 +230,7 @@ class Background final : public Operation {
     while (code == Code::ok && switched_ != nullptr && advance_switched(code));
     // That of a call that switches still work at.
     if (code == Code::again) return false;
-    switched_.reset();
+    if (!schedule_.is_abandoned()) switched_.reset();  // else its memory is still used
     if (code == Code::ok) call_.finish();
     return true;
   }
@@ -257,6 +261,7 @@ class Background final : public Operation {
   Call call_;
   Schedule schedule_;
   SwitchedPtr switched_;  // null: the schedule does it all
+  const bool persistent_;
   int refusal_ = MPI_SUCCESS;
 };
 
@@ -275,7 +280,7 @@ int start_background(Comm& comm, Call&& call, bool persistent, MPI_Request* out,
   RequestPtr request(new_request(&comm, RequestObject::Kind::operation));
   if (request == nullptr) return raise(&comm, MPI_ERR_NO_MEM, function);
   using Held = std::remove_cvref_t<Call>;
-  auto made = std::make_unique<Background<Held>>(comm, std::move(call));
+  auto made = std::make_unique<Background<Held>>(comm, std::move(call), persistent);
   auto& operation = *made;
   request->operation = std::move(made);
   request->persistent = persistent;

@@ -30,6 +30,7 @@ if [ $# -gt 5 ]; then
   chmod +x "$prefix/bin/weftfort"
   cp "$7" "$lib/libmpi_fortran.so.0"
   ln -s libmpi_fortran.so.0 "$lib/libmpi_fortran.so"
+  ln -s "lib/$soname" "$prefix/$soname"  # where the library looks that is not installed: $ORIGIN/..
   shift 7
   cp "$@" "$prefix/include"
 fi

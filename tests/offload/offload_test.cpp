@@ -174,7 +174,7 @@ TEST_CASE("a switch that is killed or restarted costs no result") {
   }
 }
 
-TEST_CASE("nonblocking and persistent calls go through switches, among blocking ones") {
+TEST_CASE("nonblocking calls go through switches, among blocking and persistent ones") {
   for (const Shape& shape : {Shape{3, 1, 1, 1, 0}, {3, 2, 2, 2, 1}}) {
     INFO(shape.nodes << " nodes of " << shape.per_node);
     World world(shape);

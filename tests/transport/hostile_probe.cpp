@@ -36,7 +36,7 @@ void connect_wrongly(Job& job, const char* what) {
     const std::uint32_t index = arena->header().num_entries.fetch_add(1);
     shm::LaneEntry& entry = arena->entry(index);
     entry.writer = 2;
-    entry.channel = static_cast<std::uint32_t>(channel_number({1, 0, 0}));
+    entry.channel = static_cast<std::uint32_t>(channel_number({kNumEngineClients, 0, 0}));
     entry.ring_bytes = 2u << 20;
     entry.offset = 0;
     if (std::strcmp(what, "lane_far") == 0) entry.offset = std::uint64_t{1} << 50;
@@ -46,7 +46,7 @@ void connect_wrongly(Job& job, const char* what) {
     if (std::strcmp(what, "lane_huge") == 0) entry.ring_bytes = 0xffff'f000;
     if (std::strcmp(what, "lane_nobody") == 0) entry.writer = 1000;
     if (std::strcmp(what, "lane_thread") == 0)
-      entry.channel = static_cast<std::uint32_t>(channel_number({1, 0, 200}));
+      entry.channel = static_cast<std::uint32_t>(channel_number({kNumEngineClients, 0, 200}));
     if (std::strcmp(what, "lane_twice") == 0) {
       // One place under two lengths: the second exchange must not read beyond the first one's.
       shm::LaneEntry& second = arena->entry(arena->header().num_entries.fetch_add(1));

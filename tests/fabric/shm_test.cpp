@@ -361,16 +361,16 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
           for (const int peer : {0, 1}) {
             SendMemory memory;
             memory.ring_bytes = 8192;
-            REQUIRE(fabric.connect(peer, channel_number({7, writer, 2}), memory).ok());
+            REQUIRE(fabric.connect(peer, channel_number({17, writer, 2}), memory).ok());
             say(memory, writer == 1 ? "one" : "other");
             CHECK(memory.sleeping->load() == 0);
           }
         std::vector<std::pair<int, ReceiveMemory>> lanes;
         ReceiveMemory none;
         int peer = 0, channel = 0;
-        REQUIRE(fabric.accept(6, peer, channel, none).ok());  // another client's
+        REQUIRE(fabric.accept(16, peer, channel, none).ok());  // another client's
         CHECK(peer == -1);
-        REQUIRE(accept_all(fabric, 7, 3, lanes));
+        REQUIRE(accept_all(fabric, 17, 3, lanes));
         for (auto& [number, memory] : lanes) {
           CHECK(memory.ring_bytes == 8192);
           CHECK(std::string(reinterpret_cast<char*>(memory.ring)) ==
@@ -378,12 +378,12 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
           CHECK(memory.sleeping == &fabric.sleeping(writer_doorbell(number)));
         }
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
-        fabric.close_client(7);
+        fabric.close_client(17);
         shared.mark.store(2);
         // What was freed serves again, and is clear.
         SendMemory again;
         again.ring_bytes = 8192;
-        REQUIRE(fabric.connect(0, channel_number({8, 0, 0}), again).ok());
+        REQUIRE(fabric.connect(0, channel_number({18, 0, 0}), again).ok());
         CHECK(again.ring[0] == std::byte{0});
         CHECK(again.ring[8192 + 63] == std::byte{0});
         // What a peer asks for in vain costs nobody else anything.
@@ -392,7 +392,7 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
         for (; status.ok() && num_rings < 64; ++num_rings) {
           SendMemory large;
           large.ring_bytes = 1 << 20;
-          status = fabric.connect(1, channel_number({8, 0, 0}), large);
+          status = fabric.connect(1, channel_number({18, 0, 0}), large);
         }
         CHECK(status.code() == Code::no_memory);
         CHECK(num_rings > 8);
@@ -401,10 +401,10 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
       },
       [&](Fabric& fabric, Shared& shared) {
         std::vector<std::pair<int, ReceiveMemory>> lanes;
-        if (!accept_all(fabric, 7, 3, lanes)) return 91;
+        if (!accept_all(fabric, 17, 3, lanes)) return 91;
         shared.mark.store(1);
         if (!wait_for([&] { return shared.mark.load() >= 2; })) return 92;
-        fabric.close_client(7);
+        fabric.close_client(17);
         return wait_for([&] { return shared.mark.load() == 3; }) ? 0 : 93;
       },
       [] {
@@ -536,18 +536,18 @@ TEST_CASE("lanes that nobody has accepted end with their client", "[fabric]") {
   REQUIRE(Job::open(settings, std::move(boards[0]), job).ok());
   REQUIRE(make_shm_fabric(*job, fabric).ok());
   for (int i = 0; i < 1000; ++i) {
-    for (const int client : {1, 2}) {
+    for (const int client : {11, 12}) {
       SendMemory memory;
       memory.ring_bytes = 64 << 10;
       if (!fabric->connect(0, channel_number({static_cast<std::uint16_t>(client), 0, 0}), memory))
         FAIL("lane " << i);
     }
-    fabric->close_client(1);
+    fabric->close_client(11);
     int peer = 0, channel = 0;
     ReceiveMemory memory;
-    if (!fabric->accept(1, peer, channel, memory) || peer != -1) FAIL("an ended lane comes again");
-    if (!fabric->accept(2, peer, channel, memory) || peer != 0) FAIL("another client's is gone");
-    fabric->close_client(2);
+    if (!fabric->accept(11, peer, channel, memory) || peer != -1) FAIL("an ended lane comes again");
+    if (!fabric->accept(12, peer, channel, memory) || peer != 0) FAIL("another client's is gone");
+    fabric->close_client(12);
   }
 }
 

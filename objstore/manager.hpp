@@ -130,6 +130,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     Outcome outcome = {Code::cancelled};     // for the into, if it ends without the object
     std::uint64_t into_number = 0;           // 0: answered
     std::unique_ptr<const IntoTarget> into;  // null: to be sealed here
+    std::unique_ptr<std::byte[]> whole;      // by the socket protocol, for an into
     std::set<std::uint64_t> holders, failed;
     std::set<std::uint64_t> givers;  // of pieces that are in place
     std::vector<std::unique_ptr<Ask>> asks;

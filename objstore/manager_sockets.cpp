@@ -1,6 +1,8 @@
 // Objects over sockets instead of over the Node (socket_transfer.hpp), which still tells who there
 // is and, with the embedded directory, who has what.
 #include <algorithm>
+#include <cstring>
+#include <new>
 
 #include "clock.hpp"
 #include "manager.hpp"
@@ -66,15 +68,17 @@ Manager::Ask& Manager::socket_ask(std::uint64_t number) {
 std::byte* Manager::make_room(std::uint64_t number, std::uint64_t data_bytes,
                               std::uint32_t metadata_bytes) {
   Fetch& fetch = *asks_.at(number);
-  // The protocol sends objects whole, for which a client's own memory need not have room.
-  if (fetch.into != nullptr) {
-    fetch.outcome = {Code::unsupported};
+  const Sizes sizes{data_bytes, metadata_bytes, 0, 0};
+  if (fetch.has_place && fetch.sizes != sizes) lose_place(fetch);
+  if (fetch.has_place || make_place(fetch, sizes)) {
+    if (fetch.into == nullptr) return fetch.to;
+    // The protocol sends objects whole, for which a client's own memory need not have room.
+    fetch.whole.reset(new (std::nothrow) std::byte[data_bytes + metadata_bytes + 1]);
+    if (fetch.whole != nullptr) return fetch.whole.get();
+    fetch.outcome = {Code::no_memory};
     forget(fetch);
     return nullptr;
   }
-  const Sizes sizes{data_bytes, metadata_bytes, 0, 0};
-  if (fetch.has_place && fetch.sizes != sizes) lose_place(fetch);
-  if (fetch.has_place || make_place(fetch, sizes)) return fetch.to;
   // It is over, and gone, or will be asked for anew when there may be room.
   if (asks_.contains(number)) end_ask(fetch, socket_ask(number), false);
   return nullptr;
@@ -85,6 +89,8 @@ void Manager::arrived(std::uint64_t number) {
   const Ask& ask = socket_ask(number);
   fetch.givers.insert(ask.holder);
   fetch.missing.clear();
+  if (fetch.into != nullptr && fetch.bytes != 0)
+    std::memcpy(fetch.to, fetch.whole.get() + fetch.begin, fetch.bytes);
   end_ask(fetch, ask, false);
   advance(fetch);
 }

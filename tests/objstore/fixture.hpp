@@ -50,6 +50,15 @@ struct StoreFixture {
   std::thread thread_;
 };
 
+// A number of the store's status.
+inline std::uint64_t status_number(ObjectStore& store, const std::string& key) {
+  std::string json;
+  REQUIRE(store.status(json));
+  const auto at = json.find("\"" + key + "\":");
+  REQUIRE(at != std::string::npos);
+  return std::stoull(json.substr(at + key.size() + 3));
+}
+
 inline ObjectId id_of(std::uint64_t number) {
   ObjectId id;
   ObjectId::parse("object-" + std::to_string(number), id);

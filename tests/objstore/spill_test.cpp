@@ -15,14 +15,6 @@ namespace {
 
 constexpr std::size_t kBytes = 1 << 20;
 
-std::uint64_t status_number(ObjectStore& store, const std::string& key) {
-  std::string json;
-  REQUIRE(store.status(json));
-  const auto at = json.find("\"" + key + "\":");
-  REQUIRE(at != std::string::npos);
-  return std::stoull(json.substr(at + key.size() + 3));
-}
-
 std::string status_text(ObjectStore& store) {
   std::string json;
   REQUIRE(store.status(json));

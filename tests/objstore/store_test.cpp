@@ -11,14 +11,6 @@ using namespace weft::testing;
 
 namespace {
 
-std::uint64_t status_number(ObjectStore& store, const std::string& key) {
-  std::string json;
-  REQUIRE(store.status(json));
-  const auto at = json.find("\"" + key + "\":");
-  REQUIRE(at != std::string::npos);
-  return std::stoull(json.substr(at + key.size() + 3));
-}
-
 void put(ObjectStore& store, std::uint64_t number, std::size_t bytes,
          const ObjectOptions& options = {}) {
   const Status status = store.put(id_of(number), contents_of(id_of(number), bytes), {}, options);

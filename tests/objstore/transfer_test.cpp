@@ -62,14 +62,6 @@ void check_fetched(ObjectStore& to, const ObjectId& id, std::size_t bytes) {
   CHECK(equal(object.data(), contents_of(id, bytes)));
 }
 
-std::uint64_t status_number(ObjectStore& store, const std::string& key) {
-  std::string json;
-  REQUIRE(store.status(json));
-  const auto at = json.find("\"" + key + "\":");
-  REQUIRE(at != std::string::npos);
-  return std::stoull(json.substr(at + key.size() + 3));
-}
-
 ObjectOptions copies_options(std::uint32_t copies) {
   ObjectOptions options;
   options.copies = copies;

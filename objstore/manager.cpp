@@ -287,9 +287,14 @@ void Manager::joined(const Peer& peer) {
   }
   tell_members(generation);
   if (sockets_ != nullptr) tell_socket(generation);
+  advance_those_of(generation);
+}
+
+// Fetches of objects that this host holds: it can be asked now.
+void Manager::advance_those_of(std::uint64_t holder) {
   std::vector<Fetch*> known;
   for (const auto& [id, fetch] : fetches_)
-    if (fetch->holders.contains(generation)) known.push_back(fetch.get());
+    if (fetch->holders.contains(holder)) known.push_back(fetch.get());
   for (Fetch* fetch : known) advance(*fetch);
 }
 

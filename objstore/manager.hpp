@@ -170,6 +170,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void forget_sent();
   void connect_missing(std::uint64_t now_ns);
   void joined(const Peer& peer);
+  void advance_those_of(std::uint64_t holder);
   void lost(const Peer& peer);
   void received(const Peer& peer, std::span<const std::byte> bytes);
   void send(std::uint64_t to, const PeerMessage& message);

@@ -29,10 +29,7 @@ void Manager::tell_socket(std::uint64_t to) {
 void Manager::learn_socket(std::uint64_t from, const PeerMessage& message) {
   if (sockets_ == nullptr || message.members.size() != 1) return;
   socket_addresses_[from] = message.members.front().address;
-  std::vector<Fetch*> known;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->holders.contains(from)) known.push_back(fetch.get());
-  for (Fetch* fetch : known) advance(*fetch);
+  advance_those_of(from);
 }
 
 bool Manager::hold(const ObjectId& id, HeldObject& object) {

@@ -165,7 +165,7 @@ void ExchangeBase::Impl::agree() {
   }
   // From here on all ranks see the same numbers.
   if (client == 0)
-    throw Error({Code::no_memory, fmt::format("{} exchanges are open at once", kMaxClients)});
+    throw Error({Code::no_memory, fmt::format("{} exchanges are open at once", job.kMaxExchanges)});
   if (settings.block_messages < 1 || settings.block_bytes < 64 || settings.rendezvous_bytes < 256 ||
       settings.block_bytes > kMaxBlockBytes || message_bytes > kMaxBlockBytes)
     throw Error({Code::bad_argument,

@@ -159,12 +159,12 @@ struct Job::Impl {
   // turn, so that a number is used again only after every rank has long closed what had it.
   std::set<int> clients;
   int last_client = kNumEngineClients - 1;
+  static constexpr int kMaxExchanges = kMaxClients - kNumEngineClients + 1;
   // The number of the next exchange, the same on all ranks; 0: all are in use.
   int free_client() const noexcept {
-    constexpr int kNumClients = kMaxClients - kNumEngineClients + 1;
-    for (int i = 0; i < kNumClients; ++i) {
+    for (int i = 0; i < kMaxExchanges; ++i) {
       const int client =
-          (last_client + 1 - kNumEngineClients + i) % kNumClients + kNumEngineClients;
+          (last_client + 1 - kNumEngineClients + i) % kMaxExchanges + kNumEngineClients;
       if (!clients.contains(client)) return client;
     }
     return 0;

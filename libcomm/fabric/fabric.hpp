@@ -94,9 +94,8 @@ constexpr Channel channel_of(int number) noexcept {
   return {static_cast<std::uint16_t>(number >> 16), static_cast<std::uint8_t>(number >> 8),
           static_cast<std::uint8_t>(number)};
 }
-constexpr bool is_engine_client(int client) noexcept { return client < kNumEngineClients; }
 constexpr bool is_engine_channel(int number) noexcept {
-  return is_engine_client(channel_of(number).client);
+  return channel_of(number).client < kNumEngineClients;
 }
 // The channel of the same two threads the other way round.
 constexpr int reverse_channel(int number) noexcept {

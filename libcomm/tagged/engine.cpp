@@ -59,7 +59,7 @@ Status Engine::Shared::make(int number) {
   auto vci = std::make_unique<Impl>(*this, number);
   if (Status status = vci->start(); !status) return status;
   owned[i] = std::move(vci);
-  owned[i]->threaded = threaded.load(std::memory_order_relaxed);
+  owned[i]->threaded = first().threaded;
   {
     const std::lock_guard losing(losses);
     num_vcis.fetch_add(1, std::memory_order_relaxed);
@@ -193,12 +193,9 @@ int Engine::rank() const noexcept { return impl_->job.rank(); }
 int Engine::size() const noexcept { return impl_->job.size(); }
 Job& Engine::job() noexcept { return impl_->job; }
 void Engine::set_threaded(bool threaded) noexcept {
-  shared_->threaded.store(threaded, std::memory_order_relaxed);
   shared_->for_each([threaded](Impl& vci) { vci.threaded = threaded; });
 }
-bool Engine::is_threaded() const noexcept {
-  return shared_->threaded.load(std::memory_order_relaxed);
-}
+bool Engine::is_threaded() const noexcept { return impl_->threaded; }
 void Engine::set_observer(void (*observer)(const Notice&) noexcept) noexcept {
   shared_->observer.store(observer, std::memory_order_relaxed);
 }

@@ -200,7 +200,6 @@ struct Engine::Shared {
   Job& job;
   std::unique_ptr<Fabrics> fabrics;
   std::atomic<bool> has_remote{false};  // relaxed where nothing else is read
-  std::atomic<bool> threaded{false};    // relaxed
   std::atomic<std::span<const int> (*)(std::uint32_t) noexcept> senders{nullptr};  // relaxed
   std::atomic<void (*)(bool)> background{nullptr};  // acquire and release: with what it works on
   std::atomic<void (*)(const Notice&) noexcept> observer{nullptr};  // relaxed: of the whole process
@@ -398,12 +397,12 @@ struct Engine::Impl {
   void wait(const WaitCondition& condition, bool everywhere);
   bool poll_once();        // true: it completed something
   void progress_others();  // those that no other thread is in
-  // For calls that test, each of which looks at its own.
+  // For calls that test and the beginnings of waits, which look at their own.
   void progress_others_at_times() {
-    if (shared.has_others() && calls_that_test.fetch_add(1, std::memory_order_relaxed) % 8 == 7)
+    if (shared.has_others() && num_looks.fetch_add(1, std::memory_order_relaxed) % 8 == 7)
       progress_others();
   }
-  std::atomic<unsigned> calls_that_test{0};
+  std::atomic<unsigned> num_looks{0};
 };
 
 inline void Engine::Impl::complete(Request& request, Code code) noexcept {

@@ -173,7 +173,7 @@ struct RankPeer final : ReliableLink::Owner {
   bool opens = false;                      // its link was opened here
   std::uint64_t changed_ns = 0;            // when the link began to be opened, or ended, last
   std::uint64_t goodbye_written = 0;       // that came with it
-  std::uint64_t written = 0, arrived = 0;  // in rings of client 0, ever
+  std::uint64_t written = 0, arrived = 0;  // in the engine's rings, ever
   std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
   std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
   std::vector<SendLaneState*> unsent;    // lanes with something that the link has not taken

@@ -2,15 +2,17 @@
 // Two ranks that are threads of this process and are told not to share memory, over a remote
 // fabric: WEFT_TEST_FABRIC in the environment (ofi unless set). The tests of the contract of
 // fabric.hpp over such fabrics run on them.
-#include <stdio.h>
+#include <fmt/format.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/wait.hpp"
@@ -20,15 +22,23 @@
 #include "transport/lane.hpp"
 
 // Of a rank's body, which runs beside Catch.
-#define EXPECT(condition)                                                     \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      return false;                                                           \
-    }                                                                         \
+#define EXPECT(condition)                                                                        \
+  do {                                                                                           \
+    if (!(condition)) {                                                                          \
+      weft::test::note_not_so(fmt::format("{}:{}: not so: {}", __FILE__, __LINE__, #condition)); \
+      return false;                                                                              \
+    }                                                                                            \
   } while (false)
 
 namespace weft::test {
+
+// What a rank's body found otherwise; with_pair reports it.
+inline std::mutex not_so_lock;
+inline std::string not_so;
+inline void note_not_so(const std::string& text) {
+  const std::lock_guard lock(not_so_lock);
+  not_so += text + "\n";
+}
 
 inline constexpr std::uint64_t kDeadlineNs = 20'000'000'000;
 
@@ -101,9 +111,12 @@ inline void with_pair(const Settings& settings, const Body& here, const Body& th
       std::unique_ptr<Fabrics> fabrics;
       good[i] = Job::open(settings, std::move(board), job).ok() &&
                 Fabrics::open(*job, fabrics).ok() && (i == 0 ? here : there)(*fabrics, shared);
-      if (job && !job->board().fence(20'000)) good[i] = false;
+      const Status met = job ? job->board().fence(20'000) : Status{};
+      if (!met) note_not_so(fmt::format("rank {}'s last fence: {}", i, met.text()));
+      good[i] = good[i] && met.ok();
     });
   for (std::thread& rank : ranks) rank.join();
+  INFO(std::exchange(not_so, {}));
   CHECK(good[0]);
   CHECK(good[1]);
 }

@@ -3,12 +3,17 @@ import json
 import os
 import random
 import struct
+import sys
 import time
 
 import running
 from running import median
 
 ALGORITHMS = ('bfs', 'sssp', 'pagerank', 'wcc')
+
+
+def progress(text):
+    print(text, file=sys.stderr, flush=True)
 
 
 class Graph:
@@ -91,9 +96,12 @@ class Experiments:
         """Everybody in turn, round by round, each round from another source."""
         peers = [peer.name for peer in self.peers]
         rows, ratios, autos = [], {}, {}
+        cells = len(self.options.shapes) * len(self.graphs) * len(ALGORITHMS)
         for processes, threads in self.options.shapes:
             for graph in self.graphs:
                 for algorithm in ALGORITHMS:
+                    progress(f'table 2, {len(rows) + 1} of {cells}: {processes} x {threads}, '
+                             f'{graph.name}, {algorithm}')
                     times = {name: [] for name in ['paper', 'auto'] + peers}
                     for number in range(self.options.rounds):
                         source = graph.sources[number % len(graph.sources)]

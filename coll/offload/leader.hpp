@@ -78,6 +78,9 @@ class Leader {
   // No group, or none any more: operations are the hosts'.
   void close();
 
+  // So many operations have begun without this leader, which had no sockets then.
+  void number_from(std::uint32_t operations) noexcept { operation_ = operations; }
+
   // Begins the next operation, numbered from 1 in the order in which all leaders begin them.
   // Contribution: at most 4 GiB - 1, whole elements; copied.
   void begin(innet::Element element, innet::Operation operation,

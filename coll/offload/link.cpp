@@ -127,6 +127,11 @@ void Link::stop() {
   }
 }
 
+void Link::number_from(std::uint32_t operations) {
+  const std::lock_guard lock(mutex_);
+  leader_.number_from(operations);
+}
+
 void Link::begin(Element element, Operation operation, std::span<const std::byte> contribution) {
   const std::lock_guard lock(mutex_);
   leader_.begin(element, operation, contribution, now_ns());

@@ -44,6 +44,8 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   bool is_alone() const noexcept { return alone_.load(std::memory_order_acquire); }
   // From here on packets are the Leader's.
   void start(const LeaderOptions& options, std::uint64_t lease_ns);
+  // So many operations have begun, whether this leader had sockets then or not.
+  void number_from(std::uint32_t operations);
   // Ends the group, if there is one: the switch is told, and waited for a moment.
   void stop();
 

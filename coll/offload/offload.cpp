@@ -177,6 +177,7 @@ void Offload::use(const Negotiation& negotiation) {
   }
   elements_ = negotiation.elements();
   operations_ = negotiation.operations();
+  link_->number_from(operation_);
   if (leader_rank_ == 0)
     log_line(LogLevel::info, team_.engine().rank(), "{}", negotiation.summary());
 }

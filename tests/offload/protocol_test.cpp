@@ -151,6 +151,23 @@ TEST_CASE("every window packet is sent and received once by a host, and once by 
   }
 }
 
+TEST_CASE("a leader whose sockets came late counts operations as the others do") {
+  World world(7, {3, 1, 0}, kGood);
+  const Bytes vector = numbers(40, 1);
+  for (std::size_t host = 1; host < 3; ++host) {
+    auto& leader = world.hosts->hosts[host]->leader;
+    for (int i = 0; i < 3; ++i) {
+      leader.begin(Element::f64, Operation::sum, vector, world.network.now_ns);
+      REQUIRE(leader.state() == State::host);
+      leader.finish(vector);
+    }
+  }
+  world.hosts->hosts[0]->leader.number_from(3);
+  REQUIRE(world.hosts->enrol(1, 16).empty());
+  CHECK(world.operation(500, 1) == 0);
+  CHECK(world.operation(500, 2) == 0);
+}
+
 TEST_CASE("results are exact at any loss, doubling and reordering") {
   for (const double loss : {0.0, 0.01, 0.1, 0.4}) {
     for (const Topology shape : {Topology{2, 1, 0}, {5, 2, 1}, {16, 4, 2}}) {

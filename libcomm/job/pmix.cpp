@@ -95,6 +95,7 @@ class PmixBoard final : public Board {
   // PMIX_ERR_TIMEOUT: not all have come by then.
   pmix_status_t fence_once(std::chrono::steady_clock::time_point deadline);
   std::string name_missing(unsigned fence);
+  pmix_status_t read(int rank, const std::string& key, const char* how, pmix_value_t*& value) const;
   // All boards of a process write to the same place.
   std::string own(std::string_view key) const {
     return fmt::format("{}{}", party_ == Party::mpi ? "m." : "t.", key);
@@ -185,16 +186,10 @@ pmix_status_t PmixBoard::fence_once(std::chrono::steady_clock::time_point deadli
 
 std::string PmixBoard::name_missing(unsigned fence) {
   const std::string key = own(fmt::format("{}.{}", kArrivedKey, fence));
-  pmix_info_t info;
-  PMIX_INFO_CONSTRUCT(&info);
-  bool immediate = true;
-  PMIX_INFO_LOAD(&info, PMIX_IMMEDIATE, &immediate, PMIX_BOOL);
   std::vector<int> missing;
   for (int i = 0; i < size_; ++i) {
-    const pmix_proc_t proc = proc_of(i);
     pmix_value_t* value = nullptr;
-    if (i != rank() && PMIx_Get(&proc, key.c_str(), &info, 1, &value) != PMIX_SUCCESS)
-      missing.push_back(i);
+    if (i != rank() && read(i, key, PMIX_IMMEDIATE, value) != PMIX_SUCCESS) missing.push_back(i);
     if (value != nullptr) PMIX_VALUE_RELEASE(value);
   }
   if (missing.empty()) return "the launcher has not ended a fence that all have reached";
@@ -202,15 +197,24 @@ std::string PmixBoard::name_missing(unsigned fence) {
                      missing.size() == 1 ? "has" : "have");
 }
 
-Status PmixBoard::get(int rank, std::string_view key, std::string& value) {
+// how: PMIX_OPTIONAL looks in this process alone, PMIX_IMMEDIATE at the launcher too; neither
+// waits.
+pmix_status_t PmixBoard::read(int rank, const std::string& key, const char* how,
+                              pmix_value_t*& value) const {
   const pmix_proc_t proc = proc_of(rank);
   pmix_info_t info;
   PMIX_INFO_CONSTRUCT(&info);
-  // After a fence that collects, everything there is lies here; asking the other side is in vain.
-  bool optional = rank != this->rank();
-  PMIX_INFO_LOAD(&info, PMIX_OPTIONAL, &optional, PMIX_BOOL);
+  bool yes = true;
+  PMIX_INFO_LOAD(&info, how, &yes, PMIX_BOOL);
+  return PMIx_Get(&proc, key.c_str(), &info, 1, &value);
+}
+
+Status PmixBoard::get(int rank, std::string_view key, std::string& value) {
   pmix_value_t* entry = nullptr;
-  const pmix_status_t result = PMIx_Get(&proc, own(key).c_str(), &info, 1, &entry);
+  // After a fence that collects, all there is lies in this process. After one that began as a fence
+  // of some only, what the late ones put may have stayed with the launcher.
+  pmix_status_t result = read(rank, own(key), PMIX_OPTIONAL, entry);
+  if (result != PMIX_SUCCESS) result = read(rank, own(key), PMIX_IMMEDIATE, entry);
   if (result != PMIX_SUCCESS || entry->type != PMIX_BYTE_OBJECT) {
     if (result == PMIX_SUCCESS) PMIX_VALUE_RELEASE(entry);
     return {Code::not_found, fmt::format("rank {} has published no \"{}\"", rank, key)};

@@ -38,6 +38,7 @@ constexpr int kMaxPieces = 1 << 16;
 // over it until the process ends.
 struct PmiProcess {
   std::mutex mutex;
+  std::mutex asking;  // held from a question to the launcher to its answer
   std::shared_ptr<pmi::Client> client;
   bool is_closed = false;  // by all boards so far: the process may end
   std::array<int, kNumParties> num_opened{};
@@ -196,6 +197,7 @@ class PmiBoard final : public Board {
 };
 
 Status PmiBoard::fence(int timeout_ms) {
+  const std::lock_guard lock(pmi_process().asking);
   const pmi::Deadline deadline = in(timeout_ms);
   std::string body;
   for (const auto& [key, value] : pending_) {
@@ -261,6 +263,7 @@ Status PmiBoard::read(int fence, int rank, OfRank& of_rank) {
 Status PmiBoard::get(int rank, std::string_view key, std::string& value) {
   if (rank < 0 || rank >= size())
     return {Code::not_found, fmt::format("there is no rank {}", rank)};
+  const std::lock_guard lock(pmi_process().asking);
   OfRank& of_rank = of_ranks_[static_cast<std::size_t>(rank)];
   for (; of_rank.num_read < num_fences_; ++of_rank.num_read)
     if (Status status = read(of_rank.num_read, rank, of_rank); !status) return status;

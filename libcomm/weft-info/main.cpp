@@ -8,9 +8,9 @@
 #include "base/info.hpp"
 #include "base/stats.hpp"
 #include "coll/offload/info.hpp"
-#include "coll/selection.hpp"
 #include "fabric/registry.hpp"
 #include "peer/address.hpp"
+#include "weft-info/collectives.hpp"
 #include "weft/job.hpp"
 #include "weft/node.hpp"
 
@@ -19,27 +19,6 @@ extern char** environ;
 namespace {
 
 using namespace weft;
-
-std::string limit(std::size_t value, std::size_t any) {
-  return value == any ? "any" : fmt::format("{}", value);
-}
-
-std::string collectives_text() {
-  std::string text =
-      "the first rule that applies is taken; WEFT_COLL_ALGORITHMS overrides\n"
-      "  collective       up to processes  up to bytes  algorithm            only\n";
-  for (const coll::Rule& rule : coll::rules()) {
-    std::string only = rule.where == coll::Where::one_host       ? "one host "
-                       : rule.where == coll::Where::shared_hosts ? "hosts that members share "
-                                                                 : "";
-    only += rule.commutative_only ? "commutative " : "";
-    only += rule.powers_of_two ? "powers of two" : "";
-    text += fmt::format("  {:16} {:>15}  {:>11}  {:20} {}\n", coll::name(rule.collective),
-                        limit(static_cast<std::size_t>(rule.max_size), coll::kAnySize),
-                        limit(rule.max_bytes, coll::kAnyBytes), coll::name(rule.algorithm), only);
-  }
-  return text;
-}
 
 std::string help_text(const InfoReport& report) {
   std::string text =
@@ -51,6 +30,7 @@ std::string help_text(const InfoReport& report) {
   return text +
          "  --attach PID   what a running process has sent to and received from each peer, and "
          "nothing else\n"
+         "  --collectives PROCESSES HOSTS   the same for so many, and nothing else\n"
          "  --peer ADDRESS [--secret S]   meets the Node at this address, and says over which "
          "fabric\n"
          "  --version, --help\n";
@@ -129,6 +109,8 @@ int main(int argc, char** argv) {
       puts("weft-info (Weft) " WEFT_VERSION);
       return 0;
     }
+    if (word == "--collectives" && i + 1 < argc && argv[i + 1][0] != '-')
+      return print_collectives(settings, argv[i + 1], argv[i + 2]);
     if (word == "--peer" || word == "--secret") {
       if (i + 1 == argc) {
         fprintf(stderr, "weft-info: what %s is comes behind it\n", argv[i]);

@@ -1,0 +1,24 @@
+#!/bin/sh
+# weft-info --collectives PROCESSES HOSTS. Argument: the program.
+set -eu
+info=$1
+unset WEFT_COLL_ALGORITHMS || true
+fail() { echo "$*" >&2; exit 1; }
+# Arguments: processes, hosts, and the algorithms of broadcasts from short to long.
+expect() {
+  found=$("$info" --collectives "$1" "$2" | awk '$1 == "bcast" {printf "%s ", $3}')
+  [ "$found" = "$3 " ] || fail "$1 processes on $2 hosts: $found, not $3"
+}
+expect 8 1 shm
+expect 1000 100 two_level
+expect 100 100 'binomial pipeline'
+expect 16 16 'binomial pipeline chain'
+"$info" --collectives 8 8 | grep -q '^  allreduce  *any  ring  *rabenseifner' ||
+  fail 'nothing of operations that do not commute'
+(export WEFT_COLL_ALGORITHMS=bcast=binomial; expect 16 16 binomial)
+for wrong in '0 1' '4 8' '4x 2' '4'; do
+  status=0
+  # shellcheck disable=SC2086
+  "$info" --collectives $wrong >/dev/null 2>&1 || status=$?
+  [ $status = 2 ] || fail "--collectives $wrong ends with $status"
+done

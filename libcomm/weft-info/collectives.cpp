@@ -1,11 +1,9 @@
 #include "weft-info/collectives.hpp"
 
 #include <fmt/core.h>
-#include <stdio.h>
 
-#include <charconv>
 #include <set>
-#include <string_view>
+#include <utility>
 
 #include "coll/selection.hpp"
 
@@ -19,14 +17,6 @@ std::string limit(std::size_t value, std::size_t any) {
   return value == any ? "any" : fmt::format("{}", value);
 }
 
-bool read_count(const char* text, int& count) {
-  if (text == nullptr) return false;
-  const std::string_view word = text;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
-  return error == std::errc{} && end == word.data() + word.size() && count > 0 &&
-         count < coll::kAnySize;
-}
-
 // Where the table may change its mind.
 std::set<std::size_t> boundaries(Collective collective) {
   std::set<std::size_t> found;
@@ -35,24 +25,22 @@ std::set<std::size_t> boundaries(Collective collective) {
   return found;
 }
 
-std::string chosen_text(Collective collective, coll::Situation situation,
-                        const coll::Choices& choices) {
-  std::string text;
-  Algorithm shown[2] = {Algorithm::automatic, Algorithm::automatic};
-  std::string line;
+std::string lines_of(Collective collective, coll::Situation situation,
+                     const coll::Choices& choices) {
+  const auto chosen = [&](bool commutes) {
+    situation.commutative = commutes;
+    return coll::choose(collective, situation, choices);
+  };
+  std::string text, line;
+  std::pair<Algorithm, Algorithm> before;
   for (const std::size_t bytes : boundaries(collective)) {
     situation.bytes = bytes;
-    Algorithm chosen[2];  // for operations that commute, and others
-    for (const bool commutes : {true, false}) {
-      situation.commutative = commutes;
-      chosen[commutes ? 0 : 1] = coll::choose(collective, situation, choices);
-    }
-    if (chosen[0] != shown[0] || chosen[1] != shown[1]) text += line;
-    shown[0] = chosen[0];
-    shown[1] = chosen[1];
+    const std::pair now{chosen(true), chosen(false)};
+    if (now != before) text += line;
+    before = now;
     line = fmt::format("  {:16} {:>11}  {:20} {}\n", coll::name(collective),
-                       limit(bytes, coll::kAnyBytes), coll::name(chosen[0]),
-                       chosen[0] == chosen[1] ? "" : coll::name(chosen[1]));
+                       limit(bytes, coll::kAnyBytes), coll::name(now.first),
+                       now.first == now.second ? "" : coll::name(now.second));
   }
   return text + line;
 }
@@ -76,28 +64,24 @@ std::string collectives_text() {
   return text;
 }
 
-int print_collectives(const Settings& settings, const char* processes, const char* hosts) {
-  int num_processes = 0, num_hosts = 0;
-  if (!read_count(processes, num_processes) || !read_count(hosts, num_hosts) ||
-      num_hosts > num_processes) {
-    fprintf(stderr,
-            "weft-info: --collectives takes a number of processes and of their hosts, as in "
-            "--collectives 64 4\n");
-    return 2;
-  }
+Status chosen_text(const Settings& settings, int num_processes, int num_hosts, std::string& text) {
+  if (num_hosts < 1 || num_hosts > num_processes || num_processes >= coll::kAnySize)
+    return {Code::bad_argument,
+            "--collectives takes a number of processes and of their hosts, as in --collectives 64 "
+            "4"};
   coll::Situation situation;
   situation.size = num_processes;
   situation.is_local = num_hosts == 1;
   situation.shared_hosts = num_hosts > 1 && num_hosts < num_processes;
-  const coll::Choices choices = coll::Choices::from(settings);
-  fmt::print(
+  text = fmt::format(
       "{} processes on {} host{}; bytes of a reduction's vector, or of one block; "
       "WEFT_COLL_ALGORITHMS overrides\n"
       "  collective       up to bytes  algorithm            where an operation does not commute\n",
       num_processes, num_hosts, num_hosts == 1 ? "" : "s");
+  const coll::Choices choices = coll::Choices::from(settings);
   for (std::size_t i = 0; i < coll::kNumCollectives; ++i)
-    fputs(chosen_text(static_cast<Collective>(i), situation, choices).c_str(), stdout);
-  return 0;
+    text += lines_of(static_cast<Collective>(i), situation, choices);
+  return {};
 }
 
 }  // namespace weft

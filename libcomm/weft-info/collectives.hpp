@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/settings.hpp"
+#include "weft/status.hpp"
 
 namespace weft {
 
@@ -10,7 +11,7 @@ namespace weft {
 std::string collectives_text();
 
 // Which algorithm each collective takes between so many processes on so many hosts, with the
-// settings at hand. hosts: null if the command line ends before it. The exit status.
-int print_collectives(const Settings& settings, const char* processes, const char* hosts);
+// settings at hand. bad_argument: there can be no such numbers.
+Status chosen_text(const Settings& settings, int num_processes, int num_hosts, std::string& text);
 
 }  // namespace weft

@@ -36,12 +36,18 @@ std::string help_text(const InfoReport& report) {
          "  --version, --help\n";
 }
 
+// word: of the command line, or null. 0: it is no number above 0.
+int count_of(const char* word) {
+  const std::string_view text = word != nullptr ? word : "";
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() && number > 0 ? number : 0;
+}
+
 // process: of the command line, or null.
 int print_stats(const char* process) {
-  pid_t pid = 0;
-  const std::string_view word = process != nullptr ? process : "";
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), pid);
-  if (word.empty() || error != std::errc{} || end != word.data() + word.size() || pid <= 0) {
+  const pid_t pid = count_of(process);
+  if (pid == 0) {
     fputs("weft-info: --attach wants the number of a process\n", stderr);
     return 2;
   }
@@ -98,6 +104,7 @@ int main(int argc, char** argv) {
 
   std::vector<std::string> names;
   std::string peer, secret;
+  int num_processes = -1, num_hosts = 0;  // asked about, if not -1
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--attach") return print_stats(argv[i + 1]);
@@ -109,8 +116,11 @@ int main(int argc, char** argv) {
       puts("weft-info (Weft) " WEFT_VERSION);
       return 0;
     }
-    if (word == "--collectives" && i + 1 < argc && argv[i + 1][0] != '-')
-      return print_collectives(settings, argv[i + 1], argv[i + 2]);
+    if (word == "--collectives" && i + 1 < argc && argv[i + 1][0] != '-') {
+      num_processes = count_of(argv[++i]);
+      if (i + 1 < argc) num_hosts = count_of(argv[++i]);
+      continue;
+    }
     if (word == "--peer" || word == "--secret") {
       if (i + 1 == argc) {
         fprintf(stderr, "weft-info: what %s is comes behind it\n", argv[i]);
@@ -127,7 +137,9 @@ int main(int argc, char** argv) {
   }
   if (!peer.empty() && environment) return show_peer(peer, secret);
   std::string text;
-  if (Status status = report.print(names, text); !status) {
+  const Status status = num_processes < 0 ? report.print(names, text)
+                                          : chosen_text(settings, num_processes, num_hosts, text);
+  if (!status) {
     fprintf(stderr, "weft-info: %s (--help lists them)\n", status.text().c_str());
     return 2;
   }

@@ -22,3 +22,7 @@ for wrong in '0 1' '4 8' '4x 2' '4'; do
   "$info" --collectives $wrong >/dev/null 2>&1 || status=$?
   [ $status = 2 ] || fail "--collectives $wrong ends with $status"
 done
+# Settings that cannot be are told of, as they are in whatever else is shown.
+status=0
+WEFT_COLL_ALGORITHMS=bcast=nothing "$info" --collectives 16 16 >/dev/null 2>&1 || status=$?
+[ $status = 1 ] || fail "a wrong setting ends with $status"

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
 #include <random>
 
 #include "team.hpp"
@@ -70,12 +71,14 @@ void die() { ::kill(::getpid(), SIGKILL); }
   const auto dies_at = [&](Moment moment) {
     if (dies && scene.moment == moment) die();
   };
-  Multicast multicast({.name = "m" + std::to_string(rank),
-                       .secret = "secret",
-                       .timeout_ms = kTimeoutMs,
-                       .fabrics = scene.way.fabrics});
+  // Ended below, before the process: what was not yet told to others goes out then.
+  std::optional<Multicast> multicast;
+  multicast.emplace(NodeSettings{.name = "m" + std::to_string(rank),
+                                 .secret = "secret",
+                                 .timeout_ms = kTimeoutMs,
+                                 .fabrics = scene.way.fabrics});
   std::string address;
-  if (!multicast.node().address(address) || address.size() >= sizeof own.address) ::_exit(3);
+  if (!multicast->node().address(address) || address.size() >= sizeof own.address) ::_exit(3);
   std::copy(address.begin(), address.end(), own.address);
   own.has_address = true;
   GroupSettings settings;
@@ -111,7 +114,7 @@ void die() { ::kill(::getpid(), SIGKILL); }
   };
   Status status;
   {
-    Group group(multicast, settings, events);
+    Group group(*multicast, settings, events);
     status = group.ready();
     own.is_ready = true;
     dies_at(Moment::ready);
@@ -128,6 +131,7 @@ void die() { ::kill(::getpid(), SIGKILL); }
   std::copy(text.begin(), text.end(), own.text);
   own.code = static_cast<int>(status.code());
   if (dies) die();
+  multicast.reset();
   ::_exit(0);
 }
 

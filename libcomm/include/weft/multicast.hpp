@@ -66,7 +66,8 @@ class Multicast {
   // Its Node listens where those of other hosts reach it. Without a name and a secret in the
   // settings there are some. The job may end before. Throws Error, also with peer_lost.
   explicit Multicast(transport::Job& job, const NodeSettings& settings = {});
-  // All groups must be gone.
+  // All groups must be gone. Sends what others have not been told yet, within a second: a process
+  // that ends without this may be taken for the member that failed.
   ~Multicast();
   Multicast(const Multicast&) = delete;
   Multicast& operator=(const Multicast&) = delete;

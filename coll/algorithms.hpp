@@ -32,6 +32,12 @@ void bcast_chain(Plan& plan, const Group& group, Place data, std::size_t bytes, 
 void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
 void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root,
                     std::size_t block_bytes);
+void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
+void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t bytes, int root,
+                     std::size_t segment);
+// How long segments are best that pass over `hops` members one after the other, where a message is
+// worth as much as so many bytes, as it about is on any network.
+std::size_t segment_bytes(std::size_t bytes, int hops) noexcept;
 // A tree in which everyone passes segments on to `radix` members.
 void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, int root, int radix,
                 std::size_t segment);
@@ -42,17 +48,23 @@ void reduce_binomial(Plan& plan, const Group& group, Place input, Place output, 
                      bool commutative, int root);
 void reduce_rabenseifner(Plan& plan, const Group& group, Place input, Place output, Vector vector,
                          int root);
+// Commutative operations only.
+void reduce_circulant(Plan& plan, const Group& group, Place input, Place output, Vector vector,
+                      int root);
 
 // `data` holds this member's vector and takes the result.
 void allreduce_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector);
 void allreduce_rabenseifner(Plan& plan, const Group& group, Place data, Vector vector);
 // Commutative operations only.
+void allreduce_circulant(Plan& plan, const Group& group, Place data, Vector vector);
 void allreduce_ring(Plan& plan, const Group& group, Place data, Vector vector);
 
 // `blocks` has a block for each member, this one's in its place.
-void allgather_recursive_doubling(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
-void allgather_bruck(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
+void allgather_circulant(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
 void allgather_ring(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
+// Lengths are known to all, but each has places of its own for them.
+void allgatherv_circulant(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
+                          const std::ptrdiff_t* displacements);
 void allgatherv_ring(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
                      const std::ptrdiff_t* displacements);
 
@@ -85,8 +97,8 @@ void scatterv_linear(Plan& plan, const Group& group, Place send, const std::size
 void reduce_scatter_binomial(Plan& plan, const Group& group, Place input, Place output,
                              const std::size_t* counts, std::size_t unit);
 // Commutative operations only.
-void reduce_scatter_halving(Plan& plan, const Group& group, Place input, Place output,
-                            const std::size_t* counts, std::size_t unit);
+void reduce_scatter_circulant(Plan& plan, const Group& group, Place input, Place output,
+                              const std::size_t* counts, std::size_t unit);
 void reduce_scatter_pairwise(Plan& plan, const Group& group, Place input, Place output,
                              const std::size_t* counts, std::size_t unit);
 
@@ -94,6 +106,7 @@ void reduce_scatter_pairwise(Plan& plan, const Group& group, Place input, Place 
 // in `data`.
 void scan_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector,
                              bool exclusive);
+void scan_pairwise(Plan& plan, const Group& group, Place data, Vector vector, bool exclusive);
 
 // The same by name (write_steps.cpp): what a table says. A name that the collective does not have
 // means the one that suits all groups and lengths.
@@ -111,7 +124,11 @@ void write_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place se
                    std::size_t bytes, int root);
 void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, Place blocks,
                      std::size_t bytes);
+void write_allgatherv(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
+                      const std::ptrdiff_t* displacements);
 void write_alltoall(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
                     std::size_t bytes);
+void write_scan(Algorithm algorithm, Plan& plan, const Group& group, Place data, Vector vector,
+                bool exclusive);
 
 }  // namespace weft::coll

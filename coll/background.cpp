@@ -1,5 +1,6 @@
 #include "coll/background.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "coll/hosts.hpp"
@@ -35,10 +36,12 @@ class Led {
 // The hosts, if combining host by host keeps what order the operation needs.
 const Placement* hosts_of(const Members& members, Collective collective, bool commutative = true) {
   const Placement* hosts = members.hosts;
-  const Algorithm forced = (*members.choices)[collective];
-  if (hosts == nullptr || (forced != Algorithm::automatic && forced != Algorithm::two_level))
-    return nullptr;
-  return commutative || hosts->is_in_order() ? hosts : nullptr;
+  if (hosts == nullptr || !(commutative || hosts->is_in_order())) return nullptr;
+  // Whatever it is for others, two levels are right for all that is done in the background.
+  const auto chosen = (*members.choices)[collective];
+  const bool is_chosen = std::ranges::any_of(
+      chosen, [](const Choice& choice) { return choice.algorithm == Algorithm::two_level; });
+  return chosen.empty() || is_chosen ? hosts : nullptr;
 }
 
 Group all(const Members& members) { return {members.rank, members.size}; }
@@ -122,7 +125,8 @@ void write_allreduce_steps(const Members& members, Plan& plan, Vector vector, bo
 }
 
 void write_scan_steps(const Members& members, Plan& plan, Vector vector, bool exclusive) {
-  scan_recursive_doubling(plan, all(members), kOutput, vector, exclusive);
+  write_scan(by_messages(members, Collective::scan, members.size, vector.bytes()), plan,
+             all(members), kOutput, vector, exclusive);
 }
 
 void write_reduce_scatter_steps(const Members& members, Plan& plan, const std::size_t* counts,

@@ -3,6 +3,7 @@
 // (b + ceil(log2 n) - 1) (alpha + bytes / b beta).
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "coll/algorithms.hpp"
 #include "coll/binomial_pipeline.hpp"
@@ -47,10 +48,8 @@ void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t byte
 }
 
 void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
-  // Few enough blocks that each is worth its messages, and enough that the first are soon through.
-  constexpr std::size_t kLeastBytes = 32 * 1024, kMostBytes = 256 * 1024, kBlocks = 32;
-  bcast_pipeline(plan, group, data, bytes, root,
-                 std::clamp(bytes / kBlocks, kLeastBytes, kMostBytes));
+  const int steps = std::bit_width(static_cast<unsigned>(group.size - 1));
+  bcast_pipeline(plan, group, data, bytes, root, segment_bytes(bytes, steps - 1));
 }
 
 }  // namespace weft::coll

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cmath>
 
 #include "coll/algorithms.hpp"
 
@@ -38,8 +39,16 @@ void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, i
 }
 
 void bcast_chain(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
-  constexpr std::size_t kPieceBytes = 128 * 1024;
-  bcast_tree(plan, group, data, bytes, root, 1, kPieceBytes);
+  bcast_tree(plan, group, data, bytes, root, 1, segment_bytes(bytes, group.size - 2));
+}
+
+std::size_t segment_bytes(std::size_t bytes, int hops) noexcept {
+  // s segments take (s + hops) (message + bytes / s), which is least with s = sqrt(bytes hops /
+  // message).
+  constexpr double kMessageBytes = 16 * 1024;
+  constexpr std::size_t kLeastBytes = 4 * 1024, kMostBytes = 256 * 1024;
+  const double best = std::sqrt(static_cast<double>(bytes) * kMessageBytes / std::max(1, hops));
+  return std::clamp(static_cast<std::size_t>(best), kLeastBytes, kMostBytes);
 }
 
 }  // namespace weft::coll

@@ -197,11 +197,11 @@ Status reduce_scatter(Team& team, const void* send, void* receive, const std::si
 
 namespace {
 
-Status scan_by_messages(Team& team, void* data, std::size_t count, const Reduction& op,
-                        bool exclusive) {
+Status scan_by_messages(Algorithm algorithm, Team& team, void* data, std::size_t count,
+                        const Reduction& op, bool exclusive) {
   return run_steps(
       team, Collective::scan, {nullptr, data}, &op, [&](Plan& plan, const Group& group) {
-        scan_recursive_doubling(plan, group, kOutput, {count, op.element_bytes}, exclusive);
+        write_scan(algorithm, plan, group, kOutput, {count, op.element_bytes}, exclusive);
       });
 }
 
@@ -214,20 +214,21 @@ Status scan_any(Team& team, const void* send, void* receive, std::size_t count, 
     return {};
   }
   if (team.is_broken()) return lost(team);
-  if (algorithm_for(team, Collective::scan, bytes, op) == Algorithm::shm)
+  const Algorithm algorithm = algorithm_for(team, Collective::scan, bytes, op);
+  if (algorithm == Algorithm::shm)
     return shm_scan(*team.shm(), send != nullptr ? send : receive, receive, count, op, exclusive);
   if (!exclusive || send == nullptr) {
     if (send != nullptr) copy_bytes(receive, send, bytes);
-    return scan_by_messages(team, receive, count, op, exclusive);
+    return scan_by_messages(algorithm, team, receive, count, op, exclusive);
   }
   // The first member's receive buffer must stay as it is.
   if (team.rank() != 0) {
     copy_bytes(receive, send, bytes);
-    return scan_by_messages(team, receive, count, op, true);
+    return scan_by_messages(algorithm, team, receive, count, op, true);
   }
   const auto data = copy_of(send, bytes);
   if (!data) return Code::no_memory;
-  return scan_by_messages(team, data.get(), count, op, true);
+  return scan_by_messages(algorithm, team, data.get(), count, op, true);
 }
 
 }  // namespace

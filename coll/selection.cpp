@@ -1,6 +1,6 @@
 #include "coll/selection.hpp"
 
-#include <bit>
+#include <algorithm>
 
 namespace weft::coll {
 namespace {
@@ -14,61 +14,67 @@ constexpr std::size_t K = 1024;
 // Order matters: the first that applies is taken. The last row of each collective always applies.
 // Within a host everything goes through shared memory, and between hosts as little as possible.
 constexpr Rule kRules[] = {
-    // collective, where, commutative, power of two, members, bytes, algorithm
-    {C::barrier, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::barrier, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
-    {C::barrier, W::anywhere, false, false, kAnySize, kAnyBytes, A::dissemination},
-    {C::bcast, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::bcast, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
-    {C::bcast, W::anywhere, false, false, 3, kAnyBytes, A::binomial},
-    {C::bcast, W::anywhere, false, false, kAnySize, 16 * K, A::binomial},
-    {C::bcast, W::anywhere, false, false, kAnySize, 128 * K, A::pipeline},
-    {C::bcast, W::anywhere, false, false, 16, kAnyBytes, A::chain},
-    {C::bcast, W::anywhere, false, false, kAnySize, 2048 * K, A::pipeline},
-    {C::bcast, W::anywhere, false, false, 32, kAnyBytes, A::chain},
-    {C::bcast, W::anywhere, false, false, kAnySize, kAnyBytes, A::pipeline},
-    {C::reduce, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::reduce, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
-    {C::reduce, W::anywhere, false, false, 3, kAnyBytes, A::binomial},
-    {C::reduce, W::anywhere, false, false, kAnySize, 8 * K, A::binomial},
-    {C::reduce, W::anywhere, false, false, kAnySize, kAnyBytes, A::rabenseifner},
-    {C::allreduce, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::allreduce, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
-    {C::allreduce, W::anywhere, false, false, kAnySize, 4 * K, A::recursive_doubling},
-    {C::allreduce, W::anywhere, true, false, 8, kAnyBytes, A::ring},
-    {C::allreduce, W::anywhere, false, false, kAnySize, kAnyBytes, A::rabenseifner},
-    {C::gather, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::gather, W::shared_hosts, false, false, kAnySize, 16 * K, A::two_level},
-    {C::gather, W::anywhere, false, false, kAnySize, 2 * K, A::binomial},
-    {C::gather, W::anywhere, false, false, kAnySize, kAnyBytes, A::linear},
-    {C::scatter, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::scatter, W::shared_hosts, false, false, kAnySize, 16 * K, A::two_level},
-    {C::scatter, W::anywhere, false, false, kAnySize, 2 * K, A::binomial},
-    {C::scatter, W::anywhere, false, false, kAnySize, kAnyBytes, A::linear},
-    {C::allgather, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::allgather, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
-    {C::allgather, W::anywhere, false, true, kAnySize, 32 * K, A::recursive_doubling},
-    {C::allgather, W::anywhere, false, false, kAnySize, 4 * K, A::bruck},
-    {C::allgather, W::anywhere, false, false, kAnySize, kAnyBytes, A::ring},
-    {C::alltoall, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::alltoall, W::shared_hosts, false, false, kAnySize, 2 * K, A::two_level},
-    {C::alltoall, W::anywhere, false, false, 4, kAnyBytes, A::pairwise},
-    {C::alltoall, W::anywhere, false, false, kAnySize, 256, A::bruck},
-    {C::alltoall, W::anywhere, false, false, kAnySize, kAnyBytes, A::pairwise},
-    {C::reduce_scatter, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::reduce_scatter, W::shared_hosts, false, false, kAnySize, kAnyBytes, A::two_level},
-    {C::reduce_scatter, W::anywhere, true, false, kAnySize, 64 * K, A::recursive_halving},
-    {C::reduce_scatter, W::anywhere, true, false, kAnySize, kAnyBytes, A::pairwise},
-    {C::reduce_scatter, W::anywhere, false, false, kAnySize, kAnyBytes, A::binomial},
-    {C::scan, W::one_host, false, false, kAnySize, kAnyBytes, A::shm},
-    {C::scan, W::anywhere, false, false, kAnySize, kAnyBytes, A::recursive_doubling},
+    // collective, where, commutative, members, bytes, algorithm
+    {C::barrier, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::barrier, W::shared_hosts, false, kAnySize, kAnyBytes, A::two_level},
+    {C::barrier, W::anywhere, false, kAnySize, kAnyBytes, A::dissemination},
+    {C::bcast, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::bcast, W::shared_hosts, false, kAnySize, kAnyBytes, A::two_level},
+    {C::bcast, W::anywhere, false, 2, kAnyBytes, A::binomial},
+    {C::bcast, W::anywhere, false, 32, 16 * K, A::binomial},
+    {C::bcast, W::anywhere, false, kAnySize, 8 * K, A::binomial},
+    {C::bcast, W::anywhere, false, kAnySize, kAnyBytes, A::two_trees},
+    {C::reduce, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::reduce, W::shared_hosts, false, kAnySize, kAnyBytes, A::two_level},
+    {C::reduce, W::anywhere, false, kAnySize, 8 * K, A::binomial},
+    {C::reduce, W::anywhere, false, 2, 32 * K, A::binomial},
+    {C::reduce, W::anywhere, true, kAnySize, kAnyBytes, A::circulant},
+    {C::reduce, W::anywhere, false, kAnySize, kAnyBytes, A::rabenseifner},
+    {C::allreduce, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::allreduce, W::shared_hosts, false, kAnySize, kAnyBytes, A::two_level},
+    {C::allreduce, W::anywhere, false, kAnySize, 8 * K, A::recursive_doubling},
+    {C::allreduce, W::anywhere, false, 2, 32 * K, A::recursive_doubling},
+    {C::allreduce, W::anywhere, true, kAnySize, 1024 * K, A::circulant},
+    {C::allreduce, W::anywhere, true, 8, kAnyBytes, A::ring},
+    {C::allreduce, W::anywhere, true, kAnySize, kAnyBytes, A::circulant},
+    {C::allreduce, W::anywhere, false, kAnySize, kAnyBytes, A::rabenseifner},
+    {C::gather, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::gather, W::shared_hosts, false, kAnySize, 16 * K, A::two_level},
+    {C::gather, W::anywhere, false, kAnySize, 2 * K, A::binomial},
+    {C::gather, W::anywhere, false, kAnySize, kAnyBytes, A::linear},
+    {C::scatter, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::scatter, W::shared_hosts, false, kAnySize, 16 * K, A::two_level},
+    {C::scatter, W::anywhere, false, kAnySize, 2 * K, A::binomial},
+    {C::scatter, W::anywhere, false, kAnySize, kAnyBytes, A::linear},
+    {C::allgather, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::allgather, W::shared_hosts, false, kAnySize, kAnyBytes, A::two_level},
+    {C::allgather, W::anywhere, false, kAnySize, 1024 * K, A::circulant},
+    {C::allgather, W::anywhere, false, kAnySize, kAnyBytes, A::ring},
+    {C::alltoall, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::alltoall, W::shared_hosts, false, kAnySize, 2 * K, A::two_level},
+    {C::alltoall, W::anywhere, false, 4, kAnyBytes, A::pairwise},
+    {C::alltoall, W::anywhere, false, kAnySize, 256, A::bruck},
+    {C::alltoall, W::anywhere, false, 128, kAnyBytes, A::pairwise},
+    {C::alltoall, W::anywhere, false, kAnySize, 1 * K, A::bruck},
+    {C::alltoall, W::anywhere, false, kAnySize, kAnyBytes, A::pairwise},
+    {C::reduce_scatter, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::reduce_scatter, W::shared_hosts, false, kAnySize, kAnyBytes, A::two_level},
+    {C::reduce_scatter, W::anywhere, true, kAnySize, 64 * 1024 * K, A::circulant},
+    {C::reduce_scatter, W::anywhere, true, kAnySize, kAnyBytes, A::pairwise},
+    {C::reduce_scatter, W::anywhere, false, kAnySize, kAnyBytes, A::binomial},
+    {C::scan, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::scan, W::anywhere, false, kAnySize, 8 * K, A::recursive_doubling},
+    {C::scan, W::anywhere, false, 32, kAnyBytes, A::pairwise},
+    {C::scan, W::anywhere, false, kAnySize, 32 * K, A::recursive_doubling},
+    {C::scan, W::anywhere, false, 256, kAnyBytes, A::pairwise},
+    {C::scan, W::anywhere, false, kAnySize, 256 * K, A::recursive_doubling},
+    {C::scan, W::anywhere, false, kAnySize, kAnyBytes, A::pairwise},
 };
 
 bool fits(const Rule& rule, const Situation& situation) noexcept {
   return (rule.where != Where::one_host || situation.is_local) &&
          (rule.where != Where::shared_hosts || situation.shared_hosts) &&
-         (situation.commutative || !rule.commutative_only) &&
-         (std::has_single_bit(static_cast<unsigned>(situation.size)) || !rule.powers_of_two);
+         (situation.commutative || !rule.commutative_only);
 }
 
 }  // namespace
@@ -89,9 +95,10 @@ std::string_view name(Algorithm algorithm) noexcept {
                                          "linear",
                                          "chain",
                                          "pipeline",
+                                         "two_trees",
                                          "scatter_allgather",
                                          "recursive_doubling",
-                                         "recursive_halving",
+                                         "circulant",
                                          "rabenseifner",
                                          "ring",
                                          "bruck",
@@ -104,28 +111,39 @@ std::span<const Rule> rules() noexcept { return kRules; }
 Choices Choices::from(const Settings& settings) {
   Choices choices;
   for (std::size_t i = 0; i < kNumCollectives; ++i) {
-    const std::string_view pick =
+    const std::string_view picks =
         pick_of(settings.text(Setting::coll_algorithms), name(static_cast<Collective>(i)));
-    for (int a = 0; a <= static_cast<int>(Algorithm::pairwise); ++a)
-      if (pick == name(static_cast<Algorithm>(a))) choices.forced[i] = static_cast<Algorithm>(a);
+    for_each_pick(picks, [&](const Pick& pick) {
+      for (int a = 0; a <= static_cast<int>(kLastAlgorithm); ++a)
+        if (const auto algorithm = static_cast<Algorithm>(a); pick.name == name(algorithm))
+          choices.before[i].push_back(
+              {algorithm, static_cast<int>(std::min<std::int64_t>(pick.max_members, kAnySize)),
+               pick.max_bytes == Pick::kAny ? kAnyBytes
+                                            : static_cast<std::size_t>(pick.max_bytes)});
+      return true;
+    });
   }
   return choices;
 }
 
 Algorithm choose(Collective collective, const Situation& situation,
                  const Choices& choices) noexcept {
-  const Algorithm forced = choices[collective];
-  Algorithm first = Algorithm::automatic;
-  bool forced_fits = forced != Algorithm::automatic;
-  for (const Rule& rule : kRules) {
-    if (rule.collective != collective) continue;
-    const bool fitting = fits(rule, situation);
-    if (rule.algorithm == forced && !fitting) forced_fits = false;
-    if (first == Algorithm::automatic && fitting && situation.size <= rule.max_size &&
-        situation.bytes <= rule.max_bytes)
-      first = rule.algorithm;
+  const auto applies = [&](int max_size, std::size_t max_bytes) {
+    return situation.size <= max_size && situation.bytes <= max_bytes;
+  };
+  for (const Choice& choice : choices[collective]) {
+    if (!applies(choice.max_size, choice.max_bytes)) continue;
+    // Every row of an algorithm says what it needs.
+    const auto row = std::ranges::find_if(kRules, [&](const Rule& rule) {
+      return rule.collective == collective && rule.algorithm == choice.algorithm;
+    });
+    if (row == std::end(kRules) || fits(*row, situation)) return choice.algorithm;
   }
-  return forced_fits ? forced : first;
+  for (const Rule& rule : kRules)
+    if (rule.collective == collective && fits(rule, situation) &&
+        applies(rule.max_size, rule.max_bytes))
+      return rule.algorithm;
+  return Algorithm::automatic;
 }
 
 }  // namespace weft::coll

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/settings.hpp"
 
@@ -35,14 +36,16 @@ enum class Algorithm : std::uint8_t {
   linear,
   chain,
   pipeline,
+  two_trees,
   scatter_allgather,
   recursive_doubling,
-  recursive_halving,
+  circulant,
   rabenseifner,
   ring,
   bruck,
   pairwise,
 };
+inline constexpr Algorithm kLastAlgorithm = Algorithm::pairwise;
 
 std::string_view name(Collective collective) noexcept;
 std::string_view name(Algorithm algorithm) noexcept;
@@ -60,7 +63,6 @@ struct Rule {
   Collective collective;
   Where where;
   bool commutative_only;  // combines out of rank order
-  bool powers_of_two;     // only for such process counts
   int max_size;
   std::size_t max_bytes;
   Algorithm algorithm;
@@ -71,13 +73,18 @@ inline constexpr std::size_t kAnyBytes = ~std::size_t{0};
 // The table, in order, for weft-info.
 std::span<const Rule> rules() noexcept;
 
-// What the settings say, per collective.
+// What the settings say before the table, per collective: the first that applies is taken.
+struct Choice {
+  Algorithm algorithm;
+  int max_size = kAnySize;
+  std::size_t max_bytes = kAnyBytes;
+};
 struct Choices {
-  std::array<Algorithm, kNumCollectives> forced{};
+  std::array<std::vector<Choice>, kNumCollectives> before;
 
   static Choices from(const Settings& settings);
-  Algorithm operator[](Collective collective) const noexcept {
-    return forced[static_cast<std::size_t>(collective)];
+  std::span<const Choice> operator[](Collective collective) const noexcept {
+    return before[static_cast<std::size_t>(collective)];
   }
 };
 
@@ -89,8 +96,8 @@ struct Situation {
   bool shared_hosts = false;  // and combining host by host keeps what order the operation needs
 };
 
-// A forced algorithm that cannot work in this situation (other hosts, not commutative, not a power
-// of two) is passed over.
+// A chosen algorithm that cannot work in this situation (other hosts, not commutative) is passed
+// over.
 Algorithm choose(Collective collective, const Situation& situation,
                  const Choices& choices) noexcept;
 

@@ -48,7 +48,7 @@ Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* re
     return ended(team, two_level_allgatherv(team, receive, counts, displacements));
   return run_steps(team, Collective::allgather, {nullptr, receive}, nullptr,
                    [&](Plan& plan, const Group& group) {
-                     allgatherv_ring(plan, group, kOutput, counts, displacements);
+                     write_allgatherv(plan, group, kOutput, counts, displacements);
                    });
 }
 

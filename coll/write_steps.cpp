@@ -10,6 +10,8 @@ void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, Place data
       return bcast_chain(plan, group, data, bytes, root);
     case Algorithm::pipeline:
       return bcast_pipeline(plan, group, data, bytes, root);
+    case Algorithm::two_trees:
+      return bcast_two_trees(plan, group, data, bytes, root);
     case Algorithm::scatter_allgather:
       return bcast_scatter_allgather(plan, group, data, bytes, root);
     default:
@@ -21,12 +23,16 @@ void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, Place inp
                   Vector vector, bool commutative, int root) {
   if (algorithm == Algorithm::rabenseifner)
     return reduce_rabenseifner(plan, group, input, output, vector, root);
+  if (algorithm == Algorithm::circulant)
+    return reduce_circulant(plan, group, input, output, vector, root);
   reduce_binomial(plan, group, input, output, vector, commutative, root);
 }
 
 void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, Place data,
                      Vector vector) {
   switch (algorithm) {
+    case Algorithm::circulant:
+      return allreduce_circulant(plan, group, data, vector);
     case Algorithm::ring:
       return allreduce_ring(plan, group, data, vector);
     case Algorithm::rabenseifner:
@@ -39,8 +45,8 @@ void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, Place 
 void write_reduce_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place input,
                           Place output, const std::size_t* counts, std::size_t unit) {
   switch (algorithm) {
-    case Algorithm::recursive_halving:
-      return reduce_scatter_halving(plan, group, input, output, counts, unit);
+    case Algorithm::circulant:
+      return reduce_scatter_circulant(plan, group, input, output, counts, unit);
     case Algorithm::pairwise:
       return reduce_scatter_pairwise(plan, group, input, output, counts, unit);
     default:
@@ -63,20 +69,30 @@ void write_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place se
 
 void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, Place blocks,
                      std::size_t bytes) {
-  switch (algorithm) {
-    case Algorithm::recursive_doubling:
-      return allgather_recursive_doubling(plan, group, blocks, bytes);
-    case Algorithm::bruck:
-      return allgather_bruck(plan, group, blocks, bytes);
-    default:
-      return allgather_ring(plan, group, blocks, bytes);
-  }
+  if (algorithm == Algorithm::ring) return allgather_ring(plan, group, blocks, bytes);
+  allgather_circulant(plan, group, blocks, bytes);
+}
+
+void write_allgatherv(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
+                      const std::ptrdiff_t* displacements) {
+  // What is longer is not worth the copies.
+  constexpr std::size_t kMostCopied = 256 * 1024;
+  std::size_t total = 0;
+  for (int m = 0; m < group.size; ++m) total += counts[m];
+  const auto write = total <= kMostCopied ? allgatherv_circulant : allgatherv_ring;
+  write(plan, group, blocks, counts, displacements);
 }
 
 void write_alltoall(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
                     std::size_t bytes) {
   if (algorithm == Algorithm::bruck) return alltoall_bruck(plan, group, send, receive, bytes);
   alltoall_pairwise(plan, group, send, receive, bytes);
+}
+
+void write_scan(Algorithm algorithm, Plan& plan, const Group& group, Place data, Vector vector,
+                bool exclusive) {
+  if (algorithm == Algorithm::pairwise) return scan_pairwise(plan, group, data, vector, exclusive);
+  scan_recursive_doubling(plan, group, data, vector, exclusive);
 }
 
 }  // namespace weft::coll

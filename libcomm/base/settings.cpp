@@ -79,18 +79,6 @@ std::string_view value_of(std::string_view list, std::string_view name) noexcept
   return found;
 }
 
-bool are_picks(std::string_view choices, std::string_view value) {
-  while (!value.empty()) {
-    const std::string_view item = value.substr(0, value.find(','));
-    const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos) return false;
-    const std::string_view known = value_of(choices, item.substr(0, equals));
-    if (known.empty() || find_choice(known, item.substr(equals + 1)) < 0) return false;
-    value.remove_prefix(std::min(value.size(), item.size() + 1));
-  }
-  return true;
-}
-
 bool parse_flag(std::string_view value, std::int64_t& out) {
   for (std::string_view yes : {"1", "yes", "on", "true"})
     if (value == yes) return out = 1, true;
@@ -126,6 +114,21 @@ bool parse_count(std::string_view value, bool with_suffix, std::int64_t& out) {
   }
   if (number > (std::numeric_limits<std::int64_t>::max() >> shift)) return false;
   out = number << shift;
+  return true;
+}
+
+bool are_picks(std::string_view choices, std::string_view value) {
+  while (!value.empty()) {
+    const std::string_view item = value.substr(0, value.find(','));
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos) return false;
+    const std::string_view known = value_of(choices, item.substr(0, equals));
+    if (known.empty() || !for_each_pick(item.substr(equals + 1), [&](const Pick& pick) {
+          return find_choice(known, pick.name) >= 0;
+        }))
+      return false;
+    value.remove_prefix(std::min(value.size(), item.size() + 1));
+  }
   return true;
 }
 
@@ -208,6 +211,26 @@ bool list_has(std::string_view list, std::string_view item) noexcept {
 
 std::string_view pick_of(std::string_view picks, std::string_view name) noexcept {
   return value_of(picks, name);
+}
+
+bool for_each_pick(std::string_view picks, const std::function<bool(const Pick&)>& use) {
+  for (;;) {
+    const std::size_t end = picks.find('+');
+    std::string_view item = picks.substr(0, end);
+    Pick pick;
+    if (const std::size_t bytes = item.find(':'); bytes != std::string_view::npos) {
+      if (!parse_count(item.substr(bytes + 1), true, pick.max_bytes)) return false;
+      item = item.substr(0, bytes);
+    }
+    if (const std::size_t members = item.find('@'); members != std::string_view::npos) {
+      if (!parse_count(item.substr(members + 1), false, pick.max_members)) return false;
+      item = item.substr(0, members);
+    }
+    pick.name = item;
+    if (!use(pick)) return false;
+    if (end == std::string_view::npos) return true;
+    picks.remove_prefix(end + 1);
+  }
 }
 
 Settings::Settings() {

@@ -3,6 +3,8 @@
 // it. Read once when a job opens; afterwards a Settings is constant and any thread may read it.
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,7 +14,8 @@
 namespace weft {
 
 // What a value is written in. `bytes` takes a suffix K, M or G (powers of 1024); `picks` is a list
-// "name=choice,...".
+// "name=choice,...", or "name=choice@MEMBERS:BYTES+choice+...", the first that applies, with either
+// bound or none.
 enum class Unit { text, choice, picks, flag, count, bytes, us, ms };
 
 enum class Setting : int {
@@ -42,6 +45,15 @@ bool list_has(std::string_view list, std::string_view item) noexcept;
 
 // What a value of Unit::picks says of `name`, or nothing.
 std::string_view pick_of(std::string_view picks, std::string_view name) noexcept;
+
+// One choice of it.
+struct Pick {
+  std::string_view name;
+  static constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  std::int64_t max_members = kAny, max_bytes = kAny;
+};
+// Calls `use(pick)` with each, until it returns false. False: that, or what it says makes no sense.
+bool for_each_pick(std::string_view picks, const std::function<bool(const Pick&)>& use);
 
 class Settings {
  public:

@@ -81,17 +81,20 @@ WEFT_SETTING(
 WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag,
              "copy between processes with process_vm_readv and process_vm_writev")
 // collectives
-WEFT_SETTING(coll_algorithms, "COLL_ALGORITHMS", "", picks,
-             "barrier=shm|two_level|dissemination,"
-             "bcast=shm|two_level|binomial|scatter_allgather|chain|pipeline,"
-             "reduce=shm|two_level|binomial|rabenseifner,"
-             "allreduce=shm|two_level|recursive_doubling|rabenseifner|ring,"
-             "gather=shm|two_level|binomial|linear,scatter=shm|two_level|binomial|linear,"
-             "allgather=shm|two_level|recursive_doubling|bruck|ring,"
-             "alltoall=shm|two_level|bruck|pairwise,"
-             "reduce_scatter=shm|two_level|recursive_halving|pairwise|binomial,"
-             "scan=shm|recursive_doubling: one or "
-             "more of these, instead of what the table says (weft-info --collectives)")
+WEFT_SETTING(
+    coll_algorithms, "COLL_ALGORITHMS", "", picks,
+    "barrier=shm|two_level|dissemination,"
+    "bcast=shm|two_level|binomial|scatter_allgather|chain|pipeline|two_trees,"
+    "reduce=shm|two_level|circulant|binomial|rabenseifner,"
+    "allreduce=shm|two_level|circulant|recursive_doubling|rabenseifner|ring,"
+    "gather=shm|two_level|binomial|linear,scatter=shm|two_level|binomial|linear,"
+    "allgather=shm|two_level|circulant|ring,"
+    "alltoall=shm|two_level|bruck|pairwise,"
+    "reduce_scatter=shm|two_level|circulant|pairwise|binomial,"
+    "scan=shm|recursive_doubling|pairwise: one or "
+    "more of these, instead of what the table says (weft-info --collectives); by size as "
+    "bcast=binomial@8:16K+chain (to 8 members and 16 KiB, else chain), as weft-info --tune "
+    "prints them")
 WEFT_SETTING(
     coll_crowded, "COLL_CROWDED", "auto", choice,
     "auto|yes|no: whether collectives inside a host count context switches (more processes "

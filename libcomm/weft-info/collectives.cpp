@@ -18,8 +18,9 @@ std::string limit(std::size_t value, std::size_t any) {
 }
 
 // Where the table may change its mind.
-std::set<std::size_t> boundaries(Collective collective) {
+std::set<std::size_t> boundaries(Collective collective, const coll::Choices& choices) {
   std::set<std::size_t> found;
+  for (const coll::Choice& choice : choices[collective]) found.insert(choice.max_bytes);
   for (const coll::Rule& rule : coll::rules())
     if (rule.collective == collective) found.insert(rule.max_bytes);
   return found;
@@ -33,7 +34,7 @@ std::string lines_of(Collective collective, coll::Situation situation,
   };
   std::string text, line;
   std::pair<Algorithm, Algorithm> before;
-  for (const std::size_t bytes : boundaries(collective)) {
+  for (const std::size_t bytes : boundaries(collective, choices)) {
     situation.bytes = bytes;
     const std::pair now{chosen(true), chosen(false)};
     if (now != before) text += line;
@@ -55,8 +56,7 @@ std::string collectives_text() {
     std::string only = rule.where == coll::Where::one_host       ? "one host "
                        : rule.where == coll::Where::shared_hosts ? "hosts that members share "
                                                                  : "";
-    only += rule.commutative_only ? "commutative " : "";
-    only += rule.powers_of_two ? "powers of two" : "";
+    only += rule.commutative_only ? "commutative" : "";
     text += fmt::format("  {:16} {:>15}  {:>11}  {:20} {}\n", coll::name(rule.collective),
                         limit(static_cast<std::size_t>(rule.max_size), coll::kAnySize),
                         limit(rule.max_bytes, coll::kAnyBytes), coll::name(rule.algorithm), only);

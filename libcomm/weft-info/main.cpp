@@ -11,6 +11,7 @@
 #include "fabric/registry.hpp"
 #include "peer/address.hpp"
 #include "weft-info/collectives.hpp"
+#include "weft-info/tune.hpp"
 #include "weft/job.hpp"
 #include "weft/node.hpp"
 
@@ -31,6 +32,10 @@ std::string help_text(const InfoReport& report) {
          "  --attach PID   what a running process has sent to and received from each peer, and "
          "nothing else\n"
          "  --collectives PROCESSES HOSTS   the same for so many, and nothing else\n"
+         "  --tune [PROCESSES]   measures between two hosts, as in weftrun --hosts a,b -n 2 "
+         "weft-info "
+         "--tune, and prints the setting that makes collectives of up to so many processes (1024) "
+         "take what is fastest there\n"
          "  --peer ADDRESS [--secret S]   meets the Node at this address, and says over which "
          "fabric\n"
          "  --version, --help\n";
@@ -120,6 +125,16 @@ int main(int argc, char** argv) {
       num_processes = count_of(argv[++i]);
       if (i + 1 < argc) num_hosts = count_of(argv[++i]);
       continue;
+    }
+    if (word == "--tune") {
+      const int most = argv[i + 1] == nullptr ? 1024 : count_of(argv[i + 1]);
+      if (most < 2 || most > 4096) {
+        fputs("weft-info: --tune takes a number of processes from 2 to 4096\n", stderr);
+        return 2;
+      }
+      if (environment) return tune(settings, most);
+      fprintf(stderr, "weft-info: %s\n", environment.text().c_str());
+      return 1;
     }
     if (word == "--peer" || word == "--secret") {
       if (i + 1 == argc) {

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace weft;
@@ -96,8 +97,21 @@ TEST_CASE("picks are names with one of their choices each") {
   CHECK(pick("bcast") == "binomial");
   CHECK(pick("scan") == "shm");
   CHECK(pick("cast") == "");
+  REQUIRE(settings.set("COLL_ALGORITHMS", "bcast=chain@8:16K+shm@9+binomial:4+chain").ok());
+  std::vector<std::tuple<std::string, std::int64_t, std::int64_t>> found;
+  CHECK(for_each_pick(pick("bcast"), [&](const Pick& one) {
+    found.emplace_back(one.name, one.max_members, one.max_bytes);
+    return true;
+  }));
+  CHECK(found == std::vector<std::tuple<std::string, std::int64_t, std::int64_t>>{
+                     {"chain", 8, 16384},
+                     {"shm", 9, Pick::kAny},
+                     {"binomial", Pick::kAny, 4},
+                     {"chain", Pick::kAny, Pick::kAny}});
   REQUIRE(settings.set("COLL_ALGORITHMS", "").ok());
-  for (const char* bad : {"bcast", "bcast=", "bcast=bruck", "=shm", "cast=shm",
+  for (const char* bad : {"bcast=chain+", "bcast=+chain", "bcast=chain:", "bcast=chain@",
+                          "bcast=chain:x", "bcast=chain:8@8", "bcast=chain@8K", "bcast=chain:-1",
+                          "bcast=chain+bruck", "bcast", "bcast=", "bcast=bruck", "=shm", "cast=shm",
                           "bcast=chain;scan=shm", ",", "bcast=chain,,scan=shm"}) {
     INFO(bad);
     const Status status = settings.set("COLL_ALGORITHMS", bad);

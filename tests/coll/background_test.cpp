@@ -140,7 +140,8 @@ TEST_CASE("steps of a barrier over hosts, whatever algorithm broadcasts go by") 
     for (const Algorithm bcast : {Algorithm::automatic, Algorithm::chain, Algorithm::pipeline,
                                   Algorithm::scatter_allgather}) {
       Choices choices;
-      choices.forced[static_cast<std::size_t>(Collective::bcast)] = bcast;
+      if (bcast != Algorithm::automatic)
+        choices.before[static_cast<std::size_t>(Collective::bcast)] = {{bcast}};
       std::vector<MemberMemory> memory(mapping.size());
       const Played result = played(
           mapping, memory, 1,

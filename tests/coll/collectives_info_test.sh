@@ -11,11 +11,21 @@ expect() {
 }
 expect 8 1 shm
 expect 1000 100 two_level
-expect 100 100 'binomial pipeline'
-expect 16 16 'binomial pipeline chain'
+expect 100 100 'binomial two_trees'
+expect 2 2 binomial
 "$info" --collectives 8 8 | grep -q '^  allreduce  *any  ring  *rabenseifner' ||
   fail 'nothing of operations that do not commute'
 (export WEFT_COLL_ALGORITHMS=bcast=binomial; expect 16 16 binomial)
+(export WEFT_COLL_ALGORITHMS=bcast=chain@8+pipeline:64K; expect 16 16 'pipeline two_trees'; expect 8 8 chain)
+# One process has no network to measure.
+status=0
+"$info" --tune 8 >/dev/null 2>&1 || status=$?
+[ $status = 2 ] || fail "--tune of one process ends with $status"
+for wrong in '1' '4x' '100000'; do
+  status=0
+  "$info" --tune $wrong >/dev/null 2>&1 || status=$?
+  [ $status = 2 ] || fail "--tune $wrong ends with $status"
+done
 for wrong in '0 1' '4 8' '4x 2' '4'; do
   status=0
   # shellcheck disable=SC2086

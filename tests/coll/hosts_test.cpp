@@ -59,7 +59,8 @@ TEST_CASE("random calls in a row over hosts") {
 TEST_CASE("algorithms of one level over hosts") {
   for (const std::string_view picks :
        {"barrier=dissemination,bcast=binomial,reduce=binomial,allreduce=recursive_doubling,"
-        "gather=binomial,scatter=binomial,allgather=bruck,alltoall=bruck,reduce_scatter=binomial",
+        "gather=binomial,scatter=binomial,allgather=circulant,alltoall=bruck,reduce_scatter="
+        "binomial",
         "bcast=chain,reduce=rabenseifner,allreduce=ring,gather=linear,scatter=linear,"
         "allgather=ring,alltoall=pairwise,reduce_scatter=pairwise"}) {
     INFO(picks);
@@ -70,6 +71,54 @@ TEST_CASE("algorithms of one level over hosts") {
           return calls.errors();
         });
     CHECK(errors == std::vector<std::string>());
+  }
+}
+
+// docs/collectives.md, Reproducible sums.
+TEST_CASE("sums by algorithms of one level are the same bits for any placement") {
+  constexpr std::string_view kPicks =
+      "reduce=circulant:1K+binomial,allreduce=recursive_doubling:8K+circulant,"
+      "reduce_scatter=circulant,scan=recursive_doubling";
+  static void (*const add)(const void*, void*, std::size_t, void*) = [](const void* in, void* inout,
+                                                                        std::size_t count, void*) {
+    for (std::size_t i = 0; i < count; ++i)
+      static_cast<double*>(inout)[i] += static_cast<const double*>(in)[i];
+  };
+  const coll::Reduction sum{add, nullptr, sizeof(double)};
+  constexpr std::size_t kCount = 6 * 700;
+  std::vector<double> first;
+  for (const std::vector<int>& hosts :
+       {std::vector{0, 0, 0, 0, 0, 0}, {0, 0, 0, 1, 1, 1}, {0, 1, 0, 1, 2, 2}}) {
+    INFO("hosts " << text(hosts));
+    std::vector<std::vector<double>> results(hosts.size());
+    const auto errors =
+        run_ranks_on(hosts, with({{"COLL_ALGORITHMS", kPicks}}), [&](coll::Team& team) {
+          std::vector<double> own(kCount), out(kCount);
+          auto& all = results[static_cast<std::size_t>(team.rank())];
+          for (std::size_t i = 0; i < kCount; ++i)
+            own[i] =
+                1.0 / static_cast<double>(i * 7 + 3 + 1000 * static_cast<std::size_t>(team.rank()));
+          const std::vector<std::size_t> counts(static_cast<std::size_t>(team.size()), 700);
+          std::vector<std::string> errors;
+          for (const std::size_t count : {std::size_t{10}, kCount}) {
+            if (!allreduce(team, own.data(), out.data(), count, sum)) errors.push_back("allreduce");
+            all.insert(all.end(), out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count));
+            if (!reduce(team, own.data(), out.data(), count, sum, 0)) errors.push_back("reduce");
+            if (team.rank() == 0)
+              all.insert(all.end(), out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count));
+            if (!scan(team, own.data(), out.data(), count, sum)) errors.push_back("scan");
+            all.insert(all.end(), out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count));
+          }
+          if (!reduce_scatter(team, own.data(), out.data(), counts.data(), sum))
+            errors.push_back("reduce_scatter");
+          all.insert(all.end(), out.begin(), out.begin() + 700);
+          return errors;
+        });
+    CHECK(errors == std::vector<std::string>());
+    std::vector<double> together;
+    for (const auto& one : results) together.insert(together.end(), one.begin(), one.end());
+    if (first.empty()) first = together;
+    CHECK((first == together));
   }
 }
 

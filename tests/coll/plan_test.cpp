@@ -128,6 +128,12 @@ TEST_CASE("steps of a broadcast") {
                                        bcast_tree(plan, group, kOutput, c.count, c.root, 1, 4);
                                      },
                                      [](Plan& plan, const Group& group, const Case& c) {
+                                       bcast_two_trees(plan, group, kOutput, c.count, c.root, 3);
+                                     },
+                                     [](Plan& plan, const Group& group, const Case& c) {
+                                       bcast_two_trees(plan, group, kOutput, c.count, c.root);
+                                     },
+                                     [](Plan& plan, const Group& group, const Case& c) {
                                        bcast_tree(plan, group, kOutput, c.count, c.root, 2, 3);
                                      },
                                      [](Plan& plan, const Group& group, const Case& c) {
@@ -253,35 +259,33 @@ TEST_CASE("steps of gathers and scatters of blocks of any length") {
                              return m == c.root || memory.output == cells;
                            }));
     if (base.root != 0) return;
-    CHECK_PLAYED(base, run(
-                           base,
-                           [&](Plan& plan, const Group& group, const Case&) {
-                             allgatherv_ring(plan, group, kOutput, lengths.data(), places.data());
-                           },
-                           [&](MemberMemory& memory, int m, const Case&) {
-                             memory.output.resize(end);
-                             fill(memory.output, m);
-                           },
-                           [&](const MemberMemory& memory, int, const Case&) {
-                             return is_whole(memory.output);
-                           }));
+    for (const auto write : {allgatherv_ring, allgatherv_circulant})
+      CHECK_PLAYED(base, run(
+                             base,
+                             [&](Plan& plan, const Group& group, const Case&) {
+                               write(plan, group, kOutput, lengths.data(), places.data());
+                             },
+                             [&](MemberMemory& memory, int m, const Case&) {
+                               memory.output.resize(end);
+                               fill(memory.output, m);
+                             },
+                             [&](const MemberMemory& memory, int, const Case&) {
+                               return is_whole(memory.output);
+                             }));
   });
 }
 
 // --- allgather and all-to-all ---
 
 TEST_CASE("steps of an allgather") {
-  enum { kDoubling, kBruck, kRing };
-  for (const int kind : {kDoubling, kBruck, kRing})
+  enum { kCirculant, kRing };
+  for (const int kind : {kCirculant, kRing})
     for_cases(false, false, [&](const Case& c) {
-      if (kind == kDoubling && (c.n & (c.n - 1)) != 0) return;
       CHECK_PLAYED(c, run(
                           c,
                           [&](Plan& plan, const Group& group, const Case& c) {
-                            if (kind == kDoubling)
-                              allgather_recursive_doubling(plan, group, kOutput, c.count);
-                            else if (kind == kBruck)
-                              allgather_bruck(plan, group, kOutput, c.count);
+                            if (kind == kCirculant)
+                              allgather_circulant(plan, group, kOutput, c.count);
                             else
                               allgather_ring(plan, group, kOutput, c.count);
                           },
@@ -372,33 +376,38 @@ void for_reductions(bool rooted, const std::function<void(const Case&)>& check) 
 }
 
 TEST_CASE("steps of a reduction") {
-  for (const bool binomial : {true, false})
+  enum { kBinomial, kRabenseifner, kCirculant };
+  for (const int kind : {kBinomial, kRabenseifner, kCirculant})
     for_reductions(true, [&](const Case& c) {
-      CHECK_PLAYED(
-          c, run(
-                 c,
-                 [&](Plan& plan, const Group& group, const Case& c) {
-                   if (binomial)
-                     reduce_binomial(plan, group, kInput, kOutput, {c.count, kUnit}, c.commutative,
-                                     c.root);
-                   else
-                     reduce_rabenseifner(plan, group, kInput, kOutput, {c.count, kUnit}, c.root);
-                 },
-                 kOperands,
-                 [](const MemberMemory& memory, int member, const Case& c) {
-                   for (std::size_t i = 0; i < c.count && member == c.root; ++i)
-                     if (!(memory.output[i] == folded(0, c.n - 1, i, c.commutative))) return false;
-                   return true;
-                 },
-                 kUnit));
+      if (kind == kCirculant && !c.commutative) return;
+      CHECK_PLAYED(c, run(
+                          c,
+                          [&](Plan& plan, const Group& group, const Case& c) {
+                            const Vector vector{c.count, kUnit};
+                            if (kind == kBinomial)
+                              reduce_binomial(plan, group, kInput, kOutput, vector, c.commutative,
+                                              c.root);
+                            else if (kind == kRabenseifner)
+                              reduce_rabenseifner(plan, group, kInput, kOutput, vector, c.root);
+                            else
+                              reduce_circulant(plan, group, kInput, kOutput, vector, c.root);
+                          },
+                          kOperands,
+                          [](const MemberMemory& memory, int member, const Case& c) {
+                            for (std::size_t i = 0; i < c.count && member == c.root; ++i)
+                              if (!(memory.output[i] == folded(0, c.n - 1, i, c.commutative)))
+                                return false;
+                            return true;
+                          },
+                          kUnit));
     });
 }
 
 TEST_CASE("steps of an allreduce") {
-  enum { kDoubling, kRabenseifner, kRing };
-  for (const int kind : {kDoubling, kRabenseifner, kRing})
+  enum { kDoubling, kRabenseifner, kCirculant, kRing };
+  for (const int kind : {kDoubling, kRabenseifner, kCirculant, kRing})
     for_reductions(false, [&](const Case& c) {
-      if (!c.in_place || (kind == kRing && !c.commutative)) return;
+      if (!c.in_place || (kind >= kCirculant && !c.commutative)) return;
       CHECK_PLAYED(c, run(
                           c,
                           [&](Plan& plan, const Group& group, const Case& c) {
@@ -407,6 +416,8 @@ TEST_CASE("steps of an allreduce") {
                               allreduce_recursive_doubling(plan, group, kOutput, vector);
                             else if (kind == kRabenseifner)
                               allreduce_rabenseifner(plan, group, kOutput, vector);
+                            else if (kind == kCirculant)
+                              allreduce_circulant(plan, group, kOutput, vector);
                             else
                               allreduce_ring(plan, group, kOutput, vector);
                           },
@@ -422,8 +433,8 @@ TEST_CASE("steps of an allreduce") {
 }
 
 TEST_CASE("steps of a reduce-scatter") {
-  enum { kBinomial, kHalving, kPairwise };
-  for (const int kind : {kBinomial, kHalving, kPairwise})
+  enum { kBinomial, kCirculant, kPairwise };
+  for (const int kind : {kBinomial, kCirculant, kPairwise})
     for_reductions(false, [&](const Case& c) {
       if (kind != kBinomial && !c.commutative) return;
       // What there is goes to the members in parts of 0, 1, 2, 0, 1, ... and the rest to the last.
@@ -437,9 +448,9 @@ TEST_CASE("steps of a reduce-scatter") {
                    run(
                        c,
                        [&](Plan& plan, const Group& group, const Case&) {
-                         const auto write = kind == kBinomial  ? reduce_scatter_binomial
-                                            : kind == kHalving ? reduce_scatter_halving
-                                                               : reduce_scatter_pairwise;
+                         const auto write = kind == kBinomial    ? reduce_scatter_binomial
+                                            : kind == kCirculant ? reduce_scatter_circulant
+                                                                 : reduce_scatter_pairwise;
                          write(plan, group, kInput, kOutput, parts.data(), kUnit);
                        },
                        kOperands,
@@ -457,24 +468,24 @@ TEST_CASE("steps of a reduce-scatter") {
 
 TEST_CASE("steps of a scan") {
   for (const bool exclusive : {false, true})
-    for_reductions(false, [&](const Case& c) {
-      if (!c.in_place) return;
-      CHECK_PLAYED(c,
-                   run(
-                       c,
-                       [&](Plan& plan, const Group& group, const Case& c) {
-                         scan_recursive_doubling(plan, group, kOutput, {c.count, kUnit}, exclusive);
-                       },
-                       kOperands,
-                       [&](const MemberMemory& memory, int member, const Case& c) {
-                         const int last = exclusive ? std::max(member - 1, 0) : member;
-                         for (std::size_t i = 0; i < c.count; ++i)
-                           if (!(memory.output[i] == folded(0, last, i, c.commutative)))
-                             return false;
-                         return true;
-                       },
-                       kUnit));
-    });
+    for (const auto write : {scan_recursive_doubling, scan_pairwise})
+      for_reductions(false, [&](const Case& c) {
+        if (!c.in_place) return;
+        CHECK_PLAYED(c, run(
+                            c,
+                            [&](Plan& plan, const Group& group, const Case& c) {
+                              write(plan, group, kOutput, {c.count, kUnit}, exclusive);
+                            },
+                            kOperands,
+                            [&](const MemberMemory& memory, int member, const Case& c) {
+                              const int last = exclusive ? std::max(member - 1, 0) : member;
+                              for (std::size_t i = 0; i < c.count; ++i)
+                                if (!(memory.output[i] == folded(0, last, i, c.commutative)))
+                                  return false;
+                              return true;
+                            },
+                            kUnit));
+      });
 }
 
 // --- what they cost ---
@@ -512,7 +523,7 @@ TEST_CASE("what the steps cost, up to 1000 members") {
     played = run(
         {n, 2},
         [](Plan& plan, const Group& group, const Case& c) {
-          allgather_bruck(plan, group, kOutput, c.count);
+          allgather_circulant(plan, group, kOutput, c.count);
         },
         room, anything, 1, costs);
     CHECK(played.errors == std::vector<std::string>());

@@ -182,7 +182,9 @@ class Search {
 
   void step_top_down() {
     const std::uint64_t size = queue_size_;
-    detail::WorkCounter work(size, options_.step, graph_.num_threads());
+    // Few vertices are not worth waking the others.
+    const bool by_one = !shared_ || (kAlone && size < 256);
+    detail::WorkCounter work(size, options_.step, by_one ? 1 : graph_.num_threads());
     const auto expand = [&]<bool kShared>(int thread) {
       Finds finds(*this);
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
@@ -205,8 +207,7 @@ class Search {
         }
       });
     };
-    // Few vertices are not worth waking the others.
-    if (!shared_ || (kAlone && size < 256))
+    if (by_one)
       expand.template operator()<false>(0);
     else
       graph_.team().run([&](int thread) { expand.template operator()<true>(thread); });

@@ -258,6 +258,8 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
   using Pusher = Push<T, Reduce, false>;
   const bool migrates = options.migration.enabled && graph.has_remote_rows() &&
                         graph.num_vertices() <= TaskRange::kMaxTasks;
+  const unsigned grain = std::max(1u, options.grain);
+  const unsigned receive_every = std::max(1u, options.receive_every);
   std::vector<Status> results(static_cast<std::size_t>(graph.num_threads()));
   std::atomic<bool> failed{false};
   writes.exchange(options.exchange);
@@ -273,10 +275,10 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
       unsigned since = 0;
       const auto perform = [&](VertexId vertex, const S& value, const Neighbors& edges) {
         compute(vertex, value, edges, push);
-        if (++since % options.receive_every == 0) push.receive();
+        if (++since % receive_every == 0) push.receive();
       };
       for (;;) {
-        const TaskClaim claim = worklist.claim(options.grain);
+        const TaskClaim claim = worklist.claim(grain);
         if (claim.begin == claim.end) break;
         for (std::uint32_t i = claim.begin; i < claim.end; ++i) {
           const VertexId vertex = worklist.tasks()[i].vertex;
@@ -306,7 +308,7 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
           const Neighbors edges = graph.out_edges(vertex);
           if (edges.size() == 0) return;
           compute(vertex, atomic_read(reads[vertex]), edges, push);
-          if (++since % options.receive_every == 0) push.receive();
+          if (++since % receive_every == 0) push.receive();
         });
       });
       end_of(thread, push);

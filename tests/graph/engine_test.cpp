@@ -1,5 +1,7 @@
 // The engine with ranks and threads in one process: graphs are loaded by several ranks, and every
 // algorithm finds what a serial computation finds.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
@@ -409,6 +411,45 @@ TEST_CASE("a vertex below one thread's buckets is not passed over by another thr
     }
   });
   CHECK(wrong == 0);
+}
+
+// In two ranks of two threads, one thread of each is done at once, and the other sends far more
+// than a ring holds to the one that is done. Nobody gets on if that one only waits for its team.
+TEST_CASE("threads that are done receive what is sent to them") {
+  constexpr VertexId kPart = 20000;  // vertices of a rank
+  constexpr const char* kRingBytes = "WEFT_EXCHANGE_RING_BYTES";
+  std::vector<Edge> edges = {{0, 1, 1}, {0, 2, 1}, {0, kPart, 1}, {0, kPart + 1, 1}};
+  for (std::uint32_t i = 3; i < kPart; ++i) {
+    edges.push_back({2, kPart + i, 1});
+    edges.push_back({kPart, i, 1});
+  }
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), edges);
+  const bool by_program = GENERATE(false, true);
+  std::atomic<std::uint64_t> num_wrong{0};
+  REQUIRE(setenv(kRingBytes, "16384", 1) == 0);
+  alarm(120);
+  on_ranks(2, [&](transport::Job& job) {
+    const Graph graph =
+        loadGraph(job, file.path(), {.threads = 2, .bind_threads = false, .equal_cut = true});
+    RunOptions options;
+    options.mode = by_program ? Mode::paper : Mode::push;
+    options.step.combine = Combine::edges;
+    options.step.schedule = Schedule::fixed;
+    Bfs found(graph);
+    bfs(graph, 0, options, found);
+    for (VertexId v = graph.first(); v < graph.last(); ++v) {
+      const VertexId place = v % kPart;
+      const std::uint32_t depth = v == 0                ? 0
+                                  : place < 2 || v == 2 ? 1
+                                  : place == 2          ? kUnreached
+                                                        : 2;
+      if (found.depth[v] != depth) ++num_wrong;
+    }
+  });
+  alarm(0);
+  unsetenv(kRingBytes);
+  CHECK(num_wrong == 0);
 }
 
 TEST_CASE("every rank has exactly its own edges, whatever format they come in") {

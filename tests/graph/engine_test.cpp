@@ -538,6 +538,23 @@ TEST_CASE("what one rank finds wrong, all ranks throw") {
   CHECK(told == 3);
 }
 
+#if WEFT_GRAPH_VERTEX_BITS == 64
+TEST_CASE("vertices of which no memory holds as many are refused") {
+  const TemporaryFile file(".el");
+  const std::uint64_t last = GENERATE(std::uint64_t{1} << 62, (std::uint64_t{1} << 48) + 1);
+  std::ofstream(file.path()) << "0 " << last << "\n";
+  bool is_told = false;
+  on_ranks(1, [&](transport::Job& job) {
+    try {
+      loadGraph(job, file.path(), {.threads = 1, .bind_threads = false});
+    } catch (const Error& error) {
+      is_told = error.status() == Code::no_memory;
+    }
+  });
+  CHECK(is_told);
+}
+#endif
+
 TEST_CASE("what all threads use is spread over the NUMA nodes") {
   const int num_ranks = GENERATE(1, 2);
   std::string policy;

@@ -416,7 +416,7 @@ TEST_CASE("a vertex below one thread's buckets is not passed over by another thr
 // In two ranks of two threads, one thread of each is done at once, and the other sends far more
 // than a ring holds to the one that is done. Nobody gets on if that one only waits for its team.
 TEST_CASE("threads that are done receive what is sent to them") {
-  constexpr VertexId kPart = 20000;  // vertices of a rank
+  constexpr std::uint32_t kPart = 20000;  // vertices of a rank
   constexpr const char* kRingBytes = "WEFT_EXCHANGE_RING_BYTES";
   std::vector<Edge> edges = {{0, 1, 1}, {0, 2, 1}, {0, kPart, 1}, {0, kPart + 1, 1}};
   for (std::uint32_t i = 3; i < kPart; ++i) {

@@ -46,7 +46,8 @@ class Search {
         queue_(nullptr, num_owned_),
         next_queue_(nullptr, num_owned_),
         bits_{FrontierBits(graph), FrontierBits(graph)},
-        seen_(graph) {
+        seen_(graph),
+        ended_(static_cast<std::size_t>(graph.num_threads())) {
     if constexpr (!kAlone)
       exchange_ = std::make_unique<transport::Exchange<Found>>(graph.job(), graph.num_threads());
   }
@@ -182,7 +183,9 @@ class Search {
 
   void step_top_down() {
     const std::uint64_t size = queue_size_;
-    detail::WorkCounter work(size, options_.step, graph_.num_threads());
+    // Few vertices are not worth waking the others.
+    const bool by_one = !shared_ || (kAlone && size < 256);
+    detail::WorkCounter work(size, options_.step, by_one ? 1 : graph_.num_threads());
     const auto expand = [&]<bool kShared>(int thread) {
       Finds finds(*this);
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
@@ -204,13 +207,20 @@ class Search {
             if (i % 64 == 0) receive(thread, finds);
         }
       });
+      // At once: a thread that waited for the others here would receive nothing, and they may be
+      // sending to a rank where it is the same.
+      if constexpr (!kAlone)
+        ended_[static_cast<std::size_t>(thread)] =
+            exchange_->quiesce(thread, [&](const Found& found) { take(found, finds); });
     };
-    // Few vertices are not worth waking the others.
-    if (!shared_ || (kAlone && size < 256))
+    if (by_one)
       expand.template operator()<false>(0);
     else
       graph_.team().run([&](int thread) { expand.template operator()<true>(thread); });
-    if constexpr (!kAlone) end_messages();
+    if constexpr (!kAlone) {
+      for (const Status& status : ended_) throw_if(status);
+      throw_if(failed_.load(std::memory_order_relaxed));
+    }
   }
 
   void send(int thread, const Found& found) {
@@ -227,16 +237,6 @@ class Search {
   void receive(int thread, Finds& finds) {
     for (std::span<const Found> messages; exchange_->receive(thread, messages);)
       for (const Found& found : messages) take(found, finds);
-  }
-  void end_messages() {
-    std::vector<Status> results(static_cast<std::size_t>(graph_.num_threads()));
-    graph_.team().run([&](int thread) {
-      Finds finds(*this);
-      results[static_cast<std::size_t>(thread)] =
-          exchange_->quiesce(thread, [&](const Found& found) { take(found, finds); });
-    });
-    for (const Status& status : results) throw_if(status);
-    throw_if(failed_.load(std::memory_order_relaxed));
   }
 
   void step_bottom_up() {
@@ -413,6 +413,7 @@ class Search {
   VertexSet seen_;  // other ranks' vertices that were sent to them
   std::vector<std::uint64_t> piece_;
   std::unique_ptr<transport::Exchange<Found>> exchange_;
+  std::vector<Status> ended_;  // by thread
   std::atomic<Code> failed_{Code::ok};
   Total total_;
   std::uint64_t edges_left_ = 0;

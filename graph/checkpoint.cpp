@@ -63,7 +63,8 @@ struct Descriptor {
 // This rank's vertices.
 Status load_part(const Graph& graph, const CheckpointKey& key, const std::string& path,
                  std::span<const Parts> columns, std::uint32_t& step) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe without a writer must not block this.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat found {};
   if (file.number < 0 || fstat(file.number, &found) != 0)
     return {errno == ENOENT ? Code::not_found : Code::not_permitted,

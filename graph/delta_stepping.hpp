@@ -94,6 +94,7 @@ class DeltaStepping {
     std::uint64_t base = 0;              // index of buckets[0]
     std::uint64_t lowest = kNumBuckets;  // none below has a vertex, counted from base
     std::vector<VertexId> taken;         // the thread's part of the bucket that is worked on
+    bool has_lower = false;              // some of `taken` may belong into buckets below the base
     std::vector<VertexId> dirty;         // mirrors to be sent
     Status status;
 
@@ -148,12 +149,14 @@ class DeltaStepping {
         worker.taken.clear();
         if (lowest(worker) != index) continue;
         worker.taken.swap(worker.buckets[worker.lowest]);
+        worker.has_lower = worker.lowest == 0;
         size += worker.taken.size();
       }
       if (!shared_ || size < kFewVertices) {
         std::uint64_t num_relaxed = 0;
         for (Worker& worker : workers_)
-          for (const VertexId v : worker.taken) num_relaxed += expand<false>(0, v, index);
+          for (const VertexId v : worker.taken)
+            num_relaxed += expand<false>(0, v, index, worker.has_lower);
         num_relaxed_.fetch_add(num_relaxed, std::memory_order_relaxed);
         continue;
       }
@@ -162,8 +165,9 @@ class DeltaStepping {
         std::uint64_t num_relaxed = 0;
         constexpr std::size_t kGrain = 64;
         for (std::size_t begin; (begin = next.fetch_add(kGrain, std::memory_order_relaxed)) < size;)
-          for_range(begin, std::min(begin + kGrain, size),
-                    [&](VertexId v) { num_relaxed += expand<true>(thread, v, index); });
+          for_range(begin, std::min(begin + kGrain, size), [&](VertexId v, bool has_lower) {
+            num_relaxed += expand<true>(thread, v, index, has_lower);
+          });
         // What has come back into the bucket meanwhile, while it is little.
         Worker& worker = workers_[static_cast<std::size_t>(thread)];
         std::vector<VertexId> again;
@@ -171,33 +175,35 @@ class DeltaStepping {
                worker.buckets[worker.lowest].size() < kFewVertices) {
           again.clear();
           again.swap(worker.buckets[worker.lowest]);
-          for (const VertexId v : again) num_relaxed += expand<true>(thread, v, index);
+          const bool has_lower = worker.lowest == 0;
+          for (const VertexId v : again) num_relaxed += expand<true>(thread, v, index, has_lower);
         }
         num_relaxed_.fetch_add(num_relaxed, std::memory_order_relaxed);
       });
     }
   }
 
-  // visit(v) for the vertices that were taken, numbered through all workers.
+  // visit(v, has_lower) for the vertices that were taken, numbered through all workers.
   template <class Visit>
   void for_range(std::size_t begin, std::size_t end, Visit&& visit) {
     std::size_t first = 0;
     for (const Worker& worker : workers_) {
       const std::size_t size = worker.taken.size();
       for (std::size_t i = std::max(begin, first); i < std::min(end, first + size); ++i)
-        visit(worker.taken[i - first]);
+        visit(worker.taken[i - first], worker.has_lower);
       first += size;
     }
   }
 
-  // Returns how many edges it looked at. kShared: other threads work at the same time.
+  // Returns how many edges it looked at. kShared: other threads work at the same time. has_lower:
+  // of the worker that had it, which need not be this thread's.
   template <bool kShared>
-  std::uint64_t expand(int thread, VertexId v, std::uint64_t index) {
+  std::uint64_t expand(int thread, VertexId v, std::uint64_t index, bool has_lower) {
     const D mine =
         kShared ? std::atomic_ref(distances_[v]).load(std::memory_order_relaxed) : distances_[v];
     Worker& worker = workers_[static_cast<std::size_t>(thread)];
     // It was put into a lower bucket since, and done there.
-    if (index_of(mine) < index && index > worker.base) return 0;
+    if (index_of(mine) < index && !has_lower) return 0;
     const Neighbors edges = graph_.out_edges(v);
     const VertexId* const to = edges.vertices();
     const Weight* const weights = edges.weights();

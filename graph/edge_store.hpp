@@ -28,10 +28,17 @@ class EdgeStore {
     if (destination > largest_) largest_ = destination;
   }
 
+  // The other direction of the edge that was added last.
+  void add_mirrored(VertexId source, VertexId destination, Weight weight) {
+    add(source, destination, weight);
+    ++num_mirrored_;
+  }
+
   bool weighted() const noexcept { return weighted_; }
   std::size_t size() const noexcept {
     return blocks_.empty() ? 0 : (blocks_.size() - 1) * kBlockEdges + num_in_last_;
   }
+  std::uint64_t num_mirrored() const noexcept { return num_mirrored_; }
   VertexId largest() const noexcept { return largest_; }  // 0 without edges
 
   // visit(source, destination, weight) for every edge; after_block() behind each block. With
@@ -72,6 +79,7 @@ class EdgeStore {
   Weight* weights_ = nullptr;
   std::size_t num_in_last_ = kBlockEdges;
   VertexId largest_ = 0;
+  std::uint64_t num_mirrored_ = 0;
 };
 
 }  // namespace weft::graph

@@ -108,7 +108,7 @@ Status parse_line(const char* line, const char* end, const TextRules& rules, Edg
   }
   edges.add(static_cast<VertexId>(ends[0]), static_cast<VertexId>(ends[1]), weight);
   if (rules.symmetric && ends[0] != ends[1])
-    edges.add(static_cast<VertexId>(ends[1]), static_cast<VertexId>(ends[0]), weight);
+    edges.add_mirrored(static_cast<VertexId>(ends[1]), static_cast<VertexId>(ends[0]), weight);
   return Code::ok;
 }
 

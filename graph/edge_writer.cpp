@@ -50,6 +50,9 @@ Status EdgeWriter::add(VertexId source, VertexId destination, Weight weight) {
                              static_cast<std::uint32_t>(destination), weight};
   if (format_ == FileFormat::gemini_weighted) {
     const auto value = static_cast<float>(weight);
+    if (static_cast<double>(value) != weight)
+      return {Code::unsupported, "the weight " + std::to_string(weight) +
+                                     " is no number of the format, which has 24 bits for it"};
     std::memcpy(&record[2], &value, sizeof value);
   }
   return file_.write(record, format_ == FileFormat::gemini_binary ? 8 : 12);

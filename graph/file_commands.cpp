@@ -42,16 +42,20 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
         },
         [] {});
   };
+  std::uint64_t num_entries = 0;
   const auto for_parts = [&](auto&& visit) {
+    num_entries = 0;
     const std::uint64_t num_parts = facts.gzipped ? 1 : facts.bytes / kPartBytes + 1;
     for (std::uint64_t part = 0; part < num_parts && status.ok(); ++part) {
       EdgeStore edges(weighted);
       status = facts.gzipped ? source.read_gzip(job, edges, [](std::uint64_t) {})
                              : source.read_part(part, num_parts, edges, [](std::uint64_t) {});
+      num_entries += edges.size() - edges.num_mirrored();
       if (status.ok()) visit(edges);
     }
+    if (status.ok()) status = source.check_entries(num_entries);
   };
-  std::uint64_t num_vertices = 0, num_edges = 0;
+  std::uint64_t num_vertices = facts.rules.num_rows, num_edges = 0;
   if (format == FileFormat::matrix_market)  // its numbers come first
     for_parts([&](EdgeStore& edges) {
       num_edges += edges.size();
@@ -105,7 +109,9 @@ Status show_info(transport::Job& job, const InfoArguments& arguments) {
                                       {"cut", graph.cut()},
                                       {"edges_of_processes", edges_of_ranks}};
   if (arguments.json) {
-    std::printf("%s\n", all.dump(2).c_str());
+    // A path may be any bytes.
+    std::printf("%s\n",
+                all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   } else {
     for (const auto& [key, value] : all.items())
       std::printf("%-28s%s\n", key.c_str(),

@@ -83,7 +83,8 @@ Status FileSource::inspect(FileFormat format, FileFacts& facts) {
     return {Code::unsupported, path_ + ": only text is read through gzip; inflate it first"};
   facts.rules.weighted = facts.format == FileFormat::weighted_edge_list;
   facts.rules.needs_weights = facts.rules.weighted;
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer would block here, and is refused below.
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat found {};
   if (descriptor_ < 0 || fstat(descriptor_, &found) != 0) return unreadable("open it");
   if (!S_ISREG(found.st_mode))
@@ -122,6 +123,13 @@ Status FileSource::open(const FileFacts& facts) {
   if (descriptor_ < 0) descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) return unreadable("open it");
   return check_unchanged();
+}
+
+Status FileSource::check_entries(std::uint64_t num_read) const {
+  if (!facts_.rules.matrix || num_read == facts_.rules.num_entries) return Code::ok;
+  return {Code::corrupt, path_ + ": " + std::to_string(num_read) +
+                             " entries, where its header promises " +
+                             std::to_string(facts_.rules.num_entries)};
 }
 
 Status FileSource::check_unchanged() const {

@@ -47,6 +47,8 @@ class FileSource {
   // Collective. All ranks' edges, from rank 0's inflating; the same result everywhere.
   Status read_gzip(transport::Job& job, EdgeStore& edges,
                    const std::function<void(std::uint64_t)>& progress) const;
+  // corrupt if a matrix has more or fewer entries than its header says.
+  Status check_entries(std::uint64_t num_read) const;
   // corrupt if the file is not what it was when it was inspected.
   Status check_unchanged() const;
 

@@ -12,7 +12,7 @@
 namespace weft::graph {
 namespace {
 
-constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '2'};
+constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '3'};
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 std::uint32_t add_crc(std::uint32_t crc, const void* bytes, std::size_t size) {
@@ -109,6 +109,7 @@ bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, cons
   const bool needs_in = options.in_edges && !options.undirected;
   return std::memcmp(header.magic, kCacheMagic, sizeof kCacheMagic) == 0 &&
          header.crc == crc_of(header) && header.vertex_bytes == sizeof(VertexId) &&
+         header.format == static_cast<std::uint32_t>(facts.format) &&
          header.source_bytes == facts.bytes && header.source_changed_ns == facts.changed_ns &&
          (header.undirected != 0) == options.undirected && (!needs_in || header.in_edges != 0) &&
          (options.weights == Weights::none ||
@@ -157,6 +158,7 @@ Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions
     header.weights = static_cast<std::uint32_t>(options.weights);
     header.undirected = options.undirected ? 1 : 0;
     header.in_edges = in_edges ? 1 : 0;
+    header.format = static_cast<std::uint32_t>(facts.format);
     header.source_bytes = facts.bytes;
     header.source_changed_ns = facts.changed_ns;
     header.num_vertices = graph.num_vertices();

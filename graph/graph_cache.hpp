@@ -22,7 +22,9 @@ inline constexpr std::uint64_t kCacheBlockBytes = std::uint64_t{1} << 18;
 
 struct CacheHeader {
   char magic[8];
-  std::uint32_t vertex_bytes, weights, undirected, in_edges;
+  std::uint32_t vertex_bytes, weights;
+  std::uint16_t undirected, in_edges;
+  std::uint32_t format;        // that the graph's file was read in
   std::uint64_t source_bytes;  // of the graph's file, and when it was changed
   std::int64_t source_changed_ns;
   std::uint64_t num_vertices, num_edges;

@@ -360,23 +360,25 @@ class Loader {
   }
 
   void count_vertices() {
-    std::uint64_t num_read = 0, largest = 0;
+    std::uint64_t num_read = 0, num_mirrored = 0, largest = 0;
     for (const EdgeStore& store : stores_) {
       num_read += store.size();
+      num_mirrored += store.num_mirrored();
       if (store.size() > 0)
         largest = std::max<std::uint64_t>(largest, store.largest() + std::uint64_t{1});
     }
     throw_if(job_.all_reduce(num_read, std::plus<>()));
+    throw_if(job_.all_reduce(num_mirrored, std::plus<>()));
     throw_if(job_.all_reduce(largest, transport::Max()));
     if (facts_.rules.matrix) {
-      // The entries of a symmetric matrix that were mirrored don't tell how many were read.
       largest = facts_.rules.num_rows;
-      if (!facts_.rules.symmetric && num_read != facts_.rules.num_entries)
-        throw Error({Code::corrupt, path_ + ": " + std::to_string(num_read) +
-                                        " entries, where its header promises " +
-                                        std::to_string(facts_.rules.num_entries)});
+      throw_if(source_.check_entries(num_read - num_mirrored));
     }
     if (num_read == 0) throw Error({Code::corrupt, path_ + ": holds no edges"});
+    // More than any memory has, and few enough that no number of bytes below wraps.
+    if (largest > kMostVertices)
+      throw Error({Code::no_memory, path_ + ": has vertices up to " + std::to_string(largest - 1) +
+                                        ", of which no memory holds as many"});
     check_room(largest);
     graph_.num_vertices_ = static_cast<VertexId>(largest);
     num_read_ = num_read;
@@ -612,6 +614,7 @@ class Loader {
   bool is_cached_ = false;
   CacheHeader cache_header_{};
   static constexpr std::uint64_t kNotDamaged = ~std::uint64_t{0};
+  static constexpr std::uint64_t kMostVertices = std::uint64_t{1} << 48;
   std::vector<EdgeStore> stores_;  // by thread
   std::uint64_t num_read_ = 0;     // edges, by all ranks
   Buffer<std::uint32_t> degrees_;

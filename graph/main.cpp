@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -26,6 +27,21 @@ const std::map<std::string, FileFormat> kFormats = {
 const std::map<std::string, Weights> kWeights = {
     {"none", Weights::none}, {"file", Weights::file}, {"hash", Weights::hash}};
 
+// CLI's own check takes what is no number at all (nan) for one.
+std::string from_zero(const std::string& text) {
+  double value = 0;
+  if (CLI::detail::lexical_cast(text, value) && std::isfinite(value) && value >= 0) return {};
+  return "expected a number from 0, found \"" + text + "\"";
+}
+
+// CLI itself wraps what is negative or too large.
+std::string vertex_id(const std::string& text) {
+  if (!text.empty() && text.size() <= 19 &&
+      text.find_first_not_of("0123456789") == std::string::npos)
+    return {};
+  return "expected a vertex id, found \"" + text + "\"";
+}
+
 void add_graph(CLI::App* command, std::string& graph, LoadOptions& load) {
   command->add_option("graph", graph, "the graph's file")->required();
   command->add_option("--format", load.format, "what the file is; auto: by its name")
@@ -38,7 +54,7 @@ void add_graph(CLI::App* command, std::string& graph, LoadOptions& load) {
   command
       ->add_option("--alpha", load.alpha,
                    "what a vertex counts against an edge in the cut; 0: max(1, |E| / |V|)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(from_zero);
   command->add_flag("!--no-bind", load.bind_threads, "threads run on any core");
   command->add_flag(
       "--cache", load.cache,
@@ -59,18 +75,19 @@ void add_algorithm(CLI::App* command, RunArguments& arguments) {
         ->transform(CLI::CheckedTransformer(kWeights))
         ->default_str("file");
   if (name == "bfs" || name == "sssp") {
-    command->add_option("--source", arguments.sources,
-                        "vertices to start from, one after the other");
+    command
+        ->add_option("--source", arguments.sources, "vertices to start from, one after the other")
+        ->check(vertex_id);
     command->add_option("--sources", arguments.sources_file, "a file of such");
   }
   if (name == "pagerank") {
     command->add_option("--iterations", arguments.pagerank.iterations, "at most so many")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1u, ~0u))
         ->capture_default_str();
     command
         ->add_option("--tolerance", arguments.pagerank.tolerance,
                      "ends when all vertices together change by less")
-        ->check(CLI::NonNegativeNumber);
+        ->check(from_zero);
   }
   command->add_option("--out-format", arguments.out_format, "of --out: text or binary")
       ->transform(CLI::CheckedTransformer(std::map<std::string, ResultFormat>{
@@ -291,6 +308,9 @@ int main(int argc, char** argv) {
     }
     for (auto& [name, arguments] : verifications)
       if (*verify && *verify->get_subcommand(name)) status = verify_result(*job, arguments);
+    if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+      status = {Code::not_permitted,
+                std::string("cannot print the result: ") + std::strerror(errno)};
     return status.ok() ? 0 : report(job.get(), status);
   } catch (const Error& error) {
     return report(job.get(), error.status());

@@ -110,6 +110,10 @@ RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, s
   const std::vector<Parts> columns = columns_of(graph, result);
   if (!arguments.resume.empty()) {
     throw_if(load_checkpoint(graph, key, arguments.resume, columns, options.resume_step));
+    if (arguments.algorithm == "pagerank" && options.resume_step > arguments.pagerank.iterations)
+      throw Error({Code::bad_argument,
+                   arguments.resume + ": is of iteration " + std::to_string(options.resume_step) +
+                       ", behind the last one that is asked for (--iterations)"});
     Status status;
     for (VertexId v = graph.first(); v < graph.last() && status.ok(); ++v)
       if (!is_possible(graph, result, v, options.resume_step))
@@ -214,12 +218,15 @@ Status read_sources(const Graph& graph, const RunArguments& arguments,
               return std::isdigit(c) != 0;
             })) {
           status = {Code::corrupt, arguments.sources_file + ":" + std::to_string(number) +
-                                       ": expected vertex ids, found \"" + word + "\""};
+                                       ": expected vertex ids, found \"" + word.substr(0, 40) +
+                                       "\""};
           break;
         }
         wanted.push_back(std::stoull(word));
       }
     }
+    if (status.ok() && in.bad())
+      status = {Code::not_permitted, arguments.sources_file + ": cannot read it"};
     if (status.ok() && wanted.empty())
       status = {Code::corrupt, arguments.sources_file + ": names no vertex"};
   }
@@ -292,7 +299,8 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
                       {"migrated_tasks", migrated[0]},
                       {"migrated_rows_read", migrated[1]},
                       {"runs", runs}};
-    std::printf("%s\n", all.dump(2).c_str());
+    // A path may be any bytes.
+    std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return Code::ok;
   }
   for (const Json& run : runs) {

@@ -40,11 +40,19 @@ Team::Team(int num_threads, const std::vector<int>& cpus) : size_(num_threads) {
         if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) old_cpus_.push_back(cpu);
     bind_this_thread({cpus[0]});
   }
-  for (int t = 1; t < size_; ++t)
-    threads_.emplace_back(&Team::work, this, t, cpus.empty() ? -1 : cpus[static_cast<unsigned>(t)]);
+  try {
+    for (int t = 1; t < size_; ++t)
+      threads_.emplace_back(&Team::work, this, t,
+                            cpus.empty() ? -1 : cpus[static_cast<unsigned>(t)]);
+  } catch (...) {
+    end();
+    throw;
+  }
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+void Team::end() {
   ended_.store(true, std::memory_order_relaxed);
   round_.fetch_add(1, std::memory_order_release);  // pairs with await_change in work
   round_.notify_all();

@@ -14,6 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CacheHeader said{};
   std::memcpy(&said, data, std::min(size, sizeof said));
   FileFacts facts;
+  facts.format = static_cast<FileFormat>(said.format);
   facts.bytes = said.source_bytes;
   facts.changed_ns = said.source_changed_ns;
   LoadOptions options;

@@ -168,6 +168,13 @@ class Cli(unittest.TestCase):
                          .rsplit('steps', 1)[0])
         self.assertEqual(self.good('bfs', 'g.el', '--source', '1').rsplit('steps', 1)[0],
                          self.good('bfs', 'g.gemini', '--source', '1').rsplit('steps', 1)[0])
+        self.write('large.wel', '0 1 16777217\n1 0 16777216\n')
+        self.bad('the weight 16777217', 'convert', 'large.wel', 'large.wgemini')
+        # The last vertices of a matrix may have no edges.
+        self.write('wide.mtx', '%%MatrixMarket matrix coordinate pattern symmetric\n5 4 2\n2 1\n2 2\n')
+        self.assertIn('components=4 ', self.good('wcc', 'wide.mtx', ranks=2))
+        self.good('convert', 'wide.mtx', 'copy.mtx')
+        self.assertIn('components=4 ', self.good('wcc', 'copy.mtx'))
         self.good('convert', 'g.bin', 'hashed.bin', '--weights', 'hash')
         self.assertEqual(right, self.good('sssp', 'hashed.bin', '--source', '1').rsplit('steps', 1)[0])
 
@@ -238,6 +245,9 @@ class Cli(unittest.TestCase):
         self.bad('of another graph', 'pagerank', 'grid.bin', '--resume', 'c', ranks=3)
         self.bad('of another algorithm', 'sssp', 'rmat.bin', '--source', '0', '--resume', 'c',
                  ranks=3)
+        self.bad('is of iteration 18', *pagerank, 'c', '--iterations', '17', ranks=3)
+        os.mkfifo(self.path('pipe'))
+        self.bad('not a checkpoint', *pagerank, 'pipe', ranks=3)
         self.bad('--mode paper', 'wcc', 'grid.bin', '--checkpoint', 'd', ranks=3)
         self.bad('for one source', 'bfs', 'grid.bin', '--source', '0', '1', '--checkpoint', 'd',
                  ranks=3)
@@ -261,6 +271,12 @@ class Cli(unittest.TestCase):
         self.good('sssp', 'g.bin', '--source', '0', '--cache', ranks=2)
         with open(self.path(cache), 'rb') as file:
             self.assertEqual(len(file.read()), len(whole))
+        # What was read in another format is another graph.
+        with open(self.path('g.bin'), 'rb') as file:
+            self.write('h.bin', file.read(24000))
+        for form, edges in (('paper', 2000), ('gemini', 3000), ('paper', 2000)):
+            info = json.loads(self.good('info', 'h.bin', '--format', form, '--cache', '--json'))
+            self.assertEqual(info['edges'], edges)
         self.good('generate', 'rmat', 'g.bin', '--scale', '9')
         right = self.good('wcc', 'g.bin', ranks=2).partition(' steps=')[0]
         self.assertTrue(same(right, self.good('wcc', 'g.bin', '--cache', ranks=2)))
@@ -317,6 +333,10 @@ class Cli(unittest.TestCase):
         self.write('not.el.gz', 'not gzipped? it is read as it is\n')
         self.write('sources', '0\nx\n')
         self.write('short.mtx', '%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 2\n')
+        self.write('half.mtx', '%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n')
+        self.write('long', 'x' * 100000)
+        os.mkfifo(self.path('pipe'))
+        os.mkdir(self.path('folder'))
         with open(self.path('broken.el.gz'), 'wb') as file:
             file.write(gzip.compress(b'0 1\n' * 10000)[:-20])
         for ranks in (1, 3):
@@ -339,9 +359,22 @@ class Cli(unittest.TestCase):
             self.bad('not.el.gz:1: expected two vertex ids', 'wcc', 'not.el.gz', ranks=ranks)
             self.bad('cannot inflate', 'wcc', 'broken.el.gz', ranks=ranks)
             self.bad('its header promises 2', 'wcc', 'short.mtx', ranks=ranks)
+            self.bad('its header promises 2', 'wcc', 'half.mtx', ranks=ranks)
             self.bad('--grain', 'wcc', 'g.el', '--grain', 'x', ranks=ranks)
+            self.bad('not a file', 'wcc', 'pipe', ranks=ranks)
+            self.bad('found "' + 'x' * 40 + '"', 'bfs', 'g.el', '--sources', 'long', ranks=ranks)
+            self.bad('cannot read it', 'bfs', 'g.el', '--sources', 'folder', ranks=ranks)
+            for number in ('nan', '-1', 'x', 'inf'):
+                self.bad(f'expected a number from 0, found "{number}"', 'pagerank', 'g.el',
+                         '--tolerance', number, ranks=ranks)
+            self.bad('found "nan"', 'wcc', 'g.el', '--alpha', 'nan', ranks=ranks)
+            self.bad('--iterations', 'pagerank', 'g.el', '--iterations', '0', ranks=ranks)
+            for vertex in ('-1', '1.5', '99999999999999999999'):
+                self.bad(f'found "{vertex}"', 'bfs', 'g.el', '--source', vertex, ranks=ranks)
         self.bad('fewer than the job has processes (4)', 'wcc', 'g.el', ranks=4)
         self.bad('for one process', 'convert', 'g.el', 'g.bin', ranks=2)
+        for name in ('short.mtx', 'half.mtx'):
+            self.bad('its header promises 2', 'convert', name, 'new.bin')
         self.bad('cannot create', 'wcc', 'g.el', '--out', 'absent/result', ranks=2)
         # Negative weights do not matter where none is asked for.
         self.good('bfs', 'negative.wel', '--source', '0')
@@ -351,6 +384,26 @@ class Cli(unittest.TestCase):
         self.write('far.el', '0 4294967294\n')
         limit = ('sh', '-c', 'ulimit -v 6000000; exec "$@"', 'sh')
         self.bad('MiB', 'wcc', 'far.el', prefix=limit)
+
+        self.write('g.el', '0 1\n1 2\n')
+        limit = ('sh', '-c', 'ulimit -v 400000; exec "$@"', 'sh')
+        for ranks in (1, 2):
+            self.bad('cannot start threads', 'wcc', 'g.el', '--threads', '60', prefix=limit,
+                     ranks=ranks)
+
+    def test_a_name_may_be_any_bytes(self):
+        self.write('\udcff.el', '0 1\n1 2\n')
+        for command in ('info', 'wcc'):
+            self.assertIn('"edges": 2', self.good(command, '\udcff.el', '--json'))
+
+    def test_results_that_cannot_be_printed(self):
+        self.write('g.el', '0 1\n1 2\n')
+        for command in ('info', 'wcc'):
+            with open('/dev/full', 'wb') as full:
+                done = subprocess.run([GRAPH, command, self.path('g.el')], stdout=full, text=True,
+                                      stderr=subprocess.PIPE, timeout=DEADLINE_S, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn('cannot print the result: No space left', done.stderr)
 
     def ranks_of(self, launcher):
         """Process ids of weft-graph below the launcher."""

@@ -1,5 +1,7 @@
 // The engine with ranks and threads in one process: graphs are loaded by several ranks, and every
 // algorithm finds what a serial computation finds.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
@@ -175,7 +177,8 @@ TEST_CASE("tasks that migrate are done once, and their results are the same") {
   std::uint64_t wrong = 0, num_tasks = 0, rows_read = 0;
   on_ranks(num_ranks, [&](transport::Job& job) {
     RunOptions options;
-    options.step.grain = 1;
+    options.step.grain = cached_rows == 0 ? 1 : 0;  // which is taken for 1
+    options.step.receive_every = cached_rows == 0 ? 100 : 0;
     options.step.migration = {
         .enabled = true, .block = 2, .threshold = 0, .cached_rows = cached_rows};
     std::uint64_t num_wrong = 0;
@@ -342,6 +345,113 @@ TEST_CASE("the fastest algorithms find the same") {
   }
 }
 
+TEST_CASE("a search alone finds all under every schedule") {
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), some_edges(400, 3000));
+  const Schedule schedule = GENERATE(Schedule::grab, Schedule::steal, Schedule::fixed);
+  const bool in_edges = GENERATE(false, true);
+  std::uint64_t wrong = 0;
+  on_ranks(1, [&](transport::Job& job) {
+    const Graph graph =
+        loadGraph(job, file.path(), {.in_edges = in_edges, .threads = 3, .bind_threads = false});
+    RunOptions options;
+    options.step.schedule = schedule;
+    Bfs found(graph);
+    bfs(graph, 3, options, found);
+    const std::vector<std::uint32_t> right = serial::bfs_depths(graph, 3);
+    for (VertexId v = 0; v < graph.num_vertices(); ++v) wrong += found.depth[v] != right[v] ? 1 : 0;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a vertex below one thread's buckets is not passed over by another thread") {
+  // The first thread alone does the source, and keeps a vertex at 20000, beyond its buckets. Both
+  // do the first crowd, and get vertices at 20001, which is where the second one's buckets begin
+  // then. Both do the second crowd, before anything so far away, so the second thread puts vertices
+  // at 5 into its first bucket. They are done with those at 20001, by the first thread alone, whose
+  // buckets begin at 20000.
+  std::vector<Edge> edges;
+  std::uint32_t next = 1;
+  constexpr std::uint32_t kCrowd = 2000;
+  edges.push_back({0, next++, 20000});
+  // The first that are taken have much to look at, so that the other thread comes in time.
+  const auto crowd = [&](std::uint32_t from, std::uint32_t every, std::uint32_t weight) {
+    const std::uint32_t first = next;
+    next += kCrowd;
+    for (std::uint32_t i = 0; i < kCrowd; ++i) {
+      edges.push_back({from, first + i, 1});
+      for (int e = 0; i < 64 && e < 8000; ++e) edges.push_back({first + i, 0, 1});
+      if (i % every != 0) continue;
+      edges.push_back({first + i, next, weight});
+      edges.push_back({next, next + 1, 1});
+      next += 2;
+    }
+    return first;
+  };
+  const std::uint32_t first = crowd(0, 64, 20000);
+  const std::uint32_t second = next, third = next + 1;
+  next += 2;
+  edges.push_back({first, second, 1});
+  edges.push_back({second, third, 1});
+  crowd(third, 8, 1);
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), edges);
+  std::uint64_t wrong = 0;
+  on_ranks(1, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, file.path(),
+                                  {.weights = Weights::file, .threads = 2, .bind_threads = false});
+    RunOptions options;
+    options.delta = 1;
+    const std::vector<std::uint64_t> right = serial::sssp_distances(graph, 0);
+    Sssp found(graph);
+    for (int again = 0; again < 20; ++again) {
+      sssp(graph, 0, options, found);
+      for (VertexId v = 0; v < graph.num_vertices(); ++v)
+        wrong += found.distance[v] != right[v] ? 1 : 0;
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+// In two ranks of two threads, one thread of each is done at once, and the other sends far more
+// than a ring holds to the one that is done. Nobody gets on if that one only waits for its team.
+TEST_CASE("threads that are done receive what is sent to them") {
+  constexpr std::uint32_t kPart = 20000;  // vertices of a rank
+  constexpr const char* kRingBytes = "WEFT_EXCHANGE_RING_BYTES";
+  std::vector<Edge> edges = {{0, 1, 1}, {0, 2, 1}, {0, kPart, 1}, {0, kPart + 1, 1}};
+  for (std::uint32_t i = 3; i < kPart; ++i) {
+    edges.push_back({2, kPart + i, 1});
+    edges.push_back({kPart, i, 1});
+  }
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), edges);
+  const bool by_program = GENERATE(false, true);
+  std::atomic<std::uint64_t> num_wrong{0};
+  REQUIRE(setenv(kRingBytes, "16384", 1) == 0);
+  alarm(120);
+  on_ranks(2, [&](transport::Job& job) {
+    const Graph graph =
+        loadGraph(job, file.path(), {.threads = 2, .bind_threads = false, .equal_cut = true});
+    RunOptions options;
+    options.mode = by_program ? Mode::paper : Mode::push;
+    options.step.combine = Combine::edges;
+    options.step.schedule = Schedule::fixed;
+    Bfs found(graph);
+    bfs(graph, 0, options, found);
+    for (VertexId v = graph.first(); v < graph.last(); ++v) {
+      const VertexId place = v % kPart;
+      const std::uint32_t depth = v == 0                ? 0
+                                  : place < 2 || v == 2 ? 1
+                                  : place == 2          ? kUnreached
+                                                        : 2;
+      if (found.depth[v] != depth) ++num_wrong;
+    }
+  });
+  alarm(0);
+  unsetenv(kRingBytes);
+  CHECK(num_wrong == 0);
+}
+
 TEST_CASE("every rank has exactly its own edges, whatever format they come in") {
   const std::vector<Edge> edges = some_edges(500, 4000);
   const std::string suffix = GENERATE(".bin", ".wel", ".mtx");
@@ -427,6 +537,23 @@ TEST_CASE("what one rank finds wrong, all ranks throw") {
   });
   CHECK(told == 3);
 }
+
+#if WEFT_GRAPH_VERTEX_BITS == 64
+TEST_CASE("vertices of which no memory holds as many are refused") {
+  const TemporaryFile file(".el");
+  const std::uint64_t last = GENERATE(std::uint64_t{1} << 62, (std::uint64_t{1} << 48) + 1);
+  std::ofstream(file.path()) << "0 " << last << "\n";
+  bool is_told = false;
+  on_ranks(1, [&](transport::Job& job) {
+    try {
+      loadGraph(job, file.path(), {.threads = 1, .bind_threads = false});
+    } catch (const Error& error) {
+      is_told = error.status() == Code::no_memory;
+    }
+  });
+  CHECK(is_told);
+}
+#endif
 
 TEST_CASE("what all threads use is spread over the NUMA nodes") {
   const int num_ranks = GENERATE(1, 2);

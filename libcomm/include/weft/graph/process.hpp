@@ -258,11 +258,30 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
   using Pusher = Push<T, Reduce, false>;
   const bool migrates = options.migration.enabled && graph.has_remote_rows() &&
                         graph.num_vertices() <= TaskRange::kMaxTasks;
+  const unsigned grain = std::max(1u, options.grain);
+  const unsigned receive_every = std::max(1u, options.receive_every);
   std::vector<Status> results(static_cast<std::size_t>(graph.num_threads()));
   std::atomic<bool> failed{false};
   writes.exchange(options.exchange);
   const auto end_of = [&](int thread, const Pusher& push) {
     if (push.failed() != Code::ok) results[static_cast<std::size_t>(thread)] = push.failed();
+  };
+  const auto quiesce = [&](int thread, Pusher& push) {
+    const Status status = writes.exchange().quiesce(
+        thread, [&](const typename VertexArray<T>::Message& message) { push.take(message); });
+    end_of(thread, push);
+    // This is the same on all ranks, which what a thread saw while sending is not.
+    if (!status.ok()) results[static_cast<std::size_t>(thread)] = status;
+  };
+  // A thread that waits for others of its team receives nothing, and those may be sending to a rank
+  // where it is the same. So where messages are sent at once, each goes from its last task to the
+  // end of the phase, in which it receives.
+  const bool sends_at_once = options.combine == Combine::edges;
+  const auto end_tasks = [&](int thread, Pusher& push) {
+    if (sends_at_once)
+      quiesce(thread, push);
+    else
+      end_of(thread, push);
   };
   if (migrates) {
     open_worklist(graph, reads, in);
@@ -273,10 +292,10 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
       unsigned since = 0;
       const auto perform = [&](VertexId vertex, const S& value, const Neighbors& edges) {
         compute(vertex, value, edges, push);
-        if (++since % options.receive_every == 0) push.receive();
+        if (++since % receive_every == 0) push.receive();
       };
       for (;;) {
-        const TaskClaim claim = worklist.claim(options.grain);
+        const TaskClaim claim = worklist.claim(grain);
         if (claim.begin == claim.end) break;
         for (std::uint32_t i = claim.begin; i < claim.end; ++i) {
           const VertexId vertex = worklist.tasks()[i].vertex;
@@ -291,7 +310,7 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
           break;
         }
       }
-      end_of(thread, push);
+      end_tasks(thread, push);
     });
     if (options.migration.cached_rows > 0)
       graph.row_cache().end_round(options.migration.cached_rows);
@@ -306,22 +325,18 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
           const Neighbors edges = graph.out_edges(vertex);
           if (edges.size() == 0) return;
           compute(vertex, atomic_read(reads[vertex]), edges, push);
-          if (++since % options.receive_every == 0) push.receive();
+          if (++since % receive_every == 0) push.receive();
         });
       });
-      end_of(thread, push);
+      end_tasks(thread, push);
     });
   }
-  graph.team().run([&](int thread) {
-    Pusher push(graph, writes, out, reduce, options, thread);
-    if (options.combine == Combine::mirrors)
+  if (!sends_at_once)
+    graph.team().run([&](int thread) {
+      Pusher push(graph, writes, out, reduce, options, thread);
       send_mirrors(graph, writes, out, options.mirrors, push, thread);
-    const Status status = writes.exchange().quiesce(
-        thread, [&](const typename VertexArray<T>::Message& message) { push.take(message); });
-    end_of(thread, push);
-    // This is the same on all ranks, which what a thread saw while sending is not.
-    if (!status.ok()) results[static_cast<std::size_t>(thread)] = status;
-  });
+      quiesce(thread, push);
+    });
   StepTotal total{out.count(graph.first(), graph.last()), failed.load() ? 1u : 0u};
   Status ended;
   for (const Status& status : results)

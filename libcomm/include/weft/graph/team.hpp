@@ -18,7 +18,8 @@ namespace weft::graph {
 class WEFT_API Team {
  public:
   // cpus: thread t is bound to cpus[t]; empty: threads run where the scheduler puts them. The
-  // calling thread's own binding comes back with the destructor.
+  // calling thread's own binding comes back with the destructor. Throws std::system_error if
+  // threads cannot be started.
   Team(int num_threads, const std::vector<int>& cpus);
   ~Team();
   Team(const Team&) = delete;
@@ -44,6 +45,7 @@ class WEFT_API Team {
   void start(Call call, void* argument);
   void finish();
   void work(int thread, int cpu);
+  void end();
 
   int size_;
   Call call_ = nullptr;  // of the round that runs

@@ -26,7 +26,7 @@ FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_s
                  r'survive_recv-3)$'
 FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_endpoint|conformance)|weft_info|^storm-2|hash|'
                 r'death_send')
-FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|pagerank'
+FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-'
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
              r'killed_in_(eager|rendezvous|get|atomic)|stranger|outside_read|powered_off)_'
 SLOW = '12'  # how much slower than outside the guests may be

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
 
@@ -58,6 +59,7 @@ Status Link::open(const Address& tor) {
   Status opened;
   port_ = open_port(tor, opened);
   if (port_ == nullptr) return opened;
+  log_line(LogLevel::info, -1, "offload: {} leads to the switch {}", port_->kind(), text(tor));
   control_fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (control_fd_ < 0 || wake_fd_ < 0)

@@ -60,7 +60,6 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   // Of the last operation; valid until the next begin().
   std::span<const std::byte> result() const noexcept { return leader_.result(); }
   std::span<const std::byte> contribution() const noexcept { return leader_.contribution(); }
-  std::uint32_t operation() const noexcept { return leader_.operation(); }
   bool is_frozen();
   innet::Answer last_refusal();
   std::vector<int> silent_leaders();

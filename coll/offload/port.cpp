@@ -12,6 +12,7 @@
 #include <random>
 #include <utility>
 
+#include "base/log.hpp"
 #include "coll/switch/roce.hpp"
 
 namespace weft::offload {
@@ -80,6 +81,7 @@ class UdpPort final : public Port {
   int descriptor() const noexcept override { return socket_; }
   std::uint32_t ipv4() const noexcept override { return socket_.own_ipv4(); }
   HostPort host_port() const noexcept override { return {}; }
+  std::string kind() const override { return "UDP"; }
 
  private:
   Socket socket_{SOCK_DGRAM, 0};
@@ -159,6 +161,7 @@ class RawPort final : public Port {
     port.queue_key = kRoceQueueKey;
     return port;
   }
+  std::string kind() const override { return "a raw socket"; }
 
  private:
   Socket socket_{SOCK_RAW, IPPROTO_UDP};
@@ -178,7 +181,14 @@ std::unique_ptr<Port> make(const Address& tor, Status& status) {
 }  // namespace
 
 std::unique_ptr<Port> open_port(const Address& tor, Status& status) {
-  return tor.port == kRocePort ? make<RawPort>(tor, status) : make<UdpPort>(tor, status);
+  if (tor.port != kRocePort) return make<UdpPort>(tor, status);
+#ifdef WEFT_HAVE_VERBS
+  if (const Socket way(SOCK_DGRAM, 0); way >= 0 && way.connect(tor)) {
+    if (auto port = open_verbs_port(way.own_ipv4(), tor, status)) return port;
+    log_line(LogLevel::info, -1, "offload: no queue pair: {}", status.text());
+  }
+#endif
+  return make<RawPort>(tor, status);
 }
 
 }  // namespace weft::offload

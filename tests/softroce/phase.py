@@ -194,5 +194,7 @@ def run(tally, folder, options, few):
                           phase.mpi('verbs', 2, FEW_TWO_GUESTS if few else TWO_GUESTS),
                           *([] if few else [phase.node_faults()]),
                           phase.faults('verbs', FEW_FAULTS if few else '')])
+        if not few:
+            phase.machine(3, [phase.programs(3, '^offload$')])
     if 'ofi' in present and not few:  # tests/ofi has it between network namespaces
         phase.machine(2, [phase.mpi('ofi', 2, TWO_GUESTS), phase.faults('ofi')])

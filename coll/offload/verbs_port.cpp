@@ -1,0 +1,227 @@
+// A queue pair of unreliable datagrams on the RDMA device that leads to the switch.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "coll/offload/port.hpp"
+#include "coll/switch/roce.hpp"
+#include "fabric/verbs/device.hpp"
+
+namespace weft::offload {
+
+using namespace innet;
+
+namespace {
+
+// As many as a window of packets that come while this process does not run.
+constexpr int kNumReceives = 512, kNumSends = 256;
+// What the device writes before each datagram: a GRH, whose last 20 bytes are the IPv4 header
+// (InfiniBand Architecture Specification, annex A17.4.5.2).
+constexpr std::size_t kHeadBytes = 40, kSourceAt = 32;
+constexpr std::size_t kReceiveBytes = kHeadBytes + kMaxPacketBytes + 1;
+
+ibv_gid gid_of(std::uint32_t ipv4) {
+  ibv_gid gid{};
+  gid.raw[10] = gid.raw[11] = 0xff;
+  const std::uint32_t raw = htonl(ipv4);
+  std::memcpy(gid.raw + 12, &raw, sizeof raw);
+  return gid;
+}
+
+std::string text_of(std::uint32_t ipv4) {
+  const in_addr raw{htonl(ipv4)};
+  char text[INET_ADDRSTRLEN];
+  return inet_ntop(AF_INET, &raw, text, sizeof text);
+}
+
+class VerbsPort final : public Port {
+ public:
+  ~VerbsPort() override {
+    if (pair_ != nullptr) ibv_destroy_qp(pair_);
+    if (way_ != nullptr) ibv_destroy_ah(way_);
+    if (sent_ != nullptr) ibv_destroy_cq(sent_);
+    if (received_ != nullptr) ibv_destroy_cq(received_);
+    if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
+    if (region_ != nullptr) ibv_dereg_mr(region_);
+  }
+
+  Status open(std::uint32_t own_ipv4, const Address& tor) {
+    ipv4_ = own_ipv4;
+    switch_ipv4_ = tor.ipv4;
+    std::vector<verbs::Port> ports;
+    if (Status found = verbs::find_ports(ports); !found) return found;
+    const std::string address = text_of(own_ipv4);
+    const auto port = std::ranges::find_if(ports, [&](const verbs::Port& one) {
+      return one.why_unusable.empty() && one.roce && one.address == address;
+    });
+    if (port == ports.end())
+      return {Code::not_found, fmt::format("no RDMA device has the address {}", address)};
+    if (Status opened = verbs::Device::open(*port, device_); !opened) return opened;
+    if (!make()) {
+      const int error = errno;
+      return {Code::unsupported, fmt::format("{} gives no queue pair of datagrams: {}",
+                                             port->device, std::strerror(error))};
+    }
+    return {};
+  }
+
+  void send(std::span<const std::byte> packet) noexcept override {
+    const std::lock_guard guard(mutex_);
+    if (num_under_way_ == kNumSends) {
+      ibv_wc done[32];
+      num_under_way_ -= std::max(0, ibv_poll_cq(sent_, std::ssize(done), done));
+      if (num_under_way_ == kNumSends) return;  // lost
+    }
+    std::byte* slot = memory_.data() + kNumReceives * kReceiveBytes + next_send_ * kMaxPacketBytes;
+    std::memcpy(slot, packet.data(), packet.size());
+    ibv_sge piece{reinterpret_cast<std::uint64_t>(slot), static_cast<std::uint32_t>(packet.size()),
+                  region_->lkey};
+    ibv_send_wr work{}, *bad = nullptr;
+    work.sg_list = &piece;
+    work.num_sge = 1;
+    work.opcode = IBV_WR_SEND;
+    work.send_flags = IBV_SEND_SIGNALED;
+    work.wr.ud.ah = way_;
+    work.wr.ud.remote_qpn = kSwitchQueuePair;
+    work.wr.ud.remote_qkey = kRoceQueueKey;
+    if (ibv_post_send(pair_, &work, &bad) != 0) return;
+    next_send_ = (next_send_ + 1) % kNumSends;
+    ++num_under_way_;
+  }
+
+  long receive(std::byte* room) noexcept override {
+    ibv_wc done;
+    if (ibv_poll_cq(received_, 1, &done) == 1) return take(done, room);
+    // Nothing is here: what comes from now on is to make the channel readable, once.
+    ibv_cq* queue = nullptr;
+    void* context = nullptr;
+    if (is_armed_ && ibv_get_cq_event(channel_, &queue, &context) == 0) {
+      ibv_ack_cq_events(received_, 1);
+      is_armed_ = false;
+    }
+    if (!is_armed_) {
+      is_armed_ = ibv_req_notify_cq(received_, 0) == 0;
+      if (ibv_poll_cq(received_, 1, &done) == 1) return take(done, room);
+    }
+    return -1;
+  }
+
+  int descriptor() const noexcept override { return channel_->fd; }
+  std::uint32_t ipv4() const noexcept override { return ipv4_; }
+  HostPort host_port() const noexcept override {
+    HostPort port;
+    const ibv_gid gid = gid_of(ipv4_);
+    std::copy(std::begin(gid.raw), std::end(gid.raw), std::begin(port.gid));
+    port.queue_pair = pair_->qp_num;
+    port.queue_key = kRoceQueueKey;
+    return port;
+  }
+  std::string kind() const override { return "a queue pair of " + device_->port.device; }
+
+ private:
+  // False: errno tells why.
+  bool make() {
+    memory_.resize(kNumReceives * kReceiveBytes + kNumSends * kMaxPacketBytes);
+    region_ = ibv_reg_mr(device_->pd, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
+    channel_ = ibv_create_comp_channel(device_->context);
+    if (region_ == nullptr || channel_ == nullptr) return false;
+    if (fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) return false;
+    received_ = ibv_create_cq(device_->context, kNumReceives, nullptr, channel_, 0);
+    sent_ = ibv_create_cq(device_->context, kNumSends, nullptr, nullptr, 0);
+    if (received_ == nullptr || sent_ == nullptr) return false;
+
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = sent_;
+    wanted.recv_cq = received_;
+    wanted.cap = {kNumSends, kNumReceives, 1, 1, 0};
+    wanted.qp_type = IBV_QPT_UD;
+    pair_ = ibv_create_qp(device_->pd, &wanted);
+    if (pair_ == nullptr) return false;
+    ibv_qp_attr state{};
+    state.qp_state = IBV_QPS_INIT;
+    state.port_num = static_cast<std::uint8_t>(device_->port.number);
+    state.qkey = kRoceQueueKey;
+    const auto to = [&](ibv_qp_state next, int mask) {
+      state.qp_state = next;
+      const int error = ibv_modify_qp(pair_, &state, IBV_QP_STATE | mask);
+      if (error != 0) errno = error;
+      return error == 0;
+    };
+    if (!to(IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)) return false;
+    for (std::size_t slot = 0; slot < kNumReceives; ++slot)
+      if (!post_receive(slot)) return false;
+    state.sq_psn = std::random_device()() & 0xffffff;
+    if (!to(IBV_QPS_RTR, 0) || !to(IBV_QPS_RTS, IBV_QP_SQ_PSN)) return false;
+
+    ibv_ah_attr way{};
+    way.is_global = 1;
+    way.port_num = static_cast<std::uint8_t>(device_->port.number);
+    way.grh.dgid = gid_of(switch_ipv4_);
+    way.grh.sgid_index = static_cast<std::uint8_t>(device_->port.gid_index);
+    way.grh.hop_limit = 64;
+    way_ = ibv_create_ah(device_->pd, &way);
+    return way_ != nullptr;
+  }
+
+  bool post_receive(std::size_t slot) noexcept {
+    ibv_sge piece{reinterpret_cast<std::uint64_t>(memory_.data() + slot * kReceiveBytes),
+                  kReceiveBytes, region_->lkey};
+    ibv_recv_wr work{}, *bad = nullptr;
+    work.wr_id = slot;
+    work.sg_list = &piece;
+    work.num_sge = 1;
+    const int error = ibv_post_recv(pair_, &work, &bad);
+    if (error != 0) errno = error;
+    return error == 0;
+  }
+
+  // As Port::receive().
+  long take(const ibv_wc& done, std::byte* room) noexcept {
+    const std::byte* bytes = memory_.data() + done.wr_id * kReceiveBytes;
+    long length = 0;
+    std::uint32_t source = 0;
+    std::memcpy(&source, bytes + kSourceAt, sizeof source);
+    if (done.status == IBV_WC_SUCCESS && done.byte_len > kHeadBytes &&
+        (done.wc_flags & IBV_WC_GRH) != 0 && done.src_qp == kSwitchQueuePair &&
+        ntohl(source) == switch_ipv4_) {
+      length = static_cast<long>(done.byte_len - kHeadBytes);
+      std::memcpy(room, bytes + kHeadBytes, static_cast<std::size_t>(length));
+    }
+    if (done.status != IBV_WC_WR_FLUSH_ERR) (void)post_receive(done.wr_id);
+    return length;
+  }
+
+  std::uint32_t ipv4_ = 0, switch_ipv4_ = 0;
+  std::unique_ptr<verbs::Device> device_;
+  std::vector<std::byte> memory_;  // what is received, then what is sent
+  ibv_mr* region_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq *received_ = nullptr, *sent_ = nullptr;
+  ibv_qp* pair_ = nullptr;
+  ibv_ah* way_ = nullptr;
+  bool is_armed_ = false;
+  std::mutex mutex_;  // of what send() uses
+  std::size_t next_send_ = 0;
+  int num_under_way_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Port> open_verbs_port(std::uint32_t own_ipv4, const Address& tor, Status& status) {
+  auto port = std::make_unique<VerbsPort>();
+  status = port->open(own_ipv4, tor);
+  if (!status) return nullptr;
+  return port;
+}
+
+}  // namespace weft::offload

@@ -187,6 +187,8 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     std::unique_ptr<PushGroup> group;
   };
   // An object that another host pushes here.
+  // A group's number is a push's, by the store's number, or with this bit of one that comes here.
+  static constexpr std::uint64_t kPushedHere = std::uint64_t{1} << 63;
   struct Pushed {
     ObjectId id;
     std::uint64_t from, number;  // whose push, and which of them
@@ -269,6 +271,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void push_ended(std::uint64_t from, const PeerMessage& message);
   void lost_target(std::uint64_t member);
   void give_up_push(std::uint64_t number);
+  void group_ended(std::uint64_t number, Code code);
   void end_late_pushes(std::uint64_t now_ns);
   void stop_push_at(std::uint64_t host, std::uint64_t number);
   // manager_pushed.cpp: the receiver's side, and what both sides have
@@ -284,7 +287,6 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void lost_pusher(std::uint64_t member);
   Status open_groups();
   std::unique_ptr<PushGroup> make_group(std::uint64_t number, PushGroupSettings settings);
-  void group_ended(std::uint64_t number, Code code);
   void end_groups();
   // manager_register.cpp
   Status register_pieces();

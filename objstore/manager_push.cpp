@@ -297,6 +297,19 @@ void Manager::give_up_push(std::uint64_t number) {
   advance_push(number);
 }
 
+void Manager::group_ended(std::uint64_t number, Code code) {
+  if ((number & kPushedHere) != 0) return pushed_ended(number, code);
+  const auto found = pushes_.find(number);
+  if (found == pushes_.end()) return;
+  found->second.has_ended = true;
+  found->second.answer_until_ns = monotonic_ns() + kAnswerNs;
+  // Those that had no connection to this one yet do not hear of it from the group.
+  if (code != Code::ok)
+    for (const Target& target : found->second.targets)
+      if (target.state == Target::State::ready) stop_push_at(target.generation, number);
+  advance_push(number);
+}
+
 // Hosts that do not answer are left out, so that the others do not wait for them.
 void Manager::end_late_pushes(std::uint64_t now_ns) {
   std::vector<std::uint64_t> numbers;

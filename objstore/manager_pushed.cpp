@@ -6,12 +6,11 @@
 #include "checksum.hpp"
 #include "clock.hpp"
 #include "manager.hpp"
+#include "weft/job.hpp"
 
 namespace weft::objstore {
 namespace {
 
-// A group's number names a push, by the store's number, or with this bit one that comes here.
-constexpr std::uint64_t kPushedHere = std::uint64_t{1} << 63;
 // How long what has to be spilled before there is room is waited for.
 constexpr std::uint64_t kRoomNs = 2'000'000'000, kRetryRoomNs = 5'000'000;
 
@@ -216,15 +215,6 @@ std::unique_ptr<PushGroup> Manager::make_group(std::uint64_t number, PushGroupSe
         command.code = status.code();
         post(command);
       });
-}
-
-void Manager::group_ended(std::uint64_t number, Code code) {
-  if ((number & kPushedHere) != 0) return pushed_ended(number, code);
-  const auto found = pushes_.find(number);
-  if (found == pushes_.end()) return;
-  found->second.has_ended = true;
-  found->second.answer_until_ns = monotonic_ns() + kAnswerNs;
-  advance_push(number);
 }
 
 // Without the server's lock: groups end before the objects' memory may go.

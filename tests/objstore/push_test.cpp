@@ -122,6 +122,28 @@ TEST_CASE("hosts that have it, and those without room, are left out of a push") 
   check_has(*hosts.stores[2], large, 5 << 20);
 }
 
+TEST_CASE("a push takes what is on disk, and makes room by writing to it") {
+  Host a({}, 32 << 10, 16 << 20, 20000, true), b({a.peer()}, 32 << 10, 16 << 20, 20000, true);
+  ObjectStore at_a({.socket = a.store.socket()}), at_b({.socket = b.store.socket()});
+  wait_for_peers(at_a, 1);
+  for (std::uint64_t i = 0; i < 8; ++i)
+    for (ObjectStore* store : {&at_a, &at_b}) {
+      const ObjectId id = id_of(store == &at_a ? i : 100 + i);
+      REQUIRE(store->put(id, contents_of(id, 4 << 20), contents_of(id, 10)));
+    }
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    std::vector<ObjectPush> pushes;
+    const Status status = at_a.push(id_of(i), {}, pushes, kWaitMs);
+    INFO(status.text());
+    REQUIRE(status.ok());
+    CHECK_FALSE(pushes.at(0).was_there);
+  }
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    check_has(at_b, id_of(i), 4 << 20);
+    check_has(at_b, id_of(100 + i), 4 << 20);
+  }
+}
+
 TEST_CASE("names of hosts in a push may be wrong, the same, or one's own") {
   Hosts hosts(3);
   const ObjectId id = id_of(1);

@@ -177,6 +177,24 @@ def check_receiver_dies(hosts, chance, number):
     return "died in it" if "peer lost" in errors or "was lost" in errors else "came late"
 
 
+def check_receiver_sleeps(hosts, chance, number):
+    """One does not answer any more, as if its host were gone, and comes back."""
+    pusher, *others = chance.sample(hosts, len(hosts))
+    victim, *left = others
+    name = f"sleeper-{number}"
+    process, before = begin_death(pusher, others, name, chance)
+    victim.store.send_signal(signal.SIGSTOP)
+    told, errors = finish_push(process)
+    victim.store.send_signal(signal.SIGCONT)
+    assert set(told) == {host.address for host in others}, told
+    check_whole_or_nothing(others, name, before)
+    for host in left:
+        assert (told[host.address] == "has it") == host.has(name), (told, host.number)
+    meet(hosts)
+    told, errors = pusher.push(name, others)
+    assert set(told.values()) <= {"has it", "had it"}, (told, errors)
+
+
 def check_pusher_dies(hosts, chance, number, kills_command):
     pusher, *others = chance.sample(hosts, len(hosts))
     name = f"pusher-{number}"
@@ -262,6 +280,7 @@ def main():
         free(hosts)
         for number in range(options.rounds):
             print(number, check_receiver_dies(hosts, chance, number), file=sys.stderr)
+            check_receiver_sleeps(hosts, chance, number)
             check_pusher_dies(hosts, chance, 2 * number, False)
             check_pusher_dies(hosts, chance, 2 * number + 1, True)
             free(hosts)

@@ -186,9 +186,9 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     bool is_given_up = false;  // by who asked for it
     std::unique_ptr<PushGroup> group;
   };
-  // An object that another host pushes here.
   // A group's number is a push's, by the store's number, or with this bit of one that comes here.
   static constexpr std::uint64_t kPushedHere = std::uint64_t{1} << 63;
+  // An object that another host pushes here.
   struct Pushed {
     ObjectId id;
     std::uint64_t from, number;  // whose push, and which of them

@@ -1,7 +1,10 @@
 // A member that knows the secret and sends what it likes: the others go on or fail the group with
 // its name, and nothing crashes, hangs or is written where it should not.
 #include <random>
+#include <set>
+#include <thread>
 
+#include "mcast/group/multicast_impl.hpp"
 #include "mcast/group/wire.hpp"
 #include "team.hpp"
 
@@ -110,4 +113,19 @@ TEST_CASE("a member that sends anything harms nobody") {
         if (item.size() == data.size()) CHECK(item == data);
   }
   CHECK(num_failed > 0);
+}
+
+// Blocks find their group by its handle.
+TEST_CASE("groups that several threads make at once have handles of their own") {
+  mcast::MulticastImpl multicast({.name = "handles"});
+  std::vector<std::vector<std::uint64_t>> taken(4);
+  std::vector<std::thread> threads;
+  for (auto& mine : taken)
+    threads.emplace_back([&multicast, &mine] {
+      for (int i = 0; i < 200'000; ++i) mine.push_back(multicast.next_handle());
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::set<std::uint64_t> all;
+  for (const auto& mine : taken) all.insert(mine.begin(), mine.end());
+  CHECK(all.size() == 800'000);
 }

@@ -198,6 +198,25 @@ void* weft_object_memory_data(const weft_object_memory* memory) {
 }
 void weft_object_memory_free(weft_object_memory* memory) { delete memory; }
 
+int weft_object_push(weft_object_store* store, const weft_object_id* id, const char* const* hosts,
+                     size_t num_hosts, int64_t timeout_ms, weft_object_pushed* pushed, size_t most,
+                     size_t* num) {
+  *num = 0;
+  return guarded([&] {
+    const std::vector<std::string> names(hosts, hosts + num_hosts);
+    std::vector<weft::ObjectPush> pushes;
+    weft::Status status = store->store.push(id_of(id), names, pushes, timeout_ms);
+    *num = pushes.size();
+    for (size_t i = 0; i < pushes.size() && i < most; ++i) {
+      pushed[i] = weft_object_pushed{};
+      pushes[i].host.copy(pushed[i].host, sizeof pushed[i].host - 1);
+      pushed[i].code = static_cast<int>(pushes[i].code);
+      pushed[i].was_there = pushes[i].was_there ? 1 : 0;
+    }
+    return status;
+  });
+}
+
 int weft_object_delete(weft_object_store* store, const weft_object_id* id) {
   return guarded([&] { return store->store.erase(id_of(id)); });
 }

@@ -128,6 +128,10 @@ Status ObjectStore::get_into(const ObjectId& id, std::uint64_t offset, std::span
 Status ObjectStore::allocate(std::uint64_t bytes, ObjectMemory& memory) {
   return impl_->allocate(bytes, memory);
 }
+Status ObjectStore::push(const ObjectId& id, std::span<const std::string> hosts,
+                         std::vector<ObjectPush>& pushes, std::int64_t timeout_ms) {
+  return impl_->push(id, hosts, pushes, timeout_ms);
+}
 Status ObjectStore::erase(const ObjectId& id) { return impl_->simple(Op::erase, id); }
 Status ObjectStore::pin(const ObjectId& id) { return impl_->simple(Op::pin, id); }
 Status ObjectStore::unpin(const ObjectId& id) { return impl_->simple(Op::unpin, id); }

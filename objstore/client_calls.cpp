@@ -81,6 +81,15 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
     case Reason::unreadable:
       what = "was spilled to disk and could not be read back; weft-store has told why";
       break;
+    case Reason::no_hosts:
+      what = "can be pushed nowhere: no other host's store is known here";
+      break;
+    case Reason::not_listening:
+      what = "can't be pushed: a store without --listen is in no group";
+      break;
+    case Reason::few_hosts:
+      what = "is not on all of the hosts";
+      break;
     case Reason::none:
       break;
   }

@@ -2,7 +2,7 @@
 // The inside of ObjectStore. Files: client_connect.cpp (meeting the store, extents),
 // client_calls.cpp (requests, completions, sleep), client_objects.cpp (taking and releasing
 // objects), client_puts.cpp (creating them), client_into.cpp (ranges into the program's memory),
-// client.cpp (the public facade and the rest).
+// client_push.cpp (to other hosts), client.cpp (the public facade and the rest).
 #include <array>
 #include <atomic>
 #include <memory>
@@ -34,6 +34,8 @@ class ObjectStoreImpl {
                   std::uint64_t& data_bytes, std::int64_t timeout_ms);
   Status allocate(std::uint64_t bytes, ObjectMemory& memory);
   void free(ObjectMemory& memory) noexcept;
+  Status push(const ObjectId& id, std::span<const std::string> hosts,
+              std::vector<ObjectPush>& pushes, std::int64_t timeout_ms);
   // The call of one id that is only that.
   Status simple(objstore::Op op, const ObjectId& id);
   Status wait(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,

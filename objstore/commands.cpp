@@ -18,10 +18,10 @@ namespace {
 
 struct Arguments {
   std::string id, file;
-  std::vector<std::string> ids;
+  std::vector<std::string> ids, hosts;
   bool is_json = false, is_prometheus = false, is_pinned = false, fetches = false;
   std::uint64_t offset = 0, length = UINT64_MAX;
-  double watch_seconds = 0, timeout_seconds = 10, ttl_seconds = 0;
+  double watch_seconds = 0, timeout_seconds = 10, push_seconds = 60, ttl_seconds = 0;
   std::size_t least = 0;
   std::uint32_t copies = 1;
 };
@@ -174,6 +174,22 @@ int put(ObjectStore& store, const Arguments& arguments) {
   return 0;
 }
 
+// A line for each host.
+int push(ObjectStore& store, const Arguments& arguments) {
+  std::vector<std::string> hosts = arguments.hosts;
+  if (hosts == std::vector<std::string>{"all"}) hosts.clear();
+  std::vector<ObjectPush> pushes;
+  const Status status =
+      store.push(parse(arguments.id), hosts, pushes, milliseconds(arguments.push_seconds));
+  for (const ObjectPush& push : pushes)
+    std::printf("%s %s\n", push.host.c_str(),
+                push.was_there          ? "had it"
+                : push.code == Code::ok ? "has it"
+                                        : std::string(code_name(push.code)).c_str());
+  check(status);
+  return 0;
+}
+
 }  // namespace
 
 int fail(const Status& status) {
@@ -234,6 +250,16 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
   add_timeout(sub);
   add("ls", "the objects of this host: id, data and metadata in bytes",
       [](ObjectStore& store, const Arguments&) { return list(store); });
+  sub = add("push", "an object to other hosts at once; tells what came of it at each", push);
+  add_id(sub);
+  sub->add_option("--to", arguments->hosts,
+                  "all; or hosts, as `status` names them or by the address where their store "
+                  "listens, with commas between them")
+      ->required()
+      ->delimiter(',');
+  sub->add_option("--timeout", arguments->push_seconds, "seconds; below 0: for ever")
+      ->check(CLI::Range(-1.0, 1e9))
+      ->capture_default_str();
   sub = add("delete", "as soon as nobody uses it", [](ObjectStore& store, const Arguments& given) {
     check(store.erase(parse(given.id)));
     return 0;

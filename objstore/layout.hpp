@@ -105,6 +105,8 @@ enum class Op : std::uint32_t {
   drop_extent,
   read_into,  // into an extent: data from object_offset on, of an object on another host; value:
               // data bytes of all of it. exists: it is here, take it
+  push,  // to other hosts, whose names lie in an extent, `count` bytes with a zero behind each;
+         // none: all. Answered into the same extent: `count` PushedHosts
 };
 
 enum RequestFlags : std::uint32_t {
@@ -150,6 +152,9 @@ enum class Reason : std::uint32_t {
   few_copies,      // count: on how many hosts it is
   wrong_checksum,  // of all copies that came from other hosts
   unreadable,      // it was spilled, and can't be read back
+  no_hosts,        // that it could be pushed to
+  not_listening,   // where groups could reach the host
+  few_hosts,       // count: of how many it is said in the extent what came of it
 };
 
 struct Completion {
@@ -177,6 +182,15 @@ struct ListedObject {
   std::uint32_t unused;
 };
 static_assert(sizeof(ListedObject) == 40);
+// What came of a push to one host.
+struct PushedHost {
+  std::uint32_t code;  // weft::Code; ok: it is there
+  Reason reason;       // with ok: exists, it was there before
+  char name[120];      // as it was asked for; ends with a zero
+};
+static_assert(sizeof(PushedHost) == 128);
+inline constexpr std::uint32_t kMostPushed = 1024;
+
 enum ListedFlags : std::uint32_t { kListedPinned = 1, kListedReferenced = 2, kListedSpilled = 4 };
 
 inline constexpr std::uint32_t kCalls = 64, kEvents = 1024, kSlots = 1u << 20;

@@ -90,6 +90,8 @@ void Manager::run() {
     end_leases(now_ns, 0);
     repeat_restores(now_ns);
     if (!registered_.empty()) end_registrations();
+    end_late_pushes(now_ns);
+    retry_rooms(now_ns);
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
@@ -115,6 +117,7 @@ void Manager::run() {
     server_.set_remote(nullptr);
   }
   // Operations end before the memory they write to can go.
+  end_groups();
   node_.reset();
   sockets_.reset();
   const auto lock = server_.lock();
@@ -146,6 +149,11 @@ void Manager::replicate(std::uint64_t number, const ObjectId& id, std::uint32_t 
   post({What::replicate, id, number, {}, num_others});
 }
 void Manager::no_more_copies(std::uint64_t number) { post({What::no_more_copies, {}, number}); }
+void Manager::push(std::uint64_t number, const ObjectId& id,
+                   const std::vector<std::string>& hosts) {
+  post({What::push, id, number, {}, 0, hosts});
+}
+void Manager::no_more_push(std::uint64_t number) { post({What::no_more_push, {}, number}); }
 bool Manager::erased(const ObjectId& id) {
   post({What::erased, id});
   const std::lock_guard lock(inbox_mutex_);
@@ -173,6 +181,8 @@ void Manager::status(nlohmann::json& json) {
                        {"retried", counters_.retried},
                        {"wrong_checksum", counters_.wrong},
                        {"leases_ended", counters_.leases_ended},
+                       {"pushed", counters_.pushed},
+                       {"pushed_here", counters_.pushed_here},
                        {"refused", counters_.refused}};
   nlohmann::json peers = nlohmann::json::array();
   for (const auto& [generation, peer] : peer_names_)
@@ -246,6 +256,18 @@ bool Manager::serve_inbox() {
         break;
       case What::no_more_copies:
         end_replication(command.number);
+        break;
+      case What::push:
+        start_push(command.number, command.id, command.hosts);
+        break;
+      case What::no_more_push:
+        give_up_push(command.number);
+        break;
+      case What::group_arrived:
+        pushed_arrived(command.number);
+        break;
+      case What::group_ended:
+        group_ended(command.number, command.code);
         break;
     }
   }
@@ -345,6 +367,8 @@ void Manager::lost(const Peer& peer) {
     advance(*fetch);
   }
   lost_keeper(generation);
+  lost_target(generation);
+  lost_pusher(generation);
 }
 
 void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
@@ -415,6 +439,16 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
       return give(from, message);
     case PeerKind::socket:
       return learn_socket(from, message);
+    case PeerKind::push:
+      return take_push(from, message);
+    case PeerKind::push_answer:
+      return push_answered(from, message);
+    case PeerKind::push_group:
+      return join_group(from, message);
+    case PeerKind::push_end:
+      return push_ended(from, message);
+    case PeerKind::push_stop:
+      return push_stopped(from, message.number);
     case PeerKind::data:
     case PeerKind::offer:
     case PeerKind::absent: {

@@ -10,6 +10,10 @@
 // segment. The holder keeps the object until FIN, the asker's loss, or the end of the lease; an
 // asker that took longer than the lease, counted from before it asked, throws away what it read.
 //
+// Push. The host that has an object asks others to make room for it, and makes a group
+// (weft/multicast.hpp) of those that have: its bytes go from each to others, straight to where they
+// stay. Groups have a Node and a thread of their own.
+//
 // Threads. run() is the manager's thread and the only one that uses the Node. The store's thread
 // leaves commands in an inbox.
 #include <atomic>
@@ -24,6 +28,7 @@
 #include <vector>
 
 #include "directory.hpp"
+#include "push_group.hpp"
 #include "server.hpp"
 #include "socket_transfer.hpp"
 #include "weft/node.hpp"
@@ -47,6 +52,7 @@ struct ManagerCounters {
   std::uint64_t fetched = 0, fetched_bytes = 0, fetched_one_sided = 0, fetched_of_several = 0,
                 given = 0, given_bytes = 0;
   std::uint64_t retried = 0, wrong = 0, leases_ended = 0, refused = 0;
+  std::uint64_t pushed = 0, pushed_here = 0;  // to others, host by host; and by others
 };
 
 class Manager final : public Remote, private DirectoryUser, private SocketUser {
@@ -72,6 +78,9 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void no_more_into(std::uint64_t number) override;
   void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) override;
   void no_more_copies(std::uint64_t number) override;
+  void push(std::uint64_t number, const ObjectId& id,
+            const std::vector<std::string>& hosts) override;
+  void no_more_push(std::uint64_t number) override;
   bool erased(const ObjectId& id) override;
   void status(nlohmann::json& json) override;
 
@@ -86,14 +95,20 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     read_into,
     no_more_into,
     replicate,
-    no_more_copies
+    no_more_copies,
+    push,
+    no_more_push,
+    group_arrived,
+    group_ended
   };
   struct Command {
     What what;
     ObjectId id = {};
-    std::uint64_t number = 0;  // of the into, of the replication
+    std::uint64_t number = 0;  // of the into, of the replication, of the push
     IntoTarget into = {};
     std::uint32_t num_others = 0;
+    std::vector<std::string> hosts = {};
+    Code code = Code::ok;  // group_ended
   };
   // Of an object: data, then metadata.
   struct Range {
@@ -149,6 +164,38 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     ObjectId id;
     std::uint32_t num_others;
     std::set<std::uint64_t> asked, kept, refused;
+  };
+  // An object that goes to others at once.
+  struct Target {
+    enum class State { connecting, asked, ready, ended } state = State::connecting;
+    std::string host;  // as the caller named it
+    std::uint64_t generation = 0;
+    std::string group_address;  // ready
+    Outcome outcome;            // ended
+    bool is_same = false;       // as one before it
+    bool is_open() const { return state != State::ended; }
+  };
+  struct Push {
+    ObjectId id;
+    std::uint32_t entry = kNoEntry;
+    std::vector<Target> targets;
+    std::uint64_t answer_until_ns = 0;  // asked ones; once the group has ended: those in it
+    bool wants_checksum = false;
+    bool has_begun = false;    // who is in the group has been decided
+    bool has_ended = false;    // the group
+    bool is_given_up = false;  // by who asked for it
+    std::unique_ptr<PushGroup> group;
+  };
+  // A group's number is a push's, by the store's number, or with this bit of one that comes here.
+  static constexpr std::uint64_t kPushedHere = std::uint64_t{1} << 63;
+  // An object that another host pushes here.
+  struct Pushed {
+    ObjectId id;
+    std::uint64_t from, number;  // whose push, and which of them
+    Sizes sizes;
+    std::uint64_t room_until_ns = 0;  // room is waited for
+    std::uint32_t entry = kNoEntry;   // being written
+    std::unique_ptr<PushGroup> group;
   };
   struct Lease {
     std::uint64_t peer, number;
@@ -214,6 +261,33 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void keeper_answered(std::uint64_t from, const PeerMessage& message);
   void keep(std::uint64_t from, const PeerMessage& message);
   void tell_keepers(const Fetch& fetch);
+  // manager_push.cpp: the pusher's side
+  void start_push(std::uint64_t number, const ObjectId& id, const std::vector<std::string>& hosts);
+  void find_target(std::uint64_t number, std::size_t place);
+  void found_target(std::uint64_t number, std::size_t place, std::uint64_t generation);
+  void advance_push(std::uint64_t number);
+  void begin_group(std::uint64_t number, Push& push);
+  void push_answered(std::uint64_t from, const PeerMessage& message);
+  void push_ended(std::uint64_t from, const PeerMessage& message);
+  void lost_target(std::uint64_t member);
+  void give_up_push(std::uint64_t number);
+  void group_ended(std::uint64_t number, Code code);
+  void end_late_pushes(std::uint64_t now_ns);
+  void stop_push_at(std::uint64_t host, std::uint64_t number);
+  // manager_pushed.cpp: the receiver's side, and what both sides have
+  void take_push(std::uint64_t from, const PeerMessage& message);
+  void find_room(std::uint64_t key);
+  void retry_rooms(std::uint64_t now_ns);
+  void join_group(std::uint64_t from, const PeerMessage& message);
+  void stop_pushed(std::uint64_t key);
+  void push_stopped(std::uint64_t from, std::uint64_t number);
+  void tell_push_end(std::uint64_t to, std::uint64_t number, Outcome outcome);
+  void pushed_arrived(std::uint64_t key);
+  void pushed_ended(std::uint64_t key, Code code);
+  void lost_pusher(std::uint64_t member);
+  Status open_groups();
+  std::unique_ptr<PushGroup> make_group(std::uint64_t number, PushGroupSettings settings);
+  void end_groups();
   // manager_register.cpp
   Status register_pieces();
   Status offer_parts(std::uint64_t to, std::uint32_t entry, std::byte* place, std::uint64_t bytes,
@@ -265,6 +339,12 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   std::unordered_map<std::uint64_t, Fetch*> asks_;
   std::uint64_t next_number_ = 1;
   std::map<std::uint64_t, Replication> replications_;
+  std::unique_ptr<Multicast> multicast_;  // from the first push on
+  std::string group_address_;             // its
+  // By the store's numbers; by keys of kPushedHere.
+  std::map<std::uint64_t, Push> pushes_;
+  std::map<std::uint64_t, Pushed> pushed_;
+  std::uint64_t next_room_ns_ = 0;
   // Of those, so that a list of thousands is not looked through for each that comes.
   std::unordered_set<Fetch*> reading_;
   std::multimap<std::uint64_t, ObjectId> retries_;  // by when; a fetch may have changed its mind

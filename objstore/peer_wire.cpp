@@ -12,6 +12,15 @@ void append(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+void append_members(std::string& bytes, const std::vector<Member>& members) {
+  append(bytes, static_cast<std::uint32_t>(members.size()));
+  for (const Member& member : members) {
+    append(bytes, member.generation);
+    append(bytes, static_cast<std::uint32_t>(member.address.size()));
+    bytes += member.address;
+  }
+}
+
 struct Reader {
   std::span<const std::byte> rest;
   bool is_ok = true;
@@ -33,6 +42,18 @@ struct Reader {
     if (num > most || num > rest.size() / each) is_ok = false;
     return is_ok ? num : 0;
   }
+  void read(std::vector<Member>& members) {
+    const std::size_t num = count(kMaxMembers, 12);
+    for (std::size_t i = 0; i < num && is_ok; ++i) {
+      Member member;
+      read(member.generation);
+      const std::size_t length = count(kMaxAddressBytes, 1);
+      if (!is_ok) return;
+      member.address.assign(reinterpret_cast<const char*>(rest.data()), length);
+      rest = rest.subspan(length);
+      members.push_back(std::move(member));
+    }
+  }
 };
 
 }  // namespace
@@ -46,12 +67,28 @@ std::string encode(const PeerMessage& message) {
   switch (message.kind) {
     case PeerKind::members:
     case PeerKind::socket:
-      append(bytes, static_cast<std::uint32_t>(message.members.size()));
-      for (const Member& member : message.members) {
-        append(bytes, member.generation);
-        append(bytes, static_cast<std::uint32_t>(member.address.size()));
-        bytes += member.address;
-      }
+      append_members(bytes, message.members);
+      break;
+    case PeerKind::push:
+      append(bytes, message.data_bytes);
+      append(bytes, message.metadata_bytes);
+      append(bytes, message.stamp);
+      break;
+    case PeerKind::push_answer:
+      append(bytes, message.code);
+      append(bytes, message.reason);
+      append(bytes, message.wants_checksum);
+      append_members(bytes, message.members);
+      break;
+    case PeerKind::push_group:
+      append(bytes, message.group);
+      append(bytes, message.block_bytes);
+      append(bytes, message.checksum);
+      append_members(bytes, message.members);
+      break;
+    case PeerKind::push_end:
+      append(bytes, message.code);
+      append(bytes, message.reason);
       break;
     case PeerKind::holders:
       append(bytes, message.is_deleted);
@@ -97,25 +134,39 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
   reader.read(message.id);
   reader.read(message.number);
   if (!reader.is_ok || version != kPeerVersion || kind < 1 ||
-      (kind > static_cast<std::uint8_t>(PeerKind::unkept) &&
+      (kind > static_cast<std::uint8_t>(PeerKind::push_stop) &&
        kind != static_cast<std::uint8_t>(PeerKind::socket)))
     return false;
   message.kind = static_cast<PeerKind>(kind);
   switch (message.kind) {
     case PeerKind::members:
-    case PeerKind::socket: {
-      const std::size_t num = reader.count(kMaxMembers, 12);
-      for (std::size_t i = 0; i < num && reader.is_ok; ++i) {
-        Member member;
-        reader.read(member.generation);
-        const std::size_t length = reader.count(kMaxAddressBytes, 1);
-        if (!reader.is_ok) break;
-        member.address.assign(reinterpret_cast<const char*>(reader.rest.data()), length);
-        reader.rest = reader.rest.subspan(length);
-        message.members.push_back(std::move(member));
-      }
+    case PeerKind::socket:
+      reader.read(message.members);
+      break;
+    case PeerKind::push:
+      reader.read(message.data_bytes);
+      reader.read(message.metadata_bytes);
+      reader.read(message.stamp);
+      break;
+    case PeerKind::push_answer: {
+      std::uint8_t wants_checksum = 0;
+      reader.read(message.code);
+      reader.read(message.reason);
+      reader.read(wants_checksum);
+      message.wants_checksum = wants_checksum != 0;
+      reader.read(message.members);
       break;
     }
+    case PeerKind::push_group:
+      reader.read(message.group);
+      reader.read(message.block_bytes);
+      reader.read(message.checksum);
+      reader.read(message.members);
+      break;
+    case PeerKind::push_end:
+      reader.read(message.code);
+      reader.read(message.reason);
+      break;
     case PeerKind::holders: {
       std::uint8_t is_deleted = 0;
       reader.read(is_deleted);

@@ -32,6 +32,11 @@ enum class PeerKind : std::uint8_t {
   keep,         // fetch the object, of the sender if of nobody else, and keep a copy
   kept,         // answer: it is here
   unkept,       // answer: it could not be
+  push,         // make room for the object, which will come by a group that the sender makes
+  push_answer,  // there is room, and where the answerer's groups listen; or why not
+  push_group,   // the group's members, of which the receiver is one
+  push_end,     // how it ended at the sender
+  push_stop,    // the pusher's word that it shall end
   socket = 32,  // where the sender's socket protocol listens
 };
 
@@ -50,16 +55,20 @@ struct PeerMessage {
   PeerKind kind = PeerKind::members;
   ObjectId id;                   // all but members, fin
   std::uint64_t number = 0;      // ask, data, offer, absent, fin: of the fetch; keep, kept, unkept:
-                                 // of the replication; announce: an Announced
+                                 // of the replication; push...: of the push; announce: an Announced
   std::uint64_t threshold = 0;   // ask: bytes from which an offer is wanted
-  std::uint64_t data_bytes = 0;  // data, offer
-  std::uint32_t metadata_bytes = 0;     // data, offer
-  std::uint64_t checksum = 0;           // data, offer: 0 if the asker did not want it
-  std::uint64_t stamp = 0;              // data, offer: equal for copies of one object
+  std::uint64_t data_bytes = 0;  // data, offer, push
+  std::uint32_t metadata_bytes = 0;     // data, offer, push
+  std::uint64_t checksum = 0;           // data, offer, push_group: 0 if nobody wanted it
+  std::uint64_t stamp = 0;              // data, offer, push: equal for copies of one object
   std::uint32_t lease_ms = 0;           // offer
-  bool wants_checksum = false;          // ask
+  bool wants_checksum = false;          // ask, push_answer
   bool is_deleted = false;              // holders
-  std::vector<Member> members;          // members; socket: one
+  std::uint32_t code = 0, reason = 0;   // push_answer, push_end: a Code and a Reason
+  std::uint64_t group = 0;              // push_group: its id
+  std::uint64_t block_bytes = 0;        // push_group
+  std::vector<Member> members;          // members; socket: one; push_answer: one, if it is ok;
+                                        // push_group: in the group's order
   std::vector<std::uint64_t> holders;   // holders: generations
   std::vector<OfferPart> parts;         // offer
   std::span<const std::byte> contents;  // data; in the message

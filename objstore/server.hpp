@@ -8,7 +8,7 @@
 // Files: server_loop.cpp (when what is looked at), server_sockets.cpp (clients come and go),
 // server_calls.cpp (what each call does), server_waits.cpp (calls that wait), server_spill.cpp
 // (spilled objects that somebody wants), server_into.cpp (reading into a client's memory),
-// server_status.cpp.
+// server_copies.cpp and server_push.cpp (copies on other hosts), server_status.cpp.
 #include <array>
 #include <atomic>
 #include <deque>
@@ -42,6 +42,12 @@ struct IntoTarget {
   std::uint64_t offset = 0, bytes = 0;  // of the data, as far as there are so many
 };
 
+// What came of a push to one host.
+struct PushResult {
+  std::string host;
+  Outcome outcome;  // ok with Reason::exists: it was there before
+};
+
 // What the server asks of other hosts; all calls under the server's lock.
 class Remote {
  public:
@@ -62,6 +68,11 @@ class Remote {
   // no_more_copies().
   virtual void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) = 0;
   virtual void no_more_copies(std::uint64_t number) = 0;
+  // Sends an object that is here to these hosts, or to all (none named), at once; ends with
+  // Server::pushed(), before long after no_more_push().
+  virtual void push(std::uint64_t number, const ObjectId& id,
+                    const std::vector<std::string>& hosts) = 0;
+  virtual void no_more_push(std::uint64_t number) = 0;
   // True if other hosts were told, too.
   virtual bool erased(const ObjectId& id) = 0;
   virtual void status(nlohmann::json& json) = 0;
@@ -93,6 +104,8 @@ class Server final : private References, private Observer {
   void fail_waits(const ObjectId& id, Code code, Reason reason);
   // On how many hosts an object is that Remote was asked to replicate.
   void replicated(std::uint64_t number, std::uint32_t num_hosts);
+  // What came of a push; outcome: whether it began at all.
+  void pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results);
   // Brings a spilled object back into memory when there is room; Remote hears of it.
   void restore(const ObjectId& id);
   bool is_wanted(const ObjectId& id) const { return waiting_for_.contains(id); }
@@ -154,6 +167,12 @@ class Server final : private References, private Observer {
     std::uint32_t client, tag, num_wanted;
     std::uint64_t deadline_ns;
   };
+  // A call that waits until an object is on other hosts; Remote says when it is over.
+  struct Push {
+    std::uint32_t client;
+    Request request;
+    std::uint64_t deadline_ns;
+  };
   // A long copy from an extent, done a piece at a time between other work.
   struct Copy {
     std::uint32_t client;
@@ -200,6 +219,11 @@ class Server final : private References, private Observer {
   // server_copies.cpp
   void replicate(Client& client, const Request& request);
   void end_replications(std::uint64_t now_ns);
+
+  // server_push.cpp
+  void push(Client& client, const Request& request);
+  void end_pushes(std::uint64_t now_ns);
+  void end_pushes_of(std::uint32_t client);
 
   // server_spill.cpp
   void restored(const ObjectId& id) override;
@@ -249,6 +273,7 @@ class Server final : private References, private Observer {
   std::multimap<std::uint64_t, std::uint64_t> deadlines_;
   std::map<std::uint64_t, Into> intos_;
   std::map<std::uint64_t, Replication> replications_;
+  std::map<std::uint64_t, Push> pushes_;
   struct Restore {
     ObjectId id;
     std::uint64_t until_ns;

@@ -81,6 +81,8 @@ void Server::carry_out(Client& client, const Request& request) {
       return complete(client, request.tag, {});
     case Op::read_into:
       return read_into(client, request);
+    case Op::push:
+      return push(client, request);
     case Op::nudge:
       room_may_have_come_ = true;
       return complete(client, request.tag, {});

@@ -193,7 +193,8 @@ int Server::run_clocks(std::uint64_t now_ns) {
   if (!deadlines_.empty()) due_at(deadlines_.begin()->first);
   due_at(end_due_intos(now_ns));
   end_replications(now_ns);
-  if (!replications_.empty()) due_at(now_ns + 20'000'000);
+  end_pushes(now_ns);
+  if (!replications_.empty() || !pushes_.empty()) due_at(now_ns + 20'000'000);
   if (!room_waits_.empty()) {
     // References go without a word, so room is looked for now and then.
     room_may_have_come_ = true;

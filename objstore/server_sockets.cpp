@@ -254,6 +254,7 @@ void Server::remove(std::uint32_t serial) {
   std::erase_if(room_waits_, [&](const RoomWait& wait) { return wait.client == serial; });
   end_waits_of(serial);
   end_intos_of(serial);
+  end_pushes_of(serial);
   for (const auto& [id, entry] : client->creating) objects_.abort(entry);
   room_may_have_come_ = true;
   objects_.sweep();

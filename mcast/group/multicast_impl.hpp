@@ -4,6 +4,7 @@
 // Threads and locks. The Node's callbacks only put events into the inbox, under its lock and no
 // other. The thread takes them out and moves groups on under lock(); then it makes the program's
 // calls, without it.
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -59,13 +60,15 @@ class MulticastImpl {
   std::mutex& lock() { return lock_; }
   std::condition_variable& changed() { return changed_; }
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  // By any thread, without the lock, as a group is made before it is known. relaxed: only that no
+  // two are equal matters.
+  std::uint64_t next_handle() { return last_handle_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
   // All of these: under the lock.
 
   void add(std::shared_ptr<GroupImpl> group);
   void remove(GroupImpl& group);
   bool has(std::uint64_t group) const { return groups_.contains(group); }
-  std::uint64_t next_handle() { return ++last_handle_; }
   // An id is of no more use after its group has failed: members that come late are told why.
   void note_failed(std::uint64_t group, const FailedMessage& message, std::string_view text);
   // nullptr: it has not.
@@ -116,7 +119,7 @@ class MulticastImpl {
   std::unordered_map<std::uint64_t, Connection*> by_generation_;
   std::unordered_map<std::uint64_t, std::shared_ptr<GroupImpl>> groups_;
   std::unordered_map<std::uint64_t, GroupImpl*> by_handle_;
-  std::uint64_t last_handle_ = 0;
+  std::atomic<std::uint64_t> last_handle_{0};
   std::unordered_map<std::uint64_t, std::vector<std::byte>> failures_;
   std::deque<std::uint64_t> failed_ids_;  // oldest first
   std::unordered_map<std::uint64_t, std::vector<Early>> early_;

@@ -20,9 +20,12 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint32,
 
 
 class Error(Exception):
+    """code: what happened, in words. hosts: of push, what happened at each."""
+
     def __init__(self, code, text):
         super().__init__(text or code)
         self.code = code
+        self.hosts = {}
 
 
 class _Id(ctypes.Structure):
@@ -32,6 +35,10 @@ class _Id(ctypes.Structure):
 class _Entry(ctypes.Structure):
     _fields_ = [("id", _Id), ("metadata_bytes", c_uint32), ("data_bytes", c_uint64),
                 ("is_pinned", c_uint32), ("is_referenced", c_uint32), ("is_spilled", c_uint32)]
+
+
+class _Pushed(ctypes.Structure):
+    _fields_ = [("host", ctypes.c_char * 120), ("code", c_int), ("was_there", c_int)]
 
 
 def _load():
@@ -69,6 +76,8 @@ for _name, _result, *_arguments in (
         ("weft_object_memory_allocate", c_int, c_void_p, c_uint64, POINTER(c_void_p)),
         ("weft_object_memory_data", c_void_p, c_void_p),
         ("weft_object_memory_free", None, c_void_p),
+        ("weft_object_push", c_int, c_void_p, POINTER(_Id), POINTER(c_char_p), c_size_t, c_int64,
+         POINTER(_Pushed), c_size_t, POINTER(c_size_t)),
         ("weft_object_delete", c_int, c_void_p, POINTER(_Id)),
         ("weft_object_pin", c_int, c_void_p, POINTER(_Id), c_int),
         ("weft_object_wait", c_int, c_void_p, POINTER(_Id), c_size_t, c_size_t, c_int64,
@@ -87,10 +96,13 @@ _CODES = ("ok", "again", "bad argument", "bad setting", "out of memory", "not pe
           "internal error", "outcome unknown", "exists already")
 
 
+def _name(code):
+    return _CODES[code] if code < len(_CODES) else "unknown"
+
+
 def _check(code):
     if code != 0:
-        name = _CODES[code] if code < len(_CODES) else "unknown"
-        raise Error(name, _lib.weft_object_error_text().decode(errors="replace"))
+        raise Error(_name(code), _lib.weft_object_error_text().decode(errors="replace"))
 
 
 def _id(value):
@@ -278,6 +290,23 @@ class ObjectStore:
         handle = c_void_p()
         _check(_lib.weft_object_memory_allocate(self._store, length, byref(handle)))
         return _Memory(self, handle).view(length)
+
+    def push(self, identifier, hosts=(), timeout=60.0):
+        """Sends the object to these hosts at once, or to all: {host: "had it" or "has it"}. If some
+        have not got it, the Error's `hosts` tells of each."""
+        names = (c_char_p * len(hosts))(*[host.encode() for host in hosts])
+        pushed, num = (_Pushed * 1024)(), c_size_t()
+        code = _lib.weft_object_push(self._store, byref(_id(identifier)), names, len(hosts),
+                                     _ms(timeout), pushed, len(pushed), byref(num))
+        told = {host.host.decode(errors="replace"):
+                ("had it" if host.was_there else "has it") if host.code == 0 else _name(host.code)
+                for host in pushed[:num.value]}
+        try:
+            _check(code)
+        except Error as error:
+            error.hosts = told
+            raise
+        return told
 
     def delete(self, identifier):
         _check(_lib.weft_object_delete(self._store, byref(_id(identifier))))

@@ -1,7 +1,11 @@
 // A member that knows the secret and sends what it likes: the others go on or fail the group with
 // its name, and nothing crashes, hangs or is written where it should not.
+#include <algorithm>
+#include <latch>
 #include <random>
+#include <thread>
 
+#include "mcast/group/multicast_impl.hpp"
 #include "mcast/group/wire.hpp"
 #include "team.hpp"
 
@@ -110,4 +114,23 @@ TEST_CASE("a member that sends anything harms nobody") {
         if (item.size() == data.size()) CHECK(item == data);
   }
   CHECK(num_failed > 0);
+}
+
+// Blocks find their group by its handle.
+TEST_CASE("groups that several threads make at once have handles of their own") {
+  constexpr std::size_t kThreads = 4, kEach = 2'000'000;
+  mcast::MulticastImpl multicast({.name = "handles"});
+  std::vector<std::vector<std::uint64_t>> taken(kThreads, std::vector<std::uint64_t>(kEach));
+  std::latch start(kThreads);
+  std::vector<std::thread> threads;
+  for (auto& mine : taken)
+    threads.emplace_back([&multicast, &start, &mine] {
+      start.arrive_and_wait();
+      for (std::uint64_t& handle : mine) handle = multicast.next_handle();
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::uint64_t> all;
+  for (const auto& mine : taken) all.insert(all.end(), mine.begin(), mine.end());
+  std::sort(all.begin(), all.end());
+  CHECK(std::adjacent_find(all.begin(), all.end()) == all.end());
 }

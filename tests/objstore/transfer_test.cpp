@@ -1,8 +1,7 @@
 // Objects between the stores of several hosts, which here are several stores of one process.
 #include <thread>
 
-#include "fixture.hpp"
-#include "manager.hpp"
+#include "hosts.hpp"
 #include "peer_wire.hpp"
 
 using namespace weft;
@@ -11,76 +10,11 @@ using namespace weft::testing;
 
 namespace {
 
-struct Host {
-  // Listens; connects to `others`.
-  explicit Host(std::vector<std::string> others = {}, std::uint64_t threshold = 32 << 10,
-                std::uint64_t memory = 64 << 20, std::uint32_t lease_ms = 20000,
-                bool spills = false, bool verifies = false, bool registers_objects = false)
-      : store(memory, 0, spills) {
-    settings.verifies = verifies;
-    settings.registers_objects = registers_objects;
-    settings.listen = {"unix:" + address()};
-    settings.peers = std::move(others);
-    settings.name = "host";
-    settings.threshold_bytes = threshold;
-    settings.lease_ms = lease_ms;
-    start();
-  }
-  ~Host() {
-    stop();
-    ::unlink(address().c_str());
-  }
-  void start() {
-    manager = std::make_unique<Manager>(store.server, settings);
-    const Status status = manager->open();
-    INFO(status.text());
-    REQUIRE(status.ok());
-    thread = std::thread([this] { manager->run(); });
-  }
-  void stop() {
-    if (manager == nullptr) return;
-    manager->stop();
-    thread.join();
-    manager.reset();
-  }
-  std::string address() const { return store.socket() + ".node"; }
-  std::string peer() const { return "unix:" + address(); }
-
-  StoreFixture store;
-  ManagerSettings settings;
-  std::unique_ptr<Manager> manager;
-  std::thread thread;
-};
-
-constexpr std::int64_t kWaitMs = 30000;
-
-void check_fetched(ObjectStore& to, const ObjectId& id, std::size_t bytes) {
-  Object object;
-  const Status status = to.get(id, object, kWaitMs);
-  INFO(status.text() << ", " << bytes << " bytes");
-  REQUIRE(status.ok());
-  CHECK(equal(object.data(), contents_of(id, bytes)));
-}
-
 ObjectOptions copies_options(std::uint32_t copies) {
   ObjectOptions options;
   options.copies = copies;
   options.timeout_ms = kWaitMs;
   return options;
-}
-
-void wait_for_peers(ObjectStore& store, std::size_t num) {
-  for (int i = 0; i < 30000; ++i) {
-    std::string json;
-    REQUIRE(store.status(json));
-    std::size_t found = 0;
-    for (auto at = json.find("\"fabric\""); at != std::string::npos;
-         at = json.find("\"fabric\"", at + 1))
-      ++found;
-    if (found == num) return;
-    ::usleep(1000);
-  }
-  FAIL("the stores did not meet");
 }
 
 }  // namespace
@@ -583,9 +517,9 @@ TEST_CASE("what managers say is read back, and nothing else is believed") {
   message.id = id_of(1);
   message.number = 7;
   const std::vector<std::byte> contents(300, std::byte{5});
-  for (int kind = 1; kind <= static_cast<int>(PeerKind::unkept) + 1; ++kind) {
-    message.kind =
-        kind > static_cast<int>(PeerKind::unkept) ? PeerKind::socket : static_cast<PeerKind>(kind);
+  for (int kind = 1; kind <= static_cast<int>(PeerKind::push_stop) + 1; ++kind) {
+    message.kind = kind > static_cast<int>(PeerKind::push_stop) ? PeerKind::socket
+                                                                : static_cast<PeerKind>(kind);
     message.members = {{5, "host:1"}, {6, ""}};
     message.holders = {1, 2, 3};
     message.contents = contents;
@@ -603,10 +537,10 @@ TEST_CASE("what managers say is read back, and nothing else is believed") {
     PeerMessage got;
     REQUIRE(decode(view, got));
     CHECK((got.kind == sent.kind && got.id == sent.id && got.number == 7));
-    const bool has_stamp = got.kind == PeerKind::data || got.kind == PeerKind::offer;
-    CHECK(got.stamp == (has_stamp ? 99 : 0));
-    CHECK(got.checksum == (has_stamp ? 77 : 0));
-    CHECK(got.wants_checksum == (got.kind == PeerKind::ask));
+    const bool is_given = got.kind == PeerKind::data || got.kind == PeerKind::offer;
+    CHECK(got.stamp == (is_given || got.kind == PeerKind::push ? 99 : 0));
+    CHECK(got.checksum == (is_given || got.kind == PeerKind::push_group ? 77 : 0));
+    CHECK(got.wants_checksum == (got.kind == PeerKind::ask || got.kind == PeerKind::push_answer));
     CHECK(encode(got) == bytes);
     for (std::size_t length = 0; length < bytes.size(); ++length)
       CHECK_FALSE(decode(view.first(length), got));

@@ -69,6 +69,18 @@ WEFT_C_API int weft_object_memory_allocate(weft_object_store* store, uint64_t by
                                            weft_object_memory** memory);
 WEFT_C_API void* weft_object_memory_data(const weft_object_memory* memory);
 WEFT_C_API void weft_object_memory_free(weft_object_memory* memory);
+/* What came of a push to one host: its name as it was given, a weft_code, and whether it had the
+ * object before. */
+typedef struct {
+  char host[120];
+  int code;
+  int was_there;
+} weft_object_pushed;
+/* To these hosts at once; num_hosts 0: all. At most `most` of the hosts are told of; *num: how many
+ * there are. */
+WEFT_C_API int weft_object_push(weft_object_store* store, const weft_object_id* id,
+                                const char* const* hosts, size_t num_hosts, int64_t timeout_ms,
+                                weft_object_pushed* pushed, size_t most, size_t* num);
 WEFT_C_API int weft_object_delete(weft_object_store* store, const weft_object_id* id);
 WEFT_C_API int weft_object_pin(weft_object_store* store, const weft_object_id* id, int is_pinned);
 /* is_here: num bytes, 1 for those that are here; set with WEFT_TIMED_OUT, too. */

@@ -171,6 +171,17 @@ struct ObjectEntry {
   bool is_pinned = false, is_referenced = false, is_spilled = false;
 };
 
+// What came of a push to one host.
+struct ObjectPush {
+  std::string host;  // as it was named
+  // ok; no_memory: no room there; again: somebody there writes it; peer_lost: it was lost;
+  // cancelled: it gave up what it had, as another was lost, or the push was; timed_out: it did not
+  // answer; not_found: it is not known, or nobody listens there; bad_argument: several hosts are
+  // called so; unsupported: its store does not listen; corrupt.
+  Code code = Code::ok;
+  bool was_there = false;  // before
+};
+
 class WEFT_API ObjectStore {
  public:
   // not_found: no store there; not_permitted: another user's; unsupported: another version.
@@ -211,6 +222,15 @@ class WEFT_API ObjectStore {
                   std::uint64_t& data_bytes, std::int64_t timeout_ms = 0);
   // no_memory: more than the store's own capacity, or than the client's quota.
   Status allocate(std::uint64_t bytes, ObjectMemory& memory);
+
+  // Sends an object to other hosts at once, each of which passes on what it gets: for a large
+  // object and many hosts faster than a fetch by each. Hosts are named as `weft-store status` does,
+  // or by an address where their store listens; none: all that are known. The object is waited for
+  // first, as get() does. ok: all have it. Else the code of the first that has not, and `pushes`
+  // tells of each: who has it already or has no room is left out; if one is lost, the others give
+  // up what is not whole by then. timed_out: they do, too.
+  Status push(const ObjectId& id, std::span<const std::string> hosts,
+              std::vector<ObjectPush>& pushes, std::int64_t timeout_ms = 60'000);
 
   // As soon as nobody has a reference; nobody gets it any more from now on. not_found.
   Status erase(const ObjectId& id);

@@ -1,0 +1,58 @@
+#include "push_group.hpp"
+
+#include "weft/job.hpp"
+
+namespace weft::objstore {
+namespace {
+
+constexpr int kComeMs = 15'000;  // for all members to make the group
+constexpr int kSliceMs = 20;     // between two looks whether it shall stop
+
+}  // namespace
+
+PushGroup::PushGroup(Multicast& multicast, PushGroupSettings settings,
+                     std::function<void()> arrived, std::function<void(const Status&)> ended) {
+  thread_ = std::thread([this, &multicast, settings = std::move(settings),
+                         arrived = std::move(arrived), ended = std::move(ended)] {
+    Status status;
+    try {
+      status = take_part(multicast, settings, arrived);
+    } catch (const Error& error) {
+      status = error.status();
+    }
+    ended(status);
+  });
+}
+
+PushGroup::~PushGroup() {
+  stop();
+  thread_.join();
+}
+
+Status PushGroup::take_part(Multicast& multicast, const PushGroupSettings& settings,
+                            const std::function<void()>& arrived) {
+  GroupSettings of_group;
+  of_group.id = settings.group;
+  of_group.members = settings.members;
+  of_group.self = settings.self;
+  of_group.block_bytes = settings.block_bytes;
+  of_group.create_timeout_ms = kComeMs;
+  GroupEvents events;
+  events.on_incoming = [&](std::uint64_t bytes) {
+    return bytes == settings.bytes ? settings.place : nullptr;
+  };
+  if (settings.self != 0)
+    events.on_complete = [&](void*, std::uint64_t bytes) {
+      if (bytes == settings.bytes) arrived();
+    };
+  Group group(multicast, of_group, events);
+  if (settings.self == 0)
+    if (Status status = group.send(settings.place, settings.bytes); !status) return status;
+  while (!is_stopped_.load(std::memory_order_relaxed)) {
+    Status status = group.close(kSliceMs);
+    if (status.code() != Code::timed_out || group.status().code() == Code::timed_out) return status;
+  }
+  return {Code::cancelled, "the push was given up"};
+}
+
+}  // namespace weft::objstore

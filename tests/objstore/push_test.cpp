@@ -1,0 +1,375 @@
+// Objects that one store sends to many others at once.
+#include <algorithm>
+
+#include "hosts.hpp"
+#include "peer_wire.hpp"
+
+using namespace weft;
+using namespace weft::objstore;
+using namespace weft::testing;
+
+namespace {
+
+// Some hosts that know each other, and a client at each.
+struct Hosts {
+  explicit Hosts(int num, std::uint64_t last_memory = 64 << 20, bool verifies = false) {
+    for (int i = 0; i < num; ++i) {
+      std::vector<std::string> others;
+      for (const auto& host : hosts) others.push_back(host->peer());
+      hosts.push_back(std::make_unique<Host>(others, 32 << 10,
+                                             i == num - 1 ? last_memory : std::uint64_t{64} << 20,
+                                             20000, false, verifies));
+      stores.push_back(
+          std::make_unique<ObjectStore>(ObjectStoreSettings{.socket = hosts[i]->store.socket()}));
+    }
+    for (const auto& store : stores) wait_for_peers(*store, hosts.size() - 1);
+  }
+  // Names of all but the first.
+  std::vector<std::string> others() const {
+    std::vector<std::string> names;
+    for (std::size_t i = 1; i < hosts.size(); ++i) names.push_back(hosts[i]->peer());
+    return names;
+  }
+
+  std::vector<std::unique_ptr<Host>> hosts;
+  std::vector<std::unique_ptr<ObjectStore>> stores;
+};
+
+void check_has(ObjectStore& store, const ObjectId& id, std::size_t bytes) {
+  Object object;
+  const Status status = store.get(id, object);
+  INFO(status.text() << ", " << bytes << " bytes");
+  REQUIRE(status.ok());
+  CHECK(equal(object.data(), contents_of(id, bytes)));
+  CHECK(equal(object.metadata(), contents_of(id, 10)));
+}
+
+ObjectPush of(const std::vector<ObjectPush>& pushes, const std::string& host) {
+  const auto found = std::find_if(pushes.begin(), pushes.end(),
+                                  [&](const ObjectPush& push) { return push.host == host; });
+  REQUIRE(found != pushes.end());
+  return *found;
+}
+
+std::uint64_t used_bytes(ObjectStore& store) { return status_number(store, "used_bytes"); }
+
+}  // namespace
+
+TEST_CASE("an object of any size is on all hosts after a push, and nobody fetched it") {
+  const bool verifies = GENERATE(false, true);
+  Hosts hosts(4, 64 << 20, verifies);
+  std::uint64_t number = 0;
+  for (const std::size_t bytes : {0, 1, 1000, 10'230, 10'231, 65'536, 1 << 20, 9'000'000}) {
+    const ObjectId id = id_of(number++);
+    REQUIRE(hosts.stores[0]->put(id, contents_of(id, bytes), contents_of(id, 10)));
+    std::vector<ObjectPush> pushes;
+    // By name, and to all.
+    const Status status = hosts.stores[0]->push(
+        id, number % 2 == 0 ? hosts.others() : std::vector<std::string>(), pushes, kWaitMs);
+    INFO(status.text() << ", " << bytes << " bytes");
+    REQUIRE(status.ok());
+    REQUIRE(pushes.size() == 3);
+    for (const ObjectPush& push : pushes) CHECK((push.code == Code::ok && !push.was_there));
+    for (const auto& store : hosts.stores) check_has(*store, id, bytes);
+  }
+  for (std::size_t i = 1; i < 4; ++i) {
+    CHECK(status_number(*hosts.stores[i], "fetched") == 0);
+    CHECK(status_number(*hosts.stores[i], "pushed_here") == number);
+  }
+  CHECK(status_number(*hosts.stores[0], "pushed") == 3 * number);
+  // They are copies as others are: others can fetch them, and delete reaches all.
+  REQUIRE(hosts.stores[2]->erase(id_of(0)));
+  for (const auto& store : hosts.stores) {
+    for (int tries = 0; store->contains(id_of(0)) && tries < 30000; ++tries) ::usleep(1000);
+    CHECK_FALSE(store->contains(id_of(0)));
+  }
+}
+
+TEST_CASE("hosts that have it, and those without room, are left out of a push") {
+  Hosts hosts(4, 4 << 20);
+  const ObjectId id = id_of(1);
+  REQUIRE(hosts.stores[0]->put(id, contents_of(id, 3 << 20), contents_of(id, 10)));
+  check_fetched(*hosts.stores[1], id, 3 << 20);
+  // What fills the last one is in use.
+  Object held;
+  REQUIRE(hosts.stores[3]->put(id_of(2), contents_of(id_of(2), 3 << 20)));
+  REQUIRE(hosts.stores[3]->get(id_of(2), held));
+  std::vector<ObjectPush> pushes;
+  Status status = hosts.stores[0]->push(id, hosts.others(), pushes, kWaitMs);
+  CHECK(status == Code::no_memory);
+  INFO(status.text());
+  CHECK(status.text().find("on 2 of the 3") != std::string::npos);
+  CHECK(status.text().find("no room") != std::string::npos);
+  CHECK(of(pushes, hosts.hosts[1]->peer()).was_there);
+  CHECK(of(pushes, hosts.hosts[2]->peer()).code == Code::ok);
+  CHECK(of(pushes, hosts.hosts[3]->peer()).code == Code::no_memory);
+  check_has(*hosts.stores[2], id, 3 << 20);
+  CHECK_FALSE(hosts.stores[3]->contains(id));
+  CHECK(status_number(*hosts.stores[1], "pushed_here") == 0);
+  // With room it is as any other; who has it is not asked to take it again.
+  held.release();
+  status = hosts.stores[0]->push(id, hosts.others(), pushes, kWaitMs);
+  INFO(status.text());
+  CHECK(status.ok());
+  check_has(*hosts.stores[3], id, 3 << 20);
+  CHECK(status_number(*hosts.stores[2], "pushed_here") == 1);
+  // Larger than all its memory.
+  const ObjectId large = id_of(3);
+  REQUIRE(hosts.stores[0]->put(large, contents_of(large, 5 << 20), contents_of(large, 10)));
+  status = hosts.stores[0]->push(large, {}, pushes, kWaitMs);
+  CHECK(status == Code::no_memory);
+  check_has(*hosts.stores[1], large, 5 << 20);
+  check_has(*hosts.stores[2], large, 5 << 20);
+}
+
+TEST_CASE("a push takes what is on disk, and makes room by writing to it") {
+  Host a({}, 32 << 10, 16 << 20, 20000, true), b({a.peer()}, 32 << 10, 16 << 20, 20000, true);
+  ObjectStore at_a({.socket = a.store.socket()}), at_b({.socket = b.store.socket()});
+  wait_for_peers(at_a, 1);
+  for (std::uint64_t i = 0; i < 8; ++i)
+    for (ObjectStore* store : {&at_a, &at_b}) {
+      const ObjectId id = id_of(store == &at_a ? i : 100 + i);
+      REQUIRE(store->put(id, contents_of(id, 4 << 20), contents_of(id, 10)));
+    }
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    std::vector<ObjectPush> pushes;
+    const Status status = at_a.push(id_of(i), {}, pushes, kWaitMs);
+    INFO(status.text());
+    REQUIRE(status.ok());
+    CHECK_FALSE(pushes.at(0).was_there);
+  }
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    check_has(at_b, id_of(i), 4 << 20);
+    check_has(at_b, id_of(100 + i), 4 << 20);
+  }
+}
+
+TEST_CASE("names of hosts in a push may be wrong, the same, or one's own") {
+  Hosts hosts(3);
+  const ObjectId id = id_of(1);
+  REQUIRE(hosts.stores[0]->put(id, contents_of(id, 100'000), contents_of(id, 10)));
+  std::vector<ObjectPush> pushes;
+  const std::vector<std::string> names = {hosts.hosts[1]->peer(), "unix:/nobody/here",    "nobody",
+                                          hosts.hosts[0]->peer(), hosts.hosts[1]->peer(), "host"};
+  const Status status = hosts.stores[0]->push(id, names, pushes, kWaitMs);
+  INFO(status.text());
+  CHECK(status == Code::not_found);
+  CHECK(pushes.size() == 5);
+  CHECK(of(pushes, hosts.hosts[1]->peer()).code == Code::ok);
+  CHECK(of(pushes, "unix:/nobody/here").code == Code::not_found);
+  CHECK(of(pushes, "nobody").code == Code::not_found);
+  CHECK(of(pushes, "host").code == Code::bad_argument);  // both are called so
+  CHECK(of(pushes, hosts.hosts[0]->peer()).was_there);
+  check_has(*hosts.stores[1], id, 100'000);
+  CHECK_FALSE(hosts.stores[2]->contains(id));
+  CHECK(hosts.stores[0]->push(id_of(9), {}, pushes, 0) == Code::not_found);
+  CHECK(hosts.stores[0]->push(id, std::vector<std::string>{""}, pushes) == Code::bad_argument);
+}
+
+TEST_CASE("a push needs other hosts") {
+  StoreFixture alone;
+  ObjectStore store({.socket = alone.socket()});
+  const ObjectId id = id_of(1);
+  REQUIRE(store.put(id, contents_of(id, 100)));
+  std::vector<ObjectPush> pushes;
+  CHECK(store.push(id, {}, pushes, kWaitMs) == Code::not_found);
+  Host host;
+  ObjectStore there({.socket = host.store.socket()});
+  REQUIRE(there.put(id, contents_of(id, 100)));
+  CHECK(there.push(id, {}, pushes, kWaitMs) == Code::not_found);
+}
+
+TEST_CASE("a push brings the object here first, and serves those who wait for it") {
+  Hosts hosts(4);
+  const ObjectId id = id_of(1);
+  std::thread waits([&] { check_fetched(*hosts.stores[3], id, 2'000'000); });
+  REQUIRE(hosts.stores[1]->put(id, contents_of(id, 2'000'000), contents_of(id, 10)));
+  std::vector<ObjectPush> pushes;
+  const Status status = hosts.stores[0]->push(id, {}, pushes, kWaitMs);
+  waits.join();
+  INFO(status.text());
+  // Whoever waits for it may be fetching it right now.
+  CHECK((status.ok() || status == Code::again));
+  for (int i = 0; i < 3; ++i) check_has(*hosts.stores[i], id, 2'000'000);
+}
+
+TEST_CASE("many pushes at once") {
+  Hosts hosts(3);
+  std::vector<std::thread> threads;
+  std::atomic<int> num_right{0};
+  for (std::uint64_t from = 0; from < 3; ++from)
+    for (std::uint64_t i = 0; i < 4; ++i)
+      threads.emplace_back([&hosts, &num_right, from, i] {
+        const ObjectId id = id_of(10 * from + i);
+        ObjectStore store({.socket = hosts.hosts[from]->store.socket()});
+        std::vector<ObjectPush> pushes;
+        if (!store.put(id, contents_of(id, 300'000 * i), contents_of(id, 10))) return;
+        if (store.push(id, {}, pushes, kWaitMs)) ++num_right;
+      });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(num_right == 12);
+  for (const auto& store : hosts.stores)
+    for (std::uint64_t from = 0; from < 3; ++from)
+      for (std::uint64_t i = 0; i < 4; ++i) check_has(*store, id_of(10 * from + i), 300'000 * i);
+}
+
+// A receiver's manager ends, or the pusher's, at any moment; its store stays.
+TEST_CASE("when a host leaves in a push, others have all of the object or nothing") {
+  for (int round = 0; round < 12; ++round) {
+    Hosts hosts(4);
+    const ObjectId id = id_of(static_cast<std::uint64_t>(round));
+    const std::size_t bytes = 30'000'000;
+    REQUIRE(hosts.stores[0]->put(id, contents_of(id, bytes), contents_of(id, 10)));
+    std::vector<std::uint64_t> before;
+    for (const auto& store : hosts.stores) before.push_back(used_bytes(*store));
+    const std::size_t victim = round % 3 == 2 ? 0 : 2;
+    std::vector<ObjectPush> pushes;
+    Status status;
+    std::thread push([&] { status = hosts.stores[0]->push(id, hosts.others(), pushes, kWaitMs); });
+    ::usleep(static_cast<useconds_t>(round) * 3000);  // any moment will do
+    hosts.hosts[victim]->stop();
+    push.join();
+    INFO(status.text() << " in round " << round);
+    CHECK(status.code() != Code::timed_out);
+    for (std::size_t i = 1; i < 4; ++i) {
+      if (victim == 2 && i == victim) continue;
+      ObjectStore& store = *hosts.stores[i];
+      // It hears of the end a little later than the pusher's client.
+      for (int tries = 0; !store.contains(id) && used_bytes(store) != before[i] && tries < 30000;
+           ++tries)
+        ::usleep(1000);
+      if (store.contains(id))
+        check_has(store, id, bytes);
+      else
+        CHECK(used_bytes(store) == before[i]);
+      if (victim == 2 && !pushes.empty()) {
+        const ObjectPush one = of(pushes, hosts.hosts[i]->peer());
+        CHECK((one.code == Code::ok) == store.contains(id));
+      }
+    }
+    if (victim == 2 && !pushes.empty()) {
+      const Code code = of(pushes, hosts.hosts[2]->peer()).code;
+      // It left after it had it, in the push, or before anybody reached it.
+      CHECK((code == Code::ok || code == Code::peer_lost || code == Code::not_found));
+    }
+    // What is left goes on.
+    if (victim == 2) {
+      const ObjectId next = id_of(1000);
+      REQUIRE(hosts.stores[0]->put(next, contents_of(next, 50'000), contents_of(next, 10)));
+      const std::vector<std::string> left = {hosts.hosts[1]->peer(), hosts.hosts[3]->peer()};
+      const Status again = hosts.stores[0]->push(next, left, pushes, kWaitMs);
+      INFO(again.text());
+      REQUIRE(again.ok());
+      check_has(*hosts.stores[3], next, 50'000);
+    }
+  }
+}
+
+TEST_CASE("a push whose client or whose time is over leaves nothing behind") {
+  Hosts hosts(3);
+  const ObjectId id = id_of(1);
+  REQUIRE(hosts.stores[0]->put(id, contents_of(id, 30'000'000), contents_of(id, 10)));
+  const std::uint64_t before = used_bytes(*hosts.stores[1]);
+  std::vector<ObjectPush> pushes;
+  // Every host has it, or none of it; whichever comes first.
+  const Status status = hosts.stores[0]->push(id, hosts.others(), pushes, 1);
+  INFO(status.text());
+  CHECK((status.ok() || status == Code::timed_out));
+  REQUIRE(pushes.size() == 2);
+  for (std::size_t i = 1; i < 3; ++i) {
+    ObjectStore& store = *hosts.stores[i];
+    for (int tries = 0; !store.contains(id) && used_bytes(store) != before && tries < 30000;
+         ++tries)
+      ::usleep(1000);
+    CHECK((store.contains(id) || used_bytes(store) == before));
+  }
+  const Status again = hosts.stores[0]->push(id, hosts.others(), pushes, kWaitMs);
+  INFO(again.text());
+  CHECK(again.ok());
+  for (std::size_t i = 1; i < 3; ++i) check_has(*hosts.stores[i], id, 30'000'000);
+}
+
+// What another host may say wrong: a group that this one is not in, one that nobody asked for.
+TEST_CASE("a store believes nothing of a push that makes no sense") {
+  Host a;
+  ObjectStore store({.socket = a.store.socket()});
+  Node peer({.name = "stranger", .progress_thread = false});
+  std::vector<PeerMessage> answers;
+  peer.on_message([&](const Peer&, std::span<const std::byte> bytes) {
+    PeerMessage message;
+    const std::vector<std::byte> copy(bytes.begin(), bytes.end());
+    if (decode(copy, message)) answers.push_back(message);
+  });
+  Peer to;
+  REQUIRE(peer.connect(a.peer(), to));
+  const auto say = [&](const PeerMessage& message) {
+    const std::string bytes = encode(message);
+    Operation operation;
+    peer.send(to, bytes.data(), bytes.size(), operation);
+    REQUIRE(peer.wait(operation) == Code::ok);
+  };
+  const auto answer = [&](PeerKind kind, std::uint64_t number) {
+    for (int tries = 0; tries < 30000; ++tries) {
+      peer.progress();
+      for (const PeerMessage& message : answers)
+        if (message.kind == kind && message.number == number) return message;
+      ::usleep(1000);
+    }
+    FAIL("no answer");
+    return PeerMessage{};
+  };
+  const std::uint64_t before = used_bytes(store);
+  PeerMessage message;
+  message.number = 5;
+  message.id = id_of(1);
+  // Of a group that is of no push.
+  message.kind = PeerKind::push_group;
+  message.members = {{1, "a"}, {2, "b"}};
+  message.block_bytes = 1;
+  say(message);
+  CHECK(answer(PeerKind::push_end, 5).code == static_cast<std::uint32_t>(Code::not_found));
+  // Answers that nobody waits for, an end of none.
+  message.kind = PeerKind::push_answer;
+  say(message);
+  message.kind = PeerKind::push_end;
+  say(message);
+  message.kind = PeerKind::push_stop;
+  say(message);
+  // More than there is.
+  message.kind = PeerKind::push;
+  message.number = 6;
+  message.data_bytes = UINT64_MAX - 5;
+  message.metadata_bytes = 10;
+  say(message);
+  CHECK(answer(PeerKind::push_answer, 6).code == static_cast<std::uint32_t>(Code::no_memory));
+  // A group that the store is not in, then one whose blocks have no bytes.
+  for (const bool is_member : {false, true}) {
+    message.kind = PeerKind::push;
+    message.number = is_member ? 8 : 7;
+    message.data_bytes = 1'000'000;
+    say(message);
+    const PeerMessage ready = answer(PeerKind::push_answer, message.number);
+    REQUIRE(ready.code == 0);
+    REQUIRE(ready.members.size() == 1);
+    CHECK(used_bytes(store) > before);
+    message.kind = PeerKind::push_group;
+    message.members = {{1, "a"}, {is_member ? ready.members[0].generation : 2, "b"}};
+    message.block_bytes = is_member ? 0 : 1;
+    say(message);
+    const std::uint32_t code = answer(PeerKind::push_end, message.number).code;
+    CHECK(code == static_cast<std::uint32_t>(is_member ? Code::bad_argument : Code::corrupt));
+    CHECK(used_bytes(store) == before);
+  }
+  // One that asks, and goes.
+  message.kind = PeerKind::push;
+  message.number = 9;
+  say(message);
+  CHECK(answer(PeerKind::push_answer, 9).code == 0);
+  peer.close(to);
+  for (int tries = 0; used_bytes(store) != before && tries < 30000; ++tries) {
+    peer.progress();
+    ::usleep(1000);
+  }
+  CHECK(used_bytes(store) == before);
+  CHECK_FALSE(store.contains(id_of(1)));
+}

@@ -34,7 +34,7 @@ std::string help_text(const InfoReport& report) {
          "  --collectives PROCESSES HOSTS   the same for so many, and nothing else\n"
          "  --tune [PROCESSES]   measures between two hosts, as in weftrun --hosts a,b -n 2 "
          "weft-info "
-         "--tune, and prints the setting that makes collectives of up to so many processes (1024) "
+         "--tune, and prints the setting that makes collectives of up to so many processes (256) "
          "take what is fastest there\n"
          "  --peer ADDRESS [--secret S]   meets the Node at this address, and says over which "
          "fabric\n"
@@ -127,9 +127,9 @@ int main(int argc, char** argv) {
       continue;
     }
     if (word == "--tune") {
-      const int most = argv[i + 1] == nullptr ? 1024 : count_of(argv[i + 1]);
-      if (most < 2 || most > 4096) {
-        fputs("weft-info: --tune takes a number of processes from 2 to 4096\n", stderr);
+      const int most = argv[i + 1] == nullptr ? 256 : count_of(argv[i + 1]);
+      if (most < 2 || most > 1024) {
+        fputs("weft-info: --tune takes a number of processes from 2 to 1024\n", stderr);
         return 2;
       }
       if (environment) return tune(settings, most);

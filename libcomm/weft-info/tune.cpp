@@ -119,7 +119,8 @@ void print_table(const coll::Network& network, const std::string& hosts, int num
       network.combine_byte, num_processes, coll::table_for(network, num_processes));
 }
 
-Status measure(Job& job, tagged::Engine& engine, int other, int num_processes) {
+// network: of rank 0.
+Status measure(Job& job, tagged::Engine& engine, int other, coll::Network& network) {
   if (job.rank() != 0 && job.rank() != other) return {};
   const bool is_first = job.rank() == 0;
   if (is_first) fputs("weft-info: measures, for some seconds\n", stderr);
@@ -127,14 +128,11 @@ Status measure(Job& job, tagged::Engine& engine, int other, int num_processes) {
   constexpr std::size_t kLong = 1 << 20;
   const double one_way = end.one_way(8), gap = end.gap(8, 1000), long_gap = end.gap(kLong, 16);
   if (!end.status() || !is_first) return end.status();
-  coll::Network network;
   // What keeps the next message from leaving is the work at the busier end.
   network.overhead = std::min(gap, one_way / 2);
   network.latency = one_way - 2 * network.overhead;
   network.per_byte = long_gap / static_cast<double>(kLong);
   network.combine_byte = combining_ns_per_byte();
-  print_table(network, fmt::format("{} and {}", job.member(0).host, job.member(other).host),
-              num_processes);
   return {};
 }
 
@@ -160,11 +158,19 @@ int tune(const Settings& settings, int num_processes) {
   }
   std::unique_ptr<tagged::Engine> engine;
   if (Status created = tagged::Engine::create(*job, engine); !created) return failed(created);
-  const Status measured = measure(*job, *engine, other, num_processes);
+  coll::Network network;
+  const Status measured = measure(*job, *engine, other, network);
   Status closed = engine->close();
   if (closed) closed = job->board().close();
   if (!measured) return failed(measured);
-  return closed ? 0 : failed(closed);
+  if (!closed) return failed(closed);
+  // The others need not wait for this.
+  if (job->rank() == 0) {
+    fmt::print(stderr, "weft-info: plays the steps of up to {} processes\n", num_processes);
+    print_table(network, fmt::format("{} and {}", job->member(0).host, job->member(other).host),
+                num_processes);
+  }
+  return 0;
 }
 
 }  // namespace weft

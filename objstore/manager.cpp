@@ -19,8 +19,6 @@ namespace weft::objstore {
 namespace {
 
 constexpr std::uint64_t kReconnectNs = 1'000'000'000;
-// So long a host that does not answer is looked for: it may have slept, or its link.
-constexpr std::uint64_t kForgetNs = 600'000'000'000;
 
 }  // namespace
 
@@ -286,17 +284,9 @@ void Manager::connect_missing(std::uint64_t now_ns) {
     node_->connect_async(address, [this, address](const Status& status, const Peer& peer) {
       connecting_.erase(address);
       if (status) connected_[address] = peer.generation();
-      // Another store listens there now.
-      if (status)
-        std::erase_if(addresses_, [&](const auto& known) {
-          return known.second == address && known.first != peer.generation();
-        });
-      // Hearsay of who has ended is forgotten; whoever comes back is told of anew. One that was
-      // here may be out of reach for a while.
+      // Hearsay of who has ended is forgotten; whoever comes back is told of anew.
       if (status.code() == Code::not_found)
-        std::erase_if(addresses_, [&](const auto& known) {
-          return known.second == address && !silent_since_ns_.contains(known.first);
-        });
+        std::erase_if(addresses_, [&](const auto& known) { return known.second == address; });
     });
   };
   for (const std::string& address : settings_.peers) {
@@ -304,15 +294,9 @@ void Manager::connect_missing(std::uint64_t now_ns) {
     if (found == connected_.end() || (found->second != self_ && !peers_.contains(found->second)))
       connect(address);
   }
-  for (const auto& [generation, since_ns] : silent_since_ns_)
-    if (now_ns - since_ns > kForgetNs) addresses_.erase(generation);
-  std::erase_if(silent_since_ns_,
-                [&](const auto& silent) { return !addresses_.contains(silent.first); });
-  // Of two that know of each other by hearsay one connects; or who has lost the other.
+  // Of two that know of each other by hearsay one connects.
   for (const auto& [generation, address] : addresses_)
-    if ((generation < self_ || silent_since_ns_.contains(generation)) &&
-        !peers_.contains(generation))
-      connect(address);
+    if (generation < self_ && !peers_.contains(generation)) connect(address);
 }
 
 void Manager::joined(const Peer& peer) {
@@ -323,7 +307,6 @@ void Manager::joined(const Peer& peer) {
     spares_.push_back(peer);
     return;
   }
-  silent_since_ns_.erase(generation);
   tell_members(generation);
   if (sockets_ != nullptr) tell_socket(generation);
   advance_those_of(generation);
@@ -362,7 +345,7 @@ void Manager::lost(const Peer& peer) {
     return;
   }
   peers_.erase(found);
-  if (addresses_.contains(generation)) silent_since_ns_[generation] = monotonic_ns();
+  addresses_.erase(generation);
   socket_addresses_.erase(generation);
   {
     const std::lock_guard lock(inbox_mutex_);

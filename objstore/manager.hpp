@@ -331,8 +331,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   std::set<std::uint64_t> stores_;  // of them; they say so by telling who else there is
   std::vector<Peer> spares_;        // second ways to some of them
   std::map<std::uint64_t, std::string> addresses_;
-  std::map<std::uint64_t, std::uint64_t> silent_since_ns_;  // of those that are lost
-  std::map<std::string, std::uint64_t> connected_;          // a configured address -> generation
+  std::map<std::string, std::uint64_t> connected_;  // a configured address -> generation
   std::set<std::string> connecting_;
   std::uint64_t next_connect_ns_ = 0;
   // Of an id one that is sealed here, and any number of those into clients' memory.

@@ -226,25 +226,6 @@ def check_deaths(hosts, chance):
                    f"host {host.number} keeps memory for the dead")
 
 
-def check_parted(hosts):
-    """The way between two hosts is gone for longer than they wait for each other, and comes back.
-    Neither loses the one that told them of each other, and so will not tell them again."""
-    *_, one, other = hosts
-    one.put("parted", 1 << 20)
-    routes = [(host, f"{peer.address.split(':')[0]}/32") for host, peer in ((one, other), (other, one))]
-
-    def route(what):
-        for host, address in routes:
-            subprocess.run([*host.launch, "ip", "route", what, "blackhole", address], check=True)
-
-    route("add")
-    other.begin("get", "parted", "--timeout", "10").communicate(timeout=2 * LIMIT)
-    eventually(lambda: len(other.status()["peers"]) < len(hosts) - 1, "nothing is lost")
-    route("del")
-    meet(hosts)
-    check_exchange(hosts, "parted")
-
-
 def check_redis_dies(hosts):
     """It dies, comes back with nothing, and is told again what there is."""
     hosts[0].put("before", 100_000)
@@ -274,8 +255,6 @@ def main():
         check_exchange(hosts, "a")
         check_delete(hosts)
         check_copies(hosts)
-        if options.netns and options.protocol == "node" and not options.redis:
-            check_parted(hosts)
         # One is ended and started again; then the one that all others were told of.
         for i in (len(hosts) - 1, 0):
             hosts[i].end()

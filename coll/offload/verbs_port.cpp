@@ -160,6 +160,8 @@ class VerbsPort final : public Port {
     if (!to(IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)) return false;
     for (std::size_t slot = 0; slot < kNumReceives; ++slot)
       if (!post_receive(slot)) return false;
+    // Before anything can come: the channel is readable whenever something is here.
+    is_armed_ = ibv_req_notify_cq(received_, 0) == 0;
     state.sq_psn = std::random_device()() & 0xffffff;
     if (!to(IBV_QPS_RTR, 0) || !to(IBV_QPS_RTS, IBV_QP_SQ_PSN)) return false;
 

@@ -11,6 +11,15 @@
 
 namespace weft::coll {
 
+// The members counted from `first` on.
+struct Circle {
+  const Group& group;
+  int first = 0;
+  int size() const noexcept { return group.size; }
+  int me() const noexcept { return (group.rank - first + group.size) % group.size; }
+  int team_rank(int place) const noexcept { return group.team_rank((place + first) % group.size); }
+};
+
 // Vectors to reduce: so many elements of so many bytes.
 struct Vector {
   std::size_t count;

@@ -7,15 +7,15 @@ namespace weft::coll {
 
 void bcast_binomial(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
   const int n = group.size;
-  const int me = (group.rank - root + n) % n;  // relative: the root is 0
-  const auto team_rank = [&](int relative) { return group.team_rank((relative + root) % n); };
+  const Circle circle{group, root};  // the root is place 0
+  const int me = circle.me();
   // Our parent lacks our lowest set bit; our children add a lower one.
   int mask = 1;
   while (mask < n && (me & mask) == 0) mask *= 2;
   int received = Plan::kNone;
-  if (me != 0) received = plan.receive(team_rank(me - mask), data, bytes);
+  if (me != 0) received = plan.receive(circle.team_rank(me - mask), data, bytes);
   for (mask /= 2; mask > 0; mask /= 2)
-    if (me + mask < n) plan.send(team_rank(me + mask), data, bytes, received);
+    if (me + mask < n) plan.send(circle.team_rank(me + mask), data, bytes, received);
 }
 
 }  // namespace weft::coll

@@ -16,8 +16,8 @@ void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t byte
   constexpr std::uint64_t kWindow = 2;
   const int n = group.size;
   if (n == 1) return;
-  const int me = (group.rank - root + n) % n;
-  const auto team_rank = [&](int relative) { return group.team_rank((relative + root) % n); };
+  const Circle circle{group, root};  // the root is place 0
+  const int me = circle.me();
   const auto num_blocks = static_cast<std::uint32_t>((bytes + block_bytes - 1) / block_bytes);
   const BinomialPipeline pipeline(n, num_blocks);
   const auto place = [&](std::uint32_t block) { return data + block * block_bytes; };
@@ -32,7 +32,7 @@ void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t byte
     if (step >= pipeline.num_steps()) return;
     if (const auto move = pipeline.receive(me, step); move.peer >= 0)
       received[move.block % received.size()] =
-          plan.receive(team_rank(move.peer), place(move.block), length(move.block));
+          plan.receive(circle.team_rank(move.peer), place(move.block), length(move.block));
   };
   int sent[kWindow] = {Plan::kNone, Plan::kNone};
   for (std::uint64_t step = 0; step < kWindow; ++step) receive(step);
@@ -41,7 +41,7 @@ void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t byte
     receive(step + kWindow);
     if (const auto move = pipeline.send(me, step); move.peer >= 0) {
       int& before = sent[step % kWindow];
-      before = plan.send(team_rank(move.peer), place(move.block), length(move.block),
+      before = plan.send(circle.team_rank(move.peer), place(move.block), length(move.block),
                          received[move.block % received.size()], before);
     }
   }

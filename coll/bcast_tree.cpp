@@ -15,13 +15,13 @@ void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, i
   constexpr int kMostChildren = 8;
   assert(radix >= 1 && radix <= kMostChildren);
   const int n = group.size;
-  const int me = (group.rank - root + n) % n;
-  const auto team_rank = [&](int relative) { return group.team_rank((relative + root) % n); };
+  const Circle circle{group, root};  // the root is place 0
+  const int me = circle.me();
   const auto length = [&](std::size_t offset) { return std::min(segment, bytes - offset); };
   const int num_children = std::clamp(n - 1 - me * radix, 0, radix);
   const auto receive = [&](std::size_t offset) {
     if (me == 0 || offset >= bytes) return Plan::kNone;
-    return plan.receive(team_rank((me - 1) / radix), data + offset, length(offset));
+    return plan.receive(circle.team_rank((me - 1) / radix), data + offset, length(offset));
   };
   std::array<int, kMostChildren> sent;
   sent.fill(Plan::kNone);
@@ -31,8 +31,8 @@ void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, i
     // One segment for each child stays under way.
     for (int child = 0; child < num_children; ++child) {
       int& last = sent[index(child)];
-      last = plan.send(team_rank(me * radix + 1 + child), data + offset, length(offset), received,
-                       last);
+      last = plan.send(circle.team_rank(me * radix + 1 + child), data + offset, length(offset),
+                       received, last);
     }
     received = next;
   }

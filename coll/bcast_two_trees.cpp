@@ -43,9 +43,8 @@ class Tree {
 void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t bytes, int root,
                      std::size_t segment) {
   constexpr int kTrees = 2;
-  const int n = group.size;
-  const int me = (group.rank - root + n) % n;
-  const auto team_rank = [&](int place) { return group.team_rank((place + root) % n); };
+  const Circle circle{group, root};  // the root is place 0
+  const int n = circle.size(), me = circle.me();
   const Tree tree(n - 1);
   // Which node of a tree the member at a place is. In the second tree odd and even ones change
   // roles: it is the first one mirrored, or shifted where the mirror would keep them.
@@ -72,7 +71,7 @@ void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t byt
   const auto receive = [&](std::size_t s) {
     const Part& part = parts[s % kTrees];
     if (me == 0 || s >= num_segments) return Plan::kNone;
-    return plan.receive(team_rank(part.parent), data + s * segment, length(s));
+    return plan.receive(circle.team_rank(part.parent), data + s * segment, length(s));
   };
   for (std::size_t s = 0; s < kTrees; ++s) parts[s].received = receive(s);
   for (std::size_t s = 0; s < num_segments; ++s) {
@@ -81,7 +80,7 @@ void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t byt
     part.received = receive(s + kTrees);
     for (int c = 0; c < 2; ++c)
       if (part.children[c] != 0)
-        part.sent[c] = plan.send(team_rank(part.children[c]), data + s * segment, length(s),
+        part.sent[c] = plan.send(circle.team_rank(part.children[c]), data + s * segment, length(s),
                                  received, part.sent[c]);
   }
 }

@@ -12,15 +12,6 @@
 
 namespace weft::coll {
 
-// The members counted from `first` on.
-struct Circle {
-  const Group& group;
-  int first = 0;
-  int size() const noexcept { return group.size; }
-  int me() const noexcept { return (group.rank - first + group.size) % group.size; }
-  int team_rank(int place) const noexcept { return group.team_rank((place + first) % group.size); }
-};
-
 // Who owns what of a vector, by place in the circle: parts of these lengths, or as equal as can be.
 struct Parts {
   int size;

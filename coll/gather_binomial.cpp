@@ -8,8 +8,8 @@ namespace weft::coll {
 
 void gather_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
                      int root) {
-  const int n = group.size, me = (group.rank - root + n) % n;
-  const auto team_rank = [&](int relative) { return group.team_rank((relative + root) % n); };
+  const Circle circle{group, root};  // the root is place 0
+  const int n = circle.size(), me = circle.me();
   int mask = 1;  // the subtree is [me, me + mask)
   while (mask < n && (me & mask) == 0) mask *= 2;
   const int width = std::min(mask, n - me);
@@ -19,12 +19,12 @@ void gather_binomial(Plan& plan, const Group& group, Place send, Place receive, 
     subtree = plan.scratch(index(width) * bytes);
     if (me != 0) plan.copy(subtree, send, bytes);
     for (int child = 1; child < width; child *= 2)
-      plan.receive(team_rank(me + child), subtree + index(child) * bytes,
+      plan.receive(circle.team_rank(me + child), subtree + index(child) * bytes,
                    index(std::min(child, width - child)) * bytes);
     plan.settle();
   }
   if (me != 0) {
-    plan.send(team_rank(me - mask), subtree, index(width) * bytes);
+    plan.send(circle.team_rank(me - mask), subtree, index(width) * bytes);
     return;
   }
   // The root's own block is in place already; the others are in relative order.

@@ -172,14 +172,6 @@ class Run {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 
-const Rule* find(Collective collective, Algorithm algorithm) noexcept {
-  const auto all = rules();
-  const auto found = std::ranges::find_if(all, [&](const Rule& rule) {
-    return rule.collective == collective && rule.algorithm == algorithm;
-  });
-  return found == all.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 double time_of(std::span<const Plan> plans, const Network& network) {
@@ -204,7 +196,7 @@ std::vector<Algorithm> algorithms_of(Collective collective) {
 }
 
 bool needs_commuting(Collective collective, Algorithm algorithm) noexcept {
-  const Rule* rule = find(collective, algorithm);
+  const Rule* rule = rule_of(collective, algorithm);
   return rule != nullptr && rule->commutative_only;
 }
 

@@ -10,8 +10,8 @@ void reduce_binomial(Plan& plan, const Group& group, Place input, Place output, 
                      bool commutative, int root) {
   const int n = group.size;
   const int top = commutative ? root : 0;
-  const int me = (group.rank - top + n) % n;
-  const auto team_rank = [&](int relative) { return group.team_rank((relative + top) % n); };
+  const Circle circle{group, top};
+  const int me = circle.me();
   const std::size_t bytes = vector.bytes();
 
   Place result = input;
@@ -19,14 +19,14 @@ void reduce_binomial(Plan& plan, const Group& group, Place input, Place output, 
     Combiner sums = Combiner::of(plan, input, vector);
     for (int mask = 1; mask < n && (me & mask) == 0; mask *= 2) {
       if (me + mask >= n) continue;
-      plan.receive(team_rank(me + mask), sums.other, bytes);
+      plan.receive(circle.team_rank(me + mask), sums.other, bytes);
       plan.settle();
       sums.from_right(plan, 0, vector.count);
     }
     result = sums.mine;
   }
   if (me != 0)
-    plan.send(team_rank(me & (me - 1)), result, bytes);
+    plan.send(circle.team_rank(me & (me - 1)), result, bytes);
   else if (top == root)
     plan.copy(output, result, bytes);
   else

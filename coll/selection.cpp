@@ -108,6 +108,13 @@ std::string_view name(Algorithm algorithm) noexcept {
 
 std::span<const Rule> rules() noexcept { return kRules; }
 
+const Rule* rule_of(Collective collective, Algorithm algorithm) noexcept {
+  const auto row = std::ranges::find_if(kRules, [&](const Rule& rule) {
+    return rule.collective == collective && rule.algorithm == algorithm;
+  });
+  return row == std::end(kRules) ? nullptr : row;
+}
+
 Choices Choices::from(const Settings& settings) {
   Choices choices;
   for (std::size_t i = 0; i < kNumCollectives; ++i) {
@@ -133,11 +140,8 @@ Algorithm choose(Collective collective, const Situation& situation,
   };
   for (const Choice& choice : choices[collective]) {
     if (!applies(choice.max_size, choice.max_bytes)) continue;
-    // Every row of an algorithm says what it needs.
-    const auto row = std::ranges::find_if(kRules, [&](const Rule& rule) {
-      return rule.collective == collective && rule.algorithm == choice.algorithm;
-    });
-    if (row == std::end(kRules) || fits(*row, situation)) return choice.algorithm;
+    const Rule* row = rule_of(collective, choice.algorithm);
+    if (row == nullptr || fits(*row, situation)) return choice.algorithm;
   }
   for (const Rule& rule : kRules)
     if (rule.collective == collective && fits(rule, situation) &&

@@ -72,6 +72,8 @@ inline constexpr std::size_t kAnyBytes = ~std::size_t{0};
 
 // The table, in order, for weft-info.
 std::span<const Rule> rules() noexcept;
+// The first row of an algorithm, each of which says what it needs; null: the table never takes it.
+const Rule* rule_of(Collective collective, Algorithm algorithm) noexcept;
 
 // What the settings say before the table, per collective: the first that applies is taken.
 struct Choice {

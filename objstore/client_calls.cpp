@@ -246,13 +246,8 @@ Status ObjectStoreImpl::finish(std::uint32_t tag, std::uint64_t deadline_ns,
 }
 
 Status ObjectStoreImpl::call(Request& request, Completion& completion) {
-  const std::uint64_t now_ns = monotonic_ns();
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::uint64_t deadline_ns =
-      request.timeout_ms < 0
-          ? UINT64_MAX
-          : now_ns + kAnswerNs +
-                static_cast<std::uint64_t>(std::min(request.timeout_ms, kMost)) * 1'000'000;
+  std::uint64_t deadline_ns = deadline_after(request.timeout_ms);
+  if (deadline_ns != UINT64_MAX) deadline_ns += kAnswerNs;
   std::uint32_t tag;
   if (Status status = start(request, tag, nullptr, deadline_ns); !status) return status;
   if (Status status = finish(tag, deadline_ns, completion); !status) return status;

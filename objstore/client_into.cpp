@@ -86,11 +86,7 @@ Status ObjectStoreImpl::get_into(const ObjectId& id, std::uint64_t offset,
     request.extent_offset = room.offset;
     request.bytes = into.size();
     request.object_offset = offset;
-    request.timeout_ms = timeout_ms;
-    if (timeout_ms > 0) {
-      const auto passed = static_cast<std::int64_t>((monotonic_ns() - begin_ns) / 1'000'000);
-      request.timeout_ms = std::max<std::int64_t>(timeout_ms - passed, 0);
-    }
+    request.timeout_ms = left_ms(timeout_ms, begin_ns);
     Completion completion{};
     completion.tag = UINT32_MAX;
     status = call(request, completion);

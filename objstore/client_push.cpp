@@ -71,11 +71,7 @@ Status ObjectStoreImpl::push(const ObjectId& id, std::span<const std::string> ho
   request.extent_offset = room.offset;
   request.bytes = room.bytes;
   request.count = static_cast<std::uint32_t>(names.size());
-  request.timeout_ms = timeout_ms;
-  if (timeout_ms > 0) {
-    const auto passed = static_cast<std::int64_t>((monotonic_ns() - begin_ns) / 1'000'000);
-    request.timeout_ms = std::max<std::int64_t>(timeout_ms - passed, 0);
-  }
+  request.timeout_ms = left_ms(timeout_ms, begin_ns);
   Completion completion{};
   completion.tag = UINT32_MAX;
   Status status = call(request, completion);

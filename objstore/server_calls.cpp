@@ -22,16 +22,9 @@ void Server::carry_out(Client& client, const Request& request) {
     case Op::create:
       // In turn: who came first gets room first.
       if (!room_waits_.empty() || !create(client, request)) {
-        const std::uint64_t now_ns = monotonic_ns();
         if (request.timeout_ms == 0)
           return complete(client, request.tag, {Code::no_memory, Reason::no_room});
-        constexpr std::int64_t kMost = std::int64_t{1} << 40;
-        room_waits_.push_back(
-            {client.serial, request,
-             request.timeout_ms < 0
-                 ? UINT64_MAX
-                 : now_ns + static_cast<std::uint64_t>(std::min(request.timeout_ms, kMost)) *
-                                1'000'000});
+        room_waits_.push_back({client.serial, request, deadline_after(request.timeout_ms)});
         objects_.index().header().wants_release.store(1, std::memory_order_relaxed);
       }
       return;
@@ -276,11 +269,7 @@ void Server::wait(Client& client, const Request& request) {
       return complete(client, request.tag, {Code::timed_out}, 0, here);
     timeout_ms = kRestoreMs;
   }
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::uint64_t deadline =
-      timeout_ms < 0
-          ? UINT64_MAX
-          : monotonic_ns() + static_cast<std::uint64_t>(std::min(timeout_ms, kMost)) * 1'000'000;
+  const std::uint64_t deadline = deadline_after(timeout_ms);
   const std::uint64_t number = next_wait_++;
   for (const ObjectId& id : ids) waiting_for_.emplace(id, number);
   waits_.emplace(number, Wait{client.serial, request.tag, ids, here, least, fetches,

@@ -10,15 +10,9 @@ namespace weft::objstore {
 void Server::replicate(Client& client, const Request& request) {
   if (remote_ == nullptr)
     return complete(client, request.tag, {Code::peer_lost, Reason::few_copies}, 0, 1);
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::uint64_t deadline_ns =
-      request.timeout_ms < 0
-          ? UINT64_MAX
-          : monotonic_ns() +
-                static_cast<std::uint64_t>(std::min(request.timeout_ms, kMost)) * 1'000'000;
   const std::uint64_t number = next_wait_++;
-  replications_.emplace(number,
-                        Replication{client.serial, request.tag, request.copies, deadline_ns});
+  replications_.emplace(number, Replication{client.serial, request.tag, request.copies,
+                                            deadline_after(request.timeout_ms)});
   remote_->replicate(number, request.id, request.copies - 1);
 }
 

@@ -17,14 +17,9 @@ void Server::read_into(Client& client, const Request& request) {
   const bool is_spilled = objects_.is_spilled(request.id);
   if (request.timeout_ms == 0 && !is_spilled)
     return complete(client, request.tag, {Code::timed_out});
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::uint64_t deadline_ns =
-      request.timeout_ms < 0
-          ? UINT64_MAX
-          : monotonic_ns() +
-                static_cast<std::uint64_t>(std::min(
-                    std::max<std::int64_t>(request.timeout_ms, is_spilled ? 20'000 : 0), kMost)) *
-                    1'000'000;
+  const std::uint64_t deadline_ns = deadline_after(
+      is_spilled && request.timeout_ms >= 0 ? std::max<std::int64_t>(request.timeout_ms, 20'000)
+                                            : request.timeout_ms);
   const std::uint64_t number = next_wait_++;
   intos_.emplace(number, Into{client.serial, request.tag, request.id, deadline_ns,
                               remote_ != nullptr && !is_spilled, Outcome{}});

@@ -28,14 +28,8 @@ void Server::push(Client& client, const Request& request) {
   }
   if (objects_.find_sealed(request.id) == kNoEntry) return refuse(Code::not_found, Reason::none);
   if (remote_ == nullptr) return refuse(Code::not_found, Reason::no_hosts);
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::uint64_t deadline_ns =
-      request.timeout_ms < 0
-          ? UINT64_MAX
-          : monotonic_ns() +
-                static_cast<std::uint64_t>(std::min(request.timeout_ms, kMost)) * 1'000'000;
   const std::uint64_t number = next_wait_++;
-  pushes_.emplace(number, Push{client.serial, request, deadline_ns});
+  pushes_.emplace(number, Push{client.serial, request, deadline_after(request.timeout_ms)});
   remote_->push(number, request.id, hosts);
 }
 

@@ -5,16 +5,17 @@ ended, killed and started again: hosts_test.py WEFT_STORE [--hosts N] [--fabric 
 redis-server knows who has what, and who the hosts are; with --guarded the stores verify what comes,
 register single objects, and spill; --protocol socket needs --netns."""
 import argparse
-import hashlib
-import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+sys.dont_write_bytecode = True  # the source's folder stays as it is
+import store_hosts  # noqa: E402
+from store_hosts import LIMIT, contents, eventually, meet  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("weft_store")
@@ -28,27 +29,10 @@ parser.add_argument("--guarded", action="store_true",
                     help="stores verify, register single objects and spill")
 parser.add_argument("--protocol", default="node")
 options = parser.parse_args()
-here = os.path.dirname(os.path.realpath(__file__))
-netns = os.path.join(here, "..", "netns")
-if options.netns and "WEFT_LAUNCH" not in os.environ:
-    result = subprocess.run([os.path.join(netns, "run"), "--hosts", str(options.hosts), "--",
-                             sys.executable, os.path.realpath(__file__), *sys.argv[1:]])
-    sys.exit(result.returncode)
+if options.netns:
+    store_hosts.run_in_namespaces(options.hosts)
 
-LIMIT = 60  # seconds that anything may take on a machine under load
-folder = tempfile.mkdtemp(prefix="weft-store-hosts-")
-secret = os.path.join(folder, "secret")
-with open(secret, "w") as file:
-    file.write("of the hosts' test\n")
-environment = {**os.environ, "WEFT_PEER_TIMEOUT_MS": "5000"}
-if options.fabric:
-    environment["WEFT_FABRIC"] = options.fabric
-
-
-def contents(name, size):
-    """What only this name and size have."""
-    block = hashlib.sha512(name.encode()).digest()
-    return (block * (size // len(block) + 1))[:size]
+folder = store_hosts.Folder("weft-store-hosts-")
 
 
 class Redis:
@@ -61,7 +45,7 @@ class Redis:
         cls.url = f"redis://{'10.88.0.254' if options.netns else '127.0.0.1'}:{port}"
         cls.server = subprocess.Popen(
             ["redis-server", "--port", port, "--bind", "0.0.0.0" if options.netns else "127.0.0.1",
-             "--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", folder],
+             "--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", folder.path],
             stdout=subprocess.DEVNULL)
 
     @classmethod
@@ -71,71 +55,26 @@ class Redis:
         cls.server = None
 
 
-class Host:
-
+class Host(store_hosts.Host):
     def __init__(self, number):
-        self.number = number
-        self.socket = os.path.join(folder, f"socket{number}")
-        self.launch = [os.path.join(netns, "on"), f"h{number + 1}"] if options.netns else []
-        self.store = None
-        self.address = f"10.88.0.{number + 1}:7100" if options.netns else f"unix:{self.socket}.node"
+        super().__init__(number, options.weft_store, folder, options.netns)
 
     def start(self, peers=(), memory="64MiB", more=()):
-        known = [word for peer in peers for word in ("--peers", peer.address)]
-        self.store = subprocess.Popen(
-            [*self.launch, options.weft_store, "--socket", self.socket, "--memory", memory,
-             "--listen", self.address, "--secret-file", secret, "--protocol", options.protocol,
-             *(["--directory", Redis.url] if options.redis else known),
-             *(["--verify", "--register", "object", "--spill", folder] if options.guarded else []),
-             *more],
-            stdout=subprocess.PIPE, text=True, env=environment)
-        line = self.store.stdout.readline()
-        assert line == f"ready {self.socket}\n", line
-
-    def end(self, number=signal.SIGTERM):
-        self.store.send_signal(number)
-        self.store.wait(timeout=LIMIT)
-        self.store.stdout.close()
-        assert self.store.returncode == (0 if number == signal.SIGTERM else -number), self.store
-        self.store = None
+        self.start_with(
+            "--memory", memory, "--listen", self.address, "--protocol", options.protocol,
+            *(["--directory", Redis.url] if options.redis else store_hosts.peer_words(peers)),
+            *(["--verify", "--register", "object", "--spill", folder.path]
+              if options.guarded else []),
+            *more, environment={"WEFT_FABRIC": options.fabric} if options.fabric else {})
 
     def kill(self):
         self.end(signal.SIGKILL)
-
-    def begin(self, *arguments):
-        return subprocess.Popen([options.weft_store, "--socket", self.socket, *arguments],
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE)
-
-    def run(self, *arguments, data=None, code=0):
-        process = self.begin(*arguments)
-        output, errors = process.communicate(data, timeout=2 * LIMIT)
-        assert process.returncode == code, (self.number, arguments, process.returncode, errors)
-        return output if code == 0 else errors.decode()
 
     def put(self, name, size):
         self.run("put", name, "-", data=contents(name, size))
 
     def get(self, name, size):
         assert self.run("get", name, "--timeout", str(LIMIT)) == contents(name, size), name
-
-    def status(self):
-        return json.loads(self.run("status", "--json"))
-
-    def has(self, name):
-        return name in [row.split()[0] for row in self.run("ls").decode().splitlines()]
-
-
-def eventually(check, what):
-    deadline = time.monotonic() + LIMIT
-    while not check():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
-def meet(hosts):
-    for host in hosts:
-        eventually(lambda: len(host.status()["peers"]) == len(hosts) - 1, f"host {host.number} alone")
 
 
 def check_exchange(hosts, prefix):
@@ -272,14 +211,10 @@ def main():
             assert not os.path.exists(host.socket)
     finally:
         for host in hosts:
-            if host.store is not None:
-                host.store.kill()
-                host.store.wait()
+            host.clear()
         if Redis.server is not None:
             Redis.kill()
-    left = [name for name in os.listdir(folder) if name != "secret" and not name.endswith(".node")]
-    assert not left, left
-    shutil.rmtree(folder)
+    folder.end()
     print("as expected")
 
 

@@ -4,16 +4,17 @@ pusher or the command is killed meanwhile: push_test.py WEFT_STORE [--netns] [--
 [--library FOLDER CLIENT]. With --netns (root) each store is a host of its own, in a network
 namespace, with a link of 100 Mbit/s where tc can make one. --library: the Python client, too."""
 import argparse
-import hashlib
-import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+sys.dont_write_bytecode = True  # the source's folder stays as it is
+import store_hosts  # noqa: E402
+from store_hosts import LIMIT, contents, eventually, meet  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("weft_store")
@@ -22,26 +23,12 @@ parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--netns", action="store_true")
 parser.add_argument("--library", nargs=2)
 options = parser.parse_args()
-here = os.path.dirname(os.path.realpath(__file__))
-netns = os.path.join(here, "..", "netns")
 HOSTS = 5
-if options.netns and "WEFT_LAUNCH" not in os.environ:
-    result = subprocess.run([os.path.join(netns, "run"), "--hosts", str(HOSTS), "--",
-                             sys.executable, os.path.realpath(__file__), *sys.argv[1:]])
-    sys.exit(result.returncode)
+if options.netns:
+    store_hosts.run_in_namespaces(HOSTS)
 
-LIMIT = 60  # seconds that anything may take on a machine under load
 SIZE = 20_000_000
-folder = tempfile.mkdtemp(prefix="weft-store-push-")
-secret = os.path.join(folder, "secret")
-with open(secret, "w") as file:
-    file.write("of the pushes' test\n")
-
-
-def contents(name, size):
-    """What only this name and size have."""
-    block = hashlib.sha512(name.encode()).digest()
-    return (block * (size // len(block) + 1))[:size]
+folder = store_hosts.Folder("weft-store-push-")
 
 
 def limit_links():
@@ -49,9 +36,10 @@ def limit_links():
     if shutil.which("tc") is None:
         return False
     for i in range(1, HOSTS + 1):
-        for where in ([os.path.join(netns, "on"), f"h{i}", "tc", "qdisc", "replace", "dev", "eth0"],
-                      ["tc", "qdisc", "replace", "dev", f"v{i}"]):
-            command = [*where, "root", "tbf", "rate", "100mbit", "burst", "256kb", "latency", "50ms"]
+        on_host = [os.path.join(store_hosts.NETNS, "on"), f"h{i}"]
+        for where, device in (on_host, "eth0"), ([], f"v{i}"):
+            command = [*where, "tc", "qdisc", "replace", "dev", device, "root", "tbf",
+                       "rate", "100mbit", "burst", "256kb", "latency", "50ms"]
             if subprocess.run(command, capture_output=True).returncode != 0:
                 return False
     return True
@@ -60,41 +48,13 @@ def limit_links():
 is_limited = options.netns and limit_links()
 
 
-class Host:
+class Host(store_hosts.Host):
     def __init__(self, number):
-        self.number = number
-        self.socket = os.path.join(folder, f"socket{number}")
-        self.launch = [os.path.join(netns, "on"), f"h{number + 1}"] if options.netns else []
-        self.store = None
-        self.address = f"10.88.0.{number + 1}:7100" if options.netns else f"unix:{self.socket}.node"
+        super().__init__(number, options.weft_store, folder, options.netns)
 
     def start(self, peers=(), memory="96MiB", listens=True):
-        known = [word for peer in peers for word in ("--peers", peer.address)]
-        self.store = subprocess.Popen(
-            [*self.launch, options.weft_store, "--socket", self.socket, "--memory", memory,
-             *(["--listen", self.address] if listens else []), "--secret-file", secret, *known],
-            stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "WEFT_PEER_TIMEOUT_MS": "5000"})
-        line = self.store.stdout.readline()
-        assert line == f"ready {self.socket}\n", line
-
-    def end(self, number=signal.SIGTERM):
-        self.store.send_signal(number)
-        self.store.wait(timeout=LIMIT)
-        self.store.stdout.close()
-        assert self.store.returncode == (0 if number == signal.SIGTERM else -number), self.store
-        self.store = None
-
-    def begin(self, *arguments):
-        return subprocess.Popen([options.weft_store, "--socket", self.socket, *arguments],
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE)
-
-    def run(self, *arguments, data=None, code=0):
-        process = self.begin(*arguments)
-        output, errors = process.communicate(data, timeout=2 * LIMIT)
-        assert process.returncode == code, (self.number, arguments, process.returncode, errors)
-        return output if code == 0 else errors.decode()
+        self.start_with("--memory", memory, *(["--listen", self.address] if listens else []),
+                        *store_hosts.peer_words(peers))
 
     def push(self, name, hosts):
         """What the command prints for each host, and its errors."""
@@ -102,14 +62,8 @@ class Host:
                              "--timeout", str(LIMIT))
         return finish_push(process)
 
-    def status(self):
-        return json.loads(self.run("status", "--json"))
-
     def used(self):
         return self.status()["memory"]["used_bytes"]
-
-    def has(self, name):
-        return name in [row.split()[0] for row in self.run("ls").decode().splitlines()]
 
 
 def finish_push(process):
@@ -118,18 +72,6 @@ def finish_push(process):
     assert (process.returncode == 0) == all(word in ("has it", "had it") for word in told.values()), (
         told, errors)
     return told, errors.decode()
-
-
-def eventually(check, what):
-    deadline = time.monotonic() + LIMIT
-    while not check():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
-def meet(hosts):
-    for host in hosts:
-        eventually(lambda: len(host.status()["peers"]) == len(hosts) - 1, f"host {host.number} alone")
 
 
 def check_whole_or_nothing(hosts, name, before):
@@ -301,12 +243,8 @@ def main():
             host.end()
     finally:
         for host in hosts:
-            if host.store is not None:
-                host.store.kill()
-                host.store.wait()
-    left = [name for name in os.listdir(folder) if name != "secret" and not name.endswith(".node")]
-    assert not left, left
-    shutil.rmtree(folder)
+            host.clear()
+    folder.end()
     print("as expected")
 
 

@@ -1,5 +1,7 @@
 #include "push_group.hpp"
 
+#include <system_error>
+
 #include "weft/job.hpp"
 
 namespace weft::objstore {
@@ -12,21 +14,25 @@ constexpr int kSliceMs = 20;     // between two looks whether it shall stop
 
 PushGroup::PushGroup(Multicast& multicast, PushGroupSettings settings,
                      std::function<void()> arrived, std::function<void(const Status&)> ended) {
-  thread_ = std::thread([this, &multicast, settings = std::move(settings),
-                         arrived = std::move(arrived), ended = std::move(ended)] {
-    Status status;
-    try {
-      status = take_part(multicast, settings, arrived);
-    } catch (const Error& error) {
-      status = error.status();
-    }
-    ended(status);
-  });
+  try {
+    thread_ = std::thread(
+        [this, &multicast, settings = std::move(settings), arrived = std::move(arrived), ended] {
+          Status status;
+          try {
+            status = take_part(multicast, settings, arrived);
+          } catch (const Error& error) {
+            status = error.status();
+          }
+          ended(status);
+        });
+  } catch (const std::system_error& error) {
+    ended({Code::no_memory, std::string("no thread to be had: ") + error.what()});
+  }
 }
 
 PushGroup::~PushGroup() {
   stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Status PushGroup::take_part(Multicast& multicast, const PushGroupSettings& settings,

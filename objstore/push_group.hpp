@@ -27,7 +27,7 @@ class PushGroup {
  public:
   // Neither call waits for the manager's thread. arrived: at a receiver all bytes are there, and
   // nobody writes any more. ended: the last one; the group is gone, and with it every use of the
-  // object's memory.
+  // object's memory. no_memory, from within: no thread is to be had.
   PushGroup(Multicast& multicast, PushGroupSettings settings, std::function<void()> arrived,
             std::function<void(const Status&)> ended);
   // Leaves the group if it has not ended; blocks until it has, which the Node's timeout bounds.

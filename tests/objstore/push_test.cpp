@@ -1,8 +1,11 @@
 // Objects that one store sends to many others at once.
+#include <pthread.h>
+
 #include <algorithm>
 
 #include "hosts.hpp"
 #include "peer_wire.hpp"
+#include "push_group.hpp"
 
 using namespace weft;
 using namespace weft::objstore;
@@ -379,3 +382,24 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
   CHECK(used_bytes(store) == before);
   CHECK_FALSE(store.contains(id_of(1)));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // which start threads their way
+TEST_CASE("a host that can start no thread leaves a push, and goes on") {
+  Multicast multicast(NodeSettings{});
+  pthread_attr_t before, endless;
+  REQUIRE(pthread_getattr_default_np(&before) == 0);
+  REQUIRE(pthread_attr_init(&endless) == 0);
+  REQUIRE(pthread_attr_setstacksize(&endless, std::size_t{1} << 46) == 0);
+  std::vector<Code> ends;
+  REQUIRE(pthread_setattr_default_np(&endless) == 0);
+  {
+    PushGroup group(
+        multicast, {}, [] {}, [&](const Status& status) { ends.push_back(status.code()); });
+  }
+  REQUIRE(pthread_setattr_default_np(&before) == 0);
+  CHECK(ends == std::vector{Code::no_memory});
+  pthread_attr_destroy(&before);
+  pthread_attr_destroy(&endless);
+}
+#endif

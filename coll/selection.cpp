@@ -22,6 +22,8 @@ constexpr Rule kRules[] = {
     {C::bcast, W::shared_hosts, false, kAnySize, kAnyBytes, A::two_level},
     {C::bcast, W::anywhere, false, 2, kAnyBytes, A::binomial},
     {C::bcast, W::anywhere, false, 32, 16 * K, A::binomial},
+    {C::bcast, W::anywhere, false, 8, 256 * K, A::two_trees},
+    {C::bcast, W::anywhere, false, 8, kAnyBytes, A::chain},
     {C::bcast, W::anywhere, false, kAnySize, 8 * K, A::binomial},
     {C::bcast, W::anywhere, false, kAnySize, kAnyBytes, A::two_trees},
     {C::reduce, W::one_host, false, kAnySize, kAnyBytes, A::shm},

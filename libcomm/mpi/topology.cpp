@@ -408,6 +408,40 @@ struct Edge {
   int weight;
 };
 
+// Each edge goes to its two ends alone, so that no process holds more of the graph than it named or
+// is a part of. They arrive in the order of the ranks that named them.
+Status give_edges(coll::Team& team, const std::vector<Edge>& mine, std::vector<Edge>& received) {
+  const auto size = static_cast<std::size_t>(team.size());
+  const auto for_each_end = [&](auto&& call) {
+    for (const Edge& edge : mine) {
+      if (edge.source != MPI_PROC_NULL) call(static_cast<std::size_t>(edge.source), edge);
+      if (edge.destination != MPI_PROC_NULL && edge.destination != edge.source)
+        call(static_cast<std::size_t>(edge.destination), edge);
+    }
+  };
+  std::vector<std::size_t> send_bytes(size), receive_bytes(size);
+  for_each_end([&](std::size_t rank, const Edge&) { send_bytes[rank] += sizeof(Edge); });
+  Status status = coll::alltoall(team, send_bytes.data(), receive_bytes.data(), sizeof(std::size_t));
+  if (!status) return status;
+  const auto places_of = [&](const std::vector<std::size_t>& bytes) {
+    std::vector<std::ptrdiff_t> places(size);
+    std::exclusive_scan(bytes.begin(), bytes.end(), places.begin(), std::ptrdiff_t{0});
+    return places;
+  };
+  const auto send_places = places_of(send_bytes), receive_places = places_of(receive_bytes);
+  std::vector<Edge> out((static_cast<std::size_t>(send_places.back()) + send_bytes.back()) /
+                        sizeof(Edge));
+  auto next = send_places;
+  for_each_end([&](std::size_t rank, const Edge& edge) {
+    out[static_cast<std::size_t>(next[rank]) / sizeof(Edge)] = edge;
+    next[rank] += sizeof(Edge);
+  });
+  received.resize((static_cast<std::size_t>(receive_places.back()) + receive_bytes.back()) /
+                  sizeof(Edge));
+  return coll::alltoallv(team, out.data(), send_bytes.data(), send_places.data(), received.data(),
+                         receive_bytes.data(), receive_places.data());
+}
+
 }  // namespace
 
 MPI_FUNCTION(Dist_graph_create)
@@ -433,20 +467,8 @@ MPI_FUNCTION(Dist_graph_create)
       mine.push_back({sources[i], destinations[next], weighted ? weights[next] : 0});
     }
   }
-  // Everyone learns all edges and keeps its own, in the order of the ranks that named them. Enough
-  // for graphs that fit one process; what is kept is only this process's part.
-  std::vector<std::size_t> sizes;
-  Status status = share(*comm->team, mine.size() * sizeof(Edge), sizes);
-  if (!status) return raise_status(comm, status, __func__);
-  std::vector<std::ptrdiff_t> places(sizes.size());
-  std::size_t total = 0;
-  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-    places[rank] = static_cast<std::ptrdiff_t>(total);
-    total += sizes[rank];
-  }
-  std::vector<Edge> all(total / sizeof(Edge));
-  status = coll::allgatherv(*comm->team, mine.data(), mine.size() * sizeof(Edge), all.data(),
-                            sizes.data(), places.data());
+  std::vector<Edge> all;
+  const Status status = give_edges(*comm->team, mine, all);
   if (!status) return raise_status(comm, status, __func__);
   auto topology = std::make_unique<Topology>();
   topology->kind = MPI_DIST_GRAPH;

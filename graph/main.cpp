@@ -27,6 +27,20 @@ const std::map<std::string, FileFormat> kFormats = {
 const std::map<std::string, Weights> kWeights = {
     {"none", Weights::none}, {"file", Weights::file}, {"hash", Weights::hash}};
 
+// CLI's own check for names speaks of the numbers behind them as well.
+template <class Value>
+CLI::Validator one_of(const std::map<std::string, Value>& values) {
+  const std::string names = CLI::detail::generate_map(values, true);
+  return {[values, names](std::string& text) -> std::string {
+            const auto found = values.find(text);
+            if (found == values.end())
+              return "expected one of " + names + ", found \"" + text + "\"";
+            text = std::to_string(static_cast<int>(found->second));
+            return {};
+          },
+          names};
+}
+
 // CLI's own check takes what is no number at all (nan) for one.
 std::string from_zero(const std::string& text) {
   double value = 0;
@@ -45,7 +59,7 @@ std::string vertex_id(const std::string& text) {
 void add_graph(CLI::App* command, std::string& graph, LoadOptions& load) {
   command->add_option("graph", graph, "the graph's file")->required();
   command->add_option("--format", load.format, "what the file is; auto: by its name")
-      ->transform(CLI::CheckedTransformer(kFormats))
+      ->transform(one_of(kFormats))
       ->default_str("auto");
   command->add_flag("--undirected", load.undirected, "edges lead both ways");
   command
@@ -72,7 +86,7 @@ void add_algorithm(CLI::App* command, RunArguments& arguments) {
     command
         ->add_option("--weights", arguments.load.weights,
                      "of edges: those of the file, 1, or hashed")
-        ->transform(CLI::CheckedTransformer(kWeights))
+        ->transform(one_of(kWeights))
         ->default_str("file");
   if (name == "bfs" || name == "sssp") {
     command
@@ -90,8 +104,8 @@ void add_algorithm(CLI::App* command, RunArguments& arguments) {
         ->check(from_zero);
   }
   command->add_option("--out-format", arguments.out_format, "of --out: text or binary")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ResultFormat>{
-          {"text", ResultFormat::text}, {"binary", ResultFormat::binary}}))
+      ->transform(one_of(std::map<std::string, ResultFormat>{{"text", ResultFormat::text},
+                                                             {"binary", ResultFormat::binary}}))
       ->default_str("text");
 }
 
@@ -111,21 +125,21 @@ void add_run(CLI::App* command, RunArguments& arguments) {
   command
       ->add_option("--mode", arguments.run.mode,
                    "paper: a vertex program; push: no second copy of the edges; auto: the fastest")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Mode>{{"paper", Mode::paper},
-                                                                      {"push", Mode::push},
-                                                                      {"pull", Mode::pull},
-                                                                      {"auto", Mode::automatic}}))
+      ->transform(one_of(std::map<std::string, Mode>{{"paper", Mode::paper},
+                                                     {"push", Mode::push},
+                                                     {"pull", Mode::pull},
+                                                     {"auto", Mode::automatic}}))
       ->default_str("auto");
   command
       ->add_option("--combine", arguments.run.step.combine,
                    "one message for a changed mirror, or for each edge")
-      ->transform(CLI::CheckedTransformer(
+      ->transform(one_of(
           std::map<std::string, Combine>{{"mirror", Combine::mirrors}, {"edge", Combine::edges}}))
       ->default_str("mirror");
   command
       ->add_option("--schedule", arguments.run.step.schedule,
                    "threads grab active vertices, steal those of others, or have fixed shares")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Schedule>{
+      ->transform(one_of(std::map<std::string, Schedule>{
           {"grab", Schedule::grab}, {"steal", Schedule::steal}, {"fixed", Schedule::fixed}}))
       ->default_str("grab");
   transport::ExchangeSettings& exchange = arguments.run.step.exchange;
@@ -136,7 +150,7 @@ void add_run(CLI::App* command, RunArguments& arguments) {
   command
       ->add_option("--pairing", exchange.pairing,
                    "mode paper: a thread has a lane to each process, or to each of its threads")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, transport::Pairing>{
+      ->transform(one_of(std::map<std::string, transport::Pairing>{
           {"machine", transport::Pairing::thread_to_machine},
           {"thread", transport::Pairing::thread_to_thread}}))
       ->default_str("machine");
@@ -238,11 +252,11 @@ int main(int argc, char** argv) {
   convert_command->add_option("from", conversion.from, "the graph's file")->required();
   convert_command->add_option("to", conversion.to, "the new file")->required();
   convert_command->add_option("--from-format", conversion.from_format, "what the file is")
-      ->transform(CLI::CheckedTransformer(kFormats));
+      ->transform(one_of(kFormats));
   convert_command->add_option("--format", conversion.to_format, "what the new file is to be")
-      ->transform(CLI::CheckedTransformer(kFormats));
+      ->transform(one_of(kFormats));
   convert_command->add_option("--weights", conversion.weights, "of the file, 1, or hashed")
-      ->transform(CLI::CheckedTransformer(kWeights));
+      ->transform(one_of(kWeights));
 
   GenerateArguments generation;
   CLI::App* const generate_command = app.add_subcommand("generate", "makes up a graph");
@@ -251,7 +265,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"rmat", "grid"}));
   generate_command->add_option("to", generation.to, "the new file")->required();
   generate_command->add_option("--format", generation.format, "what it is to be")
-      ->transform(CLI::CheckedTransformer(kFormats));
+      ->transform(one_of(kFormats));
   generate_command->add_option("--scale", generation.scale, "rmat: 2^scale vertices")
       ->check(CLI::Range(1, 31))
       ->capture_default_str();

@@ -125,8 +125,26 @@ void write_allreduce_steps(const Members& members, Plan& plan, Vector vector, bo
 }
 
 void write_scan_steps(const Members& members, Plan& plan, Vector vector, bool exclusive) {
-  write_scan(by_messages(members, Collective::scan, members.size, vector.bytes()), plan,
-             all(members), kOutput, vector, exclusive);
+  const auto within = [&](const Group& group, Place data, bool is_exclusive) {
+    write_scan(by_messages(members, Collective::scan, group.size, vector.bytes()), plan, group,
+               data, vector, is_exclusive);
+    plan.settle();
+  };
+  // Prefixes are of ranks in order, whatever the operation.
+  const Placement* hosts = hosts_of(members, Collective::scan, false);
+  if (hosts == nullptr) return within(all(members), kOutput, exclusive);
+  const Led led(*hosts);
+  const Group inside = hosts->inside_group();
+  const Place before = plan.scratch(vector.bytes());
+  reduce_within(members, plan, inside, kOutput, before, vector, false, led.leader());
+  if (led.leads()) within(led.across(), before, true);
+  within(inside, kOutput, exclusive);
+  if (hosts->mine() == 0) return;
+  bcast_within(members, plan, inside, before, vector.bytes(), led.leader());
+  if (exclusive && inside.rank == 0)
+    plan.copy(kOutput, before, vector.bytes());
+  else
+    plan.combine(before, kOutput, vector.count);
 }
 
 void write_reduce_scatter_steps(const Members& members, Plan& plan, const std::size_t* counts,

@@ -34,7 +34,9 @@ bool fits_scratch(const Hosts& hosts, Collective collective, std::size_t bytes) 
 
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bool commutative) {
   const Hosts* hosts = team.hosts();
-  const bool shared_hosts = hosts != nullptr && (commutative || hosts->is_in_order()) &&
+  // Prefixes are of ranks in order, whatever the operation.
+  const bool needs_order = !commutative || collective == Collective::scan;
+  const bool shared_hosts = hosts != nullptr && (!needs_order || hosts->is_in_order()) &&
                             fits_scratch(*hosts, collective, bytes);
   const Algorithm algorithm = choose(
       collective, {team.size(), bytes, team.is_local(), commutative, shared_hosts}, team.choices());
@@ -217,6 +219,9 @@ Status scan_any(Team& team, const void* send, void* receive, std::size_t count, 
   const Algorithm algorithm = algorithm_for(team, Collective::scan, bytes, op);
   if (algorithm == Algorithm::shm)
     return shm_scan(*team.shm(), send != nullptr ? send : receive, receive, count, op, exclusive);
+  if (algorithm == Algorithm::two_level)
+    return ended(team, two_level_scan(team, send != nullptr ? send : receive, receive, count, op,
+                                      exclusive));
   if (!exclusive || send == nullptr) {
     if (send != nullptr) copy_bytes(receive, send, bytes);
     return scan_by_messages(algorithm, team, receive, count, op, exclusive);

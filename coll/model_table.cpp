@@ -88,7 +88,7 @@ std::string table_for(const Network& network, int most_members) {
     const auto collective = static_cast<Collective>(i);
     if (algorithms_of(collective).size() == 1) continue;
     // Within hosts first.
-    std::string pieces = collective == Collective::scan ? "shm" : "shm+two_level";
+    std::string pieces = "shm+two_level";
     // The same pieces with more members make those before superfluous.
     std::string before, shape_before;
     const auto shape_of = [](std::string text, int members) {

@@ -65,6 +65,7 @@ constexpr Rule kRules[] = {
     {C::reduce_scatter, W::anywhere, true, kAnySize, kAnyBytes, A::pairwise},
     {C::reduce_scatter, W::anywhere, false, kAnySize, kAnyBytes, A::binomial},
     {C::scan, W::one_host, false, kAnySize, kAnyBytes, A::shm},
+    {C::scan, W::shared_hosts, false, kAnySize, kAnyBytes, A::two_level},
     {C::scan, W::anywhere, false, kAnySize, 8 * K, A::recursive_doubling},
     {C::scan, W::anywhere, false, 32, kAnyBytes, A::pairwise},
     {C::scan, W::anywhere, false, kAnySize, 32 * K, A::recursive_doubling},

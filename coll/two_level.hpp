@@ -41,6 +41,9 @@ Status two_level_reduce(Team& team, const void* input, void* receive, std::size_
 // `receive` may be `input`.
 Status two_level_allreduce(Team& team, const void* input, void* receive, std::size_t count,
                            const Reduction& op);
+// `receive` may be `input`. For hosts that hold the members in order.
+Status two_level_scan(Team& team, const void* input, void* receive, std::size_t count,
+                      const Reduction& op, bool exclusive);
 // `input` may be `receive`. Counts in elements.
 Status two_level_reduce_scatter(Team& team, const void* input, void* receive,
                                 const std::size_t* counts, const Reduction& op);

@@ -91,7 +91,7 @@ WEFT_SETTING(
     "allgather=shm|two_level|circulant|ring,"
     "alltoall=shm|two_level|bruck|pairwise,"
     "reduce_scatter=shm|two_level|circulant|pairwise|binomial,"
-    "scan=shm|recursive_doubling|pairwise: one or "
+    "scan=shm|two_level|recursive_doubling|pairwise: one or "
     "more of these, instead of what the table says (weft-info --collectives); by size as "
     "bcast=binomial@8:16K+chain (to 8 members and 16 KiB, else chain), as weft-info --tune "
     "prints them")

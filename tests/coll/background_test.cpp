@@ -134,6 +134,28 @@ TEST_CASE("steps of reductions over hosts") {
   }
 }
 
+// The same, of all members up to each one.
+TEST_CASE("steps of prefix reductions over hosts") {
+  constexpr std::size_t kUnit = 16;
+  for (const Mapping& mapping : kMappings) {
+    const int n = static_cast<int>(mapping.size());
+    for (const bool exclusive : {false, true})
+      for (const std::size_t count : {std::size_t{1}, at(n) + 1, std::size_t{1000}}) {
+        std::vector<MemberMemory> memory(mapping.size());
+        for (int m = 0; m < n; ++m)
+          for (std::size_t i = 0; i < count; ++i) memory[at(m)].output.push_back(vector_of(m, i));
+        const Played result =
+            played(mapping, memory, kUnit, [&](const Members& members, Plan& plan) {
+              write_scan_steps(members, plan, {count, kUnit}, exclusive);
+            });
+        REQUIRE(result.errors == kNothing);
+        for (int m = exclusive ? 1 : 0; m < n; ++m)
+          for (std::size_t i = 0; i < count; ++i)
+            REQUIRE(memory[at(m)].output[i] == result_of(exclusive ? m : m + 1, i));
+      }
+  }
+}
+
 // Nobody leaves a barrier before all have come: everyone but those that lead tells, and is told.
 TEST_CASE("steps of a barrier over hosts, whatever algorithm broadcasts go by") {
   for (const Mapping& mapping : kMappings)

@@ -11,7 +11,7 @@ printed=$("$here/../netns/run" --hosts 2 -- "$weftrun" --hosts h1,h2 -n 2 --time
 echo "$printed"
 eval "$(echo "$printed" | grep '^export WEFT_COLL_ALGORITHMS=')"
 case "$WEFT_COLL_ALGORITHMS" in
-  *bcast=shm+two_level+*scan=shm+*) ;;
+  *bcast=shm+two_level+*scan=shm+two_level+*) ;;
   *) echo "no table: $WEFT_COLL_ALGORITHMS" >&2; exit 1 ;;
 esac
 "$info" --collectives 8 8

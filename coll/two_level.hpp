@@ -50,6 +50,18 @@ Status two_level_reduce_scatter(Team& team, const void* input, void* receive,
 // The root's own block is in its place in `receive` (gather) or stays in `send` (scatter).
 Status two_level_gather(Team& team, const void* send, void* receive, std::size_t bytes, int root);
 Status two_level_scatter(Team& team, const void* send, void* receive, std::size_t bytes, int root);
+// Blocks of any length: what a leader sends on or gets for its host begins with their lengths, by
+// place. Longer ones than this go straight between the root and their member.
+inline constexpr std::size_t kMostCarriedBytes = 16 * 1024;
+inline std::size_t carried(std::size_t bytes) noexcept {
+  return bytes <= kMostCarriedBytes ? bytes : 0;
+}
+// The root's own block is in its place in `receive` (gatherv) or stays in `send` (scatterv).
+Status two_level_gatherv(Team& team, const void* send, std::size_t send_bytes, void* receive,
+                         const std::size_t* counts, const std::ptrdiff_t* displacements, int root);
+Status two_level_scatterv(Team& team, const void* send, const std::size_t* counts,
+                          const std::ptrdiff_t* displacements, void* receive,
+                          std::size_t receive_bytes, int root);
 // `receive` holds this rank's block in its place.
 Status two_level_allgather(Team& team, void* receive, std::size_t bytes);
 Status two_level_allgatherv(Team& team, void* receive, const std::size_t* counts,

@@ -1,5 +1,5 @@
 // The collectives whose blocks differ in length. Mostly only the two sides of a block know how long
-// it is, so everything goes as messages between those two, straight between the user's buffers.
+// it is: between hosts of one member each it goes straight between the user's buffers.
 #include <algorithm>
 #include <vector>
 
@@ -7,6 +7,14 @@
 #include "coll/two_level.hpp"
 
 namespace weft::coll {
+namespace {
+
+// As blocks of a few bytes do: nobody knows the length of all.
+bool goes_by_leaders(Team& team, Collective collective) {
+  return team.hosts() != nullptr && algorithm_for(team, collective, 1) == Algorithm::two_level;
+}
+
+}  // namespace
 
 Status gatherv(Team& team, const void* send, std::size_t send_bytes, void* receive,
                const std::size_t* counts, const std::ptrdiff_t* displacements, int root) {
@@ -14,6 +22,9 @@ Status gatherv(Team& team, const void* send, std::size_t send_bytes, void* recei
     copy_bytes(at(receive, displacements[root]), send, std::min(send_bytes, counts[root]));
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
+  if (goes_by_leaders(team, Collective::gather))
+    return ended(team,
+                 two_level_gatherv(team, send, send_bytes, receive, counts, displacements, root));
   return run_steps(
       team, Collective::gather, {send, receive}, nullptr, [&](Plan& plan, const Group& group) {
         gatherv_linear(plan, group, kInput, send_bytes, kOutput, counts, displacements, root);
@@ -27,6 +38,9 @@ Status scatterv(Team& team, const void* send, const std::size_t* counts,
     copy_bytes(receive, at(send, displacements[root]), std::min(receive_bytes, counts[root]));
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
+  if (goes_by_leaders(team, Collective::scatter))
+    return ended(
+        team, two_level_scatterv(team, send, counts, displacements, receive, receive_bytes, root));
   return run_steps(
       team, Collective::scatter, {send, receive}, nullptr, [&](Plan& plan, const Group& group) {
         scatterv_linear(plan, group, kInput, counts, displacements, kOutput, receive_bytes, root);

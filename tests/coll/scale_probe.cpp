@@ -257,7 +257,8 @@ constexpr Call kCalls[] = {
     {"gather", kLong, gather},        {"scatter", kShort, scatter},
     {"scatter", kLong, scatter},      {"allgather", kShort, allgather},
     {"allgather", kBlock, allgather}, {"alltoall", kShort, alltoall},
-    {"alltoall", kBlock, alltoall},   {"gatherv", kLong, gatherv},
+    {"alltoall", kBlock, alltoall},   {"gatherv", kBlock, gatherv},
+    {"gatherv", kLong, gatherv},      {"scatterv", kBlock, scatterv},
     {"scatterv", kLong, scatterv},    {"allgatherv", kBlock, allgatherv},
     {"alltoallv", kShort, alltoallv},
 };

@@ -6,6 +6,10 @@
 // the barrier gains nothing there. The size is what OSU's programs call the size: the whole vector
 // for bcast, the reductions and reduce_scatter, one rank's block for gather, scatter, allgather and
 // alltoall. Reductions sum floats.
+//
+// With -l the last column is the bytes that the network interface of that name took or gave in an
+// iteration, by its own counters: the most of all hosts and both directions. Between its hosts no
+// algorithm can move less over the busiest link than what `compare --link` divides it by.
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -27,6 +31,12 @@ typedef struct {
   double timed_s;  // spent in the operation itself by the last run of timed_calls
   double whole_s;  // the same with the barriers between
 } Call;
+
+// The counters of a network interface.
+typedef struct {
+  double sent;
+  double received;
+} LinkBytes;
 
 typedef struct {
   const char* name;
@@ -257,6 +267,30 @@ static double timed_barriers(void* context, size_t bytes, long iters) {
   return s->call.whole_s;
 }
 
+static double link_counter(const char* link, const char* counter) {
+  char path[256];
+  snprintf(path, sizeof path, "/sys/class/net/%s/statistics/%s_bytes", link, counter);
+  FILE* file = fopen(path, "r");
+  double bytes;
+  if (file == NULL || fscanf(file, "%lf", &bytes) != 1) {
+    fprintf(stderr, "cannot read %s\n", path);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  fclose(file);
+  return bytes;
+}
+
+static LinkBytes link_bytes(const char* link) {
+  if (link == NULL) return (LinkBytes){0, 0};
+  return (LinkBytes){link_counter(link, "tx"), link_counter(link, "rx")};
+}
+
+// The greater of the two directions.
+static double busier(LinkBytes before, LinkBytes after) {
+  double sent = after.sent - before.sent, received = after.received - before.received;
+  return sent > received ? sent : received;
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   State s = {.call = {.root = 0}};
@@ -272,6 +306,7 @@ int main(int argc, char** argv) {
   const Program program = {.title = title,
                            .min_bytes = s.operation->reduces ? sizeof(float) : 1,
                            .max_bytes = 1 << 20,
+                           .has_link = true,
                            .min_ranks = 1};
   Options options = options_parse(argc, argv, &program);
   if (is_barrier) options.min_bytes = options.max_bytes = 0;
@@ -281,25 +316,32 @@ int main(int argc, char** argv) {
   s.call.recv = buffer_alloc(options.max_bytes * (size_t)s.call.num_ranks);
   Loop loop = is_barrier ? timed_barriers : timed_calls;
 
-  print_header(
-      &options, &program,
-      "# Size        Avg Latency(us)    Min Latency(us)    Max Latency(us)      Iteration(us)");
+  const char* columns =
+      "# Size        Avg Latency(us)    Min Latency(us)    Max Latency(us)      Iteration(us)"
+      "        Link(bytes)";
+  char header[128];
+  const int num_values = options.link != NULL ? 5 : 4;
+  snprintf(header, sizeof header, "%.*s", 10 + num_values * 19, columns);
+  print_header(&options, &program, header);
   for (size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes = next_size(bytes)) {
     bool passed = !options.validate || check(&s, bytes);
     MPI_Barrier(MPI_COMM_WORLD);
     long iters = settle_iters(&options, loop, &s, bytes);
     MPI_Barrier(MPI_COMM_WORLD);
+    const LinkBytes before = link_bytes(options.link);
     loop(&s, bytes, iters);
+    double link = busier(before, link_bytes(options.link)) / (double)iters;
     double mine_us = s.call.timed_s * 1e6 / (double)iters;
     double whole_us = s.call.whole_s * 1e6 / (double)iters;
-    double values[4] = {0, 0, 0, 0};
+    double values[5] = {0, 0, 0, 0, 0};
     MPI_Reduce(&mine_us, &values[0], 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     MPI_Reduce(&mine_us, &values[1], 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
     MPI_Reduce(&mine_us, &values[2], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     MPI_Reduce(&whole_us, &values[3], 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&link, &values[4], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     values[0] /= s.call.num_ranks;
     values[3] /= s.call.num_ranks;
-    print_row(&options, bytes, values, 4, 2, passed);
+    print_row(&options, bytes, values, num_values, 2, passed);
     if (is_barrier) break;
   }
   MPI_Finalize();

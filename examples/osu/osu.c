@@ -32,6 +32,12 @@ static void usage(const Program* program, FILE* out) {
   if (program->has_median) {
     fprintf(out, "  -M          the median over the iterations instead of their mean\n");
   }
+  if (program->has_link) {
+    fprintf(out, "  -l NAME     also count the bytes of this network interface of each host\n");
+  }
+  if (program->has_vector) {
+    fprintf(out, "  -D          data in blocks of 8 bytes, with as much between two of them\n");
+  }
   fprintf(out, "  -h          this text\n");
 }
 
@@ -110,11 +116,15 @@ Options options_parse(int argc, char** argv, const Program* program) {
                      .senders = 1,
                      .receivers = 2,
                      .validate = false,
-                     .median = false};
+                     .median = false,
+                     .link = NULL,
+                     .vector = false};
   char flags[32] = "hm:i:x:T:c";
   if (program->has_window) strcat(flags, "W:");
   if (program->has_threads) strcat(flags, "t:");
   if (program->has_median) strcat(flags, "M");
+  if (program->has_link) strcat(flags, "l:");
+  if (program->has_vector) strcat(flags, "D");
 
   opterr = 0;
   int flag;
@@ -154,6 +164,12 @@ Options options_parse(int argc, char** argv, const Program* program) {
         break;
       case 'M':
         options.median = true;
+        break;
+      case 'l':
+        options.link = optarg;
+        break;
+      case 'D':
+        options.vector = true;
         break;
       case 'h':
         if (my_rank() == 0) usage(program, stdout);

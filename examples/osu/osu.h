@@ -20,6 +20,8 @@ typedef struct {
   bool has_window;   // accepts -W
   bool has_threads;  // accepts -t
   bool has_median;   // accepts -M
+  bool has_link;     // accepts -l
+  bool has_vector;   // accepts -D
   int min_ranks;
   bool even_ranks;
 } Program;
@@ -34,7 +36,9 @@ typedef struct {
   int senders;  // threads of latency_mt on each side
   int receivers;
   bool validate;
-  bool median;  // of the iterations, instead of their mean
+  bool median;       // of the iterations, instead of their mean
+  const char* link;  // network interface whose bytes are counted, or null
+  bool vector;       // blocks of 8 bytes with as much between
 } Options;
 
 // Runs `iters` iterations with messages of `bytes` bytes; returns the seconds they took here.

@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OSU = os.path.join(CHECKOUT, "examples", "osu")
 sys.path.insert(0, OSU)
-from comparing import (drawing, libraries, pair, perftest, pictures, programs, running,  # noqa: E402
+from comparing import (drawing, libraries, links, pair, perftest, pictures, programs, running,  # noqa: E402
                        steady, tables)
 
 
@@ -109,6 +109,63 @@ class ParsingTest(unittest.TestCase):
     def test_no_rows_is_an_error(self):
         with self.assertRaises(ValueError):
             programs.parse_output(programs.PROGRAMS["latency"], "# Size  Latency\n")
+
+
+class LinksTest(unittest.TestCase):
+    def test_hosts_say_how_many_processes(self):
+        self.assertEqual(links.parse_hosts("a:4,b,c:12"), {"a": 4, "b": 1, "c": 12})
+        self.assertEqual(links.parse_hosts(""), {})
+        for wrong in ("a:0", "a:x", "a,a", "a,,b"):
+            with self.assertRaisesRegex(ValueError, "hosts are HOST or HOST:N"):
+                links.parse_hosts(wrong)
+
+    def test_least_bytes_of_the_busiest_link(self):
+        counts = [4, 4, 4, 4]
+        for collective, least in (("bcast", 1000), ("reduce", 1000), ("allreduce", 1500),
+                                  ("reduce_scatter", 750), ("gather", 12000), ("scatter", 12000),
+                                  ("allgather", 12000), ("alltoall", 48000)):
+            self.assertEqual(links.least_bytes(collective, 1000, counts), least, collective)
+        self.assertEqual(links.least_bytes("gather", 10, [1, 5]), 50)
+        self.assertEqual(links.least_bytes("allgather", 10, [1, 5]), 50)
+        self.assertEqual(links.least_bytes("alltoall", 10, [1, 5, 2]), 150)
+
+    def test_table_divides_by_the_least_and_counts_from_64_kib(self):
+        moved = tables.Points()
+        bcast = programs.PROGRAMS["bcast"]
+        text = ("# head\n1024 1 1 1 2 4096\n65536 1 1 1 2 70000\n")
+        moved.add(bcast, 4, Named("weft"), programs.parse_column(text, bcast.link_column))
+        rows = links.table(moved, bcast, 4, ["weft", "a"], {"x": 2, "y": 2}).splitlines()
+        self.assertEqual(rows[2].split(), ["1", "KiB", "1024", "4.000", "-"])
+        self.assertIn("most 1.068 from 64 KiB on; goal: <= 1.1 met", rows[4])
+
+
+class BetweenHostsTest(unittest.TestCase):
+    HOSTS = {"x": 4, "y": 2}
+
+    def library(self, kind):
+        library = libraries.Library.__new__(libraries.Library)
+        library.name = library.kind = kind
+        library.compiler, library.launcher = "cc", "run"
+        return library
+
+    def command(self, kind):
+        with unittest.mock.patch.object(pair, "address_towards", lambda host: "to " + host), \
+             unittest.mock.patch.object(libraries, "num_cores", lambda: 2):
+            return self.library(kind).command(["program"], 6, hosts=self.HOSTS)
+
+    def test_every_library_places_processes_alike(self):
+        for kind, option in (("weft", "--hosts"), ("openmpi", "-H"), ("mpich", "-hosts")):
+            command = self.command(kind)
+            self.assertEqual(command[command.index(option) + 1], "x:4,y:2")
+            self.assertEqual(command[-3:], ["-n", "6", "program"])
+
+    def test_openmpi_shares_memory_and_yields_where_hosts_are_crowded(self):
+        self.assertIn("tcp,vader,self", self.command("openmpi"))
+        self.assertIn("--oversubscribe", self.command("openmpi"))
+
+    def test_mpich_hears_of_an_address_that_the_hosts_reach(self):
+        command = self.command("mpich")
+        self.assertEqual(command[command.index("-localhost") + 1], "to x")
 
 
 WEFT_INFO = """\

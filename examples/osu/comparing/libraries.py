@@ -11,8 +11,9 @@ with the same placement:
 - Large messages: Open MPI's shared-memory transport copies directly between processes with CMA
   (btl_vader_single_copy_mechanism=cma) and MPICH over UCX does the same by default. Nothing
   switches that off here; `process_copy_allowed` tells whether the machine lets them.
-- Between hosts: one process on each, no binding (the hosts may be network namespaces of one
-  machine), and Open MPI by its tcp btl.
+- Between hosts: no binding (the hosts may be network namespaces of one machine), and Open MPI by its
+  tcp btl, inside each by shared memory, as MPICH does by itself. With more processes on a host
+  than cores Open MPI gets --oversubscribe, as above.
 - Over RDMA devices: Weft by verbs also inside a host, Open MPI by its tcp btl.
 - Weft runs with its default settings; its launcher places processes in the same way by itself.
 """
@@ -25,6 +26,8 @@ import re
 import shutil
 import subprocess
 
+from comparing import pair
+
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))))
 KNOWN_PEERS = {
@@ -33,8 +36,10 @@ KNOWN_PEERS = {
 }
 
 
-BETWEEN_HOSTS = ("weft", "openmpi")  # kinds
+BETWEEN_HOSTS = ("weft", "openmpi", "mpich")  # kinds
+OVER_VERBS = ("weft", "openmpi")
 TCP_OF_OPENMPI = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
+TCP_AND_SHM_OF_OPENMPI = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self"]
 
 
 class Missing(Exception):
@@ -50,8 +55,9 @@ class Library:
         self.launcher = _executable(launcher, name)
         self.kind, self.version = _identify(self.launcher)
 
-    def command(self, program, num_processes, threaded=False, hosts=(), over_verbs=False):
-        """The command line that runs `program` (a list) with `num_processes` processes."""
+    def command(self, program, num_processes, threaded=False, hosts=None, over_verbs=False):
+        """The command line that runs `program` (a list) with `num_processes` processes. `hosts`:
+        how many of them each host gets, by name, in order."""
         if hosts:
             return [self.launcher] + self._between(hosts) + ["-n", str(num_processes)] + program
         tcp = TCP_OF_OPENMPI if over_verbs and self.kind == "openmpi" else []
@@ -71,11 +77,18 @@ class Library:
         return [self.launcher] + tcp + placement + ["-n", str(num_processes)] + program
 
     def _between(self, hosts):
+        names = ",".join("%s:%d" % item for item in hosts.items())
         if self.kind == "weft":
-            return ["--bind", "none", "--hosts", ",".join(hosts)]
+            return ["--bind", "none", "--hosts", names]
         agent = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_host")
-        return ["--mca", "plm_rsh_agent", agent, *TCP_OF_OPENMPI, "--bind-to", "none", "-H",
-                ",".join(hosts)]
+        if self.kind == "mpich":
+            # The name of this side may mean nothing over there.
+            return ["-launcher", "rsh", "-launcher-exec", agent, "-localhost",
+                    pair.address_towards(next(iter(hosts))), "-hosts", names]
+        most = max(hosts.values())
+        return ["--mca", "plm_rsh_agent", agent,
+                *(TCP_OF_OPENMPI if most == 1 else TCP_AND_SHM_OF_OPENMPI), "--bind-to", "none",
+                *(["--oversubscribe"] if most > num_cores() else []), "-H", names]
 
     def environment(self, over_verbs=False):
         environment = dict(os.environ)

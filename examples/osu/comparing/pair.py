@@ -56,3 +56,10 @@ def address_of(host):
         return "127.0.0.1"
     words = _output(on_host(host, ["hostname", "-I"])).split()
     return words[0] if words else host
+
+
+def address_towards(host):
+    """The address of this side on the way to a host."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # sends nothing
+        probe.connect((address_of(host), 9))
+        return probe.getsockname()[0]

@@ -13,20 +13,22 @@ class Program:
     """One benchmark.
 
     `column` is the place of the measured value in a row of output, counted after the size.
-    `whole_column` is that of the time of whole iterations, where a program prints it.
+    `whole_column` is that of the time of whole iterations, where a program prints it, `link_column`
+    that of the bytes that it counts with -l.
     `goal_point` and `goal_mean` are what Weft aims at: the ratio of its median to the best peer's
     at every size, and as geometric mean over the sizes; with `goal_size` at that size alone.
     """
 
     def __init__(self, name, source, unit, goal_point, goal_mean, arguments=(), column=0,
                  sizes=(1, 4 << 20), scales=False, threaded=False, whole_column=None,
-                 goal_size=None):
+                 link_column=None, goal_size=None):
         self.name = name
         self.source = source
         self.arguments = list(arguments)
         self.unit = unit
         self.column = column
         self.whole_column = whole_column
+        self.link_column = link_column
         self.sizes = sizes
         self.scales = scales
         self.threaded = threaded
@@ -54,6 +56,8 @@ class Program:
 def _all():
     programs = [
         Program("latency", "latency.c", "us", 0.85, 0.65),
+        Program("latency_vector", "latency.c", "us", 0.6, 0.6, arguments=["-D"],
+                sizes=(64 << 10, 4 << 20)),
         Program("bw", "bw.c", "MB/s", 1.1, 1.5),
         Program("bibw", "bibw.c", "MB/s", 1.1, 1.5),
         Program("mbw_mr", "mbw_mr.c", "msg/s", 1.3, None, column=1, sizes=(1, 1 << 16),
@@ -63,7 +67,8 @@ def _all():
     ]
     for name in COLLECTIVES:
         programs.append(Program(name, "coll.c", "us", 0.9, 0.6, arguments=[name],
-                                sizes=(8, 1 << 16), scales=True, whole_column=3))
+                                sizes=(8, 1 << 16), scales=True, whole_column=3,
+                                link_column=4))
     for name, goal in ONE_SIDED.items():
         programs.append(Program("win_" + name, "win.c", "MB/s" if name.endswith("_bw") else "us",
                                 None, goal, arguments=[name], sizes=(8, 4 << 20),
@@ -95,8 +100,14 @@ def select(text):
 
 
 def parse_output(program, text, whole=False):
-    """Rows of output as {bytes: value}; `whole` asks for the time of whole iterations. Raises ValueError if there is none or data was wrong."""
-    column = program.whole_column if whole and program.whole_column else program.column
+    """What the program measured, as {bytes: value}; `whole` asks for the time of whole iterations."""
+    return parse_column(text, program.whole_column if whole and program.whole_column
+                        else program.column)
+
+
+def parse_column(text, column):
+    """A column of the output as {bytes: value}. Raises ValueError if there is none or data was
+    wrong."""
     values = {}
     for line in text.splitlines():
         fields = line.split()

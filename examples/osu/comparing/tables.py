@@ -46,13 +46,17 @@ class Points:
             return None
         return ours / (min(theirs) if program.lower_is_better else max(theirs))
 
-    def write_json(self, path, units):
+    def write_json(self, path, units, moved=None):
+        """`moved`: Points of the bytes on the busiest link."""
         rows = []
         for (program, processes, size, library), samples in self._samples.items():
             rows.append({"program": program, "processes": processes, "bytes": size,
                          "library": library, "median": round(statistics.median(samples), 4),
                          "minimum": min(samples), "maximum": max(samples),
                          "rounds": len(samples), "unit": units[program]})
+            on_link = moved._samples.get((program, processes, size, library)) if moved else None
+            if on_link:
+                rows[-1]["link_bytes"] = round(statistics.median(on_link))
         with open(path, "w", encoding="utf-8") as file:
             file.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
 

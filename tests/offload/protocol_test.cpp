@@ -293,6 +293,19 @@ TEST_CASE("a switch that dies or restarts in the middle costs no result") {
   }
 }
 
+TEST_CASE("a spine that is gone is not taken for the next group") {
+  World world(5, {4, 2, 2}, kGood);
+  REQUIRE(world.hosts->enrol(1, 8).empty());
+  CHECK(world.operation(300, 1) == 0);
+  const std::size_t used = world.spines[0]->core->num_groups() == 1 ? 0 : 1;
+  REQUIRE(world.spines[used]->core->num_groups() == 1);
+  world.spines[used]->stop();
+  world.network.run_until(world.network.now_ns + 2'000'000'000);
+  REQUIRE(world.hosts->enrol(2, 8).empty());
+  CHECK(world.spines[1 - used]->core->num_groups() == 1);
+  CHECK(world.operation(300, 2) == 0);
+}
+
 TEST_CASE("a leader that lacks the result takes it from one that has it") {
   int fetched = 0;
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {

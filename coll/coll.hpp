@@ -80,14 +80,18 @@ class Team {
   // then null on every member.
   ShmTeam* shm() { return shm_tried_ ? shm_ : make_shm(); }
 
-  // The way through switches that compute; null: the settings want none.
-  offload::Offload* offload() { return offload_tried_ ? offload_.get() : make_offload(); }
-  // No switches for this team: it is part of how they are used, in the context of another team,
-  // which the notices are for.
-  void keep_to_hosts() noexcept {
-    offload_tried_ = true;
-    notices_used_ = false;
+  // The way through switches that compute; null: the settings want none. Persistent calls have
+  // their own, as the order of their starts has nothing to do with that of the others.
+  enum class Calls { usual, persistent };
+  offload::Offload* offload(Calls calls = Calls::usual) {
+    offload::Offload* made = offloads_[static_cast<std::size_t>(calls)].get();
+    return made != nullptr || !wants_offload_ ? made : make_offload(calls);
   }
+  // No switches for this team, whatever the settings say.
+  void keep_to_hosts() noexcept { wants_offload_ = false; }
+  // A team of some of the members, by world rank, for calls inside those of `whole`: in its
+  // context, broken when that is, and without switches.
+  static std::unique_ptr<Team> part_of(Team& whole, std::span<const int> members);
   // Collective, before the end of a team that the members leave at different times.
   void close_offload();
 
@@ -147,7 +151,7 @@ class Team {
   void make_requests();
 
   ShmTeam* make_shm();
-  offload::Offload* make_offload();
+  offload::Offload* make_offload(Calls calls);
   bool look_for_lost() noexcept;
 
   tagged::Engine& engine_;
@@ -161,8 +165,8 @@ class Team {
   bool notices_used_ = false;
   bool stuck_ = false;
   bool shm_tried_ = false;
-  bool offload_tried_ = false;
-  std::unique_ptr<offload::Offload> offload_;
+  bool wants_offload_ = false;
+  std::array<std::unique_ptr<offload::Offload>, 2> offloads_;  // by Calls
   std::unique_ptr<Hosts> hosts_;
   std::unique_ptr<Notices> notices_;
   std::unique_ptr<ShmSegment> segment_;

@@ -55,7 +55,9 @@ Status lost(Team& team) {
 }
 
 Status ended(Team& team, Status status) {
-  if (status == Code::peer_lost || (status == Code::no_memory && team.is_stuck())) team.give_up();
+  if (status == Code::peer_lost || status == Code::timed_out ||
+      (status == Code::no_memory && team.is_stuck()))
+    team.give_up();
   return status;
 }
 

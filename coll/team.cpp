@@ -29,8 +29,8 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
     hosts_ = std::make_unique<Hosts>(*this, members.size());
   assign(members, context);
   // Clients that agree on losses in the middle of calls have no word in a switch.
-  offload_tried_ =
-      interrupt != nullptr || is_across || engine.job().settings().text(Setting::offload) == "off";
+  wants_offload_ =
+      interrupt == nullptr && !is_across && engine.job().settings().text(Setting::offload) != "off";
   make_requests();
 }
 
@@ -38,10 +38,16 @@ Team::Team(Team& whole, std::size_t most)
     : engine_(whole.engine_),
       interrupt_(whole.interrupt_),
       whole_(&whole),
-      offload_tried_(true),
       choices_(whole.choices_) {
   members_.reserve(most);
   make_requests();
+}
+
+std::unique_ptr<Team> Team::part_of(Team& whole, std::span<const int> members) {
+  std::unique_ptr<Team> part(new Team(whole, members.size()));
+  const auto self = std::find(members.begin(), members.end(), whole.engine_.rank());
+  part->assign(members, whole.context_, static_cast<int>(self - members.begin()));
+  return part;
 }
 
 // As many as most calls need, making the shared segment among them; the rest when a call wants
@@ -81,14 +87,16 @@ Team::~Team() {
     if (!request->is_complete()) (void)request.release();
 }
 
-offload::Offload* Team::make_offload() {
-  offload_tried_ = true;
-  offload_ = std::make_unique<offload::Offload>(*this);
-  return offload_.get();
+offload::Offload* Team::make_offload(Calls calls) {
+  auto& offload = offloads_[static_cast<std::size_t>(calls)];
+  offload = std::make_unique<offload::Offload>(*this);
+  return offload.get();
 }
 
 void Team::close_offload() {
-  if (offload_ != nullptr && offload_->close()) offload_.reset();
+  wants_offload_ = false;
+  for (auto& offload : offloads_)
+    if (offload != nullptr && offload->close()) offload.reset();
 }
 
 void Team::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }

@@ -105,6 +105,7 @@ Background::Next Background::next(coll::Plan& plan) {
       if (offload_.link_->is_alone()) {
         if (offload_.link_->state() == Leader::State::recovering)
           if (const Status late = offload_.overdue(asked_ns_); !late) {
+            offload_.link_->take_back();
             status_ = late;
             block_[0] = static_cast<std::byte>(late.code());
             return publish(plan);

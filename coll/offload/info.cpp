@@ -22,9 +22,12 @@ std::string list(std::uint32_t mask, std::size_t count, Name&& name_of, T) {
 std::string offload_text(const Settings& settings) {
   const std::string& mode = settings.text(Setting::offload);
   if (mode == "off") return "  off; WEFT_OFFLOAD=node or socket turns it on\n";
-  std::string text = fmt::format(
-      "  one leader a {}, {}\n", mode,
-      settings.text(Setting::offload_when) == "force" ? "always" : "where the switch is faster");
+  std::string when = "where the model says that the switch is faster";
+  if (settings.text(Setting::offload_when) == "force")
+    when = "always";
+  else if (const std::size_t most = settings.bytes(Setting::offload_max_bytes); most != 0)
+    when = fmt::format("from {} to {} bytes", settings.bytes(Setting::offload_min_bytes), most);
+  std::string text = fmt::format("  one leader a {}, {}\n", mode, when);
   const std::string& name = settings.text(Setting::offload_switch);
   if (is_placement(name))
     return text + fmt::format("  switches are those that {} names for each rank\n", name);

@@ -101,7 +101,7 @@ void Link::start(const LeaderOptions& options, std::uint64_t lease_ns) {
 }
 
 void Link::stop() {
-  alone_.store(false, std::memory_order_release);
+  take_back();
   bool was_open = false, answers = false;
   Header header;
   {
@@ -141,6 +141,10 @@ void Link::begin(Element element, Operation operation, std::span<const std::byte
 
 Leader::State Link::advance() {
   const std::lock_guard lock(mutex_);
+  return advance_locked();
+}
+
+Leader::State Link::advance_locked() {
   // What has come first: a process that did not run for long must not take that for silence.
   read_switch([this](auto bytes) { leader_.on_switch(bytes, now_ns()); });
   leader_.on_time(now_ns());
@@ -178,19 +182,28 @@ void Link::wake_thread() noexcept {
 }
 
 void Link::leave_alone(void (*wake)(void*) noexcept, void* argument) {
-  wake_ = wake;
-  wake_argument_ = argument;
-  alone_.store(true, std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);
+    wake_ = wake;
+    wake_argument_ = argument;
+    alone_.store(true, std::memory_order_release);
+  }
   wake_thread();
+}
+
+void Link::take_back() {
+  const std::lock_guard lock(mutex_);
+  alone_.store(false, std::memory_order_release);
 }
 
 // True: what was left to this thread is over.
 bool Link::advance_alone() {
+  if (!is_alone()) return false;
   if (!enrolment_.is_over()) {
     advance_enrolment();
     return enrolment_.is_over();
   }
-  const Leader::State state = advance();
+  const Leader::State state = advance_locked();
   return state != Leader::State::working && state != Leader::State::recovering;
 }
 
@@ -243,13 +256,15 @@ void Link::serve() {
     if (std::uint64_t count = 0; readable[1].revents != 0)
       (void)!read(wake_fd_, &count, sizeof count);
     read_control();
-    if (alone && advance_alone()) {
+    std::unique_lock lock(mutex_);
+    if (advance_alone()) {
       auto* const wake = wake_;
       void* const argument = wake_argument_;
       alone_.store(false, std::memory_order_release);
+      lock.unlock();
       wake(argument);
+      lock.lock();
     }
-    const std::lock_guard lock(mutex_);
     if (lease_ns_ == 0 || leader_.is_frozen() || now_ns() - renewed_ns_ < lease_ns_ / 4) continue;
     renewed_ns_ = now_ns();
     std::byte packet[kMaxPacketBytes];

@@ -38,9 +38,10 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   void advance_enrolment();
   // Leaves the enrolment, or the operation that was begun, to this object's thread until it is over
   // (the operation: done, or the hosts' to do). Then is_alone() is false, and `wake` is called by
-  // that thread. Until then nothing else of this object may be called but is_alone(), state() and
-  // silent_leaders().
+  // that thread. Until then nothing else of this object may be called but is_alone(), state(),
+  // silent_leaders() and take_back(), after which that thread does no more for it.
   void leave_alone(void (*wake)(void*) noexcept, void* argument);
+  void take_back();
   bool is_alone() const noexcept { return alone_.load(std::memory_order_acquire); }
   // From here on packets are the Leader's.
   void start(const LeaderOptions& options, std::uint64_t lease_ns);
@@ -69,6 +70,7 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   void to_switch(std::span<const std::byte> packet) override;
   void to_leader(int leader, std::span<const std::byte> packet) override;
   void serve();
+  Leader::State advance_locked();
   bool advance_alone();
   void wake_thread() noexcept;
   void read_control();
@@ -78,8 +80,9 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   std::unique_ptr<Port> port_;
   int control_fd_ = -1, wake_fd_ = -1;
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> alone_{false};  // release by who leaves and who ends, acquire by the other
-  void (*wake_)(void*) noexcept = nullptr;
+  // Changes under mutex_; release by who leaves and who ends, acquire by the other.
+  std::atomic<bool> alone_{false};
+  void (*wake_)(void*) noexcept = nullptr;  // these under mutex_
   void* wake_argument_ = nullptr;
   innet::Address own_;
   std::vector<innet::Address> leaders_;

@@ -135,7 +135,7 @@ Negotiation::Need Negotiation::notify() {
   }
   const auto me = static_cast<std::size_t>(self_);
   Branch& branch = tree_.branches[me];
-  branch.job = all[0].group;
+  branch.job = terms_.job;
   branch.window = kWindow;
   branch.lease_s = kLeaseS;
   Header header;

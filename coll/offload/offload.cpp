@@ -80,11 +80,13 @@ Offload::Offload(coll::Team& team) : team_(team) {
   const Settings& settings = team.engine().job().settings();
   mode_ = settings.text(Setting::offload) == "socket" ? Mode::socket : Mode::node;
   forced_ = settings.text(Setting::offload_when) == "force";
+  min_bytes_ = settings.bytes(Setting::offload_min_bytes);
+  max_bytes_ = settings.bytes(Setting::offload_max_bytes);
   terms_.ordered = settings.text(Setting::offload_float) == "ordered";
   terms_.fixed = settings.text(Setting::offload_float) == "fixed";
   terms_.timeout_ns =
       static_cast<std::uint64_t>(settings.number(Setting::offload_timeout_ms)) * 1'000'000;
-  terms_.job = team.context();
+  terms_.job = static_cast<std::uint32_t>(team.engine().job().id());
 }
 
 Offload::~Offload() {
@@ -156,16 +158,14 @@ void Offload::arrange(const std::vector<Whereabouts>& all) {
     std::vector<int> world;
     for (const int member : members) world.push_back(team_.world(member));
     // Messages of these teams are in order with the team's own: all are in the same call.
-    node_ = std::make_unique<coll::Team>(team_.engine(), world, team_.context());
-    node_->keep_to_hosts();
+    node_ = coll::Team::part_of(team_, world);
   }
   order_ = order_of_sums(tors);
   if (!is_leader()) return;
   // A member that dies far away is waited for in a switch, not in its messages.
   for (int member = 0; member < team_.size(); ++member)
     if (member != team_.rank()) team_.engine().watch(team_.world(member));
-  leaders_ = std::make_unique<coll::Team>(team_.engine(), leaders, team_.context());
-  leaders_->keep_to_hosts();
+  leaders_ = coll::Team::part_of(team_, leaders);
 }
 
 void Offload::use(const Negotiation& negotiation) {
@@ -187,8 +187,11 @@ bool Offload::takes(std::size_t bytes, const coll::Reduction& op,
   if (!usable_ || find_combine(op.element, op.operation) == nullptr ||
       element_bytes(op.element) != op.element_bytes)
     return false;
-  return forced_ || (is_allreduce && offload_wins(mode_ == Mode::socket,
-                                                  {num_nodes_, num_members_of_node_, bytes}));
+  if (forced_) return true;
+  if (!is_allreduce) return false;
+  // What was measured here is worth more than the model.
+  if (max_bytes_ != 0) return bytes >= min_bytes_ && bytes <= max_bytes_;
+  return offload_wins(mode_ == Mode::socket, {num_nodes_, num_members_of_node_, bytes});
 }
 
 bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) {
@@ -254,31 +257,38 @@ const coll::Reduction& Offload::bitwise_or() noexcept {
 
 Status Offload::allreduce(const void* send, void* receive, std::size_t count,
                           const coll::Reduction& op, int root) {
-  const void* input = send != nullptr ? send : receive;
   const bool receives = root < 0 || root == team_.rank();
+  return in_pieces(send != nullptr ? send : receive, receives ? receive : nullptr, count, op);
+}
+
+Status Offload::bcast(void* data, std::size_t bytes, int root) {
+  // The root's may be memory that nobody may write, or that others read meanwhile.
+  if (team_.rank() == root) return in_pieces(data, nullptr, bytes, bitwise_or());
+  std::memset(data, 0, bytes);
+  return in_pieces(data, data, bytes, bitwise_or());
+}
+
+Status Offload::barrier() {
+  const std::byte none{};
+  return in_pieces(&none, nullptr, 1, bitwise_or());
+}
+
+Status Offload::in_pieces(const void* input, void* receive, std::size_t count,
+                          const coll::Reduction& op) {
   const std::size_t most = kPieceBytes / op.element_bytes;
   Status status;
   for (std::size_t first = 0; first < count && status; first += most) {
     const std::size_t offset = first * op.element_bytes;
-    status = piece(coll::at(input, offset), receives ? coll::at(receive, offset) : nullptr,
-                   std::min(most, count - first), op, receives);
+    status =
+        piece(coll::at(input, offset), receive != nullptr ? coll::at(receive, offset) : nullptr,
+              std::min(most, count - first), op);
   }
   pass_turn();
   return status;
 }
 
-Status Offload::bcast(void* data, std::size_t bytes, int root) {
-  if (team_.rank() != root) std::memset(data, 0, bytes);
-  return allreduce(nullptr, data, bytes, bitwise_or());
-}
-
-Status Offload::barrier() {
-  std::byte none{};
-  return allreduce(nullptr, &none, 1, bitwise_or());
-}
-
 Status Offload::piece(const void* input, void* receive, std::size_t count,
-                      const coll::Reduction& op, bool receives) {
+                      const coll::Reduction& op) {
   const std::size_t bytes = count * op.element_bytes;
   block_.resize(kStatusBytes + bytes);
   std::byte* data = block_.data() + kStatusBytes;
@@ -296,7 +306,7 @@ Status Offload::piece(const void* input, void* receive, std::size_t count,
     if (status && !told) status = told;
     if (status && block_[0] != std::byte{0}) status = static_cast<Code>(block_[0]);
   }
-  if (status && receives) std::memcpy(receive, data, bytes);
+  if (status && receive != nullptr) std::memcpy(receive, data, bytes);
   return status;
 }
 

@@ -46,6 +46,9 @@ class Offload {
   Status barrier();
   static const coll::Reduction& bitwise_or() noexcept;
 
+  // Whether this leader's last operation has left it with a switch that computes. Between calls.
+  bool has_group() noexcept { return link_ != nullptr && !link_->is_frozen(); }
+
   // Collective, before the team's end: nobody leaves while another may ask it for the last result.
   // False: a call in the background still uses this, as a member is lost.
   bool close();
@@ -87,8 +90,9 @@ class Offload {
 
   Status make();
   Status negotiate();
-  Status piece(const void* input, void* receive, std::size_t count, const coll::Reduction& op,
-               bool receives);
+  // receive: null for a member that gets no result. Ends the turn.
+  Status in_pieces(const void* input, void* receive, std::size_t count, const coll::Reduction& op);
+  Status piece(const void* input, void* receive, std::size_t count, const coll::Reduction& op);
   Status lead(std::span<std::byte> data, const coll::Reduction& op);
   Status wait_for_leaders();
   void step();
@@ -108,6 +112,7 @@ class Offload {
   int num_nodes_ = 1;
   int num_members_of_node_ = 1;  // the most
   bool forced_ = false;
+  std::size_t min_bytes_ = 0, max_bytes_ = 0;  // of calls that the settings give to the switch
   // What the switches of the last group can: others never come to them. Before: all, so that what
   // leaders count is the same with and without a group.
   std::uint32_t elements_ = ~0u, operations_ = ~0u;

@@ -1,7 +1,9 @@
 #include "coll/offload/port.hpp"
 
 #include <fmt/core.h>
+#include <ifaddrs.h>
 #include <linux/filter.h>
+#include <linux/if_packet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -80,7 +82,7 @@ class UdpPort final : public Port {
   }
   int descriptor() const noexcept override { return socket_; }
   std::uint32_t ipv4() const noexcept override { return socket_.own_ipv4(); }
-  HostPort host_port() const noexcept override { return {}; }
+  HostPort host_port() const override { return {}; }
   std::string kind() const override { return "UDP"; }
 
  private:
@@ -151,8 +153,9 @@ class RawPort final : public Port {
   }
   int descriptor() const noexcept override { return socket_; }
   std::uint32_t ipv4() const noexcept override { return header_.from_ipv4; }
-  HostPort host_port() const noexcept override {
+  HostPort host_port() const override {
     HostPort port;
+    port.mac = mac_of(header_.from_ipv4);
     // The GID of an IPv4 address.
     port.gid[10] = port.gid[11] = 0xff;
     for (std::size_t i = 0; i < 4; ++i)
@@ -179,6 +182,30 @@ std::unique_ptr<Port> make(const Address& tor, Status& status) {
 }
 
 }  // namespace
+
+std::array<std::uint8_t, 6> mac_of(std::uint32_t ipv4) {
+  std::array<std::uint8_t, 6> mac{};
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return mac;
+  const auto find = [all](int family, auto&& is_it) {
+    const ifaddrs* one = all;
+    while (one != nullptr &&
+           (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family || !is_it(*one)))
+      one = one->ifa_next;
+    return one;
+  };
+  const ifaddrs* own = find(AF_INET, [ipv4](const ifaddrs& one) {
+    return reinterpret_cast<const sockaddr_in*>(one.ifa_addr)->sin_addr.s_addr == htonl(ipv4);
+  });
+  const ifaddrs* link = own == nullptr ? nullptr : find(AF_PACKET, [own](const ifaddrs& one) {
+    return std::strcmp(one.ifa_name, own->ifa_name) == 0;
+  });
+  if (link != nullptr)
+    std::memcpy(mac.data(), reinterpret_cast<const sockaddr_ll*>(link->ifa_addr)->sll_addr,
+                mac.size());
+  freeifaddrs(all);
+  return mac;
+}
 
 std::unique_ptr<Port> open_port(const Address& tor, Status& status) {
   if (tor.port != kRocePort) return make<UdpPort>(tor, status);

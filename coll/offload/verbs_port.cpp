@@ -118,8 +118,9 @@ class VerbsPort final : public Port {
 
   int descriptor() const noexcept override { return channel_->fd; }
   std::uint32_t ipv4() const noexcept override { return ipv4_; }
-  HostPort host_port() const noexcept override {
+  HostPort host_port() const override {
     HostPort port;
+    port.mac = mac_of(ipv4_);
     const ibv_gid gid = gid_of(ipv4_);
     std::copy(std::begin(gid.raw), std::end(gid.raw), std::begin(port.gid));
     port.queue_pair = pair_->qp_num;

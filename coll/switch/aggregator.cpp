@@ -14,9 +14,9 @@ void Aggregator::on_packet(const Address& from, std::span<const std::byte> bytes
   const Header& header = packet->header;
   switch (header.kind) {
     case Kind::query:
-      return on_query(from, *packet);
+      return on_query(from, *packet, now_ns);
     case Kind::query_reply:
-      return on_query_reply(from, *packet);
+      return on_query_reply(from, *packet, now_ns);
     case Kind::notify:
       return on_notify(from, *packet, now_ns);
     case Kind::kill:

@@ -78,8 +78,8 @@ class Aggregator {
   struct Slot;
   struct Group;
 
-  void on_query(const Address& from, const Packet& packet);
-  void on_query_reply(const Address& from, const Packet& packet);
+  void on_query(const Address& from, const Packet& packet, std::uint64_t now_ns);
+  void on_query_reply(const Address& from, const Packet& packet, std::uint64_t now_ns);
   void on_notify(const Address& from, const Packet& packet, std::uint64_t now_ns);
   void on_notify_reply(const Address& from, Group& group, const Packet& packet);
   void on_kill(const Address& from, const Packet& packet);
@@ -106,7 +106,8 @@ class Aggregator {
   std::unordered_map<std::uint32_t, std::unique_ptr<Group>> groups_;
   std::unordered_map<std::uint32_t, std::uint32_t> slots_of_job_;
   std::uint32_t used_slots_ = 0;
-  std::vector<Capabilities::Spine> spines_;
+  std::vector<Capabilities::Spine> spines_;     // as each has answered last
+  std::vector<std::uint64_t> spines_heard_ns_;  // when
   std::mt19937_64 random_;
   std::array<std::byte, kMaxPacketBytes> out_;
 };

@@ -7,12 +7,18 @@
 
 namespace weft::innet {
 
+namespace {
+// How long a spine's answer says that it is there.
+constexpr std::uint64_t kAnswerHoldsNs = 1'000'000'000;
+}  // namespace
+
 Aggregator::Aggregator(AggregatorOptions options, Wire& wire)
     : options_(std::move(options)),
       wire_(wire),
       random_(options_.seed != 0 ? options_.seed : std::random_device{}()) {
   if (options_.spines.size() > kMaxSpines) options_.spines.resize(kMaxSpines);
   for (const Address& spine : options_.spines) spines_.emplace_back().address = spine;
+  spines_heard_ns_.resize(spines_.size());
 }
 Aggregator::~Aggregator() = default;
 
@@ -23,7 +29,7 @@ std::size_t Aggregator::group_bytes(const Branch& branch, int num_children) noex
   return branch.window * (group.rows_per_slot() * group.row() + sizeof(Slot));
 }
 
-void Aggregator::on_query(const Address& from, const Packet& packet) {
+void Aggregator::on_query(const Address& from, const Packet& packet, std::uint64_t now_ns) {
   ++counters_.queries;
   if (packet.payload.size() != kQueryBytes) return void(++counters_.malformed);
   // A spine's answer is for this switch, and nobody waits for it: the host asks again.
@@ -42,15 +48,19 @@ void Aggregator::on_query(const Address& from, const Packet& packet) {
   body.free_groups = options_.max_groups - static_cast<std::uint32_t>(groups_.size());
   body.free_slots = options_.max_slots - used_slots_;
   body.spines = spines_;
+  for (std::size_t i = 0; i < spines_.size(); ++i)
+    body.spines[i].answers = spines_[i].answers && now_ns <= spines_heard_ns_[i] + kAnswerHoldsNs;
   answer(from, packet.header, Kind::query_reply, Answer::ok, encode(body));
 }
 
-void Aggregator::on_query_reply(const Address& from, const Packet& packet) {
-  for (auto& spine : spines_) {
+void Aggregator::on_query_reply(const Address& from, const Packet& packet, std::uint64_t now_ns) {
+  for (std::size_t i = 0; i < spines_.size(); ++i) {
+    auto& spine = spines_[i];
     if (!(spine.address == from)) continue;
     const auto body = decode_capabilities(packet.payload);
     if (!body) return void(++counters_.malformed);
     spine.answers = true;
+    spines_heard_ns_[i] = now_ns;
     spine.elements = body->elements;
     spine.operations = body->operations;
     spine.payload_bytes = body->payload_bytes;

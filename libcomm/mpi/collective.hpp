@@ -193,7 +193,11 @@ template <class Call>
 class Background final : public Operation {
  public:
   Background(Comm& comm, Call&& call, bool persistent)
-      : comm_(comm), call_(std::move(call)), schedule_(comm), persistent_(persistent) {
+      : comm_(comm),
+        call_(std::move(call)),
+        schedule_(comm),
+        persistent_(persistent),
+        takes_turns_(!persistent || comm.starts_in_order()) {
     // The program may free its types before this ends.
     call_.each_type([](Datatype* type) {
       if (type != nullptr) retain(type);
@@ -217,10 +221,11 @@ class Background final : public Operation {
     refusal_ = call_.prepare(comm_);
     if (refusal_ != MPI_SUCCESS)
       return refusal_ == MPI_ERR_NO_MEM ? Code::no_memory : Code::bad_argument;
-    // Persistent ones may be started in any order, which members need not share (MPI 5.0, 6.13):
-    // no turn among the switches' operations could be theirs.
     if constexpr (requires { call_.through(*comm_.team); })
-      if (!persistent_) switched_ = make_switched(*comm_.team, call_.through(*comm_.team));
+      if (takes_turns_)
+        switched_ =
+            make_switched(*comm_.team, call_.through(*comm_.team),
+                          persistent_ ? coll::Team::Calls::persistent : coll::Team::Calls::usual);
     if (switched_ == nullptr) call_.build(schedule_);
     return schedule_.start();
   }
@@ -262,6 +267,9 @@ class Background final : public Operation {
   Schedule schedule_;
   SwitchedPtr switched_;  // null: the schedule does it all
   const bool persistent_;
+  // Persistent ones may be started in any order, which members need not share (MPI 5.0, 6.13): no
+  // turn among the switches' operations could be theirs, unless the user says otherwise.
+  const bool takes_turns_;
   int refusal_ = MPI_SUCCESS;
 };
 

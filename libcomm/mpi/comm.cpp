@@ -164,6 +164,13 @@ void destroy_comms() {
   own_comm = nullptr;
 }
 
+bool Comm::starts_in_order() {
+  const std::lock_guard lock(mutex);
+  const std::string* value =
+      info != nullptr ? info->find("mpi_assert_strict_persistent_collective_ordering") : nullptr;
+  return value != nullptr && *value == "true";
+}
+
 int free_comm(Comm* comm) {
   const int code = comm->attributes.clear(comm->handle);
   if (code != MPI_SUCCESS) return code;

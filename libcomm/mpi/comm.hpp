@@ -64,6 +64,8 @@ struct Comm {
   coll::Notices* notices() noexcept {
     return is_inter() ? remote_notices.get() : team != nullptr ? team->notices() : nullptr;
   }
+  // Whether its user says that all members start persistent collectives in one order.
+  bool starts_in_order();
   int world(int peer_rank) const noexcept { return identity ? peer_rank : peers[peer_rank]; }
   // The rank, in this communicator, of the peer with this world rank.
   int rank_of_world(int world) const noexcept {

@@ -80,6 +80,9 @@ bool is_forked() { return getpid() != process->pid; }
 // Ends the library for good.
 void end_library() {
   wait_for_buffers();
+  // By messages: who has this barrier's end from a switch could leave before one to whom it has to
+  // give it.
+  job_comm->team->close_offload();
   // Nobody leaves while others may still need it to move their messages. If somebody is lost, the
   // end of this process is in order all the same.
   if (Status status = coll::barrier(*job_comm->team); !status)

@@ -2,9 +2,9 @@
 
 namespace weft::mpi {
 
-SwitchedPtr make_switched(coll::Team& team, const Switched& call) {
+SwitchedPtr make_switched(coll::Team& team, const Switched& call, coll::Team::Calls calls) {
   if (team.size() == 1 || call.count == 0) return nullptr;
-  offload::Offload* offload = team.offload();
+  offload::Offload* offload = team.offload(calls);
   if (offload == nullptr ||
       !offload->may_take(call.count * call.op.element_bytes, call.op, call.is_allreduce))
     return nullptr;
@@ -27,7 +27,9 @@ offload::Background::Next advance_switches(offload::Background& switched, Schedu
 }
 
 Switched switched_bcast(const coll::Team& team, void* data, std::size_t bytes, int root) noexcept {
-  return {team.rank() == root ? data : nullptr, data, bytes, offload::Offload::bitwise_or(), false};
+  // The root's may be memory that nobody may write, or that others read meanwhile.
+  if (team.rank() == root) return {data, nullptr, bytes, offload::Offload::bitwise_or(), false};
+  return {nullptr, data, bytes, offload::Offload::bitwise_or(), false};
 }
 
 Switched switched_barrier() noexcept {

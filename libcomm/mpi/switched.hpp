@@ -12,7 +12,7 @@ using Switched = offload::Background::Call;
 using SwitchedPtr = std::unique_ptr<offload::Background>;
 
 // Null: it is not the switches' to do. Takes the call's turn among those of the team.
-SwitchedPtr make_switched(coll::Team& team, const Switched& call);
+SwitchedPtr make_switched(coll::Team& team, const Switched& call, coll::Team::Calls calls);
 // What comes next; with `steps` the schedule has them and is started, or `code` says why not; with
 // `over` it is how the call ended.
 offload::Background::Next advance_switches(offload::Background& switched, Schedule& schedule,

@@ -35,7 +35,8 @@ std::string help_text(const InfoReport& report) {
          "  --tune [PROCESSES]   measures between two hosts, as in weftrun --hosts a,b -n 2 "
          "weft-info "
          "--tune, and prints the setting that makes collectives of up to so many processes (256) "
-         "take what is fastest there\n"
+         "take what is fastest there; with WEFT_OFFLOAD set it times the switch too, among all "
+         "processes\n"
          "  --peer ADDRESS [--secret S]   meets the Node at this address, and says over which "
          "fabric\n"
          "  --version, --help\n";

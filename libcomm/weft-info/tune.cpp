@@ -12,6 +12,7 @@
 #include "coll/model.hpp"
 #include "job/job.hpp"
 #include "tagged/engine.hpp"
+#include "weft-info/tune_offload.hpp"
 
 namespace weft {
 namespace {
@@ -138,7 +139,11 @@ Status measure(Job& job, tagged::Engine& engine, int other, coll::Network& netwo
 
 }  // namespace
 
-int tune(const Settings& settings, int num_processes) {
+int tune(const Settings& environment, int num_processes) {
+  Settings settings = environment;
+  const bool has_switch = settings.text(Setting::offload) != "off";
+  // So that the switch is used wherever it can be: that is what is measured.
+  if (has_switch) (void)settings.set("OFFLOAD_WHEN", "force");
   const auto failed = [](const Status& status) {
     fmt::print(stderr, "weft-info: {}\n", status.text());
     return 1;
@@ -159,7 +164,8 @@ int tune(const Settings& settings, int num_processes) {
   std::unique_ptr<tagged::Engine> engine;
   if (Status created = tagged::Engine::create(*job, engine); !created) return failed(created);
   coll::Network network;
-  const Status measured = measure(*job, *engine, other, network);
+  Status measured = measure(*job, *engine, other, network);
+  if (measured && has_switch) measured = tune_offload(*engine);
   Status closed = engine->close();
   if (closed) closed = job->board().close();
   if (!measured) return failed(measured);

@@ -6,7 +6,8 @@ namespace weft {
 
 // Measures the network between two hosts of the job that this process is of, and prints the table
 // of collectives that the model (coll/model.hpp) gives for it, for communicators of up to
-// `num_processes`. The exit status: 1 if that fails, 2 if the processes of the job are on one host.
+// `num_processes`; with WEFT_OFFLOAD also where its switch is faster (tune_offload.hpp). The exit
+// status: 1 if that fails, 2 if the processes of the job are on one host.
 int tune(const Settings& settings, int num_processes);
 
 }  // namespace weft

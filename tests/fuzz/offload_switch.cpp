@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "coll/switch/aggregator.hpp"
+#include "coll/switch/roce.hpp"
 #include "script.hpp"
 
 using namespace weft::innet;
@@ -40,6 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<std::byte> bytes;
     if (mode & 2) {
       bytes = script.take_bytes(script.take<std::uint16_t>() % (kMaxPacketBytes + 8));
+      (void)read_roce(bytes);
     } else {
       Header header;
       header.kind = static_cast<Kind>(1 + script.take<std::uint8_t>() % 17);

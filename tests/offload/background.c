@@ -4,12 +4,14 @@
 // Arguments: SEED ROUNDS MOST_COUNT [PATH], at least 40 of these. With a path, at the end all begin
 // a long MPI_Iallreduce, say so, and wait without any call of MPI until the FIFO of that name has a
 // writer.
+#define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { kMost = 6 };
@@ -92,6 +94,30 @@ static void check(const struct call* call, int round) {
   }
 }
 
+// A root's buffer that nobody may write: a broadcast only reads it.
+static void broadcast_what_is_constant(void) {
+  const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+  const int root = size - 1;
+  unsigned char* data =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  must(data != MAP_FAILED, "mmap", 0);
+  for (int call = 0; call < 2; ++call) {
+    for (size_t i = 0; i < bytes; ++i)
+      data[i] = (unsigned char)(rank == root ? 7 * i + (size_t)call : 0);
+    if (rank == root) must(mprotect(data, bytes, PROT_READ) == 0, "mprotect", 0);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (call == 0)
+      MPI_Bcast(data, (int)bytes, MPI_CHAR, root, MPI_COMM_WORLD);
+    else
+      MPI_Ibcast(data, (int)bytes, MPI_CHAR, root, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (size_t i = 0; i < bytes; ++i)
+      must(data[i] == (unsigned char)(7 * i + (size_t)call), "a broadcast of constants", call);
+    must(mprotect(data, bytes, PROT_READ | PROT_WRITE) == 0, "mprotect", 0);
+  }
+  munmap(data, bytes);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   if (argc < 4) return 2;
@@ -105,6 +131,7 @@ int main(int argc, char** argv) {
     calls[i].mine = malloc((size_t)most * 8 + 8);
     calls[i].got = malloc((size_t)most * 8 + 8);
   }
+  broadcast_what_is_constant();
   MPI_Comm comm = MPI_COMM_WORLD;
   for (int round = 0; round < rounds; ++round) {
     if (round % 10 == 3) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -139,6 +166,11 @@ int main(int argc, char** argv) {
   double mine[kCount], got[kCount];
   MPI_Request request;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "mpi_assert_strict_persistent_collective_ordering", "true");
+  MPI_Comm_set_info(comm, info);
+  MPI_Info_free(&info);
   MPI_Allreduce_init(mine, got, kCount, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &request);
   for (int round = 0; round < 10; ++round) {
     for (int i = 0; i < kCount; ++i)

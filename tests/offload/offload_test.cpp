@@ -20,7 +20,8 @@ namespace weft::testing {
 namespace {
 
 const std::string kRun = std::getenv("WEFTRUN"), kSwitch = std::getenv("WEFT_SWITCH"),
-                  kProbe = std::getenv("PROBE"), kBackground = std::getenv("BACKGROUND");
+                  kProbe = std::getenv("PROBE"), kBackground = std::getenv("BACKGROUND"),
+                  kSurvive = std::getenv("SURVIVE");
 
 struct SwitchProcess {
   explicit SwitchProcess(std::vector<std::string> options) {
@@ -174,7 +175,7 @@ TEST_CASE("a switch that is killed or restarted costs no result") {
   }
 }
 
-TEST_CASE("nonblocking calls go through switches, among blocking and persistent ones") {
+TEST_CASE("nonblocking and persistent calls go through switches, among blocking ones") {
   for (const Shape& shape : {Shape{3, 1, 1, 1, 0}, {3, 2, 2, 2, 1}}) {
     INFO(shape.nodes << " nodes of " << shape.per_node);
     World world(shape);
@@ -184,6 +185,10 @@ TEST_CASE("nonblocking calls go through switches, among blocking and persistent 
     CHECK(has(run->err(), " 0 by hosts"));
     CHECK_FALSE(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
     CHECK_FALSE(has(run->err(), "stays with the hosts"));
+    // The world, four others, and the persistent calls of one more: a group each of three leaders.
+    const std::regex group("[1-9][0-9]* operations by the switch");
+    const std::string said = run->err();
+    CHECK(std::distance(std::sregex_iterator(said.begin(), said.end(), group), {}) == 18);
     for (auto& one : world.switches) one->kill();
     auto again = world.start("node", arguments, "warn", "100", {}, kBackground);
     CHECK(hash_of(*again) == by_switch);
@@ -317,6 +322,33 @@ TEST_CASE("a member that dies ends the job") {
   REQUIRE(pid > 0);
   ::kill(pid, SIGKILL);
   CHECK(run->wait(20'000) != 0);
+}
+
+TEST_CASE("those who wait for one of their node hear that it has given up") {
+  // Three processes of one node and one of another, which dies.
+  World world({2, 1, 1, 1, 0});
+  const std::string tor = world.tor(0).address;
+  const File placement(fmt::format("0-2 0 0 {}\n3 1 0 {}\n", tor, tor));
+  Process run({kRun, "-n", "4", "--timeout", "60", "--on-death", "continue", kSurvive},
+              {{"WEFT_OFFLOAD", "node"},
+               {"WEFT_OFFLOAD_SWITCH", placement.path},
+               {"WEFT_OFFLOAD_WHEN", "force"}});
+  const int code = run.wait(70'000);
+  INFO(run.out() << run.err());
+  CHECK(code == 128 + SIGKILL);  // not that of the deadline
+  for (int rank = 0; rank < 3; ++rank) CHECK(has(run.out(), fmt::format("rank {}: told\n", rank)));
+}
+
+TEST_CASE("a job has a quota of slots, all its communicators together") {
+  World world({3, 1, 1, 1, 0});
+  world.switches[0]->kill();
+  world.switches[0] = std::make_unique<SwitchProcess>(
+      std::vector<std::string>{"--listen", world.tor(0).address, "--slots-per-job", "64"});
+  // The second communicator comes with round 25.
+  auto run = world.start("node", {"3", "40", "2000"}, "info", "30000");
+  hash_of(*run);
+  CHECK(has(run->err(), "operations by the switch"));
+  CHECK(has(run->err(), "stays with the hosts: the switch " + world.tor(0).address));
 }
 
 TEST_CASE("a switch sleeps when idle, and tells what it did") {

@@ -168,6 +168,57 @@ TEST_CASE("a leader whose sockets came late counts operations as the others do")
   CHECK(world.operation(500, 2) == 0);
 }
 
+// The nearest number with eight bits of mantissa, halfway the even one, as bits of a bfloat16. What
+// is added is a float in between.
+std::uint16_t bfloat16_of(double value) {
+  int exponent = 0;
+  const double mantissa = std::frexp(static_cast<float>(value), &exponent);
+  const auto near =
+      static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8));
+  std::uint32_t bits;
+  std::memcpy(&bits, &near, 4);
+  return static_cast<std::uint16_t>(bits >> 16);
+}
+double value_of(std::uint16_t bfloat16) {
+  const std::uint32_t bits = std::uint32_t{bfloat16} << 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+TEST_CASE("sums of bfloat16 are rounded after each addition, in order") {
+  World world(3, {4, 2, 1}, bad(0.05));
+  REQUIRE(world.hosts->enrol(1, 8).empty());
+  constexpr std::size_t kCount = 1000;
+  std::vector<std::vector<std::uint16_t>> vectors(4, std::vector<std::uint16_t>(kCount));
+  for (auto& vector : vectors)
+    for (auto& one : vector)
+      one = bfloat16_of(std::ldexp(std::uniform_real_distribution<>(-1, 1)(world.network.random),
+                                   static_cast<int>(world.network.random() % 12)));
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto bytes = std::as_bytes(std::span(vectors[i]));
+    world.hosts->hosts[i]->leader.begin(Element::bf16, Operation::sum, bytes, world.network.now_ns);
+  }
+  REQUIRE(
+      world.hosts->settle([](Hosts::Host& host) { return host.leader.state() == State::done; }));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    double all = 0;
+    bool is_first = true;
+    for (const auto& under : offload::order_of_sums(world.tor_of)) {
+      double sum = value_of(vectors[static_cast<std::size_t>(under[0])][i]);
+      for (std::size_t j = 1; j < under.size(); ++j)
+        sum = value_of(bfloat16_of(sum + value_of(vectors[static_cast<std::size_t>(under[j])][i])));
+      all = is_first ? sum : value_of(bfloat16_of(all + sum));
+      is_first = false;
+    }
+    for (const auto& host : world.hosts->hosts) {
+      std::uint16_t got;
+      std::memcpy(&got, host->leader.result().data() + 2 * i, 2);
+      REQUIRE(value_of(got) == all);
+    }
+  }
+}
+
 TEST_CASE("results are exact at any loss, doubling and reordering") {
   for (const double loss : {0.0, 0.01, 0.1, 0.4}) {
     for (const Topology shape : {Topology{2, 1, 0}, {5, 2, 1}, {16, 4, 2}}) {
@@ -240,6 +291,19 @@ TEST_CASE("a switch that dies or restarts in the middle costs no result") {
       CHECK(world.operation(300, 9) == 0);
     }
   }
+}
+
+TEST_CASE("a spine that is gone is not taken for the next group") {
+  World world(5, {4, 2, 2}, kGood);
+  REQUIRE(world.hosts->enrol(1, 8).empty());
+  CHECK(world.operation(300, 1) == 0);
+  const std::size_t used = world.spines[0]->core->num_groups() == 1 ? 0 : 1;
+  REQUIRE(world.spines[used]->core->num_groups() == 1);
+  world.spines[used]->stop();
+  world.network.run_until(world.network.now_ns + 2'000'000'000);
+  REQUIRE(world.hosts->enrol(2, 8).empty());
+  CHECK(world.spines[1 - used]->core->num_groups() == 1);
+  CHECK(world.operation(300, 2) == 0);
 }
 
 TEST_CASE("a leader that lacks the result takes it from one that has it") {

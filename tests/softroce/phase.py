@@ -129,11 +129,11 @@ class Phase:
              '--env', 'WEFT_PEER_TIMEOUT_MS=20000',
              '--slow', SLOW, '--budget', str(MPI_S), '--verbose', '--filter', pattern])
 
-    def programs(self, hosts, pattern=''):
+    def programs(self, hosts, pattern='', limit_s=600):
         names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
         return Step(
             f'unit tests and the transport over verbs, {hosts} host{"s" if hosts > 1 else ""}',
-            600,
+            limit_s,
             [os.path.join(HERE, 'programs'), '--build', self.folder, '--stage', self.stage,
              *(['--hosts', names] if hosts > 1 else []), '--filter', pattern])
 
@@ -187,7 +187,7 @@ def run(tally, folder, options, few):
         if fabric not in present:
             tally.add(NAME, fabric, 'skipped', 'not in this build')
     if 'verbs' in present:
-        phase.machine(1, [phase.programs(1, FEW_PROGRAMS_ONE_GUEST if few else ''),
+        phase.machine(1, [phase.programs(1, FEW_PROGRAMS_ONE_GUEST if few else '^(?!offload_)'),
                           phase.mpi('verbs', 1, FEW_ONE_GUEST if few else ONE_GUEST),
                           *phase.speed()])
         phase.machine(2, [phase.programs(2, FEW_PROGRAMS if few else ''),
@@ -196,5 +196,6 @@ def run(tally, folder, options, few):
                           phase.faults('verbs', FEW_FAULTS if few else '')])
         if not few:
             phase.machine(3, [phase.programs(3, '^offload$')])
+            phase.machine(1, [phase.programs(1, '^offload_', 1500)])
     if 'ofi' in present and not few:  # tests/ofi has it between network namespaces
         phase.machine(2, [phase.mpi('ofi', 2, TWO_GUESTS), phase.faults('ofi')])

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <random>
 
 namespace weft::innet {
 namespace {
@@ -63,24 +62,20 @@ void write_arp(std::byte* arp, std::uint16_t what, const Mac& mac, std::uint32_t
 
 }  // namespace
 
-Bridge::Bridge() : room_(std::make_unique<std::byte[]>(kRoomBytes)) {
-  std::random_device random;
-  for (auto& byte : mac_) byte = static_cast<std::uint8_t>(random());
-  mac_[0] = 0x02;  // administered here, of one station
-}
+Bridge::Bridge() : room_(std::make_unique<std::byte[]>(kRoomBytes)) {}
 
 Bridge::~Bridge() {
   for (const Interface& one : interfaces_) ::close(one.fd);
 }
 
-Status Bridge::add_interface(const std::string& name) {
+Status Bridge::add_interface(const std::string& name, Use use) {
   const unsigned index = if_nametoindex(name.c_str());
   if (index == 0) return {Code::not_found, fmt::format("there is no interface {}", name)};
   const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return {Code::not_permitted, fmt::format("no packet socket to be had: {}; it takes CAP_NET_RAW",
                                              std::strerror(errno))};
-  interfaces_.push_back({fd, name});
+  interfaces_.push_back({fd, use != Use::hosts, use != Use::trunk});
   const int on = 1;
   packet_mreq all{};
   all.mr_ifindex = static_cast<int>(index);
@@ -100,7 +95,11 @@ Status Bridge::add_interface(const std::string& name) {
   return {};
 }
 
-void Bridge::set_address(std::uint32_t ipv4) { ipv4_ = ipv4; }
+void Bridge::set_address(std::uint32_t ipv4) noexcept {
+  ipv4_ = ipv4;
+  mac_ = {0x02, 0x57};  // administered here, of one station
+  for (std::size_t i = 0; i < 4; ++i) mac_[2 + i] = static_cast<std::uint8_t>(ipv4 >> (24 - 8 * i));
+}
 
 void Bridge::put(std::uint16_t interface, std::span<const std::byte> with_offload) {
   // What does not leave is lost, as on any wire.
@@ -112,7 +111,7 @@ void Bridge::forward(std::uint16_t ingress, std::span<const std::byte> with_offl
   const std::byte* frame = with_offload.data() + kOffloadBytes;
   const auto known = learned_.find(number(frame));
   if (known != learned_.end()) {
-    if (known->second != ingress) {
+    if (known->second != ingress && interfaces_[known->second - 1u].forwards) {
       ++counters_.forwarded;
       put(known->second, with_offload);
     }
@@ -120,7 +119,7 @@ void Bridge::forward(std::uint16_t ingress, std::span<const std::byte> with_offl
   }
   ++counters_.flooded;
   for (std::uint16_t i = 1; i <= interfaces_.size(); ++i)
-    if (i != ingress) put(i, with_offload);
+    if (i != ingress && interfaces_[i - 1u].forwards) put(i, with_offload);
 }
 
 void Bridge::ask_for(std::uint32_t ipv4) {
@@ -129,7 +128,8 @@ void Bridge::ask_for(std::uint32_t ipv4) {
   all.fill(0xff);
   write_ethernet(frame + kOffloadBytes, all, mac_, ETHERTYPE_ARP);
   write_arp(frame + kOffloadBytes + kEthernetBytes, kArpRequest, mac_, ipv4_, Mac{}, ipv4);
-  for (std::uint16_t i = 1; i <= interfaces_.size(); ++i) put(i, frame);
+  for (std::uint16_t i = 1; i <= interfaces_.size(); ++i)
+    if (interfaces_[i - 1u].is_trunk) put(i, frame);
 }
 
 void Bridge::meet(std::uint32_t ipv4, std::uint16_t ingress, const std::byte* mac, bool is_switch) {
@@ -145,7 +145,10 @@ void Bridge::take_arp(std::uint16_t ingress, std::span<const std::byte> frame) {
   const std::byte* arp = frame.data() + kEthernetBytes;
   if (get(arp, 2) != 1 || get(arp + 2, 2) != ETHERTYPE_IP || get(arp + 24, 4) != ipv4_) return;
   // Replies are those of switches: only they are asked for.
-  if (get(arp + 6, 2) == kArpReply) return meet(get(arp + 14, 4), ingress, arp + 8, true);
+  if (get(arp + 6, 2) == kArpReply) {
+    if (interfaces_[ingress - 1u].is_trunk) meet(get(arp + 14, 4), ingress, arp + 8, true);
+    return;
+  }
   if (get(arp + 6, 2) != kArpRequest) return;
   Mac mac;
   std::memcpy(mac.data(), arp + 8, 6);
@@ -161,19 +164,25 @@ void Bridge::take_frame(
   const auto frame = with_offload.subspan(kOffloadBytes);
   if (frame.size() < kEthernetBytes) return;
   const std::byte* from = frame.data() + 6;
+  const Interface& interface = interfaces_[ingress - 1u];
   const bool from_one = (static_cast<unsigned>(from[0]) & 1) == 0;
-  if (from_one && (learned_.size() < kMostLearned || learned_.contains(number(from))))
+  if (from_one && interface.forwards &&
+      (learned_.size() < kMostLearned || learned_.contains(number(from))))
     learned_[number(from)] = ingress;
   const std::uint32_t type = get(frame.data() + 12, 2);
   const bool to_all = number(frame.data()) == 0xffff'ffff'ffff;
   const bool to_this = std::memcmp(frame.data(), mac_.data(), 6) == 0;
   if (type == ETHERTYPE_ARP && (to_all || to_this)) take_arp(ingress, frame);
-  if (!to_this) return forward(ingress, with_offload);
+  if (!to_this) {
+    if (interface.forwards) forward(ingress, with_offload);
+    return;
+  }
   const auto packet =
       type == ETHERTYPE_IP ? read_roce(frame.subspan(kEthernetBytes)) : std::optional<RocePacket>();
   if (!packet || packet->header.to_ipv4 != ipv4_ ||
       packet->header.to_queue_pair != kSwitchQueuePair ||
-      packet->header.queue_key != kRoceQueueKey) {
+      packet->header.queue_key != kRoceQueueKey ||
+      (packet->header.from_queue_pair == kSwitchQueuePair && !interface.is_trunk)) {
     if (type != ETHERTYPE_ARP) ++counters_.not_roce;
     return;
   }

@@ -4,6 +4,10 @@
 // own IPv4 address are an Aggregator's. It answers ARP for that address and has no other protocol;
 // in particular no spanning tree, so that interfaces must not lead to each other in circles.
 //
+// Trunks are the interfaces to other switches: nobody on another one is taken for a switch. Frames
+// that a trunk does not forward are lost, but for those between the switches themselves: a second
+// way up must be so, as it makes a circle.
+//
 // Interfaces are AF_PACKET sockets, which take the right CAP_NET_RAW. One thread.
 #include <functional>
 #include <memory>
@@ -25,10 +29,12 @@ class Bridge final : public Wire {
  public:
   Bridge();
   ~Bridge();
+  enum class Use { hosts, trunk, trunk_that_forwards };
   // not_found: there is no such interface; not_permitted.
-  Status add_interface(const std::string& name);
-  // After the interfaces. The MAC address is one of its own, made from this one.
-  void set_address(std::uint32_t ipv4);
+  Status add_interface(const std::string& name, Use use);
+  // The MAC address is made from this one: what a neighbour remembers of a switch is still true
+  // after its restart.
+  void set_address(std::uint32_t ipv4) noexcept;
   const Mac& mac() const noexcept { return mac_; }
 
   // To a host that a packet has come from, or another switch; what it does not know where to find
@@ -43,7 +49,7 @@ class Bridge final : public Wire {
  private:
   struct Interface {
     int fd = -1;
-    std::string name;
+    bool is_trunk = false, forwards = true;
   };
   struct Neighbour {
     Mac mac{};

@@ -1,13 +1,15 @@
 #include "coll/switch/weft-switch/conform.hpp"
 
 #include <fmt/core.h>
+#include <poll.h>
 
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
 
 #include "base/wait.hpp"
-#include "coll/switch/weft-switch/udp_port.hpp"
+#include "coll/offload/port.hpp"
 
 namespace weft::innet {
 namespace {
@@ -18,18 +20,19 @@ constexpr int kSilenceMs = 50;    // in which no answer may come
 
 using Bytes = std::vector<std::byte>;
 
-// Some hosts under one switch, each with a socket of its own.
+// Some hosts under one switch, each with a port of its own.
 class Players {
  public:
-  explicit Players(const Address& to) : to_(to) {
+  Players() {
     std::random_device random;
     group_ = random();
     key_ = std::uint64_t{random()} << 32 | random();
   }
-  bool open() {
+  Status open(const Address& to) {
+    Status status;
     for (auto& port : ports_)
-      if (!port.open({}).ok()) return false;
-    return true;
+      if (status) port = offload::open_port(to, status);
+    return status;
   }
   Header header(Kind kind, int child) const {
     Header header;
@@ -51,18 +54,18 @@ class Players {
   }
   void send(int host, const Header& header, std::span<const std::byte> payload) {
     std::byte packet[kMaxPacketBytes];
-    ports_[host].send(to_, {packet, write_packet(packet, header, payload)});
+    ports_[host]->send({packet, write_packet(packet, header, payload)});
   }
-  void send_raw(int host, std::span<const std::byte> bytes) { ports_[host].send(to_, bytes); }
+  void send_raw(int host, std::span<const std::byte> bytes) { ports_[host]->send(bytes); }
   // The first answer of that kind to this host within the time.
   bool hear(int host, Kind kind, Header* header = nullptr, Bytes* payload = nullptr,
             int patience_ms = kPatienceMs) {
     bool found = false;
     const std::uint64_t limit = now_ns() + static_cast<std::uint64_t>(patience_ms) * 1'000'000;
     while (!found && now_ns() < limit)
-      ports_[host].receive(10, [&](const Address& from, std::span<const std::byte> bytes) {
+      receive(host, 10, [&](std::span<const std::byte> bytes) {
         const auto packet = read_packet(bytes);
-        if (found || !packet || !(from == to_) || packet->header.kind != kind) return;
+        if (found || !packet || packet->header.kind != kind) return;
         found = true;
         if (header != nullptr) *header = packet->header;
         if (payload != nullptr) payload->assign(packet->payload.begin(), packet->payload.end());
@@ -71,7 +74,7 @@ class Players {
   }
   bool is_silent(int host) {
     bool silent = true;
-    ports_[host].receive(kSilenceMs, [&](const Address&, auto) { silent = false; });
+    receive(host, kSilenceMs, [&](auto) { silent = false; });
     return silent;
   }
   // Repeats until an answer comes.
@@ -89,8 +92,18 @@ class Players {
   std::uint32_t ticket_ = 0;
 
  private:
-  Address to_;
-  UdpPort ports_[kHosts];
+  // What is there, or comes within the time.
+  template <class Take>
+  void receive(int host, int timeout_ms, Take&& take) {
+    offload::Port& port = *ports_[host];
+    pollfd readable{port.descriptor(), POLLIN, 0};
+    (void)poll(&readable, 1, timeout_ms);
+    std::byte packet[kMaxPacketBytes + 1];
+    for (long bytes = 0; (bytes = port.receive(packet)) >= 0;)
+      if (bytes > 0) take(std::span<const std::byte>(packet, static_cast<std::size_t>(bytes)));
+  }
+
+  std::unique_ptr<offload::Port> ports_[kHosts];
 };
 
 class Report {
@@ -139,9 +152,9 @@ Bytes some(Element element, int host, std::size_t bytes) {
 
 int conform(const Address& address) {
   Report report;
-  Players players(address);
-  if (!players.open()) {
-    fmt::print(stderr, "weft-switch: no UDP sockets to be had\n");
+  Players players;
+  if (const Status opened = players.open(address); !opened) {
+    fmt::print(stderr, "weft-switch: {}\n", opened.text());
     return 1;
   }
   Header query;

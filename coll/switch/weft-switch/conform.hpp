@@ -1,6 +1,6 @@
 #pragma once
-// Whether a switch keeps to the protocol: plays some hosts to it over UDP and looks at what it
-// answers.
+// Whether a switch keeps to the protocol: plays some hosts to it, over UDP or RoCEv2 as hosts
+// would, and looks at what it answers.
 #include "coll/switch/packet.hpp"
 
 namespace weft::innet {

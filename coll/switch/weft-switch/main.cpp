@@ -1,9 +1,12 @@
 // weft-switch: a switch that computes, in software, and tools for others. Exit status: 0, 1 if a
 // switch does not answer or does not conform, 2 for bad arguments.
+#include <poll.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "base/wait.hpp"
+#include "coll/offload/port.hpp"
 #include "coll/switch/weft-switch/bad_luck.hpp"
 #include "coll/switch/weft-switch/bridge.hpp"
 #include "coll/switch/weft-switch/conform.hpp"
@@ -22,7 +25,7 @@ int fail(const std::string& text) {
 
 struct ServeOptions {
   std::string listen = "127.0.0.1:0";
-  std::vector<std::string> spines, interfaces;
+  std::vector<std::string> spines, interfaces, trunks;
   std::string role = "tor";
   AggregatorOptions core;
   double bad_luck = 0;
@@ -62,12 +65,22 @@ int serve(const ServeOptions& options) {
     core.spines.push_back(*spine);
   }
   if (core.spines.size() > kMaxSpines) return fail("more than 8 spines");
-  if (!options.interfaces.empty()) {
+  if (!options.interfaces.empty() || !options.trunks.empty()) {
     if (own->port != kRocePort) return fail("RoCEv2 is spoken at port 4791: --listen ADDRESS:4791");
     core.features |= kFeatureRoce;
+    if (!core.spines.empty() && options.trunks.empty())
+      return fail("--trunk INTERFACE says where the spine is");
     Bridge bridge;
     for (const std::string& name : options.interfaces)
-      if (const Status status = bridge.add_interface(name); !status) return fail(status.text());
+      if (const Status status = bridge.add_interface(name, Bridge::Use::hosts); !status)
+        return fail(status.text());
+    for (const std::string& name : options.trunks) {
+      // Through a second one frames would go in circles. Under a spine there is nothing but trunks.
+      const bool forwards = core.is_spine || name == options.trunks[0];
+      const auto use = forwards ? Bridge::Use::trunk_that_forwards : Bridge::Use::trunk;
+      if (const Status status = bridge.add_interface(name, use); !status)
+        return fail(status.text());
+    }
     bridge.set_address(own->ipv4);
     std::printf("listening %s\n", text(*own).c_str());
     std::fflush(stdout);
@@ -83,28 +96,27 @@ int serve(const ServeOptions& options) {
 int status(const std::string& address) {
   const auto to = parse_address(address);
   if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT");
-  UdpPort port;
-  if (const Status opened = port.open({}); !opened) return fail(opened.text());
+  Status opened;
+  const auto port = offload::open_port(*to, opened);
+  if (!opened) return fail(opened.text());
   Header header;
   header.kind = Kind::status;
   header.key = now_ns();
   // The answer is at most as long as the question.
   const std::vector<std::byte> room(kMaxPayloadBytes);
-  std::byte packet[kMaxPacketBytes];
-  const std::size_t bytes = write_packet(packet, header, room);
-  bool answered = false;
-  for (int attempt = 0; attempt < 10 && !answered; ++attempt) {
-    port.send(*to, {packet, bytes});
-    port.receive(200, [&](const Address& from, std::span<const std::byte> received) {
-      const auto reply = read_packet(received);
-      if (answered || !(from == *to) || !reply || reply->header.kind != Kind::status_reply ||
-          reply->header.key != header.key)
-        return;
-      answered = true;
+  std::byte packet[kMaxPacketBytes + 1];
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    port->send({packet, write_packet(packet, header, room)});
+    pollfd readable{port->descriptor(), POLLIN, 0};
+    (void)poll(&readable, 1, 200);
+    for (long bytes = 0; (bytes = port->receive(packet)) >= 0;) {
+      const auto reply = read_packet({packet, static_cast<std::size_t>(bytes)});
+      if (!reply || reply->header.kind != Kind::status_reply || reply->header.key != header.key)
+        continue;
       std::fwrite(reply->payload.data(), 1, reply->payload.size(), stdout);
-    });
+      return 0;
+    }
   }
-  if (answered) return 0;
   std::fprintf(stderr, "weft-switch: %s does not answer: is a switch running there?\n",
                address.c_str());
   return 1;
@@ -126,6 +138,9 @@ int main(int argc, char** argv) {
                             "an Ethernet interface to forward frames from and to, and take RoCEv2 "
                             "packets from that are sent to --listen ADDRESS:4791, an address of "
                             "this switch's own; to be repeated");
+  serve_command->add_option("--trunk", options.trunks,
+                            "an Ethernet interface to another switch; may be repeated. Of several "
+                            "a tor forwards frames by the first alone, a spine by all");
   serve_command->add_option("--role", options.role, "tor: hosts hang on it; spine: switches do")
       ->check(CLI::IsMember({"tor", "spine"}))
       ->capture_default_str();

@@ -355,20 +355,6 @@ void run(Access& access) {
   }
 }
 
-FileError read_at(const File& file, std::byte* to, std::uint64_t bytes, std::int64_t place,
-                  std::uint64_t& done) {
-  for (done = 0; done < bytes;) {
-    const ssize_t got =
-        ::pread(file.descriptor, to + done, bytes - done, place + static_cast<std::int64_t>(done));
-    if (got == 0) break;
-    if (got > 0)
-      done += static_cast<std::uint64_t>(got);
-    else if (errno != EINTR)
-      return error_of_errno(errno, "reading", file.name);
-  }
-  return {};
-}
-
 FileError write_at(const File& file, const std::byte* from, std::uint64_t bytes,
                    std::int64_t place) {
   for (std::uint64_t done = 0; done < bytes;) {

@@ -376,8 +376,10 @@ void RemoteLanes::tick() {
       case ReliableLink::Due::nothing:
         break;
       case ReliableLink::Due::gone:
-        // What needs it ends as if the peer had died, with its name alone.
-        if (!peer.answered && !is_leaving_)
+        // What needs it ends as if the peer had died, with its name alone. A process of another job
+        // that nothing was sent to has come and gone, as far as anybody here can tell.
+        if (!peer.answered && !is_leaving_ &&
+            (peer.rank < job_.size() || !peer.send_lanes.empty() || !peer.under_way.empty()))
           log_line(LogLevel::warn, job_.rank(),
                    "{}: {} has never answered {} over {}: has it ended, or is a port closed?",
                    name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));

@@ -337,6 +337,58 @@ static void check_representations(void) {
 
 static int handled;
 static MPI_File handled_file;
+// Reads that are long enough for several threads, also beyond the end of the file, several at once,
+// and in pieces of a view.
+static void check_long_reads(void) {
+  enum { kBytes = 5 * 1024 * 1024 + 3, kMost = 6 * 1024 * 1024, kReads = 3 };
+  static const int lengths[] = {512 * 1024, 512 * 1024 + 1, 1024 * 1024 + 4095, kMost};
+  char* data = allocate(kMost);
+  char* several[kReads];
+  for (int i = 0; i < kReads; ++i) several[i] = allocate(kMost);
+  MPI_File file = open_file(MPI_MODE_CREATE | MPI_MODE_RDWR);
+  fill(data, kBytes, 77);
+  MPI_Status status;
+  if (rank == 0) EXPECT_OK(MPI_File_write(file, data, kBytes, MPI_BYTE, &status));
+  EXPECT_OK(MPI_File_sync(file));
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_OK(MPI_File_sync(file));
+  for (int i = 0; i < 4; ++i)
+    for (int place = 0; place < kBytes; place += 1234567) {
+      int bytes = -1;
+      const int expected = lengths[i] < kBytes - place ? lengths[i] : kBytes - place;
+      memset(several[0], 'x', kMost);
+      EXPECT_OK(MPI_File_read_at(file, place, several[0], lengths[i], MPI_BYTE, &status));
+      MPI_Get_count(&status, MPI_BYTE, &bytes);
+      EXPECT_EQ(bytes, expected);
+      EXPECT(memcmp(several[0], data + place, (size_t)expected) == 0);
+      for (int k = expected; k < kMost; k += 1000) EXPECT_EQ(several[0][k], 'x');
+    }
+  MPI_Request requests[kReads];
+  for (int i = 0; i < kReads; ++i)
+    EXPECT_OK(MPI_File_iread_at(file, i, several[i], kMost, MPI_BYTE, &requests[i]));
+  for (int i = 0; i < kReads; ++i) {
+    int bytes = -1;
+    EXPECT_OK(MPI_Wait(&requests[i], &status));
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    EXPECT_EQ(bytes, kBytes - i);
+    EXPECT(memcmp(several[i], data + i, (size_t)(kBytes - i)) == 0);
+  }
+  MPI_Datatype pieces;
+  MPI_Type_vector(3, 700000, 1400000, MPI_BYTE, &pieces);
+  MPI_Type_commit(&pieces);
+  EXPECT_OK(MPI_File_set_view(file, 5, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
+  EXPECT_OK(MPI_File_read_all(file, several[0], 3 * 700000, MPI_BYTE, &status));
+  for (int i = 0; i < 3; ++i)
+    EXPECT(memcmp(several[0] + i * 700000, data + 5 + i * 1400000, 700000) == 0);
+  MPI_Type_free(&pieces);
+  EXPECT_OK(MPI_File_close(&file));
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) EXPECT_OK(MPI_File_delete(name, MPI_INFO_NULL));
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int i = 0; i < kReads; ++i) free(several[i]);
+  free(data);
+}
+
 static void handler(MPI_File* file, int* code, ...) {
   handled_file = *file;
   handled = *code;
@@ -383,6 +435,7 @@ int main(int argc, char** argv) {
   make_name();
   check_opening();
   check_pointers();
+  check_long_reads();
   check_views();
   check_representations();
   check_handlers();

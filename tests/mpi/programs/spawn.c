@@ -397,6 +397,25 @@ static void spawn_in_turn(int rounds) {
   }
 }
 
+// Children that speak to rank 0 alone and are gone before the others have spoken to them: that is
+// no news for anybody. Runs on for several times the timeout by which silent processes are lost.
+static void spawn_quietly(void) {
+  const double end = MPI_Wtime() + 3;
+  for (int goes_on = 1; goes_on;) {
+    MPI_Comm child;
+    int out = 7, in = 0;
+    spawn("answer", 1, MPI_INFO_NULL, MPI_COMM_WORLD, &child);
+    if (rank == 0) {
+      EXPECT_OK(MPI_Send(&out, 1, MPI_INT, 0, 1, child));
+      EXPECT_OK(MPI_Recv(&in, 1, MPI_INT, 0, 1, child, MPI_STATUS_IGNORE));
+      EXPECT_EQ(in, 7);
+    }
+    EXPECT_OK(MPI_Comm_disconnect(&child));
+    goes_on = MPI_Wtime() < end;
+    MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  }
+}
+
 // A child dies: what its parents do with it ends with an error.
 static void lose_child(void) {
   MPI_Comm child;
@@ -452,6 +471,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "ports") == 0) meet_at_ports();
   if (strcmp(what, "join") == 0) join();
   if (strcmp(what, "turns") == 0) spawn_in_turn(atoi(argv[2]));
+  if (strcmp(what, "quiet") == 0) spawn_quietly();
   if (strcmp(what, "lose") == 0) lose_child();
   if (strcmp(what, "lose_one") == 0) lose_one_of_two();
   if (strcmp(what, "leave") == 0) {

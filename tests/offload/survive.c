@@ -1,5 +1,6 @@
 // The last process dies while the others are in an allreduce, but one that only hears of it and
 // then makes the call: all of them get an error, and none waits for who will not come.
+#define _DEFAULT_SOURCE
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

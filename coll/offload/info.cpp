@@ -25,8 +25,8 @@ std::string offload_text(const Settings& settings) {
   std::string when = "where the model says that the switch is faster";
   if (settings.text(Setting::offload_when) == "force")
     when = "always";
-  else if (const std::size_t most = settings.bytes(Setting::offload_max_bytes); most != 0)
-    when = fmt::format("from {} to {} bytes", settings.bytes(Setting::offload_min_bytes), most);
+  else if (const auto lengths = lengths_of(settings.text(Setting::offload_when)))
+    when = fmt::format("from {} to {} bytes", lengths->min, lengths->max);
   std::string text = fmt::format("  one leader a {}, {}\n", mode, when);
   const std::string& name = settings.text(Setting::offload_switch);
   if (is_placement(name))

@@ -80,8 +80,7 @@ Offload::Offload(coll::Team& team) : team_(team) {
   const Settings& settings = team.engine().job().settings();
   mode_ = settings.text(Setting::offload) == "socket" ? Mode::socket : Mode::node;
   forced_ = settings.text(Setting::offload_when) == "force";
-  min_bytes_ = settings.bytes(Setting::offload_min_bytes);
-  max_bytes_ = settings.bytes(Setting::offload_max_bytes);
+  lengths_ = lengths_of(settings.text(Setting::offload_when));
   terms_.ordered = settings.text(Setting::offload_float) == "ordered";
   terms_.fixed = settings.text(Setting::offload_float) == "fixed";
   terms_.timeout_ns =
@@ -190,7 +189,10 @@ bool Offload::takes(std::size_t bytes, const coll::Reduction& op,
   if (forced_) return true;
   if (!is_allreduce) return false;
   // What was measured here is worth more than the model.
-  if (max_bytes_ != 0) return bytes >= min_bytes_ && bytes <= max_bytes_;
+  if (lengths_) {
+    const auto length = static_cast<std::int64_t>(bytes);
+    return length >= lengths_->min && length <= lengths_->max;
+  }
   return offload_wins(mode_ == Mode::socket, {num_nodes_, num_members_of_node_, bytes});
 }
 

@@ -11,6 +11,7 @@
 // one at a time; whose turn it is has this object to itself.
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -112,7 +113,7 @@ class Offload {
   int num_nodes_ = 1;
   int num_members_of_node_ = 1;  // the most
   bool forced_ = false;
-  std::size_t min_bytes_ = 0, max_bytes_ = 0;  // of calls that the settings give to the switch
+  std::optional<Lengths> lengths_;  // that the settings give to the switch
   // What the switches of the last group can: others never come to them. Before: all, so that what
   // leaders count is the same with and without a group.
   std::uint32_t elements_ = ~0u, operations_ = ~0u;

@@ -140,6 +140,8 @@ std::string expectation(const SettingRow& row) {
       return fmt::format("one of {}", choices_of(row));
     case Unit::picks:
       return fmt::format("one or more of {}", choices_of(row));
+    case Unit::lengths:
+      return fmt::format("one of {}, or two numbers of bytes such as 8-4K", choices_of(row));
     case Unit::flag:
       return "0 or 1";
     case Unit::count:
@@ -162,6 +164,8 @@ bool parse(const SettingRow& row, std::string_view value, std::int64_t& out) {
       return (out = find_choice(choices_of(row), value)) >= 0;
     case Unit::picks:
       return are_picks(choices_of(row), value);
+    case Unit::lengths:
+      return find_choice(choices_of(row), value) >= 0 || lengths_of(value).has_value();
     case Unit::flag:
       return parse_flag(value, out);
     case Unit::bytes:
@@ -178,6 +182,15 @@ bool parse(const SettingRow& row, std::string_view value, std::int64_t& out) {
 
 std::span<const SettingRow> setting_rows() noexcept { return kRows; }
 
+std::optional<Lengths> lengths_of(std::string_view value) noexcept {
+  const std::size_t dash = value.find('-');
+  Lengths lengths{};
+  if (dash == std::string_view::npos || !parse_count(value.substr(0, dash), true, lengths.min) ||
+      !parse_count(value.substr(dash + 1), true, lengths.max) || lengths.min > lengths.max)
+    return std::nullopt;
+  return lengths;
+}
+
 std::string_view unit_name(Unit unit) noexcept {
   switch (unit) {
     case Unit::text:
@@ -186,6 +199,8 @@ std::string_view unit_name(Unit unit) noexcept {
       return "choice";
     case Unit::picks:
       return "picks";
+    case Unit::lengths:
+      return "lengths";
     case Unit::flag:
       return "flag";
     case Unit::count:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,8 +16,8 @@ namespace weft {
 
 // What a value is written in. `bytes` takes a suffix K, M or G (powers of 1024); `picks` is a list
 // "name=choice,...", or "name=choice@MEMBERS:BYTES+choice+...", the first that applies, with either
-// bound or none.
-enum class Unit { text, choice, picks, flag, count, bytes, us, ms };
+// bound or none; `lengths` is a choice, or two numbers of bytes "MIN-MAX".
+enum class Unit { text, choice, picks, lengths, flag, count, bytes, us, ms };
 
 enum class Setting : int {
 #define WEFT_SETTING(id, name, value, unit, meaning) id,
@@ -32,8 +33,8 @@ struct SettingRow {
   std::string_view name;  // without the prefix WEFT_
   std::string_view default_value;
   Unit unit;
-  // For Unit::choice it starts with the choices, "a|b|c: ...", for Unit::picks with the choices of
-  // each name, "x=a|b,y=c|d: ...".
+  // For Unit::choice and lengths it starts with the choices, "a|b|c: ...", for Unit::picks with the
+  // choices of each name, "x=a|b,y=c|d: ...".
   std::string_view meaning;
 };
 
@@ -54,6 +55,12 @@ struct Pick {
 };
 // Calls `use(pick)` with each, until it returns false. False: that, or what it says makes no sense.
 bool for_each_pick(std::string_view picks, const std::function<bool(const Pick&)>& use);
+
+// What a value of Unit::lengths says, if it is no choice.
+struct Lengths {
+  std::int64_t min, max;
+};
+std::optional<Lengths> lengths_of(std::string_view value) noexcept;
 
 class Settings {
  public:

@@ -110,15 +110,13 @@ WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text,
              "ADDRESS:PORT of the switch that this node hangs on; or the path of a file, with a /, "
              "that says where all ranks are: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
 WEFT_SETTING(
-    offload_when, "OFFLOAD_WHEN", "auto", choice,
-    "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths with "
-    "which the switch is faster; force: always, and MPI_Reduce and MPI_Bcast too")
-WEFT_SETTING(offload_min_bytes, "OFFLOAD_MIN_BYTES", "0", bytes,
-             "with auto: the shortest MPI_Allreduce that goes through the switch, as weft-info "
-             "--tune prints it; MPI_Barrier has one byte")
-WEFT_SETTING(offload_max_bytes, "OFFLOAD_MAX_BYTES", "0", bytes,
-             "with auto: the longest one; 0: those with which a model of the paper's switches says "
-             "that it is faster (weft-offload simulate)")
+    offload_when, "OFFLOAD_WHEN", "auto", lengths,
+    "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths with which "
+    "a "
+    "model of the paper's switches says that they are faster (weft-offload simulate); as 8-4K: for "
+    "these lengths in bytes, as weft-info --tune prints them (MPI_Barrier has 1); force: always, "
+    "and "
+    "MPI_Reduce and MPI_Bcast too")
 WEFT_SETTING(
     offload_float, "OFFLOAD_FLOAT", "ordered", choice,
     "ordered|arrival|fixed: how switches add floating-point numbers: in one order, so that results "

@@ -31,7 +31,9 @@ struct Written {
 };
 Immortal<Written> written;  // under the interface's mutex
 
-bool is_text(const SettingRow& row) { return row.unit == Unit::text || row.unit == Unit::picks; }
+bool is_text(const SettingRow& row) {
+  return row.unit == Unit::text || row.unit == Unit::picks || row.unit == Unit::lengths;
+}
 bool is_enumeration(const SettingRow& row) {
   return row.unit == Unit::choice || row.unit == Unit::flag;
 }

@@ -90,7 +90,7 @@ Status tune_offload(tagged::Engine& engine) {
   else
     fmt::print(
         "# for jobs of this shape\n"
-        "export WEFT_OFFLOAD_MIN_BYTES={} WEFT_OFFLOAD_MAX_BYTES={}\n",
+        "export WEFT_OFFLOAD_WHEN={}-{}\n",
         first == 0 ? 1 : kLengths[first], kLengths[end - 1]);
   return {};
 }

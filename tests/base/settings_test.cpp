@@ -82,6 +82,25 @@ TEST_CASE("a bad value names the variable, the value and what would be right") {
   CHECK(settings.is_default(Setting::log));
 }
 
+TEST_CASE("lengths are a choice or two numbers of bytes") {
+  for (const char* good : {"auto", "force", "8-4K", "1-1", "0-1M"}) {
+    Settings settings;
+    REQUIRE(settings.set("OFFLOAD_WHEN", good).ok());
+    CHECK(settings.text(Setting::offload_when) == good);
+  }
+  const auto lengths = lengths_of("8-4K");
+  REQUIRE(lengths.has_value());
+  CHECK(lengths->min == 8);
+  CHECK(lengths->max == 4096);
+  CHECK_FALSE(lengths_of("auto").has_value());
+  for (const char* bad : {"", "8", "8-", "-8", "9-8", "1-2-3", "a-b", "never"}) {
+    Settings settings;
+    const Status status = settings.set("OFFLOAD_WHEN", bad);
+    CHECK_FALSE(status.ok());
+    CHECK_THAT(status.text(), Catch::Contains("one of auto|force, or two numbers of bytes"));
+  }
+}
+
 TEST_CASE("a bad choice names the choices") {
   Settings settings;
   CHECK(settings.set("LOG", "x").text().find("error|warn|info|debug") != std::string::npos);

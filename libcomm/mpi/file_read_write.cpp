@@ -79,7 +79,8 @@ FileError find_place(const Access& access, std::int64_t first, std::uint64_t& po
   if (__builtin_mul_overflow(first, access.view->etype_bytes, &start) ||
       __builtin_add_overflow(start, static_cast<std::int64_t>(access.bytes), &end) ||
       static_cast<std::uint64_t>(end) > access.view->shape->bytes())
-    return {MPI_ERR_ARG, "the access reaches beyond 2^61 bytes"};
+    return {MPI_ERR_ARG, access.view->shape->bytes() == 0 ? "the view's filetype has no data"
+                                                          : "the access reaches beyond 2^61 bytes"};
   position = static_cast<std::uint64_t>(start);
   return {};
 }

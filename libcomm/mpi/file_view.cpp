@@ -52,12 +52,17 @@ FileError make_view(std::int64_t displacement, Datatype& etype, Datatype& filety
   retain(&filetype);
   view->filetype = &filetype;
   view->rep = std::move(rep);
-  if (etype.size() == 0 || filetype.size() == 0)
-    return {MPI_ERR_TYPE, "the etype or the filetype has no data"};
+  if (etype.size() == 0) return {MPI_ERR_TYPE, "the etype has no data"};
   if (filetype.size() % etype.size() != 0)
     return {MPI_ERR_TYPE, "the filetype's data are no multiple of the etype's"};
   if (displacement > kLastPlace) return {MPI_ERR_ARG, "the displacement is beyond 2^61"};
   if (FileError error = size_in_file(*view->rep, etype, view->etype_bytes)) return error;
+  // A member that has no part in what the others read or write sees nothing of the file.
+  if (filetype.size() == 0) {
+    view->shape = Shape::make(filetype.layout_, 0, 0);
+    out = std::move(view);
+    return {};
+  }
   std::int64_t bytes = 0;
   if (FileError error = size_in_file(*view->rep, filetype, bytes)) return error;
   // Numbers of another size in the file: all by the same factor, which holds for types that are

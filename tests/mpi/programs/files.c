@@ -337,6 +337,48 @@ static void check_representations(void) {
 
 static int handled;
 static MPI_File handled_file;
+// Members that have no part in what the others write and read together: their filetypes have no
+// data.
+static void check_empty_views(void) {
+  enum { kInts = 6 };
+  const int lengths[] = {1, 2};
+  const MPI_Aint places[] = {2000, 4000};
+  const int has_part = rank % 2 == 0;
+  MPI_Datatype none, part;
+  MPI_Type_contiguous(0, MPI_INT, &none);
+  MPI_Type_commit(&none);
+  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &part);
+  MPI_Type_commit(&part);
+  MPI_File file = open_file(MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
+  int out[3] = {rank + 1, rank + 2, rank + 3}, in[3] = {0, 0, 0}, bytes = -1;
+  MPI_Status status;
+  MPI_Offset place = 20 * rank, end = -1;
+  EXPECT_OK(
+      MPI_File_set_view(file, place, MPI_INT, has_part ? part : none, "native", MPI_INFO_NULL));
+  EXPECT_OK(MPI_File_write_at_all(file, 0, out, has_part ? 3 : 0, MPI_INT, &status));
+  EXPECT_OK(MPI_File_read_all(file, in, has_part ? 3 : 0, MPI_INT, &status));
+  MPI_Get_count(&status, MPI_INT, &bytes);
+  EXPECT_EQ(bytes, has_part ? 3 : 0);
+  for (int i = 0; i < 3 && has_part; ++i) EXPECT_EQ(in[i], out[i]);
+  if (!has_part) {
+    EXPECT_CLASS(MPI_File_write_at(file, 0, out, 1, MPI_INT, &status), MPI_ERR_ARG);
+    EXPECT_OK(MPI_File_get_position(file, &end));
+    EXPECT_EQ(end, 0);
+    EXPECT_OK(MPI_File_seek(file, 0, MPI_SEEK_END));
+  }
+  // The last that has a part: its two ints end the file, and before the first part there is
+  // nothing.
+  EXPECT_OK(MPI_File_get_size(file, &end));
+  EXPECT_EQ(end, 4008 + 20 * (size % 2 == 0 ? size - 2 : size - 1));
+  EXPECT_OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+  int before[kInts] = {1, 1, 1, 1, 1, 1};
+  EXPECT_OK(MPI_File_read_at_all(file, 0, before, kInts, MPI_INT, &status));
+  for (int i = 0; i < kInts; ++i) EXPECT_EQ(before[i], 0);
+  EXPECT_OK(MPI_File_close(&file));
+  MPI_Type_free(&none);
+  MPI_Type_free(&part);
+}
+
 // Reads that are long enough for several threads, also beyond the end of the file, several at once,
 // and in pieces of a view.
 static void check_long_reads(void) {
@@ -436,6 +478,7 @@ int main(int argc, char** argv) {
   check_opening();
   check_pointers();
   check_long_reads();
+  check_empty_views();
   check_views();
   check_representations();
   check_handlers();

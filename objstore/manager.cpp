@@ -87,6 +87,7 @@ void Manager::run() {
     if (!registered_.empty()) end_registrations();
     end_late_pushes(now_ns);
     retry_rooms(now_ns);
+    ping_pushes(now_ns);
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
@@ -331,6 +332,8 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
       return push_ended(from, message);
     case PeerKind::push_stop:
       return push_stopped(from, message.number);
+    case PeerKind::push_ping:
+      return;
     case PeerKind::data:
     case PeerKind::offer:
     case PeerKind::absent: {

@@ -190,6 +190,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     bool has_begun = false;    // who is in the group has been decided
     bool has_ended = false;    // the group
     bool is_given_up = false;  // by who asked for it
+    Outcome failure;           // of all of it
     std::unique_ptr<PushGroup> group;
   };
   // A group's number is a push's, by the store's number, or with this bit of one that comes here.
@@ -199,8 +200,9 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     ObjectId id;
     std::uint64_t from, number;  // whose push, and which of them
     Sizes sizes;
-    std::uint64_t room_until_ns = 0;  // room is waited for
-    std::uint32_t entry = kNoEntry;   // being written
+    std::uint64_t room_until_ns = 0;   // room is waited for
+    std::uint64_t group_until_ns = 0;  // its group is waited for
+    std::uint32_t entry = kNoEntry;    // being written
     std::unique_ptr<PushGroup> group;
   };
   struct Lease {
@@ -298,6 +300,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void pushed_arrived(std::uint64_t key);
   void pushed_ended(std::uint64_t key, Code code);
   void lost_pusher(std::uint64_t member);
+  void ping_pushes(std::uint64_t now_ns);
   Status open_groups();
   std::unique_ptr<PushGroup> make_group(std::uint64_t number, PushGroupSettings settings);
   void end_groups();
@@ -360,7 +363,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   // By the store's numbers; by keys of kPushedHere.
   std::map<std::uint64_t, Push> pushes_;
   std::map<std::uint64_t, Pushed> pushed_;
-  std::uint64_t next_room_ns_ = 0;
+  std::uint64_t next_room_ns_ = 0, next_ping_ns_ = 0;
   // Of those, so that a list of thousands is not looked through for each that comes.
   std::unordered_set<Fetch*> reading_;
   std::multimap<std::uint64_t, ObjectId> retries_;  // by when; a fetch may have changed its mind

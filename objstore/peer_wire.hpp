@@ -37,6 +37,7 @@ enum class PeerKind : std::uint8_t {
   push_group,   // the group's members, of which the receiver is one
   push_end,     // how it ended at the sender
   push_stop,    // the pusher's word that it shall end
+  push_ping,    // by both while there is a push, so that the other one's silence is noticed
   socket = 32,  // where the sender's socket protocol listens
 };
 

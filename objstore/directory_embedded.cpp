@@ -78,13 +78,14 @@ void EmbeddedDirectory::erase(const ObjectId& id) { send(home_of(id), PeerKind::
 
 // --- Members ---
 
-// What the new one answers for from now on is told to it.
+// What the new one answers for from now on is told to it. What it holds others may have told while
+// it could not be asked.
 void EmbeddedDirectory::joined(std::uint64_t member) {
   members_.insert(member);
   for (const ObjectId& id : user_.local_objects())
     if (home_of(id) == member) announce(id, Announced::again);
-  for (const ObjectId& id : watched_)
-    if (home_of(id) == member) send(member, PeerKind::watch, id);
+  const std::vector<ObjectId> watched(watched_.begin(), watched_.end());
+  for (const ObjectId& id : watched) send(home_of(id), PeerKind::watch, id);
   std::erase_if(known_, [&](const auto& known) { return home_of(known.first) == member; });
 }
 

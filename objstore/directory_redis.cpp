@@ -179,6 +179,12 @@ void RedisDirectory::erase(const ObjectId& id) {
   script(kErase, id);
 }
 
+// What it holds was told before, and is of use only now.
+void RedisDirectory::joined(std::uint64_t) {
+  const std::vector<ObjectId> watched(watched_.begin(), watched_.end());
+  for (const ObjectId& id : watched) watch(id);
+}
+
 // --- What it is told ---
 
 void RedisDirectory::pushed(const redisReply& reply) {

@@ -36,7 +36,7 @@ class RedisDirectory final : public Directory {
   void watch(const ObjectId& id) override;
   void unwatch(const ObjectId& id) override;
   void erase(const ObjectId& id) override;
-  void joined(std::uint64_t) override {}
+  void joined(std::uint64_t member) override;
   void lost(std::uint64_t) override {}
   void received(std::uint64_t, const PeerMessage&) override {}
   void progress(std::uint64_t now_ns) override;

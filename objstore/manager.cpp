@@ -1,4 +1,4 @@
-// The manager's thread, members that come and go, and what is said between them.
+// The manager's thread, and what is said between managers.
 #include "manager.hpp"
 
 #include <poll.h>
@@ -16,11 +16,6 @@
 #include "weft/job.hpp"
 
 namespace weft::objstore {
-namespace {
-
-constexpr std::uint64_t kReconnectNs = 1'000'000'000;
-
-}  // namespace
 
 Manager::Manager(Server& server, const ManagerSettings& settings)
     : server_(server), settings_(settings) {}
@@ -92,6 +87,7 @@ void Manager::run() {
     if (!registered_.empty()) end_registrations();
     end_late_pushes(now_ns);
     retry_rooms(now_ns);
+    ping_pushes(now_ns);
     directory_->progress(now_ns);
     tell_status(now_ns);
     retry_fetches(now_ns);
@@ -274,102 +270,7 @@ bool Manager::serve_inbox() {
   return !commands.empty();
 }
 
-// --- Members ---
-
-void Manager::connect_missing(std::uint64_t now_ns) {
-  if (now_ns < next_connect_ns_) return;
-  next_connect_ns_ = now_ns + kReconnectNs;
-  const auto connect = [this](const std::string& address) {
-    if (!connecting_.insert(address).second) return;
-    node_->connect_async(address, [this, address](const Status& status, const Peer& peer) {
-      connecting_.erase(address);
-      if (status) connected_[address] = peer.generation();
-      // Hearsay of who has ended is forgotten; whoever comes back is told of anew.
-      if (status.code() == Code::not_found)
-        std::erase_if(addresses_, [&](const auto& known) { return known.second == address; });
-    });
-  };
-  for (const std::string& address : settings_.peers) {
-    const auto found = connected_.find(address);
-    if (found == connected_.end() || (found->second != self_ && !peers_.contains(found->second)))
-      connect(address);
-  }
-  // Of two that know of each other by hearsay one connects.
-  for (const auto& [generation, address] : addresses_)
-    if (generation < self_ && !peers_.contains(generation)) connect(address);
-}
-
-void Manager::joined(const Peer& peer) {
-  const std::uint64_t generation = peer.generation();
-  if (is_over_ || generation == self_) return;
-  if (!peers_.emplace(generation, peer).second) {
-    // Two may connect to each other at once; the second way is used when the first is lost.
-    spares_.push_back(peer);
-    return;
-  }
-  tell_members(generation);
-  if (sockets_ != nullptr) tell_socket(generation);
-  advance_those_of(generation);
-}
-
-// Fetches of objects that this host holds: it can be asked now.
-void Manager::advance_those_of(std::uint64_t holder) {
-  std::vector<Fetch*> known;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->holders.contains(holder)) known.push_back(fetch.get());
-  for (Fetch* fetch : known) advance(*fetch);
-}
-
-void Manager::tell_members(std::uint64_t to) {
-  PeerMessage message;
-  message.kind = PeerKind::members;
-  Member self{self_, {}};
-  if (node_->address(self.address)) message.members.push_back(self);
-  for (const auto& [generation, address] : addresses_)
-    if (generation != to && peers_.contains(generation) && message.members.size() < kMaxMembers)
-      message.members.push_back({generation, address});
-  send(to, message);
-}
-
-void Manager::lost(const Peer& peer) {
-  const std::uint64_t generation = peer.generation();
-  const auto found = peers_.find(generation);
-  std::erase(spares_, peer);
-  if (is_over_ || found == peers_.end() || !(found->second == peer)) return;
-  const auto spare = std::find_if(spares_.begin(), spares_.end(), [&](const Peer& other) {
-    return other.generation() == generation && !other.is_lost();
-  });
-  if (spare != spares_.end()) {
-    found->second = *spare;
-    spares_.erase(spare);
-    return;
-  }
-  peers_.erase(found);
-  addresses_.erase(generation);
-  socket_addresses_.erase(generation);
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    peer_names_.erase(generation);
-  }
-  end_leases(monotonic_ns(), generation);
-  std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
-  if (stores_.erase(generation) != 0) directory_->lost(generation);
-  std::vector<Fetch*> concerned;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->keepers.erase(generation) + fetch->holders.erase(generation) != 0)
-      concerned.push_back(fetch.get());
-  for (Fetch* fetch : concerned) {
-    for (std::size_t i = fetch->asks.size(); i-- > 0;) {
-      const Ask& ask = *fetch->asks[i];
-      // Reads end by themselves.
-      if (ask.holder == generation && !ask.is_reading) end_ask(*fetch, ask, true);
-    }
-    advance(*fetch);
-  }
-  lost_keeper(generation);
-  lost_target(generation);
-  lost_pusher(generation);
-}
+// --- What others say ---
 
 void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
   if (is_over_) return;
@@ -382,6 +283,7 @@ void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
     ++counters_.refused;
     return;
   }
+  if (message.kind == PeerKind::members) return heard_members(peer, message);
   handle(peer.generation(), message);
 }
 
@@ -400,26 +302,7 @@ void Manager::send(std::uint64_t to, const PeerMessage& message) {
 
 void Manager::handle(std::uint64_t from, const PeerMessage& message) {
   switch (message.kind) {
-    case PeerKind::members:
-      if (const auto peer = peers_.find(from);
-          peer != peers_.end() && stores_.insert(from).second) {
-        {
-          const std::lock_guard lock(inbox_mutex_);
-          peer_names_.emplace(from,
-                              std::pair(peer->second.name(), std::string(peer->second.fabric())));
-        }
-        directory_->joined(from);
-      }
-      for (const Member& member : message.members)
-        if (member.generation != self_ && addresses_.size() < kMaxMembers &&
-            addresses_.emplace(member.generation, member.address).second) {
-          PeerMessage news;
-          news.kind = PeerKind::members;
-          news.members = {member};
-          for (const auto& [generation, peer] : peers_)
-            if (generation != from && generation != member.generation) send(generation, news);
-        }
-      next_connect_ns_ = 0;
+    case PeerKind::members:  // who says so matters by which link
       return;
     case PeerKind::announce:
     case PeerKind::withdraw:
@@ -449,6 +332,8 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
       return push_ended(from, message);
     case PeerKind::push_stop:
       return push_stopped(from, message.number);
+    case PeerKind::push_ping:
+      return;
     case PeerKind::data:
     case PeerKind::offer:
     case PeerKind::absent: {

@@ -110,6 +110,12 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     std::vector<std::string> hosts = {};
     Code code = Code::ok;  // group_ended
   };
+  // manager_members.cpp tells how two of them agree on it.
+  struct Meeting {
+    std::uint64_t number = 0;  // higher than of those before
+    std::uint64_t theirs = 0;  // the peer's own, from its greeting; 0: none yet
+    bool was_lost = false;     // before, and has not greeted since
+  };
   // Of an object: data, then metadata.
   struct Range {
     std::uint64_t begin = 0, bytes = 0;
@@ -184,6 +190,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     bool has_begun = false;    // who is in the group has been decided
     bool has_ended = false;    // the group
     bool is_given_up = false;  // by who asked for it
+    Outcome failure;           // of all of it
     std::unique_ptr<PushGroup> group;
   };
   // A group's number is a push's, by the store's number, or with this bit of one that comes here.
@@ -193,8 +200,9 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
     ObjectId id;
     std::uint64_t from, number;  // whose push, and which of them
     Sizes sizes;
-    std::uint64_t room_until_ns = 0;  // room is waited for
-    std::uint32_t entry = kNoEntry;   // being written
+    std::uint64_t room_until_ns = 0;   // room is waited for
+    std::uint64_t group_until_ns = 0;  // its group is waited for
+    std::uint32_t entry = kNoEntry;    // being written
     std::unique_ptr<PushGroup> group;
   };
   struct Lease {
@@ -215,22 +223,29 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void post(const Command& command);
   bool serve_inbox();
   void forget_sent();
-  void connect_missing(std::uint64_t now_ns);
-  void joined(const Peer& peer);
-  void advance_those_of(std::uint64_t holder);
-  void lost(const Peer& peer);
   void received(const Peer& peer, std::span<const std::byte> bytes);
   void send(std::uint64_t to, const PeerMessage& message);
-  void tell_members(std::uint64_t to);
   void tell_status(std::uint64_t now_ns);
   void handle(std::uint64_t from, const PeerMessage& message);
+  // manager_members.cpp
+  void connect_missing(std::uint64_t now_ns);
+  void connect(const std::string& address);
+  void forget_silent(std::uint64_t now_ns);
+  void joined(const Peer& peer);
+  void meet(std::uint64_t generation);
+  void greet(std::uint64_t generation);
+  void heard_members(const Peer& peer, const PeerMessage& message);
+  void heard_greeting(const Peer& peer, std::uint64_t number);
+  void lost(const Peer& peer);
+  void part(std::uint64_t generation);
+  void advance_those_of(std::uint64_t holder);
+  void learned(const Member& member) override;  // DirectoryUser
   // manager_directory.cpp: DirectoryUser
   std::vector<ObjectId> local_objects() override;
   void has_holders(const ObjectId& id, std::span<const std::uint64_t> holders) override;
   void was_deleted(const ObjectId& id) override;
   void must_drop(const ObjectId& id) override;
   void send_to(std::uint64_t member, const PeerMessage& message) override { send(member, message); }
-  void learned(const Member& member) override;
   // manager_fetch.cpp
   Fetch* fetch_of(const ObjectId& id);
   std::vector<Fetch*> fetches_of(const ObjectId& id);
@@ -285,6 +300,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void pushed_arrived(std::uint64_t key);
   void pushed_ended(std::uint64_t key, Code code);
   void lost_pusher(std::uint64_t member);
+  void ping_pushes(std::uint64_t now_ns);
   Status open_groups();
   std::unique_ptr<PushGroup> make_group(std::uint64_t number, PushGroupSettings settings);
   void end_groups();
@@ -327,11 +343,14 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
 
   // The manager's thread only.
   std::uint64_t self_ = 0;
-  std::map<std::uint64_t, Peer> peers_;
-  std::set<std::uint64_t> stores_;  // of them; they say so by telling who else there is
-  std::vector<Peer> spares_;        // second ways to some of them
+  std::map<std::uint64_t, Peer> peers_;        // their current links
+  std::map<std::uint64_t, Meeting> meetings_;  // of all of them
+  std::uint64_t num_meetings_ = 0;
+  std::set<std::uint64_t> stores_;  // of them; they say so by greeting
+  std::vector<Peer> spares_;        // further links to some of them
   std::map<std::uint64_t, std::string> addresses_;
-  std::map<std::string, std::uint64_t> connected_;  // a configured address -> generation
+  std::map<std::uint64_t, std::uint64_t> silent_since_ns_;  // of those that were lost
+  std::map<std::string, std::uint64_t> connected_;          // a configured address -> generation
   std::set<std::string> connecting_;
   std::uint64_t next_connect_ns_ = 0;
   // Of an id one that is sealed here, and any number of those into clients' memory.
@@ -344,7 +363,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   // By the store's numbers; by keys of kPushedHere.
   std::map<std::uint64_t, Push> pushes_;
   std::map<std::uint64_t, Pushed> pushed_;
-  std::uint64_t next_room_ns_ = 0;
+  std::uint64_t next_room_ns_ = 0, next_ping_ns_ = 0;
   // Of those, so that a list of thousands is not looked through for each that comes.
   std::unordered_set<Fetch*> reading_;
   std::multimap<std::uint64_t, ObjectId> retries_;  // by when; a fetch may have changed its mind

@@ -38,9 +38,4 @@ void Manager::must_drop(const ObjectId& id) {
   [[maybe_unused]] const Outcome outcome = server_.objects().erase(id);
 }
 
-void Manager::learned(const Member& member) {
-  if (member.generation == self_ || addresses_.size() >= kMaxMembers) return;
-  if (addresses_.emplace(member.generation, member.address).second) next_connect_ns_ = 0;
-}
-
 }  // namespace weft::objstore

@@ -13,6 +13,7 @@ namespace {
 
 // How long a host may take to say whether it has room, and how it ended after the group has.
 constexpr std::uint64_t kAnswerNs = 10'000'000'000;
+constexpr int kConnectMs = 10'000;
 // Blocks of an object: some 64, but not so small that each is work rather than bytes.
 constexpr std::uint64_t kLeastBlock = 64 << 10, kMostBlock = 1 << 20, kBlocks = 64;
 
@@ -76,24 +77,27 @@ void Manager::find_target(std::uint64_t number, std::size_t place) {
       if (host_name(peer.first) == target.host) named.push_back(generation);
   }
   if (named.size() == 1) return found_target(number, place, named.front());
+  if (named.empty() && target.host == host_name(settings_.name))
+    return found_target(number, place, self_);
   if (named.empty() && target.host.find(':') != std::string::npos) {
     const auto known = connected_.find(target.host);
     if (known != connected_.end() && (known->second == self_ || peers_.contains(known->second)))
       return found_target(number, place, known->second);
-    node_->connect_async(target.host,
-                         [this, number, place, address = target.host](Status status, Peer peer) {
-                           if (status) connected_[address] = peer.generation();
-                           const auto found = pushes_.find(number);
-                           if (found == pushes_.end() || !found->second.targets[place].is_open())
-                             return;
-                           if (status) {
-                             found_target(number, place, peer.generation());
-                           } else {
-                             found->second.targets[place].state = Target::State::ended;
-                             found->second.targets[place].outcome = {status.code()};
-                           }
-                           advance_push(number);
-                         });
+    node_->connect_async(
+        target.host,
+        [this, number, place, address = target.host](Status status, Peer peer) {
+          if (status) connected_[address] = peer.generation();
+          const auto found = pushes_.find(number);
+          if (found == pushes_.end() || !found->second.targets[place].is_open()) return;
+          if (status) {
+            found_target(number, place, peer.generation());
+          } else {
+            found->second.targets[place].state = Target::State::ended;
+            found->second.targets[place].outcome = {status.code()};
+          }
+          advance_push(number);
+        },
+        kConnectMs);
     return;
   }
   target.state = Target::State::ended;
@@ -155,9 +159,12 @@ void Manager::advance_push(std::uint64_t number) {
     results.push_back({target.host, target.outcome});
     num_sent += target.outcome.ok() && target.outcome.reason != Reason::exists;
   }
-  Outcome outcome;
+  Outcome outcome = push.failure;
   if (results.empty()) outcome = {Code::not_found, Reason::no_hosts};
-  if (push.is_given_up) outcome = {Code::timed_out, Reason::few_hosts};
+  if (push.is_given_up && std::any_of(results.begin(), results.end(), [](const PushResult& result) {
+        return !result.outcome.ok();
+      }))
+    outcome = {Code::timed_out, Reason::few_hosts};
   const Push done = std::move(push);
   pushes_.erase(number);
   const auto lock = server_.lock();
@@ -178,10 +185,11 @@ void Manager::begin_group(std::uint64_t number, Push& push) {
   message.number = number;
   const Status opened = open_groups();
   if (!opened) {
+    push.failure = {opened.code(), settings_.listen.empty() ? Reason::not_listening : Reason::none};
     for (Target& target : push.targets)
       if (target.state == Target::State::ready) {
         target.state = Target::State::ended;
-        target.outcome = {opened.code(), Reason::not_listening};
+        target.outcome = {opened.code()};
         stop_push_at(target.generation, number);
       }
     return advance_push(number);

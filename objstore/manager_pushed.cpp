@@ -13,6 +13,10 @@ namespace {
 
 // How long what has to be spilled before there is room is waited for.
 constexpr std::uint64_t kRoomNs = 2'000'000'000, kRetryRoomNs = 5'000'000;
+// How long the place is kept for a group that the pusher does not make: longer than it waits for
+// the answers of all others.
+constexpr std::uint64_t kGroupNs = 30'000'000'000;
+constexpr std::uint64_t kPingNs = 1'000'000'000;
 
 }  // namespace
 
@@ -62,16 +66,22 @@ void Manager::find_room(std::uint64_t key) {
   if (outcome.ok()) answer.members = {{self_, group_address_}};
   send(pushed.from, answer);
   pushed.room_until_ns = 0;
+  pushed.group_until_ns = monotonic_ns() + kGroupNs;
   if (!outcome.ok()) pushed_.erase(key);
 }
 
 void Manager::retry_rooms(std::uint64_t now_ns) {
   if (pushed_.empty() || now_ns < next_room_ns_) return;
   next_room_ns_ = now_ns + kRetryRoomNs;
-  std::vector<std::uint64_t> waiting;
-  for (const auto& [key, pushed] : pushed_)
-    if (pushed.room_until_ns != 0) waiting.push_back(key);
+  std::vector<std::uint64_t> waiting, left;
+  for (const auto& [key, pushed] : pushed_) {
+    if (pushed.room_until_ns != 0)
+      waiting.push_back(key);
+    else if (pushed.group == nullptr && now_ns > pushed.group_until_ns)
+      left.push_back(key);
+  }
   for (const std::uint64_t key : waiting) find_room(key);
+  for (const std::uint64_t key : left) pushed_ended(key, Code::timed_out);
 }
 
 void Manager::join_group(std::uint64_t from, const PeerMessage& message) {
@@ -180,6 +190,21 @@ void Manager::lost_pusher(std::uint64_t member) {
 }
 
 // --- Of both sides ---
+
+// Only who is waited for is missed: a receiver waits for others' bytes, and a pusher for the word
+// that they are there.
+void Manager::ping_pushes(std::uint64_t now_ns) {
+  if ((pushes_.empty() && pushed_.empty()) || now_ns < next_ping_ns_) return;
+  next_ping_ns_ = now_ns + kPingNs;
+  std::set<std::uint64_t> others;
+  for (const auto& [number, push] : pushes_)
+    for (const Target& target : push.targets)
+      if (target.state == Target::State::ready) others.insert(target.generation);
+  for (const auto& [key, pushed] : pushed_) others.insert(pushed.from);
+  PeerMessage message;
+  message.kind = PeerKind::push_ping;
+  for (const std::uint64_t other : others) send(other, message);
+}
 
 // The first part of an address where stores listen is an interface; groups listen there, too.
 Status Manager::open_groups() {

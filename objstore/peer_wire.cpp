@@ -134,7 +134,7 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
   reader.read(message.id);
   reader.read(message.number);
   if (!reader.is_ok || version != kPeerVersion || kind < 1 ||
-      (kind > static_cast<std::uint8_t>(PeerKind::push_stop) &&
+      (kind > static_cast<std::uint8_t>(PeerKind::push_ping) &&
        kind != static_cast<std::uint8_t>(PeerKind::socket)))
     return false;
   message.kind = static_cast<PeerKind>(kind);

@@ -12,7 +12,7 @@
 
 namespace weft::objstore {
 
-inline constexpr std::uint8_t kPeerVersion = 2;
+inline constexpr std::uint8_t kPeerVersion = 3;
 inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
 
 enum class PeerKind : std::uint8_t {
@@ -37,6 +37,7 @@ enum class PeerKind : std::uint8_t {
   push_group,   // the group's members, of which the receiver is one
   push_end,     // how it ended at the sender
   push_stop,    // the pusher's word that it shall end
+  push_ping,    // by both while there is a push, so that the other one's silence is noticed
   socket = 32,  // where the sender's socket protocol listens
 };
 
@@ -53,11 +54,12 @@ struct OfferPart {
 // All that there is; each kind uses what its comment names.
 struct PeerMessage {
   PeerKind kind = PeerKind::members;
-  ObjectId id;                   // all but members, fin
-  std::uint64_t number = 0;      // ask, data, offer, absent, fin: of the fetch; keep, kept, unkept:
-                                 // of the replication; push...: of the push; announce: an Announced
-  std::uint64_t threshold = 0;   // ask: bytes from which an offer is wanted
-  std::uint64_t data_bytes = 0;  // data, offer, push
+  ObjectId id;                  // all but members, fin
+  std::uint64_t number = 0;     // ask, data, offer, absent, fin: of the fetch; keep, kept, unkept:
+                                // of the replication; push...: of the push; announce: an Announced;
+                                // members: of the meeting, if it is a greeting
+  std::uint64_t threshold = 0;  // ask: bytes from which an offer is wanted
+  std::uint64_t data_bytes = 0;         // data, offer, push
   std::uint32_t metadata_bytes = 0;     // data, offer, push
   std::uint64_t checksum = 0;           // data, offer, push_group: 0 if nobody wanted it
   std::uint64_t stamp = 0;              // data, offer, push: equal for copies of one object

@@ -1,6 +1,7 @@
 #include "push_group.hpp"
 
 #include <system_error>
+#include <utility>
 
 #include "weft/job.hpp"
 
@@ -44,8 +45,10 @@ Status PushGroup::take_part(Multicast& multicast, const PushGroupSettings& setti
   of_group.block_bytes = settings.block_bytes;
   of_group.create_timeout_ms = kComeMs;
   GroupEvents events;
-  events.on_incoming = [&](std::uint64_t bytes) {
-    return bytes == settings.bytes ? settings.place : nullptr;
+  // Once: what came first may be sealed by now, and others read it.
+  events.on_incoming = [&, is_given = false](std::uint64_t bytes) mutable -> void* {
+    if (bytes != settings.bytes || std::exchange(is_given, true)) return nullptr;
+    return settings.place;
   };
   if (settings.self != 0)
     events.on_complete = [&](void*, std::uint64_t bytes) {

@@ -1,10 +1,6 @@
 #include "mpi/port.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -12,6 +8,7 @@
 
 #include "base/wait.hpp"
 #include "mpi/request.hpp"
+#include "peer/sockets.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -32,32 +29,6 @@ std::string host_word() {
   for (const char letter : peer::host_identity())
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
-}
-
-// Of this host's interfaces, those first that other hosts can reach.
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses;
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return addresses;
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 ||
-        (one->ifa_flags & IFF_LOOPBACK) != 0)
-      continue;
-    char text[INET6_ADDRSTRLEN] = "";
-    if (one->ifa_addr->sa_family == AF_INET) {
-      const auto& v4 = reinterpret_cast<const sockaddr_in&>(*one->ifa_addr);
-      inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
-      addresses.emplace_back(text);
-    } else if (one->ifa_addr->sa_family == AF_INET6) {
-      const auto& v6 = reinterpret_cast<const sockaddr_in6&>(*one->ifa_addr);
-      if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) continue;
-      inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
-      addresses.push_back(fmt::format("[{}]", text));
-    }
-  }
-  freeifaddrs(all);
-  if (addresses.size() > kMaxAddresses) addresses.resize(kMaxAddresses);
-  return addresses;
 }
 
 // Cuts off what is before the next `letter`.
@@ -143,7 +114,9 @@ Status Port::open(std::unique_ptr<Port>& port) {
   if (!status) return status;
   const std::string bound = opened->bootstrap_.own().bootstraps.back();
   std::string addresses;
-  for (const std::string& address : own_addresses())
+  std::vector<std::string> own = peer::own_addresses();
+  if (own.size() > kMaxAddresses) own.resize(kMaxAddresses);
+  for (const std::string& address : own)
     addresses += fmt::format("{}{}", addresses.empty() ? "" : ",", address);
   opened->name_ = fmt::format("{}{}|{}|{}|{}", kPrefix, host_word(),
                               bound.substr(bound.rfind(':') + 1), secret, addresses);

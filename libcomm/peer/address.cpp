@@ -53,7 +53,8 @@ Status decode(std::string_view bytes, NodeAddress& address) {
   read.name = reader.text(kMaxNameBytes);
   read.host = reader.text(kMaxNameBytes);
   const std::size_t num_bootstraps = reader.value<std::uint8_t>();
-  if (num_bootstraps > kMaxItems) return {Code::corrupt, "the address of a Node makes no sense"};
+  if (num_bootstraps > kMaxBootstraps)
+    return {Code::corrupt, "the address of a Node makes no sense"};
   for (std::size_t i = 0; i < num_bootstraps; ++i)
     read.bootstraps.emplace_back(reader.text(kMaxBootstrapBytes));
   const std::size_t num_fabrics = reader.value<std::uint8_t>();

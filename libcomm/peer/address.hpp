@@ -13,6 +13,7 @@ namespace weft::peer {
 
 inline constexpr std::size_t kMaxNameBytes = 64;
 inline constexpr std::size_t kMaxAddressTextBytes = 8192;
+inline constexpr std::size_t kMaxBootstraps = 16;
 
 struct NodeAddress {
   struct OnFabric {

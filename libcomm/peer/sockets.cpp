@@ -2,10 +2,13 @@
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -63,6 +66,57 @@ std::string bound_text(int fd) {
   const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
   ::inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
   return fmt::format("{}:{}", host, ntohs(v4.sin_port));
+}
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return addresses;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 ||
+        (one->ifa_flags & IFF_LOOPBACK) != 0)
+      continue;
+    char text[INET6_ADDRSTRLEN] = "";
+    if (one->ifa_addr->sa_family == AF_INET) {
+      const auto& v4 = reinterpret_cast<const sockaddr_in&>(*one->ifa_addr);
+      ::inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+      addresses.emplace_back(text);
+    } else if (one->ifa_addr->sa_family == AF_INET6) {
+      const auto& v6 = reinterpret_cast<const sockaddr_in6&>(*one->ifa_addr);
+      if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) continue;
+      ::inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+      addresses.push_back(fmt::format("[{}]", text));
+    }
+  }
+  ::freeifaddrs(all);
+  return addresses;
+}
+
+std::string_view host_of(std::string_view address) {
+  return address.substr(0, std::min(address.rfind(':'), address.size()));
+}
+
+std::vector<std::string> reached_at(const std::vector<std::string>& bound, std::size_t most) {
+  std::vector<std::string> reached;
+  std::vector<std::string> own;
+  for (const std::string& address : bound) {
+    const std::string_view host = host_of(address);
+    if (host != "0.0.0.0" && host != "[::]") {
+      reached.push_back(address);
+      continue;
+    }
+    if (own.empty()) own = own_addresses();
+    std::vector<std::string> these;
+    for (const std::string& one : own)
+      if (host == "[::]" || !one.starts_with('['))
+        these.push_back(one + address.substr(host.size()));
+    const std::size_t room = most - std::min(most, bound.size() + reached.size());
+    if (these.size() > room) these.resize(room);
+    // One without a network is reached by its own host alone.
+    if (these.empty()) these.push_back(address);
+    reached.insert(reached.end(), these.rbegin(), these.rend());
+  }
+  return reached;
 }
 
 bool is_same_user(int fd) {

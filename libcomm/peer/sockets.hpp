@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weft/status.hpp"
 
@@ -23,6 +24,14 @@ struct SocketAddress {
 Status resolve(std::string_view text, SocketAddress& address);
 // As bound: "host:port" with the port that the kernel chose.
 std::string bound_text(int fd);
+// Of this host's interfaces that are up, without the loopback, in their order: "10.0.0.1",
+// "[fd00::1]".
+std::vector<std::string> own_addresses();
+// The host of "host:port".
+std::string_view host_of(std::string_view address);
+// Where others reach what listens there: any address, 0.0.0.0 or [::], says nothing to them. At
+// most so many, of alike ones the first interface's last.
+std::vector<std::string> reached_at(const std::vector<std::string>& bound, std::size_t most);
 // Whether the process at the other end of this Unix socket is of the same user.
 bool is_same_user(int fd);
 

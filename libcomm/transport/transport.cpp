@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/wait.hpp"
+#include "peer/sockets.hpp"
 
 namespace weft::transport {
 
@@ -91,7 +92,9 @@ Status Transport::address(std::string& text) {
     if (Status status = bootstrap_.listen(fmt::format("unix:@weft-{:016x}", own.generation));
         !status)
       return status;
-  text = peer::to_text(own);
+  peer::NodeAddress told = own;
+  told.bootstraps = peer::reached_at(own.bootstraps, peer::kMaxBootstraps);
+  text = peer::to_text(told);
   return {};
 }
 
@@ -108,6 +111,13 @@ void Transport::connect(std::string_view text, std::uint64_t deadline_ns,
     const bool is_here = theirs.host == bootstrap_.own().host;
     for (const std::string& item : theirs.bootstraps)
       if (!item.starts_with("unix:")) to->candidates.push_back(item);
+    // Bridges to containers have one address on many hosts: what is this host's, too, leads to it.
+    if (!is_here && to->candidates.size() > 1) {
+      const std::vector<std::string> own = peer::own_addresses();
+      std::erase_if(to->candidates, [&](const std::string& item) {
+        return std::ranges::find(own, peer::host_of(item)) != own.end();
+      });
+    }
     for (const std::string& item : theirs.bootstraps)
       if (item.starts_with("unix:") && is_here) to->candidates.push_back(item);
     to->tried_unix = true;
@@ -126,7 +136,11 @@ void Transport::try_next(std::shared_ptr<Connecting> connecting) {
   while (!connecting->candidates.empty()) {
     const std::string address = std::move(connecting->candidates.back());
     connecting->candidates.pop_back();
-    Status status = bootstrap_.connect(address, connecting->deadline_ns, connecting.get());
+    // One that does not answer leaves time for the others.
+    const std::uint64_t left = connecting->candidates.size() + 1, now = now_ns();
+    const std::uint64_t deadline_ns =
+        now + (connecting->deadline_ns - std::min(connecting->deadline_ns, now)) / left;
+    Status status = bootstrap_.connect(address, deadline_ns, connecting.get());
     if (status) return;
     connecting->last_failure = status;
   }

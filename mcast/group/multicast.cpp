@@ -263,8 +263,14 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
   if (head.kind == Kind::identify) {
     // A peer of another kind, or one that says it twice, is of no interest.
     if (head.text_bytes != rest.size() || rest.size() > kMaxTextBytes * 8 ||
-        found != by_generation_.end())
+        (found != by_generation_.end() && found->second->peer == peer))
       return;
+    // Only who has no connection makes one, so the one before has ended at its side.
+    if (found != by_generation_.end()) {
+      const Peer before = found->second->peer;
+      on_lost(before, {Code::peer_lost, "the connection has ended at its side"});
+      call([this, before] { node_->close(before); });
+    }
     const std::string address(reinterpret_cast<const char*>(rest.data()), rest.size());
     auto& connection = connections_[address];
     if (connection == nullptr) {
@@ -321,7 +327,7 @@ const std::vector<std::byte>* MulticastImpl::failure_of(std::uint64_t group) con
 
 void MulticastImpl::on_lost(const Peer& peer, const Status& why) {
   const auto found = by_generation_.find(peer.generation());
-  if (found == by_generation_.end()) return;
+  if (found == by_generation_.end() || !(found->second->peer == peer)) return;
   Connection& connection = *found->second;
   by_generation_.erase(found);
   connection.peer = {};

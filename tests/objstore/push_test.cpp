@@ -182,6 +182,47 @@ TEST_CASE("a push needs other hosts") {
   CHECK(there.push(id, {}, pushes, kWaitMs) == Code::not_found);
 }
 
+TEST_CASE("a host that a push names, and that has no --listen, or is the one that pushes") {
+  Host there, host({there.peer()});
+  ObjectStore store({.socket = host.store.socket()});
+  host.stop();
+  host.settings.name = "weft-store self";
+  host.settings.listen.clear();
+  host.start();
+  wait_for_peers(store, 1);
+  const ObjectId id = id_of(1);
+  REQUIRE(store.put(id, contents_of(id, 100)));
+  std::vector<ObjectPush> pushes;
+  CHECK(store.push(id, std::vector<std::string>{"self"}, pushes, kWaitMs));
+  CHECK(of(pushes, "self").was_there);
+  // Nobody reaches this one by groups, which is no fault of the other host.
+  const Status status = store.push(id, {}, pushes, kWaitMs);
+  CHECK(status == Code::unsupported);
+  CHECK(status.text().find("a store without --listen") != std::string::npos);
+  CHECK(of(pushes, "host").code == Code::unsupported);
+  ObjectStore at_there({.socket = there.store.socket()});
+  for (int tries = 0; used_bytes(at_there) != 0 && tries < 30000; ++tries) ::usleep(1000);
+  CHECK(used_bytes(at_there) == 0);
+}
+
+TEST_CASE("a push fails when a host has not got it, and only then") {
+  Hosts hosts(3);
+  for (std::uint64_t i = 0; i < 150; ++i) {
+    const ObjectId id = id_of(i);
+    REQUIRE(hosts.stores[0]->put(id, contents_of(id, 20'000), contents_of(id, 10)));
+    std::vector<ObjectPush> pushes;
+    // Its time is over at any moment.
+    const Status status =
+        hosts.stores[0]->push(id, hosts.others(), pushes, static_cast<std::int64_t>(i % 15));
+    const bool is_everywhere =
+        pushes.size() == 2 && std::all_of(pushes.begin(), pushes.end(), [](const ObjectPush& push) {
+          return push.code == Code::ok;
+        });
+    INFO(status.text());
+    CHECK(status.ok() == is_everywhere);
+  }
+}
+
 TEST_CASE("a push brings the object here first, and serves those who wait for it") {
   Hosts hosts(4);
   const ObjectId id = id_of(1);
@@ -381,6 +422,95 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
   }
   CHECK(used_bytes(store) == before);
   CHECK_FALSE(store.contains(id_of(1)));
+}
+
+// The group's root may be any host that has the secret.
+TEST_CASE("who pushes cannot change what has come") {
+  Host a;
+  ObjectStore store({.socket = a.store.socket()});
+  Node peer({.name = "stranger", .progress_thread = false});
+  std::vector<PeerMessage> answers;
+  peer.on_message([&](const Peer&, std::span<const std::byte> bytes) {
+    PeerMessage message;
+    const std::vector<std::byte> copy(bytes.begin(), bytes.end());
+    if (decode(copy, message)) answers.push_back(message);
+  });
+  Peer to;
+  REQUIRE(peer.connect(a.peer(), to));
+  const auto say = [&](const PeerMessage& message) {
+    const std::string bytes = encode(message);
+    Operation operation;
+    peer.send(to, bytes.data(), bytes.size(), operation);
+    REQUIRE(peer.wait(operation) == Code::ok);
+  };
+  const auto answer = [&](PeerKind kind, std::uint64_t number) {
+    for (int tries = 0; tries < 30000; ++tries) {
+      peer.progress();
+      for (const PeerMessage& message : answers)
+        if (message.kind == kind && message.number == number) return message;
+      ::usleep(1000);
+    }
+    FAIL("no answer");
+    return PeerMessage{};
+  };
+  Multicast multicast(NodeSettings{});
+  std::string address;
+  REQUIRE(multicast.node().address(address));
+  for (const std::size_t bytes : {1000, 1'000'000}) {
+    PeerMessage message;
+    message.kind = PeerKind::push;
+    message.number = bytes;
+    message.id = id_of(bytes);
+    message.data_bytes = bytes - 10;
+    message.metadata_bytes = 10;
+    say(message);
+    const PeerMessage ready = answer(PeerKind::push_answer, bytes);
+    REQUIRE(ready.members.size() == 1);
+    message.kind = PeerKind::push_group;
+    message.group = bytes;
+    message.block_bytes = 65536;
+    message.members = {{peer.generation(), address}, ready.members[0]};
+    say(message);
+    std::vector<std::byte> first = contents_of(id_of(bytes), bytes - 10);
+    const std::vector<std::byte> metadata = contents_of(id_of(bytes), 10);
+    first.insert(first.end(), metadata.begin(), metadata.end());
+    const std::vector<std::byte> second(bytes, std::byte{0x55});
+    {
+      Group group(
+          multicast,
+          {.id = bytes, .members = {address, ready.members[0].address}, .block_bytes = 65536}, {});
+      REQUIRE(group.send(first.data(), bytes));
+      CHECK(answer(PeerKind::push_end, bytes).code == 0);
+      check_has(store, id_of(bytes), bytes - 10);
+      CHECK(group.send(second.data(), bytes));
+      CHECK_FALSE(group.close());
+    }
+    check_has(store, id_of(bytes), bytes - 10);
+  }
+}
+
+TEST_CASE("who asks for room and then says nothing does not have it for ever") {
+  Host a;
+  ObjectStore store({.socket = a.store.socket()});
+  Node peer({.name = "stranger"});
+  std::atomic<int> num_answers{0};
+  peer.on_message([&](const Peer&, std::span<const std::byte>) { ++num_answers; });
+  Peer to;
+  REQUIRE(peer.connect(a.peer(), to));
+  const std::uint64_t before = used_bytes(store);
+  PeerMessage message;
+  message.kind = PeerKind::push;
+  message.id = id_of(1);
+  message.data_bytes = 1'000'000;
+  const std::string bytes = encode(message);
+  Operation operation;
+  peer.send(to, bytes.data(), bytes.size(), operation);
+  REQUIRE(peer.wait(operation) == Code::ok);
+  for (int tries = 0; used_bytes(store) == before && tries < 30000; ++tries) ::usleep(1000);
+  CHECK(used_bytes(store) > before);
+  for (int tries = 0; used_bytes(store) != before && tries < 9000; ++tries) ::usleep(10'000);
+  CHECK(used_bytes(store) == before);
+  REQUIRE(store.put(id_of(1), contents_of(id_of(1), 10)));
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && \

@@ -74,12 +74,12 @@ def finish_push(process):
     return told, errors.decode()
 
 
-def check_whole_or_nothing(hosts, name, before):
+def check_whole_or_nothing(hosts, name, before, gets=True):
     """Each of them has all of the object, or none of it and the memory back."""
     for host in hosts:
         eventually(lambda: host.has(name) or host.used() == before[host],
                    f"host {host.number} keeps what is left of {name}")
-        if host.has(name):
+        if gets and host.has(name):
             assert host.run("get", name) == contents(name, SIZE), (host.number, name)
 
 
@@ -132,9 +132,22 @@ def check_receiver_sleeps(hosts, chance, number):
     check_whole_or_nothing(others, name, before)
     for host in left:
         assert (told[host.address] == "has it") == host.has(name), (told, host.number)
-    # Others may have forgotten where it listens, and it where they do.
-    victim.end()
-    victim.start([host for host in hosts if host is not victim])
+    meet(hosts)
+    told, errors = pusher.push(name, others)
+    assert set(told.values()) <= {"has it", "had it"}, (told, errors)
+
+
+def check_pusher_sleeps(hosts, chance, number):
+    """Receivers don't wait for one that does not answer any more, as if its host were gone."""
+    pusher, *others = chance.sample(hosts, len(hosts))
+    name = f"asleep-{number}"
+    process, before = begin_death(pusher, others, name, chance)
+    pusher.store.send_signal(signal.SIGSTOP)
+    try:
+        check_whole_or_nothing(others, name, before, gets=False)
+    finally:
+        pusher.store.send_signal(signal.SIGCONT)
+    process.communicate(timeout=2 * LIMIT)
     meet(hosts)
     told, errors = pusher.push(name, others)
     assert set(told.values()) <= {"has it", "had it"}, (told, errors)
@@ -226,6 +239,8 @@ def main():
         for number in range(options.rounds):
             print(number, check_receiver_dies(hosts, chance, number), file=sys.stderr)
             check_receiver_sleeps(hosts, chance, number)
+            if options.netns:  # within a host one that sleeps is waited for
+                check_pusher_sleeps(hosts, chance, number)
             check_pusher_dies(hosts, chance, 2 * number, False)
             check_pusher_dies(hosts, chance, 2 * number + 1, True)
             free(hosts)

@@ -56,6 +56,31 @@ class Folder:
         shutil.rmtree(self.path)
 
 
+class Redis:
+    """A redis-server that all hosts reach; without one on this machine the test is skipped."""
+
+    def __init__(self, folder, in_namespace):
+        if shutil.which("redis-server") is None:
+            print("skipped: no redis-server on this machine", file=sys.stderr)
+            sys.exit(77)
+        self.folder, self.server = folder, None
+        self.bind = "0.0.0.0" if in_namespace else "127.0.0.1"
+        self.port = str(12000 + os.getpid() % 20000)
+        self.url = f"redis://{'10.88.0.254' if in_namespace else '127.0.0.1'}:{self.port}"
+
+    def start(self):
+        self.server = subprocess.Popen(
+            ["redis-server", "--port", self.port, "--bind", self.bind, "--protected-mode", "no",
+             "--save", "", "--appendonly", "no", "--dir", self.folder.path],
+            stdout=subprocess.DEVNULL)
+
+    def kill(self):
+        if self.server is not None:
+            self.server.kill()
+            self.server.wait()
+        self.server = None
+
+
 class Host:
     def __init__(self, number, weft_store, folder, in_namespace):
         self.number, self.weft_store, self.folder = number, weft_store, folder

@@ -84,7 +84,7 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
       settings(wanted) {
   const Settings& defaults = job.members->settings();
   ring_min = static_cast<std::uint32_t>(defaults.bytes(Setting::ring_min_bytes));
-  if (settings.ring_bytes == 0) settings.ring_bytes = defaults.bytes(Setting::exchange_ring_bytes);
+  if (settings.ring_bytes == 0) settings.ring_bytes = defaults.bytes(Setting::ring_max_bytes);
   if (settings.rendezvous_bytes == 0)
     settings.rendezvous_bytes = defaults.bytes(Setting::exchange_rendezvous_bytes);
   const std::size_t longest = RingWriter::max_length(ring_min);

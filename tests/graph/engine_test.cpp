@@ -417,7 +417,7 @@ TEST_CASE("a vertex below one thread's buckets is not passed over by another thr
 // than a ring holds to the one that is done. Nobody gets on if that one only waits for its team.
 TEST_CASE("threads that are done receive what is sent to them") {
   constexpr std::uint32_t kPart = 20000;  // vertices of a rank
-  constexpr const char* kRingBytes = "WEFT_EXCHANGE_RING_BYTES";
+  constexpr const char* kRingBytes = "WEFT_RING_MAX_BYTES";
   std::vector<Edge> edges = {{0, 1, 1}, {0, 2, 1}, {0, kPart, 1}, {0, kPart + 1, 1}};
   for (std::uint32_t i = 3; i < kPart; ++i) {
     edges.push_back({2, kPart + i, 1});

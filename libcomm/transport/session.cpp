@@ -338,11 +338,13 @@ void Session::tick(std::uint64_t now) {
     std::lock_guard lock(lock_);
     const bool waits = !waiting_.empty() || !posted_.empty() || !reposts_.empty() ||
                        !striped_.empty() || link_.has_unsent() || num_asked_ > 0;
-    due = link_.tick(now, timeout, waits, opens_);
+    // Who connected opens a broken link again. If nothing comes of that it may not know that it is
+    // broken: then the other side does.
+    due = link_.tick(now, timeout, waits, opens_ || link_.is_broken_for(timeout / 8, now));
   }
   if (due == ReliableLink::Due::gone)
     lose(Code::peer_lost, fmt::format("was not heard of for {} ms", timeout / 1'000'000));
-  if (due == ReliableLink::Due::stalled && opens_) {
+  if (due == ReliableLink::Due::stalled) {
     drop_link();
     std::lock_guard lock(lock_);
     link_.back_off(now);

@@ -2,17 +2,17 @@
 // Session: what this Node has with one peer in one life of it. Written once for all fabrics.
 //
 // A session has a link. Where links can break (Limits::breaks), the side that connected opens
-// another, at growing intervals; both say what they have received, messages are numbered, kept
-// until acknowledged and sent again, puts and gets that had not ended are posted again, and an
-// atomic ends with outcome_unknown. After the timeout the session is lost, for good: all its works
-// end with peer_lost. Fabrics that cannot put, get or do atomics have the owner's side do it, by
-// messages.
+// another, at growing intervals, and the other one if nothing comes of that; both say what they
+// have received, messages are numbered, kept until acknowledged and sent again, puts and gets that
+// had not ended are posted again, and an atomic ends with outcome_unknown. After the timeout the
+// session is lost, for good: all its works end with peer_lost. Fabrics that cannot put, get or do
+// atomics have the owner's side do it, by messages.
 //
 // Threads. start(), send(), import(): any thread; one short lock. The rest: under the transport's
 // progress lock, by whoever polls.
 #include <pthread.h>
 
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,6 +46,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   const peer::NodeAddress& theirs() const { return theirs_; }
   const peer::Bytes16& cookie() const { return cookie_; }
   State state() const { return link_.state(); }
+  bool is_opening() const { return link_.is_opening(); }
   std::string_view fabric() const { return endpoint() != nullptr ? endpoint()->name() : "none"; }
   void* user = nullptr;  // the facade's
 
@@ -230,7 +231,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   std::uint64_t assembled_total_ = 0;
 
   std::vector<Granted> granted_;
-  std::deque<Answer> answers_;
+  std::list<Answer> answers_;
 
   peer::Connection* connection_;
   peer::NodeAddress theirs_;

@@ -243,7 +243,9 @@ bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
   // What it has under way counts on the limits of its fabric.
   if (keeps->endpoint() != nullptr && keeps->endpoint()->name() != polled_->name()) return false;
   if (opening.rail != 0) return keeps->take_rail(*polled_, link, opening.rail, opening.device);
-  if (keeps->opens_ || opening.device >= keeps->theirs().num_devices(polled_->name())) return false;
+  if (opening.device >= keeps->theirs().num_devices(polled_->name())) return false;
+  // Of two that open to each other at once, the link of the one that connected counts.
+  if (keeps->opens_ && keeps->is_opening()) return false;
   keeps->take_link(*polled_, link, opening.received, opening.device);
   return keeps->state() != Session::State::lost;
 }

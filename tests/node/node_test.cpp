@@ -563,6 +563,25 @@ TEST_CASE("long transfers go over all devices, without one that is down until it
   CHECK(two.lost_at_server.ok());
 }
 
+TEST_CASE("the side that was connected to opens a link that it alone knows to be dead") {
+  Two two({"loopback", "loopback", {}, false}, 2000);
+  std::vector<std::uint64_t> memory(64), data(64, 7);
+  REQUIRE(two.client.register_memory(memory.data(), memory.size() * 8).ok());
+  MemoryKey key;
+  REQUIRE(two.client.key(memory.data(), kAllRights, key).ok());
+  const PeerMemory remote = two.server.memory(two.at_server, key);
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    Operation put;
+    std::ranges::fill(data, round);
+    two.server.put(remote, 0, data.data(), data.size() * 8, put);
+    REQUIRE(two.wait(put) == Code::ok);
+    CHECK(memory == data);
+    Network::of_process()->stall();
+  }
+  CHECK(two.lost_at_client.ok());
+  CHECK(two.lost_at_server.ok());
+}
+
 TEST_CASE("a transfer over several devices ends with its peer") {
   Two two({"two devices", "loopback,loopback", {}, false}, 500);
   std::vector<std::byte> memory(16 << 20), copy(memory.size());

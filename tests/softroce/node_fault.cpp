@@ -149,7 +149,7 @@ int use(const std::string& address, const std::string& mode, double seconds) {
   const char* timeout_ms = std::getenv("WEFT_PEER_TIMEOUT_MS");
   const std::uint64_t patience_ns =
       (timeout_ms != nullptr ? std::strtoull(timeout_ms, nullptr, 10) : 5000) * 1'000'000 +
-      5'000'000'000;  // a step is several operations, and guests are slow
+      5'000'000'000 + num_words * 100'000;  // a step is several operations, and guests are slow
   const std::uint64_t limit = now_ns() + kDeadlineNs;
   Client client(address);
   if (!client.connect(limit)) fail("no connection");

@@ -29,7 +29,8 @@
 // Threads. Calls may be made by any number of threads at once; a PeerMemory and an Operation are a
 // thread's own (copy the PeerMemory for another one). What one thread sends to one peer arrives in
 // order; a put and a message have none but that of put_notify. Over RDMA devices each thread that
-// puts and gets has a queue pair of its own, up to WEFT_VERBS_QPS. close, connect, release and the like wait for others that move things on.
+// puts and gets has a queue pair of its own, up to WEFT_VERBS_QPS. close, connect, release and the
+// like wait for others that move things on.
 //
 // Errors. The constructor throws weft::Error. The others return a Code or a Status, whose text
 // names the peer; an operation ends within the timeout. peer_lost: the peer ended, or was not heard

@@ -37,8 +37,12 @@ WEFT_SETTING(ofi_interface, "OFI_INTERFACE", "", text,
              "the default route, else one that is not of containers")
 WEFT_SETTING(
     device, "DEVICE", "", text,
-    "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); empty: "
-    "the active one nearest to the process's cores")
+    "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); empty: the "
+    "active one nearest to the process's cores. Of several, with commas between, Nodes use all at "
+    "once for long transfers, and jobs the first that is usable")
+WEFT_SETTING(verbs_qps, "VERBS_QPS", "4", count,
+             "queue pairs that a Node may have with a peer over one RDMA device, 1 to 16: one for "
+             "each thread that posts, made at its first post")
 WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
              "memory of the program that stays registered with the RDMA device after its use; 0: "
              "none")
@@ -67,8 +71,6 @@ WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "0", bytes,
              "host; 0: from 2K on between processes that share no cache, else never")
 WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
              "shorter announced messages are copied by the receiver alone")
-WEFT_SETTING(exchange_ring_bytes, "EXCHANGE_RING_BYTES", "2M", bytes,
-             "as RING_MAX_BYTES, for the lanes of an exchange")
 WEFT_SETTING(exchange_rendezvous_bytes, "EXCHANGE_RENDEZVOUS_BYTES", "32K", bytes,
              "blocks of an exchange from this size on stay at the sender, and the receiver reads "
              "them there")

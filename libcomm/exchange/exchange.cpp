@@ -81,10 +81,11 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
       has_remote(!job.fabrics->remote().empty()),
       num_threads(the_num_threads),
       message_bytes(the_message_bytes),
+      wants_default_rings(wanted.ring_bytes == 0),
       settings(wanted) {
   const Settings& defaults = job.members->settings();
   ring_min = static_cast<std::uint32_t>(defaults.bytes(Setting::ring_min_bytes));
-  if (settings.ring_bytes == 0) settings.ring_bytes = defaults.bytes(Setting::exchange_ring_bytes);
+  if (wants_default_rings) settings.ring_bytes = defaults.bytes(Setting::ring_max_bytes);
   if (settings.rendezvous_bytes == 0)
     settings.rendezvous_bytes = defaults.bytes(Setting::exchange_rendezvous_bytes);
   const std::size_t longest = RingWriter::max_length(ring_min);
@@ -183,6 +184,7 @@ void ExchangeBase::Impl::agree() {
   const std::size_t longest =
       std::min(settings.rendezvous_bytes, message_bytes == 0 ? kMaxBlockBytes : block_bytes);
   const std::size_t need = (4 * (longest + 2 * kEntryAlign) + kPage - 1) / kPage * kPage;
+  if (wants_default_rings) settings.ring_bytes = std::max<std::size_t>(settings.ring_bytes, need);
   if (settings.ring_bytes % kPage != 0 || settings.ring_bytes < need ||
       settings.ring_bytes > (1u << 30))
     throw Error({Code::bad_argument,

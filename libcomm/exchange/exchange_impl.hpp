@@ -170,6 +170,7 @@ struct ExchangeBase::Impl {
   const int num_threads;
   const std::uint32_t message_bytes;
   int client = 0;
+  const bool wants_default_rings;  // WEFT_RING_MAX_BYTES, more where the blocks need it
   ExchangeSettings settings;
   std::size_t block_bytes = 0;  // room of a block
   std::uint32_t ring_min = 0, ring_max = 0;

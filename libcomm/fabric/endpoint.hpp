@@ -61,6 +61,8 @@ struct Limits {
   bool puts = false, gets = false;
   bool atomics = false;  // atomic with the owner's processor, too
   bool breaks = true;    // false: a link ends with the peer's process, and loses nothing before
+  // Links over which one peer's puts, gets and atomics may go, one for each thread that posts.
+  unsigned links = 1;
   // message_in_place() pays for bodies from here on.
   std::size_t in_place_min = ~std::size_t{0};
 };

@@ -46,8 +46,8 @@ MPI_Datatype type_of(const SettingRow& row) {
 // program opens itself (weft/job.hpp), which read the environment.
 bool is_never_read(Setting id) {
   constexpr Setting kOthers[] = {Setting::launch, Setting::lane_memory_bytes,
-                                 Setting::exchange_ring_bytes, Setting::exchange_rendezvous_bytes,
-                                 Setting::exchange_staging_bytes};
+                                 Setting::exchange_rendezvous_bytes,
+                                 Setting::exchange_staging_bytes, Setting::verbs_qps};
   return std::find(std::begin(kOthers), std::end(kOthers), id) != std::end(kOthers);
 }
 

@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "base/log.hpp"
+
 #include "fabric/loopback/loopback.hpp"
 #include "fabric/shm/endpoint.hpp"
 #ifdef WEFT_HAVE_OFI
@@ -13,6 +17,46 @@
 
 namespace weft {
 
+namespace {
+
+using Endpoints = std::vector<std::unique_ptr<fabric::Endpoint>>;
+
+#ifdef WEFT_HAVE_OFI
+Status make_ofi_endpoint(const Settings& settings, Endpoints& endpoints) {
+  std::unique_ptr<fabric::Endpoint> endpoint;
+  Status status = fabric::ofi::make_endpoint(settings, endpoint);
+  if (status) endpoints.push_back(std::move(endpoint));
+  return status;
+}
+#endif
+
+#ifdef WEFT_HAVE_VERBS
+// One for each device that WEFT_DEVICE names. One of them is enough.
+Status make_verbs_endpoints(const Settings& settings, Endpoints& endpoints) {
+  Status failed;
+  std::size_t num_made = 0;
+  std::string_view rest = settings.text(Setting::device);
+  do {
+    const std::string_view device = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), device.size() + 1));
+    Settings own = settings;
+    if (Status status = own.set("DEVICE", std::string(device)); !status) return status;
+    std::unique_ptr<fabric::Endpoint> endpoint;
+    if (Status status = fabric::verbs::make_endpoint(own, endpoint); !status) {
+      failed = status;
+      continue;
+    }
+    endpoints.push_back(std::move(endpoint));
+    ++num_made;
+  } while (!rest.empty());
+  if (num_made == 0) return failed;
+  if (!failed) log_line(LogLevel::warn, -1, "verbs: a device is left out: {}", failed.text());
+  return {};
+}
+#endif
+
+}  // namespace
+
 Status make_endpoints(std::string_view fabrics, [[maybe_unused]] const Settings& settings,
                       std::vector<std::unique_ptr<fabric::Endpoint>>& endpoints) {
   std::string why;
@@ -21,20 +65,16 @@ Status make_endpoints(std::string_view fabrics, [[maybe_unused]] const Settings&
     const std::string_view name = rest.substr(0, comma);
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     if (name == "shm") endpoints.push_back(fabric::shm::make_endpoint());
-    Status (*make)(const Settings&, std::unique_ptr<fabric::Endpoint>&) = nullptr;
+    Status (*make)(const Settings&, Endpoints&) = nullptr;
 #ifdef WEFT_HAVE_VERBS
-    if (name == "verbs") make = fabric::verbs::make_endpoint;
+    if (name == "verbs") make = make_verbs_endpoints;
 #endif
 #ifdef WEFT_HAVE_OFI
-    if (name == "ofi") make = fabric::ofi::make_endpoint;
+    if (name == "ofi") make = make_ofi_endpoint;
 #endif
-    if (make != nullptr) {
-      std::unique_ptr<fabric::Endpoint> endpoint;
-      if (Status status = make(settings, endpoint); status)
-        endpoints.push_back(std::move(endpoint));
-      else
+    if (make != nullptr)
+      if (Status status = make(settings, endpoints); !status)
         why += fmt::format(" {}: {}.", name, status.text());
-    }
     if (name == "loopback") endpoints.push_back(fabric::loopback::make_endpoint());
   }
   if (!endpoints.empty()) return {};

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/bytes.hpp"
@@ -19,10 +20,14 @@ constexpr std::size_t kMaxBootstrapBytes = 256;
 constexpr std::size_t kMaxFabricBytes = 512;
 }  // namespace
 
-std::string_view NodeAddress::on(std::string_view fabric) const {
+std::string_view NodeAddress::on(std::string_view fabric, std::size_t device) const {
   for (const OnFabric& item : fabrics)
-    if (item.fabric == fabric) return item.address;
+    if (item.fabric == fabric && device-- == 0) return item.address;
   return {};
+}
+
+std::size_t NodeAddress::num_devices(std::string_view fabric) const {
+  return static_cast<std::size_t>(std::ranges::count(fabrics, fabric, &OnFabric::fabric));
 }
 
 std::string encode(const NodeAddress& address) {

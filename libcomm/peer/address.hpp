@@ -27,7 +27,9 @@ struct NodeAddress {
   std::vector<OnFabric> fabrics;
 
   bool operator==(const NodeAddress&) const = default;
-  std::string_view on(std::string_view fabric) const;
+  // A Node has as many addresses on a fabric as it has devices for it.
+  std::string_view on(std::string_view fabric, std::size_t device = 0) const;
+  std::size_t num_devices(std::string_view fabric) const;
 };
 
 std::string encode(const NodeAddress& address);

@@ -426,14 +426,6 @@ void Bootstrap::expire(Events& events) {
   }
 }
 
-std::uint64_t Bootstrap::next_deadline_ns() const {
-  std::uint64_t next = ~std::uint64_t{0};
-  for (const auto& connection : connections_) next = std::min(next, connection->deadline_ns_);
-  for (const auto& listener : listeners_)
-    if (listener->paused_until_ns != 0) next = std::min(next, listener->paused_until_ns);
-  return next;
-}
-
 bool Bootstrap::poll(Events& events) {
   epoll_event ready[32];
   const int count = ::epoll_wait(epoll_, ready, 32, 0);

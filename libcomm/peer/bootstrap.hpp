@@ -101,7 +101,6 @@ class Bootstrap {
   bool poll(Events& events);
   // Readable when poll() has something to do; deadlines aside.
   int wait_fd() const { return epoll_; }
-  std::uint64_t next_deadline_ns() const;
 
  private:
   struct Listener {

@@ -42,10 +42,21 @@ enum class Kind : std::uint8_t {
   owner_put,   // data
   owner_get,
   owner_data,  // data
+  // Of sessions. Numbered:
+  device_key,  // before resolved: the key of a further device of the owner
 };
 
 inline constexpr std::uint8_t kLast = 1;      // flag of put: no more of this id
 inline constexpr std::uint8_t kNumbered = 2;  // flag: sent again after a link broke
+
+// Of a link of a session, to on_incoming().
+struct LinkHello {
+  std::array<std::uint8_t, 16> cookie;
+  std::uint32_t version, received;
+  std::uint16_t rail, device;  // 0: the main link; the opener's device
+  std::uint32_t reserved;
+};
+static_assert(sizeof(LinkHello) == 32 && sizeof(LinkHello) <= fabric::kMaxHelloBytes);
 
 struct Head {
   Kind kind;
@@ -71,7 +82,11 @@ struct ResolvedMessage : Head {
   std::uint32_t handle;  // names the memory in this session from now on
   std::uint64_t bytes;
   std::uint32_t rights;
-  std::uint32_t is_registered;  // `key` is the fabric's
+  std::uint32_t devices;  // of the owner that have keys, a bit each
+  fabric::Key key;        // of the first
+};
+struct DeviceKeyMessage : Head {  // id: of the question
+  std::uint32_t device, reserved2;
   fabric::Key key;
 };
 struct HandleMessage : Head {  // withdrawn, let_go; id: the handle

@@ -86,12 +86,17 @@ struct RemoteRegion {
   std::uint32_t handle = 0;  // the owner's name for it in this session
   std::uint64_t bytes = 0;
   std::uint32_t rights = 0;
-  bool is_registered = false;
-  fabric::Key fabric_key{};
+  std::uint32_t devices = 0;      // of the owner that have keys, a bit each
+  std::vector<fabric::Key> keys;  // by device
   std::byte* mapped = nullptr;
   std::size_t num_posted = 0;  // works that the fabric has
   bool is_withdrawn = false;   // let go once num_posted is 0
   std::vector<RegionUse*> uses;
+
+  // The key on this device of the owner; null: the owner's side does it.
+  const fabric::Key* key_on(std::uint32_t device) const noexcept {
+    return (devices >> device & 1) != 0 ? &keys[device] : nullptr;
+  }
 };
 
 }  // namespace weft::transport

@@ -35,6 +35,10 @@ class ReliableLink {
 
   State state() const { return state_; }
   bool is_up() const { return state_ == State::up; }
+  bool is_opening() const { return link_ != nullptr && is_opener_ && !is_up(); }
+  bool is_broken_for(std::uint64_t ns, std::uint64_t now_ns) const {
+    return state_ == State::broken && now_ns > broken_since_ns_ + ns;
+  }
   fabric::Endpoint* endpoint() const { return endpoint_; }
   fabric::Link* link() const { return link_; }
   void use(fabric::Endpoint& endpoint) { endpoint_ = &endpoint; }

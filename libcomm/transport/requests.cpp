@@ -32,6 +32,7 @@ void Session::start(Work& work) {
   work.session = this;
   work.done = request_done;
   WorkList finished;
+  Rail* rail = nullptr;
   {
     std::lock_guard lock(lock_);
     if (state() == State::lost) {
@@ -39,12 +40,60 @@ void Session::start(Work& work) {
       finished.push_back(work);
     } else {
       if (work.kind == WorkKind::send) ++num_sends_;
-      const bool is_first = waiting_.empty();
-      waiting_.push_back(work);
-      if (is_first && state() == State::up && reposts_.empty()) advance(work, finished);
+      const bool is_next = waiting_.empty() && state() == State::up && reposts_.empty();
+      if (is_next && work.kind != WorkKind::send) rail = rail_of_thread();
+      if (rail != nullptr && !take_for(*rail, work)) rail = nullptr;
+      if (rail == nullptr) {
+        waiting_.push_back(work);
+        if (is_next) advance(work, finished);
+      }
     }
   }
+  if (rail != nullptr) return post_on(*rail, work);
   finished.finish_all();
+}
+
+// What a peer may ask for that the owner allows.
+Code Session::check(const Work& work, const RemoteRegion& region) {
+  const bool is_atomic = work.kind != WorkKind::put && work.kind != WorkKind::get;
+  if (work.offset > region.bytes || work.bytes > region.bytes - work.offset ||
+      (is_atomic && work.offset % 8 != 0))
+    return Code::bad_argument;
+  const std::uint32_t right = work.kind == WorkKind::put   ? kWrite
+                              : work.kind == WorkKind::get ? kRead
+                                                           : kAtomic;
+  return (region.rights & right) != 0 ? Code::ok : Code::not_permitted;
+}
+
+bool Session::can_do(const fabric::Endpoint& endpoint, const Work& work) {
+  const fabric::Limits& limits = endpoint.limits();
+  return work.bytes <= kMaxMessageBytes && (work.kind == WorkKind::put   ? limits.puts
+                                            : work.kind == WorkKind::get ? limits.gets
+                                                                         : limits.atomics);
+}
+
+Code Session::post_to(fabric::Endpoint& endpoint, fabric::Link& link, Work& work,
+                      const fabric::Key& key) {
+  if (work.kind == WorkKind::put)
+    return endpoint.put(link, work.local, work.bytes, key, work.offset, work);
+  if (work.kind == WorkKind::get)
+    return endpoint.get(link, work.local, work.bytes, key, work.offset, work);
+  return endpoint.atomic(
+      link,
+      work.kind == WorkKind::fetch_add ? fabric::Atomic::fetch_add : fabric::Atomic::compare_swap,
+      key, work.offset, work.operand, work.compare, work.previous, work);
+}
+
+// Numbered, so it is sent once; and behind the put, also when both are posted again.
+void Session::post_tag(Work& work) {
+  if (!std::exchange(work.has_tag, false)) return;
+  NotifyMessage message{{.kind = Kind::notify}, work.tag};
+  post_control(message);
+}
+
+// The fabric is done with something there.
+void Session::drop_posted(RemoteRegion& region) {
+  if (--region.num_posted == 0 && region.is_withdrawn) let_go(region);
 }
 
 // Takes it from `waiting_` or `reposts_`, where it is first.
@@ -63,47 +112,27 @@ bool Session::advance(Work& work, WorkList& finished) {
     end_work(work, region.why, finished);
     return true;
   }
-  const std::uint32_t right = work.kind == WorkKind::put   ? kWrite
-                              : work.kind == WorkKind::get ? kRead
-                                                           : kAtomic;
-  const bool is_atomic = right == kAtomic;
-  Code refused = Code::ok;
-  if (work.offset > region.bytes || work.bytes > region.bytes - work.offset ||
-      (is_atomic && work.offset % 8 != 0))
-    refused = Code::bad_argument;
-  else if ((region.rights & right) == 0)
-    refused = Code::not_permitted;
-  if (refused != Code::ok) {
+  if (const Code refused = check(work, region); refused != Code::ok) {
     end_work(work, refused, finished);
     return true;
   }
   if (region.mapped != nullptr) {
     do_mapped(work, region.mapped + work.offset);
-    if (work.has_tag) {
-      NotifyMessage message{{.kind = Kind::notify}, work.tag};
-      post_control(message);
-    }
+    post_tag(work);
     end_work(work, Code::ok, finished);
     return true;
   }
-  const fabric::Limits& limits = endpoint()->limits();
-  const bool can = region.is_registered && work.bytes <= kMaxMessageBytes &&
-                   (work.kind == WorkKind::put   ? limits.puts
-                    : work.kind == WorkKind::get ? limits.gets
-                                                 : limits.atomics);
-  if (!can) return post_by_owner(work, finished);
-  Code code = Code::ok;
-  if (work.kind == WorkKind::put)
-    code = endpoint()->put(*link_.link(), work.local, work.bytes, region.fabric_key, work.offset,
-                           work);
-  else if (work.kind == WorkKind::get)
-    code = endpoint()->get(*link_.link(), work.local, work.bytes, region.fabric_key, work.offset,
-                           work);
-  else
-    code = endpoint()->atomic(
-        *link_.link(),
-        work.kind == WorkKind::fetch_add ? fabric::Atomic::fetch_add : fabric::Atomic::compare_swap,
-        region.fabric_key, work.offset, work.operand, work.compare, work.previous, work);
+  const fabric::Key* key = region.key_on(main_.theirs);
+  // What the owner's side has begun it ends.
+  if (key == nullptr || work.id != 0 || !can_do(*endpoint(), work))
+    return post_by_owner(work, finished);
+  if (is_striped(work)) {
+    (work.is_repost ? reposts_ : waiting_).remove(work);
+    work.is_repost = false;
+    start_striped(work, finished);
+    return true;
+  }
+  const Code code = post_to(*endpoint(), *link_.link(), work, *key);
   if (code == Code::again || code == Code::peer_lost) {
     make_busy();
     return false;
@@ -116,12 +145,7 @@ bool Session::advance(Work& work, WorkList& finished) {
   work.is_repost = false;
   posted_.push_back(work);
   ++region.num_posted;
-  if (work.has_tag) {
-    // Numbered, so it is sent once; and behind the put, also when both are posted again.
-    work.has_tag = false;
-    NotifyMessage message{{.kind = Kind::notify}, work.tag};
-    post_control(message);
-  }
+  post_tag(work);
   return true;
 }
 
@@ -189,10 +213,7 @@ bool Session::post_by_owner(Work& work, WorkList&) {
       if (post(message, {work.local + work.moved, part}) != Code::ok) return false;
       work.moved += part;
     } while (work.moved < work.bytes);
-    if (work.has_tag) {
-      NotifyMessage message{{.kind = Kind::notify}, work.tag};
-      post_control(message);
-    }
+    post_tag(work);
   } else if (work.kind == WorkKind::get) {
     AccessMessage message{{.kind = Kind::get, .id = work.id}, handle, 0, work.offset, work.bytes};
     if (post(message) != Code::ok) return false;
@@ -230,15 +251,20 @@ void Session::request_done(fabric::Request& request, Code code) noexcept {
 
 void Session::on_request_done(Work& work, Code code) {
   WorkList finished;
+  bool is_main = true;
   {
     std::lock_guard lock(lock_);
     posted_.remove(work);
-    RemoteRegion& region = *work.region;
-    if (--region.num_posted == 0 && region.is_withdrawn) let_go(region);
+    is_main = work.rail == nullptr;
+    leave_rail(work);
+    drop_posted(*work.region);
     const bool is_broken = code == Code::peer_lost || code == Code::cancelled;
     const bool is_atomic = work.kind != WorkKind::put && work.kind != WorkKind::get;
     if (is_broken && state() == State::lost) code = Code::peer_lost;
-    if (is_broken && state() != State::lost && !is_atomic) {
+    if (is_broken && state() != State::lost && !is_atomic && !is_main) {
+      waiting_.push_back(work);
+      make_busy();
+    } else if (is_broken && state() != State::lost && !is_atomic) {
       work.is_repost = true;
       reposts_.push_back(work);
       link_.hold(true);
@@ -250,7 +276,8 @@ void Session::on_request_done(Work& work, Code code) {
     }
     if (!waiting_.empty()) make_busy();
   }
-  link_.note_heard(transport_.now_ns_);
+  // What ends on a rail says nothing of the main link.
+  if (is_main) link_.note_heard(transport_.now_ns_);
   finished.finish_all();
 }
 
@@ -342,6 +369,18 @@ void Session::end_region(RemoteRegion& region, Code why) {
   endpoint()->mapped()->unmap(std::exchange(region.mapped, nullptr), region.bytes);
 }
 
+bool Session::on_device_key(const DeviceKeyMessage& message) {
+  if (message.device == 0 || message.device >= kMaxDevices) return false;
+  std::lock_guard lock(lock_);
+  for (auto& [key, region] : regions_) {
+    if (region->id != message.id || region->state != RemoteRegion::State::asking) continue;
+    region->keys.resize(kMaxDevices);
+    region->keys[message.device] = message.key;
+    region->devices |= 1u << message.device;
+  }
+  return true;
+}
+
 bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
   std::lock_guard lock(lock_);
   std::shared_ptr<RemoteRegion> region;
@@ -356,8 +395,9 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
   region->handle = message.handle;
   region->bytes = message.bytes;
   region->rights = message.rights & kAllRights;
-  region->is_registered = message.is_registered != 0;
-  region->fabric_key = message.key;
+  region->devices = message.devices & (region->devices | 1);
+  if (region->keys.empty()) region->keys.resize(1);
+  region->keys[0] = message.key;
   if (!refused && descriptor != nullptr) {
     fabric::Mapped* mapped = endpoint()->mapped();
     if (mapped == nullptr) return false;

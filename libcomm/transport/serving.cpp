@@ -60,27 +60,39 @@ bool Session::on_resolve(const ResolveMessage& message) {
       if (status) return true;
     }
   }
-  const fabric::Limits& limits = endpoint()->limits();
-  if (limits.puts || limits.gets || limits.atomics) {
-    auto found = std::ranges::find_if(region->registered, [&](const auto& item) {
-      return item.endpoint == endpoint() && item.rights == grant->rights;
-    });
-    if (found == region->registered.end()) {
-      Region::Registered made{endpoint(), grant->rights, {}};
-      if (endpoint()->register_memory(region->address, region->bytes, grant->rights,
-                                      made.registration)) {
-        region->registered.push_back(made);
-        found = region->registered.end() - 1;
-      }
+  // Memory that cannot be registered is served by this side.
+  for (std::uint32_t device = 0; device < std::min(devices_->size(), kMaxDevices); ++device) {
+    fabric::Key key;
+    if (!registered_key(*(*devices_)[device], *region, grant->rights, key)) continue;
+    answer.devices |= 1u << device;
+    if (device == 0) {
+      answer.key = key;
+      continue;
     }
-    // Memory that cannot be registered is served by this side.
-    if (found != region->registered.end()) {
-      answer.is_registered = 1;
-      answer.key = found->registration.key;
-    }
+    DeviceKeyMessage further{{.kind = Kind::device_key, .id = message.id}, device, 0, key};
+    std::lock_guard lock(lock_);
+    post_control(further);
   }
   std::lock_guard lock(lock_);
   post_control(answer);
+  return true;
+}
+
+bool Session::registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
+                             fabric::Key& key) {
+  const fabric::Limits& limits = endpoint.limits();
+  if (!limits.puts && !limits.gets && !limits.atomics) return false;
+  auto found = std::ranges::find_if(region.registered, [&](const auto& item) {
+    return item.endpoint == &endpoint && item.rights == rights;
+  });
+  if (found == region.registered.end()) {
+    Region::Registered made{&endpoint, rights, {}};
+    if (!endpoint.register_memory(region.address, region.bytes, rights, made.registration))
+      return false;
+    region.registered.push_back(made);
+    found = region.registered.end() - 1;
+  }
+  key = found->registration.key;
   return true;
 }
 

@@ -14,21 +14,13 @@ namespace weft::transport {
 
 namespace {
 
-struct Hello {  // of a link, to on_incoming()
-  peer::Bytes16 cookie;
-  std::uint32_t version, received;
-};
-constexpr std::uint32_t kVersion = 1;
-static_assert(sizeof(Hello) <= fabric::kMaxHelloBytes);
+constexpr std::uint32_t kVersion = 2;
 
 }  // namespace
 
-bool read_hello(fabric::Bytes bytes, peer::Bytes16& cookie, std::uint32_t& received) {
-  Hello hello;
+bool read_hello(fabric::Bytes bytes, LinkHello& hello) {
   if (bytes.size() < sizeof hello) return false;  // fabrics may add zeros
   std::memcpy(&hello, bytes.data(), sizeof hello);
-  cookie = hello.cookie;
-  received = hello.received;
   return hello.version == kVersion;
 }
 
@@ -45,17 +37,17 @@ Session::~Session() = default;
 // Links.
 
 Status Session::begin(fabric::Endpoint& endpoint) {
-  transport_.note_used(endpoint);
   {
     std::lock_guard lock(lock_);
-    link_.use(endpoint);
-    message_max_ = endpoint.limits().message_max - sizeof(Head);
+    use(endpoint);
+    first_device_ =
+        static_cast<std::size_t>(std::ranges::find(*devices_, &endpoint) - devices_->begin());
   }
   if (!endpoint.address().empty()) return open_link();
   std::vector<int> descriptors;
   fabric::Link* link = nullptr;
   if (Status status = endpoint.mapped()->offer(link, descriptors); !status) return status;
-  link->client = this;
+  link->client = &main_;
   Status status = transport_.bootstrap_.send(*connection_, peer::FrameType::offer, endpoint.name(),
                                              descriptors);
   for (const int descriptor : descriptors) ::close(descriptor);
@@ -71,18 +63,41 @@ Status Session::begin(fabric::Endpoint& endpoint) {
   return {};
 }
 
+void Session::use(fabric::Endpoint& endpoint) {
+  transport_.note_used(endpoint);
+  link_.use(endpoint);
+  devices_ = &transport_.devices_of(endpoint);
+  message_max_ = endpoint.limits().message_max - sizeof(Head);
+}
+
 Status Session::open_link() {
-  Hello hello{cookie_, kVersion, link_.num_received()};
+  const std::size_t attempt = num_attempts_++;
+  const std::size_t own = (first_device_ + attempt) % devices_->size();
+  const std::size_t theirs = (own + attempt / devices_->size()) % num_their_devices();
+  {
+    std::lock_guard lock(lock_);
+    use(*(*devices_)[own]);
+    main_.theirs = static_cast<std::uint32_t>(theirs);
+  }
   fabric::Link* link = nullptr;
-  const std::string_view to = theirs_.on(endpoint()->name());
-  Status status =
-      endpoint()->open({reinterpret_cast<const std::byte*>(to.data()), to.size()},
-                       {reinterpret_cast<const std::byte*>(&hello), sizeof hello}, link);
-  if (!status) return status;
-  link->client = this;
+  if (Status status = open_over(*endpoint(), own, theirs, 0, link); !status) return status;
+  link->client = &main_;
   std::lock_guard lock(lock_);
   link_.set_opened(*link);
   return {};
+}
+
+Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size_t theirs,
+                          std::size_t rail, fabric::Link*& link) {
+  const LinkHello hello{cookie_,
+                        kVersion,
+                        link_.num_received(),
+                        static_cast<std::uint16_t>(rail),
+                        static_cast<std::uint16_t>(own),
+                        0};
+  const std::string_view to = theirs_.on(endpoint.name(), theirs);
+  return endpoint.open({reinterpret_cast<const std::byte*>(to.data()), to.size()},
+                       {reinterpret_cast<const std::byte*>(&hello), sizeof hello}, link);
 }
 
 // Ends what the link has under way: request_done() takes it back.
@@ -95,16 +110,16 @@ void Session::drop_link() {
   if (link != nullptr) endpoint()->close(*link);
 }
 
-void Session::take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received) {
+void Session::take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received,
+                        std::uint32_t device) {
   drop_link();
-  transport_.note_used(endpoint);
   bool makes_sense = true;
   const bool breaks = endpoint.limits().breaks;
   {
     std::lock_guard lock(lock_);
-    link_.use(endpoint);
-    message_max_ = endpoint.limits().message_max - sizeof(Head);
-    link.client = this;
+    use(endpoint);
+    main_.theirs = device;
+    link.client = &main_;
     if (breaks) {
       makes_sense = link_.take(link, received);
     } else {
@@ -118,6 +133,13 @@ void Session::take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uin
 
 void Session::note_up() {
   link_.note_heard(now_ns());
+  {
+    // After a break the next device is tried first.
+    std::lock_guard lock(lock_);
+    const auto own = std::ranges::find(*devices_, endpoint());
+    first_device_ = static_cast<std::size_t>(own - devices_->begin());
+    num_attempts_ = std::max(devices_->size(), num_their_devices()) > 1 ? 1 : 0;
+  }
   if (is_told_) return;
   is_told_ = true;
   {
@@ -202,6 +224,8 @@ bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
       });
     case Kind::resolve:
       return with(ResolveMessage{}, [&](auto& m) { return on_resolve(m); });
+    case Kind::device_key:
+      return with(DeviceKeyMessage{}, [&](auto& m) { return on_device_key(m); });
     case Kind::resolved:
       return with(ResolvedMessage{}, [&](auto& m) { return on_resolved(m, nullptr); });
     case Kind::withdrawn:
@@ -258,7 +282,7 @@ bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<in
       lose(status.code(), status.text());
       return true;
     }
-    take_link(*endpoint, *link, 0);
+    take_link(*endpoint, *link, 0, 0);
     return true;
   }
   return false;
@@ -276,10 +300,15 @@ void Session::make_busy() {
 
 bool Session::pump() {
   WorkList finished;
-  bool is_up_now = false, floods = false;
+  bool is_up_now = false, floods = false, wants_rails = false;
   {
     std::lock_guard lock(lock_);
     is_busy_.store(false, std::memory_order_relaxed);
+    for (const auto& rail : rails_) {
+      if (rail == nullptr) continue;
+      if (std::exchange(rail->is_taken, false)) rail->is_up = true;
+      wants_rails |= rail->is_wanted;
+    }
     if (link_.is_up())
       while (Work* work = reposts_.first())
         if (!advance(*work, finished)) break;
@@ -292,8 +321,10 @@ bool Session::pump() {
         if (!advance(*work, finished)) break;
       if (!pump_answers()) make_busy();
     }
+    pump_stripes(finished);
     floods = link_.floods();
   }
+  if (wants_rails) open_rails(now_ns());
   if (is_up_now) note_up();
   finished.finish_all();
   if (floods) lose(Code::no_memory, "asks for much and reads nothing");
@@ -306,12 +337,14 @@ void Session::tick(std::uint64_t now) {
   {
     std::lock_guard lock(lock_);
     const bool waits = !waiting_.empty() || !posted_.empty() || !reposts_.empty() ||
-                       link_.has_unsent() || num_asked_ > 0;
-    due = link_.tick(now, timeout, waits, opens_);
+                       !striped_.empty() || link_.has_unsent() || num_asked_ > 0;
+    // Who connected opens a broken link again. If nothing comes of that it may not know that it is
+    // broken: then the other side does.
+    due = link_.tick(now, timeout, waits, opens_ || link_.is_broken_for(timeout / 8, now));
   }
   if (due == ReliableLink::Due::gone)
     lose(Code::peer_lost, fmt::format("was not heard of for {} ms", timeout / 1'000'000));
-  if (due == ReliableLink::Due::stalled && opens_) {
+  if (due == ReliableLink::Due::stalled) {
     drop_link();
     std::lock_guard lock(lock_);
     link_.back_off(now);
@@ -322,6 +355,7 @@ void Session::tick(std::uint64_t now) {
       link_.back_off_most(now);
     }
   }
+  if (has_rails_.load(std::memory_order_relaxed)) tick_rails(now);
 }
 
 void Session::say_goodbye() {
@@ -337,13 +371,17 @@ void Session::lose(Code code, std::string why) {
     if (!link_.lose()) return;
     why_ = fmt::format("{} {}", theirs_.name.empty() ? "the peer" : theirs_.name, why);
   }
+  // acquire: pairs with the end of post_on().
+  while (num_posting_.load(std::memory_order_acquire) != 0) cpu_relax();
   drop_link();
+  drop_rails();
   WorkList finished;
   {
     std::lock_guard lock(lock_);
     for (auto& [key, region] : regions_) end_region(*region, code);
     regions_.clear();
-    for (WorkList* list : {&waiting_, &reposts_, &posted_})
+    again_.clear();
+    for (WorkList* list : {&waiting_, &reposts_, &posted_, &striped_})
       while (Work* work = list->first()) {
         list->remove(*work);
         work->code = code;

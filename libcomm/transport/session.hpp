@@ -2,15 +2,17 @@
 // Session: what this Node has with one peer in one life of it. Written once for all fabrics.
 //
 // A session has a link. Where links can break (Limits::breaks), the side that connected opens
-// another, at growing intervals; both say what they have received, messages are numbered, kept
-// until acknowledged and sent again, puts and gets that had not ended are posted again, and an
-// atomic ends with outcome_unknown. After the timeout the session is lost, for good: all its works
-// end with peer_lost. Fabrics that cannot put, get or do atomics have the owner's side do it, by
-// messages.
+// another, at growing intervals, and the other one if nothing comes of that; both say what they
+// have received, messages are numbered, kept until acknowledged and sent again, puts and gets that
+// had not ended are posted again, and an atomic ends with outcome_unknown. After the timeout the
+// session is lost, for good: all its works end with peer_lost. Fabrics that cannot put, get or do
+// atomics have the owner's side do it, by messages.
 //
 // Threads. start(), send(), import(): any thread; one short lock. The rest: under the transport's
 // progress lock, by whoever polls.
-#include <deque>
+#include <pthread.h>
+
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +23,7 @@
 #include "base/stats.hpp"
 #include "peer/bootstrap.hpp"
 #include "transport/messages.hpp"
+#include "transport/rails.hpp"
 #include "transport/regions.hpp"
 #include "transport/reliable_link.hpp"
 #include "transport/work.hpp"
@@ -43,6 +46,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   const peer::NodeAddress& theirs() const { return theirs_; }
   const peer::Bytes16& cookie() const { return cookie_; }
   State state() const { return link_.state(); }
+  bool is_opening() const { return link_.is_opening(); }
   std::string_view fabric() const { return endpoint() != nullptr ? endpoint()->name() : "none"; }
   void* user = nullptr;  // the facade's
 
@@ -58,9 +62,14 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
 
   // By the transport.
   Status begin(fabric::Endpoint& endpoint);  // opens the first link
-  // A link that the peer opened.
-  void take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received);
+  // A link that the peer opened, over that device of it.
+  void take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received,
+                 std::uint32_t device);
+  bool take_rail(fabric::Endpoint& endpoint, fabric::Link& link, std::size_t number,
+                 std::uint32_t device);
   void on_down(Code why);
+  void on_rail_up(Rail& rail);
+  void on_rail_down(Rail& rail, Code why);
   void on_message(fabric::Bytes bytes);
   bool on_frame(peer::FrameType type, std::string_view body, std::span<int> descriptors);
   void on_connection_end(peer::Ended how);
@@ -69,6 +78,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   void tick(std::uint64_t now_ns);
   void lose(Code code, std::string why);
   void withdraw(const std::shared_ptr<Region>& region);
+  void note_used();  // the endpoints that it has links over
   bool has_unsent() const { return link_.has_unsent(); }
   void say_goodbye();
 
@@ -112,11 +122,21 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   }
   void make_busy() override;
   void note_up();
+  void use(fabric::Endpoint& endpoint);
   Status open_link();
+  Status open_over(fabric::Endpoint& endpoint, std::size_t own, std::size_t theirs,
+                   std::size_t rail, fabric::Link*& link);
   void drop_link();
+  std::size_t num_their_devices() const { return theirs_.num_devices(fabric()); }
 
   // requests.cpp; under lock_. False: it must wait.
   bool advance(Work& work, WorkList& finished);
+  static Code check(const Work& work, const RemoteRegion& region);
+  static bool can_do(const fabric::Endpoint& endpoint, const Work& work);
+  static Code post_to(fabric::Endpoint& endpoint, fabric::Link& link, Work& work,
+                      const fabric::Key& key);
+  void post_tag(Work& work);
+  void drop_posted(RemoteRegion& region);
   bool post_by_owner(Work& work, WorkList& finished);
   bool post_pieces(Work& work, WorkList& finished);
   void do_mapped(Work& work, std::byte* at);
@@ -131,14 +151,42 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   void let_go(RemoteRegion& region);
   void ask(RemoteRegion& region);
   // Of what the owner answers; they take lock_. False: it makes no sense.
+  bool on_device_key(const DeviceKeyMessage& message);
   bool on_resolved(const ResolvedMessage& message, int* descriptor);
   bool on_data(const DataMessage& message, fabric::Bytes data);
   bool on_done(const DoneMessage& message);
   bool on_withdrawn(std::uint32_t handle);
   bool on_piece(const PieceMessage& message, fabric::Bytes data);
 
+  // rails.cpp
+  Rail& rail_at(std::size_t number);
+  void want(Rail& rail);
+  Rail* rail_of_thread();
+  void open_rails(std::uint64_t now_ns);
+  void open_rail(Rail& rail, std::uint64_t now_ns);
+  void set_link(Rail& rail, fabric::Endpoint& endpoint, fabric::Link* link, std::uint32_t theirs,
+                std::uint64_t now_ns);
+  static void back_off(Rail& rail, std::uint64_t now_ns);
+  void drop_rail(Rail& rail);
+  void drop_rails();
+  void tick_rails(std::uint64_t now_ns);
+  bool take_for(Rail& rail, Work& work);
+  void post_on(Rail& rail, Work& work);
+  static void leave_rail(Work& work);
+  bool is_striped(const Work& work) const;
+  void start_striped(Work& work, WorkList& finished);
+  bool next_piece(const Rail& rail, Piece& piece, WorkList& finished);
+  void pump_stripes(WorkList& finished);
+  void hand_out(Rail& rail, fabric::Endpoint& endpoint, fabric::Link& link, WorkList& finished);
+  static void stripe_done(fabric::Request& request, Code code) noexcept;
+  void on_stripe_done(Rail::Stripe& stripe, Code code);
+  void fail_striped(Work& work, Code code, WorkList& finished);
+  void end_striped(Work& work, WorkList& finished);
+
   // serving.cpp; under the progress lock.
   bool on_resolve(const ResolveMessage& message);
+  static bool registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
+                             fabric::Key& key);
   Granted* find_granted(std::uint32_t handle);
   Region* granted(std::uint32_t handle, std::uint32_t right, std::uint64_t offset,
                   std::uint64_t bytes, Code& code);
@@ -158,12 +206,23 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   WorkList waiting_;  // in order
   WorkList posted_;   // the fabric has them, or the owner's side
   WorkList reposts_;  // the fabric had them when the link broke; messages must not overtake them
+  WorkList striped_;  // with pieces that nobody has been given
+  std::vector<Piece> again_;     // pieces whose rail went down
   std::size_t num_sends_ = 0;    // long messages in waiting_
   std::vector<Work*> by_owner_;  // by id
   std::vector<std::uint32_t> free_ids_;
   std::map<MemoryKey, std::shared_ptr<RemoteRegion>> regions_;
   std::uint32_t last_question_ = 0;
   std::size_t num_asked_ = 0;  // questions that have no answer yet
+
+  // Of the fabric in use, from the first link on: this Node's devices.
+  const std::vector<fabric::Endpoint*>* devices_ = nullptr;
+  std::size_t first_device_ = 0, num_attempts_ = 0;  // of the main link
+  Rail main_{*this, 0};
+  std::vector<std::unique_ptr<Rail>> rails_;  // from number 1 on; null: not wanted yet
+  std::atomic<bool> has_rails_{false};
+  std::vector<pthread_t> posters_;   // threads by their first post
+  std::atomic<int> num_posting_{0};  // threads in post_on()
 
   std::atomic<bool> is_busy_{false};
   stats::Slot stats_;  // from the first link on
@@ -172,7 +231,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   std::uint64_t assembled_total_ = 0;
 
   std::vector<Granted> granted_;
-  std::deque<Answer> answers_;
+  std::list<Answer> answers_;
 
   peer::Connection* connection_;
   peer::NodeAddress theirs_;

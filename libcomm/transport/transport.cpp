@@ -33,7 +33,7 @@ peer::NodeAddress own_address(std::string name,
 
 }  // namespace
 
-bool read_hello(fabric::Bytes bytes, peer::Bytes16& cookie, std::uint32_t& received);
+bool read_hello(fabric::Bytes bytes, LinkHello& hello);
 
 Transport::Transport(Events& events, const peer::Secret& secret, std::string name,
                      std::uint64_t timeout_ns,
@@ -50,8 +50,21 @@ Transport::Transport(Events& events, const peer::Secret& secret, std::string nam
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event);
   };
   watch(bootstrap_.wait_fd());
-  for (const auto& endpoint : endpoints_)
+  for (const auto& endpoint : endpoints_) {
     if (endpoint->wait_fd() >= 0) watch(endpoint->wait_fd());
+    const auto same = std::ranges::find_if(
+        devices_, [&](const auto& group) { return group.front()->name() == endpoint->name(); });
+    if (same == devices_.end())
+      devices_.push_back({endpoint.get()});
+    else
+      same->push_back(endpoint.get());
+  }
+}
+
+const std::vector<fabric::Endpoint*>& Transport::devices_of(
+    const fabric::Endpoint& endpoint) const {
+  return *std::ranges::find_if(
+      devices_, [&](const auto& group) { return group.front()->name() == endpoint.name(); });
 }
 
 void Transport::end() {
@@ -236,30 +249,42 @@ void Transport::on_end(peer::Connection& connection, peer::Ended how) {
 }
 
 bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
-  peer::Bytes16 cookie;
-  std::uint32_t received = 0;
-  if (!read_hello(hello, cookie, received)) return false;
-  const auto found = by_cookie_.find(cookie);
-  if (found == by_cookie_.end() || found->second->opens_) return false;
+  LinkHello opening;
+  if (!read_hello(hello, opening)) return false;
+  const auto found = by_cookie_.find(opening.cookie);
+  if (found == by_cookie_.end()) return false;
   const auto keeps = found->second->shared_from_this();
   // What it has under way counts on the limits of its fabric.
-  if (keeps->endpoint() != nullptr && keeps->endpoint() != polled_) return false;
-  for (const auto& endpoint : endpoints_)
-    if (endpoint.get() == polled_) keeps->take_link(*endpoint, link, received);
+  if (keeps->endpoint() != nullptr && keeps->endpoint()->name() != polled_->name()) return false;
+  if (opening.rail != 0) return keeps->take_rail(*polled_, link, opening.rail, opening.device);
+  if (opening.device >= keeps->theirs().num_devices(polled_->name())) return false;
+  // Of two that open to each other at once, the link of the one that connected counts.
+  if (keeps->opens_ && keeps->is_opening()) return false;
+  keeps->take_link(*polled_, link, opening.received, opening.device);
   return keeps->state() != Session::State::lost;
 }
 
-void Transport::on_up(fabric::Link&) {}  // the peer's resume follows
+// The peer's resume follows on the main link.
+void Transport::on_up(fabric::Link& link) {
+  auto& rail = *static_cast<Rail*>(link.client);
+  if (rail.number != 0) rail.session.on_rail_up(rail);
+}
 
 void Transport::on_down(fabric::Link& link, Code why) {
-  auto* session = static_cast<Session*>(link.client);
-  if (session == nullptr) return;
-  const auto keeps = session->shared_from_this();
-  session->on_down(why);
+  auto* rail = static_cast<Rail*>(link.client);
+  if (rail == nullptr) return;
+  const auto keeps = rail->session.shared_from_this();
+  if (rail->number == 0)
+    keeps->on_down(why);
+  else
+    keeps->on_rail_down(*rail, why);
 }
 
 void Transport::on_message(fabric::Link& link, fabric::Bytes bytes) {
-  static_cast<Session*>(link.client)->on_message(bytes);
+  auto& rail = *static_cast<Rail*>(link.client);
+  if (rail.number == 0) return rail.session.on_message(bytes);
+  const auto keeps = rail.session.shared_from_this();
+  keeps->lose(Code::corrupt, "sends messages where none belong");
 }
 
 void Transport::note_connected(Session& session) {
@@ -416,8 +441,7 @@ void Transport::tick() {
       session->tick(now);
     }
     used_.clear();
-    for (const auto& session : sessions_)
-      if (session->endpoint() != nullptr) note_used(*session->endpoint());
+    for (const auto& session : sessions_) session->note_used();
     for (std::size_t i = connecting_.size(); i-- > 0;)
       if (i < connecting_.size() && now > connecting_[i]->deadline_ns) {
         const auto connecting = connecting_[i];

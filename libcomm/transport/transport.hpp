@@ -97,11 +97,14 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void tick();
   bool poll_endpoint(fabric::Endpoint& endpoint);
   void note_used(fabric::Endpoint& endpoint);
+  // All of the same fabric.
+  const std::vector<fabric::Endpoint*>& devices_of(const fabric::Endpoint& endpoint) const;
 
   Events& events_;
   peer::Bootstrap bootstrap_;
   const std::uint64_t timeout_ns_;
   std::vector<std::unique_ptr<fabric::Endpoint>> endpoints_;
+  std::vector<std::vector<fabric::Endpoint*>> devices_;  // by fabric
   // Those that sessions have links over: polled each time, the others now and then.
   std::vector<fabric::Endpoint*> used_;
   int epoll_ = -1;

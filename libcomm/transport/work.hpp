@@ -14,6 +14,7 @@ namespace weft::transport {
 struct RemoteRegion;
 class Session;
 struct Batch;
+struct Rail;
 
 enum class WorkKind : std::uint8_t { put, get, fetch_add, compare_swap, send };
 
@@ -31,7 +32,10 @@ struct Work : fabric::Request {
   std::byte* local = nullptr;
   std::size_t bytes = 0;
   std::uint64_t offset = 0;
-  std::size_t moved = 0;  // of the bytes, by owner or send
+  std::size_t moved = 0;          // of the bytes, by owner or send; of stripes: handed out
+  std::size_t ended = 0;          // the same, of stripes that have ended
+  std::uint32_t num_stripes = 0;  // under way
+  Rail* rail = nullptr;           // that has it; null: the session's main link
   std::uint64_t operand = 0, compare = 0, previous = 0;
   std::array<std::uint8_t, 16> tag{};
   Work *next = nullptr, *before = nullptr;

@@ -73,6 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   peer::NodeAddress own, theirs;
   own.name = "rogue";
   own.generation = 7;
+  own.fabrics.push_back({"loopback", endpoint->address()});
   if (!peer::from_text(world.address, theirs)) std::abort();
   peer::Bootstrap bootstrap(peer::Secret("secret"), own);
   auto poll = [&] {
@@ -82,11 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   if (!bootstrap.connect(theirs.bootstraps.at(0), ~0ull, nullptr)) std::abort();
   while (rogue.connection == nullptr) poll();
-  struct {
-    peer::Bytes16 cookie;
-    std::uint32_t version = 1, received = 0;
-  } hello;
-  hello.cookie = rogue.connection->cookie();
+  transport::LinkHello hello{rogue.connection->cookie(), 2, 0, 0, 0, 0};
   const std::string_view at = theirs.on("loopback");
   fabric::Link* link = nullptr;
   if (!endpoint->open({reinterpret_cast<const std::byte*>(at.data()), at.size()},

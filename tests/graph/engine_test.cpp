@@ -417,7 +417,9 @@ TEST_CASE("a vertex below one thread's buckets is not passed over by another thr
 // than a ring holds to the one that is done. Nobody gets on if that one only waits for its team.
 TEST_CASE("threads that are done receive what is sent to them") {
   constexpr std::uint32_t kPart = 20000;  // vertices of a rank
-  constexpr const char* kRingBytes = "WEFT_EXCHANGE_RING_BYTES";
+  constexpr std::pair<const char*, const char*> kSmallRings[] = {{"WEFT_RING_MIN_BYTES", "16384"},
+                                                                 {"WEFT_RING_MAX_BYTES", "16384"},
+                                                                 {"WEFT_EAGER_MAX_BYTES", "2048"}};
   std::vector<Edge> edges = {{0, 1, 1}, {0, 2, 1}, {0, kPart, 1}, {0, kPart + 1, 1}};
   for (std::uint32_t i = 3; i < kPart; ++i) {
     edges.push_back({2, kPart + i, 1});
@@ -427,7 +429,7 @@ TEST_CASE("threads that are done receive what is sent to them") {
   write_binary(file.path(), edges);
   const bool by_program = GENERATE(false, true);
   std::atomic<std::uint64_t> num_wrong{0};
-  REQUIRE(setenv(kRingBytes, "16384", 1) == 0);
+  for (const auto& [name, value] : kSmallRings) REQUIRE(setenv(name, value, 1) == 0);
   alarm(120);
   on_ranks(2, [&](transport::Job& job) {
     const Graph graph =
@@ -448,7 +450,7 @@ TEST_CASE("threads that are done receive what is sent to them") {
     }
   });
   alarm(0);
-  unsetenv(kRingBytes);
+  for (const auto& [name, value] : kSmallRings) unsetenv(name);
   CHECK(num_wrong == 0);
 }
 

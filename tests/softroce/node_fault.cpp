@@ -1,7 +1,8 @@
 // Two Nodes on two hosts, whose link breaks. Started by tests/softroce/node_faults.
 //
-//   node_fault server HOST:PORT          until it is told that the client has done
-//   node_fault client HOST:PORT MODE S   for S seconds of work; MODE is
+//   node_fault server HOST:PORT WORDS          until it is told that the client has done
+//   node_fault client HOST:PORT WORDS MODE S   for S seconds of work, with puts and gets of so many
+//                                              words; MODE is
 //     last     the server is never lost, and everything comes once, in order and whole
 //     again    the server is lost at least once, no operation ends later than the timeout and two
 //              seconds after the last that was good, and it is connected to again
@@ -23,7 +24,7 @@ using namespace weft;
 
 namespace {
 
-constexpr std::size_t kWords = 4096;  // and a counter
+std::size_t num_words = 0;  // and a counter
 constexpr std::uint64_t kDeadlineNs = 150'000'000'000;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -36,7 +37,7 @@ void check(const Status& status) {
 
 int serve(const std::string& address) {
   Node node({.name = "server", .secret = "fault", .progress_thread = false});
-  std::vector<std::uint64_t> memory(kWords + 1);
+  std::vector<std::uint64_t> memory(num_words + 1);
   check(node.register_memory(memory.data(), memory.size() * 8));
   MemoryKey key;
   check(node.key(memory.data(), kAllRights, key));
@@ -57,8 +58,8 @@ int serve(const std::string& address) {
     std::memcpy(&number, bytes.data(), sizeof number);
     if (number != expected++) fail("a message is out of order");
     if (notified != number + 1) fail("a message came before what was put before it");
-    for (std::size_t word = 0; word < kWords; ++word)
-      if (memory[word] != number * kWords + word) fail("a put is not whole");
+    for (std::size_t word = 0; word < num_words; ++word)
+      if (memory[word] != number * num_words + word) fail("a put is not whole");
     if (node.send(peer, &number, sizeof number) == Code::peer_lost)
       std::fprintf(stderr, "server: the client is gone\n");
   });
@@ -108,16 +109,16 @@ struct Client {
   }
   // A round trip of everything; its code.
   Code step(std::uint64_t number) {
-    for (std::size_t word = 0; word < kWords; ++word) data[word] = number * kWords + word;
+    for (std::size_t word = 0; word < num_words; ++word) data[word] = number * num_words + word;
     NotifyTag tag{};
     std::memcpy(tag.data(), &number, sizeof number);
     Operation put, get, add;
-    node.put_notify(memory, 0, data.data(), kWords * 8, tag, put);
-    node.fetch_add(memory, kWords * 8, 1, add);
+    node.put_notify(memory, 0, data.data(), num_words * 8, tag, put);
+    node.fetch_add(memory, num_words * 8, 1, add);
     Code ended = node.wait(put);
     Code code;
     while ((code = node.send(peer, &number, sizeof number)) == Code::again) node.wait_some(20);
-    node.get(memory, 0, copy.data(), kWords * 8, get);
+    node.get(memory, 0, copy.data(), num_words * 8, get);
     if (ended == Code::ok)
       ended = node.wait(get);
     else if (!get.is_done())
@@ -141,14 +142,14 @@ struct Client {
   PeerMemory memory;
   bool has_key = false;
   std::uint64_t num_echoed = 0, num_unknown = 0;
-  std::vector<std::uint64_t> data = std::vector<std::uint64_t>(kWords), copy = data;
+  std::vector<std::uint64_t> data = std::vector<std::uint64_t>(num_words), copy = data;
 };
 
 int use(const std::string& address, const std::string& mode, double seconds) {
   const char* timeout_ms = std::getenv("WEFT_PEER_TIMEOUT_MS");
   const std::uint64_t patience_ns =
       (timeout_ms != nullptr ? std::strtoull(timeout_ms, nullptr, 10) : 5000) * 1'000'000 +
-      5'000'000'000;  // a step is several operations, and guests are slow
+      5'000'000'000 + num_words * 100'000;  // a step is several operations, and guests are slow
   const std::uint64_t limit = now_ns() + kDeadlineNs;
   Client client(address);
   if (!client.connect(limit)) fail("no connection");
@@ -208,7 +209,8 @@ int use(const std::string& address, const std::string& mode, double seconds) {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
-  if (what == "server" && argc == 3) return serve(argv[2]);
-  if (what == "client" && argc == 5) return use(argv[2], argv[3], std::atof(argv[4]));
-  fail("usage: node_fault server HOST:PORT | client HOST:PORT last|again|gone SECONDS");
+  if (argc > 3) num_words = std::strtoull(argv[3], nullptr, 10);
+  if (what == "server" && argc == 4) return serve(argv[2]);
+  if (what == "client" && argc == 6) return use(argv[2], argv[4], std::atof(argv[5]));
+  fail("usage: node_fault server HOST:PORT WORDS | client HOST:PORT WORDS last|again|gone SECONDS");
 }

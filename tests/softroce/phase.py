@@ -47,7 +47,7 @@ class Phase:
         self.reports = os.path.join(folder, 'softroce')
         os.makedirs(self.reports, exist_ok=True)
 
-    def machine(self, hosts, steps):
+    def machine(self, hosts, steps, cards=1):
         """Runs these in one machine, one after the other, and adds what their reports say."""
         if self.options.filter:
             steps = [step for step in steps if re.search(self.options.filter, step.title)]
@@ -67,7 +67,7 @@ class Phase:
         log = os.path.join(self.reports, re.sub(r'\W+', '-', name) + '.log')
         with open(log, 'wb') as file:
             status = subprocess.run(
-                [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--timeout',
+                [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--cards', str(cards), '--timeout',
                  str(180 + sum(step.limit_s for step in steps)), '--write', self.reports, '--', line],
                 cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
         with open(log, encoding='utf-8', errors='replace') as file:
@@ -145,11 +145,12 @@ class Phase:
              os.path.join(self.folder, 'tests/softroce/fabric_fault'), '--fabric', fabric,
              '--filter', pattern])
 
-    def node_faults(self, pattern=''):
+    def node_faults(self, devices=1):
+        title = 'faults between Nodes over verbs'
         return Step(
-            'faults between Nodes over verbs', 500,
+            title if devices == 1 else f'{title} with {devices} devices', 500,
             [os.path.join(HERE, 'node_faults'), '--probe',
-             os.path.join(self.folder, 'tests/softroce/node_fault'), '--filter', pattern])
+             os.path.join(self.folder, 'tests/softroce/node_fault'), '--devices', str(devices)])
 
     def speed(self):
         missing = [name for name in ('ib_write_lat', 'ib_read_bw', 'ib_send_bw')
@@ -195,6 +196,7 @@ def run(tally, folder, options, few):
                           *([] if few else [phase.node_faults()]),
                           phase.faults('verbs', FEW_FAULTS if few else '')])
         if not few:
+            phase.machine(2, [phase.node_faults(devices=2)], cards=2)
             phase.machine(3, [phase.programs(3, '^offload$')])
             phase.machine(1, [phase.programs(1, '^offload_', 1500)])
     if 'ofi' in present and not few:  # tests/ofi has it between network namespaces

@@ -69,7 +69,8 @@ class LoopbackEndpoint final : public Endpoint {
                .puts = options.puts,
                .gets = options.gets,
                .atomics = options.atomics,
-               .breaks = true};
+               .breaks = true,
+               .links = options.links};
     id_ = ++network_->last_id_;
     network_->endpoints_[id_] = this;
   }
@@ -390,6 +391,7 @@ class LoopbackEndpoint final : public Endpoint {
         key.bytes > memory.bytes - (key.address - start))
       return Code::bad_argument;
     std::byte* at = memory.address + (key.address - start) + packet.offset;
+    served_bytes_ += packet.bytes;
     const bool is_word = packet.bytes == 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0;
     if (packet.kind == PacketKind::put && is_word) {
       std::uint64_t word;
@@ -455,6 +457,7 @@ class LoopbackEndpoint final : public Endpoint {
   std::unordered_map<std::uint64_t, Memory> memory_;  // by the key's secret
   bool armed_ = false;
   bool silent_ = false;
+  std::uint64_t served_bytes_ = 0;
 };
 
 std::shared_ptr<Network> Network::of_process() {
@@ -498,6 +501,13 @@ void Network::silence(const std::string& address, bool silent) {
   std::lock_guard lock(mutex_);
   const auto found = endpoints_.find(id_of(address));
   if (found != endpoints_.end()) found->second->silent_ = silent;
+}
+
+Network::Counts Network::counts(const std::string& address) {
+  std::lock_guard lock(mutex_);
+  const auto found = endpoints_.find(id_of(address));
+  if (found == endpoints_.end()) return {};
+  return {found->second->ends_.size(), found->second->served_bytes_};
 }
 
 void Network::stall() {

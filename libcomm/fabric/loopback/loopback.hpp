@@ -28,6 +28,7 @@ struct Faults {
 struct Options {
   std::size_t message_max = 4096;
   bool puts = true, gets = true, atomics = true;
+  unsigned links = 1;
 };
 
 class Network {
@@ -44,6 +45,13 @@ class Network {
   // As if its host had lost power or was unplugged: links stay up and carry nothing, new ones get
   // no answer; false: as before.
   void silence(const std::string& address, bool silent);
+  // Of the endpoint with this address: its links, and the bytes of puts and gets that it has
+  // served.
+  struct Counts {
+    std::size_t links = 0;
+    std::uint64_t bytes = 0;
+  };
+  Counts counts(const std::string& address);
   // Every link there is stays up and carries nothing any more; those to come do.
   void stall();
 

@@ -163,6 +163,11 @@ Status find_ports(std::vector<Port>& ports) {
 }
 
 Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port& chosen) {
+  if (const std::size_t comma = wanted.find(','); comma != std::string_view::npos) {
+    const Status first = choose_port(ports, wanted.substr(0, comma), chosen);
+    return first.code() == Code::not_found ? choose_port(ports, wanted.substr(comma + 1), chosen)
+                                           : first;
+  }
   std::string_view name = wanted;
   int number = 0;
   if (const std::size_t colon = wanted.rfind(':'); colon != std::string_view::npos) {

@@ -62,7 +62,9 @@ Status VerbsEndpoint::start() {
              .atomics = device_->limits.atomic_cap != IBV_ATOMIC_NONE &&
                         (atomics == "device" ||
                          (atomics == "auto" && device_->limits.atomic_cap == IBV_ATOMIC_GLOB)),
-             .breaks = true};
+             .breaks = true,
+             .links = static_cast<unsigned>(
+                 std::clamp<std::int64_t>(settings_.number(Setting::verbs_qps), 1, 16))};
   registrations_ = std::make_unique<lib::Registrations>(
       device_->pd, settings_.bytes(Setting::verbs_cache_bytes), 0);
   buffers_ = std::make_unique<Blocks>(*registrations_, kBufferBytes, kReceivesAtOnce);

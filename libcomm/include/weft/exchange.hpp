@@ -32,9 +32,9 @@ enum class Pairing {
 };
 
 struct ExchangeSettings {
-  int block_messages = 256;        // messages in a block, at most
-  std::size_t block_bytes = 2048;  // bytes in a block, at most; a longer message is its own block
-  std::size_t ring_bytes = 0;      // the largest a ring can get; 0: WEFT_EXCHANGE_RING_BYTES, 2 MiB
+  int block_messages = 256;          // messages in a block, at most
+  std::size_t block_bytes = 2048;    // bytes in a block, at most; a longer message is its own block
+  std::size_t ring_bytes = 0;        // the largest a ring can get; 0: WEFT_RING_MAX_BYTES, 2 MiB
   std::size_t rendezvous_bytes = 0;  // blocks from this size on stay at the sender, and the
                                      // receiver reads them there; 0: WEFT_EXCHANGE_RENDEZVOUS_BYTES
   Pairing pairing = Pairing::thread_to_machine;

@@ -18,7 +18,8 @@
 //   if (client.wait(operation) != weft::Code::ok) ...
 //
 // Inside a host Nodes use shared memory, between hosts the fabrics of WEFT_FABRIC, in that order;
-// peer.fabric() says which it is.
+// peer.fabric() says which it is. Over RDMA devices, transfers from 1 MiB on go over all that
+// WEFT_DEVICE names on both sides; one that is down is left out until it is back.
 //
 // Progress. Things move on while some thread is in progress() or wait(); where no thread is, a
 // thread of the Node sees to it, unless the settings say that there is none. Callbacks are called
@@ -27,7 +28,9 @@
 //
 // Threads. Calls may be made by any number of threads at once; a PeerMemory and an Operation are a
 // thread's own (copy the PeerMemory for another one). What one thread sends to one peer arrives in
-// order. close, connect, release and the like wait for others that move things on.
+// order; a put and a message have none but that of put_notify. Over RDMA devices each thread that
+// puts and gets has a queue pair of its own, up to WEFT_VERBS_QPS. close, connect, release and the
+// like wait for others that move things on.
 //
 // Errors. The constructor throws weft::Error. The others return a Code or a Status, whose text
 // names the peer; an operation ends within the timeout. peer_lost: the peer ended, or was not heard

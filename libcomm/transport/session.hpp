@@ -12,7 +12,7 @@
 // progress lock, by whoever polls.
 #include <pthread.h>
 
-#include <list>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -231,7 +231,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   std::uint64_t assembled_total_ = 0;
 
   std::vector<Granted> granted_;
-  std::list<Answer> answers_;
+  std::deque<Answer> answers_;
 
   peer::Connection* connection_;
   peer::NodeAddress theirs_;

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <deque>
 #include <memory>
 #include <new>
 #include <string>
@@ -187,7 +187,7 @@ struct RankPeer final : ReliableLink::Owner {
     OwnerPlace place;  // of a get: the rest of it
     std::uint64_t sent;
   };
-  std::list<Answer> answers;       // that the link has not taken
+  std::deque<Answer> answers;      // that the link has not taken
   std::int64_t last_refused = -1;  // the put whose further pieces are not answered
 };
 

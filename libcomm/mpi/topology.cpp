@@ -421,7 +421,8 @@ Status give_edges(coll::Team& team, const std::vector<Edge>& mine, std::vector<E
   };
   std::vector<std::size_t> send_bytes(size), receive_bytes(size);
   for_each_end([&](std::size_t rank, const Edge&) { send_bytes[rank] += sizeof(Edge); });
-  Status status = coll::alltoall(team, send_bytes.data(), receive_bytes.data(), sizeof(std::size_t));
+  Status status =
+      coll::alltoall(team, send_bytes.data(), receive_bytes.data(), sizeof(std::size_t));
   if (!status) return status;
   const auto places_of = [&](const std::vector<std::size_t>& bytes) {
     std::vector<std::ptrdiff_t> places(size);

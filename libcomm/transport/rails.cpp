@@ -12,7 +12,7 @@
 namespace weft::transport {
 
 namespace {
-constexpr std::uint64_t kFirstBackoffNs = 2'000'000, kMostBackoffNs = 250'000'000;
+constexpr std::uint64_t kFirstRailBackoffNs = 2'000'000, kMostRailBackoffNs = 250'000'000;
 }
 
 // Opening and ending.
@@ -91,7 +91,7 @@ void Session::set_link(Rail& rail, fabric::Endpoint& over, fabric::Link* link, s
 
 void Session::back_off(Rail& rail, std::uint64_t now) {
   rail.open_at_ns = now + rail.backoff_ns;
-  rail.backoff_ns = std::clamp(rail.backoff_ns * 2, kFirstBackoffNs, kMostBackoffNs);
+  rail.backoff_ns = std::clamp(rail.backoff_ns * 2, kFirstRailBackoffNs, kMostRailBackoffNs);
 }
 
 // What it has under way goes to the others.

@@ -18,6 +18,9 @@ Status ended(Team& team, Status status);
 // For a call that a loss keeps from beginning.
 Status lost(Team& team);
 
+// A chain of the hosts, in pieces: with more of them it is too long.
+inline constexpr int kChainMaxHosts = 16;
+
 // What those that lead get for one call at most, as it stays the team's. Longer vectors are reduced
 // in pieces; other calls that would need more go in one level.
 inline constexpr std::size_t kMostScratchBytes = 32 * 1024 * 1024;

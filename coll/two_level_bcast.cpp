@@ -11,7 +11,6 @@ namespace weft::coll {
 namespace {
 
 constexpr std::size_t kChainMinBytes = 32 * 1024;
-constexpr int kChainMaxHosts = 16;
 
 Status bcast_in_pieces(Hosts& hosts, bool leads, void* data, std::size_t bytes, int root) {
   const std::size_t piece = std::clamp<std::size_t>(bytes / 16, 16 * 1024, 128 * 1024);

@@ -13,8 +13,7 @@ namespace weft::coll {
 
 namespace {
 
-constexpr std::size_t kChainMinBytes = 64 * 1024;
-constexpr int kChainMaxHosts = 16;
+constexpr std::size_t kReduceChainMinBytes = 64 * 1024;
 
 // For commutative operations.
 Status reduce_along_chain(Team& team, const void* input, void* receive, std::size_t count,
@@ -83,7 +82,7 @@ Status reduce_piece(Team& team, const void* input, void* receive, std::size_t co
 
 Status two_level_reduce(Team& team, const void* input, void* receive, std::size_t count,
                         const Reduction& op, int root) {
-  if (op.commutative && count * op.element_bytes >= kChainMinBytes &&
+  if (op.commutative && count * op.element_bytes >= kReduceChainMinBytes &&
       team.hosts()->size() <= kChainMaxHosts)
     return reduce_along_chain(team, input, receive, count, op, root);
   return in_pieces(count, op, [&](std::size_t offset, std::size_t num) {

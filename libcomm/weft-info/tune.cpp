@@ -13,18 +13,13 @@
 #include "job/job.hpp"
 #include "tagged/engine.hpp"
 #include "weft-info/tune_offload.hpp"
+#include "weft-info/tune_rounds.hpp"
 
 namespace weft {
 namespace {
 
 constexpr std::uint32_t kContext = 0;
 constexpr std::int32_t kTag = 1;
-constexpr int kRounds = 15;  // whose median counts
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
-  return values[values.size() / 2];
-}
 
 // One of the two ends. Both make the same calls; times are those of the first.
 class End {

@@ -10,12 +10,12 @@
 
 #include "base/wait.hpp"
 #include "coll/offload/offload.hpp"
+#include "weft-info/tune_rounds.hpp"
 
 namespace weft {
 namespace {
 
 constexpr std::uint32_t kSwitchContext = 1, kHostsContext = 2;
-constexpr int kRounds = 15;  // whose median counts
 // Lengths in bytes, each up to half the next one.
 constexpr std::size_t kLengths[] = {8, 64, 512, 4096, 32768, 262144, 2097152};
 
@@ -30,11 +30,6 @@ Status time_calls(coll::Team& team, coll::Team& hosts, std::vector<double>& data
       return status;
   ns = static_cast<double>(now_ns() - begin) / times;
   return coll::allreduce(hosts, nullptr, &ns, 1, most);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
-  return values[values.size() / 2];
 }
 
 }  // namespace

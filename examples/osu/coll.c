@@ -344,6 +344,9 @@ int main(int argc, char** argv) {
     print_row(&options, bytes, values, num_values, 2, passed);
     if (is_barrier) break;
   }
+  free(s.call.counts);
+  free(s.call.send);
+  free(s.call.recv);
   MPI_Finalize();
   return exit_status();
 }

@@ -52,4 +52,14 @@ void Hosts::lay_out(std::size_t bytes) noexcept {
   }
 }
 
+void Hosts::take_layout(const std::size_t* all_counts,
+                        const std::ptrdiff_t* all_displacements) noexcept {
+  member_counts.clear();
+  member_displacements.clear();
+  for (int i = begin(mine()); i < begin(mine() + 1); ++i) {
+    member_counts.push_back(all_counts[member(i)]);
+    member_displacements.push_back(all_displacements[member(i)]);
+  }
+}
+
 }  // namespace weft::coll

@@ -51,6 +51,8 @@ class Hosts : public Placement {
       next += member_counts[entry];
     }
   }
+  // Fills those of members with what the whole team's arrays have for this host's.
+  void take_layout(const std::size_t* counts, const std::ptrdiff_t* displacements) noexcept;
 
  private:
   Team& whole_;

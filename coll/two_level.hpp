@@ -59,6 +59,24 @@ inline constexpr std::size_t kMostCarriedBytes = 16 * 1024;
 inline std::size_t carried(std::size_t bytes) noexcept {
   return bytes <= kMostCarriedBytes ? bytes : 0;
 }
+// At the root: fills hosts.counts and displacements with what goes between it and the leader of
+// each other host, if so many bytes are carried for a member. Returns the bytes of all.
+template <class Carried>
+std::size_t lay_out_packets(Hosts& hosts, Carried&& carried_of) noexcept {
+  std::size_t total = 0;
+  for (int h = 0; h < hosts.size(); ++h) {
+    std::size_t length = 0;
+    if (h != hosts.mine()) {
+      length = index(hosts.size(h)) * sizeof(std::size_t);
+      for (int i = hosts.begin(h); i < hosts.begin(h + 1); ++i)
+        length += carried_of(hosts.member(i));
+    }
+    hosts.counts[index(h)] = length;
+    hosts.displacements[index(h)] = static_cast<std::ptrdiff_t>(total);
+    total += length;
+  }
+  return total;
+}
 // The root's own block is in its place in `receive` (gatherv) or stays in `send` (scatterv).
 Status two_level_gatherv(Team& team, const void* send, std::size_t send_bytes, void* receive,
                          const std::size_t* counts, const std::ptrdiff_t* displacements, int root);

@@ -56,15 +56,8 @@ Status receive_from_hosts(Team& team, void* receive, const std::size_t* counts,
                           const std::ptrdiff_t* displacements) {
   Hosts& hosts = *team.hosts();
   const int mine = hosts.mine();
-  std::size_t total = 0;
-  for (int h = 0; h < hosts.size(); ++h) {
-    std::size_t& room = hosts.counts[index(h)];
-    room = h == mine ? 0 : index(hosts.size(h)) * sizeof(std::size_t);
-    for (int i = hosts.begin(h); h != mine && i < hosts.begin(h + 1); ++i)
-      room += std::min(counts[hosts.member(i)], kMostCarriedBytes);
-    hosts.displacements[index(h)] = static_cast<std::ptrdiff_t>(total);
-    total += room;
-  }
+  const std::size_t total = lay_out_packets(
+      hosts, [&](int member) { return std::min(counts[member], kMostCarriedBytes); });
   std::byte* packets = hosts.across().scratch(total);
   if (packets == nullptr) return Code::no_memory;
   WEFT_COLL_TRY(gatherv(hosts.across(), nullptr, 0, packets, hosts.counts.data(),
@@ -99,12 +92,7 @@ Status two_level_gatherv(Team& team, const void* send, std::size_t send_bytes, v
   const bool leads = hosts.lead(root), is_root = team.rank() == root;
   const int mine = hosts.mine(), leader = hosts.leader();
   if (mine == hosts.host(root)) {
-    hosts.lay_out_members(is_root ? inside.size() : 0, [&](int place) {
-      return counts[hosts.member(hosts.begin(mine) + place)];
-    });
-    for (int place = 0; is_root && place < inside.size(); ++place)
-      hosts.member_displacements[index(place)] =
-          displacements[hosts.member(hosts.begin(mine) + place)];
+    if (is_root) hosts.take_layout(counts, displacements);
     WEFT_COLL_TRY(gatherv(inside, is_root ? nullptr : send, send_bytes, receive,
                           hosts.member_counts.data(), hosts.member_displacements.data(), leader));
     return is_root ? receive_from_hosts(team, receive, counts, displacements) : Status{};

@@ -38,15 +38,8 @@ Status send_to_hosts(Team& team, const void* send, const std::size_t* counts,
                      const std::ptrdiff_t* displacements) {
   Hosts& hosts = *team.hosts();
   const int mine = hosts.mine();
-  std::size_t total = 0;
-  for (int h = 0; h < hosts.size(); ++h) {
-    std::size_t& length = hosts.counts[index(h)];
-    length = h == mine ? 0 : index(hosts.size(h)) * sizeof(std::size_t);
-    for (int i = hosts.begin(h); h != mine && i < hosts.begin(h + 1); ++i)
-      length += carried(counts[hosts.member(i)]);
-    hosts.displacements[index(h)] = static_cast<std::ptrdiff_t>(total);
-    total += length;
-  }
+  const std::size_t total =
+      lay_out_packets(hosts, [&](int member) { return carried(counts[member]); });
   std::byte* packets = team.scratch(total);
   if (packets == nullptr) return Code::no_memory;
   for (int h = 0; h < hosts.size(); ++h) {
@@ -85,12 +78,7 @@ Status two_level_scatterv(Team& team, const void* send, const std::size_t* count
   const int mine = hosts.mine(), leader = hosts.leader(), root_host = hosts.host(root);
   if (mine == root_host) {
     if (is_root) WEFT_COLL_TRY(send_to_hosts(team, send, counts, displacements));
-    hosts.lay_out_members(is_root ? inside.size() : 0, [&](int place) {
-      return counts[hosts.member(hosts.begin(mine) + place)];
-    });
-    for (int place = 0; is_root && place < inside.size(); ++place)
-      hosts.member_displacements[index(place)] =
-          displacements[hosts.member(hosts.begin(mine) + place)];
+    if (is_root) hosts.take_layout(counts, displacements);
     WEFT_COLL_TRY(scatterv(inside, send, hosts.member_counts.data(),
                            hosts.member_displacements.data(), is_root ? nullptr : receive,
                            receive_bytes, leader));

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "hosts.hpp"
-#include "peer_wire.hpp"
+#include "other_manager.hpp"
 #include "push_group.hpp"
 
 using namespace weft;
@@ -53,8 +52,6 @@ ObjectPush of(const std::vector<ObjectPush>& pushes, const std::string& host) {
   REQUIRE(found != pushes.end());
   return *found;
 }
-
-std::uint64_t used_bytes(ObjectStore& store) { return status_number(store, "used_bytes"); }
 
 }  // namespace
 
@@ -343,31 +340,8 @@ TEST_CASE("a push whose client or whose time is over leaves nothing behind") {
 TEST_CASE("a store believes nothing of a push that makes no sense") {
   Host a;
   ObjectStore store({.socket = a.store.socket()});
-  Node peer({.name = "stranger", .progress_thread = false});
-  std::vector<PeerMessage> answers;
-  peer.on_message([&](const Peer&, std::span<const std::byte> bytes) {
-    PeerMessage message;
-    const std::vector<std::byte> copy(bytes.begin(), bytes.end());
-    if (decode(copy, message)) answers.push_back(message);
-  });
-  Peer to;
-  REQUIRE(peer.connect(a.peer(), to));
-  const auto say = [&](const PeerMessage& message) {
-    const std::string bytes = encode(message);
-    Operation operation;
-    peer.send(to, bytes.data(), bytes.size(), operation);
-    REQUIRE(peer.wait(operation) == Code::ok);
-  };
-  const auto answer = [&](PeerKind kind, std::uint64_t number) {
-    for (int tries = 0; tries < 30000; ++tries) {
-      peer.progress();
-      for (const PeerMessage& message : answers)
-        if (message.kind == kind && message.number == number) return message;
-      ::usleep(1000);
-    }
-    FAIL("no answer");
-    return PeerMessage{};
-  };
+  OtherManager other;
+  const Peer to = other.connect(a);
   const std::uint64_t before = used_bytes(store);
   PeerMessage message;
   message.number = 5;
@@ -376,51 +350,48 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
   message.kind = PeerKind::push_group;
   message.members = {{1, "a"}, {2, "b"}};
   message.block_bytes = 1;
-  say(message);
-  CHECK(answer(PeerKind::push_end, 5).code == static_cast<std::uint32_t>(Code::not_found));
+  other.say(to, message);
+  CHECK(other.hear(to, PeerKind::push_end, 5).code == static_cast<std::uint32_t>(Code::not_found));
   // Answers that nobody waits for, an end of none.
   message.kind = PeerKind::push_answer;
-  say(message);
+  other.say(to, message);
   message.kind = PeerKind::push_end;
-  say(message);
+  other.say(to, message);
   message.kind = PeerKind::push_stop;
-  say(message);
+  other.say(to, message);
   // More than there is.
   message.kind = PeerKind::push;
   message.number = 6;
   message.data_bytes = UINT64_MAX - 5;
   message.metadata_bytes = 10;
-  say(message);
-  CHECK(answer(PeerKind::push_answer, 6).code == static_cast<std::uint32_t>(Code::no_memory));
+  other.say(to, message);
+  CHECK(other.hear(to, PeerKind::push_answer, 6).code ==
+        static_cast<std::uint32_t>(Code::no_memory));
   // A group that the store is not in, then one whose blocks have no bytes.
   for (const bool is_member : {false, true}) {
     message.kind = PeerKind::push;
     message.number = is_member ? 8 : 7;
     message.data_bytes = 1'000'000;
-    say(message);
-    const PeerMessage ready = answer(PeerKind::push_answer, message.number);
+    other.say(to, message);
+    const PeerMessage ready = other.hear(to, PeerKind::push_answer, message.number);
     REQUIRE(ready.code == 0);
     REQUIRE(ready.members.size() == 1);
     CHECK(used_bytes(store) > before);
     message.kind = PeerKind::push_group;
     message.members = {{1, "a"}, {is_member ? ready.members[0].generation : 2, "b"}};
     message.block_bytes = is_member ? 0 : 1;
-    say(message);
-    const std::uint32_t code = answer(PeerKind::push_end, message.number).code;
+    other.say(to, message);
+    const std::uint32_t code = other.hear(to, PeerKind::push_end, message.number).code;
     CHECK(code == static_cast<std::uint32_t>(is_member ? Code::bad_argument : Code::corrupt));
     CHECK(used_bytes(store) == before);
   }
   // One that asks, and goes.
   message.kind = PeerKind::push;
   message.number = 9;
-  say(message);
-  CHECK(answer(PeerKind::push_answer, 9).code == 0);
-  peer.close(to);
-  for (int tries = 0; used_bytes(store) != before && tries < 30000; ++tries) {
-    peer.progress();
-    ::usleep(1000);
-  }
-  CHECK(used_bytes(store) == before);
+  other.say(to, message);
+  CHECK(other.hear(to, PeerKind::push_answer, 9).code == 0);
+  other.close(to);
+  CHECK(other.progress_until([&] { return used_bytes(store) == before; }));
   CHECK_FALSE(store.contains(id_of(1)));
 }
 
@@ -428,31 +399,8 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
 TEST_CASE("who pushes cannot change what has come") {
   Host a;
   ObjectStore store({.socket = a.store.socket()});
-  Node peer({.name = "stranger", .progress_thread = false});
-  std::vector<PeerMessage> answers;
-  peer.on_message([&](const Peer&, std::span<const std::byte> bytes) {
-    PeerMessage message;
-    const std::vector<std::byte> copy(bytes.begin(), bytes.end());
-    if (decode(copy, message)) answers.push_back(message);
-  });
-  Peer to;
-  REQUIRE(peer.connect(a.peer(), to));
-  const auto say = [&](const PeerMessage& message) {
-    const std::string bytes = encode(message);
-    Operation operation;
-    peer.send(to, bytes.data(), bytes.size(), operation);
-    REQUIRE(peer.wait(operation) == Code::ok);
-  };
-  const auto answer = [&](PeerKind kind, std::uint64_t number) {
-    for (int tries = 0; tries < 30000; ++tries) {
-      peer.progress();
-      for (const PeerMessage& message : answers)
-        if (message.kind == kind && message.number == number) return message;
-      ::usleep(1000);
-    }
-    FAIL("no answer");
-    return PeerMessage{};
-  };
+  OtherManager other;
+  const Peer to = other.connect(a);
   Multicast multicast(NodeSettings{});
   std::string address;
   REQUIRE(multicast.node().address(address));
@@ -463,14 +411,14 @@ TEST_CASE("who pushes cannot change what has come") {
     message.id = id_of(bytes);
     message.data_bytes = bytes - 10;
     message.metadata_bytes = 10;
-    say(message);
-    const PeerMessage ready = answer(PeerKind::push_answer, bytes);
+    other.say(to, message);
+    const PeerMessage ready = other.hear(to, PeerKind::push_answer, bytes);
     REQUIRE(ready.members.size() == 1);
     message.kind = PeerKind::push_group;
     message.group = bytes;
     message.block_bytes = 65536;
-    message.members = {{peer.generation(), address}, ready.members[0]};
-    say(message);
+    message.members = {{other.generation(), address}, ready.members[0]};
+    other.say(to, message);
     std::vector<std::byte> first = contents_of(id_of(bytes), bytes - 10);
     const std::vector<std::byte> metadata = contents_of(id_of(bytes), 10);
     first.insert(first.end(), metadata.begin(), metadata.end());
@@ -480,7 +428,7 @@ TEST_CASE("who pushes cannot change what has come") {
           multicast,
           {.id = bytes, .members = {address, ready.members[0].address}, .block_bytes = 65536}, {});
       REQUIRE(group.send(first.data(), bytes));
-      CHECK(answer(PeerKind::push_end, bytes).code == 0);
+      CHECK(other.hear(to, PeerKind::push_end, bytes).code == 0);
       check_has(store, id_of(bytes), bytes - 10);
       CHECK(group.send(second.data(), bytes));
       CHECK_FALSE(group.close());

@@ -1,0 +1,177 @@
+// Nodes with several devices, or several threads that post: the links beside the main one.
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <thread>
+
+#include "peer/address.hpp"
+#include "two_nodes.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+// What a server with devices of the loopback is known by, one address a device.
+std::vector<std::string> devices_of(Node& server) {
+  std::string text;
+  peer::NodeAddress address;
+  REQUIRE(server.address(text).ok());
+  REQUIRE(peer::from_text(text, address).ok());
+  std::vector<std::string> devices;
+  for (const auto& item : address.fabrics) devices.push_back(item.address);
+  return devices;
+}
+
+}  // namespace
+
+TEST_CASE("long transfers go over all devices, without one that is down until it is back") {
+  Two two({"two devices", "loopback,loopback", {}, false}, 2000);
+  constexpr std::size_t kWords = 1 << 19;  // 4 MiB: eight pieces
+  std::vector<std::uint64_t> memory(kWords), data(kWords), copy(kWords);
+  REQUIRE(two.server.register_memory(memory.data(), kWords * 8).ok());
+  MemoryKey key;
+  REQUIRE(two.server.key(memory.data(), kAllRights, key).ok());
+  const PeerMemory remote = two.client.memory(two.at_client, key);
+  std::uint64_t round = 0, notified = 0;
+  two.server.on_notify([&](const Peer&, const NotifyTag& tag) {
+    std::uint64_t number;
+    std::memcpy(&number, tag.data(), sizeof number);
+    CHECK(number == ++notified);
+    CHECK(memory == data);  // all pieces are there
+  });
+  const auto transfer = [&] {
+    ++round;
+    for (std::size_t i = 0; i < kWords; ++i) data[i] = round * kWords + i;
+    NotifyTag tag{};
+    std::memcpy(tag.data(), &round, sizeof round);
+    Operation put, get;
+    two.client.put_notify(remote, 0, data.data(), kWords * 8, tag, put);
+    REQUIRE(two.wait(put) == Code::ok);
+    REQUIRE(two.progress_until([&] { return notified == round; }));
+    two.client.get(remote, 0, copy.data(), kWords * 8, get);
+    REQUIRE(two.wait(get) == Code::ok);
+    REQUIRE(copy == data);
+  };
+  const std::vector<std::string> devices = devices_of(two.server);
+  REQUIRE(devices.size() == 2);
+  const auto served = [&](std::size_t device) {
+    return Network::of_process()->counts(devices[device]).bytes;
+  };
+  // Transfers until both devices take part.
+  const auto use_both = [&] {
+    const std::uint64_t first = served(0), second = served(1);
+    for (const std::uint64_t limit = now_ns() + kDeadlineNs; now_ns() < limit;) {
+      transfer();
+      if (served(0) > first && served(1) > second) return true;
+    }
+    return false;
+  };
+  REQUIRE(use_both());
+  for (const std::size_t down : {1, 0, 1}) {
+    INFO("device " << down << " is down");
+    Network::of_process()->silence(devices[down], true);
+    transfer();
+    const std::uint64_t before = served(down);
+    transfer();
+    CHECK(served(down) == before);
+    Network::of_process()->silence(devices[down], false);
+    REQUIRE(use_both());
+  }
+  // The owner takes it back in the middle of a transfer.
+  Operation last;
+  two.client.put(remote, 0, data.data(), kWords * 8, last);
+  std::atomic<bool> is_back{false};
+  std::thread takes_back([&] {
+    CHECK(two.server.deregister_memory(memory.data()).ok());
+    is_back = true;
+  });
+  REQUIRE(two.progress_until([&] { return is_back.load(); }));
+  takes_back.join();
+  std::ranges::fill(memory, 7);
+  const Code code = two.wait(last);
+  CHECK((code == Code::ok || code == Code::not_permitted));
+  CHECK(std::ranges::count(memory, 7u) == kWords);
+  CHECK(two.lost_at_client.ok());
+  CHECK(two.lost_at_server.ok());
+}
+
+TEST_CASE("a transfer over several devices ends with its peer") {
+  Two two({"two devices", "loopback,loopback", {}, false}, 500);
+  std::vector<std::byte> memory(16 << 20), copy(memory.size());
+  REQUIRE(two.server.register_memory(memory.data(), memory.size()).ok());
+  MemoryKey key;
+  REQUIRE(two.server.key(memory.data(), kAllRights, key).ok());
+  const PeerMemory remote = two.client.memory(two.at_client, key);
+  Operation get;
+  for (int i = 0; i < 3; ++i) {
+    two.client.get(remote, 0, copy.data(), copy.size(), get);
+    REQUIRE(two.wait(get) == Code::ok);
+  }
+  for (const std::string& device : devices_of(two.server))
+    Network::of_process()->silence(device, true);
+  std::array<Operation, 4> operations;
+  for (Operation& operation : operations)
+    two.client.get(remote, 0, copy.data(), copy.size(), operation);
+  for (Operation& operation : operations) CHECK(two.wait(operation) == Code::peer_lost);
+  CHECK(two.lost_at_client == Code::peer_lost);
+  for (const std::string& device : devices_of(two.server))
+    Network::of_process()->silence(device, false);
+}
+
+TEST_CASE("each thread that posts has a link of its own to a peer, up to the limit") {
+  for (const unsigned links : {1u, 3u})
+    for (const std::uint32_t cut_one_in : {0u, 200u}) {
+      INFO(links << " links, cut one in " << cut_one_in);
+      Two two({"loopback", "loopback", {.links = links}, false});
+      constexpr std::size_t kThreads = 5, kSteps = 300, kWords = 64;
+      std::vector<std::uint64_t> memory(kThreads * kWords + 1);
+      REQUIRE(two.server.register_memory(memory.data(), memory.size() * 8).ok());
+      MemoryKey key;
+      REQUIRE(two.server.key(memory.data(), kAllRights, key).ok());
+      const PeerMemory remote = two.client.memory(two.at_client, key);
+      const Faulty faulty(7, 0, cut_one_in);
+      std::atomic<std::size_t> num_ended{0};
+      std::atomic<std::uint64_t> num_added{0}, num_unknown{0}, num_wrong{0}, most_links{0};
+      std::vector<std::thread> threads;
+      for (std::size_t self = 0; self < kThreads; ++self)
+        threads.emplace_back([&, self] {
+          const PeerMemory own = remote;
+          std::array<std::uint64_t, kWords> data, copy;
+          Operation operation;
+          for (std::size_t step = 0; step < kSteps; ++step) {
+            data.fill(step << 8 | self);
+            two.client.put(own, self * kWords * 8, data.data(), sizeof data, operation);
+            if (two.client.wait(operation) != Code::ok) ++num_wrong;
+            two.client.get(own, self * kWords * 8, copy.data(), sizeof copy, operation);
+            if (two.client.wait(operation) != Code::ok || copy != data) ++num_wrong;
+            two.client.fetch_add(own, kThreads * kWords * 8, 1, operation);
+            const Code code = two.client.wait(operation);
+            if (code == Code::ok)
+              ++num_added;
+            else if (code == Code::outcome_unknown)
+              ++num_unknown;
+            else
+              ++num_wrong;
+          }
+          ++num_ended;
+        });
+      const std::string device = devices_of(two.server)[0];
+      CHECK(two.progress_until([&] {
+        most_links =
+            std::max<std::uint64_t>(most_links, Network::of_process()->counts(device).links);
+        return num_ended == kThreads;
+      }));
+      for (std::thread& thread : threads) thread.join();
+      CHECK(num_wrong == 0);
+      CHECK(num_added + num_unknown == kThreads * kSteps);
+      CHECK(memory.back() >= num_added);
+      CHECK(memory.back() <= num_added + num_unknown);
+      if (cut_one_in == 0) {
+        CHECK(num_unknown == 0);
+        CHECK(most_links == links);
+      }
+      CHECK(two.lost_at_client.ok());
+      CHECK(two.lost_at_server.ok());
+    }
+}

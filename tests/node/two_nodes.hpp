@@ -1,0 +1,98 @@
+#pragma once
+// Two Nodes of one process that are connected, for tests of what goes on between them.
+#include <stdlib.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/wait.hpp"
+#include "fabric/loopback/loopback.hpp"
+#include "weft/node.hpp"
+
+namespace weft::test {
+
+using fabric::loopback::Network;
+
+inline constexpr std::uint64_t kDeadlineNs = 30'000'000'000;
+
+struct Way {
+  const char* name;
+  const char* fabrics;
+  fabric::loopback::Options options;
+  bool progress_thread;
+};
+// A server and a client that are connected.
+struct Two {
+  explicit Two(const Way& way, int timeout_ms = 10'000)
+      : server(settings(way, "server", timeout_ms)),
+        owned(std::make_unique<Node>(settings(way, "client", timeout_ms))),
+        client(*owned) {
+    server.on_peer([this](const Peer& peer) { at_server = peer; });
+    server.on_lost([this](const Peer&, const Status& why) { lost_at_server = why; });
+    client.on_lost([this](const Peer&, const Status& why) { lost_at_client = why; });
+    std::string address;
+    REQUIRE(server.address(address).ok());
+    bool done = false;
+    client.connect_async(address, [&](Status status, Peer peer) {
+      INFO(status.text());
+      CHECK(status.ok());
+      at_client = peer;
+      done = true;
+    });
+    REQUIRE(progress_until([&] { return done && (at_server || !at_client); }));
+    REQUIRE(at_client);
+    CHECK(at_client.name() == "server");
+    CHECK(at_server.name() == "client");
+    CHECK(at_client.generation() == server.generation());
+  }
+  ~Two() {
+    // Its goodbye wants an answer.
+    std::atomic<bool> done{false};
+    std::thread leaves([&] {
+      owned.reset();
+      done = true;
+    });
+    while (!done) server.progress();
+    leaves.join();
+  }
+  static NodeSettings settings(const Way& way, std::string name, int timeout_ms) {
+    Network::of_process()->set_options(way.options);
+    ::setenv("WEFT_OFI_INTERFACE", "lo", 1);
+    return {.name = std::move(name),
+            .secret = "secret",
+            .timeout_ms = timeout_ms,
+            .fabrics = way.fabrics,
+            .progress_thread = way.progress_thread};
+  }
+  template <class F>
+  bool progress_until(F&& done) {
+    for (const std::uint64_t limit = now_ns() + kDeadlineNs; !done();) {
+      server.progress();
+      client.progress();
+      if (now_ns() > limit) return false;
+    }
+    return true;
+  }
+  Code wait(const Operation& operation) {
+    return progress_until([&] { return operation.is_done(); }) ? operation.code() : Code::timed_out;
+  }
+  // The calls write to these for as long as there are Nodes.
+  Peer at_server, at_client;
+  Status lost_at_server, lost_at_client;
+  Node server;
+  std::unique_ptr<Node> owned;
+  Node& client;
+};
+
+struct Faulty {
+  Faulty(std::uint64_t seed, std::uint32_t delay_us, std::uint32_t cut_one_in) {
+    Network::of_process()->set_faults({seed, delay_us, cut_one_in});
+  }
+  ~Faulty() { Network::of_process()->set_faults({}); }
+};
+
+}  // namespace weft::test

@@ -10,9 +10,8 @@
 //  3. A meeting begins with a greeting over the current link, `members` with the number of the
 //     meeting. A manager counts its meetings, so a higher number than the last one of a peer tells
 //     that the peer has forgotten this manager; any other number tells nothing.
-//  4. Who hears of that forgets the peer, too. The link of the greeting becomes the current one,
-//  the
-//     one before is closed, and it greets back. Its own meeting keeps its number, so that this ends
+//  4. Who hears of that forgets the peer, too. The greeting's link becomes the current one, the one
+//     before is closed, and it greets back. Its own meeting keeps its number, so that this ends
 //     here: to the peer, which knows of none yet, it is the first.
 //  5. When the current link is lost all is forgotten. A spare, if there is one, becomes the current
 //     link of a new meeting: a message that was lost with the old one is never waited for.

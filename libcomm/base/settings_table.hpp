@@ -114,11 +114,9 @@ WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text,
 WEFT_SETTING(
     offload_when, "OFFLOAD_WHEN", "auto", lengths,
     "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths with which "
-    "a "
-    "model of the paper's switches says that they are faster (weft-offload simulate); as 8-4K: for "
-    "these lengths in bytes, as weft-info --tune prints them (MPI_Barrier has 1); force: always, "
-    "and "
-    "MPI_Reduce and MPI_Bcast too")
+    "a model of the paper's switches says that they are faster (weft-offload simulate); as 8-4K: "
+    "for these lengths in bytes, as weft-info --tune prints them (MPI_Barrier has 1); force: "
+    "always, and MPI_Reduce and MPI_Bcast too")
 WEFT_SETTING(
     offload_float, "OFFLOAD_FLOAT", "ordered", choice,
     "ordered|arrival|fixed: how switches add floating-point numbers: in one order, so that results "

@@ -32,8 +32,8 @@ struct Port {
 // All ports of all devices. not_found with the reason if there is no device.
 Status find_ports(std::vector<Port>& ports);
 // The one to use: as `wanted` says ("name" or "name:port"; of several, with commas between, the
-// first that is usable), or the nearest, then the fastest. The
-// error says what was wanted, what is there, and why it is of no use.
+// first that is usable), or the nearest, then the fastest. The error says what was wanted, what is
+// there, and why it is of no use.
 Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port& chosen);
 // For weft-info.
 std::string ports_text();

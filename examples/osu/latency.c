@@ -51,17 +51,11 @@ static double ping_pong(void* context, size_t bytes, long iters) {
   return MPI_Wtime() - start;
 }
 
-static int by_value(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
 // What half of most round trips takes, in us, as perftest's t_typical: interruptions do not count.
 static double median_us(State* s, size_t bytes, long iters) {
   double* times = buffer_alloc((size_t)iters * sizeof *times);
   for (long i = 0; i < iters; ++i) times[i] = ping_pong(s, bytes, 1);
-  qsort(times, (size_t)iters, sizeof *times, by_value);
-  const double result = times[iters / 2] * 1e6 / 2;
+  const double result = median(times, iters) * 1e6 / 2;
   free(times);
   return result;
 }

@@ -217,6 +217,16 @@ long settle_iters(const Options* options, Loop loop, void* context, size_t bytes
   }
 }
 
+static int by_value(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+double median(double* values, long count) {
+  qsort(values, (size_t)count, sizeof *values, by_value);
+  return values[count / 2];
+}
+
 size_t next_size(size_t bytes) { return bytes == 0 ? 1 : bytes * 2; }
 
 void* buffer_alloc(size_t bytes) {

@@ -57,6 +57,9 @@ int operation_parse(int* argc, char** argv, const char* const* names);
 // -T, found by doubling. The same on every rank.
 long settle_iters(const Options* options, Loop loop, void* context, size_t bytes);
 
+// Sorts them.
+double median(double* values, long count);
+
 // The next size of a sweep: doubles; 0 is followed by 1.
 size_t next_size(size_t bytes);
 

@@ -70,16 +70,6 @@ static double rounds_per_us(void) {
   return (double)kRounds / best_us;
 }
 
-static int by_value(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double* values, long count) {
-  qsort(values, (size_t)count, sizeof *values, by_value);
-  return values[count / 2];
-}
-
 // Medians of `iters` times what is between, with the transfer around it or alone.
 static Cost measure(const Call* c, size_t bytes, long iters, bool transfers, Between between,
                     double between_us, double rounds) {

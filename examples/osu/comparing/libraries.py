@@ -12,8 +12,9 @@ with the same placement:
   (btl_vader_single_copy_mechanism=cma) and MPICH over UCX does the same by default. Nothing
   switches that off here; `process_copy_allowed` tells whether the machine lets them.
 - Between hosts: no binding (the hosts may be network namespaces of one machine), and Open MPI by its
-  tcp btl, inside each by shared memory, as MPICH does by itself. With more processes on a host
-  than cores Open MPI gets --oversubscribe, as above.
+  tcp btl, inside each by shared memory, as MPICH does by itself. With more processes on a machine
+  than cores Open MPI is told to yield when idle: --oversubscribe alone does not, as it takes the
+  number that a host is given for that of its cores.
 - Over RDMA devices: Weft by verbs also inside a host, Open MPI by its tcp btl.
 - Weft runs with its default settings; its launcher places processes in the same way by itself.
 """
@@ -86,9 +87,12 @@ class Library:
             return ["-launcher", "rsh", "-launcher-exec", agent, "-localhost",
                     pair.address_towards(next(iter(hosts))), "-hosts", names]
         most = max(hosts.values())
+        is_one_machine = "/netns/on " in os.environ.get("WEFT_LAUNCH", "")
+        is_crowded = (sum(hosts.values()) if is_one_machine else most) > num_cores()
         return ["--mca", "plm_rsh_agent", agent,
                 *(TCP_OF_OPENMPI if most == 1 else TCP_AND_SHM_OF_OPENMPI), "--bind-to", "none",
-                *(["--oversubscribe"] if most > num_cores() else []), "-H", names]
+                *(["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if is_crowded else []),
+                "-H", names]
 
     def environment(self, over_verbs=False):
         environment = dict(os.environ)

@@ -15,6 +15,9 @@ WEFT_SETTING(spin_us, "SPIN_US", "50", us,
              "how long a wait polls before it yields, when every process has a core of its own")
 WEFT_SETTING(yield_us, "YIELD_US", "2000", us,
              "how long a wait polls and yields in turn before it sleeps until its doorbell is rung")
+WEFT_SETTING(progress, "PROGRESS", "calls", choice,
+             "calls|thread: who moves messages and nonblocking collectives of MPI while the "
+             "program computes: nobody before it calls MPI again, or a thread")
 // job
 WEFT_SETTING(start_timeout_ms, "START_TIMEOUT_MS", "60000", ms,
              "how long a process waits for the others to start")
@@ -69,8 +72,6 @@ WEFT_SETTING(
 WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "0", bytes,
              "messages and blocks from this size on are written past the caches into rings of this "
              "host; 0: from 2K on between processes that share no cache, else never")
-WEFT_SETTING(copy_shared_min_bytes, "COPY_SHARED_MIN_BYTES", "32K", bytes,
-             "shorter announced messages are copied by the receiver alone")
 WEFT_SETTING(exchange_rendezvous_bytes, "EXCHANGE_RENDEZVOUS_BYTES", "32K", bytes,
              "blocks of an exchange from this size on stay at the sender, and the receiver reads "
              "them there")

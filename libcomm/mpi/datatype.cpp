@@ -24,28 +24,26 @@ void Datatype::seal() {
   contiguous_ = shifted.is_block(size_) && static_cast<std::ptrdiff_t>(size_) == extent();
 }
 
-void Datatype::pack(void* to, const void* from, MPI_Count count) const noexcept {
-  // Elements without data may be many: nothing is done for each.
-  if (count == 0 || size_ == 0) return;
-  if (contiguous_) {
-    std::memcpy(to, static_cast<const std::byte*>(from) + true_lb_,
-                size_ * static_cast<std::size_t>(count));
-    return;
-  }
-  layout_.pack(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), count, extent());
-}
-
-void Datatype::unpack(void* to, const void* from, MPI_Count count,
-                      std::size_t bytes) const noexcept {
-  const std::size_t most = size_ * static_cast<std::size_t>(count);
-  if (bytes > most) bytes = most;
+void Datatype::pack_part(void* to, const void* from, std::size_t skip,
+                         std::size_t bytes) const noexcept {
   if (bytes == 0) return;
   if (contiguous_) {
-    std::memcpy(static_cast<std::byte*>(to) + true_lb_, from, bytes);
+    std::memcpy(to, static_cast<const std::byte*>(from) + true_lb_ + skip, bytes);
     return;
   }
-  layout_.unpack(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), count, extent(),
-                 size_, bytes);
+  layout_.pack(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), extent(), skip,
+               bytes);
+}
+
+void Datatype::unpack_part(void* to, const void* from, std::size_t skip,
+                           std::size_t bytes) const noexcept {
+  if (bytes == 0) return;
+  if (contiguous_) {
+    std::memcpy(static_cast<std::byte*>(to) + true_lb_ + skip, from, bytes);
+    return;
+  }
+  layout_.unpack(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), extent(), skip,
+                 bytes);
 }
 
 std::int64_t Datatype::elements(std::int64_t bytes) const noexcept {

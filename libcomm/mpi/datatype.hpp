@@ -75,10 +75,19 @@ class Datatype {
   std::ptrdiff_t true_lb() const noexcept { return true_lb_; }
   std::ptrdiff_t true_extent() const noexcept { return true_ub_ - true_lb_; }
 
-  // count elements at `from` become size() * count bytes at `to`.
-  void pack(void* to, const void* from, MPI_Count count) const noexcept;
-  // The first `bytes` bytes of that, put back.
-  void unpack(void* to, const void* from, MPI_Count count, std::size_t bytes) const noexcept;
+  // Elements at `from` pack to size() bytes each; bytes [skip, skip + bytes) of them, to `to`.
+  void pack_part(void* to, const void* from, std::size_t skip, std::size_t bytes) const noexcept;
+  // The reverse.
+  void unpack_part(void* to, const void* from, std::size_t skip, std::size_t bytes) const noexcept;
+  // All of so many elements.
+  void pack(void* to, const void* from, MPI_Count count) const noexcept {
+    pack_part(to, from, 0, size_ * static_cast<std::size_t>(count));
+  }
+  // The first `bytes` bytes of so many.
+  void unpack(void* to, const void* from, MPI_Count count, std::size_t bytes) const noexcept {
+    const std::size_t most = size_ * static_cast<std::size_t>(count);
+    unpack_part(to, from, 0, bytes < most ? bytes : most);
+  }
 
   // Basic elements that `bytes` bytes of data of this type hold; MPI_UNDEFINED if they end inside
   // one.

@@ -64,10 +64,15 @@ void enter(int thread_level) {
     process->thread_level = thread_level;
     process->main_thread = std::this_thread::get_id();
     process->pid = getpid();
-    threads_may_call = thread_level == MPI_THREAD_MULTIPLE;
+    const bool has_thread = process->job->settings().text(Setting::progress) == "thread";
+    threads_may_call = thread_level == MPI_THREAD_MULTIPLE || has_thread;
     engine->set_threaded(multi_threaded());
     create_predefined_comms();
     create_shared_requests();
+    if (has_thread) {
+      if (Status status = ProgressThread::start(process->progress); !status) fail_start(status);
+      progress_thread = process->progress.get();
+    }
   }
   phase = Phase::running;
 }
@@ -80,6 +85,8 @@ bool is_forked() { return getpid() != process->pid; }
 // Ends the library for good.
 void end_library() {
   wait_for_buffers();
+  progress_thread = nullptr;
+  process->progress.reset();
   // By messages: who has this barrier's end from a switch could leave before one to whom it has to
   // give it.
   job_comm->team->close_offload();

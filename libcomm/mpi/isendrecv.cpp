@@ -19,10 +19,6 @@ class SendAndReceive final : public Operation {
             int receive_tag) {
     types_ = {send_type, receive_type};
     for (Datatype* type : types_) retain(type);
-    if (sends_) {
-      const int code = stage_send(send_, send_buffer, send_count, send_type);
-      if (code != MPI_SUCCESS) return code;
-    }
     if (receives()) {
       const int code = begin_receive(receive_, comm_, receive_buffer, receive_count, receive_type,
                                      source_, receive_tag);
@@ -33,7 +29,7 @@ class SendAndReceive final : public Operation {
         begin_send(send_, comm_, send_buffer, send_count, send_type, destination, send_tag, false);
     if (code != MPI_SUCCESS && receives()) {
       engine->cancel(receive_.request);
-      end_blocking(receive_);
+      wait_progressing(receive_.request);
     }
     return code;
   }
@@ -41,9 +37,9 @@ class SendAndReceive final : public Operation {
   bool advance(Code& code) override {
     if (sends_ && !send_.request.is_complete()) return false;
     if (receives() && !receive_.request.is_complete()) return false;
-    if (sends_) code = end_blocking(send_);
+    if (sends_) code = wait_progressing(send_.request);
     if (receives()) {
-      const Code received = end_blocking(receive_);
+      const Code received = wait_progressing(receive_.request);
       if (code == Code::ok) code = received;
     }
     return true;

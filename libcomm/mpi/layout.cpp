@@ -6,108 +6,118 @@
 namespace weft::mpi {
 namespace {
 
+// The two directions: which side lies in blocks and which is packed.
+struct Packing {
+  using Place = const std::byte*;
+  using Packed = std::byte*;
+  static void move(Place place, Packed packed, std::size_t bytes) noexcept {
+    std::memcpy(packed, place, bytes);
+  }
+};
+struct Unpacking {
+  using Place = std::byte*;
+  using Packed = const std::byte*;
+  static void move(Place place, Packed packed, std::size_t bytes) noexcept {
+    std::memcpy(place, packed, bytes);
+  }
+};
+
 // Blocks of a size known to the compiler, so that each is one load and one store.
-template <std::size_t kBytes>
-std::byte* gather_fixed(std::byte* to, const std::byte* from, std::int64_t count,
-                        std::ptrdiff_t stride) noexcept {
-  for (std::int64_t i = 0; i < count; ++i, to += kBytes, from += stride)
-    std::memcpy(to, from, kBytes);
-  return to;
+template <class Direction, std::size_t kBytes>
+void move_fixed(typename Direction::Place place, typename Direction::Packed packed,
+                std::size_t count, std::ptrdiff_t stride) noexcept {
+  for (std::size_t i = 0; i < count; ++i, packed += kBytes, place += stride)
+    Direction::move(place, packed, kBytes);
 }
 
-std::byte* gather(std::byte* to, const std::byte* from, std::int64_t count, std::ptrdiff_t stride,
-                  std::size_t bytes) noexcept {
+template <class Direction>
+void move_blocks(typename Direction::Place place, typename Direction::Packed packed,
+                 std::size_t count, std::ptrdiff_t stride, std::size_t bytes) noexcept {
   switch (bytes) {
     case 1:
-      return gather_fixed<1>(to, from, count, stride);
+      return move_fixed<Direction, 1>(place, packed, count, stride);
     case 2:
-      return gather_fixed<2>(to, from, count, stride);
+      return move_fixed<Direction, 2>(place, packed, count, stride);
     case 4:
-      return gather_fixed<4>(to, from, count, stride);
+      return move_fixed<Direction, 4>(place, packed, count, stride);
     case 8:
-      return gather_fixed<8>(to, from, count, stride);
+      return move_fixed<Direction, 8>(place, packed, count, stride);
     case 16:
-      return gather_fixed<16>(to, from, count, stride);
+      return move_fixed<Direction, 16>(place, packed, count, stride);
     default:
       break;
   }
-  for (std::int64_t i = 0; i < count; ++i, to += bytes, from += stride)
-    std::memcpy(to, from, bytes);
-  return to;
+  for (std::size_t i = 0; i < count; ++i, packed += bytes, place += stride)
+    Direction::move(place, packed, bytes);
 }
 
-template <std::size_t kBytes>
-const std::byte* scatter_fixed(std::byte* to, const std::byte* from, std::int64_t count,
-                               std::ptrdiff_t stride) noexcept {
-  for (std::int64_t i = 0; i < count; ++i, from += kBytes, to += stride)
-    std::memcpy(to, from, kBytes);
-  return from;
-}
+template <class Direction>
+void move_repetitions(typename Direction::Place place, typename Direction::Packed packed,
+                      std::ptrdiff_t stride, std::size_t size, std::size_t block,
+                      const std::vector<Run>* children, std::size_t skip,
+                      std::size_t bytes) noexcept;
 
-const std::byte* scatter(std::byte* to, const std::byte* from, std::int64_t count,
-                         std::ptrdiff_t stride, std::size_t bytes) noexcept {
-  switch (bytes) {
-    case 1:
-      return scatter_fixed<1>(to, from, count, stride);
-    case 2:
-      return scatter_fixed<2>(to, from, count, stride);
-    case 4:
-      return scatter_fixed<4>(to, from, count, stride);
-    case 8:
-      return scatter_fixed<8>(to, from, count, stride);
-    case 16:
-      return scatter_fixed<16>(to, from, count, stride);
-    default:
-      break;
+// Bytes [skip, skip + bytes) of what one repetition of the runs packs to.
+template <class Direction>
+void move_runs(const std::vector<Run>& runs, typename Direction::Place place,
+               typename Direction::Packed packed, std::size_t skip, std::size_t bytes) noexcept {
+  auto run = runs.begin();
+  if (skip != 0) {
+    const auto is_behind = [](std::size_t at, const Run& one) { return at < one.before; };
+    run = std::upper_bound(runs.begin(), runs.end(), skip, is_behind) - 1;
+    skip -= run->before;
   }
-  for (std::int64_t i = 0; i < count; ++i, from += bytes, to += stride)
-    std::memcpy(to, from, bytes);
-  return from;
+  for (; bytes != 0; ++run, skip = 0) {
+    const std::size_t size = run->size();
+    const std::size_t n = std::min(bytes, static_cast<std::size_t>(run->count) * size - skip);
+    move_repetitions<Direction>(place + run->offset, packed, run->stride, size, run->bytes,
+                                run->children.get(), skip, n);
+    packed += n;
+    bytes -= n;
+  }
 }
 
-std::byte* pack_runs(const std::vector<Run>& runs, std::byte* to, const std::byte* from) noexcept {
-  for (const Run& run : runs) {
-    const std::byte* first = from + run.offset;
-    if (run.bytes != 0) {
-      to = gather(to, first, run.count, run.stride, run.bytes);
-    } else {
-      for (std::int64_t i = 0; i < run.count; ++i)
-        to = pack_runs(*run.children, to, first + i * run.stride);
-    }
+// The same of something of `size` bytes, a block or the children, that is repeated.
+template <class Direction>
+void move_repetitions(typename Direction::Place place, typename Direction::Packed packed,
+                      std::ptrdiff_t stride, std::size_t size, std::size_t block,
+                      const std::vector<Run>* children, std::size_t skip,
+                      std::size_t bytes) noexcept {
+  const auto move_part = [&](std::size_t first, std::size_t n) {
+    if (block != 0)
+      Direction::move(place + first, packed, n);
+    else
+      move_runs<Direction>(*children, place, packed, first, n);
+    packed += n;
+    bytes -= n;
+  };
+  place += static_cast<std::ptrdiff_t>(skip / size) * stride;
+  if (skip %= size; skip != 0) {
+    move_part(skip, std::min(bytes, size - skip));
+    place += stride;
   }
-  return to;
+  if (block != 0) {
+    const std::size_t whole = bytes / size;
+    move_blocks<Direction>(place, packed, whole, stride, size);
+    place += static_cast<std::ptrdiff_t>(whole) * stride;
+    packed += whole * size;
+    bytes -= whole * size;
+  } else {
+    for (; bytes >= size; place += stride) move_part(0, size);
+  }
+  if (bytes != 0) move_part(0, bytes);
 }
 
-const std::byte* unpack_runs(const std::vector<Run>& runs, std::byte* to,
-                             const std::byte* from) noexcept {
-  for (const Run& run : runs) {
-    std::byte* first = to + run.offset;
-    if (run.bytes != 0) {
-      from = scatter(first, from, run.count, run.stride, run.bytes);
-    } else {
-      for (std::int64_t i = 0; i < run.count; ++i)
-        from = unpack_runs(*run.children, first + i * run.stride, from);
-    }
-  }
-  return from;
-}
-
-// The first `bytes` bytes of one element.
-void unpack_part(const std::vector<Run>& runs, std::byte* to, const std::byte*& from,
-                 std::size_t& bytes) noexcept {
-  for (const Run& run : runs) {
-    for (std::int64_t i = 0; i < run.count && bytes != 0; ++i) {
-      std::byte* place = to + run.offset + i * run.stride;
-      if (run.bytes == 0) {
-        unpack_part(*run.children, place, from, bytes);
-        continue;
-      }
-      const std::size_t n = std::min(run.bytes, bytes);
-      std::memcpy(place, from, n);
-      from += n;
-      bytes -= n;
-    }
-  }
+template <class Direction>
+void move_elements(const std::vector<Run>& runs, typename Direction::Place place,
+                   typename Direction::Packed packed, std::ptrdiff_t extent, std::size_t skip,
+                   std::size_t bytes) noexcept {
+  if (bytes == 0) return;
+  if (runs.size() == 1 && runs[0].bytes != 0 && runs[0].count == 1)
+    return move_repetitions<Direction>(place + runs[0].offset, packed, extent, runs[0].bytes,
+                                       runs[0].bytes, nullptr, skip, bytes);
+  move_repetitions<Direction>(place, packed, extent, runs.back().before + runs.back().total(), 0,
+                              &runs, skip, bytes);
 }
 
 }  // namespace
@@ -128,6 +138,7 @@ void Layout::add(Run run) {
       return;
     }
   }
+  run.before = runs_.empty() ? 0 : runs_.back().before + runs_.back().total();
   runs_.push_back(std::move(run));
 }
 
@@ -151,27 +162,17 @@ void Layout::append(const Layout& element, std::ptrdiff_t offset, std::int64_t c
       return add(std::move(run));
     }
   }
-  add({offset, count, stride, 0, std::make_shared<const std::vector<Run>>(element.runs_)});
+  add({offset, count, stride, 0, std::make_shared<const std::vector<Run>>(element.runs_), 0});
 }
 
-std::byte* Layout::pack(std::byte* to, const std::byte* from, std::int64_t count,
-                        std::ptrdiff_t extent) const noexcept {
-  if (runs_.size() == 1 && runs_[0].bytes != 0 && runs_[0].count == 1)
-    return gather(to, from + runs_[0].offset, count, extent, runs_[0].bytes);
-  for (std::int64_t i = 0; i < count; ++i) to = pack_runs(runs_, to, from + i * extent);
-  return to;
+void Layout::pack(std::byte* to, const std::byte* from, std::ptrdiff_t extent, std::size_t skip,
+                  std::size_t bytes) const noexcept {
+  move_elements<Packing>(runs_, from, to, extent, skip, bytes);
 }
 
-void Layout::unpack(std::byte* to, const std::byte* from, std::int64_t count, std::ptrdiff_t extent,
-                    std::size_t size, std::size_t bytes) const noexcept {
-  if (size == 0) return;
-  const auto whole = std::min<std::int64_t>(count, static_cast<std::int64_t>(bytes / size));
-  if (runs_.size() == 1 && runs_[0].bytes != 0 && runs_[0].count == 1)
-    from = scatter(to + runs_[0].offset, from, whole, extent, runs_[0].bytes);
-  else
-    for (std::int64_t i = 0; i < whole; ++i) from = unpack_runs(runs_, to + i * extent, from);
-  std::size_t rest = whole < count ? bytes % size : 0;
-  if (rest != 0) unpack_part(runs_, to + whole * extent, from, rest);
+void Layout::unpack(std::byte* to, const std::byte* from, std::ptrdiff_t extent, std::size_t skip,
+                    std::size_t bytes) const noexcept {
+  move_elements<Unpacking>(runs_, to, from, extent, skip, bytes);
 }
 
 void Signature::add(Part part) {

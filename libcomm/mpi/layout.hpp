@@ -17,12 +17,19 @@ struct Run {
   std::ptrdiff_t stride;
   std::size_t bytes;  // 0: children
   std::shared_ptr<const std::vector<Run>> children;
+  std::size_t before = 0;  // bytes of the runs before it in the list, as they are packed
+
+  // Of one repetition, packed.
+  std::size_t size() const noexcept {
+    return bytes != 0 ? bytes : children->back().before + children->back().total();
+  }
+  std::size_t total() const noexcept { return static_cast<std::size_t>(count) * size(); }
 };
 
 class Layout {
  public:
   Layout() = default;
-  static Layout block(std::size_t bytes) { return Layout({{0, 1, 0, bytes, nullptr}}); }
+  static Layout block(std::size_t bytes) { return Layout({{0, 1, 0, bytes, nullptr, 0}}); }
 
   bool empty() const noexcept { return runs_.empty(); }
   const std::vector<Run>& runs() const noexcept { return runs_; }
@@ -37,12 +44,13 @@ class Layout {
   void append(const Layout& element, std::ptrdiff_t offset, std::int64_t count,
               std::ptrdiff_t stride);
 
-  // Packs `count` elements that lie `extent` apart; returns the end of what was written.
-  std::byte* pack(std::byte* to, const std::byte* from, std::int64_t count,
-                  std::ptrdiff_t extent) const noexcept;
-  // The reverse, at most `bytes` bytes.
-  void unpack(std::byte* to, const std::byte* from, std::int64_t count, std::ptrdiff_t extent,
-              std::size_t size, std::size_t bytes) const noexcept;
+  // Bytes [skip, skip + bytes) of what elements that lie `extent` apart pack to; the first of them
+  // is at `from`. Costs the logarithm of the number of runs, and then what the bytes cost.
+  void pack(std::byte* to, const std::byte* from, std::ptrdiff_t extent, std::size_t skip,
+            std::size_t bytes) const noexcept;
+  // The reverse.
+  void unpack(std::byte* to, const std::byte* from, std::ptrdiff_t extent, std::size_t skip,
+              std::size_t bytes) const noexcept;
 
   // Calls visit(offset, bytes) for the blocks of `count` elements that lie `extent` apart, in the
   // order in which they are packed.

@@ -29,7 +29,7 @@ inline int conclude(Comm* comm, tagged::Request& request, int source, int tag, M
   const int code = begin_receive(transfer, *comm, buffer, count, type, source, tag);
   if (code != MPI_SUCCESS) [[unlikely]]
     return raise(comm, code, function);
-  end_blocking(transfer);
+  wait_progressing(transfer.request);
   return conclude(comm, transfer.request, source, tag, status, function);
 }
 
@@ -97,6 +97,7 @@ inline int irecv(void* buffer, MPI_Count count, MPI_Datatype datatype, int sourc
     }
     engine->irecv(request->base, engine_source(*comm, source), comm->context, engine_tag(tag), data,
                   bytes);
+    note_start();
   } else {
     request->buffer = buffer;
     request->count = count;
@@ -129,10 +130,6 @@ int sendrecv(const void* send_buffer, MPI_Count send_count, MPI_Datatype send_da
     return raise(comm, code, function);
   BlockingTransfer receive;
   BlockingTransfer send;
-  if (destination != MPI_PROC_NULL) {
-    code = stage_send(send, send_buffer, send_count, send_type);
-    if (code != MPI_SUCCESS) return raise(comm, code, function);
-  }
   if (source != MPI_PROC_NULL) {
     code = begin_receive(receive, *comm, receive_buffer, receive_count, receive_type, source,
                          receive_tag);
@@ -146,16 +143,16 @@ int sendrecv(const void* send_buffer, MPI_Count send_count, MPI_Datatype send_da
       // Nothing was sent; the receive must not outlive its request.
       if (source != MPI_PROC_NULL) {
         engine->cancel(receive.request);
-        end_blocking(receive);
+        wait_progressing(receive.request);
       }
       return raise(comm, code, function);
     }
-    sent = end_blocking(send);
+    sent = wait_progressing(send.request);
   }
   if (source == MPI_PROC_NULL)
     fill_proc_null(status);
   else
-    end_blocking(receive);
+    wait_progressing(receive.request);
   if (sent != Code::ok)
     return raise_status(comm, Status(sent, engine->describe(send.request)), function);
   if (source == MPI_PROC_NULL) return MPI_SUCCESS;

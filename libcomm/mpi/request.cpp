@@ -109,13 +109,13 @@ constexpr std::size_t kBlockRequests = 256;
 [[gnu::noinline]] void drop_belongings(RequestObject* request) {
   if (request->type != nullptr) release(request->type);
   request->type = nullptr;
-  std::free(request->staging);
-  request->staging = nullptr;
   request->operation.reset();
 }
 
 inline void put_back(RequestObject* request) {
-  if (request->type != nullptr || request->staging != nullptr || request->operation) [[unlikely]]
+  if (progress_thread != nullptr) [[unlikely]]
+    progress_thread->count(-1);
+  if (request->type != nullptr || request->operation) [[unlikely]]
     drop_belongings(request);
   if (request->comm != nullptr) {
     release(request->comm);
@@ -192,6 +192,8 @@ RequestObject* new_request(Comm* comm, RequestObject::Kind kind) {
     request = pool->free;
     pool->free = request->next;
   }
+  if (progress_thread != nullptr) [[unlikely]]
+    progress_thread->count(1);
   request->kind = kind;
   request->persistent = false;
   request->active = true;
@@ -200,7 +202,7 @@ RequestObject* new_request(Comm* comm, RequestObject::Kind kind) {
   if (comm != nullptr) retain(comm);
   request->base.complete.store(false, std::memory_order_relaxed);
   request->base.code = Code::ok;
-  request->base.finish = nullptr;
+  request->base.packer = nullptr;
   request->handle = requests->open(request->place);
   return request;
 }
@@ -258,6 +260,7 @@ void add_operation(RequestObject* request) noexcept {
     engine->set_background(&progress_operations);
   }
   progress_operations(false);  // what can be sent at once is
+  note_start();
 }
 
 void progress_operations(bool before_sleep) {

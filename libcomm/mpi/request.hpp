@@ -8,11 +8,29 @@
 #include "mpi/comm.hpp"
 #include "mpi/datatype.hpp"
 #include "mpi/handle_table.hpp"
+#include "mpi/progress_thread.hpp"
 #include "mpi/state.hpp"
 #include "mpi/status.hpp"
 #include "tagged/request.hpp"
 
 namespace weft::mpi {
+
+// The elements that a message is made of, where they do not lie in one block.
+class Elements final : public tagged::Packer {
+ public:
+  Elements() = default;
+  Elements(void* buffer, const Datatype& type) noexcept : buffer_(buffer), type_(&type) {}
+  void pack(std::byte* to, std::size_t skip, std::size_t bytes) const noexcept override {
+    type_->pack_part(to, buffer_, skip, bytes);
+  }
+  void unpack(const std::byte* from, std::size_t skip, std::size_t bytes) const noexcept override {
+    type_->unpack_part(buffer_, from, skip, bytes);
+  }
+
+ private:
+  void* buffer_ = nullptr;
+  const Datatype* type_ = nullptr;  // whoever has this keeps it
+};
 
 // Work in the background that is more than one message (a nonblocking collective, a program's own
 // request). `advance` and `start` are called by one thread at a time.
@@ -51,12 +69,12 @@ struct RequestObject {
   RequestObject* next = nullptr;          // of those that are free, or detached
   RequestObject* next_running = nullptr;  // of the operations under way
 
-  // The program's data. `staging` is the packed form of a non-contiguous one.
+  // The program's data.
   void* buffer = nullptr;
   MPI_Count count = 0;
   Datatype* type = nullptr;  // counted while not null
-  void* staging = nullptr;
-  int peer = 0;  // rank, for starting a persistent request
+  Elements elements;         // of types that are not contiguous
+  int peer = 0;              // rank, for starting a persistent request
   int tag = 0;
 
   std::unique_ptr<Operation> operation;
@@ -108,6 +126,7 @@ void progress_operations(bool before_sleep);
 // Engine::wait_until().
 template <class Done>
 void wait_progressing(Done&& done, std::uint32_t context = tagged::kAnyContext) {
+  const ProgressThread::Waiting waiting;
   engine->wait_until(done, context);  // runs progress_operations too while there are any
 }
 

@@ -11,7 +11,7 @@ namespace {
   BlockingTransfer transfer;
   const int code = begin_send(transfer, *comm, buffer, count, type, destination, tag, synchronous);
   if (code != MPI_SUCCESS) return raise(comm, code, function);
-  if (end_blocking(transfer) != Code::ok)
+  if (wait_progressing(transfer.request) != Code::ok)
     return raise_status(comm, Status(transfer.request.code, engine->describe(transfer.request)),
                         function);
   return MPI_SUCCESS;

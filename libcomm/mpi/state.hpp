@@ -8,6 +8,7 @@
 
 #include "job/job.hpp"
 #include "mpi/call.hpp"
+#include "mpi/progress_thread.hpp"
 #include "tagged/engine.hpp"
 
 namespace weft::mpi {
@@ -28,6 +29,7 @@ union Immortal {
 struct Process {
   std::unique_ptr<Job> job;
   std::unique_ptr<tagged::Engine> engine;
+  std::unique_ptr<ProgressThread> progress;  // ends before the engine
   int thread_level = MPI_THREAD_SINGLE;
   std::thread::id main_thread;
   pid_t pid = 0;

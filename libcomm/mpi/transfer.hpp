@@ -1,7 +1,6 @@
 #pragma once
 // The checks and translations that sends and receives share. All inline: this is the hot path.
 #include <cstddef>
-#include <cstdlib>
 
 #include "mpi/comm.hpp"
 #include "mpi/datatype.hpp"
@@ -79,29 +78,20 @@ inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle,
 }
 
 // Blocking transfers on the stack, for MPI functions that are made of several. Arguments checked,
-// the peer is not MPI_PROC_NULL. The caller must wait_blocking each that was started.
+// the peer is not MPI_PROC_NULL. The caller must wait for the request of each that was started.
 struct BlockingTransfer {
-  tagged::Request request;
-  void* buffer = nullptr;
-  Datatype* type = nullptr;
-  MPI_Count count = 0;
-  void* staging = nullptr;
-
   BlockingTransfer() = default;
-  ~BlockingTransfer() {
-    if (staging != nullptr) std::free(staging);
-  }
   BlockingTransfer(const BlockingTransfer&) = delete;
   BlockingTransfer& operator=(const BlockingTransfer&) = delete;
+
+  tagged::Request request;
+  Elements elements;
 };
-// Each returns MPI_SUCCESS or an error class. A send that follows a receive is staged before that
-// begins: it gets its memory, which could not be had once the receive has its message.
-int stage_send(BlockingTransfer& transfer, const void* buffer, MPI_Count count, Datatype* type);
+// Each returns MPI_SUCCESS or an error class.
 int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_Count count,
                Datatype* type, int destination, int tag, bool synchronous);
 int begin_receive(BlockingTransfer& transfer, Comm& comm, void* buffer, MPI_Count count,
                   Datatype* type, int source, int tag);
-Code end_blocking(BlockingTransfer& transfer);
 
 // A buffered send: copies, sends what it can and leaves the rest to the background. MPI_SUCCESS, or
 // MPI_ERR_BUFFER if no attached buffer has the room.

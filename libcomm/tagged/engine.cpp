@@ -452,9 +452,9 @@ void Engine::progress(std::uint32_t context) {
   rest();
 }
 
-void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context) {
+void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context, bool polls) {
   const bool everywhere = context == kAnyContext;
-  (everywhere ? *impl_ : of(context)).wait(condition, everywhere);
+  (everywhere ? *impl_ : of(context)).wait(condition, everywhere, polls);
 }
 
 Status Engine::open_doorbell(int peer) {

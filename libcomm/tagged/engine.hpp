@@ -186,6 +186,13 @@ class Engine {
     wait_slow(WaitCondition(done), context);
   }
 
+  // The same, asleep from the start: for a thread of the client's own that makes progress while the
+  // program does not.
+  template <class Done>
+  void wait_asleep(Done&& done) {
+    if (!done()) wait_slow(WaitCondition(done), kAnyContext, false);
+  }
+
   // Makes ring(peer) reach a process of this host that no message has been exchanged with. To be
   // called once before ring(), off the datapath.
   Status open_doorbell(int peer);
@@ -241,7 +248,7 @@ class Engine {
  private:
   explicit Engine(std::unique_ptr<Shared> shared);
   Impl& of(std::uint32_t context) const noexcept;
-  void wait_slow(const WaitCondition& condition, std::uint32_t context);
+  void wait_slow(const WaitCondition& condition, std::uint32_t context, bool polls = true);
   void push_remote() noexcept;
   std::unique_ptr<Shared> shared_;
   Impl* const impl_;              // the first VCI

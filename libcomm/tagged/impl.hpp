@@ -329,6 +329,8 @@ struct Engine::Impl {
   bool keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag, std::size_t bytes,
                        const std::byte* data, std::size_t length);
   void on_more(Peer& peer, const Entry& entry);
+  static void store(const Request& request, std::size_t offset, const std::byte* from,
+                    std::size_t bytes) noexcept;
   void deliver(Request& request, Unexpected& message);
   void release_unexpected(Peer& peer, Unexpected& message);
   void broken(Peer& peer, const char* what);
@@ -336,6 +338,8 @@ struct Engine::Impl {
   bool retry(Peer& peer);  // true: nothing of this peer waits any more
   bool wait_for_memory(Peer& peer);
   bool send_some(Peer& peer, Request& request);
+  static bool send_piece(Peer& peer, const Request& request, std::uint8_t kind,
+                         std::uint64_t immediate, std::size_t offset, std::size_t bytes) noexcept;
   void enqueue(Peer& peer, Request& request);
   void enqueue(Peer& peer, const Control& control);  // there is room: see make_room
   void note_blocked(Peer& peer);
@@ -393,8 +397,8 @@ struct Engine::Impl {
   void lose(Peer& peer);
 
   // waiting.cpp
-  // everywhere: for something in any VCI.
-  void wait(const WaitCondition& condition, bool everywhere);
+  // everywhere: for something in any VCI. polls: before it sleeps.
+  void wait(const WaitCondition& condition, bool everywhere, bool polls);
   bool poll_once();        // true: it completed something
   void progress_others();  // those that no other thread is in
   // For calls that test and the beginnings of waits, which look at their own.
@@ -409,7 +413,6 @@ inline void Engine::Impl::complete(Request& request, Code code) noexcept {
   ++num_completed;
   request.code = code;
   request.phase = kIdle;
-  if (request.finish != nullptr) request.finish(request);
   // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
   request.complete.store(true, std::memory_order_release);
   // Another thread of this process may sleep until this very request is complete. It counted itself

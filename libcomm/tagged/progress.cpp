@@ -135,7 +135,10 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
   request->peer = peer.rank;
   request->tag = tag;
   request->received = bytes;
-  copy_small(request->buffer, data, std::min(length, request->length));
+  if (request->packer != nullptr) [[unlikely]]
+    request->packer->unpack(data, 0, std::min(length, request->length));
+  else
+    copy_small(request->buffer, data, std::min(length, request->length));
   if (length == bytes) {
     complete(*request, bytes <= request->length ? Code::ok : Code::truncated);
     return true;
@@ -264,6 +267,15 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   return true;
 }
 
+// Bytes of a message from `offset` on, which fit.
+void Engine::Impl::store(const Request& request, std::size_t offset, const std::byte* from,
+                         std::size_t bytes) noexcept {
+  if (request.packer != nullptr)
+    request.packer->unpack(from, offset, bytes);
+  else
+    weft::detail::copy(static_cast<std::byte*>(request.buffer) + offset, from, bytes);
+}
+
 void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
   const std::size_t offset = peer.incoming_offset;
   if (peer.incoming_bytes == 0 || entry.length == 0 || entry.length > peer.incoming_bytes - offset)
@@ -273,8 +285,8 @@ void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
   if (last) peer.incoming_bytes = 0;
   if (Request* request = peer.incoming) {
     if (offset < request->length)
-      weft::detail::copy(static_cast<std::byte*>(request->buffer) + offset, entry.data,
-                         std::min<std::size_t>(entry.length, request->length - offset));
+      store(*request, offset, entry.data,
+            std::min<std::size_t>(entry.length, request->length - offset));
     if (!last) return;
     peer.incoming = nullptr;
     complete(*request, request->received <= request->length ? Code::ok : Code::truncated);
@@ -292,7 +304,11 @@ void Engine::Impl::deliver(Request& request, Unexpected& message) {
   request.peer = message.source;
   request.tag = message.tag;
   request.received = message.bytes;
-  copy_small(request.buffer, message.storage(), std::min(message.bytes, request.length));
+  const std::size_t bytes = std::min(message.bytes, request.length);
+  if (request.packer != nullptr) [[unlikely]]
+    request.packer->unpack(message.storage(), 0, bytes);
+  else
+    copy_small(request.buffer, message.storage(), bytes);
   const Code code = message.bytes <= request.length ? Code::ok : Code::truncated;
   release_unexpected(peer(message.source), message);
   complete(request, code);
@@ -364,18 +380,30 @@ void Engine::Impl::flush(Peer& peer) {
   }
 }
 
+// An entry with bytes of the message. False: no room now.
+bool Engine::Impl::send_piece(Peer& peer, const Request& request, std::uint8_t kind,
+                              std::uint64_t immediate, std::size_t offset,
+                              std::size_t bytes) noexcept {
+  if (request.packer == nullptr)
+    return peer.out.send(kind, immediate, static_cast<const std::byte*>(request.buffer) + offset,
+                         bytes, peer.copies.is_past_cache(request.length));
+  std::byte* to = peer.out.reserve(bytes);
+  if (to == nullptr) return false;
+  request.packer->pack(to, offset, bytes);
+  peer.out.publish(kind, bytes, immediate);
+  return true;
+}
+
 // Moves a send as far as there is room. True: it has left the queue.
 bool Engine::Impl::send_some(Peer& peer, Request& request) {
-  const auto* data = static_cast<const std::byte*>(request.buffer);
   const std::uint64_t immediate = envelope(request.context, request.tag);
-  const bool past_cache = peer.copies.is_past_cache(request.length);
   const std::size_t piece = peer.copies.piece_of(request.length);
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
     if (request.synchronous || peer.copies.is_announced(request.length) || peer.out.on_hold())
       return announce(peer, request);
     if (request.length <= piece) {
-      if (!peer.out.send(kEager, immediate, data, request.length, past_cache)) return false;
+      if (!send_piece(peer, request, kEager, immediate, 0, request.length)) return false;
       complete(request, Code::ok);
       return true;
     }
@@ -383,7 +411,11 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
     std::byte* to = peer.out.reserve(piece);
     if (to == nullptr) return false;
     const std::uint64_t bytes = request.length;
-    fill_entry(to + sizeof bytes, data, length, kInlineBytes - sizeof bytes, past_cache);
+    if (request.packer != nullptr)
+      request.packer->pack(to + sizeof bytes, 0, length);
+    else
+      fill_entry(to + sizeof bytes, request.buffer, length, kInlineBytes - sizeof bytes,
+                 peer.copies.is_past_cache(request.length));
     std::memcpy(to, &bytes, sizeof bytes);
     peer.out.publish(kEagerFirst, piece, immediate);
     request.progress_bytes = length;
@@ -395,8 +427,8 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const std::size_t total = streaming ? request.received : request.length;
   while (request.progress_bytes < total) {
     const std::size_t length = std::min(piece, total - request.progress_bytes);
-    if (!peer.out.send(streaming ? kStream : kEagerMore, address, data + request.progress_bytes,
-                       length, past_cache))
+    if (!send_piece(peer, request, streaming ? kStream : kEagerMore, address,
+                    request.progress_bytes, length))
       return false;
     request.progress_bytes += length;
   }

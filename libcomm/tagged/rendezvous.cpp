@@ -1,8 +1,9 @@
 // Announced messages. The sender says where the data are (kAnnounce); once matched, the receiver
-// fetches them. Long ones are copied by both sides at once: the receiver answers with kReady, and
-// both claim pieces of a SharedCopy until none is left, so that the copy takes half the time when
-// the sender waits too, and is finished by the receiver alone when it doesn't. Where the kernel
-// refuses such copies the receiver asks for the data through the ring (kReady with kStreamed).
+// fetches them. Those that do not lie in one block, at either side, go through the ring. Long ones
+// are copied by both sides at once: the receiver answers with kReady, and both claim pieces of a
+// SharedCopy until none is left, so that the copy takes half the time when the sender waits too,
+// and is finished by the receiver alone when it doesn't. Where the kernel refuses such copies the
+// receiver asks for the data through the ring (kReady with kStreamed).
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -54,7 +55,9 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
   std::byte* to = peer.out.reserve(sizeof(Announce));
   if (to == nullptr) return false;
   RemoteMemory memory{};
-  if (!peer.remote) {
+  if (request.packer != nullptr) {
+    // Nowhere: it goes through the ring.
+  } else if (!peer.remote) {
     memory = local->describe(request.buffer, request.length);
   } else if (request.length > 0) {
     // What cannot be shared goes through the ring: the receiver sees it from the region.
@@ -149,7 +152,8 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
   transfer.peer = source;
   transfer.claims = true;
   const bool can_copy = !peer.remote && local->can_copy(source);
-  if (wanted > 0 && !can_copy && memory.region == 0) return stream_instead(transfer);
+  const bool is_in_reach = memory.region != 0 || (can_copy && memory.address != 0);
+  if (wanted > 0 && (!is_in_reach || request.packer != nullptr)) return stream_instead(transfer);
   if (wanted > 0 && peer.remote) {
     transfer.gets = free_gets.back();
     free_gets.pop_back();
@@ -177,7 +181,7 @@ void Engine::Impl::share_copy(Peer& peer, Transfer& transfer) {
   enqueue(peer, control);
 }
 
-// The kernel does not let us copy: ask for the data through the ring.
+// The bytes are not within reach, or do not lie in one block: ask for the data through the ring.
 void Engine::Impl::stream_instead(Transfer& transfer) {
   Request& request = *transfer.request;
   request.progress_bytes = 0;
@@ -235,8 +239,7 @@ void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
       request == nullptr ? 0 : std::min<std::uint64_t>(request->received, request->length);
   if (request == nullptr || entry.length > wanted - request->progress_bytes)
     return broken(peer, "the number of a streamed message");
-  weft::detail::copy(static_cast<std::byte*>(request->buffer) + request->progress_bytes, entry.data,
-                     entry.length);
+  store(*request, request->progress_bytes, entry.data, entry.length);
   request->progress_bytes += entry.length;
   if (request->progress_bytes < wanted) return;
   receives.remove(entry.immediate);

@@ -14,6 +14,20 @@ namespace weft::tagged {
 inline constexpr int kAnySource = -1;
 inline constexpr std::int32_t kAnyTag = -1;
 
+// How data that do not lie in one block (MPI's derived datatypes) get into and out of the lane, so
+// that they are copied once on each side. Called under the engine's lock, for the pieces of a
+// message in order; it must not call the engine.
+class Packer {
+ public:
+  // Bytes [skip, skip + bytes) of the message.
+  virtual void pack(std::byte* to, std::size_t skip, std::size_t bytes) const noexcept = 0;
+  virtual void unpack(const std::byte* from, std::size_t skip,
+                      std::size_t bytes) const noexcept = 0;
+
+ protected:
+  ~Packer() = default;
+};
+
 struct Request {
   // Written last by the engine, with release; pairs with the acquire in is_complete().
   std::atomic<bool> complete{false};
@@ -27,10 +41,8 @@ struct Request {
   std::size_t length = 0;    // send: bytes to send; receive: room in the buffer
   std::size_t received = 0;  // receive, once complete: bytes of the message (before truncation)
 
-  // Called once by the engine, under its lock, just before `complete` is set. The receiver of a
-  // packed message unpacks here. It must not call the engine.
-  void (*finish)(Request&) = nullptr;
-  void* finish_argument = nullptr;
+  // Set by the caller before the start; null: `buffer` is the data. It lasts until the end.
+  const Packer* packer = nullptr;
 
   // The engine's own.
   Request* next = nullptr;

@@ -76,7 +76,7 @@ void Engine::Impl::progress_others() {
   });
 }
 
-void Engine::Impl::wait(const WaitCondition& condition, bool everywhere) {
+void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool polls) {
   const Counted counted(*this, everywhere);
   // Also of waits that end at once, one after the other.
   progress_others_at_times();
@@ -85,16 +85,16 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere) {
     if (auto* work = shared.background.load(std::memory_order_acquire)) work(before_sleep);
   };
   // True: what became complete may be what another thread waits for.
-  unsigned polls = 0;
+  unsigned num_polls = 0;
   const auto poll = [&] {
     const bool any = poll_once();
-    if (everywhere || ++polls % kPollsToOthers == 0) progress_others();
+    if (everywhere || ++num_polls % kPollsToOthers == 0) progress_others();
     run_background(false);
     return any && num_waiting.load(std::memory_order_relaxed) > 1;
   };
   // With remote peers a poll costs system calls: fewer polls before the first look at the clock,
   // and a yield now and then for whoever else needs this core to answer.
-  if (!crowded) {
+  if (polls && !crowded) {
     const unsigned round = has_remote.load(std::memory_order_relaxed) ? 8 : 128;
     std::uint64_t limit = 0;
     for (unsigned i = 1;; ++i) {
@@ -112,7 +112,7 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere) {
     }
   }
   std::uint64_t limit = 0;
-  for (unsigned i = 1;; ++i) {
+  for (unsigned i = 1; polls; ++i) {
     poll();
     if (condition()) return;
     sched_yield();

@@ -24,15 +24,16 @@ struct CopyPolicy {
   static constexpr std::size_t kFarPastCacheBytes = 2048;
   // Both sides of a shared copy claim pieces of this size.
   static constexpr std::size_t kSharedPieceBytes = 128 * 1024;
+  static constexpr std::size_t kSharedMinBytes = 32 * 1024;
 
   std::size_t piece_bytes = 0;
   std::size_t long_piece_bytes = 8192;
   std::size_t past_cache_bytes = 0;
   std::size_t eager_max_bytes = 0;
-  std::size_t shared_min_bytes = 0;
+  std::size_t shared_min_bytes = kSharedMinBytes;
 
-  // As WEFT_EAGER_PIECE_BYTES, WEFT_PAST_CACHE_MIN_BYTES, WEFT_EAGER_MAX_BYTES and
-  // WEFT_COPY_SHARED_MIN_BYTES say. entry_max: the longest entry that the ring takes.
+  // As WEFT_EAGER_PIECE_BYTES, WEFT_PAST_CACHE_MIN_BYTES and WEFT_EAGER_MAX_BYTES say. entry_max:
+  // the longest entry that the ring takes.
   static CopyPolicy read(const Settings& settings, bool shares_cache, std::size_t entry_max) {
     CopyPolicy policy;
     policy.piece_bytes = settings.bytes(Setting::eager_piece_bytes);
@@ -41,7 +42,6 @@ struct CopyPolicy {
     policy.past_cache_bytes = settings.bytes_or(
         Setting::past_cache_min_bytes, shares_cache ? ~std::size_t{0} : kFarPastCacheBytes);
     policy.eager_max_bytes = settings.bytes(Setting::eager_max_bytes);
-    policy.shared_min_bytes = settings.bytes(Setting::copy_shared_min_bytes);
     return policy;
   }
   // For data that are copied once more anyway, as into the mirror of a remote ring: entries of

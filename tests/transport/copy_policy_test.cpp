@@ -20,8 +20,7 @@ Settings with(std::initializer_list<std::pair<const char*, const char*>> rows) {
 TEST_CASE("each length has one way, and the ways come in order") {
   const Settings settings = with({{"EAGER_PIECE_BYTES", "2K"},
                                   {"PAST_CACHE_MIN_BYTES", "12K"},
-                                  {"EAGER_MAX_BYTES", "32K"},
-                                  {"COPY_SHARED_MIN_BYTES", "64K"}});
+                                  {"EAGER_MAX_BYTES", "16K"}});
   const CopyPolicy near = CopyPolicy::read(settings, true, kEntryMax);
   struct Row {
     std::size_t length;
@@ -32,8 +31,8 @@ TEST_CASE("each length has one way, and the ways come in order") {
   constexpr Row kRows[] = {
       {0, false, 2048, false, false},     {2048, false, 2048, false, false},
       {12284, false, 3071, false, false}, {12288, true, 8192, false, false},
-      {32768, true, 8192, false, false},  {32769, true, 8192, true, false},
-      {65535, true, 8192, true, false},   {65536, true, 8192, true, true},
+      {16384, true, 8192, false, false},  {16385, true, 8192, true, false},
+      {32767, true, 8192, true, false},   {32768, true, 8192, true, true},
       {1u << 30, true, 8192, true, true},
   };
   for (const Row& row : kRows) {

@@ -4,6 +4,7 @@
 namespace weft::coll {
 
 Status shm_barrier(ShmTeam& team) {
+  if (team.climbs()) return tree_barrier(team);
   team.begin();
   if (team.is_crowded()) {
     if (!team.wait_for_all()) return Code::peer_lost;

@@ -34,6 +34,14 @@ Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t b
 Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 
+// The same along the team's tree (shm_tree.cpp), for teams that have one: lengths of at most a
+// bank.
+Status tree_barrier(ShmTeam& team);
+Status tree_reduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
+                   const Reduction& op, int root);
+Status tree_allreduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
+                      const Reduction& op);
+
 // The same with one copy, by the kernel, straight between the users' buffers (shm_direct.cpp). They
 // need one more wait, for the readers to be through, so they are for long blocks only.
 Status direct_bcast(ShmTeam& team, void* data, std::size_t bytes, int root);

@@ -11,6 +11,11 @@ std::size_t piece_count(std::size_t bytes, const Reduction& op) noexcept {
   return std::max<std::size_t>(1, bytes / op.element_bytes);
 }
 
+// Trees combine group by group.
+bool goes_along_tree(const ShmTeam& team, const Reduction& op) noexcept {
+  return team.climbs() && (op.commutative || team.tree().is_in_order());
+}
+
 // into = slot(first) op ... op slot(last) over `count` elements, `offset` bytes into each slot of
 // `slot_bytes`.
 void combine(ShmTeam& team, std::byte* into, int first, int last, std::size_t slot_bytes,
@@ -101,9 +106,10 @@ Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_
   const std::size_t total = count * op.element_bytes;
   const bool parts = !team.is_crowded() && total >= kPartsMin;
   const std::size_t most = piece_count(parts ? kPartsPiece : team.piece_bytes(), op);
-  const auto one = team.is_crowded() ? allreduce_by_last
-                   : parts           ? allreduce_by_parts
-                                     : allreduce_by_all;
+  const auto one = team.is_crowded()           ? allreduce_by_last
+                   : parts                     ? allreduce_by_parts
+                   : goes_along_tree(team, op) ? tree_allreduce
+                                               : allreduce_by_all;
   for (std::size_t first = 0; first < count; first += most) {
     const std::size_t offset = first * op.element_bytes;
     WEFT_COLL_TRY(
@@ -123,6 +129,12 @@ Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t c
   for (std::size_t first = 0; first < count; first += most) {
     const std::size_t piece = std::min(most, count - first);
     const std::size_t offset = first * op.element_bytes, bytes = piece * op.element_bytes;
+    if (goes_along_tree(team, op)) {
+      // Others than the root may have no `receive`.
+      void* into = team.rank() == root ? at(receive, offset) : nullptr;
+      WEFT_COLL_TRY(tree_reduce(team, at(input, offset), into, piece, op, root));
+      continue;
+    }
     team.begin();
     // The root, too, needs a slot if its vector belongs between others'.
     const bool root_first = op.commutative || root == n - 1;

@@ -16,6 +16,7 @@ struct ShmSegment {
 
   void* memory = nullptr;
   std::size_t bytes = 0;
+  ShmTree tree;  // of the team
   std::optional<ShmTeam> team;
 };
 

@@ -129,6 +129,8 @@ ShmTeam* Team::make_shm() {
   if (!is_local_ || size() > kMaxShmMembers) return nullptr;
   segment->bytes = ShmTeam::segment_bytes(size());
   Job& job = engine_.job();
+  segment->tree =
+      ShmTree::make(size(), [&](int a, int b) { return job.share_cache(world(a), world(b)); });
 
   Offer offer{};
   int fd = -1;
@@ -181,7 +183,7 @@ ShmTeam* Team::make_shm() {
   const bool shares_cache = std::ranges::all_of(
       members_, [&](int member) { return job.share_cache(members_[0], member); });
   shm_ = &segment->team.emplace(
-      static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0,
+      static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0, segment->tree,
       ShmTeam::Outside{
           this, wait_outside, ring_outside, read_outside, write_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},

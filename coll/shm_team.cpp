@@ -17,13 +17,15 @@ std::size_t ShmTeam::segment_bytes(int size) noexcept {
   return controls_bytes(size) + (static_cast<std::size_t>(size) * kNumBanks + 1) * kBankBytes;
 }
 
-ShmTeam::ShmTeam(std::byte* segment, int rank, int size, bool crowded, Outside outside)
+ShmTeam::ShmTeam(std::byte* segment, int rank, int size, bool crowded, const ShmTree& tree,
+                 Outside outside)
     : header_(reinterpret_cast<SegmentHeader*>(segment)),
       members_(reinterpret_cast<MemberControl*>(segment + sizeof(SegmentHeader))),
       banks_(segment + controls_bytes(size)),
       rank_(rank),
       size_(size),
       crowded_(crowded),
+      tree_(tree),
       outside_(outside) {}
 
 bool ShmTeam::wait_for_all() {

@@ -28,6 +28,7 @@
 
 #include "base/copy.hpp"
 #include "base/wait.hpp"
+#include "coll/shm_tree.hpp"
 #include "weft/status.hpp"
 
 namespace weft::coll {
@@ -91,11 +92,16 @@ class ShmTeam {
   static std::size_t segment_bytes(int size) noexcept;
   // `segment` is zeroed memory, or for all but the first member already in use; it stays the
   // caller's.
-  ShmTeam(std::byte* segment, int rank, int size, bool crowded, Outside outside);
+  // The tree outlives this.
+  ShmTeam(std::byte* segment, int rank, int size, bool crowded, const ShmTree& tree,
+          Outside outside);
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   bool is_crowded() const noexcept { return crowded_; }
+  const ShmTree& tree() const noexcept { return tree_; }
+  // Whether rounds in which everybody waits for everybody go along the tree.
+  bool climbs() const noexcept { return !crowded_ && !tree_.is_flat(); }
   // Two members that both are running.
   bool is_pair() const noexcept { return size_ == 2 && !crowded_; }
 
@@ -201,8 +207,9 @@ class ShmTeam {
       if (r != rank_) ring(r);
   }
 
-  // Everybody has arrived in this round, so is done with all before it.
-  void note_all_arrived() noexcept { all_done_ = round_ - 1; }
+  // Everybody has arrived in the first of the last `rounds` rounds, this one included, so is done
+  // with all before it.
+  void note_all_arrived(std::uint64_t rounds = 1) noexcept { all_done_ = round_ - rounds; }
 
   // How many bytes of one vector go through one round. Without crowding, pieces that stay in the
   // cache while one side writes and the other reads; crowded, as much as fits, since every round
@@ -265,6 +272,7 @@ class ShmTeam {
   int rank_;
   int size_;
   bool crowded_;
+  const ShmTree& tree_;
   Use cell_uses_[kNumCells];
   Use bank_uses_[kNumBanks];
   Outside outside_;

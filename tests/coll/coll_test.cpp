@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "calls.hpp"
+#include "coll/shm_tree.hpp"
 #include "ranks.hpp"
 
 namespace weft::test {
@@ -112,6 +113,37 @@ TEST_CASE("random calls in a row, in shared memory") {
         });
         CHECK(errors == std::vector<std::string>());
       }
+}
+
+// More members than one group of a tree has, some of which wait and some of which run ahead.
+TEST_CASE("random calls in a row, along a tree") {
+  for (const int n : {17, 33})
+    for (const std::size_t most : {60u, 20'000u}) {
+      INFO(n << " ranks, up to " << most << " bytes");
+      const auto errors = run_ranks(n, {{"COLL_CROWDED", "no"}}, [&](coll::Team& team) {
+        Calls calls(team, static_cast<std::uint32_t>(most) + static_cast<std::uint32_t>(n), most);
+        for (int i = 0; i < 24 / kFewer; ++i) calls.any();
+        return calls.errors();
+      });
+      CHECK(errors == std::vector<std::string>());
+    }
+}
+
+TEST_CASE("a tree has groups of members that share a cache") {
+  CHECK(coll::ShmTree::make(16, [](int, int) { return true; }).is_flat());
+  const auto one = coll::ShmTree::make(20, [](int, int) { return true; });
+  REQUIRE(one.num_groups() == 3);
+  CHECK(one.is_in_order());
+  CHECK(one.group(2).size() == 4);
+  CHECK(one.head(1, 0) == 8);
+  CHECK(one.head(1, 11) == 11);
+  // Ranks that were dealt out over two caches.
+  const auto two = coll::ShmTree::make(18, [](int a, int b) { return a % 2 == b % 2; });
+  REQUIRE(two.num_groups() == 4);
+  CHECK_FALSE(two.is_in_order());
+  CHECK(std::vector<int>(two.group(1).begin(), two.group(1).end()) ==
+        std::vector<int>{1, 3, 5, 7, 9, 11, 13, 15});
+  CHECK(two.group_of(16) == 2);
 }
 
 TEST_CASE("random calls in a row, written past the caches") {

@@ -218,6 +218,7 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
     // Under the lock: a buffer that another thread detaches must find the message started.
     engine->isend(message->request, comm.world(destination), comm.context, tag, copy, bytes);
   }
+  note_start();
   return MPI_SUCCESS;
 }
 

@@ -19,6 +19,8 @@ class SendAndReceive final : public Operation {
             int receive_tag) {
     types_ = {send_type, receive_type};
     for (Datatype* type : types_) retain(type);
+    // Before anything is received.
+    if (std::size_t bytes; sends_ && !bytes_of(send_count, *send_type, bytes)) return MPI_ERR_COUNT;
     if (receives()) {
       const int code = begin_receive(receive_, comm_, receive_buffer, receive_count, receive_type,
                                      source_, receive_tag);

@@ -88,6 +88,7 @@ int begin_matched(MPI_Message* handle, void* buffer, MPI_Count count, MPI_Dataty
     free_request(request);
     return raise(comm, MPI_ERR_NO_MEM, function);
   }
+  note_start();
   messages->erase(*handle);
   *handle = MPI_MESSAGE_NULL;
   release(comm);

@@ -1,16 +1,24 @@
 #include "mpi/progress_thread.hpp"
 
+#include <algorithm>
+
+#include "base/shortage.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
+#include "mpi/request.hpp"
 #include "mpi/state.hpp"
 
 namespace weft::mpi {
 namespace {
 
-// Between two looks whether a thread of the program that waits has come back, and for how long
-// there is nothing at most before the next look.
-constexpr std::uint64_t kPauseUs = 500;
+// Between two looks whether the program's threads still wait: at first, and at most. Each is twice
+// as long as the one before, so the thread is back after as long again as they have waited.
+constexpr std::uint64_t kPauseUs = 250, kMostPauseUs = 16'000;
 constexpr std::uint64_t kParkedUs = 1'000'000;
+
+bool is_under_way() noexcept {
+  return num_operations.load(std::memory_order_relaxed) != 0 || engine->has_requests();
+}
 
 }  // namespace
 
@@ -23,32 +31,45 @@ Status ProgressThread::start(std::unique_ptr<ProgressThread>& thread) {
 }
 
 ProgressThread::~ProgressThread() {
-  stop_.store(1, std::memory_order_seq_cst);
-  is_parked_.store(0, std::memory_order_seq_cst);
-  futex_wake_all(&is_parked_);
-  engine->ring(engine->rank());
+  stop_.store(true, std::memory_order_seq_cst);
+  note_start();
   thread_.join();
 }
 
 void ProgressThread::note_start() noexcept {
-  // seq_cst: either the thread sees the request, which was counted before, or this sees it parked.
-  if (is_parked_.load(std::memory_order_seq_cst) == 0) return engine->ring(engine->rank());
+  // Whoever sleeps on the doorbell, this thread or one of the program's, looks at what is new.
+  engine->ring(engine->rank());
+  // seq_cst: either the thread sees what was started before, or this sees it parked.
+  if (is_parked_.load(std::memory_order_seq_cst) == 0) return;
   is_parked_.store(0, std::memory_order_seq_cst);
   futex_wake_all(&is_parked_);
 }
 
 void ProgressThread::run() noexcept {
-  while (stop_.load(std::memory_order_seq_cst) == 0) {
-    if (is_needed()) {
-      engine->wait_asleep([this] { return !is_needed(); });
+  std::uint64_t pause_us = kPauseUs;
+  while (!is_over()) {
+    const auto is_not_needed = [this] {
+      return is_over() || engine->has_callers() || !is_under_way();
+    };
+    if (!is_not_needed()) {
+      pause_us = kPauseUs;
+      // What there is no memory for is tried again.
+      (void)or_no_memory([&] {
+        engine->wait_asleep(WaitCondition(is_not_needed));
+        return Code::ok;
+      });
       continue;
     }
     is_parked_.store(1, std::memory_order_seq_cst);
-    // Looked at after the word is set, as note_start() looks at the word after the count. Who waits
-    // for requests now may go on to compute with others under way, and says nothing then.
-    const bool is_idle = num_requests_.load(std::memory_order_seq_cst) == 0;
-    if (stop_.load(std::memory_order_seq_cst) == 0 && !is_needed())
-      futex_wait(&is_parked_, 1, is_idle ? kParkedUs : kPauseUs);
+    // Looked at after the word is set, as note_start() looks at the word after the start. Threads
+    // that wait come back without a word.
+    if (is_over()) return;
+    if (engine->has_callers()) {
+      futex_wait(&is_parked_, 1, pause_us);
+      pause_us = std::min(2 * pause_us, kMostPauseUs);
+    } else if (!is_under_way()) {
+      futex_wait(&is_parked_, 1, kParkedUs);
+    }
     is_parked_.store(0, std::memory_order_relaxed);
   }
 }

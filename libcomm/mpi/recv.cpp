@@ -128,6 +128,10 @@ int sendrecv(const void* send_buffer, MPI_Count send_count, MPI_Datatype send_da
   code = check_receive(*comm, receive_count, receive_datatype, source, receive_tag, receive_type);
   if (code != MPI_SUCCESS) [[unlikely]]
     return raise(comm, code, function);
+  // Before anything is received.
+  std::size_t bytes;
+  if (destination != MPI_PROC_NULL && !bytes_of(send_count, *send_type, bytes))
+    return raise(comm, MPI_ERR_COUNT, function);
   BlockingTransfer receive;
   BlockingTransfer send;
   if (source != MPI_PROC_NULL) {

@@ -113,8 +113,6 @@ constexpr std::size_t kBlockRequests = 256;
 }
 
 inline void put_back(RequestObject* request) {
-  if (progress_thread != nullptr) [[unlikely]]
-    progress_thread->count(-1);
   if (request->type != nullptr || request->operation) [[unlikely]]
     drop_belongings(request);
   if (request->comm != nullptr) {
@@ -192,8 +190,6 @@ RequestObject* new_request(Comm* comm, RequestObject::Kind kind) {
     request = pool->free;
     pool->free = request->next;
   }
-  if (progress_thread != nullptr) [[unlikely]]
-    progress_thread->count(1);
   request->kind = kind;
   request->persistent = false;
   request->active = true;

@@ -126,7 +126,6 @@ void progress_operations(bool before_sleep);
 // Engine::wait_until().
 template <class Done>
 void wait_progressing(Done&& done, std::uint32_t context = tagged::kAnyContext) {
-  const ProgressThread::Waiting waiting;
   engine->wait_until(done, context);  // runs progress_operations too while there are any
 }
 

@@ -4,10 +4,6 @@ namespace weft::mpi {
 
 namespace {
 
-bool bytes_of(MPI_Count count, const Datatype& type, std::size_t& bytes) {
-  return !__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes);
-}
-
 // Where a message's bytes are; null `packer`: in one block at `data`. MPI_SUCCESS or the error
 // class.
 int find_bytes(void* buffer, MPI_Count count, const Datatype& type, Elements& elements,
@@ -22,6 +18,18 @@ int find_bytes(void* buffer, MPI_Count count, const Datatype& type, Elements& el
   request.packer = nullptr;
   data = first_byte(buffer, type);
   return data == nullptr && bytes != 0 ? MPI_ERR_BUFFER : MPI_SUCCESS;
+}
+
+// The same for a blocking transfer, which keeps the type.
+int find_bytes(BlockingTransfer& transfer, void* buffer, MPI_Count count, Datatype* type,
+               void*& data, std::size_t& bytes) {
+  const int code =
+      find_bytes(buffer, count, *type, transfer.elements, transfer.request, data, bytes);
+  if (transfer.request.packer != nullptr) {
+    retain(type);
+    transfer.type = type;
+  }
+  return code;
 }
 
 void send_bytes(tagged::Request& request, int peer, std::uint32_t context, int tag,
@@ -42,8 +50,7 @@ int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_C
                Datatype* type, int destination, int tag, bool synchronous) {
   void* data;
   std::size_t bytes;
-  const int code = find_bytes(const_cast<void*>(buffer), count, *type, transfer.elements,
-                              transfer.request, data, bytes);
+  const int code = find_bytes(transfer, const_cast<void*>(buffer), count, type, data, bytes);
   if (code != MPI_SUCCESS) return code;
   send_bytes(transfer.request, comm.world(destination), comm.context, tag, data, bytes,
              synchronous);
@@ -54,8 +61,7 @@ int begin_receive(BlockingTransfer& transfer, Comm& comm, void* buffer, MPI_Coun
                   Datatype* type, int source, int tag) {
   void* data;
   std::size_t bytes;
-  const int code =
-      find_bytes(buffer, count, *type, transfer.elements, transfer.request, data, bytes);
+  const int code = find_bytes(transfer, buffer, count, type, data, bytes);
   if (code != MPI_SUCCESS) return code;
   engine->irecv(transfer.request, engine_source(comm, source), comm.context, engine_tag(tag), data,
                 bytes);

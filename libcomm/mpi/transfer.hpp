@@ -8,6 +8,11 @@
 
 namespace weft::mpi {
 
+// How long a message of so many elements is. False: longer than anything.
+inline bool bytes_of(MPI_Count count, const Datatype& type, std::size_t& bytes) noexcept {
+  return !__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes);
+}
+
 // Finds and checks a buffer's count and type. Returns MPI_SUCCESS or the error class.
 inline int check_elements(MPI_Count count, MPI_Datatype handle, Datatype*& type) noexcept {
   if (count < 0) [[unlikely]]
@@ -81,11 +86,15 @@ inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle,
 // the peer is not MPI_PROC_NULL. The caller must wait for the request of each that was started.
 struct BlockingTransfer {
   BlockingTransfer() = default;
+  ~BlockingTransfer() {
+    if (type != nullptr) release(type);
+  }
   BlockingTransfer(const BlockingTransfer&) = delete;
   BlockingTransfer& operator=(const BlockingTransfer&) = delete;
 
   tagged::Request request;
   Elements elements;
+  Datatype* type = nullptr;  // of the elements, which another thread may free
 };
 // Each returns MPI_SUCCESS or an error class.
 int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_Count count,

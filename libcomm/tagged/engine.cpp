@@ -270,6 +270,7 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
   request.stream_id = 0;
   request.phase = kQueued;
   const Guard guard(impl);
+  ++impl.num_begun;
   Peer& peer = impl.peer(rank);
   const Code connected = impl.connect(peer);
   if (connected == Code::peer_lost) return impl.complete(request, Code::peer_lost);
@@ -291,6 +292,7 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
   request.received = 0;
   request.phase = kPosted;
   const Guard guard(impl);
+  ++impl.num_begun;
   if (Unexpected* message = impl.matcher.find_unexpected(source, context, tag)) [[unlikely]] {
     // Nothing waits here for long but for want of memory.
     while (!impl.receive_unexpected(request, *message)) {
@@ -398,7 +400,10 @@ bool Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, 
   request.length = room;
   Impl& impl = of(request.context);
   const Guard guard(impl);
-  return impl.receive_unexpected(request, *message);
+  ++impl.num_begun;
+  if (impl.receive_unexpected(request, *message)) return true;
+  --impl.num_begun;
+  return false;
 }
 
 bool Engine::cancel(Request& request) {
@@ -452,9 +457,27 @@ void Engine::progress(std::uint32_t context) {
   rest();
 }
 
-void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context, bool polls) {
+void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context) {
   const bool everywhere = context == kAnyContext;
-  (everywhere ? *impl_ : of(context)).wait(condition, everywhere, polls);
+  const bool is_counted = is_threaded();
+  if (is_counted) shared_->num_callers.fetch_add(1, std::memory_order_relaxed);
+  (everywhere ? *impl_ : of(context)).wait(condition, everywhere, true);
+  if (is_counted) shared_->num_callers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Engine::wait_asleep(const WaitCondition& condition) { impl_->wait(condition, true, false); }
+
+bool Engine::has_callers() const noexcept {
+  return shared_->num_callers.load(std::memory_order_relaxed) != 0;
+}
+
+bool Engine::has_requests() noexcept {
+  bool any = false;
+  shared_->for_each([&any](Impl& vci) {
+    const Guard guard(vci);
+    any = any || vci.num_begun != vci.num_completed;
+  });
+  return any;
 }
 
 Status Engine::open_doorbell(int peer) {
@@ -564,12 +587,16 @@ Status Engine::flush() {
       static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
   const auto all_out = [this] {
     bool all = true;
-    shared_->for_each([&all](Impl& vci) { all = all && vci.all_out(); });
+    shared_->for_each([&all](Impl& vci) {
+      const Guard guard(vci);
+      all = all && vci.all_out();
+    });
     return all;
   };
   wait_until([&] { return all_out() || now_ns() > limit; });
   Status status;
   shared_->for_each([&status](Impl& vci) {
+    const Guard guard(vci);
     if (!vci.blocked.empty())
       status = {Code::timed_out, fmt::format("messages to {} were not taken in time",
                                              vci.job.describe(vci.blocked.front()->rank))};

@@ -186,12 +186,11 @@ class Engine {
     wait_slow(WaitCondition(done), context);
   }
 
-  // The same, asleep from the start: for a thread of the client's own that makes progress while the
-  // program does not.
-  template <class Done>
-  void wait_asleep(Done&& done) {
-    if (!done()) wait_slow(WaitCondition(done), kAnyContext, false);
-  }
+  // For a thread of the client's own that makes progress while nobody else does: the same, asleep
+  // from the start; whether others wait; and whether there are requests that are not complete.
+  void wait_asleep(const WaitCondition& condition);
+  bool has_callers() const noexcept;
+  bool has_requests() noexcept;
 
   // Makes ring(peer) reach a process of this host that no message has been exchanged with. To be
   // called once before ring(), off the datapath.
@@ -248,7 +247,7 @@ class Engine {
  private:
   explicit Engine(std::unique_ptr<Shared> shared);
   Impl& of(std::uint32_t context) const noexcept;
-  void wait_slow(const WaitCondition& condition, std::uint32_t context, bool polls = true);
+  void wait_slow(const WaitCondition& condition, std::uint32_t context);
   void push_remote() noexcept;
   std::unique_ptr<Shared> shared_;
   Impl* const impl_;              // the first VCI

@@ -84,7 +84,12 @@ void Engine::Impl::find_watched() {
   });
 }
 
-bool Engine::Impl::all_out() const noexcept { return blocked.empty() && transfers.empty(); }
+bool Engine::Impl::all_out() noexcept {
+  bool all = blocked.empty() && transfers.empty();
+  // The receiver gets other announced data by itself.
+  sends.for_each([&all](const Request& request) { all = all && request.packer == nullptr; });
+  return all;
+}
 
 void Engine::Impl::lose(Peer& peer) {
   if (peer.lost) return;

@@ -213,7 +213,8 @@ struct Engine::Shared {
   std::vector<Fate> fates;    // by rank; strangers have to do with the first VCI alone
   std::vector<int> lost;      // in the order of their loss
   std::atomic<std::uint32_t> num_lost{0};
-  std::atomic<int> last_told{-1};  // relaxed: it is for messages about errors
+  std::atomic<int> last_told{-1};   // relaxed: it is for messages about errors
+  std::atomic<int> num_callers{0};  // relaxed: threads that wait, if more than one may call
 };
 
 // A VCI.
@@ -262,8 +263,8 @@ struct Engine::Impl {
 
   bool threaded = false;
   std::mutex mutex;
-  std::uint64_t num_completed = 0;  // requests
-  bool left_entries = false;        // by the last call of progress, in a ring
+  std::uint64_t num_begun = 0, num_completed = 0;  // requests
+  bool left_entries = false;                       // by the last call of progress, in a ring
   std::atomic<int> num_waiting{0};  // threads for something here, if more than one may call
   std::atomic<std::uint64_t> last_liveness_ns{0};  // relaxed
   std::uint64_t spin_ns = 0, yield_ns = 0;
@@ -391,7 +392,7 @@ struct Engine::Impl {
   // The same where it must cost little; some milliseconds later.
   void check_liveness_if_due();
   void find_watched();
-  bool all_out() const noexcept;  // nothing waits to be sent
+  bool all_out() noexcept;  // nothing waits to be sent
   static bool is_closed(Peer& peer) noexcept;
   void end_of(Peer& peer);
   void lose(Peer& peer);

@@ -200,7 +200,8 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
     return broken(peer, "the number of a message");
   SharedCopy* record = nullptr;
   if (ready.record != kStreamed) {
-    if (!peer.remote) record = local->peer_copy(peer.rank, ready.record);
+    if (!peer.remote && request->packer == nullptr)
+      record = local->peer_copy(peer.rank, ready.record);
     if (record == nullptr) return broken(peer, "the number of a copy");
   }
   sends.remove(ready.send_id);

@@ -216,12 +216,38 @@ static void null_results(void) {
   MPI_Comm_free(&comm);
 }
 
+// A call whose send is refused has received nothing.
+static void refused_send(void) {
+  MPI_Datatype strided;
+  MPI_Type_vector(8, 8, 16, MPI_CHAR, &strided);
+  MPI_Type_commit(&strided);
+  const MPI_Count many = (MPI_Count)1 << 60;
+  const char out[256] = "abc";
+  char in[4] = "...";
+  MPI_Request sent, both;
+  int found = 0;
+  MPI_Isend(out, 4, MPI_CHAR, 0, 5, MPI_COMM_SELF, &sent);
+  EXPECT_CLASS(MPI_Sendrecv_c(out, many, strided, 0, 1, in, 4, MPI_CHAR, 0, 5, MPI_COMM_SELF,
+                              MPI_STATUS_IGNORE),
+               MPI_ERR_COUNT);
+  EXPECT_CLASS(
+      MPI_Isendrecv_c(out, many, strided, 0, 1, in, 4, MPI_CHAR, 0, 5, MPI_COMM_SELF, &both),
+      MPI_ERR_COUNT);
+  MPI_Iprobe(0, 5, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
+  EXPECT_EQ(found, 1);
+  MPI_Recv(in, 4, MPI_CHAR, 0, 5, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+  EXPECT(memcmp(in, out, 4) == 0);
+  MPI_Wait(&sent, MPI_STATUS_IGNORE);
+  MPI_Type_free(&strided);
+}
+
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   for (form = kBlocking; form < kForms; ++form) same_buffers();
   reduce_local();
+  refused_send();
   null_results();
   return end();
 }

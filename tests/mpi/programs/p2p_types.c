@@ -158,9 +158,9 @@ static void exchange(const Shape* shape, int count, int step) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Isend(out, count, shape->type, to, kTag, MPI_COMM_WORLD, &request);
     int class;
-    MPI_Error_class(MPI_Recv(in, count - 1, shape->type, from, kTag, MPI_COMM_WORLD,
-                             MPI_STATUS_IGNORE),
-                    &class);
+    MPI_Error_class(
+        MPI_Recv(in, count - 1, shape->type, from, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+        &class);
     EXPECT_EQ(class, MPI_ERR_TRUNCATE);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);

@@ -1,5 +1,6 @@
 // WEFT_PROGRESS=thread: what rank 1 has started comes to its end while rank 1 calls nothing of MPI,
 // but looks at memory that rank 0 writes when it has seen that end.
+#include <stdbool.h>
 #include <unistd.h>
 
 #include "expect.h"
@@ -28,6 +29,9 @@ int main(int argc, char** argv) {
   if (rank == 0) *flag = 0;
   char* data = allocate(kBytes);
   float *in = allocate(kFloats * sizeof *in), *sum = allocate(kFloats * sizeof *sum);
+  const int room = kBytes + MPI_BSEND_OVERHEAD;
+  void* buffer = allocate((size_t)room);
+  MPI_Buffer_attach(buffer, room);
   MPI_Datatype pieces;
   MPI_Type_vector(kBytes / 100, 50, 100, MPI_CHAR, &pieces);
   MPI_Type_commit(&pieces);
@@ -36,10 +40,11 @@ int main(int argc, char** argv) {
   int done = 0;
   for (int round = 0; round < 3; ++round) {
     MPI_Request request = MPI_REQUEST_NULL;
-    // Received, and sent, in one block and in pieces.
-    for (int way = 0; way < 4; ++way) {
+    // Received and sent, in one block and in pieces; matched before; from a buffer.
+    for (int way = 0; way < 8; ++way) {
       const int count = way & 1 ? 1 : kBytes;
       const MPI_Datatype type = way & 1 ? pieces : MPI_CHAR;
+      const bool apart = way & 4;
       ++done;
       if (rank == 0) {
         if (way & 2)
@@ -48,10 +53,18 @@ int main(int argc, char** argv) {
           MPI_Ssend(data, count, type, 1, kTag, MPI_COMM_WORLD);
         *flag = done;
       } else if (rank == 1) {
-        if (way & 2)
-          MPI_Isend(data, count, type, 0, kTag, MPI_COMM_WORLD, &request);
-        else
+        MPI_Message message;
+        if (way & 2) {
+          if (apart)
+            MPI_Ibsend(data, count, type, 0, kTag, MPI_COMM_WORLD, &request);
+          else
+            MPI_Isend(data, count, type, 0, kTag, MPI_COMM_WORLD, &request);
+        } else if (apart) {
+          MPI_Mprobe(0, kTag, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+          MPI_Imrecv(data, count, type, &message, &request);
+        } else {
           MPI_Irecv(data, count, type, 0, kTag, MPI_COMM_WORLD, &request);
+        }
         await(done);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
       }
@@ -70,6 +83,9 @@ int main(int argc, char** argv) {
   }
 
   MPI_Type_free(&pieces);
+  int detached;
+  MPI_Buffer_detach(&buffer, &detached);
+  free(buffer);
   free(data);
   free(in);
   free(sum);

@@ -42,10 +42,11 @@ struct ManagerSettings {
   std::uint64_t threshold_bytes = 32 << 10;         // data and metadata; from it on one-sided
   std::map<std::string, std::uint64_t> thresholds;  // of fabrics that have one of their own
   std::uint32_t lease_ms = 10000;
-  bool registers_objects = false;  // each while it is read, not all memory for good
-  bool verifies = false;           // what comes from other hosts, by its checksum
-  std::uint32_t spin_us = 50;      // how long it polls for more before it sleeps
-  std::string protocol = "node";   // or socket: objects go over TCP, to compare with
+  bool registers_objects = false;         // each while it is read, not all memory for good
+  bool verifies = false;                  // what comes from other hosts, by its checksum
+  std::uint32_t spin_us = 50;             // how long it polls for more before it sleeps
+  std::string protocol = "node";          // or socket: objects go over TCP, to compare with
+  std::size_t most_pushed = kMostPushed;  // to so many hosts at once
 };
 
 struct ManagerCounters {

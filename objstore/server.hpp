@@ -104,8 +104,9 @@ class Server final : private References, private Observer {
   void fail_waits(const ObjectId& id, Code code, Reason reason);
   // On how many hosts an object is that Remote was asked to replicate.
   void replicated(std::uint64_t number, std::uint32_t num_hosts);
-  // What came of a push; outcome: whether it began at all.
-  void pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results);
+  // What came of a push; outcome: whether it began at all; value: as Reason has it.
+  void pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results,
+              std::uint64_t value = 0);
   // Brings a spilled object back into memory when there is room; Remote hears of it.
   void restore(const ObjectId& id);
   bool is_wanted(const ObjectId& id) const { return waiting_for_.contains(id); }

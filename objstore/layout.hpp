@@ -156,6 +156,7 @@ enum class Reason : std::uint32_t {
   not_listening,    // where groups could reach the host
   few_hosts,        // count: of how many it is said in the extent what came of it
   many_hosts,       // value: how many are known; more than an object is pushed to at once
+  short_of_memory,  // the store, for what the call needs of its own
 };
 
 struct Completion {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "clock.hpp"
@@ -276,9 +277,19 @@ void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
   if (is_over_) return;
   // A copy: over shared memory a hostile peer can change it while it is looked at. Peers have the
   // secret, but a bug elsewhere should not become one here.
-  const std::vector<std::byte> copy(bytes.begin(), bytes.end());
+  std::vector<std::byte> copy;
   PeerMessage message;
-  if (!decode(copy, message)) {
+  bool is_sane = bytes.size() <= kMaxPeerMessageBytes;
+  try {
+    if (is_sane) copy.assign(bytes.begin(), bytes.end());
+    is_sane = is_sane && decode(copy, message);
+  } catch (const std::bad_alloc&) {
+    // Without this message the two would wait for each other: they begin anew.
+    const Peer link = peer;
+    node_->close(link);
+    return lost(link);
+  }
+  if (!is_sane) {
     const std::lock_guard lock(inbox_mutex_);
     ++counters_.refused;
     return;

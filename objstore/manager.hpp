@@ -313,6 +313,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void end_registrations();
   // manager_give.cpp
   void give(std::uint64_t to, const PeerMessage& ask);
+  bool send_contents(std::uint64_t to, PeerMessage answer, std::span<const std::byte> contents);
   void give_restored(const ObjectId& id);
   void repeat_restores(std::uint64_t now_ns);
   void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);

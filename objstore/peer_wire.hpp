@@ -15,6 +15,12 @@ namespace weft::objstore {
 inline constexpr std::uint8_t kPeerVersion = 3;
 inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
 
+// Larger objects are read, whoever asks: what is sent is copied at both sides.
+inline constexpr std::uint64_t kMaxSentBytes = 64 << 20;
+// No message has more; most are some bytes long.
+inline constexpr std::size_t kMaxPeerMessageBytes = kMaxSentBytes + (1 << 20);
+static_assert(kMaxMembers * (kMaxAddressBytes + 12) < kMaxPeerMessageBytes);
+
 enum class PeerKind : std::uint8_t {
   members = 1,  // who else there is
   announce,     // sender holds the object; to the one who answers for its id

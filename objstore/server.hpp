@@ -185,6 +185,7 @@ class Server final : private References, private Observer {
   // server_loop.cpp
   bool serve_active();
   bool serve(Client& client);
+  void run_short(Client& client, const Request& request);
   void serve_events(int timeout_ms);
   int run_clocks(std::uint64_t now_ns);
   bool fall_asleep();

@@ -29,10 +29,12 @@ class OtherManager {
   void close(const Peer& link) { node_.close(link); }
   std::uint64_t generation() const { return node_.generation(); }
   void say(const Peer& link, const PeerMessage& message) {
-    const std::string bytes = encode(message);
+    REQUIRE(send(link, encode(message)) == Code::ok);
+  }
+  Code send(const Peer& link, const std::string& bytes) {
     Operation operation;
     node_.send(link, bytes.data(), bytes.size(), operation);
-    REQUIRE(node_.wait(operation) == Code::ok);
+    return node_.wait(operation);
   }
   void greet(const Peer& link, std::uint64_t number) {
     PeerMessage message;

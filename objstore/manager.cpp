@@ -315,11 +315,13 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
   switch (message.kind) {
     case PeerKind::members:  // who says so matters by which link
       return;
+    case PeerKind::holders:
+      if (message.number != 0) not_given(from, message.number);
+      return directory_->received(from, message);
     case PeerKind::announce:
     case PeerKind::withdraw:
     case PeerKind::watch:
     case PeerKind::unwatch:
-    case PeerKind::holders:
     case PeerKind::erase:
       return directory_->received(from, message);
     case PeerKind::drop:

@@ -247,12 +247,16 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void was_deleted(const ObjectId& id) override;
   void must_drop(const ObjectId& id) override;
   void send_to(std::uint64_t member, const PeerMessage& message) override { send(member, message); }
+  bool give_to(std::uint64_t member, const PeerMessage& watch) override;
   // manager_fetch.cpp
   Fetch* fetch_of(const ObjectId& id);
   std::vector<Fetch*> fetches_of(const ObjectId& id);
   void start(const ObjectId& id);
   void start_into(std::uint64_t number, IntoTarget target);
   void leave(Fetch& fetch, Outcome outcome);
+  void watch(Fetch& fetch);
+  PeerMessage new_ask(Fetch& fetch, std::uint64_t holder);
+  void not_given(std::uint64_t from, std::uint64_t number);
   bool ask_more(Fetch& fetch);
   void end_ask(Fetch& fetch, const Ask& ask, bool has_failed);
   void end_asks(Fetch& fetch);

@@ -14,8 +14,9 @@
 // (weft/multicast.hpp) of those that have: its bytes go from each to others, straight to where they
 // stay. Groups have a Node and a thread of their own.
 //
-// Threads. run() is the manager's thread and the only one that uses the Node. The store's thread
-// leaves commands in an inbox.
+// Threads. run() is the manager's thread. The store's thread leaves commands in an inbox, and
+// serves it itself if the manager's is not at work, which saves a fetch one hand-over; turn_mutex_
+// says who is. All but the inbox is of whoever has the turn.
 #include <atomic>
 #include <deque>
 #include <map>
@@ -56,7 +57,7 @@ struct ManagerCounters {
   std::uint64_t pushed = 0, pushed_here = 0;  // to others, host by host; and by others
 };
 
-class Manager final : public Remote, private DirectoryUser, private SocketUser {
+class Manager final : public Remote, private Helper, private DirectoryUser, private SocketUser {
  public:
   Manager(Server& server, const ManagerSettings& settings);
   ~Manager() override;
@@ -221,7 +222,11 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   };
 
   // manager.cpp
+  bool help() override;  // Helper
+  void rest() override;
+  bool take_turn(std::uint64_t now_ns);
   void post(const Command& command);
+  void wake();
   bool serve_inbox();
   void forget_sent();
   void received(const Peer& peer, std::span<const std::byte> bytes);
@@ -335,19 +340,25 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
 
   Server& server_;
   const ManagerSettings settings_;
+  const bool may_be_helped_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<Directory> directory_;
   Descriptor wake_;
   std::atomic<bool> is_over_{false};
 
+  std::mutex turn_mutex_;
   std::mutex inbox_mutex_;
+  // Of the inbox; urgent: what the store's thread helps with, and does not ring for at once.
+  std::atomic<bool> has_commands_{false}, has_urgent_{false}, has_rung_{false};
+  std::atomic<std::size_t> num_fetches_{0};
+  bool has_helped_ = false;  // the store's thread's
   std::deque<Command> inbox_;
   ManagerCounters counters_;      // under inbox_mutex_
   std::string directory_status_;  // under inbox_mutex_; JSON
   std::uint64_t next_status_ns_ = 0;
   std::map<std::uint64_t, std::pair<std::string, std::string>> peer_names_;  // name, fabric
 
-  // The manager's thread only.
+  // Under turn_mutex_.
   std::uint64_t self_ = 0;
   std::map<std::uint64_t, Peer> peers_;        // their current links
   std::map<std::uint64_t, Meeting> meetings_;  // of all of them

@@ -78,6 +78,17 @@ class Remote {
   virtual void status(nlohmann::json& json) = 0;
 };
 
+// Does on the store's thread what Remote was asked for, instead of waking a thread of its own.
+class Helper {
+ public:
+  virtual ~Helper() = default;
+  // Without the server's lock; often, and cheap where there is nothing to do. True if something
+  // moved on.
+  virtual bool help() = 0;
+  // The store's thread is about to sleep.
+  virtual void rest() = 0;
+};
+
 class Server final : private References, private Observer {
  public:
   Server();
@@ -97,6 +108,11 @@ class Server final : private References, private Observer {
   // Under lock().
   Objects& objects() { return objects_; }
   void set_remote(Remote* remote) { remote_ = remote; }
+  // Without lock(). The one before is no longer in use afterwards.
+  void set_helper(Helper* helper) {
+    const std::lock_guard guard(helper_mutex_);
+    helper_ = helper;
+  }
   // Creates in place for another host's bytes; waits for nobody.
   Outcome create_in_place(const ObjectId& id, std::uint64_t data_bytes,
                           std::uint32_t metadata_bytes, std::uint32_t& entry);
@@ -189,6 +205,8 @@ class Server final : private References, private Observer {
   void serve_events(int timeout_ms);
   int run_clocks(std::uint64_t now_ns);
   bool fall_asleep();
+  bool help();
+  void rest();
   void activate(Client& client);
 
   // server_sockets.cpp
@@ -262,6 +280,8 @@ class Server final : private References, private Observer {
   std::mutex mutex_;
   Objects objects_;
   Remote* remote_ = nullptr;
+  std::mutex helper_mutex_;
+  Helper* helper_ = nullptr;  // under helper_mutex_
   std::atomic<bool> is_over_{false};
   Descriptor listener_, epoll_, wake_;
   bool owns_path_ = false;

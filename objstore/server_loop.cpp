@@ -48,6 +48,7 @@ void Server::run() {
       }
       remove_broken();
     }
+    has_worked |= help();
     if (has_worked) {
       last_work_ns = monotonic_ns();
       continue;
@@ -66,15 +67,28 @@ void Server::run() {
       timeout_ms = run_clocks(monotonic_ns());
       if (!fall_asleep()) continue;
     }
+    help();
+    rest();
     epoll_event event;
     if (::epoll_wait(epoll_.get(), &event, 1, timeout_ms) > 0) {
       const std::lock_guard lock(mutex_);
       serve_events(0);
       remove_broken();
     }
+    help();
     // Whoever rang has written a request: looking once is enough to begin to poll.
     last_work_ns = monotonic_ns() - std::min<std::uint64_t>(settings_.spin_us, 1) * 1000;
   }
+}
+
+void Server::rest() {
+  const std::lock_guard guard(helper_mutex_);
+  if (helper_ != nullptr) helper_->rest();
+}
+
+bool Server::help() {
+  const std::lock_guard guard(helper_mutex_);
+  return helper_ != nullptr && helper_->help();
 }
 
 void Server::stop() {

@@ -90,6 +90,12 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
     case Reason::few_hosts:
       what = "is not on all of the hosts";
       break;
+    case Reason::short_of_memory:
+      what = "was refused: weft-store has no memory for the call";
+      break;
+    case Reason::many_hosts:
+      what = "was pushed nowhere, as there are too many hosts";
+      break;
     case Reason::none:
       break;
   }

@@ -52,6 +52,18 @@ bool receive(int socket, T& message, std::span<Descriptor> descriptors, int& num
   return got == static_cast<ssize_t>(sizeof message);
 }
 
+// Whether whoever listened there is no more. A store closes what other users open, too.
+bool has_ended(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
+      (peer.uid != ::geteuid() && ::geteuid() != 0))
+    return false;
+  char byte;
+  const ssize_t got = ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN);
+}
+
 }  // namespace
 
 std::string default_object_store_socket() {
@@ -95,8 +107,10 @@ void ObjectStoreImpl::meet() {
   int num = 0;
   if (::send(socket_.get(), &hello, sizeof hello, MSG_NOSIGNAL) !=
           static_cast<ssize_t>(sizeof hello) ||
-      !receive(socket_.get(), welcome, files, num) || welcome.magic != kHelloMagic)
+      !receive(socket_.get(), welcome, files, num) || welcome.magic != kHelloMagic) {
+    if (has_ended(socket_.get())) check({Code::peer_lost, what + " has ended meanwhile"});
     check({Code::not_permitted, what + " does not answer; is it another user's, or no store?"});
+  }
   if (welcome.layout_version != kLayoutVersion)
     check({Code::unsupported, what + " is of another version than this library"});
   const auto code = static_cast<Code>(welcome.code);

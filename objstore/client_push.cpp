@@ -92,6 +92,10 @@ Status ObjectStoreImpl::push(const ObjectId& id, std::span<const std::string> ho
     }
   }
   give_room(room);
+  if (completion.reason == Reason::many_hosts)
+    return {status.code(), status.text() + ": " + std::to_string(completion.value) +
+                               " are known here, and " + std::to_string(kMostPushed) +
+                               " take it at once; name those that shall have it"};
   if (num_failed > kMostNamed)
     failures += "; and " + std::to_string(num_failed - kMostNamed) + " more";
   if (completion.reason == Reason::few_hosts)

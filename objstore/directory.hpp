@@ -34,6 +34,8 @@ class DirectoryUser {
   virtual void was_deleted(const ObjectId& id) = 0;
   // The copy here has to go: deleted, or another host's was first.
   virtual void must_drop(const ObjectId& id) = 0;
+  // Gives an object that is here to a member whose watch asks for it. False: it is not in memory.
+  virtual bool give_to(std::uint64_t member, const PeerMessage& watch) = 0;
   // A message for another manager's directory, where there is a connection.
   virtual void send_to(std::uint64_t member, const PeerMessage& message) = 0;
   // Where a manager that there is no connection to can be reached.
@@ -47,8 +49,11 @@ class Directory {
   virtual void open() = 0;
   virtual void announce(const ObjectId& id, Announced what) = 0;
   virtual void withdraw(const ObjectId& id) = 0;
-  // has_holders() now and whenever there are more, until unwatch().
-  virtual void watch(const ObjectId& id) = 0;
+  // has_holders() now and whenever there are more, until unwatch(). ask: numbered if answerer() may
+  // give the object at once.
+  virtual void watch(const ObjectId& id, const PeerMessage& ask = {}) = 0;
+  // The other member that watch() asks, if it is one; else 0.
+  virtual std::uint64_t answerer(const ObjectId& id) const = 0;
   virtual void unwatch(const ObjectId& id) = 0;
   // On all hosts; the copy here is gone before.
   virtual void erase(const ObjectId& id) = 0;

@@ -44,10 +44,12 @@ void EmbeddedDirectory::send(std::uint64_t to, PeerKind kind, const ObjectId& id
 }
 
 void EmbeddedDirectory::tell_holders(std::uint64_t to, const ObjectId& id,
-                                     std::vector<std::uint64_t> holders, bool is_deleted) {
+                                     std::vector<std::uint64_t> holders, bool is_deleted,
+                                     std::uint64_t number) {
   PeerMessage message;
   message.kind = PeerKind::holders;
   message.id = id;
+  message.number = number;
   message.holders = std::move(holders);
   message.is_deleted = is_deleted;
   if (to == self_)
@@ -66,9 +68,20 @@ void EmbeddedDirectory::announce(const ObjectId& id, Announced what) {
   send(home_of(id), PeerKind::announce, id, static_cast<std::uint64_t>(what));
 }
 void EmbeddedDirectory::withdraw(const ObjectId& id) { send(home_of(id), PeerKind::withdraw, id); }
-void EmbeddedDirectory::watch(const ObjectId& id) {
+void EmbeddedDirectory::watch(const ObjectId& id, const PeerMessage& ask) {
   watched_.insert(id);
-  send(home_of(id), PeerKind::watch, id);
+  const std::uint64_t home = home_of(id);
+  PeerMessage message = ask;
+  message.kind = PeerKind::watch;
+  message.id = id;
+  if (home == self_)
+    received(self_, message);
+  else
+    user_.send_to(home, message);
+}
+std::uint64_t EmbeddedDirectory::answerer(const ObjectId& id) const {
+  const std::uint64_t home = home_of(id);
+  return home == self_ ? 0 : home;
 }
 void EmbeddedDirectory::unwatch(const ObjectId& id) {
   watched_.erase(id);
@@ -155,7 +168,11 @@ void EmbeddedDirectory::received(std::uint64_t from, const PeerMessage& message)
       known.watchers.insert(from);
       std::vector<std::uint64_t> holders(known.holders.begin(), known.holders.end());
       std::erase(holders, from);
-      if (!holders.empty()) tell_holders(from, message.id, std::move(holders), false);
+      // With others that hold it, who asks chooses, so that no one gives to all.
+      const bool is_alone = holders.size() == 1 && holders.front() == self_;
+      if (message.number != 0 && is_alone && user_.give_to(from, message)) return;
+      if (!holders.empty() || message.number != 0)
+        tell_holders(from, message.id, std::move(holders), false, message.number);
       return;
     }
     case PeerKind::holders:

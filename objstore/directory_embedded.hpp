@@ -20,7 +20,8 @@ class EmbeddedDirectory final : public Directory {
   void open() override;
   void announce(const ObjectId& id, Announced what) override;
   void withdraw(const ObjectId& id) override;
-  void watch(const ObjectId& id) override;
+  void watch(const ObjectId& id, const PeerMessage& ask) override;
+  std::uint64_t answerer(const ObjectId& id) const override;
   void unwatch(const ObjectId& id) override;
   void erase(const ObjectId& id) override;
   void joined(std::uint64_t member) override;
@@ -42,7 +43,7 @@ class EmbeddedDirectory final : public Directory {
   std::uint64_t home_of(const ObjectId& id) const;
   void send(std::uint64_t to, PeerKind kind, const ObjectId& id, std::uint64_t number = 0);
   void tell_holders(std::uint64_t to, const ObjectId& id, std::vector<std::uint64_t> holders,
-                    bool is_deleted);
+                    bool is_deleted, std::uint64_t number = 0);
   void note(std::uint64_t from, const ObjectId& id, Announced what);
   void answer_erase(std::uint64_t from, const ObjectId& id);
 

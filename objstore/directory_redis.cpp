@@ -159,7 +159,7 @@ void RedisDirectory::withdraw(const ObjectId& id) {
   commands_.command({"SREM", key("holders", id), self_text_});
 }
 
-void RedisDirectory::watch(const ObjectId& id) {
+void RedisDirectory::watch(const ObjectId& id, const PeerMessage&) {
   watched_.insert(id);
   script(kWatch, id, {}, [this, id](const redisReply& reply) {
     if (!watched_.contains(id)) return;
@@ -182,7 +182,7 @@ void RedisDirectory::erase(const ObjectId& id) {
 // What it holds was told before, and is of use only now.
 void RedisDirectory::joined(std::uint64_t) {
   const std::vector<ObjectId> watched(watched_.begin(), watched_.end());
-  for (const ObjectId& id : watched) watch(id);
+  for (const ObjectId& id : watched) watch(id, {});
 }
 
 // --- What it is told ---
@@ -240,7 +240,7 @@ void RedisDirectory::progress(std::uint64_t now_ns) {
   unsaid_erased_.clear();
   for (const ObjectId& id : user_.local_objects()) announce(id, Announced::again);
   const std::vector<ObjectId> watched(watched_.begin(), watched_.end());
-  for (const ObjectId& id : watched) watch(id);
+  for (const ObjectId& id : watched) watch(id, {});
 }
 
 void RedisDirectory::await(std::vector<pollfd>& descriptors) {

@@ -33,7 +33,8 @@ class RedisDirectory final : public Directory {
   void open() override {}  // when there is a connection
   void announce(const ObjectId& id, Announced what) override;
   void withdraw(const ObjectId& id) override;
-  void watch(const ObjectId& id) override;
+  void watch(const ObjectId& id, const PeerMessage& ask) override;
+  std::uint64_t answerer(const ObjectId&) const override { return 0; }
   void unwatch(const ObjectId& id) override;
   void erase(const ObjectId& id) override;
   void joined(std::uint64_t member) override;

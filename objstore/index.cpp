@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace weft::objstore {
 
@@ -72,6 +73,11 @@ Status Index::insert(const ObjectId& id, std::uint32_t& number) {
             file_, kEntriesOffset + std::uint64_t{num_entries_} * sizeof(Entry), bytes);
         !status)
       return status;
+    try {
+      free_.reserve(more);
+    } catch (const std::bad_alloc&) {
+      return {Code::no_memory, "no memory is left for entries"};
+    }
     entry_bytes_ += bytes;
     for (std::uint32_t i = more; i-- > 0;) {
       entry(num_entries_ + i).version.store(1, std::memory_order_relaxed);

@@ -46,6 +46,7 @@ class Index {
     return reinterpret_cast<Entry*>(memory_.data() + kEntriesOffset)[number];
   }
   std::uint32_t size() const { return size_; }
+  std::uint32_t num_entries() const { return num_entries_; }  // that have memory
 
   // kNoEntry if it is not in the table, sealed or not.
   std::uint32_t find(const ObjectId& id) const;

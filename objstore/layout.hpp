@@ -147,14 +147,16 @@ enum class Reason : std::uint32_t {
   deleted,       // while it was waited for
   no_extent,
   shutting_down,
-  no_holder,       // no host has it
-  transfer,        // all hosts that have it failed
-  few_copies,      // count: on how many hosts it is
-  wrong_checksum,  // of all copies that came from other hosts
-  unreadable,      // it was spilled, and can't be read back
-  no_hosts,        // that it could be pushed to
-  not_listening,   // where groups could reach the host
-  few_hosts,       // count: of how many it is said in the extent what came of it
+  no_holder,        // no host has it
+  transfer,         // all hosts that have it failed
+  few_copies,       // count: on how many hosts it is
+  wrong_checksum,   // of all copies that came from other hosts
+  unreadable,       // it was spilled, and can't be read back
+  no_hosts,         // that it could be pushed to
+  not_listening,    // where groups could reach the host
+  few_hosts,        // count: of how many it is said in the extent what came of it
+  many_hosts,       // value: how many are known; more than an object is pushed to at once
+  short_of_memory,  // the store, for what the call needs of its own
 };
 
 struct Completion {
@@ -189,7 +191,8 @@ struct PushedHost {
   char name[120];      // as it was asked for; ends with a zero
 };
 static_assert(sizeof(PushedHost) == 128);
-inline constexpr std::uint32_t kMostPushed = 1024;
+// With the one that pushes: as many as a message between hosts names.
+inline constexpr std::uint32_t kMostPushed = 4095;
 
 enum ListedFlags : std::uint32_t { kListedPinned = 1, kListedReferenced = 2, kListedSpilled = 4 };
 

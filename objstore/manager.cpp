@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "clock.hpp"
@@ -18,9 +19,14 @@
 namespace weft::objstore {
 
 Manager::Manager(Server& server, const ManagerSettings& settings)
-    : server_(server), settings_(settings) {}
+    : server_(server),
+      settings_(settings),
+      // Where the manager's work may take long, clients would wait for the store's thread.
+      may_be_helped_(settings.directory == "embedded" && settings.protocol == "node" &&
+                     !settings.verifies && !settings.registers_objects) {}
 
 Manager::~Manager() {
+  server_.set_helper(nullptr);
   const auto lock = server_.lock();
   server_.set_remote(nullptr);
 }
@@ -71,43 +77,37 @@ Status Manager::open() {
 Status Manager::address(std::string& text) { return node_->address(text); }
 
 void Manager::run() {
-  // What the store had before the manager came.
-  directory_->open();
   std::vector<pollfd> ready;
   std::uint64_t last_work_ns = 0;
-  while (!is_over_.load(std::memory_order_relaxed)) {
+  std::unique_lock turn(turn_mutex_);
+  // What the store had before the manager came.
+  directory_->open();
+  if (may_be_helped_) server_.set_helper(this);
+  for (; !is_over_.load(std::memory_order_relaxed); turn.lock()) {
     const std::uint64_t now_ns = monotonic_ns();
-    connect_missing(now_ns);
-    bool has_moved = serve_inbox();
-    has_moved |= node_->progress();
-    if (sockets_ != nullptr) has_moved |= sockets_->progress(now_ns);
-    end_reads();
-    end_leases(now_ns, 0);
-    repeat_restores(now_ns);
-    if (!registered_.empty()) end_registrations();
-    end_late_pushes(now_ns);
-    retry_rooms(now_ns);
-    ping_pushes(now_ns);
-    directory_->progress(now_ns);
-    tell_status(now_ns);
-    retry_fetches(now_ns);
-    forget_sent();
+    const bool has_moved = take_turn(now_ns);
     if (has_moved) last_work_ns = now_ns;
     // What is under way elsewhere takes less time than falling asleep and being woken; others may
     // need this core for it.
-    if (now_ns - last_work_ns < settings_.spin_us * std::uint64_t{1000}) {
+    const bool polls =
+        now_ns - last_work_ns < settings_.spin_us * std::uint64_t{1000} || !node_->arm();
+    if (!polls) {
+      ready = {{node_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+      directory_->await(ready);
+      if (sockets_ != nullptr) sockets_->await(ready);
+    }
+    turn.unlock();
+    if (polls) {
       if (!has_moved) ::sched_yield();
       continue;
     }
-    if (!node_->arm()) continue;
-    ready = {{node_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-    directory_->await(ready);
-    if (sockets_ != nullptr) sockets_->await(ready);
     if (::poll(ready.data(), ready.size(), 20) > 0 && (ready[1].revents & POLLIN) != 0) {
       std::uint64_t count;
       [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
     }
   }
+  turn.unlock();
+  server_.set_helper(nullptr);
   {
     const auto lock = server_.lock();
     server_.set_remote(nullptr);
@@ -124,8 +124,62 @@ void Manager::run() {
   for (const auto& [entry, registered] : registered_) server_.objects().drop(entry);
 }
 
+// True if something moved on.
+bool Manager::take_turn(std::uint64_t now_ns) {
+  connect_missing(now_ns);
+  bool has_moved = serve_inbox();
+  has_moved |= node_->progress();
+  if (sockets_ != nullptr) has_moved |= sockets_->progress(now_ns);
+  end_reads();
+  end_leases(now_ns, 0);
+  repeat_restores(now_ns);
+  if (!registered_.empty()) end_registrations();
+  end_late_pushes(now_ns);
+  retry_rooms(now_ns);
+  ping_pushes(now_ns);
+  directory_->progress(now_ns);
+  tell_status(now_ns);
+  retry_fetches(now_ns);
+  forget_sent();
+  // relaxed: for others whether there is anything to help with.
+  num_fetches_.store(fetches_.size(), std::memory_order_relaxed);
+  return has_moved || has_commands_.load(std::memory_order_relaxed);
+}
+
+// While a fetch is under way the store's thread, which polls anyway, moves it on as well as the
+// manager's: whichever has a core.
+bool Manager::help() {
+  // relaxed: of this thread, or of whoever has the turn.
+  const bool has_urgent = has_urgent_.load(std::memory_order_relaxed);
+  if (!has_urgent && num_fetches_.load(std::memory_order_relaxed) == 0) {
+    rest();
+    return false;
+  }
+  if (is_over_.load(std::memory_order_relaxed)) return false;
+  const std::unique_lock turn(turn_mutex_, std::try_to_lock);
+  if (!turn.owns_lock()) {
+    // It looks for commands at the end of its turn, or has done so.
+    if (has_urgent && !has_rung_.exchange(true, std::memory_order_relaxed)) wake();
+    return false;
+  }
+  has_helped_ = true;
+  return take_turn(monotonic_ns());
+}
+
+// Whoever moves the Node on leaves it so that what comes wakes the manager's thread.
+void Manager::rest() {
+  if (!std::exchange(has_helped_, false)) return;
+  const std::unique_lock turn(turn_mutex_, std::try_to_lock);
+  // Else the manager's thread sees to it itself.
+  if (turn.owns_lock() && !node_->arm()) wake();
+}
+
 void Manager::stop() {
   is_over_.store(true, std::memory_order_relaxed);
+  wake();
+}
+
+void Manager::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
 }
@@ -157,13 +211,18 @@ bool Manager::erased(const ObjectId& id) {
 }
 
 void Manager::post(const Command& command) {
+  // The store's thread helps with these.
+  const bool is_urgent =
+      may_be_helped_ && (command.what == What::wanted || command.what == What::read_into);
+  bool rings;
   {
     const std::lock_guard lock(inbox_mutex_);
+    rings = inbox_.empty() && !is_urgent;  // else its first one has rung
     inbox_.push_back(command);
-    if (inbox_.size() > 1) return;  // its first one has rung
+    has_commands_.store(true, std::memory_order_relaxed);
+    if (is_urgent) has_urgent_.store(true, std::memory_order_relaxed);
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+  if (rings) wake();
 }
 
 void Manager::status(nlohmann::json& json) {
@@ -212,6 +271,9 @@ bool Manager::serve_inbox() {
   {
     const std::lock_guard lock(inbox_mutex_);
     commands.swap(inbox_);
+    has_commands_.store(false, std::memory_order_relaxed);
+    has_urgent_.store(false, std::memory_order_relaxed);
+    has_rung_.store(false, std::memory_order_relaxed);
   }
   for (Command& command : commands) {
     switch (command.what) {
@@ -276,9 +338,19 @@ void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
   if (is_over_) return;
   // A copy: over shared memory a hostile peer can change it while it is looked at. Peers have the
   // secret, but a bug elsewhere should not become one here.
-  const std::vector<std::byte> copy(bytes.begin(), bytes.end());
+  std::vector<std::byte> copy;
   PeerMessage message;
-  if (!decode(copy, message)) {
+  bool is_sane = bytes.size() <= kMaxPeerMessageBytes;
+  try {
+    if (is_sane) copy.assign(bytes.begin(), bytes.end());
+    is_sane = is_sane && decode(copy, message);
+  } catch (const std::bad_alloc&) {
+    // Without this message the two would wait for each other: they begin anew.
+    const Peer link = peer;
+    node_->close(link);
+    return lost(link);
+  }
+  if (!is_sane) {
     const std::lock_guard lock(inbox_mutex_);
     ++counters_.refused;
     return;
@@ -304,11 +376,13 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
   switch (message.kind) {
     case PeerKind::members:  // who says so matters by which link
       return;
+    case PeerKind::holders:
+      if (message.number != 0) not_given(from, message.number);
+      return directory_->received(from, message);
     case PeerKind::announce:
     case PeerKind::withdraw:
     case PeerKind::watch:
     case PeerKind::unwatch:
-    case PeerKind::holders:
     case PeerKind::erase:
       return directory_->received(from, message);
     case PeerKind::drop:

@@ -14,8 +14,9 @@
 // (weft/multicast.hpp) of those that have: its bytes go from each to others, straight to where they
 // stay. Groups have a Node and a thread of their own.
 //
-// Threads. run() is the manager's thread and the only one that uses the Node. The store's thread
-// leaves commands in an inbox.
+// Threads. run() is the manager's thread. The store's thread leaves commands in an inbox, and
+// serves it itself if the manager's is not at work, which saves a fetch one hand-over; turn_mutex_
+// says who is. All but the inbox is of whoever has the turn.
 #include <atomic>
 #include <deque>
 #include <map>
@@ -42,10 +43,11 @@ struct ManagerSettings {
   std::uint64_t threshold_bytes = 32 << 10;         // data and metadata; from it on one-sided
   std::map<std::string, std::uint64_t> thresholds;  // of fabrics that have one of their own
   std::uint32_t lease_ms = 10000;
-  bool registers_objects = false;  // each while it is read, not all memory for good
-  bool verifies = false;           // what comes from other hosts, by its checksum
-  std::uint32_t spin_us = 50;      // how long it polls for more before it sleeps
-  std::string protocol = "node";   // or socket: objects go over TCP, to compare with
+  bool registers_objects = false;         // each while it is read, not all memory for good
+  bool verifies = false;                  // what comes from other hosts, by its checksum
+  std::uint32_t spin_us = 50;             // how long it polls for more before it sleeps
+  std::string protocol = "node";          // or socket: objects go over TCP, to compare with
+  std::size_t most_pushed = kMostPushed;  // to so many hosts at once
 };
 
 struct ManagerCounters {
@@ -55,7 +57,7 @@ struct ManagerCounters {
   std::uint64_t pushed = 0, pushed_here = 0;  // to others, host by host; and by others
 };
 
-class Manager final : public Remote, private DirectoryUser, private SocketUser {
+class Manager final : public Remote, private Helper, private DirectoryUser, private SocketUser {
  public:
   Manager(Server& server, const ManagerSettings& settings);
   ~Manager() override;
@@ -220,7 +222,11 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   };
 
   // manager.cpp
+  bool help() override;  // Helper
+  void rest() override;
+  bool take_turn(std::uint64_t now_ns);
   void post(const Command& command);
+  void wake();
   bool serve_inbox();
   void forget_sent();
   void received(const Peer& peer, std::span<const std::byte> bytes);
@@ -246,12 +252,16 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void was_deleted(const ObjectId& id) override;
   void must_drop(const ObjectId& id) override;
   void send_to(std::uint64_t member, const PeerMessage& message) override { send(member, message); }
+  bool give_to(std::uint64_t member, const PeerMessage& watch) override;
   // manager_fetch.cpp
   Fetch* fetch_of(const ObjectId& id);
   std::vector<Fetch*> fetches_of(const ObjectId& id);
   void start(const ObjectId& id);
   void start_into(std::uint64_t number, IntoTarget target);
   void leave(Fetch& fetch, Outcome outcome);
+  void watch(Fetch& fetch);
+  PeerMessage new_ask(Fetch& fetch, std::uint64_t holder);
+  void not_given(std::uint64_t from, std::uint64_t number);
   bool ask_more(Fetch& fetch);
   void end_ask(Fetch& fetch, const Ask& ask, bool has_failed);
   void end_asks(Fetch& fetch);
@@ -312,6 +322,7 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
   void end_registrations();
   // manager_give.cpp
   void give(std::uint64_t to, const PeerMessage& ask);
+  bool send_contents(std::uint64_t to, PeerMessage answer, std::span<const std::byte> contents);
   void give_restored(const ObjectId& id);
   void repeat_restores(std::uint64_t now_ns);
   void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
@@ -329,19 +340,25 @@ class Manager final : public Remote, private DirectoryUser, private SocketUser {
 
   Server& server_;
   const ManagerSettings settings_;
+  const bool may_be_helped_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<Directory> directory_;
   Descriptor wake_;
   std::atomic<bool> is_over_{false};
 
+  std::mutex turn_mutex_;
   std::mutex inbox_mutex_;
+  // Of the inbox; urgent: what the store's thread helps with, and does not ring for at once.
+  std::atomic<bool> has_commands_{false}, has_urgent_{false}, has_rung_{false};
+  std::atomic<std::size_t> num_fetches_{0};
+  bool has_helped_ = false;  // the store's thread's
   std::deque<Command> inbox_;
   ManagerCounters counters_;      // under inbox_mutex_
   std::string directory_status_;  // under inbox_mutex_; JSON
   std::uint64_t next_status_ns_ = 0;
   std::map<std::uint64_t, std::pair<std::string, std::string>> peer_names_;  // name, fabric
 
-  // The manager's thread only.
+  // Under turn_mutex_.
   std::uint64_t self_ = 0;
   std::map<std::uint64_t, Peer> peers_;        // their current links
   std::map<std::uint64_t, Meeting> meetings_;  // of all of them

@@ -24,6 +24,15 @@ void Manager::has_holders(const ObjectId& id, std::span<const std::uint64_t> hol
   }
 }
 
+bool Manager::give_to(std::uint64_t member, const PeerMessage& watch) {
+  {
+    const auto lock = server_.lock();
+    if (server_.objects().find_sealed(watch.id) == kNoEntry) return false;
+  }
+  give(member, watch);
+  return true;
+}
+
 void Manager::was_deleted(const ObjectId& id) {
   {
     const auto lock = server_.lock();

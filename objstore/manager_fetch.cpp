@@ -41,9 +41,8 @@ std::vector<Manager::Fetch*> Manager::fetches_of(const ObjectId& id) {
 void Manager::start(const ObjectId& id) {
   if (Fetch* fetch = fetch_of(id)) {
     fetch->is_wanted = true;
-    if (fetch->is_watched) return;
-    fetch->is_watched = true;
-    return directory_->watch(id);
+    if (!fetch->is_watched) watch(*fetch);
+    return;
   }
   {
     const auto lock = server_.lock();
@@ -52,9 +51,7 @@ void Manager::start(const ObjectId& id) {
   }
   auto fetch = std::make_unique<Fetch>();
   fetch->id = id;
-  fetch->is_watched = true;
-  fetches_.emplace(id, std::move(fetch));
-  directory_->watch(id);
+  watch(*fetches_.emplace(id, std::move(fetch))->second);
 }
 
 void Manager::start_into(std::uint64_t number, IntoTarget target) {
@@ -62,10 +59,8 @@ void Manager::start_into(std::uint64_t number, IntoTarget target) {
   fetch->id = target.id;
   fetch->into = std::make_unique<IntoTarget>(std::move(target));
   fetch->into_number = number;
-  fetch->is_watched = true;
   const ObjectId id = fetch->id;
-  fetches_.emplace(id, std::move(fetch));
-  directory_->watch(id);
+  watch(*fetches_.emplace(id, std::move(fetch))->second);
 }
 
 // Nobody wants it any longer, or it cannot be had.
@@ -76,6 +71,45 @@ void Manager::leave(Fetch& fetch, Outcome outcome) {
 }
 
 // --- Holders ---
+
+// Who answers for the id may hold it, too, and is asked for it at once.
+void Manager::watch(Fetch& fetch) {
+  fetch.is_watched = true;
+  const std::uint64_t answerer = sockets_ == nullptr ? directory_->answerer(fetch.id) : 0;
+  PeerMessage ask;
+  if (fetch.asks.empty() && peers_.contains(answerer)) ask = new_ask(fetch, answerer);
+  directory_->watch(fetch.id, ask);
+}
+
+// To be sent to the holder.
+PeerMessage Manager::new_ask(Fetch& fetch, std::uint64_t holder) {
+  auto ask = std::make_unique<Ask>();
+  ask->number = next_number_++;
+  ask->holder = holder;
+  ask->asked_ns = monotonic_ns();
+  asks_.emplace(ask->number, &fetch);
+  PeerMessage message;
+  message.kind = PeerKind::ask;
+  message.id = fetch.id;
+  message.number = ask->number;
+  const auto own = settings_.thresholds.find(std::string(peers_.at(holder).fabric()));
+  message.threshold = own != settings_.thresholds.end() ? own->second : settings_.threshold_bytes;
+  message.wants_checksum = settings_.verifies;
+  fetch.asks.push_back(std::move(ask));
+  return message;
+}
+
+// The one who answers for the id has told who holds it instead.
+void Manager::not_given(std::uint64_t from, std::uint64_t number) {
+  const auto found = asks_.find(number);
+  if (found == asks_.end()) return;
+  Fetch& fetch = *found->second;
+  const auto ask = std::find_if(fetch.asks.begin(), fetch.asks.end(),
+                                [&](const auto& one) { return one->number == number; });
+  if ((*ask)->holder != from || (*ask)->has_offered) return;
+  (*ask)->owes_fin = false;
+  end_ask(fetch, **ask, false);
+}
 
 // Asks holders that have not failed until enough are asked; if all failed, some time later all
 // again. False: there is nobody to ask, and who wants a copy kept does not wait for one.
@@ -94,26 +128,13 @@ bool Manager::ask_more(Fetch& fetch) {
                                       [&](const auto& ask) { return ask->holder == holder; });
     if (is_asked || fetch.failed.contains(holder) || !peers_.contains(holder)) continue;
     if (sockets_ != nullptr && !socket_addresses_.contains(holder)) continue;  // will be told
-    auto ask = std::make_unique<Ask>();
-    ask->number = next_number_++;
-    ask->holder = holder;
-    ask->asked_ns = monotonic_ns();
-    asks_.emplace(ask->number, &fetch);
-    if (sockets_ != nullptr) {
-      ask->owes_fin = false;
-      fetch.asks.push_back(std::move(ask));
-      sockets_->ask(socket_addresses_.at(holder), fetch.id, fetch.asks.back()->number);
-      continue;
+    const PeerMessage message = new_ask(fetch, holder);
+    if (sockets_ == nullptr) {
+      send(holder, message);
+    } else {
+      fetch.asks.back()->owes_fin = false;
+      sockets_->ask(socket_addresses_.at(holder), fetch.id, message.number);
     }
-    PeerMessage message;
-    message.kind = PeerKind::ask;
-    message.id = fetch.id;
-    message.number = ask->number;
-    const auto own = settings_.thresholds.find(std::string(peers_.at(holder).fabric()));
-    message.threshold = own != settings_.thresholds.end() ? own->second : settings_.threshold_bytes;
-    message.wants_checksum = settings_.verifies;
-    fetch.asks.push_back(std::move(ask));
-    send(holder, message);
   }
   if (!fetch.asks.empty()) return true;
   const std::uint64_t now_ns = monotonic_ns();

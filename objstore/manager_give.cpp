@@ -1,5 +1,6 @@
 // The holder's side of a transfer: objects are sent, or offered to be read for the time of a lease.
 #include <algorithm>
+#include <new>
 
 #include "checksum.hpp"
 #include "clock.hpp"
@@ -55,10 +56,7 @@ void Manager::give(std::uint64_t to, const PeerMessage& ask) {
     const auto lock = server_.lock();
     server_.objects().set_checksum(entry, answer.checksum);
   }
-  if (bytes < ask.threshold) {
-    answer.kind = PeerKind::data;
-    answer.contents = {from, bytes};
-    send(to, answer);
+  if (bytes < std::min(ask.threshold, kMaxSentBytes) && send_contents(to, answer, {from, bytes})) {
     drop();
   } else if (offer_parts(to, entry, from, bytes, answer.parts)) {
     answer.kind = PeerKind::offer;
@@ -75,6 +73,19 @@ void Manager::give(std::uint64_t to, const PeerMessage& ask) {
   const std::lock_guard lock(inbox_mutex_);
   ++counters_.given;
   counters_.given_bytes += bytes;
+}
+
+// False: there is no memory for a copy of so many bytes.
+bool Manager::send_contents(std::uint64_t to, PeerMessage answer,
+                            std::span<const std::byte> contents) {
+  answer.kind = PeerKind::data;
+  answer.contents = contents;
+  try {
+    send(to, answer);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
 }
 
 // Who asked for it is answered: it is in memory again, or gone.

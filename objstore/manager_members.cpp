@@ -180,9 +180,13 @@ void Manager::part(std::uint64_t generation) {
   std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
   if (stores_.erase(generation) != 0) directory_->lost(generation);
   std::vector<Fetch*> concerned;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->keepers.erase(generation) + fetch->holders.erase(generation) != 0)
+  for (const auto& [id, fetch] : fetches_) {
+    const bool is_asked =
+        std::any_of(fetch->asks.begin(), fetch->asks.end(),
+                    [generation](const auto& ask) { return ask->holder == generation; });
+    if (fetch->keepers.erase(generation) + fetch->holders.erase(generation) != 0 || is_asked)
       concerned.push_back(fetch.get());
+  }
   for (Fetch* fetch : concerned) {
     for (std::size_t i = fetch->asks.size(); i-- > 0;) {
       const Ask& ask = *fetch->asks[i];

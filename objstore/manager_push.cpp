@@ -23,10 +23,12 @@ std::uint64_t block_bytes_for(std::uint64_t bytes) {
 }
 
 // Of what stores are called to each other.
-std::string host_name(const std::string& peer_name) {
+std::string_view host_name(std::string_view peer_name) {
   constexpr std::string_view kPrefix = "weft-store ";
   return peer_name.starts_with(kPrefix) ? peer_name.substr(kPrefix.size()) : peer_name;
 }
+
+static_assert(kMostPushed + 1 <= kMaxMembers);
 
 // Never given twice: an id of a group that has failed is used up.
 std::uint64_t new_group_id() {
@@ -44,6 +46,8 @@ void Manager::start_push(std::uint64_t number, const ObjectId& id,
     const auto lock = server_.lock();
     push.entry = server_.objects().find_sealed(id);
     if (push.entry == kNoEntry) return server_.pushed(number, {Code::not_found}, {});
+    if (hosts.empty() && stores_.size() > settings_.most_pushed)
+      return server_.pushed(number, {Code::bad_argument, Reason::many_hosts}, {}, stores_.size());
     server_.objects().hold(push.entry);
   }
   for (const std::string& host : hosts) {
@@ -57,7 +61,6 @@ void Manager::start_push(std::uint64_t number, const ObjectId& id,
       target.generation = store;
       const auto known = peer_names_.find(store);
       if (known != peer_names_.end()) target.host = host_name(known->second.first);
-      if (push.targets.size() == kMostPushed) break;
     }
   }
   const std::size_t num = push.targets.size();

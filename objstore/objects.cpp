@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 
 #include "clock.hpp"
 
@@ -123,17 +124,24 @@ bool Objects::evict(std::uint64_t bytes) {
   std::vector<std::uint64_t> held;
   read_references(held);
   const std::uint64_t goal = std::max(bytes, segment_.capacity() / 128);
-  std::vector<std::uint64_t> chosen;
+  std::vector<std::uint64_t> chosen, used;
   std::uint64_t sum = 0;
-  choose_victims(on_disk_, goal, held, sum, chosen);
-  if (!must_not_vanish()) choose_victims(evictable_, goal, held, sum, chosen);
-  if (chosen.empty()) return false;
-  // seq_cst: a client that publishes a slot after this sees the odd version, one that did before is
-  // seen here; pairs with the fence in ObjectStore's take().
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  held.clear();
-  std::vector<std::uint64_t> used;
-  references_.read(held, used);
+  try {
+    choose_victims(on_disk_, goal, held, sum, chosen);
+    if (!must_not_vanish()) choose_victims(evictable_, goal, held, sum, chosen);
+    if (chosen.empty()) return false;
+    // seq_cst: a client that publishes a slot after this sees the odd version, one that did before
+    // is seen here; pairs with the fence in ObjectStore's take().
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    held.clear();
+    references_.read(held, used);
+  } catch (const std::bad_alloc&) {
+    // release: as below.
+    for (const std::uint64_t object : chosen)
+      index_.entry(static_cast<std::uint32_t>(object) - 1)
+          .version.store(static_cast<std::uint32_t>(object >> 32), std::memory_order_release);
+    throw;
+  }
   counters_.uses += used.size();
   std::sort(held.begin(), held.end());
   bool has_freed = false;
@@ -176,13 +184,24 @@ void Objects::release(std::uint32_t entry) {
 
 // --- An object's life ---
 
+// So that one more entry needs no more of it. May throw std::bad_alloc.
+void Objects::reserve_hidden() {
+  const std::size_t needed = index_.num_entries() + 1;
+  if (hidden_.capacity() < needed) hidden_.reserve(std::max(needed, 2 * hidden_.capacity()));
+}
+
 Outcome Objects::create(const ObjectId& id, std::uint64_t data_bytes, std::uint32_t metadata_bytes,
                         std::uint32_t owner, std::uint32_t& number) {
   if (index_.find(id) != kNoEntry) return {Code::exists, Reason::exists};
   if (data_bytes > segment_.capacity() || metadata_bytes > segment_.capacity() - data_bytes)
     return {Code::no_memory, Reason::too_large};
   std::uint64_t offset;
-  if (!find_room(data_bytes + metadata_bytes, offset)) return {Code::again, Reason::no_room};
+  try {
+    reserve_hidden();
+    if (!find_room(data_bytes + metadata_bytes, offset)) return {Code::again, Reason::no_room};
+  } catch (const std::bad_alloc&) {
+    return {Code::no_memory, Reason::short_of_memory};
+  }
   if (!index_.insert(id, number)) {
     allocator_.free(offset, data_bytes + metadata_bytes);
     return {Code::no_memory, Reason::no_room};

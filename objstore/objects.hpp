@@ -166,6 +166,7 @@ class Objects {
   bool evict(std::uint64_t bytes);
   void hide(std::uint32_t entry);
   void release(std::uint32_t entry);
+  void reserve_hidden();
   void make_dying(std::uint32_t entry, bool is_deleted);
   // Which of the two an object that may be evicted is in.
   List& list_of(std::uint32_t entry) { return hidden_[entry].is_on_disk ? on_disk_ : evictable_; }

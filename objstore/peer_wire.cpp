@@ -95,6 +95,7 @@ std::string encode(const PeerMessage& message) {
       append(bytes, static_cast<std::uint32_t>(message.holders.size()));
       for (const std::uint64_t holder : message.holders) append(bytes, holder);
       break;
+    case PeerKind::watch:
     case PeerKind::ask:
       append(bytes, message.threshold);
       append(bytes, message.wants_checksum);
@@ -176,6 +177,7 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
       for (std::uint64_t& holder : message.holders) reader.read(holder);
       break;
     }
+    case PeerKind::watch:
     case PeerKind::ask: {
       std::uint8_t wants_checksum = 0;
       reader.read(message.threshold);

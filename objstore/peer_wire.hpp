@@ -12,16 +12,23 @@
 
 namespace weft::objstore {
 
-inline constexpr std::uint8_t kPeerVersion = 3;
+inline constexpr std::uint8_t kPeerVersion = 4;
 inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
+
+// Larger objects are read, whoever asks: what is sent is copied at both sides.
+inline constexpr std::uint64_t kMaxSentBytes = 64 << 20;
+// No message has more; most are some bytes long.
+inline constexpr std::size_t kMaxPeerMessageBytes = kMaxSentBytes + (1 << 20);
+static_assert(kMaxMembers * (kMaxAddressBytes + 12) < kMaxPeerMessageBytes);
 
 enum class PeerKind : std::uint8_t {
   members = 1,  // who else there is
   announce,     // sender holds the object; to the one who answers for its id
   withdraw,     // no longer
-  watch,        // who holds it? Told now and whenever another does, until unwatch
+  watch,        // who holds it? Told now and whenever another does, until unwatch. With a number an
+                // ask, too, of the one who answers: if nobody else holds it, it gives the object
   unwatch,
-  holders,      // answer to watch
+  holders,      // answer to watch; with the number of an ask: not given
   erase,        // everywhere; to the one who answers for the id
   drop,         // the answerer's word to each holder: erase yours
   ask,          // give me the object
@@ -54,17 +61,17 @@ struct OfferPart {
 // All that there is; each kind uses what its comment names.
 struct PeerMessage {
   PeerKind kind = PeerKind::members;
-  ObjectId id;                  // all but members, fin
-  std::uint64_t number = 0;     // ask, data, offer, absent, fin: of the fetch; keep, kept, unkept:
-                                // of the replication; push...: of the push; announce: an Announced;
-                                // members: of the meeting, if it is a greeting
-  std::uint64_t threshold = 0;  // ask: bytes from which an offer is wanted
+  ObjectId id;               // all but members, fin
+  std::uint64_t number = 0;  // watch, holders, ask, data, offer, absent, fin: of the fetch; keep,
+                             // kept, unkept: of the replication; push...: of the push; announce: an
+                             // Announced; members: of the meeting, if it is a greeting
+  std::uint64_t threshold = 0;          // watch, ask: bytes from which an offer is wanted
   std::uint64_t data_bytes = 0;         // data, offer, push
   std::uint32_t metadata_bytes = 0;     // data, offer, push
   std::uint64_t checksum = 0;           // data, offer, push_group: 0 if nobody wanted it
   std::uint64_t stamp = 0;              // data, offer, push: equal for copies of one object
   std::uint32_t lease_ms = 0;           // offer
-  bool wants_checksum = false;          // ask, push_answer
+  bool wants_checksum = false;          // watch, ask, push_answer
   bool is_deleted = false;              // holders
   std::uint32_t code = 0, reason = 0;   // push_answer, push_end: a Code and a Reason
   std::uint64_t group = 0;              // push_group: its id

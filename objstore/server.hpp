@@ -78,6 +78,17 @@ class Remote {
   virtual void status(nlohmann::json& json) = 0;
 };
 
+// Does on the store's thread what Remote was asked for, instead of waking a thread of its own.
+class Helper {
+ public:
+  virtual ~Helper() = default;
+  // Without the server's lock; often, and cheap where there is nothing to do. True if something
+  // moved on.
+  virtual bool help() = 0;
+  // The store's thread is about to sleep.
+  virtual void rest() = 0;
+};
+
 class Server final : private References, private Observer {
  public:
   Server();
@@ -97,6 +108,11 @@ class Server final : private References, private Observer {
   // Under lock().
   Objects& objects() { return objects_; }
   void set_remote(Remote* remote) { remote_ = remote; }
+  // Without lock(). The one before is no longer in use afterwards.
+  void set_helper(Helper* helper) {
+    const std::lock_guard guard(helper_mutex_);
+    helper_ = helper;
+  }
   // Creates in place for another host's bytes; waits for nobody.
   Outcome create_in_place(const ObjectId& id, std::uint64_t data_bytes,
                           std::uint32_t metadata_bytes, std::uint32_t& entry);
@@ -104,8 +120,9 @@ class Server final : private References, private Observer {
   void fail_waits(const ObjectId& id, Code code, Reason reason);
   // On how many hosts an object is that Remote was asked to replicate.
   void replicated(std::uint64_t number, std::uint32_t num_hosts);
-  // What came of a push; outcome: whether it began at all.
-  void pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results);
+  // What came of a push; outcome: whether it began at all; value: as Reason has it.
+  void pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results,
+              std::uint64_t value = 0);
   // Brings a spilled object back into memory when there is room; Remote hears of it.
   void restore(const ObjectId& id);
   bool is_wanted(const ObjectId& id) const { return waiting_for_.contains(id); }
@@ -184,9 +201,12 @@ class Server final : private References, private Observer {
   // server_loop.cpp
   bool serve_active();
   bool serve(Client& client);
+  void run_short(Client& client, const Request& request);
   void serve_events(int timeout_ms);
   int run_clocks(std::uint64_t now_ns);
   bool fall_asleep();
+  bool help();
+  void rest();
   void activate(Client& client);
 
   // server_sockets.cpp
@@ -260,6 +280,8 @@ class Server final : private References, private Observer {
   std::mutex mutex_;
   Objects objects_;
   Remote* remote_ = nullptr;
+  std::mutex helper_mutex_;
+  Helper* helper_ = nullptr;  // under helper_mutex_
   std::atomic<bool> is_over_{false};
   Descriptor listener_, epoll_, wake_;
   bool owns_path_ = false;

@@ -2,6 +2,7 @@
 // itself knows; contents of extents are copied before they are looked at.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "clock.hpp"
 #include "server.hpp"
@@ -270,10 +271,16 @@ void Server::wait(Client& client, const Request& request) {
     timeout_ms = kRestoreMs;
   }
   const std::uint64_t deadline = deadline_after(timeout_ms);
+  // Known before it is waited for, so that it can be undone where memory ends.
   const std::uint64_t number = next_wait_++;
+  const auto at = deadlines_.emplace(deadline, number);
+  try {
+    waits_.emplace(number, Wait{client.serial, request.tag, ids, here, least, fetches, at});
+  } catch (const std::bad_alloc&) {
+    deadlines_.erase(at);
+    throw;
+  }
   for (const ObjectId& id : ids) waiting_for_.emplace(id, number);
-  waits_.emplace(number, Wait{client.serial, request.tag, ids, here, least, fetches,
-                              deadlines_.emplace(deadline, number)});
   if (!fetches) return;
   for (const ObjectId& id : ids) {
     if (objects_.is_spilled(id))

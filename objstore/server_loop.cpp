@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 
 #include "clock.hpp"
 #include "server.hpp"
@@ -47,6 +48,7 @@ void Server::run() {
       }
       remove_broken();
     }
+    has_worked |= help();
     if (has_worked) {
       last_work_ns = monotonic_ns();
       continue;
@@ -65,15 +67,28 @@ void Server::run() {
       timeout_ms = run_clocks(monotonic_ns());
       if (!fall_asleep()) continue;
     }
+    help();
+    rest();
     epoll_event event;
     if (::epoll_wait(epoll_.get(), &event, 1, timeout_ms) > 0) {
       const std::lock_guard lock(mutex_);
       serve_events(0);
       remove_broken();
     }
+    help();
     // Whoever rang has written a request: looking once is enough to begin to poll.
     last_work_ns = monotonic_ns() - std::min<std::uint64_t>(settings_.spin_us, 1) * 1000;
   }
+}
+
+void Server::rest() {
+  const std::lock_guard guard(helper_mutex_);
+  if (helper_ != nullptr) helper_->rest();
+}
+
+bool Server::help() {
+  const std::lock_guard guard(helper_mutex_);
+  return helper_ != nullptr && helper_->help();
 }
 
 void Server::stop() {
@@ -114,9 +129,36 @@ bool Server::serve(Client& client) {
     ++client.taken;
     ++client.under_way;
     ++num_calls_;
-    carry_out(client, request);
+    try {
+      carry_out(client, request);
+    } catch (const std::bad_alloc&) {
+      run_short(client, request);
+    }
   }
   return true;
+}
+
+// A call that there is no memory for is refused, and what it has begun is undone. A part of what
+// follows a seal may be left out: whoever waits for that object waits until its time is over.
+void Server::run_short(Client& client, const Request& request) {
+  const Outcome outcome{Code::no_memory, Reason::short_of_memory};
+  if (request.op == Op::put)
+    if (const auto found = client.creating.find(request.id); found != client.creating.end()) {
+      objects_.abort(found->second);
+      client.creating.erase(found);
+    }
+  for (const auto& [number, wait] : waits_)
+    if (wait.client == client.serial && wait.tag == request.tag) return end_wait(number, outcome);
+  // Remote has not heard of it.
+  const auto is_its = [&](const auto& item) {
+    return item.second.client == client.serial && item.second.tag == request.tag;
+  };
+  std::erase_if(intos_, is_its);
+  std::erase_if(replications_, is_its);
+  std::erase_if(pushes_, [&](const auto& item) {
+    return item.second.client == client.serial && item.second.request.tag == request.tag;
+  });
+  complete(client, request.tag, outcome);
 }
 
 void Server::activate(Client& client) {

@@ -13,7 +13,8 @@ void Server::push(Client& client, const Request& request) {
     complete(client, request.tag, {code, reason});
   };
   const std::byte* from = extent_bytes(client, request, request.bytes);
-  if (from == nullptr || request.count > request.bytes)
+  if (from == nullptr || request.count > request.bytes ||
+      request.count > std::uint64_t{kMostPushed} * sizeof PushedHost::name)
     return refuse(Code::bad_argument, Reason::bad_request);
   // A copy: the client can change it while it is looked at.
   const std::string text(reinterpret_cast<const char*>(from), request.count);
@@ -33,7 +34,8 @@ void Server::push(Client& client, const Request& request) {
   remote_->push(number, request.id, hosts);
 }
 
-void Server::pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results) {
+void Server::pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results,
+                    std::uint64_t value) {
   const auto found = pushes_.find(number);
   if (found == pushes_.end()) return;
   const Push push = found->second;
@@ -54,7 +56,7 @@ void Server::pushed(std::uint64_t number, Outcome outcome, const std::vector<Pus
     std::memcpy(to + num++ * sizeof host, &host, sizeof host);
     if (!result.outcome.ok() && outcome.ok()) outcome = {result.outcome.code, Reason::few_hosts};
   }
-  complete(client, push.request.tag, outcome, 0, num);
+  complete(client, push.request.tag, outcome, value, num);
 }
 
 // Those whose time is over: how far they have come is known to Remote.

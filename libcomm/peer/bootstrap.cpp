@@ -89,7 +89,9 @@ Status Bootstrap::listen(std::string_view text) {
 
 Status Bootstrap::connect(std::string_view text, std::uint64_t deadline_ns, void* client) {
   SocketAddress address;
-  if (Status status = resolve(text, address); !status) return status;
+  Status resolved = resolve(text, address, Names::refuse);
+  const bool is_name = resolved == Code::again;
+  if (!resolved && !is_name) return resolved;
   if (secret_.is_empty && !address.is_unix)
     return {Code::not_permitted,
             fmt::format("connecting to {} needs a secret; without one only unix:... of the same "
@@ -97,30 +99,61 @@ Status Bootstrap::connect(std::string_view text, std::uint64_t deadline_ns, void
                         text)};
   auto connection = std::make_unique<Connection>();
   connection->client = client;
-  connection->is_unix_ = address.is_unix;
   connection->connects_ = true;
   connection->target_ = text;
   connection->deadline_ns_ = deadline_ns;
-  connection->fd_ =
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (connection->fd_ < 0) return error(Code::no_memory, "cannot connect to", text);
-  if (!address.is_unix) watch_for_death(connection->fd_);
-  const int failed = ::connect(connection->fd_, address.raw(), address.length);
-  if (failed != 0 && errno != EINPROGRESS) {
-    Status status =
-        error(errno == EACCES ? Code::not_permitted : Code::not_found, "cannot connect to", text);
-    ::close(connection->fd_);
-    return status;
+  if (is_name) {
+    connection->state_ = Connection::State::resolving;
+    if (Status status = resolver_.start(text, connection->lookup_, connection->fd_); !status)
+      return status;
+    return add(std::move(connection), EPOLLIN);
   }
+  if (Status status = begin(*connection, address); !status) return status;
   return add(std::move(connection), EPOLLIN | EPOLLOUT);
 }
 
-Status Bootstrap::add(std::unique_ptr<Connection> connection, std::uint32_t events) {
-  connection->wants_write_ = (events & EPOLLOUT) != 0;
+// The connection has its socket afterwards, unless this fails.
+Status Bootstrap::begin(Connection& connection, const SocketAddress& address) {
+  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return error(Code::no_memory, "cannot connect to", connection.target_);
+  if (!address.is_unix) watch_for_death(fd);
+  if (::connect(fd, address.raw(), address.length) != 0 && errno != EINPROGRESS) {
+    Status status = error(errno == EACCES ? Code::not_permitted : Code::not_found,
+                          "cannot connect to", connection.target_);
+    ::close(fd);
+    return status;
+  }
+  connection.is_unix_ = address.is_unix;
+  connection.fd_ = fd;
+  return {};
+}
+
+// To the address that its name was found to have. again: the name is still looked up.
+Status Bootstrap::go_on_to(Connection& connection) {
+  const std::shared_ptr<Lookup> lookup = connection.lookup_;
+  // acquire: the result; pairs with Resolver::serve.
+  if (!lookup->is_done.load(std::memory_order_acquire)) return Code::again;
+  if (!lookup->status) return lookup->status;
+  const int before = connection.fd_;
+  if (Status status = begin(connection, lookup->address); !status) return status;
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, before, nullptr);
+  ::close(before);
+  connection.lookup_ = nullptr;
+  connection.state_ = Connection::State::connecting;
+  if (watch(connection, EPOLLIN | EPOLLOUT)) return {};
+  return error(Code::no_memory, "cannot watch", connection.target_);
+}
+
+bool Bootstrap::watch(Connection& connection, std::uint32_t events) {
+  connection.wants_write_ = (events & EPOLLOUT) != 0;
   epoll_event event{};
   event.events = events;
-  event.data.u64 = reinterpret_cast<std::uintptr_t>(connection.get());
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, connection->fd_, &event) != 0) {
+  event.data.u64 = reinterpret_cast<std::uintptr_t>(&connection);
+  return ::epoll_ctl(epoll_, EPOLL_CTL_ADD, connection.fd_, &event) == 0;
+}
+
+Status Bootstrap::add(std::unique_ptr<Connection> connection, std::uint32_t events) {
+  if (!watch(*connection, events)) {
     Status status = error(Code::no_memory, "cannot watch", connection->target_);
     ::close(connection->fd_);
     return status;
@@ -363,6 +396,13 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
 }
 
 void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t ready) {
+  if (connection.state_ == Connection::State::resolving) {
+    if (const Status status = go_on_to(connection); !status && status != Code::again) {
+      events.on_failed(connection, status);
+      drop(connection);
+    }
+    return;
+  }
   if (connection.state_ == Connection::State::connecting) {
     int failed = 0;
     socklen_t length = sizeof failed;
@@ -418,7 +458,10 @@ void Bootstrap::expire(Events& events) {
       ++i;
       continue;
     }
-    if (connection.connects_)
+    if (connection.state_ == Connection::State::resolving)
+      events.on_failed(connection, {Code::timed_out, fmt::format("no name server answers for {}",
+                                                                 connection.target_)});
+    else if (connection.connects_)
       events.on_failed(connection,
                        {Code::timed_out, fmt::format("{} does not answer", connection.target_)});
     drop(connection);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "peer/handshake.hpp"
+#include "peer/resolver.hpp"
 
 namespace weft::peer {
 
@@ -36,14 +37,14 @@ class Connection {
 
  private:
   friend class Bootstrap;
-  enum class State { connecting, shaking_hands, met, failed };
+  enum class State { resolving, connecting, shaking_hands, met, failed };
   struct Unsent {
     std::string bytes;
     std::size_t sent = 0;
     std::vector<int> descriptors;
   };
 
-  int fd_ = -1;
+  int fd_ = -1;  // resolving: the lookup's
   bool is_unix_ = false;
   bool connects_ = false;
   bool wants_write_ = false;
@@ -51,6 +52,7 @@ class Connection {
   State state_ = State::connecting;
   std::uint64_t deadline_ns_ = 0;
   std::string target_;  // for messages
+  std::shared_ptr<Lookup> lookup_;
   std::unique_ptr<Handshake> handshake_;
   FrameReader reader_;
   std::deque<int> received_;  // descriptors, in the order of the frames that name them
@@ -89,8 +91,7 @@ class Bootstrap {
   // "host:port" (port 0: any), "unix:/path" or "unix:@abstract". A path is replaced if nobody
   // listens there, and removed in the end.
   Status listen(std::string_view address);
-  // Begins to connect; on_met() or on_failed() follows, in poll(). Names are resolved here, which
-  // may block; numbers never do.
+  // Begins to connect; on_met() or on_failed() follows, in poll().
   Status connect(std::string_view address, std::uint64_t deadline_ns, void* client);
   // Queues a frame. again: the peer has not read the last 256 KiB. Descriptors are duplicated.
   Status send(Connection& connection, FrameType type, std::string_view body,
@@ -111,6 +112,9 @@ class Bootstrap {
   };
 
   Status add(std::unique_ptr<Connection> connection, std::uint32_t events);
+  bool watch(Connection& connection, std::uint32_t events);
+  Status begin(Connection& connection, const SocketAddress& address);
+  Status go_on_to(Connection& connection);
   void accept_all(Listener& listener);
   void advance(Events& events, Connection& connection, std::uint32_t ready);
   bool read_frames(Events& events, Connection& connection);
@@ -126,6 +130,7 @@ class Bootstrap {
   Secret secret_;
   NodeAddress own_;
   int epoll_ = -1;
+  Resolver resolver_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<std::unique_ptr<Connection>> connections_;  // shaking hands, in order of arrival
   std::vector<std::unique_ptr<Connection>> met_;

@@ -14,7 +14,7 @@
 
 namespace weft::peer {
 
-Status resolve(std::string_view text, SocketAddress& address) {
+Status resolve(std::string_view text, SocketAddress& address, Names names) {
   if (text.starts_with("unix:")) {
     const std::string_view path = text.substr(5);
     auto& to = reinterpret_cast<sockaddr_un&>(address.storage);
@@ -43,9 +43,11 @@ Status resolve(std::string_view text, SocketAddress& address) {
             fmt::format("'{}' is no address: want host:port, unix:/path or weft:...", text)};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (names == Names::refuse ? AI_NUMERICHOST : 0);
   addrinfo* found = nullptr;
   const int failed =
       ::getaddrinfo(host.empty() ? "0.0.0.0" : host.c_str(), port.c_str(), &hints, &found);
+  if (failed == EAI_NONAME && names == Names::refuse) return Code::again;
   if (failed != 0) return {Code::not_found, fmt::format("'{}': {}", text, ::gai_strerror(failed))};
   std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
   address.length = found->ai_addrlen;

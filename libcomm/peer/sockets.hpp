@@ -20,8 +20,10 @@ struct SocketAddress {
   const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// Resolves names, which may block. bad_argument: no address; not_found: no such host.
-Status resolve(std::string_view text, SocketAddress& address);
+enum class Names { ask, refuse };
+// Asks name servers for a name, which may block, or says `again` of one. bad_argument: no address;
+// not_found: no such host.
+Status resolve(std::string_view text, SocketAddress& address, Names names = Names::ask);
 // As bound: "host:port" with the port that the kernel chose.
 std::string bound_text(int fd);
 // Of this host's interfaces that are up, without the loopback, in their order: "10.0.0.1",

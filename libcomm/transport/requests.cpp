@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/wait.hpp"
@@ -480,12 +481,17 @@ bool Session::on_piece(const PieceMessage& message, fabric::Bytes data) {
       (message.offset > 0 && message.total != assembled_total_) ||
       data.size() > message.total - message.offset)
     return false;
-  if (message.offset == 0) {
-    assembled_total_ = message.total;
-    // What a peer only claims costs nothing.
-    assembled_.reserve(std::min<std::size_t>(message.total, 4 << 20));
+  try {
+    if (message.offset == 0) {
+      assembled_total_ = message.total;
+      // What a peer only claims costs nothing.
+      assembled_.reserve(std::min<std::size_t>(message.total, 4 << 20));
+    }
+    assembled_.insert(assembled_.end(), data.begin(), data.end());
+  } catch (const std::bad_alloc&) {
+    lose(Code::no_memory, "sends a message that there is no memory for");
+    return true;
   }
-  assembled_.insert(assembled_.end(), data.begin(), data.end());
   if (assembled_.size() < message.total) return data.size() > 0;
   transport_.events_.on_message(*this, assembled_);
   assembled_.clear();

@@ -33,6 +33,9 @@ namespace {
 constexpr int kMaxMembers = 65'535;
 constexpr int kMaxSmallMembers = 16;
 constexpr std::size_t kMaxSmallBytes = 10'240;
+// How long a member whose old connection has ended is waited for; as long as one that is silent, by
+// default.
+constexpr auto kComeBack = std::chrono::seconds(5);
 
 const Algorithm& checked_algorithm(const GroupSettings& settings) {
   const int size = static_cast<int>(settings.members.size());
@@ -148,7 +151,8 @@ void GroupImpl::join() {
   for (Neighbor& neighbor : neighbors_) {
     neighbor.connection =
         &multicast_.use(own, settings_.members[static_cast<std::size_t>(neighbor.rank)], *this);
-    if (neighbor.connection->peer) tell(neighbor, hello());
+    neighbor.is_old = static_cast<bool>(neighbor.connection->peer);
+    if (neighbor.is_old) tell(neighbor, hello());
   }
   multicast_.add(shared_from_this());
   FailedMessage failure;
@@ -192,6 +196,29 @@ GroupImpl::Neighbor* GroupImpl::find(const Connection& connection) {
     if (neighbor.connection == &connection) return &neighbor;
   return nullptr;
 }
+// Members that do not come in time.
+void GroupImpl::end_waiting(Clock::time_point now) {
+  for (const Neighbor& neighbor : neighbors_)
+    if (neighbor.back_until && now > *neighbor.back_until)
+      return fail(Code::peer_lost, neighbor.rank,
+                  fmt::format("{} is lost: {}", name(neighbor.rank), neighbor.why_lost));
+  if (now <= create_until_) return;
+  std::string missing;
+  for (const Neighbor& neighbor : neighbors_) {
+    if (neighbor.has_greeted && (!neighbor.is_child || neighbor.has_joined)) continue;
+    missing =
+        fmt::format("{} {} in {} ms", name(neighbor.rank),
+                    neighbor.has_greeted ? "has not been joined by all its others" : "has not come",
+                    settings_.create_timeout_ms);
+    if (!neighbor.connection->last_failure)
+      missing += ": " + neighbor.connection->last_failure.text();
+    if (!neighbor.has_greeted) break;
+  }
+  if (missing.empty())
+    missing = fmt::format("not all have come in {} ms", settings_.create_timeout_ms);
+  fail(Code::timed_out, -1, missing);
+}
+
 GroupImpl::Neighbor* GroupImpl::find(int rank) {
   for (Neighbor& neighbor : neighbors_)
     if (neighbor.rank == rank) return &neighbor;
@@ -246,7 +273,10 @@ bool GroupImpl::wants_hello(const Connection& connection) {
 
 void GroupImpl::on_connected(Connection& connection) {
   Neighbor* neighbor = find(connection);
-  if (neighbor != nullptr && !is_over()) tell(*neighbor, hello());
+  if (neighbor == nullptr || is_over()) return;
+  neighbor->is_old = false;
+  neighbor->back_until.reset();
+  tell(*neighbor, hello());
 }
 
 void GroupImpl::on_unreachable(Connection& connection, const Status& why) {
@@ -370,8 +400,19 @@ void GroupImpl::fail(Code code, int who, std::string text) {
 }
 
 void GroupImpl::on_lost(Connection& connection, const Status& why) {
-  const Neighbor* neighbor = find(connection);
-  if (neighbor == nullptr) return;
+  Neighbor* neighbor = find(connection);
+  if (neighbor == nullptr || is_over()) return;
+  // One end of a connection that earlier groups had may notice long after the other one that it has
+  // ended: the hello went nowhere, and the member is as one that has not connected yet.
+  if (neighbor->is_old && !neighbor->has_greeted) {
+    neighbor->is_old = false;
+    neighbor->back_until = Clock::now() + kComeBack;
+    neighbor->why_lost = why.text();
+    const auto& members = settings_.members;
+    multicast_.use(members[static_cast<std::size_t>(settings_.self)],
+                   members[static_cast<std::size_t>(neighbor->rank)], *this);
+    return multicast_.make_active(*this);
+  }
   fail(Code::peer_lost, neighbor->rank,
        fmt::format("{} is lost: {}", name(neighbor->rank), why.text()));
 }

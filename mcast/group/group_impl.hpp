@@ -59,6 +59,9 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     Connection* connection = nullptr;
     std::uint64_t handle = 0;  // there
     bool is_child = false, has_greeted = false, has_joined = false, has_all = false;
+    bool is_old = false;                               // its connection was there before the group
+    std::optional<Clock::time_point> back_until = {};  // lost; it may connect anew
+    std::string why_lost = {};
     std::uint64_t num_have = 0;   // messages that everybody below it has
     std::uint64_t num_taken = 0;  // messages complete there, as it last said
     std::map<std::uint64_t, Buffer> buffers = {};
@@ -121,6 +124,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   std::string difference(const HelloMessage& theirs) const;
   void on_hello(Neighbor& neighbor, const HelloMessage& theirs);
   void note_joined();
+  void end_waiting(Clock::time_point now);
   void go();
   void fail(Code code, int who, std::string text);
   void note_have();

@@ -29,6 +29,7 @@ constexpr auto kPollFor = std::chrono::milliseconds(50);
 // A yield that takes longer has let another thread run, which polling would keep from its work.
 constexpr auto kCrowded = std::chrono::microseconds(10);
 constexpr auto kConnectAgain = std::chrono::milliseconds(50);
+constexpr std::size_t kMaxMessageBytes = 64 << 10;
 constexpr std::size_t kMaxEarly = 100'000;
 constexpr std::size_t kMaxFailures = 10'000;  // that are remembered
 
@@ -51,6 +52,7 @@ MulticastImpl::MulticastImpl(const NodeSettings& given) : num_cores_(count_cores
     post({.what = Event::What::lost, .peer = peer, .status = why});
   });
   node_->on_message([this](const Peer& peer, Bytes bytes) {
+    if (bytes.size() > kMaxMessageBytes) return;  // not a member's
     post({.what = Event::What::message, .peer = peer, .bytes = {bytes.begin(), bytes.end()}});
   });
   node_->on_notify([this](const Peer& peer, const NotifyTag& tag) {
@@ -91,15 +93,30 @@ void MulticastImpl::add(std::shared_ptr<GroupImpl> group) {
   const std::uint64_t id = group->id();
   groups_[id] = group;
   by_handle_[group->handle()] = group.get();
-  const auto found = early_.find(id);
-  if (found == early_.end()) return;
-  const std::vector<Early> early = std::move(found->second);
-  early_.erase(found);
-  num_early_ -= early.size();
+  const auto found = early_of_.find(id);
+  if (found == early_of_.end()) return;
+  std::list<Early> early;
+  for (const auto& item : found->second) early.splice(early.end(), early_, item);
+  early_of_.erase(found);
   for (const Early& item : early) {
     const auto connection = by_generation_.find(item.generation);
-    if (connection != by_generation_.end()) group->on_message(*connection->second, item.bytes);
+    if (connection != by_generation_.end())
+      group->on_message(*connection->second, std::as_bytes(std::span(&item.hello, 1)));
   }
+}
+
+// A group that nobody joins fails at whoever greets, who says so; what others leave undone costs no
+// more memory than this.
+void MulticastImpl::keep_early(const Early& early) {
+  if (early_.size() >= kMaxEarly) drop_early(early_.begin());
+  early_of_[early.hello.group].push_back(early_.insert(early_.end(), early));
+}
+
+void MulticastImpl::drop_early(std::list<Early>::iterator early) {
+  const auto of_group = early_of_.find(early->hello.group);
+  std::erase(of_group->second, early);
+  if (of_group->second.empty()) early_of_.erase(of_group);
+  early_.erase(early);
 }
 
 void MulticastImpl::remove(GroupImpl& group) {
@@ -132,7 +149,6 @@ Connection& MulticastImpl::use(const std::string& own, const std::string& theirs
     connection = std::make_unique<Connection>();
     connection->address = theirs;
   }
-  connection->is_lost = false;
   connection->groups.insert(&group);
   // One side connects, the same in every group.
   if (!connection->peer && own < theirs) {
@@ -163,7 +179,6 @@ bool MulticastImpl::connect_some(Clock::time_point now) {
 void MulticastImpl::bind(Connection& connection, const Peer& peer, bool opened_here) {
   connection.peer = peer;
   connection.is_connecting = false;
-  connection.is_lost = false;
   to_connect_.erase(&connection);
   by_generation_[peer.generation()] = &connection;
   if (opened_here) {
@@ -286,10 +301,13 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
   const bool is_here = group != groups_.end();
   if (head.kind == Kind::failed) {
     FailedMessage message;
-    if (is_here)
+    if (is_here) {
       std::shared_ptr(group->second)->on_message(connection, bytes);
-    else if (read_message(bytes, message, rest) && is_sane(message, rest))
+    } else if (read_message(bytes, message, rest) && is_sane(message, rest)) {
       note_failed(head.group, message, {reinterpret_cast<const char*>(rest.data()), rest.size()});
+      // Who comes late is told of the failure, whoever has greeted.
+      while (early_of_.contains(head.group)) drop_early(early_of_.at(head.group).front());
+    }
     return;
   }
   if (head.kind == Kind::hello) {
@@ -298,9 +316,8 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
     if (is_here && group->second->wants_hello(connection))
       return std::shared_ptr(group->second)->on_message(connection, bytes);
     if (is_here && group->second->take_stranger(connection, bytes)) return;
-    if (num_early_ >= kMaxEarly) return;
-    ++num_early_;
-    early_[head.group].push_back({peer.generation(), {bytes.begin(), bytes.end()}});
+    Early early{peer.generation(), {}};
+    if (read_message(bytes, early.hello, rest)) keep_early(early);
     return;
   }
   if (is_here && head.to == group->second->handle())
@@ -331,13 +348,11 @@ void MulticastImpl::on_lost(const Peer& peer, const Status& why) {
   Connection& connection = *found->second;
   by_generation_.erase(found);
   connection.peer = {};
-  connection.is_lost = true;
   connection.unsent.clear();
   to_flush_.erase(&connection);
   for (auto it = early_.begin(); it != early_.end();) {
-    num_early_ -= std::erase_if(
-        it->second, [&](const Early& item) { return item.generation == peer.generation(); });
-    it = it->second.empty() ? early_.erase(it) : std::next(it);
+    const auto early = it++;
+    if (early->generation == peer.generation()) drop_early(early);
   }
   for (GroupImpl* group : std::vector(connection.groups.begin(), connection.groups.end())) {
     group->on_lost(connection, why);

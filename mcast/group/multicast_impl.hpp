@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,7 +36,6 @@ struct Connection {
   std::string own;  // this side's, as the lists of members have it; for the side that connects
   Peer peer;        // empty: not connected
   bool is_connecting = false;
-  bool is_lost = false;  // the groups that knew of it have failed; the next one connects anew
   Clock::time_point try_again{};
   Status last_failure{};
   std::set<GroupImpl*> groups;
@@ -93,15 +93,17 @@ class MulticastImpl {
     Status status = {};
     std::string address = {};
   };
-  struct Early {  // from its hello on, to a group that is not here yet
+  struct Early {  // to a group that is not here yet
     std::uint64_t generation;
-    std::vector<std::byte> bytes;
+    HelloMessage hello;
   };
 
   void post(Event event);
   bool take_events();
   void handle(Event& event);
   void on_message(const Peer& peer, Bytes bytes);
+  void keep_early(const Early& early);
+  void drop_early(std::list<Early>::iterator early);
   void on_lost(const Peer& peer, const Status& why);
   void bind(Connection& connection, const Peer& peer, bool opened_here);
   bool connect_some(Clock::time_point now);
@@ -122,8 +124,8 @@ class MulticastImpl {
   std::atomic<std::uint64_t> last_handle_{0};
   std::unordered_map<std::uint64_t, std::vector<std::byte>> failures_;
   std::deque<std::uint64_t> failed_ids_;  // oldest first
-  std::unordered_map<std::uint64_t, std::vector<Early>> early_;
-  std::size_t num_early_ = 0;
+  std::list<Early> early_;                // eldest first
+  std::unordered_map<std::uint64_t, std::deque<std::list<Early>::iterator>> early_of_;  // a group
   std::vector<std::shared_ptr<GroupImpl>> active_;
   std::vector<std::function<void()>> calls_;
   // Those that this side is to connect to, and those with something unsent.

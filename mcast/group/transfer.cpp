@@ -251,22 +251,7 @@ void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
 bool GroupImpl::advance(Clock::time_point now, bool& has_more) {
   bool any = reap();
   if (!is_over()) {
-    if (!is_going_ && now > create_until_) {
-      std::string missing;
-      for (const Neighbor& neighbor : neighbors_) {
-        if (neighbor.has_greeted && (!neighbor.is_child || neighbor.has_joined)) continue;
-        missing = fmt::format(
-            "{} {} in {} ms", name(neighbor.rank),
-            neighbor.has_greeted ? "has not been joined by all its others" : "has not come",
-            settings_.create_timeout_ms);
-        if (!neighbor.connection->last_failure)
-          missing += ": " + neighbor.connection->last_failure.text();
-        if (!neighbor.has_greeted) break;
-      }
-      if (missing.empty())
-        missing = fmt::format("not all have come in {} ms", settings_.create_timeout_ms);
-      fail(Code::timed_out, -1, missing);
-    }
+    if (!is_going_) end_waiting(now);
     if (is_going_ && is_root()) start_queued();
     std::size_t budget = kBudgetBytes;
     any |= pump(budget);

@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // A flag may be any byte but 0.
   if (again.size() != size) std::abort();
   if (message.kind != PeerKind::holders && message.kind != PeerKind::ask &&
-      message.kind != PeerKind::push_answer && std::memcmp(again.data(), data, size) != 0)
+      message.kind != PeerKind::watch && message.kind != PeerKind::push_answer &&
+      std::memcmp(again.data(), data, size) != 0)
     std::abort();
   std::uint64_t sum = 0;
   for (const OfferPart& part : message.parts) sum += part.bytes;

@@ -116,6 +116,180 @@ TEST_CASE("a member that sends anything harms nobody") {
   CHECK(num_failed > 0);
 }
 
+namespace {
+
+// The second of two members, which does what a test has it do: the first one is real.
+class SecondMember {
+ public:
+  SecondMember()
+      : node(std::make_unique<Node>(
+            NodeSettings{.name = "second", .secret = "secret", .progress_thread = false})) {
+    REQUIRE(node->address(address).ok());
+    node->on_message([this](const Peer& peer, std::span<const std::byte> bytes) {
+      Head head;
+      std::span<const std::byte> rest;
+      if (!read_message(bytes, head, rest)) return;
+      if (head.kind == Kind::hello && read_message(bytes, hello, rest)) hello_by = peer;
+      num_failed += head.kind == Kind::failed;
+    });
+    node->on_peer([this](const Peer& peer) { last = peer; });
+  }
+  Peer connect(const std::string& to) {
+    Peer peer;
+    REQUIRE(node->connect(to, peer).ok());
+    std::vector<std::byte> text(address.size());
+    std::memcpy(text.data(), address.data(), address.size());
+    Head head{.kind = Kind::identify, .text_bytes = static_cast<std::uint32_t>(address.size())};
+    say(peer, head, text);
+    return peer;
+  }
+  template <class Message>
+  void say(const Peer& peer, const Message& message, std::span<const std::byte> more = {}) {
+    std::vector<std::byte> bytes(sizeof message + more.size());
+    std::memcpy(bytes.data(), &message, sizeof message);
+    std::copy(more.begin(), more.end(), bytes.begin() + sizeof message);
+    Code code = Code::again;
+    REQUIRE(until([&] {
+      code = node->send(peer, bytes.data(), bytes.size());
+      return code != Code::again;
+    }));
+    REQUIRE(code == Code::ok);
+  }
+  // As member 1 of the group that the last hello was of, or another of the same members.
+  void greet(const Peer& peer, std::uint64_t group) {
+    HelloMessage message = hello;
+    message.rank = 1;
+    message.group = group;
+    message.to = 0;
+    message.handle = 77;
+    say(peer, message);
+  }
+  void join(const Peer& peer) {
+    say(peer, Head{.kind = Kind::joined, .rank = 1, .group = hello.group, .to = hello.handle});
+  }
+  void fail(const Peer& peer, std::uint64_t group) {
+    FailedMessage message{};
+    message.kind = Kind::failed;
+    message.rank = 1;
+    message.group = group;
+    message.code = static_cast<std::uint32_t>(Code::cancelled);
+    message.who = 1;
+    say(peer, message);
+  }
+  template <class Done>
+  bool until(Done&& done) {
+    const auto limit = std::chrono::steady_clock::now() + kDeadline;
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > limit) return false;
+      node->wait_some(1);
+    }
+    return true;
+  }
+  // Who has heard the hello of this group, by which connection.
+  Peer hear_hello(std::uint64_t group) {
+    REQUIRE(until([&] { return hello_by && hello.group == group; }));
+    return std::exchange(hello_by, {});
+  }
+
+  std::unique_ptr<Node> node;
+  std::string address;
+  HelloMessage hello{};
+  Peer hello_by, last;
+  int num_failed = 0;
+};
+
+// A real member, the second one, and a connection that an earlier group of theirs has made.
+struct Pair {
+  Pair() : team(kWays[0], 1) {
+    team.addresses.push_back(second.address);
+    // Whoever's address is less connects.
+    if (second.address < team.addresses[0]) second.connect(team.addresses[0]);
+    begin(1);
+    link = second.hear_hello(1);
+    group.reset();
+    REQUIRE(second.until([&] { return second.num_failed == 1; }));
+  }
+  void begin(std::uint64_t id) {
+    group = std::make_unique<Group>(*team.members[0], team.settings(id, 0, "pipeline", 1024),
+                                    inbox.events());
+  }
+  // Without a deadline of its own the member's ready() has that of the group.
+  void require_ready() {
+    const Status status = group->ready();
+    INFO(status.text());
+    REQUIRE(status.ok());
+  }
+  Team team;
+  SecondMember second;
+  Peer link;
+  Inbox inbox;
+  std::unique_ptr<Group> group;
+};
+
+}  // namespace
+
+TEST_CASE("greetings of groups that nobody joins leave room for others") {
+  constexpr std::uint64_t kMany = 100'001;
+  for (const bool fails : {true, false}) {
+    INFO((fails ? "whoever greets gives up" : "whoever greets says no more"));
+    Pair pair;
+    for (std::uint64_t id = 1000; id < 1000 + kMany; ++id) {
+      pair.second.greet(pair.link, id);
+      if (fails) pair.second.fail(pair.link, id);
+    }
+    pair.second.greet(pair.link, 2);
+    // The answer, that this one has failed, tells that all before has come.
+    pair.second.greet(pair.link, fails ? 1000 + kMany - 1 : 1);
+    REQUIRE(pair.second.until([&] { return pair.second.num_failed == 2; }));
+    pair.begin(2);
+    pair.second.hear_hello(2);
+    pair.second.join(pair.link);
+    pair.require_ready();
+  }
+}
+
+TEST_CASE("an old connection whose end one member has not noticed fails no new group") {
+  Pair pair;
+  SecondMember& second = pair.second;
+  pair.begin(2);
+  CHECK(second.hear_hello(2) == pair.link);
+  SECTION("the other one connects anew") {
+    const Peer anew = second.connect(pair.team.addresses[0]);
+    CHECK(second.hear_hello(2) == anew);
+    second.greet(anew, 2);
+    second.join(anew);
+    pair.require_ready();
+  }
+  SECTION("the end comes to light") {
+    second.last = {};
+    second.node->close(pair.link);
+    Peer anew;
+    if (pair.team.addresses[0] < second.address) {
+      REQUIRE(second.until([&] { return static_cast<bool>(second.last); }));
+      anew = second.last;
+    } else {
+      anew = second.connect(pair.team.addresses[0]);
+    }
+    CHECK(second.hear_hello(2) == anew);
+    second.greet(anew, 2);
+    second.join(anew);
+    pair.require_ready();
+  }
+  SECTION("nobody comes") {
+    second.node.reset();
+    const Status status = pair.group->ready();
+    CHECK(status == Code::peer_lost);
+    CHECK(status.text().find("member 1") != std::string::npos);
+  }
+  SECTION("it had greeted before") {
+    second.greet(pair.link, 2);
+    second.greet(pair.link, 1);
+    REQUIRE(second.until([&] { return second.num_failed == 2; }));
+    second.node->close(pair.link);
+    CHECK(pair.group->ready() == Code::peer_lost);
+  }
+}
+
 // Blocks find their group by its handle.
 TEST_CASE("groups that several threads make at once have handles of their own") {
   constexpr std::size_t kThreads = 4, kEach = 2'000'000;

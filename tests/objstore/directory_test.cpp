@@ -84,6 +84,7 @@ struct Host final : DirectoryUser {
     if (objects.erase(id) != 0) directory->withdraw(id);
   }
   void send_to(std::uint64_t member, const PeerMessage& message) override;
+  bool give_to(std::uint64_t, const PeerMessage&) override { return false; }
   void learned(const Member& member) override { members[member.generation] = member.address; }
   void put(const ObjectId& id, Announced what = Announced::sealed) {
     objects.insert(id);

@@ -41,6 +41,79 @@ TEST_CASE("who has been forgotten forgets, too, and goes on over the link that i
   wait_for_peers(store, 1);
 }
 
+TEST_CASE("who answers for an id gives the object at once, if nobody else has it") {
+  Host host;
+  ObjectStore store({.socket = host.store.socket()});
+  OtherManager other;
+  const Peer link = other.connect(host);
+  other.greet(link, 1);
+  wait_for_peers(store, 1);
+  PeerMessage watch;
+  watch.kind = PeerKind::watch;
+  const auto answer_to = [&](std::uint64_t i, std::uint64_t threshold) {
+    watch.id = id_of(i);
+    watch.threshold = threshold;
+    ++watch.number;
+    other.say(link, watch);
+    return other.hear_answer(link, watch.number);
+  };
+  int num_given = 0;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    REQUIRE(store.put(id_of(i), contents_of(id_of(i), 1000)));
+    const PeerMessage answer = answer_to(i, 32 << 10);
+    if (answer.kind == PeerKind::holders) {  // another one answers for it
+      CHECK(answer.holders.empty());
+      continue;
+    }
+    ++num_given;
+    CHECK(answer.kind == PeerKind::data);
+    CHECK(answer.data_bytes == 1000);
+    CHECK(answer_to(i, 0).kind == PeerKind::offer);
+    // With another holder it is for the asker to choose.
+    PeerMessage announce;
+    announce.kind = PeerKind::announce;
+    announce.id = id_of(i);
+    announce.number = 1;
+    other.say(link, announce);
+    OtherManager third;
+    const Peer its = third.connect(host);
+    third.say(its, watch);
+    CHECK(third.hear_answer(its, watch.number).holders.size() == 2);
+  }
+  CHECK(num_given > 5);
+  CHECK(num_given < 35);
+}
+
+TEST_CASE(
+    "who answers for an id and is lost before it has, or has not got the object, is no loss") {
+  Host there, host({there.peer()});
+  ObjectStore at_there({.socket = there.store.socket()}), store({.socket = host.store.socket()});
+  OtherManager other;
+  std::vector<Peer> links;
+  for (const Host* one : {&there, &host}) {
+    links.push_back(other.connect(*one));
+    other.greet(links.back(), 1);
+  }
+  wait_for_peers(at_there, 2);
+  wait_for_peers(store, 2);
+  std::vector<ObjectId> ids;
+  for (std::uint64_t i = 0; i < 30; ++i) {
+    ids.push_back(id_of(i));
+    REQUIRE(at_there.put(ids.back(), contents_of(ids.back(), 1000)));
+  }
+  Status status;
+  std::thread fetch([&] {
+    ObjectStore fetches({.socket = host.store.socket()});
+    status = fetches.fetch(ids, kWaitMs);
+  });
+  CHECK(other.hear(links[1], PeerKind::watch).number != 0);
+  for (const Peer& link : links) other.close(link);
+  CHECK(other.progress_until([&] { return status_number(store, "fetched") == ids.size(); }));
+  fetch.join();
+  INFO(status.text());
+  CHECK(status.ok());
+}
+
 TEST_CASE("a second link takes over as a new meeting when the first one is lost") {
   Host host;
   ObjectStore store({.socket = host.store.socket()});

@@ -29,10 +29,12 @@ class OtherManager {
   void close(const Peer& link) { node_.close(link); }
   std::uint64_t generation() const { return node_.generation(); }
   void say(const Peer& link, const PeerMessage& message) {
-    const std::string bytes = encode(message);
+    REQUIRE(send(link, encode(message)) == Code::ok);
+  }
+  Code send(const Peer& link, const std::string& bytes) {
     Operation operation;
     node_.send(link, bytes.data(), bytes.size(), operation);
-    REQUIRE(node_.wait(operation) == Code::ok);
+    return node_.wait(operation);
   }
   void greet(const Peer& link, std::uint64_t number) {
     PeerMessage message;
@@ -56,6 +58,23 @@ class OtherManager {
     }
     FAIL("nothing is heard");
     return {};
+  }
+  // What is answered to an ask, or a watch, of this number.
+  PeerMessage hear_answer(const Peer& link, std::uint64_t number) {
+    std::optional<PeerMessage> answer;
+    CHECK(progress_until([&] {
+      while (!answer && !heard_.empty()) {
+        const auto [from, message] = heard_.front();
+        heard_.pop_front();
+        const bool is_answer = message.kind == PeerKind::data || message.kind == PeerKind::offer ||
+                               message.kind == PeerKind::absent ||
+                               message.kind == PeerKind::holders;
+        if (from == link && is_answer && message.number == number) answer = message;
+      }
+      return answer.has_value();
+    }));
+    REQUIRE(answer);
+    return *answer;
   }
   // Room for an object that will not come.
   void take_room(const Peer& link, std::uint64_t number) {

@@ -5,6 +5,7 @@
 
 #include "other_manager.hpp"
 #include "push_group.hpp"
+#include "tests/support/slow_names.hpp"
 
 using namespace weft;
 using namespace weft::objstore;
@@ -164,6 +165,67 @@ TEST_CASE("names of hosts in a push may be wrong, the same, or one's own") {
   CHECK_FALSE(hosts.stores[2]->contains(id));
   CHECK(hosts.stores[0]->push(id_of(9), {}, pushes, 0) == Code::not_found);
   CHECK(hosts.stores[0]->push(id, std::vector<std::string>{""}, pushes) == Code::bad_argument);
+}
+
+TEST_CASE("while a push waits for a name server its host fetches") {
+  Host there, host({there.peer()});
+  for (Host* one : {&there, &host}) {
+    one->stop();
+    one->settings.secret = "secret";
+    one->start();
+  }
+  ObjectStore store({.socket = host.store.socket()}), other({.socket = there.store.socket()});
+  wait_for_peers(store, 1);
+  REQUIRE(store.put(id_of(1), contents_of(id_of(1), 1000)));
+  REQUIRE(other.put(id_of(2), contents_of(id_of(2), 100'000)));
+  SlowNames& names = SlowNames::of_process();
+  names.fall_silent();
+  std::vector<ObjectPush> pushes;
+  Status status;
+  std::thread push([&] {
+    ObjectStore pusher({.socket = host.store.socket()});
+    // Nobody listens at this port.
+    status = pusher.push(id_of(1), std::vector<std::string>{"slow.invalid:1"}, pushes, kWaitMs);
+  });
+  CHECK(names.wait_until_asked());
+  Object object;
+  const Status fetched = store.get(id_of(2), object, kWaitMs);
+  names.answer();
+  push.join();
+  INFO(fetched.text());
+  CHECK(fetched.ok());
+  INFO(status.text());
+  CHECK(of(pushes, "slow.invalid:1").code == Code::not_found);
+}
+
+TEST_CASE("a push names as many hosts as it may, and says so when it is to all of too many") {
+  Host host;
+  ObjectStore store({.socket = host.store.socket()});
+  const ObjectId id = id_of(1);
+  REQUIRE(store.put(id, contents_of(id, 100)));
+  std::vector<std::string> names;
+  for (std::uint32_t i = 0; i < kMostPushed; ++i) names.push_back("host" + std::to_string(i));
+  std::vector<ObjectPush> pushes;
+  Status status = store.push(id, names, pushes, kWaitMs);
+  CHECK(status == Code::not_found);
+  REQUIRE(pushes.size() == kMostPushed);
+  for (std::size_t i = 0; i < pushes.size(); ++i) CHECK(pushes[i].host == names[i]);
+  names.emplace_back("one-more");
+  CHECK(store.push(id, names, pushes, kWaitMs) == Code::bad_argument);
+  Hosts hosts(4);
+  hosts.hosts[0]->stop();
+  hosts.hosts[0]->settings.most_pushed = 2;
+  hosts.hosts[0]->settings.peers = hosts.others();
+  hosts.hosts[0]->start();
+  wait_for_peers(*hosts.stores[0], 3);
+  REQUIRE(hosts.stores[0]->put(id, contents_of(id, 100), contents_of(id, 10)));
+  status = hosts.stores[0]->push(id, {}, pushes, kWaitMs);
+  INFO(status.text());
+  CHECK(status == Code::bad_argument);
+  CHECK(status.text().find("3 are known here") != std::string::npos);
+  CHECK(pushes.empty());
+  CHECK(hosts.stores[0]->push(id, hosts.others(), pushes, kWaitMs));
+  check_has(*hosts.stores[3], id, 100);
 }
 
 TEST_CASE("a push needs other hosts") {

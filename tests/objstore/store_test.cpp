@@ -1,10 +1,14 @@
 // The local store through its C++ client: each call, and what it refuses.
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "fixture.hpp"
+#include "weft/job.hpp"
 
 using namespace weft;
 using namespace weft::testing;
@@ -27,6 +31,32 @@ void check_content(ObjectStore& store, std::uint64_t number, std::size_t bytes) 
 }
 
 }  // namespace
+
+TEST_CASE("a store that ends while a client connects is lost, not another user's") {
+  char folder[] = "/tmp/weft-store-test-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/socket";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int listener = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(listener, 1) == 0);
+  std::thread ends([listener] {
+    ::close(::accept(listener, nullptr, nullptr));
+    ::close(listener);
+  });
+  Code code = Code::ok;
+  try {
+    ObjectStore store({.socket = path});
+  } catch (const Error& error) {
+    code = error.status().code();
+  }
+  ends.join();
+  CHECK(code == Code::peer_lost);
+  ::unlink(path.c_str());
+  ::rmdir(folder);
+}
 
 TEST_CASE("what is put is got, at all sizes") {
   StoreFixture fixture(256 << 20);

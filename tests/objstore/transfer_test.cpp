@@ -540,7 +540,8 @@ TEST_CASE("what managers say is read back, and nothing else is believed") {
     const bool is_given = got.kind == PeerKind::data || got.kind == PeerKind::offer;
     CHECK(got.stamp == (is_given || got.kind == PeerKind::push ? 99 : 0));
     CHECK(got.checksum == (is_given || got.kind == PeerKind::push_group ? 77 : 0));
-    CHECK(got.wants_checksum == (got.kind == PeerKind::ask || got.kind == PeerKind::push_answer));
+    CHECK(got.wants_checksum == (got.kind == PeerKind::ask || got.kind == PeerKind::watch ||
+                                 got.kind == PeerKind::push_answer));
     CHECK(encode(got) == bytes);
     for (std::size_t length = 0; length < bytes.size(); ++length)
       CHECK_FALSE(decode(view.first(length), got));

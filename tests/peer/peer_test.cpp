@@ -12,9 +12,11 @@
 #include "base/wait.hpp"
 #include "peer/bootstrap.hpp"
 #include "peer/sockets.hpp"
+#include "support/slow_names.hpp"
 
 using namespace weft;
 using namespace weft::peer;
+using weft::testing::SlowNames;
 
 namespace {
 
@@ -202,16 +204,46 @@ TEST_CASE("addresses that lead nowhere are errors at once or by the deadline") {
   CHECK(client.connect("host:99999").code() == Code::bad_argument);
   CHECK(client.connect("unix:").code() == Code::bad_argument);
   CHECK(client.connect("unix:@weft-nobody-listens-here").code() == Code::not_found);
-  CHECK(client.connect("no-such-host.invalid:1").code() == Code::not_found);
-  REQUIRE(client.connect("127.0.0.1:1").ok());
+  REQUIRE(client.connect("no-such-host.invalid:1").ok());
   REQUIRE(poll_until({&client}, [&] { return client.events.failures.size() == 1; }));
+  CHECK(client.events.failures[0].code() == Code::not_found);
+  REQUIRE(client.connect("127.0.0.1:1").ok());
+  REQUIRE(poll_until({&client}, [&] { return client.events.failures.size() == 2; }));
   // Who listens and never answers.
   const int silent = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   REQUIRE(::listen(silent, 1) == 0);
   REQUIRE(client.connect(bound_text(silent), 100'000'000).ok());
-  REQUIRE(poll_until({&client}, [&] { return client.events.failures.size() == 2; }));
-  CHECK(client.events.failures[1].code() == Code::timed_out);
+  REQUIRE(poll_until({&client}, [&] { return client.events.failures.size() == 3; }));
+  CHECK(client.events.failures[2].code() == Code::timed_out);
   ::close(silent);
+}
+
+TEST_CASE("while a name server is silent others are met, and who waits for it is met later") {
+  SlowNames& names = SlowNames::of_process();
+  Party server("server", "secret"), client("client", "secret");
+  REQUIRE(server.bootstrap.listen("127.0.0.1:0").ok());
+  const std::string at = server.bootstrap.own().bootstraps.at(0);
+  const std::string slow = "slow.invalid" + at.substr(at.rfind(':'));
+  names.fall_silent();
+  // More than there are threads to ask; those of the first ones are over before there is an answer.
+  for (int i = 0; i < 20; ++i) REQUIRE(client.connect(slow, i < 10 ? 1'000'000 : kDeadlineNs).ok());
+  REQUIRE(names.wait_until_asked());
+  REQUIRE(client.connect(at).ok());
+  REQUIRE(poll_until({&server, &client}, [&] {
+    return client.events.met.size() == 1 && client.events.failures.size() == 10;
+  }));
+  for (const Status& failure : client.events.failures) CHECK(failure == Code::timed_out);
+  names.answer();
+  REQUIRE(poll_until({&server, &client}, [&] { return client.events.met.size() == 11; }));
+  CHECK(client.events.failures.size() == 10);
+  // A Node may end meanwhile.
+  names.fall_silent();
+  {
+    Party other("other", "secret");
+    REQUIRE(other.connect(slow).ok());
+    REQUIRE(names.wait_until_asked());
+  }
+  names.answer();
 }
 
 TEST_CASE("a path left behind is taken over, one in use is not, and none stays") {

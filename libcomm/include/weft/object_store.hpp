@@ -184,7 +184,8 @@ struct ObjectPush {
 
 class WEFT_API ObjectStore {
  public:
-  // not_found: no store there; not_permitted: another user's; unsupported: another version.
+  // not_found: no store there; not_permitted: another user's; unsupported: another version;
+  // peer_lost: it ended meanwhile.
   explicit ObjectStore(const ObjectStoreSettings& settings = {});
   // References go, what is not sealed is aborted.
   ~ObjectStore();

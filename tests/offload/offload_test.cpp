@@ -13,6 +13,7 @@
 #include <iterator>
 #include <memory>
 #include <regex>
+#include <set>
 
 #include "support/process.hpp"
 
@@ -162,6 +163,28 @@ TEST_CASE("the C++ interface's allreduce ends with the loss of a rank, and anoth
       CHECK(run->wait(60'000) == 128 + SIGKILL);
       CHECK_FALSE(has(run->err(), "not so"));
     }
+}
+
+// docs/collectives.md, Reproducible sums.
+TEST_CASE(
+    "reproducible sums are the same bits wherever the processes are, with switches and without") {
+  const std::vector<std::string> arguments{"7", "40", "3000"};
+  const auto hashes = [&](const Process::Environment& more) {
+    std::set<std::string> found;
+    for (const Shape& shape : {Shape{2, 2, 2, 1, 0}, {2, 2, 2, 2, 1}, {4, 1, 1, 2, 1}}) {
+      World world(shape);
+      auto run = world.start("node", arguments, "info", "30000", more);
+      found.insert(hash_of(*run));
+      // What has no rounding still goes by them.
+      CHECK(std::regex_search(run->err(), std::regex("offload: [1-9][0-9]* operations by the")));
+    }
+    World world({4, 1, 1, 1, 0});
+    auto run = world.start("off", arguments, "warn", "300", more);
+    found.insert(hash_of(*run));
+    return found;
+  };
+  CHECK(hashes({}).size() > 1);
+  CHECK(hashes({{"WEFT_COLL_ALGORITHMS", "reproducible"}}).size() == 1);
 }
 
 TEST_CASE("16 processes under 4 switches and 2 spines that lose, double and reorder packets") {

@@ -36,7 +36,9 @@ class Led {
 // The hosts, if combining host by host keeps what order the operation needs.
 const Placement* hosts_of(const Members& members, Collective collective, bool commutative = true) {
   const Placement* hosts = members.hosts;
-  if (hosts == nullptr || !(commutative || hosts->is_in_order())) return nullptr;
+  if (hosts == nullptr || !(commutative || hosts->is_in_order()) ||
+      members.choices->ignores_hosts(collective))
+    return nullptr;
   // Whatever it is for others, two levels are right for all that is done in the background.
   const auto chosen = (*members.choices)[collective];
   const bool is_chosen = std::ranges::any_of(

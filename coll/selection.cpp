@@ -122,8 +122,14 @@ const Rule* rule_of(Collective collective, Algorithm algorithm) noexcept {
   return row == std::end(kRules) ? nullptr : row;
 }
 
+bool Choices::ignores_hosts(Collective collective) const noexcept {
+  return reproducible && (collective == C::reduce || collective == C::allreduce ||
+                          collective == C::reduce_scatter || collective == C::scan);
+}
+
 Choices Choices::from(const Settings& settings) {
   Choices choices;
+  choices.reproducible = list_has(settings.text(Setting::coll_algorithms), "reproducible");
   for (std::size_t i = 0; i < kNumCollectives; ++i) {
     const std::string_view picks =
         pick_of(settings.text(Setting::coll_algorithms), name(static_cast<Collective>(i)));
@@ -140,8 +146,9 @@ Choices Choices::from(const Settings& settings) {
   return choices;
 }
 
-Algorithm choose(Collective collective, const Situation& situation,
-                 const Choices& choices) noexcept {
+Algorithm choose(Collective collective, const Situation& given, const Choices& choices) noexcept {
+  Situation situation = given;
+  if (choices.ignores_hosts(collective)) situation.is_local = situation.shared_hosts = false;
   const auto applies = [&](int max_size, std::size_t max_bytes) {
     return situation.size <= max_size && situation.bytes <= max_bytes;
   };

@@ -75,7 +75,8 @@ std::span<const Rule> rules() noexcept;
 // The first row of an algorithm, each of which says what it needs; null: the table never takes it.
 const Rule* rule_of(Collective collective, Algorithm algorithm) noexcept;
 
-// What the settings say before the table, per collective: the first that applies is taken.
+// What the settings say before the table, per collective: the first that applies is taken; and
+// whether sums must not depend on where members are.
 struct Choice {
   Algorithm algorithm;
   int max_size = kAnySize;
@@ -83,11 +84,14 @@ struct Choice {
 };
 struct Choices {
   std::array<std::vector<Choice>, kNumCollectives> before;
+  bool reproducible = false;
 
   static Choices from(const Settings& settings);
   std::span<const Choice> operator[](Collective collective) const noexcept {
     return before[static_cast<std::size_t>(collective)];
   }
+  // Whether algorithms are chosen as if each member were on a host of its own.
+  bool ignores_hosts(Collective collective) const noexcept;
 };
 
 struct Situation {

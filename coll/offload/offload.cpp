@@ -186,6 +186,8 @@ bool Offload::takes(std::size_t bytes, const coll::Reduction& op,
   if (!usable_ || find_combine(op.element, op.operation) == nullptr ||
       element_bytes(op.element) != op.element_bytes)
     return false;
+  // Nodes add up first, and switches by how they hang together.
+  if (team_.choices().reproducible && is_floating(op.element)) return false;
   if (forced_) return true;
   if (!is_allreduce) return false;
   // What was measured here is worth more than the model.

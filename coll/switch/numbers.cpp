@@ -5,22 +5,10 @@
 #include <cstring>
 #include <type_traits>
 
+#include "weft/bfloat16.hpp"
+
 namespace weft::innet {
 namespace {
-
-// The upper half of a float, computed with as a float and rounded to the nearest, halfway to even.
-struct Bfloat16 {
-  std::uint16_t bits;
-  operator float() const noexcept {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-  }
-  static Bfloat16 from(float value) noexcept {
-    const auto wide = std::bit_cast<std::uint32_t>(value);
-    if ((wide & 0x7fffffffu) > 0x7f800000u)  // not a number stays that
-      return {static_cast<std::uint16_t>(wide >> 16 | 0x40u)};
-    return {static_cast<std::uint16_t>((wide + 0x7fffu + (wide >> 16 & 1u)) >> 16)};
-  }
-};
 
 template <class T>
 inline constexpr bool kFloats =
@@ -39,7 +27,7 @@ struct Wide<double> {
 template <class T, class F>
 T arithmetic(T a, T b, F f) noexcept {
   if constexpr (std::is_same_v<T, Bfloat16>)
-    return Bfloat16::from(f(float(a), float(b)));
+    return Bfloat16(f(float(a), float(b)));
   else if constexpr (std::is_floating_point_v<T>)
     return f(a, b);
   else if constexpr (sizeof(T) < 4)
@@ -71,7 +59,7 @@ struct Min {
   static T of(T a, T b) noexcept {
     if constexpr (std::is_same_v<T, Bfloat16>) {
       const float x = a, y = b;
-      return Bfloat16::from(of(x, y));
+      return Bfloat16(of(x, y));
     } else if constexpr (std::is_floating_point_v<T>) {
       using B = BitsOf<T>;
       const B all = std::bit_cast<B>(__builtin_isunordered(a, b) ? std::bit_cast<T>(~B{0}) : T(0));
@@ -87,7 +75,7 @@ struct Max {
   static T of(T a, T b) noexcept {
     if constexpr (std::is_same_v<T, Bfloat16>) {
       const float x = a, y = b;
-      return Bfloat16::from(of(x, y));
+      return Bfloat16(of(x, y));
     } else if constexpr (std::is_floating_point_v<T>) {
       using B = BitsOf<T>;
       const B all = std::bit_cast<B>(__builtin_isunordered(a, b) ? std::bit_cast<T>(~B{0}) : T(0));
@@ -287,6 +275,11 @@ Combine find_combine(Element element, Operation operation) noexcept {
       break;
   }
   return nullptr;
+}
+
+bool is_floating(Element element) noexcept {
+  return element == Element::f32 || element == Element::f64 || element == Element::bf16 ||
+         element == Element::float_int || element == Element::double_int;
 }
 
 bool depends_on_order(Element element, Operation operation) noexcept {

@@ -60,6 +60,8 @@ std::string_view name(Operation operation) noexcept;
 using Combine = void (*)(const std::byte* in, std::byte* inout, std::size_t count) noexcept;
 // Null: the operation is not defined on the type.
 Combine find_combine(Element element, Operation operation) noexcept;
+// Whether it is a floating-point number, or a pair with one.
+bool is_floating(Element element) noexcept;
 // Whether the result depends on the order in which contributions are combined.
 bool depends_on_order(Element element, Operation operation) noexcept;
 

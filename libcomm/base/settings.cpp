@@ -121,11 +121,12 @@ bool are_picks(std::string_view choices, std::string_view value) {
   while (!value.empty()) {
     const std::string_view item = value.substr(0, value.find(','));
     const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos) return false;
     const std::string_view known = value_of(choices, item.substr(0, equals));
-    if (known.empty() || !for_each_pick(item.substr(equals + 1), [&](const Pick& pick) {
-          return find_choice(known, pick.name) >= 0;
-        }))
+    if (equals == std::string_view::npos
+            ? !list_has(choices, item)
+            : known.empty() || !for_each_pick(item.substr(equals + 1), [&](const Pick& pick) {
+                return find_choice(known, pick.name) >= 0;
+              }))
       return false;
     value.remove_prefix(std::min(value.size(), item.size() + 1));
   }

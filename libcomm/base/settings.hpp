@@ -15,8 +15,8 @@
 namespace weft {
 
 // What a value is written in. `bytes` takes a suffix K, M or G (powers of 1024); `picks` is a list
-// "name=choice,...", or "name=choice@MEMBERS:BYTES+choice+...", the first that applies, with either
-// bound or none; `lengths` is a choice, or two numbers of bytes "MIN-MAX".
+// "name=choice,word,...", or "name=choice@MEMBERS:BYTES+choice+...", the first that applies, with
+// either bound or none; `lengths` is a choice, or two numbers of bytes "MIN-MAX".
 enum class Unit { text, choice, picks, lengths, flag, count, bytes, us, ms };
 
 enum class Setting : int {
@@ -34,7 +34,7 @@ struct SettingRow {
   std::string_view default_value;
   Unit unit;
   // For Unit::choice and lengths it starts with the choices, "a|b|c: ...", for Unit::picks with the
-  // choices of each name, "x=a|b,y=c|d: ...".
+  // choices of each name and the words, "x=a|b,y=c|d,word: ...".
   std::string_view meaning;
 };
 

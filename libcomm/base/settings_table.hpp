@@ -94,8 +94,9 @@ WEFT_SETTING(
     "allgather=shm|two_level|circulant|ring,"
     "alltoall=shm|two_level|bruck|pairwise,"
     "reduce_scatter=shm|two_level|circulant|pairwise|binomial,"
-    "scan=shm|two_level|recursive_doubling|pairwise: one or "
-    "more of these, instead of what the table says (weft-info --collectives); by size as "
+    "scan=shm|two_level|recursive_doubling|pairwise,reproducible: one or "
+    "more of these, instead of what the table says (weft-info --collectives); reproducible: sums "
+    "are the same bits wherever the ranks are; by size as "
     "bcast=binomial@8:16K+chain (to 8 members and 16 KiB, else chain), as weft-info --tune "
     "prints them")
 WEFT_SETTING(

@@ -80,6 +80,9 @@ struct ThreadState {
   unsigned num_calls = 0;
 };
 
+// Contexts of the engine from here on are of Allreduces; those before, of Agreement.
+inline constexpr std::uint32_t kFirstAllreduceContext = tagged::kThreadContext / 2;
+
 // Work that a thread does while it waits in a collective call.
 struct Background {
   void (*work)(void*);
@@ -159,6 +162,8 @@ struct Job::Impl {
   // turn, so that a number is used again only after every rank has long closed what had it.
   std::set<int> clients;
   int last_client = kNumEngineClients - 1;
+  // Of Allreduces, so far: each has a context of its own.
+  std::uint32_t num_allreduces = 0;
   static constexpr int kMaxExchanges = kMaxClients - kNumEngineClients + 1;
   // The number of the next exchange, the same on all ranks; 0: all are in use.
   int free_client() const noexcept {

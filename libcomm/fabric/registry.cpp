@@ -44,7 +44,7 @@ const std::vector<FabricRow>& remote_fabrics() {
   return rows;
 }
 
-std::string fabrics_text(const Settings& settings) {
+std::string fabrics_text([[maybe_unused]] const Settings& settings) {
   std::string text = shm_text();
 #ifdef WEFT_HAVE_VERBS
   text += verbs::ports_text();

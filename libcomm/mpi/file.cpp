@@ -14,6 +14,8 @@
 
 #include "base/log.hpp"
 #include "mpi/file_threads.hpp"
+#include "mpi/file_uring.hpp"
+#include "mpi/request.hpp"
 
 namespace weft::mpi {
 
@@ -216,8 +218,10 @@ void unlink_if_wanted(File& file, FileError& error) {
 }
 
 void wait_for_pending(File& file) {
-  std::unique_lock lock(file.mutex);
-  file.none_pending.wait(lock, [&file] { return file.num_pending == 0; });
+  wait_progressing([&file] {
+    const std::lock_guard lock(file.mutex);
+    return file.num_pending == 0;
+  });
 }
 
 FileError open_file(MPI_Comm handle, const char* name, int amode, MPI_Info info, MPI_File* out) {
@@ -265,13 +269,14 @@ File::~File() {
 }
 
 void destroy_files() {
-  end_background();
   files->for_each([](MPI_File, File* file) {
     log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {} is still open", file->name);
     // Its window ends with all others.
     static_cast<void>(close_file(*file, false));
     delete file;
   });
+  close_ring();
+  end_background();
   reset_default_file_errhandler();
 }
 

@@ -5,12 +5,11 @@
 // Each member has a descriptor of its own and reads and writes by itself (file_access.hpp). A
 // collective call goes through members that gather the pieces of all first, if those interleave and
 // are small (file_collective.cpp). What the call does in the background is done by threads
-// (file_threads.hpp). The shared pointer is a word in a window of the library's own, whose
-// communicator is the file's too.
+// (file_threads.hpp) and io_uring (file_uring.hpp). The shared pointer is a word in a window of the
+// library's own, whose communicator is the file's too.
 //
 // Threads: any thread may call anything, if MPI_THREAD_MULTIPLE was granted. `mutex` guards what
 // may change; nothing waits with it.
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -146,7 +145,6 @@ struct File {
   int split_code = MPI_SUCCESS;
   // In the background.
   int num_pending = 0;
-  std::condition_variable none_pending;
 
   // Locks of the file are the descriptor's: threads of this process exclude each other by this.
   std::mutex range_mutex;

@@ -346,6 +346,16 @@ void Access::finish(std::uint64_t file_bytes) {
   }
 }
 
+bool Access::find_piece(std::byte*& data, std::int64_t& place) const {
+  if (converted != nullptr || is_atomic || bytes == 0 || !type->is_contiguous() ||
+      !view->shape->is_ascending())
+    return false;
+  std::int64_t end = 0;
+  find_range(place, end);
+  data = memory().take(bytes);
+  return static_cast<std::uint64_t>(end - place) == bytes;
+}
+
 void run(Access& access) {
   if (access.bytes == 0) return;
   try {

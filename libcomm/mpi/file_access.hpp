@@ -54,6 +54,8 @@ struct Access {
   void find_range(std::int64_t& first, std::int64_t& last) const;
   // So many bytes of the file were read or written: converts what was read, and counts.
   void finish(std::uint64_t file_bytes);
+  // Whether all of it is one piece of the file and of memory, that nobody need be kept from.
+  bool find_piece(std::byte*& data, std::int64_t& place) const;
 };
 
 // Reads or writes by itself.
@@ -64,6 +66,10 @@ void run_together(Access& access);
 // All of it, unless the file ends: `done` says how much.
 FileError read_at(const File& file, std::byte* to, std::uint64_t bytes, std::int64_t place,
                   std::uint64_t& done);
+// What the kernel has of it in memory: `done` grows by that. 0: it is all there, or the file ends;
+// EAGAIN: the rest is not in memory; else errno of a file that cannot tell, or cannot be read.
+int read_cached(int descriptor, std::byte* to, std::size_t bytes, std::int64_t place,
+                std::size_t& done) noexcept;
 FileError write_at(const File& file, const std::byte* from, std::uint64_t bytes,
                    std::int64_t place);
 

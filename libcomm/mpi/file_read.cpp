@@ -3,6 +3,7 @@
 // goes by several threads, where this host has more processors for the job than processes of it.
 // The first part tells how long it takes. Writing does not gain: the kernel lets one thread at a
 // time write to a file.
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -124,6 +125,21 @@ int read_long(int descriptor, std::byte* to, std::uint64_t bytes, std::int64_t p
 }
 
 }  // namespace
+
+int read_cached(int descriptor, std::byte* to, std::size_t bytes, std::int64_t place,
+                std::size_t& done) noexcept {
+  while (done < bytes) {
+    const iovec rest{to + done, bytes - done};
+    const ssize_t got =
+        ::preadv2(descriptor, &rest, 1, place + static_cast<std::int64_t>(done), RWF_NOWAIT);
+    if (got == 0) break;
+    if (got > 0)
+      done += static_cast<std::size_t>(got);
+    else if (errno != EINTR)
+      return errno;
+  }
+  return 0;
+}
 
 FileError read_at(const File& file, std::byte* to, std::uint64_t bytes, std::int64_t place,
                   std::uint64_t& done) {

@@ -5,11 +5,13 @@
 // collectives are done by each member for itself: nobody waits in them for the others, who may be
 // in other calls.
 #include <atomic>
+#include <cerrno>
 #include <utility>
 
 #include "base/shortage.hpp"
 #include "mpi/file_access.hpp"
 #include "mpi/file_threads.hpp"
+#include "mpi/file_uring.hpp"
 #include "mpi/request.hpp"
 #include "mpi/transfer.hpp"
 
@@ -142,8 +144,12 @@ int block(const Call& call, Together together, MPI_Status* status) {
   return error ? raise_on(file, error, call.function) : MPI_SUCCESS;
 }
 
+// Reads up to here are done when they are started, if the kernel has the data in memory: the copy
+// takes less time than to hand it to another thread and to hear of its end.
+constexpr std::uint64_t kShortBytes = std::uint64_t{64} << 10;
+
 // An access in the background.
-class Running final : public Operation {
+class Running final : public Operation, private RingRead {
  public:
   ~Running() override {
     if (kept_ != nullptr) release(kept_);
@@ -151,28 +157,15 @@ class Running final : public Operation {
   Code start() override {
     retain(access.type);
     kept_ = access.type;
-    {
-      const std::lock_guard lock(access.file->mutex);
-      ++access.file->num_pending;
-    }
-    // A program's conversion function runs in the program's own thread.
-    if (access.converted != nullptr && !access.view->rep->is_external32) {
-      work();
-      return Code::ok;
-    }
-    const Code code = or_no_memory([this] {
-      run_in_background([this] { work(); });
-      return Code::ok;
-    });
-    if (code != Code::ok) forget();
-    return code;
+    return or_no_memory([this] { return begin(); });
   }
   bool advance(Code& code) override {
-    // Pairs with the release in work(): what came of it is visible.
-    if (!is_done_.load(std::memory_order_acquire)) return false;
+    if (!is_done()) reap_ring();
+    if (!is_done()) return false;
     code = access.error ? Code::internal : Code::ok;
     return true;
   }
+  void before_sleep() noexcept override { watch_ring(); }
   int failure(Code code) const noexcept override {
     return access.error ? access.error.code : error_class(code);
   }
@@ -181,18 +174,57 @@ class Running final : public Operation {
   Access access;
 
  private:
-  void forget() noexcept {
-    const std::lock_guard lock(access.file->mutex);
-    --access.file->num_pending;
-    access.file->none_pending.notify_all();
+  Code begin() {
+    // A program's conversion function runs in the program's own thread.
+    if (access.converted != nullptr && !access.view->rep->is_external32) {
+      run(access);
+      set_done();
+      return Code::ok;
+    }
+    const bool is_short =
+        !access.writes && access.bytes <= kShortBytes && access.find_piece(to, place);
+    descriptor = access.file->descriptor;
+    bytes = access.bytes;
+    const int error = is_short ? read_cached(descriptor, to, bytes, place, done) : 0;
+    if (is_short && error == 0) {
+      access.finish(done);
+      set_done();
+      return Code::ok;
+    }
+    count_pending(1);
+    if (error == EAGAIN && begin_ring_read(*this)) return Code::ok;
+    const Code code = hand_to_thread();
+    if (code != Code::ok) count_pending(-1);
+    return code;
   }
-  void work() {
-    run(access);
-    forget();
-    // The owner may be gone from here on.
-    is_done_.store(true, std::memory_order_release);
+  Code hand_to_thread() noexcept {
+    return or_no_memory([this] {
+      run_in_background([this] {
+        run(access);
+        end();
+      });
+      return Code::ok;
+    });
+  }
+  void on_end(bool is_read) noexcept override {
+    if (!is_read && hand_to_thread() == Code::ok) return;
+    if (!is_read) access.error = {MPI_ERR_NO_MEM, {}};
+    access.finish(done);
+    end();
+  }
+  // In the background. The file may be gone once nothing is pending, and the owner once it is done.
+  void end() noexcept {
+    count_pending(-1);
+    set_done();
     engine->ring(engine->rank());
   }
+  void count_pending(int change) noexcept {
+    const std::lock_guard lock(access.file->mutex);
+    access.file->num_pending += change;
+  }
+  // What came of it is visible to who sees that it is done.
+  bool is_done() const noexcept { return is_done_.load(std::memory_order_acquire); }
+  void set_done() noexcept { is_done_.store(true, std::memory_order_release); }
 
   Datatype* kept_ = nullptr;
   std::atomic<bool> is_done_{false};

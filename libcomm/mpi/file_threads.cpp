@@ -1,14 +1,14 @@
 #include "mpi/file_threads.hpp"
 
-#include <csignal>
-
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <system_error>
+#include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/thread.hpp"
 #include "mpi/state.hpp"
 
 namespace weft::mpi {
@@ -42,20 +42,14 @@ void work() {
   }
 }
 
-// Under the mutex. Signals are the program's threads' business.
+// Under the mutex.
 void add_thread() {
   workers->threads.reserve(kMostThreads);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    workers->threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (workers->threads.empty()) throw std::bad_alloc();
-    return;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  std::thread thread;
+  if (start_thread(thread, work))
+    workers->threads.push_back(std::move(thread));
+  else if (workers->threads.empty())
+    throw std::bad_alloc();
 }
 
 }  // namespace

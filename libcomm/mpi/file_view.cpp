@@ -19,6 +19,7 @@ View::~View() {
 }
 
 std::int64_t View::place_of(std::uint64_t position) const {
+  if (shape->is_block()) return displacement + shape->first() + static_cast<std::int64_t>(position);
   Cursor cursor(shape, position);
   return displacement + cursor.next(1).offset;
 }

@@ -279,6 +279,7 @@ void progress_operations(bool before_sleep) {
       code = Code::no_memory;
     next = request->next_running;
     if (!is_over) {
+      if (before_sleep) request->operation->before_sleep();
       before = request;
       continue;
     }

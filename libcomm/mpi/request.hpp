@@ -43,6 +43,8 @@ class Operation {
   virtual int refusal() const noexcept { return MPI_SUCCESS; }
   // Does what can be done now. True: finished, with `code`.
   virtual bool advance(Code& code) = 0;
+  // The thread that has just advanced it in vain sleeps next, until the process's doorbell rings.
+  virtual void before_sleep() noexcept {}
   // The class of error of the finished operation.
   virtual int failure(Code code) const noexcept { return error_class(code); }
   // What the status of the finished operation says; nothing, for most.

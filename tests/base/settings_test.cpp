@@ -127,11 +127,30 @@ TEST_CASE("picks are names with one of their choices each") {
                      {"shm", 9, Pick::kAny},
                      {"binomial", Pick::kAny, 4},
                      {"chain", Pick::kAny, Pick::kAny}});
+  REQUIRE(settings.set("COLL_ALGORITHMS", "bcast=chain,reproducible").ok());
+  CHECK(pick("bcast") == "chain");
+  CHECK(pick("reproducible") == "");
   REQUIRE(settings.set("COLL_ALGORITHMS", "").ok());
-  for (const char* bad : {"bcast=chain+", "bcast=+chain", "bcast=chain:", "bcast=chain@",
-                          "bcast=chain:x", "bcast=chain:8@8", "bcast=chain@8K", "bcast=chain:-1",
-                          "bcast=chain+bruck", "bcast", "bcast=", "bcast=bruck", "=shm", "cast=shm",
-                          "bcast=chain;scan=shm", ",", "bcast=chain,,scan=shm"}) {
+  for (const char* bad : {"bcast=chain+",
+                          "bcast=+chain",
+                          "bcast=chain:",
+                          "bcast=chain@",
+                          "bcast=chain:x",
+                          "bcast=chain:8@8",
+                          "bcast=chain@8K",
+                          "bcast=chain:-1",
+                          "bcast=chain+bruck",
+                          "bcast",
+                          "bcast=",
+                          "bcast=bruck",
+                          "=shm",
+                          "cast=shm",
+                          "bcast=chain;scan=shm",
+                          ",",
+                          "producible",
+                          "reproducible=1",
+                          "reproducible=",
+                          "bcast=chain,,scan=shm"}) {
     INFO(bad);
     const Status status = settings.set("COLL_ALGORITHMS", bad);
     CHECK(status == Code::bad_setting);

@@ -174,6 +174,37 @@ TEST_CASE("steps of a barrier over hosts, whatever algorithm broadcasts go by") 
     }
 }
 
+// docs/collectives.md, Reproducible sums.
+TEST_CASE("steps of reproducible sums know nothing of hosts") {
+  using Steps = std::vector<std::tuple<Step::Kind, int, std::size_t>>;
+  const auto steps_on = [](const Mapping& mapping, const Choices& choices) {
+    const int n = static_cast<int>(mapping.size());
+    std::vector<Steps> all(mapping.size());
+    for (int m = 0; m < n; ++m) {
+      Placement placement;
+      placement.reserve(mapping.size(), mapping.size());
+      placement.assign(m, n, [&](int member) { return mapping[at(member)]; });
+      const Members members{m, n, &placement, &choices};
+      Plan plan;
+      for (const bool commutative : {true, false}) {
+        for (const std::size_t count : {std::size_t{8}, std::size_t{40'000}}) {
+          write_reduce_steps(members, plan, {count, 8}, commutative, 1);
+          write_allreduce_steps(members, plan, {count, 8}, commutative);
+          write_scan_steps(members, plan, {count, 8}, false);
+        }
+      }
+      for (const Step& step : plan.steps())
+        all[at(m)].emplace_back(step.kind, step.peer, step.length);
+    }
+    return all;
+  };
+  Choices choices;
+  CHECK(steps_on(in_a_row(2, 3), choices) != steps_on(in_turn(2, 3), choices));
+  choices.reproducible = true;
+  CHECK(steps_on(in_a_row(2, 3), choices) == steps_on(in_turn(2, 3), choices));
+  CHECK(steps_on(in_a_row(2, 3), choices) == steps_on(in_a_row(1, 6), choices));
+}
+
 // Several threads may begin collectives of one communicator, with roots of their own.
 TEST_CASE("steps written by several threads are those written by one") {
   const Mapping mapping = in_turn(3, 4);

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <memory>
 #include <regex>
+#include <set>
 
 #include "support/process.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 
 const std::string kRun = std::getenv("WEFTRUN"), kSwitch = std::getenv("WEFT_SWITCH"),
                   kProbe = std::getenv("PROBE"), kBackground = std::getenv("BACKGROUND"),
-                  kSurvive = std::getenv("SURVIVE");
+                  kSurvive = std::getenv("SURVIVE"), kNumbers = std::getenv("NUMBERS");
 
 struct SwitchProcess {
   explicit SwitchProcess(std::vector<std::string> options) {
@@ -81,9 +82,12 @@ struct World {
                                  const std::string& log = "warn",
                                  const std::string& patience_ms = "300",
                                  const Process::Environment& more = {},
-                                 const std::string& program = kProbe) {
-    std::vector<std::string> command{
-        kRun, "-n", std::to_string(shape.nodes * shape.per_node), "--timeout", "100", program};
+                                 const std::string& program = kProbe,
+                                 const std::vector<std::string>& options = {}) {
+    std::vector<std::string> command{kRun, "-n", std::to_string(shape.nodes * shape.per_node),
+                                     "--timeout", "100"};
+    command.insert(command.end(), options.begin(), options.end());
+    command.push_back(program);
     command.insert(command.end(), arguments.begin(), arguments.end());
     Process::Environment environment{{"WEFT_OFFLOAD", mode},
                                      {"WEFT_OFFLOAD_SWITCH", placement->path},
@@ -131,6 +135,56 @@ TEST_CASE("switches and hosts compute the same bits") {
       if (mode == "node" && shape.sockets == 1 && shape.per_node == 1) break;
     }
   }
+}
+
+TEST_CASE("the C++ interface's sums of bfloat16 go through switches, and are the hosts'") {
+  for (const Shape& shape : {Shape{2, 1, 1, 1, 0}, {2, 2, 2, 1, 0}, {4, 1, 1, 2, 1}}) {
+    INFO(shape.nodes << " nodes of " << shape.per_node);
+    World world(shape);
+    auto run = world.start("node", {"25"}, "info", "30000", {}, kNumbers);
+    const std::string by_switch = hash_of(*run);
+    CHECK(std::regex_search(run->err(), std::regex("offload: [1-9][0-9]* operations by the")));
+    CHECK(has(run->err(), " 0 by hosts"));
+    for (auto& one : world.switches) one->kill();
+    auto again = world.start("node", {"25"}, "warn", "300", {}, kNumbers);
+    CHECK(hash_of(*again) == by_switch);
+    auto off = world.start("off", {"25"}, "warn", "300", {}, kNumbers);
+    (void)hash_of(*off);  // it checks its sums itself
+  }
+}
+
+TEST_CASE("the C++ interface's allreduce ends with the loss of a rank, and another one begins") {
+  for (const std::string mode : {"node", "off"})
+    for (const Shape& shape : {Shape{3, 1, 1, 1, 0}, {2, 2, 1, 1, 0}}) {
+      INFO(mode << ", " << shape.nodes << " nodes of " << shape.per_node);
+      World world(shape);
+      auto run =
+          world.start(mode, {"lose"}, "error", "300", {}, kNumbers, {"--on-death", "continue"});
+      CHECK(run->wait(60'000) == 128 + SIGKILL);
+      CHECK_FALSE(has(run->err(), "not so"));
+    }
+}
+
+// docs/collectives.md, Reproducible sums.
+TEST_CASE(
+    "reproducible sums are the same bits wherever the processes are, with switches and without") {
+  const std::vector<std::string> arguments{"7", "40", "3000"};
+  const auto hashes = [&](const Process::Environment& more) {
+    std::set<std::string> found;
+    for (const Shape& shape : {Shape{2, 2, 2, 1, 0}, {2, 2, 2, 2, 1}, {4, 1, 1, 2, 1}}) {
+      World world(shape);
+      auto run = world.start("node", arguments, "info", "30000", more);
+      found.insert(hash_of(*run));
+      // What has no rounding still goes by them.
+      CHECK(std::regex_search(run->err(), std::regex("offload: [1-9][0-9]* operations by the")));
+    }
+    World world({4, 1, 1, 1, 0});
+    auto run = world.start("off", arguments, "warn", "300", more);
+    found.insert(hash_of(*run));
+    return found;
+  };
+  CHECK(hashes({}).size() > 1);
+  CHECK(hashes({{"WEFT_COLL_ALGORITHMS", "reproducible"}}).size() == 1);
 }
 
 TEST_CASE("16 processes under 4 switches and 2 spines that lose, double and reorder packets") {

@@ -5,6 +5,7 @@
 
 namespace weft {
 
+using transport::Allreduce;
 using transport::Bytes;
 using transport::Exchange;
 using transport::ExchangeSettings;
@@ -14,6 +15,7 @@ using transport::LocalRanks;
 using transport::Max;
 using transport::Min;
 using transport::Pairing;
+using transport::Reduce;
 using transport::RemoteMemory;
 using transport::Token;
 

@@ -219,31 +219,38 @@ TEST_CASE("addresses that lead nowhere are errors at once or by the deadline") {
 }
 
 TEST_CASE("while a name server is silent others are met, and who waits for it is met later") {
-  SlowNames& names = SlowNames::of_process();
-  Party server("server", "secret"), client("client", "secret");
-  REQUIRE(server.bootstrap.listen("127.0.0.1:0").ok());
-  const std::string at = server.bootstrap.own().bootstraps.at(0);
-  const std::string slow = "slow.invalid" + at.substr(at.rfind(':'));
-  names.fall_silent();
-  // More than there are threads to ask; those of the first ones are over before there is an answer.
-  for (int i = 0; i < 20; ++i) REQUIRE(client.connect(slow, i < 10 ? 1'000'000 : kDeadlineNs).ok());
-  REQUIRE(names.wait_until_asked());
-  REQUIRE(client.connect(at).ok());
-  REQUIRE(poll_until({&server, &client}, [&] {
-    return client.events.met.size() == 1 && client.events.failures.size() == 10;
-  }));
-  for (const Status& failure : client.events.failures) CHECK(failure == Code::timed_out);
-  names.answer();
-  REQUIRE(poll_until({&server, &client}, [&] { return client.events.met.size() == 11; }));
-  CHECK(client.events.failures.size() == 10);
-  // A Node may end meanwhile.
-  names.fall_silent();
+  const int before = count_descriptors();
   {
-    Party other("other", "secret");
-    REQUIRE(other.connect(slow).ok());
+    SlowNames& names = SlowNames::of_process();
+    Party server("server", "secret"), client("client", "secret");
+    REQUIRE(server.bootstrap.listen("127.0.0.1:0").ok());
+    const std::string at = server.bootstrap.own().bootstraps.at(0);
+    const std::string slow = "slow.invalid" + at.substr(at.rfind(':'));
+    names.fall_silent();
+    // More than there are threads to ask; those of the first ones are over before there is an
+    // answer.
+    for (int i = 0; i < 20; ++i)
+      REQUIRE(client.connect(slow, i < 10 ? 1'000'000 : kDeadlineNs).ok());
     REQUIRE(names.wait_until_asked());
+    REQUIRE(client.connect(at).ok());
+    REQUIRE(poll_until({&server, &client}, [&] {
+      return client.events.met.size() == 1 && client.events.failures.size() == 10;
+    }));
+    for (const Status& failure : client.events.failures) CHECK(failure == Code::timed_out);
+    names.answer();
+    REQUIRE(poll_until({&server, &client}, [&] { return client.events.met.size() == 11; }));
+    CHECK(client.events.failures.size() == 10);
+    // A Node may end meanwhile.
+    names.fall_silent();
+    {
+      Party other("other", "secret");
+      REQUIRE(other.connect(slow).ok());
+      REQUIRE(names.wait_until_asked());
+    }
+    names.answer();
   }
-  names.answer();
+  // Lookups go on after their Nodes, and end with the answer.
+  CHECK(poll_until({}, [&] { return count_descriptors() <= before; }));
 }
 
 TEST_CASE("a path left behind is taken over, one in use is not, and none stays") {
@@ -306,7 +313,7 @@ TEST_CASE("garbage, truncated and half-open handshakes end alone, and leave noth
     for (const int fd : half_open) ::close(fd);
     CHECK(server.events.met.size() == 1);
   }
-  CHECK(count_descriptors() == before);
+  CHECK(count_descriptors() <= before);  // a lookup of before may have ended
 }
 
 TEST_CASE("descriptors of a stranger are closed, and so is the stranger") {

@@ -1,6 +1,6 @@
-// Reductions inside a host. Vectors are combined straight from the slots, always in rank order from
-// the right (a0 op (a1 op (a2 op a3))), so that the result does not depend on who arrived when, and
-// so that operations need not commute.
+// Reductions inside a host. Vectors are combined straight from the slots, in rank order from the
+// right (a0 op (a1 op (a2 op a3))), along a tree group by group, so that the result does not depend
+// on who arrived when, and so that operations need not commute.
 #include "coll/shm_collectives.hpp"
 
 namespace weft::coll {

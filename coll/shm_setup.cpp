@@ -124,13 +124,14 @@ ShmTeam* Team::make_shm() {
   // All memory first: without it nothing has been tried, and with it all members say what they
   // have.
   auto segment = std::make_unique<ShmSegment>();
+  Job& job = engine_.job();
+  if (is_local_ && size() <= kMaxShmMembers)
+    segment->tree =
+        ShmTree::make(size(), [&](int a, int b) { return job.share_cache(world(a), world(b)); });
   if (scratch(kLine) == nullptr) throw std::bad_alloc();
   shm_tried_ = true;
   if (!is_local_ || size() > kMaxShmMembers) return nullptr;
   segment->bytes = ShmTeam::segment_bytes(size());
-  Job& job = engine_.job();
-  segment->tree =
-      ShmTree::make(size(), [&](int a, int b) { return job.share_cache(world(a), world(b)); });
 
   Offer offer{};
   int fd = -1;

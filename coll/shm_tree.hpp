@@ -22,18 +22,10 @@ class ShmTree {
   static ShmTree make(int size, Near&& is_near) {
     ShmTree tree;
     if (size <= kFlatMost) return tree;
-    // In the order of their first members.
-    std::vector<std::vector<int>> groups;
-    for (int member = 0; member < size; ++member) {
-      auto group = groups.begin();
-      while (group != groups.end() &&
-             (group->size() == kGroupMost || !is_near(group->front(), member)))
-        ++group;
-      if (group == groups.end())
-        groups.push_back({member});
-      else
-        group->push_back(member);
-    }
+    auto groups = find_groups(size, is_near);
+    // Where few share a cache, any groups are better than none.
+    if (2 * groups.size() > static_cast<std::size_t>(size))
+      groups = find_groups(size, [](int, int) { return true; });
     tree.group_of_.resize(static_cast<std::size_t>(size));
     for (const auto& group : groups) {
       for (const int member : group) {
@@ -63,6 +55,23 @@ class ShmTree {
   bool is_in_order() const noexcept { return is_in_order_; }
 
  private:
+  // In the order of their first members.
+  template <class Near>
+  static std::vector<std::vector<int>> find_groups(int size, Near&& is_near) {
+    std::vector<std::vector<int>> groups;
+    for (int member = 0; member < size; ++member) {
+      auto group = groups.begin();
+      while (group != groups.end() &&
+             (group->size() == kGroupMost || !is_near(group->front(), member)))
+        ++group;
+      if (group == groups.end())
+        groups.push_back({member});
+      else
+        group->push_back(member);
+    }
+    return groups;
+  }
+
   std::vector<int> members_;       // group by group
   std::vector<std::size_t> ends_;  // of the groups, in members_
   std::vector<int> group_of_;

@@ -114,6 +114,7 @@ void Manager::run() {
   }
   // Operations end before the memory they write to can go.
   end_groups();
+  set_aside_.clear();
   node_.reset();
   sockets_.reset();
   const auto lock = server_.lock();
@@ -127,7 +128,8 @@ void Manager::run() {
 // True if something moved on.
 bool Manager::take_turn(std::uint64_t now_ns) {
   connect_missing(now_ns);
-  bool has_moved = serve_inbox();
+  bool has_moved = take_up();
+  has_moved |= serve_inbox();
   has_moved |= node_->progress();
   if (sockets_ != nullptr) has_moved |= sockets_->progress(now_ns);
   end_reads();
@@ -162,8 +164,35 @@ bool Manager::help() {
     if (has_urgent && !has_rung_.exchange(true, std::memory_order_relaxed)) wake();
     return false;
   }
-  has_helped_ = true;
-  return take_turn(monotonic_ns());
+  // Long objects are copied, and their checksums computed, in one go.
+  if (num_long_ != 0 || !set_aside_.empty()) {
+    wake();
+    return false;
+  }
+  has_helped_ = is_helping_ = true;
+  const bool has_moved = take_turn(monotonic_ns());
+  is_helping_ = false;
+  if (!set_aside_.empty()) wake();
+  return has_moved;
+}
+
+// What would keep the store's clients waiting.
+bool Manager::takes_long(const PeerMessage& message) {
+  return (message.kind == PeerKind::offer && message.data_bytes > kLongBytes) ||
+         ((message.kind == PeerKind::ask || message.kind == PeerKind::watch) &&
+          message.wants_checksum);
+}
+
+// What the store's thread has left, in the order in which it came.
+bool Manager::take_up() {
+  bool any = false;
+  for (; !is_helping_ && !set_aside_.empty(); any = true) {
+    const auto [peer, bytes] = std::move(set_aside_.front());
+    set_aside_.pop_front();
+    PeerMessage message;
+    if (decode(bytes, message)) heard(peer, message);
+  }
+  return any;
 }
 
 // Whoever moves the Node on leaves it so that what comes wakes the manager's thread.
@@ -344,6 +373,8 @@ void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
   try {
     if (is_sane) copy.assign(bytes.begin(), bytes.end());
     is_sane = is_sane && decode(copy, message);
+    if (is_sane && is_helping_ && (!set_aside_.empty() || takes_long(message)))
+      return (void)set_aside_.emplace_back(peer, std::move(copy));
   } catch (const std::bad_alloc&) {
     // Without this message the two would wait for each other: they begin anew.
     const Peer link = peer;
@@ -355,6 +386,10 @@ void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
     ++counters_.refused;
     return;
   }
+  heard(peer, message);
+}
+
+void Manager::heard(const Peer& peer, const PeerMessage& message) {
   if (message.kind == PeerKind::members) return heard_members(peer, message);
   handle(peer.generation(), message);
 }

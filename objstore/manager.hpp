@@ -143,8 +143,22 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
     Operation read;
     std::vector<PeerMemory> memories;
   };
+  // Longer objects are not for the store's thread, whose clients wait meanwhile.
+  static constexpr std::uint64_t kLongBytes = 1 << 20;
+  // One more of something, while it lives.
+  class Counted {
+   public:
+    explicit Counted(int& number) : number_(number) { ++number_; }
+    ~Counted() { --number_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    int& number_;
+  };
   struct Fetch {
     ObjectId id;
+    std::optional<Counted> is_long;
     bool is_wanted = true;    // by somebody here
     bool is_watched = false;  // in the directory
     // Hosts that are told when the copy is here, and of which of their replications.
@@ -225,6 +239,9 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   bool help() override;  // Helper
   void rest() override;
   bool take_turn(std::uint64_t now_ns);
+  static bool takes_long(const PeerMessage& message);
+  void heard(const Peer& peer, const PeerMessage& message);
+  bool take_up();
   void post(const Command& command);
   void wake();
   bool serve_inbox();
@@ -352,6 +369,11 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   std::atomic<bool> has_commands_{false}, has_urgent_{false}, has_rung_{false};
   std::atomic<std::size_t> num_fetches_{0};
   bool has_helped_ = false;  // the store's thread's
+  // Under turn_mutex_: fetches of long objects; whether the store's thread has the turn, and what
+  // it leaves to the manager's, as clients would wait for it.
+  int num_long_ = 0;
+  bool is_helping_ = false;
+  std::deque<std::pair<Peer, std::vector<std::byte>>> set_aside_;
   std::deque<Command> inbox_;
   ManagerCounters counters_;      // under inbox_mutex_
   std::string directory_status_;  // under inbox_mutex_; JSON

@@ -181,6 +181,7 @@ void Manager::answered(Fetch& fetch, std::uint64_t from, const PeerMessage& mess
     end_ask(fetch, ask, true);
     return advance(fetch);
   }
+  fetch.holders.insert(from);  // who gives at once has told so by nothing else
   const Sizes sizes{message.data_bytes, message.metadata_bytes, message.stamp,
                     settings_.verifies ? message.checksum : 0};
   if (fetch.has_place && fetch.sizes != sizes) {
@@ -211,6 +212,7 @@ void Manager::answered(Fetch& fetch, std::uint64_t from, const PeerMessage& mess
 // False: there is no room yet, and it is tried again later; or the fetch is over, and gone.
 bool Manager::make_place(Fetch& fetch, const Sizes& sizes) {
   const std::uint64_t total = sizes.data_bytes + sizes.metadata_bytes;
+  if (total > kLongBytes && !fetch.is_long) fetch.is_long.emplace(num_long_);
   if (fetch.into != nullptr) {
     const IntoTarget& into = *fetch.into;
     fetch.to = into.to;

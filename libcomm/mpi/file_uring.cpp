@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -24,16 +25,15 @@ namespace {
 // Reads under way at a time. A ring of so many entries never has more to tell than it has room for.
 constexpr unsigned kMostReads = 128;
 
-// Calls of liburing are made with the mutex of Reads held.
+// The kernel does the rest of a read in the thread that submitted it, whose system calls it
+// interrupts for that. So a thread of the ring's own submits, and the program's threads are left
+// alone. What was posted is guarded by `posting_`, what has ended by the mutex of Reads.
 class Ring {
  public:
   Ring() noexcept = default;
   ~Ring() {
     if (thread_.joinable()) {
-      ends_.store(true, std::memory_order_relaxed);
-      want_watch();
-      const std::uint64_t one = 1;
-      [[maybe_unused]] const ssize_t put = ::write(event_, &one, sizeof one);
+      tell(kEnd);
       thread_.join();
     }
     if (is_made_) io_uring_queue_exit(&ring_);
@@ -52,63 +52,84 @@ class Ring {
     result = io_uring_register_eventfd(&ring_, event_);
     if (result < 0) return -result;
     const Code started =
-        or_no_memory([this] { return start_thread(thread_, [this] { watch(); }).code(); });
+        or_no_memory([this] { return start_thread(thread_, [this] { run(); }).code(); });
     return started == Code::ok ? 0 : EAGAIN;
   }
 
-  // False: it is not in the ring.
+  // False: there is no room in the ring.
   bool post(RingRead& read) noexcept {
-    io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
-    if (entry == nullptr) return false;
-    io_uring_prep_read(entry, read.descriptor, read.to + read.done,
-                       static_cast<unsigned>(read.bytes - read.done),
-                       static_cast<std::uint64_t>(read.place) + read.done);
-    io_uring_sqe_set_data(entry, &read);
-    io_uring_submit(&ring_);
-    if (io_uring_sq_ready(&ring_) == 0) return true;
-    // The kernel has not taken it (no memory). It cannot be withdrawn, and becomes one that does
-    // nothing.
-    io_uring_prep_nop(entry);
-    io_uring_sqe_set_data(entry, nullptr);
-    return false;
+    {
+      const std::lock_guard lock(posting_);
+      io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
+      if (entry == nullptr) return false;
+      io_uring_prep_read(entry, read.descriptor, read.to + read.done,
+                         static_cast<unsigned>(read.bytes - read.done),
+                         static_cast<std::uint64_t>(read.place) + read.done);
+      io_uring_sqe_set_data(entry, &read);
+    }
+    tell(kSubmit);
+    return true;
   }
 
   // Null: none has ended.
   RingRead* next(int& result) noexcept {
     io_uring_cqe* entry = nullptr;
-    while (io_uring_peek_cqe(&ring_, &entry) == 0) {
-      auto* const read = static_cast<RingRead*>(io_uring_cqe_get_data(entry));
-      result = entry->res;
-      io_uring_cqe_seen(&ring_, entry);
-      if (read != nullptr) return read;
-    }
-    return nullptr;
+    if (io_uring_peek_cqe(&ring_, &entry) != 0) return nullptr;
+    auto* const read = static_cast<RingRead*>(io_uring_cqe_get_data(entry));
+    result = entry->res;
+    io_uring_cqe_seen(&ring_, entry);
+    return read;
   }
 
-  // Not under the mutex. Pairs with the exchange in watch(): whoever finds it wanted already is
-  // rung for after that.
-  void want_watch() noexcept {
-    if (is_wanted_.exchange(1, std::memory_order_acq_rel) == 0) is_wanted_.notify_one();
-  }
+  // The process's doorbell is to be rung when something ends.
+  void want_watch() noexcept { tell(kWatch); }
 
  private:
-  // What ended before it was wanted is told again: that wakes a sleeper for nothing, once.
-  void watch() noexcept {
-    while (!ends_.load(std::memory_order_relaxed)) {
-      is_wanted_.wait(0, std::memory_order_acquire);
-      std::uint64_t count;
-      if (::read(event_, &count, sizeof count) < 0) continue;
-      is_wanted_.exchange(0, std::memory_order_acq_rel);  // pairs with the one in want_watch()
-      engine->ring(engine->rank());
+  enum Work : std::uint32_t { kSubmit = 1, kWatch = 2, kEnd = 4 };
+
+  void tell(std::uint32_t work) noexcept {
+    // seq_cst: either the thread sees the work before it blocks, or this sees it blocked.
+    if (work_.fetch_or(work, std::memory_order_seq_cst) == 0) work_.notify_one();
+    if (!is_blocked_.load(std::memory_order_seq_cst)) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(event_, &one, sizeof one);
+  }
+
+  void run() noexcept {
+    for (;;) {
+      work_.wait(0, std::memory_order_seq_cst);
+      const std::uint32_t work = work_.exchange(0, std::memory_order_seq_cst);
+      if ((work & kSubmit) != 0) submit();
+      if ((work & kEnd) != 0) return;
+      if ((work & kWatch) != 0) watch();
     }
+  }
+
+  void submit() noexcept {
+    const std::lock_guard lock(posting_);
+    // What the kernel does not take now, for want of memory, it takes later.
+    while (io_uring_submit(&ring_) < 0 || io_uring_sq_ready(&ring_) != 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  // What ended before, or is posted meanwhile, wakes a sleeper for nothing, once.
+  void watch() noexcept {
+    is_blocked_.store(true, std::memory_order_seq_cst);
+    std::uint64_t count;
+    if (work_.load(std::memory_order_seq_cst) == 0) {
+      [[maybe_unused]] const ssize_t got = ::read(event_, &count, sizeof count);
+    }
+    is_blocked_.store(false, std::memory_order_seq_cst);
+    engine->ring(engine->rank());
   }
 
   io_uring ring_{};
   bool is_made_ = false;
   int event_ = -1;  // counts what has ended
+  std::mutex posting_;
   std::thread thread_;
-  std::atomic<std::uint32_t> is_wanted_{0};
-  std::atomic<bool> ends_{false};
+  std::atomic<std::uint32_t> work_{0};
+  std::atomic<bool> is_blocked_{false};
 };
 
 struct Reads {

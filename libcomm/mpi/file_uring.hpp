@@ -4,8 +4,9 @@
 // kernels, most containers), or a read does not go through it, threads read instead
 // (file_threads.hpp).
 //
-// Threads: any. What has ended is taken from the ring by whoever waits or tests. While they all
-// sleep, a thread waits for the ring and rings the process's doorbell.
+// Threads: any. A thread of the ring's own submits. What has ended is taken from the ring by
+// whoever waits or tests; while they all sleep, that thread waits for the ring and rings the
+// process's doorbell.
 #include <cstddef>
 #include <cstdint>
 

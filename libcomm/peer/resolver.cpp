@@ -9,22 +9,36 @@
 #include <deque>
 #include <mutex>
 
+#include "base/shortage.hpp"
 #include "base/thread.hpp"
 
 namespace weft::peer {
 
 namespace {
-constexpr int kMaxThreads = 8;  // of one Resolver; more lookups wait
-}
+// Of one Resolver: as many names may have no answer before others have to wait.
+constexpr int kMaxThreads = 64;
+}  // namespace
 
 struct Resolver::Queue {
   std::mutex lock;
   std::deque<std::weak_ptr<Lookup>> waiting;  // under lock
+  std::vector<std::weak_ptr<Lookup>> begun;   // under lock: by threads, not done
   int num_threads = 0;                        // under lock
+
+  // Under lock. Null: nobody looks this up.
+  std::shared_ptr<Lookup> find(std::string_view text) const {
+    const auto find_in = [text](const auto& list) {
+      for (const auto& one : list)
+        if (auto lookup = one.lock(); lookup != nullptr && lookup->text == text) return lookup;
+      return std::shared_ptr<Lookup>();
+    };
+    auto found = find_in(begun);
+    return found != nullptr ? found : find_in(waiting);
+  }
 };
 
 Lookup::~Lookup() {
-  if (done_fd >= 0) ::close(done_fd);
+  for (const int fd : done_fds) ::close(fd);
 }
 
 Resolver::Resolver() : queue_(std::make_shared<Queue>()) {}
@@ -33,25 +47,37 @@ Status Resolver::start(std::string_view text, std::shared_ptr<Lookup>& lookup, i
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
     return {Code::no_memory, fmt::format("cannot look up {}: {}", text, std::strerror(errno))};
-  lookup = std::make_shared<Lookup>(text);
-  lookup->done_fd = ends[0];
-  {
+  const auto begin = [&]() -> Status {
     const std::lock_guard guard(queue_->lock);
-    queue_->waiting.push_back(lookup);
-    if (queue_->num_threads < kMaxThreads) {
-      std::thread thread;
-      Status status = start_thread(thread, [queue = queue_] { serve(queue); });
-      if (status) {
-        // Nobody waits for it: a lookup cannot be broken off.
-        thread.detach();
-        ++queue_->num_threads;
-      } else if (queue_->num_threads == 0) {
-        queue_->waiting.pop_back();
-        lookup = nullptr;
-        ::close(ends[1]);
-        return status;
+    lookup = queue_->find(text);
+    const bool is_new = lookup == nullptr;
+    if (is_new) lookup = std::make_shared<Lookup>(text);
+    lookup->done_fds.reserve(lookup->done_fds.size() + 1);
+    if (is_new) {
+      queue_->begun.reserve(queue_->begun.size() + kMaxThreads);
+      queue_->waiting.push_back(lookup);
+      if (queue_->num_threads < kMaxThreads) {
+        std::thread thread;
+        Status status = start_thread(thread, [queue = queue_] { serve(queue); });
+        if (status) {
+          // Nobody waits for it: a lookup cannot be broken off.
+          thread.detach();
+          ++queue_->num_threads;
+        } else if (queue_->num_threads == 0) {
+          queue_->waiting.pop_back();
+          return status;
+        }
       }
     }
+    lookup->done_fds.push_back(ends[0]);
+    return {};
+  };
+  const Status status = or_no_memory(begin);
+  if (!status) {
+    lookup = nullptr;
+    ::close(ends[0]);
+    ::close(ends[1]);
+    return status;
   }
   fd = ends[1];
   return {};
@@ -63,12 +89,16 @@ void Resolver::serve(const std::shared_ptr<Queue>& queue) {
     const std::shared_ptr<Lookup> lookup = queue->waiting.front().lock();
     queue->waiting.pop_front();
     if (lookup == nullptr) continue;
+    queue->begun.push_back(lookup);  // there is room
     guard.unlock();
-    lookup->status = resolve(lookup->text, lookup->address);
+    const Status status = or_no_memory([&] { return resolve(lookup->text, lookup->address); });
+    guard.lock();
+    std::erase_if(queue->begun, [&](const auto& one) { return one.lock() == lookup; });
+    lookup->status = status;
     // release: the result; pairs with Bootstrap::go_on_to.
     lookup->is_done.store(true, std::memory_order_release);
-    [[maybe_unused]] const auto sent = ::send(lookup->done_fd, "", 1, MSG_NOSIGNAL);
-    guard.lock();
+    for (const int fd : lookup->done_fds)
+      [[maybe_unused]] const auto sent = ::send(fd, "", 1, MSG_NOSIGNAL);
   }
   --queue->num_threads;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "peer/sockets.hpp"
 #include "weft/status.hpp"
@@ -24,14 +25,15 @@ struct Lookup {
   Status status;          // as resolve()'s
   SocketAddress address;  // if it is ok
   std::atomic<bool> is_done{false};
-  int done_fd = -1;  // the thread's end
+  std::vector<int> done_fds;  // the thread's ends, one for each who asks; under the resolver's lock
 };
 
 class Resolver {
  public:
   Resolver();
-  // Begins to look up "host:port". `fd`, the caller's to close, becomes readable when it is done;
-  // who lets go of the lookup before is no longer served. no_memory: no descriptors, no threads.
+  // Begins to look up "host:port", or joins a lookup of it that is under way. `fd`, the caller's to
+  // close, becomes readable when it is done; what all have let go of before it began is not looked
+  // up. no_memory: no descriptors, no threads.
   Status start(std::string_view text, std::shared_ptr<Lookup>& lookup, int& fd);
 
  private:

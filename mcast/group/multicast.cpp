@@ -108,15 +108,30 @@ void MulticastImpl::add(std::shared_ptr<GroupImpl> group) {
 // A group that nobody joins fails at whoever greets, who says so; what others leave undone costs no
 // more memory than this.
 void MulticastImpl::keep_early(const Early& early) {
-  if (early_.size() >= kMaxEarly) drop_early(early_.begin());
+  if (early_.size() >= kMaxEarly) {
+    // The eldest of all is that of its group.
+    const auto of_group = early_of_.find(early_.front().hello.group);
+    of_group->second.pop_front();
+    if (of_group->second.empty()) early_of_.erase(of_group);
+    early_.pop_front();
+  }
   early_of_[early.hello.group].push_back(early_.insert(early_.end(), early));
 }
 
-void MulticastImpl::drop_early(std::list<Early>::iterator early) {
-  const auto of_group = early_of_.find(early->hello.group);
-  std::erase(of_group->second, early);
-  if (of_group->second.empty()) early_of_.erase(of_group);
-  early_.erase(early);
+void MulticastImpl::drop_early_of_group(std::uint64_t group) {
+  const auto of_group = early_of_.find(group);
+  if (of_group == early_of_.end()) return;
+  for (const auto& early : of_group->second) early_.erase(early);
+  early_of_.erase(of_group);
+}
+
+void MulticastImpl::drop_early_from(std::uint64_t generation) {
+  for (auto of_group = early_of_.begin(); of_group != early_of_.end();) {
+    std::erase_if(of_group->second,
+                  [&](const auto& early) { return early->generation == generation; });
+    of_group = of_group->second.empty() ? early_of_.erase(of_group) : std::next(of_group);
+  }
+  std::erase_if(early_, [&](const Early& early) { return early.generation == generation; });
 }
 
 void MulticastImpl::remove(GroupImpl& group) {
@@ -306,7 +321,7 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
     } else if (read_message(bytes, message, rest) && is_sane(message, rest)) {
       note_failed(head.group, message, {reinterpret_cast<const char*>(rest.data()), rest.size()});
       // Who comes late is told of the failure, whoever has greeted.
-      while (early_of_.contains(head.group)) drop_early(early_of_.at(head.group).front());
+      drop_early_of_group(head.group);
     }
     return;
   }
@@ -350,10 +365,7 @@ void MulticastImpl::on_lost(const Peer& peer, const Status& why) {
   connection.peer = {};
   connection.unsent.clear();
   to_flush_.erase(&connection);
-  for (auto it = early_.begin(); it != early_.end();) {
-    const auto early = it++;
-    if (early->generation == peer.generation()) drop_early(early);
-  }
+  drop_early_from(peer.generation());
   for (GroupImpl* group : std::vector(connection.groups.begin(), connection.groups.end())) {
     group->on_lost(connection, why);
   }

@@ -103,7 +103,8 @@ class MulticastImpl {
   void handle(Event& event);
   void on_message(const Peer& peer, Bytes bytes);
   void keep_early(const Early& early);
-  void drop_early(std::list<Early>::iterator early);
+  void drop_early_of_group(std::uint64_t group);
+  void drop_early_from(std::uint64_t generation);
   void on_lost(const Peer& peer, const Status& why);
   void bind(Connection& connection, const Peer& peer, bool opened_here);
   bool connect_some(Clock::time_point now);

@@ -144,6 +144,10 @@ TEST_CASE("a tree has groups of members that share a cache") {
   CHECK(std::vector<int>(two.group(1).begin(), two.group(1).end()) ==
         std::vector<int>{1, 3, 5, 7, 9, 11, 13, 15});
   CHECK(two.group_of(16) == 2);
+  // Each has a cache of its own.
+  const auto apart = coll::ShmTree::make(24, [](int a, int b) { return a == b; });
+  CHECK(apart.num_groups() == 3);
+  CHECK(apart.is_in_order());
 }
 
 TEST_CASE("random calls in a row, written past the caches") {

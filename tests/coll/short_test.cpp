@@ -65,6 +65,24 @@ Status in_want(unsigned each, F&& f) {
   return status;
 }
 
+TEST_CASE("members that are short of memory where a team's segment is made") {
+  for (const unsigned each : {37u, 41u, 53u}) {
+    const auto errors = run_ranks(17, {{"PEER_TIMEOUT_MS", "60000"}}, [&](coll::Team& all) {
+      std::vector<std::string> errors;
+      std::vector<int> members(17);
+      for (int r = 0; r < 17; ++r) members[static_cast<std::size_t>(r)] = r;
+      // Ways are there before memory is short.
+      if (!barrier(all)) errors.push_back("the first barrier");
+      coll::Team team(all.engine(), members, 8);
+      const Status status = in_want(team.rank() % 2 == 0 ? each : 0, [&] { return barrier(team); });
+      if (!status) errors.push_back(status.text());
+      return errors;
+    });
+    INFO("every allocation number " << each << " fails");
+    CHECK(errors == std::vector<std::string>());
+  }
+}
+
 TEST_CASE("members that are short of memory in calls over hosts") {
   constexpr std::size_t kNum = 3000;
   for (const std::vector<int>& hosts :

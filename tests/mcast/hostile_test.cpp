@@ -290,6 +290,14 @@ TEST_CASE("an old connection whose end one member has not noticed fails no new g
   }
 }
 
+TEST_CASE("many greetings of one group that nobody joins") {
+  Pair pair;
+  for (int i = 0; i < 100'000; ++i) pair.second.greet(pair.link, 3);
+  pair.second.fail(pair.link, 3);
+  pair.second.greet(pair.link, 3);  // answered: it has failed
+  CHECK(pair.second.until([&] { return pair.second.num_failed == 2; }));
+}
+
 // Blocks find their group by its handle.
 TEST_CASE("groups that several threads make at once have handles of their own") {
   constexpr std::size_t kThreads = 4, kEach = 2'000'000;

@@ -159,6 +159,19 @@ TEST_CASE("an object that finds no room is fetched when there is some, or refuse
   const Status status = to.get(id_of(9), other, kWaitMs);
   CHECK(status == Code::no_memory);
   CHECK(status.text().find("--memory") != std::string::npos);
+  // Whoever answers for the id, which for some is the one that holds it.
+  for (std::uint64_t i = 20; i < 28; ++i) {
+    INFO(i);
+    REQUIRE(to.get(id_of(2), held, kWaitMs));
+    REQUIRE(from.put(id_of(i), contents_of(id_of(i), 6 << 20)));
+    std::thread later([&held] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      held.release();
+    });
+    check_fetched(to, id_of(i), 6 << 20);
+    later.join();
+    REQUIRE(from.erase(id_of(i)));
+  }
 }
 
 TEST_CASE("a range of an object comes into the program's memory, and no copy stays") {
@@ -417,6 +430,14 @@ TEST_CASE("bytes that have changed are not sealed by who verifies") {
     CHECK(status.text().find("checksum") != std::string::npos);
     CHECK_FALSE(at_c.contains(other));
     CHECK(status_number(at_c, "wrong_checksum") >= 2);
+    // Of one holder, which for some ids is the one that answers for them.
+    for (std::uint64_t i = 0; i < 6 && bytes == 1000; ++i) {
+      const ObjectId one = id_of(7'000'000 + i);
+      REQUIRE(at_a.put(one, contents_of(one, 1000), {}));
+      REQUIRE(at_b.get_into(one, 0, std::span(into).first(1000), whole, kWaitMs));
+      spoil(a, one, 500);
+      CHECK(at_c.get(one, object, kWaitMs) == Code::corrupt);
+    }
   }
 }
 

@@ -227,10 +227,10 @@ TEST_CASE("while a name server is silent others are met, and who waits for it is
     const std::string at = server.bootstrap.own().bootstraps.at(0);
     const std::string slow = "slow.invalid" + at.substr(at.rfind(':'));
     names.fall_silent();
-    // More than there are threads to ask; those of the first ones are over before there is an
-    // answer.
-    for (int i = 0; i < 20; ++i)
-      REQUIRE(client.connect(slow, i < 10 ? 1'000'000 : kDeadlineNs).ok());
+    // Those of the first ones are over before there is an answer; the others are asked for once.
+    for (int i = 0; i < 10; ++i)
+      REQUIRE(client.connect("slow.invalid:" + std::to_string(1 + i), 1'000'000).ok());
+    for (int i = 0; i < 10; ++i) REQUIRE(client.connect(slow).ok());
     REQUIRE(names.wait_until_asked());
     REQUIRE(client.connect(at).ok());
     REQUIRE(poll_until({&server, &client}, [&] {

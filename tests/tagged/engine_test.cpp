@@ -81,9 +81,7 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
                                {"UNEXPECTED_MAX_BYTES", "4K"}})
       REQUIRE(settings.set(name, value).ok());
   }
-  SECTION("everything announced") {
-    REQUIRE(settings.set("EAGER_MAX_BYTES", "0").ok());
-  }
+  SECTION("everything announced") { REQUIRE(settings.set("EAGER_MAX_BYTES", "0").ok()); }
   SECTION("over ofi") {
     if (!use_ofi(settings)) return;
   }

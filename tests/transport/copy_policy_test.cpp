@@ -18,9 +18,8 @@ Settings with(std::initializer_list<std::pair<const char*, const char*>> rows) {
 }  // namespace
 
 TEST_CASE("each length has one way, and the ways come in order") {
-  const Settings settings = with({{"EAGER_PIECE_BYTES", "2K"},
-                                  {"PAST_CACHE_MIN_BYTES", "12K"},
-                                  {"EAGER_MAX_BYTES", "16K"}});
+  const Settings settings = with(
+      {{"EAGER_PIECE_BYTES", "2K"}, {"PAST_CACHE_MIN_BYTES", "12K"}, {"EAGER_MAX_BYTES", "16K"}});
   const CopyPolicy near = CopyPolicy::read(settings, true, kEntryMax);
   struct Row {
     std::size_t length;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -137,6 +138,14 @@ static void check_errors(void) {
   }
 }
 
+// Reads under way are no business of the program's own system calls.
+static void check_calls(void) {
+  (void)drop();
+  struct Reads* reads = begin_reads(1024, 5);
+  EXPECT_EQ(poll(NULL, 0, 50), 0);
+  end_reads(reads, 0);
+}
+
 // Closing waits for what has begun.
 static void check_closing(void) {
   (void)drop();
@@ -210,6 +219,7 @@ int main(int argc, char** argv) {
   check_lengths();
   check_view();
   check_errors();
+  check_calls();
   if (provided == MPI_THREAD_MULTIPLE) check_threads();
   EXPECT(!refused || !kernel_has_uring());
   EXPECT_EQ(has_ring(), is_cold && kernel_has_uring() && is_built_with_uring());

@@ -178,8 +178,7 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
                   int tag) {
   if (destination == MPI_PROC_NULL) return MPI_SUCCESS;
   std::size_t bytes;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(count), type->size(), &bytes))
-    return MPI_ERR_COUNT;
+  if (!bytes_of(count, *type, bytes)) return MPI_ERR_COUNT;
   if (type->is_contiguous() && first_byte(data, *type) == nullptr && bytes != 0)
     return MPI_ERR_BUFFER;
   const auto room = static_cast<MPI_Count>(bytes) + MPI_BSEND_OVERHEAD;

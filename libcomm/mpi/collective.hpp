@@ -66,8 +66,7 @@ class Piece {
     buffer_ = const_cast<void*>(buffer);
     count_ = count;
     type_ = type;
-    if (__builtin_mul_overflow(static_cast<std::size_t>(count), type->size(), &bytes_))
-      return MPI_ERR_COUNT;
+    if (!bytes_of(count, *type, bytes_)) return MPI_ERR_COUNT;
     if (type->is_contiguous()) {
       data_ = first_byte(buffer_, *type);
       return data_ == nullptr && bytes_ != 0 ? MPI_ERR_BUFFER : MPI_SUCCESS;
@@ -115,9 +114,7 @@ class Blocks {
       Entry& entry = entries_[i];
       entry = {static_cast<char*>(base) + place(i), count(i), type(i)};
       if (entry.count < 0) return MPI_ERR_COUNT;
-      if (__builtin_mul_overflow(static_cast<std::size_t>(entry.count), entry.type->size(),
-                                 &bytes[i]))
-        return MPI_ERR_COUNT;
+      if (!bytes_of(entry.count, *entry.type, bytes[i])) return MPI_ERR_COUNT;
       if (bytes[i] != 0 && base == nullptr && place(i) + entry.type->true_lb() == 0)
         return MPI_ERR_BUFFER;
       total += bytes[i];

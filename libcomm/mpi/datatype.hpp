@@ -126,6 +126,11 @@ class Datatype {
   void seal();
 };
 
+// How long so many elements are, packed. False: longer than anything.
+inline bool bytes_of(MPI_Count count, const Datatype& type, std::size_t& bytes) noexcept {
+  return !__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes);
+}
+
 using DatatypeTable = HandleTable<MPI_Datatype, Datatype, Kind::datatype>;
 // Never destroyed, as programs may call until the very end.
 DatatypeTable& datatypes() noexcept;

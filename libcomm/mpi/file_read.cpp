@@ -29,10 +29,11 @@ constexpr int kMostThreads = 4;
 
 // Until all is there or the file ends. Gives errno, or 0.
 int read_whole(int descriptor, std::byte* to, std::uint64_t bytes, std::int64_t place,
-               std::uint64_t& done) {
+               std::uint64_t& done, int flags = 0) noexcept {
   for (done = 0; done < bytes;) {
+    const iovec rest{to + done, bytes - done};
     const ssize_t got =
-        ::pread(descriptor, to + done, bytes - done, place + static_cast<std::int64_t>(done));
+        ::preadv2(descriptor, &rest, 1, place + static_cast<std::int64_t>(done), flags);
     if (got == 0) break;
     if (got > 0)
       done += static_cast<std::uint64_t>(got);
@@ -128,17 +129,7 @@ int read_long(int descriptor, std::byte* to, std::uint64_t bytes, std::int64_t p
 
 int read_cached(int descriptor, std::byte* to, std::size_t bytes, std::int64_t place,
                 std::size_t& done) noexcept {
-  while (done < bytes) {
-    const iovec rest{to + done, bytes - done};
-    const ssize_t got =
-        ::preadv2(descriptor, &rest, 1, place + static_cast<std::int64_t>(done), RWF_NOWAIT);
-    if (got == 0) break;
-    if (got > 0)
-      done += static_cast<std::size_t>(got);
-    else if (errno != EINTR)
-      return errno;
-  }
-  return 0;
+  return read_whole(descriptor, to, bytes, place, done, RWF_NOWAIT);
 }
 
 FileError read_at(const File& file, std::byte* to, std::uint64_t bytes, std::int64_t place,

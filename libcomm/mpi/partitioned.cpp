@@ -62,7 +62,7 @@ class Partitioned : public Operation {
   // MPI_SUCCESS or an error class; called once.
   int prepare() {
     std::size_t total = 0;
-    if (__builtin_mul_overflow(static_cast<std::size_t>(count_), type_->size(), &bytes_) ||
+    if (!mpi::bytes_of(count_, *type_, bytes_) ||
         __builtin_mul_overflow(bytes_, partitions_, &total))
       return MPI_ERR_COUNT;
     if (type_->is_contiguous()) {

@@ -38,7 +38,7 @@ inline bool receive_at_once(const Comm& comm, void* buffer, MPI_Count count, con
                             int source, int tag, MPI_Status* status) {
   if (source == MPI_ANY_SOURCE || !type.is_contiguous()) return false;
   std::size_t bytes;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes)) return false;
+  if (!bytes_of(count, type, bytes)) return false;
   void* data = first_byte(buffer, type);
   if (data == nullptr && bytes != 0) [[unlikely]]
     return false;
@@ -88,8 +88,7 @@ inline int irecv(void* buffer, MPI_Count count, MPI_Datatype datatype, int sourc
   request->peer = source;
   request->tag = tag;
   std::size_t bytes;
-  if (type->is_contiguous() &&
-      !__builtin_mul_overflow(static_cast<std::size_t>(count), type->size(), &bytes)) [[likely]] {
+  if (type->is_contiguous() && bytes_of(count, *type, bytes)) [[likely]] {
     void* data = first_byte(buffer, *type);
     if (data == nullptr && bytes != 0) [[unlikely]] {
       free_request(request);

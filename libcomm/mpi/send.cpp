@@ -23,7 +23,7 @@ inline bool send_at_once(const Comm& comm, const void* buffer, MPI_Count count,
                          const Datatype& type, int destination, int tag, bool later) {
   if (!type.is_contiguous()) return false;
   std::size_t bytes;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes)) return false;
+  if (!bytes_of(count, type, bytes)) return false;
   const void* data = first_byte(buffer, type);
   if (data == nullptr && bytes != 0) [[unlikely]]
     return false;

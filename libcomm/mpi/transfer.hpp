@@ -8,11 +8,6 @@
 
 namespace weft::mpi {
 
-// How long a message of so many elements is. False: longer than anything.
-inline bool bytes_of(MPI_Count count, const Datatype& type, std::size_t& bytes) noexcept {
-  return !__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes);
-}
-
 // Finds and checks a buffer's count and type. Returns MPI_SUCCESS or the error class.
 inline int check_elements(MPI_Count count, MPI_Datatype handle, Datatype*& type) noexcept {
   if (count < 0) [[unlikely]]

@@ -107,8 +107,7 @@ int find_segments(Window& window, std::uint64_t address, TargetMemory& memory) {
 int find_origin(const void* buffer, MPI_Count count, MPI_Datatype handle, Datatype*& type,
                 std::size_t& bytes) {
   if (const int code = check_elements(count, handle, type); code != MPI_SUCCESS) return code;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(count), type->size(), &bytes))
-    return MPI_ERR_COUNT;
+  if (!bytes_of(count, *type, bytes)) return MPI_ERR_COUNT;
   if (bytes != 0 && type->is_contiguous() && first_byte(buffer, *type) == nullptr)
     return MPI_ERR_BUFFER;
   return MPI_SUCCESS;
@@ -126,8 +125,7 @@ int find_target(Window& window, int target, MPI_Aint displacement, MPI_Count cou
   memory.target = target;
   memory.type = type;
   memory.count = count;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(count), type->size(), &memory.bytes))
-    return MPI_ERR_COUNT;
+  if (!bytes_of(count, *type, memory.bytes)) return MPI_ERR_COUNT;
   if (memory.bytes == 0) return kNothingToDo;
   std::int64_t low = 0, high = 0;
   if (!find_span(*type, count, low, high)) return MPI_ERR_RMA_RANGE;

@@ -12,6 +12,15 @@ namespace weft::testing {
 using objstore::PeerKind;
 using objstore::PeerMessage;
 
+inline PeerMessage ask_for(const ObjectId& id, std::uint64_t number) {
+  PeerMessage ask;
+  ask.kind = PeerKind::ask;
+  ask.id = id;
+  ask.number = number;
+  ask.threshold = UINT64_MAX;
+  return ask;
+}
+
 class OtherManager {
  public:
   OtherManager() : node_({.name = "weft-store other", .progress_thread = false}) {

@@ -101,11 +101,7 @@ TEST_CASE("an object that there is no memory to send is read instead") {
   other.hear(link, PeerKind::members);
   const ObjectId id = id_of(1);
   REQUIRE(store.put(id, contents_of(id, 8'000'000), contents_of(id, 10)));
-  PeerMessage ask;
-  ask.kind = PeerKind::ask;
-  ask.id = id;
-  ask.number = 1;
-  ask.threshold = UINT64_MAX;
+  PeerMessage ask = ask_for(id, 1);
   other.say(link, ask);
   CHECK(other.hear(link, PeerKind::data, 1).data_bytes == 8'000'000);
   {
@@ -145,11 +141,6 @@ TEST_CASE("a message that there is no memory for ends its link, and its sender i
   wait_for_peers(store, 1);
   const ObjectId id = id_of(1);
   REQUIRE(store.put(id, contents_of(id, 100)));
-  PeerMessage ask;
-  ask.kind = PeerKind::ask;
-  ask.id = id;
-  ask.number = 1;
-  ask.threshold = UINT64_MAX;
-  other.say(again, ask);
+  other.say(again, ask_for(id, 1));
   CHECK(other.hear(again, PeerKind::data, 1).data_bytes == 100);
 }

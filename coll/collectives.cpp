@@ -10,28 +10,6 @@
 
 namespace weft::coll {
 
-bool fits_scratch(const Hosts& hosts, Collective collective, std::size_t bytes) noexcept {
-  const std::size_t n = index(hosts.begin(hosts.size()));
-  std::size_t blocks = 0;
-  switch (collective) {
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::allgather:
-      blocks = n;
-      break;
-    case Collective::alltoall:
-      for (int h = 0; h < hosts.size(); ++h) blocks = std::max(blocks, index(hosts.size(h)));
-      blocks *= 3 * n;
-      break;
-    case Collective::reduce_scatter:
-      blocks = 4;
-      break;
-    default:
-      break;
-  }
-  return blocks == 0 || bytes <= kMostScratchBytes / blocks;
-}
-
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bool commutative) {
   const Hosts* hosts = team.hosts();
   // Prefixes are of ranks in order, whatever the operation.

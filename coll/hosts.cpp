@@ -4,6 +4,28 @@
 
 namespace weft::coll {
 
+bool fits_scratch(const Placement& hosts, Collective collective, std::size_t bytes) noexcept {
+  const std::size_t n = index(hosts.begin(hosts.size()));
+  std::size_t blocks = 0;
+  switch (collective) {
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::allgather:
+      blocks = n;
+      break;
+    case Collective::alltoall:
+      for (int h = 0; h < hosts.size(); ++h) blocks = std::max(blocks, index(hosts.size(h)));
+      blocks *= 3 * n;
+      break;
+    case Collective::reduce_scatter:
+      blocks = 4;
+      break;
+    default:
+      break;
+  }
+  return blocks == 0 || bytes <= kMostScratchBytes / blocks;
+}
+
 Hosts::Hosts(Team& whole, std::size_t most)
     : whole_(whole), inside_(whole, most), across_(whole, most) {
   reserve(most, index(whole.engine().size()));
@@ -13,7 +35,7 @@ Hosts::Hosts(Team& whole, std::size_t most)
 }
 
 void Hosts::assign() noexcept {
-  const Job& job = whole_.engine().job();
+  const Members& job = whole_.engine().job();
   Placement::assign(whole_.rank(), whole_.size(),
                     [&](int member) { return job.member(whole_.world(member)).first_on_host; });
   counts.resize(index(size()));

@@ -12,6 +12,11 @@
 
 namespace weft::coll {
 
+// What those that lead get for one call at most, as it stays the team's. Longer vectors are reduced
+// in pieces; other calls that would need more go in one level.
+inline constexpr std::size_t kMostScratchBytes = 32 * 1024 * 1024;
+bool fits_scratch(const Placement& hosts, Collective collective, std::size_t bytes) noexcept;
+
 class Hosts : public Placement {
  public:
   // For a team of at most `most` members. Gets all memory that assign() needs.

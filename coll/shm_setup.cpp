@@ -124,7 +124,7 @@ ShmTeam* Team::make_shm() {
   // All memory first: without it nothing has been tried, and with it all members say what they
   // have.
   auto segment = std::make_unique<ShmSegment>();
-  Job& job = engine_.job();
+  Members& job = engine_.job();
   if (is_local_ && size() <= kMaxShmMembers)
     segment->tree =
         ShmTree::make(size(), [&](int a, int b) { return job.share_cache(world(a), world(b)); });

@@ -21,10 +21,6 @@ Status lost(Team& team);
 // A chain of the hosts, in pieces: with more of them it is too long.
 inline constexpr int kChainMaxHosts = 16;
 
-// What those that lead get for one call at most, as it stays the team's. Longer vectors are reduced
-// in pieces; other calls that would need more go in one level.
-inline constexpr std::size_t kMostScratchBytes = 32 * 1024 * 1024;
-bool fits_scratch(const Hosts& hosts, Collective collective, std::size_t bytes) noexcept;
 // Calls piece(first byte, elements) until all are through, or one fails.
 template <class Piece>
 Status in_pieces(std::size_t count, const Reduction& op, Piece&& piece) {

@@ -177,7 +177,7 @@ Background::Next Background::begin_piece(coll::Plan& plan) {
     state_ = State::reduced;
     return lead(plan);
   }
-  coll::reduce_within(coll::members_of(offload_.team_), plan, node, coll::kInput, coll::kOutput,
+  coll::reduce_within(coll::shape_of(offload_.team_), plan, node, coll::kInput, coll::kOutput,
                       {count_, unit}, call_.op.commutative, 0);
   return run(input, data().data(), &call_.op, State::reduced);
 }
@@ -201,7 +201,7 @@ Background::Next Background::sum(coll::Plan& plan) {
 Background::Next Background::publish(coll::Plan& plan) {
   const coll::Group node = offload_.node_group();
   if (node.size > 1)
-    coll::bcast_within(coll::members_of(offload_.team_), plan, node, coll::kOutput, block_.size(),
+    coll::bcast_within(coll::shape_of(offload_.team_), plan, node, coll::kOutput, block_.size(),
                        0);
   return run(nullptr, block_.data(), nullptr, State::told);
 }

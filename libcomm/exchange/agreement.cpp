@@ -72,7 +72,7 @@
 #include "base/log.hpp"
 #include "base/wait.hpp"
 #include "exchange/wire.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 namespace weft::transport {
 namespace {

@@ -70,7 +70,7 @@ struct alignas(64) Thread {
   In* in = nullptr;
   std::uint32_t entry_length = 0;  // in the ring
   std::vector<std::byte> kept;     // a copy of the rest of a block whose ring was needed
-  weft::RemoteMemory remote{};     // `remote`: head and block
+  MemoryName remote{};             // `remote`: head and block
   std::byte* remote_mapped = nullptr;
   std::vector<std::byte> fetched;  // the block, where it cannot be mapped
   // Blocks received, and those of them by rank. Written by the thread, the second first.

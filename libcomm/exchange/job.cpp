@@ -31,16 +31,17 @@ Settings read_settings() {
   return settings;
 }
 
-std::unique_ptr<weft::Job> open_members(const Settings& settings) {
-  std::unique_ptr<weft::Job> members;
-  if (Status status = weft::Job::open(settings, members, Party::transport); !status)
+std::unique_ptr<weft::Members> open_members(const Settings& settings) {
+  std::unique_ptr<weft::Members> members;
+  if (Status status = weft::Members::open(settings, members, Party::transport); !status)
     throw Error(status);
   return members;
 }
 
-std::unique_ptr<weft::Job> open_members(const Settings& settings, std::unique_ptr<Board> board) {
-  std::unique_ptr<weft::Job> members;
-  if (Status status = weft::Job::open(settings, std::move(board), members); !status)
+std::unique_ptr<weft::Members> open_members(const Settings& settings,
+                                            std::unique_ptr<Board> board) {
+  std::unique_ptr<weft::Members> members;
+  if (Status status = weft::Members::open(settings, std::move(board), members); !status)
     throw Error(status);
   return members;
 }
@@ -53,7 +54,7 @@ LocalRanks::LocalRanks(int num_ranks) : impl_(std::make_unique<Impl>()) {
 }
 LocalRanks::~LocalRanks() = default;
 
-Job::Impl::Impl(std::unique_ptr<weft::Job> opened) : members(std::move(opened)) {
+Job::Impl::Impl(std::unique_ptr<weft::Members> opened) : members(std::move(opened)) {
   if (Status status = tagged::Engine::create(*members, engine); !status) throw Error(status);
   fabrics = &engine->fabrics();
   local = &fabrics->local();
@@ -120,8 +121,7 @@ bool Job::is_alive(int rank) const {
   return impl_->engine->is_alive(rank);
 }
 
-void Job::Impl::name(RemoteMemory& memory, const Fabric& fabric,
-                     const weft::RemoteMemory& made) noexcept {
+void Job::Impl::name(RemoteMemory& memory, const Fabric& fabric, const MemoryName& made) noexcept {
   const std::size_t index = key_index(fabric);
   memory.keys[index] = {made.region, made.extra};
   // Either the owner's address or 0, as the device wants it.
@@ -129,7 +129,7 @@ void Job::Impl::name(RemoteMemory& memory, const Fabric& fabric,
 }
 
 Status Job::Impl::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
-  weft::RemoteMemory made{};
+  MemoryName made{};
   Status status = local->allocate(bytes, address, made);
   if (!status) return status;
   memory = {made.address, bytes, {}, members->rank(), 0, made.address};
@@ -160,7 +160,7 @@ Status Job::Impl::release(void* address) {
 }
 
 Status Job::Impl::share(void* address, std::size_t bytes, RemoteMemory& memory) {
-  weft::RemoteMemory named{};
+  MemoryName named{};
   Status status = local->share(address, bytes, named);
   if (!status) return status;
   memory = {named.address, bytes, {}, members->rank(), 0, named.address};

@@ -17,7 +17,7 @@
 #include "exchange/agreement.hpp"
 #include "fabric/fabric.hpp"
 #include "fabric/registry.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "tagged/engine.hpp"
 #include "weft/job.hpp"
 
@@ -50,7 +50,7 @@ class MappingCache {
     window_.number = entry.number;
     window_.owner = entry.peer;
   }
-  static weft::RemoteMemory fabric_memory(const RemoteMemory& memory) noexcept {
+  static MemoryName fabric_memory(const RemoteMemory& memory) noexcept {
     return {memory.address, memory.bytes, memory.keys[0].region, memory.keys[0].extra};
   }
 
@@ -90,8 +90,10 @@ struct Background {
 };
 inline thread_local const Background* background = nullptr;
 
+static_assert(kMaxThreads == kNumDoorbells);
+
 struct Job::Impl {
-  explicit Impl(std::unique_ptr<weft::Job> opened);
+  explicit Impl(std::unique_ptr<weft::Members> opened);
   ~Impl();
 
   // Of a thread that has been found before.
@@ -113,7 +115,7 @@ struct Job::Impl {
   };
   const Way& way(int rank) const noexcept { return ways[static_cast<std::size_t>(rank)]; }
   // As the fabric to the memory's owner names it.
-  weft::RemoteMemory memory_on_way(const RemoteMemory& memory) const noexcept {
+  MemoryName memory_on_way(const RemoteMemory& memory) const noexcept {
     const std::size_t index = way(memory.owner).key;
     const auto& key = memory.keys[index];
     return {address_for(memory, index), memory.bytes, key.region, key.extra};
@@ -123,8 +125,7 @@ struct Job::Impl {
     return (memory.counted >> index & 1) != 0 ? memory.address - memory.start : memory.address;
   }
   // Enters what a remote fabric calls this memory.
-  static void name(RemoteMemory& memory, const Fabric& fabric,
-                   const weft::RemoteMemory& made) noexcept;
+  static void name(RemoteMemory& memory, const Fabric& fabric, const MemoryName& made) noexcept;
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   Status release(void* address);
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);
@@ -148,7 +149,7 @@ struct Job::Impl {
   bool has_rank(int rank) const noexcept { return rank >= 0 && rank < members->size(); }
 
   const pid_t process = getpid();
-  std::unique_ptr<weft::Job> members;
+  std::unique_ptr<weft::Members> members;
   std::unique_ptr<tagged::Engine> engine;
   std::unique_ptr<Agreement> agreement;
   Fabrics* fabrics = nullptr;

@@ -3,7 +3,7 @@
 // only layer that knows a device. Clients: the transport, and nobody else.
 //
 // Peers are world ranks. Memory that others may reach is made by allocate() or named by share(),
-// and can be reached until release() or unshare(); its RemoteMemory can be sent to other processes
+// and can be reached until release() or unshare(); its MemoryName can be sent to other processes
 // as bytes. put and get are complete when they return. cas and fetch_add work on 8-byte-aligned
 // words of allocated or shared memory and are atomic against each other and against the owner's own
 // atomics.
@@ -58,14 +58,14 @@ class Watcher;
 struct ProcessName;
 
 // Names memory of a process; plain bytes, checked by whoever uses it.
-struct RemoteMemory {
+struct MemoryName {
   std::uint64_t address;  // in the owner
   std::uint64_t bytes;
   std::uint32_t region;  // the owner's number of allocated or shared memory; 0: any other
   std::uint32_t extra;   // the fabric's, along with region
 };
-static_assert(sizeof(RemoteMemory) == 24);
-constexpr std::uint64_t number_of(const RemoteMemory& memory) noexcept {
+static_assert(sizeof(MemoryName) == 24);
+constexpr std::uint64_t number_of(const MemoryName& memory) noexcept {
   return std::uint64_t{memory.extra} << 32 | memory.region;
 }
 
@@ -85,7 +85,6 @@ struct Channel {
 };
 inline constexpr int kNumEngineClients = 9;
 inline constexpr int kMaxClients = 0x7fff;
-inline constexpr int kMaxThreads = 256;
 
 constexpr int channel_number(Channel channel) noexcept {
   return channel.client << 16 | channel.writer << 8 | channel.reader;
@@ -104,7 +103,7 @@ constexpr int reverse_channel(int number) noexcept {
 }
 
 // A doorbell per thread of a process, whichever client it waits for; 0 is also the engine's.
-inline constexpr int kNumDoorbells = kMaxThreads;
+inline constexpr int kNumDoorbells = 256;
 constexpr int reader_doorbell(int channel) noexcept { return channel_of(channel).reader; }
 constexpr int writer_doorbell(int channel) noexcept { return channel_of(channel).writer; }
 
@@ -218,7 +217,7 @@ struct MappedMemory {
     return data != nullptr && current->load(std::memory_order_acquire) == number;
   }
   // Where `memory` is here, or null if it is not all of this.
-  std::byte* find(const RemoteMemory& memory) const noexcept {
+  std::byte* find(const MemoryName& memory) const noexcept {
     return is_within(memory.address, memory.bytes, address, bytes)
                ? data + (memory.address - address)
                : nullptr;
@@ -261,39 +260,39 @@ class Fabric {
   // Changes when accept has something to give to any client. Polled on the datapath.
   virtual const std::atomic<std::uint32_t>& connections() const noexcept = 0;
 
-  virtual Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) = 0;
+  virtual Status allocate(std::size_t bytes, void*& address, MemoryName& memory) = 0;
   virtual Status release(void* address) = 0;
-  virtual Status share(void* address, std::size_t bytes, RemoteMemory& memory) = 0;
-  virtual Status unshare(const RemoteMemory& memory) = 0;
-  virtual Status share_once(void* address, std::size_t bytes, RemoteMemory& memory) {
+  virtual Status share(void* address, std::size_t bytes, MemoryName& memory) = 0;
+  virtual Status unshare(const MemoryName& memory) = 0;
+  virtual Status share_once(void* address, std::size_t bytes, MemoryName& memory) {
     return share(address, bytes, memory);
   }
   // Names `address` by its region if it lies in allocated memory, else as any memory.
-  virtual RemoteMemory describe(const void* address, std::size_t bytes) const noexcept = 0;
+  virtual MemoryName describe(const void* address, std::size_t bytes) const noexcept = 0;
 
-  virtual Code get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+  virtual Code get(int peer, const MemoryName& from, std::size_t offset, void* to,
                    std::size_t bytes) noexcept = 0;
-  virtual Code put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+  virtual Code put(int peer, const MemoryName& to, std::size_t offset, const void* from,
                    std::size_t bytes) noexcept = 0;
   // previous: the word's value before. cas stores `swap` if the word equals `compare`.
-  virtual Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+  virtual Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
                    std::uint64_t swap, std::uint64_t& previous) noexcept = 0;
-  virtual Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset,
-                         std::uint64_t value, std::uint64_t& previous) noexcept = 0;
+  virtual Code fetch_add(int peer, const MemoryName& word, std::size_t offset, std::uint64_t value,
+                         std::uint64_t& previous) noexcept = 0;
 
   // Begins a get or put whose end `completion` tells; it and the memory must last until then. Where
   // a processor does the copy, it is done on return.
-  virtual void start_get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+  virtual void start_get(int peer, const MemoryName& from, std::size_t offset, void* to,
                          std::size_t bytes, Completion& completion) noexcept {
     completion.set(get(peer, from, offset, to, bytes));
   }
-  virtual void start_put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+  virtual void start_put(int peer, const MemoryName& to, std::size_t offset, const void* from,
                          std::size_t bytes, Completion& completion) noexcept {
     completion.set(put(peer, to, offset, from, bytes));
   }
   // Makes allocated memory of a peer part of this process's own until unmap(); unsupported where
   // that cannot be.
-  virtual Code map(int, const RemoteMemory&, MappedMemory&) noexcept { return Code::unsupported; }
+  virtual Code map(int, const MemoryName&, MappedMemory&) noexcept { return Code::unsupported; }
   virtual void unmap(MappedMemory&) noexcept {}
 
   // Whether get and put reach memory of the peer that it has not allocated.

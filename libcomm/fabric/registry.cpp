@@ -21,7 +21,7 @@ constexpr std::string_view kListKey = "fabric.list";
 constexpr std::string_view kNames[] = {"shm", "verbs", "ofi", "loopback"};
 static_assert(std::size(kNames) == 1 + kNumRemoteFabrics);
 
-[[maybe_unused]] Status not_built(Job&, Fabric&, To, std::unique_ptr<Fabric>&) {
+[[maybe_unused]] Status not_built(Members&, Fabric&, To, std::unique_ptr<Fabric>&) {
   return {Code::unsupported, "not in this build"};
 }
 
@@ -86,7 +86,7 @@ Fabrics::~Fabrics() {
   others_.clear();
 }
 
-Status Fabrics::open(Job& job, std::unique_ptr<Fabrics>& fabrics) {
+Status Fabrics::open(Members& job, std::unique_ptr<Fabrics>& fabrics) {
   std::unique_ptr<Fabrics> made(new Fabrics(job));
   if (Status status = made->start(); !status) return status;
   fabrics = std::move(made);

@@ -13,7 +13,7 @@
 
 #include "fabric/fabric.hpp"
 #include "fabric/watcher.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 namespace weft {
 
@@ -25,7 +25,7 @@ class Fabrics {
  public:
   // Collective over the job. Makes what this process can have; what it can't have and why is told
   // to the peers and shown by explain(). Without remote peers no remote fabric is made.
-  static Status open(Job& job, std::unique_ptr<Fabrics>& fabrics);
+  static Status open(Members& job, std::unique_ptr<Fabrics>& fabrics);
   ~Fabrics();
 
   // The way to a peer; null where the two have no fabric in common.
@@ -52,11 +52,11 @@ class Fabrics {
   Status admit(int number, const ProcessName& name, std::string_view cards, Fabric*& fabric);
 
  private:
-  explicit Fabrics(Job& job) : job_(job) {}
+  explicit Fabrics(Members& job) : job_(job) {}
   Status start();
   Status add_remote(Fabric& fabric);
 
-  Job& job_;
+  Members& job_;
   std::unique_ptr<Fabric> local_;
   std::vector<std::unique_ptr<Fabric>> others_;  // in the order of choice
   std::vector<Fabric*> to_;
@@ -73,13 +73,13 @@ class Fabrics {
 // failure as long as another leads to the peer. `local` has the process's doorbells.
 // With To::strangers it publishes nothing, and card() says how it can be reached.
 enum class To { members, strangers };
-using MakeFabric = Status (*)(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
+using MakeFabric = Status (*)(Members& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
 
 // The lanes of transport/lanes over libfabric, over RDMA devices, and over the loopback: ranks that
 // are threads of one process.
-Status make_ofi_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
-Status make_verbs_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
-Status make_loopback_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
+Status make_ofi_fabric(Members& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
+Status make_verbs_fabric(Members& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
+Status make_loopback_fabric(Members& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric);
 
 struct FabricRow {
   std::string_view name;

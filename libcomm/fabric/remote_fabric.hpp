@@ -7,7 +7,7 @@
 
 #include "fabric/doorbell.hpp"
 #include "fabric/fabric.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 namespace weft {
 
@@ -25,7 +25,7 @@ class RemoteFabric : public Fabric {
 
  protected:
   // local: the fabric inside the host; outlives this one.
-  RemoteFabric(Job& job, Fabric& local) : job_(job), local_(local) {}
+  RemoteFabric(Members& job, Fabric& local) : job_(job), local_(local) {}
   void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
   // Threads of this process wait at this doorbell from now on.
   void note_doorbell(int doorbell) noexcept {
@@ -54,7 +54,7 @@ class RemoteFabric : public Fabric {
     if (!is_engine_channel(channel)) lane_memory_ -= bytes;
   }
 
-  Job& job_;
+  Members& job_;
 
  private:
   Fabric& local_;

@@ -1,10 +1,10 @@
 #pragma once
-// The ways to start a job, as factories of boards. Job::open chooses among them; tests call them
-// directly. Each factory blocks at most timeout_ms.
+// The ways to start a job, as factories of boards. Members::open chooses among them; tests call
+// them directly. Each factory blocks at most timeout_ms.
 #include <memory>
 #include <string>
 
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 namespace weft {
 

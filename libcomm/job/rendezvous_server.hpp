@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "job/rendezvous_wire.hpp"
 #include "weft/status.hpp"
 

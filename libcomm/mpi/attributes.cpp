@@ -32,7 +32,7 @@ int* predefined_value(int keyval) {
       return &io;
     case MPI_WTIME_IS_GLOBAL: {
       // The monotonic clock is one per host.
-      const Job& job = *process->job;
+      const Members& job = *process->job;
       static int is_global = static_cast<int>(job.local_ranks().size()) == job.size();
       return &is_global;
     }

@@ -52,8 +52,8 @@ struct BcastCall {
   void build(Schedule& schedule) {
     if (schedule.size() == 1 || piece.bytes() == 0) return;
     schedule.add_steps(nullptr, piece.data(), nullptr,
-                       [this](const coll::Members& members, coll::Plan& plan) {
-                         coll::write_bcast_steps(members, plan, piece.bytes(), root);
+                       [this](const coll::TeamShape& team, coll::Plan& plan) {
+                         coll::write_bcast_steps(team, plan, piece.bytes(), root);
                        });
   }
   void finish() {
@@ -134,11 +134,11 @@ struct GatherCall {
     if (bytes == 0) return;
     if (receives && !in_place) schedule.copy(own, send.data(), bytes);
     schedule.add_steps(send.data(), all, nullptr,
-                       [&](const coll::Members& members, coll::Plan& plan) {
+                       [&](const coll::TeamShape& team, coll::Plan& plan) {
                          if (root == -1)
-                           coll::write_allgather_steps(members, plan, bytes);
+                           coll::write_allgather_steps(team, plan, bytes);
                          else
-                           coll::write_gather_steps(members, plan, bytes, root);
+                           coll::write_gather_steps(team, plan, bytes, root);
                        });
   }
   void finish() {
@@ -223,8 +223,8 @@ struct ScatterCall {
                     static_cast<const char*>(send.data()) + static_cast<std::size_t>(rank) * bytes,
                     bytes);
     schedule.add_steps(send.data(), receive.data(), nullptr,
-                       [&](const coll::Members& members, coll::Plan& plan) {
-                         coll::write_scatter_steps(members, plan, bytes, root);
+                       [&](const coll::TeamShape& team, coll::Plan& plan) {
+                         coll::write_scatter_steps(team, plan, bytes, root);
                        });
   }
   void finish() {
@@ -311,17 +311,20 @@ struct GathervCall {
   }
   void build(Schedule& schedule) {
     const auto own = static_cast<std::size_t>(rank);
-    if (receives) {
+    if (receives && !in_place) schedule.copy(receive.block(own), send.data(), send.bytes());
+    if (root == -1) {
+      schedule.add_steps(
+          nullptr, receive.data(), nullptr, [&](const coll::TeamShape& team, coll::Plan& plan) {
+            coll::write_allgatherv_steps(team, plan, receive.bytes.data(), receive.places.data());
+          });
+    } else if (rank != root) {
+      schedule.send(root, send.data(), send.bytes());
+    } else {
       for (int i = 0; i < schedule.size(); ++i)
         if (i != rank)
           schedule.receive(i, receive.block(static_cast<std::size_t>(i)),
                            receive.bytes[static_cast<std::size_t>(i)]);
-      if (!in_place) schedule.copy(receive.block(own), send.data(), send.bytes());
     }
-    const void* mine = in_place ? receive.block(own) : send.data();
-    const std::size_t bytes = in_place ? receive.bytes[own] : send.bytes();
-    for (int i = 0; i < schedule.size(); ++i)
-      if (i != rank && (root == -1 || i == root)) schedule.send(i, mine, bytes);
     schedule.wait();
   }
   void finish() {
@@ -527,8 +530,8 @@ struct AlltoallCall {
       from = copy;
     }
     schedule.add_steps(from, receive.data(), nullptr,
-                       [&](const coll::Members& members, coll::Plan& plan) {
-                         coll::write_alltoall_steps(members, plan, bytes);
+                       [&](const coll::TeamShape& team, coll::Plan& plan) {
+                         coll::write_alltoall_steps(team, plan, bytes);
                        });
   }
   void finish() { receive.unpack(); }

@@ -149,23 +149,23 @@ struct ReduceCall {
     const void* input = in_place ? receive.data() : send.data();
     if constexpr (shape == Shape::reduce) {
       schedule.add_steps(
-          input, receive.data(), &reduction, [&](const coll::Members& members, coll::Plan& plan) {
-            coll::write_reduce_steps(members, plan, vector, reduction.commutative, root);
+          input, receive.data(), &reduction, [&](const coll::TeamShape& team, coll::Plan& plan) {
+            coll::write_reduce_steps(team, plan, vector, reduction.commutative, root);
           });
     } else if constexpr (shape == Shape::allreduce) {
       schedule.copy(receive.data(), input, vector.bytes());
-      schedule.add_steps(
-          nullptr, receive.data(), &reduction, [&](const coll::Members& members, coll::Plan& plan) {
-            coll::write_allreduce_steps(members, plan, vector, reduction.commutative);
-          });
+      schedule.add_steps(nullptr, receive.data(), &reduction,
+                         [&](const coll::TeamShape& team, coll::Plan& plan) {
+                           coll::write_allreduce_steps(team, plan, vector, reduction.commutative);
+                         });
     } else {
       // Apart, as MPI_Exscan leaves rank 0's result alone.
       char* data = schedule.allocate(vector.bytes());
       if (data == nullptr) return;
       schedule.copy(data, input, vector.bytes());
       schedule.add_steps(nullptr, data, &reduction,
-                         [&](const coll::Members& members, coll::Plan& plan) {
-                           coll::write_scan_steps(members, plan, vector, shape == Shape::exscan);
+                         [&](const coll::TeamShape& team, coll::Plan& plan) {
+                           coll::write_scan_steps(team, plan, vector, shape == Shape::exscan);
                          });
       if (shape == Shape::scan || rank != 0) schedule.copy(receive.data(), data, vector.bytes());
     }
@@ -239,8 +239,8 @@ struct ReduceScatterCall {
     const coll::Reduction& reduction = op.reduction();
     if (total == 0 || reduction.element_bytes == 0) return;
     schedule.add_steps(send.data(), receive.data(), &reduction,
-                       [&](const coll::Members& members, coll::Plan& plan) {
-                         coll::write_reduce_scatter_steps(members, plan, elements.data(),
+                       [&](const coll::TeamShape& team, coll::Plan& plan) {
+                         coll::write_reduce_scatter_steps(team, plan, elements.data(),
                                                           reduction.element_bytes,
                                                           reduction.commutative);
                        });

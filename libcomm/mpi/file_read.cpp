@@ -106,7 +106,7 @@ class SharedRead {
 
 // Threads for one process of this host.
 int num_threads() {
-  const Job& job = *process->job;
+  const Members& job = *process->job;
   return std::clamp(job.num_cpus_on_host() / std::max(1, job.num_on_host()), 1, kMostThreads);
 }
 

@@ -39,7 +39,7 @@ void open_job() {
        {std::pair("error", LogLevel::error), std::pair("warn", LogLevel::warn),
         std::pair("info", LogLevel::info), std::pair("debug", LogLevel::debug)})
     if (settings.text(Setting::log) == name) log::set_level(level);
-  if (Status status = Job::open(settings, process->job); !status) fail_start(status);
+  if (Status status = Members::open(settings, process->job); !status) fail_start(status);
   process->app_number = process->job->board().app_number();
   if (Status status = tagged::Engine::create(*process->job, process->engine); !status)
     fail_start(status);

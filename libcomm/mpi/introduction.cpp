@@ -66,7 +66,7 @@ class Admitted {
 // The root's part: swaps greetings and cards with the other root.
 Status swap_cards(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_t offered,
                   const std::vector<Card>& mine, std::vector<Card>& theirs, Contexts& contexts) {
-  const Job& job = engine->job();
+  const Members& job = engine->job();
   Greeting own, other;
   own.context = offered;
   own.size = gives_up ? 0 : local.size();

@@ -47,11 +47,11 @@ class Schedule {
   // The steps of a plan of the communicator's team, whose places are in these two buffers, and a
   // wait for all of them. op: null if nothing is combined.
   void add(const coll::Plan& plan, const void* input, void* output, const coll::Reduction* op);
-  // The same with what `write(members, plan)` writes.
+  // The same with what `write(team, plan)` writes.
   template <class Write>
   void add_steps(const void* input, void* output, const coll::Reduction* op, Write&& write) {
     coll::Plan plan;
-    write(coll::members_of(*comm_.team), plan);
+    write(coll::shape_of(*comm_.team), plan);
     add(plan, input, output, op);
   }
   // Memory that lives as long as the steps do. Null: out of memory, and start() says so.

@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "mpi/call.hpp"
 #include "mpi/progress_thread.hpp"
 #include "tagged/engine.hpp"
@@ -27,7 +27,7 @@ union Immortal {
 };
 
 struct Process {
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   std::unique_ptr<tagged::Engine> engine;
   std::unique_ptr<ProgressThread> progress;  // ends before the engine
   int thread_level = MPI_THREAD_SINGLE;

@@ -63,7 +63,7 @@ struct Offer {
 };
 // Then the first of each host, of the host's memory.
 struct HostOffer {
-  RemoteMemory memory;
+  MemoryName memory;
   std::uint64_t code;
 };
 // At last every member, once it has all that it needs.

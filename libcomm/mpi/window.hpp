@@ -61,7 +61,7 @@ static_assert(sizeof(WindowControl) == 256);
 
 // Memory as the fabrics know it: shm, and the rows of remote_fabrics() in their order.
 inline constexpr std::size_t kNumWays = 1 + kNumRemoteFabrics;
-using RemoteMemories = std::array<RemoteMemory, kNumWays>;
+using RemoteMemories = std::array<MemoryName, kNumWays>;
 
 // Memory of a dynamic window, in a table behind the owner's WindowControl.
 struct Attached {
@@ -80,8 +80,8 @@ struct Window {
   };
   // The same, and its words, for the fabric that leads there.
   struct Remote {
-    RemoteMemory memory{};
-    RemoteMemory control{};
+    MemoryName memory{};
+    MemoryName control{};
   };
   enum class Access { none, fenced, used_fence, started, locked, locked_all };
   struct Lock {
@@ -217,10 +217,10 @@ Code complete_transfers(Window& window, int target);
 // Dynamic windows: where [address, address + bytes) of the target is. MPI_SUCCESS or an error
 // class.
 int find_attached(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
-                  RemoteMemory& memory);
+                  MemoryName& memory);
 // The same for the piece of attached memory that has this address: all of it.
 int find_attached_piece(Window& window, int target, std::uint64_t address, std::uint64_t& start,
-                        RemoteMemory& memory);
+                        MemoryName& memory);
 void detach_all(Window& window);
 
 // Shares memory with whoever is not on this host, and with those who are (all_ways); what was

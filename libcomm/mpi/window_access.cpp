@@ -172,7 +172,7 @@ int check_request(MPI_Win win, const MPI_Request* request, const char* function)
 void Batch::get(const TargetMemory& from, std::ptrdiff_t at, void* to, std::size_t bytes) {
   for_each_part(
       from, at, bytes, fabric_.piece_max(),
-      [&](const RemoteMemory& memory, std::size_t offset, std::size_t done, std::size_t part) {
+      [&](const MemoryName& memory, std::size_t offset, std::size_t done, std::size_t part) {
         fabric_.start_get(peer_, memory, offset, static_cast<std::byte*>(to) + done, part, next());
       });
 }
@@ -180,7 +180,7 @@ void Batch::get(const TargetMemory& from, std::ptrdiff_t at, void* to, std::size
 void Batch::put(const TargetMemory& to, std::ptrdiff_t at, const void* from, std::size_t bytes) {
   for_each_part(
       to, at, bytes, fabric_.piece_max(),
-      [&](const RemoteMemory& memory, std::size_t offset, std::size_t done, std::size_t part) {
+      [&](const MemoryName& memory, std::size_t offset, std::size_t done, std::size_t part) {
         fabric_.start_put(peer_, memory, offset, static_cast<const std::byte*>(from) + done, part,
                           next());
       });

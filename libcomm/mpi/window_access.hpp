@@ -17,7 +17,7 @@ namespace weft::mpi {
 // A part of what a target has attached to a dynamic window.
 struct Segment {
   std::uint64_t address;
-  RemoteMemory memory;
+  MemoryName memory;
 };
 
 // Elements of a target's memory, checked to lie in the window.
@@ -27,7 +27,7 @@ struct TargetMemory {
   MPI_Count count = 0;
   std::size_t bytes = 0;       // packed
   std::byte* place = nullptr;  // mapped: the address a user would pass for them; null: not mapped
-  RemoteMemory memory{};       // else, and where they are in it
+  MemoryName memory{};         // else, and where they are in it
   std::int64_t offset = 0;
   // In place of these, where elements of a dynamic window lie in several pieces of attached memory:
   // what covers them, in order, and the address a user would pass.

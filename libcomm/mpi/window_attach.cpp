@@ -58,7 +58,7 @@ Code fetch(Window& window, int target, std::uint64_t address, std::uint64_t byte
            Attached& found) {
   Fabric& fabric = window.fabric_to(target);
   const int peer = window.world(target);
-  const RemoteMemory& control = window.remote(target).control;
+  const MemoryName& control = window.remote(target).control;
   WindowControl head{}, after{};
   if (const Code code = fabric.get(peer, control, 0, &head, sizeof head); code != Code::ok)
     return code;
@@ -141,7 +141,7 @@ int detach_memory(Window& window, const void* base) {
 }  // namespace
 
 int find_attached(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
-                  RemoteMemory& memory) {
+                  MemoryName& memory) {
   Attached found{};
   if (const int code = find_entry(window, target, address, bytes, found); code != MPI_SUCCESS)
     return code;
@@ -153,7 +153,7 @@ int find_attached(Window& window, int target, std::uint64_t address, std::uint64
 }
 
 int find_attached_piece(Window& window, int target, std::uint64_t address, std::uint64_t& start,
-                        RemoteMemory& memory) {
+                        MemoryName& memory) {
   Attached found{};
   if (const int code = find_entry(window, target, address, 1, found); code != MPI_SUCCESS)
     return code;

@@ -127,7 +127,7 @@ class Word {
  private:
   Fabric& fabric() const noexcept { return window_.fabric_to(member_); }
   int peer() const noexcept { return window_.world(member_); }
-  const RemoteMemory& memory() const noexcept { return window_.remote(member_).control; }
+  const MemoryName& memory() const noexcept { return window_.remote(member_).control; }
 
   const Window& window_;
   const int member_;

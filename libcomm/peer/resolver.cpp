@@ -16,7 +16,7 @@ namespace weft::peer {
 
 namespace {
 // Of one Resolver: as many names may have no answer before others have to wait.
-constexpr int kMaxThreads = 64;
+constexpr int kMaxLookupThreads = 64;
 }  // namespace
 
 struct Resolver::Queue {
@@ -54,9 +54,9 @@ Status Resolver::start(std::string_view text, std::shared_ptr<Lookup>& lookup, i
     if (is_new) lookup = std::make_shared<Lookup>(text);
     lookup->done_fds.reserve(lookup->done_fds.size() + 1);
     if (is_new) {
-      queue_->begun.reserve(queue_->begun.size() + kMaxThreads);
+      queue_->begun.reserve(queue_->begun.size() + kMaxLookupThreads);
       queue_->waiting.push_back(lookup);
-      if (queue_->num_threads < kMaxThreads) {
+      if (queue_->num_threads < kMaxLookupThreads) {
         std::thread thread;
         Status status = start_thread(thread, [queue = queue_] { serve(queue); });
         if (status) {

@@ -39,14 +39,14 @@ Engine::Engine(std::unique_ptr<Shared> shared)
       has_remote_(shared_->has_remote.load()) {}
 Engine::~Engine() = default;
 
-Status Engine::create(Job& job, std::unique_ptr<Engine>& engine) {
+Status Engine::create(Members& job, std::unique_ptr<Engine>& engine) {
   auto shared = std::make_unique<Shared>(job);
   if (Status status = shared->make(0); !status) return status;
   engine.reset(new Engine(std::move(shared)));
   return {};
 }
 
-Engine::Shared::Shared(Job& the_job)
+Engine::Shared::Shared(Members& the_job)
     : job(the_job), fates(static_cast<std::size_t>(the_job.size())) {
   lost.reserve(fates.size());
 }
@@ -191,7 +191,7 @@ Code Engine::Impl::connect(Peer& peer) {
 
 int Engine::rank() const noexcept { return impl_->job.rank(); }
 int Engine::size() const noexcept { return impl_->job.size(); }
-Job& Engine::job() noexcept { return impl_->job; }
+Members& Engine::job() noexcept { return impl_->job; }
 void Engine::set_threaded(bool threaded) noexcept {
   shared_->for_each([threaded](Impl& vci) { vci.threaded = threaded; });
 }

@@ -32,7 +32,7 @@
 #include <string_view>
 
 #include "base/wait.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "tagged/request.hpp"
 #include "weft/status.hpp"
 
@@ -75,12 +75,12 @@ class Engine {
   struct Shared;  // what they share; there, too
 
   // Sets up this process's memory and learns how to reach the others: collective over the job.
-  static Status create(Job& job, std::unique_ptr<Engine>& engine);
+  static Status create(Members& job, std::unique_ptr<Engine>& engine);
   ~Engine();
 
   int rank() const noexcept;
   int size() const noexcept;
-  Job& job() noexcept;
+  Members& job() noexcept;
 
   void set_threaded(bool threaded) noexcept;
   bool is_threaded() const noexcept;

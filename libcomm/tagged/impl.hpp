@@ -71,7 +71,7 @@ class ControlQueue {
 struct Transfer {
   Request* request;
   SharedCopy* record;  // null: the receiver copies alone and says so with kFinished
-  RemoteMemory remote;
+  MemoryName remote;
   std::uint64_t length;
   std::uint64_t copied;  // without a record
   std::uint64_t send_id;
@@ -154,7 +154,7 @@ class RequestTable {
 
 // What all VCIs of an engine share.
 struct Engine::Shared {
-  explicit Shared(Job& the_job);
+  explicit Shared(Members& the_job);
   ~Shared();
 
   // no_memory, or what the first one finds wrong.
@@ -197,7 +197,7 @@ struct Engine::Shared {
     if (const auto observer_now = observer.load(std::memory_order_relaxed)) observer_now(notice);
   }
 
-  Job& job;
+  Members& job;
   std::unique_ptr<Fabrics> fabrics;
   std::atomic<bool> has_remote{false};  // relaxed where nothing else is read
   std::atomic<std::span<const int> (*)(std::uint32_t) noexcept> senders{nullptr};  // relaxed
@@ -228,7 +228,7 @@ struct Engine::Impl {
 
   Shared& shared;
   const int number;  // also that of its lanes' client
-  Job& job;
+  Members& job;
   std::unique_ptr<Fabrics>& fabrics;
   Fabric* local = nullptr;  // the fabric inside the host, with this process's doorbells
   const std::atomic<std::uint32_t>* connections = nullptr;  // of `local`
@@ -356,7 +356,7 @@ struct Engine::Impl {
   void on_withdrawn(Peer& peer, const Entry& entry);
   bool announce(Peer& peer, Request& request);
   void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-             const RemoteMemory& memory, std::uint64_t send_id);
+             const MemoryName& memory, std::uint64_t send_id);
   void stream_instead(Transfer& transfer);
   void share_copy(Peer& peer, Transfer& transfer);
   void claim(Transfer& transfer);

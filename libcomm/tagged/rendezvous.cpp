@@ -54,7 +54,7 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
   peer.short_send_ns = 0;
   std::byte* to = peer.out.reserve(sizeof(Announce));
   if (to == nullptr) return false;
-  RemoteMemory memory{};
+  MemoryName memory{};
   if (request.packer != nullptr) {
     // Nowhere: it goes through the ring.
   } else if (!peer.remote) {
@@ -79,8 +79,8 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
 void Engine::Impl::end_share(Request& request) {
   Peer& peer = this->peer(request.peer);
   if (!peer.remote || request.stream_id == 0) return;
-  const RemoteMemory memory{0, 0, static_cast<std::uint32_t>(request.stream_id),
-                            static_cast<std::uint32_t>(request.stream_id >> 32)};
+  const MemoryName memory{0, 0, static_cast<std::uint32_t>(request.stream_id),
+                          static_cast<std::uint32_t>(request.stream_id >> 32)};
   request.stream_id = 0;
   if (Status status = peer.fabric->unshare(memory); !status)
     log_line(LogLevel::debug, job.rank(), "cannot unshare a message's memory: {}", status.text());
@@ -135,7 +135,7 @@ std::uint32_t Engine::Impl::take_record() {
 }
 
 void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-                         const RemoteMemory& memory, std::uint64_t send_id) {
+                         const MemoryName& memory, std::uint64_t send_id) {
   Peer& peer = this->peer(source);
   request.peer = source;
   request.tag = tag;
@@ -174,7 +174,7 @@ void Engine::Impl::share_copy(Peer& peer, Transfer& transfer) {
   record.failed.store(0, std::memory_order_relaxed);
   record.sender_left.store(0, std::memory_order_relaxed);
   transfer.record = &record;
-  const RemoteMemory mine = local->describe(transfer.request->buffer, transfer.length);
+  const MemoryName mine = local->describe(transfer.request->buffer, transfer.length);
   Control control{kReady, 0, sizeof(Ready), {}};
   control.ready = {transfer.length,       mine.address, transfer.send_id, 0,
                    transfer.record_index, mine.region};

@@ -79,7 +79,7 @@ Status Engine::admit(std::string_view card, int& number) {
       head.host_bytes > kMaxHostBytes || head.host_bytes > card.size() - sizeof head)
     return {Code::corrupt, "that is no card of a process"};
   const Guard guard(impl);
-  Job& job = impl.job;
+  Members& job = impl.job;
   if (head.job == job.id()) {
     number = head.rank;
     return number < job.size() ? Status() : Status(Code::corrupt, "there is no such rank");

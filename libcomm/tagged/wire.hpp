@@ -27,8 +27,8 @@ struct Announce {
   std::uint64_t length;
   std::uint64_t address;  // in the sender
   std::uint64_t send_id;
-  std::uint32_t region;  // RemoteMemory::region of the address
-  std::uint32_t extra;   // RemoteMemory::extra
+  std::uint32_t region;  // MemoryName::region of the address
+  std::uint32_t extra;   // MemoryName::extra
 };
 static_assert(sizeof(Announce) == 32);
 
@@ -38,7 +38,7 @@ struct Ready {
   std::uint64_t send_id;
   std::uint64_t receive_id;  // of a stream
   std::uint32_t record;      // index of the SharedCopy in the receiver's memory, or kStreamed
-  std::uint32_t region;      // RemoteMemory::region of the address
+  std::uint32_t region;      // MemoryName::region of the address
 };
 static_assert(sizeof(Ready) == 40);
 inline constexpr std::uint32_t kStreamed = ~std::uint32_t{0};  // send it as kStream entries

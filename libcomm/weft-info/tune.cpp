@@ -10,7 +10,7 @@
 
 #include "base/wait.hpp"
 #include "coll/model.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "tagged/engine.hpp"
 #include "weft-info/tune_offload.hpp"
 #include "weft-info/tune_rounds.hpp"
@@ -116,7 +116,7 @@ void print_table(const coll::Network& network, const std::string& hosts, int num
 }
 
 // network: of rank 0.
-Status measure(Job& job, tagged::Engine& engine, int other, coll::Network& network) {
+Status measure(Members& job, tagged::Engine& engine, int other, coll::Network& network) {
   if (job.rank() != 0 && job.rank() != other) return {};
   const bool is_first = job.rank() == 0;
   if (is_first) fputs("weft-info: measures, for some seconds\n", stderr);
@@ -143,8 +143,8 @@ int tune(const Settings& environment, int num_processes) {
     fmt::print(stderr, "weft-info: {}\n", status.text());
     return 1;
   };
-  std::unique_ptr<Job> job;
-  if (Status opened = Job::open(settings, job); !opened) return failed(opened);
+  std::unique_ptr<Members> job;
+  if (Status opened = Members::open(settings, job); !opened) return failed(opened);
   int other = 0;
   while (other < job->size() && job->same_host(0, other)) ++other;
   if (other == job->size()) {

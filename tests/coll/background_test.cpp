@@ -49,7 +49,7 @@ const std::vector<Mapping> kMappings = {
 
 // The plans of all members, played.
 Played played(const Mapping& mapping, std::vector<MemberMemory>& memory, std::size_t unit,
-              const std::function<void(const Members&, Plan&)>& write,
+              const std::function<void(const TeamShape&, Plan&)>& write,
               const Choices& choices = {}) {
   const int n = static_cast<int>(mapping.size());
   std::vector<Plan> plans(mapping.size());
@@ -75,8 +75,8 @@ TEST_CASE("steps of a broadcast over hosts") {
         for (auto& own : memory) own.output.resize(bytes);
         for (std::size_t i = 0; i < bytes; ++i) memory[at(root)].output[i] = block_of(root, i);
         const std::vector<Cell> expected = memory[at(root)].output;
-        const Played result = played(mapping, memory, 1, [&](const Members& members, Plan& plan) {
-          write_bcast_steps(members, plan, bytes, root);
+        const Played result = played(mapping, memory, 1, [&](const TeamShape& team, Plan& plan) {
+          write_bcast_steps(team, plan, bytes, root);
         });
         REQUIRE(result.errors == kNothing);
         for (const auto& own : memory) REQUIRE(own.output == expected);
@@ -96,12 +96,144 @@ TEST_CASE("steps of an allgather over hosts") {
         for (std::size_t i = m * bytes; i < (m + 1) * bytes; ++i) memory[m].output[i] = expected[i];
         memory[m].input = memory[m].output;  // nothing reads it
       }
-      const Played result = played(mapping, memory, 1, [&](const Members& members, Plan& plan) {
-        write_allgather_steps(members, plan, bytes);
+      const Played result = played(mapping, memory, 1, [&](const TeamShape& team, Plan& plan) {
+        write_allgather_steps(team, plan, bytes);
       });
       REQUIRE(result.errors == kNothing);
       for (const auto& own : memory) REQUIRE(own.output == expected);
     }
+}
+
+// Blocks of any length, none among them, in places that each member has chosen for itself.
+TEST_CASE("steps of an allgather of blocks of any length over hosts") {
+  for (const Mapping& mapping : kMappings)
+    for (const bool is_tight : {true, false}) {
+      const std::size_t n = mapping.size();
+      std::vector<std::size_t> counts;
+      for (std::size_t m = 0; m < n; ++m) counts.push_back(m * 7 % 5);
+      std::vector<std::vector<std::ptrdiff_t>> places(n);
+      std::vector<MemberMemory> memory(n);
+      std::vector<std::vector<Cell>> expected(n);
+      for (std::size_t own = 0; own < n; ++own) {
+        std::size_t next = 0;
+        for (std::size_t m = 0; m < n; ++m) {
+          places[own].push_back(static_cast<std::ptrdiff_t>(next));
+          next += counts[m] + (is_tight ? 0 : own % 3);
+        }
+        memory[own].output.resize(next);
+        expected[own].resize(next);
+        for (std::size_t m = 0; m < n; ++m)
+          for (std::size_t i = 0; i < counts[m]; ++i) {
+            const std::size_t to = static_cast<std::size_t>(places[own][m]) + i;
+            expected[own][to] = block_of(static_cast<int>(m), i);
+            if (m == own) memory[own].output[to] = expected[own][to];
+          }
+      }
+      const Played result = played(mapping, memory, 1, [&](const TeamShape& team, Plan& plan) {
+        write_allgatherv_steps(team, plan, counts.data(), places[at(team.rank)].data());
+      });
+      REQUIRE(result.errors == kNothing);
+      for (std::size_t m = 0; m < n; ++m) REQUIRE(memory[m].output == expected[m]);
+    }
+}
+
+TEST_CASE("steps of a gather and of a scatter over hosts") {
+  for (const Mapping& mapping : kMappings) {
+    const std::size_t n = mapping.size();
+    for (int root = 0; root < static_cast<int>(n); ++root)
+      for (const std::size_t bytes : {std::size_t{3}, std::size_t{3000}, std::size_t{20'000}}) {
+        if (bytes > 3 && root > 1) continue;
+        std::vector<Cell> all;
+        for (std::size_t m = 0; m < n; ++m)
+          for (std::size_t i = 0; i < bytes; ++i) all.push_back(block_of(static_cast<int>(m), i));
+        const auto block = [&](std::size_t m) {
+          const auto first = all.begin() + static_cast<std::ptrdiff_t>(m * bytes);
+          return std::vector<Cell>(first, first + static_cast<std::ptrdiff_t>(bytes));
+        };
+        std::vector<MemberMemory> memory(n);
+        for (std::size_t m = 0; m < n; ++m)
+          if (static_cast<int>(m) != root) memory[m].input = block(m);
+        auto& gathered = memory[at(root)].output;
+        gathered.resize(all.size());
+        std::copy_n(all.begin() + root * static_cast<std::ptrdiff_t>(bytes), bytes,
+                    gathered.begin() + root * static_cast<std::ptrdiff_t>(bytes));
+        Played result = played(mapping, memory, 1, [&](const TeamShape& team, Plan& plan) {
+          write_gather_steps(team, plan, bytes, root);
+        });
+        REQUIRE(result.errors == kNothing);
+        REQUIRE(gathered == all);
+        memory.assign(n, {});
+        for (std::size_t m = 0; m < n; ++m)
+          if (static_cast<int>(m) != root) memory[m].output.resize(bytes);
+        memory[at(root)].input = all;
+        result = played(mapping, memory, 1, [&](const TeamShape& team, Plan& plan) {
+          write_scatter_steps(team, plan, bytes, root);
+        });
+        REQUIRE(result.errors == kNothing);
+        for (std::size_t m = 0; m < n; ++m)
+          if (static_cast<int>(m) != root) REQUIRE(memory[m].output == block(m));
+      }
+  }
+}
+
+TEST_CASE("steps of an all-to-all over hosts") {
+  for (const Mapping& mapping : kMappings)
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{300}, std::size_t{3000}}) {
+      const std::size_t n = mapping.size();
+      if (bytes > 1 && n > 8) continue;
+      const auto cell = [n](std::size_t from, std::size_t to, std::size_t i) {
+        return block_of(static_cast<int>(from * n + to), i);
+      };
+      std::vector<MemberMemory> memory(n);
+      std::vector<std::vector<Cell>> expected(n);
+      for (std::size_t m = 0; m < n; ++m) {
+        for (std::size_t other = 0; other < n; ++other)
+          for (std::size_t i = 0; i < bytes; ++i) {
+            memory[m].input.push_back(cell(m, other, i));
+            expected[m].push_back(cell(other, m, i));
+          }
+        memory[m].output.resize(expected[m].size());
+      }
+      const Played result = played(mapping, memory, 1, [&](const TeamShape& team, Plan& plan) {
+        write_alltoall_steps(team, plan, bytes);
+      });
+      REQUIRE(result.errors == kNothing);
+      for (std::size_t m = 0; m < n; ++m) REQUIRE(memory[m].output == expected[m]);
+    }
+}
+
+TEST_CASE("steps of a reduce-scatter over hosts") {
+  constexpr std::size_t kUnit = 16;
+  for (const Mapping& mapping : kMappings)
+    for (const std::size_t most : {1u, 4u, 300u})
+      for (const int way : {0, 1, 2, 3}) {
+        const bool is_even = way % 2 == 0, in_place = way >= 2;
+        const int n = static_cast<int>(mapping.size());
+        std::vector<std::size_t> counts;
+        std::size_t count = 0;
+        for (int m = 0; m < n; ++m) {
+          counts.push_back(is_even ? most : at(m) * 7 % (most + 1));
+          count += counts.back();
+        }
+        if (count == 0) continue;
+        std::vector<MemberMemory> memory(mapping.size());
+        for (int m = 0; m < n; ++m) {
+          auto& own = memory[at(m)];
+          own.in_place = in_place;
+          auto& input = in_place ? own.output : own.input;
+          for (std::size_t i = 0; i < count; ++i) input.push_back(vector_of(m, i));
+          own.output.resize(in_place ? count : counts[at(m)]);
+        }
+        const Played result =
+            played(mapping, memory, kUnit, [&](const TeamShape& team, Plan& plan) {
+              write_reduce_scatter_steps(team, plan, counts.data(), kUnit, false);
+            });
+        REQUIRE(result.errors == kNothing);
+        std::size_t first = 0;
+        for (int m = 0; m < n; first += counts[at(m++)])
+          for (std::size_t i = 0; i < counts[at(m)]; ++i)
+            REQUIRE(memory[at(m)].output[i] == result_of(n, first + i));
+      }
 }
 
 // With an operation that does not commute: it keeps the order of ranks, host by host or not.
@@ -121,11 +253,11 @@ TEST_CASE("steps of reductions over hosts") {
         }
         const Vector vector{count, kUnit};
         const Played result =
-            played(mapping, memory, kUnit, [&](const Members& members, Plan& plan) {
+            played(mapping, memory, kUnit, [&](const TeamShape& team, Plan& plan) {
               if (root < 0)
-                write_allreduce_steps(members, plan, vector, false);
+                write_allreduce_steps(team, plan, vector, false);
               else
-                write_reduce_steps(members, plan, vector, false, root);
+                write_reduce_steps(team, plan, vector, false, root);
             });
         REQUIRE(result.errors == kNothing);
         for (int m = 0; m < n; ++m)
@@ -145,8 +277,8 @@ TEST_CASE("steps of prefix reductions over hosts") {
         for (int m = 0; m < n; ++m)
           for (std::size_t i = 0; i < count; ++i) memory[at(m)].output.push_back(vector_of(m, i));
         const Played result =
-            played(mapping, memory, kUnit, [&](const Members& members, Plan& plan) {
-              write_scan_steps(members, plan, {count, kUnit}, exclusive);
+            played(mapping, memory, kUnit, [&](const TeamShape& team, Plan& plan) {
+              write_scan_steps(team, plan, {count, kUnit}, exclusive);
             });
         REQUIRE(result.errors == kNothing);
         for (int m = exclusive ? 1 : 0; m < n; ++m)
@@ -167,7 +299,7 @@ TEST_CASE("steps of a barrier over hosts, whatever algorithm broadcasts go by") 
       std::vector<MemberMemory> memory(mapping.size());
       const Played result = played(
           mapping, memory, 1,
-          [](const Members& members, Plan& plan) { write_barrier_steps(members, plan); }, choices);
+          [](const TeamShape& team, Plan& plan) { write_barrier_steps(team, plan); }, choices);
       REQUIRE(result.errors == kNothing);
       const std::set<int> hosts(mapping.begin(), mapping.end());
       CHECK(result.num_messages - result.num_across == 2 * (mapping.size() - hosts.size()));
@@ -184,13 +316,13 @@ TEST_CASE("steps of reproducible sums know nothing of hosts") {
       Placement placement;
       placement.reserve(mapping.size(), mapping.size());
       placement.assign(m, n, [&](int member) { return mapping[at(member)]; });
-      const Members members{m, n, &placement, &choices};
+      const TeamShape team{m, n, &placement, &choices};
       Plan plan;
       for (const bool commutative : {true, false}) {
         for (const std::size_t count : {std::size_t{8}, std::size_t{40'000}}) {
-          write_reduce_steps(members, plan, {count, 8}, commutative, 1);
-          write_allreduce_steps(members, plan, {count, 8}, commutative);
-          write_scan_steps(members, plan, {count, 8}, false);
+          write_reduce_steps(team, plan, {count, 8}, commutative, 1);
+          write_allreduce_steps(team, plan, {count, 8}, commutative);
+          write_scan_steps(team, plan, {count, 8}, false);
         }
       }
       for (const Step& step : plan.steps())
@@ -240,7 +372,7 @@ TEST_CASE("steps over 100 hosts of 10 members cross between hosts as seldom as c
   for (const Mapping& mapping : {in_a_row(100, 10), in_turn(100, 10)}) {
     const std::size_t n = mapping.size();
     const auto count = [&](std::size_t cells,
-                           const std::function<void(const Members&, Plan&)>& write) {
+                           const std::function<void(const TeamShape&, Plan&)>& write) {
       std::vector<MemberMemory> memory(n);
       for (auto& own : memory) {
         own.input.resize(cells);
@@ -251,22 +383,39 @@ TEST_CASE("steps over 100 hosts of 10 members cross between hosts as seldom as c
       return result;
     };
     // A message to each host but the root's.
-    Played result = count(
-        8, [](const Members& members, Plan& plan) { write_bcast_steps(members, plan, 8, 377); });
+    Played result =
+        count(8, [](const TeamShape& team, Plan& plan) { write_bcast_steps(team, plan, 8, 377); });
     CHECK(result.num_across == 99);
     CHECK(result.bytes_across == 99 * 8);
     CHECK(result.num_messages == n - 1);
-    result = count(8, [](const Members& members, Plan& plan) {
-      write_reduce_steps(members, plan, {8, 1}, true, 377);
+    result = count(8, [](const TeamShape& team, Plan& plan) {
+      write_reduce_steps(team, plan, {8, 1}, true, 377);
     });
+    CHECK(result.num_across == 99);
+    // A message to and from each host but the root's, though members have blocks of their own.
+    result =
+        count(n, [](const TeamShape& team, Plan& plan) { write_gather_steps(team, plan, 1, 377); });
+    CHECK(result.num_across == 99);
+    CHECK(result.num_messages == n - 1);
+    result = count(
+        n, [](const TeamShape& team, Plan& plan) { write_scatter_steps(team, plan, 1, 377); });
     CHECK(result.num_across == 99);
     // Seven rounds among those that lead.
     result =
-        count(0, [](const Members& members, Plan& plan) { write_barrier_steps(members, plan); });
+        count(n, [](const TeamShape& team, Plan& plan) { write_alltoall_steps(team, plan, 1); });
+    CHECK(result.num_across == 100 * 7);
+    result = count(n, [n](const TeamShape& team, Plan& plan) {
+      write_reduce_scatter_steps(team, plan, std::vector<std::size_t>(n, 1).data(), 1, true);
+    });
+    // Ranges that go around the end are two messages.
+    CHECK(result.num_across < 100 * 8);
+    CHECK(result.bytes_across == 99 * n);
+    // Seven rounds among those that lead.
+    result = count(0, [](const TeamShape& team, Plan& plan) { write_barrier_steps(team, plan); });
     CHECK(result.num_across == 100 * 7);
     // 64 of 100 lead for the others: six rounds, and two messages for each of the 36.
-    result = count(8, [](const Members& members, Plan& plan) {
-      write_allreduce_steps(members, plan, {8, 1}, true);
+    result = count(8, [](const TeamShape& team, Plan& plan) {
+      write_allreduce_steps(team, plan, {8, 1}, true);
     });
     CHECK(result.num_across == 64 * 6 + 2 * 36);
   }

@@ -64,20 +64,20 @@ void meet(tagged::Engine& engine, int victim) {
         message((engine.rank() == first) == (tag == 2), engine.rank() == first ? peer : first, tag);
 }
 
-Status open(const Settings& settings, const char* hosts, std::unique_ptr<Job>& job) {
-  if (hosts == nullptr) return Job::open(settings, job);
+Status open(const Settings& settings, const char* hosts, std::unique_ptr<Members>& job) {
+  if (hosts == nullptr) return Members::open(settings, job);
   RendezvousPlace place;
   if (Status read = read_rendezvous_place(place); !read) return read;
   std::unique_ptr<Board> board;
   if (Status made = make_rendezvous_board(place, 60'000, board); !made) return made;
-  return Job::open(settings,
-                   std::make_unique<test::PlacedBoard>(std::move(board), hosts[place.rank] - 'a'),
-                   job);
+  return Members::open(
+      settings, std::make_unique<test::PlacedBoard>(std::move(board), hosts[place.rank] - 'a'),
+      job);
 }
 
 int run(const char* name, const char* hosts, int victim) {
   Settings settings;
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   std::unique_ptr<tagged::Engine> engine;
   if (!Settings::from_environment(environ, settings) || !open(settings, hosts, job) ||
       !tagged::Engine::create(*job, engine))

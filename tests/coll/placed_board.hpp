@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 namespace weft::test {
 

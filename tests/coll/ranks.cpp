@@ -27,8 +27,9 @@ std::vector<std::string> run(std::vector<std::unique_ptr<Board>> boards,
     for (const NameValue& value : values)
       if (Status set = settings.set(value.name, value.value); !set)
         return complain(rank, set.text());
-    std::unique_ptr<Job> job;
-    if (Status opened = Job::open(settings, std::move(boards[static_cast<std::size_t>(rank)]), job);
+    std::unique_ptr<Members> job;
+    if (Status opened =
+            Members::open(settings, std::move(boards[static_cast<std::size_t>(rank)]), job);
         !opened)
       return complain(rank, opened.text());
     std::unique_ptr<tagged::Engine> engine;

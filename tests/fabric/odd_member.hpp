@@ -14,7 +14,7 @@
 #include "fabric/endpoint.hpp"
 #include "fabric/registry.hpp"
 #include "fabric/shm/shm_fabric.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "tests/fabric/remote_pair.hpp"
 #include "transport/messages.hpp"
 
@@ -29,10 +29,10 @@ class OddMember final : public fabric::Events {
       : endpoint(std::move(with)) {
     auto boards = make_thread_boards(2);
     std::thread other([&] {
-      if (Job::open(settings, std::move(boards[1]), jobs_[1]).ok())
+      if (Members::open(settings, std::move(boards[1]), jobs_[1]).ok())
         (void)jobs_[1]->board().fence(20'000);  // of the fabric inside the host
     });
-    const Status opened = Job::open(settings, std::move(boards[0]), jobs_[0]);
+    const Status opened = Members::open(settings, std::move(boards[0]), jobs_[0]);
     const Status shared = opened.ok() ? make_shm_fabric(*jobs_[0], local_) : opened;
     other.join();
     REQUIRE(shared.ok());
@@ -131,7 +131,7 @@ class OddMember final : public fabric::Events {
     return bytes;
   }
 
-  std::unique_ptr<Job> jobs_[2];
+  std::unique_ptr<Members> jobs_[2];
   std::unique_ptr<Fabric> local_;
   std::uint64_t secret_ = 0;
   std::string address_;

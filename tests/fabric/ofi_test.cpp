@@ -27,7 +27,7 @@ TEST_CASE("allocated memory of a remote peer is read, written and counted in", "
         Fabric& fabric = *fabrics.to(1);
         EXPECT(fabric.name() == fabric_name());
         EXPECT(shared.reach(1));
-        const RemoteMemory memory = shared.memory;
+        const MemoryName memory = shared.memory;
         std::vector<std::uint64_t> words(512);
         EXPECT(fabric.get(1, memory, 0, words.data(), 4096) == Code::ok);
         EXPECT(words[0] == 7 && words[511] == 518);
@@ -133,7 +133,7 @@ TEST_CASE("memory may go away while a peer reads and writes it, and the two go o
         const std::vector<char> written(kBytes, 'w');
         for (int round = 0; round < kRounds; ++round) {
           EXPECT(shared.reach(2 * round + 1));
-          const RemoteMemory memory = shared.memory;
+          const MemoryName memory = shared.memory;
           char first = 0;
           EXPECT(fabric.get(1, memory, 0, &first, 1) == Code::ok);
           EXPECT(first == 'x');
@@ -185,7 +185,7 @@ TEST_CASE("a key does not tell the next one", "[ofi]") {
     std::uint64_t keys[2];
     for (std::uint64_t& key : keys) {
       void* address = nullptr;
-      RemoteMemory memory{};
+      MemoryName memory{};
       EXPECT(fabrics.remote().front()->allocate(4096, address, memory).ok());
       key = std::uint64_t{memory.extra} << 32 | memory.region;
     }
@@ -202,7 +202,7 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
       [what](Fabrics& fabrics, Shared& shared) {
         Fabric& fabric = *fabrics.to(1);
         EXPECT(shared.reach(1));
-        RemoteMemory memory = shared.memory;
+        MemoryName memory = shared.memory;
         char bytes[64] = {};
         EXPECT(fabric.get(1, memory, 0, bytes, sizeof bytes) == Code::ok);
         EXPECT(bytes[0] == 'x');
@@ -469,12 +469,12 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
   if (fabric_name() != "ofi" || kProvider != nullptr) return;  // others keep what nobody takes
   const Settings settings = remote_settings();
   auto boards = make_thread_boards(2);
-  std::unique_ptr<Job> jobs[2];
+  std::unique_ptr<Members> jobs[2];
   std::thread other([&] {
-    if (Job::open(settings, std::move(boards[1]), jobs[1]).ok())
+    if (Members::open(settings, std::move(boards[1]), jobs[1]).ok())
       (void)jobs[1]->board().fence(20'000);  // of the fabric inside the host
   });
-  REQUIRE(Job::open(settings, std::move(boards[0]), jobs[0]).ok());
+  REQUIRE(Members::open(settings, std::move(boards[0]), jobs[0]).ok());
   std::unique_ptr<Fabric> local, fabric;
   REQUIRE(make_shm_fabric(*jobs[0], local).ok());
   other.join();
@@ -518,7 +518,7 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
   }));
 
   std::vector<std::byte> memory(1 << 20);
-  RemoteMemory named{};
+  MemoryName named{};
   REQUIRE(fabric->share(memory.data(), memory.size(), named).ok());
   transport::OwnerAccessMessage message{};
   message.kind = kind;

@@ -52,7 +52,7 @@ bool wait_for(F&& done) {
 // What two ranks of a test agree on.
 struct Shared {
   std::atomic<int> mark{0};
-  RemoteMemory memory{};
+  MemoryName memory{};
   bool reach(int value) {
     return wait_for([&] { return mark.load() >= value; });
   }
@@ -107,9 +107,9 @@ inline void with_pair(const Settings& settings, const Body& here, const Body& th
   std::vector<std::thread> ranks;
   for (int i = 0; i < 2; ++i)
     ranks.emplace_back([&, i, board = std::move(boards[static_cast<std::size_t>(i)])]() mutable {
-      std::unique_ptr<Job> job;
+      std::unique_ptr<Members> job;
       std::unique_ptr<Fabrics> fabrics;
-      good[i] = Job::open(settings, std::move(board), job).ok() &&
+      good[i] = Members::open(settings, std::move(board), job).ok() &&
                 Fabrics::open(*job, fabrics).ok() && (i == 0 ? here : there)(*fabrics, shared);
       const Status met = job ? job->board().fence(20'000) : Status{};
       if (!met) note_not_so(fmt::format("rank {}'s last fence: {}", i, met.text()));

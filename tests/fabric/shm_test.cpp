@@ -31,7 +31,7 @@ constexpr std::uint64_t kDeadlineNs = 10'000'000'000;
 struct Shared {
   std::atomic<int> arrived[16];
   std::atomic<int> mark;  // for the tests' own use
-  RemoteMemory memory;
+  MemoryName memory;
   struct {
     char key[64];
     char value[512];
@@ -89,20 +89,20 @@ void with_pair(const std::function<void(Fabric&, Shared&, pid_t)>& here,
   auto* shared = static_cast<Shared*>(
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(shared != MAP_FAILED);
-  const auto open = [&](int rank, std::unique_ptr<Job>& job, std::unique_ptr<Fabric>& fabric) {
-    if (Status status = Job::open(settings, std::make_unique<ForkBoard>(*shared, rank), job);
+  const auto open = [&](int rank, std::unique_ptr<Members>& job, std::unique_ptr<Fabric>& fabric) {
+    if (Status status = Members::open(settings, std::make_unique<ForkBoard>(*shared, rank), job);
         !status)
       return status;
     return make_shm_fabric(*job, fabric);
   };
   const pid_t child = fork();
   if (child == 0) {
-    std::unique_ptr<Job> job;
+    std::unique_ptr<Members> job;
     std::unique_ptr<Fabric> fabric;
     if (!open(1, job, fabric)) _exit(90);
     _exit(there(*fabric, *shared));
   }
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   std::unique_ptr<Fabric> fabric;
   const Status status = open(0, job, fabric);
   INFO(status.text());
@@ -121,7 +121,7 @@ TEST_CASE("allocated memory of a peer is read, written and counted in", "[fabric
   with_pair(
       [](Fabric& fabric, Shared& shared, pid_t) {
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
-        const RemoteMemory memory = shared.memory;
+        const MemoryName memory = shared.memory;
         REQUIRE(memory.region != 0);
         std::vector<std::uint64_t> words(512);
         REQUIRE(fabric.get(1, memory, 0, words.data(), 4096) == Code::ok);
@@ -146,7 +146,7 @@ TEST_CASE("allocated memory of a peer is read, written and counted in", "[fabric
         CHECK(fabric.get(1, memory, 4096, &byte, 1) == Code::bad_argument);
         CHECK(fabric.get(1, memory, 1, words.data(), 4096) == Code::bad_argument);
         CHECK(fabric.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
-        RemoteMemory wrong = memory;
+        MemoryName wrong = memory;
         wrong.bytes = 1 << 20;
         CHECK(fabric.get(1, wrong, 8192, &byte, 1) == Code::bad_argument);
         wrong = memory;
@@ -165,7 +165,7 @@ TEST_CASE("allocated memory of a peer is read, written and counted in", "[fabric
       },
       [](Fabric& fabric, Shared& shared) {
         void* address = nullptr;
-        RemoteMemory memory;
+        MemoryName memory;
         if (!fabric.allocate(4096, address, memory)) return 91;
         auto* words = static_cast<std::uint64_t*>(address);
         for (std::uint64_t i = 0; i < 512; ++i) words[i] = i + 7;
@@ -202,17 +202,17 @@ TEST_CASE("any memory of a peer can be copied, where the kernel allows it", "[fa
           // The owner's thread does it for memory that it shares, and for no other.
           CHECK(code == Code::ok);
           CHECK(std::string(copy) == "of the child");
-          RemoteMemory outside = shared.memory;
+          MemoryName outside = shared.memory;
           outside.bytes += 1;
           CHECK(fabric.get(1, outside, 0, copy, outside.bytes) == Code::bad_argument);
-          RemoteMemory any = shared.memory;
+          MemoryName any = shared.memory;
           any.region = 0;
           CHECK(fabric.get(1, any, 0, copy, sizeof copy) == Code::not_permitted);
           CHECK_FALSE(fabric.can_copy(1));
         } else if (fabric.can_copy(1)) {
           CHECK(code == Code::ok);
           CHECK(std::string(copy) == "of the child");
-          RemoteMemory nowhere = shared.memory;
+          MemoryName nowhere = shared.memory;
           nowhere.address = 4096;
           CHECK(fabric.get(1, nowhere, 0, copy, sizeof copy) == Code::bad_argument);
         } else {
@@ -236,7 +236,7 @@ TEST_CASE("words of memory that a peer shares are counted in, whatever the peer 
   with_pair(
       [](Fabric& fabric, Shared& shared, pid_t) {
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
-        const RemoteMemory memory = shared.memory;
+        const MemoryName memory = shared.memory;
         std::uint64_t before = 0;
         REQUIRE(fabric.cas(1, memory, 16, 97, 1, before) == Code::ok);
         CHECK(before == 98);
@@ -255,7 +255,7 @@ TEST_CASE("words of memory that a peer shares are counted in, whatever the peer 
         CHECK(num_failed == 0);
         CHECK(fabric.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
         CHECK(fabric.fetch_add(1, memory, 32, 1, before) == Code::bad_argument);
-        RemoteMemory wrong = memory;
+        MemoryName wrong = memory;
         wrong.region ^= 1 << 13;
         CHECK(fabric.fetch_add(1, wrong, 8, 1, before) == Code::bad_argument);
         shared.mark.store(2);
@@ -421,7 +421,7 @@ TEST_CASE("once memory is shared no more, no copy of a peer changes it", "[fabri
         std::vector<std::byte> data(buffer.size());
         for (int round = 1; round <= 30; ++round) {
           REQUIRE(wait_for([&] { return shared.mark.load() == 2 * round - 1; }));
-          const RemoteMemory memory = shared.memory;
+          const MemoryName memory = shared.memory;
           Code code = Code::ok;
           for (unsigned char i = 0; code == Code::ok; ++i) {
             std::memset(data.data(), i, data.size());
@@ -531,9 +531,9 @@ TEST_CASE("lanes that nobody has accepted end with their client", "[fabric]") {
   Settings settings;
   REQUIRE(settings.set("LANE_MEMORY_BYTES", "1M").ok());
   std::vector<std::unique_ptr<Board>> boards = make_thread_boards(1);
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   std::unique_ptr<Fabric> fabric;
-  REQUIRE(Job::open(settings, std::move(boards[0]), job).ok());
+  REQUIRE(Members::open(settings, std::move(boards[0]), job).ok());
   REQUIRE(make_shm_fabric(*job, fabric).ok());
   for (int i = 0; i < 1000; ++i) {
     for (const int client : {11, 12}) {
@@ -557,9 +557,9 @@ TEST_CASE("who stands still in a copy is told of, and holds up nobody else", "[f
   REQUIRE(settings.set("PEER_TIMEOUT_MS", times_out ? "100" : "10000").ok());
   std::vector<std::unique_ptr<Board>> boards = make_thread_boards(1);
   Board& board = *boards[0];
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   std::unique_ptr<Fabric> fabric;
-  REQUIRE(Job::open(settings, std::move(boards[0]), job).ok());
+  REQUIRE(Members::open(settings, std::move(boards[0]), job).ok());
   REQUIRE(make_shm_fabric(*job, fabric).ok());
   std::string text;
   REQUIRE(board.get(0, "shm.arena", text).ok());
@@ -567,7 +567,7 @@ TEST_CASE("who stands still in a copy is told of, and holds up nobody else", "[f
   REQUIRE(shm::Arena::open(getpid(), std::atoi(text.c_str()), {}, arena).ok());
 
   std::uint64_t words[2][8] = {};
-  RemoteMemory memory[2];
+  MemoryName memory[2];
   REQUIRE(fabric->share(words[0], sizeof words[0], memory[0]).ok());
   auto& copying = arena->control(0).copying[arena->control(0).era.load() % 2];
   copying.store(1);
@@ -619,7 +619,7 @@ TEST_CASE("a descriptor that has become something else names no memory", "[fabri
   if (reader == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!become_ordinary() || !wait_for([&] { return shared->mark.load() == 1; })) _exit(90);
-    const RemoteMemory memory = shared->memory;
+    const MemoryName memory = shared->memory;
     std::byte* data = nullptr;
     Code code = Code::ok;
     {

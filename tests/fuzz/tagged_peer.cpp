@@ -17,7 +17,7 @@
 
 #include "base/log.hpp"
 #include "fabric/registry.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "script.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/wire.hpp"
@@ -38,14 +38,14 @@ void must(bool good) {
 
 // Two ranks in this process: 0 has the engine, 1 is what the input says.
 struct Ranks {
-  std::unique_ptr<weft::Job> jobs[2];
+  std::unique_ptr<weft::Members> jobs[2];
   std::vector<std::byte> own = std::vector<std::byte>(2 * kLargest);  // of rank 1
 
   Ranks() {
     auto boards = make_thread_boards(2);
     Settings settings;
     const auto open = [&](std::size_t rank) {
-      must(weft::Job::open(settings, std::move(boards[rank]), jobs[rank]).ok());
+      must(weft::Members::open(settings, std::move(boards[rank]), jobs[rank]).ok());
     };
     std::thread other(open, 1);
     open(0);

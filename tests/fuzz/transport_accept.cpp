@@ -29,7 +29,7 @@ struct Victim {
 
   Victim() {
     std::string text;
-    weft::Job& members = *job.impl().members;
+    weft::Members& members = *job.impl().members;
     if (!members.board().get(0, "shm.arena", text)) std::abort();
     const shm::ArenaLayout layout{
         1, static_cast<std::uint32_t>(members.settings().bytes(Setting::ring_max_bytes))};

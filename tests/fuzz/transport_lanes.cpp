@@ -14,7 +14,7 @@
 
 #include "fabric/loopback/loopback.hpp"
 #include "fabric/shm/shm_fabric.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "script.hpp"
 #include "transport/lane.hpp"
 #include "transport/lanes/remote_lanes.hpp"
@@ -85,11 +85,11 @@ struct World {
     must(settings.set("FABRIC", "loopback").ok() && settings.set("LOG", "error").ok());
     auto made = std::make_unique<TwoBoard>();
     board = made.get();
-    must(weft::Job::open(settings, std::move(made), job).ok());
+    must(weft::Members::open(settings, std::move(made), job).ok());
     must(make_shm_fabric(*job, local).ok());
   }
   TwoBoard* board = nullptr;
-  std::unique_ptr<weft::Job> job;
+  std::unique_ptr<weft::Members> job;
   std::unique_ptr<Fabric> local;
 };
 
@@ -162,7 +162,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
 
   std::byte memory[3 * kBytes] = {};
-  RemoteMemory named{};
+  MemoryName named{};
   must(lanes->share(memory + kBytes, kBytes, named).ok());
   std::vector<std::byte> wanted(3 * kBytes);
   Completion completions[2];

@@ -161,8 +161,8 @@ TEST_CASE("a job over any board knows its members") {
   std::vector<std::string> results(kSize, "no job");
   run_ranks(kind, kSize, [&](int rank, std::unique_ptr<Board> board) {
     auto& result = results[static_cast<std::size_t>(rank)];
-    std::unique_ptr<Job> job;
-    if (Status status = Job::open(Settings(), std::move(board), job); !status) {
+    std::unique_ptr<Members> job;
+    if (Status status = Members::open(Settings(), std::move(board), job); !status) {
       result = status.text();
       return;
     }
@@ -188,17 +188,17 @@ TEST_CASE("a job refuses a member that does not describe itself as agreed") {
     (void)boards[1]->put("job.member", text);
     (void)boards[1]->fence(kTimeoutMs);
   });
-  std::unique_ptr<Job> job;
-  const Status status = Job::open(Settings(), std::move(boards[0]), job);
+  std::unique_ptr<Members> job;
+  const Status status = Members::open(Settings(), std::move(boards[0]), job);
   liar.join();
   CHECK(status == Code::corrupt);
   CHECK(status.text().find("rank 1") != std::string::npos);
 }
 
 TEST_CASE("a job refuses a member on processors that cannot be") {
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   std::string member;
-  REQUIRE(Job::open(Settings(), make_alone_board(), job).ok());
+  REQUIRE(Members::open(Settings(), make_alone_board(), job).ok());
   REQUIRE(job->board().get(0, "job.member", member).ok());
   const std::string text = GENERATE("", "-1", "3 ", "0x3", "F");
   auto boards = make_thread_boards(2);
@@ -207,7 +207,7 @@ TEST_CASE("a job refuses a member on processors that cannot be") {
     (void)boards[1]->put("job.cpus", text);
     (void)boards[1]->fence(kTimeoutMs);
   });
-  const Status status = Job::open(Settings(), std::move(boards[0]), job);
+  const Status status = Members::open(Settings(), std::move(boards[0]), job);
   liar.join();
   CHECK(status == Code::corrupt);
   CHECK(status.text().find("rank 1") != std::string::npos);
@@ -233,9 +233,9 @@ TEST_CASE("a job counts the processors that its processes may use together") {
     CPU_ZERO(&set);
     for (std::size_t i = 0; i < bound.count; ++i)
       CPU_SET(static_cast<std::size_t>(cpus[bound.first + i]), &set);
-    std::unique_ptr<Job> job;
+    std::unique_ptr<Members> job;
     if (sched_setaffinity(0, sizeof set, &set) != 0 ||
-        !Job::open(Settings(), std::move(board), job))
+        !Members::open(Settings(), std::move(board), job))
       return;
     num_right += job->num_on_host() == 2 && job->num_cpus_on_host() == static_cast<int>(expected);
     (void)job->board().close();

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 extern char** environ;
 
@@ -30,7 +30,7 @@ std::string value_of(int rank, int round) {
   return std::string(static_cast<std::size_t>(round * 1000 + rank), static_cast<char>('a' + rank));
 }
 
-Status exchange(Job& job) {
+Status exchange(Members& job) {
   for (int round = 0; round < 4; ++round) {
     const std::string key = fmt::format("round.{}", round);
     Status status = job.board().put(key, value_of(job.rank(), round));
@@ -58,9 +58,9 @@ int main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
 
   Settings settings;
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   Status status = Settings::from_environment(environ, settings);
-  if (status) status = Job::open(settings, job);
+  if (status) status = Members::open(settings, job);
   if (!status) return complain(status);
   printf("rank %d of %d by %s\n", job->rank(), job->size(),
          std::string(job->board().launcher()).c_str());

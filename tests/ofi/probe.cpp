@@ -155,12 +155,12 @@ int messages(Engine& engine, std::size_t bytes) {
   return engine.close().ok() ? 0 : fail("close");
 }
 
-int one_sided(Job& job, bool atomic) {
+int one_sided(Members& job, bool atomic) {
   std::unique_ptr<Fabrics> fabrics;
   if (Status status = Fabrics::open(job, fabrics); !status) return fail(status.text().c_str());
   const int victim = job.size() - 1;
   constexpr std::size_t kBytes = 1 << 20;
-  RemoteMemory memory{};
+  MemoryName memory{};
   if (job.rank() == victim) {
     void* address = nullptr;
     if (Status status = fabrics->to(0)->allocate(kBytes, address, memory); !status)
@@ -204,10 +204,10 @@ int main(int argc, char** argv) {
   if (argc < 2) return fail("usage: probe storm|eager|in_place|rendezvous|get|atomic [SECONDS]");
   const std::string_view mode = argv[1];
   Settings settings;
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   if (Status status = Settings::from_environment(environ, settings); !status)
     return fail(status.text().c_str());
-  if (Status status = Job::open(settings, job); !status) return fail(status.text().c_str());
+  if (Status status = Members::open(settings, job); !status) return fail(status.text().c_str());
   int status = 0;
   if (mode == "get" || mode == "atomic") {
     status = one_sided(*job, mode == "atomic");

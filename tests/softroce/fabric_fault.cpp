@@ -24,7 +24,7 @@
 #include "base/wait.hpp"
 #include "fabric/registry.hpp"
 #include "job/boards.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "tests/support/wrong_board.hpp"
 
 extern char** environ;
@@ -50,7 +50,7 @@ void serve(Fabric& fabric, std::atomic<std::uint64_t>& count) {
 }
 
 // Puts what no other round puts, and gets it back.
-Code write_and_read(Fabric& fabric, const RemoteMemory& memory, std::vector<char>& buffer,
+Code write_and_read(Fabric& fabric, const MemoryName& memory, std::vector<char>& buffer,
                     std::uint64_t round) {
   std::vector<char> expected(buffer.size());
   for (std::size_t i = 0; i < expected.size(); ++i)
@@ -60,7 +60,7 @@ Code write_and_read(Fabric& fabric, const RemoteMemory& memory, std::vector<char
   return code == Code::ok && buffer != expected ? Code::corrupt : code;
 }
 
-int last(Fabric& fabric, const RemoteMemory& memory, double seconds) {
+int last(Fabric& fabric, const MemoryName& memory, double seconds) {
   fprintf(stderr, "rank 0: begins\n");
   std::vector<char> buffer(300000);
   const std::uint64_t end_ns = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
@@ -75,7 +75,7 @@ int last(Fabric& fabric, const RemoteMemory& memory, double seconds) {
   return 0;
 }
 
-Code operate(Fabric& fabric, std::string_view what, const RemoteMemory& memory,
+Code operate(Fabric& fabric, std::string_view what, const MemoryName& memory,
              std::vector<char>& buffer, std::uint64_t& number) {
   std::uint64_t previous = 0;
   if (what == "get") {
@@ -92,21 +92,21 @@ Code operate(Fabric& fabric, std::string_view what, const RemoteMemory& memory,
   return code;
 }
 
-Status join(bool as_stranger, const Settings& settings, std::unique_ptr<Job>& job) {
+Status join(bool as_stranger, const Settings& settings, std::unique_ptr<Members>& job) {
   if (!as_stranger || std::string_view(getenv(kRankVariable)) != "1")
-    return Job::open(settings, job);
+    return Members::open(settings, job);
   RendezvousPlace place;
   std::unique_ptr<Board> board;
   Status status = read_rendezvous_place(place);
   if (status) status = make_rendezvous_board(place, 30000, board);
   if (!status) return status;
-  return Job::open(settings,
-                   std::make_unique<WrongBoard>(std::move(board), settings.text(Setting::fabric)),
-                   job);
+  return Members::open(
+      settings, std::make_unique<WrongBoard>(std::move(board), settings.text(Setting::fabric)),
+      job);
 }
 
 // Rank 0 is asked for a connection by somebody without its key, and must not give one.
-int stranger(Job& job, Fabric& fabric, double limit_s) {
+int stranger(Members& job, Fabric& fabric, double limit_s) {
   const int limit_ms = static_cast<int>(limit_s * 1000) + 30000;
   if (job.rank() == 1) {
     SendMemory memory;
@@ -133,11 +133,11 @@ int stranger(Job& job, Fabric& fabric, double limit_s) {
 
 // Rank 1 shares the middle one of three pages. Nothing else of its memory can be got or put,
 // whatever address or key is named.
-int outside(Job& job, Fabric& fabric, std::string_view how, double limit_s) {
+int outside(Members& job, Fabric& fabric, std::string_view how, double limit_s) {
   constexpr std::size_t kPage = 4096;
   alignas(kPage) static unsigned char pages[3 * kPage];
   memset(pages, 's', sizeof pages);
-  RemoteMemory memory{};
+  MemoryName memory{};
   Status status = fabric.share(pages + kPage, kPage, memory);
   std::string text(reinterpret_cast<const char*>(&memory), sizeof memory);
   if (status) status = job.board().put("fault.page", text);
@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
   const std::string_view what = argv[1];
   const double limit_s = atof(argv[2]);
   Settings settings;
-  std::unique_ptr<Job> job;
+  std::unique_ptr<Members> job;
   Status status = Settings::from_environment(environ, settings);
   if (status) status = join(what == "stranger", settings, job);
   if (!status) return complain("job", status);
@@ -202,7 +202,7 @@ int main(int argc, char** argv) {
   }
 
   void* address = nullptr;
-  RemoteMemory memory{};
+  MemoryName memory{};
   status = fabric->allocate(kBytes, address, memory);
   if (!status) return complain("allocate", status);
   memset(address, 0, 64);

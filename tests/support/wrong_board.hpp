@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 namespace weft {
 

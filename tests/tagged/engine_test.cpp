@@ -24,9 +24,9 @@ int run_ranks(int size, const Settings& settings, const std::function<bool(Engin
   std::vector<std::thread> ranks;
   for (auto& board : boards)
     ranks.emplace_back([&, board = std::move(board)]() mutable {
-      std::unique_ptr<Job> job;
+      std::unique_ptr<Members> job;
       std::unique_ptr<Engine> engine;
-      if (!Job::open(settings, std::move(board), job) || !Engine::create(*job, engine) ||
+      if (!Members::open(settings, std::move(board), job) || !Engine::create(*job, engine) ||
           !body(*engine) || !engine->close())
         num_failed.fetch_add(1);
       // The peers' memory stays until all are done.

@@ -22,16 +22,16 @@ constexpr std::uint32_t kContext = 3;
 // Calls `body` with rank 0's engine and the lane to it.
 void with_lane(const std::function<void(Engine&, SendLane&)>& body) {
   auto boards = make_thread_boards(2);
-  std::unique_ptr<Job> jobs[2];
+  std::unique_ptr<Members> jobs[2];
   std::unique_ptr<Fabrics> fabrics;
   std::unique_ptr<Engine> engine;
   bool good[2] = {};
   std::thread other([&] {
-    good[1] =
-        Job::open({}, std::move(boards[1]), jobs[1]).ok() && Fabrics::open(*jobs[1], fabrics).ok();
+    good[1] = Members::open({}, std::move(boards[1]), jobs[1]).ok() &&
+              Fabrics::open(*jobs[1], fabrics).ok();
   });
-  good[0] =
-      Job::open({}, std::move(boards[0]), jobs[0]).ok() && Engine::create(*jobs[0], engine).ok();
+  good[0] = Members::open({}, std::move(boards[0]), jobs[0]).ok() &&
+            Engine::create(*jobs[0], engine).ok();
   other.join();
   REQUIRE(good[0]);
   REQUIRE(good[1]);

@@ -18,7 +18,7 @@ namespace {
 
 // The directory of lanes of rank 0, as rank 2, which writes to it what no Weft does.
 std::shared_ptr<shm::Arena> arena_of(Job& job, int rank) {
-  weft::Job& members = *job.impl().members;
+  weft::Members& members = *job.impl().members;
   std::string text;
   REQUIRE(members.board().get(rank, "shm.arena", text).ok());
   const shm::ArenaLayout layout{

@@ -117,7 +117,7 @@ class Talk {
  private:
   static std::size_t length(int i) { return static_cast<std::size_t>(i * 131 % 4000); }
 
-  std::array<RemoteMemory, 2> memory_{};
+  std::array<MemoryName, 2> memory_{};
   std::atomic<int> ready_{0}, ended_{0};
   bool was_half_ = false;  // rank 0's
 };
@@ -215,8 +215,8 @@ TEST_CASE("what a member that has left was still asked for ends with its link") 
   REQUIRE(member->endpoint->register_memory(there.data(), there.size(), fabric::kRead, registration)
               .ok());
   const fabric::KeyParts key = fabric::parts_of(registration.key);
-  const RemoteMemory memory{key.address, key.bytes, static_cast<std::uint32_t>(key.secret),
-                            static_cast<std::uint32_t>(key.secret >> 32)};
+  const MemoryName memory{key.address, key.bytes, static_cast<std::uint32_t>(key.secret),
+                          static_cast<std::uint32_t>(key.secret >> 32)};
   transport::ByeMessage bye{};
   bye.kind = transport::Kind::bye;
   member->say(bye, {}, true);

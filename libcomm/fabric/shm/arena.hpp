@@ -89,7 +89,7 @@ struct AtomicRequest {
   alignas(kLineBytes) std::atomic<std::uint32_t> state;
   enum Kind : std::uint32_t { kFetchAdd, kCas, kRead, kWrite };
   std::uint32_t kind;
-  RemoteMemory word;  // kRead and kWrite: any number of bytes
+  MemoryName word;  // kRead and kWrite: any number of bytes
   // kRead and kWrite: address and number of memory that the peer has allocated, to copy to or from.
   std::uint64_t operand;
   std::uint64_t swap;

@@ -19,7 +19,7 @@ namespace weft::shm {
 // What is asked for, and what the word was before.
 struct AtomicOperation {
   AtomicRequest::Kind kind = AtomicRequest::kFetchAdd;
-  RemoteMemory word{};        // its first 8 bytes; of a copy: all
+  MemoryName word{};          // its first 8 bytes; of a copy: all
   std::uint64_t operand = 0;  // what to add, or to compare with
   std::uint64_t swap = 0;
   std::uint64_t previous = 0;
@@ -33,7 +33,7 @@ class AtomicServer {
   // may: whether this process shares that memory now, for reading or for writing; copy: does a copy
   // that the local peer with this number asks for. Both are called with the mutex held, which who
   // ends the sharing holds as well. no_memory: there can be no thread.
-  using May = std::function<bool(const RemoteMemory&, bool to_write)>;
+  using May = std::function<bool(const MemoryName&, bool to_write)>;
   using Copy = std::function<Code(std::uint32_t local, const AtomicOperation&)>;
   static Status start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,
                       May may, Copy copy, std::unique_ptr<AtomicServer>& server);

@@ -29,7 +29,7 @@ struct RegionHeader {
   std::atomic<std::uint64_t> number;
 };
 
-// A number (RemoteMemory's region and extra) holds the descriptor and a count of 42 bits, so that
+// A number (MemoryName's region and extra) holds the descriptor and a count of 42 bits, so that
 // no two regions of a process have the same. Bit 30 keeps the region from being 0, bit 31 marks
 // shared memory.
 constexpr int kFdBits = 20;
@@ -39,7 +39,7 @@ std::uint64_t make_number(int fd) noexcept {
   const std::uint64_t high = count >> 32 & ((1u << (30 - kFdBits)) - 1);
   return count << 32 | 1u << 30 | high << kFdBits | static_cast<std::uint32_t>(fd);
 }
-int descriptor_of(const RemoteMemory& memory) noexcept {
+int descriptor_of(const MemoryName& memory) noexcept {
   return static_cast<int>(memory.region & ((1u << kFdBits) - 1));
 }
 
@@ -81,7 +81,7 @@ OwnRegions::~OwnRegions() {
   }
 }
 
-Status OwnRegions::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
+Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memory) {
   if (bytes == 0 || bytes > (std::size_t{1} << 46))
     return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
   const std::size_t total = kPageBytes + round_to_pages(bytes);
@@ -140,7 +140,7 @@ Status OwnRegions::release(void* address) {
   return {};
 }
 
-RemoteMemory OwnRegions::describe(const void* address, std::size_t bytes) const noexcept {
+MemoryName OwnRegions::describe(const void* address, std::size_t bytes) const noexcept {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   const std::shared_lock lock(mutex_);
   auto after = regions_.upper_bound(start);
@@ -166,7 +166,7 @@ const std::atomic<std::uint64_t>& PeerRegion::number() const noexcept {
 
 std::byte* PeerRegion::data() const noexcept { return base + kPageBytes; }
 
-Code PeerRegions::open(int pid, const RemoteMemory& memory, std::unique_ptr<PeerRegion>& region) {
+Code PeerRegions::open(int pid, const MemoryName& memory, std::unique_ptr<PeerRegion>& region) {
   region = std::make_unique<PeerRegion>();
   const int fd = open_region(pid, descriptor_of(memory));
   if (fd < 0) {
@@ -205,7 +205,7 @@ Code PeerRegions::open(int pid, const RemoteMemory& memory, std::unique_ptr<Peer
   return code;
 }
 
-PeerRegion* PeerRegions::use(int pid, const RemoteMemory& memory, std::size_t offset,
+PeerRegion* PeerRegions::use(int pid, const MemoryName& memory, std::size_t offset,
                              std::size_t bytes, std::byte*& data, Code& code) noexcept {
   const std::lock_guard lock(mutex_);
   auto found = regions_.find(number_of(memory));

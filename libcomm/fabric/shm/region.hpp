@@ -19,9 +19,9 @@ namespace weft::shm {
 class OwnRegions {
  public:
   ~OwnRegions();
-  Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
+  Status allocate(std::size_t bytes, void*& address, MemoryName& memory);
   Status release(void* address);
-  RemoteMemory describe(const void* address, std::size_t bytes) const noexcept;
+  MemoryName describe(const void* address, std::size_t bytes) const noexcept;
   bool empty() const noexcept { return regions_.empty(); }
 
  private:
@@ -54,12 +54,12 @@ class PeerRegions {
 
   // The region with [offset, offset + bytes) of the memory at `data`, to be given back to done();
   // or null with the reason. The region's file is checked to be what the descriptor names.
-  PeerRegion* use(int pid, const RemoteMemory& memory, std::size_t offset, std::size_t bytes,
+  PeerRegion* use(int pid, const MemoryName& memory, std::size_t offset, std::size_t bytes,
                   std::byte*& data, Code& code) noexcept;
   void done(PeerRegion* region) noexcept;
 
  private:
-  Code open(int pid, const RemoteMemory& memory, std::unique_ptr<PeerRegion>& region);
+  Code open(int pid, const MemoryName& memory, std::unique_ptr<PeerRegion>& region);
   void sweep() noexcept;
 
   std::mutex mutex_;

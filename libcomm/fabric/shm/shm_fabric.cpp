@@ -36,7 +36,7 @@ using shm::ArenaLayout;
 
 class ShmFabric final : public Fabric {
  public:
-  explicit ShmFabric(Job& job) : job_(job) {}
+  explicit ShmFabric(Members& job) : job_(job) {}
   ~ShmFabric() override {
     server_.reset();  // it looks at what follows
     for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
@@ -146,11 +146,11 @@ class ShmFabric final : public Fabric {
     return own_->header().num_connected;
   }
 
-  Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) override {
+  Status allocate(std::size_t bytes, void*& address, MemoryName& memory) override {
     return regions_.allocate(bytes, address, memory);
   }
   Status release(void* address) override { return regions_.release(address); }
-  Status share(void* address, std::size_t bytes, RemoteMemory& memory) override {
+  Status share(void* address, std::size_t bytes, MemoryName& memory) override {
     memory = regions_.describe(address, bytes);
     if (memory.region != 0) return {};
     bool is_writable = false;
@@ -160,7 +160,7 @@ class ShmFabric final : public Fabric {
         std::ranges::any_of(locals_, [this](const Local& local) { return local.pid != getpid_; })) {
       if (Status status = shm::AtomicServer::start(
               own_, layout_.num_local, setup_,
-              [this](const RemoteMemory& word, bool to_write) {
+              [this](const MemoryName& word, bool to_write) {
                 return (word.region & shm::kSharedBit) != 0 &&
                        is_shared(*own_, word, to_write) == Code::ok;
               },
@@ -188,7 +188,7 @@ class ShmFabric final : public Fabric {
     }
     return {Code::no_memory, fmt::format("more than {} shared memories", shm::kMaxShared)};
   }
-  Status unshare(const RemoteMemory& memory) override {
+  Status unshare(const MemoryName& memory) override {
     if ((memory.region & shm::kSharedBit) == 0) return {};  // allocated: release() ends it
     {
       const std::lock_guard lock(setup_);
@@ -199,28 +199,28 @@ class ShmFabric final : public Fabric {
     }
     return end_copies();
   }
-  RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override {
+  MemoryName describe(const void* address, std::size_t bytes) const noexcept override {
     if (regions_.empty()) return {reinterpret_cast<std::uintptr_t>(address), bytes, 0, 0};
     return regions_.describe(address, bytes);
   }
 
-  Code get(int peer, const RemoteMemory& from, std::size_t offset, void* to,
+  Code get(int peer, const MemoryName& from, std::size_t offset, void* to,
            std::size_t bytes) noexcept override {
     return move<false>(peer, from, offset, to, bytes);
   }
-  Code put(int peer, const RemoteMemory& to, std::size_t offset, const void* from,
+  Code put(int peer, const MemoryName& to, std::size_t offset, const void* from,
            std::size_t bytes) noexcept override {
     return move<true>(peer, to, offset, const_cast<void*>(from), bytes);
   }
 
-  Code cas(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+  Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept override {
     shm::AtomicOperation operation{shm::AtomicRequest::kCas, {}, compare, swap, 0};
     const Code code = on_word(peer, word, offset, operation);
     previous = operation.previous;
     return code;
   }
-  Code fetch_add(int peer, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
+  Code fetch_add(int peer, const MemoryName& word, std::size_t offset, std::uint64_t value,
                  std::uint64_t& previous) noexcept override {
     shm::AtomicOperation operation{shm::AtomicRequest::kFetchAdd, {}, value, 0, 0};
     const Code code = on_word(peer, word, offset, operation);
@@ -228,7 +228,7 @@ class ShmFabric final : public Fabric {
     return code;
   }
 
-  Code map(int peer, const RemoteMemory& memory, MappedMemory& mapped) noexcept override {
+  Code map(int peer, const MemoryName& memory, MappedMemory& mapped) noexcept override {
     if (memory.region == 0 || (memory.region & shm::kSharedBit) != 0) return Code::unsupported;
     Local& local = local_at(peer);
     Code code = Code::ok;
@@ -254,7 +254,7 @@ class ShmFabric final : public Fabric {
     Local& local = local_at(peer);
     if (local.can_copy == Local::unknown) {
       std::uint64_t magic = 0;
-      const RemoteMemory there{local.magic_address, sizeof magic, 0, 0};
+      const MemoryName there{local.magic_address, sizeof magic, 0, 0};
       const bool can =
           local.pid == getpid_ || (direct_copy_ && local.magic_address != 0 &&
                                    move<false>(peer, there, 0, &magic, sizeof magic) == Code::ok &&
@@ -425,7 +425,7 @@ class ShmFabric final : public Fabric {
   }
 
   template <bool kWrite>
-  Code move(int peer, const RemoteMemory& remote, std::size_t offset, void* here,
+  Code move(int peer, const MemoryName& remote, std::size_t offset, void* here,
             std::size_t bytes) noexcept {
     if (offset > remote.bytes || bytes > remote.bytes - offset) return Code::bad_argument;
     Local& local = local_at(peer);
@@ -479,7 +479,7 @@ class ShmFabric final : public Fabric {
 
   // Where the kernel refuses copies: through memory of ours that the owner maps.
   template <bool kWrite>
-  Code move_by_owner(Local& local, const RemoteMemory& remote, std::size_t offset, void* here,
+  Code move_by_owner(Local& local, const MemoryName& remote, std::size_t offset, void* here,
                      std::size_t bytes) noexcept {
     const std::lock_guard bounce_lock(bouncing_);
     if (bounce_ == nullptr)
@@ -510,9 +510,9 @@ class ShmFabric final : public Fabric {
 
   // The owner's side of that.
   Code copy_for(Local& local, const shm::AtomicOperation& operation) noexcept {
-    const RemoteMemory bounce{operation.operand, operation.word.bytes,
-                              static_cast<std::uint32_t>(operation.swap),
-                              static_cast<std::uint32_t>(operation.swap >> 32)};
+    const MemoryName bounce{operation.operand, operation.word.bytes,
+                            static_cast<std::uint32_t>(operation.swap),
+                            static_cast<std::uint32_t>(operation.swap >> 32)};
     Code code = Code::ok;
     std::byte* theirs = nullptr;
     auto* region = local.regions.use(local.pid, bounce, 0, bounce.bytes, theirs, code);
@@ -607,7 +607,7 @@ class ShmFabric final : public Fabric {
     });
   }
 
-  static Code is_shared(Arena& arena, const RemoteMemory& memory, bool to_write) noexcept {
+  static Code is_shared(Arena& arena, const MemoryName& memory, bool to_write) noexcept {
     const shm::SharedMemory& slot = arena.shared(memory.region % shm::kMaxShared);
     // seq_cst: includes the acquire that pairs with the release in share(); see Copying.
     if (slot.number.load(std::memory_order_seq_cst) != number_of(memory)) return Code::bad_argument;
@@ -616,7 +616,7 @@ class ShmFabric final : public Fabric {
                                                                              : Code::bad_argument;
   }
 
-  Code on_word(int peer, const RemoteMemory& word, std::size_t offset,
+  Code on_word(int peer, const MemoryName& word, std::size_t offset,
                shm::AtomicOperation& operation) noexcept {
     if (word.region == 0 || (word.address + offset) % 8 != 0) return Code::bad_argument;
     Local& local = local_at(peer);
@@ -645,7 +645,7 @@ class ShmFabric final : public Fabric {
     return Code::ok;
   }
 
-  Job& job_;
+  Members& job_;
   ArenaLayout layout_{};
   std::shared_ptr<Arena> own_;
   std::vector<int> local_of_;  // by world rank; -1: another host
@@ -663,7 +663,7 @@ class ShmFabric final : public Fabric {
   static constexpr std::size_t kBounceBytes = 256 * 1024;
   std::mutex bouncing_;  // guards what copies by owners go through
   void* bounce_ = nullptr;
-  RemoteMemory bounce_memory_{};
+  MemoryName bounce_memory_{};
   shm::OwnRegions regions_;
   std::unique_ptr<shm::AtomicServer> server_;  // once memory is shared; made under setup_
 };
@@ -687,7 +687,7 @@ std::string shm_text() {
   return fmt::format("  shm: processes of this host; direct copies between them: {}\n", copies);
 }
 
-Status make_shm_fabric(Job& job, std::unique_ptr<Fabric>& fabric) {
+Status make_shm_fabric(Members& job, std::unique_ptr<Fabric>& fabric) {
   auto made = std::make_unique<ShmFabric>(job);
   if (Status status = made->start(); !status) return status;
   fabric = std::move(made);

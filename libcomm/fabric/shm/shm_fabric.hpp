@@ -6,12 +6,12 @@
 #include <string>
 
 #include "fabric/fabric.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 namespace weft {
 
 // Publishes this process's arena on the job's board. Collective: contains a fence.
-Status make_shm_fabric(Job& job, std::unique_ptr<Fabric>& fabric);
+Status make_shm_fabric(Members& job, std::unique_ptr<Fabric>& fabric);
 
 // For weft-info: what this fabric can do on this machine.
 std::string shm_text();

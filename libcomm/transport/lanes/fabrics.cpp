@@ -15,7 +15,7 @@ namespace weft {
 
 namespace {
 
-Status make_lanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
+Status make_lanes(Members& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
                   const transport::LaneTuning& tuning, To to, std::unique_ptr<Fabric>& fabric) {
   auto made = std::make_unique<transport::RemoteLanes>(job, local, std::move(endpoint), tuning, to);
   if (Status status = made->start(); !status) return status;
@@ -25,13 +25,13 @@ Status make_lanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> end
 
 }  // namespace
 
-Status make_loopback_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
+Status make_loopback_fabric(Members& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
   return make_lanes(job, local, fabric::loopback::make_endpoint(), {.name = "loopback"}, to,
                     fabric);
 }
 
 #ifdef WEFT_HAVE_VERBS
-Status make_verbs_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
+Status make_verbs_fabric(Members& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
   const Settings& settings = job.settings();
   std::unique_ptr<fabric::Endpoint> endpoint;
   if (Status status = fabric::verbs::make_endpoint(settings, endpoint); !status) return status;
@@ -43,7 +43,7 @@ Status make_verbs_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>
 #endif
 
 #ifdef WEFT_HAVE_OFI
-Status make_ofi_fabric(Job& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
+Status make_ofi_fabric(Members& job, Fabric& local, To to, std::unique_ptr<Fabric>& fabric) {
   const Settings& settings = job.settings();
   std::unique_ptr<fabric::Endpoint> endpoint;
   if (Status status = fabric::ofi::make_endpoint(settings, endpoint); !status) return status;

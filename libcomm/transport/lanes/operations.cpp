@@ -25,7 +25,7 @@ bool is_atomic(const RemoteOperation& operation) { return operation.kind >= Remo
 
 }  // namespace
 
-void RemoteLanes::begin(int rank, RemoteOperation::Kind kind, const RemoteMemory& there,
+void RemoteLanes::begin(int rank, RemoteOperation::Kind kind, const MemoryName& there,
                         std::size_t offset, void* here, std::size_t bytes, std::uint64_t operand,
                         std::uint64_t compare, Completion& completion,
                         std::uint64_t* previous) noexcept {
@@ -252,7 +252,7 @@ bool RemoteLanes::on_owner_done(RankPeer& peer, const OwnerDoneMessage& message)
   return true;
 }
 
-Code RemoteLanes::run(int rank, RemoteOperation::Kind kind, const RemoteMemory& there,
+Code RemoteLanes::run(int rank, RemoteOperation::Kind kind, const MemoryName& there,
                       std::size_t offset, void* here, std::size_t bytes, std::uint64_t operand,
                       std::uint64_t compare, std::uint64_t* previous) noexcept {
   if (rank == job_.rank()) return Code::unsupported;
@@ -268,28 +268,28 @@ Code RemoteLanes::run(int rank, RemoteOperation::Kind kind, const RemoteMemory& 
   return completion.code();
 }
 
-Code RemoteLanes::get(int rank, const RemoteMemory& from, std::size_t offset, void* to,
+Code RemoteLanes::get(int rank, const MemoryName& from, std::size_t offset, void* to,
                       std::size_t bytes) noexcept {
   return run(rank, RemoteOperation::get, from, offset, to, bytes, 0, 0, nullptr);
 }
-Code RemoteLanes::put(int rank, const RemoteMemory& to, std::size_t offset, const void* from,
+Code RemoteLanes::put(int rank, const MemoryName& to, std::size_t offset, const void* from,
                       std::size_t bytes) noexcept {
   return run(rank, RemoteOperation::put, to, offset, const_cast<void*>(from), bytes, 0, 0, nullptr);
 }
-Code RemoteLanes::cas(int rank, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+Code RemoteLanes::cas(int rank, const MemoryName& word, std::size_t offset, std::uint64_t compare,
                       std::uint64_t swap, std::uint64_t& previous) noexcept {
   return run(rank, RemoteOperation::cas, word, offset, nullptr, 8, swap, compare, &previous);
 }
-Code RemoteLanes::fetch_add(int rank, const RemoteMemory& word, std::size_t offset,
+Code RemoteLanes::fetch_add(int rank, const MemoryName& word, std::size_t offset,
                             std::uint64_t value, std::uint64_t& previous) noexcept {
   return run(rank, RemoteOperation::fetch_add, word, offset, nullptr, 8, value, 0, &previous);
 }
 
-void RemoteLanes::start_get(int rank, const RemoteMemory& from, std::size_t offset, void* to,
+void RemoteLanes::start_get(int rank, const MemoryName& from, std::size_t offset, void* to,
                             std::size_t bytes, Completion& completion) noexcept {
   begin(rank, RemoteOperation::get, from, offset, to, bytes, 0, 0, completion, nullptr);
 }
-void RemoteLanes::start_put(int rank, const RemoteMemory& to, std::size_t offset, const void* from,
+void RemoteLanes::start_put(int rank, const MemoryName& to, std::size_t offset, const void* from,
                             std::size_t bytes, Completion& completion) noexcept {
   begin(rank, RemoteOperation::put, to, offset, const_cast<void*>(from), bytes, 0, 0, completion,
         nullptr);

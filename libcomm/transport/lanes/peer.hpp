@@ -13,7 +13,7 @@
 
 #include "base/mapping.hpp"
 #include "fabric/fabric.hpp"
-#include "job/job.hpp"
+#include "job/members.hpp"
 #include "transport/reliable_link.hpp"
 #include "transport/ring.hpp"
 

@@ -58,7 +58,7 @@ void RankPeer::make_busy() {
   lanes.busy_.push_back(this);
 }
 
-RemoteLanes::RemoteLanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
+RemoteLanes::RemoteLanes(Members& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
                          const LaneTuning& tuning, To to)
     : RemoteFabric(job, local),
       endpoint_(std::move(endpoint)),
@@ -248,7 +248,12 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   // A process of another job that has been forgotten here knows the key.
   if (rank < 0 && to_ == To::strangers && hello.secret == secret_) return false;
   if (hello.version != kLanesVersion || hello.secret != secret_ || rank < 0) {
-    if (!std::exchange(told_stranger_, true))
+    // The port was a process's of another job, which keeps trying: nothing that anyone need act on.
+    const bool is_lost = hello.version == kLanesVersion && hello.job != job_.id() && rank < 0;
+    if (is_lost)
+      log_line(LogLevel::info, job_.rank(), "{}: refused a link of rank {} of another job", name(),
+               hello.rank);
+    else if (!std::exchange(told_stranger_, true))
       log_line(LogLevel::warn, job_.rank(),
                "{}: refused a link of a stranger, which does not know this job's key (further ones "
                "go unsaid)",

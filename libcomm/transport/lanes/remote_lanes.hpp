@@ -42,7 +42,7 @@ struct LaneTuning {
 
 class RemoteLanes final : public RemoteFabric, fabric::Events {
  public:
-  RemoteLanes(Job& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
+  RemoteLanes(Members& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
               const LaneTuning& tuning, To to);
   ~RemoteLanes() override;
   // Publishes how this rank is reached, to members.
@@ -59,24 +59,24 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void close_client(int client) noexcept override;
   const std::atomic<std::uint32_t>& connections() const noexcept override { return connections_; }
 
-  Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory) override;
+  Status allocate(std::size_t bytes, void*& address, MemoryName& memory) override;
   Status release(void* address) override;
-  Status share(void* address, std::size_t bytes, RemoteMemory& memory) override;
-  Status share_once(void* address, std::size_t bytes, RemoteMemory& memory) override;
-  Status unshare(const RemoteMemory& memory) override;
-  RemoteMemory describe(const void* address, std::size_t bytes) const noexcept override;
+  Status share(void* address, std::size_t bytes, MemoryName& memory) override;
+  Status share_once(void* address, std::size_t bytes, MemoryName& memory) override;
+  Status unshare(const MemoryName& memory) override;
+  MemoryName describe(const void* address, std::size_t bytes) const noexcept override;
 
-  Code get(int rank, const RemoteMemory& from, std::size_t offset, void* to,
+  Code get(int rank, const MemoryName& from, std::size_t offset, void* to,
            std::size_t bytes) noexcept override;
-  Code put(int rank, const RemoteMemory& to, std::size_t offset, const void* from,
+  Code put(int rank, const MemoryName& to, std::size_t offset, const void* from,
            std::size_t bytes) noexcept override;
-  Code cas(int rank, const RemoteMemory& word, std::size_t offset, std::uint64_t compare,
+  Code cas(int rank, const MemoryName& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept override;
-  Code fetch_add(int rank, const RemoteMemory& word, std::size_t offset, std::uint64_t value,
+  Code fetch_add(int rank, const MemoryName& word, std::size_t offset, std::uint64_t value,
                  std::uint64_t& previous) noexcept override;
-  void start_get(int rank, const RemoteMemory& from, std::size_t offset, void* to,
-                 std::size_t bytes, Completion& completion) noexcept override;
-  void start_put(int rank, const RemoteMemory& to, std::size_t offset, const void* from,
+  void start_get(int rank, const MemoryName& from, std::size_t offset, void* to, std::size_t bytes,
+                 Completion& completion) noexcept override;
+  void start_put(int rank, const MemoryName& to, std::size_t offset, const void* from,
                  std::size_t bytes, Completion& completion) noexcept override;
 
   void post(void* lane, std::size_t offset, std::size_t bytes, bool may_hold) noexcept override;
@@ -179,10 +179,10 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void poll_locked();
 
   // operations.cpp
-  void begin(int rank, RemoteOperation::Kind kind, const RemoteMemory& there, std::size_t offset,
+  void begin(int rank, RemoteOperation::Kind kind, const MemoryName& there, std::size_t offset,
              void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
              Completion& completion, std::uint64_t* previous) noexcept;
-  Code run(int rank, RemoteOperation::Kind kind, const RemoteMemory& there, std::size_t offset,
+  Code run(int rank, RemoteOperation::Kind kind, const MemoryName& there, std::size_t offset,
            void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
            std::uint64_t* previous) noexcept;
   Code start_operation(RemoteOperation& operation);
@@ -201,8 +201,8 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   // serving.cpp
   std::uint64_t next_key();
   bool is_one_sided() const;
-  Status share_as(void* address, std::size_t bytes, bool is_writable, RemoteMemory& memory);
-  RemoteMemory find_allocated(const void* address, std::size_t bytes) const noexcept;
+  Status share_as(void* address, std::size_t bytes, bool is_writable, MemoryName& memory);
+  MemoryName find_allocated(const void* address, std::size_t bytes) const noexcept;
   Registered* find_registered(const OwnerPlace& place, std::size_t bytes, bool to_write);
   std::byte* find_shared(const OwnerPlace& place, std::size_t bytes, bool to_write);
   void answer(RankPeer& peer, const RankPeer::Answer& answer);

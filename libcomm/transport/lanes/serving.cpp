@@ -23,7 +23,7 @@ namespace {
 // More than a peer of ours asks for at a time.
 constexpr std::size_t kMaxAnswers = 64;
 
-RemoteMemory remote_memory(std::uint64_t key, std::uint64_t address, std::size_t bytes) {
+MemoryName remote_memory(std::uint64_t key, std::uint64_t address, std::size_t bytes) {
   return {address, bytes, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
 }
 
@@ -50,7 +50,7 @@ std::uint64_t RemoteLanes::next_key() {
   }
 }
 
-Status RemoteLanes::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
+Status RemoteLanes::allocate(std::size_t bytes, void*& address, MemoryName& memory) {
   if (bytes == 0 || bytes > (std::size_t{1} << 46))
     return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
   Mapping mapping;
@@ -80,7 +80,7 @@ Status RemoteLanes::release(void* address) {
   return {};
 }
 
-Status RemoteLanes::share(void* address, std::size_t bytes, RemoteMemory& memory) {
+Status RemoteLanes::share(void* address, std::size_t bytes, MemoryName& memory) {
   memory = describe(address, bytes);
   if (memory.region != 0) return {};
   bool is_writable = false;
@@ -89,13 +89,13 @@ Status RemoteLanes::share(void* address, std::size_t bytes, RemoteMemory& memory
   return share_as(address, bytes, is_writable, memory);
 }
 
-Status RemoteLanes::share_once(void* address, std::size_t bytes, RemoteMemory& memory) {
+Status RemoteLanes::share_once(void* address, std::size_t bytes, MemoryName& memory) {
   const std::lock_guard lock(lock_);
   return share_as(address, bytes, false, memory);
 }
 
 Status RemoteLanes::share_as(void* address, std::size_t bytes, bool is_writable,
-                             RemoteMemory& memory) {
+                             MemoryName& memory) {
   Registered made{.start = static_cast<std::byte*>(address),
                   .bytes = bytes,
                   .is_writable = is_writable,
@@ -136,7 +136,7 @@ bool RemoteLanes::is_one_sided() const {
   return limits.gets || limits.puts || limits.atomics;
 }
 
-Status RemoteLanes::unshare(const RemoteMemory& memory) {
+Status RemoteLanes::unshare(const MemoryName& memory) {
   std::unique_lock lock(lock_);
   const auto found = registered_.find(number_of(memory));
   if (found == registered_.end() || found->second.is_ending)
@@ -171,7 +171,7 @@ void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& l
   if (is_one_sided()) endpoint_->deregister(registration);
 }
 
-RemoteMemory RemoteLanes::describe(const void* address, std::size_t bytes) const noexcept {
+MemoryName RemoteLanes::describe(const void* address, std::size_t bytes) const noexcept {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   const std::lock_guard lock(lock_);
   auto after = allocated_.upper_bound(start);

@@ -1,7 +1,7 @@
 #pragma once
-// Job: who is in the job, where each process runs, and a key-value board on which they publish how
-// they can be reached. Opened once per process by the layers above; used during setup and at the
-// end, never on a datapath. Not thread-safe: one thread at a time.
+// Members: who is in the job, where each process runs, and a key-value board on which they publish
+// how they can be reached. Opened once per process by the layers above; used during setup and at
+// the end, never on a datapath. Not thread-safe: one thread at a time.
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -71,7 +71,7 @@ struct Member {
 
 // A process among those of all jobs.
 struct ProcessName {
-  std::uint64_t job = 0;  // Job::id() there
+  std::uint64_t job = 0;  // Members::id() there
   int rank = 0;
   auto operator<=>(const ProcessName&) const = default;
 };
@@ -87,14 +87,15 @@ inline constexpr int kMaxStrangers = 1 << 14;
 
 struct SharingOffer;
 
-class Job {
+class Members {
  public:
   // Finds how this process was started (WEFT_RENDEZVOUS, PMIx, PMI, alone), joins, and learns about
   // all members. Blocks until all have started, at most START_TIMEOUT_MS.
-  static Status open(const Settings& settings, std::unique_ptr<Job>& job, Party party = Party::mpi);
+  static Status open(const Settings& settings, std::unique_ptr<Members>& job,
+                     Party party = Party::mpi);
   // The same over a given board; ranks that are threads of one process use this.
   static Status open(const Settings& settings, std::unique_ptr<Board> board,
-                     std::unique_ptr<Job>& job);
+                     std::unique_ptr<Members>& job);
 
   int rank() const noexcept { return board_->rank(); }
   int size() const noexcept { return board_->size(); }
@@ -134,7 +135,7 @@ class Job {
 
  private:
   std::size_t index_of(int number) const { return static_cast<std::size_t>(number - size()); }
-  Job(const Settings& settings, std::unique_ptr<Board> board)
+  Members(const Settings& settings, std::unique_ptr<Board> board)
       : settings_(settings), board_(std::move(board)) {}
   Status exchange_members();
   Status find_hosts(const std::vector<SharingOffer>& offers);

@@ -1,4 +1,4 @@
-#include "job/job.hpp"
+#include "job/members.hpp"
 
 #include <fmt/core.h>
 #include <limits.h>
@@ -168,7 +168,7 @@ Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>&
 
 }  // namespace
 
-Status Job::open(const Settings& settings, std::unique_ptr<Job>& job, Party party) {
+Status Members::open(const Settings& settings, std::unique_ptr<Members>& job, Party party) {
   log::set_level(static_cast<LogLevel>(settings.number(Setting::log)));
   std::unique_ptr<Board> board;
   Status status = make_board(settings, party, board);
@@ -176,9 +176,9 @@ Status Job::open(const Settings& settings, std::unique_ptr<Job>& job, Party part
   return open(settings, std::move(board), job);
 }
 
-Status Job::open(const Settings& settings, std::unique_ptr<Board> board,
-                 std::unique_ptr<Job>& job) {
-  std::unique_ptr<Job> opened(new Job(settings, std::move(board)));
+Status Members::open(const Settings& settings, std::unique_ptr<Board> board,
+                     std::unique_ptr<Members>& job) {
+  std::unique_ptr<Members> opened(new Members(settings, std::move(board)));
   Status status = opened->exchange_members();
   if (!status) return status;
   stats::set_name(fmt::format("rank {} of {} on {}", opened->rank(), opened->size(),
@@ -194,7 +194,7 @@ Status Job::open(const Settings& settings, std::unique_ptr<Board> board,
   return {};
 }
 
-Status Job::exchange_members() {
+Status Members::exchange_members() {
   const SharingProbe probe;  // until all have tried
   Member self;
   self.host = host_name();
@@ -259,12 +259,12 @@ Status Job::exchange_members() {
   return {};
 }
 
-bool Job::on_host(int rank) const noexcept {
+bool Members::on_host(int rank) const noexcept {
   return member(rank).machine == member(this->rank()).machine;
 }
 
 // All ranks come to the same result: it follows from what all have published.
-Status Job::find_hosts(const std::vector<SharingOffer>& offers) {
+Status Members::find_hosts(const std::vector<SharingOffer>& offers) {
   std::map<std::string_view, int> first_of_view;
   std::vector<int> blind;
   bool any_to_try = false;
@@ -319,7 +319,7 @@ Status Job::find_hosts(const std::vector<SharingOffer>& offers) {
   return status;
 }
 
-Status Job::add_stranger(const Stranger& stranger, int& number) {
+Status Members::add_stranger(const Stranger& stranger, int& number) {
   const std::lock_guard lock(strangers_mutex_);
   const auto free = std::ranges::find(strangers_, std::uint64_t{0},
                                       [](const Stranger& other) { return other.name.job; });
@@ -344,25 +344,25 @@ Status Job::add_stranger(const Stranger& stranger, int& number) {
   return {};
 }
 
-void Job::remove_stranger(int number) {
+void Members::remove_stranger(int number) {
   const std::lock_guard lock(strangers_mutex_);
   strangers_[index_of(number)].name.job = 0;
 }
 
-int Job::find_stranger(std::uint64_t job, int rank) const noexcept {
+int Members::find_stranger(std::uint64_t job, int rank) const noexcept {
   const std::lock_guard lock(strangers_mutex_);
   for (std::size_t i = 0; i < strangers_.size(); ++i)
     if (strangers_[i].name == ProcessName{job, rank}) return size() + static_cast<int>(i);
   return -1;
 }
 
-ProcessName Job::name_of(int number) const noexcept {
+ProcessName Members::name_of(int number) const noexcept {
   if (number < size()) return {id_, number};
   const std::lock_guard lock(strangers_mutex_);
   return strangers_[index_of(number)].name;
 }
 
-std::string Job::describe(int rank) const {
+std::string Members::describe(int rank) const {
   if (rank >= size()) {
     const std::lock_guard lock(strangers_mutex_);
     if (index_of(rank) < strangers_.size()) {

@@ -10,10 +10,12 @@
 //  3. A meeting begins with a greeting over the current link, `members` with the number of the
 //     meeting. A manager counts its meetings, so a higher number than the last one of a peer tells
 //     that the peer has forgotten this manager; any other number tells nothing.
-//  4. Who hears of that forgets the peer, too. The greeting's link becomes the current one, the one
-//     before is closed, and it greets back. Its own meeting keeps its number, so that this ends
-//     here: to the peer, which knows of none yet, it is the first.
-//  5. When the current link is lost all is forgotten. A spare, if there is one, becomes the current
+//  4. Who hears of that forgets the peer, too. The greeting's link becomes the current one, and the
+//     one before is closed.
+//  5. Whoever hears a number for the first time greets back, with its own meeting's, which it has
+//     said before: the peer may have heard that in a meeting that it has forgotten since. It ends
+//     there, as to the peer it is no new number then.
+//  6. When the current link is lost all is forgotten. A spare, if there is one, becomes the current
 //     link of a new meeting: a message that was lost with the old one is never waited for.
 #include <algorithm>
 
@@ -128,6 +130,8 @@ void Manager::greet(std::uint64_t generation) {
 
 void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
   const std::uint64_t from = peer.generation();
+  // It was set aside, and its link lost since; the peer greets anew over another.
+  if (peer.is_lost()) return;
   if (from == self_ || !peers_.contains(from)) return;
   bool is_back = false;
   if (message.number > meetings_.at(from).theirs) {
@@ -160,8 +164,8 @@ void Manager::heard_greeting(const Peer& peer, std::uint64_t number) {
       node_->close(before);
     }
     part(from);
-    greet(from);
   }
+  greet(from);
   stores_.insert(from);
   {
     const std::lock_guard lock(inbox_mutex_);

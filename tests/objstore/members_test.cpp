@@ -41,6 +41,22 @@ TEST_CASE("who has been forgotten forgets, too, and goes on over the link that i
   wait_for_peers(store, 1);
 }
 
+// The other one had heard the first greeting in a meeting that it has forgotten since.
+TEST_CASE("whoever greets is greeted, though it has been before") {
+  Host host;
+  ObjectStore store({.socket = host.store.socket()});
+  OtherManager other;
+  const Peer link = other.connect(host);
+  const std::uint64_t number = other.hear(link, PeerKind::members).number;
+  for (const std::uint64_t mine : {5, 6}) {
+    other.greet(link, mine);
+    CHECK(other.hear(link, PeerKind::members).number == number);
+  }
+  // Not for ever.
+  other.greet(link, 6);
+  other.take_room(link, 1);
+}
+
 TEST_CASE("who answers for an id gives the object at once, if nobody else has it") {
   Host host;
   ObjectStore store({.socket = host.store.socket()});

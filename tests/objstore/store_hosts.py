@@ -28,16 +28,17 @@ def contents(name, size):
     return (block * (size // len(block) + 1))[:size]
 
 
-def eventually(check, what):
+def eventually(check, what, details=lambda: ""):
     deadline = time.monotonic() + LIMIT
     while not check():
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, (what, details())
         time.sleep(0.01)
 
 
 def meet(hosts):
     for host in hosts:
-        eventually(lambda: len(host.status()["peers"]) == len(hosts) - 1, f"host {host.number} alone")
+        eventually(lambda: len(host.status()["peers"]) == len(hosts) - 1, f"host {host.number} alone",
+                   lambda: {other.number: other.status()["peers"] for other in hosts})
 
 
 class Folder:

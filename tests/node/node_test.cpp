@@ -216,6 +216,47 @@ TEST_CASE("memory that was taken back is refused, and its user does not crash") 
   });
 }
 
+TEST_CASE("a region grows piece by piece, is read by the peer it is for, and loses a piece") {
+  over_each([](const Way& way) {
+    Two two(way);
+    constexpr std::size_t kPiece = 8192;
+    std::vector<void*> pieces;
+    std::vector<PeerMemory> remote;
+    const auto grow = [&] {
+      REQUIRE(two.server.allocate(kPiece, pieces.emplace_back()).ok());
+      std::memset(pieces.back(), static_cast<int>(pieces.size()), kPiece);
+      MemoryKey key;
+      REQUIRE(two.server.key(pieces.back(), kRead, key, two.at_server).ok());
+      remote.push_back(two.client.memory(two.at_client, key));
+    };
+    const auto read = [&](std::size_t piece, std::uint64_t offset) {
+      char byte = 0;
+      Operation operation;
+      two.client.get(remote[piece], offset, &byte, 1, operation);
+      const Code code = two.wait(operation);
+      CHECK((code != Code::ok || byte == static_cast<char>(piece + 1)));
+      return code;
+    };
+    grow();
+    grow();
+    for (const std::size_t piece : {0, 1}) CHECK(read(piece, kPiece - 1) == Code::ok);
+    grow();
+    CHECK(read(2, 0) == Code::ok);
+    Operation operation;
+    two.client.put(remote[2], 0, "x", 1, operation);
+    CHECK(two.wait(operation) == Code::not_permitted);
+    std::atomic<bool> is_done{false};
+    std::thread withdraws([&] {
+      CHECK(two.server.release(pieces[1]).ok());
+      is_done = true;
+    });
+    while (!is_done) two.client.progress();
+    withdraws.join();
+    CHECK(read(1, 0) == Code::not_permitted);
+    for (const std::size_t piece : {0, 2}) CHECK(read(piece, kPiece / 2) == Code::ok);
+  });
+}
+
 TEST_CASE("messages of any length arrive in order, and a notification after its data") {
   over_each([](const Way& way) {
     Two two(way);

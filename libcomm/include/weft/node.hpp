@@ -152,7 +152,8 @@ class WEFT_API Node {
   // Memory of the program's own that keys can be made for; until deregister_memory().
   Status register_memory(void* address, std::size_t bytes);
   // Memory that peers of this host map, so that put, get and atomics take nanoseconds and none of
-  // this process's time. Until release().
+  // this process's time. Until release(). A region that grows is several of these, each with its
+  // key: what is released is withdrawn, and the rest stays.
   Status allocate(std::size_t bytes, void*& address);
   // Both take the memory back first: peers can't use it once this has returned, and no byte is
   // written there on their behalf. Wait for peers to let go, at most the timeout. not_found.
@@ -169,7 +170,9 @@ class WEFT_API Node {
 
   void put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
            Operation& operation);
-  // The peer's on_notify is called with the tag when all bytes are there.
+  // The peer's on_notify is called with the tag when all bytes are there. A grant of one such put is
+  // memory registered for it, with a key to write for the one peer, and deregistered when it is
+  // there.
   void put_notify(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
                   const NotifyTag& tag, Operation& operation);
   void get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,

@@ -234,7 +234,7 @@ void Objects::seal(std::uint32_t number, std::uint64_t ttl_ms, bool is_pinned,
   if (ttl_ms != 0) {
     constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
     entry.expires_ns = ttl_ms > kMost / 1'000'000 ? kMost : monotonic_ns() + ttl_ms * 1'000'000;
-    expiries_.push({entry.expires_ns, object_number(version, number)});
+    add_expiry({entry.expires_ns, object_number(version, number)});
   }
   hidden_[number].state = State::sealed;
   hidden_[number].is_pinned = is_pinned;
@@ -338,22 +338,39 @@ bool Objects::sweep() {
   return num_dying_ != 0;
 }
 
+// Those of objects that were deleted before their time go when there are twice as many as lived the
+// last time, so that each costs the same.
+void Objects::add_expiry(const Expiry& expiry) {
+  if (expiries_.size() >= most_expiries_) {
+    std::erase_if(expiries_, [this](const Expiry& other) {
+      std::uint32_t entry;
+      return !names_sealed(other.object, entry) && !names_spilled(other.object, entry);
+    });
+    std::make_heap(expiries_.begin(), expiries_.end(), std::greater<>());
+    most_expiries_ = std::max<std::size_t>(64, 2 * expiries_.size());
+  }
+  expiries_.push_back(expiry);
+  std::push_heap(expiries_.begin(), expiries_.end(), std::greater<>());
+}
+
 std::uint64_t Objects::expire(std::uint64_t now_ns) {
   bool has_expired = false;
-  while (!expiries_.empty() && expiries_.top().at_ns <= now_ns) {
+  while (!expiries_.empty() && expiries_.front().at_ns <= now_ns) {
+    std::pop_heap(expiries_.begin(), expiries_.end(), std::greater<>());
+    const std::uint64_t object = expiries_.back().object;
+    expiries_.pop_back();
     std::uint32_t entry;
-    if (names_sealed(expiries_.top().object, entry)) {
+    if (names_sealed(object, entry)) {
       ++counters_.expired;
       make_dying(entry, false);
       has_expired = true;
-    } else if (names_spilled(expiries_.top().object, entry)) {
+    } else if (names_spilled(object, entry)) {
       ++counters_.expired;
       remove_spilled(entry, false);
     }
-    expiries_.pop();
   }
   if (has_expired) sweep();
-  return expiries_.empty() ? 0 : expiries_.top().at_ns;
+  return expiries_.empty() ? 0 : expiries_.front().at_ns;
 }
 
 std::uint64_t Objects::list(std::uint64_t cursor, std::size_t most,

@@ -10,7 +10,7 @@
 // where it is; evicting one that has been written gives back its memory and leaves it spilled, with
 // an id but no memory, until somebody wants it restored.
 #include <cstdint>
-#include <queue>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -127,7 +127,7 @@ class Objects {
   // Everything but the objects' own bytes.
   std::uint64_t overhead_bytes() const {
     return index_.bytes() + places_.size() * 64 + hidden_.capacity() * sizeof(Hidden) +
-           allocator_.num_holes() * 130;
+           expiries_.capacity() * sizeof(Expiry) + allocator_.num_holes() * 130;
   }
 
  private:
@@ -153,6 +153,7 @@ class Objects {
   };
 
   std::uint64_t next_stamp();
+  void add_expiry(const Expiry& expiry);
   void push(List& list, std::uint32_t entry);
   void unlink(List& list, std::uint32_t entry);
   bool may_be_evicted(std::uint32_t entry) const {
@@ -190,7 +191,8 @@ class Objects {
   List evictable_;  // in the order of use; those that would be lost
   List on_disk_;    // the same; those that are on disk, too
   List dying_;
-  std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
+  std::vector<Expiry> expiries_;  // a heap, the next one first
+  std::size_t most_expiries_ = 0;
   ObjectCounters counters_;
   std::uint64_t pinned_bytes_ = 0, num_dying_ = 0;
   std::uint32_t erased_since_sweep_ = 0;

@@ -146,7 +146,7 @@ void Objects::read_back(const Spill::Done& done) {
   if (hidden.is_pinned) pinned_bytes_ += bytes_of(number);
   if (may_be_evicted(number)) push(list_of(number), number);
   const std::uint32_t version = entry.version.load(std::memory_order_relaxed) + 1;
-  if (entry.expires_ns != 0) expiries_.push({entry.expires_ns, object_number(version, number)});
+  if (entry.expires_ns != 0) add_expiry({entry.expires_ns, object_number(version, number)});
   // release: as in seal().
   entry.version.store(version, std::memory_order_release);
   observer_.restored(id);

@@ -256,6 +256,22 @@ TEST_CASE("time to live") {
   CHECK((store.contains(id_of(2)) && store.contains(id_of(3))));
 }
 
+TEST_CASE("what is deleted long before its time leaves nothing") {
+  StoreFixture fixture;
+  ObjectStore store({.socket = fixture.socket()});
+  put(store, 1, 1000, {.ttl_ms = 3'600'000});
+  const auto churn = [&] {
+    for (int i = 0; i < 3000; ++i) {
+      put(store, 2, 100, {.ttl_ms = 3'600'000});
+      REQUIRE(store.erase(id_of(2)));
+    }
+    return status_number(store, "overhead_bytes");
+  };
+  const std::uint64_t before = churn();
+  CHECK(churn() < before + 10'000);
+  CHECK(store.contains(id_of(1)));
+}
+
 TEST_CASE("quotas bound one client, not the others") {
   StoreFixture fixture(64 << 20, 8 << 20);
   ObjectStore greedy({.socket = fixture.socket()}), modest({.socket = fixture.socket()});

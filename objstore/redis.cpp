@@ -1,17 +1,49 @@
 #include "redis.hpp"
 
 #include <hiredis/hiredis.h>
+#include <netdb.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
+#include <thread>
 
 namespace weft::objstore {
 namespace {
 
 constexpr std::uint64_t kRedisRetryNs = 1'000'000'000, kRedisConnectNs = 5'000'000'000;
 
+// Numeric, of IPv4 if there is one. Returns getaddrinfo's code.
+int look_up(const std::string& host, int flags, std::string& address) {
+  int code = 0;
+  for (const int family : {AF_INET, AF_INET6}) {
+    addrinfo hints{};
+    hints.ai_family = family;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags;
+    addrinfo* found = nullptr;
+    char text[NI_MAXHOST];
+    code = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+    if (code != 0) continue;
+    code = ::getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0,
+                         NI_NUMERICHOST);
+    ::freeaddrinfo(found);
+    if (code != 0) continue;
+    address = text;
+    break;
+  }
+  return code;
+}
+
 }  // namespace
+
+struct Redis::Lookup {
+  std::atomic<bool> is_done{false};  // then the rest stays as it is
+  int code = 0;
+  std::string address;
+};
 
 void Redis::Free::operator()(redisContext* context) const { redisFree(context); }
 
@@ -22,8 +54,36 @@ Redis::Redis(std::string host, int port, std::function<void()> on_connected, Ans
       on_push_(std::move(on_push)) {}
 Redis::~Redis() = default;
 
-void Redis::connect(std::uint64_t now_ns) {
-  context_.reset(redisConnectNonBlock(host_.c_str(), port_));
+// False: not yet, or there is none.
+bool Redis::find_address(std::uint64_t now_ns, std::string& address) {
+  if (look_up(host_, AI_NUMERICHOST, address) == 0) return true;
+  if (lookup_ == nullptr) {
+    const auto lookup = std::make_shared<Lookup>();
+    try {
+      std::thread([lookup, host = host_] {
+        lookup->code = look_up(host, 0, lookup->address);
+        // release: what was found.
+        lookup->is_done.store(true, std::memory_order_release);
+      }).detach();
+    } catch (const std::system_error& error) {
+      lose(error.what(), now_ns);
+      return false;
+    }
+    lookup_ = lookup;
+    if (trouble_.empty()) trouble_ = "looking up " + host_;
+  }
+  if (!lookup_->is_done.load(std::memory_order_acquire)) return false;
+  const std::shared_ptr<Lookup> lookup = std::move(lookup_);
+  if (lookup->code == 0) {
+    address = lookup->address;
+    return true;
+  }
+  lose(host_ + ": " + ::gai_strerror(lookup->code), now_ns);
+  return false;
+}
+
+void Redis::connect(const std::string& address, std::uint64_t now_ns) {
+  context_.reset(redisConnectNonBlock(address.c_str(), port_));
   if (context_ == nullptr) return lose("no memory", now_ns);
   if (context_->err != 0) return lose(context_->errstr, now_ns);
   next_ns_ = now_ns + kRedisConnectNs;
@@ -111,8 +171,9 @@ bool Redis::read(std::uint64_t now_ns) {
 
 void Redis::progress(std::uint64_t now_ns) {
   if (context_ == nullptr) {
-    if (now_ns < next_ns_) return;
-    connect(now_ns);
+    std::string address;
+    if (now_ns < next_ns_ || !find_address(now_ns, address)) return;
+    connect(address, now_ns);
     if (context_ == nullptr) return;
   }
   if (!is_connected_ && !finish_connecting(now_ns)) return;

@@ -1,7 +1,8 @@
 #pragma once
 // Redis: one connection that never waits. Commands are sent in order and answered in order;
 // answers are handed to whoever asked. A connection that breaks is made anew every second, and
-// whoever uses it is told, as it has to say everything again.
+// whoever uses it is told, as it has to say everything again. A name is looked up by a thread of
+// its own each time, as a name server may be silent for long.
 #include <poll.h>
 
 #include <deque>
@@ -37,7 +38,9 @@ class Redis {
   struct Free {
     void operator()(redisContext* context) const;
   };
-  void connect(std::uint64_t now_ns);
+  struct Lookup;
+  bool find_address(std::uint64_t now_ns, std::string& address);
+  void connect(const std::string& address, std::uint64_t now_ns);
   void lose(const std::string& why, std::uint64_t now_ns);
   bool finish_connecting(std::uint64_t now_ns);
   bool read(std::uint64_t now_ns);
@@ -46,6 +49,7 @@ class Redis {
   const int port_;
   const std::function<void()> on_connected_;
   const Answer on_push_;
+  std::shared_ptr<Lookup> lookup_;  // under way; its thread may outlive this
   std::unique_ptr<redisContext, Free> context_;
   bool is_connected_ = false, is_subscribed_ = false, has_unsent_ = false;
   std::uint64_t next_ns_ = 0;  // another try, or the end of this one

@@ -19,6 +19,7 @@
 #include "directory_embedded.hpp"
 #ifdef WEFT_HAVE_HIREDIS
 #include "directory_redis.hpp"
+#include "tests/support/slow_names.hpp"
 #endif
 
 using namespace weft;
@@ -387,6 +388,31 @@ TEST_CASE("a Redis that dies and comes back with nothing is told everything agai
   a.directory->watch(id_of(2));
   world.settle();
   CHECK(a.told[id_of(2)].empty());
+}
+
+TEST_CASE("a name server that is silent keeps nobody waiting but the directory in Redis") {
+  World world(true);
+  if (!world.has_started()) return;
+  auto& names = weft::testing::SlowNames::of_process();
+  names.fall_silent();
+  Host host(world, 1);
+  const std::string url = world.redis.url();
+  const std::size_t at = url.find("127.0.0.1");
+  host.directory = std::make_unique<RedisDirectory>(
+      host, 1, "here", std::string(url).replace(at, 9, "slow.invalid"));
+  host.directory->open();
+  const auto is_connected = [&] {
+    host.directory->progress(monotonic_ns());
+    nlohmann::json json;
+    host.directory->status(json);
+    return json["directory"]["connected"] == 1;
+  };
+  CHECK_FALSE(is_connected());
+  CHECK(names.wait_until_asked());
+  CHECK_FALSE(is_connected());
+  CHECK(names.is_waited_for());
+  names.answer();
+  CHECK(world.settle_until(is_connected));
 }
 
 TEST_CASE("addresses of a directory in Redis are checked") {

@@ -23,8 +23,16 @@ class SlowNames {
   bool wait() {
     std::unique_lock guard(lock_);
     is_asked_ = true;
+    ++num_waiting_;
     changed_.notify_all();
-    return changed_.wait_for(guard, kDeadline, [this] { return answers_; });
+    const bool is_answered = changed_.wait_for(guard, kDeadline, [this] { return answers_; });
+    --num_waiting_;
+    return is_answered;
+  }
+  // Somebody has asked and has no answer yet.
+  bool is_waited_for() {
+    const std::lock_guard guard(lock_);
+    return num_waiting_ != 0;
   }
   bool wait_until_asked() {
     std::unique_lock guard(lock_);
@@ -44,6 +52,7 @@ class SlowNames {
   std::condition_variable changed_;
   bool answers_ = true;
   bool is_asked_ = false;
+  int num_waiting_ = 0;
 };
 
 }  // namespace weft::testing

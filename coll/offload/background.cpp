@@ -201,8 +201,7 @@ Background::Next Background::sum(coll::Plan& plan) {
 Background::Next Background::publish(coll::Plan& plan) {
   const coll::Group node = offload_.node_group();
   if (node.size > 1)
-    coll::bcast_within(coll::shape_of(offload_.team_), plan, node, coll::kOutput, block_.size(),
-                       0);
+    coll::bcast_within(coll::shape_of(offload_.team_), plan, node, coll::kOutput, block_.size(), 0);
   return run(nullptr, block_.data(), nullptr, State::told);
 }
 

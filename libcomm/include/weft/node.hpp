@@ -170,8 +170,8 @@ class WEFT_API Node {
 
   void put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
            Operation& operation);
-  // The peer's on_notify is called with the tag when all bytes are there. A grant of one such put is
-  // memory registered for it, with a key to write for the one peer, and deregistered when it is
+  // The peer's on_notify is called with the tag when all bytes are there. A grant of one such put
+  // is memory registered for it, with a key to write for the one peer, and deregistered when it is
   // there.
   void put_notify(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
                   const NotifyTag& tag, Operation& operation);

@@ -31,6 +31,9 @@ void scatter_within(const TeamShape& team, Plan& plan, const Group& group, Place
 
 namespace {
 
+// Of an alltoall, those that a leader sorts by hosts and back, each with a step of its own.
+constexpr std::size_t kMostSorted = 65536;
+
 // What the members hold at their displacements in the output comes to all of them.
 void allgather_by_hosts(const TeamShape& team, Plan& plan, const Placement& hosts,
                         const std::size_t* counts, const std::ptrdiff_t* displacements) {
@@ -135,7 +138,7 @@ void write_scatter_steps(const TeamShape& team, Plan& plan, std::size_t bytes, i
 
 void write_alltoall_steps(const TeamShape& team, Plan& plan, std::size_t bytes) {
   const Placement* hosts = hosts_of(team, Collective::alltoall, bytes);
-  if (hosts == nullptr)
+  if (hosts == nullptr || index(hosts->largest()) * index(team.size) > kMostSorted)
     return write_alltoall(by_messages(team, Collective::alltoall, team.size, bytes), plan,
                           all(team), kInput, kOutput, bytes);
   const Led led(*hosts);

@@ -14,8 +14,7 @@ bool fits_scratch(const Placement& hosts, Collective collective, std::size_t byt
       blocks = n;
       break;
     case Collective::alltoall:
-      for (int h = 0; h < hosts.size(); ++h) blocks = std::max(blocks, index(hosts.size(h)));
-      blocks *= 3 * n;
+      blocks = 3 * n * index(hosts.largest());
       break;
     case Collective::reduce_scatter:
       blocks = 4;

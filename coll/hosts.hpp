@@ -12,8 +12,10 @@
 
 namespace weft::coll {
 
-// What those that lead get for one call at most, as it stays the team's. Longer vectors are reduced
-// in pieces; other calls that would need more go in one level.
+// What those that lead get for one blocking call at most, as it stays the team's. Longer vectors
+// are reduced in pieces; other calls that would need more go in one level. Background calls choose
+// alike, but give their memory back at their end: they reduce long vectors whole, with up to six
+// times the vector, and an allgather out of order takes its result's size on every member.
 inline constexpr std::size_t kMostScratchBytes = 32 * 1024 * 1024;
 bool fits_scratch(const Placement& hosts, Collective collective, std::size_t bytes) noexcept;
 

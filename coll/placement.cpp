@@ -29,8 +29,9 @@ void Placement::arrange(int rank) noexcept {
     place_of_[index(m)] = begin_[index(number) + 1]++;
   }
   for (int m = 0; m < n; ++m) number_of_[name(m)] = -1;
-  even_ =
-      std::all_of(begin_.begin() + 1, begin_.end(), [&](int size) { return size == begin_[1]; });
+  const auto [smallest, largest] = std::minmax_element(begin_.begin() + 1, begin_.end());
+  smallest_ = *smallest;
+  largest_ = *largest;
   for (std::size_t h = 1; h < begin_.size(); ++h) begin_[h] += begin_[h - 1];
   for (int m = 0; m < n; ++m) order_[index(begin(host(m)) + place(m))] = m;
   in_order_ = std::is_sorted(order_.begin(), order_.end());

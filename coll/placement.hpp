@@ -41,7 +41,9 @@ class Placement {
   // Whether that is the order of the team, so that combining host by host keeps it.
   bool is_in_order() const noexcept { return in_order_; }
   // Whether all hosts have equally many members.
-  bool is_even() const noexcept { return even_; }
+  bool is_even() const noexcept { return largest_ == smallest_; }
+  // Members of the host that has most.
+  int largest() const noexcept { return largest_; }
 
   // Until the next call each host is led by its first member, but that of `root` (-1: none) by the
   // root. True: this member leads its host.
@@ -71,7 +73,7 @@ class Placement {
   int leader_ = 0;
   int led_by_root_ = -1;  // the host that is not led by its first member
   bool in_order_ = true;
-  bool even_ = true;
+  int smallest_ = 0, largest_ = 0;  // members of a host
 };
 
 }  // namespace weft::coll

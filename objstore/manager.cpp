@@ -190,7 +190,8 @@ bool Manager::take_up() {
     const auto [peer, bytes] = std::move(set_aside_.front());
     set_aside_.pop_front();
     PeerMessage message;
-    if (decode(bytes, message)) heard(peer, message);
+    // What a link brought that was lost since is of a meeting that is over.
+    if (!peer.is_lost() && decode(bytes, message)) heard(peer, message);
   }
   return any;
 }

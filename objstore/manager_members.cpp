@@ -130,8 +130,6 @@ void Manager::greet(std::uint64_t generation) {
 
 void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
   const std::uint64_t from = peer.generation();
-  // It was set aside, and its link lost since; the peer greets anew over another.
-  if (peer.is_lost()) return;
   if (from == self_ || !peers_.contains(from)) return;
   bool is_back = false;
   if (message.number > meetings_.at(from).theirs) {

@@ -9,8 +9,7 @@
 //   Switched through(coll::Team&)  if switches may do the background form: the call as it is to
 //                                  them, if so
 //   bool outlive()                 if it has more than types to keep for a background form; false:
-//   no
-//                                  memory
+//                                  no memory
 //   using Inter                    the Call for intercommunicators, made from this one
 //                                  (intercomm_calls.hpp); void: there is none
 // so that blocking, nonblocking and persistent functions differ in a template only. A Call without
@@ -232,8 +231,11 @@ class Background final : public Operation {
     while (code == Code::ok && switched_ != nullptr && advance_switched(code));
     // That of a call that switches still work at.
     if (code == Code::again) return false;
-    if (!schedule_.is_abandoned()) switched_.reset();  // else its memory is still used
     if (code == Code::ok) call_.finish();
+    if (!schedule_.is_abandoned()) {  // else its memory is still used
+      switched_.reset();
+      schedule_.clear();  // an inactive persistent request holds none
+    }
     return true;
   }
   int refusal() const noexcept override { return refusal_; }

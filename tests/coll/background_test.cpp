@@ -202,6 +202,17 @@ TEST_CASE("steps of an all-to-all over hosts") {
     }
 }
 
+TEST_CASE("steps of an alltoall are few, however many members share a host") {
+  const Mapping mapping = in_a_row(2, 512);
+  Placement placement;
+  placement.reserve(mapping.size(), mapping.size());
+  placement.assign(0, 1024, [&](int member) { return mapping[at(member)]; });
+  const Choices choices;
+  Plan plan;
+  write_alltoall_steps({0, 1024, &placement, &choices}, plan, 1);
+  CHECK(plan.steps().size() < 20'000);
+}
+
 TEST_CASE("steps of a reduce-scatter over hosts") {
   constexpr std::size_t kUnit = 16;
   for (const Mapping& mapping : kMappings)

@@ -249,15 +249,20 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   if (rank < 0 && to_ == To::strangers && hello.secret == secret_) return false;
   if (hello.version != kLanesVersion || hello.secret != secret_ || rank < 0) {
     // The port was a process's of another job, which keeps trying: nothing that anyone need act on.
-    const bool is_lost = hello.version == kLanesVersion && hello.job != job_.id() && rank < 0;
-    if (is_lost)
-      log_line(LogLevel::info, job_.rank(), "{}: refused a link of rank {} of another job", name(),
-               hello.rank);
-    else if (!std::exchange(told_stranger_, true))
+    // Strangers are all of other jobs, and theirs know the key.
+    const bool is_of_another_job =
+        to_ == To::members && hello.version == kLanesVersion && hello.job != job_.id() && rank < 0;
+    if (is_of_another_job) {
+      if (!std::exchange(told_other_job_, true))
+        log_line(LogLevel::info, job_.rank(),
+                 "{}: refused a link of rank {} of another job (further ones go unsaid)", name(),
+                 hello.rank);
+    } else if (!std::exchange(told_stranger_, true)) {
       log_line(LogLevel::warn, job_.rank(),
                "{}: refused a link of a stranger, which does not know this job's key (further ones "
                "go unsaid)",
                name());
+    }
     return false;
   }
   if (life(rank).state.load(std::memory_order_relaxed) == PeerState::dead) return false;

@@ -254,7 +254,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::vector<SendLaneState*> held_;  // lanes that hold something
   std::atomic<bool> holds_{false};    // there are such
   bool is_leaving_ = false;
-  bool told_stranger_ = false;
+  bool told_stranger_ = false, told_other_job_ = false;
   std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it
 };
 

@@ -251,7 +251,7 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
     // The port was a process's of another job, which keeps trying: nothing that anyone need act on.
     // Strangers are all of other jobs, and theirs know the key.
     const bool is_of_another_job =
-        to_ == To::members && hello.version == kLanesVersion && hello.job != job_.id() && rank < 0;
+        to_ == To::members && hello.version == kLanesVersion && hello.job != job_.id();
     if (is_of_another_job) {
       if (!std::exchange(told_other_job_, true))
         log_line(LogLevel::info, job_.rank(),

@@ -18,8 +18,8 @@
 #include "coll/plan_run.hpp"
 #include "coll/shm_segment.hpp"
 #include "coll/shm_team.hpp"
-#include "fabric/shm/arena.hpp"
 #include "transport/copy_policy.hpp"
+#include "transport/host/arena.hpp"
 
 namespace weft::coll {
 namespace {

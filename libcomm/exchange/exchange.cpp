@@ -11,6 +11,7 @@
 #include "base/shortage.hpp"
 #include "base/trace.hpp"
 #include "exchange/exchange_impl.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::transport {
 namespace {
@@ -120,7 +121,7 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
       for (int place = 0; place < count; ++place) {
         Out& out = thread->outs[static_cast<std::size_t>(first + place)];
         out.peer = rank;
-        out.fabric = job.way(rank).fabric;
+        out.lanes = job.way(rank).lanes;
         const int there = threads_of[static_cast<std::size_t>(rank)];
         out.reader = settings.pairing == Pairing::thread_to_thread ? place : t % there;
       }
@@ -250,7 +251,7 @@ ExchangeBase::Impl::~Impl() {
   if (status && !is_quiet) status = {Code::timed_out, "what was sent last was not read"};
   if (status) {
     local.close_client(client);
-    for (Fabric* fabric : job.fabrics->remote()) fabric->close_client(client);
+    for (auto* lanes : job.fabrics->remote()) lanes->close_client(client);
     for (auto& thread : threads) thread->staging.close();
     job.clients.erase(client);
     return;

@@ -19,7 +19,7 @@ namespace weft::transport {
 // Where a thread sends to.
 struct Out {
   SendLane lane;
-  Fabric* fabric = nullptr;
+  Lanes* lanes = nullptr;
   int peer = -1;
   int reader = 0;                       // the thread there
   Code ended = Code::ok;                // not ok: nothing more can be sent, for this reason
@@ -37,7 +37,7 @@ struct Shortage {
 // What a thread receives from.
 struct In {
   ReceiveLane lane;
-  Fabric* fabric = nullptr;
+  Lanes* lanes = nullptr;
   int peer = -1;
   bool broken = false;
   Shortage shortage;  // of what reading its next block takes
@@ -140,7 +140,7 @@ struct ExchangeBase::Impl {
   void end_shortage(Shortage& shortage) noexcept;
   void note_corrupt(int peer) noexcept;
   void accept(Thread& thread) noexcept;
-  Code accept_all(Fabric& fabric);
+  Code accept_all(Lanes& lanes);
   std::uint64_t num_connections() const noexcept;
   void drop_all() noexcept;
   bool wait_until_read() noexcept;
@@ -165,7 +165,7 @@ struct ExchangeBase::Impl {
   ExchangeBase& owner;
   Job::Impl& job;
   tagged::Engine& engine;
-  Fabric& local;          // has the doorbells
+  HostLanes& local;       // has the doorbells
   const bool has_remote;  // there are ranks on other hosts
   const int num_threads;
   const std::uint32_t message_bytes;

@@ -10,16 +10,14 @@
 #include "base/trace.hpp"
 #include "exchange/job_impl.hpp"
 #include "job/boards.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 extern char** environ;
 
 namespace weft::transport {
 namespace {
 
-// The place of a fabric's key in RemoteMemory::keys.
-std::size_t key_index(const Fabric& fabric) {
-  return fabric.mapped() ? 0 : fabric.name() == "verbs" ? 1 : 2;
-}
+static_assert(std::size(RemoteMemory{}.keys) == fabric::kNumFabrics);
 
 void run_background(bool /*before_sleep*/) {
   if (const Background* work = background) work->work(work->argument);
@@ -59,8 +57,8 @@ Job::Impl::Impl(std::unique_ptr<weft::Members> opened) : members(std::move(opene
   fabrics = &engine->fabrics();
   local = &fabrics->local();
   for (int rank = 0; rank < members->size(); ++rank) {
-    Fabric* fabric = fabrics->to(rank);
-    ways.push_back({fabric, fabric == nullptr ? 0 : key_index(*fabric)});
+    Lanes* lanes = fabrics->to(rank);
+    ways.push_back({lanes, lanes == nullptr ? 0 : lanes->limits().number});
   }
   engine->set_threaded(true);
   engine->set_background(run_background);
@@ -121,8 +119,8 @@ bool Job::is_alive(int rank) const {
   return impl_->engine->is_alive(rank);
 }
 
-void Job::Impl::name(RemoteMemory& memory, const Fabric& fabric, const MemoryName& made) noexcept {
-  const std::size_t index = key_index(fabric);
+void Job::Impl::name(RemoteMemory& memory, const Lanes& lanes, const MemoryName& made) noexcept {
+  const std::size_t index = lanes.limits().number;
   memory.keys[index] = {made.region, made.extra};
   // Either the owner's address or 0, as the device wants it.
   if (made.address != memory.address) memory.counted |= 1u << index;
@@ -135,13 +133,13 @@ Status Job::Impl::allocate(std::size_t bytes, void*& address, RemoteMemory& memo
   memory = {made.address, bytes, {}, members->rank(), 0, made.address};
   memory.keys[0] = {made.region, made.extra};
   if (fabrics->remote().empty()) return {};
-  for (Fabric* fabric : fabrics->remote()) {
-    if (status = fabric->share(address, bytes, made); !status) {
+  for (auto* lanes : fabrics->remote()) {
+    if (status = lanes->share(address, bytes, made); !status) {
       (void)unshare(memory);
       (void)local->release(address);
       return status;
     }
-    name(memory, *fabric, made);
+    name(memory, *lanes, made);
   }
   const std::lock_guard lock(allocated_mutex);
   allocated[address] = memory;
@@ -165,23 +163,23 @@ Status Job::Impl::share(void* address, std::size_t bytes, RemoteMemory& memory) 
   if (!status) return status;
   memory = {named.address, bytes, {}, members->rank(), 0, named.address};
   memory.keys[0] = {named.region, named.extra};
-  for (Fabric* fabric : fabrics->remote()) {
-    if (status = fabric->share(address, bytes, named); !status) {
+  for (auto* lanes : fabrics->remote()) {
+    if (status = lanes->share(address, bytes, named); !status) {
       (void)unshare(memory);
       return status;
     }
-    name(memory, *fabric, named);
+    name(memory, *lanes, named);
   }
   return {};
 }
 
 Status Job::Impl::unshare(const RemoteMemory& memory) {
   Status first = local->unshare(MappingCache::fabric_memory(memory));
-  for (Fabric* fabric : fabrics->remote()) {
-    const auto& key = memory.keys[key_index(*fabric)];
+  for (auto* lanes : fabrics->remote()) {
+    const auto& key = memory.keys[lanes->limits().number];
     if (key.region == 0 && key.extra == 0) continue;
-    Status status = fabric->unshare(
-        {address_for(memory, key_index(*fabric)), memory.bytes, key.region, key.extra});
+    Status status = lanes->unshare(
+        {address_for(memory, lanes->limits().number), memory.bytes, key.region, key.extra});
     if (first.ok()) first = status;
   }
   return first;
@@ -190,7 +188,7 @@ Status Job::Impl::unshare(const RemoteMemory& memory) {
 void Job::Impl::poll_remote() noexcept {
   if (fabrics->remote().empty()) return;
   fabrics->watcher()->note_poll();
-  for (Fabric* fabric : fabrics->remote()) fabric->poll();
+  for (auto* lanes : fabrics->remote()) lanes->poll();
 }
 
 Status Job::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {

@@ -15,10 +15,10 @@
 #include "base/shortage.hpp"
 #include "coll/coll.hpp"
 #include "exchange/agreement.hpp"
-#include "fabric/fabric.hpp"
-#include "fabric/registry.hpp"
 #include "job/members.hpp"
 #include "tagged/engine.hpp"
+#include "transport/fabrics.hpp"
+#include "transport/lanes.hpp"
 #include "weft/job.hpp"
 
 namespace weft::transport {
@@ -30,7 +30,7 @@ class MappingCache {
   explicit MappingCache(detail::Window& window) : window_(window) {}
   ~MappingCache();
   // Where the memory is here, or null with the reason: unsupported means "use get and put".
-  std::byte* find(Fabric& fabric, const RemoteMemory& memory, Code& code) noexcept {
+  std::byte* find(HostLanes& lanes, const RemoteMemory& memory, Code& code) noexcept {
     const std::uint64_t number = memory.keys[0].number();
     MappedMemory& entry = entries_[number % kNumEntries];
     if (entry.number == number && entry.peer == memory.owner && entry.is_valid()) [[likely]] {
@@ -38,7 +38,7 @@ class MappingCache {
       code = data != nullptr ? Code::ok : Code::bad_argument;
       return data;
     }
-    return map(fabric, entry, memory, code);
+    return map(lanes, entry, memory, code);
   }
   // Makes the window show the memory, which was just found.
   void show(const RemoteMemory& memory) noexcept {
@@ -56,11 +56,11 @@ class MappingCache {
 
  private:
   static constexpr std::size_t kNumEntries = 61;
-  std::byte* map(Fabric& fabric, MappedMemory& entry, const RemoteMemory& memory,
+  std::byte* map(HostLanes& lanes, MappedMemory& entry, const RemoteMemory& memory,
                  Code& code) noexcept;
 
   detail::Window& window_;
-  Fabric* fabric_ = nullptr;
+  HostLanes* lanes_ = nullptr;
   std::array<MappedMemory, kNumEntries> entries_;
 };
 
@@ -110,7 +110,7 @@ struct Job::Impl {
   }
   // The way to a rank: its fabric, and which of a memory's keys that understands.
   struct Way {
-    Fabric* fabric = nullptr;  // null: there is none
+    Lanes* lanes = nullptr;  // null: there is none
     std::size_t key = 0;
   };
   const Way& way(int rank) const noexcept { return ways[static_cast<std::size_t>(rank)]; }
@@ -125,7 +125,7 @@ struct Job::Impl {
     return (memory.counted >> index & 1) != 0 ? memory.address - memory.start : memory.address;
   }
   // Enters what a remote fabric calls this memory.
-  static void name(RemoteMemory& memory, const Fabric& fabric, const MemoryName& made) noexcept;
+  static void name(RemoteMemory& memory, const Lanes& lanes, const MemoryName& made) noexcept;
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   Status release(void* address);
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);
@@ -153,8 +153,8 @@ struct Job::Impl {
   std::unique_ptr<tagged::Engine> engine;
   std::unique_ptr<Agreement> agreement;
   Fabrics* fabrics = nullptr;
-  Fabric* local = nullptr;  // inside the host
-  std::vector<Way> ways;    // by rank
+  HostLanes* local = nullptr;  // inside the host
+  std::vector<Way> ways;       // by rank
   std::mutex allocated_mutex;
   std::map<void*, RemoteMemory> allocated;  // where other hosts are; guarded by allocated_mutex
   std::array<detail::Window, kMaxThreads> windows;

@@ -7,6 +7,7 @@
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "exchange/exchange_impl.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::transport {
 namespace {
@@ -55,7 +56,7 @@ void ExchangeBase::Impl::note_corrupt(int peer) noexcept {
 }
 
 // no_memory: there are more lanes, for which there is none now.
-Code ExchangeBase::Impl::accept_all(Fabric& fabric) {
+Code ExchangeBase::Impl::accept_all(Lanes& lanes) {
   for (;;) {
     int peer = -1;
     int channel = 0;
@@ -63,7 +64,7 @@ Code ExchangeBase::Impl::accept_all(Fabric& fabric) {
     // What a lane needs here comes first, as it is accepted once.
     for (auto& thread : threads) make_room(thread->arrived);
     auto in = std::make_unique<In>();
-    if (Status status = fabric.accept(client, peer, channel, memory); !status) {
+    if (Status status = lanes.accept(client, peer, channel, memory); !status) {
       if (status == Code::no_memory) {
         if (accept_shortage.since_ns == 0)
           log_line(LogLevel::warn, job.members->rank(), "a lane of {} has to wait: {}",
@@ -90,8 +91,8 @@ Code ExchangeBase::Impl::accept_all(Fabric& fabric) {
       continue;
     }
     in->peer = peer;
-    in->fabric = &fabric;
-    in->lane.open(fabric, memory, ring_min, memory.ring_bytes,
+    in->lanes = &lanes;
+    in->lane.open(lanes, memory, ring_min, memory.ring_bytes,
                   {peer, job.members->member(peer).host});
     engine.watch(peer);
     threads[static_cast<std::size_t>(reader)]->arrived.push_back(std::move(in));
@@ -101,11 +102,11 @@ Code ExchangeBase::Impl::accept_all(Fabric& fabric) {
 }
 
 std::uint64_t ExchangeBase::Impl::num_connections() const noexcept {
-  // acquire: pairs with the release in Fabric::connect of the peer.
+  // acquire: pairs with the release in Lanes::connect of the peer.
   std::uint64_t sum = local.connections().load(std::memory_order_acquire);
   if (has_remote)
-    for (Fabric* fabric : job.fabrics->remote())
-      sum += fabric->connections().load(std::memory_order_acquire);
+    for (auto* lanes : job.fabrics->remote())
+      sum += lanes->connections().load(std::memory_order_acquire);
   return sum;
 }
 
@@ -115,8 +116,8 @@ void ExchangeBase::Impl::accept(Thread& thread) noexcept {
   const std::lock_guard lock(accept_mutex);
   const Code code = or_no_memory([&] {
     Code first = accept_all(local);
-    for (Fabric* fabric : job.fabrics->remote())
-      if (const Code next = accept_all(*fabric); first == Code::ok) first = next;
+    for (auto* lanes : job.fabrics->remote())
+      if (const Code next = accept_all(*lanes); first == Code::ok) first = next;
     make_room(thread.ins, thread.arrived.size());
     make_room(thread.live, thread.ins.size() + thread.arrived.size() - thread.live.size());
     make_room(thread.arrivals, 1 + job.fabrics->remote().size());
@@ -211,18 +212,18 @@ Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
   thread.remote = job.memory_on_way(memory);
   thread.remote_mapped = nullptr;
   const std::byte* data = nullptr;
-  if (in.fabric->mapped()) {
+  if (in.lanes->is_mapped()) {
     // Staging is allocated, so it can be mapped: what can not be is not staging.
     if (ThreadState* state = job.find_thread(thread.number))
-      thread.remote_mapped = state->mappings.find(*in.fabric, memory, code);
+      thread.remote_mapped = state->mappings.find(*job.local, memory, code);
     else
       code = Code::no_memory;
     if (thread.remote_mapped != nullptr) data = thread.remote_mapped + sizeof(StagingHead);
   } else {
     code = or_no_memory([&] {
       thread.fetched.resize(announcement.bytes);
-      return in.fabric->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
-                            announcement.bytes);
+      return in.lanes->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
+                           announcement.bytes);
     });
     if (code == Code::ok) data = thread.fetched.data();
   }
@@ -317,7 +318,7 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
         // release: we are done with the block; pairs with the acquire in StagingPool::collect.
         std::atomic_ref(reinterpret_cast<StagingHead*>(thread.remote_mapped)->done)
             .store(done, std::memory_order_release);
-      } else if (thread.in->fabric->put(thread.in->peer, thread.remote, 0, &done, sizeof done) !=
+      } else if (thread.in->lanes->put(thread.in->peer, thread.remote, 0, &done, sizeof done) !=
                  Code::ok) {
         // It is lost, which whoever waits for it will be told.
       }

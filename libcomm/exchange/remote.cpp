@@ -13,18 +13,18 @@ namespace weft::transport {
 
 MappingCache::~MappingCache() {
   for (MappedMemory& entry : entries_)
-    if (entry.data != nullptr) fabric_->unmap(entry);
+    if (entry.data != nullptr) lanes_->unmap(entry);
 }
 
-std::byte* MappingCache::map(Fabric& fabric, MappedMemory& entry, const RemoteMemory& memory,
+std::byte* MappingCache::map(HostLanes& lanes, MappedMemory& entry, const RemoteMemory& memory,
                              Code& code) noexcept {
   MappedMemory mapped;
-  code = fabric.map(memory.owner, fabric_memory(memory), mapped);
+  code = lanes.map(memory.owner, fabric_memory(memory), mapped);
   if (code != Code::ok) return nullptr;
-  fabric_ = &fabric;
+  lanes_ = &lanes;
   if (entry.data != nullptr) {
     if (window_.number == entry.number) window_.bytes = 0;
-    fabric.unmap(entry);
+    lanes.unmap(entry);
   }
   entry = mapped;
   return entry.find(fabric_memory(memory));
@@ -40,7 +40,7 @@ constexpr unsigned kCallsPerLook = 256;
 Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t bytes) noexcept {
   if (!job.has_rank(memory.owner) || bytes > memory.bytes) return Code::bad_argument;
   const Job::Impl::Way& way = job.way(memory.owner);
-  if (way.fabric == nullptr) return Code::unsupported;
+  if (way.lanes == nullptr) return Code::unsupported;
   const auto& key = memory.keys[way.key];
   if (key.region == 0 && (way.key == 0 || key.extra == 0)) return Code::bad_argument;
   ThreadState* const state = job.find_thread(thread);
@@ -60,16 +60,16 @@ Code Job::read_there(int thread, const RemoteMemory& from, void* to, std::size_t
   Impl& impl = *impl_;
   Code code = check(impl, thread, from, bytes);
   if (code != Code::ok || bytes == 0) return code;
-  Fabric& fabric = *impl.way(from.owner).fabric;
-  if (bytes <= kMappedCopyBytes && fabric.mapped()) {
-    if (const std::byte* data = impl.thread(thread).mappings.find(fabric, from, code)) {
+  Lanes& lanes = *impl.way(from.owner).lanes;
+  if (bytes <= kMappedCopyBytes && lanes.is_mapped()) {
+    if (const std::byte* data = impl.thread(thread).mappings.find(*impl.local, from, code)) {
       impl.thread(thread).mappings.show(from);
       weft::detail::copy(to, data, bytes);
       return Code::ok;
     }
     if (code != Code::unsupported) return code;
   }
-  return fabric.get(from.owner, impl.memory_on_way(from), 0, to, bytes);
+  return lanes.get(from.owner, impl.memory_on_way(from), 0, to, bytes);
 }
 
 Code Job::write_there(int thread, const RemoteMemory& to, const void* from,
@@ -77,16 +77,16 @@ Code Job::write_there(int thread, const RemoteMemory& to, const void* from,
   Impl& impl = *impl_;
   Code code = check(impl, thread, to, bytes);
   if (code != Code::ok || bytes == 0) return code;
-  Fabric& fabric = *impl.way(to.owner).fabric;
-  if (bytes <= kMappedCopyBytes && fabric.mapped()) {
-    if (std::byte* data = impl.thread(thread).mappings.find(fabric, to, code)) {
+  Lanes& lanes = *impl.way(to.owner).lanes;
+  if (bytes <= kMappedCopyBytes && lanes.is_mapped()) {
+    if (std::byte* data = impl.thread(thread).mappings.find(*impl.local, to, code)) {
       impl.thread(thread).mappings.show(to);
       weft::detail::copy(data, from, bytes);
       return Code::ok;
     }
     if (code != Code::unsupported) return code;
   }
-  return fabric.put(to.owner, impl.memory_on_way(to), 0, from, bytes);
+  return lanes.put(to.owner, impl.memory_on_way(to), 0, from, bytes);
 }
 
 namespace {
@@ -147,7 +147,7 @@ Token Job::rdma_read_async(int thread, const RemoteMemory& from, void* to, std::
     completion->set(code);
   else
     impl_->way(from.owner)
-        .fabric->start_get(from.owner, impl_->memory_on_way(from), 0, to, bytes, *completion);
+        .lanes->start_get(from.owner, impl_->memory_on_way(from), 0, to, bytes, *completion);
   return token;
 }
 
@@ -160,8 +160,8 @@ Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from
   if (code != Code::ok || bytes == 0)
     completion->set(code);
   else
-    impl_->way(to.owner).fabric->start_put(to.owner, impl_->memory_on_way(to), 0, from, bytes,
-                                           *completion);
+    impl_->way(to.owner).lanes->start_put(to.owner, impl_->memory_on_way(to), 0, from, bytes,
+                                          *completion);
   return token;
 }
 
@@ -191,13 +191,12 @@ namespace {
 // fabric's own atomic operation has to do it.
 std::uint64_t* mapped_word(Job::Impl& impl, int thread, const RemoteMemory& word,
                            Code& code) noexcept {
-  Fabric& fabric = *impl.way(word.owner).fabric;
-  if (!fabric.mapped()) {
+  if (!impl.way(word.owner).lanes->is_mapped()) {
     code = Code::unsupported;
     return nullptr;
   }
   auto& mappings = impl.thread(thread).mappings;
-  std::byte* data = mappings.find(fabric, word, code);
+  std::byte* data = mappings.find(*impl.local, word, code);
   if (data != nullptr) mappings.show(word);
   return reinterpret_cast<std::uint64_t*>(data);
 }
@@ -215,7 +214,7 @@ Fetched Job::cas_there(int thread, const RemoteMemory& word, std::uint64_t compa
   else if (fetched.code == Code::unsupported)
     fetched.code =
         impl.way(word.owner)
-            .fabric->cas(word.owner, impl.memory_on_way(word), 0, compare, swap, fetched.value);
+            .lanes->cas(word.owner, impl.memory_on_way(word), 0, compare, swap, fetched.value);
   return fetched;
 }
 
@@ -229,7 +228,7 @@ Fetched Job::fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t
   else if (fetched.code == Code::unsupported)
     fetched.code =
         impl.way(word.owner)
-            .fabric->fetch_add(word.owner, impl.memory_on_way(word), 0, value, fetched.value);
+            .lanes->fetch_add(word.owner, impl.memory_on_way(word), 0, value, fetched.value);
   return fetched;
 }
 

@@ -31,7 +31,7 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
     end_lost(thread);
   if (out.ended != Code::ok) return end(thread, out, out.ended);
   if (out.lane.connected()) return Code::ok;
-  if (out.fabric == nullptr) {
+  if (out.lanes == nullptr) {
     log_line(LogLevel::error, job.members->rank(), "{}", job.fabrics->explain(out.peer));
     return end(thread, out, Code::peer_lost);
   }
@@ -47,13 +47,13 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
   });
   if (code != Code::ok) return code;
   code = until_room(thread, out, [&] {
-    status = or_no_memory([&] { return out.fabric->connect(out.peer, channel, memory); });
+    status = or_no_memory([&] { return out.lanes->connect(out.peer, channel, memory); });
     return status.code();
   });
   if (code == Code::ok && memory.ring_bytes < ring_min) {
     log_line(LogLevel::error, job.members->rank(),
              "blocks of this exchange need rings of {} bytes, and {} has at most {}", ring_min,
-             out.fabric->name(), memory.ring_bytes);
+             out.lanes->limits().fabric, memory.ring_bytes);
     return end(thread, out, Code::peer_lost);
   }
   if (code != Code::ok) {
@@ -64,15 +64,15 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
     return end(thread, out, Code::peer_lost);
   }
   code = or_no_memory([&] {
-    out.lane.open(*out.fabric, memory, ring_min, memory.ring_bytes,
+    out.lane.open(*out.lanes, memory, ring_min, memory.ring_bytes,
                   {out.peer, job.members->member(out.peer).host});
     return Code::ok;
   });
   if (code != Code::ok) return code;
   const bool is_near = job.members->share_cache(job.members->rank(), out.peer);
-  out.past_cache_bytes = (!out.fabric->mapped() ? CopyPolicy::plain(0, 0)
-                          : is_near             ? near
-                                                : far)
+  out.past_cache_bytes = (!out.lanes->is_mapped() ? CopyPolicy::plain(0, 0)
+                          : is_near               ? near
+                                                  : far)
                              .past_cache_bytes;
   ring_doorbell(*out.lane.sleeping);
   engine.watch(out.peer);

@@ -5,7 +5,7 @@
 
 namespace weft::transport {
 
-enum Kind : std::uint8_t {
+enum EntryKind : std::uint8_t {
   kBlock = 1,     // messages one behind the other
   kAnnounce = 2,  // Announcement: a block waits at the sender
 };

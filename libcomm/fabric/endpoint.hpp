@@ -65,6 +65,9 @@ struct Limits {
   unsigned links = 1;
   // message_in_place() pays for bodies from here on.
   std::size_t in_place_min = ~std::size_t{0};
+  // What suits a job's lanes over it, as LaneLimits (transport/lanes.hpp); 0: as inside a host.
+  std::size_t lane_eager_max = 0;
+  std::uint32_t lane_ring_min = 0;
 };
 
 // Of a fabric; `client` is the client's own.

@@ -13,36 +13,32 @@
 #include "mpi/tools.hpp"
 #include "mpi/transfer.hpp"
 #include "mpi/window_access.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::mpi {
 
 Immortal<WindowTable> windows;
-
-std::size_t way_of(const Fabric& fabric) {
-  const auto& rows = remote_fabrics();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    if (rows[i].name == fabric.name()) return i + 1;
-  return 0;
-}
 
 Status share_window_memory(void* memory, std::size_t bytes, bool with_host, RemoteMemories& ways) {
   if (bytes == 0) return {};
   Fabrics& fabrics = engine->fabrics();
   if (with_host)
     if (Status status = fabrics.local().share(memory, bytes, ways[0]); !status) return status;
-  for (Fabric* fabric : fabrics.remote())
-    if (Status status = fabric->share(memory, bytes, ways[way_of(*fabric)]); !status) return status;
+  for (auto* lanes : fabrics.remote())
+    if (Status status = lanes->share(memory, bytes, ways[lanes->limits().number]); !status)
+      return status;
   tools::note_shared(memory, bytes);
   return {};
 }
 
 void unshare_window_memory(RemoteMemories& ways) {
   Fabrics& fabrics = engine->fabrics();
-  const auto end = [&ways](Fabric& fabric) {
-    if (number_of(ways[way_of(fabric)]) != 0) (void)fabric.unshare(ways[way_of(fabric)]);
+  const auto end = [&ways](Lanes& lanes) {
+    if (number_of(ways[lanes.limits().number]) != 0)
+      (void)lanes.unshare(ways[lanes.limits().number]);
   };
   end(fabrics.local());
-  for (Fabric* fabric : fabrics.remote()) end(*fabric);
+  for (auto* lanes : fabrics.remote()) end(*lanes);
   ways = {};
 }
 
@@ -147,7 +143,7 @@ class Making {
 
   // `code`: what has gone wrong so far, here.
   Status get_host_memory(std::uint64_t bytes, Code& code) {
-    Fabric& local = engine->fabrics().local();
+    HostLanes& local = engine->fabrics().local();
     const int first = window_.host_members.front();
     HostOffer mine{};
     if (window_.rank() == first && code == Code::ok)
@@ -226,7 +222,7 @@ class Making {
     if (window_.is_direct) return {};
     for (int member = 0; member < window_.size(); ++member) {
       const Published& other = published_[static_cast<std::size_t>(member)];
-      const std::size_t way = way_of(window_.fabric_to(member));
+      const std::size_t way = window_.lanes_to(member).limits().number;
       window_.remotes.push_back({other.memory[way], other.control[way]});
       // Whoever waits for a lock is told of the death of any member, also of one it never met.
       if (way != 0) engine->watch(window_.comm->world(member));
@@ -245,7 +241,7 @@ class Making {
 // Ends what the window has of fabrics. Nobody uses it any more. What there is no memory for stays
 // until the process ends.
 void release_memory(Window& window) noexcept {
-  Fabric& local = engine->fabrics().local();
+  HostLanes& local = engine->fabrics().local();
   const auto try_to = [](auto&& step) {
     static_cast<void>(or_no_memory([&step] {
       step();

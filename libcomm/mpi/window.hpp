@@ -32,11 +32,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fabric/registry.hpp"
 #include "mpi/attributes.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/errors.hpp"
 #include "tagged/request.hpp"
+#include "transport/fabrics.hpp"
 
 namespace weft::mpi {
 
@@ -59,9 +59,8 @@ struct WindowControl {
 };
 static_assert(sizeof(WindowControl) == 256);
 
-// Memory as the fabrics know it: shm, and the rows of remote_fabrics() in their order.
-inline constexpr std::size_t kNumWays = 1 + kNumRemoteFabrics;
-using RemoteMemories = std::array<MemoryName, kNumWays>;
+// What memory is called over each fabric, by LaneLimits::number.
+using RemoteMemories = std::array<MemoryName, fabric::kNumFabrics>;
 
 // Memory of a dynamic window, in a table behind the owner's WindowControl.
 struct Attached {
@@ -93,7 +92,7 @@ struct Window {
   int size() const noexcept { return comm->size(); }
   int rank() const noexcept { return comm->rank; }
   int world(int member) const noexcept { return comm->world(member); }
-  Fabric& fabric_to(int member) const noexcept { return *engine->fabrics().to(world(member)); }
+  Lanes& lanes_to(int member) const noexcept { return *engine->fabrics().to(world(member)); }
 
   Extent extent(int member) const noexcept {
     if (extents.empty()) [[likely]]
@@ -227,7 +226,5 @@ void detach_all(Window& window);
 // shared is in `ways`, also after an error.
 Status share_window_memory(void* memory, std::size_t bytes, bool with_host, RemoteMemories& ways);
 void unshare_window_memory(RemoteMemories& ways);
-// Which of a memory's ways a fabric understands.
-std::size_t way_of(const Fabric& fabric);
 
 }  // namespace weft::mpi

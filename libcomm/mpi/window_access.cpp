@@ -171,18 +171,18 @@ int check_request(MPI_Win win, const MPI_Request* request, const char* function)
 
 void Batch::get(const TargetMemory& from, std::ptrdiff_t at, void* to, std::size_t bytes) {
   for_each_part(
-      from, at, bytes, fabric_.piece_max(),
+      from, at, bytes, lanes_.limits().piece_max,
       [&](const MemoryName& memory, std::size_t offset, std::size_t done, std::size_t part) {
-        fabric_.start_get(peer_, memory, offset, static_cast<std::byte*>(to) + done, part, next());
+        lanes_.start_get(peer_, memory, offset, static_cast<std::byte*>(to) + done, part, next());
       });
 }
 
 void Batch::put(const TargetMemory& to, std::ptrdiff_t at, const void* from, std::size_t bytes) {
   for_each_part(
-      to, at, bytes, fabric_.piece_max(),
+      to, at, bytes, lanes_.limits().piece_max,
       [&](const MemoryName& memory, std::size_t offset, std::size_t done, std::size_t part) {
-        fabric_.start_put(peer_, memory, offset, static_cast<const std::byte*>(from) + done, part,
-                          next());
+        lanes_.start_put(peer_, memory, offset, static_cast<const std::byte*>(from) + done, part,
+                         next());
       });
 }
 
@@ -210,7 +210,7 @@ Code read_target(Window& window, const TargetMemory& memory, void* packed, std::
       return Code::ok;
     }
   }
-  Batch batch(window.fabric_to(memory.target), window.world(memory.target));
+  Batch batch(window.lanes_to(memory.target), window.world(memory.target));
   auto* to = static_cast<std::byte*>(packed);
   for_each_piece(*memory.type, memory.count, [&](std::ptrdiff_t at, std::size_t length) {
     length = std::min(length, bytes);
@@ -231,7 +231,7 @@ Code write_target(Window& window, const TargetMemory& memory, const void* packed
     memory.type->unpack(memory.place, packed, memory.count, bytes);
     return Code::ok;
   }
-  Batch batch(window.fabric_to(memory.target), window.world(memory.target));
+  Batch batch(window.lanes_to(memory.target), window.world(memory.target));
   const auto* from = static_cast<const std::byte*>(packed);
   for_each_piece(*memory.type, memory.count, [&](std::ptrdiff_t at, std::size_t length) {
     length = std::min(length, bytes);
@@ -250,7 +250,7 @@ Transfer::~Transfer() {
 template <class Start>
 bool Transfer::start(Window& window, const TargetMemory& memory, std::size_t bytes, Start&& start) {
   if (!memory.segments.empty()) return false;
-  const std::size_t most = window.fabric_to(memory.target).piece_max();
+  const std::size_t most = window.lanes_to(memory.target).limits().piece_max;
   std::size_t num = 0;
   std::size_t left = bytes;
   for_each_piece(*memory.type, memory.count, [&](std::ptrdiff_t, std::size_t length) {
@@ -274,11 +274,11 @@ bool Transfer::start(Window& window, const TargetMemory& memory, std::size_t byt
 bool Transfer::put(Window& window, const TargetMemory& memory, const void* packed,
                    std::size_t bytes, std::unique_ptr<std::byte[]>& staging) {
   const auto* data = static_cast<const std::byte*>(packed);
-  Fabric& fabric = window.fabric_to(memory.target);
+  Lanes& lanes = window.lanes_to(memory.target);
   const int peer = window.world(memory.target);
   if (!start(window, memory, bytes,
              [&](std::size_t there, std::size_t here, std::size_t part, Completion& completion) {
-               fabric.start_put(peer, memory.memory, there, data + here, part, completion);
+               lanes.start_put(peer, memory.memory, there, data + here, part, completion);
              }))
     return false;
   staging_ = std::move(staging);
@@ -289,11 +289,11 @@ bool Transfer::get(Window& window, const TargetMemory& memory, void* packed, std
                    std::unique_ptr<std::byte[]>& staging, void* buffer, Datatype* type,
                    MPI_Count count) {
   auto* data = static_cast<std::byte*>(packed);
-  Fabric& fabric = window.fabric_to(memory.target);
+  Lanes& lanes = window.lanes_to(memory.target);
   const int peer = window.world(memory.target);
   if (!start(window, memory, bytes,
              [&](std::size_t there, std::size_t here, std::size_t part, Completion& completion) {
-               fabric.start_get(peer, memory.memory, there, data + here, part, completion);
+               lanes.start_get(peer, memory.memory, there, data + here, part, completion);
              }))
     return false;
   if (staging == nullptr) return true;

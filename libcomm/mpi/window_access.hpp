@@ -54,7 +54,7 @@ int check_request(MPI_Win win, const MPI_Request* request, const char* function)
 // Gets and puts of one call, several at a time. Its completions must not move.
 class Batch {
  public:
-  explicit Batch(Fabric& fabric, int peer) : fabric_(fabric), peer_(peer) {}
+  explicit Batch(Lanes& lanes, int peer) : lanes_(lanes), peer_(peer) {}
   ~Batch() { finish(); }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -67,7 +67,7 @@ class Batch {
  private:
   static constexpr std::size_t kMost = 32;
   Completion& next();
-  Fabric& fabric_;
+  Lanes& lanes_;
   int peer_;
   std::array<Completion, kMost> completions_;
   std::size_t num_ = 0;

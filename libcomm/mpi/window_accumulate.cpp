@@ -243,12 +243,12 @@ Code change_locked(Window& window, const TargetMemory& memory, const Element& el
 template <class NewValue>
 Code change_word(Window& window, const TargetMemory& memory, std::size_t offset,
                  NewValue&& new_value, std::uint64_t& before) {
-  Fabric& fabric = window.fabric_to(memory.target);
+  Lanes& lanes = window.lanes_to(memory.target);
   const int peer = window.world(memory.target);
-  Code code = fabric.fetch_add(peer, memory.memory, offset, 0, before);
+  Code code = lanes.fetch_add(peer, memory.memory, offset, 0, before);
   for (std::uint64_t expected = ~before; code == Code::ok && before != expected;) {
     expected = before;
-    code = fabric.cas(peer, memory.memory, offset, expected, new_value(expected), before);
+    code = lanes.cas(peer, memory.memory, offset, expected, new_value(expected), before);
     if (code == Code::ok && before != expected) code = check_member(window, memory.target);
   }
   return code;
@@ -258,14 +258,14 @@ Code change_piece_locked(Window& window, const TargetMemory& memory, std::size_t
                          std::size_t bytes, const Element& element, const Change& change,
                          const std::byte* in, std::byte* result) {
   const std::unique_ptr<std::byte[]> values(new std::byte[bytes]);
-  Fabric& fabric = window.fabric_to(memory.target);
+  Lanes& lanes = window.lanes_to(memory.target);
   const int peer = window.world(memory.target);
   AccumulateLock lock(window, memory.target);
   if (lock.code() != Code::ok) return lock.code();
   return change_copy(
       lock, element, change, in, result, values.get(), bytes,
-      [&] { return fabric.get(peer, memory.memory, offset, values.get(), bytes); },
-      [&] { return fabric.put(peer, memory.memory, offset, values.get(), bytes); });
+      [&] { return lanes.get(peer, memory.memory, offset, values.get(), bytes); },
+      [&] { return lanes.put(peer, memory.memory, offset, values.get(), bytes); });
 }
 
 // Of a window by words and a target on another host. Elements that are not aligned are changed
@@ -273,7 +273,7 @@ Code change_piece_locked(Window& window, const TargetMemory& memory, std::size_t
 Code change_by_words(Window& window, const TargetMemory& memory, const Element& element,
                      const Change& change, const std::byte* in, std::byte* result,
                      std::size_t bytes) {
-  Fabric& fabric = window.fabric_to(memory.target);
+  Lanes& lanes = window.lanes_to(memory.target);
   const int peer = window.world(memory.target);
   Code code = Code::ok;
   const auto change_element = [&](std::size_t offset) {
@@ -281,9 +281,9 @@ Code change_by_words(Window& window, const TargetMemory& memory, const Element& 
     std::uint64_t before = 0, operand = 0;
     if (in != nullptr) std::memcpy(&operand, in, element.bytes);
     if (change.is_integer_sum && element.bytes == 8)
-      code = fabric.fetch_add(peer, memory.memory, offset, operand, before);
+      code = lanes.fetch_add(peer, memory.memory, offset, operand, before);
     else if (change.kind == Change::none)
-      code = fabric.fetch_add(peer, memory.memory, offset - inside, 0, before);
+      code = lanes.fetch_add(peer, memory.memory, offset - inside, 0, before);
     else
       code = change_word(
           window, memory, offset - inside,

@@ -56,21 +56,21 @@ Code look(WindowControl& control, std::uint64_t address, std::uint64_t bytes, At
 // The same for one that is not mapped.
 Code fetch(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
            Attached& found) {
-  Fabric& fabric = window.fabric_to(target);
+  Lanes& lanes = window.lanes_to(target);
   const int peer = window.world(target);
   const MemoryName& control = window.remote(target).control;
   WindowControl head{}, after{};
-  if (const Code code = fabric.get(peer, control, 0, &head, sizeof head); code != Code::ok)
+  if (const Code code = lanes.get(peer, control, 0, &head, sizeof head); code != Code::ok)
     return code;
   if (head.version % 2 != 0) return Code::again;
   std::vector<Attached> entries(
       static_cast<std::size_t>(std::min(kMaxAttached, head.num_attached)));
   if (!entries.empty())
-    if (const Code code = fabric.get(peer, control, sizeof head, entries.data(),
-                                     entries.size() * sizeof entries.front());
+    if (const Code code = lanes.get(peer, control, sizeof head, entries.data(),
+                                    entries.size() * sizeof entries.front());
         code != Code::ok)
       return code;
-  if (const Code code = fabric.get(peer, control, 0, &after, sizeof after); code != Code::ok)
+  if (const Code code = lanes.get(peer, control, 0, &after, sizeof after); code != Code::ok)
     return code;
   if (after.version != head.version) return Code::again;
   const Attached* entry = find_in(entries, address, bytes);
@@ -145,7 +145,7 @@ int find_attached(Window& window, int target, std::uint64_t address, std::uint64
   Attached found{};
   if (const int code = find_entry(window, target, address, bytes, found); code != MPI_SUCCESS)
     return code;
-  memory = found.ways[way_of(window.fabric_to(target))];
+  memory = found.ways[window.lanes_to(target).limits().number];
   // Fabrics count from the start of what was shared, whatever they call that.
   memory.address += address - found.address;
   memory.bytes = bytes;
@@ -157,7 +157,7 @@ int find_attached_piece(Window& window, int target, std::uint64_t address, std::
   Attached found{};
   if (const int code = find_entry(window, target, address, 1, found); code != MPI_SUCCESS)
     return code;
-  memory = found.ways[way_of(window.fabric_to(target))];
+  memory = found.ways[window.lanes_to(target).limits().number];
   memory.bytes = found.bytes;
   start = found.address;
   return MPI_SUCCESS;

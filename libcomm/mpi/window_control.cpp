@@ -80,7 +80,7 @@ class Word {
       return Code::ok;
     }
     return with_patience(
-        [&] { return fabric().fetch_add(peer(), memory(), offset_, value, previous); });
+        [&] { return lanes().fetch_add(peer(), memory(), offset_, value, previous); });
   }
   Code replace(std::uint64_t compare, std::uint64_t value, bool& done) const noexcept {
     std::uint64_t previous = compare;
@@ -89,7 +89,7 @@ class Word {
       std::atomic_ref(*mapped_).compare_exchange_strong(previous, value, std::memory_order_acq_rel);
     else
       code = with_patience(
-          [&] { return fabric().cas(peer(), memory(), offset_, compare, value, previous); });
+          [&] { return lanes().cas(peer(), memory(), offset_, compare, value, previous); });
     done = code == Code::ok && previous == compare;
     return code;
   }
@@ -99,7 +99,7 @@ class Word {
       return Code::ok;
     }
     return with_patience(
-        [&] { return fabric().get(peer(), memory(), offset_, &value, sizeof value); });
+        [&] { return lanes().get(peer(), memory(), offset_, &value, sizeof value); });
   }
 
   // Blocks until it has that value.
@@ -125,7 +125,7 @@ class Word {
   }
 
  private:
-  Fabric& fabric() const noexcept { return window_.fabric_to(member_); }
+  Lanes& lanes() const noexcept { return window_.lanes_to(member_); }
   int peer() const noexcept { return window_.world(member_); }
   const MemoryName& memory() const noexcept { return window_.remote(member_).control; }
 

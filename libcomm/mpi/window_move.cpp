@@ -100,7 +100,7 @@ int put(const void* origin, MPI_Count origin_count, MPI_Datatype origin_handle, 
     type->pack(staging.get(), origin, origin_count);
     packed = staging.get();
   }
-  if (memory.place == nullptr && !window->fabric_to(target).mapped()) {
+  if (memory.place == nullptr && !window->lanes_to(target).is_mapped()) {
     auto transfer = std::make_shared<Transfer>(target);
     RequestPtr made = prepare(*window, transfer, request);
     if (transfer->put(*window, memory, packed, bytes, staging)) {
@@ -146,7 +146,7 @@ int get(void* origin, MPI_Count origin_count, MPI_Datatype origin_handle, int ta
     staging.reset(new std::byte[bytes]);
     packed = staging.get();
   }
-  if (memory.place == nullptr && !window->fabric_to(target).mapped()) {
+  if (memory.place == nullptr && !window->lanes_to(target).is_mapped()) {
     auto transfer = std::make_shared<Transfer>(target);
     RequestPtr made = prepare(*window, transfer, request);
     if (transfer->get(*window, memory, packed, bytes, staging, origin, type, origin_count)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Which fabrics a Node has. The one place that knows their names.
+// Which endpoints a Node has.
 #include <memory>
 #include <string_view>
 #include <vector>

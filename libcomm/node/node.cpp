@@ -107,6 +107,7 @@ class NodeImpl final : public transport::Transport::Events {
 const std::string& Peer::name() const noexcept { return impl_->session->theirs().name; }
 std::uint64_t Peer::generation() const noexcept { return impl_->session->theirs().generation; }
 std::string_view Peer::fabric() const noexcept { return impl_->session->fabric(); }
+bool Peer::is_mapped() const noexcept { return impl_->session->is_mapped(); }
 bool Peer::is_lost() const noexcept {
   return impl_->session->state() == transport::Session::State::lost;
 }

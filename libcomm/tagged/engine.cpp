@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "tagged/impl.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::tagged {
 namespace {
@@ -128,7 +129,7 @@ Status Engine::Impl::start() {
   peers.resize(static_cast<std::size_t>(job.size()));
   for (int rank = 0; rank < job.size(); ++rank) {
     set_up(peer(rank), rank, fabrics->to(rank));
-    some_apart |= peer(rank).fabric == nullptr;
+    some_apart |= peer(rank).lanes == nullptr;
   }
   // Each has a peer once at most: they never allocate later.
   for (auto* list : {&incoming, &arriving, &blocked}) list->reserve(peers.size());
@@ -145,7 +146,7 @@ Status Engine::Impl::start() {
 Code Engine::Impl::connect(Peer& peer) {
   if (peer.lost) return Code::peer_lost;
   if (peer.out.connected()) return Code::ok;
-  if (peer.fabric == nullptr) {
+  if (peer.lanes == nullptr) {
     (void)or_no_memory([&] {
       log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank));
       return Code::ok;
@@ -156,7 +157,7 @@ Code Engine::Impl::connect(Peer& peer) {
   SendMemory& memory = peer.way;
   const int channel = channel_number({static_cast<std::uint16_t>(number), 0, 0});
   Status status;
-  if (memory.ring == nullptr) status = peer.fabric->connect(peer.rank, channel, memory);
+  if (memory.ring == nullptr) status = peer.lanes->connect(peer.rank, channel, memory);
   if (!status) {
     memory = {};
     if (status == Code::again ||
@@ -169,16 +170,16 @@ Code Engine::Impl::connect(Peer& peer) {
     return Code::peer_lost;
   }
   const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
-  const std::uint32_t least = ring_min_of(*peer.fabric);
+  const std::uint32_t least = ring_min_of(*peer.lanes);
   const Code opened = or_no_memory([&] {
-    peer.out.open(*peer.fabric, memory, std::min(least, maximum), maximum,
+    peer.out.open(*peer.lanes, memory, std::min(least, maximum), maximum,
                   {peer.rank, job.member(peer.rank).host});
     return Code::ok;
   });
   if (opened != Code::ok) return Code::again;
   peer.short_send_ns = 0;
   if (peer.remote) {
-    const std::size_t eager_max = peer.fabric->eager_max();
+    const std::size_t eager_max = peer.lanes->limits().eager_max;
     peer.copies = CopyPolicy::plain(RingWriter::max_length(std::min(least, maximum)),
                                     eager_max != 0 ? eager_max : near.eager_max_bytes);
     return Code::ok;
@@ -227,7 +228,7 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
 }
 
 void Engine::push_remote() noexcept {
-  for (Fabric* fabric : impl_->fabrics->remote()) fabric->push();
+  for (auto* lanes : impl_->fabrics->remote()) lanes->push();
 }
 
 bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void* buffer,
@@ -336,15 +337,15 @@ void Engine::set_senders(std::span<const int> (*senders)(std::uint32_t context) 
 
 void Engine::Impl::lose_apart(int source) {
   if (source != kAnySource) {
-    if (peer(source).fabric == nullptr) connect(peer(source));
+    if (peer(source).lanes == nullptr) connect(peer(source));
     return;
   }
   const bool is_anybody_left = std::any_of(peers.begin(), peers.end(), [this](const Peer& other) {
-    return other.rank != job.rank() && other.fabric != nullptr && !other.lost;
+    return other.rank != job.rank() && other.lanes != nullptr && !other.lost;
   });
   if (is_anybody_left) return;
   for (Peer& other : peers)
-    if (other.fabric == nullptr) connect(other);
+    if (other.lanes == nullptr) connect(other);
 }
 
 bool Engine::Impl::make_room(Peer& peer) noexcept {
@@ -607,7 +608,7 @@ Status Engine::flush() {
 Status Engine::close() {
   shared_->for_each([](Impl& vci) { vci.closed = true; });
   Status status = flush();
-  for (Fabric* fabric : impl_->fabrics->remote()) fabric->leave();
+  for (auto* lanes : impl_->fabrics->remote()) lanes->leave();
   impl_->local->leave();
   return status;
 }

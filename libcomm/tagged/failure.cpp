@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "tagged/impl.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::tagged {
 namespace {
@@ -19,7 +20,7 @@ void Engine::Impl::check_liveness() {
   last_liveness_ns.store(now, std::memory_order_relaxed);
   if (has_remote) find_watched();
   for (Peer& peer : peers) {
-    if (peer.lost || peer.rank == job.rank() || peer.fabric == nullptr) continue;
+    if (peer.lost || peer.rank == job.rank() || peer.lanes == nullptr) continue;
     const PeerState state = state_of(peer);
     if (state == PeerState::alive) {
       if (is_closed(peer)) end_of(peer);
@@ -35,7 +36,7 @@ PeerState Engine::Impl::state_of(const Peer& peer) const noexcept {
   PeerState state = shared.state_of(peer.rank);
   if (state != PeerState::alive || number != 0) return state;
   if (peer.remote && !peer.watched && !shared.is_watched(peer.rank)) return state;
-  state = peer.fabric->state(peer.rank);
+  state = peer.lanes->state(peer.rank);
   if (state == PeerState::alive) return state;
   if (state == PeerState::dead && !closed) log_peer(LogLevel::info, peer.rank, "{} died");
   shared.note_end(peer.rank, state);
@@ -57,9 +58,9 @@ void Engine::Impl::check_liveness_if_due() {
 }
 
 void Engine::Impl::end_of(Peer& peer) {
-  if (peer.lost || peer.fabric == nullptr) return;
+  if (peer.lost || peer.lanes == nullptr) return;
   // What it sent before it ended still counts.
-  accept_peers(*peer.fabric);
+  accept_peers(*peer.lanes);
   if (peer.accepted)
     for (std::uint64_t before = ~std::uint64_t{0}; before != peer.in.ring.consumed();) {
       before = peer.in.ring.consumed();
@@ -97,7 +98,7 @@ void Engine::Impl::lose(Peer& peer) {
   // It may be alive all the same, if it was lost for what it sent or by another peer's word.
   if (peer.accepted && !peer.remote) peer.in.close();
   // From here on nothing is written to the buffers of its requests.
-  if (peer.remote) peer.fabric->disconnect(peer.rank);
+  if (peer.remote) peer.lanes->remote()->disconnect(peer.rank);
   std::erase(peer.remote ? arriving : incoming, &peer);
   peer.controls.clear();
   while (Request* request = peer.queue_head) {
@@ -169,7 +170,7 @@ void Engine::Shared::note_lost(const Peer& peer) noexcept {
     Fate& fate = fates[i];
     // Who has no fabric in common with this process was never anybody's.
     const bool is_lost_in_all =
-        peer.fabric == nullptr || ++fate.num_lost_in >= num_vcis.load(std::memory_order_relaxed);
+        peer.lanes == nullptr || ++fate.num_lost_in >= num_vcis.load(std::memory_order_relaxed);
     if (!is_lost_in_all || fate.is_lost.load(std::memory_order_relaxed)) return;
     fate.is_lost.store(true, std::memory_order_release);
   }

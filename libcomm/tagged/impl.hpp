@@ -12,11 +12,11 @@
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
-#include "fabric/registry.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/match.hpp"
 #include "tagged/wire.hpp"
 #include "transport/copy_policy.hpp"
+#include "transport/fabrics.hpp"
 #include "transport/lane.hpp"
 
 namespace weft::tagged {
@@ -94,8 +94,8 @@ struct Gets {
 
 struct Peer {
   int rank = 0;
-  Fabric* fabric = nullptr;  // the way to it; null: none in common
-  SendMemory way;            // once the fabric has given it
+  Lanes* lanes = nullptr;  // the way to it; null: none in common
+  SendMemory way;          // once the fabric has given it
   SendLane out;
   CopyPolicy copies;  // set when connected
   ReceiveLane in;
@@ -230,7 +230,7 @@ struct Engine::Impl {
   const int number;  // also that of its lanes' client
   Members& job;
   std::unique_ptr<Fabrics>& fabrics;
-  Fabric* local = nullptr;  // the fabric inside the host, with this process's doorbells
+  HostLanes* local = nullptr;                               // with this process's doorbells
   const std::atomic<std::uint32_t>* connections = nullptr;  // of `local`
   std::uint32_t known_connections = 0;
   // What is not of this host, kept apart so that the host's peers don't pay for it.
@@ -278,8 +278,8 @@ struct Engine::Impl {
   // Strangers have to do with the first VCI alone.
   bool is_peer(int rank) const noexcept { return static_cast<std::size_t>(rank) < peers.size(); }
 
-  std::uint32_t ring_min_of(const Fabric& fabric) const noexcept {
-    return std::max(ring_min, fabric.ring_min());
+  std::uint32_t ring_min_of(const Lanes& lanes) const noexcept {
+    return std::max(ring_min, lanes.limits().ring_min);
   }
   // engine.cpp
   Status start();
@@ -317,7 +317,7 @@ struct Engine::Impl {
 
   // progress.cpp
   void progress();
-  void accept_peers(Fabric& fabric);
+  void accept_peers(Lanes& lanes);
   bool is_patient(Peer& peer, std::uint64_t& since_ns, std::string_view what);
   void progress_remote();
   void drain(Peer& peer);
@@ -375,12 +375,9 @@ struct Engine::Impl {
   void end_share(Request& request);
 
   // strangers.cpp
-  void set_up(Peer& peer, int rank, Fabric* fabric) noexcept;
+  void set_up(Peer& peer, int rank, Lanes* lanes) noexcept;
   void forget(Peer& peer);
-  static bool has_met(const Peer& peer) noexcept {
-    return peer.out.connected() || peer.accepted || peer.listed ||
-           (peer.fabric != nullptr && peer.fabric->has_met(peer.rank));
-  }
+  static bool has_met(const Peer& peer) noexcept;
   bool is_stranger(const Peer& peer) const noexcept { return peer.rank >= job.size(); }
   std::uint32_t& uses_of(const Peer& stranger) noexcept {
     return uses_of_strangers[static_cast<std::size_t>(stranger.rank - job.size())];

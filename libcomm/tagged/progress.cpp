@@ -7,12 +7,13 @@
 #include "base/log.hpp"
 #include "base/wait.hpp"
 #include "tagged/impl.hpp"
+#include "transport/remote/remote_lanes.hpp"
 #include "weft/copy.hpp"
 
 namespace weft::tagged {
 
 void Engine::Impl::progress() {
-  // acquire: pairs with the release in Fabric::connect of the peer.
+  // acquire: pairs with the release in Lanes::connect of the peer.
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
     accept_peers(*local);
   left_entries = false;
@@ -38,7 +39,7 @@ void Engine::Impl::progress() {
 
 void Engine::Impl::progress_remote() {
   fabrics->watcher()->note_poll();
-  const std::span<Fabric* const> remote = fabrics->remote();
+  const auto remote = fabrics->remote();
   for (std::size_t i = 0; i < remote.size(); ++i) {
     remote[i]->poll();
     const std::uint32_t now = remote[i]->connections().load(std::memory_order_acquire);
@@ -79,13 +80,13 @@ bool Engine::Impl::is_patient(Peer& peer, std::uint64_t& since_ns, std::string_v
          static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
 }
 
-void Engine::Impl::accept_peers(Fabric& fabric) {
-  if (&fabric == local) known_connections = connections->load(std::memory_order_acquire);
+void Engine::Impl::accept_peers(Lanes& lanes) {
+  if (&lanes == local) known_connections = connections->load(std::memory_order_acquire);
   for (;;) {
     int rank = -1;
     int channel = 0;
     ReceiveMemory memory;
-    if (Status status = fabric.accept(number, rank, channel, memory); !status) {
+    if (Status status = lanes.accept(number, rank, channel, memory); !status) {
       if (status == Code::no_memory && rank >= 0 && is_peer(rank)) {
         if (peer(rank).lost) return;
         if (is_patient(peer(rank), peer(rank).short_ns, status.text())) {
@@ -106,7 +107,7 @@ void Engine::Impl::accept_peers(Fabric& fabric) {
     Peer& peer = this->peer(rank);
     if (peer.lost || peer.accepted) continue;
     const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
-    peer.in.open(fabric, memory, std::min(ring_min_of(fabric), maximum), maximum,
+    peer.in.open(lanes, memory, std::min(ring_min_of(lanes), maximum), maximum,
                  {rank, job.member(rank).host});
     peer.accepted = true;
     peer.short_ns = 0;

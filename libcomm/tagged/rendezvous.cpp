@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "tagged/impl.hpp"
+#include "transport/remote/remote_lanes.hpp"
 #include "weft/copy.hpp"
 
 namespace weft::tagged {
@@ -61,7 +62,8 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
     memory = local->describe(request.buffer, request.length);
   } else if (request.length > 0) {
     // What cannot be shared goes through the ring: the receiver sees it from the region.
-    if (Status status = peer.fabric->share_once(request.buffer, request.length, memory); !status)
+    if (Status status = peer.lanes->remote()->share_once(request.buffer, request.length, memory);
+        !status)
       memory = {};
     else
       shared.tell({Notice::Kind::shared, peer.rank, request.buffer, request.length});
@@ -82,7 +84,7 @@ void Engine::Impl::end_share(Request& request) {
   const MemoryName memory{0, 0, static_cast<std::uint32_t>(request.stream_id),
                           static_cast<std::uint32_t>(request.stream_id >> 32)};
   request.stream_id = 0;
-  if (Status status = peer.fabric->unshare(memory); !status)
+  if (Status status = peer.lanes->unshare(memory); !status)
     log_line(LogLevel::debug, job.rank(), "cannot unshare a message's memory: {}", status.text());
 }
 
@@ -327,11 +329,11 @@ bool Engine::Impl::step_remote(Transfer& transfer) {
     }
     if (gets.code != Code::ok || transfer.copied == transfer.length) continue;
     const std::uint64_t bytes =
-        std::min<std::uint64_t>(transfer.length - transfer.copied, peer.fabric->piece_max());
+        std::min<std::uint64_t>(transfer.length - transfer.copied, peer.lanes->limits().piece_max);
     gets.pieces[i].reset();
-    peer.fabric->start_get(transfer.peer, transfer.remote, transfer.copied,
-                           static_cast<std::byte*>(request.buffer) + transfer.copied, bytes,
-                           gets.pieces[i]);
+    peer.lanes->start_get(transfer.peer, transfer.remote, transfer.copied,
+                          static_cast<std::byte*>(request.buffer) + transfer.copied, bytes,
+                          gets.pieces[i]);
     if (gets.pieces[i].is_done() && gets.pieces[i].code() == Code::again) return false;
     gets.busy[i] = busy = true;
     transfer.copied += bytes;

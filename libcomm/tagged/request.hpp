@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fabric/fabric.hpp"
+#include "transport/lanes.hpp"
 #include "weft/status.hpp"
 
 namespace weft::tagged {

@@ -7,6 +7,7 @@
 
 #include "base/shortage.hpp"
 #include "tagged/impl.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::tagged {
 namespace {
@@ -23,15 +24,20 @@ constexpr std::size_t kMaxHostBytes = 256;
 
 }  // namespace
 
-void Engine::Impl::set_up(Peer& peer, int rank, Fabric* fabric) noexcept {
+void Engine::Impl::set_up(Peer& peer, int rank, Lanes* lanes) noexcept {
   peer.rank = rank;
-  peer.fabric = fabric;
-  peer.remote = fabric != nullptr && !fabric->mapped();
+  peer.lanes = lanes;
+  peer.remote = lanes != nullptr && !lanes->is_mapped();
 }
 
 // What is here of a stranger that is lost, and that nobody uses.
+bool Engine::Impl::has_met(const Peer& peer) noexcept {
+  return peer.out.connected() || peer.accepted || peer.listed ||
+         (peer.remote && peer.lanes->remote()->has_met(peer.rank));
+}
+
 void Engine::Impl::forget(Peer& peer) {
-  peer.fabric->forget(peer.rank);
+  peer.lanes->remote()->forget(peer.rank);
   // Before its place is another's.
   for (Arrivals* list : arrivals)
     for (Arrival* next = list->take(); next != nullptr; next = next->next) {
@@ -94,7 +100,7 @@ Status Engine::admit(std::string_view card, int& number) {
   // Those that have ended meanwhile make room, and those that were never spoken to.
   impl.check_liveness();
   for (Peer& peer : impl.peers)
-    if (impl.is_stranger(peer) && peer.fabric != nullptr && impl.uses_of(peer) == 0 &&
+    if (impl.is_stranger(peer) && peer.lanes != nullptr && impl.uses_of(peer) == 0 &&
         (peer.lost || !Impl::has_met(peer)))
       impl.forget(peer);
   return or_no_memory([&]() -> Status {
@@ -110,10 +116,10 @@ Status Engine::admit(std::string_view card, int& number) {
       shared_->lost.reserve(impl.peers.size() + 1);
     }
     if (Status status = job.add_stranger(stranger, number); !status) return status;
-    Fabric* fabric = nullptr;
+    Lanes* lanes = nullptr;
     Status status = or_no_memory([&] {
       return impl.fabrics->admit(number, stranger.name, card.substr(sizeof head + head.host_bytes),
-                                 fabric);
+                                 lanes);
     });
     if (!status) {
       job.remove_stranger(number);
@@ -125,7 +131,7 @@ Status Engine::admit(std::string_view card, int& number) {
     }
     Peer& peer = impl.peer(number);
     if (std::exchange(peer.lost, false)) --impl.num_lost_peers;
-    impl.set_up(peer, number, fabric);
+    impl.set_up(peer, number, lanes);
     impl.uses_of(peer) = 1;
     return {};
   });

@@ -1,5 +1,7 @@
 #include "transport/lane.hpp"
 
+#include "transport/remote/remote_lanes.hpp"
+
 namespace weft {
 
 std::byte* SendLane::reserve_mirror(std::size_t length) noexcept {
@@ -45,6 +47,10 @@ void SendLane::post(bool later) noexcept {
   if (posted == ring.offset()) return;
   remote->post(remote_lane, posted, ring.offset() - posted, later);
   posted = ring.offset();
+}
+
+void ReceiveLane::return_remote(std::uint64_t flags) noexcept {
+  remote->return_credit(remote_lane, ring.take_credit(flags));
 }
 
 }  // namespace weft

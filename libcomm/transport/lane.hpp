@@ -12,8 +12,8 @@
 
 #include "base/copy.hpp"
 #include "base/stats.hpp"
-#include "fabric/doorbell.hpp"
-#include "fabric/fabric.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/lanes.hpp"
 #include "transport/ring.hpp"
 
 namespace weft {
@@ -46,18 +46,18 @@ struct LanePeer {
   int rank = -1;
   std::string_view host = {};
 };
-inline void open_stats(stats::Slot& slot, const Fabric& fabric, LanePeer peer) noexcept {
+inline void open_stats(stats::Slot& slot, const Lanes& lanes, LanePeer peer) noexcept {
   if (peer.rank < 0) return;
   char text[sizeof stats::Row::peer];
   const auto end = fmt::format_to_n(text, sizeof text, "rank {} on {}", peer.rank, peer.host).out;
-  slot.open(fabric.name(), {text, static_cast<std::size_t>(end - text)});
+  slot.open(lanes.limits().fabric, {text, static_cast<std::size_t>(end - text)});
 }
 
 struct SendLane {
   RingWriter ring;
   stats::Slot stats;
   std::atomic<std::uint32_t>* sleeping = nullptr;
-  Fabric* remote = nullptr;  // null: the ring is mapped
+  transport::RemoteLanes* remote = nullptr;  // null: the ring is mapped
   void* remote_lane = nullptr;
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
   // Remote: what the ring is to have from some entry on, and how many more may go before; 0: it
@@ -71,7 +71,7 @@ struct SendLane {
   bool is_closed() const noexcept { return (ring.flags() & kClosed) != 0; }
 
   // May throw std::bad_alloc, and is not connected() then.
-  void open(Fabric& fabric, const SendMemory& memory, std::uint32_t capacity, std::uint32_t maximum,
+  void open(Lanes& lanes, const SendMemory& memory, std::uint32_t capacity, std::uint32_t maximum,
             LanePeer peer = {}) {
     ring.make_room(capacity);
     if (memory.first_bytes == 0) {
@@ -82,10 +82,10 @@ struct SendLane {
       whole_maximum = maximum;
       num_first = kNumFirst;
     }
-    open_stats(stats, fabric, peer);
+    open_stats(stats, lanes, peer);
     ring.count_in(stats.row());
     sleeping = memory.sleeping;
-    if (!fabric.mapped()) remote = &fabric;
+    remote = lanes.remote();
     remote_lane = memory.lane;
   }
 
@@ -95,7 +95,7 @@ struct SendLane {
       return reserve_mirror(length);
     return ring.reserve(length);
   }
-  // later: the fabric may hold it, see Fabric::post.
+  // later: it may be kept back, see RemoteLanes::post().
   void publish(std::uint8_t kind, std::size_t length, std::uint64_t immediate,
                bool later = false) noexcept {
     if (remote == nullptr) [[likely]]
@@ -136,7 +136,7 @@ struct ReceiveLane {
   std::uint64_t credit_step = 0;
   bool hold = false;  // ask the sender for announcements only
   bool closed = false;
-  Fabric* remote = nullptr;
+  transport::RemoteLanes* remote = nullptr;
   void* remote_lane = nullptr;
   const std::atomic<std::uint64_t>* arrived = nullptr;
   const std::atomic<std::uint64_t>* restarted = nullptr;
@@ -146,17 +146,17 @@ struct ReceiveLane {
   const WholeRing* whole = nullptr;  // null: it is there
   std::uint32_t whole_bytes = 0;
 
-  void open(Fabric& fabric, const ReceiveMemory& memory, std::uint32_t capacity,
+  void open(Lanes& lanes, const ReceiveMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum, LanePeer peer = {}) {
     ring.attach(memory.ring, memory.whole == nullptr ? maximum : memory.first_bytes,
                 memory.consumed);
     whole = memory.whole;
     whole_bytes = maximum;
-    open_stats(stats, fabric, peer);
+    open_stats(stats, lanes, peer);
     ring.count_in(stats.row());
     sleeping = memory.sleeping;
     credit_step = capacity / 4;
-    if (!fabric.mapped()) remote = &fabric;
+    remote = lanes.remote();
     remote_lane = memory.lane;
     arrived = memory.arrived;
     restarted = memory.restarted;
@@ -198,9 +198,8 @@ struct ReceiveLane {
   }
   void return_now() noexcept {
     const std::uint64_t flags = (hold ? kHold : 0) | (closed ? kClosed : 0);
-    if (remote != nullptr) [[unlikely]] {
-      return remote->return_credit(remote_lane, ring.take_credit(flags));
-    }
+    if (remote != nullptr) [[unlikely]]
+      return return_remote(flags);
     ring.return_credit(flags);
     ring_doorbell(*sleeping);
   }
@@ -209,6 +208,9 @@ struct ReceiveLane {
     closed = true;
     return_now();
   }
+
+ private:
+  void return_remote(std::uint64_t flags) noexcept;
 };
 
 }  // namespace weft

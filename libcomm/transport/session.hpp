@@ -48,6 +48,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   State state() const { return link_.state(); }
   bool is_opening() const { return link_.is_opening(); }
   std::string_view fabric() const { return endpoint() != nullptr ? endpoint()->name() : "none"; }
+  bool is_mapped() const { return endpoint() != nullptr && endpoint()->mapped() != nullptr; }
   void* user = nullptr;  // the facade's
 
   // Posts the work, or keeps it until it can be. It ends by finish(), maybe before the return.

@@ -111,7 +111,7 @@ struct Side {
   void wait_word(const Peer& peer, std::size_t bytes, std::uint64_t value) {
     auto* word = reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(memory) + bytes - 8);
     std::atomic_ref<std::uint64_t> last_word(*word);
-    const bool is_shared = peer.fabric() == "shm";
+    const bool is_shared = peer.is_mapped();
     for (std::uint32_t polls = 1; last_word.load(std::memory_order_acquire) != value; ++polls)
       if (!is_shared || polls % 1024 == 0) {
         node.progress();

@@ -150,8 +150,7 @@ void MulticastImpl::make_active(GroupImpl& group) {
 std::size_t MulticastImpl::num_local_members() const {
   std::size_t count = 1;
   for (const auto& [address, connection] : connections_)
-    if (connection->peer && !connection->groups.empty() && connection->peer.fabric() == "shm")
-      ++count;
+    if (connection->peer && !connection->groups.empty() && connection->peer.is_mapped()) ++count;
   return count;
 }
 

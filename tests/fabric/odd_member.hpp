@@ -12,19 +12,19 @@
 #include <vector>
 
 #include "fabric/endpoint.hpp"
-#include "fabric/registry.hpp"
-#include "fabric/shm/shm_fabric.hpp"
 #include "job/members.hpp"
 #include "tests/fabric/remote_pair.hpp"
+#include "transport/fabrics.hpp"
+#include "transport/host/host_lanes.hpp"
 #include "transport/messages.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::test {
 
 class OddMember final : public fabric::Events {
  public:
-  // make: rank 0's fabric, of this name; with: the member's endpoint, of the same kind.
-  template <class Make>
-  OddMember(const Settings& settings, const std::string& name, const Make& make,
+  // name: of rank 0's fabric; with: the member's endpoint, of the same kind.
+  OddMember(const Settings& settings, const std::string& name,
             std::unique_ptr<fabric::Endpoint> with)
       : endpoint(std::move(with)) {
     auto boards = make_thread_boards(2);
@@ -33,10 +33,11 @@ class OddMember final : public fabric::Events {
         (void)jobs_[1]->board().fence(20'000);  // of the fabric inside the host
     });
     const Status opened = Members::open(settings, std::move(boards[0]), jobs_[0]);
-    const Status shared = opened.ok() ? make_shm_fabric(*jobs_[0], local_) : opened;
+    const Status shared = opened.ok() ? make_host_lanes(*jobs_[0], local_) : opened;
     other.join();
     REQUIRE(shared.ok());
-    REQUIRE(make(*jobs_[0], *local_, To::members, fabric).ok());
+    REQUIRE(
+        make_remote_lanes(*jobs_[0], *local_, *fabric::find_row(name), To::members, lanes).ok());
     const std::string own =
         endpoint->kind() + " " + std::string(16, '0') + " " + to_hex(endpoint->address());
     REQUIRE(jobs_[1]->board().put(name + ".address", own).ok());
@@ -85,7 +86,7 @@ class OddMember final : public fabric::Events {
   bool poll_until(F&& done) {
     return wait_for([&] {
       endpoint->poll(*this);
-      fabric->poll();
+      lanes->poll();
       return done();
     });
   }
@@ -132,7 +133,7 @@ class OddMember final : public fabric::Events {
   }
 
   std::unique_ptr<Members> jobs_[2];
-  std::unique_ptr<Fabric> local_;
+  std::unique_ptr<HostLanes> local_;
   std::uint64_t secret_ = 0;
   std::string address_;
   bool has_resumed_ = false;
@@ -140,7 +141,7 @@ class OddMember final : public fabric::Events {
   std::size_t seen_ = 0;
 
  public:
-  std::unique_ptr<Fabric> fabric;  // rank 0's
+  std::unique_ptr<transport::RemoteLanes> lanes;  // rank 0's
   std::unique_ptr<fabric::Endpoint> endpoint;
   fabric::Link* link = nullptr;
   bool is_up = false, is_down = false;

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "fabric/doorbell.hpp"
 #include "tests/fabric/remote_pair.hpp"
+#include "transport/doorbell.hpp"
 
 using namespace weft;
 using namespace weft::test;
@@ -20,13 +20,14 @@ bool is_entry(const Entry& entry, int i, std::size_t length) {
 
 // Accepts rank 0's lane and receives `count` entries of length(i) bytes, all of them i.
 template <class Length>
-bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const Length& length) {
+bool receive_entries(transport::RemoteLanes& lanes, std::uint32_t ring_bytes, int count,
+                     const Length& length) {
   ReceiveLane lane;
-  EXPECT(accept(fabric, 0, ring_bytes, lane));
+  EXPECT(accept(lanes, 0, ring_bytes, lane));
   Entry entry;
   for (int i = 0; i < count; ++i) {
     EXPECT(wait_for([&] {
-      fabric.poll();
+      lanes.poll();
       return lane.peek(entry) || lane.ring.broken();
     }));
     EXPECT(!lane.ring.broken());
@@ -39,11 +40,11 @@ bool receive_entries(Fabric& fabric, std::uint32_t ring_bytes, int count, const 
 
 // What it receives, as copies.
 template <class Length>
-bool send_entries(Fabric& fabric, SendLane& lane, int count, const Length& length) {
+bool send_entries(transport::RemoteLanes& lanes, SendLane& lane, int count, const Length& length) {
   for (int i = 0; i < count; ++i) {
     const std::vector<char> data(length(i), static_cast<char>(i));
     EXPECT(wait_for([&] {
-      fabric.poll();
+      lanes.poll();
       return lane.send(1, static_cast<std::uint64_t>(i), data.data(), data.size());
     }));
   }
@@ -56,15 +57,15 @@ void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, con
   with_pair(
       remote_settings(),
       [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         SendLane lane;
-        EXPECT(connect(fabric, 1, lane, ring_bytes));
-        EXPECT(send(fabric, lane));
-        fabric.poll();
+        EXPECT(connect(lanes, 1, lane, ring_bytes));
+        EXPECT(send(lanes, lane));
+        lanes.poll();
         return shared.reach(1);
       },
       [&](Fabrics& fabrics, Shared& shared) {
-        EXPECT(receive_entries(*fabrics.to(0), ring_bytes, count, length));
+        EXPECT(receive_entries(*fabrics.to(0)->remote(), ring_bytes, count, length));
         shared.mark.store(1);
         return true;
       });
@@ -76,8 +77,8 @@ TEST_CASE("a lane to a remote peer keeps order and content through many rounds",
   constexpr std::uint32_t kRing = 16384;
   constexpr int kCount = 5000;
   const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
-  pass_entries(kRing, kCount, length, [&](Fabric& fabric, SendLane& lane) {
-    return send_entries(fabric, lane, kCount, length);
+  pass_entries(kRing, kCount, length, [&](transport::RemoteLanes& lanes, SendLane& lane) {
+    return send_entries(lanes, lane, kCount, length);
   });
 }
 
@@ -88,18 +89,18 @@ namespace {
 bool to_and_fro(Fabrics& fabrics, int peer) {
   constexpr std::uint32_t kRing = 16384;
   constexpr int kRounds = 3000, kBurst = 40;
-  Fabric& fabric = *fabrics.to(peer);
+  transport::RemoteLanes& lanes = *fabrics.to(peer)->remote();
   SendLane out;
   ReceiveLane in;
-  EXPECT(connect(fabric, peer, out, kRing));
-  EXPECT(accept(fabric, peer, kRing, in));
+  EXPECT(connect(lanes, peer, out, kRing));
+  EXPECT(accept(lanes, peer, kRing, in));
   const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
   std::vector<char> data(4096);
   int sent = 0, received = 0;
   Entry entry;
   bool good = true;
   const auto step = [&](int send_up_to) {
-    fabric.poll();
+    lanes.poll();
     std::memset(data.data(), sent & 0xff, data.size());
     if (sent < send_up_to &&
         out.send(1, static_cast<std::uint64_t>(sent), data.data(), length(sent)))
@@ -153,9 +154,9 @@ TEST_CASE("entries that may go later go together, in order, and also by themselv
   with_pair(
       remote_settings(),
       [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         SendLane lane;
-        EXPECT(connect(fabric, 1, lane, kRing));
+        EXPECT(connect(lanes, 1, lane, kRing));
         std::vector<char> data(9000);
         bool kept = false;
         // From here on this rank polls no more.
@@ -166,13 +167,13 @@ TEST_CASE("entries that may go later go together, in order, and also by themselv
             return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i), false,
                              later);
           }));
-          if (i % 7 == 6) kept = fabric.push() || kept;
+          if (i % 7 == 6) kept = lanes.push() || kept;
         }
         EXPECT(kept);
         return shared.reach(1);
       },
       [&](Fabrics& fabrics, Shared& shared) {
-        EXPECT(receive_entries(*fabrics.to(0), kRing, kCount, length));
+        EXPECT(receive_entries(*fabrics.to(0)->remote(), kRing, kCount, length));
         shared.mark.store(1);
         return true;
       });
@@ -182,9 +183,9 @@ TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]")
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         SendLane lane;
-        EXPECT(connect(fabric, 1, lane, 65536));
+        EXPECT(connect(lanes, 1, lane, 65536));
         EXPECT(shared.reach(1));
         for (int i = 0; i < 5; ++i) {
           EXPECT(lane.send(1, 0, "hello", 5));
@@ -193,23 +194,23 @@ TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]")
         return true;
       },
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         ReceiveLane lane;
         ReceiveMemory memory;
         int peer = -1, channel = -1;
         EXPECT(wait_for([&] {
-          fabric.poll();
-          return fabric.accept(0, peer, channel, memory).ok() && peer == 0;
+          lanes.poll();
+          return lanes.accept(0, peer, channel, memory).ok() && peer == 0;
         }));
-        lane.open(fabric, memory, 65536, 65536);
-        auto& sleeping = fabric.sleeping(0);
+        lane.open(lanes, memory, 65536, 65536);
+        auto& sleeping = fabrics.local().sleeping(0);
         for (int i = 0; i < 5; ++i) {
           Entry entry;
           const std::uint64_t limit = now_ns() + kDeadlineNs;
           for (bool first = true;;) {
             sleeping.store(1);
             heavy_fence();
-            fabric.poll();
+            lanes.poll();
             if (lane.peek(entry)) break;
             fabrics.watcher()->arm(sleeping);
             if (std::exchange(first, false)) shared.mark.store(1 + i);
@@ -227,13 +228,14 @@ TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]")
 TEST_CASE("threads at all doorbells are woken by what another has polled", "[ofi]") {
   constexpr int kChannel = channel_number({1, 2, 3});  // client, writer, reader
   // As a waiting thread does it, only that it polls while it sleeps; false: it was left asleep.
-  const auto is_woken = [](Fabric& fabric, int doorbell, const std::function<bool()>& done) {
+  const auto is_woken = [](Fabrics& fabrics, int doorbell, const std::function<bool()>& done) {
+    auto& sleeping = fabrics.local().sleeping(doorbell);
     for (;;) {
-      const std::uint32_t armed = arm_doorbell(fabric.sleeping(doorbell));
+      const std::uint32_t armed = arm_doorbell(sleeping);
       if (done()) return true;
       if (!wait_for([&] {
-            fabric.poll();
-            return fabric.sleeping(doorbell).load() != armed;
+            fabrics.remote().front()->poll();
+            return sleeping.load() != armed;
           }))
         return false;
     }
@@ -241,33 +243,33 @@ TEST_CASE("threads at all doorbells are woken by what another has polled", "[ofi
   with_pair(
       remote_settings(),
       [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         EXPECT(shared.reach(1));
         SendMemory lane;
         lane.ring_bytes = 65536;
         Status status;
-        EXPECT(is_woken(fabric, 2, [&] {
-          status = fabric.connect(1, kChannel, lane);
+        EXPECT(is_woken(fabrics, 2, [&] {
+          status = lanes.connect(1, kChannel, lane);
           return status.code() != Code::again;
         }));
         EXPECT(status.ok());
         char byte = 0;
         Completion got;
-        fabric.start_get(1, shared.memory, 0, &byte, 1, got);
-        EXPECT(is_woken(fabric, 2, [&] { return got.is_done(); }));
+        lanes.start_get(1, shared.memory, 0, &byte, 1, got);
+        EXPECT(is_woken(fabrics, 2, [&] { return got.is_done(); }));
         EXPECT(got.code() == Code::ok);
         shared.mark.store(2);
-        EXPECT(is_woken(fabric, 2, [&] { return fabric.state(1) == PeerState::left; }));
+        EXPECT(is_woken(fabrics, 2, [&] { return lanes.state(1) == PeerState::left; }));
         return shared.reach(3);
       },
       [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         void* address = nullptr;
-        EXPECT(fabric.allocate(4096, address, shared.memory).ok());
+        EXPECT(lanes.allocate(4096, address, shared.memory).ok());
         shared.mark.store(1);
-        EXPECT(is_woken(fabric, 3, [&] { return fabric.connections().load() != 0; }));
+        EXPECT(is_woken(fabrics, 3, [&] { return lanes.connections().load() != 0; }));
         EXPECT(shared.reach(2));
-        fabric.leave();
+        lanes.leave();
         shared.mark.store(3);
         return true;
       });

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "fabric/ofi/messages.hpp"
-#include "fabric/shm/shm_fabric.hpp"
 #include "tests/fabric/remote_pair.hpp"
+#include "transport/host/host_lanes.hpp"
 #include "transport/messages.hpp"
 
 using namespace weft;
@@ -24,30 +24,30 @@ TEST_CASE("allocated memory of a remote peer is read, written and counted in", "
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
-        EXPECT(fabric.name() == fabric_name());
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
+        EXPECT(lanes.limits().fabric == fabric_name());
         EXPECT(shared.reach(1));
         const MemoryName memory = shared.memory;
         std::vector<std::uint64_t> words(512);
-        EXPECT(fabric.get(1, memory, 0, words.data(), 4096) == Code::ok);
+        EXPECT(lanes.get(1, memory, 0, words.data(), 4096) == Code::ok);
         EXPECT(words[0] == 7 && words[511] == 518);
         const std::uint64_t value = 99;
-        EXPECT(fabric.put(1, memory, 8, &value, 8) == Code::ok);
+        EXPECT(lanes.put(1, memory, 8, &value, 8) == Code::ok);
         std::uint64_t before = 0;
-        EXPECT(fabric.cas(1, memory, 8, 98, 5, before) == Code::ok && before == 99);
-        EXPECT(fabric.cas(1, memory, 8, 99, 100, before) == Code::ok && before == 99);
+        EXPECT(lanes.cas(1, memory, 8, 98, 5, before) == Code::ok && before == 99);
+        EXPECT(lanes.cas(1, memory, 8, 99, 100, before) == Code::ok && before == 99);
         // Both sides add to the same word at once; nothing is lost.
         for (std::uint64_t i = 0; i < 2000; ++i)
-          EXPECT(fabric.fetch_add(1, memory, 16, 1, before) == Code::ok);
+          EXPECT(lanes.fetch_add(1, memory, 16, 1, before) == Code::ok);
         shared.mark.store(2);
         // Several at once, each in its place.
         Completion completions[8];
         std::vector<std::uint64_t> pieces(512);
         for (std::size_t i = 0; i < 8; ++i)
-          fabric.start_get(1, memory, i * 512, pieces.data() + i * 64, 512, completions[i]);
+          lanes.start_get(1, memory, i * 512, pieces.data() + i * 64, 512, completions[i]);
         for (Completion& completion : completions) {
           EXPECT(wait_for([&] {
-            fabric.poll();
+            lanes.poll();
             return completion.is_done();
           }));
           EXPECT(completion.code() == Code::ok);
@@ -55,20 +55,20 @@ TEST_CASE("allocated memory of a remote peer is read, written and counted in", "
         EXPECT(pieces[511] == 518 && pieces[100] == 107);
         // Out of bounds, unaligned, shared by nobody.
         char byte = 0;
-        EXPECT(fabric.get(1, memory, 4096, &byte, 1) == Code::bad_argument);
-        EXPECT(fabric.get(1, memory, 1, words.data(), 4096) == Code::bad_argument);
-        EXPECT(fabric.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
-        EXPECT(fabric.get(1, {memory.address, 8, 0, 0}, 0, &byte, 1) == Code::bad_argument);
+        EXPECT(lanes.get(1, memory, 4096, &byte, 1) == Code::bad_argument);
+        EXPECT(lanes.get(1, memory, 1, words.data(), 4096) == Code::bad_argument);
+        EXPECT(lanes.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
+        EXPECT(lanes.get(1, {memory.address, 8, 0, 0}, 0, &byte, 1) == Code::bad_argument);
         shared.mark.store(3);
         return true;
       },
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         void* address = nullptr;
-        EXPECT(fabric.allocate(4096, address, shared.memory).ok());
+        EXPECT(lanes.allocate(4096, address, shared.memory).ok());
         auto* words = static_cast<std::uint64_t*>(address);
         for (std::uint64_t i = 0; i < 512; ++i) words[i] = i + 7;
-        EXPECT(fabric.describe(words + 2, 8).region == shared.memory.region);
+        EXPECT(lanes.describe(words + 2, 8).region == shared.memory.region);
         shared.mark.store(1);
         // Devices may be atomic among themselves only.
         const int own = by_device() ? 0 : 2000;
@@ -76,8 +76,8 @@ TEST_CASE("allocated memory of a remote peer is read, written and counted in", "
         EXPECT(shared.reach(3));
         EXPECT(std::atomic_ref(words[2]).load() == 2009 + static_cast<std::uint64_t>(own));
         EXPECT(words[1] == 100);
-        EXPECT(fabric.release(address).ok());
-        EXPECT(!fabric.release(address).ok());
+        EXPECT(lanes.release(address).ok());
+        EXPECT(!lanes.release(address).ok());
         return true;
       });
 }
@@ -88,17 +88,17 @@ TEST_CASE("long puts arrive whole, several at once", "[ofi]") {
   with_pair(
       remote_settings(),
       [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         std::vector<char> data(4 * kBytes);
         for (std::size_t i = 0; i < data.size(); ++i) data[i] = byte(i);
         EXPECT(shared.reach(1));
         Completion completions[4];
         for (std::size_t i = 0; i < 4; ++i)
-          fabric.start_put(1, shared.memory, 3 + i * kBytes, &data[i * kBytes], kBytes,
-                           completions[i]);
+          lanes.start_put(1, shared.memory, 3 + i * kBytes, &data[i * kBytes], kBytes,
+                          completions[i]);
         for (Completion& completion : completions) {
           EXPECT(wait_for([&] {
-            fabric.poll();
+            lanes.poll();
             return completion.is_done();
           }));
           EXPECT(completion.code() == Code::ok);
@@ -107,15 +107,15 @@ TEST_CASE("long puts arrive whole, several at once", "[ofi]") {
         return shared.reach(3);
       },
       [&](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         void* address = nullptr;
-        EXPECT(fabric.allocate(4 * kBytes + 6, address, shared.memory).ok());
+        EXPECT(lanes.allocate(4 * kBytes + 6, address, shared.memory).ok());
         shared.mark.store(1);
         EXPECT(shared.reach(2));
         const char* data = static_cast<const char*>(address);
         for (std::size_t i = 0; i < 4 * kBytes; ++i) EXPECT(data[3 + i] == byte(i));
         for (const std::size_t i : {0, 1, 2}) EXPECT(data[i] == 0 && data[4 * kBytes + 3 + i] == 0);
-        EXPECT(fabric.release(address).ok());
+        EXPECT(lanes.release(address).ok());
         shared.mark.store(3);
         return true;
       });
@@ -128,21 +128,21 @@ TEST_CASE("memory may go away while a peer reads and writes it, and the two go o
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         std::vector<char> read(kBytes);
         const std::vector<char> written(kBytes, 'w');
         for (int round = 0; round < kRounds; ++round) {
           EXPECT(shared.reach(2 * round + 1));
           const MemoryName memory = shared.memory;
           char first = 0;
-          EXPECT(fabric.get(1, memory, 0, &first, 1) == Code::ok);
+          EXPECT(lanes.get(1, memory, 0, &first, 1) == Code::ok);
           EXPECT(first == 'x');
           Completion got, put;
-          fabric.start_get(1, memory, 0, read.data(), kBytes, got);
-          if (round % 2 != 0) fabric.start_put(1, memory, 0, written.data(), kBytes, put);
+          lanes.start_get(1, memory, 0, read.data(), kBytes, got);
+          if (round % 2 != 0) lanes.start_put(1, memory, 0, written.data(), kBytes, put);
           shared.mark.store(2 * round + 2);
           EXPECT(wait_for([&] {
-            fabric.poll();
+            lanes.poll();
             return got.is_done() && (round % 2 == 0 || put.is_done());
           }));
           EXPECT(got.code() == Code::ok || got.code() == Code::bad_argument);
@@ -151,16 +151,16 @@ TEST_CASE("memory may go away while a peer reads and writes it, and the two go o
         return shared.reach(2 * kRounds + 1);
       },
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         for (int round = 0; round < kRounds; ++round) {
           void* address = nullptr;
-          EXPECT(fabric.allocate(kBytes, address, shared.memory).ok());
+          EXPECT(lanes.allocate(kBytes, address, shared.memory).ok());
           std::memset(address, 'x', kBytes);
           shared.mark.store(2 * round + 1);
           EXPECT(shared.reach(2 * round + 2));
           // The request may be here by now; then some of it is on its way.
-          for (int i = 0; i < round * 4; ++i) fabric.poll();
-          EXPECT(fabric.release(address).ok());  // unmaps it
+          for (int i = 0; i < round * 4; ++i) lanes.poll();
+          EXPECT(lanes.release(address).ok());  // unmaps it
         }
         shared.mark.store(2 * kRounds + 1);
         return true;
@@ -200,53 +200,53 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
   with_pair(
       remote_settings("5000"),
       [what](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         EXPECT(shared.reach(1));
         MemoryName memory = shared.memory;
         char bytes[64] = {};
-        EXPECT(fabric.get(1, memory, 0, bytes, sizeof bytes) == Code::ok);
+        EXPECT(lanes.get(1, memory, 0, bytes, sizeof bytes) == Code::ok);
         EXPECT(bytes[0] == 'x');
         shared.mark.store(2);
         EXPECT(shared.reach(3));
         if (what == 0) memory.extra ^= 0x1000;
         if (what == 1) memory.bytes += 4096, memory.address += 4096;
         std::memset(bytes, 0, sizeof bytes);
-        const Code got = fabric.get(1, memory, 0, bytes, sizeof bytes);
+        const Code got = lanes.get(1, memory, 0, bytes, sizeof bytes);
         EXPECT(got != Code::ok);
-        EXPECT(fabric.state(1) == PeerState::alive);
+        EXPECT(lanes.state(1) == PeerState::alive);
         EXPECT(bytes[0] == 0);
         std::memset(bytes, 'y', sizeof bytes);
-        const Code put = fabric.put(1, memory, 0, bytes, sizeof bytes);
+        const Code put = lanes.put(1, memory, 0, bytes, sizeof bytes);
         EXPECT(put != Code::ok);
         // The owner says so, which harms nothing else. Also in the middle of a long one.
         EXPECT(got == Code::bad_argument && put == Code::bad_argument);
         const std::vector<char> large(1 << 20, 'y');
         memory.bytes = large.size();
-        EXPECT(fabric.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
+        EXPECT(lanes.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
         if (what == 1) {
           memory = shared.memory;
           memory.bytes = large.size();
-          EXPECT(fabric.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
+          EXPECT(lanes.put(1, memory, 0, large.data(), large.size()) == Code::bad_argument);
         }
         if (what != 2) {
-          EXPECT(fabric.get(1, shared.memory, 0, bytes, sizeof bytes) == Code::ok);
+          EXPECT(lanes.get(1, shared.memory, 0, bytes, sizeof bytes) == Code::ok);
           EXPECT(bytes[0] == 'x' && bytes[63] == 'x');
         }
         shared.mark.store(4);
         return true;
       },
       [what](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         static char bytes[8192];
         std::memset(bytes, 'x', sizeof bytes);
-        EXPECT(fabric.share(bytes, 4096, shared.memory).ok());
+        EXPECT(lanes.share(bytes, 4096, shared.memory).ok());
         shared.mark.store(1);
         EXPECT(shared.reach(2));
-        if (what == 2) EXPECT(fabric.unshare(shared.memory).ok());
+        if (what == 2) EXPECT(lanes.unshare(shared.memory).ok());
         shared.mark.store(3);
         EXPECT(shared.reach(4));
         EXPECT(std::count(std::begin(bytes), std::end(bytes), 'x') == sizeof bytes);
-        if (what != 2) EXPECT(fabric.unshare(shared.memory).ok());
+        if (what != 2) EXPECT(lanes.unshare(shared.memory).ok());
         return true;
       });
 }
@@ -260,21 +260,21 @@ TEST_CASE("the owner lets nobody write what is for reading only", "[ofi]") {
   with_pair(
       remote_settings("5000"),
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         EXPECT(shared.reach(1));
         std::vector<char> bytes(3 * kPage);
-        EXPECT(fabric.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
+        EXPECT(lanes.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
         EXPECT(std::count(bytes.begin(), bytes.end(), 'x') == 3 * kPage);
-        const Code put = fabric.put(1, shared.memory, 2 * kPage, bytes.data(), 8);
+        const Code put = lanes.put(1, shared.memory, 2 * kPage, bytes.data(), 8);
         std::uint64_t before = 0;
-        const Code added = fabric.fetch_add(1, shared.memory, 2 * kPage, 1, before);
-        const Code swapped = fabric.cas(1, shared.memory, 2 * kPage, 0, 1, before);
+        const Code added = lanes.fetch_add(1, shared.memory, 2 * kPage, 1, before);
+        const Code swapped = lanes.cas(1, shared.memory, 2 * kPage, 0, 1, before);
         for (const Code code : {put, added, swapped}) EXPECT(code == Code::bad_argument);
         shared.mark.store(2);
         return true;
       },
       [what](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         void* address =
             mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         EXPECT(address != MAP_FAILED);
@@ -282,13 +282,13 @@ TEST_CASE("the owner lets nobody write what is for reading only", "[ofi]") {
         std::memset(bytes, 'x', 3 * kPage);
         if (what == 0) EXPECT(mprotect(bytes, 3 * kPage, PROT_READ) == 0);
         if (what == 1) EXPECT(mprotect(bytes + 2 * kPage, kPage, PROT_READ) == 0);
-        EXPECT((what == 2 ? fabric.share_once(bytes, 3 * kPage, shared.memory)
-                          : fabric.share(bytes, 3 * kPage, shared.memory))
+        EXPECT((what == 2 ? lanes.share_once(bytes, 3 * kPage, shared.memory)
+                          : lanes.share(bytes, 3 * kPage, shared.memory))
                    .ok());
         shared.mark.store(1);
         EXPECT(shared.reach(2));
         EXPECT(std::count(bytes, bytes + 3 * kPage, 'x') == 3 * kPage);
-        EXPECT(fabric.unshare(shared.memory).ok());
+        EXPECT(lanes.unshare(shared.memory).ok());
         return munmap(address, 3 * kPage) == 0;
       });
 }
@@ -298,35 +298,35 @@ TEST_CASE("nothing is written to the buffer of a get that has ended with its pee
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         EXPECT(shared.reach(1));
         char first = 0;
-        EXPECT(fabric.get(1, shared.memory, 0, &first, 1) == Code::ok);
+        EXPECT(lanes.get(1, shared.memory, 0, &first, 1) == Code::ok);
         EXPECT(first == 'x');
         std::vector<std::vector<char>> buffers(8, std::vector<char>(kBytes));
         Completion completions[8];
         for (std::size_t i = 0; i < 8; ++i)
-          fabric.start_get(1, shared.memory, 0, buffers[i].data(), kBytes, completions[i]);
-        fabric.disconnect(1);
+          lanes.start_get(1, shared.memory, 0, buffers[i].data(), kBytes, completions[i]);
+        lanes.disconnect(1);
         for (std::size_t i = 0; i < 8; ++i) {
           EXPECT(completions[i].is_done());
           std::fill(buffers[i].begin(), buffers[i].end(), 'z');
         }
         shared.mark.store(2);
         EXPECT(shared.reach(3));
-        for (const std::uint64_t limit = now_ns() + 300'000'000; now_ns() < limit;) fabric.poll();
+        for (const std::uint64_t limit = now_ns() + 300'000'000; now_ns() < limit;) lanes.poll();
         for (const auto& buffer : buffers)
           EXPECT(std::count(buffer.begin(), buffer.end(), 'z') == kBytes);
         return true;
       },
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         void* address = nullptr;
-        EXPECT(fabric.allocate(kBytes, address, shared.memory).ok());
+        EXPECT(lanes.allocate(kBytes, address, shared.memory).ok());
         std::memset(address, 'x', kBytes);
         shared.mark.store(1);
         EXPECT(shared.reach(2));
-        for (const std::uint64_t limit = now_ns() + 100'000'000; now_ns() < limit;) fabric.poll();
+        for (const std::uint64_t limit = now_ns() + 100'000'000; now_ns() < limit;) lanes.poll();
         shared.mark.store(3);
         return true;
       });
@@ -336,24 +336,24 @@ TEST_CASE("what peers may reach stays this process's when it forks", "[ofi]") {
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         EXPECT(shared.reach(1));
         // The device knows the memory of both sides before the fork.
         std::vector<char> bytes(8192);
-        EXPECT(fabric.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
+        EXPECT(lanes.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
         shared.mark.store(2);
         EXPECT(shared.reach(3));
-        EXPECT(fabric.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
+        EXPECT(lanes.get(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
         EXPECT(std::count(bytes.begin(), bytes.end(), 'n') == 8192);
         std::fill(bytes.begin(), bytes.end(), 'p');
-        EXPECT(fabric.put(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
+        EXPECT(lanes.put(1, shared.memory, 0, bytes.data(), bytes.size()) == Code::ok);
         shared.mark.store(4);
         return shared.reach(5);
       },
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         std::vector<char> bytes(8192, 'b');
-        EXPECT(fabric.share(bytes.data(), bytes.size(), shared.memory).ok());
+        EXPECT(lanes.share(bytes.data(), bytes.size(), shared.memory).ok());
         shared.mark.store(1);
         EXPECT(shared.reach(2));
         int ends[2];
@@ -373,7 +373,7 @@ TEST_CASE("what peers may reach stays this process's when it forks", "[ofi]") {
         close(ends[1]);
         int status = 0;
         EXPECT(waitpid(child, &status, 0) == child && status == 0);
-        EXPECT(fabric.unshare(shared.memory).ok());
+        EXPECT(lanes.unshare(shared.memory).ok());
         shared.mark.store(5);
         return true;
       });
@@ -388,17 +388,17 @@ TEST_CASE("what the owner takes back is not read any more, and gets under way ar
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(1);
+        transport::RemoteLanes& lanes = *fabrics.to(1)->remote();
         std::vector<std::vector<char>> buffers(kGets, std::vector<char>(kBytes));
         for (unsigned round = 0; round < kRounds; ++round) {
           EXPECT(shared.reach(3 * round + 1));
           Completion completions[kGets];
           for (std::size_t i = 0; i < kGets; ++i)
-            fabric.start_get(1, shared.memory, 0, buffers[i].data(), kBytes, completions[i]);
+            lanes.start_get(1, shared.memory, 0, buffers[i].data(), kBytes, completions[i]);
           shared.mark.store(3 * round + 2);
           for (std::size_t i = 0; i < kGets; ++i) {
             EXPECT(wait_for([&] {
-              fabric.poll();
+              lanes.poll();
               return completions[i].is_done();
             }));
             const Code code = completions[i].code();
@@ -411,17 +411,17 @@ TEST_CASE("what the owner takes back is not read any more, and gets under way ar
         return true;
       },
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         std::vector<char> bytes(kBytes);
         for (unsigned round = 0; round < kRounds; ++round) {
           std::fill(bytes.begin(), bytes.end(), 'a');
-          EXPECT(fabric.share(bytes.data(), bytes.size(), shared.memory).ok());
+          EXPECT(lanes.share(bytes.data(), bytes.size(), shared.memory).ok());
           shared.mark.store(3 * round + 1);
           EXPECT(shared.reach(3 * round + 2));
           for (const std::uint64_t until = now_ns() + round * 200'000; now_ns() < until;)
-            fabric.poll();
-          EXPECT(fabric.unshare(shared.memory).ok());
-          EXPECT(fabric.unshare(shared.memory) == Code::bad_argument);
+            lanes.poll();
+          EXPECT(lanes.unshare(shared.memory).ok());
+          EXPECT(lanes.unshare(shared.memory) == Code::bad_argument);
           std::fill(bytes.begin(), bytes.end(), 'z');
           EXPECT(shared.reach(3 * round + 3));
         }
@@ -438,12 +438,12 @@ TEST_CASE("a stranger's request is refused, and the stranger hears of it in time
         return fabrics.to(1)->connections().load() == 0;
       },
       [](Fabrics& fabrics, Shared& shared) {
-        Fabric& fabric = *fabrics.to(0);
+        transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         SendMemory memory;
         Status status;
         EXPECT(wait_for([&] {
-          fabric.poll();
-          status = fabric.connect(0, 0, memory);
+          lanes.poll();
+          status = lanes.connect(0, 0, memory);
           return status.code() != Code::again;
         }));
         shared.mark.store(1);
@@ -475,10 +475,11 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
       (void)jobs[1]->board().fence(20'000);  // of the fabric inside the host
   });
   REQUIRE(Members::open(settings, std::move(boards[0]), jobs[0]).ok());
-  std::unique_ptr<Fabric> local, fabric;
-  REQUIRE(make_shm_fabric(*jobs[0], local).ok());
+  std::unique_ptr<HostLanes> local;
+  std::unique_ptr<transport::RemoteLanes> lanes;
+  REQUIRE(make_host_lanes(*jobs[0], local).ok());
   other.join();
-  REQUIRE(make_ofi_fabric(*jobs[0], *local, To::members, fabric).ok());
+  REQUIRE(make_remote_lanes(*jobs[0], *local, *fabric::find_row("ofi"), To::members, lanes).ok());
   std::unique_ptr<fabric::Endpoint> endpoint;
   REQUIRE(fabric::ofi::make_endpoint(settings, endpoint).ok());
   const auto hex = [](const std::string& bytes) {
@@ -512,28 +513,28 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
   REQUIRE(endpoint->open(std::as_bytes(std::span(address)), transport::as_bytes(hello), link).ok());
   Asker asker;
   REQUIRE(wait_for([&] {
-    fabric->poll();
+    lanes->poll();
     endpoint->poll(asker);
     return asker.is_up;
   }));
 
   std::vector<std::byte> memory(1 << 20);
   MemoryName named{};
-  REQUIRE(fabric->share(memory.data(), memory.size(), named).ok());
+  REQUIRE(lanes->share(memory.data(), memory.size(), named).ok());
   transport::OwnerAccessMessage message{};
   message.kind = kind;
   message.place = {number_of(named), named.address, named.bytes, named.bytes};
   int num_asked = 0;
-  for (int i = 0; i < 200'000 && fabric->state(1) == PeerState::alive; ++i) {
+  for (int i = 0; i < 200'000 && lanes->state(1) == PeerState::alive; ++i) {
     if (endpoint->message(*link, transport::as_bytes(message), {}) == Code::ok) ++num_asked;
-    fabric->poll();
+    lanes->poll();
   }
   if (kind == transport::Kind::ping) {
     CHECK(num_asked > 1000);  // one answer serves for all
-    CHECK(fabric->state(1) == PeerState::alive);
+    CHECK(lanes->state(1) == PeerState::alive);
   } else {
     CHECK(num_asked < 100'000);
-    CHECK(fabric->state(1) == PeerState::dead);
+    CHECK(lanes->state(1) == PeerState::dead);
   }
   endpoint->close(*link);
 }
@@ -553,5 +554,5 @@ TEST_CASE("without a fabric in common both lists are told", "[ofi]") {
       },
       [](Fabrics&, Shared&) { return true; });
   REQUIRE(settings.set("FABRIC", "shm,tin cans").ok());
-  CHECK(check_fabric_setting(settings).code() == Code::bad_setting);
+  CHECK(fabric::check_setting(settings).code() == Code::bad_setting);
 }

@@ -1,7 +1,7 @@
 #pragma once
 // Two ranks that are threads of this process and are told not to share memory, over a remote
 // fabric: WEFT_TEST_FABRIC in the environment (ofi unless set). The tests of the contract of
-// fabric.hpp over such fabrics run on them.
+// lanes.hpp over such fabrics run on them.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -17,9 +17,10 @@
 
 #include "base/wait.hpp"
 #include "fabric/ofi/endpoint.hpp"
-#include "fabric/registry.hpp"
 #include "tests/support/wrong_board.hpp"
+#include "transport/fabrics.hpp"
 #include "transport/lane.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 // Of a rank's body, which runs beside Catch.
 #define EXPECT(condition)                                                                        \
@@ -122,30 +123,31 @@ inline void with_pair(const Settings& settings, const Body& here, const Body& th
 }
 
 // Connects, which a remote peer answers in its own time.
-inline bool connect(Fabric& fabric, int peer, SendLane& lane, std::uint32_t bytes) {
+inline bool connect(transport::RemoteLanes& lanes, int peer, SendLane& lane, std::uint32_t bytes) {
   SendMemory memory;
   memory.ring_bytes = bytes;
   Status status;
   if (!wait_for([&] {
-        fabric.poll();
-        status = fabric.connect(peer, 0, memory);
+        lanes.poll();
+        status = lanes.connect(peer, 0, memory);
         return status.code() != Code::again;
       }) ||
       !status)
     return false;
-  lane.open(fabric, memory, memory.ring_bytes, memory.ring_bytes);
+  lane.open(lanes, memory, memory.ring_bytes, memory.ring_bytes);
   return memory.ring_bytes == bytes;
 }
 
-inline bool accept(Fabric& fabric, int from, std::uint32_t ring_bytes, ReceiveLane& lane) {
+inline bool accept(transport::RemoteLanes& lanes, int from, std::uint32_t ring_bytes,
+                   ReceiveLane& lane) {
   ReceiveMemory memory;
   int peer = -1, channel = -1;
   EXPECT(wait_for([&] {
-    fabric.poll();
-    return fabric.accept(0, peer, channel, memory).ok() && peer == from;
+    lanes.poll();
+    return lanes.accept(0, peer, channel, memory).ok() && peer == from;
   }));
   EXPECT(memory.ring_bytes == ring_bytes);
-  lane.open(fabric, memory, ring_bytes, ring_bytes);
+  lane.open(lanes, memory, ring_bytes, ring_bytes);
   return true;
 }
 

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "fabric/registry.hpp"
 #include "job/members.hpp"
 #include "script.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/wire.hpp"
+#include "transport/fabrics.hpp"
 #include "transport/lane.hpp"
 
 using namespace weft;

@@ -9,7 +9,7 @@
 
 #include "base/log.hpp"
 #include "exchange/job_impl.hpp"
-#include "fabric/shm/arena.hpp"
+#include "transport/host/arena.hpp"
 #include "weft/transport.hpp"
 
 using namespace weft;

@@ -25,10 +25,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   SendMemory memory;
   memory.ring_bytes = 2 << 20;
   const int channel = channel_number({static_cast<std::uint16_t>(job->impl().last_client), 0, 0});
-  Fabric& fabric = *job->impl().local;
-  if (!fabric.connect(0, channel, memory)) std::abort();
+  Lanes& lanes = *job->impl().local;
+  if (!lanes.connect(0, channel, memory)) std::abort();
   SendLane lane;
-  lane.open(fabric, memory, 256 << 10, 2 << 20);
+  lane.open(lanes, memory, 256 << 10, 2 << 20);
   unsigned sum = 0;
   const auto receive = [&] {
     Bytes message;

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "fabric/loopback/loopback.hpp"
-#include "fabric/shm/shm_fabric.hpp"
 #include "job/members.hpp"
 #include "script.hpp"
+#include "transport/host/host_lanes.hpp"
 #include "transport/lane.hpp"
-#include "transport/lanes/remote_lanes.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 using namespace weft;
 
@@ -86,33 +86,33 @@ struct World {
     auto made = std::make_unique<TwoBoard>();
     board = made.get();
     must(weft::Members::open(settings, std::move(made), job).ok());
-    must(make_shm_fabric(*job, local).ok());
+    must(make_host_lanes(*job, local).ok());
   }
   TwoBoard* board = nullptr;
   std::unique_ptr<weft::Members> job;
-  std::unique_ptr<Fabric> local;
+  std::unique_ptr<HostLanes> local;
 };
 
 // What the victim does besides.
 struct Victim {
-  explicit Victim(Fabric& of) : fabric(of) {}
+  explicit Victim(transport::RemoteLanes& of) : lanes(of) {}
 
-  Fabric& fabric;
+  transport::RemoteLanes& lanes;
   SendMemory send{};
   SendLane out;
   std::vector<std::unique_ptr<ReceiveLane>> in;
 
   void step() {
-    fabric.poll();
+    lanes.poll();
     send.ring_bytes = kRing;
-    if (!out.connected() && fabric.connect(1, 0, send).ok())
-      out.open(fabric, send, send.ring_bytes, send.ring_bytes);
+    if (!out.connected() && lanes.connect(1, 0, send).ok())
+      out.open(lanes, send, send.ring_bytes, send.ring_bytes);
     if (out.connected()) (void)out.send(1, 7, "entry", 5);
     int rank = -1, channel = 0;
     ReceiveMemory memory;
-    while (fabric.accept(0, rank, channel, memory).ok() && rank >= 0) {
+    while (lanes.accept(0, rank, channel, memory).ok() && rank >= 0) {
       in.push_back(std::make_unique<ReceiveLane>());
-      in.back()->open(fabric, memory, memory.ring_bytes, memory.ring_bytes);
+      in.back()->open(lanes, memory, memory.ring_bytes, memory.ring_bytes);
     }
     for (const auto& lane : in) {
       Entry entry;
@@ -136,7 +136,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       endpoint->kind() + " " + std::string(16, '0') + " " + to_hex(endpoint->address());
   auto lanes = std::make_unique<transport::RemoteLanes>(
       *world.job, *world.local, fabric::loopback::make_endpoint(),
-      transport::LaneTuning{.name = "loopback"}, To::members);
+      LaneLimits{.fabric = "loopback", .piece_max = std::size_t{4} << 20}, To::members);
   must(lanes->start().ok());
   const std::string own = world.board->values["loopback.address"];
   const std::size_t first = own.find(' '), second = own.find(' ', first + 1);

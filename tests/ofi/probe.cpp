@@ -17,8 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/registry.hpp"
 #include "tagged/engine.hpp"
+#include "transport/fabrics.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 extern char** environ;
 
@@ -177,16 +178,16 @@ int one_sided(Members& job, bool atomic) {
     // The watcher serves; until the end, whatever it is.
     for (;;) {
       if (fabrics->to(0)->state(0) != PeerState::alive) return 3;
-      fabrics->to(0)->poll();
+      fabrics->to(0)->remote()->poll();
       sched_yield();
     }
   }
-  Fabric& fabric = *fabrics->to(victim);
+  transport::RemoteLanes& lanes = *fabrics->to(victim)->remote();
   std::vector<char> data(kBytes);
   std::uint64_t last = now_ns(), previous = 0;
   for (int i = 0;; ++i) {
-    const Code code = atomic ? fabric.fetch_add(victim, memory, 0, 1, previous)
-                             : fabric.get(victim, memory, 0, data.data(), kBytes);
+    const Code code = atomic ? lanes.fetch_add(victim, memory, 0, 1, previous)
+                             : lanes.get(victim, memory, 0, data.data(), kBytes);
     if (code != Code::ok) {
       if (code != Code::peer_lost) return fail("another error");
       break;

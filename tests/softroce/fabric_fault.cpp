@@ -22,10 +22,11 @@
 #include <vector>
 
 #include "base/wait.hpp"
-#include "fabric/registry.hpp"
 #include "job/boards.hpp"
 #include "job/members.hpp"
 #include "tests/support/wrong_board.hpp"
+#include "transport/fabrics.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 extern char** environ;
 
@@ -42,52 +43,52 @@ int complain(std::string_view what, const Status& status) {
 }
 
 // Drives the fabric so that the peer can reach this memory, until rank 0's count comes.
-void serve(Fabric& fabric, std::atomic<std::uint64_t>& count) {
+void serve(transport::RemoteLanes& lanes, std::atomic<std::uint64_t>& count) {
   while (count.load(std::memory_order_acquire) < kDieAt) {
-    fabric.poll();
-    (void)fabric.state(0);  // looks after the link
+    lanes.poll();
+    (void)lanes.state(0);  // looks after the link
   }
 }
 
 // Puts what no other round puts, and gets it back.
-Code write_and_read(Fabric& fabric, const MemoryName& memory, std::vector<char>& buffer,
-                    std::uint64_t round) {
+Code write_and_read(transport::RemoteLanes& lanes, const MemoryName& memory,
+                    std::vector<char>& buffer, std::uint64_t round) {
   std::vector<char> expected(buffer.size());
   for (std::size_t i = 0; i < expected.size(); ++i)
     expected[i] = static_cast<char>(i * 7 + i / 4096 + round * 31);
-  Code code = fabric.put(1, memory, 64, expected.data(), expected.size());
-  if (code == Code::ok) code = fabric.get(1, memory, 64, buffer.data(), buffer.size());
+  Code code = lanes.put(1, memory, 64, expected.data(), expected.size());
+  if (code == Code::ok) code = lanes.get(1, memory, 64, buffer.data(), buffer.size());
   return code == Code::ok && buffer != expected ? Code::corrupt : code;
 }
 
-int last(Fabric& fabric, const MemoryName& memory, double seconds) {
+int last(transport::RemoteLanes& lanes, const MemoryName& memory, double seconds) {
   fprintf(stderr, "rank 0: begins\n");
   std::vector<char> buffer(300000);
   const std::uint64_t end_ns = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
   std::uint64_t round = 0, previous = 0;
   for (; now_ns() < end_ns; ++round)
-    if (const Code code = write_and_read(fabric, memory, buffer, round); code != Code::ok)
+    if (const Code code = write_and_read(lanes, memory, buffer, round); code != Code::ok)
       return complain("a put or a get", code);
   fprintf(stderr, "rank 0: %llu rounds\n", static_cast<unsigned long long>(round));
-  if (fabric.fetch_add(1, memory, 0, kDieAt, previous) != Code::ok || previous != 0)
+  if (lanes.fetch_add(1, memory, 0, kDieAt, previous) != Code::ok || previous != 0)
     return complain("the end", Code::corrupt);
   puts("as expected");
   return 0;
 }
 
-Code operate(Fabric& fabric, std::string_view what, const MemoryName& memory,
+Code operate(transport::RemoteLanes& lanes, std::string_view what, const MemoryName& memory,
              std::vector<char>& buffer, std::uint64_t& number) {
   std::uint64_t previous = 0;
   if (what == "get") {
-    const Code code = fabric.get(1, memory, 64, buffer.data(), buffer.size());
+    const Code code = lanes.get(1, memory, 64, buffer.data(), buffer.size());
     if (code != Code::ok) return code;
     for (char byte : buffer)
       if (byte != 'w') return Code::corrupt;
   } else if (what == "put") {
-    const Code code = fabric.put(1, memory, 64, buffer.data(), buffer.size());
+    const Code code = lanes.put(1, memory, 64, buffer.data(), buffer.size());
     if (code != Code::ok) return code;
   }
-  const Code code = fabric.fetch_add(1, memory, 0, 1, previous);
+  const Code code = lanes.fetch_add(1, memory, 0, 1, previous);
   if (code == Code::ok && previous != number++) return Code::corrupt;
   return code;
 }
@@ -106,15 +107,15 @@ Status join(bool as_stranger, const Settings& settings, std::unique_ptr<Members>
 }
 
 // Rank 0 is asked for a connection by somebody without its key, and must not give one.
-int stranger(Members& job, Fabric& fabric, double limit_s) {
+int stranger(Members& job, transport::RemoteLanes& lanes, double limit_s) {
   const int limit_ms = static_cast<int>(limit_s * 1000) + 30000;
   if (job.rank() == 1) {
     SendMemory memory;
     Status status = Code::again;
     const std::uint64_t begin_ns = now_ns();
     while (status.code() == Code::again) {
-      fabric.poll();
-      status = fabric.connect(0, 0, memory);
+      lanes.poll();
+      status = lanes.connect(0, 0, memory);
     }
     const double late_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
     fprintf(stderr, "rank 1: after %.1f s: %s\n", late_s, status.text().c_str());
@@ -126,19 +127,19 @@ int stranger(Members& job, Fabric& fabric, double limit_s) {
   }
   // The watcher answers requests meanwhile.
   if (Status status = job.board().fence(limit_ms); !status) return complain("fence", status);
-  if (fabric.connections().load() != 0) return complain("the stranger was let in", Code::corrupt);
+  if (lanes.connections().load() != 0) return complain("the stranger was let in", Code::corrupt);
   puts("as expected");
   return 0;
 }
 
 // Rank 1 shares the middle one of three pages. Nothing else of its memory can be got or put,
 // whatever address or key is named.
-int outside(Members& job, Fabric& fabric, std::string_view how, double limit_s) {
+int outside(Members& job, transport::RemoteLanes& lanes, std::string_view how, double limit_s) {
   constexpr std::size_t kPage = 4096;
   alignas(kPage) static unsigned char pages[3 * kPage];
   memset(pages, 's', sizeof pages);
   MemoryName memory{};
-  Status status = fabric.share(pages + kPage, kPage, memory);
+  Status status = lanes.share(pages + kPage, kPage, memory);
   std::string text(reinterpret_cast<const char*>(&memory), sizeof memory);
   if (status) status = job.board().put("fault.page", text);
   if (status) status = job.board().fence(30000);
@@ -155,15 +156,15 @@ int outside(Members& job, Fabric& fabric, std::string_view how, double limit_s) 
   }
   memcpy(&memory, text.data(), sizeof memory);
   std::vector<unsigned char> buffer(kPage, 'u');
-  if (fabric.get(1, memory, 0, buffer.data(), kPage) != Code::ok || buffer[0] != 's')
+  if (lanes.get(1, memory, 0, buffer.data(), kPage) != Code::ok || buffer[0] != 's')
     return complain("what is shared cannot be read", Code::corrupt);
   if (how == "outside_read") memory.address -= kPage;
   if (how == "outside_write") memory.address += 8;
   if (how == "outside_key") memory.extra ^= 0x1000;
   buffer.assign(kPage, 'u');
   const std::uint64_t begin_ns = now_ns();
-  const Code code = how == "outside_write" ? fabric.put(1, memory, 0, buffer.data(), kPage)
-                                           : fabric.get(1, memory, 0, buffer.data(), kPage);
+  const Code code = how == "outside_write" ? lanes.put(1, memory, 0, buffer.data(), kPage)
+                                           : lanes.get(1, memory, 0, buffer.data(), kPage);
   const double late_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
   fprintf(stderr, "rank 0: after %.1f s: %s\n", late_s, std::string(code_name(code)).c_str());
   if (code == Code::ok) return complain("it was not refused", code);
@@ -191,19 +192,20 @@ int main(int argc, char** argv) {
   status = Fabrics::open(*job, fabrics);
   if (!status) return complain("fabrics", status);
   const int peer = 1 - job->rank();
-  Fabric* fabric = job->size() == 2 ? fabrics->to(peer) : nullptr;
-  if (fabric == nullptr)
+  Lanes* const way = job->size() == 2 ? fabrics->to(peer) : nullptr;
+  transport::RemoteLanes* const lanes = way != nullptr ? way->remote() : nullptr;
+  if (lanes == nullptr)
     return complain("no way to the peer", {Code::not_found, fabrics->explain(peer)});
   if (what == "stranger" || what.starts_with("outside_")) {
-    const int result = what == "stranger" ? stranger(*job, *fabric, limit_s)
-                                          : outside(*job, *fabric, what, limit_s);
+    const int result =
+        what == "stranger" ? stranger(*job, *lanes, limit_s) : outside(*job, *lanes, what, limit_s);
     status = job->board().close();
     return result == 0 && !status ? complain("close", status) : result;
   }
 
   void* address = nullptr;
   MemoryName memory{};
-  status = fabric->allocate(kBytes, address, memory);
+  status = lanes->allocate(kBytes, address, memory);
   if (!status) return complain("allocate", status);
   memset(address, 0, 64);
   memset(static_cast<char*>(address) + 64, 'w', kBytes - 64);
@@ -215,21 +217,21 @@ int main(int argc, char** argv) {
   memcpy(&memory, text.data(), sizeof memory);
 
   if (job->rank() == 1) {
-    serve(*fabric, *static_cast<std::atomic<std::uint64_t>*>(address));
+    serve(*lanes, *static_cast<std::atomic<std::uint64_t>*>(address));
     if (what != "last") raise(SIGKILL);
-    fabric->leave();
+    lanes->leave();
     return 0;
   }
   if (what == "last") {
-    const int result = last(*fabric, memory, limit_s);
-    fabric->leave();
+    const int result = last(*lanes, memory, limit_s);
+    lanes->leave();
     return result;
   }
 
   std::vector<char> buffer(what == "atomic" ? 0 : 300000, 'w');
   std::uint64_t number = 0, last_ns = now_ns();
   for (;;) {
-    const Code code = operate(*fabric, what, memory, buffer, number);
+    const Code code = operate(*lanes, what, memory, buffer, number);
     const double late_s = static_cast<double>(now_ns() - last_ns) * 1e-9;
     if (code == Code::ok) {
       last_ns = now_ns();

@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "fabric/registry.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/wire.hpp"
+#include "transport/fabrics.hpp"
 #include "transport/lane.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include "exchange/job_impl.hpp"
 #include "exchange/wire.hpp"
-#include "fabric/shm/arena.hpp"
+#include "transport/host/arena.hpp"
 #include "transport/probe.hpp"
 #include "transport/ring.hpp"
 

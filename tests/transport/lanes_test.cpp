@@ -40,16 +40,16 @@ class Talk {
 
   // at_half: called by rank 0 in the middle of it all.
   bool run(Fabrics& fabrics, int peer, bool counts_once, const std::function<void()>& at_half) {
-    Fabric& fabric = *fabrics.to(peer);
+    transport::RemoteLanes& lanes = *fabrics.to(peer)->remote();
     const auto self = static_cast<std::size_t>(1 - peer), other = static_cast<std::size_t>(peer);
     void* address = nullptr;
-    EXPECT(fabric.allocate(8 * kWords, address, memory_[self]).ok());
+    EXPECT(lanes.allocate(8 * kWords, address, memory_[self]).ok());
     ready_.fetch_add(1);
     EXPECT(wait_for([&] { return ready_.load() == 2; }));
     SendLane out;
     ReceiveLane in;
-    EXPECT(connect(fabric, peer, out, kRing));
-    EXPECT(accept(fabric, peer, kRing, in));
+    EXPECT(connect(lanes, peer, out, kRing));
+    EXPECT(accept(lanes, peer, kRing, in));
     std::mt19937 random(7);
     std::vector<char> data(4096);
     std::vector<std::uint64_t> put(kWords - 1), got(kWords - 1);
@@ -60,7 +60,7 @@ class Talk {
     while (sent < kEntries || received < kEntries || round < kRounds) {
       bool good = true, moved = false;
       EXPECT(wait_for([&] {
-        fabric.poll();
+        lanes.poll();
         std::memset(data.data(), sent & 0xff, data.size());
         if (sent < kEntries &&
             out.send(1, static_cast<std::uint64_t>(sent), data.data(), length(sent))) {
@@ -85,7 +85,7 @@ class Talk {
         EXPECT(got == put);
         ++round;
         std::uint64_t previous = 0;
-        const Code code = fabric.fetch_add(peer, memory_[other], 0, 1, previous);
+        const Code code = lanes.fetch_add(peer, memory_[other], 0, 1, previous);
         EXPECT(code == Code::ok || (code == Code::outcome_unknown && !counts_once));
         EXPECT(code != Code::ok || (previous >= counted && previous <= counted + unknown));
         ++(code == Code::ok ? counted : unknown);
@@ -99,17 +99,17 @@ class Talk {
       doing = doing == putting ? getting : putting;
       completion.reset();
       if (doing == putting)
-        fabric.start_put(peer, memory_[other], 8, put.data(), 8 * put.size(), completion);
+        lanes.start_put(peer, memory_[other], 8, put.data(), 8 * put.size(), completion);
       else
-        fabric.start_get(peer, memory_[other], 8, got.data(), 8 * got.size(), completion);
+        lanes.start_get(peer, memory_[other], 8, got.data(), 8 * got.size(), completion);
     }
     std::uint64_t last = 0;
-    EXPECT(fabric.get(peer, memory_[other], 0, &last, 8) == Code::ok);
+    EXPECT(lanes.get(peer, memory_[other], 0, &last, 8) == Code::ok);
     EXPECT(last >= counted && last <= counted + unknown);
-    EXPECT(fabric.state(peer) == PeerState::alive);
+    EXPECT(lanes.state(peer) == PeerState::alive);
     ended_.fetch_add(1);
     return wait_for([&] {
-      fabric.poll();
+      lanes.poll();
       return ended_.load() == 2;
     });
   }
@@ -123,7 +123,7 @@ class Talk {
 };
 
 std::unique_ptr<OddMember> odd_member(const char* timeout_ms = "30000") {
-  return std::make_unique<OddMember>(remote_settings(timeout_ms), "loopback", make_loopback_fabric,
+  return std::make_unique<OddMember>(remote_settings(timeout_ms), "loopback",
                                      fabric::loopback::make_endpoint());
 }
 
@@ -173,20 +173,20 @@ TEST_CASE("a put that is refused is refused again when it is asked for again") {
 TEST_CASE("who gives credit for what it has not got is lost") {
   const Troubled troubled(kMessagesOnly);
   const auto member = odd_member();
-  Fabric& fabric = *member->fabric;
+  transport::RemoteLanes& lanes = *member->lanes;
   member->open();
   SendMemory memory;
   memory.ring_bytes = kRing;
-  REQUIRE(fabric.connect(1, 0, memory).code() == Code::again);
+  REQUIRE(lanes.connect(1, 0, memory).code() == Code::again);
   const auto asked = member->next<transport::LaneOpenMessage>(transport::Kind::lane_open);
   transport::LaneAnswerMessage answer{};
   answer.kind = transport::Kind::lane_answer;
   answer.id = asked.id;
   answer.ring = 77;
   member->say(answer, {}, true);
-  REQUIRE(member->poll_until([&] { return fabric.connect(1, 0, memory).ok(); }));
+  REQUIRE(member->poll_until([&] { return lanes.connect(1, 0, memory).ok(); }));
   SendLane lane;
-  lane.open(fabric, memory, kRing, kRing);
+  lane.open(lanes, memory, kRing, kRing);
   constexpr std::uint64_t kRings = 400;
   transport::CreditMessage credit{};
   credit.kind = transport::Kind::lane_credit;
@@ -198,9 +198,9 @@ TEST_CASE("who gives credit for what it has not got is lost") {
   REQUIRE(member->poll_until([&] { return memory.consumed->load() == kRings * kRing; }));
   Troubled::set(1, 2'000'000'000, 0);  // what is posted now stays where it is
   const std::vector<char> data(4000, 'x');
-  for (std::uint64_t i = 0; i < kRings * 4 && fabric.state(1) == PeerState::alive; ++i)
+  for (std::uint64_t i = 0; i < kRings * 4 && lanes.state(1) == PeerState::alive; ++i)
     (void)lane.send(1, 0, data.data(), data.size());
-  CHECK(fabric.state(1) == PeerState::dead);
+  CHECK(lanes.state(1) == PeerState::dead);
 }
 
 TEST_CASE("what a member that has left was still asked for ends with its link") {
@@ -208,7 +208,7 @@ TEST_CASE("what a member that has left was still asked for ends with its link") 
   const bool is_given_up = GENERATE(false, true);
   const Troubled troubled(only_messages ? kMessagesOnly : Options{});
   const auto member = odd_member();
-  Fabric& fabric = *member->fabric;
+  transport::RemoteLanes& lanes = *member->lanes;
   member->open();
   std::vector<char> here(4096, 'h'), there(4096, 't');
   fabric::Registration registration;
@@ -222,22 +222,22 @@ TEST_CASE("what a member that has left was still asked for ends with its link") 
   member->say(bye, {}, true);
   Troubled::set(1, 2'000'000'000, 0);  // what is posted now stays where it is
   Completion got;
-  fabric.start_get(1, memory, 0, here.data(), here.size(), got);
-  REQUIRE(member->poll_until([&] { return fabric.state(1) == PeerState::left; }));
+  lanes.start_get(1, memory, 0, here.data(), here.size(), got);
+  REQUIRE(member->poll_until([&] { return lanes.state(1) == PeerState::left; }));
   CHECK_FALSE(got.is_done());
   if (is_given_up)
-    fabric.disconnect(1);
+    lanes.disconnect(1);
   else
     member->close();
   REQUIRE(member->poll_until([&] { return got.is_done(); }));
   CHECK(got.code() == Code::peer_lost);
   Completion later;
-  fabric.start_get(1, memory, 0, here.data(), here.size(), later);
+  lanes.start_get(1, memory, 0, here.data(), here.size(), later);
   CHECK(later.is_done());
   CHECK(later.code() == Code::peer_lost);
   member->close();
   Troubled::set(1, 0, 0);
-  for (int i = 0; i < 100; ++i) fabric.poll();
+  for (int i = 0; i < 100; ++i) lanes.poll();
   CHECK(std::count(here.begin(), here.end(), 'h') == 4096);
   member->endpoint->deregister(registration);
 }

@@ -100,7 +100,11 @@ class OfiEndpoint final : public Endpoint {
   explicit OfiEndpoint(std::unique_ptr<lib::Endpoint> endpoint) : ep_(std::move(endpoint)) {
     const std::string_view provider = ep_->info().fabric_attr->prov_name;
     buffer_bytes_ = provider.ends_with("ofi_rxm") ? kBufferBytesRxm : kBufferBytes;
-    limits_ = {.message_max = buffer_bytes_ - sizeof(Head), .breaks = true};
+    // The ring: so that an entry is as long as what one message carries, and credit, which costs a
+    // message, seldom.
+    limits_ = {.message_max = buffer_bytes_ - sizeof(Head),
+               .lane_eager_max = 64u << 10,
+               .lane_ring_min = 1056u << 10};
     if (!ep_->has_mode(FI_MR_LOCAL)) limits_.in_place_min = kInPlaceMin;
     // Over TCP software on the owner's side does a get anyway. When a connection ends in the middle
     // of the answer to a read, the tcp provider of libfabric 1.17 ends that read twice and uses

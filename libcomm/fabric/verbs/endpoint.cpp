@@ -64,7 +64,8 @@ Status VerbsEndpoint::start() {
                          (atomics == "auto" && device_->limits.atomic_cap == IBV_ATOMIC_GLOB)),
              .breaks = true,
              .links = static_cast<unsigned>(
-                 std::clamp<std::int64_t>(settings_.number(Setting::verbs_qps), 1, 16))};
+                 std::clamp<std::int64_t>(settings_.number(Setting::verbs_qps), 1, 16)),
+             .lane_eager_max = (32u << 10) - 1};
   registrations_ = std::make_unique<lib::Registrations>(
       device_->pd, settings_.bytes(Setting::verbs_cache_bytes), 0);
   buffers_ = std::make_unique<Blocks>(*registrations_, kBufferBytes, kReceivesAtOnce);

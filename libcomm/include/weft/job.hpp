@@ -50,7 +50,7 @@ inline constexpr int kMaxThreads = 256;
 // Names memory of a rank: plain bytes, good in every process of the job. What it names is checked
 // on the owner's side, so a forged or outdated one gives bad_argument, not other memory.
 struct RemoteMemory {
-  // What the owner calls it towards its own host, over verbs and over libfabric.
+  // What the owner calls it towards its own host and over each fabric to others.
   struct Key {
     std::uint32_t region = 0;
     std::uint32_t extra = 0;
@@ -59,7 +59,7 @@ struct RemoteMemory {
 
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
-  Key keys[3];
+  Key keys[4];
   std::int32_t owner = -1;
   std::uint32_t counted = 0;  // bit k: who uses keys[k] counts addresses from `start`
   std::uint64_t start = 0;    // of all the memory that was allocated or shared, in the owner
@@ -77,7 +77,7 @@ struct RemoteMemory {
     return index < bytes / 8 ? part(index * 8, 8) : part(1, bytes);
   }
 };
-static_assert(sizeof(RemoteMemory) == 56 && std::is_trivially_copyable_v<RemoteMemory>);
+static_assert(sizeof(RemoteMemory) == 64 && std::is_trivially_copyable_v<RemoteMemory>);
 
 // An asynchronous transfer of one thread.
 struct Token {

@@ -78,6 +78,8 @@ class WEFT_API Peer {
   const std::string& name() const noexcept;
   std::uint64_t generation() const noexcept;  // tells lives of a Node apart
   std::string_view fabric() const noexcept;   // that leads there
+  // Whether it is on this host, and the two map what the other allocates.
+  bool is_mapped() const noexcept;
   bool is_lost() const noexcept;
   // The longest message that send() takes without an Operation.
   std::size_t message_max() const noexcept;

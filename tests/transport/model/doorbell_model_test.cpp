@@ -1,7 +1,7 @@
 // Every interleaving of threads that sleep on one doorbell and of those that ring it: nobody sleeps
-// on while what it waits for is there. The steps are those of fabric/doorbell.hpp and of who uses
-// it (Waiter, Engine::Impl::wait, finish_block); sleeps of the model have no timeout, so that a
-// ring that is lost shows as a thread that is stuck.
+// on while what it waits for is there. The steps are those of transport/doorbell.hpp and of who
+// uses it (Waiter, Engine::Impl::wait, finish_block); sleeps of the model have no timeout, so that
+// a ring that is lost shows as a thread that is stuck.
 //
 // The heavy fence is the kernel's membarrier: between its begin and its end each other thread
 // passes a full fence, at a moment of its own. What the caller saw before is then seen by that

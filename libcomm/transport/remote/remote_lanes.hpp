@@ -15,7 +15,7 @@
 // (entries, credit, polling), operations.cpp (what this rank asks others), serving.cpp (what others
 // ask this one).
 //
-// Threads: as fabric.hpp says. One lock guards everything; what lanes read without it is atomic.
+// Threads: as lanes.hpp says. One lock guards everything; what lanes read without it is atomic.
 #include <deque>
 #include <map>
 #include <memory>
@@ -25,34 +25,24 @@
 #include <vector>
 
 #include "fabric/endpoint.hpp"
-#include "fabric/registry.hpp"
-#include "fabric/remote_fabric.hpp"
-#include "fabric/watcher.hpp"
-#include "transport/lanes/peer.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/lanes.hpp"
+#include "transport/remote/peer.hpp"
+#include "transport/watcher.hpp"
 
 namespace weft::transport {
 
-// What suits a fabric.
-struct LaneTuning {
-  std::string_view name;                         // of the fabric, in WEFT_FABRIC
-  std::size_t eager_max = 0;                     // the longest message that travels inside the ring
-  std::uint32_t ring_min = 0;                    // as Fabric::ring_min()
-  std::size_t piece_max = std::size_t{4} << 20;  // of a get
-};
-
-class RemoteLanes final : public RemoteFabric, fabric::Events {
+class RemoteLanes final : public Lanes, fabric::Events {
  public:
-  RemoteLanes(Members& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
-              const LaneTuning& tuning, To to);
+  // local: whose doorbells this process sleeps on; outlives this.
+  RemoteLanes(Members& job, HostLanes& local, std::unique_ptr<fabric::Endpoint> endpoint,
+              const LaneLimits& limits, To to);
   ~RemoteLanes() override;
   // Publishes how this rank is reached, to members.
   Status start();
 
-  std::string_view name() const noexcept override { return tuning_.name; }
-  bool reaches(int rank) const noexcept override;
-  std::size_t eager_max() const noexcept override { return tuning_.eager_max; }
-  std::uint32_t ring_min() const noexcept override { return tuning_.ring_min; }
-  std::size_t piece_max() const noexcept override { return tuning_.piece_max; }
+  // Whether this leads to that rank.
+  bool reaches(int rank) const noexcept;
 
   Status connect(int rank, int channel, SendMemory& memory) override;
   Status accept(int client, int& rank, int& channel, ReceiveMemory& memory) override;
@@ -62,14 +52,9 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   Status allocate(std::size_t bytes, void*& address, MemoryName& memory) override;
   Status release(void* address) override;
   Status share(void* address, std::size_t bytes, MemoryName& memory) override;
-  Status share_once(void* address, std::size_t bytes, MemoryName& memory) override;
   Status unshare(const MemoryName& memory) override;
   MemoryName describe(const void* address, std::size_t bytes) const noexcept override;
 
-  Code get(int rank, const MemoryName& from, std::size_t offset, void* to,
-           std::size_t bytes) noexcept override;
-  Code put(int rank, const MemoryName& to, std::size_t offset, const void* from,
-           std::size_t bytes) noexcept override;
   Code cas(int rank, const MemoryName& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept override;
   Code fetch_add(int rank, const MemoryName& word, std::size_t offset, std::uint64_t value,
@@ -79,22 +64,59 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void start_put(int rank, const MemoryName& to, std::size_t offset, const void* from,
                  std::size_t bytes, Completion& completion) noexcept override;
 
-  void post(void* lane, std::size_t offset, std::size_t bytes, bool may_hold) noexcept override;
-  bool push() noexcept override;
-  void set_watcher(Watcher* watcher) noexcept override;
-  void restart(void* lane) noexcept override;
-  std::byte* whole_ring(void* lane) noexcept override;
-  void return_credit(void* lane, std::uint64_t word) noexcept override;
-  void poll() noexcept override;
-  int wait_fd() const noexcept override { return endpoint_->wait_fd(); }
-  bool arm() noexcept override;
-  void disconnect(int rank) noexcept override;
-  std::string card() const override;
-  Status admit(int number, const ProcessName& name, std::string_view card) override;
-  bool has_met(int number) const noexcept override;
-  void forget(int number) noexcept override;
   PeerState state(int rank) noexcept override;
   void leave() noexcept override;
+
+  // share() for one transfer to a peer that gets it and says when it is done, before unshare(): it
+  // costs less, and promises less. Nobody can put there, but a fabric may leave this memory, and
+  // what lies beside it, readable to who knows its name, also for some time after unshare().
+  Status share_once(void* address, std::size_t bytes, MemoryName& memory);
+
+  // Rings are not mapped: the writer builds entries in a mirror of the ring in its own memory, and
+  // post() has them written to the ring, followed by a count that the reader sees as
+  // ReceiveMemory::arrived. The reader looks at nothing beyond that count, so nothing relies on the
+  // order in which bytes become visible. These are for the lane's thread, `lane` is its memory's.
+  //
+  // Writes the mirror's bytes [offset, offset + bytes), whole entries, to the ring and counts them
+  // as arrived. The mirror's bytes must not change before credit for them has come back. Nothing
+  // comes of it once the peer is lost, which state() tells. may_hold: they may be kept back, to go
+  // along with what follows, until something else is posted on the lane, poll() or push(), or the
+  // watcher comes, about 100 us later.
+  void post(void* lane, std::size_t offset, std::size_t bytes, bool may_hold) noexcept;
+  // The lane's next post is for the ring's start, without the mark of a turn, which the reader is
+  // told. Only where all that was posted has been consumed.
+  void restart(void* lane) noexcept;
+  // All of a lane's mirror, which the next post is the first to lie in, at its start; what was
+  // posted before stays where it was. Null: there is no memory; where that lasts, the peer is lost.
+  std::byte* whole_ring(void* lane) noexcept;
+  // Writes `word` to the `consumed` of the lane's writer; a later word replaces an earlier one.
+  void return_credit(void* lane, std::uint64_t word) noexcept;
+
+  // Moves everything forward once: arrivals, credit, connections, completions, signs of life. Rings
+  // this process's doorbells for what it finds. Nothing moves but by this, which every waiting
+  // process calls, and its watcher while it sleeps or computes. These are for any thread.
+  void poll() noexcept;
+  // Sends what is kept back. True: there was something.
+  bool push() noexcept;
+  // Readable when poll() has something to do, if arm() was true after the last poll(). arm() is
+  // false where there is something already.
+  int wait_fd() const noexcept { return endpoint_->wait_fd(); }
+  bool arm() noexcept;
+  // From now on, until the end or null, `watcher` looks after this.
+  void set_watcher(Watcher* watcher) noexcept;
+  // Ends what is under way with the peer: every start_get and start_put with it is done when this
+  // returns (peer_lost), and no byte is written to this process's memory on its behalf any more.
+  void disconnect(int rank) noexcept;
+
+  // Strangers, processes of other jobs (job/members.hpp). What one must know to reach this process.
+  std::string card() const;
+  // From now on `number` is the stranger with this name and card. It must not open a link before
+  // that. unsupported: no way leads there; corrupt: that is no card.
+  Status admit(int number, const ProcessName& name, std::string_view card);
+  // Whether the two have ever had a link.
+  bool has_met(int number) const noexcept;
+  // The number is nobody's any more. What its lanes have left in Arrivals is to be taken next.
+  void forget(int number) noexcept;
 
  private:
   friend struct RankPeer;
@@ -124,6 +146,13 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void on_down(fabric::Link& link, Code why) override;
   void on_message(fabric::Link& link, fabric::Bytes bytes) override;
 
+  std::string_view name() const noexcept { return limits().fabric; }
+  void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
+  // Threads of this process wait at this doorbell from now on.
+  void note_doorbell(int doorbell) noexcept;
+  // For what a thread at any of them could wait for: an operation's end, a peer's.
+  void ring_all() noexcept;
+
   // peers.cpp; all with the lock held, as everything below.
   Life& life(int rank) const noexcept { return lives_[static_cast<std::size_t>(rank)]; }
   bool is_alive(int rank) const noexcept {
@@ -148,6 +177,8 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::string way_text(const RankPeer& peer) const;
 
   // lanes.cpp
+  Status take_lane_memory(int channel, std::uint32_t bytes);
+  void give_lane_memory(int channel, std::uint32_t bytes) noexcept;
   Status ask(RankPeer& peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
   Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
   void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
@@ -182,9 +213,8 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   void begin(int rank, RemoteOperation::Kind kind, const MemoryName& there, std::size_t offset,
              void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
              Completion& completion, std::uint64_t* previous) noexcept;
-  Code run(int rank, RemoteOperation::Kind kind, const MemoryName& there, std::size_t offset,
-           void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
-           std::uint64_t* previous) noexcept;
+  Code run(int rank, RemoteOperation::Kind kind, const MemoryName& word, std::size_t offset,
+           std::uint64_t operand, std::uint64_t compare, std::uint64_t& previous) noexcept;
   Code start_operation(RemoteOperation& operation);
   bool is_fabrics(const RemoteOperation& operation) const;
   Code post_to_fabric(RemoteOperation& operation);
@@ -214,9 +244,11 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   Lent* take_lent(RankPeer& peer, Registered& memory, std::size_t bytes);
   void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
 
+  Members& job_;
+  HostLanes& local_;
+  std::atomic<int> last_doorbell_{0};
   mutable std::mutex lock_;
   std::unique_ptr<fabric::Endpoint> endpoint_;
-  const LaneTuning tuning_;
   const To to_;
   const std::uint64_t timeout_ns_;
   const std::uint64_t silence_ns_;  // early enough that all have heard of it by the timeout
@@ -233,6 +265,7 @@ class RemoteLanes final : public RemoteFabric, fabric::Events {
   std::vector<std::size_t> free_send_lanes_, free_receive_lanes_;  // places of closed ones
   std::vector<ReceiveLaneState*> arriving_;                        // not accepted yet
   std::uint32_t num_lanes_made_ = 0;
+  std::size_t lane_memory_ = 0;  // that rings take
   // Of the channels' readers: of one client's thread.
   std::map<int, std::unique_ptr<Arrivals>> arrivals_;
   std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "base/mapping.hpp"
-#include "fabric/fabric.hpp"
+#include "fabric/endpoint.hpp"
 #include "job/members.hpp"
+#include "transport/lanes.hpp"
 #include "transport/reliable_link.hpp"
 #include "transport/ring.hpp"
 

@@ -8,7 +8,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
-#include "transport/lanes/remote_lanes.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::transport {
 
@@ -49,6 +49,23 @@ SendLaneState* RemoteLanes::find_send_lane(const RankPeer& peer, std::uint32_t n
 }
 ReceiveLaneState* RemoteLanes::find_receive_lane(const RankPeer& peer, std::uint32_t number) {
   return find(receive_lanes_, peer, number);
+}
+
+// What the rings of exchanges take, and our mirrors of others' (WEFT_LANE_MEMORY_BYTES); the
+// engine's, one for each peer, are always given.
+Status RemoteLanes::take_lane_memory(int channel, std::uint32_t bytes) {
+  if (is_engine_channel(channel)) return {};
+  const std::size_t maximum = job_.settings().bytes(Setting::lane_memory_bytes);
+  if (bytes > maximum || lane_memory_ > maximum - bytes)
+    return {Code::no_memory, fmt::format("rings take {} bytes already, and "
+                                         "WEFT_LANE_MEMORY_BYTES is {}",
+                                         lane_memory_, maximum)};
+  lane_memory_ += bytes;
+  return {};
+}
+
+void RemoteLanes::give_lane_memory(int channel, std::uint32_t bytes) noexcept {
+  if (!is_engine_channel(channel)) lane_memory_ -= bytes;
 }
 
 Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,

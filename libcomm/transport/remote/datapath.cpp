@@ -5,7 +5,7 @@
 
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
-#include "transport/lanes/remote_lanes.hpp"
+#include "transport/remote/remote_lanes.hpp"
 #include "transport/ring.hpp"
 
 namespace weft::transport {

@@ -1,4 +1,4 @@
-#include "fabric/shm/shm_fabric.hpp"
+#include "transport/host/host_lanes.hpp"
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -23,9 +23,9 @@
 #include "base/mapped.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
-#include "fabric/shm/arena.hpp"
-#include "fabric/shm/atomics.hpp"
-#include "fabric/shm/region.hpp"
+#include "transport/host/arena.hpp"
+#include "transport/host/atomics.hpp"
+#include "transport/host/region.hpp"
 #include "weft/copy.hpp"
 
 namespace weft {
@@ -34,10 +34,10 @@ namespace {
 using shm::Arena;
 using shm::ArenaLayout;
 
-class ShmFabric final : public Fabric {
+class ArenaLanes final : public HostLanes {
  public:
-  explicit ShmFabric(Members& job) : job_(job) {}
-  ~ShmFabric() override {
+  explicit ArenaLanes(Members& job) : HostLanes({.fabric = "shm"}, nullptr), job_(job) {}
+  ~ArenaLanes() override {
     server_.reset();  // it looks at what follows
     for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
     for (const Local& local : locals_)
@@ -77,11 +77,6 @@ class ShmFabric final : public Fabric {
         locals_[i].pidfd = static_cast<int>(syscall(SYS_pidfd_open, locals_[i].pid, 0));
     }
     return {};
-  }
-
-  std::string_view name() const noexcept override { return "shm"; }
-  bool reaches(int peer) const noexcept override {
-    return local_of_[static_cast<std::size_t>(peer)] >= 0;
   }
 
   Status connect(int peer, int channel, SendMemory& memory) override {
@@ -204,13 +199,13 @@ class ShmFabric final : public Fabric {
     return regions_.describe(address, bytes);
   }
 
-  Code get(int peer, const MemoryName& from, std::size_t offset, void* to,
-           std::size_t bytes) noexcept override {
-    return move<false>(peer, from, offset, to, bytes);
+  void start_get(int peer, const MemoryName& from, std::size_t offset, void* to, std::size_t bytes,
+                 Completion& completion) noexcept override {
+    completion.set(move<false>(peer, from, offset, to, bytes));
   }
-  Code put(int peer, const MemoryName& to, std::size_t offset, const void* from,
-           std::size_t bytes) noexcept override {
-    return move<true>(peer, to, offset, const_cast<void*>(from), bytes);
+  void start_put(int peer, const MemoryName& to, std::size_t offset, const void* from,
+                 std::size_t bytes, Completion& completion) noexcept override {
+    completion.set(move<true>(peer, to, offset, const_cast<void*>(from), bytes));
   }
 
   Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
@@ -322,6 +317,8 @@ class ShmFabric final : public Fabric {
     shm::PeerRegions regions;
     std::mutex asking;  // our request in the peer's arena
   };
+
+  bool reaches(int peer) const noexcept { return local_of_[static_cast<std::size_t>(peer)] >= 0; }
 
   // A mapped ring of a client other than the engine.
   struct Lane {
@@ -670,7 +667,7 @@ class ShmFabric final : public Fabric {
 
 }  // namespace
 
-std::string shm_text() {
+std::string host_lanes_text() {
   // Trying it on ourselves shows whether a seccomp profile refuses the call; Yama says the rest.
   std::uint64_t from = shm::kArenaMagic, to = 0;
   iovec mine{&to, sizeof to}, theirs{&from, sizeof from};
@@ -687,10 +684,10 @@ std::string shm_text() {
   return fmt::format("  shm: processes of this host; direct copies between them: {}\n", copies);
 }
 
-Status make_shm_fabric(Members& job, std::unique_ptr<Fabric>& fabric) {
-  auto made = std::make_unique<ShmFabric>(job);
+Status make_host_lanes(Members& job, std::unique_ptr<HostLanes>& lanes) {
+  auto made = std::make_unique<ArenaLanes>(job);
   if (Status status = made->start(); !status) return status;
-  fabric = std::move(made);
+  lanes = std::move(made);
   return {};
 }
 

@@ -1,5 +1,5 @@
-// The contract of fabric.hpp over shared memory, between this process and children of it.
-#include "fabric/fabric.hpp"
+// The contract of lanes.hpp inside a host, between this process and children of it.
+#include "transport/lanes.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "base/wait.hpp"
-#include "fabric/shm/arena.hpp"
-#include "fabric/shm/region.hpp"
-#include "fabric/shm/shm_fabric.hpp"
 #include "job/boards.hpp"
+#include "transport/host/arena.hpp"
+#include "transport/host/host_lanes.hpp"
+#include "transport/host/region.hpp"
 
 namespace {
 
@@ -84,34 +84,35 @@ bool wait_for(const std::function<bool()>& done) {
 }
 
 // Two processes: rank 0 runs `here` with the fabric, rank 1 `there`, which returns its exit status.
-void with_pair(const std::function<void(Fabric&, Shared&, pid_t)>& here,
-               const std::function<int(Fabric&, Shared&)>& there, Settings settings = {}) {
+void with_pair(const std::function<void(HostLanes&, Shared&, pid_t)>& here,
+               const std::function<int(HostLanes&, Shared&)>& there, Settings settings = {}) {
   auto* shared = static_cast<Shared*>(
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(shared != MAP_FAILED);
-  const auto open = [&](int rank, std::unique_ptr<Members>& job, std::unique_ptr<Fabric>& fabric) {
+  const auto open = [&](int rank, std::unique_ptr<Members>& job,
+                        std::unique_ptr<HostLanes>& lanes) {
     if (Status status = Members::open(settings, std::make_unique<ForkBoard>(*shared, rank), job);
         !status)
       return status;
-    return make_shm_fabric(*job, fabric);
+    return make_host_lanes(*job, lanes);
   };
   const pid_t child = fork();
   if (child == 0) {
     std::unique_ptr<Members> job;
-    std::unique_ptr<Fabric> fabric;
-    if (!open(1, job, fabric)) _exit(90);
-    _exit(there(*fabric, *shared));
+    std::unique_ptr<HostLanes> lanes;
+    if (!open(1, job, lanes)) _exit(90);
+    _exit(there(*lanes, *shared));
   }
   std::unique_ptr<Members> job;
-  std::unique_ptr<Fabric> fabric;
-  const Status status = open(0, job, fabric);
+  std::unique_ptr<HostLanes> lanes;
+  const Status status = open(0, job, lanes);
   INFO(status.text());
   REQUIRE(status.ok());
-  here(*fabric, *shared, child);
+  here(*lanes, *shared, child);
   int exit_status = 0;
   waitpid(child, &exit_status, 0);
   if (WIFEXITED(exit_status)) CHECK(WEXITSTATUS(exit_status) == 0);
-  fabric.reset();
+  lanes.reset();
   munmap(shared, sizeof(Shared));
 }
 
@@ -119,54 +120,54 @@ void with_pair(const std::function<void(Fabric&, Shared&, pid_t)>& here,
 
 TEST_CASE("allocated memory of a peer is read, written and counted in", "[fabric]") {
   with_pair(
-      [](Fabric& fabric, Shared& shared, pid_t) {
+      [](HostLanes& lanes, Shared& shared, pid_t) {
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
         const MemoryName memory = shared.memory;
         REQUIRE(memory.region != 0);
         std::vector<std::uint64_t> words(512);
-        REQUIRE(fabric.get(1, memory, 0, words.data(), 4096) == Code::ok);
+        REQUIRE(lanes.get(1, memory, 0, words.data(), 4096) == Code::ok);
         CHECK(words[0] == 7);
         CHECK(words[511] == 518);
         const std::uint64_t value = 99;
-        REQUIRE(fabric.put(1, memory, 8, &value, 8) == Code::ok);
+        REQUIRE(lanes.put(1, memory, 8, &value, 8) == Code::ok);
         std::uint64_t before = 0;
-        REQUIRE(fabric.cas(1, memory, 8, 98, 5, before) == Code::ok);
+        REQUIRE(lanes.cas(1, memory, 8, 98, 5, before) == Code::ok);
         CHECK(before == 99);
-        REQUIRE(fabric.cas(1, memory, 8, 99, 100, before) == Code::ok);
+        REQUIRE(lanes.cas(1, memory, 8, 99, 100, before) == Code::ok);
         // Both sides add to the same word at once; nothing is lost.
         for (int i = 0; i < 20000; ++i)
-          REQUIRE(fabric.fetch_add(1, memory, 16, 1, before) == Code::ok);
+          REQUIRE(lanes.fetch_add(1, memory, 16, 1, before) == Code::ok);
         REQUIRE(wait_for([&] { return shared.mark.load() == 2; }));
-        REQUIRE(fabric.get(1, memory, 8, words.data(), 16) == Code::ok);
+        REQUIRE(lanes.get(1, memory, 8, words.data(), 16) == Code::ok);
         CHECK(words[0] == 100);
         CHECK(words[1] == 40009);
 
         // Out of bounds, unaligned, unknown.
         char byte = 0;
-        CHECK(fabric.get(1, memory, 4096, &byte, 1) == Code::bad_argument);
-        CHECK(fabric.get(1, memory, 1, words.data(), 4096) == Code::bad_argument);
-        CHECK(fabric.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
+        CHECK(lanes.get(1, memory, 4096, &byte, 1) == Code::bad_argument);
+        CHECK(lanes.get(1, memory, 1, words.data(), 4096) == Code::bad_argument);
+        CHECK(lanes.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
         MemoryName wrong = memory;
         wrong.bytes = 1 << 20;
-        CHECK(fabric.get(1, wrong, 8192, &byte, 1) == Code::bad_argument);
+        CHECK(lanes.get(1, wrong, 8192, &byte, 1) == Code::bad_argument);
         wrong = memory;
         wrong.address -= 64;
-        CHECK(fabric.get(1, wrong, 0, &byte, 1) == Code::bad_argument);
+        CHECK(lanes.get(1, wrong, 0, &byte, 1) == Code::bad_argument);
         wrong = memory;
         wrong.region ^= 0x10000;
-        CHECK(fabric.get(1, wrong, 0, &byte, 1) != Code::ok);
+        CHECK(lanes.get(1, wrong, 0, &byte, 1) != Code::ok);
         wrong.region = 1 << 16 | 0;  // a descriptor that is no region
-        CHECK(fabric.get(1, wrong, 0, &byte, 1) != Code::ok);
+        CHECK(lanes.get(1, wrong, 0, &byte, 1) != Code::ok);
 
         shared.mark.store(3);
         REQUIRE(wait_for([&] { return shared.mark.load() == 4; }));
-        CHECK(fabric.get(1, memory, 0, &byte, 1) == Code::bad_argument);  // released
+        CHECK(lanes.get(1, memory, 0, &byte, 1) == Code::bad_argument);  // released
         shared.mark.store(5);
       },
-      [](Fabric& fabric, Shared& shared) {
+      [](HostLanes& lanes, Shared& shared) {
         void* address = nullptr;
         MemoryName memory;
-        if (!fabric.allocate(4096, address, memory)) return 91;
+        if (!lanes.allocate(4096, address, memory)) return 91;
         auto* words = static_cast<std::uint64_t*>(address);
         for (std::uint64_t i = 0; i < 512; ++i) words[i] = i + 7;
         shared.memory = memory;
@@ -176,8 +177,8 @@ TEST_CASE("allocated memory of a peer is read, written and counted in", "[fabric
         if (!wait_for([&] { return std::atomic_ref(words[2]).load() == 40009; })) return 92;
         shared.mark.store(2);
         if (!wait_for([&] { return shared.mark.load() == 3; })) return 93;
-        if (!fabric.release(address)) return 94;
-        if (fabric.release(address).ok()) return 95;
+        if (!lanes.release(address)) return 94;
+        if (lanes.release(address).ok()) return 95;
         shared.mark.store(4);
         return wait_for([&] { return shared.mark.load() == 5; }) ? 0 : 96;
       });
@@ -189,42 +190,42 @@ TEST_CASE("any memory of a peer can be copied, where the kernel allows it", "[fa
   REQUIRE(settings.set("DIRECT_COPY", direct ? "1" : "0").ok());
   static char text[64] = "of the parent";
   with_pair(
-      [direct](Fabric& fabric, Shared& shared, pid_t) {
+      [direct](HostLanes& lanes, Shared& shared, pid_t) {
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
         ReceiveMemory unused;
         int peer = -1;
         int channel = -1;
-        REQUIRE(fabric.accept(0, peer, channel, unused).ok());
+        REQUIRE(lanes.accept(0, peer, channel, unused).ok());
         CHECK(peer == 1);
         char copy[64] = "";
-        const Code code = fabric.get(1, shared.memory, 0, copy, sizeof copy);
+        const Code code = lanes.get(1, shared.memory, 0, copy, sizeof copy);
         if (!direct) {
           // The owner's thread does it for memory that it shares, and for no other.
           CHECK(code == Code::ok);
           CHECK(std::string(copy) == "of the child");
           MemoryName outside = shared.memory;
           outside.bytes += 1;
-          CHECK(fabric.get(1, outside, 0, copy, outside.bytes) == Code::bad_argument);
+          CHECK(lanes.get(1, outside, 0, copy, outside.bytes) == Code::bad_argument);
           MemoryName any = shared.memory;
           any.region = 0;
-          CHECK(fabric.get(1, any, 0, copy, sizeof copy) == Code::not_permitted);
-          CHECK_FALSE(fabric.can_copy(1));
-        } else if (fabric.can_copy(1)) {
+          CHECK(lanes.get(1, any, 0, copy, sizeof copy) == Code::not_permitted);
+          CHECK_FALSE(lanes.can_copy(1));
+        } else if (lanes.can_copy(1)) {
           CHECK(code == Code::ok);
           CHECK(std::string(copy) == "of the child");
           MemoryName nowhere = shared.memory;
           nowhere.address = 4096;
-          CHECK(fabric.get(1, nowhere, 0, copy, sizeof copy) == Code::bad_argument);
+          CHECK(lanes.get(1, nowhere, 0, copy, sizeof copy) == Code::bad_argument);
         } else {
           WARN("this machine refuses process_vm_readv between processes");
         }
         shared.mark.store(2);
       },
-      [](Fabric& fabric, Shared& shared) {
+      [](HostLanes& lanes, Shared& shared) {
         std::strcpy(text, "of the child");
         SendMemory memory;
-        if (!fabric.connect(0, 0, memory)) return 91;
-        if (!fabric.share(text, sizeof text, shared.memory)) return 92;
+        if (!lanes.connect(0, 0, memory)) return 91;
+        if (!lanes.share(text, sizeof text, shared.memory)) return 92;
         shared.mark.store(1);
         return wait_for([&] { return shared.mark.load() == 2; }) ? 0 : 93;
       },
@@ -234,13 +235,13 @@ TEST_CASE("any memory of a peer can be copied, where the kernel allows it", "[fa
 TEST_CASE("words of memory that a peer shares are counted in, whatever the peer does", "[fabric]") {
   static std::uint64_t words[4] = {0, 5, 98, 0};
   with_pair(
-      [](Fabric& fabric, Shared& shared, pid_t) {
+      [](HostLanes& lanes, Shared& shared, pid_t) {
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
         const MemoryName memory = shared.memory;
         std::uint64_t before = 0;
-        REQUIRE(fabric.cas(1, memory, 16, 97, 1, before) == Code::ok);
+        REQUIRE(lanes.cas(1, memory, 16, 97, 1, before) == Code::ok);
         CHECK(before == 98);
-        REQUIRE(fabric.cas(1, memory, 16, 98, 1, before) == Code::ok);
+        REQUIRE(lanes.cas(1, memory, 16, 98, 1, before) == Code::ok);
         CHECK(before == 98);
         // The owner computes and never calls the fabric, and adds to the same word.
         std::atomic<int> num_failed{0};
@@ -249,27 +250,27 @@ TEST_CASE("words of memory that a peer shares are counted in, whatever the peer 
           thread = std::thread([&] {
             std::uint64_t old = 0;
             for (int i = 0; i < 500; ++i)
-              num_failed += fabric.fetch_add(1, memory, 8, 2, old) != Code::ok;
+              num_failed += lanes.fetch_add(1, memory, 8, 2, old) != Code::ok;
           });
         for (std::thread& thread : threads) thread.join();
         CHECK(num_failed == 0);
-        CHECK(fabric.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
-        CHECK(fabric.fetch_add(1, memory, 32, 1, before) == Code::bad_argument);
+        CHECK(lanes.fetch_add(1, memory, 4, 1, before) == Code::bad_argument);
+        CHECK(lanes.fetch_add(1, memory, 32, 1, before) == Code::bad_argument);
         MemoryName wrong = memory;
         wrong.region ^= 1 << 13;
-        CHECK(fabric.fetch_add(1, wrong, 8, 1, before) == Code::bad_argument);
+        CHECK(lanes.fetch_add(1, wrong, 8, 1, before) == Code::bad_argument);
         shared.mark.store(2);
         REQUIRE(wait_for([&] { return shared.mark.load() == 3; }));
-        CHECK(fabric.fetch_add(1, memory, 8, 1, before) == Code::bad_argument);
+        CHECK(lanes.fetch_add(1, memory, 8, 1, before) == Code::bad_argument);
         shared.mark.store(4);
       },
-      [](Fabric& fabric, Shared& shared) {
-        if (!fabric.share(words, sizeof words, shared.memory)) return 91;
+      [](HostLanes& lanes, Shared& shared) {
+        if (!lanes.share(words, sizeof words, shared.memory)) return 91;
         shared.mark.store(1);
         for (int i = 0; i < 2000; ++i) std::atomic_ref(words[1]).fetch_add(1);
         if (!wait_for([&] { return shared.mark.load() == 2; })) return 92;
         if (words[1] != 5 + 2000 + 2000 || words[2] != 1 || words[0] != 0) return 93;
-        if (!fabric.unshare(shared.memory)) return 94;
+        if (!lanes.unshare(shared.memory)) return 94;
         shared.mark.store(3);
         return wait_for([&] { return shared.mark.load() == 4; }) ? 0 : 95;
       });
@@ -278,18 +279,18 @@ TEST_CASE("words of memory that a peer shares are counted in, whatever the peer 
 // The owner's thread that counts for its peers would end it with SIGSEGV.
 TEST_CASE("memory that its owner cannot write is shared for reading only", "[fabric]") {
   with_pair(
-      [](Fabric& fabric, Shared& shared, pid_t) {
+      [](HostLanes& lanes, Shared& shared, pid_t) {
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
         std::uint64_t word = 0;
-        if (fabric.can_copy(1)) CHECK(fabric.get(1, shared.memory, 8, &word, 8) == Code::ok);
-        CHECK(fabric.put(1, shared.memory, 8, &word, 8) == Code::bad_argument);
-        CHECK(fabric.fetch_add(1, shared.memory, 8, 1, word) == Code::bad_argument);
-        CHECK(fabric.cas(1, shared.memory, 8, 0, 1, word) == Code::bad_argument);
+        if (lanes.can_copy(1)) CHECK(lanes.get(1, shared.memory, 8, &word, 8) == Code::ok);
+        CHECK(lanes.put(1, shared.memory, 8, &word, 8) == Code::bad_argument);
+        CHECK(lanes.fetch_add(1, shared.memory, 8, 1, word) == Code::bad_argument);
+        CHECK(lanes.cas(1, shared.memory, 8, 0, 1, word) == Code::bad_argument);
         shared.mark.store(2);
       },
-      [](Fabric& fabric, Shared& shared) {
+      [](HostLanes& lanes, Shared& shared) {
         void* words = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (words == MAP_FAILED || !fabric.share(words, 4096, shared.memory)) return 91;
+        if (words == MAP_FAILED || !lanes.share(words, 4096, shared.memory)) return 91;
         shared.mark.store(1);
         return wait_for([&] { return shared.mark.load() == 2; }) ? 0 : 92;
       });
@@ -298,20 +299,20 @@ TEST_CASE("memory that its owner cannot write is shared for reading only", "[fab
 TEST_CASE("a peer that was killed is dead, one that said goodbye has left", "[fabric]") {
   const bool killed = GENERATE(true, false);
   with_pair(
-      [killed](Fabric& fabric, Shared& shared, pid_t child) {
+      [killed](HostLanes& lanes, Shared& shared, pid_t child) {
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
-        CHECK(fabric.state(1) == PeerState::alive);
+        CHECK(lanes.state(1) == PeerState::alive);
         if (killed)
           kill(child, SIGKILL);
         else
           shared.mark.store(2);
-        REQUIRE(wait_for([&] { return fabric.state(1) != PeerState::alive; }));
-        CHECK(fabric.state(1) == (killed ? PeerState::dead : PeerState::left));
+        REQUIRE(wait_for([&] { return lanes.state(1) != PeerState::alive; }));
+        CHECK(lanes.state(1) == (killed ? PeerState::dead : PeerState::left));
       },
-      [](Fabric& fabric, Shared& shared) {
+      [](HostLanes& lanes, Shared& shared) {
         shared.mark.store(1);
         if (!wait_for([&] { return shared.mark.load() == 2; })) return 91;
-        fabric.leave();
+        lanes.leave();
         return 0;
       });
 }
@@ -345,45 +346,45 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
     std::strcpy(reinterpret_cast<char*>(memory.ring), text);
     memory.ring[memory.ring_bytes + 63] = std::byte{1};  // a line beyond belongs to it
   };
-  const auto accept_all = [](Fabric& fabric, int client, int num,
-                             std::vector<std::pair<int, ReceiveMemory>>& lanes) {
+  const auto accept_all = [](HostLanes& lanes, int client, int num,
+                             std::vector<std::pair<int, ReceiveMemory>>& accepted) {
     return wait_for([&] {
       int peer = -1, channel = 0;
       ReceiveMemory memory;
-      if (fabric.accept(client, peer, channel, memory).ok() && peer >= 0)
-        lanes.emplace_back(channel, memory);
-      return static_cast<int>(lanes.size()) == num;
+      if (lanes.accept(client, peer, channel, memory).ok() && peer >= 0)
+        accepted.emplace_back(channel, memory);
+      return static_cast<int>(accepted.size()) == num;
     });
   };
   with_pair(
-      [&](Fabric& fabric, Shared& shared, pid_t) {
+      [&](HostLanes& lanes, Shared& shared, pid_t) {
         for (std::uint8_t writer = 0; writer < 3; ++writer)
           for (const int peer : {0, 1}) {
             SendMemory memory;
             memory.ring_bytes = 8192;
-            REQUIRE(fabric.connect(peer, channel_number({17, writer, 2}), memory).ok());
+            REQUIRE(lanes.connect(peer, channel_number({17, writer, 2}), memory).ok());
             say(memory, writer == 1 ? "one" : "other");
             CHECK(memory.sleeping->load() == 0);
           }
-        std::vector<std::pair<int, ReceiveMemory>> lanes;
+        std::vector<std::pair<int, ReceiveMemory>> accepted;
         ReceiveMemory none;
         int peer = 0, channel = 0;
-        REQUIRE(fabric.accept(16, peer, channel, none).ok());  // another client's
+        REQUIRE(lanes.accept(16, peer, channel, none).ok());  // another client's
         CHECK(peer == -1);
-        REQUIRE(accept_all(fabric, 17, 3, lanes));
-        for (auto& [number, memory] : lanes) {
+        REQUIRE(accept_all(lanes, 17, 3, accepted));
+        for (auto& [number, memory] : accepted) {
           CHECK(memory.ring_bytes == 8192);
           CHECK(std::string(reinterpret_cast<char*>(memory.ring)) ==
                 (channel_of(number).writer == 1 ? "one" : "other"));
-          CHECK(memory.sleeping == &fabric.sleeping(writer_doorbell(number)));
+          CHECK(memory.sleeping == &lanes.sleeping(writer_doorbell(number)));
         }
         REQUIRE(wait_for([&] { return shared.mark.load() == 1; }));
-        fabric.close_client(17);
+        lanes.close_client(17);
         shared.mark.store(2);
         // What was freed serves again, and is clear.
         SendMemory again;
         again.ring_bytes = 8192;
-        REQUIRE(fabric.connect(0, channel_number({18, 0, 0}), again).ok());
+        REQUIRE(lanes.connect(0, channel_number({18, 0, 0}), again).ok());
         CHECK(again.ring[0] == std::byte{0});
         CHECK(again.ring[8192 + 63] == std::byte{0});
         // What a peer asks for in vain costs nobody else anything.
@@ -392,19 +393,19 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
         for (; status.ok() && num_rings < 64; ++num_rings) {
           SendMemory large;
           large.ring_bytes = 1 << 20;
-          status = fabric.connect(1, channel_number({18, 0, 0}), large);
+          status = lanes.connect(1, channel_number({18, 0, 0}), large);
         }
         CHECK(status.code() == Code::no_memory);
         CHECK(num_rings > 8);
         CHECK(num_rings < 17);
         shared.mark.store(3);
       },
-      [&](Fabric& fabric, Shared& shared) {
-        std::vector<std::pair<int, ReceiveMemory>> lanes;
-        if (!accept_all(fabric, 17, 3, lanes)) return 91;
+      [&](HostLanes& lanes, Shared& shared) {
+        std::vector<std::pair<int, ReceiveMemory>> accepted;
+        if (!accept_all(lanes, 17, 3, accepted)) return 91;
         shared.mark.store(1);
         if (!wait_for([&] { return shared.mark.load() >= 2; })) return 92;
-        fabric.close_client(17);
+        lanes.close_client(17);
         return wait_for([&] { return shared.mark.load() == 3; }) ? 0 : 93;
       },
       [] {
@@ -417,7 +418,7 @@ TEST_CASE("two processes have as many lanes as they connect, also to themselves"
 TEST_CASE("once memory is shared no more, no copy of a peer changes it", "[fabric]") {
   static std::vector<std::byte> buffer(4 << 20);
   with_pair(
-      [](Fabric& fabric, Shared& shared, pid_t) {
+      [](HostLanes& lanes, Shared& shared, pid_t) {
         std::vector<std::byte> data(buffer.size());
         for (int round = 1; round <= 30; ++round) {
           REQUIRE(wait_for([&] { return shared.mark.load() == 2 * round - 1; }));
@@ -426,20 +427,20 @@ TEST_CASE("once memory is shared no more, no copy of a peer changes it", "[fabri
           for (unsigned char i = 0; code == Code::ok; ++i) {
             std::memset(data.data(), i, data.size());
             shared.arrived[15].fetch_add(1);  // the owner waits for a copy to be near
-            code = fabric.put(1, memory, 0, data.data(), data.size());
+            code = lanes.put(1, memory, 0, data.data(), data.size());
           }
           CHECK(code == Code::bad_argument);
           shared.mark.store(2 * round);
         }
       },
-      [](Fabric& fabric, Shared& shared) {
+      [](HostLanes& lanes, Shared& shared) {
         for (int round = 1; round <= 30; ++round) {
-          if (!fabric.share(buffer.data(), buffer.size(), shared.memory)) return 91;
+          if (!lanes.share(buffer.data(), buffer.size(), shared.memory)) return 91;
           const int before = shared.arrived[15].load();
           shared.mark.store(2 * round - 1);
           if (!wait_for([&] { return shared.arrived[15].load() > before + round % 3; })) return 92;
           for (int i = 0; i < round * 1000; ++i) cpu_relax();
-          if (!fabric.unshare(shared.memory)) return 93;
+          if (!lanes.unshare(shared.memory)) return 93;
           const std::vector<std::byte> then = buffer;
           if (!wait_for([&] { return shared.mark.load() == 2 * round; })) return 94;
           if (buffer != then) return 95;
@@ -532,22 +533,22 @@ TEST_CASE("lanes that nobody has accepted end with their client", "[fabric]") {
   REQUIRE(settings.set("LANE_MEMORY_BYTES", "1M").ok());
   std::vector<std::unique_ptr<Board>> boards = make_thread_boards(1);
   std::unique_ptr<Members> job;
-  std::unique_ptr<Fabric> fabric;
+  std::unique_ptr<HostLanes> lanes;
   REQUIRE(Members::open(settings, std::move(boards[0]), job).ok());
-  REQUIRE(make_shm_fabric(*job, fabric).ok());
+  REQUIRE(make_host_lanes(*job, lanes).ok());
   for (int i = 0; i < 1000; ++i) {
     for (const int client : {11, 12}) {
       SendMemory memory;
       memory.ring_bytes = 64 << 10;
-      if (!fabric->connect(0, channel_number({static_cast<std::uint16_t>(client), 0, 0}), memory))
+      if (!lanes->connect(0, channel_number({static_cast<std::uint16_t>(client), 0, 0}), memory))
         FAIL("lane " << i);
     }
-    fabric->close_client(11);
+    lanes->close_client(11);
     int peer = 0, channel = 0;
     ReceiveMemory memory;
-    if (!fabric->accept(11, peer, channel, memory) || peer != -1) FAIL("an ended lane comes again");
-    if (!fabric->accept(12, peer, channel, memory) || peer != 0) FAIL("another client's is gone");
-    fabric->close_client(12);
+    if (!lanes->accept(11, peer, channel, memory) || peer != -1) FAIL("an ended lane comes again");
+    if (!lanes->accept(12, peer, channel, memory) || peer != 0) FAIL("another client's is gone");
+    lanes->close_client(12);
   }
 }
 
@@ -558,9 +559,9 @@ TEST_CASE("who stands still in a copy is told of, and holds up nobody else", "[f
   std::vector<std::unique_ptr<Board>> boards = make_thread_boards(1);
   Board& board = *boards[0];
   std::unique_ptr<Members> job;
-  std::unique_ptr<Fabric> fabric;
+  std::unique_ptr<HostLanes> lanes;
   REQUIRE(Members::open(settings, std::move(boards[0]), job).ok());
-  REQUIRE(make_shm_fabric(*job, fabric).ok());
+  REQUIRE(make_host_lanes(*job, lanes).ok());
   std::string text;
   REQUIRE(board.get(0, "shm.arena", text).ok());
   std::shared_ptr<shm::Arena> arena;
@@ -568,17 +569,17 @@ TEST_CASE("who stands still in a copy is told of, and holds up nobody else", "[f
 
   std::uint64_t words[2][8] = {};
   MemoryName memory[2];
-  REQUIRE(fabric->share(words[0], sizeof words[0], memory[0]).ok());
+  REQUIRE(lanes->share(words[0], sizeof words[0], memory[0]).ok());
   auto& copying = arena->control(0).copying[arena->control(0).era.load() % 2];
   copying.store(1);
   std::atomic<bool> ended{false};
   Status status;
   std::thread ends([&] {
-    status = fabric->unshare(memory[0]);
+    status = lanes->unshare(memory[0]);
     ended.store(true);
   });
   REQUIRE(wait_for([&] { return arena->control(0).era.load() != 0; }));
-  CHECK(fabric->share(words[1], sizeof words[1], memory[1]).ok());
+  CHECK(lanes->share(words[1], sizeof words[1], memory[1]).ok());
   if (!times_out) {
     CHECK_FALSE(ended.load());
     copying.store(0);
@@ -586,9 +587,9 @@ TEST_CASE("who stands still in a copy is told of, and holds up nobody else", "[f
   ends.join();
   CHECK(status.code() == (times_out ? Code::timed_out : Code::ok));
   copying.store(0);
-  CHECK(fabric->unshare(memory[1]).ok());
+  CHECK(lanes->unshare(memory[1]).ok());
   std::uint64_t word = 0;
-  CHECK(fabric->get(0, memory[0], 0, &word, sizeof word) == Code::bad_argument);
+  CHECK(lanes->get(0, memory[0], 0, &word, sizeof word) == Code::bad_argument);
 }
 
 TEST_CASE("a descriptor that has become something else names no memory", "[fabric]") {

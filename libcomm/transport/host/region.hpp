@@ -10,7 +10,7 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "fabric/fabric.hpp"
+#include "transport/memory.hpp"
 #include "weft/status.hpp"
 
 namespace weft::shm {

@@ -1,4 +1,4 @@
-#include "fabric/shm/arena.hpp"
+#include "transport/host/arena.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

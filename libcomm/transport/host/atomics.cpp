@@ -1,4 +1,4 @@
-#include "fabric/shm/atomics.hpp"
+#include "transport/host/atomics.hpp"
 
 #include "base/thread.hpp"
 #include "base/wait.hpp"

@@ -1,11 +1,9 @@
 // Gets, puts and atomics on memory of others, which the fabric does, or their side.
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/shortage.hpp"
-#include "transport/lanes/remote_lanes.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::transport {
 
@@ -33,6 +31,7 @@ void RemoteLanes::begin(int rank, RemoteOperation::Kind kind, const MemoryName& 
       (kind >= RemoteOperation::cas && (there.address + offset) % 8 != 0))
     return completion.set(Code::bad_argument);
   if (bytes == 0) return completion.set(Code::ok);
+  if (rank == job_.rank()) return completion.set(Code::unsupported);
   const std::lock_guard lock(lock_);
   RankPeer* peer = nullptr;
   if (!is_alive(rank)) return completion.set(Code::peer_lost);
@@ -252,37 +251,21 @@ bool RemoteLanes::on_owner_done(RankPeer& peer, const OwnerDoneMessage& message)
   return true;
 }
 
-Code RemoteLanes::run(int rank, RemoteOperation::Kind kind, const MemoryName& there,
-                      std::size_t offset, void* here, std::size_t bytes, std::uint64_t operand,
-                      std::uint64_t compare, std::uint64_t* previous) noexcept {
-  if (rank == job_.rank()) return Code::unsupported;
+Code RemoteLanes::run(int rank, RemoteOperation::Kind kind, const MemoryName& word,
+                      std::size_t offset, std::uint64_t operand, std::uint64_t compare,
+                      std::uint64_t& previous) noexcept {
   Completion completion;
-  begin(rank, kind, there, offset, here, bytes, operand, compare, completion, previous);
-  for (unsigned i = 0; !completion.is_done(); ++i) {
-    {
-      const std::lock_guard lock(lock_);
-      poll_locked();
-    }
-    if (i >= 64) sched_yield();
-  }
-  return completion.code();
+  begin(rank, kind, word, offset, nullptr, 8, operand, compare, completion, &previous);
+  return wait(completion);
 }
 
-Code RemoteLanes::get(int rank, const MemoryName& from, std::size_t offset, void* to,
-                      std::size_t bytes) noexcept {
-  return run(rank, RemoteOperation::get, from, offset, to, bytes, 0, 0, nullptr);
-}
-Code RemoteLanes::put(int rank, const MemoryName& to, std::size_t offset, const void* from,
-                      std::size_t bytes) noexcept {
-  return run(rank, RemoteOperation::put, to, offset, const_cast<void*>(from), bytes, 0, 0, nullptr);
-}
 Code RemoteLanes::cas(int rank, const MemoryName& word, std::size_t offset, std::uint64_t compare,
                       std::uint64_t swap, std::uint64_t& previous) noexcept {
-  return run(rank, RemoteOperation::cas, word, offset, nullptr, 8, swap, compare, &previous);
+  return run(rank, RemoteOperation::cas, word, offset, swap, compare, previous);
 }
 Code RemoteLanes::fetch_add(int rank, const MemoryName& word, std::size_t offset,
                             std::uint64_t value, std::uint64_t& previous) noexcept {
-  return run(rank, RemoteOperation::fetch_add, word, offset, nullptr, 8, value, 0, &previous);
+  return run(rank, RemoteOperation::fetch_add, word, offset, value, 0, previous);
 }
 
 void RemoteLanes::start_get(int rank, const MemoryName& from, std::size_t offset, void* to,

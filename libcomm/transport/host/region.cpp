@@ -1,4 +1,4 @@
-#include "fabric/shm/region.hpp"
+#include "transport/host/region.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "base/shortage.hpp"
-#include "fabric/shm/arena.hpp"
+#include "transport/host/arena.hpp"
 
 namespace weft::shm {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
-#include "transport/lanes/remote_lanes.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::transport {
 
@@ -58,11 +58,12 @@ void RankPeer::make_busy() {
   lanes.busy_.push_back(this);
 }
 
-RemoteLanes::RemoteLanes(Members& job, Fabric& local, std::unique_ptr<fabric::Endpoint> endpoint,
-                         const LaneTuning& tuning, To to)
-    : RemoteFabric(job, local),
+RemoteLanes::RemoteLanes(Members& job, HostLanes& local, std::unique_ptr<fabric::Endpoint> endpoint,
+                         const LaneLimits& limits, To to)
+    : Lanes(limits, this),
+      job_(job),
+      local_(local),
       endpoint_(std::move(endpoint)),
-      tuning_(tuning),
       to_(to),
       timeout_ns_(static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) *
                   1'000'000),
@@ -101,6 +102,17 @@ RemoteLanes::~RemoteLanes() {
       for (auto& [key, memory] : registered_) endpoint_->deregister(memory.registration);
   }
   endpoint_.reset();
+}
+
+void RemoteLanes::note_doorbell(int doorbell) noexcept {
+  int last = last_doorbell_.load(std::memory_order_relaxed);
+  while (doorbell > last && !last_doorbell_.compare_exchange_weak(last, doorbell)) {
+  }
+}
+
+void RemoteLanes::ring_all() noexcept {
+  const int last = last_doorbell_.load(std::memory_order_relaxed);
+  for (int doorbell = 0; doorbell <= last; ++doorbell) ring_own(doorbell);
 }
 
 // Peers.

@@ -1,4 +1,4 @@
-#include "fabric/watcher.hpp"
+#include "transport/watcher.hpp"
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -12,10 +12,14 @@
 
 #include "base/thread.hpp"
 #include "base/wait.hpp"
-#include "fabric/doorbell.hpp"
+#include "transport/channel.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft {
 namespace {
+
+using transport::RemoteLanes;
 
 // A process that has not polled for so long computes, and is helped out. Long enough to cost
 // nothing, short enough for signs of life and for a peer that waits for an answer.
@@ -48,9 +52,9 @@ Watcher::~Watcher() {
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
-void Watcher::add(Fabric& fabric) noexcept {
+void Watcher::add(RemoteLanes& lanes) noexcept {
   const std::size_t count = num_fabrics_.load(std::memory_order_relaxed);
-  fabrics_[count] = &fabric;
+  fabrics_[count] = &lanes;
   // release: pairs with the acquire in fabrics().
   num_fabrics_.store(count + 1, std::memory_order_release);
   eventfd_write(wake_fd_, 1);  // it may wait for the others now
@@ -77,9 +81,9 @@ void Watcher::ring_all() noexcept {
 bool Watcher::wait_for_fabrics(int timeout_ms) noexcept {
   pollfd fds[kMaxFabrics + 1];
   nfds_t count = 0;
-  for (Fabric* fabric : fabrics()) {
-    if (!fabric->arm()) return true;
-    fds[count++] = {fabric->wait_fd(), POLLIN, 0};
+  for (RemoteLanes* lanes : fabrics()) {
+    if (!lanes->arm()) return true;
+    fds[count++] = {lanes->wait_fd(), POLLIN, 0};
   }
   fds[count++] = {wake_fd_, POLLIN, 0};
   if (::poll(fds, count, timeout_ms) <= 0) return false;
@@ -101,7 +105,7 @@ void Watcher::watch_busy() noexcept {
            polls_.load(std::memory_order_relaxed) == before;
   };
   while (helped_out()) {
-    for (Fabric* fabric : fabrics()) fabric->poll();
+    for (RemoteLanes* lanes : fabrics()) lanes->poll();
     wait_for_fabrics(static_cast<int>(kTickUs / 1000));
   }
 }
@@ -116,12 +120,12 @@ void Watcher::watch_soon() noexcept {
   for (int in_vain = 0; in_vain < kSoonInVain && armed_.load(std::memory_order_relaxed) == 0;) {
     nanosleep(&kSoon, nullptr);
     bool any = false;
-    for (Fabric* fabric : fabrics()) any |= fabric->push();
+    for (RemoteLanes* lanes : fabrics()) any |= lanes->push();
     in_vain = any ? 0 : in_vain + 1;
   }
   // First, so that who keeps something back from here on wakes us again.
   soon_.store(0, std::memory_order_seq_cst);
-  for (Fabric* fabric : fabrics()) fabric->push();
+  for (RemoteLanes* lanes : fabrics()) lanes->push();
 }
 
 void Watcher::run() noexcept {

@@ -14,7 +14,7 @@
 #include "base/mix.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
-#include "transport/lanes/remote_lanes.hpp"
+#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::transport {
 

@@ -12,9 +12,13 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/fabric.hpp"
+#include "weft/status.hpp"
 
 namespace weft {
+
+namespace transport {
+class RemoteLanes;
+}
 
 class Watcher {
  public:
@@ -23,7 +27,7 @@ class Watcher {
   ~Watcher();
   // Watches one more from now on, at most kMaxFabrics; it must outlive this. One thread at a time.
   static constexpr std::size_t kMaxFabrics = 8;
-  void add(Fabric& fabric) noexcept;
+  void add(transport::RemoteLanes& lanes) noexcept;
 
   // To be called before sleeping on a doorbell of this process, after it was armed and
   // all was polled once more. Any thread. The doorbell is rung when a fabric has something to do.
@@ -42,7 +46,7 @@ class Watcher {
 
  private:
   Watcher() = default;
-  std::span<Fabric* const> fabrics() const noexcept {
+  std::span<transport::RemoteLanes* const> fabrics() const noexcept {
     return {fabrics_, num_fabrics_.load(std::memory_order_acquire)};
   }
   void run() noexcept;
@@ -53,7 +57,7 @@ class Watcher {
   bool wait_for_fabrics(int timeout_ms) noexcept;
   void ring_all() noexcept;
 
-  Fabric* fabrics_[kMaxFabrics] = {};
+  transport::RemoteLanes* fabrics_[kMaxFabrics] = {};
   std::atomic<std::size_t> num_fabrics_{0};
   std::atomic<std::uint32_t> armed_{
       0};  // 1: somebody sleeps or is about to; the thread sleeps on it

@@ -19,7 +19,8 @@
 #include <mutex>
 #include <utility>
 
-#include "fabric/fabric.hpp"
+#include "transport/channel.hpp"
+#include "transport/memory.hpp"
 #include "weft/status.hpp"
 
 namespace weft::shm {
@@ -48,7 +49,7 @@ struct ArenaHeader {
 };
 static_assert(sizeof(ArenaHeader) == 4 * kLineBytes);
 
-// As in fabric/doorbell.hpp. Threads of the owner arm it, anybody rings.
+// As in transport/doorbell.hpp. Threads of the owner arm it, anybody rings.
 struct Doorbell {
   alignas(kLineBytes) std::atomic<std::uint32_t> sleeping;
 };

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "fabric/shm/arena.hpp"
+#include "transport/host/arena.hpp"
 
 namespace weft::shm {
 

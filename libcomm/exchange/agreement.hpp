@@ -26,11 +26,9 @@ class Agreement final : public coll::Interrupt {
   explicit Agreement(tagged::Engine& engine);
   ~Agreement();
 
-  // The ranks that live as far as is agreed on, in order, and how often that has changed. Both
-  // change in run() alone.
+  // The ranks that live as far as is agreed on, in order. They change in run() alone.
   const std::vector<int>& members() const noexcept { return members_; }
   bool has(int rank) const noexcept { return is_member_[static_cast<std::size_t>(rank)]; }
-  std::uint32_t view() const noexcept { return view_; }
   // The ranks that the last call named that ended with peer_lost.
   const std::vector<int>& lost() const noexcept { return lost_; }
   std::string name(const std::vector<int>& lost) const;

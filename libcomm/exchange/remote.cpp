@@ -55,38 +55,38 @@ constexpr std::size_t kMappedCopyBytes = 64 * 1024;
 
 }  // namespace
 
-Code Job::read_there(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
-  const trace::Span span("rdma_read");
-  Impl& impl = *impl_;
-  Code code = check(impl, thread, from, bytes);
+namespace {
+
+template <bool kWrite>
+Code move(Job::Impl& impl, int thread, const RemoteMemory& there, void* here,
+          std::size_t bytes) noexcept {
+  Code code = check(impl, thread, there, bytes);
   if (code != Code::ok || bytes == 0) return code;
-  Lanes& lanes = *impl.way(from.owner).lanes;
+  Lanes& lanes = *impl.way(there.owner).lanes;
   if (bytes <= kMappedCopyBytes && lanes.is_mapped()) {
-    if (const std::byte* data = impl.thread(thread).mappings.find(*impl.local, from, code)) {
-      impl.thread(thread).mappings.show(from);
-      weft::detail::copy(to, data, bytes);
+    MappingCache& mappings = impl.thread(thread).mappings;
+    if (std::byte* data = mappings.find(*impl.local, there, code)) {
+      mappings.show(there);
+      weft::detail::copy(kWrite ? data : here, kWrite ? here : data, bytes);
       return Code::ok;
     }
     if (code != Code::unsupported) return code;
   }
-  return lanes.get(from.owner, impl.memory_on_way(from), 0, to, bytes);
+  const MemoryName name = impl.memory_on_way(there);
+  return kWrite ? lanes.put(there.owner, name, 0, here, bytes)
+                : lanes.get(there.owner, name, 0, here, bytes);
+}
+
+}  // namespace
+
+Code Job::read_there(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
+  const trace::Span span("rdma_read");
+  return move<false>(*impl_, thread, from, to, bytes);
 }
 
 Code Job::write_there(int thread, const RemoteMemory& to, const void* from,
                       std::size_t bytes) noexcept {
-  Impl& impl = *impl_;
-  Code code = check(impl, thread, to, bytes);
-  if (code != Code::ok || bytes == 0) return code;
-  Lanes& lanes = *impl.way(to.owner).lanes;
-  if (bytes <= kMappedCopyBytes && lanes.is_mapped()) {
-    if (std::byte* data = impl.thread(thread).mappings.find(*impl.local, to, code)) {
-      impl.thread(thread).mappings.show(to);
-      weft::detail::copy(data, from, bytes);
-      return Code::ok;
-    }
-    if (code != Code::unsupported) return code;
-  }
-  return lanes.put(to.owner, impl.memory_on_way(to), 0, from, bytes);
+  return move<true>(*impl_, thread, to, const_cast<void*>(from), bytes);
 }
 
 namespace {
@@ -136,33 +136,30 @@ Code use_up(ThreadState& state, Token token, TransferSlot& slot) noexcept {
   return slot.completion.code();
 }
 
-}  // namespace
-
-Token Job::rdma_read_async(int thread, const RemoteMemory& from, void* to, std::size_t bytes) {
+Token start(Job::Impl& impl, int thread, Access access, const RemoteMemory& there, void* here,
+            std::size_t bytes) {
   Token token;
-  Completion* const completion = take_slot(*impl_, thread, token);
+  Completion* const completion = take_slot(impl, thread, token);
   if (completion == nullptr) return token;
-  const Code code = check(*impl_, thread, from, bytes);
+  const Code code = check(impl, thread, there, bytes);
   if (code != Code::ok || bytes == 0)
     completion->set(code);
   else
-    impl_->way(from.owner)
-        .lanes->start_get(from.owner, impl_->memory_on_way(from), 0, to, bytes, *completion);
+    impl.way(there.owner)
+        .lanes->begin(there.owner, access, impl.memory_on_way(there), 0, here, bytes, 0, 0, nullptr,
+                      *completion);
   return token;
+}
+
+}  // namespace
+
+Token Job::rdma_read_async(int thread, const RemoteMemory& from, void* to, std::size_t bytes) {
+  return start(*impl_, thread, Access::get, from, to, bytes);
 }
 
 Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from,
                             std::size_t bytes) {
-  Token token;
-  Completion* const completion = take_slot(*impl_, thread, token);
-  if (completion == nullptr) return token;
-  const Code code = check(*impl_, thread, to, bytes);
-  if (code != Code::ok || bytes == 0)
-    completion->set(code);
-  else
-    impl_->way(to.owner).lanes->start_put(to.owner, impl_->memory_on_way(to), 0, from, bytes,
-                                          *completion);
-  return token;
+  return start(*impl_, thread, Access::put, to, const_cast<void*>(from), bytes);
 }
 
 Code Job::test(int thread, Token token) noexcept {

@@ -19,7 +19,6 @@ class StagingPool {
     int peer = -1;  // who reads it
 
     std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(head + 1); }
-    std::size_t room() const noexcept { return memory.bytes - sizeof(StagingHead); }
   };
 
   // limit: what the pool may allocate.

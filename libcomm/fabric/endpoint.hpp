@@ -25,6 +25,7 @@
 //
 // Tests: tests/fabric/conformance_test.cpp runs over every fabric. docs/fabrics.md adds one.
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -80,6 +81,15 @@ struct Request {
 };
 
 enum class Atomic : std::uint8_t { fetch_add, compare_swap };
+// As a processor does it, and returns the word's value before. The word is aligned.
+inline std::uint64_t apply(Atomic kind, void* at, std::uint64_t operand,
+                           std::uint64_t compare) noexcept {
+  const std::atomic_ref word(*static_cast<std::uint64_t*>(at));
+  // seq_cst: as the owner's own.
+  if (kind == Atomic::fetch_add) return word.fetch_add(operand);
+  word.compare_exchange_strong(compare, operand);
+  return compare;
+}
 
 struct Registration {
   Key key{};
@@ -148,21 +158,30 @@ class Endpoint {
   // byte is read or written here on the peer's behalf over it from then on.
   virtual void close(Link& link) = 0;
 
-  virtual Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
-                                 Registration& registration) = 0;
+  // These, and what the fabric does not do of the next three, may stay as they are.
+  virtual Status register_memory(void* /*address*/, std::size_t /*bytes*/, std::uint32_t /*rights*/,
+                                 Registration&) {
+    return {};
+  }
   // No byte there is read or written on a peer's behalf once this has returned.
-  virtual void deregister(Registration& registration) = 0;
+  virtual void deregister(Registration&) {}
 
   // At most 1 GiB each. Words of atomics are 8 bytes, aligned.
-  virtual Code put(Link& link, const void* from, std::size_t bytes, const Key& key,
-                   std::uint64_t offset, Request& request) = 0;
-  virtual Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
-                   Request& request) = 0;
+  virtual Code put(Link&, const void* /*from*/, std::size_t /*bytes*/, const Key&,
+                   std::uint64_t /*offset*/, Request&) {
+    return Code::unsupported;
+  }
+  virtual Code get(Link&, void* /*to*/, std::size_t /*bytes*/, const Key&, std::uint64_t /*offset*/,
+                   Request&) {
+    return Code::unsupported;
+  }
   // compare_swap stores `operand` where the word equals `compare`. `previous` is written before
   // done().
-  virtual Code atomic(Link& link, Atomic kind, const Key& key, std::uint64_t offset,
-                      std::uint64_t operand, std::uint64_t compare, std::uint64_t& previous,
-                      Request& request) = 0;
+  virtual Code atomic(Link&, Atomic, const Key&, std::uint64_t /*offset*/,
+                      std::uint64_t /*operand*/, std::uint64_t /*compare*/,
+                      std::uint64_t& /*previous*/, Request&) {
+    return Code::unsupported;
+  }
   // One message of head and body, copied; ok, again, or peer_lost once the link is down.
   virtual Code message(Link& link, Bytes head, Bytes body) = 0;
   // The same, but the body is not copied, and stays as it is until done(), as with a request. A

@@ -490,40 +490,34 @@ void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size
   use.session->start(begin(operation, WorkKind::get, use, offset, to, bytes));
 }
 
-void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t compare,
-               std::uint64_t swap, Operation& operation) {
-  transport::RegionUse& use = memory.impl_->use;
+namespace {
+
+inline void change(transport::RegionUse& use, WorkKind kind, std::uint64_t offset,
+                   std::uint64_t operand, std::uint64_t compare, Operation& operation) {
   std::byte* at = offset % 8 == 0 ? use.enter(kAtomic, offset, 8) : nullptr;
   if (at != nullptr) [[likely]] {
-    std::uint64_t previous = compare;
-    // seq_cst: as the processor's own.
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).compare_exchange_strong(previous, swap);
+    const auto previous = fabric::apply(transport::atomic_of(kind), at, operand, compare);
     use.leave();
     OperationAccess::set_previous(operation, previous);
     return finish_at_once(operation, Code::ok);
   }
   use.leave();
-  Work& work = begin(operation, WorkKind::compare_swap, use, offset, nullptr, 8);
-  work.operand = swap;
+  Work& work = begin(operation, kind, use, offset, nullptr, 8);
+  work.operand = operand;
   work.compare = compare;
   use.session->start(work);
 }
 
+}  // namespace
+
+void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t compare,
+               std::uint64_t swap, Operation& operation) {
+  change(memory.impl_->use, WorkKind::compare_swap, offset, swap, compare, operation);
+}
+
 void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64_t value,
                      Operation& operation) {
-  transport::RegionUse& use = memory.impl_->use;
-  std::byte* at = offset % 8 == 0 ? use.enter(kAtomic, offset, 8) : nullptr;
-  if (at != nullptr) [[likely]] {
-    const std::uint64_t previous =
-        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(value);
-    use.leave();
-    OperationAccess::set_previous(operation, previous);
-    return finish_at_once(operation, Code::ok);
-  }
-  use.leave();
-  Work& work = begin(operation, WorkKind::fetch_add, use, offset, nullptr, 8);
-  work.operand = value;
-  use.session->start(work);
+  change(memory.impl_->use, WorkKind::fetch_add, offset, value, 0, operation);
 }
 
 namespace {

@@ -116,7 +116,7 @@ Handshake::State Handshake::on_frame(FrameType type, std::string_view body, std:
     case FrameType::proof:
       return on_proof(body, out);
     default:
-      return on_welcome(body, out);
+      return on_welcome(body);
   }
 }
 
@@ -172,7 +172,7 @@ Handshake::State Handshake::on_proof(std::string_view body, std::string& out) {
   return State::done;
 }
 
-Handshake::State Handshake::on_welcome(std::string_view body, std::string&) {
+Handshake::State Handshake::on_welcome(std::string_view body) {
   ByteReader reader(body);
   const auto shown = reader.value<Bytes32>();
   const std::string_view content = reader.rest();

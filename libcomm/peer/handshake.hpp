@@ -97,7 +97,7 @@ class Handshake {
   State on_hello(std::string_view body, std::string& out);
   State on_challenge(std::string_view body, std::string& out);
   State on_proof(std::string_view body, std::string& out);
-  State on_welcome(std::string_view body, std::string& out);
+  State on_welcome(std::string_view body);
 
   Role role_;
   Secret secret_;

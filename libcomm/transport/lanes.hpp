@@ -23,8 +23,8 @@
 // wait for that, at most PEER_TIMEOUT_MS.
 //
 // Threads: leave: one thread. connect, accept, close_client, allocate, release, share, unshare: any
-// thread, and not on a datapath: they may take a lock and wait. describe, start_get, start_put,
-// get, put, cas, fetch_add, state: any number at once, against memory that stays allocated
+// thread, and not on a datapath: they may take a lock and wait. describe, begin and what
+// stands on it, state: any number at once, against memory that stays allocated
 // meanwhile.
 #include <atomic>
 #include <cstddef>
@@ -54,6 +54,8 @@ struct LaneLimits {
 };
 
 enum class PeerState { alive, left, dead };
+
+enum class Access : std::uint8_t { get, put, cas, fetch_add };
 
 // Whom lanes over a fabric lead to: ranks of the job, or strangers (job/members.hpp).
 enum class To { members, strangers };
@@ -89,31 +91,37 @@ class Lanes {
   // Names `address` by its region if it lies in allocated memory, else as any memory.
   virtual MemoryName describe(const void* address, std::size_t bytes) const noexcept = 0;
 
-  // Begins a get or put whose end `completion` tells; it and the memory must last until then. Where
-  // a processor does the copy, it is done on return.
-  virtual void start_get(int peer, const MemoryName& from, std::size_t offset, void* to,
-                         std::size_t bytes, Completion& completion) noexcept = 0;
-  virtual void start_put(int peer, const MemoryName& to, std::size_t offset, const void* from,
-                         std::size_t bytes, Completion& completion) noexcept = 0;
-  // The same, complete on return.
+  // Begins an access whose end `completion` tells; it and the memory must last until then. Where a
+  // processor does it, it is done on return. here: of a get or put. Atomics change `bytes` = 8; cas
+  // stores `operand` if the word equals `compare`; *previous: the word's value before.
+  virtual void begin(int peer, Access access, const MemoryName& there, std::size_t offset,
+                     void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+                     std::uint64_t* previous, Completion& completion) noexcept = 0;
+  void start_get(int peer, const MemoryName& from, std::size_t offset, void* to, std::size_t bytes,
+                 Completion& completion) noexcept {
+    begin(peer, Access::get, from, offset, to, bytes, 0, 0, nullptr, completion);
+  }
+  void start_put(int peer, const MemoryName& to, std::size_t offset, const void* from,
+                 std::size_t bytes, Completion& completion) noexcept {
+    begin(peer, Access::put, to, offset, const_cast<void*>(from), bytes, 0, 0, nullptr, completion);
+  }
+  // Complete on return.
   Code get(int peer, const MemoryName& from, std::size_t offset, void* to,
            std::size_t bytes) noexcept {
-    Completion completion;
-    start_get(peer, from, offset, to, bytes, completion);
-    return completion.is_done() ? completion.code() : wait(completion);
+    return finish(peer, Access::get, from, offset, to, bytes);
   }
   Code put(int peer, const MemoryName& to, std::size_t offset, const void* from,
            std::size_t bytes) noexcept {
-    Completion completion;
-    start_put(peer, to, offset, from, bytes, completion);
-    return completion.is_done() ? completion.code() : wait(completion);
+    return finish(peer, Access::put, to, offset, const_cast<void*>(from), bytes);
   }
-  // Complete on return. previous: the word's value before. cas stores `swap` if the word equals
-  // `compare`.
-  virtual Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
-                   std::uint64_t swap, std::uint64_t& previous) noexcept = 0;
-  virtual Code fetch_add(int peer, const MemoryName& word, std::size_t offset, std::uint64_t value,
-                         std::uint64_t& previous) noexcept = 0;
+  Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
+           std::uint64_t swap, std::uint64_t& previous) noexcept {
+    return finish(peer, Access::cas, word, offset, nullptr, 8, swap, compare, &previous);
+  }
+  Code fetch_add(int peer, const MemoryName& word, std::size_t offset, std::uint64_t value,
+                 std::uint64_t& previous) noexcept {
+    return finish(peer, Access::fetch_add, word, offset, nullptr, 8, value, 0, &previous);
+  }
 
   // Remote peers die silently. The first call for a peer begins to watch it, so ask only about
   // those that are needed. A peer not heard of for PEER_TIMEOUT_MS is dead, and stays so.
@@ -124,10 +132,13 @@ class Lanes {
  protected:
   Lanes(const LaneLimits& limits, transport::RemoteLanes* remote)
       : limits_(limits), remote_(remote) {}
-  // Polls until it is done, which remote lanes alone need.
-  Code wait(const Completion& completion) noexcept;
 
  private:
+  // Polls until it is done.
+  Code finish(int peer, Access access, const MemoryName& there, std::size_t offset, void* here,
+              std::size_t bytes, std::uint64_t operand = 0, std::uint64_t compare = 0,
+              std::uint64_t* previous = nullptr) noexcept;
+
   const LaneLimits limits_;
   transport::RemoteLanes* const remote_;
 };

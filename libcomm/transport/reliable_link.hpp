@@ -43,7 +43,6 @@ class ReliableLink {
   fabric::Link* link() const { return link_; }
   void use(fabric::Endpoint& endpoint) { endpoint_ = &endpoint; }
   std::uint32_t num_received() const { return num_received_; }  // for the hello of a link
-  bool has_sent_all() const { return state_ == State::up && resend_.all_sent(); }
   bool has_unsent() const { return !resend_.empty() || !backlog_.empty(); }
   bool floods() const;  // more waits for the peer than any peer asks for that reads its answers
 

@@ -1,7 +1,4 @@
 // The asking side: puts, gets, atomics and long messages, by the fabric or by the owner's side.
-#include <sodium.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -79,10 +76,8 @@ Code Session::post_to(fabric::Endpoint& endpoint, fabric::Link& link, Work& work
     return endpoint.put(link, work.local, work.bytes, key, work.offset, work);
   if (work.kind == WorkKind::get)
     return endpoint.get(link, work.local, work.bytes, key, work.offset, work);
-  return endpoint.atomic(
-      link,
-      work.kind == WorkKind::fetch_add ? fabric::Atomic::fetch_add : fabric::Atomic::compare_swap,
-      key, work.offset, work.operand, work.compare, work.previous, work);
+  return endpoint.atomic(link, atomic_of(work.kind), key, work.offset, work.operand, work.compare,
+                         work.previous, work);
 }
 
 // Numbered, so it is sent once; and behind the put, also when both are posted again.
@@ -125,8 +120,7 @@ bool Session::advance(Work& work, WorkList& finished) {
   }
   const fabric::Key* key = region.key_on(main_.theirs);
   // What the owner's side has begun it ends.
-  if (key == nullptr || work.id != 0 || !can_do(*endpoint(), work))
-    return post_by_owner(work, finished);
+  if (key == nullptr || work.id != 0 || !can_do(*endpoint(), work)) return post_by_owner(work);
   if (is_striped(work)) {
     (work.is_repost ? reposts_ : waiting_).remove(work);
     work.is_repost = false;
@@ -158,14 +152,8 @@ void Session::do_mapped(Work& work, std::byte* at) {
     case WorkKind::get:
       weft::detail::copy(work.local, at, work.bytes);
       return;
-    case WorkKind::fetch_add:
-      work.previous =
-          std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(work.operand);
-      return;
     default:
-      work.previous = work.compare;
-      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
-          .compare_exchange_strong(work.previous, work.operand);
+      work.previous = fabric::apply(atomic_of(work.kind), at, work.operand, work.compare);
   }
 }
 
@@ -181,7 +169,6 @@ bool Session::give_id(Work& work) {
   free_ids_.pop_back();
   by_owner_[(id & 0xffff) - 1] = &work;
   work.id = id;
-  work.by_owner = true;
   return true;
 }
 
@@ -198,7 +185,7 @@ void Session::drop_id(Work& work) {
   work.id = 0;
 }
 
-bool Session::post_by_owner(Work& work, WorkList&) {
+bool Session::post_by_owner(Work& work) {
   if (!give_id(work)) {
     make_busy();
     return false;

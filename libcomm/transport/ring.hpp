@@ -68,7 +68,6 @@ class RingWriter {
     consumed_word_ = consumed;
     data_lines_.assign(num_words(capacity_), 0);
   }
-  bool attached() const noexcept { return base_ != nullptr; }
   // Goes on at the start of other memory, of which nobody has written anything. Does not allocate
   // after make_room(capacity).
   void move_to(std::byte* base, std::uint32_t capacity, std::uint32_t maximum) noexcept {
@@ -120,13 +119,6 @@ class RingWriter {
     if (written_ + bytes + kEntryAlign > look_before_ && !refresh(bytes)) return nullptr;
     reserved_ = bytes;
     return base_ + offset_ + sizeof(EntryHead);
-  }
-
-  // True if entries of `bytes` in all can surely be reserved one after the other.
-  bool has_room(std::size_t bytes) noexcept {
-    // A turn may waste up to the largest entry.
-    const std::size_t need = bytes + kEntryAlign + capacity_ / 4;
-    return written_ + need <= limit() || refresh(need - kEntryAlign);
   }
 
   void publish(std::uint8_t kind, std::uint32_t length, std::uint64_t immediate) noexcept {
@@ -241,7 +233,6 @@ class RingReader {
     maximum_ = maximum;
     consumed_word_ = consumed;
   }
-  bool attached() const noexcept { return base_ != nullptr; }
   // Where its entries are counted.
   void count_in(stats::Row& row) noexcept { row_ = &row; }
 

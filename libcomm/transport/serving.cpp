@@ -184,14 +184,10 @@ bool Session::on_atomic(const AtomicMessage& message) {
     answer_done(message.id, code == Code::ok ? Code::bad_argument : code);
     return true;
   }
-  std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(region->address + message.offset));
-  std::uint64_t previous = message.compare;
-  // seq_cst: as a processor's own.
-  if (message.kind_of_atomic == 0)
-    previous = word.fetch_add(message.operand);
-  else
-    word.compare_exchange_strong(previous, message.operand);
-  answer_done(message.id, Code::ok, previous);
+  const fabric::Atomic kind{message.kind_of_atomic != 0};
+  answer_done(
+      message.id, Code::ok,
+      fabric::apply(kind, region->address + message.offset, message.operand, message.compare));
   return true;
 }
 

@@ -243,7 +243,6 @@ bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
     case Kind::done:
       return with(DoneMessage{}, [&](auto& m) { return on_done(m); });
     case Kind::bye:
-      has_left_ = true;
       lose(Code::peer_lost, "has left");
       return true;
     case Kind::ping: {

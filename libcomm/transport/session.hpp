@@ -138,7 +138,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
                       const fabric::Key& key);
   void post_tag(Work& work);
   void drop_posted(RemoteRegion& region);
-  bool post_by_owner(Work& work, WorkList& finished);
+  bool post_by_owner(Work& work);
   bool post_pieces(Work& work, WorkList& finished);
   void do_mapped(Work& work, std::byte* at);
   void end_work(Work& work, Code code, WorkList& finished);
@@ -238,8 +238,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   peer::NodeAddress theirs_;
   peer::Bytes16 cookie_;
   const bool opens_;
-  bool is_told_ = false;   // the program knows of this peer
-  bool has_left_ = false;  // it said goodbye
+  bool is_told_ = false;  // the program knows of this peer
   std::string why_;
 };
 

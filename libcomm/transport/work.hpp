@@ -17,14 +17,17 @@ struct Batch;
 struct Rail;
 
 enum class WorkKind : std::uint8_t { put, get, fetch_add, compare_swap, send };
+// Of the two kinds that are atomics.
+constexpr fabric::Atomic atomic_of(WorkKind kind) {
+  return kind == WorkKind::fetch_add ? fabric::Atomic::fetch_add : fabric::Atomic::compare_swap;
+}
 
 struct Work : fabric::Request {
   WorkKind kind = WorkKind::put;
   bool has_tag = false;
   bool is_repost = false;  // was under way when the link broke
-  bool by_owner = false;   // the owner's side does it
   Code code = Code::ok;    // once it has ended
-  std::uint32_t id = 0;    // by_owner
+  std::uint32_t id = 0;    // at the owner's side, which does it; 0: the fabric does
   Operation* operation = nullptr;
   Batch* batch = nullptr;  // instead
   Session* session = nullptr;
@@ -94,12 +97,6 @@ class WorkList {
     work.next = nullptr;
     (last_ != nullptr ? last_->next : first_) = &work;
     last_ = &work;
-  }
-  void push_front(Work& work) {
-    work.next = first_;
-    work.before = nullptr;
-    (first_ != nullptr ? first_->before : last_) = &work;
-    first_ = &work;
   }
   void remove(Work& work) {
     (work.before != nullptr ? work.before->next : first_) = work.next;

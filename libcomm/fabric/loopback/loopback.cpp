@@ -404,13 +404,7 @@ class LoopbackEndpoint final : public Endpoint {
       if (packet.bytes > 0) std::memcpy(packet.local, at, packet.bytes);
     } else {
       if (reinterpret_cast<std::uintptr_t>(at) % 8 != 0) return Code::bad_argument;
-      std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
-      std::uint64_t previous = packet.compare;
-      // seq_cst: as the processor's own.
-      if (packet.atomic == Atomic::fetch_add)
-        previous = word.fetch_add(packet.operand);
-      else
-        word.compare_exchange_strong(previous, packet.operand);
+      const std::uint64_t previous = apply(packet.atomic, at, packet.operand, packet.compare);
       std::memcpy(packet.local, &previous, sizeof previous);
     }
     return Code::ok;

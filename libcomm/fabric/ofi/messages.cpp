@@ -138,15 +138,8 @@ class OfiEndpoint final : public Endpoint {
   Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
                          Registration& registration) override;
   void deregister(Registration& registration) override;
-  Code put(Link&, const void*, std::size_t, const Key&, std::uint64_t, Request&) override {
-    return Code::unsupported;
-  }
   Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
            Request& request) override;
-  Code atomic(Link&, Atomic, const Key&, std::uint64_t, std::uint64_t, std::uint64_t,
-              std::uint64_t&, Request&) override {
-    return Code::unsupported;
-  }
   Code message(Link& link, Bytes head, Bytes body) override {
     return post(static_cast<OfiLink&>(link), head, body, nullptr);
   }
@@ -218,6 +211,7 @@ class OfiEndpoint final : public Endpoint {
     transfer.local = nullptr;
   }
   void dispatch(Events& events, Event& event);
+  void accept(OfiLink& link, std::uint64_t number);
 
   std::mutex mutex_;
   std::unique_ptr<lib::Endpoint> ep_;
@@ -672,6 +666,15 @@ bool OfiEndpoint::poll(Events& events) {
   return any;
 }
 
+// Tells the peer that it is let in.
+void OfiEndpoint::accept(OfiLink& link, std::uint64_t number) {
+  const auto* token = reinterpret_cast<const std::byte*>(&link.own_token);
+  if (send(link, Kind::accept, link.peer_token, {token, sizeof link.own_token}, {}) == Code::again)
+    events_.push_back({EventKind::accept_again, number});  // until the way back is there
+  else
+    link.is_up = true;
+}
+
 void OfiEndpoint::dispatch(Events& events, Event& event) {
   OfiLink* link;
   {
@@ -706,25 +709,11 @@ void OfiEndpoint::dispatch(Events& events, Event& event) {
         delete link;
         return;
       }
-      const auto* token = reinterpret_cast<const std::byte*>(&link->own_token);
-      const Code code =
-          send(*link, Kind::accept, link->peer_token, {token, sizeof link->own_token}, {});
-      if (code == Code::again)  // until the way back is there
-        events_.push_back({EventKind::accept_again, event.link});
-      else
-        link->is_up = true;
-      return;
+      return accept(*link, event.link);
     }
     case EventKind::accept_again: {
       std::lock_guard lock(mutex_);
-      const auto* token = reinterpret_cast<const std::byte*>(&link->own_token);
-      const Code code =
-          send(*link, Kind::accept, link->peer_token, {token, sizeof link->own_token}, {});
-      if (code == Code::again)
-        events_.push_back({EventKind::accept_again, event.link});
-      else
-        link->is_up = true;
-      return;
+      return accept(*link, event.link);
     }
     case EventKind::hello_again: {
       std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
 #pragma once
 // The fabric "ofi" of fabric/endpoint.hpp, over libfabric's reliable datagram endpoints (TCP, EFA
-// and others). Messages only so far: the transport has puts, gets and atomics done by the owner's
-// side.
+// and others). Gets are the provider's where it is not TCP; puts and atomics the transport has done
+// by the owner's side.
 //
 // Links are kept apart by a random token that each side chooses and the other sends along, as
 // anybody who reaches the endpoint can send to it.

@@ -103,19 +103,6 @@ class ShmEndpoint final : public Endpoint, private Mapped {
   Status open(Bytes, Bytes, Link*&) override { return Code::unsupported; }
   void close(Link& base) override;
 
-  // Towards strangers the owner's side does it all; nothing is needed for that.
-  Status register_memory(void*, std::size_t, std::uint32_t, Registration&) override { return {}; }
-  void deregister(Registration&) override {}
-  Code put(Link&, const void*, std::size_t, const Key&, std::uint64_t, Request&) override {
-    return Code::unsupported;
-  }
-  Code get(Link&, void*, std::size_t, const Key&, std::uint64_t, Request&) override {
-    return Code::unsupported;
-  }
-  Code atomic(Link&, Atomic, const Key&, std::uint64_t, std::uint64_t, std::uint64_t,
-              std::uint64_t&, Request&) override {
-    return Code::unsupported;
-  }
   Code message(Link& base, Bytes head, Bytes body) override;
 
   bool poll(Events& events) override;

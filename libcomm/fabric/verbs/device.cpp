@@ -241,8 +241,6 @@ Status Device::open(const Port& port, std::unique_ptr<Device>& device) {
     return {Code::unsupported,
             fmt::format("cannot ask {} for its limits: {}", port.device, std::strerror(errno))};
   made->max_message = state.max_msg_sz;
-  // rxe has no vendor: this, or nothing in older kernels.
-  made->is_software = made->limits.vendor_id == 0xffffff || made->limits.vendor_id == 0;
   made->pd = ibv_alloc_pd(made->context);
   if (made->pd == nullptr)
     return {Code::no_memory,

@@ -61,7 +61,6 @@ struct Device {
   ibv_pd* pd = nullptr;
   ibv_device_attr limits{};
   std::uint32_t max_message = 0;  // of one operation
-  bool is_software = false;       // rxe: this machine's processor is the device
 };
 
 // What a failed registration means and what to do about it.

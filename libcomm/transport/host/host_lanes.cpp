@@ -199,28 +199,18 @@ class ArenaLanes final : public HostLanes {
     return regions_.describe(address, bytes);
   }
 
-  void start_get(int peer, const MemoryName& from, std::size_t offset, void* to, std::size_t bytes,
-                 Completion& completion) noexcept override {
-    completion.set(move<false>(peer, from, offset, to, bytes));
-  }
-  void start_put(int peer, const MemoryName& to, std::size_t offset, const void* from,
-                 std::size_t bytes, Completion& completion) noexcept override {
-    completion.set(move<true>(peer, to, offset, const_cast<void*>(from), bytes));
-  }
-
-  Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
-           std::uint64_t swap, std::uint64_t& previous) noexcept override {
-    shm::AtomicOperation operation{shm::AtomicRequest::kCas, {}, compare, swap, 0};
-    const Code code = on_word(peer, word, offset, operation);
-    previous = operation.previous;
-    return code;
-  }
-  Code fetch_add(int peer, const MemoryName& word, std::size_t offset, std::uint64_t value,
-                 std::uint64_t& previous) noexcept override {
-    shm::AtomicOperation operation{shm::AtomicRequest::kFetchAdd, {}, value, 0, 0};
-    const Code code = on_word(peer, word, offset, operation);
-    previous = operation.previous;
-    return code;
+  void begin(int peer, Access access, const MemoryName& there, std::size_t offset, void* here,
+             std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+             std::uint64_t* previous, Completion& completion) noexcept override {
+    if (access == Access::get) return completion.set(move<false>(peer, there, offset, here, bytes));
+    if (access == Access::put) return completion.set(move<true>(peer, there, offset, here, bytes));
+    shm::AtomicOperation operation =
+        access == Access::cas
+            ? shm::AtomicOperation{shm::AtomicRequest::kCas, {}, compare, operand, 0}
+            : shm::AtomicOperation{shm::AtomicRequest::kFetchAdd, {}, operand, 0, 0};
+    const Code code = on_word(peer, there, offset, operation);
+    *previous = operation.previous;
+    completion.set(code);
   }
 
   Code map(int peer, const MemoryName& memory, MappedMemory& mapped) noexcept override {

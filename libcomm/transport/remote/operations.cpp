@@ -19,16 +19,15 @@ constexpr unsigned kMaxBreaks = 16;
 // Of one request of a fabric.
 constexpr std::size_t kMaxRequest = std::size_t{1} << 30;
 
-bool is_atomic(const RemoteOperation& operation) { return operation.kind >= RemoteOperation::cas; }
+bool is_atomic(const RemoteOperation& operation) { return operation.access >= Access::cas; }
 
 }  // namespace
 
-void RemoteLanes::begin(int rank, RemoteOperation::Kind kind, const MemoryName& there,
-                        std::size_t offset, void* here, std::size_t bytes, std::uint64_t operand,
-                        std::uint64_t compare, Completion& completion,
-                        std::uint64_t* previous) noexcept {
+void RemoteLanes::begin(int rank, Access access, const MemoryName& there, std::size_t offset,
+                        void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+                        std::uint64_t* previous, Completion& completion) noexcept {
   if (offset > there.bytes || bytes > there.bytes - offset || there.region == 0 ||
-      (kind >= RemoteOperation::cas && (there.address + offset) % 8 != 0))
+      (access >= Access::cas && (there.address + offset) % 8 != 0))
     return completion.set(Code::bad_argument);
   if (bytes == 0) return completion.set(Code::ok);
   if (rank == job_.rank()) return completion.set(Code::unsupported);
@@ -54,7 +53,7 @@ void RemoteLanes::begin(int rank, RemoteOperation::Kind kind, const MemoryName& 
   RemoteOperation& operation = *free_operations_.back();
   free_operations_.pop_back();
   peer->waiting.push_back(operation);
-  operation.kind = kind;
+  operation.access = access;
   operation.peer = peer;
   operation.completion = &completion;
   operation.place = {number_of(there), there.address + offset, bytes, there.bytes - offset};
@@ -94,10 +93,10 @@ Code RemoteLanes::start_operation(RemoteOperation& operation) {
 
 bool RemoteLanes::is_fabrics(const RemoteOperation& operation) const {
   const fabric::Limits& limits = endpoint_->limits();
-  switch (operation.kind) {
-    case RemoteOperation::get:
+  switch (operation.access) {
+    case Access::get:
       return limits.gets && operation.place.bytes <= kMaxRequest;
-    case RemoteOperation::put:
+    case Access::put:
       return limits.puts && operation.place.bytes <= kMaxRequest;
     default:
       return limits.atomics;
@@ -108,15 +107,15 @@ Code RemoteLanes::post_to_fabric(RemoteOperation& operation) {
   fabric::Link& link = *operation.peer->link.link();
   const OwnerPlace& place = operation.place;
   const fabric::Key key = fabric::key_of({place.address, place.room, place.key});
-  switch (operation.kind) {
-    case RemoteOperation::get:
+  switch (operation.access) {
+    case Access::get:
       return endpoint_->get(link, operation.here, place.bytes, key, 0, operation);
-    case RemoteOperation::put:
+    case Access::put:
       return endpoint_->put(link, operation.here, place.bytes, key, 0, operation);
     default:
       return endpoint_->atomic(link,
-                               operation.kind == RemoteOperation::cas ? fabric::Atomic::compare_swap
-                                                                      : fabric::Atomic::fetch_add,
+                               operation.access == Access::cas ? fabric::Atomic::compare_swap
+                                                               : fabric::Atomic::fetch_add,
                                key, 0, operation.operand, operation.compare, operation.result,
                                operation);
   }
@@ -148,7 +147,7 @@ Code RemoteLanes::ask_owner(RemoteOperation& operation) {
     message.kind = Kind::owner_atomic;
     message.id = operation.number;
     message.place = operation.place;
-    message.is_swap = operation.kind == RemoteOperation::cas ? 1 : 0;
+    message.is_swap = operation.access == Access::cas ? 1 : 0;
     message.operand = operation.operand;
     message.compare = operation.compare;
     if (peer.link.post(message, sizeof message, {}) != Code::ok) return Code::again;
@@ -164,13 +163,13 @@ Code RemoteLanes::ask_owner(RemoteOperation& operation) {
                      all.room - operation.moved};
     fabric::Bytes data;
     message.kind = Kind::owner_get;
-    if (operation.kind == RemoteOperation::put) {
+    if (operation.access == Access::put) {
       message.kind = Kind::owner_put;
       data = {operation.here + operation.moved, std::min<std::size_t>(message.place.bytes, most)};
     }
     if (peer.link.send_once(message, sizeof message, data) != Code::ok) return Code::again;
     operation.moved += data.size();
-  } while (operation.kind == RemoteOperation::put && operation.moved < all.bytes);
+  } while (operation.access == Access::put && operation.moved < all.bytes);
   operation.is_asked = true;
   return Code::ok;
 }
@@ -181,14 +180,14 @@ void RemoteLanes::ask_again(RankPeer& peer) {
     RemoteOperation& operation = *peer.under_way[i];
     if (is_atomic(operation)) continue;
     operation.is_asked = false;
-    if (operation.kind == RemoteOperation::put) operation.moved = 0;
+    if (operation.access == Access::put) operation.moved = 0;
     peer.waiting.push_front(operation);
   }
   std::erase_if(peer.under_way,
                 [](const RemoteOperation* operation) { return !operation->is_asked; });
   // A put whose pieces were on their way begins anew.
   peer.waiting.for_each([](RemoteOperation& operation) {
-    if (operation.kind == RemoteOperation::put) operation.moved = 0;
+    if (operation.access == Access::put) operation.moved = 0;
   });
 }
 
@@ -224,7 +223,7 @@ bool RemoteLanes::on_owner_data(RankPeer& peer, const OwnerDataMessage& message,
                                 fabric::Bytes data) {
   RemoteOperation* operation = find_operation(peer, message.id);
   if (operation == nullptr) return true;
-  if (operation->kind != RemoteOperation::get || !operation->is_asked || operation->is_fabrics ||
+  if (operation->access != Access::get || !operation->is_asked || operation->is_fabrics ||
       data.empty() || data.size() > operation->place.bytes - operation->moved)
     return false;
   std::memcpy(operation->here + operation->moved, data.data(), data.size());
@@ -245,37 +244,10 @@ bool RemoteLanes::on_owner_done(RankPeer& peer, const OwnerDoneMessage& message)
                            : Code::bad_argument);
     return true;
   }
-  if (operation->kind == RemoteOperation::get || !operation->is_asked) return false;
+  if (operation->access == Access::get || !operation->is_asked) return false;
   if (operation->previous != nullptr) *operation->previous = message.previous;
   finish(*operation, Code::ok);
   return true;
-}
-
-Code RemoteLanes::run(int rank, RemoteOperation::Kind kind, const MemoryName& word,
-                      std::size_t offset, std::uint64_t operand, std::uint64_t compare,
-                      std::uint64_t& previous) noexcept {
-  Completion completion;
-  begin(rank, kind, word, offset, nullptr, 8, operand, compare, completion, &previous);
-  return wait(completion);
-}
-
-Code RemoteLanes::cas(int rank, const MemoryName& word, std::size_t offset, std::uint64_t compare,
-                      std::uint64_t swap, std::uint64_t& previous) noexcept {
-  return run(rank, RemoteOperation::cas, word, offset, swap, compare, previous);
-}
-Code RemoteLanes::fetch_add(int rank, const MemoryName& word, std::size_t offset,
-                            std::uint64_t value, std::uint64_t& previous) noexcept {
-  return run(rank, RemoteOperation::fetch_add, word, offset, value, 0, previous);
-}
-
-void RemoteLanes::start_get(int rank, const MemoryName& from, std::size_t offset, void* to,
-                            std::size_t bytes, Completion& completion) noexcept {
-  begin(rank, RemoteOperation::get, from, offset, to, bytes, 0, 0, completion, nullptr);
-}
-void RemoteLanes::start_put(int rank, const MemoryName& to, std::size_t offset, const void* from,
-                            std::size_t bytes, Completion& completion) noexcept {
-  begin(rank, RemoteOperation::put, to, offset, const_cast<void*>(from), bytes, 0, 0, completion,
-        nullptr);
 }
 
 }  // namespace weft::transport

@@ -106,7 +106,7 @@ struct ReceiveLaneState {
 struct RemoteOperation : fabric::Request {
   RemoteLanes* lanes = nullptr;
   RemoteOperation* next = nullptr;  // in a queue
-  enum Kind : std::uint8_t { get, put, cas, fetch_add } kind = get;
+  Access access = Access::get;
   RankPeer* peer = nullptr;  // null: free
   Completion* completion = nullptr;
   std::uint32_t number = 0;

@@ -1,6 +1,7 @@
 // How ranks find each other, the links between them, signs of life and the end.
 #include <fmt/core.h>
 #include <sched.h>
+#include <sodium.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -27,24 +28,20 @@ constexpr unsigned kYieldsToLeave = 1000, kLeaveSleepUs = 200;
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
 
 std::string to_hex(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  std::string text(2 * bytes.size() + 1, 0);
+  sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                 bytes.size());
+  text.pop_back();
   return text;
 }
 
 bool read_hex(std::string_view text, std::string& bytes) {
-  bytes.clear();
-  if (text.size() % 2 != 0) return false;
-  for (std::size_t i = 0; i < text.size(); i += 2) {
-    int value = 0;
-    for (const char c : text.substr(i, 2)) {
-      const std::size_t digit = std::string_view("0123456789abcdef").find(c);
-      if (digit == std::string_view::npos) return false;
-      value = value * 16 + static_cast<int>(digit);
-    }
-    bytes.push_back(static_cast<char>(value));
-  }
-  return true;
+  bytes.resize(text.size() / 2);
+  std::size_t length = 0;
+  const char* end = nullptr;
+  return sodium_hex2bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), text.data(),
+                        text.size(), nullptr, &length, &end) == 0 &&
+         length == bytes.size() && end == text.data() + text.size();
 }
 
 fabric::Bytes bytes_of(std::string_view text) {

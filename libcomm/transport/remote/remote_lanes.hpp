@@ -55,14 +55,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Status unshare(const MemoryName& memory) override;
   MemoryName describe(const void* address, std::size_t bytes) const noexcept override;
 
-  Code cas(int rank, const MemoryName& word, std::size_t offset, std::uint64_t compare,
-           std::uint64_t swap, std::uint64_t& previous) noexcept override;
-  Code fetch_add(int rank, const MemoryName& word, std::size_t offset, std::uint64_t value,
-                 std::uint64_t& previous) noexcept override;
-  void start_get(int rank, const MemoryName& from, std::size_t offset, void* to, std::size_t bytes,
-                 Completion& completion) noexcept override;
-  void start_put(int rank, const MemoryName& to, std::size_t offset, const void* from,
-                 std::size_t bytes, Completion& completion) noexcept override;
+  void begin(int rank, Access access, const MemoryName& there, std::size_t offset, void* here,
+             std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+             std::uint64_t* previous, Completion& completion) noexcept override;
 
   PeerState state(int rank) noexcept override;
   void leave() noexcept override;
@@ -210,11 +205,6 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void poll_locked();
 
   // operations.cpp
-  void begin(int rank, RemoteOperation::Kind kind, const MemoryName& there, std::size_t offset,
-             void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
-             Completion& completion, std::uint64_t* previous) noexcept;
-  Code run(int rank, RemoteOperation::Kind kind, const MemoryName& word, std::size_t offset,
-           std::uint64_t operand, std::uint64_t compare, std::uint64_t& previous) noexcept;
   Code start_operation(RemoteOperation& operation);
   bool is_fabrics(const RemoteOperation& operation) const;
   Code post_to_fabric(RemoteOperation& operation);
@@ -232,7 +222,6 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::uint64_t next_key();
   bool is_one_sided() const;
   Status share_as(void* address, std::size_t bytes, bool is_writable, MemoryName& memory);
-  MemoryName find_allocated(const void* address, std::size_t bytes) const noexcept;
   Registered* find_registered(const OwnerPlace& place, std::size_t bytes, bool to_write);
   std::byte* find_shared(const OwnerPlace& place, std::size_t bytes, bool to_write);
   void answer(RankPeer& peer, const RankPeer::Answer& answer);

@@ -316,18 +316,11 @@ bool RemoteLanes::on_owner_atomic(RankPeer& peer, const OwnerAtomicMessage& mess
   answer.kind = Kind::owner_done;
   answer.id = message.id;
   std::byte* start = find_shared(message.place, sizeof(std::uint64_t), true);
-  if (start == nullptr || reinterpret_cast<std::uintptr_t>(start) % sizeof(std::uint64_t) != 0) {
+  if (start == nullptr || reinterpret_cast<std::uintptr_t>(start) % sizeof(std::uint64_t) != 0)
     answer.code = static_cast<std::uint64_t>(Code::bad_argument);
-    peer.link.post_control(answer, sizeof answer);
-    return true;
-  }
-  const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(start));
-  answer.previous = message.compare;
-  // seq_cst: as the owner's own.
-  if (message.is_swap == 0)
-    answer.previous = word.fetch_add(message.operand);
   else
-    word.compare_exchange_strong(answer.previous, message.operand);
+    answer.previous = fabric::apply(fabric::Atomic{message.is_swap != 0}, start, message.operand,
+                                    message.compare);
   peer.link.post_control(answer, sizeof answer);
   return true;
 }

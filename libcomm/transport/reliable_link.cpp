@@ -115,8 +115,7 @@ Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes b
   const Code code = request != nullptr ? endpoint_->message_in_place(*link_, first, body, *request)
                                        : endpoint_->message(*link_, first, body);
   if (code != Code::ok) return code;
-  unacked_messages_ = 0;
-  unacked_bytes_ = 0;
+  note_acknowledged();
   return Code::ok;
 }
 
@@ -127,17 +126,20 @@ void ReliableLink::send_unsent() {
     const Code code = endpoint_->message(*link_, message, {});
     if (code != Code::ok) return owner_.make_busy();
     resend_.mark_sent();
-    unacked_messages_ = 0;
-    unacked_bytes_ = 0;
+    note_acknowledged();
   }
 }
 
 void ReliableLink::send_ack() {
   Head head{.kind = Kind::ack, .acked = num_received_};
   if (endpoint_->message(*link_, as_bytes(head), {}) != Code::ok) return owner_.make_busy();
+  note_acknowledged();
+}
+
+void ReliableLink::note_acknowledged() {
   unacked_messages_ = 0;
   unacked_bytes_ = 0;
-  wants_ack_ = false;
+  ack_ = Ack::none;
 }
 
 bool ReliableLink::drop_acknowledged(std::uint32_t acked) {
@@ -157,7 +159,11 @@ bool ReliableLink::note_received(const Head& head, std::size_t bytes, bool& is_n
   is_new = ahead == 1;
   if (is_new) num_received_ = head.number;
   unacked_bytes_ += bytes;
-  if (++unacked_messages_ >= kAckMessages || unacked_bytes_ >= kAckBytes) want_ack();
+  const bool is_much = ++unacked_messages_ >= kAckMessages || unacked_bytes_ >= kAckBytes;
+  if (is_much && ack_ == Ack::none) {
+    ack_ = Ack::next_pump;
+    owner_.make_busy();
+  }
   return true;
 }
 
@@ -178,7 +184,7 @@ ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes
 }
 
 void ReliableLink::want_ack() {
-  wants_ack_ = true;
+  ack_ = Ack::now;
   owner_.make_busy();
 }
 
@@ -204,7 +210,8 @@ bool ReliableLink::pump() {
     if (post(*reinterpret_cast<Head*>(bytes.data()), bytes.size(), {}, true) != Code::ok) break;
     backlog_.pop_front();
   }
-  if (wants_ack_ && retains()) send_ack();
+  if (ack_ == Ack::now && retains()) send_ack();
+  if (ack_ == Ack::next_pump) want_ack();
   return is_up_now;
 }
 

@@ -81,9 +81,13 @@ class ReliableLink {
   Due tick(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits, bool opens);
 
  private:
+  // When a message for this alone is due. next_pump: what the program sends by then carries it.
+  enum class Ack : std::uint8_t { none, next_pump, now };
+
   bool retains() const { return endpoint_->limits().breaks; }
   void send_unsent();
   void send_ack();
+  void note_acknowledged();  // a message has carried num_received_
   bool resume(std::uint32_t received);
   bool note_received(const Head& head, std::size_t bytes, bool& is_new);
   bool drop_acknowledged(std::uint32_t acked);
@@ -94,7 +98,7 @@ class ReliableLink {
   State state_ = State::connecting;
   bool is_opener_ = false;  // of the link
   bool is_held_ = false;
-  bool wants_ack_ = false;
+  Ack ack_ = Ack::none;
   bool wants_resume_ = false;  // to be sent before all else on a new link
 
   ResendBuffer resend_;

@@ -1,0 +1,122 @@
+// When the receiver acknowledges: by what it sends anyway, else by a message of its own.
+#include "transport/reliable_link.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+using namespace weft;
+using namespace weft::transport;
+
+namespace {
+
+// Keeps the heads of what is sent.
+class Wire final : public fabric::Endpoint {
+ public:
+  Wire() { limits_.message_max = 1 << 20; }
+  std::string_view name() const noexcept override { return "wire"; }
+  const fabric::Limits& limits() const noexcept override { return limits_; }
+  std::string address() const override { return {}; }
+  Status open(fabric::Bytes, fabric::Bytes, fabric::Link*&) override { return Code::unsupported; }
+  void close(fabric::Link&) override {}
+  Status register_memory(void*, std::size_t, std::uint32_t, fabric::Registration&) override {
+    return Code::unsupported;
+  }
+  void deregister(fabric::Registration&) override {}
+  Code put(fabric::Link&, const void*, std::size_t, const fabric::Key&, std::uint64_t,
+           fabric::Request&) override {
+    return Code::unsupported;
+  }
+  Code get(fabric::Link&, void*, std::size_t, const fabric::Key&, std::uint64_t,
+           fabric::Request&) override {
+    return Code::unsupported;
+  }
+  Code atomic(fabric::Link&, fabric::Atomic, const fabric::Key&, std::uint64_t, std::uint64_t,
+              std::uint64_t, std::uint64_t&, fabric::Request&) override {
+    return Code::unsupported;
+  }
+  Code message(fabric::Link&, fabric::Bytes head, fabric::Bytes) override {
+    std::memcpy(&sent.emplace_back(), head.data(), sizeof(Head));
+    return Code::ok;
+  }
+  bool poll(fabric::Events&) override { return false; }
+  bool arm() override { return true; }
+  int wait_fd() const noexcept override { return -1; }
+
+  std::vector<Head> sent;
+
+ private:
+  fabric::Limits limits_;
+};
+
+struct Side final : ReliableLink::Owner {
+  Side() {
+    link.use(wire);
+    link.set_opened(to_peer);
+    REQUIRE(link.receive({.kind = Kind::resume}, sizeof(Head), 1) == ReliableLink::Received::up);
+    poll();
+  }
+  void make_busy() override { is_busy = true; }
+  // What a poll does once it has shown what came.
+  void poll() {
+    if (std::exchange(is_busy, false)) link.pump();
+  }
+  void receive(std::size_t bytes) {
+    const Head head{.kind = Kind::user, .flags = kNumbered, .number = ++num_received};
+    REQUIRE(link.receive(head, bytes, 1) == ReliableLink::Received::fresh);
+  }
+  void send() {
+    Head head{.kind = Kind::user};
+    REQUIRE(link.post(head, sizeof head, {}) == Code::ok);
+  }
+
+  Wire wire;
+  fabric::Link to_peer;
+  ReliableLink link{*this};
+  bool is_busy = false;
+  std::uint32_t num_received = 0;
+};
+
+constexpr std::size_t kLong = 64 << 10;
+
+}  // namespace
+
+TEST_CASE("an answer carries the acknowledgement of a long message") {
+  Side side;
+  for (std::uint32_t i = 1; i <= 3; ++i) {
+    side.receive(kLong);
+    side.poll();
+    CHECK(side.wire.sent.size() == i - 1);
+    side.send();
+    side.poll();
+    REQUIRE(side.wire.sent.size() == i);
+    CHECK(side.wire.sent.back().kind == Kind::user);
+    CHECK(side.wire.sent.back().acked == i);
+  }
+  CHECK_FALSE(side.is_busy);
+}
+
+TEST_CASE("where nothing else is sent the next poll acknowledges") {
+  Side side;
+  SECTION("a long message") { side.receive(kLong); }
+  SECTION("many short ones") {
+    for (int i = 0; i < 64; ++i) side.receive(sizeof(Head));
+  }
+  side.poll();
+  CHECK(side.wire.sent.empty());
+  CHECK(side.is_busy);
+  side.poll();
+  REQUIRE(side.wire.sent.size() == 1);
+  CHECK(side.wire.sent.back().kind == Kind::ack);
+  CHECK(side.wire.sent.back().acked == side.num_received);
+  CHECK_FALSE(side.is_busy);
+}
+
+TEST_CASE("a ping is answered at once") {
+  Side side;
+  side.link.want_ack();
+  side.poll();
+  REQUIRE(side.wire.sent.size() == 1);
+  CHECK(side.wire.sent.back().kind == Kind::ack);
+}

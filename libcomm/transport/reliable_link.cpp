@@ -84,6 +84,7 @@ Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, 
     owner_.make_busy();
     return Code::again;  // if the link is down, its end is told next
   }
+  const bool is_next = state_ == State::up && !is_held_ && resend_.all_sent();
   const std::span<std::byte> to = resend_.append(head_bytes + body.size());
   if (to.empty()) {
     owner_.make_busy();
@@ -91,9 +92,20 @@ Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, 
   }
   head.flags |= kNumbered;
   head.number = ++num_posted_;
+  head.acked = num_received_;
+  // The message leaves before it is copied for a break of the link, so that the copy takes no time
+  // on its way.
+  const bool is_sent =
+      is_next && endpoint_->message(*link_, {reinterpret_cast<const std::byte*>(&head), head_bytes},
+                                    body) == Code::ok;
   std::memcpy(to.data(), &head, head_bytes);
   if (!body.empty()) weft::detail::copy(to.data() + head_bytes, body.data(), body.size());
-  if (state_ == State::up && !is_held_) send_unsent();
+  if (is_sent) {
+    resend_.mark_sent();
+    note_acknowledged();
+  } else if (state_ == State::up && !is_held_) {
+    send_unsent();
+  }
   return Code::ok;
 }
 

@@ -19,7 +19,7 @@ enum class Kind : std::uint8_t {
   withdrawn,  // the owner takes memory back
   let_go,     // nothing here uses it any more
   put,        // for fabrics that have no puts; data
-  get,        // the same for gets; answered by data and done
+  get,        // the same for gets; answered by data, the last with kLast, or by done
   data,       // data of a get
   atomic,
   done,  // of put, get or atomic
@@ -46,7 +46,7 @@ enum class Kind : std::uint8_t {
   device_key,  // before resolved: the key of a further device of the owner
 };
 
-inline constexpr std::uint8_t kLast = 1;      // flag of put: no more of this id
+inline constexpr std::uint8_t kLast = 1;      // flag of put and data: no more of this id
 inline constexpr std::uint8_t kNumbered = 2;  // flag: sent again after a link broke
 
 // Of a link of a session, to on_incoming().

@@ -428,13 +428,21 @@ bool Session::on_withdrawn(std::uint32_t handle) {
 // Answers of the owner's side.
 
 bool Session::on_data(const DataMessage& message, fabric::Bytes data) {
-  std::lock_guard lock(lock_);
-  Work* work = work_of(message.id);
-  if (work == nullptr || work->kind != WorkKind::get || message.offset != work->moved ||
-      data.size() > work->bytes - work->moved)
-    return false;
-  weft::detail::copy(work->local + work->moved, data.data(), data.size());
-  work->moved += data.size();
+  WorkList finished;
+  {
+    std::lock_guard lock(lock_);
+    Work* work = work_of(message.id);
+    if (work == nullptr || work->kind != WorkKind::get || message.offset != work->moved ||
+        data.size() > work->bytes - work->moved)
+      return false;
+    weft::detail::copy(work->local + work->moved, data.data(), data.size());
+    work->moved += data.size();
+    if ((message.flags & kLast) != 0) {
+      if (work->moved != work->bytes) return false;
+      end_by_owner(*work, Code::ok, finished);
+    }
+  }
+  finished.finish_all();
   return true;
 }
 
@@ -449,17 +457,21 @@ bool Session::on_done(const DoneMessage& message) {
       code = message.code == static_cast<std::uint32_t>(Code::bad_argument) ? Code::bad_argument
                                                                             : Code::not_permitted;
     if (work->kind == WorkKind::get && code == Code::ok && work->moved != work->bytes) return false;
-    // A put that was refused may still be in pieces in waiting_.
-    const bool is_waiting = waiting_.first() == work;
-    (is_waiting ? waiting_ : posted_).remove(*work);
-    drop_id(*work);
     work->previous = message.previous;
-    work->code = code;
-    finished.push_back(*work);
-    if (!waiting_.empty()) make_busy();
+    end_by_owner(*work, code, finished);
   }
   finished.finish_all();
   return true;
+}
+
+void Session::end_by_owner(Work& work, Code code, WorkList& finished) {
+  // A put that was refused may still be in pieces in waiting_.
+  const bool is_waiting = waiting_.first() == &work;
+  (is_waiting ? waiting_ : posted_).remove(work);
+  drop_id(work);
+  work.code = code;
+  finished.push_back(work);
+  if (!waiting_.empty()) make_busy();
 }
 
 bool Session::on_piece(const PieceMessage& message, fabric::Bytes data) {

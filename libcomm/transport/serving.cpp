@@ -161,15 +161,19 @@ bool Session::pump_answers() {
     while (region != nullptr && answer.sent < answer.bytes) {
       const std::size_t part = std::min<std::uint64_t>(answer.bytes - answer.sent, most);
       DataMessage message{{.kind = Kind::data, .id = answer.id}, answer.sent};
+      if (answer.sent + part == answer.bytes) message.flags |= kLast;
       if (post(message, {region->address + answer.offset + answer.sent, part}) != Code::ok)
         return false;
       answer.sent += part;
     }
-    DoneMessage message{};
-    message.kind = Kind::done;
-    message.id = answer.id;
-    message.code = static_cast<std::uint32_t>(code);
-    if (post(message) != Code::ok) return false;
+    // The last of the data says that the get is done.
+    if (region == nullptr || answer.bytes == 0) {
+      DoneMessage message{};
+      message.kind = Kind::done;
+      message.id = answer.id;
+      message.code = static_cast<std::uint32_t>(code);
+      if (post(message) != Code::ok) return false;
+    }
     answers_.pop_front();
   }
   return true;

@@ -14,7 +14,7 @@ namespace weft::transport {
 
 namespace {
 
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 
 }  // namespace
 

@@ -142,6 +142,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   bool post_pieces(Work& work, WorkList& finished);
   void do_mapped(Work& work, std::byte* at);
   void end_work(Work& work, Code code, WorkList& finished);
+  void end_by_owner(Work& work, Code code, WorkList& finished);
   void on_request_done(Work& work, Code code);
   static void request_done(fabric::Request& request, Code code) noexcept;
   bool give_id(Work& work);

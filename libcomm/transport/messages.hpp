@@ -1,5 +1,5 @@
 #pragma once
-// What sessions send each other through a fabric's messages, version 1: one struct a message, each
+// What sessions send each other through a fabric's messages: one struct a message, each
 // beginning with the head, and data behind it where it says so. docs/wire.md has the page. A peer's
 // bytes are copied before they are checked (read_message).
 #include <array>
@@ -48,6 +48,8 @@ enum class Kind : std::uint8_t {
 
 inline constexpr std::uint8_t kLast = 1;      // flag of put and data: no more of this id
 inline constexpr std::uint8_t kNumbered = 2;  // flag: sent again after a link broke
+
+inline constexpr std::uint32_t kSessionVersion = 3;
 
 // Of a link of a session, to on_incoming().
 struct LinkHello {

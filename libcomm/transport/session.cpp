@@ -12,16 +12,10 @@
 
 namespace weft::transport {
 
-namespace {
-
-constexpr std::uint32_t kVersion = 3;
-
-}  // namespace
-
 bool read_hello(fabric::Bytes bytes, LinkHello& hello) {
   if (bytes.size() < sizeof hello) return false;  // fabrics may add zeros
   std::memcpy(&hello, bytes.data(), sizeof hello);
-  return hello.version == kVersion;
+  return hello.version == kSessionVersion;
 }
 
 Session::Session(Transport& transport, peer::Connection& connection, bool opens)
@@ -90,7 +84,7 @@ Status Session::open_link() {
 Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size_t theirs,
                           std::size_t rail, fabric::Link*& link) {
   const LinkHello hello{cookie_,
-                        kVersion,
+                        kSessionVersion,
                         link_.num_received(),
                         static_cast<std::uint16_t>(rail),
                         static_cast<std::uint16_t>(own),

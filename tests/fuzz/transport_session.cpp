@@ -83,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   if (!bootstrap.connect(theirs.bootstraps.at(0), ~0ull, nullptr)) std::abort();
   while (rogue.connection == nullptr) poll();
-  transport::LinkHello hello{rogue.connection->cookie(), 3, 0, 0, 0, 0};
+  transport::LinkHello hello{rogue.connection->cookie(), transport::kSessionVersion, 0, 0, 0, 0};
   const std::string_view at = theirs.on("loopback");
   fabric::Link* link = nullptr;
   if (!endpoint->open({reinterpret_cast<const std::byte*>(at.data()), at.size()},

@@ -111,10 +111,9 @@ class Team {
   // True once a member is known to be lost (or left) or the client is interrupted: nothing
   // collective can work any more.
   bool is_broken() noexcept {
-    return (engine_.num_lost() != lost_seen_ && look_for_lost()) ||
-           (interrupt_ != nullptr && interrupt_->is_raised()) || is_given_up();
+    return (engine_.num_lost() != lost_seen_ && look_for_lost()) || is_given_up();
   }
-  // Whether a member has told that it gave up, or this one has.
+  // Whether a member has told that it gave up, or this one has, or the client is interrupted.
   bool is_given_up() noexcept;
   // This member cannot go on in a call that the others are in: tells them, as they may wait for it
   // without knowing who is lost elsewhere.

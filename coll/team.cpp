@@ -162,6 +162,7 @@ void Team::give_up() noexcept {
 }
 
 bool Team::is_given_up() noexcept {
+  if (interrupt_ != nullptr && interrupt_->is_raised()) return true;
   Team& team = whole_ != nullptr ? *whole_ : *this;
   Notices* notices = team.notices_used();
   if (notices == nullptr) return false;
@@ -206,7 +207,7 @@ std::uint64_t Team::grace_ns() noexcept {
     return member != engine_.rank() && !engine_.is_alive(member) && !engine_.has_left(member);
   });
   // The survivors agree on what a call is in which somebody died, so there is nothing to wait for.
-  if (interrupt_ != nullptr) return some_died ? 0 : kGraceNs;
+  if (interrupt_ != nullptr && some_died) return 0;
   return some_died || is_given_up() ? kGraceNs : kGraceAfterLeavingNs;
 }
 

@@ -16,6 +16,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/shortage.hpp"
+
 namespace weft::stats {
 namespace {
 
@@ -84,7 +86,7 @@ class Own {
         set_text(row.peer, key.second);
         return;
       }
-      free_.reserve(free_.size() + 1);
+      make_room(free_);
       past = place;
     } catch (const std::bad_alloc&) {
       return;  // the row stays as it is

@@ -208,14 +208,17 @@ bool ExchangeBase::Impl::wait_until_read() noexcept {
       static_cast<std::uint64_t>(job.members->settings().number(Setting::peer_timeout_ms)) *
       1'000'000;
   Waiter waiter(*this, 0);
-  const auto is_read = [this](Out& out) {
+  const auto is_read = [this](Thread& thread, Out& out) {
+    // Else the peer might hear of the lane after it has closed this exchange.
+    if (out.is_opening && connect(thread, out, false) == Code::again) return false;
     return out.lane.remote == nullptr || out.ended != Code::ok || is_lost(out.peer) ||
            out.lane.ring.is_read() || out.lane.is_closed();
   };
   for (;;) {
     drop_all();
-    if (std::ranges::all_of(
-            threads, [&](auto& thread) { return std::ranges::all_of(thread->outs, is_read); }))
+    if (std::ranges::all_of(threads, [&](auto& thread) {
+          return std::ranges::all_of(thread->outs, [&](Out& out) { return is_read(*thread, out); });
+        }))
       return true;
     if (now_ns() - start >= limit) return false;
     waiter.pause(1000);

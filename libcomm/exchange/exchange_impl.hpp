@@ -22,6 +22,7 @@ struct Out {
   Lanes* lanes = nullptr;
   int peer = -1;
   int reader = 0;                       // the thread there
+  bool is_opening = false;              // the peer has not answered yet
   Code ended = Code::ok;                // not ok: nothing more can be sent, for this reason
   std::size_t past_cache_bytes = 0;     // blocks from this size on are written past the caches
   std::unique_ptr<std::byte[]> buffer;  // of the block, unless it is staged
@@ -102,9 +103,11 @@ struct ExchangeBase::Impl {
   Status trouble(Thread& thread);
 
   // sending.cpp
-  Code connect(Thread& thread, Out& out) noexcept;
+  // again: the peer has not answered yet, and the caller does not wait.
+  Code connect(Thread& thread, Out& out, bool waits = true) noexcept;
   Code open_block(Thread& thread, int destination) noexcept;
   Code send_block(Thread& thread, int destination) noexcept;
+  Code send_full(Thread& thread, int destination) noexcept;
   Code send_large(Thread& thread, int destination, std::span<const std::byte> message) noexcept;
   Code send_run(Thread& thread, int destination, std::span<const std::byte>& rest) noexcept;
   Code put_block(Thread& thread, Out& out, const std::byte* data, std::size_t bytes) noexcept;
@@ -195,6 +198,7 @@ struct ExchangeBase::Impl {
   // The end of a phase.
   std::atomic<std::uint32_t> phase{0};
   std::atomic<int> num_arrived{0}, num_finished{0};
+  std::atomic<bool> has_unsent{false};     // a thread's blocks, which wait for memory of a receiver
   std::atomic<std::uint32_t> step{0};      // grows by one when thread 0 has got on
   std::vector<std::uint64_t> counts;       // of agree_on_counts()
   bool receive_more = false;               // written before step grows
@@ -213,7 +217,8 @@ struct ExchangeBase::Impl {
 // waited for, pause(), and look again.
 class Waiter {
  public:
-  Waiter(ExchangeBase::Impl& impl, int thread) : impl_(impl), thread_(thread) {}
+  Waiter(ExchangeBase::Impl& impl, int thread)
+      : impl_(impl), thread_(thread), sleep_(impl.crowded) {}
   void pause(std::uint64_t longest_us = ~std::uint64_t{0}) noexcept;
 
  private:

@@ -40,6 +40,12 @@ void add(const void* in, void* inout, std::size_t count, void*) {
 // Of a rank whose messages wait for memory, among ranks in trouble.
 constexpr std::uint64_t kShortage = std::uint64_t{1} << 32;
 
+Status trouble_status(std::uint64_t trouble) {
+  if (trouble == 0) return {};
+  if (trouble % kShortage != 0) return Code::corrupt;
+  return {Code::no_memory, "messages wait that there is no memory to receive"};
+}
+
 const coll::Reduction kAdd{add, nullptr, sizeof(std::uint64_t), true};
 
 }  // namespace
@@ -94,24 +100,23 @@ Status ExchangeBase::Impl::agree_on_counts(bool& all) {
       if (is_out[rank].load(std::memory_order_relaxed)) counts[rank] = 0;
   }
   counts[size] = received_here();
-  counts[size + 1] = corrupt.load(std::memory_order_acquire) ? 1 : 0;
+  counts[size + 1] = corrupt.load(std::memory_order_acquire)      ? 1
+                     : has_unsent.load(std::memory_order_relaxed) ? kShortage
+                                                                  : 0;
   Status status = job.all_reduce(counts.data(), counts.size(), kAdd);
   if (!status) return status;
   std::uint64_t sent = 0;
   for (std::size_t rank = 0; rank < size; ++rank) sent += counts[rank];
   expected.store(counts[static_cast<std::size_t>(job.members->rank())], std::memory_order_relaxed);
   all = sent == counts[size];
-  if (counts[size + 1] != 0) return Code::corrupt;
-  return {};
+  return trouble_status(counts[size + 1]);
 }
 
 // That all have received what they were to.
 Status ExchangeBase::Impl::agree_on_end() {
   std::uint64_t trouble = corrupt.load(std::memory_order_acquire) ? 1 : is_short() ? kShortage : 0;
   Status status = job.all_reduce(&trouble, 1, kAdd);
-  if (!status || trouble == 0) return status;
-  if (trouble % kShortage != 0) return Code::corrupt;
-  return {Code::no_memory, "messages wait that there is no memory to receive"};
+  return status ? trouble_status(trouble) : status;
 }
 
 // Who says of whom that it sent what makes no sense, on all ranks alike.
@@ -169,7 +174,9 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
   const bool leads = number == 0;
   // Every meeting of the rank's threads moves `step` by one.
   const std::uint32_t begin = step.load(std::memory_order_acquire);
-  if (thread != nullptr) (void)flush(*thread);  // who is lost shows below
+  // Who is lost shows below. relaxed: num_arrived orders it.
+  if (thread != nullptr && flush(*thread) == Code::no_memory)
+    has_unsent.store(true, std::memory_order_relaxed);
   num_arrived.fetch_add(1, std::memory_order_acq_rel);
 
   const auto until = [&](auto&& done) { receive_until(*this, number, drain, done); };
@@ -195,6 +202,7 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
     advance();
     if (!status.ok() || !all) status = end_phase(drain, std::move(status), all, thread != nullptr);
     background = before;
+    has_unsent.store(false, std::memory_order_relaxed);  // the next call flushes again
     outcome = std::move(status);
     const Status result = outcome;
     num_finished.store(num - 1, std::memory_order_relaxed);

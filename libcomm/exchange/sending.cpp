@@ -26,7 +26,7 @@ void ExchangeBase::Impl::end_lost(Thread& thread) noexcept {
     if (out.ended == Code::ok && is_lost(out.peer)) (void)end(thread, out, Code::peer_lost);
 }
 
-Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
+Code ExchangeBase::Impl::connect(Thread& thread, Out& out, bool waits) noexcept {
   if (engine.num_lost() != thread.num_lost) [[unlikely]]
     end_lost(thread);
   if (out.ended != Code::ok) return end(thread, out, out.ended);
@@ -46,10 +46,13 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out) noexcept {
     return Code::ok;
   });
   if (code != Code::ok) return code;
-  code = until_room(thread, out, [&] {
+  const auto attempt = [&] {
     status = or_no_memory([&] { return out.lanes->connect(out.peer, channel, memory); });
     return status.code();
-  });
+  };
+  code = waits ? until_room(thread, out, attempt) : attempt();
+  out.is_opening = code == Code::again;
+  if (out.is_opening) return code;
   if (code == Code::ok && memory.ring_bytes < ring_min) {
     log_line(LogLevel::error, job.members->rank(),
              "blocks of this exchange need rings of {} bytes, and {} has at most {}", ring_min,
@@ -86,11 +89,15 @@ Code ExchangeBase::Impl::take_staging(Thread& thread, Out& out, std::size_t byte
   });
 }
 
-// After it the block has room for at least one message, or for bytes.
+// After it the block has room for at least one message, or for bytes. The first block does not wait
+// for the lane, which is needed only when the block goes: so a thread that fills blocks for many
+// destinations opens all these lanes in the time of one.
 Code ExchangeBase::Impl::open_block(Thread& thread, int destination) noexcept {
   Out& out = thread.outs[static_cast<std::size_t>(destination)];
   detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
-  if (const Code code = connect(thread, out); code != Code::ok) return code;
+  Code opened = send_block(thread, destination);  // one that had to stay, see send_full
+  if (opened == Code::ok) opened = connect(thread, out, false);
+  if (opened != Code::ok && opened != Code::again) return opened;
   if (block_bytes >= settings.rendezvous_bytes) {
     const Code code = take_staging(thread, out, block_bytes, out.staging);
     if (code != Code::ok) return code;
@@ -112,6 +119,9 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   if (bytes == 0) return Code::ok;
   if (engine.num_lost() != thread.num_lost) [[unlikely]]
     end_lost(thread);
+  if (!out.lane.connected()) [[unlikely]] {
+    if (const Code code = connect(thread, out); code != Code::ok) return code;
+  }
   if (out.lane.is_closed()) [[unlikely]]
     out.ended = Code::corrupt;
   if (out.ended != Code::ok) [[unlikely]]
@@ -126,6 +136,13 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   const Code code = put_block(thread, out, block.begin, bytes);
   if (code == Code::ok) block.cursor = block.begin;
   return code;
+}
+
+// A block that the last message has filled. Where the receiver has no memory for the lane it stays,
+// with that message, and the next call for it sends it or tells.
+Code ExchangeBase::Impl::send_full(Thread& thread, int destination) noexcept {
+  const Code code = send_block(thread, destination);
+  return code == Code::no_memory ? Code::ok : code;
 }
 
 // Writes a block into the ring.
@@ -188,7 +205,7 @@ Code ExchangeBase::Impl::send_run(Thread& thread, int destination,
     block.cursor += fits;
     rest = rest.subspan(fits);
     if (block.cursor == block.end) {
-      if (const Code code = send_block(thread, destination); code != Code::ok) return code;
+      if (const Code code = send_full(thread, destination); code != Code::ok) return code;
     }
   }
   return Code::ok;
@@ -237,7 +254,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     }
     put(block.cursor, false);
     block.cursor += bytes;
-    return block.cursor == block.end ? send_block(thread, destination) : Code::ok;
+    return block.cursor == block.end ? send_full(thread, destination) : Code::ok;
   }
   if (const Code code = connect(thread, out); code != Code::ok) return code;
   if (bytes >= settings.rendezvous_bytes) {
@@ -314,7 +331,7 @@ Code ExchangeBase::open_block(int thread, int destination) noexcept {
 }
 Code ExchangeBase::send_block(int thread, int destination) noexcept {
   const trace::Span span("send a block");
-  return impl_->send_block(*impl_->threads[static_cast<std::size_t>(thread)], destination);
+  return impl_->send_full(*impl_->threads[static_cast<std::size_t>(thread)], destination);
 }
 Code ExchangeBase::send_large(int thread, int destination,
                               std::span<const std::byte> message) noexcept {

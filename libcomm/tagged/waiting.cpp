@@ -123,7 +123,7 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
     }
   }
   auto& sleeping = local->sleeping(0);
-  DoorbellSleep sleep;
+  DoorbellSleep sleep(crowded);
   // Whether the next poll finds something to do, whatever the doorbell says. `seen`: what was
   // complete when the background was last run.
   const auto has_work = [this](std::uint64_t seen) {

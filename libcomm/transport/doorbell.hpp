@@ -26,9 +26,11 @@ inline std::uint32_t arm_doorbell(std::atomic<std::uint32_t>& doorbell) noexcept
 
 // The sleeps of one wait. A core that has long had nothing to do takes twice the time to wake up
 // (deep idle states; under a hypervisor, a processor that was given to others), so in its first ten
-// seconds a wait looks up every 5 ms, for a percent of a core.
+// seconds a wait looks up every 5 ms, for a percent of a core. Where more ranks than cores are on
+// the host it does not: the cores are busy, and the looks of all waits would add up.
 class DoorbellSleep {
  public:
+  explicit DoorbellSleep(bool is_crowded) : slept_us_(is_crowded ? kNappingUs : 0) {}
   // Until the doorbell has been rung since it was armed, at most timeout_us.
   void sleep(const std::atomic<std::uint32_t>& doorbell, std::uint32_t armed,
              std::uint64_t timeout_us) noexcept {
@@ -43,7 +45,7 @@ class DoorbellSleep {
  private:
   static constexpr std::uint64_t kNapUs = 5'000;
   static constexpr std::uint64_t kNappingUs = 10'000'000;
-  std::uint64_t slept_us_ = 0;
+  std::uint64_t slept_us_;
 };
 
 // Wakes who may be asleep. Call after publishing what it waits for. The order "publish, then look"

@@ -11,7 +11,7 @@ namespace weft::transport {
 
 class ResendBuffer {
  public:
-  static constexpr std::size_t kStartBytes = 256;
+  static constexpr std::size_t kStartBytes = 128;
   static constexpr std::size_t kMostBytes = 1 << 20;
 
   bool empty() const { return first_ == end_; }

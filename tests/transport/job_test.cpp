@@ -1,8 +1,11 @@
 // Job: memory of other ranks and what all ranks do together, between ranks that are threads of this
 // process.
+#include <chrono>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 
+#include "fabric/loopback/loopback.hpp"
 #include "transport/ranks.hpp"
 
 namespace weft::testing {
@@ -365,6 +368,24 @@ TEST_CASE("what ranks do together", "[job]") {
     EXPECT(at == all.size());
   });
   CHECK_NOTHING_WRONG();
+}
+
+// Who is through the last barrier leaves, and is no loss to those whose messages are under way yet.
+TEST_CASE("ranks end together however late the last messages come", "[job]") {
+  const char* fabrics = std::getenv("WEFT_FABRIC");
+  if (fabrics == nullptr || std::string_view(fabrics) != "loopback") return;  // nothing is late
+  using Clock = std::chrono::steady_clock;
+  const auto network = fabric::loopback::Network::of_process();
+  Clock::time_point begin;
+  with_ranks(24, [&](Job& job) {
+    for (int i = 0; i < 2; ++i) EXPECT(job.barrier().ok());
+    if (job.rank() != 0) return;
+    begin = Clock::now();
+    network->set_faults({.seed = 1, .max_delay_us = 400'000});
+  });
+  network->set_faults({});
+  // Else some wait for the answer of one that is gone, for WEFT_PEER_TIMEOUT_MS.
+  CHECK(Clock::now() - begin < std::chrono::seconds(30));
 }
 
 }  // namespace weft::testing

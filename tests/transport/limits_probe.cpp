@@ -221,10 +221,11 @@ void use_up_rings(Job& job) {
   int num_refused = 0;
   if (job.rank() != 0) {
     for (int t = 0; t < 3; ++t) {
-      const Code code = first->send(0, t, 7);
+      // Told by the first of them where the ranks share memory, else by the second.
+      Code code = first->send(0, t, 7);
+      if (code == Code::ok) code = first->flushSend(t);
       REQUIRE(code == Code::ok || code == Code::no_memory);
       num_refused += code == Code::no_memory;
-      REQUIRE(first->flushSend(t) == Code::ok);
     }
   }
   REQUIRE(job.all_reduce(num_refused, std::plus<>()).ok());

@@ -129,14 +129,14 @@ class LoopbackEndpoint final : public Endpoint {
     {
       std::lock_guard lock(network_->mutex_);
       take_down(*end.wire, Code::peer_lost);
-      for (auto it = inbox_.begin(); it != inbox_.end();) {
-        if (it->end != &end) {
-          ++it;
-          continue;
-        }
-        if (it->kind == EventKind::done)
-          ended.emplace_back(it->request, it->code == Code::peer_lost ? Code::cancelled : it->code);
-        it = inbox_.erase(it);
+      for (std::deque<Event>* events : {&taken_, &inbox_}) {
+        std::erase_if(*events, [&](const Event& event) {
+          if (event.end != &end) return false;
+          if (event.kind == EventKind::done)
+            ended.emplace_back(event.request,
+                               event.code == Code::peer_lost ? Code::cancelled : event.code);
+          return true;
+        });
       }
       end.wire->ends[end.side] = nullptr;
       end.wire->endpoints[end.side] = nullptr;  // which may be gone before the other end is
@@ -205,19 +205,20 @@ class LoopbackEndpoint final : public Endpoint {
   bool poll(Events& events) override {
     // acquire: pairs with the release of who has something for this endpoint.
     if (!has_work_.load(std::memory_order_acquire)) return false;
-    bool any = false;
-    std::unique_lock lock(network_->mutex_);
-    advance_all();
-    for (std::size_t left = inbox_.size(); left > 0 && !inbox_.empty(); --left) {
-      Event event = std::move(inbox_.front());
-      inbox_.pop_front();
-      if (event.kind == EventKind::message) --event.end->unread;
-      lock.unlock();
-      dispatch(events, event);
-      lock.lock();
-      any = true;
+    {
+      std::lock_guard lock(network_->mutex_);
+      advance_all();
+      taken_.swap(inbox_);
+      for (const Event& event : taken_)
+        if (event.kind == EventKind::message) --event.end->unread;
+      has_work_.store(!active_.empty(), std::memory_order_relaxed);
     }
-    has_work_.store(!inbox_.empty() || !active_.empty(), std::memory_order_relaxed);
+    const bool any = !taken_.empty();
+    while (!taken_.empty()) {
+      Event event = std::move(taken_.front());
+      taken_.pop_front();
+      dispatch(events, event);
+    }
     return any;
   }
 
@@ -444,6 +445,7 @@ class LoopbackEndpoint final : public Endpoint {
   std::uint64_t id_ = 0;
   int wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::atomic<bool> has_work_{false};  // changed under the network's lock
+  std::deque<Event> taken_;            // out of inbox_, by the poll that is under way
   // Under the network's lock:
   std::deque<Event> inbox_;
   std::vector<std::shared_ptr<Wire>> active_;  // wires that carry something

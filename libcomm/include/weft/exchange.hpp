@@ -102,7 +102,8 @@ class WEFT_API ExchangeBase {
   int num_destinations() const noexcept { return num_destinations_; }
 
   // Sends what the thread's blocks hold, to all destinations. ok, or the first error as of send:
-  // the others' blocks have gone all the same. May block as send does.
+  // the others' blocks have gone all the same, and after no_memory what did not go goes with a
+  // later call. May block as send does.
   Code flushSend(int thread) noexcept;  // NOLINT: the paper's name
 
   // The rank that the message came from that this thread received last.
@@ -202,7 +203,8 @@ class Exchange : public ExchangeBase {
   // death on this host), what was in the block is dropped; corrupt: the destination has closed this
   // thread's lane for what it read there, nothing more can be sent; no_memory: the receiver has no
   // room for a ring, or this side none for a block: the message was not taken, later it may be.
-  // `thread` is not checked: it must be below num_threads().
+  // Between hosts the receiver answers later, and flushSend tells of the block that is filled
+  // meanwhile. `thread` is not checked: it must be below num_threads().
   Code send(int destination, int thread, const Message& message) noexcept {
     if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
       return Code::bad_argument;

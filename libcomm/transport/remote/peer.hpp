@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <new>
 #include <string>
@@ -24,6 +24,7 @@ class RemoteLanes;
 struct RankPeer;
 
 inline constexpr std::size_t kRingPage = 4096;
+inline constexpr std::size_t kMaxAnswers = 64;  // more than a peer of ours asks for at a time
 struct ReceiveLaneState;
 
 // Where a lane's entries are built. The fabric may read there until `under_way` is 0, also what the
@@ -182,13 +183,13 @@ struct RankPeer final : ReliableLink::Owner {
   OperationQueue waiting;
   std::vector<RemoteOperation*> under_way;  // the owner has to answer
   struct Answer {
-    std::uint32_t id;
-    bool is_done;  // of a put, or of a get that is refused
-    Code code;
-    OwnerPlace place;  // of a get: the rest of it
-    std::uint64_t sent;
+    std::uint32_t id = 0;
+    bool is_done = false;  // of a put, or of a get that is refused
+    Code code = Code::ok;
+    OwnerPlace place = {};  // of a get: the rest of it
+    std::uint64_t sent = 0;
   };
-  std::deque<Answer> answers;      // that the link has not taken
+  std::list<Answer> answers;       // that the link has not taken; of RemoteLanes' spare ones
   std::int64_t last_refused = -1;  // the put whose further pieces are not answered
 };
 

@@ -1,9 +1,9 @@
 // How ranks find each other, the links between them, signs of life and the end.
 #include <fmt/core.h>
+#include <poll.h>
 #include <sched.h>
 #include <sodium.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,8 +22,8 @@ namespace {
 // and comes to each so many times in the time that a silent one may take.
 constexpr std::size_t kLeastPerTick = 16, kTicksPerTimeout = 32;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
-// Who leaves yields so often, then it sleeps between two looks: others may take long.
-constexpr unsigned kYieldsToLeave = 1000, kLeaveSleepUs = 200;
+// Who leaves sleeps so long at most between two looks, should a fabric's descriptor tell nothing.
+constexpr int kLeaveSleepMs = 10;
 // The lower of two names opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
 
@@ -75,6 +75,7 @@ Status RemoteLanes::start() {
   secret_ = random[0];
   next_key_ = random[1];
   key_secret_ = random[2];
+  spare_answers_.resize(kMaxAnswers);
   // Each rank has one peer at most: they never allocate later. Strangers come one by one.
   if (to_ == To::strangers) return {};
   for (auto* list : {&known_, &busy_}) list->reserve(2 * peers_.size());
@@ -327,7 +328,7 @@ void RemoteLanes::drop_link(RankPeer& peer) {
   for (auto& [channel, lane] : peer.receive_lanes) lane->owes_count = lane->owes_credit = false;
   peer.unsent.clear();
   peer.owing.clear();
-  peer.answers.clear();
+  spare_answers_.splice(spare_answers_.begin(), peer.answers);
   peer.last_refused = -1;
   link->client = nullptr;
   endpoint_->close(*link);
@@ -510,14 +511,16 @@ void RemoteLanes::note_goodbye(RankPeer& peer) {
 void RemoteLanes::leave() noexcept {
   // An answer says that the peer has everything: only then may the link be closed. A peer that
   // leaves at the same time answers too.
-  const std::uint64_t limit = now_ns() + timeout_ns_;
+  const std::uint64_t start = now_ns();
+  const std::uint64_t yield_ns =
+      static_cast<std::uint64_t>(job_.settings().number(Setting::yield_us)) * 1000;
   std::size_t num_open = 0;  // of known_, the first: those that have not answered
   bool is_last_look = true;  // at all of them
-  for (unsigned round = 0; now_ns() < limit; ++round) {
+  for (bool is_first = true; now_ns() - start < timeout_ns_; is_first = false) {
     {
       const std::lock_guard lock(lock_);
       is_leaving_ = true;
-      if (round > 0) poll_locked();
+      if (!is_first) poll_locked();
       send_held();
       if (is_last_look) num_open = known_.size();
       for (std::size_t i = 0; i < num_open;) {
@@ -531,10 +534,12 @@ void RemoteLanes::leave() noexcept {
       if (num_open == 0 && is_last_look && busy_.empty()) return;
       is_last_look = num_open == 0;
     }
-    if (round < kYieldsToLeave)
+    if (now_ns() - start < yield_ns) {
       sched_yield();
-    else
-      usleep(kLeaveSleepUs);
+    } else if (arm()) {
+      pollfd fd{endpoint_->wait_fd(), POLLIN, 0};
+      ::poll(&fd, 1, kLeaveSleepMs);
+    }
   }
 }
 

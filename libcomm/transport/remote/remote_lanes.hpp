@@ -17,6 +17,7 @@
 //
 // Threads: as lanes.hpp says. One lock guards everything; what lanes read without it is atomic.
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -266,6 +267,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<RemoteOperation*> free_operations_;
   std::unordered_map<std::uint64_t, Registered> registered_;               // by key
   std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
+  std::list<RankPeer::Answer> spare_answers_;  // so that who asks now and then takes no memory
   std::deque<Lent> lent_;
   std::vector<Lent*> free_lent_;
 

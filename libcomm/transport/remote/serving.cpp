@@ -20,9 +20,6 @@ namespace weft::transport {
 
 namespace {
 
-// More than a peer of ours asks for at a time.
-constexpr std::size_t kMaxAnswers = 64;
-
 MemoryName remote_memory(std::uint64_t key, std::uint64_t address, std::size_t bytes) {
   return {address, bytes, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
 }
@@ -204,7 +201,9 @@ std::byte* RemoteLanes::find_shared(const OwnerPlace& place, std::size_t bytes, 
 // An answer that finds no room goes later, over the same link: over the next one gets and puts are
 // asked for again.
 void RemoteLanes::answer(RankPeer& peer, const RankPeer::Answer& answer) {
-  peer.answers.push_back(answer);
+  if (spare_answers_.empty()) spare_answers_.emplace_back();
+  spare_answers_.front() = answer;
+  peer.answers.splice(peer.answers.end(), spare_answers_, spare_answers_.begin());
   if (!pump_answers(peer)) peer.make_busy();
 }
 
@@ -227,7 +226,7 @@ bool RemoteLanes::pump_answers(RankPeer& peer) {
       message.code = static_cast<std::uint64_t>(answer.code);
       if (peer.link.send_once(message, sizeof message, {}) != Code::ok) return false;
     }
-    peer.answers.pop_front();
+    spare_answers_.splice(spare_answers_.begin(), peer.answers, peer.answers.begin());
   }
   return true;
 }

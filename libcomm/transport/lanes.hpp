@@ -23,9 +23,8 @@
 // wait for that, at most PEER_TIMEOUT_MS.
 //
 // Threads: leave: one thread. connect, accept, close_client, allocate, release, share, unshare: any
-// thread, and not on a datapath: they may take a lock and wait. describe, begin and what
-// stands on it, state: any number at once, against memory that stays allocated
-// meanwhile.
+// thread, and not on a datapath: they may take a lock and wait. describe, state, begin and the
+// calls that stand on it: any number at once, against memory that stays allocated meanwhile.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

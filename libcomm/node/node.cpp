@@ -26,7 +26,6 @@ extern char** environ;
 namespace weft {
 
 using transport::Work;
-using transport::WorkKind;
 
 class PeerImpl {
  public:
@@ -431,10 +430,10 @@ PeerMemory Node::memory(const Peer& peer, const MemoryKey& key) {
 
 namespace {
 
-Work& begin(Operation& operation, WorkKind kind, transport::RegionUse& use, std::uint64_t offset,
+Work& begin(Operation& operation, Access access, transport::RegionUse& use, std::uint64_t offset,
             const void* local, std::size_t bytes) {
   Work& work = OperationAccess::begin(operation);
-  work.kind = kind;
+  work.access = access;
   work.region = use.region;
   work.local = static_cast<std::byte*>(const_cast<void*>(local));
   work.bytes = bytes;
@@ -466,13 +465,13 @@ void Node::put(const PeerMemory& to, std::uint64_t offset, const void* from, std
   use.leave();
   if (at != nullptr) [[likely]]
     return finish_at_once(operation, Code::ok);
-  use.session->start(begin(operation, WorkKind::put, use, offset, from, bytes));
+  use.session->start(begin(operation, Access::put, use, offset, from, bytes));
 }
 
 void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* from,
                       std::size_t bytes, const NotifyTag& tag, Operation& operation) {
   transport::RegionUse& use = to.impl_->use;
-  Work& work = begin(operation, WorkKind::put, use, offset, from, bytes);
+  Work& work = begin(operation, Access::put, use, offset, from, bytes);
   work.has_tag = true;
   work.tag = tag;
   use.session->start(work);
@@ -487,22 +486,22 @@ void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size
   use.leave();
   if (at != nullptr) [[likely]]
     return finish_at_once(operation, Code::ok);
-  use.session->start(begin(operation, WorkKind::get, use, offset, to, bytes));
+  use.session->start(begin(operation, Access::get, use, offset, to, bytes));
 }
 
 namespace {
 
-inline void change(transport::RegionUse& use, WorkKind kind, std::uint64_t offset,
+inline void change(transport::RegionUse& use, Access access, std::uint64_t offset,
                    std::uint64_t operand, std::uint64_t compare, Operation& operation) {
   std::byte* at = offset % 8 == 0 ? use.enter(kAtomic, offset, 8) : nullptr;
   if (at != nullptr) [[likely]] {
-    const auto previous = fabric::apply(transport::atomic_of(kind), at, operand, compare);
+    const auto previous = fabric::apply(atomic_of(access), at, operand, compare);
     use.leave();
     OperationAccess::set_previous(operation, previous);
     return finish_at_once(operation, Code::ok);
   }
   use.leave();
-  Work& work = begin(operation, kind, use, offset, nullptr, 8);
+  Work& work = begin(operation, access, use, offset, nullptr, 8);
   work.operand = operand;
   work.compare = compare;
   use.session->start(work);
@@ -512,27 +511,27 @@ inline void change(transport::RegionUse& use, WorkKind kind, std::uint64_t offse
 
 void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t compare,
                std::uint64_t swap, Operation& operation) {
-  change(memory.impl_->use, WorkKind::compare_swap, offset, swap, compare, operation);
+  change(memory.impl_->use, Access::cas, offset, swap, compare, operation);
 }
 
 void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64_t value,
                      Operation& operation) {
-  change(memory.impl_->use, WorkKind::fetch_add, offset, value, 0, operation);
+  change(memory.impl_->use, Access::fetch_add, offset, value, 0, operation);
 }
 
 namespace {
 
-void move_all(WorkKind kind, std::span<const Transfer> parts,
+void move_all(Access access, std::span<const Transfer> parts,
               std::span<transport::RegionUse* const> uses, Operation& operation) {
   OperationAccess::begin_without_work(operation);
-  const std::uint32_t right = kind == WorkKind::put ? kWrite : kRead;
+  const std::uint32_t right = access == Access::put ? kWrite : kRead;
   std::unique_ptr<transport::Batch> batch;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Transfer& part = parts[i];
     transport::RegionUse& use = *uses[i];
     std::byte* at = use.enter(right, part.offset, part.bytes);
     if (at != nullptr) {
-      if (kind == WorkKind::put)
+      if (access == Access::put)
         copy(at, part.local, part.bytes);
       else
         copy(part.local, at, part.bytes);
@@ -545,7 +544,7 @@ void move_all(WorkKind kind, std::span<const Transfer> parts,
       batch->works.reserve(parts.size() - i);
     }
     Work& work = batch->works.emplace_back();
-    work.kind = kind;
+    work.access = access;
     work.batch = batch.get();
     work.region = use.region;
     work.local = static_cast<std::byte*>(part.local);
@@ -568,12 +567,12 @@ void move_all(WorkKind kind, std::span<const Transfer> parts,
 void Node::put_all(std::span<const Transfer> parts, Operation& operation) {
   std::vector<transport::RegionUse*> uses;
   for (const Transfer& part : parts) uses.push_back(&part.memory->impl_->use);
-  move_all(WorkKind::put, parts, uses, operation);
+  move_all(Access::put, parts, uses, operation);
 }
 void Node::get_all(std::span<const Transfer> parts, Operation& operation) {
   std::vector<transport::RegionUse*> uses;
   for (const Transfer& part : parts) uses.push_back(&part.memory->impl_->use);
-  move_all(WorkKind::get, parts, uses, operation);
+  move_all(Access::get, parts, uses, operation);
 }
 
 Code Node::send(const Peer& peer, const void* message, std::size_t bytes) {
@@ -583,7 +582,7 @@ Code Node::send(const Peer& peer, const void* message, std::size_t bytes) {
 void Node::send(const Peer& peer, const void* message, std::size_t bytes, Operation& operation) {
   if (bytes > transport::kMaxMessageBytes) return finish_at_once(operation, Code::bad_argument);
   Work& work = OperationAccess::begin(operation);
-  work.kind = WorkKind::send;
+  work.is_send = true;
   work.local = static_cast<std::byte*>(const_cast<void*>(message));
   work.bytes = bytes;
   peer.impl_->session->start(work);

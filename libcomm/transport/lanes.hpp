@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "transport/access.hpp"
 #include "transport/channel.hpp"
 #include "transport/memory.hpp"
 #include "weft/status.hpp"
@@ -53,8 +54,6 @@ struct LaneLimits {
 };
 
 enum class PeerState { alive, left, dead };
-
-enum class Access : std::uint8_t { get, put, cas, fetch_add };
 
 // Whom lanes over a fabric lead to: ranks of the job, or strangers (job/members.hpp).
 enum class To { members, strangers };

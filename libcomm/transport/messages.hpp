@@ -18,12 +18,12 @@ enum class Kind : std::uint8_t {
   resolved,
   withdrawn,  // the owner takes memory back
   let_go,     // nothing here uses it any more
-  put,        // for fabrics that have no puts; data
-  get,        // the same for gets; answered by data, the last with kLast, or by done
-  data,       // data of a get
-  atomic,
-  done,  // of put, get or atomic
-  bye,   // the session ends in good order
+  put,        // by the owner's side (owner_side.hpp); data: the next of its bytes
+  get,        // the same; not numbered, nor are its data
+  data,       // of a get, the next of them
+  atomic,     // by the owner's side
+  done,       // of a put or atomic, or why a get is refused
+  bye,        // the session ends in good order
   // Not numbered:
   resume,  // the first after a link came up
   ack,
@@ -32,24 +32,17 @@ enum class Kind : std::uint8_t {
   lane_open,    // a lane, and how large its ring is to be
   lane_answer,  // there is a ring, or why there is none
   farewell,     // answers bye: all that came before has arrived
-  // Numbered if about an atomic:
-  owner_atomic,
-  owner_done,  // of owner_put or owner_atomic, or why a get is refused
   // Not numbered: posted again after a break by who still needs it.
   lane_entries,  // data: bytes of a ring
   lane_credit,
   lane_count,  // what has arrived of a lane, the first after a link came up
-  owner_put,   // data
-  owner_get,
-  owner_data,  // data
   // Of sessions. Numbered:
   device_key,  // before resolved: the key of a further device of the owner
 };
 
-inline constexpr std::uint8_t kLast = 1;      // flag of put and data: no more of this id
 inline constexpr std::uint8_t kNumbered = 2;  // flag: sent again after a link broke
 
-inline constexpr std::uint32_t kSessionVersion = 3;
+inline constexpr std::uint32_t kSessionVersion = 4;
 
 // Of a link of a session, to on_incoming().
 struct LinkHello {
@@ -93,16 +86,18 @@ struct DeviceKeyMessage : Head {  // id: of the question
 };
 struct HandleMessage : Head {  // withdrawn, let_go; id: the handle
 };
-struct AccessMessage : Head {  // put: data; get
-  std::uint32_t handle, reserved2;
-  std::uint64_t offset, bytes;
+// Of the owner's side. What the asker wants to reach: key and address are a handle and an offset
+// between Nodes, and as in MemoryName between ranks. room: what the asker takes for the memory's
+// from there on, which all must be.
+struct Place {
+  std::uint64_t key, address, bytes, room;
 };
-struct DataMessage : Head {
-  std::uint64_t offset;  // in what the get asked for
+struct AccessMessage : Head {  // put, get
+  Place place;                 // of a put: what is still to come, these data included
 };
 struct AtomicMessage : Head {
-  std::uint32_t handle, kind_of_atomic;  // 0: fetch_add, 1: compare and swap
-  std::uint64_t offset, operand, compare;
+  Place place;
+  std::uint64_t is_swap, operand, compare;
 };
 struct DoneMessage : Head {
   std::uint32_t code, reserved2;
@@ -111,7 +106,7 @@ struct DoneMessage : Head {
 
 // Between ranks of a job. Lanes and operations are named by numbers of whoever is told, which no
 // later one of the same link has.
-inline constexpr std::uint32_t kLanesVersion = 4;
+inline constexpr std::uint32_t kLanesVersion = 5;
 struct RankHello {       // of a link
   std::uint64_t secret;  // of who is told, from the job's board or its card
   std::uint64_t job;     // of who tells
@@ -144,25 +139,6 @@ struct CountMessage : Head {  // lane_count; id: the writer's
 struct ByeMessage : Head {  // of a rank
   std::uint64_t written;    // in rings of client 0, ever
 };
-// What one side asks the other to do with its memory. All that the asker takes for the memory's
-// must be.
-struct OwnerPlace {
-  std::uint64_t key, address, bytes, room;
-};
-struct OwnerAccessMessage : Head {  // owner_put: the data are the next of `bytes`; owner_get
-  OwnerPlace place;
-};
-struct OwnerAtomicMessage : Head {
-  OwnerPlace place;
-  std::uint64_t is_swap, operand, compare;
-};
-struct OwnerDataMessage : Head {
-  std::uint64_t offset;
-};
-struct OwnerDoneMessage : Head {
-  std::uint64_t code, previous;
-};
-
 template <class Message>
 fabric::Bytes as_bytes(const Message& message) {
   return {reinterpret_cast<const std::byte*>(&message), sizeof message};

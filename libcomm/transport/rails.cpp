@@ -202,7 +202,7 @@ void Session::post_on(Rail& rail, Work& work) {
   {
     std::lock_guard posting(rail.lock);
     const fabric::Key* key = rail.link != nullptr ? work.region->key_on(rail.theirs) : nullptr;
-    if (key != nullptr) code = post_to(*rail.endpoint, *rail.link, work, *key);
+    if (key != nullptr) code = post_access(*rail.endpoint, *rail.link, work, *key, work.offset);
   }
   if (code != Code::ok) {
     std::lock_guard lock(lock_);
@@ -291,7 +291,7 @@ void Session::hand_out(Rail& rail, fabric::Endpoint& over, fabric::Link& link, W
     const fabric::Key& key = *work.region->key_on(rail.theirs);
     std::byte* at = work.local + piece.from;
     const std::uint64_t offset = work.offset + piece.from;
-    const Code code = work.kind == WorkKind::put
+    const Code code = work.access == Access::put
                           ? over.put(link, at, piece.bytes, key, offset, stripe)
                           : over.get(link, at, piece.bytes, key, offset, stripe);
     if (code == Code::ok) {

@@ -120,8 +120,8 @@ void ReliableLink::post_control(Head& head, std::size_t head_bytes) {
 Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
                              fabric::Request* request) {
   if (state_ != State::up) return Code::peer_lost;
-  // What was kept before goes before, so that all arrive as they were posted.
-  if (!resend_.all_sent()) return Code::again;
+  // What was kept before goes before, so that all arrive as they were posted, unless that is held.
+  if (!resend_.all_sent() && !is_held_) return Code::again;
   head.acked = num_received_;
   const fabric::Bytes first{reinterpret_cast<const std::byte*>(&head), head_bytes};
   const Code code = request != nullptr ? endpoint_->message_in_place(*link_, first, body, *request)

@@ -37,9 +37,9 @@ void Session::start(Work& work) {
       work.code = Code::peer_lost;
       finished.push_back(work);
     } else {
-      if (work.kind == WorkKind::send) ++num_sends_;
+      if (work.is_send) ++num_sends_;
       const bool is_next = waiting_.empty() && state() == State::up && reposts_.empty();
-      if (is_next && work.kind != WorkKind::send) rail = rail_of_thread();
+      if (is_next && !work.is_send) rail = rail_of_thread();
       if (rail != nullptr && !take_for(*rail, work)) rail = nullptr;
       if (rail == nullptr) {
         waiting_.push_back(work);
@@ -53,31 +53,17 @@ void Session::start(Work& work) {
 
 // What a peer may ask for that the owner allows.
 Code Session::check(const Work& work, const RemoteRegion& region) {
-  const bool is_atomic = work.kind != WorkKind::put && work.kind != WorkKind::get;
   if (work.offset > region.bytes || work.bytes > region.bytes - work.offset ||
-      (is_atomic && work.offset % 8 != 0))
+      (is_atomic(work.access) && work.offset % 8 != 0))
     return Code::bad_argument;
-  const std::uint32_t right = work.kind == WorkKind::put   ? kWrite
-                              : work.kind == WorkKind::get ? kRead
+  const std::uint32_t right = work.access == Access::put   ? kWrite
+                              : work.access == Access::get ? kRead
                                                            : kAtomic;
   return (region.rights & right) != 0 ? Code::ok : Code::not_permitted;
 }
 
 bool Session::can_do(const fabric::Endpoint& endpoint, const Work& work) {
-  const fabric::Limits& limits = endpoint.limits();
-  return work.bytes <= kMaxMessageBytes && (work.kind == WorkKind::put   ? limits.puts
-                                            : work.kind == WorkKind::get ? limits.gets
-                                                                         : limits.atomics);
-}
-
-Code Session::post_to(fabric::Endpoint& endpoint, fabric::Link& link, Work& work,
-                      const fabric::Key& key) {
-  if (work.kind == WorkKind::put)
-    return endpoint.put(link, work.local, work.bytes, key, work.offset, work);
-  if (work.kind == WorkKind::get)
-    return endpoint.get(link, work.local, work.bytes, key, work.offset, work);
-  return endpoint.atomic(link, atomic_of(work.kind), key, work.offset, work.operand, work.compare,
-                         work.previous, work);
+  return work.bytes <= kMaxMessageBytes && transport::can_do(endpoint.limits(), work.access);
 }
 
 // Numbered, so it is sent once; and behind the put, also when both are posted again.
@@ -94,14 +80,14 @@ void Session::drop_posted(RemoteRegion& region) {
 
 // Takes it from `waiting_` or `reposts_`, where it is first.
 void Session::end_work(Work& work, Code code, WorkList& finished) {
-  if (work.kind == WorkKind::send) --num_sends_;
+  if (work.is_send) --num_sends_;
   (work.is_repost ? reposts_ : waiting_).remove(work);
   work.code = code;
   finished.push_back(work);
 }
 
 bool Session::advance(Work& work, WorkList& finished) {
-  if (work.kind == WorkKind::send) return post_pieces(work, finished);
+  if (work.is_send) return post_pieces(work, finished);
   RemoteRegion& region = *work.region;
   if (region.state == RemoteRegion::State::asking) return false;
   if (region.state == RemoteRegion::State::gone) {
@@ -120,14 +106,16 @@ bool Session::advance(Work& work, WorkList& finished) {
   }
   const fabric::Key* key = region.key_on(main_.theirs);
   // What the owner's side has begun it ends.
-  if (key == nullptr || work.id != 0 || !can_do(*endpoint(), work)) return post_by_owner(work);
-  if (is_striped(work)) {
+  const bool by_owner = key == nullptr || work.id != 0 || !can_do(*endpoint(), work);
+  if (!by_owner && is_striped(work)) {
     (work.is_repost ? reposts_ : waiting_).remove(work);
     work.is_repost = false;
     start_striped(work, finished);
     return true;
   }
-  const Code code = post_to(*endpoint(), *link_.link(), work, *key);
+  const Code code =
+      by_owner ? owner_side_.post(work, {region.handle, work.offset, work.bytes, work.bytes})
+               : post_access(*endpoint(), *link_.link(), work, *key, work.offset);
   if (code == Code::again || code == Code::peer_lost) {
     make_busy();
     return false;
@@ -145,79 +133,16 @@ bool Session::advance(Work& work, WorkList& finished) {
 }
 
 void Session::do_mapped(Work& work, std::byte* at) {
-  switch (work.kind) {
-    case WorkKind::put:
+  switch (work.access) {
+    case Access::put:
       weft::detail::copy(at, work.local, work.bytes);
       return;
-    case WorkKind::get:
+    case Access::get:
       weft::detail::copy(work.local, at, work.bytes);
       return;
     default:
-      work.previous = fabric::apply(atomic_of(work.kind), at, work.operand, work.compare);
+      work.previous = fabric::apply(atomic_of(work.access), at, work.operand, work.compare);
   }
-}
-
-bool Session::give_id(Work& work) {
-  if (work.id != 0) return true;
-  if (free_ids_.empty()) {
-    if (by_owner_.size() >= kMaxByOwner) return false;
-    by_owner_.push_back(nullptr);
-    free_ids_.push_back(static_cast<std::uint32_t>(by_owner_.size()));
-  }
-  // The low bits are the place, the others tell its users apart.
-  const std::uint32_t id = free_ids_.back();
-  free_ids_.pop_back();
-  by_owner_[(id & 0xffff) - 1] = &work;
-  work.id = id;
-  return true;
-}
-
-Work* Session::work_of(std::uint32_t id) {
-  const std::uint32_t place = id & 0xffff;
-  if (place == 0 || place > by_owner_.size()) return nullptr;
-  Work* work = by_owner_[place - 1];
-  return work != nullptr && work->id == id ? work : nullptr;
-}
-
-void Session::drop_id(Work& work) {
-  by_owner_[(work.id & 0xffff) - 1] = nullptr;
-  free_ids_.push_back(work.id + 0x10000);
-  work.id = 0;
-}
-
-bool Session::post_by_owner(Work& work) {
-  if (!give_id(work)) {
-    make_busy();
-    return false;
-  }
-  const std::uint32_t handle = work.region->handle;
-  if (work.kind == WorkKind::put) {
-    const std::size_t most = endpoint()->limits().message_max - sizeof(AccessMessage);
-    do {
-      const std::size_t part = std::min(work.bytes - work.moved, most);
-      AccessMessage message{
-          {.kind = Kind::put, .id = work.id}, handle, 0, work.offset + work.moved, part};
-      if (work.moved + part == work.bytes) message.flags |= kLast;
-      if (post(message, {work.local + work.moved, part}) != Code::ok) return false;
-      work.moved += part;
-    } while (work.moved < work.bytes);
-    post_tag(work);
-  } else if (work.kind == WorkKind::get) {
-    AccessMessage message{{.kind = Kind::get, .id = work.id}, handle, 0, work.offset, work.bytes};
-    if (post(message) != Code::ok) return false;
-  } else {
-    AtomicMessage message{{.kind = Kind::atomic, .id = work.id},
-                          handle,
-                          work.kind == WorkKind::fetch_add ? 0u : 1u,
-                          work.offset,
-                          work.operand,
-                          work.compare};
-    if (post(message) != Code::ok) return false;
-  }
-  (work.is_repost ? reposts_ : waiting_).remove(work);
-  work.is_repost = false;
-  posted_.push_back(work);
-  return true;
 }
 
 bool Session::post_pieces(Work& work, WorkList& finished) {
@@ -247,19 +172,16 @@ void Session::on_request_done(Work& work, Code code) {
     leave_rail(work);
     drop_posted(*work.region);
     const bool is_broken = code == Code::peer_lost || code == Code::cancelled;
-    const bool is_atomic = work.kind != WorkKind::put && work.kind != WorkKind::get;
+    const bool atomic = is_atomic(work.access);
     if (is_broken && state() == State::lost) code = Code::peer_lost;
-    if (is_broken && state() != State::lost && !is_atomic && !is_main) {
+    if (is_broken && state() != State::lost && !atomic && !is_main) {
       waiting_.push_back(work);
       make_busy();
-    } else if (is_broken && state() != State::lost && !is_atomic) {
-      work.is_repost = true;
-      reposts_.push_back(work);
-      link_.hold(true);
-      make_busy();
+    } else if (is_broken && state() != State::lost && !atomic) {
+      repost(work);
     } else {
       if (code == Code::ok) count_moved(work);
-      work.code = is_broken && is_atomic && state() != State::lost ? Code::outcome_unknown : code;
+      work.code = is_broken && atomic && state() != State::lost ? Code::outcome_unknown : code;
       finished.push_back(work);
     }
     if (!waiting_.empty()) make_busy();
@@ -267,6 +189,27 @@ void Session::on_request_done(Work& work, Code code) {
   // What ends on a rail says nothing of the main link.
   if (is_main) link_.note_heard(transport_.now_ns_);
   finished.finish_all();
+}
+
+// Over the next link, and before the messages that were posted after it.
+void Session::repost(Work& work) {
+  work.is_repost = true;
+  work.is_asked = false;
+  reposts_.push_back(work);
+  link_.hold(true);
+  make_busy();
+}
+
+// What the owner's sides say to each other.
+bool Session::on_owner_side(Kind kind, fabric::Bytes bytes) {
+  AccessRequest* ended = nullptr;
+  Code code = Code::ok;
+  {
+    std::lock_guard lock(lock_);
+    if (!owner_side_.on_message(kind, bytes, ended, code)) return false;
+  }
+  if (ended != nullptr) on_request_done(static_cast<Work&>(*ended), code);
+  return true;
 }
 
 // Regions of the peer.
@@ -423,55 +366,6 @@ bool Session::on_withdrawn(std::uint32_t handle) {
     return true;
   }
   return true;  // it was let go meanwhile
-}
-
-// Answers of the owner's side.
-
-bool Session::on_data(const DataMessage& message, fabric::Bytes data) {
-  WorkList finished;
-  {
-    std::lock_guard lock(lock_);
-    Work* work = work_of(message.id);
-    if (work == nullptr || work->kind != WorkKind::get || message.offset != work->moved ||
-        data.size() > work->bytes - work->moved)
-      return false;
-    weft::detail::copy(work->local + work->moved, data.data(), data.size());
-    work->moved += data.size();
-    if ((message.flags & kLast) != 0) {
-      if (work->moved != work->bytes) return false;
-      end_by_owner(*work, Code::ok, finished);
-    }
-  }
-  finished.finish_all();
-  return true;
-}
-
-bool Session::on_done(const DoneMessage& message) {
-  WorkList finished;
-  {
-    std::lock_guard lock(lock_);
-    Work* work = work_of(message.id);
-    if (work == nullptr) return true;  // the second answer to a put in pieces
-    Code code = Code::ok;
-    if (message.code != 0)
-      code = message.code == static_cast<std::uint32_t>(Code::bad_argument) ? Code::bad_argument
-                                                                            : Code::not_permitted;
-    if (work->kind == WorkKind::get && code == Code::ok && work->moved != work->bytes) return false;
-    work->previous = message.previous;
-    end_by_owner(*work, code, finished);
-  }
-  finished.finish_all();
-  return true;
-}
-
-void Session::end_by_owner(Work& work, Code code, WorkList& finished) {
-  // A put that was refused may still be in pieces in waiting_.
-  const bool is_waiting = waiting_.first() == &work;
-  (is_waiting ? waiting_ : posted_).remove(work);
-  drop_id(work);
-  work.code = code;
-  finished.push_back(work);
-  if (!waiting_.empty()) make_busy();
 }
 
 bool Session::on_piece(const PieceMessage& message, fabric::Bytes data) {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "transport/memory.hpp"
 #include "transport/session.hpp"
 #include "transport/transport.hpp"
-#include "weft/copy.hpp"
 
 namespace weft::transport {
 
@@ -104,95 +104,17 @@ Session::Granted* Session::find_granted(std::uint32_t handle) {
   return &granted_[place];
 }
 
-Region* Session::granted(std::uint32_t handle, std::uint32_t right, std::uint64_t offset,
-                         std::uint64_t bytes, Code& code) {
+std::byte* Session::find_shared(const Place& place, std::uint32_t rights, Code& code) {
   code = Code::not_permitted;
-  const Granted* found = find_granted(handle);
+  if (place.key > ~std::uint32_t{0}) return nullptr;
+  const Granted* found = find_granted(static_cast<std::uint32_t>(place.key));
   if (found == nullptr) return nullptr;
-  Region& region = *found->region;
-  if (region.is_withdrawn || (found->rights & right) == 0) return nullptr;
+  const Region& region = *found->region;
+  if (region.is_withdrawn || (found->rights & rights) != rights) return nullptr;
   code = Code::bad_argument;
-  if (offset > region.bytes || bytes > region.bytes - offset) return nullptr;
+  if (!is_within(place.address, std::max(place.bytes, place.room), 0, region.bytes)) return nullptr;
   code = Code::ok;
-  return &region;
-}
-
-void Session::answer_done(std::uint32_t id, Code code, std::uint64_t previous) {
-  DoneMessage answer{};
-  answer.kind = Kind::done;
-  answer.id = id;
-  answer.code = static_cast<std::uint32_t>(code);
-  answer.previous = previous;
-  std::lock_guard lock(lock_);
-  post_control(answer);
-}
-
-bool Session::on_put(const AccessMessage& message, fabric::Bytes data) {
-  if (data.size() != message.bytes) return false;
-  Code code;
-  const Region* region = granted(message.handle, kWrite, message.offset, message.bytes, code);
-  if (region != nullptr && !data.empty())
-    weft::detail::copy(region->address + message.offset, data.data(), data.size());
-  if (region == nullptr || (message.flags & kLast) != 0) answer_done(message.id, code);
-  return true;
-}
-
-bool Session::on_get(const AccessMessage& message) {
-  Code code;
-  const Region* region = granted(message.handle, kRead, message.offset, message.bytes, code);
-  if (region == nullptr) {
-    answer_done(message.id, code);
-    return true;
-  }
-  if (answers_.size() >= kMaxByOwner) return false;
-  answers_.push_back({message.id, message.handle, message.offset, message.bytes, 0});
-  std::lock_guard lock(lock_);
-  if (!pump_answers()) make_busy();
-  return true;
-}
-
-// Sends data of gets, the eldest first. Under lock_. False: more is left.
-bool Session::pump_answers() {
-  while (!answers_.empty()) {
-    Answer& answer = answers_.front();
-    const std::size_t most = endpoint()->limits().message_max - sizeof(DataMessage);
-    Code code;
-    const Region* region = granted(answer.handle, kRead, answer.offset, answer.bytes, code);
-    while (region != nullptr && answer.sent < answer.bytes) {
-      const std::size_t part = std::min<std::uint64_t>(answer.bytes - answer.sent, most);
-      DataMessage message{{.kind = Kind::data, .id = answer.id}, answer.sent};
-      if (answer.sent + part == answer.bytes) message.flags |= kLast;
-      if (post(message, {region->address + answer.offset + answer.sent, part}) != Code::ok)
-        return false;
-      answer.sent += part;
-    }
-    // The last of the data says that the get is done.
-    if (region == nullptr || answer.bytes == 0) {
-      DoneMessage message{};
-      message.kind = Kind::done;
-      message.id = answer.id;
-      message.code = static_cast<std::uint32_t>(code);
-      if (post(message) != Code::ok) return false;
-    }
-    answers_.pop_front();
-  }
-  return true;
-}
-
-bool Session::on_atomic(const AtomicMessage& message) {
-  Code code;
-  const Region* region = granted(message.handle, kAtomic, message.offset, 8, code);
-  // Registered memory may begin anywhere.
-  if (region == nullptr ||
-      reinterpret_cast<std::uintptr_t>(region->address + message.offset) % 8 != 0) {
-    answer_done(message.id, code == Code::ok ? Code::bad_argument : code);
-    return true;
-  }
-  const fabric::Atomic kind{message.kind_of_atomic != 0};
-  answer_done(
-      message.id, Code::ok,
-      fabric::apply(kind, region->address + message.offset, message.operand, message.compare));
-  return true;
+  return region.address + place.address;
 }
 
 bool Session::on_let_go(std::uint32_t handle) {
@@ -220,7 +142,6 @@ void Session::drop_grants() {
   for (Granted& granted : granted_)
     if (granted.region != nullptr) --granted.region->num_users;
   granted_.clear();
-  answers_.clear();
 }
 
 }  // namespace weft::transport

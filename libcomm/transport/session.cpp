@@ -21,6 +21,7 @@ bool read_hello(fabric::Bytes bytes, LinkHello& hello) {
 Session::Session(Transport& transport, peer::Connection& connection, bool opens)
     : transport_(transport),
       link_(*this),
+      owner_side_(link_, *this),
       connection_(&connection),
       theirs_(connection.theirs()),
       cookie_(connection.cookie()),
@@ -94,12 +95,20 @@ Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size
                        {reinterpret_cast<const std::byte*>(&hello), sizeof hello}, link);
 }
 
-// Ends what the link has under way: request_done() takes it back.
+// Ends what the link has under way: request_done() takes back what the fabric had.
 void Session::drop_link() {
   fabric::Link* link = nullptr;
   {
     std::lock_guard lock(lock_);
     link = link_.drop(now_ns());
+    owner_side_.on_link_end();
+    for (Work* work = posted_.first(); work != nullptr;) {
+      Work& one = *std::exchange(work, work->next);
+      if (!one.is_asked || one.access != Access::get) continue;
+      posted_.remove(one);
+      drop_posted(*one.region);
+      repost(one);
+    }
   }
   if (link != nullptr) endpoint()->close(*link);
 }
@@ -227,15 +236,11 @@ bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
     case Kind::let_go:
       return with(HandleMessage{}, [&](auto& m) { return on_let_go(m.id); });
     case Kind::put:
-      return with(AccessMessage{}, [&](auto& m) { return on_put(m, data); });
     case Kind::get:
-      return with(AccessMessage{}, [&](auto& m) { return on_get(m); });
     case Kind::data:
-      return with(DataMessage{}, [&](auto& m) { return on_data(m, data); });
     case Kind::atomic:
-      return with(AtomicMessage{}, [&](auto& m) { return on_atomic(m); });
     case Kind::done:
-      return with(DoneMessage{}, [&](auto& m) { return on_done(m); });
+      return on_owner_side(kind, bytes);
     case Kind::bye:
       lose(Code::peer_lost, "has left");
       return true;
@@ -312,7 +317,7 @@ bool Session::pump() {
     if (link_.is_up() && reposts_.empty()) {
       while (Work* work = waiting_.first())
         if (!advance(*work, finished)) break;
-      if (!pump_answers()) make_busy();
+      if (!owner_side_.pump()) make_busy();
     }
     pump_stripes(finished);
     floods = link_.floods();
@@ -375,12 +380,11 @@ void Session::lose(Code code, std::string why) {
     regions_.clear();
     again_.clear();
     for (WorkList* list : {&waiting_, &reposts_, &posted_, &striped_})
-      while (Work* work = list->first()) {
-        list->remove(*work);
+      while (Work* work = list->pop_front()) {
+        owner_side_.drop(*work);
         work->code = code;
         finished.push_back(*work);
       }
-    by_owner_.clear();
     num_sends_ = 0;
   }
   drop_grants();

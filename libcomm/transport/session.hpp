@@ -12,7 +12,6 @@
 // progress lock, by whoever polls.
 #include <pthread.h>
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +22,7 @@
 #include "base/stats.hpp"
 #include "peer/bootstrap.hpp"
 #include "transport/messages.hpp"
+#include "transport/owner_side.hpp"
 #include "transport/rails.hpp"
 #include "transport/regions.hpp"
 #include "transport/reliable_link.hpp"
@@ -33,10 +33,8 @@ namespace weft::transport {
 class Transport;
 
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
-inline constexpr std::size_t kMaxByOwner =
-    256;  // requests that one side has under way at the other
 
-class Session final : public std::enable_shared_from_this<Session>, ReliableLink::Owner {
+class Session final : public std::enable_shared_from_this<Session>, OwnerSide::Memory {
  public:
   using State = ReliableLink::State;
 
@@ -91,11 +89,6 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
     bool is_withdrawn = false;
     std::uint16_t num_uses = 0;  // of this place; the upper half of the handle
   };
-  struct Answer {  // a get whose data are still to be sent
-    std::uint32_t id;
-    std::uint32_t handle;
-    std::uint64_t offset, bytes, sent;
-  };
 
   // session.cpp; under lock_.
   fabric::Endpoint* endpoint() const { return link_.endpoint(); }
@@ -116,7 +109,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   }
   // A put, get or atomic has moved its bytes without the owner.
   void count_moved(const Work& work) noexcept {
-    if (work.kind == WorkKind::get)
+    if (work.access == Access::get)
       stats_.row().add(stats::Counter::copied_bytes, work.bytes);
     else
       count_sent(work.bytes);
@@ -134,20 +127,14 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   bool advance(Work& work, WorkList& finished);
   static Code check(const Work& work, const RemoteRegion& region);
   static bool can_do(const fabric::Endpoint& endpoint, const Work& work);
-  static Code post_to(fabric::Endpoint& endpoint, fabric::Link& link, Work& work,
-                      const fabric::Key& key);
   void post_tag(Work& work);
   void drop_posted(RemoteRegion& region);
-  bool post_by_owner(Work& work);
+  void repost(Work& work);
   bool post_pieces(Work& work, WorkList& finished);
   void do_mapped(Work& work, std::byte* at);
   void end_work(Work& work, Code code, WorkList& finished);
-  void end_by_owner(Work& work, Code code, WorkList& finished);
   void on_request_done(Work& work, Code code);
   static void request_done(fabric::Request& request, Code code) noexcept;
-  bool give_id(Work& work);
-  Work* work_of(std::uint32_t id);
-  void drop_id(Work& work);
   void end_region(RemoteRegion& region, Code why);
   void drop_region(RemoteRegion& region);
   void let_go(RemoteRegion& region);
@@ -155,8 +142,7 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   // Of what the owner answers; they take lock_. False: it makes no sense.
   bool on_device_key(const DeviceKeyMessage& message);
   bool on_resolved(const ResolvedMessage& message, int* descriptor);
-  bool on_data(const DataMessage& message, fabric::Bytes data);
-  bool on_done(const DoneMessage& message);
+  bool on_owner_side(Kind kind, fabric::Bytes bytes);
   bool on_withdrawn(std::uint32_t handle);
   bool on_piece(const PieceMessage& message, fabric::Bytes data);
 
@@ -190,29 +176,22 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   static bool registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
                              fabric::Key& key);
   Granted* find_granted(std::uint32_t handle);
-  Region* granted(std::uint32_t handle, std::uint32_t right, std::uint64_t offset,
-                  std::uint64_t bytes, Code& code);
-  bool on_put(const AccessMessage& message, fabric::Bytes data);
-  bool on_get(const AccessMessage& message);
-  bool on_atomic(const AtomicMessage& message);
+  std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override;
   bool on_let_go(std::uint32_t handle);
-  void answer_done(std::uint32_t id, Code code, std::uint64_t previous = 0);
-  bool pump_answers();
   void drop_grants();
 
   Transport& transport_;
   SpinLock lock_;
   ReliableLink link_;
+  OwnerSide owner_side_;
   std::size_t message_max_ = 0;
 
-  WorkList waiting_;  // in order
-  WorkList posted_;   // the fabric has them, or the owner's side
-  WorkList reposts_;  // the fabric had them when the link broke; messages must not overtake them
-  WorkList striped_;  // with pieces that nobody has been given
-  std::vector<Piece> again_;     // pieces whose rail went down
-  std::size_t num_sends_ = 0;    // long messages in waiting_
-  std::vector<Work*> by_owner_;  // by id
-  std::vector<std::uint32_t> free_ids_;
+  WorkList waiting_;          // in order
+  WorkList posted_;           // the fabric has them, or the owner's side
+  WorkList reposts_;          // were under way when the link broke; messages must not overtake them
+  WorkList striped_;          // with pieces that nobody has been given
+  std::vector<Piece> again_;  // pieces whose rail went down
+  std::size_t num_sends_ = 0;  // long messages in waiting_
   std::map<MemoryKey, std::shared_ptr<RemoteRegion>> regions_;
   std::uint32_t last_question_ = 0;
   std::size_t num_asked_ = 0;  // questions that have no answer yet
@@ -233,7 +212,6 @@ class Session final : public std::enable_shared_from_this<Session>, ReliableLink
   std::uint64_t assembled_total_ = 0;
 
   std::vector<Granted> granted_;
-  std::deque<Answer> answers_;
 
   peer::Connection* connection_;
   peer::NodeAddress theirs_;

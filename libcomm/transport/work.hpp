@@ -6,7 +6,8 @@
 #include <new>
 #include <vector>
 
-#include "fabric/endpoint.hpp"
+#include "transport/access.hpp"
+#include "transport/list.hpp"
 #include "weft/operation.hpp"
 
 namespace weft::transport {
@@ -16,30 +17,20 @@ class Session;
 struct Batch;
 struct Rail;
 
-enum class WorkKind : std::uint8_t { put, get, fetch_add, compare_swap, send };
-// Of the two kinds that are atomics.
-constexpr fabric::Atomic atomic_of(WorkKind kind) {
-  return kind == WorkKind::fetch_add ? fabric::Atomic::fetch_add : fabric::Atomic::compare_swap;
-}
-
-struct Work : fabric::Request {
-  WorkKind kind = WorkKind::put;
+struct Work : AccessRequest {
+  bool is_send = false;  // a long message, and no access
   bool has_tag = false;
   bool is_repost = false;  // was under way when the link broke
   Code code = Code::ok;    // once it has ended
-  std::uint32_t id = 0;    // at the owner's side, which does it; 0: the fabric does
   Operation* operation = nullptr;
   Batch* batch = nullptr;  // instead
   Session* session = nullptr;
   std::shared_ptr<RemoteRegion> region;
-  std::byte* local = nullptr;
-  std::size_t bytes = 0;
   std::uint64_t offset = 0;
-  std::size_t moved = 0;          // of the bytes, by owner or send; of stripes: handed out
-  std::size_t ended = 0;          // the same, of stripes that have ended
+  // `moved` is also what a long message has sent, and what stripes were handed out.
+  std::size_t ended = 0;          // of its bytes, by stripes
   std::uint32_t num_stripes = 0;  // under way
   Rail* rail = nullptr;           // that has it; null: the session's main link
-  std::uint64_t operand = 0, compare = 0, previous = 0;
   std::array<std::uint8_t, 16> tag{};
   Work *next = nullptr, *before = nullptr;
 };
@@ -88,31 +79,11 @@ struct Batch {
 // Ends the program's operation. Without locks: the program may be called.
 void finish(Work& work);
 
-class WorkList {
+class WorkList : public List<Work> {
  public:
-  bool empty() const { return first_ == nullptr; }
-  Work* first() const { return first_; }
-  void push_back(Work& work) {
-    work.before = last_;
-    work.next = nullptr;
-    (last_ != nullptr ? last_->next : first_) = &work;
-    last_ = &work;
-  }
-  void remove(Work& work) {
-    (work.before != nullptr ? work.before->next : first_) = work.next;
-    (work.next != nullptr ? work.next->before : last_) = work.before;
-  }
-  Work* pop_front() {
-    Work* work = first_;
-    if (work != nullptr) remove(*work);
-    return work;
-  }
   void finish_all() {
     while (Work* work = pop_front()) finish(*work);
   }
-
- private:
-  Work *first_ = nullptr, *last_ = nullptr;
 };
 
 }  // namespace weft::transport

@@ -465,7 +465,7 @@ class Asker final : public fabric::Events {
 };
 
 TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
-  const auto kind = GENERATE(transport::Kind::ping, transport::Kind::owner_get);
+  const auto kind = GENERATE(transport::Kind::ping, transport::Kind::get);
   if (fabric_name() != "ofi" || kProvider != nullptr) return;  // others keep what nobody takes
   const Settings settings = remote_settings();
   auto boards = make_thread_boards(2);
@@ -521,7 +521,7 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
   std::vector<std::byte> memory(1 << 20);
   MemoryName named{};
   REQUIRE(lanes->share(memory.data(), memory.size(), named).ok());
-  transport::OwnerAccessMessage message{};
+  transport::AccessMessage message{};
   message.kind = kind;
   message.place = {number_of(named), named.address, named.bytes, named.bytes};
   int num_asked = 0;

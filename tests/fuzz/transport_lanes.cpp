@@ -184,8 +184,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       // Now and then what is lent, by its key.
       constexpr std::size_t kPlace = sizeof head, kPlaceEnd = kPlace + 2 * sizeof(std::uint64_t);
       if (head.reserved % 4 < 2 && message.size() >= kPlaceEnd &&
-          (head.kind == transport::Kind::owner_get || head.kind == transport::Kind::owner_put ||
-           head.kind == transport::Kind::owner_atomic)) {
+          (head.kind == transport::Kind::get || head.kind == transport::Kind::put ||
+           head.kind == transport::Kind::atomic)) {
         const std::uint64_t place[] = {number_of(named), named.address};
         std::memcpy(message.data() + kPlace, place, sizeof place);
       }

@@ -151,21 +151,22 @@ TEST_CASE("a link that is up and carries nothing any more is replaced, and nobod
       [&](Fabrics& fabrics, Shared&) { return talk.run(fabrics, 0, only_messages, [] {}); });
 }
 
-TEST_CASE("a put that is refused is refused again when it is asked for again") {
+TEST_CASE("a put that is refused is refused piece by piece, also over the next link") {
   const Troubled troubled(kMessagesOnly);
   const auto member = odd_member();
-  transport::OwnerAccessMessage put{};
-  put.kind = transport::Kind::owner_put;
+  transport::AccessMessage put{};
+  put.kind = transport::Kind::put;
   put.id = 5;
-  put.place = {4711, 4096, 8192, 8192};
   const std::vector<std::byte> data(1024);
   for (int i = 0; i < 3; ++i) {
     member->open();
-    // Its further pieces are not answered, and the link ends before the last.
-    for (int piece = 0; piece < 2; ++piece) member->say(put, data);
-    const auto done = member->next<transport::OwnerDoneMessage>(transport::Kind::owner_done);
-    CHECK(done.id == 5);
-    CHECK(done.code == static_cast<std::uint64_t>(Code::bad_argument));
+    for (std::uint64_t left : {8192, 7168}) {  // the link ends before the last
+      put.place = {4711, 4096, left, left};
+      member->say(put, data, true);
+      const auto done = member->next<transport::DoneMessage>(transport::Kind::done);
+      CHECK(done.id == 5);
+      CHECK(done.code == static_cast<std::uint32_t>(Code::bad_argument));
+    }
     member->close();
   }
 }

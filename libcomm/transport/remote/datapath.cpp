@@ -230,16 +230,12 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
       });
     case Kind::lane_answer:
       return with(LaneAnswerMessage{}, [&](auto& m) { return on_lane_answer(peer, m); });
-    case Kind::owner_get:
-      return with(OwnerAccessMessage{}, [&](auto& m) { return on_owner_get(peer, m); });
-    case Kind::owner_put:
-      return with(OwnerAccessMessage{}, [&](auto& m) { return on_owner_put(peer, m, data); });
-    case Kind::owner_atomic:
-      return with(OwnerAtomicMessage{}, [&](auto& m) { return on_owner_atomic(peer, m); });
-    case Kind::owner_data:
-      return with(OwnerDataMessage{}, [&](auto& m) { return on_owner_data(peer, m, data); });
-    case Kind::owner_done:
-      return with(OwnerDoneMessage{}, [&](auto& m) { return on_owner_done(peer, m); });
+    case Kind::put:
+    case Kind::get:
+    case Kind::data:
+    case Kind::atomic:
+    case Kind::done:
+      return on_owner_side(peer, head.kind, bytes);
     case Kind::bye:
       return with(ByeMessage{}, [&](auto& m) {
         peer.is_leaving = true;

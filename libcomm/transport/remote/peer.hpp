@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <new>
 #include <string>
@@ -15,7 +14,8 @@
 #include "fabric/endpoint.hpp"
 #include "job/members.hpp"
 #include "transport/lanes.hpp"
-#include "transport/reliable_link.hpp"
+#include "transport/list.hpp"
+#include "transport/owner_side.hpp"
 #include "transport/ring.hpp"
 
 namespace weft::transport {
@@ -24,7 +24,6 @@ class RemoteLanes;
 struct RankPeer;
 
 inline constexpr std::size_t kRingPage = 4096;
-inline constexpr std::size_t kMaxAnswers = 64;  // more than a peer of ours asks for at a time
 struct ReceiveLaneState;
 
 // Where a lane's entries are built. The fabric may read there until `under_way` is 0, also what the
@@ -103,69 +102,30 @@ struct ReceiveLaneState {
   Arrivals* arrivals = nullptr;
 };
 
-// A get, put or atomic, which the fabric does, or else the owner's side.
-struct RemoteOperation : fabric::Request {
+struct RemoteOperation : AccessRequest {
   RemoteLanes* lanes = nullptr;
-  RemoteOperation* next = nullptr;  // in a queue
-  Access access = Access::get;
   RankPeer* peer = nullptr;  // null: free
   Completion* completion = nullptr;
-  std::uint32_t number = 0;
-  OwnerPlace place{};
-  std::byte* here = nullptr;
-  std::uint64_t moved = 0;  // get: received; put: sent
-  bool is_asked = false;    // it was given to the fabric, or to the owner, as far as this link goes
-  bool is_fabrics = false;  // to the fabric, which has it until done()
-  unsigned num_breaks = 0;  // of links, while the fabric had it
-  std::uint64_t operand = 0, compare = 0;
-  std::uint64_t result = 0;  // where the fabric writes what was there before
-  std::uint64_t* previous = nullptr;
+  Place place{};
+  std::uint64_t* previous_to = nullptr;
+  RemoteOperation *next = nullptr, *before = nullptr;
+  bool is_under_way = false;  // else it waits
+  bool is_fabrics = false;    // the fabric has it, until done()
+  unsigned num_breaks = 0;    // of links, while the fabric had it
 };
 
-// Operations in order, without an allocation.
-class OperationQueue {
- public:
-  bool empty() const { return first_ == nullptr; }
-  RemoteOperation& front() const { return *first_; }
-  void push_back(RemoteOperation& operation) {
-    operation.next = nullptr;
-    *(first_ == nullptr ? &first_ : &last_->next) = &operation;
-    last_ = &operation;
-  }
-  void push_front(RemoteOperation& operation) {
-    operation.next = first_;
-    if (first_ == nullptr) last_ = &operation;
-    first_ = &operation;
-  }
-  void pop_front() { first_ = first_->next; }
-  void erase(const RemoteOperation& operation) {
-    RemoteOperation* before = nullptr;
-    for (RemoteOperation* one = first_; one != nullptr; before = one, one = one->next) {
-      if (one != &operation) continue;
-      (before != nullptr ? before->next : first_) = one->next;
-      if (last_ == one) last_ = before;
-      return;
-    }
-  }
-  template <class F>
-  void for_each(F&& f) {
-    for (RemoteOperation* one = first_; one != nullptr; one = one->next) f(*one);
-  }
-
- private:
-  RemoteOperation* first_ = nullptr;
-  RemoteOperation* last_ = nullptr;
-};
-
-struct RankPeer final : ReliableLink::Owner {
+struct RankPeer final : OwnerSide::Memory {
   RankPeer(RemoteLanes& of, int number, const ProcessName& called)
-      : lanes(of), rank(number), name(called), link(*this) {}
+      : lanes(of), rank(number), name(called), link(*this), owner_side(link, *this) {}
   void make_busy() override;
+  std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override;
+  fabric::Request* lend(const Place& place, std::size_t bytes) override;
 
   RemoteLanes& lanes;
   const int rank;          // here; of strangers their number
   const ProcessName name;  // everywhere
   ReliableLink link;
+  OwnerSide owner_side;
   std::string address;  // the endpoint's
   std::uint64_t secret = 0;
   bool is_busy = false;
@@ -180,17 +140,8 @@ struct RankPeer final : ReliableLink::Owner {
   std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
   std::vector<SendLaneState*> unsent;    // lanes with something that the link has not taken
   std::vector<ReceiveLaneState*> owing;  // lanes that owe a count or credit
-  OperationQueue waiting;
-  std::vector<RemoteOperation*> under_way;  // the owner has to answer
-  struct Answer {
-    std::uint32_t id = 0;
-    bool is_done = false;  // of a put, or of a get that is refused
-    Code code = Code::ok;
-    OwnerPlace place = {};  // of a get: the rest of it
-    std::uint64_t sent = 0;
-  };
-  std::list<Answer> answers;       // that the link has not taken; of RemoteLanes' spare ones
-  std::int64_t last_refused = -1;  // the put whose further pieces are not answered
+  List<RemoteOperation> waiting, under_way;
+  std::size_t num_under_way = 0;
 };
 
 }  // namespace weft::transport

@@ -75,7 +75,6 @@ Status RemoteLanes::start() {
   secret_ = random[0];
   next_key_ = random[1];
   key_secret_ = random[2];
-  spare_answers_.resize(kMaxAnswers);
   // Each rank has one peer at most: they never allocate later. Strangers come one by one.
   if (to_ == To::strangers) return {};
   for (auto* list : {&known_, &busy_}) list->reserve(2 * peers_.size());
@@ -328,8 +327,7 @@ void RemoteLanes::drop_link(RankPeer& peer) {
   for (auto& [channel, lane] : peer.receive_lanes) lane->owes_count = lane->owes_credit = false;
   peer.unsent.clear();
   peer.owing.clear();
-  spare_answers_.splice(spare_answers_.begin(), peer.answers);
-  peer.last_refused = -1;
+  peer.owner_side.on_link_end();
   link->client = nullptr;
   endpoint_->close(*link);
   ask_again(peer);
@@ -353,7 +351,7 @@ void RemoteLanes::pump(RankPeer& peer) {
   if (peer.link.pump()) note_up(peer);
   if (peer.link.floods()) return lose(peer, "asks and takes no answers");
   if (!peer.link.is_up()) return;
-  if (!pump_lanes(peer) || !pump_operations(peer) || !pump_answers(peer)) peer.make_busy();
+  if (!pump_lanes(peer) || !pump_operations(peer) || !peer.owner_side.pump()) peer.make_busy();
 }
 
 void RemoteLanes::pump_busy() {
@@ -460,9 +458,10 @@ void RemoteLanes::disconnect(int rank) noexcept {
     // The answer to its goodbye may still be on its way; but the fabric must be done with the
     // operations that end here.
     if (peer != nullptr) {
-      if (std::any_of(peer->under_way.begin(), peer->under_way.end(),
-                      [](const RemoteOperation* one) { return one->is_fabrics; }))
-        drop_link(*peer);
+      bool has_any = false;
+      for (const auto* one = peer->under_way.first(); one != nullptr; one = one->next)
+        has_any = has_any || one->is_fabrics;
+      if (has_any) drop_link(*peer);
       end_operations(*peer);
     }
     ring_all();

@@ -8,8 +8,7 @@
 // They are not kept twice: after a break the reader tells what has arrived, and the writer sends
 // the mirror again from there on. Credit goes along with entries the other way, or alone. Gets,
 // puts and atomics are the fabric's where it has them; gets and puts are begun again after a break,
-// and an atomic ends as outcome_unknown. Else the owner's side does them: gets and puts are asked
-// for again, atomics are numbered messages and so done once.
+// and an atomic ends as outcome_unknown. Else the owner's side does them (owner_side.hpp).
 //
 // Its parts: peers.cpp (links, life and death), lanes.cpp (rings and mirrors), datapath.cpp
 // (entries, credit, polling), operations.cpp (what this rank asks others), serving.cpp (what others
@@ -17,7 +16,6 @@
 //
 // Threads: as lanes.hpp says. One lock guards everything; what lanes read without it is atomic.
 #include <deque>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -206,32 +204,21 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void poll_locked();
 
   // operations.cpp
-  Code start_operation(RemoteOperation& operation);
   bool is_fabrics(const RemoteOperation& operation) const;
-  Code post_to_fabric(RemoteOperation& operation);
   static void fabric_done(fabric::Request& request, Code code) noexcept;
-  Code ask_owner(RemoteOperation& operation);
   bool pump_operations(RankPeer& peer);
   void ask_again(RankPeer& peer);
   void end_operations(RankPeer& peer);
+  void end(RemoteOperation& operation, Code code);
   void finish(RemoteOperation& operation, Code code);
-  RemoteOperation* find_operation(const RankPeer& peer, std::uint32_t number);
-  bool on_owner_data(RankPeer& peer, const OwnerDataMessage& message, fabric::Bytes data);
-  bool on_owner_done(RankPeer& peer, const OwnerDoneMessage& message);
+  bool on_owner_side(RankPeer& peer, Kind kind, fabric::Bytes bytes);
 
   // serving.cpp
   std::uint64_t next_key();
   bool is_one_sided() const;
   Status share_as(void* address, std::size_t bytes, bool is_writable, MemoryName& memory);
-  Registered* find_registered(const OwnerPlace& place, std::size_t bytes, bool to_write);
-  std::byte* find_shared(const OwnerPlace& place, std::size_t bytes, bool to_write);
-  void answer(RankPeer& peer, const RankPeer::Answer& answer);
-  bool on_owner_get(RankPeer& peer, const OwnerAccessMessage& message);
-  bool on_owner_put(RankPeer& peer, const OwnerAccessMessage& message, fabric::Bytes data);
-  bool on_owner_atomic(RankPeer& peer, const OwnerAtomicMessage& message);
-  bool pump_answers(RankPeer& peer);
-  bool send_data(RankPeer& peer, RankPeer::Answer& answer);
-  Lent* take_lent(RankPeer& peer, Registered& memory, std::size_t bytes);
+  Registered* find_registered(const Place& place, std::uint32_t rights);
+  Lent* lend(RankPeer& peer, Registered& memory);
   void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
 
   Members& job_;
@@ -267,7 +254,6 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<RemoteOperation*> free_operations_;
   std::unordered_map<std::uint64_t, Registered> registered_;               // by key
   std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
-  std::list<RankPeer::Answer> spare_answers_;  // so that who asks now and then takes no memory
   std::deque<Lent> lent_;
   std::vector<Lent*> free_lent_;
 

@@ -24,18 +24,6 @@ MemoryName remote_memory(std::uint64_t key, std::uint64_t address, std::size_t b
   return {address, bytes, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
 }
 
-// The owner may poll a word that it waits for.
-void store(std::byte* to, fabric::Bytes data) {
-  if (data.size() == sizeof(std::uint64_t) &&
-      reinterpret_cast<std::uintptr_t>(to) % sizeof(std::uint64_t) == 0) {
-    std::uint64_t word;
-    std::memcpy(&word, data.data(), sizeof word);
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
-  } else {
-    std::memcpy(to, data.data(), data.size());
-  }
-}
-
 }  // namespace
 
 // Whoever is told a key must not learn the next one from it: a second secret lies between.
@@ -183,57 +171,29 @@ MemoryName RemoteLanes::describe(const void* address, std::size_t bytes) const n
 }
 
 // Null: not all of it, and all that the asker takes for the memory's, is shared for this.
-RemoteLanes::Registered* RemoteLanes::find_registered(const OwnerPlace& place, std::size_t bytes,
-                                                      bool to_write) {
+RemoteLanes::Registered* RemoteLanes::find_registered(const Place& place, std::uint32_t rights) {
   const auto found = registered_.find(place.key);
-  if (found == registered_.end() || (to_write && !found->second.is_writable)) return nullptr;
+  if (found == registered_.end() || found->second.is_ending) return nullptr;
   Registered& memory = found->second;
-  const bool is_in = is_within(place.address, std::max<std::uint64_t>(bytes, place.room),
-                               memory.named, memory.bytes);
-  return is_in && !memory.is_ending ? &memory : nullptr;
+  if ((rights & (fabric::kWrite | fabric::kAtomic)) != 0 && !memory.is_writable) return nullptr;
+  return is_within(place.address, std::max(place.bytes, place.room), memory.named, memory.bytes)
+             ? &memory
+             : nullptr;
 }
 
-std::byte* RemoteLanes::find_shared(const OwnerPlace& place, std::size_t bytes, bool to_write) {
-  const Registered* memory = find_registered(place, bytes, to_write);
+std::byte* RankPeer::find_shared(const Place& place, std::uint32_t rights, Code& code) {
+  const RemoteLanes::Registered* memory = lanes.find_registered(place, rights);
+  code = memory != nullptr ? Code::ok : Code::bad_argument;
   return memory != nullptr ? memory->start + (place.address - memory->named) : nullptr;
 }
 
-// An answer that finds no room goes later, over the same link: over the next one gets and puts are
-// asked for again.
-void RemoteLanes::answer(RankPeer& peer, const RankPeer::Answer& answer) {
-  if (spare_answers_.empty()) spare_answers_.emplace_back();
-  spare_answers_.front() = answer;
-  peer.answers.splice(peer.answers.end(), spare_answers_, spare_answers_.begin());
-  if (!pump_answers(peer)) peer.make_busy();
+fabric::Request* RankPeer::lend(const Place& place, std::size_t bytes) {
+  if (bytes < lanes.endpoint_->limits().in_place_min) return nullptr;
+  return lanes.lend(*this, *lanes.find_registered(place, fabric::kRead));
 }
 
-bool RemoteLanes::on_owner_get(RankPeer& peer, const OwnerAccessMessage& message) {
-  if (peer.answers.size() >= kMaxAnswers || message.place.bytes == 0) return false;
-  const bool good = find_shared(message.place, message.place.bytes, false) != nullptr;
-  answer(peer, {message.id, !good, Code::bad_argument, message.place, 0});
-  return true;
-}
-
-// The eldest first. False: more is left.
-bool RemoteLanes::pump_answers(RankPeer& peer) {
-  while (!peer.answers.empty()) {
-    RankPeer::Answer& answer = peer.answers.front();
-    if (!answer.is_done && !send_data(peer, answer)) return false;
-    if (answer.is_done) {
-      OwnerDoneMessage message{};
-      message.kind = Kind::owner_done;
-      message.id = answer.id;
-      message.code = static_cast<std::uint64_t>(answer.code);
-      if (peer.link.send_once(message, sizeof message, {}) != Code::ok) return false;
-    }
-    spare_answers_.splice(spare_answers_.begin(), peer.answers, peer.answers.begin());
-  }
-  return true;
-}
-
-// Null: the body is copied, as it is short, or there is no memory to keep count of it.
-RemoteLanes::Lent* RemoteLanes::take_lent(RankPeer& peer, Registered& memory, std::size_t bytes) {
-  if (bytes < endpoint_->limits().in_place_min) return nullptr;
+// Null: there is no memory to keep count of it.
+RemoteLanes::Lent* RemoteLanes::lend(RankPeer& peer, Registered& memory) {
   const Code code = or_no_memory([&] {
     if (!free_lent_.empty()) return Code::ok;
     make_room(free_lent_, lent_.size() + 1);  // giving back takes no memory
@@ -242,86 +202,21 @@ RemoteLanes::Lent* RemoteLanes::take_lent(RankPeer& peer, Registered& memory, st
   });
   if (code != Code::ok) return nullptr;
   Lent* lent = free_lent_.back();
+  free_lent_.pop_back();
   lent->done = Lent::on_done;
   lent->lanes = this;
   lent->peer = &peer;
   lent->memory = &memory;
+  ++memory.num_lent;
   return lent;
 }
 
-// In poll() or close() of the endpoint, which are called with the lock held.
+// In poll() or close() of the endpoint, which are called with the lock held, or where the link does
+// not take the body.
 void RemoteLanes::Lent::on_done(fabric::Request& request, Code) noexcept {
   auto& lent = static_cast<Lent&>(request);
   --std::exchange(lent.memory, nullptr)->num_lent;
   lent.lanes->free_lent_.push_back(&lent);
-}
-
-// False: there is no room for the rest.
-bool RemoteLanes::send_data(RankPeer& peer, RankPeer::Answer& answer) {
-  OwnerPlace& rest = answer.place;
-  OwnerDataMessage message{{.kind = Kind::owner_data, .id = answer.id}, 0};
-  const std::size_t most = endpoint_->limits().message_max - sizeof message;
-  Registered* memory = find_registered(rest, rest.bytes, false);
-  if (memory == nullptr) {  // this rank has taken it back meanwhile
-    answer.is_done = true;
-    answer.code = Code::bad_argument;
-    return true;
-  }
-  const std::byte* start = memory->start + (rest.address - memory->named);
-  while (rest.bytes > 0) {
-    const std::size_t part = std::min<std::uint64_t>(rest.bytes, most);
-    message.offset = answer.sent;
-    Lent* lent = take_lent(peer, *memory, part);
-    if (peer.link.send_once(message, sizeof message, {start, part}, lent) != Code::ok) {
-      if (lent != nullptr) lent->memory = nullptr;
-      return false;
-    }
-    if (lent != nullptr) {
-      free_lent_.pop_back();
-      ++memory->num_lent;
-    }
-    start += part;
-    answer.sent += part;
-    rest.address += part;
-    rest.bytes -= part;
-    rest.room -= std::min<std::uint64_t>(rest.room, part);
-  }
-  return true;
-}
-
-// Every piece is checked with all that is still to come, so that what is refused is refused from
-// the start. A put that is refused is answered once.
-bool RemoteLanes::on_owner_put(RankPeer& peer, const OwnerAccessMessage& message,
-                               fabric::Bytes data) {
-  if (data.empty() || data.size() > message.place.bytes) return false;
-  std::byte* start = find_shared(message.place, message.place.bytes, true);
-  if (start != nullptr) store(start, data);
-  if (start == nullptr) {
-    const bool is_first = peer.last_refused != message.id;
-    const bool is_last = data.size() == message.place.bytes;
-    peer.last_refused = is_last ? -1 : std::int64_t{message.id};
-    if (!is_first) return true;
-  } else if (data.size() < message.place.bytes) {
-    return true;
-  }
-  if (peer.answers.size() >= kMaxAnswers) return false;
-  answer(peer, {message.id, true, start != nullptr ? Code::ok : Code::bad_argument, {}, 0});
-  return true;
-}
-
-// The owner's own atomics are the processor's too, so that all are atomic against each other.
-bool RemoteLanes::on_owner_atomic(RankPeer& peer, const OwnerAtomicMessage& message) {
-  OwnerDoneMessage answer{};
-  answer.kind = Kind::owner_done;
-  answer.id = message.id;
-  std::byte* start = find_shared(message.place, sizeof(std::uint64_t), true);
-  if (start == nullptr || reinterpret_cast<std::uintptr_t>(start) % sizeof(std::uint64_t) != 0)
-    answer.code = static_cast<std::uint64_t>(Code::bad_argument);
-  else
-    answer.previous = fabric::apply(fabric::Atomic{message.is_swap != 0}, start, message.operand,
-                                    message.compare);
-  peer.link.post_control(answer, sizeof answer);
-  return true;
 }
 
 }  // namespace weft::transport

@@ -183,16 +183,20 @@ ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes
                                              std::uint64_t now_ns) {
   // A ping is no answer: where only the way back is broken, that is all that comes.
   if (head.kind != Kind::ping) last_heard_ns_ = now_ns;
-  if (!retains()) return Received::fresh;
-  if (head.kind == Kind::resume && is_opener_ && state_ != State::up) {
-    if (!resume(head.acked)) return Received::corrupt;
-    state_ = State::up;
-    owner_.make_busy();
-    return Received::up;
+  bool is_new = true;
+  if (retains()) {
+    if (head.kind == Kind::resume && is_opener_ && state_ != State::up) {
+      if (!resume(head.acked)) return Received::corrupt;
+      state_ = State::up;
+      owner_.make_busy();
+      return Received::up;
+    }
+    if (!note_received(head, bytes, is_new)) return Received::corrupt;
   }
-  bool is_new = false;
-  if (!note_received(head, bytes, is_new)) return Received::corrupt;
-  return is_new ? Received::fresh : Received::old;
+  if (head.kind == Kind::ping) want_ack();
+  const bool is_own =
+      head.kind == Kind::ping || head.kind == Kind::ack || head.kind == Kind::resume;
+  return is_new && !is_own ? Received::fresh : Received::nothing;
 }
 
 void ReliableLink::want_ack() {
@@ -222,7 +226,7 @@ bool ReliableLink::pump() {
     if (post(*reinterpret_cast<Head*>(bytes.data()), bytes.size(), {}, true) != Code::ok) break;
     backlog_.pop_front();
   }
-  if (ack_ == Ack::now && retains()) send_ack();
+  if (ack_ == Ack::now) send_ack();
   if (ack_ == Ack::next_pump) want_ack();
   return is_up_now;
 }

@@ -202,7 +202,7 @@ void Session::on_message(fabric::Bytes bytes) {
       return lose(Code::corrupt, "sends messages out of order");
     case ReliableLink::Received::up:
       return note_up();
-    case ReliableLink::Received::old:
+    case ReliableLink::Received::nothing:
       return;
     case ReliableLink::Received::fresh:
       break;
@@ -243,19 +243,6 @@ bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
       return on_owner_side(kind, bytes);
     case Kind::bye:
       lose(Code::peer_lost, "has left");
-      return true;
-    case Kind::ping: {
-      std::lock_guard lock(lock_);
-      if (endpoint()->limits().breaks) {
-        link_.want_ack();
-      } else {
-        Head answer{.kind = Kind::ack};
-        post_control(answer);
-      }
-      return true;
-    }
-    case Kind::ack:
-    case Kind::resume:
       return true;
     default:
       return false;

@@ -202,7 +202,7 @@ void RemoteLanes::on_message(fabric::Link& link, fabric::Bytes bytes) {
       if (code != Code::ok) lose(peer, why);
       return;
     }
-    case ReliableLink::Received::old:
+    case ReliableLink::Received::nothing:
       return;
     case ReliableLink::Received::up:
       return note_up(peer);
@@ -246,12 +246,6 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
     case Kind::farewell:
       peer.got_farewell = true;
       peer.link.want_ack();
-      return true;
-    case Kind::ping:
-      peer.link.want_ack();
-      return true;
-    case Kind::ack:
-    case Kind::resume:
       return true;
     default:
       return false;

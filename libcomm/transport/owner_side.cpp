@@ -84,6 +84,7 @@ void OwnerSide::drop(AccessRequest& request) {
   asked_[(request.id & 0xffff) - 1].request = nullptr;
   --num_asked_;
   request.id = 0;
+  request.is_asked = false;
 }
 
 Code OwnerSide::post(AccessRequest& request, const Place& place) {

@@ -15,8 +15,8 @@ namespace weft::transport {
 class ReliableLink {
  public:
   enum class State : std::uint8_t { connecting, up, broken, lost };
-  // What a message brings: fresh: it is to be handled; nothing: it is old, or the link's own; up: the
-  // link is, from now on; corrupt: no peer of ours sends it.
+  // What a message brings: fresh: it is to be handled; nothing: it is old, or the link's own; up:
+  // the link is, from now on; corrupt: no peer of ours sends it.
   enum class Received : std::uint8_t { fresh, nothing, up, corrupt };
   // stalled: the link is up and has been silent for half of the timeout, so that another one may be
   // what it takes; the caller drops it.

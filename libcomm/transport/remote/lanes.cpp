@@ -78,24 +78,25 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   const std::size_t place = free_place(send_lanes_, free_send_lanes_);
   if (place >= kMaxLanes) return {Code::no_memory, "more than 65535 lanes"};
   made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
-  made->stretches.reserve(SendLaneState::kMaxStretches + 1);
+  made->stretches.reserve(SendLaneState::kMaxStretches);
   // So that posting takes no memory.
   make_room(send_lanes_);
   make_room(free_send_lanes_, send_lanes_.size() + 1 - free_send_lanes_.size());
   make_room(held_, send_lanes_.size() + 1 - held_.size());
   make_room(retired_, send_lanes_.size() + 1);
   make_room(lost_memory_, send_lanes_.size() + 1);
-  make_room(peer.unsent, peer.send_lanes.size() + 1);
-  peer.send_lanes[channel] = made.get();
+  make_room(peer.unsent, peer.pairs.size() + 1);
+  auto& pair = peer.pairs[channel];
   if (Status status = or_no_memory([&] { return take_lane_memory(channel, ring_bytes); });
       !status) {
-    peer.send_lanes.erase(channel);
+    forget_pair(peer, channel);
     return status;
   }
+  pair.send = made.get();
   lane = made.get();
   take_place(send_lanes_, free_send_lanes_, std::move(made));
   note_doorbell(writer_doorbell(channel));
-  join_lanes(peer, channel);
+  join(pair);
   watch(peer);
   LaneOpenMessage message{{.kind = Kind::lane_open, .id = lane->number},
                           static_cast<std::uint32_t>(channel),
@@ -115,8 +116,10 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
 std::byte* RemoteLanes::whole_ring(void* opaque) noexcept {
   auto& lane = *static_cast<SendLaneState*>(opaque);
   const std::lock_guard lock(lock_);
-  Status status =
-      or_no_memory([&] { return lane.mirror->memory.map(lane.ring_bytes + kRingPage); });
+  Status status = or_no_memory([&] {
+    if (lane.mirror == nullptr) lane.mirror = std::make_unique<Mirror>();
+    return lane.mirror->memory.map(lane.ring_bytes + kRingPage);
+  });
   if (status) {
     lane.is_whole = true;
     return lane.mirror->memory.data();
@@ -139,9 +142,9 @@ Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
   if (!is_alive(rank)) return {Code::peer_lost, fmt::format("{} is lost", job_.describe(rank))};
   if (Status status = or_no_memory([&] { return reach(rank, peer); }); !status) return status;
   SendLaneState* lane = nullptr;
-  if (const auto found = peer->send_lanes.find(channel); found != peer->send_lanes.end()) {
-    lane = found->second;
-  } else {
+  if (const auto found = peer->pairs.find(channel); found != peer->pairs.end())
+    lane = found->second.send;
+  if (lane == nullptr) {
     std::uint32_t ring_bytes = memory.ring_bytes;
     if (ring_bytes == 0)
       ring_bytes = static_cast<std::uint32_t>(job_.settings().bytes(Setting::ring_max_bytes));
@@ -205,14 +208,17 @@ Arrivals& RemoteLanes::arrivals_of(int channel) {
   return *list;
 }
 
-// Tells the lane that sends on this channel and the one the other way round of each other.
-void RemoteLanes::join_lanes(RankPeer& peer, int channel) {
-  const auto out = peer.send_lanes.find(channel);
-  const auto in = peer.receive_lanes.find(reverse_channel(channel));
-  if (out == peer.send_lanes.end() || in == peer.receive_lanes.end()) return;
-  if (out->second->back != nullptr) out->second->back->back = nullptr;
-  out->second->back = in->second;
-  in->second->back = out->second;
+// Tells each of the two of the other.
+void RemoteLanes::join(RankPeer::Pair& pair) {
+  if (pair.send == nullptr || pair.receive == nullptr) return;
+  if (pair.send->back != nullptr) pair.send->back->back = nullptr;
+  pair.send->back = pair.receive;
+  pair.receive->back = pair.send;
+}
+
+void RemoteLanes::forget_pair(RankPeer& peer, int channel) {
+  const auto found = peer.pairs.find(channel);
+  if (found->second.send == nullptr && found->second.receive == nullptr) peer.pairs.erase(found);
 }
 
 // A fabric may not be done with a mirror.
@@ -222,13 +228,16 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) 
   std::erase(held_, lane.get());
   holds_.store(!held_.empty(), std::memory_order_relaxed);
   std::erase(peer.unsent, lane.get());
-  peer.send_lanes.erase(lane->channel);
+  peer.pairs.at(lane->channel).send = nullptr;
+  forget_pair(peer, lane->channel);
   free_send_lanes_.push_back(place_of(lane->number));
   if (lane->back != nullptr) lane->back->back = nullptr;
-  if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off)
+  if (lane->mirror == nullptr) {
+  } else if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off) {
     lost_memory_.push_back(std::move(lane->mirror->memory));
-  else if (lane->mirror->under_way > 0)
+  } else if (lane->mirror->under_way > 0) {
     retired_.push_back(std::move(lane->mirror));
+  }
   lane.reset();
 }
 
@@ -239,7 +248,8 @@ void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane,
   std::erase(arriving_, lane.get());
   std::erase(peer.owing, lane.get());
   if (lane->back != nullptr) lane->back->back = nullptr;
-  peer.receive_lanes.erase(lane->channel);
+  peer.pairs.at(reverse_channel(lane->channel)).receive = nullptr;
+  forget_pair(peer, reverse_channel(lane->channel));
   free_receive_lanes_.push_back(place_of(lane->number));
   if (kept != nullptr) *kept = std::move(lane);
   lane.reset();
@@ -261,7 +271,10 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
       message.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
     return Code::bad_argument;
   const int channel = static_cast<int>(message.channel);
-  if (peer.receive_lanes.contains(channel)) return {Code::bad_argument, "it has that lane already"};
+  const int back = reverse_channel(channel);
+  if (const auto found = peer.pairs.find(back);
+      found != peer.pairs.end() && found->second.receive != nullptr)
+    return {Code::bad_argument, "it has that lane already"};
   const std::size_t place = free_place(receive_lanes_, free_receive_lanes_);
   if (place >= kMaxLanes) return Code::no_memory;
   auto made = std::make_unique<ReceiveLaneState>();
@@ -274,18 +287,18 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   make_room(receive_lanes_);
   make_room(free_receive_lanes_, receive_lanes_.size() + 1 - free_receive_lanes_.size());
   make_room(arriving_);
-  make_room(peer.owing, peer.receive_lanes.size() + 1);
-  peer.receive_lanes[channel] = nullptr;  // takes its memory
+  make_room(peer.owing, peer.pairs.size() + 1);
+  auto& pair = peer.pairs[back];
   if (Status status = or_no_memory([&] { return take_lane_memory(channel, message.ring_bytes); });
       !status) {
-    peer.receive_lanes.erase(channel);
+    forget_pair(peer, back);
     return status;
   }
-  peer.receive_lanes[channel] = made.get();
+  pair.receive = made.get();
   lane = made.get();
   take_place(receive_lanes_, free_receive_lanes_, std::move(made));
   note_doorbell(reader_doorbell(channel));
-  join_lanes(peer, reverse_channel(channel));
+  join(pair);
   return {};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // What a rank's lanes keep of another rank. All of it under the lock of RemoteLanes but what is
 // atomic, which the threads of lanes read.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -60,7 +61,7 @@ struct SendLaneState {
   enum { asking, open, refused, closed } state = asking;
   Code code = Code::ok;  // refused
   std::uint64_t asked_ns = 0;
-  std::unique_ptr<Mirror> mirror = std::make_unique<Mirror>();
+  std::unique_ptr<Mirror> mirror;    // once whole
   ReceiveLaneState* back = nullptr;  // the lane of the same threads the other way round
 
   // In bytes of entries since the start: accepted from the writer, sent over this link.
@@ -136,8 +137,15 @@ struct RankPeer final : OwnerSide::Memory {
   std::uint64_t changed_ns = 0;            // when the link began to be opened, or ended, last
   std::uint64_t goodbye_written = 0;       // that came with it
   std::uint64_t written = 0, arrived = 0;  // in the engine's rings, ever
-  std::unordered_map<int, SendLaneState*> send_lanes;        // by channel
-  std::unordered_map<int, ReceiveLaneState*> receive_lanes;  // by channel
+  // The two lanes between two threads, by the channel of the one that sends.
+  struct Pair {
+    SendLaneState* send = nullptr;
+    ReceiveLaneState* receive = nullptr;
+  };
+  std::unordered_map<int, Pair> pairs;
+  bool sends() const {
+    return std::ranges::any_of(pairs, [](const auto& item) { return item.second.send != nullptr; });
+  }
   std::vector<SendLaneState*> unsent;    // lanes with something that the link has not taken
   std::vector<ReceiveLaneState*> owing;  // lanes that owe a count or credit
   List<RemoteOperation> waiting, under_way;

@@ -183,12 +183,12 @@ void RemoteLanes::forget(int number) noexcept {
   drop_link(peer);
   end_operations(peer);
   life(number).state.store(PeerState::dead, std::memory_order_release);
-  while (!peer.send_lanes.empty())
-    drop(send_lanes_[peer.send_lanes.begin()->second->number & 0xffff], true);
-  while (!peer.receive_lanes.empty()) {
-    auto& lane = receive_lanes_[peer.receive_lanes.begin()->second->number & 0xffff];
+  while (!peer.pairs.empty()) {
+    const RankPeer::Pair pair = peer.pairs.begin()->second;
+    if (pair.send != nullptr) drop(send_lanes_[pair.send->number & 0xffff], true);
+    if (pair.receive == nullptr) continue;
     forgotten_.push_back(nullptr);
-    drop(lane, &forgotten_.back());
+    drop(receive_lanes_[pair.receive->number & 0xffff], &forgotten_.back());
   }
   std::erase(known_, &peer);
   std::erase(busy_, &peer);
@@ -320,11 +320,13 @@ void RemoteLanes::drop_link(RankPeer& peer) {
   fabric::Link* link = peer.link.drop(now_ns());
   peer.changed_ns = now_ns();
   if (link == nullptr) return;
-  for (auto& [channel, lane] : peer.send_lanes) {
-    lane->waits_count = lane->state == SendLaneState::open;
-    lane->is_listed = false;
+  for (auto& [channel, pair] : peer.pairs) {
+    if (pair.send != nullptr) {
+      pair.send->waits_count = pair.send->state == SendLaneState::open;
+      pair.send->is_listed = false;
+    }
+    if (pair.receive != nullptr) pair.receive->owes_count = pair.receive->owes_credit = false;
   }
-  for (auto& [channel, lane] : peer.receive_lanes) lane->owes_count = lane->owes_credit = false;
   peer.unsent.clear();
   peer.owing.clear();
   peer.owner_side.on_link_end();
@@ -336,10 +338,10 @@ void RemoteLanes::drop_link(RankPeer& peer) {
 void RemoteLanes::note_up(RankPeer& peer) {
   peer.answered = true;
   peer.link.note_heard(now_ns_);
-  for (auto& [channel, lane] : peer.receive_lanes) {
-    if (lane->closed) continue;
-    lane->owes_count = true;
-    owe(*lane);
+  for (auto& [channel, pair] : peer.pairs) {
+    if (pair.receive == nullptr || pair.receive->closed) continue;
+    pair.receive->owes_count = true;
+    owe(*pair.receive);
   }
   peer.make_busy();
 }
@@ -397,7 +399,7 @@ void RemoteLanes::tick() {
         // What needs it ends as if the peer had died, with its name alone. A process of another job
         // that nothing was sent to has come and gone, as far as anybody here can tell.
         if (!peer.answered && !is_leaving_ &&
-            (peer.rank < job_.size() || !peer.send_lanes.empty() || !peer.under_way.empty()))
+            (peer.rank < job_.size() || peer.sends() || !peer.under_way.empty()))
           log_line(LogLevel::warn, job_.rank(),
                    "{}: {} has never answered {} over {}: has it ended, or is a port closed?",
                    name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
@@ -469,8 +471,10 @@ void RemoteLanes::disconnect(int rank) noexcept {
   }
   if (peer != nullptr) {
     lose(*peer, "is given up");
-    for (auto& [channel, lane] : peer->send_lanes) lane->state = SendLaneState::closed;
-    for (auto& [channel, lane] : peer->receive_lanes) lane->closed = true;
+    for (auto& [channel, pair] : peer->pairs) {
+      if (pair.send != nullptr) pair.send->state = SendLaneState::closed;
+      if (pair.receive != nullptr) pair.receive->closed = true;
+    }
   }
   PeerState alive = PeerState::alive;
   life(rank).state.compare_exchange_strong(alive, PeerState::dead);
@@ -485,10 +489,10 @@ bool RemoteLanes::say_goodbye(RankPeer& peer) {
   // It waits for the answer to its goodbye; if its link is gone, it has that.
   if (!is_alive(peer.rank)) return !peer.link.is_up() || !peer.link.has_unsent();
   if (!peer.link.is_up())  // nobody there has heard of this rank, or its link is to come again
-    return !peer.answered && peer.send_lanes.empty();
-  for (const auto& [channel, lane] : peer.send_lanes)
-    if (is_engine_channel(channel) && lane->state == SendLaneState::open &&
-        lane->sent != lane->accepted)
+    return !peer.answered && !peer.sends();
+  for (const auto& [channel, pair] : peer.pairs)
+    if (is_engine_channel(channel) && pair.send != nullptr &&
+        pair.send->state == SendLaneState::open && pair.send->sent != pair.send->accepted)
       return false;
   ByeMessage bye{{.kind = Kind::bye}, peer.written};
   peer.link.post_control(bye, sizeof bye);

@@ -177,7 +177,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
   void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
   bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
-  void join_lanes(RankPeer& peer, int channel);
+  static void join(RankPeer::Pair& pair);
+  static void forget_pair(RankPeer& peer, int channel);  // where neither lane is there any more
   Arrivals& arrivals_of(int channel);
   // is_forgotten: nobody writes to its mirror any more.
   void drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten = false);

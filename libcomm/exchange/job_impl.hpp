@@ -104,7 +104,6 @@ struct Job::Impl {
     if (!state) [[unlikely]]
       (void)or_no_memory([&] {
         state = std::make_unique<ThreadState>(windows[static_cast<std::size_t>(number)]);
-        return Code::ok;
       });
     return state.get();
   }

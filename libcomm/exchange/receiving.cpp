@@ -39,7 +39,6 @@ void ExchangeBase::Impl::note_shortage(Shortage& shortage, int peer) noexcept {
     log_line(LogLevel::warn, job.members->rank(),
              "messages{} wait: there is no memory to receive them (see ulimit -n and -v)",
              peer >= 0 ? " of " + job.members->describe(peer) : "");
-    return Code::ok;
   });
 }
 

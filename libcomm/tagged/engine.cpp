@@ -147,10 +147,8 @@ Code Engine::Impl::connect(Peer& peer) {
   if (peer.lost) return Code::peer_lost;
   if (peer.out.connected()) return Code::ok;
   if (peer.lanes == nullptr) {
-    (void)or_no_memory([&] {
-      log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank));
-      return Code::ok;
-    });
+    (void)or_no_memory(
+        [&] { log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank)); });
     lose(peer);
     return Code::peer_lost;
   }
@@ -174,7 +172,6 @@ Code Engine::Impl::connect(Peer& peer) {
   const Code opened = or_no_memory([&] {
     peer.out.open(*peer.lanes, memory, std::min(least, maximum), maximum,
                   {peer.rank, job.member(peer.rank).host});
-    return Code::ok;
   });
   if (opened != Code::ok) return Code::again;
   peer.short_send_ns = 0;
@@ -357,15 +354,11 @@ bool Engine::Impl::make_room(Peer& peer) noexcept {
              free_gets.reserve(gets.size() + 1);  // for all there are
              free_gets.push_back(&gets.emplace_back());
            }
-           return Code::ok;
          }) == Code::ok;
 }
 
 bool Engine::Impl::make_room_to_answer(Peer& peer) noexcept {
-  return or_no_memory([&] {
-           peer.controls.make_room();
-           return Code::ok;
-         }) == Code::ok;
+  return or_no_memory([&] { peer.controls.make_room(); }) == Code::ok;
 }
 
 bool Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {

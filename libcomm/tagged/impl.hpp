@@ -311,7 +311,6 @@ struct Engine::Impl {
                 Args&&... args) const noexcept {
     (void)or_no_memory([&] {
       log_line(level, job.rank(), format, job.describe(rank), std::forward<Args>(args)...);
-      return Code::ok;
     });
   }
 

@@ -47,11 +47,7 @@ void RequestTable::remove(std::uint64_t id) noexcept {
 }
 
 bool Engine::Impl::announce(Peer& peer, Request& request) {
-  if (or_no_memory([&] {
-        sends.make_room();
-        return Code::ok;
-      }) != Code::ok)
-    return wait_for_memory(peer);
+  if (or_no_memory([&] { sends.make_room(); }) != Code::ok) return wait_for_memory(peer);
   peer.short_send_ns = 0;
   std::byte* to = peer.out.reserve(sizeof(Announce));
   if (to == nullptr) return false;

@@ -431,7 +431,6 @@ void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
     std::memcpy(link->address, body.address, body.address_bytes);
     event.link = link->own_token;
     events_.push_back(std::move(event));
-    return Code::ok;
   });
 }
 

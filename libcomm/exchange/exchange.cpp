@@ -92,8 +92,8 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
   const std::size_t longest = RingWriter::max_length(ring_min);
   near = CopyPolicy::read(defaults, true, longest);
   far = CopyPolicy::read(defaults, false, longest);
-  spin_ns = static_cast<std::uint64_t>(defaults.number(Setting::spin_us)) * 1000;
-  yield_ns = static_cast<std::uint64_t>(defaults.number(Setting::yield_us)) * 1000;
+  spin_ns = defaults.ns(Setting::spin_us);
+  yield_ns = defaults.ns(Setting::yield_us);
   fence_works = heavy_fence_register();
   client = job.free_client();
   is_out = std::vector<std::atomic<bool>>(static_cast<std::size_t>(job.members->size()));
@@ -204,9 +204,7 @@ void ExchangeBase::Impl::agree() {
 // The other end of a lane that was broken reads no more.
 bool ExchangeBase::Impl::wait_until_read() noexcept {
   const std::uint64_t start = now_ns();
-  const auto limit =
-      static_cast<std::uint64_t>(job.members->settings().number(Setting::peer_timeout_ms)) *
-      1'000'000;
+  const auto limit = job.members->settings().ns(Setting::peer_timeout_ms);
   Waiter waiter(*this, 0);
   const auto is_read = [this](Thread& thread, Out& out) {
     // Else the peer might hear of the lane after it has closed this exchange.

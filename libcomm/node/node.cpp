@@ -143,13 +143,13 @@ NodeImpl::NodeImpl(const NodeSettings& settings) {
   if (settings.name.size() > peer::kMaxNameBytes)
     throw Error({Code::bad_argument,
                  fmt::format("the name of a Node has at most {} letters", peer::kMaxNameBytes)});
-  const auto timeout_ms =
-      settings.timeout_ms > 0 ? settings.timeout_ms : settings_.number(Setting::peer_timeout_ms);
-  timeout_ns_ = static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
-  if (Status status = settings_.set("PEER_TIMEOUT_MS", fmt::format("{}", timeout_ms)); !status)
-    throw Error(status);
-  spin_ns_ = static_cast<std::uint64_t>(settings_.number(Setting::spin_us)) * 1000;
-  yield_ns_ = static_cast<std::uint64_t>(settings_.number(Setting::yield_us)) * 1000;
+  if (settings.timeout_ms > 0)
+    if (Status status = settings_.set("PEER_TIMEOUT_MS", std::to_string(settings.timeout_ms));
+        !status)
+      throw Error(status);
+  timeout_ns_ = settings_.ns(Setting::peer_timeout_ms);
+  spin_ns_ = settings_.ns(Setting::spin_us);
+  yield_ns_ = settings_.ns(Setting::yield_us);
   std::vector<std::unique_ptr<fabric::Endpoint>> endpoints;
   const std::string& fabrics =
       settings.fabrics.empty() ? settings_.text(Setting::fabric) : settings.fabrics;

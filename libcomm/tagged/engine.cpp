@@ -108,8 +108,8 @@ Status Engine::Impl::start() {
                         near.eager_max_bytes, ring_max)};
   plain_below = std::min({kShortBytes + 1, far.piece_bytes, far.past_cache_bytes});
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
-  spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
-  yield_ns = static_cast<std::uint64_t>(settings.number(Setting::yield_us)) * 1000;
+  spin_ns = settings.ns(Setting::spin_us);
+  yield_ns = settings.ns(Setting::yield_us);
 
   crowded = job.is_crowded();
   fence_works = heavy_fence_register();
@@ -576,9 +576,7 @@ std::string Engine::describe(const Request& request) const {
 
 Status Engine::flush() {
   Impl& impl = *impl_;
-  const std::uint64_t limit =
-      now_ns() +
-      static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
+  const std::uint64_t limit = now_ns() + impl.job.settings().ns(Setting::peer_timeout_ms);
   const auto all_out = [this] {
     bool all = true;
     shared_->for_each([&all](Impl& vci) {

@@ -76,8 +76,7 @@ bool Engine::Impl::is_patient(Peer& peer, std::uint64_t& since_ns, std::string_v
     since_ns = now;
     log_peer(LogLevel::warn, peer.rank, "the way to {} has to wait: {}", what);
   }
-  return now - since_ns <
-         static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
+  return now - since_ns < job.settings().ns(Setting::peer_timeout_ms);
 }
 
 void Engine::Impl::accept_peers(Lanes& lanes) {

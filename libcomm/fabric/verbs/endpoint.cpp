@@ -287,6 +287,7 @@ bool VerbsEndpoint::poll_rarely(Events& events) {
   if (!making_.empty()) check_attempts();
   poll_device();
   check_devices_end(now_ns());
+  registrations_->collect();
   if (!given_up_.empty() && device_->port_is_active())
     for (rdma_cm_id* cm : std::exchange(given_up_, {})) rdma_destroy_id(cm);
   return any;

@@ -32,11 +32,6 @@ struct Terms {
   int unused;
 };
 
-// A sleep ends at least this often, to look for lost peers; with no asymmetric fence, often enough
-// that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
-constexpr std::uint64_t kSleepUs = 50'000;
-constexpr std::uint64_t kShortSleepUs = 500;
-
 }  // namespace
 
 void Waiter::pause(std::uint64_t longest_us) noexcept {
@@ -68,8 +63,7 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
     return;
   }
   if (impl_.has_remote) impl_.job.fabrics->watcher()->arm(sleeping);
-  sleep_.sleep(sleeping, armed_,
-               std::min(longest_us, impl_.fence_works ? kSleepUs : kShortSleepUs));
+  sleep_.sleep(sleeping, armed_, std::min(longest_us, longest_sleep_us(impl_.fence_works)));
   armed_ = 0;
 }
 

@@ -21,6 +21,17 @@ constexpr unsigned kLockSpins = 100;
 // One receive in so many goes the long way, on which everything else moves forward, too.
 constexpr unsigned kReceivesAtOnce = 64;
 
+// What a send and a receive start with.
+inline void begin(Request& request, bool is_receive, std::uint32_t context, void* buffer,
+                  std::size_t length) noexcept {
+  request.complete.store(false, std::memory_order_relaxed);
+  request.code = Code::ok;
+  request.is_receive = is_receive;
+  request.context = context;
+  request.buffer = buffer;
+  request.length = length;
+}
+
 }  // namespace
 
 Guard::Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
@@ -256,15 +267,10 @@ bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void
 void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32_t tag,
                    const void* data, std::size_t length, bool synchronous) {
   Impl& impl = of(context);
-  request.complete.store(false, std::memory_order_relaxed);
-  request.code = Code::ok;
-  request.is_receive = false;
+  begin(request, false, context, const_cast<void*>(data), length);
   request.synchronous = synchronous;
   request.peer = rank;
   request.tag = tag;
-  request.context = context;
-  request.buffer = const_cast<void*>(data);
-  request.length = length;
   request.stream_id = 0;
   request.phase = kQueued;
   const Guard guard(impl);
@@ -279,14 +285,9 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
 void Engine::irecv(Request& request, int source, std::uint32_t context, std::int32_t tag,
                    void* buffer, std::size_t room) {
   Impl& impl = of(context);
-  request.complete.store(false, std::memory_order_relaxed);
-  request.code = Code::ok;
-  request.is_receive = true;
+  begin(request, true, context, buffer, room);
   request.peer = source;
   request.tag = tag;
-  request.context = context;
-  request.buffer = buffer;
-  request.length = room;
   request.received = 0;
   request.phase = kPosted;
   const Guard guard(impl);
@@ -386,12 +387,7 @@ bool Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
 }
 
 bool Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room) {
-  request.complete.store(false, std::memory_order_relaxed);
-  request.code = Code::ok;
-  request.is_receive = true;
-  request.context = message->context;
-  request.buffer = buffer;
-  request.length = room;
+  begin(request, true, message->context, buffer, room);
   Impl& impl = of(request.context);
   const Guard guard(impl);
   ++impl.num_begun;

@@ -83,7 +83,6 @@ void Notices::send(int member) noexcept {
     make_room(sent_->requests);
     sent_->requests.push_back(std::make_unique<tagged::Request>());
     engine_.isend(*sent_->requests.back(), member, context_, tag_, &sent_->told, sizeof(Told));
-    return Code::ok;
   });
 }
 

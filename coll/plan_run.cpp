@@ -9,12 +9,9 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
   std::unique_ptr<tagged::Request>* requests = nullptr;
   Status got;
   std::uint64_t since_ns = 0;
-  do
-    got = or_no_memory([&] {
-      requests = team.plan_requests(steps.size());
-      return Code::ok;
-    });
-  while (!got && team.wait_for_memory(since_ns));
+  do {
+    got = or_no_memory([&] { requests = team.plan_requests(steps.size()); });
+  } while (!got && team.wait_for_memory(since_ns));
   if (scratch == nullptr || !got) return Code::no_memory;
   const auto readable = [&](Place place) -> const std::byte* {
     if (place.memory == Memory::scratch) return scratch + place.offset;

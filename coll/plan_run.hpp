@@ -26,10 +26,7 @@ Status run_steps(Team& team, Collective collective, const Buffers& buffers, cons
   std::uint64_t since_ns = 0;
   do {
     plan.clear();
-    written = or_no_memory([&] {
-      write(plan, Group{team.rank(), team.size()});
-      return Code::ok;
-    });
+    written = or_no_memory([&] { write(plan, Group{team.rank(), team.size()}); });
   } while (!written && team.wait_for_memory(since_ns));
   return written ? run(team, collective, plan, buffers, op) : written;
 }

@@ -122,10 +122,7 @@ std::byte* Team::scratch(std::size_t bytes) {
 }
 
 void Team::abandon(std::unique_ptr<tagged::Request> request) {
-  if (or_no_memory([&] {
-        make_room(abandoned_);
-        return Code::ok;
-      }) == Code::ok)
+  if (or_no_memory([&] { make_room(abandoned_); }) == Code::ok)
     abandoned_.push_back(std::move(request));
   else
     (void)request.release();  // for good, as in the destructor

@@ -83,8 +83,7 @@ Offload::Offload(coll::Team& team) : team_(team) {
   lengths_ = lengths_of(settings.text(Setting::offload_when));
   terms_.ordered = settings.text(Setting::offload_float) == "ordered";
   terms_.fixed = settings.text(Setting::offload_float) == "fixed";
-  terms_.timeout_ns =
-      static_cast<std::uint64_t>(settings.number(Setting::offload_timeout_ms)) * 1'000'000;
+  terms_.timeout_ns = settings.ns(Setting::offload_timeout_ms);
   terms_.job = static_cast<std::uint32_t>(team.engine().job().id());
 }
 
@@ -355,8 +354,7 @@ Status Offload::lead(std::span<std::byte> data, const coll::Reduction& op) {
 
 Status Offload::overdue(std::uint64_t& asked_ns) {
   const Settings& settings = team_.engine().job().settings();
-  const auto patience_ns =
-      static_cast<std::uint64_t>(settings.number(Setting::peer_timeout_ms)) * 1'000'000;
+  const auto patience_ns = settings.ns(Setting::peer_timeout_ms);
   const std::uint64_t now = now_ns();
   if (asked_ns == 0) asked_ns = now;
   if (now - asked_ns <= patience_ns) return {};
@@ -371,9 +369,8 @@ Status Offload::overdue(std::uint64_t& asked_ns) {
 Status Offload::wait_for_leaders() {
   const Settings& settings = team_.engine().job().settings();
   const std::uint64_t begin = now_ns();
-  const auto spin_ns = team_.engine().job().is_crowded()
-                           ? std::uint64_t{0}
-                           : static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
+  const auto spin_ns =
+      team_.engine().job().is_crowded() ? std::uint64_t{0} : settings.ns(Setting::spin_us);
   coll::Patience patience(team_);
   std::uint64_t asked_ns = 0;
   for (;;) {

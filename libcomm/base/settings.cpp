@@ -258,6 +258,11 @@ Settings::Settings() {
   }
 }
 
+std::uint64_t Settings::ns(Setting id) const noexcept {
+  const std::uint64_t in_ns = kRows[index(id)].unit == Unit::us ? 1000 : 1'000'000;
+  return static_cast<std::uint64_t>(number(id)) * in_ns;
+}
+
 Status Settings::set(std::string_view name, std::string_view value) {
   const SettingRow* row = find_row(name);
   if (row == nullptr)

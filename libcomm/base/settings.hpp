@@ -83,6 +83,10 @@ class Settings {
   std::size_t bytes_or(Setting id, std::size_t best) const noexcept {
     return bytes(id) != 0 ? bytes(id) : best;
   }
+  // Of Unit::us and ms.
+  std::uint64_t ns(Setting id) const noexcept;
+  // Of Unit::ms.
+  int ms(Setting id) const noexcept { return static_cast<int>(number(id)); }
   bool flag(Setting id) const noexcept { return numbers_[index(id)] != 0; }
   const std::string& text(Setting id) const noexcept { return texts_[index(id)]; }
   bool is_default(Setting id) const noexcept { return !from_user_[index(id)]; }

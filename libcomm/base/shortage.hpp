@@ -2,18 +2,27 @@
 // Shortage of memory, where exceptions end: at the public interface and on datapaths.
 #include <cstddef>
 #include <new>
+#include <type_traits>
 
 #include "weft/status.hpp"
 
 namespace weft {
 
-// What f returns, a Code or a Status; no_memory if it could get none.
+// What f returns, a Code or a Status, and ok where it returns nothing; no_memory if it could get
+// none.
 template <class F>
-auto or_no_memory(F&& f) noexcept -> decltype(f()) {
+auto or_no_memory(F&& f) noexcept {
+  constexpr bool kReturns = !std::is_void_v<decltype(f())>;
+  using Result = std::conditional_t<kReturns, decltype(f()), Code>;
   try {
-    return f();
+    if constexpr (kReturns) {
+      return Result(f());
+    } else {
+      f();
+      return Code::ok;
+    }
   } catch (const std::bad_alloc&) {
-    return Code::no_memory;
+    return Result(Code::no_memory);
   }
 }
 

@@ -269,7 +269,6 @@ void Agreement::read() noexcept {
         take(received_from_, message);
       received_from_ = -1;
     }
-    return Code::ok;
   });
   if (code != Code::ok) --num_read_;
 }

@@ -41,10 +41,7 @@ Allreduce::~Allreduce() {
     (void)impl_.release();
     return;
   }
-  (void)or_no_memory([this] {
-    impl_->team.close_offload();
-    return Code::ok;
-  });
+  (void)or_no_memory([this] { impl_->team.close_offload(); });
 }
 
 Status Allreduce::run(void* values, std::size_t count, detail::Number number, Reduce operation) {

@@ -32,11 +32,6 @@ struct Terms {
   int unused;
 };
 
-// A sleep ends at least this often, to look for lost peers; with no asymmetric fence, often enough
-// that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
-constexpr std::uint64_t kSleepUs = 50'000;
-constexpr std::uint64_t kShortSleepUs = 500;
-
 }  // namespace
 
 void Waiter::pause(std::uint64_t longest_us) noexcept {
@@ -68,8 +63,7 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
     return;
   }
   if (impl_.has_remote) impl_.job.fabrics->watcher()->arm(sleeping);
-  sleep_.sleep(sleeping, armed_,
-               std::min(longest_us, impl_.fence_works ? kSleepUs : kShortSleepUs));
+  sleep_.sleep(sleeping, armed_, std::min(longest_us, longest_sleep_us(impl_.fence_works)));
   armed_ = 0;
 }
 
@@ -92,8 +86,8 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
   const std::size_t longest = RingWriter::max_length(ring_min);
   near = CopyPolicy::read(defaults, true, longest);
   far = CopyPolicy::read(defaults, false, longest);
-  spin_ns = static_cast<std::uint64_t>(defaults.number(Setting::spin_us)) * 1000;
-  yield_ns = static_cast<std::uint64_t>(defaults.number(Setting::yield_us)) * 1000;
+  spin_ns = defaults.ns(Setting::spin_us);
+  yield_ns = defaults.ns(Setting::yield_us);
   fence_works = heavy_fence_register();
   client = job.free_client();
   is_out = std::vector<std::atomic<bool>>(static_cast<std::size_t>(job.members->size()));
@@ -204,9 +198,7 @@ void ExchangeBase::Impl::agree() {
 // The other end of a lane that was broken reads no more.
 bool ExchangeBase::Impl::wait_until_read() noexcept {
   const std::uint64_t start = now_ns();
-  const auto limit =
-      static_cast<std::uint64_t>(job.members->settings().number(Setting::peer_timeout_ms)) *
-      1'000'000;
+  const auto limit = job.members->settings().ns(Setting::peer_timeout_ms);
   Waiter waiter(*this, 0);
   const auto is_read = [this](Thread& thread, Out& out) {
     // Else the peer might hear of the lane after it has closed this exchange.

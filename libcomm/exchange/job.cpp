@@ -119,28 +119,31 @@ bool Job::is_alive(int rank) const {
   return impl_->engine->is_alive(rank);
 }
 
-void Job::Impl::name(RemoteMemory& memory, const Lanes& lanes, const MemoryName& made) noexcept {
-  const std::size_t index = lanes.limits().number;
-  memory.keys[index] = {made.region, made.extra};
-  // Either the owner's address or 0, as the device wants it.
-  if (made.address != memory.address) memory.counted |= 1u << index;
+Status Job::Impl::name(void* address, std::size_t bytes, MemoryName made, RemoteMemory& memory) {
+  memory = {made.address, bytes, {}, members->rank(), 0, made.address};
+  memory.keys[0] = {made.region, made.extra};
+  for (auto* lanes : fabrics->remote()) {
+    if (Status status = lanes->share(address, bytes, made); !status) {
+      (void)unshare(memory);
+      return status;
+    }
+    const std::size_t index = lanes->limits().number;
+    memory.keys[index] = {made.region, made.extra};
+    // Either the owner's address or 0, as the device wants it.
+    if (made.address != memory.address) memory.counted |= 1u << index;
+  }
+  return {};
 }
 
 Status Job::Impl::allocate(std::size_t bytes, void*& address, RemoteMemory& memory) {
   MemoryName made{};
   Status status = local->allocate(bytes, address, made);
   if (!status) return status;
-  memory = {made.address, bytes, {}, members->rank(), 0, made.address};
-  memory.keys[0] = {made.region, made.extra};
-  if (fabrics->remote().empty()) return {};
-  for (auto* lanes : fabrics->remote()) {
-    if (status = lanes->share(address, bytes, made); !status) {
-      (void)unshare(memory);
-      (void)local->release(address);
-      return status;
-    }
-    name(memory, *lanes, made);
+  if (status = name(address, bytes, made, memory); !status) {
+    (void)local->release(address);
+    return status;
   }
+  if (fabrics->remote().empty()) return {};
   const std::lock_guard lock(allocated_mutex);
   allocated[address] = memory;
   return {};
@@ -158,19 +161,9 @@ Status Job::Impl::release(void* address) {
 }
 
 Status Job::Impl::share(void* address, std::size_t bytes, RemoteMemory& memory) {
-  MemoryName named{};
-  Status status = local->share(address, bytes, named);
-  if (!status) return status;
-  memory = {named.address, bytes, {}, members->rank(), 0, named.address};
-  memory.keys[0] = {named.region, named.extra};
-  for (auto* lanes : fabrics->remote()) {
-    if (status = lanes->share(address, bytes, named); !status) {
-      (void)unshare(memory);
-      return status;
-    }
-    name(memory, *lanes, named);
-  }
-  return {};
+  MemoryName made{};
+  Status status = local->share(address, bytes, made);
+  return status ? name(address, bytes, made, memory) : status;
 }
 
 Status Job::Impl::unshare(const RemoteMemory& memory) {

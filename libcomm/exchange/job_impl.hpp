@@ -104,7 +104,6 @@ struct Job::Impl {
     if (!state) [[unlikely]]
       (void)or_no_memory([&] {
         state = std::make_unique<ThreadState>(windows[static_cast<std::size_t>(number)]);
-        return Code::ok;
       });
     return state.get();
   }
@@ -124,8 +123,9 @@ struct Job::Impl {
   static std::uint64_t address_for(const RemoteMemory& memory, std::size_t index) noexcept {
     return (memory.counted >> index & 1) != 0 ? memory.address - memory.start : memory.address;
   }
-  // Enters what a remote fabric calls this memory.
-  static void name(RemoteMemory& memory, const Lanes& lanes, const MemoryName& made) noexcept;
+  // Shares with other hosts what is `made` inside this one, and says how all call it. After an
+  // error it is shared no more.
+  Status name(void* address, std::size_t bytes, MemoryName made, RemoteMemory& memory);
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   Status release(void* address);
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);

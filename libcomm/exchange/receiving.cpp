@@ -29,9 +29,7 @@ void ExchangeBase::Impl::broken(Thread& thread, In& in, const char* what) noexce
 void ExchangeBase::Impl::note_shortage(Shortage& shortage, int peer) noexcept {
   const std::uint64_t now = now_ns();
   if (shortage.since_ns == 0) shortage.since_ns = now;
-  const auto limit =
-      static_cast<std::uint64_t>(job.members->settings().number(Setting::peer_timeout_ms)) *
-      1'000'000;
+  const auto limit = job.members->settings().ns(Setting::peer_timeout_ms);
   if (shortage.is_told || now - shortage.since_ns <= limit) return;
   shortage.is_told = true;
   num_shortages.fetch_add(1, std::memory_order_release);
@@ -39,7 +37,6 @@ void ExchangeBase::Impl::note_shortage(Shortage& shortage, int peer) noexcept {
     log_line(LogLevel::warn, job.members->rank(),
              "messages{} wait: there is no memory to receive them (see ulimit -n and -v)",
              peer >= 0 ? " of " + job.members->describe(peer) : "");
-    return Code::ok;
   });
 }
 

@@ -105,7 +105,6 @@ Completion* take_slot(Job::Impl& job, int thread, Token& token) noexcept {
       // So that giving places back takes no memory.
       state.free_slots.reserve(std::bit_ceil(state.transfers.size() + 1));
       state.transfers.emplace_back();
-      return Code::ok;
     });
     if (code != Code::ok) return nullptr;
     state.free_slots.push_back(static_cast<std::uint32_t>(state.transfers.size() - 1));

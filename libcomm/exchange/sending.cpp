@@ -41,10 +41,7 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out, bool waits) noexcept 
       channel_number({static_cast<std::uint16_t>(client), static_cast<std::uint8_t>(thread.number),
                       static_cast<std::uint8_t>(out.reader)});
   Status status;
-  Code code = or_no_memory([&] {
-    out.lane.ring.make_room(ring_min);
-    return Code::ok;
-  });
+  Code code = or_no_memory([&] { out.lane.ring.make_room(ring_min); });
   if (code != Code::ok) return code;
   const auto attempt = [&] {
     status = or_no_memory([&] { return out.lanes->connect(out.peer, channel, memory); });
@@ -69,7 +66,6 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out, bool waits) noexcept 
   code = or_no_memory([&] {
     out.lane.open(*out.lanes, memory, ring_min, memory.ring_bytes,
                   {out.peer, job.members->member(out.peer).host});
-    return Code::ok;
   });
   if (code != Code::ok) return code;
   const bool is_near = job.members->share_cache(job.members->rank(), out.peer);
@@ -298,10 +294,7 @@ void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
   detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   if (thread.from == Thread::From::ring) {
     if (block.held) return;  // lent to the program, and all behind it has to wait
-    if (or_no_memory([&] {
-          thread.kept.assign(block.cursor, block.end);
-          return Code::ok;
-        }) != Code::ok)
+    if (or_no_memory([&] { thread.kept.assign(block.cursor, block.end); }) != Code::ok)
       return;  // all of it stays in the rings
     block.cursor = thread.kept.data();
     block.end = block.cursor + thread.kept.size();
@@ -316,7 +309,6 @@ void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
     while (look(thread, *in, entry)) {
       if (or_no_memory([&] {
             thread.aside.push_back({in, entry.kind, {entry.data, entry.data + entry.length}});
-            return Code::ok;
           }) != Code::ok)
         return;
       in->lane.ring.pop(entry.length);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/settings.hpp"
 #include "fabric/endpoint.hpp"
@@ -29,5 +30,10 @@ const Row* find_row(std::string_view name);  // null: there is none
 // WEFT_FABRIC: whether it names this fabric. bad_setting for a name that is none.
 Status check_setting(const Settings& settings);
 bool is_allowed(const Settings& settings, std::string_view name);
+
+// For a Node: an endpoint of each fabric in the list (as WEFT_FABRIC) that this machine has, in its
+// order. bad_setting: none of them.
+Status make_endpoints(std::string_view fabrics, const Settings& settings,
+                      std::vector<std::unique_ptr<Endpoint>>& endpoints);
 
 }  // namespace weft::fabric

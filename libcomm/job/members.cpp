@@ -151,15 +151,12 @@ Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>&
   Status status = read_rendezvous_place(place);
   if (status) {
     place.party = party;
-    place.close_timeout_ms = static_cast<int>(settings.number(Setting::peer_timeout_ms));
-    return make_rendezvous_board(
-        place, static_cast<int>(settings.number(Setting::start_timeout_ms)), board);
+    place.close_timeout_ms = settings.ms(Setting::peer_timeout_ms);
+    return make_rendezvous_board(place, settings.ms(Setting::start_timeout_ms), board);
   }
   if (status.code() != Code::not_found) return status;
   if (pmix_is_there()) return make_pmix_board(party, board);
-  if (pmi_is_there())
-    return make_pmi_board(party, static_cast<int>(settings.number(Setting::start_timeout_ms)),
-                          board);
+  if (pmi_is_there()) return make_pmi_board(party, settings.ms(Setting::start_timeout_ms), board);
   status = check_foreign_launchers();
   if (!status) return status;
   board = make_alone_board();
@@ -214,7 +211,7 @@ Status Members::exchange_members() {
   }
   if (status) status = board_->put(kCpusKey, encode_cpus(usable_cpus()));
   if (!status) return status;
-  status = board_->fence(static_cast<int>(settings_.number(Setting::start_timeout_ms)));
+  status = board_->fence(settings_.ms(Setting::start_timeout_ms));
   if (!status) return status;
 
   if (std::string text; rank() != 0) {
@@ -302,7 +299,7 @@ Status Members::find_hosts(const std::vector<SharingOffer>& offers) {
         !can(i))
       failed += fmt::format("{}\n", i);
   Status status = board_->put(kSharingKey, failed.empty() ? kNone : failed);
-  if (status) status = board_->fence(static_cast<int>(settings_.number(Setting::start_timeout_ms)));
+  if (status) status = board_->fence(settings_.ms(Setting::start_timeout_ms));
   for (int i = 0; i < size() && status; ++i) {
     std::string text;
     status = board_->get(i, kSharingKey, text);

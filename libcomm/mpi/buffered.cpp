@@ -203,10 +203,7 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
       std::free(copy);
       return MPI_SUCCESS;
     }
-    const Code kept = or_no_memory([&] {
-      message = &buffer.pending.emplace_back();
-      return Code::ok;
-    });
+    const Code kept = or_no_memory([&] { message = &buffer.pending.emplace_back(); });
     if (kept != Code::ok) {
       std::free(copy);
       return MPI_ERR_NO_MEM;

@@ -94,10 +94,7 @@ int meet(MPI_Comm handle, int root, const char* port_name, MPI_Info info, MPI_Co
 // Bytes over a socket of the program's, both ways at once; whether it blocks is the program's
 // matter. Makes progress meanwhile.
 Status swap_over(int fd, const void* send_bytes, void* receive, std::size_t bytes) {
-  const std::uint64_t limit =
-      now_ns() +
-      static_cast<std::uint64_t>(engine->job().settings().number(Setting::start_timeout_ms)) *
-          1'000'000;
+  const std::uint64_t limit = now_ns() + engine->job().settings().ns(Setting::start_timeout_ms);
   std::size_t sent = 0, received = 0;
   while (sent < bytes || received < bytes) {
     const auto events =
@@ -152,9 +149,7 @@ Status meet_parent() {
   Status met;
   MembersWatch watch(*job_comm);
   if (job_comm->rank == 0)
-    met = Port::connect(
-        port, static_cast<int>(engine->job().settings().number(Setting::start_timeout_ms)), watch,
-        pipe);
+    met = Port::connect(port, engine->job().settings().ms(Setting::start_timeout_ms), watch, pipe);
   Comm* made = nullptr;
   Status status = introduce(*job_comm, 0, pipe.get(), made, met);
   if (!status) return status;
@@ -224,8 +219,7 @@ MPI_FUNCTION(Comm_connect)
   return meet(comm, root, port_name, info, newcomm, __func__,
               [&](Port::Watch& watch, int timeout_ms, std::unique_ptr<Pipe>& pipe) {
                 if (timeout_ms < 0)
-                  timeout_ms =
-                      static_cast<int>(engine->job().settings().number(Setting::start_timeout_ms));
+                  timeout_ms = engine->job().settings().ms(Setting::start_timeout_ms);
                 return Port::connect(port_name, timeout_ms, watch, pipe);
               });
 }
@@ -249,8 +243,7 @@ MPI_FUNCTION(Comm_join)(int fd, MPI_Comm* intercomm) {
                  "what is at the socket's other end does not call MPI_Comm_join of Weft");
   std::unique_ptr<Pipe> pipe;
   MembersWatch watch(*own_comm);
-  const int timeout_ms =
-      static_cast<int>(engine->job().settings().number(Setting::start_timeout_ms));
+  const int timeout_ms = engine->job().settings().ms(Setting::start_timeout_ms);
   const Status met = own.random < other.random ? port->accept(watch, timeout_ms, pipe)
                                                : Port::connect(other.port, timeout_ms, watch, pipe);
   Comm* made = nullptr;

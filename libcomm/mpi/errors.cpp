@@ -129,10 +129,7 @@ void end_job(int exit_code, const std::string& message) {
   log::write(LogLevel::error, own_rank(), message);
   // The launcher need not say it again.
   if (process->job != nullptr)
-    (void)or_no_memory([&] {
-      process->job->board().abort(exit_code, {});
-      return Code::ok;
-    });
+    (void)or_no_memory([&] { process->job->board().abort(exit_code, {}); });
   _exit(exit_code);
 }
 

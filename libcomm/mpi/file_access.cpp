@@ -48,9 +48,7 @@ struct Signs {
 
 // Whoever is stopped may hold a lock for ever, so a wait by the kernel would have no end.
 FileError wait_for_lock(const File& file, short type, std::int64_t first, std::int64_t last) {
-  const std::uint64_t limit_ns =
-      static_cast<std::uint64_t>(process->job->settings().number(Setting::peer_timeout_ms)) * 12 *
-      1'000'000;
+  const std::uint64_t limit_ns = process->job->settings().ns(Setting::peer_timeout_ms) * 12;
   constexpr std::chrono::microseconds kLongest{1000};
   std::chrono::microseconds pause{10};
   Signs seen{};

@@ -195,7 +195,6 @@ class TwoPhase {
     return exchange(or_no_memory([this] {
       collect();
       pack_pieces();
-      return Code::ok;
     }));
   }
 
@@ -218,7 +217,6 @@ class TwoPhase {
       code = or_no_memory([&] {
         grow(receive_, total);
         grow(send_, 0);
-        return Code::ok;
       });
     if (Status status =
             insist([&] { return coll::allgather(team_, &code, codes_.data(), sizeof code); });
@@ -349,7 +347,6 @@ class TwoPhase {
           std::uint64_t valid = stripe_;
           if (own_stripe_ >= 0) valid = read_stripe();
           pack_answers(valid);
-          return Code::ok;
         }));
         !status)
       return status;

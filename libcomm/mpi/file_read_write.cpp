@@ -203,7 +203,6 @@ class Running final : public Operation, private RingRead {
         run(access);
         end();
       });
-      return Code::ok;
     });
   }
   void on_end(bool is_read) noexcept override {

@@ -279,7 +279,6 @@ MPI_FUNCTION(Abort)(MPI_Comm comm, int errorcode) {
                     object == nullptr || object->name.empty() ? std::string()
                                                               : fmt::format(" on {}", object->name),
                     errorcode);
-    return Code::ok;
   });
   end_job(exit_code, message);
 }

@@ -14,10 +14,7 @@ namespace weft::mpi {
 // gives a Status and may throw std::bad_alloc.
 template <class Step>
 Status insist(Step&& step) {
-  const std::uint64_t limit =
-      now_ns() +
-      static_cast<std::uint64_t>(process->job->settings().number(Setting::peer_timeout_ms)) *
-          1'000'000;
+  const std::uint64_t limit = now_ns() + process->job->settings().ns(Setting::peer_timeout_ms);
   for (;;) {
     Status status = or_no_memory([&step]() -> Status { return step(); });
     if (!(status == Code::no_memory) || now_ns() > limit) return status;

@@ -265,8 +265,7 @@ class PartitionedReceive final : public Partitioned {
     const std::uint64_t now = now_ns();
     if (short_since_ns_ == 0) short_since_ns_ = now;
     const auto& settings = process->job->settings();
-    return now - short_since_ns_ <
-           static_cast<std::uint64_t>(settings.number(Setting::peer_timeout_ms)) * 1'000'000;
+    return now - short_since_ns_ < settings.ns(Setting::peer_timeout_ms);
   }
 
   std::unique_ptr<Header> header_;

@@ -54,10 +54,7 @@ void ProgressThread::run() noexcept {
     if (!is_not_needed()) {
       pause_us = kPauseUs;
       // What there is no memory for is tried again.
-      (void)or_no_memory([&] {
-        engine->wait_asleep(WaitCondition(is_not_needed));
-        return Code::ok;
-      });
+      (void)or_no_memory([&] { engine->wait_asleep(WaitCondition(is_not_needed)); });
       continue;
     }
     is_parked_.store(1, std::memory_order_seq_cst);

@@ -139,7 +139,6 @@ inline void put_back(RequestObject* request) {
       block[i].next = pool->free;
       pool->free = &block[i];
     }
-    return Code::ok;
   });
 }
 
@@ -272,10 +271,7 @@ void progress_operations(bool before_sleep) {
   for (RequestObject *request = list.head, *next; request != nullptr; request = next) {
     Code code = Code::ok;
     bool is_over = true;
-    if (or_no_memory([&] {
-          is_over = request->operation->advance(code);
-          return Code::ok;
-        }) != Code::ok)
+    if (or_no_memory([&] { is_over = request->operation->advance(code); }) != Code::ok)
       code = Code::no_memory;
     next = request->next_running;
     if (!is_over) {

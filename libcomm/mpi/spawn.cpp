@@ -149,8 +149,7 @@ Status start(std::span<const Command> commands, const Comm& comm, std::unique_pt
     if (Status status = engine->job().board().spawn(request, spawned); !status) return status;
   }
   SpawnWatch watch(comm, *spawned);
-  const auto timeout_ms =
-      static_cast<int>(engine->job().settings().number(Setting::start_timeout_ms));
+  const auto timeout_ms = engine->job().settings().ms(Setting::start_timeout_ms);
   Status status = port->accept(watch, timeout_ms, pipe);
   if (status == Code::timed_out)
     status = {Code::timed_out,

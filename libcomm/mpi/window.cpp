@@ -242,12 +242,7 @@ class Making {
 // until the process ends.
 void release_memory(Window& window) noexcept {
   HostLanes& local = engine->fabrics().local();
-  const auto try_to = [](auto&& step) {
-    static_cast<void>(or_no_memory([&step] {
-      step();
-      return Code::ok;
-    }));
-  };
+  const auto try_to = [](auto&& step) { static_cast<void>(or_no_memory(step)); };
   if (window.flavor == MPI_WIN_FLAVOR_DYNAMIC && window.host_memory != nullptr)
     try_to([&window] { detach_all(window); });
   try_to([&window] { unshare_window_memory(window.own_memory); });

@@ -46,10 +46,7 @@ Code with_patience(Call&& call) {
   Code code = call();
   if (code != Code::no_memory) [[likely]]
     return code;
-  const std::uint64_t limit =
-      now_ns() +
-      static_cast<std::uint64_t>(process->job->settings().number(Setting::peer_timeout_ms)) *
-          1'000'000;
+  const std::uint64_t limit = now_ns() + process->job->settings().ns(Setting::peer_timeout_ms);
   for (Pause pause; code == Code::no_memory && now_ns() < limit; pause.wait()) {
     progress_once();
     code = call();

@@ -16,7 +16,7 @@
 #include "base/thread.hpp"
 #include "base/trace.hpp"
 #include "base/wait.hpp"
-#include "node/endpoints.hpp"
+#include "fabric/registry.hpp"
 #include "transport/transport.hpp"
 #include "weft/copy.hpp"
 #include "weft/job.hpp"
@@ -26,6 +26,7 @@ extern char** environ;
 namespace weft {
 
 using transport::Work;
+using transport::WorkAccess;
 
 class PeerImpl {
  public:
@@ -59,6 +60,7 @@ class NodeImpl final : public transport::Transport::Events {
   static const Peer& peer_of(transport::Session& session) {
     return *static_cast<const Peer*>(session.user);
   }
+  static transport::RegionUse& use_of(const PeerMemory& memory) { return memory.impl_->use; }
 
   bool poll() {
     // relaxed: the thread looks now and then.
@@ -74,11 +76,13 @@ class NodeImpl final : public transport::Transport::Events {
   void run_thread();
   Status take_back(void* address, bool allocated);
   void free_allocated(void* address);
-  Status begin_connect(std::string_view address, int timeout_ms,
-                       std::shared_ptr<transport::Transport::Connecting>& connecting);
+  using Connecting = transport::Transport::Connecting;
+  std::shared_ptr<Connecting> begin_connect(std::string_view address, int timeout_ms);
+  // Of one that has ended.
+  static Status outcome(const Connecting& connecting, Peer& peer);
 
   struct WaitingConnect {
-    std::shared_ptr<transport::Transport::Connecting> connecting;
+    std::shared_ptr<Connecting> connecting;
     std::function<void(Status, Peer)> done;
   };
 
@@ -142,17 +146,18 @@ NodeImpl::NodeImpl(const NodeSettings& settings) {
   if (settings.name.size() > peer::kMaxNameBytes)
     throw Error({Code::bad_argument,
                  fmt::format("the name of a Node has at most {} letters", peer::kMaxNameBytes)});
-  const auto timeout_ms =
-      settings.timeout_ms > 0 ? settings.timeout_ms : settings_.number(Setting::peer_timeout_ms);
-  timeout_ns_ = static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
-  if (Status status = settings_.set("PEER_TIMEOUT_MS", fmt::format("{}", timeout_ms)); !status)
-    throw Error(status);
-  spin_ns_ = static_cast<std::uint64_t>(settings_.number(Setting::spin_us)) * 1000;
-  yield_ns_ = static_cast<std::uint64_t>(settings_.number(Setting::yield_us)) * 1000;
+  if (settings.timeout_ms > 0)
+    if (Status status = settings_.set("PEER_TIMEOUT_MS", std::to_string(settings.timeout_ms));
+        !status)
+      throw Error(status);
+  timeout_ns_ = settings_.ns(Setting::peer_timeout_ms);
+  spin_ns_ = settings_.ns(Setting::spin_us);
+  yield_ns_ = settings_.ns(Setting::yield_us);
   std::vector<std::unique_ptr<fabric::Endpoint>> endpoints;
   const std::string& fabrics =
       settings.fabrics.empty() ? settings_.text(Setting::fabric) : settings.fabrics;
-  if (Status status = make_endpoints(fabrics, settings_, endpoints); !status) throw Error(status);
+  if (Status status = fabric::make_endpoints(fabrics, settings_, endpoints); !status)
+    throw Error(status);
   transport_ = std::make_unique<transport::Transport>(
       *this, peer::Secret(settings.secret), settings.name, timeout_ns_, std::move(endpoints));
   if (!settings.progress_thread) return;
@@ -231,13 +236,8 @@ void NodeImpl::tell_connects() {
     const WaitingConnect connect = std::move(waiting_connects_[i]);
     waiting_connects_.erase(waiting_connects_.begin() + static_cast<std::ptrdiff_t>(i));
     --num_connects_;
-    const auto& session = connect.connecting->session;
-    Status status = connect.connecting->status;
     Peer peer;
-    if (session != nullptr && session->user != nullptr)
-      peer = peer_of(*session);
-    else if (status)
-      status = {Code::peer_lost, "the peer left at once"};
+    Status status = outcome(*connect.connecting, peer);
     connect.done(std::move(status), std::move(peer));
   }
 }
@@ -307,13 +307,20 @@ Status NodeImpl::take_back(void* address, bool allocated) {
   return {};
 }
 
-Status NodeImpl::begin_connect(std::string_view address, int timeout_ms,
-                               std::shared_ptr<transport::Transport::Connecting>& connecting) {
-  connecting = std::make_shared<transport::Transport::Connecting>();
+std::shared_ptr<NodeImpl::Connecting> NodeImpl::begin_connect(std::string_view address,
+                                                              int timeout_ms) {
+  auto connecting = std::make_shared<Connecting>();
   const std::uint64_t within =
       timeout_ms > 0 ? static_cast<std::uint64_t>(timeout_ms) * 1'000'000 : timeout_ns_;
   std::lock_guard lock(transport_->progress_lock());
   transport_->connect(address, now_ns() + within, connecting);
+  return connecting;
+}
+
+Status NodeImpl::outcome(const Connecting& connecting, Peer& peer) {
+  if (!connecting.status) return connecting.status;
+  if (connecting.session->user == nullptr) return {Code::peer_lost, "the peer left at once"};
+  peer = peer_of(*connecting.session);
   return {};
 }
 
@@ -338,18 +345,11 @@ Status Node::address(std::string& text) {
 
 Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
   const trace::Span span("connect");
-  std::shared_ptr<transport::Transport::Connecting> connecting;
-  if (Status status = impl_->begin_connect(address, timeout_ms, connecting); !status) return status;
+  const auto connecting = impl_->begin_connect(address, timeout_ms);
   for (;;) {
     {
       std::lock_guard lock(impl_->transport_->progress_lock());
-      if (connecting->is_done) {
-        if (connecting->status && connecting->session->user != nullptr)
-          peer = NodeImpl::peer_of(*connecting->session);
-        else if (connecting->status)
-          return {Code::peer_lost, "the peer left at once"};
-        return connecting->status;
-      }
+      if (connecting->is_done) return NodeImpl::outcome(*connecting, peer);
     }
     wait_some(20);
   }
@@ -357,10 +357,9 @@ Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
 
 void Node::connect_async(std::string_view address, std::function<void(Status, Peer)> done,
                          int timeout_ms) {
-  std::shared_ptr<transport::Transport::Connecting> connecting;
-  Status status = impl_->begin_connect(address, timeout_ms, connecting);
+  auto connecting = impl_->begin_connect(address, timeout_ms);
   std::lock_guard lock(impl_->transport_->progress_lock());
-  impl_->waiting_connects_.push_back({connecting, std::move(done)});
+  impl_->waiting_connects_.push_back({std::move(connecting), std::move(done)});
   ++impl_->num_connects_;
   impl_->wake_thread();
 }
@@ -430,14 +429,19 @@ PeerMemory Node::memory(const Peer& peer, const MemoryKey& key) {
 
 namespace {
 
-Work& begin(Operation& operation, Access access, transport::RegionUse& use, std::uint64_t offset,
-            const void* local, std::size_t bytes) {
-  Work& work = OperationAccess::begin(operation);
+void describe(Work& work, Access access, const transport::RegionUse& use, std::uint64_t offset,
+              void* local, std::size_t bytes) {
   work.access = access;
   work.region = use.region;
-  work.local = static_cast<std::byte*>(const_cast<void*>(local));
+  work.local = static_cast<std::byte*>(local);
   work.bytes = bytes;
   work.offset = offset;
+}
+
+Work& begin(Operation& operation, Access access, const transport::RegionUse& use,
+            std::uint64_t offset, void* local, std::size_t bytes) {
+  Work& work = OperationAccess::begin(operation);
+  describe(work, access, use, offset, local, bytes);
   return work;
 }
 
@@ -454,24 +458,37 @@ void finish_at_once(Operation& operation, Code code) {
   OperationAccess::finish(operation, code);
 }
 
+// True if the memory is mapped here, and the bytes have moved.
+template <Access kAccess>
+inline bool move_now(transport::RegionUse& use, std::uint64_t offset, void* local,
+                     std::size_t bytes) noexcept {
+  constexpr bool kPuts = kAccess == Access::put;
+  std::byte* at = use.enter(kPuts ? kWrite : kRead, offset, bytes);
+  if (at != nullptr) [[likely]]
+    copy(kPuts ? at : local, kPuts ? local : at, bytes);
+  use.leave();
+  return at != nullptr;
+}
+
+template <Access kAccess>
+inline void move(transport::RegionUse& use, std::uint64_t offset, void* local, std::size_t bytes,
+                 Operation& operation) {
+  if (move_now<kAccess>(use, offset, local, bytes)) [[likely]]
+    return finish_at_once(operation, Code::ok);
+  use.session->start(begin(operation, kAccess, use, offset, local, bytes));
+}
+
 }  // namespace
 
 void Node::put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
                Operation& operation) {
-  transport::RegionUse& use = to.impl_->use;
-  std::byte* at = use.enter(kWrite, offset, bytes);
-  if (at != nullptr) [[likely]]
-    copy(at, from, bytes);
-  use.leave();
-  if (at != nullptr) [[likely]]
-    return finish_at_once(operation, Code::ok);
-  use.session->start(begin(operation, Access::put, use, offset, from, bytes));
+  move<Access::put>(to.impl_->use, offset, const_cast<void*>(from), bytes, operation);
 }
 
 void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* from,
                       std::size_t bytes, const NotifyTag& tag, Operation& operation) {
   transport::RegionUse& use = to.impl_->use;
-  Work& work = begin(operation, Access::put, use, offset, from, bytes);
+  Work& work = begin(operation, Access::put, use, offset, const_cast<void*>(from), bytes);
   work.has_tag = true;
   work.tag = tag;
   use.session->start(work);
@@ -479,14 +496,7 @@ void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* fr
 
 void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,
                Operation& operation) {
-  transport::RegionUse& use = from.impl_->use;
-  const std::byte* at = use.enter(kRead, offset, bytes);
-  if (at != nullptr) [[likely]]
-    copy(to, at, bytes);
-  use.leave();
-  if (at != nullptr) [[likely]]
-    return finish_at_once(operation, Code::ok);
-  use.session->start(begin(operation, Access::get, use, offset, to, bytes));
+  move<Access::get>(from.impl_->use, offset, to, bytes, operation);
 }
 
 namespace {
@@ -521,35 +531,22 @@ void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64
 
 namespace {
 
-void move_all(Access access, std::span<const Transfer> parts,
-              std::span<transport::RegionUse* const> uses, Operation& operation) {
+template <Access kAccess>
+void move_all(std::span<const Transfer> parts, Operation& operation) {
   OperationAccess::begin_without_work(operation);
-  const std::uint32_t right = access == Access::put ? kWrite : kRead;
   std::unique_ptr<transport::Batch> batch;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Transfer& part = parts[i];
-    transport::RegionUse& use = *uses[i];
-    std::byte* at = use.enter(right, part.offset, part.bytes);
-    if (at != nullptr) {
-      if (access == Access::put)
-        copy(at, part.local, part.bytes);
-      else
-        copy(part.local, at, part.bytes);
-    }
-    use.leave();
-    if (at != nullptr) continue;
+    transport::RegionUse& use = NodeImpl::use_of(*part.memory);
+    if (move_now<kAccess>(use, part.offset, part.local, part.bytes)) continue;
     if (batch == nullptr) {
       batch = std::make_unique<transport::Batch>();
       batch->operation = &operation;
       batch->works.reserve(parts.size() - i);
     }
     Work& work = batch->works.emplace_back();
-    work.access = access;
+    describe(work, kAccess, use, part.offset, part.local, part.bytes);
     work.batch = batch.get();
-    work.region = use.region;
-    work.local = static_cast<std::byte*>(part.local);
-    work.bytes = part.bytes;
-    work.offset = part.offset;
     work.session = use.session.get();
   }
   if (batch == nullptr) return OperationAccess::finish(operation, Code::ok);
@@ -565,14 +562,10 @@ void move_all(Access access, std::span<const Transfer> parts,
 }  // namespace
 
 void Node::put_all(std::span<const Transfer> parts, Operation& operation) {
-  std::vector<transport::RegionUse*> uses;
-  for (const Transfer& part : parts) uses.push_back(&part.memory->impl_->use);
-  move_all(Access::put, parts, uses, operation);
+  move_all<Access::put>(parts, operation);
 }
 void Node::get_all(std::span<const Transfer> parts, Operation& operation) {
-  std::vector<transport::RegionUse*> uses;
-  for (const Transfer& part : parts) uses.push_back(&part.memory->impl_->use);
-  move_all(Access::get, parts, uses, operation);
+  move_all<Access::get>(parts, operation);
 }
 
 Code Node::send(const Peer& peer, const void* message, std::size_t bytes) {

@@ -79,10 +79,7 @@ Status Bootstrap::listen(std::string_view text) {
     return status;
   }
   listeners_.push_back(std::make_unique<Listener>(Listener{fd, address.is_unix, address.path, 0}));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = reinterpret_cast<std::uintptr_t>(listeners_.back().get()) | kIsListener;
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  watch(*listeners_.back());
   own_.bootstraps.push_back(address.is_unix ? std::string(text) : bound_text(fd));
   return {};
 }
@@ -140,20 +137,34 @@ Status Bootstrap::go_on_to(Connection& connection) {
   ::close(before);
   connection.lookup_ = nullptr;
   connection.state_ = Connection::State::connecting;
-  if (watch(connection, EPOLLIN | EPOLLOUT)) return {};
+  if (watch(connection, EPOLLIN | EPOLLOUT, EPOLL_CTL_ADD)) return {};
   return error(Code::no_memory, "cannot watch", connection.target_);
 }
 
-bool Bootstrap::watch(Connection& connection, std::uint32_t events) {
+bool Bootstrap::watch(Connection& connection, std::uint32_t events, int operation) {
   connection.wants_write_ = (events & EPOLLOUT) != 0;
   epoll_event event{};
   event.events = events;
   event.data.u64 = reinterpret_cast<std::uintptr_t>(&connection);
-  return ::epoll_ctl(epoll_, EPOLL_CTL_ADD, connection.fd_, &event) == 0;
+  return ::epoll_ctl(epoll_, operation, connection.fd_, &event) == 0;
+}
+
+void Bootstrap::watch(Listener& listener) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = reinterpret_cast<std::uintptr_t>(&listener) | kIsListener;
+  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener.fd, &event);
+}
+
+// Whether poll() is called when there is room, too.
+void Bootstrap::want_room(Connection& connection, bool wants) {
+  if (connection.wants_write_ == wants) return;
+  const std::uint32_t room = wants ? std::uint32_t{EPOLLOUT} : 0u;
+  watch(connection, EPOLLIN | room, EPOLL_CTL_MOD);
 }
 
 Status Bootstrap::add(std::unique_ptr<Connection> connection, std::uint32_t events) {
-  if (!watch(*connection, events)) {
+  if (!watch(*connection, events, EPOLL_CTL_ADD)) {
     Status status = error(Code::no_memory, "cannot watch", connection->target_);
     ::close(connection->fd_);
     return status;
@@ -231,7 +242,7 @@ Status Bootstrap::send(Connection& connection, FrameType type, std::string_view 
   return {};
 }
 
-bool Bootstrap::flush(Connection& connection) {
+void Bootstrap::flush(Connection& connection) {
   while (!connection.unsent_.empty()) {
     Connection::Unsent& unsent = connection.unsent_.front();
     iovec part{unsent.bytes.data() + unsent.sent, unsent.bytes.size() - unsent.sent};
@@ -252,15 +263,8 @@ bool Bootstrap::flush(Connection& connection) {
     const ssize_t sent = ::sendmsg(connection.fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      const bool is_full = errno == EAGAIN;
-      if (is_full != connection.wants_write_) {
-        connection.wants_write_ = is_full;
-        epoll_event event{};
-        event.events = EPOLLIN | (is_full ? std::uint32_t{EPOLLOUT} : 0u);
-        event.data.u64 = reinterpret_cast<std::uintptr_t>(&connection);
-        ::epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd_, &event);
-      }
-      return is_full;
+      want_room(connection, errno == EAGAIN);
+      return;
     }
     // They went with the first byte.
     for (const int descriptor : unsent.descriptors) ::close(descriptor);
@@ -270,20 +274,11 @@ bool Bootstrap::flush(Connection& connection) {
     connection.unsent_bytes_ -= unsent.bytes.size();
     connection.unsent_.pop_front();
   }
-  if (connection.wants_write_) {
-    connection.wants_write_ = false;
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = reinterpret_cast<std::uintptr_t>(&connection);
-    ::epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd_, &event);
-  }
-  return true;
+  want_room(connection, false);
 }
 
-void Bootstrap::close(Connection& connection) { drop(connection); }
-
 // Frees it at the next poll(): the one that runs may still hold it.
-void Bootstrap::drop(Connection& connection) {
+void Bootstrap::close(Connection& connection) {
   if (connection.fd_ < 0) return;
   flush(connection);  // such as the reason for a refusal
   ::close(connection.fd_);
@@ -386,7 +381,7 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
       met_.push_back(std::move(*found));
       connections_.erase(found);
       if (!events.on_met(connection, connection.connects_)) {
-        drop(connection);
+        close(connection);
         return true;
       }
       if (connection.fd_ < 0) return true;
@@ -399,7 +394,7 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
   if (connection.state_ == Connection::State::resolving) {
     if (const Status status = go_on_to(connection); !status && status != Code::again) {
       events.on_failed(connection, status);
-      drop(connection);
+      close(connection);
     }
     return;
   }
@@ -439,7 +434,7 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
   } else {
     log_line(LogLevel::info, -1, "a stranger was refused: {}", connection.failure_.text());
   }
-  drop(connection);
+  close(connection);
 }
 
 void Bootstrap::expire(Events& events) {
@@ -447,10 +442,7 @@ void Bootstrap::expire(Events& events) {
   for (auto& listener : listeners_) {
     if (listener->paused_until_ns == 0 || listener->paused_until_ns > now) continue;
     listener->paused_until_ns = 0;
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = reinterpret_cast<std::uintptr_t>(listener.get()) | kIsListener;
-    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener->fd, &event);
+    watch(*listener);
   }
   for (std::size_t i = 0; i < connections_.size();) {
     Connection& connection = *connections_[i];
@@ -464,7 +456,7 @@ void Bootstrap::expire(Events& events) {
     else if (connection.connects_)
       events.on_failed(connection,
                        {Code::timed_out, fmt::format("{} does not answer", connection.target_)});
-    drop(connection);
+    close(connection);
     i = 0;
   }
 }

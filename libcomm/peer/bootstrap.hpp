@@ -112,19 +112,20 @@ class Bootstrap {
   };
 
   Status add(std::unique_ptr<Connection> connection, std::uint32_t events);
-  bool watch(Connection& connection, std::uint32_t events);
+  bool watch(Connection& connection, std::uint32_t events, int operation);
+  void watch(Listener& listener);
+  void want_room(Connection& connection, bool wants);
   Status begin(Connection& connection, const SocketAddress& address);
   Status go_on_to(Connection& connection);
   void accept_all(Listener& listener);
   void advance(Events& events, Connection& connection, std::uint32_t ready);
   bool read_frames(Events& events, Connection& connection);
-  bool flush(Connection& connection);
+  void flush(Connection& connection);
   void fail(Connection& connection, Status status) {
     connection.state_ = Connection::State::failed;
     connection.failure_ = std::move(status);
   }
   void expire(Events& events);
-  void drop(Connection& connection);
   bool may_meet(const Connection& connection, std::string& why) const;
 
   Secret secret_;

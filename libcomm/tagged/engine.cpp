@@ -21,6 +21,17 @@ constexpr unsigned kLockSpins = 100;
 // One receive in so many goes the long way, on which everything else moves forward, too.
 constexpr unsigned kReceivesAtOnce = 64;
 
+// What a send and a receive start with.
+inline void begin(Request& request, bool is_receive, std::uint32_t context, void* buffer,
+                  std::size_t length) noexcept {
+  request.complete.store(false, std::memory_order_relaxed);
+  request.code = Code::ok;
+  request.is_receive = is_receive;
+  request.context = context;
+  request.buffer = buffer;
+  request.length = length;
+}
+
 }  // namespace
 
 Guard::Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
@@ -108,8 +119,8 @@ Status Engine::Impl::start() {
                         near.eager_max_bytes, ring_max)};
   plain_below = std::min({kShortBytes + 1, far.piece_bytes, far.past_cache_bytes});
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
-  spin_ns = static_cast<std::uint64_t>(settings.number(Setting::spin_us)) * 1000;
-  yield_ns = static_cast<std::uint64_t>(settings.number(Setting::yield_us)) * 1000;
+  spin_ns = settings.ns(Setting::spin_us);
+  yield_ns = settings.ns(Setting::yield_us);
 
   crowded = job.is_crowded();
   fence_works = heavy_fence_register();
@@ -147,10 +158,8 @@ Code Engine::Impl::connect(Peer& peer) {
   if (peer.lost) return Code::peer_lost;
   if (peer.out.connected()) return Code::ok;
   if (peer.lanes == nullptr) {
-    (void)or_no_memory([&] {
-      log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank));
-      return Code::ok;
-    });
+    (void)or_no_memory(
+        [&] { log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank)); });
     lose(peer);
     return Code::peer_lost;
   }
@@ -174,7 +183,6 @@ Code Engine::Impl::connect(Peer& peer) {
   const Code opened = or_no_memory([&] {
     peer.out.open(*peer.lanes, memory, std::min(least, maximum), maximum,
                   {peer.rank, job.member(peer.rank).host});
-    return Code::ok;
   });
   if (opened != Code::ok) return Code::again;
   peer.short_send_ns = 0;
@@ -259,15 +267,10 @@ bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void
 void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32_t tag,
                    const void* data, std::size_t length, bool synchronous) {
   Impl& impl = of(context);
-  request.complete.store(false, std::memory_order_relaxed);
-  request.code = Code::ok;
-  request.is_receive = false;
+  begin(request, false, context, const_cast<void*>(data), length);
   request.synchronous = synchronous;
   request.peer = rank;
   request.tag = tag;
-  request.context = context;
-  request.buffer = const_cast<void*>(data);
-  request.length = length;
   request.stream_id = 0;
   request.phase = kQueued;
   const Guard guard(impl);
@@ -282,14 +285,9 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
 void Engine::irecv(Request& request, int source, std::uint32_t context, std::int32_t tag,
                    void* buffer, std::size_t room) {
   Impl& impl = of(context);
-  request.complete.store(false, std::memory_order_relaxed);
-  request.code = Code::ok;
-  request.is_receive = true;
+  begin(request, true, context, buffer, room);
   request.peer = source;
   request.tag = tag;
-  request.context = context;
-  request.buffer = buffer;
-  request.length = room;
   request.received = 0;
   request.phase = kPosted;
   const Guard guard(impl);
@@ -357,15 +355,11 @@ bool Engine::Impl::make_room(Peer& peer) noexcept {
              free_gets.reserve(gets.size() + 1);  // for all there are
              free_gets.push_back(&gets.emplace_back());
            }
-           return Code::ok;
          }) == Code::ok;
 }
 
 bool Engine::Impl::make_room_to_answer(Peer& peer) noexcept {
-  return or_no_memory([&] {
-           peer.controls.make_room();
-           return Code::ok;
-         }) == Code::ok;
+  return or_no_memory([&] { peer.controls.make_room(); }) == Code::ok;
 }
 
 bool Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
@@ -393,12 +387,7 @@ bool Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
 }
 
 bool Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room) {
-  request.complete.store(false, std::memory_order_relaxed);
-  request.code = Code::ok;
-  request.is_receive = true;
-  request.context = message->context;
-  request.buffer = buffer;
-  request.length = room;
+  begin(request, true, message->context, buffer, room);
   Impl& impl = of(request.context);
   const Guard guard(impl);
   ++impl.num_begun;
@@ -583,9 +572,7 @@ std::string Engine::describe(const Request& request) const {
 
 Status Engine::flush() {
   Impl& impl = *impl_;
-  const std::uint64_t limit =
-      now_ns() +
-      static_cast<std::uint64_t>(impl.job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
+  const std::uint64_t limit = now_ns() + impl.job.settings().ns(Setting::peer_timeout_ms);
   const auto all_out = [this] {
     bool all = true;
     shared_->for_each([&all](Impl& vci) {

@@ -311,7 +311,6 @@ struct Engine::Impl {
                 Args&&... args) const noexcept {
     (void)or_no_memory([&] {
       log_line(level, job.rank(), format, job.describe(rank), std::forward<Args>(args)...);
-      return Code::ok;
     });
   }
 
@@ -345,15 +344,15 @@ struct Engine::Impl {
   void enqueue(Peer& peer, const Control& control);  // there is room: see make_room
   void note_blocked(Peer& peer);
   void complete(Request& request, Code code) noexcept;  // below
+  void complete_receive(Request& request, Code code) noexcept;
 
   // rendezvous.cpp
   bool on_announce(Peer& peer, const Entry& entry);
   void on_ready(Peer& peer, const Entry& entry);
-  void on_finished(Peer& peer, const Entry& entry);
+  void on_over(Peer& peer, const Entry& entry, Code code);
   void on_stream(Peer& peer, const Entry& entry);
   bool withdraw(Request& request);  // true: complete, with cancelled
   void on_withdraw(Peer& peer, const Entry& entry);
-  void on_withdrawn(Peer& peer, const Entry& entry);
   bool announce(Peer& peer, Request& request);
   void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
              const MemoryName& memory, std::uint64_t send_id);
@@ -362,6 +361,7 @@ struct Engine::Impl {
   void claim(Transfer& transfer);
   Code copy(const Transfer& transfer, std::uint64_t offset, std::uint64_t bytes);
   void note_copied(const Transfer& transfer);
+  void end_fetch(const Transfer& transfer, Code code);
   void count_copied(Transfer& transfer, Code code, std::uint64_t bytes);
   static void give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes);
   void take_back(Transfer& transfer);
@@ -416,6 +416,12 @@ inline void Engine::Impl::complete(Request& request, Code code) noexcept {
   // Another thread of this process may sleep until this very request is complete. It counted itself
   // before it armed the doorbell, and so before the fence of that (base/wait.hpp).
   if (num_waiting.load(std::memory_order_relaxed) != 0) ring_doorbell(local->sleeping(0));
+}
+
+// With as much of the message as there is room for, if all went well.
+inline void Engine::Impl::complete_receive(Request& request, Code code) noexcept {
+  const bool is_cut = code == Code::ok && request.received > request.length;
+  complete(request, is_cut ? Code::truncated : code);
 }
 
 // Holds the engine's lock if more than one thread may call.

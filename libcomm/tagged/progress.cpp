@@ -76,8 +76,7 @@ bool Engine::Impl::is_patient(Peer& peer, std::uint64_t& since_ns, std::string_v
     since_ns = now;
     log_peer(LogLevel::warn, peer.rank, "the way to {} has to wait: {}", what);
   }
-  return now - since_ns <
-         static_cast<std::uint64_t>(job.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
+  return now - since_ns < job.settings().ns(Setting::peer_timeout_ms);
 }
 
 void Engine::Impl::accept_peers(Lanes& lanes) {
@@ -141,7 +140,7 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
   else
     copy_small(request->buffer, data, std::min(length, request->length));
   if (length == bytes) {
-    complete(*request, bytes <= request->length ? Code::ok : Code::truncated);
+    complete_receive(*request, Code::ok);
     return true;
   }
   request->phase = kArriving;
@@ -183,7 +182,7 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
       on_ready(peer, entry);
       break;
     case kFinished:
-      on_finished(peer, entry);
+      on_over(peer, entry, Code::ok);
       break;
     case kStream:
       on_stream(peer, entry);
@@ -192,7 +191,7 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
       on_withdraw(peer, entry);
       break;
     case kWithdrawn:
-      on_withdrawn(peer, entry);
+      on_over(peer, entry, Code::cancelled);
       break;
     default:
       broken(peer, "the kind of a message");
@@ -290,7 +289,7 @@ void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
             std::min<std::size_t>(entry.length, request->length - offset));
     if (!last) return;
     peer.incoming = nullptr;
-    complete(*request, request->received <= request->length ? Code::ok : Code::truncated);
+    complete_receive(*request, Code::ok);
   } else if (Unexpected* message = peer.incoming_unexpected) {
     weft::detail::copy(message->storage() + offset, entry.data, entry.length);
     message->arrived += entry.length;
@@ -310,9 +309,8 @@ void Engine::Impl::deliver(Request& request, Unexpected& message) {
     request.packer->unpack(message.storage(), 0, bytes);
   else
     copy_small(request.buffer, message.storage(), bytes);
-  const Code code = message.bytes <= request.length ? Code::ok : Code::truncated;
   release_unexpected(peer(message.source), message);
-  complete(request, code);
+  complete_receive(request, Code::ok);
 }
 
 void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {

@@ -47,11 +47,7 @@ void RequestTable::remove(std::uint64_t id) noexcept {
 }
 
 bool Engine::Impl::announce(Peer& peer, Request& request) {
-  if (or_no_memory([&] {
-        sends.make_room();
-        return Code::ok;
-      }) != Code::ok)
-    return wait_for_memory(peer);
+  if (or_no_memory([&] { sends.make_room(); }) != Code::ok) return wait_for_memory(peer);
   peer.short_send_ns = 0;
   std::byte* to = peer.out.reserve(sizeof(Announce));
   if (to == nullptr) return false;
@@ -228,12 +224,13 @@ void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
   transfers.push_back(transfer);
 }
 
-void Engine::Impl::on_finished(Peer& peer, const Entry& entry) {
+// kFinished and kWithdrawn: an announced message is the sender's again.
+void Engine::Impl::on_over(Peer& peer, const Entry& entry, Code code) {
   Request* request = sends.find(entry.immediate, peer.rank);
   if (request == nullptr) return broken(peer, "the number of a message");
   sends.remove(entry.immediate);
   end_share(*request);
-  complete(*request, Code::ok);
+  complete(*request, code);
 }
 
 void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
@@ -246,7 +243,7 @@ void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
   request->progress_bytes += entry.length;
   if (request->progress_bytes < wanted) return;
   receives.remove(entry.immediate);
-  complete(*request, request->received <= request->length ? Code::ok : Code::truncated);
+  complete_receive(*request, Code::ok);
 }
 
 // Takes back a send. What is in the ring stays there.
@@ -273,15 +270,6 @@ void Engine::Impl::on_withdraw(Peer& peer, const Entry& entry) {
   matcher.remove_unexpected(*message);
   matcher.release(message);
   enqueue(peer, Control{kWithdrawn, entry.immediate, 0, {}});
-}
-
-void Engine::Impl::on_withdrawn(Peer& peer, const Entry& entry) {
-  Request* request = sends.find(entry.immediate, peer.rank);
-  if (request == nullptr || request->phase != kAnnounced)
-    return broken(peer, "the number of a message");
-  sends.remove(entry.immediate);
-  end_share(*request);
-  complete(*request, Code::cancelled);
 }
 
 void Engine::Impl::run_transfers() {
@@ -346,11 +334,7 @@ bool Engine::Impl::step_remote(Transfer& transfer) {
     return false;
   }
   free_gets.push_back(&gets);
-  note_copied(transfer);
-  enqueue(peer, Control{kFinished, transfer.send_id, 0, {}});
-  complete(request, code != Code::ok                     ? code
-                    : request.received <= request.length ? Code::ok
-                                                         : Code::truncated);
+  end_fetch(transfer, code);
   return true;
 }
 
@@ -362,6 +346,13 @@ Code Engine::Impl::copy(const Transfer& transfer, std::uint64_t offset, std::uin
 
 void Engine::Impl::note_copied(const Transfer& transfer) {
   peer(transfer.peer).in.stats.row().add(stats::Counter::copied_bytes, transfer.length);
+}
+
+// The receiver, which copied alone, has all it wants.
+void Engine::Impl::end_fetch(const Transfer& transfer, Code code) {
+  note_copied(transfer);
+  enqueue(peer(transfer.peer), Control{kFinished, transfer.send_id, 0, {}});
+  complete_receive(*transfer.request, code);
 }
 
 // How the copy of a piece went.
@@ -430,11 +421,7 @@ bool Engine::Impl::step(Transfer& transfer) {
     if (code == Code::peer_lost) found_lost = &this->peer(transfer.peer);
     if (code == Code::peer_lost || (code == Code::ok && transfer.copied < transfer.length))
       return false;
-    note_copied(transfer);
-    enqueue(peer(transfer.peer), Control{kFinished, transfer.send_id, 0, {}});
-    complete(request, code != Code::ok                     ? code
-                      : request.received <= request.length ? Code::ok
-                                                           : Code::truncated);
+    end_fetch(transfer, code);
     return true;
   }
 
@@ -453,9 +440,7 @@ bool Engine::Impl::step(Transfer& transfer) {
   ring_doorbell(*peer(transfer.peer).out.sleeping);
   closing_records.push_back(transfer.record_index);
   note_copied(transfer);
-  complete(request, failed != 0                          ? Code::not_permitted
-                    : request.received <= request.length ? Code::ok
-                                                         : Code::truncated);
+  complete_receive(request, failed == 0 ? Code::ok : Code::not_permitted);
   return true;
 }
 

@@ -6,10 +6,6 @@
 namespace weft::tagged {
 namespace {
 
-// A sleep ends at least this often, to look for lost peers; with no asymmetric fence, often enough
-// that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
-constexpr std::uint64_t kSleepUs = 50'000;
-constexpr std::uint64_t kShortSleepUs = 500;
 // The first polls of a wait follow each other at once: a pause is longer than a poll, and what
 // comes soon is seen later by half of it.
 constexpr unsigned kBusyPolls = 64;
@@ -175,7 +171,7 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
     const bool done = condition();
     if (!done && !has_work(seen)) {
       if (has_remote.load(std::memory_order_acquire)) fabrics->watcher()->arm(sleeping);
-      sleep.sleep(sleeping, armed, fence_works ? kSleepUs : kShortSleepUs);
+      sleep.sleep(sleeping, armed, longest_sleep_us(fence_works));
       poll();
     }
     // Other threads may have armed it: then it stays, at the cost of one needless wake.

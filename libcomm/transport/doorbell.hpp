@@ -24,6 +24,12 @@ inline std::uint32_t arm_doorbell(std::atomic<std::uint32_t>& doorbell) noexcept
   return armed;
 }
 
+// A sleep ends at least this often, to look for lost peers; with no asymmetric fence, often enough
+// that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
+constexpr std::uint64_t longest_sleep_us(bool fence_works) noexcept {
+  return fence_works ? 50'000 : 500;
+}
+
 // The sleeps of one wait. A core that has long had nothing to do takes twice the time to wake up
 // (deep idle states; under a hypervisor, a processor that was given to others), so in its first ten
 // seconds a wait looks up every 5 ms, for a percent of a core. Where more ranks than cores are on

@@ -90,9 +90,7 @@ Status Fabrics::start() {
     others_.push_back(std::move(lanes));
   }
   if (Status status = job_.board().put(kListKey, list); !status) return status;
-  if (Status status =
-          job_.board().fence(static_cast<int>(job_.settings().number(Setting::start_timeout_ms)));
-      !status)
+  if (Status status = job_.board().fence(job_.settings().ms(Setting::start_timeout_ms)); !status)
     return status;
   std::string ways = fmt::format("shm to {} of this host", job_.local_ranks().size() - 1);
   for (const auto& lanes : others_) {

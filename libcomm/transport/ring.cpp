@@ -21,10 +21,7 @@ bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
     // Without memory for that it stays as it is.
-    if (or_no_memory([&] {
-          data_lines_.resize(num_words(maximum_));
-          return Code::ok;
-        }) == Code::ok) {
+    if (or_no_memory([&] { data_lines_.resize(num_words(maximum_)); }) == Code::ok) {
       const std::uint32_t before = capacity_;
       capacity_ = maximum_;
       populate(before);

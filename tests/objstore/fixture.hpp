@@ -59,6 +59,16 @@ inline std::uint64_t status_number(ObjectStore& store, const std::string& key) {
   return std::stoull(json.substr(at + key.size() + 3));
 }
 
+// Looks every millisecond. False: it has not come about in so many seconds.
+template <class Done>
+bool wait_until(Done&& done, int seconds = 30) {
+  for (int tries = 0; tries < seconds * 1000; ++tries) {
+    if (done()) return true;
+    ::usleep(1000);
+  }
+  return false;
+}
+
 inline ObjectId id_of(std::uint64_t number) {
   ObjectId id;
   ObjectId::parse("object-" + std::to_string(number), id);

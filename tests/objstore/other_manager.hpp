@@ -99,12 +99,10 @@ class OtherManager {
   }
   template <class Done>
   bool progress_until(Done&& done) {
-    for (int tries = 0; tries < 30000; ++tries) {
+    return wait_until([&] {
       node_.progress();
-      if (done()) return true;
-      ::usleep(1000);
-    }
-    return false;
+      return done();
+    });
   }
 
  private:

@@ -80,10 +80,8 @@ TEST_CASE("an object of any size is on all hosts after a push, and nobody fetche
   CHECK(status_number(*hosts.stores[0], "pushed") == 3 * number);
   // They are copies as others are: others can fetch them, and delete reaches all.
   REQUIRE(hosts.stores[2]->erase(id_of(0)));
-  for (const auto& store : hosts.stores) {
-    for (int tries = 0; store->contains(id_of(0)) && tries < 30000; ++tries) ::usleep(1000);
-    CHECK_FALSE(store->contains(id_of(0)));
-  }
+  for (const auto& store : hosts.stores)
+    CHECK(wait_until([&] { return !store->contains(id_of(0)); }));
 }
 
 TEST_CASE("hosts that have it, and those without room, are left out of a push") {
@@ -260,8 +258,7 @@ TEST_CASE("a host that a push names, and that has no --listen, or is the one tha
   CHECK(status.text().find("a store without --listen") != std::string::npos);
   CHECK(of(pushes, "host").code == Code::unsupported);
   ObjectStore at_there({.socket = there.store.socket()});
-  for (int tries = 0; used_bytes(at_there) != 0 && tries < 30000; ++tries) ::usleep(1000);
-  CHECK(used_bytes(at_there) == 0);
+  CHECK(wait_until([&] { return used_bytes(at_there) == 0; }));
 }
 
 TEST_CASE("a push fails when a host has not got it, and only then") {
@@ -341,12 +338,11 @@ TEST_CASE("when a host leaves in a push, others have all of the object or nothin
       // what counts is what one look finds.
       bool is_whole = false;
       std::uint64_t used = 0;
-      for (int tries = 0; tries < 30000; ++tries) {
+      (void)wait_until([&] {
         used = used_bytes(store);
         is_whole = store.contains(id);
-        if (is_whole || used == before[i]) break;
-        ::usleep(1000);
-      }
+        return is_whole || used == before[i];
+      });
       if (is_whole)
         check_has(store, id, bytes);
       else
@@ -387,10 +383,7 @@ TEST_CASE("a push whose client or whose time is over leaves nothing behind") {
   REQUIRE(pushes.size() == 2);
   for (std::size_t i = 1; i < 3; ++i) {
     ObjectStore& store = *hosts.stores[i];
-    for (int tries = 0; !store.contains(id) && used_bytes(store) != before && tries < 30000;
-         ++tries)
-      ::usleep(1000);
-    CHECK((store.contains(id) || used_bytes(store) == before));
+    CHECK(wait_until([&] { return store.contains(id) || used_bytes(store) == before; }));
   }
   const Status again = hosts.stores[0]->push(id, hosts.others(), pushes, kWaitMs);
   INFO(again.text());
@@ -516,10 +509,8 @@ TEST_CASE("who asks for room and then says nothing does not have it for ever") {
   Operation operation;
   peer.send(to, bytes.data(), bytes.size(), operation);
   REQUIRE(peer.wait(operation) == Code::ok);
-  for (int tries = 0; used_bytes(store) == before && tries < 30000; ++tries) ::usleep(1000);
-  CHECK(used_bytes(store) > before);
-  for (int tries = 0; used_bytes(store) != before && tries < 9000; ++tries) ::usleep(10'000);
-  CHECK(used_bytes(store) == before);
+  CHECK(wait_until([&] { return used_bytes(store) > before; }));
+  CHECK(wait_until([&] { return used_bytes(store) == before; }, 90));
   REQUIRE(store.put(id_of(1), contents_of(id_of(1), 10)));
 }
 

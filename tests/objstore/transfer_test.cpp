@@ -109,11 +109,7 @@ TEST_CASE("delete reaches all hosts") {
     REQUIRE(from.put(id_of(i), contents_of(id_of(i), 50'000)));
     check_fetched(to, id_of(i), 50'000);
     REQUIRE((i % 2 == 0 ? from : to).erase(id_of(i)));
-    for (int tries = 0; (from.contains(id_of(i)) || to.contains(id_of(i))) && tries < 30000;
-         ++tries)
-      ::usleep(1000);
-    CHECK_FALSE(from.contains(id_of(i)));
-    CHECK_FALSE(to.contains(id_of(i)));
+    CHECK(wait_until([&] { return !from.contains(id_of(i)) && !to.contains(id_of(i)); }));
   }
 }
 
@@ -276,8 +272,7 @@ TEST_CASE("what a host has spilled is had by others") {
   for (const ObjectId& id : ids) check_fetched(to, id, kBytes);
   // Deleted there, too, on disk or not.
   for (const ObjectId& id : ids) REQUIRE(to.erase(id));
-  for (int tries = 0; status_number(from, "objects") != 0 && tries < 30000; ++tries) ::usleep(1000);
-  CHECK(status_number(from, "objects") == 0);
+  CHECK(wait_until([&] { return status_number(from, "objects") == 0; }));
 }
 
 TEST_CASE("a put with copies returns when other hosts have them, or tells how many do") {
@@ -526,9 +521,7 @@ TEST_CASE("objects that are registered one by one are fetched as others are") {
     REQUIRE(at_b.fetch(ids, kWaitMs));
     for (std::uint64_t i = 0; i < 60; ++i) check_fetched(at_b, ids[i], i * 10'000);
     for (const ObjectId& id : ids) REQUIRE(at_b.erase(id));
-    for (int tries = 0; status_number(at_a, "objects") != 0 && tries < 30000; ++tries)
-      ::usleep(1000);
-    CHECK(status_number(at_a, "objects") == 0);
+    CHECK(wait_until([&] { return status_number(at_a, "objects") == 0; }));
   }
 }
 

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "fabric/loopback/loopback.hpp"
-#include "tests/fabric/odd_member.hpp"
-#include "tests/fabric/remote_pair.hpp"
+#include "tests/transport/odd_member.hpp"
+#include "tests/transport/remote_pair.hpp"
 
 using namespace weft;
 using namespace weft::test;

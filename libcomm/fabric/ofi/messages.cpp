@@ -201,6 +201,8 @@ class OfiEndpoint final : public Endpoint {
   void on_given_up(std::uint64_t token);
   Request* take_request(std::uint64_t link);
   bool read_completions(Events* events, std::unique_lock<std::mutex>& lock);
+  void end(Posted& posted, int error, std::size_t length, Events* events,
+           std::unique_lock<std::mutex>& lock);
   void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
   void end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock);
   Status add_buffers(std::size_t count, bool receives);
@@ -431,7 +433,6 @@ void OfiEndpoint::on_hello(const Head& head, Bytes bytes) {
     std::memcpy(link->address, body.address, body.address_bytes);
     event.link = link->own_token;
     events_.push_back(std::move(event));
-    return Code::ok;
   });
 }
 
@@ -544,10 +545,9 @@ Code OfiEndpoint::get(Link& base, void* here, std::size_t bytes, const Key& key,
   if (link.is_down) return Code::peer_lost;
   if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
   const Code room = or_no_memory([&] {
-    if (!free_transfers_.empty()) return Code::ok;
+    if (!free_transfers_.empty()) return;
     make_room(free_transfers_, transfers_.size() + 1);  // giving back takes no memory
     free_transfers_.push_back(&transfers_.emplace_back());
-    return Code::ok;
   });
   if (room != Code::ok) return room;
   Transfer& transfer = *free_transfers_.back();
@@ -611,6 +611,16 @@ void OfiEndpoint::end_transfer(Transfer& transfer, int error, std::unique_lock<s
   lock.lock();
 }
 
+// What the provider has done with; error 0: well.
+void OfiEndpoint::end(Posted& posted, int error, std::size_t length, Events* events,
+                      std::unique_lock<std::mutex>& lock) {
+  if (posted.is_rma) return end_transfer(static_cast<Transfer&>(posted), error, lock);
+  auto& buffer = static_cast<Buffer&>(posted);
+  if (buffer.receives == nullptr) return end_send(buffer, error == 0, lock);
+  if (error == 0) return on_received(buffer, length, events, lock);
+  post_receive(buffer);  // also where its connection was replaced in the middle of a message
+}
+
 bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>& lock) {
   fi_cq_data_entry entries[kBatch];
   bool any = false;
@@ -619,32 +629,13 @@ bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>&
     if (count == -FI_EAVAIL) {
       fi_cq_err_entry error{};
       if (fi_cq_readerr(ep_->cq(), &error, 0) < 0 || error.op_context == nullptr) continue;
-      auto& posted = *static_cast<Posted*>(error.op_context);
-      if (posted.is_rma) {
-        end_transfer(static_cast<Transfer&>(posted), error.err, lock);
-        continue;
-      }
-      auto& buffer = static_cast<Buffer&>(posted);
-      if (buffer.receives == nullptr)
-        end_send(buffer, false, lock);
-      else
-        post_receive(buffer);  // also where its connection was replaced in the middle of a message
+      end(*static_cast<Posted*>(error.op_context), error.err, 0, events, lock);
       continue;
     }
     if (count <= 0) return any;
     any = true;
-    for (ssize_t i = 0; i < count; ++i) {
-      auto& posted = *static_cast<Posted*>(entries[i].op_context);
-      if (posted.is_rma) {
-        end_transfer(static_cast<Transfer&>(posted), 0, lock);
-        continue;
-      }
-      auto& buffer = static_cast<Buffer&>(posted);
-      if (buffer.receives != nullptr)
-        on_received(buffer, entries[i].len, events, lock);
-      else
-        end_send(buffer, true, lock);
-    }
+    for (ssize_t i = 0; i < count; ++i)
+      end(*static_cast<Posted*>(entries[i].op_context), 0, entries[i].len, events, lock);
     if (count < kBatch) return any;
   }
   may_hold_ = true;

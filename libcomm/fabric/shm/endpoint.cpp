@@ -70,6 +70,11 @@ struct ShmLink : Link {
   int socket = -1;
   std::byte* memory = nullptr;
 
+  // Whether the peer wakes this side.
+  void arm(bool wants) {
+    is_armed = wants;
+    own_wants->store(wants ? kWantsMessages | kWantsRoom : 0, std::memory_order_relaxed);
+  }
   ~ShmLink() {
     if (socket >= 0) ::close(socket);
     if (memory != nullptr) ::munmap(memory, kLinkBytes);
@@ -241,10 +246,7 @@ void ShmEndpoint::poll_often(ShmLink& link) {
   link.idle_polls = 0;
   if (link.is_polled) return;
   link.is_polled = true;
-  if (link.is_armed) {
-    link.is_armed = false;
-    link.own_wants->store(0, std::memory_order_relaxed);
-  }
+  if (link.is_armed) link.arm(false);
   polled_.push_back(&link);
 }
 
@@ -299,8 +301,7 @@ void ShmEndpoint::send_to_sleep() {
     if (left <= kAlwaysPolled) break;
     if (!is_idle(link)) continue;
     link->is_polled = false;
-    link->is_armed = true;
-    link->own_wants->store(kWantsMessages | kWantsRoom, std::memory_order_relaxed);
+    link->arm(true);
     asleep.push_back(std::exchange(link, nullptr));
     --left;
   }
@@ -317,11 +318,8 @@ bool ShmEndpoint::poll(Events& events) {
   if (is_armed_) [[unlikely]] {
     is_armed_ = false;
     look_at_sockets_ = true;
-    for (ShmLink* link : polled_) {
-      if (link == nullptr) continue;
-      link->is_armed = false;
-      link->own_wants->store(0, std::memory_order_relaxed);
-    }
+    for (ShmLink* link : polled_)
+      if (link != nullptr) link->arm(false);
   }
   if (++polls_ % kSocketEvery == 0 || look_at_sockets_ || polled_.empty()) {
     read_sockets();
@@ -341,11 +339,8 @@ bool ShmEndpoint::poll(Events& events) {
 bool ShmEndpoint::arm() {
   if (!can_fence_) return false;  // sleeps must be short
   is_armed_ = true;
-  for (ShmLink* link : polled_) {
-    if (link == nullptr) continue;
-    link->is_armed = true;
-    link->own_wants->store(kWantsMessages | kWantsRoom, std::memory_order_relaxed);
-  }
+  for (ShmLink* link : polled_)
+    if (link != nullptr) link->arm(true);
   heavy_fence();
   Entry entry;
   for (ShmLink* link : polled_) {

@@ -46,8 +46,7 @@ Status VerbsEndpoint::start() {
     return status;
   if (Status status = lib::Device::open(port, device_); !status) return status;
 
-  const std::uint64_t timeout_ns =
-      static_cast<std::uint64_t>(settings_.number(Setting::peer_timeout_ms)) * 1'000'000;
+  const std::uint64_t timeout_ns = settings_.ns(Setting::peer_timeout_ms);
   attempt_ns_ = std::max<std::uint64_t>(timeout_ns / 4, 1'000'000'000);
   stopped_ns_ = timeout_ns / 2;
   part_bytes_ = std::min<std::size_t>(kPartBytes, device_->max_message);
@@ -67,7 +66,7 @@ Status VerbsEndpoint::start() {
                  std::clamp<std::int64_t>(settings_.number(Setting::verbs_qps), 1, 16)),
              .lane_eager_max = (32u << 10) - 1};
   registrations_ = std::make_unique<lib::Registrations>(
-      device_->pd, settings_.bytes(Setting::verbs_cache_bytes), 0);
+      device_->pd, settings_.bytes(Setting::verbs_cache_bytes));
   buffers_ = std::make_unique<Blocks>(*registrations_, kBufferBytes, kReceivesAtOnce);
   rings_ = std::make_unique<Blocks>(*registrations_, kRingBytes, 4);
   if (Status status = start_queues(); !status) return status;
@@ -105,17 +104,22 @@ Status VerbsEndpoint::start_queues() {
   return {};
 }
 
+// Null: see errno.
+ibv_qp* VerbsEndpoint::new_queue_pair() const {
+  ibv_qp_init_attr init{};
+  init.qp_type = IBV_QPT_RC;
+  init.send_cq = init.recv_cq = queue_;
+  init.srq = receives_;
+  init.cap.max_send_wr = kDepth;
+  init.cap.max_send_sge = 1;
+  init.cap.max_inline_data = max_inline_;
+  return ibv_create_qp(device_->pd, &init);
+}
+
 // How many bytes a send queue takes inline.
 Status VerbsEndpoint::find_inline() {
   for (max_inline_ = kMaxInline;; max_inline_ = max_inline_ < 16 ? 0 : max_inline_ / 2) {
-    ibv_qp_init_attr trial{};
-    trial.qp_type = IBV_QPT_RC;
-    trial.send_cq = trial.recv_cq = queue_;
-    trial.srq = receives_;
-    trial.cap.max_send_wr = kDepth;
-    trial.cap.max_send_sge = 1;
-    trial.cap.max_inline_data = max_inline_;
-    if (ibv_qp* qp = ibv_create_qp(device_->pd, &trial); qp != nullptr) {
+    if (ibv_qp* qp = new_queue_pair(); qp != nullptr) {
       (void)ibv_destroy_qp(qp);
       return {};
     }
@@ -132,21 +136,14 @@ Status VerbsEndpoint::start_listening() {
             fmt::format("librdmacm does not work here: {} (is the module rdma_ucm loaded, and "
                         "/dev/infiniband/rdma_cm there?)",
                         std::strerror(errno))};
+  const char* const ip = device_->port.address.c_str();
   Address own{kMagic, 4, device_->port.roce ? std::uint8_t{1} : std::uint8_t{0}, 0, {}};
-  sockaddr_storage address{};
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address);
-  if (::inet_pton(AF_INET, device_->port.address.c_str(), own.ip) == 1) {
-    v4->sin_family = AF_INET;
-    std::memcpy(&v4->sin_addr, own.ip, sizeof v4->sin_addr);
-  } else if (::inet_pton(AF_INET6, device_->port.address.c_str(), own.ip) == 1) {
+  if (::inet_pton(AF_INET, ip, own.ip) != 1) {
     own.family = 6;
-    v6->sin6_family = AF_INET6;
-    v6->sin6_scope_id = static_cast<std::uint32_t>(device_->port.scope);
-    std::memcpy(&v6->sin6_addr, own.ip, sizeof v6->sin6_addr);
-  } else {
-    return {Code::internal, fmt::format("'{}' is no address", device_->port.address)};
+    if (::inet_pton(AF_INET6, ip, own.ip) != 1)
+      return {Code::internal, fmt::format("'{}' is no address", ip)};
   }
+  sockaddr_storage address = socket_address(own, device_->port.scope);
   if (rdma_create_id(cm_channel_, &listener_, nullptr, RDMA_PS_TCP) != 0 ||
       rdma_bind_addr(listener_, reinterpret_cast<sockaddr*>(&address)) != 0 ||
       rdma_listen(listener_, 256) != 0)
@@ -290,6 +287,7 @@ bool VerbsEndpoint::poll_rarely(Events& events) {
   if (!making_.empty()) check_attempts();
   poll_device();
   check_devices_end(now_ns());
+  registrations_->collect();
   if (!given_up_.empty() && device_->port_is_active())
     for (rdma_cm_id* cm : std::exchange(given_up_, {})) rdma_destroy_id(cm);
   return any;

@@ -95,7 +95,16 @@ struct VerbsLink : Link {
   std::array<Posted, kDepth> slots;
 
   std::uint32_t room() const { return kDepth - (posted - completed); }
+  // Under the lock: whether a request may be posted now.
+  Code ready() const {
+    if (state == State::broken) return Code::peer_lost;
+    const bool is_ready = state == State::up && room() > kKeptBack && parts.request == nullptr;
+    return is_ready ? Code::ok : Code::again;
+  }
 };
+
+// scope: the interface of a link-local address.
+sockaddr_storage socket_address(const Address& address, int scope);
 
 class VerbsEndpoint final : public Endpoint {
  public:
@@ -136,6 +145,7 @@ class VerbsEndpoint final : public Endpoint {
   // endpoint.cpp
   Status start_queues();
   Status start_listening();
+  ibv_qp* new_queue_pair() const;
   Status find_inline();
   Status make_receives(std::uint32_t count);
   void post_receive(std::uint32_t index);

@@ -30,6 +30,13 @@ constexpr std::uint64_t kEndingNs = 200'000'000;  // until a queue pair goes wit
 constexpr std::uint32_t kStillLooks = 8;
 constexpr std::uint32_t kIdBits = 20;  // of a link's place; the others tell its users apart
 
+Status failed(const char* what) {
+  return {errno == ENOMEM || errno == EMFILE ? Code::no_memory : Code::unsupported,
+          fmt::format("{}: {}", what, std::strerror(errno))};
+}
+
+}  // namespace
+
 sockaddr_storage socket_address(const Address& address, int scope) {
   sockaddr_storage made{};
   if (address.family == 4) {
@@ -46,13 +53,6 @@ sockaddr_storage socket_address(const Address& address, int scope) {
   }
   return made;
 }
-
-Status failed(const char* what) {
-  return {errno == ENOMEM || errno == EMFILE ? Code::no_memory : Code::unsupported,
-          fmt::format("{}: {}", what, std::strerror(errno))};
-}
-
-}  // namespace
 
 VerbsLink* VerbsEndpoint::find(std::uint32_t id) const {
   const std::uint32_t place = id & ((1u << kIdBits) - 1);
@@ -146,14 +146,7 @@ rdma_conn_param VerbsEndpoint::parameters(const VerbsLink& link, const Hello& he
 Status VerbsEndpoint::make_queue_pair(VerbsLink& link) {
   if (Status status = make_receives(num_needed_ + kFirstCredit); !status) return status;
   if (Status status = make_room_for_completions(num_links_ + 1); !status) return status;
-  ibv_qp_init_attr init{};
-  init.qp_type = IBV_QPT_RC;
-  init.send_cq = init.recv_cq = queue_;
-  init.srq = receives_;
-  init.cap.max_send_wr = kDepth;
-  init.cap.max_send_sge = 1;
-  init.cap.max_inline_data = max_inline_;
-  ibv_qp* qp = ibv_create_qp(device_->pd, &init);
+  ibv_qp* qp = new_queue_pair();
   if (qp == nullptr)
     return {Code::no_memory,
             fmt::format("{} gives no queue pair: {} ({} are in use; see ulimit -l)",

@@ -149,10 +149,8 @@ Code VerbsEndpoint::message(Link& base, Bytes head, Bytes body) {
   if (bytes > limits_.message_max) return Code::bad_argument;
   if (bytes + sizeof(Head) > max_inline_ && !need_ring(link)) return Code::again;
   std::lock_guard lock(link.lock);
-  if (link.state == VerbsLink::State::broken) return Code::peer_lost;
-  if (link.state != VerbsLink::State::up || link.credit <= 1 || link.room() <= kKeptBack ||
-      link.parts.request != nullptr)
-    return Code::again;
+  if (const Code code = link.ready(); code != Code::ok) return code;
+  if (link.credit <= 1) return Code::again;
   return send(link, kUser, head, body);
 }
 
@@ -182,10 +180,7 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
     {
       // Registering for nothing is slow.
       std::lock_guard lock(link.lock);
-      if (link.state == VerbsLink::State::broken) return Code::peer_lost;
-      if (link.state != VerbsLink::State::up || link.room() <= kKeptBack ||
-          link.parts.request != nullptr)
-        return Code::again;
+      if (const Code ready = link.ready(); ready != Code::ok) return ready;
     }
     if (Status status = registrations_->acquire(local, bytes, is_get, memory); !status) {
       log_line(LogLevel::error, -1, "verbs: {}", status.text());
@@ -193,11 +188,8 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
     }
   }
   link.lock.lock();
-  if (link.state == VerbsLink::State::broken)
-    code = Code::peer_lost;
-  else if (link.state != VerbsLink::State::up || link.room() <= kKeptBack ||
-           link.parts.request != nullptr)
-    code = Code::again;
+  if (const Code ready = link.ready(); ready != Code::ok)
+    code = ready;
   else if (code != Code::ok || bytes == 0)
     code = refuse(link, request, code);
   else if (is_inline || is_copied) {
@@ -277,10 +269,7 @@ Code VerbsEndpoint::atomic(Link& base, Atomic kind, const Key& key, std::uint64_
   Code code = read_key(key, kAtomic, offset, 8, remote);
   if (!need_ring(link)) return Code::again;
   std::lock_guard lock(link.lock);
-  if (link.state == VerbsLink::State::broken) return Code::peer_lost;
-  if (link.state != VerbsLink::State::up || link.room() <= kKeptBack ||
-      link.parts.request != nullptr)
-    return Code::again;
+  if (const Code ready = link.ready(); ready != Code::ok) return ready;
   if (code != Code::ok) return refuse(link, request, code);
   const std::uint64_t ring_before = link.ring_head;
   std::byte* at = take_ring(link, 8);

@@ -18,14 +18,13 @@ std::uintptr_t page_up(std::uintptr_t address) noexcept {
   return (address + page - 1) & ~(page - 1);
 }
 
-ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, int peer_access,
-                        bool& writable) {
+ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, bool& writable) {
   auto* address = reinterpret_cast<void*>(begin);
   writable = true;
-  ibv_mr* mr = ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_LOCAL_WRITE | peer_access);
+  ibv_mr* mr = ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_LOCAL_WRITE);
   if (mr == nullptr && (errno == EFAULT || errno == EACCES || errno == EINVAL || errno == EPERM)) {
     writable = false;  // constants, perhaps
-    mr = ibv_reg_mr(pd, address, end - begin, peer_access);
+    mr = ibv_reg_mr(pd, address, end - begin, 0);
   }
   return mr;
 }
@@ -38,8 +37,8 @@ bool is_limit(int error) noexcept { return error == ENOMEM || error == EAGAIN; }
 
 }  // namespace
 
-Registrations::Registrations(ibv_pd* pd, std::size_t max_bytes, int peer_access)
-    : pd_(pd), max_bytes_(max_bytes), peer_access_(peer_access), watch_(lock_, changed, this) {
+Registrations::Registrations(ibv_pd* pd, std::size_t max_bytes)
+    : pd_(pd), max_bytes_(max_bytes), watch_(lock_, changed, this) {
   watch_status_ =
       max_bytes == 0 ? Status(Code::unsupported, "WEFT_VERBS_CACHE_BYTES is 0") : watch_.start();
 }
@@ -136,12 +135,11 @@ Status Registrations::acquire(const void* address, std::size_t bytes, bool write
   const std::uintptr_t end = begin + (bytes == 0 ? 1 : bytes);
   if (end <= begin || page_up(end) < end)
     return {Code::bad_argument, "this range of memory wraps around"};
-  // What only this process reaches may be more than was asked for: then all that lies near is
-  // registered once. Pages that are not there, or not to be kept, stand in the way of that.
+  // All that lies near is registered at once. Pages that are not there, or not to be kept, stand in
+  // the way of that.
   const std::uintptr_t wide_begin = begin & ~(kWindow - 1);
   const std::uintptr_t wide_end = (end + kWindow - 1) & ~(kWindow - 1);
-  if (peer_access_ == 0 && watch_.works() && wide_begin > 0 && wide_end > end &&
-      wide_end - wide_begin <= max_bytes_) {
+  if (watch_.works() && wide_begin > 0 && wide_end > end && wide_end - wide_begin <= max_bytes_) {
     {
       const std::lock_guard lock(lock_);
       if (Registration* entry = find(begin, end, write)) return use(*entry, registration);
@@ -170,9 +168,8 @@ Status Registrations::acquire_range(std::uintptr_t begin, std::uintptr_t end, bo
     {
       const std::lock_guard lock(lock_);
       if (Registration* entry = find(begin, end, write)) return use(*entry, registration);
-      const std::size_t size = end - begin;
       made = take_slot();
-      num_victims = take_victims(victims, max_bytes_ > size ? max_bytes_ - size : 0,
+      num_victims = take_victims(victims, max_bytes_ > bytes ? max_bytes_ - bytes : 0,
                                  made == nullptr || tries > 0);
       if (made == nullptr) made = take_slot();
       if (made != nullptr) {
@@ -186,8 +183,8 @@ Status Registrations::acquire_range(std::uintptr_t begin, std::uintptr_t end, bo
         made->references = 1;
         made->last_use = ++clock_;
         made->watched = made->kept =
-            size <= max_bytes_ && watch_.watch(page_down(begin), page_up(end));
-        bytes_ += size;
+            bytes <= max_bytes_ && watch_.watch(page_down(begin), page_up(end));
+        bytes_ += bytes;
         if (must_keep && !made->kept) {
           drop(*made);
           made = nullptr;
@@ -201,7 +198,7 @@ Status Registrations::acquire_range(std::uintptr_t begin, std::uintptr_t end, bo
       return {Code::no_memory, "too many registrations are in use at once"};
     }
     bool writable = false;
-    ibv_mr* mr = register_memory(pd_, begin, end, peer_access_, writable);
+    ibv_mr* mr = register_memory(pd_, begin, end, writable);
     const int error = errno;
     {
       const std::lock_guard lock(lock_);
@@ -244,25 +241,21 @@ Status Registrations::make(void* address, std::size_t bytes, int access, ibv_mr*
 }
 
 void Registrations::collect() noexcept {
-  if (num_doomed_.load(std::memory_order_relaxed) <= 0) return;
-  ibv_mr* victims[kVictims];
-  int count = 0;
-  {
-    const std::lock_guard lock(lock_);
-    count = take_victims(victims, max_bytes_, false);
-  }
-  deregister(victims, count);
+  if (num_doomed_.load(std::memory_order_relaxed) > 0) (void)give_back(false);
 }
 
-bool Registrations::make_room() noexcept {
+bool Registrations::make_room() noexcept { return give_back(true) > 0; }
+
+// half: of what is kept without use, too. How many there were.
+int Registrations::give_back(bool half) noexcept {
   ibv_mr* victims[kVictims];
   int count = 0;
   {
     const std::lock_guard lock(lock_);
-    count = take_victims(victims, bytes_ / 2, true);
+    count = take_victims(victims, half ? bytes_ / 2 : max_bytes_, half);
   }
   deregister(victims, count);
-  return count > 0;
+  return count;
 }
 
 Registrations::Counts Registrations::counts() noexcept {

@@ -4,9 +4,8 @@
 // (MemoryWatch); where memory cannot be watched nothing is kept. The bytes that are kept are
 // bounded by WEFT_VERBS_CACHE_BYTES: the longest unused ones go first.
 //
-// A peer that was told a kept registration's key may read all of its range with it, also beyond
-// what it was told of, and until the registration goes. It can never write there. What peers may
-// write, or must no longer reach after its use, is registered by make() and ended by its owner.
+// What is kept is out of peers' reach. What they may reach is registered by make() and ended by its
+// owner.
 //
 // Threads: any. Calls may register, which takes microseconds per page; a hit takes a short lock.
 #include <infiniband/verbs.h>
@@ -37,21 +36,18 @@ struct Registration {
   std::uint64_t last_use = 0;
 
   std::uint32_t lkey() const noexcept { return mr->lkey; }
-  std::uint32_t rkey() const noexcept { return mr->rkey; }
 };
 
 class Registrations {
  public:
-  // `peer_access`: what those who know the key of a kept registration may do with it. 0: nothing;
-  // then a registration may be wider than what was asked for.
-  Registrations(ibv_pd* pd, std::size_t max_bytes, int peer_access = IBV_ACCESS_REMOTE_READ);
+  Registrations(ibv_pd* pd, std::size_t max_bytes);
   ~Registrations();
 
   // ok, or why nothing is kept.
   const Status& watch_status() const noexcept { return watch_status_; }
 
-  // Registers memory for the device's and the peers' reading, and for the device's writing if it
-  // is writable here; `write`: it must be. no_memory (the text says what to do), bad_argument (not
+  // Registers memory for the device's reading, and for its writing if it is writable here; `write`:
+  // it must be. no_memory (the text says what to do), bad_argument (not
   // this process's memory, or not writable).
   Status acquire(const void* address, std::size_t bytes, bool write, Registration*& registration);
   void release(Registration* registration) noexcept;
@@ -80,11 +76,11 @@ class Registrations {
   Registration* take_slot() noexcept;
   void drop(Registration& entry) noexcept;
   int take_victims(ibv_mr* (&victims)[kVictims], std::size_t max_bytes, bool one) noexcept;
+  int give_back(bool half) noexcept;
   static void deregister(ibv_mr* const* victims, int count) noexcept;
 
   ibv_pd* const pd_;
   const std::size_t max_bytes_;
-  const int peer_access_;
   std::mutex lock_;
   // A fixed table: nothing may be allocated under the lock.
   Registration entries_[kMaxEntries];

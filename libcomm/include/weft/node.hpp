@@ -106,6 +106,7 @@ class WEFT_API PeerMemory {
 
  private:
   friend class Node;
+  friend class NodeImpl;
   std::unique_ptr<PeerMemoryImpl> impl_;
 };
 

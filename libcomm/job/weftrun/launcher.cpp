@@ -180,8 +180,7 @@ Status Launcher::listen() {
     Status status = Settings::from_environment(environ, settings);
     if (!status) return status;
     launch_ = options_.launch.empty() ? settings.text(Setting::launch) : options_.launch;
-    answer_at_ns_ =
-        now_ns() + static_cast<std::uint64_t>(settings.number(Setting::start_timeout_ms)) * 1000000;
+    answer_at_ns_ = now_ns() + settings.ns(Setting::start_timeout_ms);
     if (!options_.address.empty()) {
       address_ = address_of(options_.address);
       if (address_.empty())

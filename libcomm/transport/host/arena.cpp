@@ -135,10 +135,7 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_limit,
     close(fd);
     return status;
   }
-  if (const Code code = or_no_memory([&] {
-        arena.reset(new Arena(base, fd, 0, layout, total));
-        return Code::ok;
-      });
+  if (const Code code = or_no_memory([&] { arena.reset(new Arena(base, fd, 0, layout, total)); });
       code != Code::ok) {
     munmap(base, layout.mapped());
     close(fd);
@@ -175,10 +172,8 @@ Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<A
   close(opened);
   if (!status) return status;
   std::shared_ptr<Arena> mapped;
-  if (const Code code = or_no_memory([&] {
-        mapped.reset(new Arena(base, fd, pid, layout, total));
-        return Code::ok;
-      });
+  if (const Code code =
+          or_no_memory([&] { mapped.reset(new Arena(base, fd, pid, layout, total)); });
       code != Code::ok) {
     munmap(base, layout.mapped());
     return code;
@@ -202,10 +197,7 @@ Arena::~Arena() {
 Status Arena::map_slice(std::uint64_t offset, std::uint32_t ring_bytes, std::byte*& ring) {
   const std::lock_guard lock(lanes_mutex_);
   MappedLane* found = nullptr;
-  const Code code = or_no_memory([&] {
-    found = &lanes_[{offset, ring_bytes}];
-    return Code::ok;
-  });
+  const Code code = or_no_memory([&] { found = &lanes_[{offset, ring_bytes}]; });
   if (code != Code::ok) return code;
   MappedLane& lane = *found;
   if (lane.users == 0) {

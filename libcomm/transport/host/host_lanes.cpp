@@ -61,9 +61,7 @@ class ArenaLanes final : public HostLanes {
                                      reinterpret_cast<std::uintptr_t>(&own_->header().magic)));
         !status)
       return status;
-    if (Status status =
-            job_.board().fence(static_cast<int>(job_.settings().number(Setting::start_timeout_ms)));
-        !status)
+    if (Status status = job_.board().fence(job_.settings().ms(Setting::start_timeout_ms)); !status)
       return status;
     local_of_.assign(static_cast<std::size_t>(job_.size()), -1);
     locals_ = std::vector<Local>(ranks.size());
@@ -567,9 +565,7 @@ class ArenaLanes final : public HostLanes {
   // Waits until no living peer is in a copy that began before. timed_out: one stands still in it.
   Status end_copies() noexcept {
     const std::lock_guard lock(ending_);
-    const std::uint64_t limit =
-        now_ns() +
-        static_cast<std::uint64_t>(job_.settings().number(Setting::peer_timeout_ms)) * 1'000'000;
+    const std::uint64_t limit = now_ns() + job_.settings().ns(Setting::peer_timeout_ms);
     int late = -1;
     for (Local& local : locals_) {
       shm::LaneControl& control = own_->control(index_of(local));

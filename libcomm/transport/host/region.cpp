@@ -109,11 +109,7 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memor
   // release: pairs with the acquire in PeerRegions::find.
   header->number.store(number, std::memory_order_release);
   const std::unique_lock lock(mutex_);
-  if (const Code code = or_no_memory([&] {
-        regions_[start] = {total, fd};
-        return Code::ok;
-      });
-      code != Code::ok) {
+  if (const Code code = or_no_memory([&] { regions_[start] = {total, fd}; }); code != Code::ok) {
     munmap(base, total);
     close(fd);
     return code;
@@ -225,10 +221,7 @@ PeerRegion* PeerRegions::use(int pid, const MemoryName& memory, std::size_t offs
   // acquire: pairs with the release in OwnRegions::release.
   if (region.number().load(std::memory_order_acquire) != number_of(memory)) {
     // Without memory to keep it apart it stays where it is, until its number is used again.
-    if (region.num_users > 0 && or_no_memory([&] {
-                                  make_room(released_);
-                                  return Code::ok;
-                                }) != Code::ok)
+    if (region.num_users > 0 && or_no_memory([&] { make_room(released_); }) != Code::ok)
       return nullptr;
     if (region.num_users > 0) released_.push_back(std::move(found->second));
     regions_.erase(found);

@@ -13,7 +13,7 @@
 
 #include "fabric/endpoint.hpp"
 #include "job/members.hpp"
-#include "tests/fabric/remote_pair.hpp"
+#include "tests/transport/remote_pair.hpp"
 #include "transport/fabrics.hpp"
 #include "transport/host/host_lanes.hpp"
 #include "transport/messages.hpp"

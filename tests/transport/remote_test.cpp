@@ -1,4 +1,4 @@
-// The contract of fabric.hpp over a remote fabric (remote_pair.hpp): memory that peers reach, and
+// The contract of lanes.hpp over a remote fabric (remote_pair.hpp): memory that peers reach, and
 // who may. The owner of memory never polls here: its watcher answers for it.
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "fabric/ofi/messages.hpp"
-#include "tests/fabric/remote_pair.hpp"
+#include "tests/transport/remote_pair.hpp"
 #include "transport/host/host_lanes.hpp"
 #include "transport/messages.hpp"
 
@@ -16,11 +16,11 @@ using namespace weft;
 using namespace weft::test;
 
 // The first: nothing has needed libfabric yet, and there are no threads.
-TEST_CASE("what libfabric takes from the environment is there from the start", "[ofi]") {
+TEST_CASE("what libfabric takes from the environment is there from the start", "[remote]") {
   CHECK(getenv("FI_AV_REMOVE_CLEANUP") != nullptr);
 }
 
-TEST_CASE("allocated memory of a remote peer is read, written and counted in", "[ofi]") {
+TEST_CASE("allocated memory of a remote peer is read, written and counted in", "[remote]") {
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
@@ -82,7 +82,7 @@ TEST_CASE("allocated memory of a remote peer is read, written and counted in", "
       });
 }
 
-TEST_CASE("long puts arrive whole, several at once", "[ofi]") {
+TEST_CASE("long puts arrive whole, several at once", "[remote]") {
   constexpr std::size_t kBytes = 700'001;
   const auto byte = [](std::size_t i) { return static_cast<char>(i * 7 + i / 1000); };
   with_pair(
@@ -121,7 +121,7 @@ TEST_CASE("long puts arrive whole, several at once", "[ofi]") {
       });
 }
 
-TEST_CASE("memory may go away while a peer reads and writes it, and the two go on", "[ofi]") {
+TEST_CASE("memory may go away while a peer reads and writes it, and the two go on", "[remote]") {
   if (by_provider()) return;
   constexpr int kRounds = 30;
   constexpr std::size_t kBytes = 8 << 20;
@@ -168,7 +168,7 @@ TEST_CASE("memory may go away while a peer reads and writes it, and the two go o
 }
 
 // Keys were counted up and mixed by splitmix64, which can be undone.
-TEST_CASE("a key does not tell the next one", "[ofi]") {
+TEST_CASE("a key does not tell the next one", "[remote]") {
   if (over_verbs()) return;
   const auto mix = [](std::uint64_t z) {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -195,7 +195,7 @@ TEST_CASE("a key does not tell the next one", "[ofi]") {
   with_pair(remote_settings(), body, body);
 }
 
-TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
+TEST_CASE("the owner refuses what is outside of what it shares", "[remote]") {
   const int what = GENERATE(0, 1, 2);  // a wrong key, too far, no longer shared
   with_pair(
       remote_settings("5000"),
@@ -252,7 +252,7 @@ TEST_CASE("the owner refuses what is outside of what it shares", "[ofi]") {
 }
 
 // A peer that wrote there would end the owner with SIGSEGV, or change a message under way.
-TEST_CASE("the owner lets nobody write what is for reading only", "[ofi]") {
+TEST_CASE("the owner lets nobody write what is for reading only", "[remote]") {
   if (over_verbs()) return;
   // Shared and all of it mapped for reading only, shared and the last page so, one message's.
   const int what = GENERATE(0, 1, 2);
@@ -293,7 +293,7 @@ TEST_CASE("the owner lets nobody write what is for reading only", "[ofi]") {
       });
 }
 
-TEST_CASE("nothing is written to the buffer of a get that has ended with its peer", "[ofi]") {
+TEST_CASE("nothing is written to the buffer of a get that has ended with its peer", "[remote]") {
   constexpr std::size_t kBytes = 4 << 20;
   with_pair(
       remote_settings(),
@@ -332,7 +332,7 @@ TEST_CASE("nothing is written to the buffer of a get that has ended with its pee
       });
 }
 
-TEST_CASE("what peers may reach stays this process's when it forks", "[ofi]") {
+TEST_CASE("what peers may reach stays this process's when it forks", "[remote]") {
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
@@ -380,7 +380,7 @@ TEST_CASE("what peers may reach stays this process's when it forks", "[ofi]") {
 }
 
 TEST_CASE("what the owner takes back is not read any more, and gets under way are refused",
-          "[ofi]") {
+          "[remote]") {
   // A provider that does gets itself, and in software, reads on; one of a device does not.
   if (by_provider()) return;
   constexpr std::size_t kBytes = 4 << 20, kGets = 8;
@@ -429,7 +429,7 @@ TEST_CASE("what the owner takes back is not read any more, and gets under way ar
       });
 }
 
-TEST_CASE("a stranger's request is refused, and the stranger hears of it in time", "[ofi]") {
+TEST_CASE("a stranger's request is refused, and the stranger hears of it in time", "[remote]") {
   with_pair(
       remote_settings("1000"),
       [](Fabrics& fabrics, Shared& shared) {
@@ -464,7 +464,7 @@ class Asker final : public fabric::Events {
   bool is_up = false;
 };
 
-TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
+TEST_CASE("who asks and takes no answers is lost", "[remote]") {
   const auto kind = GENERATE(transport::Kind::ping, transport::Kind::get);
   if (fabric_name() != "ofi" || kProvider != nullptr) return;  // others keep what nobody takes
   const Settings settings = remote_settings();
@@ -539,7 +539,7 @@ TEST_CASE("who asks and takes no answers is lost", "[ofi]") {
   endpoint->close(*link);
 }
 
-TEST_CASE("without a fabric in common both lists are told", "[ofi]") {
+TEST_CASE("without a fabric in common both lists are told", "[remote]") {
   Settings settings;
   REQUIRE(settings.set("FABRIC", "verbs").ok());
   with_pair(

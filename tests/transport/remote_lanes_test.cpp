@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tests/fabric/remote_pair.hpp"
+#include "tests/transport/remote_pair.hpp"
 #include "transport/doorbell.hpp"
 
 using namespace weft;
@@ -73,7 +73,7 @@ void pass_entries(std::uint32_t ring_bytes, int count, const Length& length, con
 
 }  // namespace
 
-TEST_CASE("a lane to a remote peer keeps order and content through many rounds", "[ofi]") {
+TEST_CASE("a lane to a remote peer keeps order and content through many rounds", "[remote]") {
   constexpr std::uint32_t kRing = 16384;
   constexpr int kCount = 5000;
   const auto length = [](int i) { return static_cast<std::size_t>(i * 131 % 4000); };
@@ -130,7 +130,7 @@ bool to_and_fro(Fabrics& fabrics, int peer) {
 
 }  // namespace
 
-TEST_CASE("in both directions credit goes along, and an empty ring starts over", "[ofi]") {
+TEST_CASE("in both directions credit goes along, and an empty ring starts over", "[remote]") {
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
@@ -145,7 +145,7 @@ TEST_CASE("in both directions credit goes along, and an empty ring starts over",
       });
 }
 
-TEST_CASE("entries that may go later go together, in order, and also by themselves", "[ofi]") {
+TEST_CASE("entries that may go later go together, in order, and also by themselves", "[remote]") {
   constexpr std::uint32_t kRing = 65536;
   constexpr int kCount = 10'000;
   const auto length = [](int i) {
@@ -179,7 +179,7 @@ TEST_CASE("entries that may go later go together, in order, and also by themselv
       });
 }
 
-TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]") {
+TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[remote]") {
   with_pair(
       remote_settings(),
       [](Fabrics& fabrics, Shared& shared) {
@@ -225,7 +225,7 @@ TEST_CASE("a sleeper is woken by a remote peer, and sleeps in silence", "[ofi]")
 }
 
 // Whoever polls rings for the others: they would look only when their nap ends.
-TEST_CASE("threads at all doorbells are woken by what another has polled", "[ofi]") {
+TEST_CASE("threads at all doorbells are woken by what another has polled", "[remote]") {
   constexpr int kChannel = channel_number({1, 2, 3});  // client, writer, reader
   // As a waiting thread does it, only that it polls while it sleeps; false: it was left asleep.
   const auto is_woken = [](Fabrics& fabrics, int doorbell, const std::function<bool()>& done) {

@@ -589,4 +589,45 @@ TEST_CASE("no memory for another ring is an error of the sender, and passes", "[
   CHECK_NOTHING_WRONG();
 }
 
+// Rank 0 has room for two rings, and its senders have filled a block by when it says so.
+TEST_CASE("no phase ends before what a receiver has no room for", "[exchange]") {
+  if (over_shm()) return;  // send() tells
+  const Environment room("WEFT_LANE_MEMORY_BYTES", "5M");
+  const bool fills_block = GENERATE(false, true);
+  const bool ends_alone = GENERATE(false, true);  // one thread ends the phase, another receives
+  with_ranks(3, [&](Job& job) {
+    std::optional<Exchange<std::uint64_t>> other(std::in_place, job, 1);
+    Exchange<std::uint64_t> exchange(job, 1);
+    if (job.rank() != 0) EXPECT(other->send(0, 0, 1) == Code::ok);
+    EXPECT(other->quiesce(0, [](std::uint64_t) {}).ok());
+    const std::uint64_t num = fills_block ? 256 : 5;
+    if (job.rank() == 1) {
+      for (std::uint64_t i = 0; i < num; ++i) EXPECT(exchange.send(0, 0, i) == Code::ok);
+      if (fills_block) EXPECT(exchange.send(0, 0, num) == Code::no_memory);
+    }
+    std::atomic<std::uint64_t> next{0};
+    const auto handle = [&](std::uint64_t i) { EXPECT(i == next++); };
+    const auto end_phase = [&](Code flushed) {
+      if (!ends_alone) return exchange.quiesce(0, handle);
+      EXPECT(exchange.flushSend(0) == flushed);
+      return exchange.quiesce();
+    };
+    const Code flushed = job.rank() == 1 ? Code::no_memory : Code::ok;
+    for (int i = 0; i < 2; ++i) EXPECT(end_phase(flushed) == Code::no_memory);
+    EXPECT(next == 0);
+    other.reset();
+    EXPECT(job.barrier().ok());  // rank 0 has the room again once it is behind its reset()
+    std::atomic<bool> stops{!ends_alone};
+    std::thread receiver([&] {
+      for (std::uint64_t message = 0; !stops;)
+        if (exchange.wait(0, 1ms).ok() && exchange.receive(0, message)) handle(message);
+    });
+    EXPECT(end_phase(Code::ok).ok());
+    stops = true;
+    receiver.join();
+    EXPECT(next == (job.rank() == 0 ? num : 0));
+  });
+  CHECK_NOTHING_WRONG();
+}
+
 }  // namespace weft::testing

@@ -58,6 +58,8 @@ struct alignas(64) Thread {
   StagingPool staging;
   // Blocks sent to each rank. Written by the thread, read at the end of a phase.
   std::vector<std::atomic<std::uint64_t>> sent;
+  // Blocks that the last flush left behind, as their receivers have no memory for lanes. The same.
+  std::atomic<bool> has_unsent{false};
 
   std::vector<std::unique_ptr<In>> ins;
   // Those of `ins` that may have something: all of this host's, and the others as their fabrics
@@ -152,6 +154,7 @@ struct ExchangeBase::Impl {
   Status quiesce(Thread* thread, const Background& drain);
   Status end_phase(const Background& drain, Status status, bool all, bool others_drain);
   Status agree_on_counts(bool& all_received);
+  bool has_unsent() const noexcept;
   Status agree_on_end();
   Status name_corrupt();
   std::uint64_t received_here() const noexcept;
@@ -198,7 +201,6 @@ struct ExchangeBase::Impl {
   // The end of a phase.
   std::atomic<std::uint32_t> phase{0};
   std::atomic<int> num_arrived{0}, num_finished{0};
-  std::atomic<bool> has_unsent{false};     // a thread's blocks, which wait for memory of a receiver
   std::atomic<std::uint32_t> step{0};      // grows by one when thread 0 has got on
   std::vector<std::uint64_t> counts;       // of agree_on_counts()
   bool receive_more = false;               // written before step grows

@@ -12,6 +12,8 @@
 // What a rank sends after its phase is over carries the next phase's number, and a receiver that
 // has not heard of the end yet leaves it in the ring. So a rank may go on receiving while it waits
 // for the others, which may need that to get on, and yet counts the blocks of this phase only.
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/trace.hpp"
@@ -77,6 +79,12 @@ void ExchangeBase::Impl::leave_out_lost() {
   }
 }
 
+bool ExchangeBase::Impl::has_unsent() const noexcept {
+  return std::ranges::any_of(threads, [](const auto& thread) {
+    return thread->has_unsent.load(std::memory_order_relaxed);
+  });
+}
+
 // What they send from here on, should they live, is not received.
 void ExchangeBase::Impl::drop_lanes_of_lost(Thread& thread) noexcept {
   for (auto& in : thread.ins) {
@@ -100,9 +108,7 @@ Status ExchangeBase::Impl::agree_on_counts(bool& all) {
       if (is_out[rank].load(std::memory_order_relaxed)) counts[rank] = 0;
   }
   counts[size] = received_here();
-  counts[size + 1] = corrupt.load(std::memory_order_acquire)      ? 1
-                     : has_unsent.load(std::memory_order_relaxed) ? kShortage
-                                                                  : 0;
+  counts[size + 1] = corrupt.load(std::memory_order_acquire) ? 1 : has_unsent() ? kShortage : 0;
   Status status = job.all_reduce(counts.data(), counts.size(), kAdd);
   if (!status) return status;
   std::uint64_t sent = 0;
@@ -174,9 +180,7 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
   const bool leads = number == 0;
   // Every meeting of the rank's threads moves `step` by one.
   const std::uint32_t begin = step.load(std::memory_order_acquire);
-  // Who is lost shows below. relaxed: num_arrived orders it.
-  if (thread != nullptr && flush(*thread) == Code::no_memory)
-    has_unsent.store(true, std::memory_order_relaxed);
+  if (thread != nullptr) (void)flush(*thread);  // who is lost, or has no memory, shows below
   num_arrived.fetch_add(1, std::memory_order_acq_rel);
 
   const auto until = [&](auto&& done) { receive_until(*this, number, drain, done); };
@@ -202,7 +206,6 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
     advance();
     if (!status.ok() || !all) status = end_phase(drain, std::move(status), all, thread != nullptr);
     background = before;
-    has_unsent.store(false, std::memory_order_relaxed);  // the next call flushes again
     outcome = std::move(status);
     const Status result = outcome;
     num_finished.store(num - 1, std::memory_order_relaxed);

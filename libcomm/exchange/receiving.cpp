@@ -218,11 +218,10 @@ Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
     if (thread.remote_mapped != nullptr) data = thread.remote_mapped + sizeof(StagingHead);
   } else {
     code = or_no_memory([&] {
-      thread.fetched.resize(announcement.bytes);
-      return in.lanes->get(in.peer, thread.remote, sizeof(StagingHead), thread.fetched.data(),
-                           announcement.bytes);
+      thread.fetched.resize(sizeof(StagingHead) + announcement.bytes);
+      return in.lanes->get(in.peer, thread.remote, 0, thread.fetched.data(), thread.fetched.size());
     });
-    if (code == Code::ok) data = thread.fetched.data();
+    if (code == Code::ok) data = thread.fetched.data() + sizeof(StagingHead);
   }
   // Where its memory begins is the sender's word, and messages are read as values of their type.
   if (reinterpret_cast<std::uintptr_t>(data) % detail::kBlockAlign != 0) data = nullptr;
@@ -310,14 +309,18 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
       thread.aside.pop_front();
       break;
     case Thread::From::remote: {
-      const std::uint64_t done = 1;
       if (thread.remote_mapped != nullptr) {
+        std::atomic_ref done(reinterpret_cast<StagingHead*>(thread.remote_mapped)->done);
         // release: we are done with the block; pairs with the acquire in StagingPool::collect.
-        std::atomic_ref(reinterpret_cast<StagingHead*>(thread.remote_mapped)->done)
-            .store(done, std::memory_order_release);
-      } else if (thread.in->lanes->put(thread.in->peer, thread.remote, 0, &done, sizeof done) !=
-                 Code::ok) {
-        // It is lost, which whoever waits for it will be told.
+        done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+      } else {
+        StagingHead head;
+        std::memcpy(&head, thread.fetched.data(), sizeof head);
+        std::uint64_t before = 0;
+        // After another error it is lost, which whoever waits for it will be told.
+        while (thread.in->lanes->cas(thread.in->peer, thread.remote, 0, head.done, head.done + 1,
+                                     before) == Code::outcome_unknown) {
+        }
       }
       ring_doorbell(*thread.in->lane.sleeping);
       break;

@@ -278,12 +278,16 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
 
 Code ExchangeBase::Impl::flush(Thread& thread) noexcept {
   Code first = Code::ok;
+  bool has_unsent = false;
   for (int d = 0; d < static_cast<int>(thread.blocks.size()); ++d) {
     const detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(d)];
     if (block.cursor == block.begin) continue;
     const Code code = send_block(thread, d);
+    has_unsent = has_unsent || code == Code::no_memory;
     if (first == Code::ok) first = code;
   }
+  // relaxed: who ends a phase is ordered behind it.
+  thread.has_unsent.store(has_unsent, std::memory_order_relaxed);
   return first;
 }
 

@@ -29,7 +29,8 @@ Code StagingPool::take(std::size_t bytes, Buffer& buffer) {
   }
   buffer = free.back();
   free.pop_back();
-  buffer.head->done = 0;
+  buffer.use = last_use_ += 2;
+  buffer.head->done = buffer.use;
   return Code::ok;
 }
 
@@ -68,7 +69,8 @@ Code StagingPool::grow(int size_class) {
 void StagingPool::collect() {
   std::erase_if(lent_, [this](const Buffer& buffer) {
     // acquire: the reader is done with the block; pairs with its release (or its put).
-    if (std::atomic_ref(buffer.head->done).load(std::memory_order_acquire) == 0) return false;
+    if (std::atomic_ref(buffer.head->done).load(std::memory_order_acquire) == buffer.use)
+      return false;
     give_back(buffer);
     return true;
   });

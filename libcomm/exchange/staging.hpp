@@ -16,7 +16,8 @@ class StagingPool {
     StagingHead* head = nullptr;
     RemoteMemory memory;  // head and block
     int size_class = 0;
-    int peer = -1;  // who reads it
+    int peer = -1;          // who reads it
+    std::uint64_t use = 0;  // StagingHead::done, until it is read
 
     std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(head + 1); }
   };
@@ -60,6 +61,7 @@ class StagingPool {
   Job::Impl* job_ = nullptr;
   std::size_t limit_ = 0;
   std::size_t allocated_ = 0;
+  std::uint64_t last_use_ = 0;
   std::array<std::vector<Buffer>, kMaxClass - kMinClass + 1> free_;  // by size class
   std::vector<Buffer> lent_;
   std::vector<void*> slabs_;

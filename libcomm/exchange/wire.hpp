@@ -26,7 +26,10 @@ static_assert(sizeof(Announcement) == 24);
 
 // In front of a block that waits to be read.
 struct StagingHead {
-  std::uint64_t done;  // 0; the reader writes 1 when it has read the block
+  // Even, another number for each block; the reader makes it odd, by an addition of 1, when it has
+  // read the block. A remote reader does so only where the number is still the block's, as what a
+  // broken link had under way may be done twice, and the memory be another block's by then.
+  std::uint64_t done;
   std::uint64_t unused[7];
 };
 static_assert(sizeof(StagingHead) == 64);

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "base/log.hpp"
@@ -51,16 +54,32 @@ class NodeImpl final : public transport::Transport::Events {
   void on_connected(transport::Session& session) override;
   void on_lost(transport::Session& session, const Status& why) override;
   void on_message(transport::Session& session, fabric::Bytes bytes) override {
-    if (message_call) message_call(peer_of(session), bytes);
+    tell(message_call, peer_of(session), bytes);
   }
   void on_notify(transport::Session& session, const NotifyTag& tag) override {
-    if (notify_call) notify_call(peer_of(session), tag);
+    tell(notify_call, peer_of(session), tag);
   }
   // The peer lives as long as its session is known, and as the program keeps it.
   static const Peer& peer_of(transport::Session& session) {
     return *static_cast<const Peer*>(session.user);
   }
   static transport::RegionUse& use_of(const PeerMemory& memory) { return memory.impl_->use; }
+  // What a call of the program throws waits until the poll is over, as no fabric is ready for it in
+  // the middle of what it does.
+  template <class Call, class... Arguments>
+  void tell(const Call& call, const Arguments&... arguments) {
+    if (!call) return;
+    ++num_telling_;
+    try {
+      call(arguments...);
+    } catch (...) {
+      thrown_.push_back(std::current_exception());
+      has_thrown_.store(true, std::memory_order_release);
+    }
+    --num_telling_;
+  }
+  // The eldest; the others follow one by one.
+  void rethrow();
 
   bool poll() {
     // relaxed: the thread looks now and then.
@@ -69,6 +88,9 @@ class NodeImpl final : public transport::Transport::Events {
       wake_thread();
     if (num_connects_.load(std::memory_order_relaxed) > 0) [[unlikely]]
       tell_connects();
+    // acquire: pairs with the release in tell().
+    if (has_thrown_.load(std::memory_order_acquire)) [[unlikely]]
+      rethrow();
     return any;
   }
   void tell_connects();
@@ -96,6 +118,9 @@ class NodeImpl final : public transport::Transport::Events {
   std::function<void(const Peer&, const Status&)> lost_call;
   std::function<void(const Peer&, std::span<const std::byte>)> message_call;
   std::function<void(const Peer&, const NotifyTag&)> notify_call;
+  int num_telling_ = 0;                    // calls that are under way; under the progress lock
+  std::deque<std::exception_ptr> thrown_;  // the same
+  std::atomic<bool> has_thrown_{false};
 
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stops_{false};
@@ -214,7 +239,7 @@ void NodeImpl::on_connected(transport::Session& session) {
   auto impl = std::make_shared<PeerImpl>();
   impl->session = session.shared_from_this();
   session.user = new Peer(std::move(impl));
-  if (peer_call) peer_call(peer_of(session));
+  tell(peer_call, peer_of(session));
 }
 
 void NodeImpl::on_lost(transport::Session& session, const Status& why) {
@@ -222,7 +247,17 @@ void NodeImpl::on_lost(transport::Session& session, const Status& why) {
   const std::unique_ptr<const Peer> peer(&peer_of(session));
   session.user = nullptr;
   trace::mark("peer lost", why.text());
-  if (lost_call) lost_call(*peer, why);
+  tell(lost_call, *peer, why);
+}
+
+void NodeImpl::rethrow() {
+  std::unique_lock lock(transport_->progress_lock());
+  if (thrown_.empty() || num_telling_ > 0) return;  // not to another call
+  const std::exception_ptr eldest = std::move(thrown_.front());
+  thrown_.pop_front();
+  has_thrown_.store(!thrown_.empty(), std::memory_order_relaxed);
+  lock.unlock();
+  std::rethrow_exception(eldest);
 }
 
 void NodeImpl::tell_connects() {
@@ -261,6 +296,7 @@ void NodeImpl::run_thread() {
     while (!stops_.load(std::memory_order_relaxed)) {
       while (transport_->poll()) continue;
       tell_connects();
+      if (has_thrown_.load(std::memory_order_acquire)) rethrow();
       seen = transport_->num_polls();
       if (!transport_->arm()) {
         if (transport_->num_polls() != seen) break;

@@ -716,13 +716,36 @@ TEST_CASE("who has no descriptors left takes no other Node's socket away") {
 }
 
 TEST_CASE("an exception of a callback goes to the program, and the Node goes on") {
-  Two two(kAllWays[0]);
-  int calls = 0;
-  two.server.on_message([&](const Peer&, std::span<const std::byte>) {
-    if (++calls == 1) throw std::runtime_error("the program's");
+  over_each([](const Way& way) {
+    if (way.progress_thread) return;
+    Two two(way);
+    std::string received, sent;
+    two.server.on_message([&](const Peer&, std::span<const std::byte> bytes) {
+      received += static_cast<char>(bytes[0]);
+      if (received.size() % 3 == 1) throw std::runtime_error("the program's");
+    });
+    int num_thrown = 0;
+    for (char message = 'a'; message <= 'z'; ++message) {
+      REQUIRE(two.client.send(two.at_client, &message, 1) == Code::ok);
+      sent += message;
+      if (message % 5 != 0) continue;
+      // Behind the one that throws others have come, and more come afterwards.
+      two.client.progress();
+      try {
+        two.server.progress();
+      } catch (const std::runtime_error&) {
+        ++num_thrown;
+      }
+    }
+    for (bool is_done = false; !is_done;) {
+      try {
+        is_done = two.progress_until([&] { return received.size() >= 26 && num_thrown == 9; });
+        REQUIRE(is_done);
+      } catch (const std::runtime_error&) {
+        ++num_thrown;
+      }
+    }
+    CHECK(received == sent);
+    CHECK(!two.at_server.is_lost());
   });
-  REQUIRE(two.client.send(two.at_client, "a", 1) == Code::ok);
-  CHECK_THROWS_AS(two.progress_until([&] { return calls > 1; }), std::runtime_error);
-  REQUIRE(two.client.send(two.at_client, "b", 1) == Code::ok);
-  CHECK(two.progress_until([&] { return calls > 1; }));
 }

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <string_view>
 
+#include "fabric/loopback/loopback.hpp"
 #include "transport/ranks.hpp"
 
 namespace weft::testing {
@@ -585,6 +587,83 @@ TEST_CASE("no memory for another ring is an error of the sender, and passes", "[
       EXPECT(b.wait(0, 60s).ok());
       EXPECT(b.receive(0, message) && message == 3);
     }
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+// Rank 0 has room for two rings, and its senders have filled a block by when it says so.
+TEST_CASE("no phase ends before what a receiver has no room for", "[exchange]") {
+  if (over_shm()) return;  // send() tells
+  const Environment room("WEFT_LANE_MEMORY_BYTES", "5M");
+  const bool fills_block = GENERATE(false, true);
+  const bool ends_alone = GENERATE(false, true);  // one thread ends the phase, another receives
+  with_ranks(3, [&](Job& job) {
+    std::optional<Exchange<std::uint64_t>> other(std::in_place, job, 1);
+    Exchange<std::uint64_t> exchange(job, 1);
+    if (job.rank() != 0) EXPECT(other->send(0, 0, 1) == Code::ok);
+    EXPECT(other->quiesce(0, [](std::uint64_t) {}).ok());
+    const std::uint64_t num = fills_block ? 256 : 5;
+    if (job.rank() == 1) {
+      for (std::uint64_t i = 0; i < num; ++i) EXPECT(exchange.send(0, 0, i) == Code::ok);
+      if (fills_block) EXPECT(exchange.send(0, 0, num) == Code::no_memory);
+    }
+    std::atomic<std::uint64_t> next{0};
+    const auto handle = [&](std::uint64_t i) { EXPECT(i == next++); };
+    const auto end_phase = [&](Code flushed) {
+      if (!ends_alone) return exchange.quiesce(0, handle);
+      EXPECT(exchange.flushSend(0) == flushed);
+      return exchange.quiesce();
+    };
+    const Code flushed = job.rank() == 1 ? Code::no_memory : Code::ok;
+    for (int i = 0; i < 2; ++i) EXPECT(end_phase(flushed) == Code::no_memory);
+    EXPECT(next == 0);
+    other.reset();
+    EXPECT(job.barrier().ok());  // rank 0 has the room again once it is behind its reset()
+    std::atomic<bool> stops{!ends_alone};
+    std::thread receiver([&] {
+      for (std::uint64_t message = 0; !stops;)
+        if (exchange.wait(0, 1ms).ok() && exchange.receive(0, message)) handle(message);
+    });
+    EXPECT(end_phase(Code::ok).ok());
+    stops = true;
+    receiver.join();
+    EXPECT(next == (job.rank() == 0 ? num : 0));
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+// What a link had under way when it broke may be done twice, the second time when the memory of a
+// staged block is another one's.
+TEST_CASE("staged blocks are read as they were sent while links break", "[exchange]") {
+  const char* fabrics = std::getenv("WEFT_FABRIC");
+  if (fabrics == nullptr || std::string_view(fabrics) != "loopback") return;
+  constexpr std::uint32_t kNum = 1000;
+  const auto network = fabric::loopback::Network::of_process();
+  with_ranks(3, [&](Job& job) {
+    Exchange<Bytes> exchange(job, 1, {.block_bytes = 512, .rendezvous_bytes = 256});
+    if (job.rank() == 0) network->set_faults({.seed = 1, .cut_one_in = 40});
+    EXPECT(job.barrier().ok());
+    std::uint32_t next[3] = {};
+    const auto handle = [&](Bytes message) {
+      std::uint32_t words[100];
+      EXPECT(message.size() == sizeof words);
+      std::memcpy(words, message.data(), sizeof words);
+      const std::uint32_t number = next[exchange.source(0)]++;
+      for (const std::uint32_t word : words)
+        EXPECT(word == number * 3 + static_cast<std::uint32_t>(exchange.source(0)));
+    };
+    for (std::uint32_t i = 0; i < kNum; ++i) {
+      std::uint32_t words[100];
+      std::ranges::fill(words, i * 3 + static_cast<std::uint32_t>(job.rank()));
+      for (int to = 0; to < 3; ++to)
+        EXPECT(exchange.send(to, 0, std::as_bytes(std::span(words))) == Code::ok);
+      Bytes message;
+      while (exchange.receive(0, message)) handle(message);
+    }
+    EXPECT(exchange.quiesce(0, handle).ok());
+    for (const std::uint32_t number : next) EXPECT(number == kNum);
+    if (job.rank() == 0) network->set_faults({});
+    EXPECT(job.barrier().ok());
   });
   CHECK_NOTHING_WRONG();
 }

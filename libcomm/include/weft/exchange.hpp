@@ -125,7 +125,8 @@ class WEFT_API ExchangeBase {
   // since the last collective call: the phase is over for the others, which have received what they
   // sent each other, and the next one is theirs; corrupt: a lane was closed, and messages with it,
   // by the ranks that are named: no later phase of this exchange can be ended; no_memory, as of
-  // wait, for one of the ranks: nothing is lost, and another call is to end this phase.
+  // wait or of flushSend, for one of the ranks: nothing is lost, and another call, after another
+  // flushSend of each thread, is to end this phase.
   Status quiesce();
 
   struct Impl;

@@ -29,7 +29,6 @@ extern char** environ;
 namespace weft {
 
 using transport::Work;
-using transport::WorkAccess;
 
 class PeerImpl {
  public:

@@ -12,14 +12,26 @@
 namespace weft::tagged {
 namespace {
 constexpr std::uint64_t kLivenessPeriodNs = 20'000'000;
-}
+// So that thousands of peers that do nothing cost next to nothing, a look is at some of them, and
+// comes to each so many times in the time that a silent one may take.
+constexpr std::size_t kLeastPerLook = 64, kLooksPerTimeout = 32;
+}  // namespace
 
 void Engine::Impl::check_liveness() {
   const std::uint64_t now = now_ns();
   if (now - last_liveness_ns.load(std::memory_order_relaxed) < kLivenessPeriodNs) return;
   last_liveness_ns.store(now, std::memory_order_relaxed);
   if (has_remote) find_watched();
-  for (Peer& peer : peers) {
+  const std::uint32_t ends = num_ends();
+  const bool some_ended = std::exchange(num_ends_seen, ends) != ends;
+  const std::size_t share =
+      some_ended ? peers.size()
+                 : std::min(peers.size(),
+                            kLeastPerLook + peers.size() * kLooksPerTimeout * kLivenessPeriodNs /
+                                                job.settings().ns(Setting::peer_timeout_ms));
+  for (std::size_t left = share; left > 0; --left) {
+    if (next_look >= peers.size()) next_look = 0;
+    Peer& peer = peers[next_look++];
     if (peer.lost || peer.rank == job.rank() || peer.lanes == nullptr) continue;
     const PeerState state = state_of(peer);
     if (state == PeerState::alive) {
@@ -29,6 +41,13 @@ void Engine::Impl::check_liveness() {
     peer.left = state == PeerState::left;
     end_of(peer);
   }
+}
+
+std::uint32_t Engine::Impl::num_ends() const noexcept {
+  std::uint32_t sum = shared.num_ends.load(std::memory_order_acquire);
+  if (number == 0 && has_remote)
+    for (const auto* lanes : fabrics->remote()) sum += lanes->num_ends();
+  return sum;
 }
 
 // The first VCI asks, and the others hear of it.
@@ -81,7 +100,7 @@ void Engine::Impl::find_watched() {
   matcher.for_each_posted([&](Request& request) {
     if (request.peer != kAnySource) return watch(peer(request.peer));
     for (Peer& any : peers)
-      if (may_send(any.rank, request.context)) watch(any);
+      if (!any.watched && may_send(any.rank, request.context)) watch(any);
   });
 }
 
@@ -158,8 +177,9 @@ void Engine::Impl::lose(Peer& peer) {
 void Engine::Shared::note_end(int rank, PeerState state) noexcept {
   const auto i = static_cast<std::size_t>(rank);
   auto alive = PeerState::alive;
-  if (i < fates.size())
-    fates[i].state.compare_exchange_strong(alive, state, std::memory_order_relaxed);
+  if (i < fates.size() &&
+      fates[i].state.compare_exchange_strong(alive, state, std::memory_order_relaxed))
+    num_ends.fetch_add(1, std::memory_order_release);
 }
 
 void Engine::Shared::note_lost(const Peer& peer) noexcept {

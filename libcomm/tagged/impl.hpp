@@ -209,9 +209,10 @@ struct Engine::Shared {
   std::array<std::atomic<Impl*>, kNumVcis> vcis{};    // release and acquire
   std::atomic<int> num_vcis{0};                       // changed under `losses`
 
-  mutable std::mutex losses;  // within the VCIs' locks
-  std::vector<Fate> fates;    // by rank; strangers have to do with the first VCI alone
-  std::vector<int> lost;      // in the order of their loss
+  mutable std::mutex losses;               // within the VCIs' locks
+  std::vector<Fate> fates;                 // by rank; strangers have to do with the first VCI alone
+  std::atomic<std::uint32_t> num_ends{0};  // that a VCI has found; release: their state
+  std::vector<int> lost;                   // in the order of their loss
   std::atomic<std::uint32_t> num_lost{0};
   std::atomic<int> last_told{-1};   // relaxed: it is for messages about errors
   std::atomic<int> num_callers{0};  // relaxed: threads that wait, if more than one may call
@@ -267,6 +268,8 @@ struct Engine::Impl {
   bool left_entries = false;                       // by the last call of progress, in a ring
   std::atomic<int> num_waiting{0};  // threads for something here, if more than one may call
   std::atomic<std::uint64_t> last_liveness_ns{0};  // relaxed
+  std::size_t next_look = 0;                       // of `peers`, for lost ones
+  std::uint32_t num_ends_seen = 0;
   std::uint64_t spin_ns = 0, yield_ns = 0;
   bool crowded = false;        // more processes than cores on this host
   unsigned receive_looks = 0;  // of try_receive, after the first
@@ -389,7 +392,8 @@ struct Engine::Impl {
   // The same where it must cost little; some milliseconds later.
   void check_liveness_if_due();
   void find_watched();
-  bool all_out() noexcept;  // nothing waits to be sent
+  std::uint32_t num_ends() const noexcept;  // of peers: while it stays the same, none has ended
+  bool all_out() noexcept;                  // nothing waits to be sent
   static bool is_closed(Peer& peer) noexcept;
   void end_of(Peer& peer);
   void lose(Peer& peer);

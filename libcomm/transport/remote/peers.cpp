@@ -182,7 +182,7 @@ void RemoteLanes::forget(int number) noexcept {
   peer.link.lose();
   drop_link(peer);
   end_operations(peer);
-  life(number).state.store(PeerState::dead, std::memory_order_release);
+  note_end(number, PeerState::dead);
   while (!peer.pairs.empty()) {
     const RankPeer::Pair pair = peer.pairs.begin()->second;
     if (pair.send != nullptr) drop(send_lanes_[pair.send->number & 0xffff], true);
@@ -434,6 +434,12 @@ PeerState RemoteLanes::state(int rank) noexcept {
   return life.state.load(std::memory_order_acquire);
 }
 
+void RemoteLanes::note_end(int rank, PeerState state) {
+  // release: what it wrote before; pairs with the acquire in state(), and in num_ends().
+  life(rank).state.store(state, std::memory_order_release);
+  num_ends_.fetch_add(1, std::memory_order_release);
+}
+
 void RemoteLanes::lose(RankPeer& peer, const char* why) {
   if (!is_alive(peer.rank)) {
     // It has said goodbye, and is heard no more.
@@ -447,8 +453,7 @@ void RemoteLanes::lose(RankPeer& peer, const char* why) {
   // First of all: whoever hears that an operation has failed may use its buffer for something else.
   peer.link.lose();
   drop_link(peer);
-  // release: pairs with the acquire in state().
-  life(peer.rank).state.store(PeerState::dead, std::memory_order_release);
+  note_end(peer.rank, PeerState::dead);
   end_operations(peer);
   ring_all();
 }
@@ -476,8 +481,7 @@ void RemoteLanes::disconnect(int rank) noexcept {
       if (pair.receive != nullptr) pair.receive->closed = true;
     }
   }
-  PeerState alive = PeerState::alive;
-  life(rank).state.compare_exchange_strong(alive, PeerState::dead);
+  if (is_alive(rank)) note_end(rank, PeerState::dead);
   ring_all();
 }
 
@@ -506,8 +510,7 @@ void RemoteLanes::note_goodbye(RankPeer& peer) {
   if (!peer.is_leaving || peer.arrived != peer.goodbye_written || !is_alive(peer.rank)) return;
   Head farewell{.kind = Kind::farewell};
   peer.link.post_control(farewell, sizeof farewell);
-  // release: what it wrote before; pairs with the acquire in state().
-  life(peer.rank).state.store(PeerState::left, std::memory_order_release);
+  note_end(peer.rank, PeerState::left);
   ring_all();
 }
 

@@ -59,6 +59,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
              std::uint64_t* previous, Completion& completion) noexcept override;
 
   PeerState state(int rank) noexcept override;
+  // How many have ended so far: while it stays the same, no state has changed.
+  std::uint32_t num_ends() const noexcept { return num_ends_.load(std::memory_order_acquire); }
   void leave() noexcept override;
 
   // share() for one transfer to a peer that gets it and says when it is done, before unshare(): it
@@ -161,6 +163,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Status open_link(RankPeer& peer);
   void drop_link(RankPeer& peer);
   void note_up(RankPeer& peer);
+  void note_end(int rank, PeerState state);
   void lose(RankPeer& peer, const char* why);
   void watch(RankPeer& peer);
   void pump(RankPeer& peer);
@@ -236,7 +239,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<RankPeer*> known_;                  // those that are not null
   std::vector<RankPeer*> busy_;
   std::size_t next_tick_ = 0;  // of `known_`
-  std::atomic<std::uint32_t> connections_{0};
+  std::atomic<std::uint32_t> connections_{0}, num_ends_{0};
 
   std::vector<std::unique_ptr<SendLaneState>> send_lanes_;         // by number, its lower half
   std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;   // the same

@@ -2,6 +2,7 @@
 // from its sender's memory.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
@@ -344,13 +345,15 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
     ring_doorbell(local.sleeping(0));
 }
 
-// At the end: nothing is received any more, and nobody shall wait for that.
+// At the end, again and again: nothing is received any more, and nobody shall wait for that.
 void ExchangeBase::Impl::drop_all() noexcept {
   for (auto& thread : threads) {
     detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread->number)];
     block.held = false;
+    bool dropped = !std::exchange(thread->drops, true);
     if (thread->from != Thread::From::nowhere) finish_block(*thread);
-    while (next_block(*thread)) finish_block(*thread);
+    for (; next_block(*thread); dropped = true) finish_block(*thread);
+    if (!dropped) continue;
     // Senders wait until they know all of it read.
     for (auto& in : thread->ins) {
       if (in->lane.remote == nullptr || in->broken) continue;

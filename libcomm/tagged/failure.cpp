@@ -21,7 +21,7 @@ void Engine::Impl::check_liveness() {
   const std::uint64_t now = now_ns();
   if (now - last_liveness_ns.load(std::memory_order_relaxed) < kLivenessPeriodNs) return;
   last_liveness_ns.store(now, std::memory_order_relaxed);
-  if (has_remote) find_watched();
+  if (has_remote) watch_awaited();
   const std::uint32_t ends = num_ends();
   const bool some_ended = std::exchange(num_ends_seen, ends) != ends;
   const std::size_t share =
@@ -33,6 +33,7 @@ void Engine::Impl::check_liveness() {
     if (next_look >= peers.size()) next_look = 0;
     Peer& peer = peers[next_look++];
     if (peer.lost || peer.rank == job.rank() || peer.lanes == nullptr) continue;
+    if (peer.remote && (peer.accepted || peer.out.connected() || peer.listed)) watch(peer);
     const PeerState state = state_of(peer);
     if (state == PeerState::alive) {
       if (is_closed(peer)) end_of(peer);
@@ -89,14 +90,13 @@ void Engine::Impl::end_of(Peer& peer) {
 }
 
 // Remote peers are watched once somebody here has to do with them: watching costs messages.
-void Engine::Impl::find_watched() {
-  const auto watch = [this](Peer& peer) {
-    if (std::exchange(peer.watched, true) || number == 0) return;
-    shared.fates[static_cast<std::size_t>(peer.rank)].is_watched.store(true,
-                                                                       std::memory_order_relaxed);
-  };
-  for (Peer& peer : peers)
-    if (peer.accepted || peer.out.connected() || peer.listed) watch(peer);
+void Engine::Impl::watch(Peer& peer) {
+  if (std::exchange(peer.watched, true) || number == 0) return;
+  shared.fates[static_cast<std::size_t>(peer.rank)].is_watched.store(true,
+                                                                     std::memory_order_relaxed);
+}
+
+void Engine::Impl::watch_awaited() {
   matcher.for_each_posted([&](Request& request) {
     if (request.peer != kAnySource) return watch(peer(request.peer));
     for (Peer& any : peers)

@@ -391,7 +391,8 @@ struct Engine::Impl {
   PeerState state_of(const Peer& peer) const noexcept;
   // The same where it must cost little; some milliseconds later.
   void check_liveness_if_due();
-  void find_watched();
+  void watch(Peer& peer);
+  void watch_awaited();
   std::uint32_t num_ends() const noexcept;  // of peers: while it stays the same, none has ended
   bool all_out() noexcept;                  // nothing waits to be sent
   static bool is_closed(Peer& peer) noexcept;

@@ -198,10 +198,7 @@ void Agreement::recover() {
           if (rank != engine_.rank() && !is_out(rank)) send(rank, ask);
       }
     } else if (std::exchange(reported_to_, coordinator) != coordinator) {
-      if (view_ > 0) {
-        Message decision;
-        if (decision.unpack(decision_, engine_.size())) send(coordinator, decision);
-      }
+      if (view_ > 0) send_decision(coordinator);
       send(coordinator, {AgreementKind::report, view_, finished_, lost_members(), value_});
     }
     engine_.wait_until(
@@ -301,10 +298,7 @@ void Agreement::take(int from, const Message& message) {
   if (message.view >= view_) raised_ = true;
   if (message.kind != AgreementKind::report) return;
   if (message.view == view_) reports_[from] = {message.call, message.value};
-  if (message.view + 1 == view_) {
-    Message decision;
-    if (decision.unpack(decision_, engine_.size())) send(from, decision);
-  }
+  if (message.view + 1 == view_) send_decision(from);
 }
 
 // By another's word; it may live.
@@ -320,6 +314,12 @@ std::vector<int> Agreement::lost_members() const {
   for (const int rank : members_)
     if (rank != engine_.rank() && !engine_.is_alive(rank)) lost.push_back(rank);
   return lost;
+}
+
+// The one by which this view was entered.
+void Agreement::send_decision(int to) {
+  Message decision;
+  if (decision.unpack(decision_, engine_.size())) send(to, decision);
 }
 
 void Agreement::send(int to, const Message& message) {

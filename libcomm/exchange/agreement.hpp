@@ -97,6 +97,7 @@ class Agreement final : public coll::Interrupt {
   void note_lost(int rank, int by);
   std::vector<int> lost_members() const;
   void send(int to, const Message& message);
+  void send_decision(int to);
 
   tagged::Engine& engine_;
   std::vector<int> members_;

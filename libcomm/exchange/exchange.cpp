@@ -259,11 +259,7 @@ ExchangeBase::Impl::~Impl() {
 Status ExchangeBase::Impl::trouble(Thread& thread) {
   if (const std::uint32_t num_lost = engine.num_lost(); num_lost != thread.lost_told) {
     thread.lost_told = num_lost;
-    std::string names;
-    for (int rank = 0; rank < job.members->size(); ++rank)
-      if (!engine.is_alive(rank))
-        names += (names.empty() ? "" : ", ") + job.members->describe(rank);
-    return {Code::peer_lost, names + " is lost"};
+    return {Code::peer_lost, job.agreement->name(engine.lost())};
   }
   if (corrupt.load(std::memory_order_acquire) && !thread.corrupt_told) {
     thread.corrupt_told = true;

@@ -63,7 +63,7 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
       memory = {};
     else
       shared.tell({Notice::Kind::shared, peer.rank, request.buffer, request.length});
-    request.stream_id = std::uint64_t{memory.extra} << 32 | memory.region;
+    request.stream_id = number_of(memory);
   }
   request.id = sends.add(request);
   request.phase = kAnnounced;
@@ -77,9 +77,7 @@ bool Engine::Impl::announce(Peer& peer, Request& request) {
 void Engine::Impl::end_share(Request& request) {
   Peer& peer = this->peer(request.peer);
   if (!peer.remote || request.stream_id == 0) return;
-  const MemoryName memory{0, 0, static_cast<std::uint32_t>(request.stream_id),
-                          static_cast<std::uint32_t>(request.stream_id >> 32)};
-  request.stream_id = 0;
+  const MemoryName memory = named(0, 0, std::exchange(request.stream_id, 0));
   if (Status status = peer.lanes->unshare(memory); !status)
     log_line(LogLevel::debug, job.rank(), "cannot unshare a message's memory: {}", status.text());
 }

@@ -19,6 +19,11 @@ static_assert(sizeof(MemoryName) == 24);
 constexpr std::uint64_t number_of(const MemoryName& memory) noexcept {
   return std::uint64_t{memory.extra} << 32 | memory.region;
 }
+constexpr MemoryName named(std::uint64_t address, std::uint64_t bytes,
+                           std::uint64_t number) noexcept {
+  return {address, bytes, static_cast<std::uint32_t>(number),
+          static_cast<std::uint32_t>(number >> 32)};
+}
 
 // Whether [first, first + count) lies in [address, address + bytes), whatever a peer says of it.
 constexpr bool is_within(std::uint64_t first, std::uint64_t count, std::uint64_t address,

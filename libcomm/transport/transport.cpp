@@ -166,6 +166,13 @@ std::shared_ptr<Transport::Connecting> Transport::find(void* pointer) {
   return nullptr;
 }
 
+Transport::Connecting* Transport::connecting_to(const Session& session) {
+  for (const auto& item : connecting_)
+    if (item->session.get() == &session) return item.get();
+  return nullptr;
+}
+
+// Null: none.
 void Transport::end_connecting(Connecting* pointer, Status status,
                                std::shared_ptr<Session> session) {
   const auto connecting = find(pointer);
@@ -209,10 +216,9 @@ bool Transport::on_met(peer::Connection& connection, bool connected_here) {
   if (!connected_here) return true;
 
   connecting->session = session;
-  Status status{Code::unsupported, fmt::format("no fabric leads to {}: it has", theirs.name)};
-  std::string theirs_text;
-  for (const auto& [fabric, on] : theirs.fabrics) theirs_text += " " + fabric;
-  status = {Code::unsupported, status.text() + theirs_text};
+  std::string text = fmt::format("no fabric leads to {}: it has", theirs.name);
+  for (const auto& [fabric, on] : theirs.fabrics) text += " " + fabric;
+  Status status{Code::unsupported, std::move(text)};
   for (const auto& endpoint : endpoints_) {
     const bool maps = endpoint->address().empty();
     const bool has_it = std::ranges::any_of(
@@ -289,20 +295,12 @@ void Transport::on_message(fabric::Link& link, fabric::Bytes bytes) {
 
 void Transport::note_connected(Session& session) {
   events_.on_connected(session);
-  for (const auto& item : connecting_)
-    if (item->session.get() == &session) {
-      end_connecting(item.get(), {}, session.shared_from_this());
-      break;
-    }
+  end_connecting(connecting_to(session), {}, session.shared_from_this());
 }
 
 void Transport::forget(Session& session) {
   by_cookie_.erase(session.cookie());
-  for (const auto& item : connecting_)
-    if (item->session.get() == &session) {
-      end_connecting(item.get(), {Code::peer_lost, session.why_}, nullptr);
-      break;
-    }
+  end_connecting(connecting_to(session), {Code::peer_lost, session.why_}, nullptr);
   const auto found =
       std::ranges::find_if(sessions_, [&](const auto& item) { return item.get() == &session; });
   if (found == sessions_.end()) return;

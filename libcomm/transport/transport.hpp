@@ -92,6 +92,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void try_next(std::shared_ptr<Connecting> connecting);
   void end_connecting(Connecting* connecting, Status status, std::shared_ptr<Session> session);
   std::shared_ptr<Connecting> find(void* connecting);
+  Connecting* connecting_to(const Session& session);
   void note_connected(Session& session);
   void forget(Session& session);
   void tick();

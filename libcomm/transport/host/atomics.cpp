@@ -14,7 +14,8 @@ constexpr int kSpins = 100;
 
 }  // namespace
 
-void apply(std::atomic_ref<std::uint64_t> word, AtomicOperation& operation) noexcept {
+void apply(void* at, AtomicOperation& operation) noexcept {
+  const std::atomic_ref word(*static_cast<std::uint64_t*>(at));
   if (operation.kind == AtomicRequest::kCas) {
     operation.previous = operation.operand;
     word.compare_exchange_strong(operation.previous, operation.swap, std::memory_order_seq_cst);
@@ -71,7 +72,7 @@ void AtomicServer::serve(std::uint32_t local) noexcept {
   } else {
     operation.word.bytes = 8;
     if (operation.word.address % 8 == 0 && may_(operation.word, true)) {
-      apply(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(operation.word.address)), operation);
+      apply(reinterpret_cast<void*>(operation.word.address), operation);
       code = Code::ok;
     }
   }

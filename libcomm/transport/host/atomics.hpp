@@ -25,7 +25,8 @@ struct AtomicOperation {
   std::uint64_t previous = 0;
 };
 
-void apply(std::atomic_ref<std::uint64_t> word, AtomicOperation& operation) noexcept;
+// On the word at `at`, which is aligned.
+void apply(void* at, AtomicOperation& operation) noexcept;
 
 // The owner's thread.
 class AtomicServer {

@@ -409,6 +409,19 @@ class ArenaLanes final : public HostLanes {
     return {};
   }
 
+  // Calls use(data) with allocated memory of the peer, which stays mapped meanwhile.
+  template <class Use>
+  static Code with_region(Local& local, const MemoryName& memory, std::size_t offset,
+                          std::size_t bytes, Use&& use) noexcept {
+    Code code = Code::ok;
+    std::byte* data = nullptr;
+    auto* region = local.regions.use(local.pid, memory, offset, bytes, data, code);
+    if (region == nullptr) return code;
+    use(data);
+    local.regions.done(region);
+    return Code::ok;
+  }
+
   template <bool kWrite>
   Code move(int peer, const MemoryName& remote, std::size_t offset, void* here,
             std::size_t bytes) noexcept {
@@ -421,23 +434,13 @@ class ArenaLanes final : public HostLanes {
       copying.emplace(arena.control(me_));
       if (const Code code = is_shared(arena, remote, kWrite); code != Code::ok) return code;
     } else if (remote.region != 0) {
-      Code code = Code::ok;
-      std::byte* there = nullptr;
-      auto* region = local.regions.use(local.pid, remote, offset, bytes, there, code);
-      if (region == nullptr) return code;
-      if constexpr (kWrite)
-        weft::detail::copy(there, here, bytes);
-      else
-        weft::detail::copy(here, there, bytes);
-      local.regions.done(region);
-      return Code::ok;
+      return with_region(local, remote, offset, bytes, [&](std::byte* there) {
+        weft::detail::copy(kWrite ? there : here, kWrite ? here : there, bytes);
+      });
     }
     if (local.pid == getpid_) {
       auto* there = reinterpret_cast<void*>(remote.address + offset);
-      if constexpr (kWrite)
-        std::memmove(there, here, bytes);
-      else
-        std::memmove(here, there, bytes);
+      std::memmove(kWrite ? there : here, kWrite ? here : there, bytes);
       return Code::ok;
     }
     const bool is_shared = copying.has_value();
@@ -495,20 +498,12 @@ class ArenaLanes final : public HostLanes {
 
   // The owner's side of that.
   Code copy_for(Local& local, const shm::AtomicOperation& operation) noexcept {
-    const MemoryName bounce{operation.operand, operation.word.bytes,
-                            static_cast<std::uint32_t>(operation.swap),
-                            static_cast<std::uint32_t>(operation.swap >> 32)};
-    Code code = Code::ok;
-    std::byte* theirs = nullptr;
-    auto* region = local.regions.use(local.pid, bounce, 0, bounce.bytes, theirs, code);
-    if (region == nullptr) return code;
+    const MemoryName bounce = named(operation.operand, operation.word.bytes, operation.swap);
     auto* ours = reinterpret_cast<std::byte*>(operation.word.address);
-    if (operation.kind == shm::AtomicRequest::kWrite)
-      std::memcpy(ours, theirs, bounce.bytes);
-    else
-      std::memcpy(theirs, ours, bounce.bytes);
-    local.regions.done(region);
-    return Code::ok;
+    const bool writes = operation.kind == shm::AtomicRequest::kWrite;
+    return with_region(local, bounce, 0, bounce.bytes, [&](std::byte* theirs) {
+      std::memcpy(writes ? ours : theirs, writes ? theirs : ours, bounce.bytes);
+    });
   }
 
   Code refused(int error) noexcept {
@@ -615,17 +610,11 @@ class ArenaLanes final : public HostLanes {
         return shm::ask(arena, arena.request(me_), operation,
                         [this, peer] { return state(peer) == PeerState::alive; });
       }
-      shm::apply(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word.address + offset)),
-                 operation);
+      shm::apply(reinterpret_cast<void*>(word.address + offset), operation);
       return Code::ok;
     }
-    Code code = Code::ok;
-    std::byte* data = nullptr;
-    auto* region = local.regions.use(local.pid, word, offset, 8, data, code);
-    if (region == nullptr) return code;
-    shm::apply(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data)), operation);
-    local.regions.done(region);
-    return Code::ok;
+    return with_region(local, word, offset, 8,
+                       [&](std::byte* data) { shm::apply(data, operation); });
   }
 
   Members& job_;

@@ -115,8 +115,7 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memor
     return code;
   }
   address = reinterpret_cast<void*>(start);
-  memory = {start, bytes, static_cast<std::uint32_t>(number),
-            static_cast<std::uint32_t>(number >> 32)};
+  memory = named(start, bytes, number);
   return {};
 }
 
@@ -143,11 +142,8 @@ MemoryName OwnRegions::describe(const void* address, std::size_t bytes) const no
   if (after != regions_.begin()) {
     --after;
     const auto* header = reinterpret_cast<const RegionHeader*>(after->first - kPageBytes);
-    if (start - after->first < header->bytes && bytes <= header->bytes - (start - after->first)) {
-      const std::uint64_t number = header->number.load(std::memory_order_relaxed);
-      return {start, bytes, static_cast<std::uint32_t>(number),
-              static_cast<std::uint32_t>(number >> 32)};
-    }
+    if (start - after->first < header->bytes && bytes <= header->bytes - (start - after->first))
+      return named(start, bytes, header->number.load(std::memory_order_relaxed));
   }
   return {start, bytes, 0, 0};
 }

@@ -149,6 +149,7 @@ bool OwnerSide::on_done(const DoneMessage& message, AccessRequest*& ended, Code&
          : message.code == static_cast<std::uint32_t>(Code::no_memory)    ? Code::no_memory
                                                                           : Code::not_permitted;
   if (!request->is_asked) {
+    if (request->access == Access::get) return true;  // of its last link: it is asked again
     if (request->access != Access::put || code == Code::ok) return false;
     request->refused = code;
     return true;
@@ -199,7 +200,8 @@ bool OwnerSide::on_atomic(const AtomicMessage& message) {
 }
 
 bool OwnerSide::on_get(const AccessMessage& message) {
-  if (answers_.size() >= kMaxAsked) return false;
+  // An end that was sent over the last link may let the asker ask for another one early.
+  if (answers_.size() >= 2 * kMaxAsked) return false;
   Answer answer{message.id, message.place};
   // Those that find room take no memory.
   if (answers_.empty() && send(answer)) return true;

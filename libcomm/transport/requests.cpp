@@ -81,6 +81,7 @@ void Session::drop_posted(RemoteRegion& region) {
 // Takes it from `waiting_` or `reposts_`, where it is first.
 void Session::end_work(Work& work, Code code, WorkList& finished) {
   if (work.is_send) --num_sends_;
+  owner_side_.drop(work);  // which may have some of it
   (work.is_repost ? reposts_ : waiting_).remove(work);
   work.code = code;
   finished.push_back(work);

@@ -174,6 +174,59 @@ TEST_CASE("keys give the rights they were made for, to whom they were made for, 
   });
 }
 
+TEST_CASE("what was begun with memory that is taken back ends, and nobody looks at it again") {
+  const Way way{"loopback that does messages only",
+                "loopback",
+                {.message_max = 512, .puts = false, .gets = false, .atomics = false},
+                false};
+  const bool breaks = GENERATE(false, true);
+  INFO((breaks ? "gets, over links that break" : "puts that are partly sent"));
+  Two two(way);
+  std::uint64_t counter = 0;
+  REQUIRE(two.server.register_memory(&counter, 8).ok());
+  MemoryKey key;
+  REQUIRE(two.server.key(&counter, kAllRights, key).ok());
+  const PeerMemory counted = two.client.memory(two.at_client, key);
+  // More than may be under way at a time.
+  constexpr std::uint64_t kRounds = 300;
+  std::vector<std::byte> taken(2 << 20), own(taken.size());
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    REQUIRE(two.server.register_memory(taken.data(), taken.size()).ok());
+    REQUIRE(two.server.key(taken.data(), kAllRights, key).ok());
+    PeerMemory remote = two.client.memory(two.at_client, key);
+    auto operation = std::make_unique<Operation>();
+    two.client.get(remote, 0, own.data(), 8, *operation);
+    REQUIRE(two.wait(*operation) == Code::ok);
+    if (breaks) {
+      Network::of_process()->set_faults({round + 1, 0, 1});
+      two.client.get(remote, 0, own.data(), 4096, *operation);
+    } else {
+      two.client.put(remote, 0, own.data(), own.size(), *operation);
+    }
+    std::atomic<bool> is_back{false};
+    std::thread owner([&] {
+      is_back = two.server.deregister_memory(taken.data()).ok();
+      while (!operation->is_done()) two.server.progress();
+    });
+    if (breaks) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      Network::of_process()->set_faults({});
+    }
+    for (const std::uint64_t limit = now_ns() + kDeadlineNs;
+         !(operation->is_done() && is_back) && now_ns() < limit;)
+      two.client.progress();
+    REQUIRE(operation->is_done());
+    owner.join();
+    REQUIRE(is_back);
+    CHECK((operation->code() == Code::ok || operation->code() == Code::not_permitted));
+    operation.reset();
+    Operation add;
+    two.client.fetch_add(counted, 0, 1, add);
+    REQUIRE(two.wait(add) == Code::ok);
+    REQUIRE(add.previous() == round);
+  }
+}
+
 TEST_CASE("memory that was taken back is refused, and its user does not crash") {
   over_each([](const Way& way) {
     Two two(way);

@@ -88,7 +88,7 @@ struct alignas(64) Thread {
   std::uint32_t lost_told = 0;
   bool corrupt_told = false;
   bool shortage_told = false;
-  bool drops = false;  // drop_all() has been called
+  bool drops = false;  // drop_all() has told senders of all that is read
   // Lanes accepted for this thread by whichever thread looked. Guarded by Impl::accept_mutex.
   std::vector<std::unique_ptr<In>> arrived;
 };

@@ -293,6 +293,7 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     in.lane.ring.pop(entry.length);
     in.lane.return_credit(false);
     if (code == Code::ok) return true;
+    thread.drops = false;  // drop_all() tells its sender that it is read
   }
   accept(thread);
   if (has_remote) job.poll_remote();

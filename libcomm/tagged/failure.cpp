@@ -24,11 +24,12 @@ void Engine::Impl::check_liveness() {
   if (has_remote) watch_awaited();
   const std::uint32_t ends = num_ends();
   const bool some_ended = std::exchange(num_ends_seen, ends) != ends;
+  const std::uint64_t timeout_ns =
+      std::max<std::uint64_t>(job.settings().ns(Setting::peer_timeout_ms), 1);
   const std::size_t share =
       some_ended ? peers.size()
-                 : std::min(peers.size(),
-                            kLeastPerLook + peers.size() * kLooksPerTimeout * kLivenessPeriodNs /
-                                                job.settings().ns(Setting::peer_timeout_ms));
+                 : std::min(peers.size(), kLeastPerLook + peers.size() * kLooksPerTimeout *
+                                                              kLivenessPeriodNs / timeout_ns);
   for (std::size_t left = share; left > 0; --left) {
     if (next_look >= peers.size()) next_look = 0;
     Peer& peer = peers[next_look++];

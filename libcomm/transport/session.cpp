@@ -297,10 +297,10 @@ bool Session::pump() {
     if (link_.is_up())
       while (Work* work = reposts_.first())
         if (!advance(*work, finished)) break;
-    if (!reposts_.empty()) make_busy();
     // Messages must not overtake the puts before them.
     link_.hold(!reposts_.empty());
     is_up_now = link_.pump();
+    if (link_.is_up() && !reposts_.empty()) make_busy();
     if (link_.is_up() && reposts_.empty()) {
       while (Work* work = waiting_.first())
         if (!advance(*work, finished)) break;

@@ -227,6 +227,36 @@ TEST_CASE("what was begun with memory that is taken back ends, and nobody looks 
   }
 }
 
+TEST_CASE("a get that waits for the next link takes no time of the processor meanwhile") {
+  const Way way{"loopback that does messages only",
+                "loopback",
+                {.puts = false, .gets = false, .atomics = false},
+                false};
+  Two two(way);
+  std::uint64_t word = 7, got = 0;
+  REQUIRE(two.server.register_memory(&word, 8).ok());
+  MemoryKey key;
+  REQUIRE(two.server.key(&word, kRead, key).ok());
+  const PeerMemory remote = two.client.memory(two.at_client, key);
+  Operation operation;
+  two.client.get(remote, 0, &got, 8, operation);
+  REQUIRE(two.wait(operation) == Code::ok);
+  {
+    const Faulty faulty(1, 0, 1);
+    two.client.get(remote, 0, &got, 8, operation);
+  }
+  // The server does nothing, so that no link comes up.
+  bool can_sleep = false;
+  for (const std::uint64_t limit = now_ns() + 1'000'000'000; !can_sleep && now_ns() < limit;) {
+    two.client.progress();
+    can_sleep = two.client.arm();
+  }
+  CHECK_FALSE(operation.is_done());
+  CHECK(can_sleep);
+  CHECK(two.wait(operation) == Code::ok);
+  CHECK(got == 7);
+}
+
 TEST_CASE("memory that was taken back is refused, and its user does not crash") {
   over_each([](const Way& way) {
     Two two(way);

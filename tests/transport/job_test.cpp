@@ -371,6 +371,18 @@ TEST_CASE("what ranks do together", "[job]") {
 }
 
 // Who is through the last barrier leaves, and is no loss to those whose messages are under way yet.
+TEST_CASE("ranks that give peers no time at all wait for those that live", "[job]") {
+  if (!over_shm()) return;  // silence is all that fabrics have to go by
+  REQUIRE(::setenv("WEFT_PEER_TIMEOUT_MS", "0", 1) == 0);
+  with_ranks(2, [](Job& job) {
+    // Long enough for a look for lost peers.
+    if (job.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT(job.barrier().ok());
+  });
+  REQUIRE(::unsetenv("WEFT_PEER_TIMEOUT_MS") == 0);
+  CHECK_NOTHING_WRONG();
+}
+
 TEST_CASE("ranks end together however late the last messages come", "[job]") {
   const char* fabrics = std::getenv("WEFT_FABRIC");
   if (fabrics == nullptr || std::string_view(fabrics) != "loopback") return;  // nothing is late

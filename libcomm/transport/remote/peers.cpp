@@ -62,7 +62,7 @@ RemoteLanes::RemoteLanes(Members& job, HostLanes& local, std::unique_ptr<fabric:
       local_(local),
       endpoint_(std::move(endpoint)),
       to_(to),
-      timeout_ns_(job.settings().ns(Setting::peer_timeout_ms)),
+      timeout_ns_(std::max<std::uint64_t>(job.settings().ns(Setting::peer_timeout_ms), 1)),
       silence_ns_(timeout_ns_ - timeout_ns_ / 10),
       lives_(static_cast<std::size_t>(job.size()) + (to == To::strangers ? kMaxStrangers : 0)),
       peers_(lives_.size()) {}

@@ -316,13 +316,16 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
         // release: we are done with the block; pairs with the acquire in StagingPool::collect.
         done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       } else {
+        Lanes& lanes = *thread.in->lanes;
         StagingHead head;
         std::memcpy(&head, thread.fetched.data(), sizeof head);
+        const std::uint64_t done = head.done + 1;
         std::uint64_t before = 0;
-        // After another error it is lost, which whoever waits for it will be told.
-        while (thread.in->lanes->cas(thread.in->peer, thread.remote, 0, head.done, head.done + 1,
-                                     before) == Code::outcome_unknown) {
-        }
+        Code code = lanes.put_once(thread.in->peer, thread.remote, 0, &done, sizeof done);
+        // Where a link broke it may have been done, and the memory be another block's by now. After
+        // another error the peer is lost, which whoever waits for it will be told.
+        while (code == Code::outcome_unknown)
+          code = lanes.cas(thread.in->peer, thread.remote, 0, head.done, done, before);
       }
       ring_doorbell(*thread.in->lane.sleeping);
       break;

@@ -26,9 +26,9 @@ static_assert(sizeof(Announcement) == 24);
 
 // In front of a block that waits to be read.
 struct StagingHead {
-  // Even, another number for each block; the reader makes it odd, by an addition of 1, when it has
-  // read the block. A remote reader does so only where the number is still the block's, as what a
-  // broken link had under way may be done twice, and the memory be another block's by then.
+  // Even, another number for each block; the reader adds 1 when it has read the block. Between
+  // hosts that is a put, done once; where a link broke under it, a compare-and-swap follows, as the
+  // memory may be another block's by then.
   std::uint64_t done;
   std::uint64_t unused[7];
 };

@@ -8,7 +8,8 @@
 
 namespace weft {
 
-enum class Access : std::uint8_t { get, put, cas, fetch_add };
+// put_once: a put that is not done again where its link breaks, but ends as atomics do then.
+enum class Access : std::uint8_t { get, put, put_once, cas, fetch_add };
 
 constexpr bool is_atomic(Access access) noexcept { return access >= Access::cas; }
 constexpr fabric::Atomic atomic_of(Access access) noexcept {
@@ -32,7 +33,7 @@ struct AccessRequest : fabric::Request {
 };
 
 inline bool can_do(const fabric::Limits& limits, Access access) noexcept {
-  return access == Access::get ? limits.gets : access == Access::put ? limits.puts : limits.atomics;
+  return access == Access::get ? limits.gets : is_atomic(access) ? limits.atomics : limits.puts;
 }
 
 // Has the fabric do it, which can: what the call of the endpoint returns.
@@ -42,6 +43,7 @@ inline Code post_access(fabric::Endpoint& endpoint, fabric::Link& link, AccessRe
     case Access::get:
       return endpoint.get(link, request.local, request.bytes, key, offset, request);
     case Access::put:
+    case Access::put_once:
       return endpoint.put(link, request.local, request.bytes, key, offset, request);
     default:
       return endpoint.atomic(link, atomic_of(request.access), key, offset, request.operand,

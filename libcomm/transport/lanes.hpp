@@ -112,6 +112,10 @@ class Lanes {
            std::size_t bytes) noexcept {
     return finish(peer, Access::put, to, offset, const_cast<void*>(from), bytes);
   }
+  Code put_once(int peer, const MemoryName& to, std::size_t offset, const void* from,
+                std::size_t bytes) noexcept {
+    return finish(peer, Access::put_once, to, offset, const_cast<void*>(from), bytes);
+  }
   Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept {
     return finish(peer, Access::cas, word, offset, nullptr, 8, swap, compare, &previous);

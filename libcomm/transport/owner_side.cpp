@@ -150,7 +150,7 @@ bool OwnerSide::on_done(const DoneMessage& message, AccessRequest*& ended, Code&
                                                                           : Code::not_permitted;
   if (!request->is_asked) {
     if (request->access == Access::get) return true;  // of its last link: it is asked again
-    if (request->access != Access::put || code == Code::ok) return false;
+    if (is_atomic(request->access) || code == Code::ok) return false;
     request->refused = code;
     return true;
   }

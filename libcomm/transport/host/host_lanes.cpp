@@ -201,7 +201,8 @@ class ArenaLanes final : public HostLanes {
              std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
              std::uint64_t* previous, Completion& completion) noexcept override {
     if (access == Access::get) return completion.set(move<false>(peer, there, offset, here, bytes));
-    if (access == Access::put) return completion.set(move<true>(peer, there, offset, here, bytes));
+    if (access <= Access::put_once)
+      return completion.set(move<true>(peer, there, offset, here, bytes));
     shm::AtomicOperation operation =
         access == Access::cas
             ? shm::AtomicOperation{shm::AtomicRequest::kCas, {}, compare, operand, 0}

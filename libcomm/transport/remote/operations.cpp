@@ -93,7 +93,7 @@ void RemoteLanes::fabric_done(fabric::Request& request, Code code) noexcept {
   RemoteLanes& lanes = *operation.lanes;
   operation.is_fabrics = false;
   if (code != Code::peer_lost && code != Code::cancelled) return lanes.end(operation, code);
-  if (is_atomic(operation.access))
+  if (is_atomic(operation.access) || operation.access == Access::put_once)
     lanes.finish(operation, Code::outcome_unknown);
   else if (++operation.num_breaks == kMaxBreaks)
     lanes.finish(operation, Code::peer_lost);

@@ -30,7 +30,8 @@ Code StagingPool::take(std::size_t bytes, Buffer& buffer) {
   buffer = free.back();
   free.pop_back();
   buffer.use = last_use_ += 2;
-  buffer.head->done = buffer.use;
+  // relaxed: the block is announced later; a swap that came twice may still look at the word.
+  std::atomic_ref(buffer.head->done).store(buffer.use, std::memory_order_relaxed);
   return Code::ok;
 }
 

@@ -29,11 +29,13 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "weft/copy.hpp"
 #include "weft/status.hpp"
 
 namespace weft::fabric {
@@ -89,6 +91,19 @@ inline std::uint64_t apply(Atomic kind, void* at, std::uint64_t operand,
   if (kind == Atomic::fetch_add) return word.fetch_add(operand);
   word.compare_exchange_strong(compare, operand);
   return compare;
+}
+
+// As a device writes. The owner may poll a word that it waits for, and then reads what was put
+// before.
+inline void store(void* at, Bytes data) noexcept {
+  if (data.size() == sizeof(std::uint64_t) &&
+      reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) == 0) {
+    std::uint64_t word;
+    std::memcpy(&word, data.data(), sizeof word);
+    std::atomic_ref(*static_cast<std::uint64_t*>(at)).store(word, std::memory_order_release);
+  } else if (!data.empty()) {
+    weft::detail::copy(at, data.data(), data.size());
+  }
 }
 
 struct Registration {

@@ -12,9 +12,7 @@
 namespace weft::tagged {
 namespace {
 constexpr std::uint64_t kLivenessPeriodNs = 20'000'000;
-// So that thousands of peers that do nothing cost next to nothing, a look is at some of them, and
-// comes to each so many times in the time that a silent one may take.
-constexpr std::size_t kLeastPerLook = 64, kLooksPerTimeout = 32;
+constexpr std::size_t kLeastPerLook = 64;
 }  // namespace
 
 void Engine::Impl::check_liveness() {
@@ -24,12 +22,10 @@ void Engine::Impl::check_liveness() {
   if (has_remote) watch_awaited();
   const std::uint32_t ends = num_ends();
   const bool some_ended = std::exchange(num_ends_seen, ends) != ends;
-  const std::uint64_t timeout_ns =
-      std::max<std::uint64_t>(job.settings().ns(Setting::peer_timeout_ms), 1);
-  const std::size_t share =
-      some_ended ? peers.size()
-                 : std::min(peers.size(), kLeastPerLook + peers.size() * kLooksPerTimeout *
-                                                              kLivenessPeriodNs / timeout_ns);
+  const std::size_t share = some_ended
+                                ? peers.size()
+                                : share_of_look(peers.size(), kLeastPerLook, kLivenessPeriodNs,
+                                                job.settings().ns(Setting::peer_timeout_ms));
   for (std::size_t left = share; left > 0; --left) {
     if (next_look >= peers.size()) next_look = 0;
     Peer& peer = peers[next_look++];

@@ -32,8 +32,12 @@ struct AccessRequest : fabric::Request {
   std::uint64_t previous = 0;  // what an atomic found
 };
 
-inline bool can_do(const fabric::Limits& limits, Access access) noexcept {
-  return access == Access::get ? limits.gets : is_atomic(access) ? limits.atomics : limits.puts;
+// Whether the fabric has what it takes; longer ones are the owner's side's.
+inline bool can_do(const fabric::Limits& limits, const AccessRequest& request) noexcept {
+  if (request.bytes > std::size_t{1} << 30) return false;
+  return request.access == Access::get ? limits.gets
+         : is_atomic(request.access)   ? limits.atomics
+                                       : limits.puts;
 }
 
 // Has the fabric do it, which can: what the call of the endpoint returns.

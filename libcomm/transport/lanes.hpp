@@ -25,6 +25,7 @@
 // Threads: leave: one thread. connect, accept, close_client, allocate, release, share, unshare: any
 // thread, and not on a datapath: they may take a lock and wait. describe, state, begin and the
 // calls that stand on it: any number at once, against memory that stays allocated meanwhile.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +55,15 @@ struct LaneLimits {
 };
 
 enum class PeerState { alive, left, dead };
+
+// At how many of so many peers a look for lost ones is that comes every `period_ns`: at `least` and
+// so many more that it comes to each 32 times in the time that a silent one may take. So thousands
+// that do nothing cost next to nothing.
+constexpr std::size_t share_of_look(std::size_t num_peers, std::size_t least,
+                                    std::uint64_t period_ns, std::uint64_t timeout_ns) noexcept {
+  const std::uint64_t more = num_peers * 32 * period_ns / std::max<std::uint64_t>(timeout_ns, 1);
+  return std::min<std::size_t>(num_peers, least + more);
+}
 
 // Whom lanes over a fabric lead to: ranks of the job, or strangers (job/members.hpp).
 enum class To { members, strangers };

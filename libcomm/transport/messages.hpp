@@ -153,4 +153,18 @@ bool read_message(fabric::Bytes bytes, Message& message, fabric::Bytes& data) {
   return true;
 }
 
+// Reads a message as the one that it should be, and hands it on. False if the bytes are too few, or
+// `handle` says so.
+struct MessageReader {
+  template <class Message, class Handle>
+  bool operator()(Message message, Handle&& handle) {
+    return read_message(bytes, message, data) && handle(message);
+  }
+  fabric::Bytes bytes;
+  fabric::Bytes data = {};  // what is behind it
+};
+
+// Of a link that a peer opens; false: of another version, or too short.
+bool read_hello(fabric::Bytes bytes, LinkHello& hello);
+
 }  // namespace weft::transport

@@ -1,7 +1,6 @@
 #include "transport/owner_side.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -12,18 +11,6 @@ namespace weft::transport {
 
 namespace {
 
-// The owner may poll a word that it waits for.
-void store(std::byte* to, fabric::Bytes data) {
-  if (data.size() == sizeof(std::uint64_t) &&
-      reinterpret_cast<std::uintptr_t>(to) % sizeof(std::uint64_t) == 0) {
-    std::uint64_t word;
-    std::memcpy(&word, data.data(), sizeof word);
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
-  } else {
-    weft::detail::copy(to, data.data(), data.size());
-  }
-}
-
 Place behind(const Place& place, std::size_t bytes) {
   return {place.key, place.address + bytes, place.bytes - bytes,
           place.room - std::min<std::uint64_t>(place.room, bytes)};
@@ -32,19 +19,16 @@ Place behind(const Place& place, std::size_t bytes) {
 }  // namespace
 
 bool OwnerSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ended, Code& code) {
-  fabric::Bytes data;
-  auto with = [&]<class Message>(Message message, auto&& handle) {
-    return read_message(bytes, message, data) && handle(message);
-  };
+  MessageReader with{bytes};
   switch (kind) {
     case Kind::put:
-      return with(AccessMessage{}, [&](auto& m) { return on_put(m, data); });
+      return with(AccessMessage{}, [&](auto& m) { return on_put(m, with.data); });
     case Kind::get:
       return with(AccessMessage{}, [&](auto& m) { return on_get(m); });
     case Kind::atomic:
       return with(AtomicMessage{}, [&](auto& m) { return on_atomic(m); });
     case Kind::data:
-      return with(Head{}, [&](auto& m) { return on_data(m, data, ended); });
+      return with(Head{}, [&](auto& m) { return on_data(m, with.data, ended); });
     case Kind::done:
       return with(DoneMessage{}, [&](auto& m) { return on_done(m, ended, code); });
     default:
@@ -56,13 +40,10 @@ bool OwnerSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ended
 
 // The lower half is the place in asked_, from 1 on; the upper half tells its users apart.
 Code OwnerSide::give_id(AccessRequest& request) {
-  if (is_full()) return Code::again;
+  if (num_asked_ == kMaxAsked) return Code::again;
   auto place = std::ranges::find(asked_, nullptr, &Asked::request);
   if (place == asked_.end()) {
-    const Code code = or_no_memory([&] {
-      asked_.emplace_back();
-      return Code::ok;
-    });
+    const Code code = or_no_memory([&] { asked_.emplace_back(); });
     if (code != Code::ok) return code;
     place = asked_.end() - 1;
   }
@@ -179,7 +160,7 @@ bool OwnerSide::on_put(const AccessMessage& message, fabric::Bytes data) {
   if (data.size() > message.place.bytes || (data.empty() && message.place.bytes > 0)) return false;
   Code code = Code::ok;
   std::byte* at = memory_.find_shared(message.place, fabric::kWrite, code);
-  if (at != nullptr) store(at, data);
+  if (at != nullptr) fabric::store(at, data);
   if (at == nullptr || data.size() == message.place.bytes) send_done(message.id, code);
   return true;
 }
@@ -205,10 +186,7 @@ bool OwnerSide::on_get(const AccessMessage& message) {
   Answer answer{message.id, message.place};
   // Those that find room take no memory.
   if (answers_.empty() && send(answer)) return true;
-  const Code code = or_no_memory([&] {
-    answers_.push_back(answer);
-    return Code::ok;
-  });
+  const Code code = or_no_memory([&] { answers_.push_back(answer); });
   if (code != Code::ok) send_done(answer.id, code);
   memory_.make_busy();
   return true;

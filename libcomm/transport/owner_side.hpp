@@ -32,8 +32,6 @@ class OwnerSide {
   // Asks for it. ok: it is under way, and on_message() tells its end. again: it is to be
   // posted again once there is room. Any other code: it has ended with that.
   Code post(AccessRequest& request, const Place& place);
-  // So many are under way that post() waits for an end.
-  bool is_full() const { return num_asked_ == kMaxAsked; }
   // It ends some other way: the peer is lost, or it is given up.
   void drop(AccessRequest& request);
   // The link is gone. Who keeps the gets posts them again.

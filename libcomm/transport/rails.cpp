@@ -185,7 +185,7 @@ bool Session::take_for(Rail& rail, Work& work) {
   const RemoteRegion& region = *work.region;
   if (work.has_tag || region.state != RemoteRegion::State::ready || region.mapped != nullptr ||
       region.key_on(rail.theirs) == nullptr || check(work, region) != Code::ok ||
-      !can_do(*rail.endpoint, work) || is_striped(work))
+      !can_do(rail.endpoint->limits(), work) || is_striped(work))
     return false;
   work.rail = &rail;
   posted_.push_back(work);

@@ -62,10 +62,6 @@ Code Session::check(const Work& work, const RemoteRegion& region) {
   return (region.rights & right) != 0 ? Code::ok : Code::not_permitted;
 }
 
-bool Session::can_do(const fabric::Endpoint& endpoint, const Work& work) {
-  return work.bytes <= kMaxMessageBytes && transport::can_do(endpoint.limits(), work.access);
-}
-
 // Numbered, so it is sent once; and behind the put, also when both are posted again.
 void Session::post_tag(Work& work) {
   if (!std::exchange(work.has_tag, false)) return;
@@ -107,7 +103,7 @@ bool Session::advance(Work& work, WorkList& finished) {
   }
   const fabric::Key* key = region.key_on(main_.theirs);
   // What the owner's side has begun it ends.
-  const bool by_owner = key == nullptr || work.id != 0 || !can_do(*endpoint(), work);
+  const bool by_owner = key == nullptr || work.id != 0 || !can_do(endpoint()->limits(), work);
   if (!by_owner && is_striped(work)) {
     (work.is_repost ? reposts_ : waiting_).remove(work);
     work.is_repost = false;

@@ -213,13 +213,10 @@ void Session::on_message(fabric::Bytes bytes) {
 }
 
 bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
-  fabric::Bytes data;
-  auto with = [&]<class Message>(Message message, auto&& handle) {
-    return read_message(bytes, message, data) && handle(message);
-  };
+  MessageReader with{bytes};
   switch (kind) {
     case Kind::piece:
-      return with(PieceMessage{}, [&](auto& m) { return on_piece(m, data); });
+      return with(PieceMessage{}, [&](auto& m) { return on_piece(m, with.data); });
     case Kind::notify:
       return with(NotifyMessage{}, [&](auto& m) {
         transport_.events_.on_notify(*this, m.tag);

@@ -126,7 +126,6 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   // requests.cpp; under lock_. False: it must wait.
   bool advance(Work& work, WorkList& finished);
   static Code check(const Work& work, const RemoteRegion& region);
-  static bool can_do(const fabric::Endpoint& endpoint, const Work& work);
   void post_tag(Work& work);
   void drop_posted(RemoteRegion& region);
   void repost(Work& work);

@@ -33,8 +33,6 @@ peer::NodeAddress own_address(std::string name,
 
 }  // namespace
 
-bool read_hello(fabric::Bytes bytes, LinkHello& hello);
-
 Transport::Transport(Events& events, const peer::Secret& secret, std::string name,
                      std::uint64_t timeout_ns,
                      std::vector<std::unique_ptr<fabric::Endpoint>> endpoints)

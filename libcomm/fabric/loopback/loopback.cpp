@@ -393,14 +393,8 @@ class LoopbackEndpoint final : public Endpoint {
       return Code::bad_argument;
     std::byte* at = memory.address + (key.address - start) + packet.offset;
     served_bytes_ += packet.bytes;
-    const bool is_word = packet.bytes == 8 && reinterpret_cast<std::uintptr_t>(at) % 8 == 0;
-    if (packet.kind == PacketKind::put && is_word) {
-      std::uint64_t word;
-      std::memcpy(&word, packet.local, sizeof word);
-      // release: the owner may poll a word that it waits for, and then reads what was put before.
-      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).store(word, std::memory_order_release);
-    } else if (packet.kind == PacketKind::put) {
-      if (packet.bytes > 0) std::memcpy(at, packet.local, packet.bytes);
+    if (packet.kind == PacketKind::put) {
+      store(at, {packet.local, packet.bytes});
     } else if (packet.kind == PacketKind::get) {
       if (packet.bytes > 0) std::memcpy(packet.local, at, packet.bytes);
     } else {

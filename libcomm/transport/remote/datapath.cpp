@@ -212,13 +212,10 @@ void RemoteLanes::on_message(fabric::Link& link, fabric::Bytes bytes) {
 }
 
 bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes) {
-  fabric::Bytes data;
-  auto with = [&]<class Message>(Message message, auto&& handle) {
-    return read_message(bytes, message, data) && handle(message);
-  };
+  MessageReader with{bytes};
   switch (head.kind) {
     case Kind::lane_entries:
-      return with(EntriesMessage{}, [&](auto& m) { return on_entries(peer, m, data); });
+      return with(EntriesMessage{}, [&](auto& m) { return on_entries(peer, m, with.data); });
     case Kind::lane_credit:
       return with(CreditMessage{}, [&](auto& m) { return on_credit(peer, m.id, m.word); });
     case Kind::lane_count:

@@ -101,10 +101,7 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   LaneOpenMessage message{{.kind = Kind::lane_open, .id = lane->number},
                           static_cast<std::uint32_t>(channel),
                           ring_bytes};
-  const Code code = or_no_memory([&] {
-    peer.link.post_control(message, sizeof message);
-    return Code::ok;
-  });
+  const Code code = or_no_memory([&] { peer.link.post_control(message, sizeof message); });
   if (code != Code::ok) {
     lane = nullptr;
     drop(send_lanes_[place]);
@@ -129,7 +126,6 @@ std::byte* RemoteLanes::whole_ring(void* opaque) noexcept {
     (void)or_no_memory([&] {
       log_line(LogLevel::error, job_.rank(), "the ring for {}: {}", job_.describe(lane.peer->rank),
                status.text());
-      return Code::ok;
     });
     lose(*lane.peer, "there is no memory for a ring");
   }
@@ -232,11 +228,11 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) 
   forget_pair(peer, lane->channel);
   free_send_lanes_.push_back(place_of(lane->number));
   if (lane->back != nullptr) lane->back->back = nullptr;
-  if (lane->mirror == nullptr) {
-  } else if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off) {
-    lost_memory_.push_back(std::move(lane->mirror->memory));
-  } else if (lane->mirror->under_way > 0) {
-    retired_.push_back(std::move(lane->mirror));
+  if (lane->mirror != nullptr) {
+    if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off)
+      lost_memory_.push_back(std::move(lane->mirror->memory));
+    else if (lane->mirror->under_way > 0)
+      retired_.push_back(std::move(lane->mirror));
   }
   lane.reset();
 }

@@ -13,8 +13,6 @@ constexpr std::size_t kMaxOperations = 1 << 17;
 
 // More links do not break under one operation, unless it is the one that breaks them.
 constexpr unsigned kMaxBreaks = 16;
-// Of one request of a fabric.
-constexpr std::size_t kMaxRequest = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -64,7 +62,7 @@ bool RemoteLanes::pump_operations(RankPeer& peer) {
   while (!peer.waiting.empty() && peer.link.is_up()) {
     if (peer.num_under_way >= kMaxUnderWay) return true;  // goes on with an end
     RemoteOperation& operation = *peer.waiting.first();
-    const bool by_fabric = is_fabrics(operation);
+    const bool by_fabric = can_do(endpoint_->limits(), operation);
     const Place& place = operation.place;
     const Code code = by_fabric
                           ? post_access(*endpoint_, *peer.link.link(), operation,
@@ -80,10 +78,6 @@ bool RemoteLanes::pump_operations(RankPeer& peer) {
     if (code != Code::ok) end(operation, code);
   }
   return true;
-}
-
-bool RemoteLanes::is_fabrics(const RemoteOperation& operation) const {
-  return operation.bytes <= kMaxRequest && can_do(endpoint_->limits(), operation.access);
 }
 
 // In poll() or close() of the endpoint, which are called with the lock held. After the end of a

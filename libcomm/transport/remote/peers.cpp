@@ -18,9 +18,7 @@ namespace weft::transport {
 
 namespace {
 
-// So that thousands of peers that do nothing cost next to nothing, a tick looks at some of them,
-// and comes to each so many times in the time that a silent one may take.
-constexpr std::size_t kLeastPerTick = 16, kTicksPerTimeout = 32;
+constexpr std::size_t kLeastPerTick = 16;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
 // Who leaves sleeps so long at most between two looks, should a fabric's descriptor tell nothing.
 constexpr int kLeaveSleepMs = 10;
@@ -359,10 +357,7 @@ void RemoteLanes::pump_busy() {
   // Those that are busy again come with the next poll.
   const std::size_t count = busy_.size();
   for (std::size_t i = 0; i < count; ++i) {
-    const Code code = or_no_memory([&] {
-      pump(*busy_[i]);
-      return Code::ok;
-    });
+    const Code code = or_no_memory([&] { pump(*busy_[i]); });
     if (code != Code::ok) busy_[i]->make_busy();
   }
   busy_.erase(busy_.begin(), busy_.begin() + static_cast<std::ptrdiff_t>(count));
@@ -377,9 +372,8 @@ void RemoteLanes::tick() {
                 [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
   if (was_away)
     for (RankPeer* peer : known_) peer->link.note_heard(now_ns_);
-  const std::size_t share =
-      kLeastPerTick + known_.size() * kTicksPerTimeout * kLanesTickNs / timeout_ns_;
-  for (std::size_t left = std::min(known_.size(), share); left > 0; --left) {
+  for (std::size_t left = share_of_look(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
+       left > 0; --left) {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];
     if (!is_alive(peer.rank)) continue;

@@ -208,7 +208,6 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void poll_locked();
 
   // operations.cpp
-  bool is_fabrics(const RemoteOperation& operation) const;
   static void fabric_done(fabric::Request& request, Code code) noexcept;
   bool pump_operations(RankPeer& peer);
   void ask_again(RankPeer& peer);

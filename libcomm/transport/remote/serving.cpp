@@ -46,7 +46,6 @@ Status RemoteLanes::allocate(std::size_t bytes, void*& address, MemoryName& memo
   const Code code = or_no_memory([&] {
     allocated_.try_emplace(reinterpret_cast<std::uintptr_t>(address), std::move(mapping),
                            number_of(memory));
-    return Code::ok;
   });
   if (code != Code::ok) end_sharing(number_of(memory), lock);
   return code;
@@ -103,10 +102,7 @@ Status RemoteLanes::share_as(void* address, std::size_t bytes, bool is_writable,
   } else {
     key = next_key();
   }
-  const Code code = or_no_memory([&] {
-    registered_.emplace(key, made);
-    return Code::ok;
-  });
+  const Code code = or_no_memory([&] { registered_.emplace(key, made); });
   if (code != Code::ok) {
     if (is_one_sided()) endpoint_->deregister(made.registration);
     return code;
@@ -195,10 +191,9 @@ fabric::Request* RankPeer::lend(const Place& place, std::size_t bytes) {
 // Null: there is no memory to keep count of it.
 RemoteLanes::Lent* RemoteLanes::lend(RankPeer& peer, Registered& memory) {
   const Code code = or_no_memory([&] {
-    if (!free_lent_.empty()) return Code::ok;
+    if (!free_lent_.empty()) return;
     make_room(free_lent_, lent_.size() + 1);  // giving back takes no memory
     free_lent_.push_back(&lent_.emplace_back());
-    return Code::ok;
   });
   if (code != Code::ok) return nullptr;
   Lent* lent = free_lent_.back();

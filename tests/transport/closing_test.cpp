@@ -29,6 +29,10 @@ std::atomic<int> num_refused{0};
   if (void* made = std::malloc(bytes)) return made;
   throw std::bad_alloc();
 }
+// A sanitizer's own would not go with the free() below.
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 

@@ -16,18 +16,31 @@ done
 # Munge takes no folder that others may write to, as those in /tmp are.
 work=$(mktemp -d "$PWD/slurm.XXXXXX")
 munged= slurmctld= slurmd=
+# Slurm's daemons end first, as they ask munged until then; one that stays is killed. A step's daemon
+# would go on telling the controller of its end for minutes.
 end() {
-  for pid in $slurmd $slurmctld $munged; do kill "$pid" 2> /dev/null; done
-  for pid in $slurmd $slurmctld $munged; do wait "$pid" 2> /dev/null; done
+  tries=0
+  while [ -n "$slurmctld" ] && [ -n "$(timeout 5 squeue -h)" ] && [ $tries -lt 50 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+  done 2> /dev/null
+  for pid in $slurmd $slurmctld $munged; do
+    kill "$pid" 2> /dev/null
+    wait "$pid" 2> /dev/null
+  done
+  for step in $(pgrep -x slurmstepd); do
+    ! grep -qF "$work" "/proc/$step/environ" || kill -9 "$step"
+  done 2> /dev/null
   rm -rf "$work"
 }
+daemon() { exec timeout --foreground --kill-after=10 1000 "$@"; }
 trap end EXIT
 trap 'exit 1' INT TERM HUP
 mkdir "$work/state" "$work/spool"
 chmod 0755 "$work"
 head -c 1024 /dev/urandom > "$work/key"
 chmod 0400 "$work/key"
-munged --foreground --force --key-file="$work/key" --socket="$work/munge" \
+daemon munged --foreground --force --key-file="$work/key" --socket="$work/munge" \
   --pid-file="$work/munge.pid" --log-file="$work/munge.log" --seed-file="$work/seed" \
   > "$work/munge.out" 2>&1 &
 munged=$!
@@ -60,9 +73,9 @@ PartitionName=all Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscrib
 END
 export SLURM_CONF="$work/slurm.conf"
 printf "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint=%s/cgroup\n" "$work" > "$work/cgroup.conf"
-slurmctld -D > "$work/slurmctld.log" 2>&1 &
+daemon slurmctld -D > "$work/slurmctld.log" 2>&1 &
 slurmctld=$!
-slurmd -D -N "$host" > "$work/slurmd.log" 2>&1 &
+daemon slurmd -D -N "$host" > "$work/slurmd.log" 2>&1 &
 slurmd=$!
 
 tries=0

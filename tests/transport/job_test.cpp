@@ -370,7 +370,6 @@ TEST_CASE("what ranks do together", "[job]") {
   CHECK_NOTHING_WRONG();
 }
 
-// Who is through the last barrier leaves, and is no loss to those whose messages are under way yet.
 TEST_CASE("ranks that give peers no time at all wait for those that live", "[job]") {
   if (!over_shm()) return;  // silence is all that fabrics have to go by
   REQUIRE(::setenv("WEFT_PEER_TIMEOUT_MS", "0", 1) == 0);
@@ -383,6 +382,7 @@ TEST_CASE("ranks that give peers no time at all wait for those that live", "[job
   CHECK_NOTHING_WRONG();
 }
 
+// Who is through the last barrier leaves, and is no loss to those whose messages are under way yet.
 TEST_CASE("ranks end together however late the last messages come", "[job]") {
   const char* fabrics = std::getenv("WEFT_FABRIC");
   if (fabrics == nullptr || std::string_view(fabrics) != "loopback") return;  // nothing is late
@@ -398,6 +398,27 @@ TEST_CASE("ranks end together however late the last messages come", "[job]") {
   network->set_faults({});
   // Else some wait for the answer of one that is gone, for WEFT_PEER_TIMEOUT_MS.
   CHECK(Clock::now() - begin < std::chrono::seconds(30));
+}
+
+// Who has heard the other's goodbye may not leave as long as its answer may be lost.
+TEST_CASE("ranks end together though links break while they leave", "[job]") {
+  const char* fabrics = std::getenv("WEFT_FABRIC");
+  if (fabrics == nullptr || std::string_view(fabrics) != "loopback") return;  // nothing breaks
+  using Clock = std::chrono::steady_clock;
+  const auto network = fabric::loopback::Network::of_process();
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Clock::time_point begin;
+    with_ranks(4, [&](Job& job) {
+      for (int i = 0; i < 2; ++i) EXPECT(job.barrier().ok());
+      if (job.rank() != 0) return;
+      begin = Clock::now();
+      network->set_faults({.seed = seed, .cut_one_in = 8});
+    });
+    network->set_faults({});
+    INFO("seed " << seed);
+    REQUIRE(Clock::now() - begin < std::chrono::seconds(30));
+  }
+  CHECK_NOTHING_WRONG();
 }
 
 }  // namespace weft::testing

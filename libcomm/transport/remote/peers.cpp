@@ -24,6 +24,9 @@ constexpr std::uint64_t kLanesTickNs = 10'000'000;
 constexpr int kLeaveSleepMs = 10;
 // The lower of two names opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
+// A rank that left, and whose link broke before it acknowledged the answer to its goodbye, waits
+// for that no more if so many openings come to nothing: one may cross with its own.
+constexpr int kMostRefusals = 2;
 
 std::string to_hex(std::string_view bytes) {
   std::string text(2 * bytes.size() + 1, 0);
@@ -301,15 +304,22 @@ void RemoteLanes::on_up(fabric::Link&) {}  // the peer's resume follows
 void RemoteLanes::on_down(fabric::Link& link, Code why) {
   auto* peer = static_cast<RankPeer*>(link.client);
   if (peer == nullptr) return;
+  const bool was_up = peer->link.is_up();
   drop_link(*peer);
-  if (life(peer->rank).state.load(std::memory_order_relaxed) != PeerState::alive) {
-    peer->got_farewell = true;  // it had left, and waits for nothing more
-    end_operations(*peer);
-    return;
-  }
+  if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up);
   if (why == Code::corrupt) return lose(*peer, "sends what makes no sense");
   if (!endpoint_->limits().breaks) return lose(*peer, "has ended");
   peer->link.back_off(now_ns());
+}
+
+// It may have closed the link; or that broke, and the answer to its goodbye is to be sent again.
+void RemoteLanes::note_break_of_left(RankPeer& peer, bool was_up) {
+  end_operations(peer);
+  if (!was_up) ++peer.num_refusals;
+  if (peer.num_refusals >= kMostRefusals || !peer.link.has_unsent())
+    peer.got_farewell = true;
+  else
+    peer.link.back_off(now_ns());
 }
 
 // What the link had under way is sent again over the next one, as far as it is still needed.
@@ -376,7 +386,7 @@ void RemoteLanes::tick() {
        left > 0; --left) {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];
-    if (!is_alive(peer.rank)) continue;
+    if (!is_alive(peer.rank) && (peer.got_farewell || !peer.link.has_unsent())) continue;
     if (!peer.link.is_up() && peer.link.link() != nullptr &&
         now_ns_ > peer.changed_ns + timeout_ns_ / 4) {
       drop_link(peer);  // no answer: another try
@@ -483,8 +493,7 @@ bool RemoteLanes::say_goodbye(RankPeer& peer) {
   if (life(peer.rank).state.load(std::memory_order_relaxed) == PeerState::dead) return true;
   if (peer.got_farewell) return true;
   if (peer.said_goodbye) return false;
-  // It waits for the answer to its goodbye; if its link is gone, it has that.
-  if (!is_alive(peer.rank)) return !peer.link.is_up() || !peer.link.has_unsent();
+  if (!is_alive(peer.rank)) return !peer.link.has_unsent();  // it has the answer to its goodbye
   if (!peer.link.is_up())  // nobody there has heard of this rank, or its link is to come again
     return !peer.answered && !peer.sends();
   for (const auto& [channel, pair] : peer.pairs)

@@ -171,7 +171,8 @@ def chosen_tests(phase, folder, options):
         tests = [test for test in tests if re.search(options.filter, test['name'])]
     suites = [test['suite'][0].split(':')[-1] for test in tests]
     if phase == 'address':
-        return [test for test, suite in zip(tests, suites) if suite != 'model']
+        left_out = ['model'] if options.only or options.filter else ['model', 'wide']
+        return [test for test, suite in zip(tests, suites) if suite not in left_out]
     if phase == 'thread':
         return [test for test, suite in zip(tests, suites) if suite == 'threads'] or tests
     return tests

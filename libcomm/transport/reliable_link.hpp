@@ -44,6 +44,15 @@ class ReliableLink {
   void use(fabric::Endpoint& endpoint) { endpoint_ = &endpoint; }
   std::uint32_t num_received() const { return num_received_; }  // for the hello of a link
   bool has_unsent() const { return !resend_.empty() || !backlog_.empty(); }
+  // The numbered message that was posted last; 0: none was.
+  std::uint32_t last_number() const {
+    return num_posted_ + static_cast<std::uint32_t>(backlog_.size());
+  }
+  // Whether the peer has one that was posted later than this.
+  bool has_later_than(std::uint32_t number) const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(resend_.num_dropped()) - number) >
+           0;
+  }
   bool floods() const;  // more waits for the peer than any peer asks for that reads its answers
 
   // The link that is being opened here, or is up where links do not break.

@@ -85,6 +85,12 @@ void Session::end_work(Work& work, Code code, WorkList& finished) {
 
 bool Session::advance(Work& work, WorkList& finished) {
   if (work.is_send) return post_pieces(work, finished);
+  // A message behind it has arrived, so it had, and the owner may use the memory for other data.
+  if (work.was_put && link_.has_later_than(work.put_after)) {
+    count_moved(work);
+    end_work(work, Code::ok, finished);
+    return true;
+  }
   RemoteRegion& region = *work.region;
   if (region.state == RemoteRegion::State::asking) return false;
   if (region.state == RemoteRegion::State::gone) {
@@ -125,6 +131,10 @@ bool Session::advance(Work& work, WorkList& finished) {
   work.is_repost = false;
   posted_.push_back(work);
   ++region.num_posted;
+  if (!by_owner && !work.was_put && work.access == Access::put) {
+    work.was_put = true;
+    work.put_after = link_.last_number();
+  }
   post_tag(work);
   return true;
 }

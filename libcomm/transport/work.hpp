@@ -20,8 +20,10 @@ struct Rail;
 struct Work : AccessRequest {
   bool is_send = false;  // a long message, and no access
   bool has_tag = false;
-  bool is_repost = false;  // was under way when the link broke
-  Code code = Code::ok;    // once it has ended
+  bool is_repost = false;       // was under way when the link broke
+  bool was_put = false;         // by the fabric
+  std::uint32_t put_after = 0;  // the last message that went before that
+  Code code = Code::ok;         // once it has ended
   Operation* operation = nullptr;
   Batch* batch = nullptr;  // instead
   Session* session = nullptr;

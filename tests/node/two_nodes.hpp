@@ -88,6 +88,17 @@ struct Two {
   Node& client;
 };
 
+inline const Way kLoopbackWays[] = {
+    {"loopback", "loopback", {}, false},
+    {"loopback that does messages only",
+     "loopback",
+     {.message_max = 512, .puts = false, .gets = false, .atomics = false},
+     false},
+    {"loopback, with threads", "loopback", {.message_max = 300, .atomics = false}, true},
+    {"two devices of the loopback", "loopback,loopback", {.links = 3}, false},
+    {"two devices of the loopback, with threads", "loopback,loopback", {.links = 3}, true},
+};
+
 struct Faulty {
   Faulty(std::uint64_t seed, std::uint32_t delay_us, std::uint32_t cut_one_in) {
     Network::of_process()->set_faults({seed, delay_us, cut_one_in});

@@ -345,7 +345,7 @@ class LoopbackEndpoint final : public Endpoint {
     const bool cut =
         network.faults_.cut_one_in > 0 && network.random_() % network.faults_.cut_one_in == 0;
     // What was under way when a link goes down may have arrived or not.
-    if (cut && network.random_() % 2 == 0) return take_down(wire, Code::peer_lost);
+    if (cut && network.random_() % 2 == 0) return take_down_at_work(wire);
     Packet packet = std::move(end.sent.front());
     end.sent.pop_front();
     switch (packet.kind) {
@@ -369,7 +369,22 @@ class LoopbackEndpoint final : public Endpoint {
         from.tell({EventKind::done, &end, packet.request, cut ? Code::peer_lost : code, {}});
       }
     }
-    if (cut) take_down(wire, Code::peer_lost);
+    if (cut) take_down_at_work(wire);
+  }
+
+  // The answers to what was done last may have been under way, too: who asked cannot tell.
+  static void take_down_at_work(Wire& wire) {
+    for (int side = 0; side < 2; ++side) {
+      const WireEnd* end = wire.ends[side];
+      if (end == nullptr) continue;
+      LoopbackEndpoint& from = *wire.endpoints[side];
+      for (auto event = from.inbox_.rbegin(); event != from.inbox_.rend(); ++event) {
+        if (event->end != end || event->kind != EventKind::done) continue;
+        if (from.network_->random_() % 2 == 0) break;
+        event->code = Code::peer_lost;
+      }
+    }
+    take_down(wire, Code::peer_lost);
   }
 
   void cut_all() {

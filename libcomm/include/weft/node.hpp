@@ -170,6 +170,8 @@ class WEFT_API Node {
 
   // Moving. Each returns at once; the operation ends, now or later, with its code. Local memory
   // stays as it is until then. 0 to 1 GiB; over shared memory any length.
+  // Where a link breaks, bytes may be put more than once until the operation has ended, but not
+  // after their notification; an atomic never is.
 
   void put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
            Operation& operation);

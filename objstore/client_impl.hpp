@@ -114,7 +114,7 @@ class ObjectStoreImpl {
   }
 
   const std::string socket_path_, name_;
-  objstore::Descriptor socket_, doorbell_, bell_;
+  Descriptor socket_, doorbell_, bell_;
   objstore::IndexView index_;
   objstore::Mapping segment_, control_;
   // The slot, and 1, of each entry that has one; sparse.

@@ -35,10 +35,6 @@ Status system_error(const std::string& what) {
   return {code, what + ": " + std::strerror(error)};
 }
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Mapping::~Mapping() {
   if (address_ != nullptr) ::munmap(address_, bytes_);
 }

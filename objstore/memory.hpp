@@ -1,31 +1,14 @@
 #pragma once
-// Memory that has a descriptor and no name: memfds, their mappings, descriptors that close
-// themselves.
+// Memory that has a descriptor and no name: memfds and their mappings.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "weft/status.hpp"
 
 namespace weft::objstore {
-
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 class Mapping {
  public:

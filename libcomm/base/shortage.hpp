@@ -2,6 +2,8 @@
 // Shortage of memory, where exceptions end: at the public interface and on datapaths.
 #include <cstddef>
 #include <new>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "weft/status.hpp"
@@ -24,6 +26,13 @@ auto or_no_memory(F&& f) noexcept {
   } catch (const std::bad_alloc&) {
     return Result(Code::no_memory);
   }
+}
+
+// A status with this text, or without it where there is no memory for that.
+inline Status status_of(Code code, std::string_view text) noexcept {
+  Status status(code);
+  if (or_no_memory([&] { status = {code, std::string(text)}; }) != Code::ok) return code;
+  return status;
 }
 
 // After it so many calls of push_back do not allocate.

@@ -37,9 +37,11 @@ std::string describe_ofi(const Settings&) { return "  ofi: not in this build\n";
 #endif
 
 template <auto kMake>
-Status make(const Settings&, std::unique_ptr<Endpoint>& endpoint) {
+Status make(const Settings&, std::unique_ptr<Endpoint>& endpoint) try {
   endpoint = kMake();
   return {};
+} catch (const Error& error) {
+  return error.status();
 }
 std::unique_ptr<Endpoint> make_loopback() { return loopback::make_endpoint(); }
 
@@ -106,6 +108,7 @@ Status check_setting(const Settings& settings) {
 
 Status make_endpoints(std::string_view fabrics, const Settings& settings, Endpoints& endpoints) {
   std::string why;
+  Code code = Code::bad_setting;
   for (std::string_view rest = fabrics; !rest.empty();) {
     const std::string_view name = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), name.size() + 1));
@@ -115,9 +118,10 @@ Status make_endpoints(std::string_view fabrics, const Settings& settings, Endpoi
     if (row->make != nullptr)
       status = (row->by_device ? make_by_device : make_one)(*row, settings, endpoints);
     if (!status) why += fmt::format(" {}: {}.", name, status.text());
+    if (status.code() == Code::no_memory) code = Code::no_memory;
   }
   if (!endpoints.empty()) return {};
-  return {Code::bad_setting, fmt::format("no fabric of '{}' is there for a Node.{}", fabrics, why)};
+  return {code, fmt::format("no fabric of '{}' is there for a Node.{}", fabrics, why)};
 }
 
 }  // namespace weft::fabric

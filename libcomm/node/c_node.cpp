@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "weft/job.hpp"
 #include "weft/node.h"
 #include "weft/node.hpp"
 

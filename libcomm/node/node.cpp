@@ -13,8 +13,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/descriptor.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "base/shortage.hpp"
 #include "base/stats.hpp"
 #include "base/thread.hpp"
 #include "base/trace.hpp"
@@ -22,7 +24,6 @@
 #include "fabric/registry.hpp"
 #include "transport/transport.hpp"
 #include "weft/copy.hpp"
-#include "weft/job.hpp"
 
 extern char** environ;
 
@@ -72,8 +73,9 @@ class NodeImpl final : public transport::Transport::Events {
     try {
       call(arguments...);
     } catch (...) {
-      thrown_.push_back(std::current_exception());
-      has_thrown_.store(true, std::memory_order_release);
+      // Without memory for it nobody can be told.
+      or_no_memory([&] { thrown_.push_back(std::current_exception()); });
+      has_thrown_.store(!thrown_.empty(), std::memory_order_release);
     }
     --num_telling_;
   }
@@ -95,6 +97,7 @@ class NodeImpl final : public transport::Transport::Events {
   void tell_connects();
   void wake_thread();
   void run_thread();
+  Status add(void* address, std::size_t bytes, bool allocated) noexcept;
   Status take_back(void* address, bool allocated);
   void free_allocated(void* address);
   using Connecting = transport::Transport::Connecting;
@@ -124,7 +127,7 @@ class NodeImpl final : public transport::Transport::Events {
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stops_{false};
   std::atomic<std::uint32_t> wake_word_{0};
-  int wake_pipe_[2] = {-1, -1};
+  Descriptor wake_pipe_[2];  // where there is a thread
   std::thread thread_;
   const pid_t process_ = ::getpid();
 };
@@ -185,12 +188,11 @@ NodeImpl::NodeImpl(const NodeSettings& settings) {
   transport_ = std::make_unique<transport::Transport>(
       *this, peer::Secret(settings.secret), settings.name, timeout_ns_, std::move(endpoints));
   if (!settings.progress_thread) return;
-  if (::pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) != 0)
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
     throw Error({Code::no_memory, "no descriptors are left for a Node"});
-  if (Status status = start_thread(thread_, [this] { run_thread(); }); !status) {
-    for (const int descriptor : wake_pipe_) ::close(descriptor);
-    throw Error(status);
-  }
+  for (int i = 0; i < 2; ++i) wake_pipe_[i] = Descriptor(ends[i]);
+  if (Status status = start_thread(thread_, [this] { run_thread(); }); !status) throw Error(status);
 }
 
 NodeImpl::~NodeImpl() {
@@ -198,8 +200,6 @@ NodeImpl::~NodeImpl() {
     // A child that the process has forked has no part in this: it says no goodbyes in its parent's
     // name, takes nothing away from its peers, and has not even got the thread.
     if (thread_.joinable()) thread_.detach();
-    for (const int descriptor : wake_pipe_)
-      if (descriptor >= 0) ::close(descriptor);
     static_cast<void>(transport_.release());
     return;
   }
@@ -207,11 +207,9 @@ NodeImpl::~NodeImpl() {
   if (thread_.joinable()) {
     wake_word_.fetch_add(1);
     futex_wake_all(&wake_word_);
-    [[maybe_unused]] const auto written = ::write(wake_pipe_[1], "", 1);
+    [[maybe_unused]] const auto written = ::write(wake_pipe_[1].get(), "", 1);
     thread_.join();
   }
-  for (const int descriptor : wake_pipe_)
-    if (descriptor >= 0) ::close(descriptor);
   {
     // What the calls would use may be gone: members after the Node end before it.
     std::lock_guard lock(transport_->progress_lock());
@@ -245,7 +243,7 @@ void NodeImpl::on_lost(transport::Session& session, const Status& why) {
   if (session.user == nullptr) return;  // the program never knew of it
   const std::unique_ptr<const Peer> peer(&peer_of(session));
   session.user = nullptr;
-  trace::mark("peer lost", why.text());
+  or_no_memory([&] { trace::mark("peer lost", why.text()); });
   tell(lost_call, *peer, why);
 }
 
@@ -278,7 +276,7 @@ void NodeImpl::tell_connects() {
 
 void NodeImpl::wake_thread() {
   if (!thread_sleeps_.exchange(false)) return;
-  [[maybe_unused]] const auto written = ::write(wake_pipe_[1], "", 1);
+  [[maybe_unused]] const auto written = ::write(wake_pipe_[1].get(), "", 1);
 }
 
 // Moves things on while no thread of the program does.
@@ -304,16 +302,28 @@ void NodeImpl::run_thread() {
       }
       thread_sleeps_.store(true);
       if (transport_->num_polls() == seen && !stops_.load()) {
-        pollfd wait[2] = {{transport_->wait_fd(), POLLIN, 0}, {wake_pipe_[0], POLLIN, 0}};
+        pollfd wait[2] = {{transport_->wait_fd(), POLLIN, 0}, {wake_pipe_[0].get(), POLLIN, 0}};
         ::poll(wait, 2, transport_->sleep_ms());
       }
       thread_sleeps_.store(false);
       char bytes[16];
-      while (::read(wake_pipe_[0], bytes, sizeof bytes) > 0) continue;
+      while (::read(wake_pipe_[0].get(), bytes, sizeof bytes) > 0) continue;
       if (transport_->num_polls() != seen) break;
     }
     seen = transport_->num_polls();
   }
+}
+
+Status NodeImpl::add(void* address, std::size_t bytes, bool allocated) noexcept {
+  return or_no_memory([&]() -> Status {
+    const auto place = regions_.try_emplace(address).first;
+    Status status = or_no_memory([&] {
+      return transport_->add_region(static_cast<std::byte*>(address), bytes, allocated,
+                                    place->second);
+    });
+    if (!status) regions_.erase(place);
+    return status;
+  });
 }
 
 Status NodeImpl::take_back(void* address, bool allocated) {
@@ -361,26 +371,31 @@ Status NodeImpl::outcome(const Connecting& connecting, Peer& peer) {
 
 // Node.
 
-Node::Node(const NodeSettings& settings) : impl_(std::make_unique<NodeImpl>(settings)) {}
+Node::Node(const NodeSettings& settings) try : impl_(std::make_unique<NodeImpl>(settings)) {
+} catch (const std::bad_alloc&) {
+  throw Error(Code::no_memory);
+}
 Node::~Node() = default;
 
 Status Node::listen(std::string_view address) {
   std::lock_guard lock(impl_->transport_->progress_lock());
-  Status status = impl_->transport_->listen(address);
+  Status status = or_no_memory([&] { return impl_->transport_->listen(address); });
   impl_->wake_thread();
   return status;
 }
 
 Status Node::address(std::string& text) {
   std::lock_guard lock(impl_->transport_->progress_lock());
-  Status status = impl_->transport_->address(text);
+  Status status = or_no_memory([&] { return impl_->transport_->address(text); });
   impl_->wake_thread();
   return status;
 }
 
 Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
   const trace::Span span("connect");
-  const auto connecting = impl_->begin_connect(address, timeout_ms);
+  std::shared_ptr<NodeImpl::Connecting> connecting;
+  if (or_no_memory([&] { connecting = impl_->begin_connect(address, timeout_ms); }) != Code::ok)
+    return Code::no_memory;
   for (;;) {
     {
       std::lock_guard lock(impl_->transport_->progress_lock());
@@ -392,8 +407,9 @@ Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
 
 void Node::connect_async(std::string_view address, std::function<void(Status, Peer)> done,
                          int timeout_ms) {
-  auto connecting = impl_->begin_connect(address, timeout_ms);
   std::lock_guard lock(impl_->transport_->progress_lock());
+  make_room(impl_->waiting_connects_);
+  auto connecting = impl_->begin_connect(address, timeout_ms);
   impl_->waiting_connects_.push_back({std::move(connecting), std::move(done)});
   ++impl_->num_connects_;
   impl_->wake_thread();
@@ -426,23 +442,25 @@ Status Node::register_memory(void* address, std::size_t bytes) {
   const trace::Span span("register_memory");
   if (address == nullptr || bytes == 0) return Code::bad_argument;
   std::lock_guard lock(impl_->transport_->progress_lock());
-  auto& region = impl_->regions_[address];
-  if (region != nullptr) return {Code::bad_argument, "this memory is registered already"};
-  return impl_->transport_->add_region(static_cast<std::byte*>(address), bytes, false, region);
+  if (impl_->regions_.contains(address))
+    return {Code::bad_argument, "this memory is registered already"};
+  return impl_->add(address, bytes, false);
 }
 
 Status Node::allocate(std::size_t bytes, void*& address) {
   if (bytes == 0) return Code::bad_argument;
   std::lock_guard lock(impl_->transport_->progress_lock());
   if (fabric::Mapped* mapped = impl_->transport_->mapped(); mapped != nullptr) {
-    if (Status status = mapped->allocate(bytes, address); !status) return status;
+    if (Status status = or_no_memory([&] { return mapped->allocate(bytes, address); }); !status)
+      return status;
   } else {
     address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (address == nullptr) return Code::no_memory;
     std::memset(address, 0, bytes);
   }
-  return impl_->transport_->add_region(static_cast<std::byte*>(address), bytes, true,
-                                       impl_->regions_[address]);
+  Status status = impl_->add(address, bytes, true);
+  if (!status) impl_->free_allocated(address);
+  return status;
 }
 
 Status Node::deregister_memory(void* address) { return impl_->take_back(address, false); }
@@ -452,7 +470,9 @@ Status Node::key(const void* address, std::uint32_t rights, MemoryKey& key, cons
   std::lock_guard lock(impl_->transport_->progress_lock());
   const auto found = impl_->regions_.find(address);
   if (found == impl_->regions_.end()) return {Code::not_found, "no such memory of this Node"};
-  return impl_->transport_->make_key(*found->second, rights, only ? only.generation() : 0, key);
+  return or_no_memory([&] {
+    return impl_->transport_->make_key(*found->second, rights, only ? only.generation() : 0, key);
+  });
 }
 
 PeerMemory Node::memory(const Peer& peer, const MemoryKey& key) {
@@ -575,9 +595,12 @@ void move_all(std::span<const Transfer> parts, Operation& operation) {
     transport::RegionUse& use = NodeImpl::use_of(*part.memory);
     if (move_now<kAccess>(use, part.offset, part.local, part.bytes)) continue;
     if (batch == nullptr) {
-      batch = std::make_unique<transport::Batch>();
+      const Code code = or_no_memory([&] {
+        batch = std::make_unique<transport::Batch>();
+        batch->works.reserve(parts.size() - i);
+      });
+      if (code != Code::ok) return OperationAccess::finish(operation, code);
       batch->operation = &operation;
-      batch->works.reserve(parts.size() - i);
     }
     Work& work = batch->works.emplace_back();
     describe(work, kAccess, use, part.offset, part.local, part.bytes);

@@ -14,6 +14,7 @@
 
 #include "base/keepalive.hpp"
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "peer/sockets.hpp"
 
@@ -35,6 +36,11 @@ Status error(Code code, std::string_view what, std::string_view whom) {
 Bootstrap::Bootstrap(const Secret& secret, NodeAddress own)
     : secret_(secret), own_(std::move(own)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
+Connection::~Connection() {
+  if (fd_ >= 0) ::close(fd_);
+  for (const int descriptor : received_) ::close(descriptor);
+}
+
 Bootstrap::~Bootstrap() {
   for (auto* list : {&connections_, &met_})
     while (!list->empty()) close(*list->back());
@@ -42,11 +48,10 @@ Bootstrap::~Bootstrap() {
     ::close(listener->fd);
     if (!listener->path.empty()) ::unlink(listener->path.c_str());
   }
-  ::close(epoll_);
 }
 
 Status Bootstrap::listen(std::string_view text) {
-  if (epoll_ < 0) return error(Code::no_memory, "cannot listen on", text);
+  if (!epoll_) return {Code::no_memory, "no descriptors were left to wait for peers with"};
   SocketAddress address;
   if (Status status = resolve(text, address); !status) return status;
   if (secret_.is_empty && !address.is_unix)
@@ -54,8 +59,12 @@ Status Bootstrap::listen(std::string_view text) {
             fmt::format("listening on {} needs a secret, as anybody can connect there; without one "
                         "listen on unix:/path, for processes of the same user",
                         text)};
-  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return error(Code::no_memory, "cannot listen on", text);
+  auto listener = std::make_unique<Listener>(Listener{-1, address.is_unix, address.path, 0});
+  make_room(listeners_);
+  Descriptor socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return error(Code::no_memory, "cannot listen on", text);
+  const int fd = socket.get();
   const int on = 1;
   if (!address.is_unix) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   int failed = ::bind(fd, address.raw(), address.length);
@@ -72,19 +81,19 @@ Status Bootstrap::listen(std::string_view text) {
       errno = EADDRINUSE;
     }
   }
-  if (failed != 0 || ::listen(fd, 128) != 0) {
-    Status status =
-        error(errno == EACCES ? Code::not_permitted : Code::bad_argument, "cannot listen on", text);
-    ::close(fd);
-    return status;
-  }
-  listeners_.push_back(std::make_unique<Listener>(Listener{fd, address.is_unix, address.path, 0}));
-  watch(*listeners_.back());
+  if (failed != 0 || ::listen(fd, 128) != 0)
+    return error(errno == EACCES ? Code::not_permitted : Code::bad_argument, "cannot listen on",
+                 text);
+  listener->fd = fd;
+  if (!watch(*listener)) return error(Code::no_memory, "cannot listen on", text);
   own_.bootstraps.push_back(address.is_unix ? std::string(text) : bound_text(fd));
+  listeners_.push_back(std::move(listener));
+  socket.release();
   return {};
 }
 
 Status Bootstrap::connect(std::string_view text, std::uint64_t deadline_ns, void* client) {
+  if (!epoll_) return {Code::no_memory, "no descriptors were left to wait for peers with"};
   SocketAddress address;
   Status resolved = resolve(text, address, Names::refuse);
   const bool is_name = resolved == Code::again;
@@ -111,17 +120,15 @@ Status Bootstrap::connect(std::string_view text, std::uint64_t deadline_ns, void
 
 // The connection has its socket afterwards, unless this fails.
 Status Bootstrap::begin(Connection& connection, const SocketAddress& address) {
-  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return error(Code::no_memory, "cannot connect to", connection.target_);
-  if (!address.is_unix) watch_for_death(fd);
-  if (::connect(fd, address.raw(), address.length) != 0 && errno != EINPROGRESS) {
-    Status status = error(errno == EACCES ? Code::not_permitted : Code::not_found,
-                          "cannot connect to", connection.target_);
-    ::close(fd);
-    return status;
-  }
+  Descriptor socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return error(Code::no_memory, "cannot connect to", connection.target_);
+  if (!address.is_unix) watch_for_death(socket.get());
+  if (::connect(socket.get(), address.raw(), address.length) != 0 && errno != EINPROGRESS)
+    return error(errno == EACCES ? Code::not_permitted : Code::not_found, "cannot connect to",
+                 connection.target_);
   connection.is_unix_ = address.is_unix;
-  connection.fd_ = fd;
+  connection.fd_ = socket.release();
   return {};
 }
 
@@ -133,7 +140,7 @@ Status Bootstrap::go_on_to(Connection& connection) {
   if (!lookup->status) return lookup->status;
   const int before = connection.fd_;
   if (Status status = begin(connection, lookup->address); !status) return status;
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, before, nullptr);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, before, nullptr);
   ::close(before);
   connection.lookup_ = nullptr;
   connection.state_ = Connection::State::connecting;
@@ -146,14 +153,12 @@ bool Bootstrap::watch(Connection& connection, std::uint32_t events, int operatio
   epoll_event event{};
   event.events = events;
   event.data.u64 = reinterpret_cast<std::uintptr_t>(&connection);
-  return ::epoll_ctl(epoll_, operation, connection.fd_, &event) == 0;
+  return ::epoll_ctl(epoll_.get(), operation, connection.fd_, &event) == 0;
 }
 
-void Bootstrap::watch(Listener& listener) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = reinterpret_cast<std::uintptr_t>(&listener) | kIsListener;
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener.fd, &event);
+bool Bootstrap::watch(Listener& listener) {
+  const std::uintptr_t data = reinterpret_cast<std::uintptr_t>(&listener) | kIsListener;
+  return watch_for_input(epoll_, listener.fd, reinterpret_cast<void*>(data));
 }
 
 // Whether poll() is called when there is room, too.
@@ -164,28 +169,29 @@ void Bootstrap::want_room(Connection& connection, bool wants) {
 }
 
 Status Bootstrap::add(std::unique_ptr<Connection> connection, std::uint32_t events) {
-  if (!watch(*connection, events, EPOLL_CTL_ADD)) {
-    Status status = error(Code::no_memory, "cannot watch", connection->target_);
-    ::close(connection->fd_);
-    return status;
-  }
+  // So that close() needs none.
+  make_room(dropped_, connections_.size() + met_.size() + 1);
+  make_room(connections_);
+  if (!watch(*connection, events, EPOLL_CTL_ADD))
+    return error(Code::no_memory, "cannot watch", connection->target_);
   connections_.push_back(std::move(connection));
   return {};
 }
 
 void Bootstrap::accept_all(Listener& listener) {
   for (;;) {
-    const int fd = ::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) {
+    Descriptor accepted(::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int fd = accepted.get();
+    if (!accepted) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
       // EMFILE and the like: who waits there stays in the queue.
       log_line(LogLevel::warn, -1, "cannot accept a connection: {}", std::strerror(errno));
       listener.paused_until_ns = now_ns() + kPauseNs;
-      ::epoll_ctl(epoll_, EPOLL_CTL_DEL, listener.fd, nullptr);
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd, nullptr);
       return;
     }
     auto connection = std::make_unique<Connection>();
-    connection->fd_ = fd;
+    connection->fd_ = accepted.release();
     connection->is_unix_ = listener.is_unix;
     connection->target_ = "a peer";
     connection->state_ = Connection::State::shaking_hands;
@@ -201,7 +207,6 @@ void Bootstrap::accept_all(Listener& listener) {
     if (!may_meet(*connection, why)) {
       const std::string frame = make_frame(FrameType::refused, why);
       [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
-      ::close(fd);
       continue;
     }
     std::size_t half_open = 0;
@@ -229,12 +234,10 @@ Status Bootstrap::send(Connection& connection, FrameType type, std::string_view 
   if (connection.unsent_bytes_ > kMaxUnsentBytes) return Code::again;
   Connection::Unsent unsent{make_frame(type, body, descriptors.size()), 0, {}};
   for (const int descriptor : descriptors) {
-    const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) {
-      for (const int made : unsent.descriptors) ::close(made);
+    Descriptor copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!copy)
       return error(Code::no_memory, "cannot pass a descriptor to", connection.theirs().name);
-    }
-    unsent.descriptors.push_back(copy);
+    unsent.descriptors.push_back(std::move(copy));
   }
   connection.unsent_bytes_ += unsent.bytes.size();
   connection.unsent_.push_back(std::move(unsent));
@@ -258,7 +261,9 @@ void Bootstrap::flush(Connection& connection) {
       head->cmsg_level = SOL_SOCKET;
       head->cmsg_type = SCM_RIGHTS;
       head->cmsg_len = CMSG_LEN(bytes);
-      std::memcpy(CMSG_DATA(head), unsent.descriptors.data(), bytes);
+      int passed[kMaxDescriptors];
+      std::ranges::transform(unsent.descriptors, passed, &Descriptor::get);
+      std::memcpy(CMSG_DATA(head), passed, bytes);
     }
     const ssize_t sent = ::sendmsg(connection.fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
@@ -267,7 +272,6 @@ void Bootstrap::flush(Connection& connection) {
       return;
     }
     // They went with the first byte.
-    for (const int descriptor : unsent.descriptors) ::close(descriptor);
     unsent.descriptors.clear();
     unsent.sent += static_cast<std::size_t>(sent);
     if (unsent.sent < unsent.bytes.size()) continue;
@@ -285,8 +289,6 @@ void Bootstrap::close(Connection& connection) {
   connection.fd_ = -1;
   for (const int descriptor : connection.received_) ::close(descriptor);
   connection.received_.clear();
-  for (auto& unsent : connection.unsent_)
-    for (const int descriptor : unsent.descriptors) ::close(descriptor);
   connection.unsent_.clear();
   for (auto* list : {&connections_, &met_}) {
     const auto found =
@@ -318,6 +320,7 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
                               : error(Code::timed_out, "the connection to", "a peer broke"));
       return false;
     }
+    bool is_short = false;
     for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
          head = CMSG_NXTHDR(&message, head)) {
       if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
@@ -325,8 +328,14 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
       for (std::size_t i = 0; i < count; ++i) {
         int descriptor;
         std::memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof descriptor);
-        connection.received_.push_back(descriptor);
+        const Code code = or_no_memory([&] { connection.received_.push_back(descriptor); });
+        if (code != Code::ok) ::close(descriptor);
+        is_short |= code != Code::ok;
       }
+    }
+    if (is_short) {
+      fail(connection, Code::no_memory);
+      return false;
     }
     const bool is_stranger = connection.state_ != Connection::State::met;
     if (connection.received_.size() > (is_stranger ? 0 : 64) ||
@@ -352,10 +361,16 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
           descriptor = connection.received_.front();
           connection.received_.pop_front();
         }
-        const bool makes_sense = events.on_frame(connection, head.type, body, taken);
+        bool makes_sense = false;
+        const Code code = or_no_memory(
+            [&] { makes_sense = events.on_frame(connection, head.type, body, taken); });
         for (const int descriptor : taken)
           if (descriptor >= 0) ::close(descriptor);
         if (connection.fd_ < 0) return true;  // closed by the client
+        if (code != Code::ok) {
+          fail(connection, code);
+          return false;
+        }
         if (!makes_sense) {
           fail(connection, {Code::corrupt, "a peer's frame makes no sense"});
           return false;
@@ -374,6 +389,7 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
         return false;
       }
       if (state != Handshake::State::done) continue;
+      make_room(met_);
       connection.state_ = Connection::State::met;
       connection.was_met_ = true;
       const auto found = std::ranges::find_if(
@@ -423,7 +439,11 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
     if ((ready & EPOLLOUT) != 0) flush(connection);
     read_frames(events, connection);
   }
-  if (connection.fd_ < 0 || connection.state_ != Connection::State::failed) return;
+  if (connection.fd_ >= 0 && connection.state_ == Connection::State::failed)
+    end_failed(events, connection);
+}
+
+void Bootstrap::end_failed(Events& events, Connection& connection) {
   if (connection.was_met_) {
     events.on_end(connection,
                   connection.failure_ == Code::timed_out ? Ended::broken : Ended::finished);
@@ -432,7 +452,9 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
                      {connection.failure_.code(),
                       fmt::format("{}: {}", connection.target_, connection.failure_.text())});
   } else {
-    log_line(LogLevel::info, -1, "a stranger was refused: {}", connection.failure_.text());
+    const bool is_short = connection.failure_.code() == Code::no_memory;
+    log_line(is_short ? LogLevel::warn : LogLevel::info, -1, "a stranger was refused: {}",
+             connection.failure_.text());
   }
   close(connection);
 }
@@ -441,8 +463,7 @@ void Bootstrap::expire(Events& events) {
   const std::uint64_t now = now_ns();
   for (auto& listener : listeners_) {
     if (listener->paused_until_ns == 0 || listener->paused_until_ns > now) continue;
-    listener->paused_until_ns = 0;
-    watch(*listener);
+    listener->paused_until_ns = watch(*listener) ? 0 : now + kPauseNs;
   }
   for (std::size_t i = 0; i < connections_.size();) {
     Connection& connection = *connections_[i];
@@ -463,17 +484,25 @@ void Bootstrap::expire(Events& events) {
 
 bool Bootstrap::poll(Events& events) {
   epoll_event ready[32];
-  const int count = ::epoll_wait(epoll_, ready, 32, 0);
+  const int count = ::epoll_wait(epoll_.get(), ready, 32, 0);
   for (int i = 0; i < count; ++i) {
     const std::uintptr_t pointer = ready[i].data.u64;
     if ((pointer & kIsListener) != 0) {
-      accept_all(*reinterpret_cast<Listener*>(pointer & ~kIsListener));
+      // Who cannot be taken in is turned away.
+      if (or_no_memory([&] { accept_all(*reinterpret_cast<Listener*>(pointer & ~kIsListener)); }) !=
+          Code::ok)
+        log_line(LogLevel::warn, -1, "a peer was turned away: there is no memory for it");
       continue;
     }
     auto& connection = *reinterpret_cast<Connection*>(pointer);
-    if (connection.fd_ >= 0) advance(events, connection, ready[i].events);
+    if (connection.fd_ < 0) continue;
+    const Code code = or_no_memory([&] { advance(events, connection, ready[i].events); });
+    if (code == Code::ok || connection.fd_ < 0) continue;
+    fail(connection, code);
+    if (or_no_memory([&] { end_failed(events, connection); }) != Code::ok) close(connection);
   }
-  if (!connections_.empty() || !listeners_.empty()) expire(events);
+  // What lacks memory comes with the next poll.
+  if (!connections_.empty() || !listeners_.empty()) or_no_memory([&] { expire(events); });
   dropped_.clear();
   return count > 0;
 }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "peer/handshake.hpp"
 #include "peer/resolver.hpp"
 
@@ -35,13 +36,17 @@ class Connection {
   const NodeAddress& theirs() const { return handshake_->theirs(); }
   const Bytes16& cookie() const { return handshake_->cookie(); }
 
+  Connection() = default;
+  Connection(const Connection&) = delete;
+  ~Connection();
+
  private:
   friend class Bootstrap;
   enum class State { resolving, connecting, shaking_hands, met, failed };
   struct Unsent {
     std::string bytes;
     std::size_t sent = 0;
-    std::vector<int> descriptors;
+    std::vector<Descriptor> descriptors;
   };
 
   int fd_ = -1;  // resolving: the lookup's
@@ -101,7 +106,7 @@ class Bootstrap {
   // Moves things on; costs one system call if there is nothing.
   bool poll(Events& events);
   // Readable when poll() has something to do; deadlines aside.
-  int wait_fd() const { return epoll_; }
+  int wait_fd() const { return epoll_.get(); }
 
  private:
   struct Listener {
@@ -113,7 +118,7 @@ class Bootstrap {
 
   Status add(std::unique_ptr<Connection> connection, std::uint32_t events);
   bool watch(Connection& connection, std::uint32_t events, int operation);
-  void watch(Listener& listener);
+  bool watch(Listener& listener);
   void want_room(Connection& connection, bool wants);
   Status begin(Connection& connection, const SocketAddress& address);
   Status go_on_to(Connection& connection);
@@ -125,12 +130,13 @@ class Bootstrap {
     connection.state_ = Connection::State::failed;
     connection.failure_ = std::move(status);
   }
+  void end_failed(Events& events, Connection& connection);
   void expire(Events& events);
   bool may_meet(const Connection& connection, std::string& why) const;
 
   Secret secret_;
   NodeAddress own_;
-  int epoll_ = -1;
+  Descriptor epoll_;
   Resolver resolver_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<std::unique_ptr<Connection>> connections_;  // shaking hands, in order of arrival

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "weft/copy.hpp"
 
@@ -27,11 +28,13 @@ bool ReliableLink::floods() const { return backlog_.size() > kMaxBacklog; }
 
 void ReliableLink::set_opened(fabric::Link& link) {
   link_ = &link;
+  linked_at_ns_ = now_ns();
   is_opener_ = true;
 }
 
 bool ReliableLink::take(fabric::Link& link, std::uint32_t received) {
   link_ = &link;
+  linked_at_ns_ = now_ns();
   is_opener_ = false;
   if (!resume(received)) return false;
   wants_resume_ = true;
@@ -109,11 +112,12 @@ Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, 
   return Code::ok;
 }
 
-void ReliableLink::post_control(Head& head, std::size_t head_bytes) {
+void ReliableLink::post_control(Head& head, std::size_t head_bytes) noexcept {
   const Code code = post(head, head_bytes, {});
   if (code != Code::again) return;
   const auto* bytes = reinterpret_cast<const std::byte*>(&head);
-  backlog_.emplace_back(bytes, bytes + head_bytes);
+  if (or_no_memory([&] { backlog_.emplace_back(bytes, bytes + head_bytes); }) != Code::ok)
+    lacks_memory_ = true;
   owner_.make_busy();
 }
 
@@ -242,6 +246,8 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
                                              : broken_since_ns_) +
                     timeout_ns)
         return Due::gone;
+      // Nobody answers there: another try.
+      if (link_ != nullptr && now > linked_at_ns_ + timeout_ns / 4) return Due::stalled;
       return opens && link_ == nullptr && endpoint_ != nullptr && now >= open_at_ns_ ? Due::open
                                                                                      : Due::nothing;
     case State::up:

@@ -53,6 +53,8 @@ class ReliableLink {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(resend_.num_dropped()) - number) >
            0;
   }
+  // A message could not even be kept: the peer cannot go on without it.
+  bool lacks_memory() const { return lacks_memory_; }
   bool floods() const;  // more waits for the peer than any peer asks for that reads its answers
 
   // The link that is being opened here, or is up where links do not break.
@@ -72,8 +74,8 @@ class ReliableLink {
   // Sends or keeps a numbered message. again: no room now, pump() follows. Where links do not break
   // nothing is kept.
   Code post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool is_backlog = false);
-  // The same for what must not be refused: kept in any case.
-  void post_control(Head& head, std::size_t head_bytes);
+  // The same for what must not be refused: kept in any case, or lacks_memory().
+  void post_control(Head& head, std::size_t head_bytes) noexcept;
   // Sends a message that is not numbered: ok, again, or peer_lost while no link is up.
   // request: the body stays as it is until done(), where the fabric has messages in place.
   Code send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
@@ -108,6 +110,7 @@ class ReliableLink {
   bool is_opener_ = false;  // of the link
   bool is_held_ = false;
   Ack ack_ = Ack::none;
+  bool lacks_memory_ = false;
   bool wants_resume_ = false;  // to be sent before all else on a new link
 
   ResendBuffer resend_;
@@ -119,6 +122,7 @@ class ReliableLink {
 
   std::uint64_t began_ns_;
   std::uint64_t last_heard_ns_ = 0, last_asked_ns_ = 0;
+  std::uint64_t linked_at_ns_ = 0;  // when the link began that there is
   std::uint64_t broken_since_ns_ = 0, open_at_ns_ = 0, backoff_ns_ = 0;
 };
 

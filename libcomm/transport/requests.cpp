@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "transport/session.hpp"
 #include "transport/transport.hpp"
@@ -39,7 +40,8 @@ void Session::start(Work& work) {
     } else {
       if (work.is_send) ++num_sends_;
       const bool is_next = waiting_.empty() && state() == State::up && reposts_.empty();
-      if (is_next && !work.is_send) rail = rail_of_thread();
+      // Without memory for one of its own it goes over the main link.
+      if (is_next && !work.is_send) or_no_memory([&] { rail = rail_of_thread(); });
       if (rail != nullptr && !take_for(*rail, work)) rail = nullptr;
       if (rail == nullptr) {
         waiting_.push_back(work);
@@ -229,17 +231,17 @@ RegionUse::~RegionUse() { session->remove_use(*this); }
 
 std::shared_ptr<RemoteRegion> Session::import(const MemoryKey& key) {
   std::lock_guard lock(lock_);
-  auto& region = regions_[key];
-  if (region != nullptr && region->state != RemoteRegion::State::gone) return region;
-  region = std::make_shared<RemoteRegion>();
+  const auto found = regions_.find(key);
+  if (found != regions_.end() && found->second->state != RemoteRegion::State::gone)
+    return found->second;
+  const auto region = std::make_shared<RemoteRegion>();
   region->key = key;
   if (state() == State::lost) {
     region->state = RemoteRegion::State::gone;
     region->why = Code::peer_lost;
-    const auto gone = region;
-    regions_.erase(key);
-    return gone;
+    return region;
   }
+  regions_[key] = region;
   ask(*region);
   return region;
 }

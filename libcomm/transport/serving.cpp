@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/shortage.hpp"
 #include "transport/memory.hpp"
 #include "transport/session.hpp"
 #include "transport/transport.hpp"
@@ -54,8 +55,10 @@ bool Session::on_resolve(const ResolveMessage& message) {
     int descriptor = -1;
     if (mapped->share(region->address, grant->rights, descriptor)) {
       const std::string_view body(reinterpret_cast<const char*>(&answer), sizeof answer);
-      Status status = transport_.bootstrap_.send(*connection_, peer::FrameType::mapping, body,
-                                                 {&descriptor, 1});
+      Status status = or_no_memory([&] {
+        return transport_.bootstrap_.send(*connection_, peer::FrameType::mapping, body,
+                                          {&descriptor, 1});
+      });
       ::close(descriptor);
       if (status) return true;
     }
@@ -87,6 +90,7 @@ bool Session::registered_key(fabric::Endpoint& endpoint, Region& region, std::ui
   });
   if (found == region.registered.end()) {
     Region::Registered made{&endpoint, rights, {}};
+    make_room(region.registered);
     if (!endpoint.register_memory(region.address, region.bytes, rights, made.registration))
       return false;
     region.registered.push_back(made);

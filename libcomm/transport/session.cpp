@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "transport/transport.hpp"
 #include "weft/copy.hpp"
@@ -25,7 +27,9 @@ Session::Session(Transport& transport, peer::Connection& connection, bool opens)
       connection_(&connection),
       theirs_(connection.theirs()),
       cookie_(connection.cookie()),
-      opens_(opens) {}
+      opens_(opens) {
+  again_.reserve(2 * (kMaxDevices + 1));  // the stripes of all devices
+}
 
 Session::~Session() = default;
 
@@ -43,8 +47,10 @@ Status Session::begin(fabric::Endpoint& endpoint) {
   fabric::Link* link = nullptr;
   if (Status status = endpoint.mapped()->offer(link, descriptors); !status) return status;
   link->client = &main_;
-  Status status = transport_.bootstrap_.send(*connection_, peer::FrameType::offer, endpoint.name(),
-                                             descriptors);
+  Status status = or_no_memory([&] {
+    return transport_.bootstrap_.send(*connection_, peer::FrameType::offer, endpoint.name(),
+                                      descriptors);
+  });
   for (const int descriptor : descriptors) ::close(descriptor);
   if (!status) {
     endpoint.close(*link);
@@ -272,17 +278,18 @@ bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<in
 
 // Progress.
 
-void Session::make_busy() {
+void Session::make_busy() noexcept {
   // relaxed: the list below has a lock.
   if (is_busy_.exchange(true, std::memory_order_relaxed)) return;
   std::lock_guard lock(transport_.busy_lock_);
+  // There is room: on_met().
   transport_.busy_.push_back(shared_from_this());
   transport_.has_busy_.store(true, std::memory_order_relaxed);
 }
 
 bool Session::pump() {
   WorkList finished;
-  bool is_up_now = false, floods = false, wants_rails = false;
+  bool is_up_now = false, floods = false, lacks_memory = false, wants_rails = false;
   {
     std::lock_guard lock(lock_);
     is_busy_.store(false, std::memory_order_relaxed);
@@ -305,11 +312,13 @@ bool Session::pump() {
     }
     pump_stripes(finished);
     floods = link_.floods();
+    lacks_memory = link_.lacks_memory();
   }
   if (wants_rails) open_rails(now_ns());
   if (is_up_now) note_up();
   finished.finish_all();
   if (floods) lose(Code::no_memory, "asks for much and reads nothing");
+  if (lacks_memory) lose(Code::no_memory, "is owed messages that there is no memory for");
   return is_busy_.load(std::memory_order_relaxed);
 }
 
@@ -346,13 +355,19 @@ void Session::say_goodbye() {
   if (link_.is_up()) post_control(head);
 }
 
-void Session::lose(Code code, std::string why) {
+void Session::lose(Code code, std::string_view why) noexcept {
   const auto keeps = shared_from_this();
   {
     std::lock_guard lock(lock_);
     if (!link_.lose()) return;
-    why_ = fmt::format("{} {}", theirs_.name.empty() ? "the peer" : theirs_.name, why);
+    why_ = code;
+    or_no_memory([&] {
+      why_ = {code, fmt::format("{} {}", theirs_.name.empty() ? "the peer" : theirs_.name, why)};
+    });
   }
+  // Else nobody here would hear of it.
+  if (code == Code::no_memory && user == nullptr)
+    or_no_memory([&] { log_line(LogLevel::warn, -1, "turned away: {}", why_.text()); });
   // acquire: pairs with the end of post_on().
   while (num_posting_.load(std::memory_order_acquire) != 0) cpu_relax();
   drop_link();
@@ -375,7 +390,7 @@ void Session::lose(Code code, std::string why) {
   if (connection_ != nullptr) transport_.bootstrap_.close(*std::exchange(connection_, nullptr));
   transport_.forget(*this);
   finished.finish_all();
-  transport_.events_.on_lost(*this, {code, why_});
+  transport_.events_.on_lost(*this, why_);
 }
 
 }  // namespace weft::transport

@@ -75,7 +75,7 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   // Moves on what waits; false once nothing does.
   bool pump();
   void tick(std::uint64_t now_ns);
-  void lose(Code code, std::string why);
+  void lose(Code code, std::string_view why) noexcept;
   void withdraw(const std::shared_ptr<Region>& region);
   void note_used();  // the endpoints that it has links over
   bool has_unsent() const { return link_.has_unsent(); }
@@ -114,7 +114,7 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
     else
       count_sent(work.bytes);
   }
-  void make_busy() override;
+  void make_busy() noexcept override;
   void note_up();
   void use(fabric::Endpoint& endpoint);
   Status open_link();
@@ -217,7 +217,7 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   peer::Bytes16 cookie_;
   const bool opens_;
   bool is_told_ = false;  // the program knows of this peer
-  std::string why_;
+  Status why_;            // once it is lost
 };
 
 }  // namespace weft::transport

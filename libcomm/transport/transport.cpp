@@ -1,13 +1,13 @@
 #include "transport/transport.hpp"
 
 #include <fmt/core.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "peer/sockets.hpp"
 
@@ -19,6 +19,7 @@ constexpr std::uint64_t kTickNs = 5'000'000;
 constexpr std::uint64_t kSocketsNs = 500'000;  // between two looks while polls have other work
 constexpr std::uint32_t kTickPolls = 64;
 constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
+constexpr std::string_view kNoMemory = "needs memory of which there is none left here";
 
 peer::NodeAddress own_address(std::string name,
                               const std::vector<std::unique_ptr<fabric::Endpoint>>& endpoints) {
@@ -40,14 +41,14 @@ Transport::Transport(Events& events, const peer::Secret& secret, std::string nam
       bootstrap_(secret, own_address(std::move(name), endpoints)),
       timeout_ns_(timeout_ns),
       endpoints_(std::move(endpoints)),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      epoll_(make_epoll()),
       now_ns_(coarse_now_ns()) {
   auto watch = [&](int descriptor) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event);
+    if (watch_for_input(epoll_, descriptor)) return;
+    throw Error({Code::no_memory, "the kernel has no memory left for a Node"});
   };
   watch(bootstrap_.wait_fd());
+  used_.reserve(endpoints_.size());
   for (const auto& endpoint : endpoints_) {
     if (endpoint->wait_fd() >= 0) watch(endpoint->wait_fd());
     const auto same = std::ranges::find_if(
@@ -72,17 +73,14 @@ void Transport::end() {
     sessions_.back()->lose(Code::cancelled, "was left: the Node has ended");
   for (const auto& connecting : std::exchange(connecting_, {}))
     if (!connecting->is_done) {
-      connecting->status = {Code::cancelled, "the Node has ended"};
+      connecting->status = status_of(Code::cancelled, "the Node has ended");
       connecting->is_done = true;
     }
   while (!regions_.empty()) drop(std::shared_ptr<Region>(regions_.begin()->second));
   lost_.clear();
 }
 
-Transport::~Transport() {
-  end();
-  ::close(epoll_);
-}
+Transport::~Transport() { end(); }
 
 // Meeting.
 
@@ -138,9 +136,10 @@ void Transport::connect(std::string_view text, std::uint64_t deadline_ns,
   } else {
     to->candidates.emplace_back(text);
   }
-  ++num_awaited_;
   connecting_.push_back(to);
-  try_next(std::move(to));
+  ++num_awaited_;
+  if (or_no_memory([&] { try_next(to); }) != Code::ok)
+    end_connecting(to.get(), Code::no_memory, nullptr);
 }
 
 void Transport::try_next(std::shared_ptr<Connecting> connecting) {
@@ -183,6 +182,23 @@ void Transport::end_connecting(Connecting* pointer, Status status,
 }
 
 bool Transport::on_met(peer::Connection& connection, bool connected_here) {
+  void* const client = connection.client;
+  std::shared_ptr<Session> session;
+  bool stays = false;
+  if (or_no_memory([&] { stays = meet(connection, connected_here, session); }) == Code::ok)
+    return stays;
+  if (session != nullptr) {
+    session->connection_ = nullptr;  // closed by the answer
+    session->lose(Code::no_memory, kNoMemory);
+  } else {
+    log_line(LogLevel::warn, -1, "a peer was turned away: there is no memory for it");
+  }
+  if (connected_here) end_connecting(find(client).get(), Code::no_memory, nullptr);
+  return false;
+}
+
+bool Transport::meet(peer::Connection& connection, bool connected_here,
+                     std::shared_ptr<Session>& session) {
   std::shared_ptr<Connecting> connecting;
   const peer::NodeAddress& theirs = connection.theirs();
   if (connected_here) {
@@ -207,13 +223,21 @@ bool Transport::on_met(peer::Connection& connection, bool connected_here) {
       }
     }
   }
-  auto session = std::make_shared<Session>(*this, connection, connected_here);
+  session = std::make_shared<Session>(*this, connection, connected_here);
+  if (connected_here) connecting->session = session;
+  // So that make_busy() and lose() need none.
+  make_room(sessions_);
+  make_room(lost_, sessions_.size() + 1);
+  {
+    std::lock_guard lock(busy_lock_);
+    make_room(busy_, sessions_.size() + 1);
+    pumped_.reserve(busy_.capacity());
+  }
+  by_cookie_[session->cookie()] = session.get();
   connection.client = session.get();
   sessions_.push_back(session);
-  by_cookie_[session->cookie()] = session.get();
   if (!connected_here) return true;
 
-  connecting->session = session;
   std::string text = fmt::format("no fabric leads to {}: it has", theirs.name);
   for (const auto& [fabric, on] : theirs.fabrics) text += " " + fabric;
   Status status{Code::unsupported, std::move(text)};
@@ -236,20 +260,28 @@ void Transport::on_failed(peer::Connection& connection, const Status& status) {
   const auto connecting = find(connection.client);
   if (connecting == nullptr) return;
   connecting->last_failure = status;
-  try_next(connecting);
+  if (or_no_memory([&] { try_next(connecting); }) != Code::ok)
+    end_connecting(connecting.get(), Code::no_memory, nullptr);
+}
+
+template <class F>
+void Transport::guard(Session& session, F&& f) noexcept {
+  if (or_no_memory(f) != Code::ok) session.lose(Code::no_memory, kNoMemory);
 }
 
 bool Transport::on_frame(peer::Connection& connection, peer::FrameType type, std::string_view body,
                          std::span<int> descriptors) {
   auto* session = static_cast<Session*>(connection.client);
   const auto keeps = session->shared_from_this();
-  return session->on_frame(type, body, descriptors);
+  bool makes_sense = true;
+  guard(*session, [&] { makes_sense = session->on_frame(type, body, descriptors); });
+  return makes_sense;
 }
 
 void Transport::on_end(peer::Connection& connection, peer::Ended how) {
   auto* session = static_cast<Session*>(connection.client);
   const auto keeps = session->shared_from_this();
-  session->on_connection_end(how);
+  guard(*session, [&] { session->on_connection_end(how); });
 }
 
 bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
@@ -260,11 +292,15 @@ bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
   const auto keeps = found->second->shared_from_this();
   // What it has under way counts on the limits of its fabric.
   if (keeps->endpoint() != nullptr && keeps->endpoint()->name() != polled_->name()) return false;
-  if (opening.rail != 0) return keeps->take_rail(*polled_, link, opening.rail, opening.device);
+  if (opening.rail != 0) {
+    bool takes = false;
+    guard(*keeps, [&] { takes = keeps->take_rail(*polled_, link, opening.rail, opening.device); });
+    return takes;
+  }
   if (opening.device >= keeps->theirs().num_devices(polled_->name())) return false;
   // Of two that open to each other at once, the link of the one that connected counts.
   if (keeps->opens_ && keeps->is_opening()) return false;
-  keeps->take_link(*polled_, link, opening.received, opening.device);
+  guard(*keeps, [&] { keeps->take_link(*polled_, link, opening.received, opening.device); });
   return keeps->state() != Session::State::lost;
 }
 
@@ -278,15 +314,22 @@ void Transport::on_down(fabric::Link& link, Code why) {
   auto* rail = static_cast<Rail*>(link.client);
   if (rail == nullptr) return;
   const auto keeps = rail->session.shared_from_this();
-  if (rail->number == 0)
-    keeps->on_down(why);
-  else
-    keeps->on_rail_down(*rail, why);
+  guard(*keeps, [&] {
+    if (rail->number == 0)
+      keeps->on_down(why);
+    else
+      keeps->on_rail_down(*rail, why);
+  });
 }
 
 void Transport::on_message(fabric::Link& link, fabric::Bytes bytes) {
   auto& rail = *static_cast<Rail*>(link.client);
-  if (rail.number == 0) return rail.session.on_message(bytes);
+  if (rail.number == 0) {
+    if (or_no_memory([&] { rail.session.on_message(bytes); }) == Code::ok) [[likely]]
+      return;
+    const auto keeps = rail.session.shared_from_this();
+    return keeps->lose(Code::no_memory, kNoMemory);
+  }
   const auto keeps = rail.session.shared_from_this();
   keeps->lose(Code::corrupt, "sends messages where none belong");
 }
@@ -298,7 +341,7 @@ void Transport::note_connected(Session& session) {
 
 void Transport::forget(Session& session) {
   by_cookie_.erase(session.cookie());
-  end_connecting(connecting_to(session), {Code::peer_lost, session.why_}, nullptr);
+  end_connecting(connecting_to(session), session.why_, nullptr);
   const auto found =
       std::ranges::find_if(sessions_, [&](const auto& item) { return item.get() == &session; });
   if (found == sessions_.end()) return;
@@ -318,10 +361,9 @@ void Transport::close(Session& session) {
 
 void Transport::close_all() {
   std::lock_guard lock(progress_);
-  const auto sessions = sessions_;
-  for (const auto& session : sessions) session->say_goodbye();
+  for (const auto& session : sessions_) session->say_goodbye();
   const std::uint64_t limit = now_ns() + std::min(timeout_ns_, kGoodbyeNs);
-  while (!in_poll_ && now_ns() < limit && std::ranges::any_of(sessions, [](const auto& session) {
+  while (!in_poll_ && now_ns() < limit && std::ranges::any_of(sessions_, [](const auto& session) {
     return session->state() == Session::State::up && session->has_unsent();
   }))
     poll();
@@ -337,12 +379,13 @@ fabric::Mapped* Transport::mapped() {
 
 Status Transport::add_region(std::byte* address, std::size_t bytes, bool allocated,
                              std::shared_ptr<Region>& region) {
-  region = std::make_shared<Region>();
-  region->id = ++last_region_;
-  region->address = address;
-  region->bytes = bytes;
-  region->is_allocated = allocated;
-  regions_[region->id] = region;
+  auto made = std::make_shared<Region>();
+  made->id = ++last_region_;
+  made->address = address;
+  made->bytes = bytes;
+  made->is_allocated = allocated;
+  regions_[made->id] = made;
+  region = std::move(made);
   return {};
 }
 
@@ -392,26 +435,30 @@ bool Transport::poll() {
   // By index: a link over another one may come meanwhile.
   for (std::size_t i = 0; i < used_.size(); ++i) any |= poll_endpoint(*used_[i]);
   if (has_busy_.load(std::memory_order_relaxed)) [[unlikely]] {
-    std::vector<std::shared_ptr<Session>> busy;
     {
-      std::lock_guard guard(busy_lock_);
-      busy.swap(busy_);
+      std::lock_guard busy_lock(busy_lock_);
+      pumped_.swap(busy_);
       has_busy_.store(false, std::memory_order_relaxed);
     }
-    for (const auto& session : busy) session->pump();
+    for (const auto& session : pumped_) guard(*session, [&] { session->pump(); });
+    pumped_.clear();
   }
   const std::uint64_t polls = num_polls_.load(std::memory_order_relaxed) + 1;
   num_polls_.store(polls, std::memory_order_relaxed);
   if (is_urgent_ || polls % kTickPolls == 0 || num_awaited_.load(std::memory_order_relaxed) > 0)
       [[unlikely]] {
-    tick();
+    or_no_memory([&] { tick(); });  // else the next one
   }
   return any;
 }
 
 bool Transport::poll_endpoint(fabric::Endpoint& endpoint) {
   polled_ = &endpoint;
-  return endpoint.poll(*this);
+  bool any = false;
+  if (or_no_memory([&] { any = endpoint.poll(*this); }) != Code::ok)
+    log_line(LogLevel::warn, -1, "{}: there is no memory for something that has arrived",
+             endpoint.name());
+  return any;
 }
 
 void Transport::note_used(fabric::Endpoint& endpoint) {
@@ -434,7 +481,7 @@ void Transport::tick() {
     for (std::size_t i = sessions_.size(); i-- > 0;) {
       if (i >= sessions_.size()) continue;
       const auto session = sessions_[i];
-      session->tick(now);
+      guard(*session, [&] { session->tick(now); });
     }
     used_.clear();
     for (const auto& session : sessions_) session->note_used();

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "peer/bootstrap.hpp"
 #include "transport/session.hpp"
 
@@ -68,7 +69,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   bool poll();
   // Before a sleep on wait_fd(). False: there is something to do.
   bool arm();
-  int wait_fd() const { return epoll_; }
+  int wait_fd() const { return epoll_.get(); }
   // How long a sleep may last.
   int sleep_ms();
   std::uint64_t num_polls() const { return num_polls_.load(std::memory_order_relaxed); }
@@ -89,6 +90,10 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void on_down(fabric::Link& link, Code why) override;
   void on_message(fabric::Link& link, fabric::Bytes bytes) override;
 
+  // What there is no memory for ends the session that wants it.
+  template <class F>
+  static void guard(Session& session, F&& f) noexcept;
+  bool meet(peer::Connection& connection, bool connected_here, std::shared_ptr<Session>& session);
   void try_next(std::shared_ptr<Connecting> connecting);
   void end_connecting(Connecting* connecting, Status status, std::shared_ptr<Session> session);
   std::shared_ptr<Connecting> find(void* connecting);
@@ -108,7 +113,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   std::vector<std::vector<fabric::Endpoint*>> devices_;  // by fabric
   // Those that sessions have links over: polled each time, the others now and then.
   std::vector<fabric::Endpoint*> used_;
-  int epoll_ = -1;
+  Descriptor epoll_;
 
   std::recursive_mutex progress_;
   bool in_poll_ = false;
@@ -126,7 +131,8 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   std::uint64_t last_region_ = 0;
 
   SpinLock busy_lock_;
-  std::vector<std::shared_ptr<Session>> busy_;  // have something that waits for room
+  std::vector<std::shared_ptr<Session>> busy_;    // have something that waits for room
+  std::vector<std::shared_ptr<Session>> pumped_;  // those of this poll
   std::atomic<bool> has_busy_{false};
 };
 

@@ -1,6 +1,5 @@
 // A rank of the threaded transport that does a little of everything, for tests/shortage/run. It
 // says in one line how that ended, and what is left of it.
-#include <dirent.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,36 +10,11 @@
 #include <vector>
 #include <weft/weft.hpp>
 
+#include "left.hpp"
+
 namespace {
 
 using namespace weft;
-
-// But for the counters, which stay until the process ends.
-int num_files() {
-  int num = 0;
-  DIR* files = opendir("/proc/self/fd");
-  while (files != nullptr) {
-    const dirent* file = readdir(files);
-    if (file == nullptr) break;
-    char target[64] = {};
-    (void)!readlinkat(dirfd(files), file->d_name, target, sizeof target - 1);
-    num += std::strstr(target, "memfd:weft-stats") == nullptr;
-  }
-  if (files != nullptr) closedir(files);
-  return num;
-}
-
-// Of Weft's shared memory, likewise.
-int num_maps() {
-  int num = 0;
-  char line[512];
-  FILE* maps = std::fopen("/proc/self/maps", "r");
-  while (std::fgets(line, sizeof line, maps) != nullptr)
-    num += std::strstr(line, "memfd:weft") != nullptr &&
-           std::strstr(line, "memfd:weft-stats") == nullptr;
-  std::fclose(maps);
-  return num;
-}
 
 // Without destructors: what the others do together is not to go on with what those do.
 [[noreturn]] void fail(const char* what, std::string_view why) {
@@ -121,7 +95,7 @@ void work(Job& job) {
 
 int main() {
   const char* rank = std::getenv("WEFT_RANK");
-  const int files = num_files(), maps = num_maps();
+  const testing::Left left;
   std::string result = "fine";
   try {
     Job job;
@@ -129,11 +103,6 @@ int main() {
   } catch (const Error& error) {
     result = "told " + std::string(code_name(error.status().code()));
   }
-  // What libfabric keeps is its own.
-  const bool remote = std::getenv("WEFT_FABRIC") != nullptr;
-  const int left_files = remote ? 0 : num_files() - files, left_maps = num_maps() - maps;
-  std::printf("rank %s: %s%s\n", rank, result.c_str(),
-              left_files != 0 || left_maps != 0 ? ", and leaks" : "");
-  if (left_files != 0 || left_maps != 0) std::printf("%d files, %d maps\n", left_files, left_maps);
+  left.print(rank, result);
   return 0;
 }

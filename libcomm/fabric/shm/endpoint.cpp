@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/shm/segments.hpp"
 #include "transport/ring.hpp"
@@ -95,10 +97,9 @@ void wake(ShmLink& link, std::uint32_t what) noexcept {
 
 class ShmEndpoint final : public Endpoint, private Mapped {
  public:
-  ShmEndpoint() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), can_fence_(heavy_fence_register()) {
+  ShmEndpoint() : epoll_(make_epoll()), can_fence_(heavy_fence_register()) {
     limits_ = {.message_max = RingWriter::max_length(kRingStart), .breaks = false};
   }
-  ~ShmEndpoint() override { ::close(epoll_); }
 
   std::string_view name() const noexcept override { return "shm"; }
   const Limits& limits() const noexcept override { return limits_; }
@@ -112,7 +113,7 @@ class ShmEndpoint final : public Endpoint, private Mapped {
 
   bool poll(Events& events) override;
   bool arm() override;
-  int wait_fd() const noexcept override { return epoll_; }
+  int wait_fd() const noexcept override { return epoll_.get(); }
 
  private:
   Status offer(Link*& link, std::vector<int>& descriptors) override;
@@ -135,12 +136,13 @@ class ShmEndpoint final : public Endpoint, private Mapped {
   void read_sockets();
   void send_to_sleep();
 
-  const int epoll_;
+  const Descriptor epoll_;
   const bool can_fence_;
   Limits limits_;
   Segments segments_;
   std::vector<ShmLink*> polled_;  // null: closed or put to sleep meanwhile
   std::vector<ShmLink*> closed_;  // freed at the end of poll()
+  std::size_t num_links_ = 0;
   std::uint32_t polls_ = 0;
   bool look_at_sockets_ = true;
   bool is_armed_ = false;
@@ -157,34 +159,32 @@ Status ShmEndpoint::attach(std::unique_ptr<ShmLink> link, int side, Link*& out) 
   link->peer_wants = &peer.wants;
   link->own_wants = &own.wants;
   link->peer_consumed = &peer.consumed;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.ptr = link.get();
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, link->socket, &event) != 0)
+  // So that no later step lacks memory.
+  for (auto* list : {&polled_, &closed_}) make_room(*list, 2 * (num_links_ + 1));
+  if (!watch_for_input(epoll_, link->socket, link.get()))
     return {Code::no_memory, fmt::format("cannot watch a link: {}", std::strerror(errno))};
+  ++num_links_;
   poll_often(*link);
   out = link.release();
   return {};
 }
 
 Status ShmEndpoint::offer(Link*& out, std::vector<int>& descriptors) {
+  descriptors.reserve(2);
   auto link = std::make_unique<ShmLink>();
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
     return {Code::no_memory, fmt::format("cannot make a socket: {}", std::strerror(errno))};
   link->socket = pair[0];
-  int memory = -1;
-  Status status = make_segment("weft-link", kLinkBytes, memory, link->memory);
-  if (status) {
-    reinterpret_cast<LinkHead*>(link->memory)->magic = kMagic;
-    status = attach(std::move(link), 0, out);
-  }
-  if (!status) {
-    ::close(pair[1]);
-    if (memory >= 0) ::close(memory);
+  Descriptor other(pair[1]);
+  int file = -1;
+  if (Status status = make_segment("weft-link", kLinkBytes, file, link->memory); !status)
     return status;
-  }
-  descriptors = {memory, pair[1]};
+  Descriptor memory(file);
+  reinterpret_cast<LinkHead*>(link->memory)->magic = kMagic;
+  if (Status status = attach(std::move(link), 0, out); !status) return status;
+  descriptors.clear();
+  for (Descriptor* each : {&memory, &other}) descriptors.push_back(each->release());
   return {};
 }
 
@@ -193,9 +193,10 @@ Status ShmEndpoint::accept(std::span<const int> descriptors, Link*& out) {
     for (const int descriptor : descriptors) ::close(descriptor);
     return {Code::corrupt, "a peer offers no link over shared memory"};
   }
+  Descriptor memory(descriptors[0]), socket(descriptors[1]);
   auto link = std::make_unique<ShmLink>();
-  link->socket = descriptors[1];
-  if (Status status = map_segment(descriptors[0], kLinkBytes, true, link->memory); !status)
+  link->socket = socket.release();
+  if (Status status = map_segment(memory.release(), kLinkBytes, true, link->memory); !status)
     return status;
   int domain = 0;
   socklen_t length = sizeof domain;
@@ -209,10 +210,11 @@ Status ShmEndpoint::accept(std::span<const int> descriptors, Link*& out) {
 void ShmEndpoint::close(Link& base) {
   auto& link = static_cast<ShmLink&>(base);
   link.is_closed = true;
+  --num_links_;
   std::ranges::replace(polled_, &link, static_cast<ShmLink*>(nullptr));
   // Explicitly: the peer's copy of the descriptor, still under way, would keep it there.
   if (!link.is_down.load(std::memory_order_relaxed))
-    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, link.socket, nullptr);
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.socket, nullptr);
   ::close(std::exchange(link.socket, -1));
   if (in_poll_)
     closed_.push_back(&link);
@@ -272,14 +274,14 @@ bool ShmEndpoint::read_ring(Events& events, ShmLink& link) {
     return false;
   // What the peer had sent has been delivered.
   if (link.is_down.exchange(true, std::memory_order_relaxed)) return false;
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, link.socket, nullptr);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.socket, nullptr);
   events.on_down(link, link.reader.broken() ? Code::corrupt : Code::peer_lost);
   return true;
 }
 
 void ShmEndpoint::read_sockets() {
   epoll_event ready[64];
-  const int count = ::epoll_wait(epoll_, ready, 64, 0);
+  const int count = ::epoll_wait(epoll_.get(), ready, 64, 0);
   for (int i = 0; i < count; ++i) {
     auto& link = *static_cast<ShmLink*>(ready[i].data.ptr);
     char bytes[64];
@@ -297,6 +299,7 @@ void ShmEndpoint::send_to_sleep() {
   };
   std::size_t left = polled_.size();
   std::vector<ShmLink*> asleep;
+  if (or_no_memory([&] { asleep.reserve(left); }) != Code::ok) return;  // later
   for (ShmLink*& link : polled_) {
     if (left <= kAlwaysPolled) break;
     if (!is_idle(link)) continue;

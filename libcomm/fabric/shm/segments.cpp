@@ -9,6 +9,9 @@
 
 #include <cstring>
 
+#include "base/descriptor.hpp"
+#include "base/shortage.hpp"
+
 namespace weft::fabric::shm {
 
 namespace {
@@ -20,40 +23,35 @@ Status failed(const char* what) {
 }  // namespace
 
 Status make_segment(const char* name, std::size_t bytes, int& descriptor, std::byte*& at) {
-  const int fd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return failed("cannot create shared memory");
+  Descriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return failed("cannot create shared memory");
+  const int fd = file.get();
   // Nobody of another user makes a read-only descriptor writable by opening it anew.
   if (::fchmod(fd, 0600) == 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 &&
       ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (mapped != MAP_FAILED) {
-      descriptor = fd;
+      descriptor = file.release();
       at = static_cast<std::byte*>(mapped);
       return {};
     }
   }
-  Status status = failed("cannot map shared memory");
-  ::close(fd);
-  return status;
+  return failed("cannot map shared memory");
 }
 
 Status map_segment(int descriptor, std::size_t bytes, bool writable, std::byte*& at) {
+  const Descriptor closes(descriptor);
   struct stat file {};
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
-  Status status;
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(descriptor, &file) != 0 ||
       static_cast<std::uint64_t>(file.st_size) < bytes || bytes == 0) {
-    status = {Code::corrupt, "a peer's shared memory is not what it says"};
-  } else {
-    void* mapped = ::mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
-                          descriptor, 0);
-    if (mapped == MAP_FAILED)
-      status = failed("cannot map a peer's memory");
-    else
-      at = static_cast<std::byte*>(mapped);
+    return {Code::corrupt, "a peer's shared memory is not what it says"};
   }
-  ::close(descriptor);
-  return status;
+  void* mapped = ::mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+                        descriptor, 0);
+  if (mapped == MAP_FAILED) return failed("cannot map a peer's memory");
+  at = static_cast<std::byte*>(mapped);
+  return {};
 }
 
 Segments::~Segments() {
@@ -69,7 +67,11 @@ Status Segments::allocate(std::size_t bytes, void*& address) {
   if (Status status = make_segment("weft-memory", bytes, segment.descriptor, at); !status)
     return status;
   std::lock_guard lock(mutex_);
-  segments_[at] = segment;
+  if (or_no_memory([&] { segments_[at] = segment; }) != Code::ok) {
+    ::munmap(at, bytes);
+    ::close(segment.descriptor);
+    return Code::no_memory;
+  }
   address = at;
   return {};
 }

@@ -20,7 +20,6 @@
 #include <cstring>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -28,20 +27,6 @@
 #include "weft/copy.hpp"
 #include "weft/export.hpp"
 #include "weft/status.hpp"
-
-namespace weft {
-
-// What constructors throw.
-class WEFT_API Error : public std::runtime_error {
- public:
-  explicit Error(Status status) : std::runtime_error(status.text()), status_(std::move(status)) {}
-  const Status& status() const noexcept { return status_; }
-
- private:
-  Status status_;
-};
-
-}  // namespace weft
 
 namespace weft::transport {
 

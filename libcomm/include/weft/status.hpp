@@ -6,8 +6,10 @@
 // use its own copies. "again" is back-pressure and never a failure: the caller makes progress and
 // retries.
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "weft/export.hpp"
 
@@ -54,5 +56,15 @@ class [[nodiscard]] WEFT_API Status {
 };
 
 inline bool operator==(const Status& status, Code code) noexcept { return status.code() == code; }
+
+// What constructors throw.
+class WEFT_API Error : public std::runtime_error {
+ public:
+  explicit Error(Status status) : std::runtime_error(status.text()), status_(std::move(status)) {}
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+};
 
 }  // namespace weft

@@ -359,6 +359,7 @@ void RemoteLanes::pump(RankPeer& peer) {
   peer.is_busy = false;
   if (peer.link.pump()) note_up(peer);
   if (peer.link.floods()) return lose(peer, "asks and takes no answers");
+  if (peer.link.lacks_memory()) return lose(peer, "is owed messages that there is no memory for");
   if (!peer.link.is_up()) return;
   if (!pump_lanes(peer) || !pump_operations(peer) || !peer.owner_side.pump()) peer.make_busy();
 }
@@ -387,11 +388,6 @@ void RemoteLanes::tick() {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];
     if (!is_alive(peer.rank) && (peer.got_farewell || !peer.link.has_unsent())) continue;
-    if (!peer.link.is_up() && peer.link.link() != nullptr &&
-        now_ns_ > peer.changed_ns + timeout_ns_ / 4) {
-      drop_link(peer);  // no answer: another try
-      peer.link.back_off(now_ns_);
-    }
     const bool opens = own_name() < peer.name || !peer.answered ||
                        now_ns_ > peer.changed_ns + std::min(kHigherWaitsNs, timeout_ns_ / 8);
     switch (peer.link.tick(now_ns_, silence_ns_,

@@ -153,7 +153,7 @@ bool Port::on_frame(peer::Connection& connection, peer::FrameType type, std::str
   return true;
 }
 
-void Port::on_end(peer::Connection& connection, peer::Ended) {
+void Port::on_end(peer::Connection& connection, const Status&) {
   auto* visit = static_cast<Visit*>(connection.client);
   if (visit == nullptr) return;
   visit->connection = nullptr;

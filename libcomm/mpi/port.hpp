@@ -46,7 +46,7 @@ class Port final : peer::Bootstrap::Events {
   void on_failed(peer::Connection& connection, const Status& status) override;
   bool on_frame(peer::Connection& connection, peer::FrameType type, std::string_view body,
                 std::span<int> descriptors) override;
-  void on_end(peer::Connection& connection, peer::Ended how) override;
+  void on_end(peer::Connection& connection, const Status& why) override;
 
   void poll();
   // Between two looks; lets everything else here go on.

@@ -239,8 +239,9 @@ Status Bootstrap::send(Connection& connection, FrameType type, std::string_view 
       return error(Code::no_memory, "cannot pass a descriptor to", connection.theirs().name);
     unsent.descriptors.push_back(std::move(copy));
   }
-  connection.unsent_bytes_ += unsent.bytes.size();
+  const std::size_t bytes = unsent.bytes.size();
   connection.unsent_.push_back(std::move(unsent));
+  connection.unsent_bytes_ += bytes;
   flush(connection);  // if the socket has failed, reading from it tells
   return {};
 }
@@ -445,8 +446,7 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
 
 void Bootstrap::end_failed(Events& events, Connection& connection) {
   if (connection.was_met_) {
-    events.on_end(connection,
-                  connection.failure_ == Code::timed_out ? Ended::broken : Ended::finished);
+    events.on_end(connection, connection.failure_);
   } else if (connection.connects_) {
     events.on_failed(connection,
                      {connection.failure_.code(),

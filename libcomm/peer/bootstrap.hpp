@@ -27,8 +27,6 @@ inline constexpr std::size_t kMaxHalfOpen = 64;
 inline constexpr std::uint64_t kHandshakeMs = 5000;
 inline constexpr std::size_t kMaxUnsentBytes = 256 << 10;
 
-enum class Ended { finished, broken };  // by the peer's end; by the network
-
 class Connection {
  public:
   void* client = nullptr;
@@ -78,8 +76,9 @@ class Bootstrap {
     // frame makes no sense; the connection ends as broken.
     virtual bool on_frame(Connection& connection, FrameType type, std::string_view body,
                           std::span<int> descriptors) = 0;
-    // Freed afterwards.
-    virtual void on_end(Connection& connection, Ended how) = 0;
+    // Freed afterwards. peer_lost: by the peer's end; timed_out: by the network; else by what it
+    // says.
+    virtual void on_end(Connection& connection, const Status& why) = 0;
 
    protected:
     ~Events() = default;

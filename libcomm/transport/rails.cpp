@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "transport/session.hpp"
 #include "transport/transport.hpp"
@@ -273,11 +274,13 @@ void Session::pump_stripes(WorkList& finished) {
   for (std::size_t device = 0; device < std::min(devices_->size(), kMaxDevices); ++device) {
     if ((*devices_)[device] == endpoint() && (rails_.size() <= device || rails_[device] == nullptr))
       continue;
-    Rail& rail = rail_at(device + 1);
-    if (rail.is_up)
-      hand_out(rail, *rail.endpoint, *rail.link, finished);
+    // Without memory for it the others do its part.
+    Rail* rail = nullptr;
+    if (or_no_memory([&] { rail = &rail_at(device + 1); }) != Code::ok) continue;
+    if (rail->is_up)
+      hand_out(*rail, *rail->endpoint, *rail->link, finished);
     else if ((*devices_)[device] != endpoint())
-      want(rail);
+      want(*rail);
   }
 }
 

@@ -33,6 +33,7 @@ void ReliableLink::set_opened(fabric::Link& link) {
 }
 
 bool ReliableLink::take(fabric::Link& link, std::uint32_t received) {
+  if (state_ == State::lost) return false;
   link_ = &link;
   linked_at_ns_ = now_ns();
   is_opener_ = false;
@@ -246,8 +247,10 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
                                              : broken_since_ns_) +
                     timeout_ns)
         return Due::gone;
-      // Nobody answers there: another try.
-      if (link_ != nullptr && now > linked_at_ns_ + timeout_ns / 4) return Due::stalled;
+      // Nobody answers there: another try. Before the first answer the peer may be slow.
+      if (link_ != nullptr &&
+          now > linked_at_ns_ + timeout_ns / (state_ == State::connecting ? 2 : 4))
+        return Due::stalled;
       return opens && link_ == nullptr && endpoint_ != nullptr && now >= open_at_ns_ ? Due::open
                                                                                      : Due::nothing;
     case State::up:

@@ -30,7 +30,7 @@ void finish(Work& work) {
 void Session::start(Work& work) {
   work.session = this;
   work.done = request_done;
-  WorkList finished;
+  FinishedWorks finished;
   Rail* rail = nullptr;
   {
     std::lock_guard lock(lock_);
@@ -67,6 +67,7 @@ Code Session::check(const Work& work, const RemoteRegion& region) {
 // Numbered, so it is sent once; and behind the put, also when both are posted again.
 void Session::post_tag(Work& work) {
   if (!std::exchange(work.has_tag, false)) return;
+  work.was_tagged = true;
   NotifyMessage message{{.kind = Kind::notify}, work.tag};
   post_control(message);
 }
@@ -88,7 +89,7 @@ void Session::end_work(Work& work, Code code, WorkList& finished) {
 bool Session::advance(Work& work, WorkList& finished) {
   if (work.is_send) return post_pieces(work, finished);
   // A message behind it has arrived, so it had, and the owner may use the memory for other data.
-  if (work.was_put && link_.has_later_than(work.put_after)) {
+  if (work.was_put && work.id == 0 && link_.has_later_than(work.put_after)) {
     count_moved(work);
     end_work(work, Code::ok, finished);
     return true;
@@ -112,6 +113,19 @@ bool Session::advance(Work& work, WorkList& finished) {
   const fabric::Key* key = region.key_on(main_.theirs);
   // What the owner's side has begun it ends.
   const bool by_owner = key == nullptr || work.id != 0 || !can_do(endpoint()->limits(), work);
+  // By messages, which the link holds until all that is put again is under way. A put must not come
+  // behind its notification, which it would there.
+  if (work.is_repost && by_owner && work.id == 0) {
+    if (work.was_tagged) {
+      is_stuck_ = true;
+      make_busy();
+      return false;
+    }
+    reposts_.remove(work);
+    work.is_repost = false;
+    waiting_.push_back(work);
+    return true;
+  }
   if (!by_owner && is_striped(work)) {
     (work.is_repost ? reposts_ : waiting_).remove(work);
     work.is_repost = false;

@@ -166,9 +166,11 @@ void Session::on_down(Code why) {
   link_.back_off(now_ns());
 }
 
-void Session::on_connection_end(peer::Ended how) {
+void Session::on_connection_end(const Status& why) {
   connection_ = nullptr;
-  if (how != peer::Ended::finished) return;  // liveness tells
+  if (why == Code::timed_out) return;  // liveness tells
+  // A frame was lost, or made no sense: what waits for it would wait forever.
+  if (why != Code::peer_lost) return lose(why.code(), why.text());
   // What it sent before is delivered by its link, where that tells its end itself.
   bool ends_itself;
   {
@@ -264,8 +266,10 @@ bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<in
   for (const auto& endpoint : transport_.endpoints_) {
     if (endpoint->name() != body || endpoint->mapped() == nullptr) continue;
     fabric::Link* link = nullptr;
-    Status status = endpoint->mapped()->accept(descriptors, link);
+    // The endpoint's, whatever comes of it.
+    const std::vector<int> offered(descriptors.begin(), descriptors.end());
     std::ranges::fill(descriptors, -1);
+    Status status = endpoint->mapped()->accept(offered, link);
     if (!status) {
       lose(status.code(), status.text());
       return true;
@@ -288,8 +292,9 @@ void Session::make_busy() noexcept {
 }
 
 bool Session::pump() {
-  WorkList finished;
-  bool is_up_now = false, floods = false, lacks_memory = false, wants_rails = false;
+  FinishedWorks finished;
+  bool is_up_now = false, floods = false, lacks_memory = false, is_stuck = false,
+       wants_rails = false;
   {
     std::lock_guard lock(lock_);
     is_busy_.store(false, std::memory_order_relaxed);
@@ -313,11 +318,15 @@ bool Session::pump() {
     pump_stripes(finished);
     floods = link_.floods();
     lacks_memory = link_.lacks_memory();
+    is_stuck = is_stuck_;
   }
   if (wants_rails) open_rails(now_ns());
   if (is_up_now) note_up();
   finished.finish_all();
   if (floods) lose(Code::no_memory, "asks for much and reads nothing");
+  if (is_stuck)
+    lose(Code::peer_lost,
+         "is reached by a device only that a put which has been told of cannot use");
   if (lacks_memory) lose(Code::no_memory, "is owed messages that there is no memory for");
   return is_busy_.load(std::memory_order_relaxed);
 }
@@ -370,8 +379,8 @@ void Session::lose(Code code, std::string_view why) noexcept {
     or_no_memory([&] { log_line(LogLevel::warn, -1, "turned away: {}", why_.text()); });
   // acquire: pairs with the end of post_on().
   while (num_posting_.load(std::memory_order_acquire) != 0) cpu_relax();
-  drop_link();
-  drop_rails();
+  or_no_memory([&] { drop_link(); });
+  or_no_memory([&] { drop_rails(); });
   WorkList finished;
   {
     std::lock_guard lock(lock_);

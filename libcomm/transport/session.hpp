@@ -71,7 +71,7 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   void on_rail_down(Rail& rail, Code why);
   void on_message(fabric::Bytes bytes);
   bool on_frame(peer::FrameType type, std::string_view body, std::span<int> descriptors);
-  void on_connection_end(peer::Ended how);
+  void on_connection_end(const Status& why);
   // Moves on what waits; false once nothing does.
   bool pump();
   void tick(std::uint64_t now_ns);
@@ -190,6 +190,7 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   WorkList reposts_;          // were under way when the link broke; messages must not overtake them
   WorkList striped_;          // with pieces that nobody has been given
   std::vector<Piece> again_;  // pieces whose rail went down
+  bool is_stuck_ = false;     // a notified put can only go by messages now, behind its notification
   std::size_t num_sends_ = 0;  // long messages in waiting_
   std::map<MemoryKey, std::shared_ptr<RemoteRegion>> regions_;
   std::uint32_t last_question_ = 0;

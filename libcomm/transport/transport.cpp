@@ -278,10 +278,10 @@ bool Transport::on_frame(peer::Connection& connection, peer::FrameType type, std
   return makes_sense;
 }
 
-void Transport::on_end(peer::Connection& connection, peer::Ended how) {
+void Transport::on_end(peer::Connection& connection, const Status& why) {
   auto* session = static_cast<Session*>(connection.client);
   const auto keeps = session->shared_from_this();
-  guard(*session, [&] { session->on_connection_end(how); });
+  guard(*session, [&] { session->on_connection_end(why); });
 }
 
 bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
@@ -455,10 +455,16 @@ bool Transport::poll() {
 bool Transport::poll_endpoint(fabric::Endpoint& endpoint) {
   polled_ = &endpoint;
   bool any = false;
-  if (or_no_memory([&] { any = endpoint.poll(*this); }) != Code::ok)
-    log_line(LogLevel::warn, -1, "{}: there is no memory for something that has arrived",
-             endpoint.name());
-  return any;
+  if (or_no_memory([&] { any = endpoint.poll(*this); }) == Code::ok) return any;
+  log_line(LogLevel::warn, -1, "{}: there is no memory for something that has arrived",
+           endpoint.name());
+  // Whose it was is not known, and who waits for it would wait forever.
+  for (std::size_t i = sessions_.size(); i-- > 0;) {
+    if (i >= sessions_.size() || sessions_[i]->endpoint() != &endpoint) continue;
+    const auto keeps = sessions_[i];
+    keeps->lose(Code::no_memory, kNoMemory);
+  }
+  return true;
 }
 
 void Transport::note_used(fabric::Endpoint& endpoint) {

@@ -84,7 +84,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void on_failed(peer::Connection& connection, const Status& status) override;
   bool on_frame(peer::Connection& connection, peer::FrameType type, std::string_view body,
                 std::span<int> descriptors) override;
-  void on_end(peer::Connection& connection, peer::Ended how) override;
+  void on_end(peer::Connection& connection, const Status& why) override;
   bool on_incoming(fabric::Link& link, fabric::Bytes hello) override;
   void on_up(fabric::Link& link) override;
   void on_down(fabric::Link& link, Code why) override;

@@ -21,6 +21,7 @@ struct Work : AccessRequest {
   bool is_send = false;  // a long message, and no access
   bool has_tag = false;
   bool is_repost = false;       // was under way when the link broke
+  bool was_tagged = false;      // its notification is on its way
   bool was_put = false;         // by the fabric
   std::uint32_t put_after = 0;  // the last message that went before that
   Code code = Code::ok;         // once it has ended
@@ -86,6 +87,11 @@ class WorkList : public List<Work> {
   void finish_all() {
     while (Work* work = pop_front()) finish(*work);
   }
+};
+
+// Ends all in it at last, also where what came after had no memory. Declared before locks.
+struct FinishedWorks : WorkList {
+  ~FinishedWorks() { finish_all(); }
 };
 
 }  // namespace weft::transport

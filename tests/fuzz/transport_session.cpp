@@ -28,7 +28,7 @@ struct Rogue final : peer::Bootstrap::Events, fabric::Events {
   bool on_frame(peer::Connection&, peer::FrameType, std::string_view, std::span<int>) override {
     return true;
   }
-  void on_end(peer::Connection&, peer::Ended) override { connection = nullptr; }
+  void on_end(peer::Connection&, const Status&) override { connection = nullptr; }
   bool on_incoming(fabric::Link&, fabric::Bytes) override { return false; }
   void on_up(fabric::Link&) override { is_up = true; }
   void on_down(fabric::Link&, Code) override { is_down = true; }

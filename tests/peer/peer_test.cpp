@@ -42,9 +42,9 @@ struct Met final : Bootstrap::Events {
     for (int& descriptor : given) descriptors.push_back(std::exchange(descriptor, -1));
     return true;
   }
-  void on_end(Connection& connection, Ended how) override {
+  void on_end(Connection& connection, const Status& why) override {
     std::erase(met, &connection);
-    ends.push_back(how);
+    ends.push_back(why.code());
   }
   ~Met() {
     for (const int descriptor : descriptors) ::close(descriptor);
@@ -53,7 +53,7 @@ struct Met final : Bootstrap::Events {
   std::vector<Status> failures;
   std::vector<std::string> frames;
   std::vector<int> descriptors;
-  std::vector<Ended> ends;
+  std::vector<Code> ends;
   bool accept = true;
 };
 
@@ -146,7 +146,7 @@ TEST_CASE("two that share a secret meet, over TCP and Unix sockets") {
     }
     server.bootstrap.close(*server.events.met[0]);
     REQUIRE(poll_until({&server, &client}, [&] { return client.events.ends.size() == 1; }));
-    CHECK(client.events.ends[0] == Ended::finished);
+    CHECK(client.events.ends[0] == Code::peer_lost);
   }
 }
 

@@ -31,7 +31,8 @@ class Operation {
   std::uint64_t previous() const noexcept { return previous_; }
 
   // If set before the start: called once when the operation has ended, by whoever calls progress()
-  // or wait(), or within the start itself. It may start other operations, this one included.
+  // or wait(), or within the start itself. It may start other operations, this one included, and
+  // must not throw.
   void (*on_done)(Operation&) = nullptr;
   void* context = nullptr;  // the program's
 

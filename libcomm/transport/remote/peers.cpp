@@ -287,6 +287,7 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   });
   if (!made) return false;
   RankPeer& peer = *place;
+  if (peer.link.state() == ReliableLink::State::lost) return false;  // as one that left, by silence
   // Of two that open to each other at once, the lower name's link counts.
   if (peer.link.link() != nullptr && !peer.link.is_up() && peer.opens && own_name() < peer.name)
     return false;
@@ -316,10 +317,8 @@ void RemoteLanes::on_down(fabric::Link& link, Code why) {
 void RemoteLanes::note_break_of_left(RankPeer& peer, bool was_up) {
   end_operations(peer);
   if (!was_up) ++peer.num_refusals;
-  if (peer.num_refusals >= kMostRefusals || !peer.link.has_unsent())
-    peer.got_farewell = true;
-  else
-    peer.link.back_off(now_ns());
+  peer.link.back_off(now_ns());
+  if (peer.num_refusals >= kMostRefusals || !peer.link.has_unsent()) peer.got_farewell = true;
 }
 
 // What the link had under way is sent again over the next one, as far as it is still needed.
@@ -406,10 +405,15 @@ void RemoteLanes::tick() {
         break;
       case ReliableLink::Due::stalled:
         drop_link(peer);
-        peer.link.back_off(now_ns_);
+        if (is_alive(peer.rank))
+          peer.link.back_off(now_ns_);
+        else
+          note_break_of_left(peer, false);
         break;
       case ReliableLink::Due::open:
-        if (!or_no_memory([&] { return open_link(peer); })) peer.link.back_off_most(now_ns_);
+        if (or_no_memory([&] { return open_link(peer); })) break;
+        peer.link.back_off_most(now_ns_);
+        if (!is_alive(peer.rank)) note_break_of_left(peer, false);
         break;
     }
   }

@@ -24,9 +24,10 @@ constexpr std::uint64_t kLanesTickNs = 10'000'000;
 constexpr int kLeaveSleepMs = 10;
 // The lower of two names opens a broken link again; the other does if nothing has come of that.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
-// A rank that left, and whose link broke before it acknowledged the answer to its goodbye, waits
-// for that no more if so many openings come to nothing: one may cross with its own.
-constexpr int kMostRefusals = 2;
+// A rank that left, and whose link broke before it acknowledged the answer to its goodbye, has gone
+// if so many openings come to nothing, at growing intervals, half a second in all: some may cross
+// with its own, or break as well. One that nothing at all answers counts for half of them.
+constexpr int kMostRefusals = 8;
 
 std::string to_hex(std::string_view bytes) {
   std::string text(2 * bytes.size() + 1, 0);
@@ -307,16 +308,16 @@ void RemoteLanes::on_down(fabric::Link& link, Code why) {
   if (peer == nullptr) return;
   const bool was_up = peer->link.is_up();
   drop_link(*peer);
-  if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up);
+  if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up ? 0 : 1);
   if (why == Code::corrupt) return lose(*peer, "sends what makes no sense");
   if (!endpoint_->limits().breaks) return lose(*peer, "has ended");
   peer->link.back_off(now_ns());
 }
 
 // It may have closed the link; or that broke, and the answer to its goodbye is to be sent again.
-void RemoteLanes::note_break_of_left(RankPeer& peer, bool was_up) {
+void RemoteLanes::note_break_of_left(RankPeer& peer, int refusals) {
   end_operations(peer);
-  if (!was_up) ++peer.num_refusals;
+  peer.num_refusals += refusals;
   peer.link.back_off(now_ns());
   if (peer.num_refusals >= kMostRefusals || !peer.link.has_unsent()) peer.got_farewell = true;
 }
@@ -387,7 +388,7 @@ void RemoteLanes::tick() {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];
     if (!is_alive(peer.rank) && (peer.got_farewell || !peer.link.has_unsent())) continue;
-    const bool opens = own_name() < peer.name || !peer.answered ||
+    const bool opens = own_name() < peer.name || !peer.answered || !is_alive(peer.rank) ||
                        now_ns_ > peer.changed_ns + std::min(kHigherWaitsNs, timeout_ns_ / 8);
     switch (peer.link.tick(now_ns_, silence_ns_,
                            life(peer.rank).is_watched.load(std::memory_order_relaxed), opens)) {
@@ -408,12 +409,12 @@ void RemoteLanes::tick() {
         if (is_alive(peer.rank))
           peer.link.back_off(now_ns_);
         else
-          note_break_of_left(peer, false);
+          note_break_of_left(peer, kMostRefusals / 2);
         break;
       case ReliableLink::Due::open:
         if (or_no_memory([&] { return open_link(peer); })) break;
         peer.link.back_off_most(now_ns_);
-        if (!is_alive(peer.rank)) note_break_of_left(peer, false);
+        if (!is_alive(peer.rank)) note_break_of_left(peer, 1);
         break;
     }
   }

@@ -161,7 +161,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   ProcessName own_name() const noexcept { return {job_.id(), job_.rank()}; }
   Status reach(int rank, RankPeer*& peer);
   Status open_link(RankPeer& peer);
-  void note_break_of_left(RankPeer& peer, bool was_up);
+  void note_break_of_left(RankPeer& peer, int refusals);
   void drop_link(RankPeer& peer);
   void note_up(RankPeer& peer);
   void note_end(int rank, PeerState state);

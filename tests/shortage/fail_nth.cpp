@@ -6,7 +6,7 @@
 //   WEFT_SHORT_AT   the call that fails, from 1 on; 0: none
 //   WEFT_SHORT_FOR  how many fail from there on (1)
 //   WEFT_SHORT_IN   the process: its WEFT_RANK, or the name of its program
-//   WEFT_SHORT_TRACE  set: where each that failed came from goes to standard error
+//   WEFT_SHORT_TRACE  set: the log says where each line came from
 //   WEFT_SHORT_LOG  a file that gets a line of how many were counted, and one for each that failed
 //
 // The variables are taken out of the environment, where Weft would not know them.
@@ -68,13 +68,21 @@ int add_object(dl_phdr_info* info, size_t, void*) {
   return 0;
 }
 
+int open_log() {
+  return static_cast<int>(
+      syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+}
+
 void say(const char* text) {
   char line[160];
   const int length = snprintf(line, sizeof line, "%d %s\n", getpid(), text);
-  const int fd = static_cast<int>(
-      syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+  const int fd = open_log();
   if (fd < 0) return;
   (void)!write(fd, line, static_cast<size_t>(length));
+  if (trace[0] != '\0') {
+    void* frames[32];
+    backtrace_symbols_fd(frames, backtrace(frames, 32), fd);
+  }
   close(fd);
 }
 
@@ -124,10 +132,6 @@ bool fails(const char* of, const char* function, void* caller, int error) {
   const long number = count.fetch_add(1) + 1;
   if (at == 0 || number < at || number >= at + times) return false;
   say(function);
-  if (trace[0] != '\0') {
-    void* frames[32];
-    backtrace_symbols_fd(frames, backtrace(frames, 32), 2);
-  }
   errno = error;
   return true;
 }

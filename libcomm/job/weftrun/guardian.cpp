@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <string>
 
 #include "job/boards.hpp"
@@ -26,6 +27,8 @@ namespace {
 
 // Between two looks at what should be dead by now; an end of a child wakes at once.
 constexpr int kLookAgainMs = 50;
+// Of a process without memory for them.
+constexpr int kMostLooks = 200;
 
 class Guardian {
  public:
@@ -104,7 +107,7 @@ void Guardian::start_rank(std::size_t place) {
     if (fd >= 0) close(fd);
 }
 
-void Guardian::become_rank(std::size_t place, int out, int err) {
+void Guardian::become_rank(std::size_t place, int out, int err) try {
   const int rank = plan_.assignment.ranks[place];
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have died before the line above.
@@ -145,6 +148,9 @@ void Guardian::become_rank(std::size_t place, int out, int err) {
   const int error = errno;
   dprintf(2, "weftrun: cannot start %s: %s\n", arguments[0], strerror(error));
   _exit(error == ENOENT ? 127 : 126);
+} catch (const std::bad_alloc&) {
+  dprintf(2, "weftrun: cannot start a rank: out of memory\n");
+  _exit(126);
 }
 
 // Its writer is to see that nobody reads any more when rank 0 does not.
@@ -210,10 +216,11 @@ bool Guardian::kill_all() {
   return false;
 }
 
-// Answers the first order, before it comes.
+// Answers an order, the first before it comes. The keeper ends what there is of ranks.
 [[noreturn]] void give_up(const GuardianPlan& own) {
   const Report report{Report::Kind::failed, 0, errno};
   send(own.socket, &report, sizeof report, MSG_NOSIGNAL);
+  kill(getpid(), SIGKILL);
   _exit(1);
 }
 
@@ -228,9 +235,11 @@ void close_what_is_not_for_ranks(const GuardianPlan& own) {
     constexpr int kMost = 1 << 16;
     for (int fd = 3; fd < kMost; ++fd) fds.push_back(fd);
   }
-  for (int fd : fds)
-    if (fd > 2 && fd != own.socket && fd != own.input && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0)
-      close(fd);
+  for (int fd : fds) {
+    if (fd <= 2 || fd == own.socket || fd == own.input) continue;
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0) close(fd);
+  }
 }
 
 void block_all_signals() {
@@ -239,7 +248,8 @@ void block_all_signals() {
   sigprocmask(SIG_SETMASK, &all, nullptr);
 }
 
-[[noreturn]] void run_guardian(const GuardianPlan& plan) {
+// No exception may end what weftrun's functions hold: this process is a copy of weftrun.
+[[noreturn]] void run_guardian(const GuardianPlan& plan) try {
   setpgid(0, 0);
   prctl(PR_SET_NAME, "weft-guardian");
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -253,6 +263,18 @@ void block_all_signals() {
     if (open("/dev/null", O_RDWR) != fd) give_up(own);
   }
   Guardian(own).run();
+} catch (const std::bad_alloc&) {
+  errno = ENOMEM;
+  give_up(plan);
+}
+
+// Without memory to find them, what has ended by then gives some.
+void end_all_descendants() {
+  for (int look = 0; look < kMostLooks; ++look) try {
+      return end_descendants();
+    } catch (const std::bad_alloc&) {
+      ::poll(nullptr, 0, kLookAgainMs);
+    }
 }
 
 }  // namespace
@@ -270,7 +292,7 @@ void run_keeper(const GuardianPlan& plan) {
   while (waitid(P_PID, static_cast<id_t>(guardian), &end, WEXITED | WNOWAIT) != 0) continue;
   if (end.si_code != CLD_EXITED) {
     kill(-guardian, SIGKILL);
-    end_descendants();
+    end_all_descendants();
   }
   _exit(0);
 }

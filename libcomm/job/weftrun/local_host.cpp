@@ -287,6 +287,11 @@ void LocalHost::take_reports() {
     if (length < 0 && try_again(errno)) continue;
     if (length < 0 && errno == EAGAIN) return;
     if (length != sizeof report) return take_guardian_end();
+    if (report.kind == Report::Kind::failed) {
+      events_.said(
+          fmt::format("the process that watches over the ranks fails: {}", strerror(report.value)));
+      continue;
+    }
     if (report.kind == Report::Kind::kept)
       events_.said(fmt::format("cannot end rank {} (pid {}): {}", report.rank, report.value,
                                strerror(EPERM)));

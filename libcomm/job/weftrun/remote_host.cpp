@@ -50,6 +50,9 @@ void RemoteHost::finish() {
 }
 
 Status RemoteHost::start(const Assignment& assignment) {
+  std::vector<char*> words;
+  for (const std::string& word : command_) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
   int pipes[3][2];
   for (int i = 0; i < 3; ++i) {
     if (pipe2(pipes[i], O_CLOEXEC) == 0) continue;
@@ -69,9 +72,6 @@ Status RemoteHost::start(const Assignment& assignment) {
     dup2(pipes[0][0], 0);
     dup2(pipes[1][1], 1);
     dup2(pipes[2][1], 2);
-    std::vector<char*> words;
-    for (const std::string& word : command_) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
     ::signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &mask_, nullptr);
     execvp(words[0], words.data());

@@ -31,7 +31,7 @@ auto or_no_memory(F&& f) noexcept {
 // A status with this text, or without it where there is no memory for that.
 inline Status status_of(Code code, std::string_view text) noexcept {
   Status status(code);
-  if (or_no_memory([&] { status = {code, std::string(text)}; }) != Code::ok) return code;
+  or_no_memory([&] { status = {code, std::string(text)}; });
   return status;
 }
 

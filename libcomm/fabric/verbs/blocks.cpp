@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/shortage.hpp"
+
 namespace weft::fabric::verbs {
 
 Blocks::~Blocks() {
@@ -18,6 +20,8 @@ Blocks::~Blocks() {
 Status Blocks::take(Block& block) {
   std::lock_guard lock(mutex_);
   if (free_.empty()) {
+    make_room(chunks_);
+    free_.reserve((chunks_.size() + 1) * per_chunk_);  // giving back wants no memory
     const std::size_t bytes = block_bytes_ * per_chunk_;
     Chunk chunk{::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
                 nullptr};

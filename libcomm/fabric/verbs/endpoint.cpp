@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/verbs/endpoint_impl.hpp"
 
@@ -187,13 +188,14 @@ Status VerbsEndpoint::make_receives(std::uint32_t count) {
                         device_->port.device, max_receives_)};
   if (received_into_.size() >= count) return {};
   const std::size_t before = received_into_.size();
+  make_room(received_into_, count - before);
   Status status;
   while (status && received_into_.size() < count) {
     Block block;
-    status = buffers_->take(block);
+    status = or_no_memory([&] { return buffers_->take(block); });
     if (status) received_into_.push_back(block);
   }
-  if (status) status = make_room_for_completions(num_links_);
+  if (status) status = or_no_memory([&] { return make_room_for_completions(num_links_); });
   if (!status) {
     while (received_into_.size() > before) {
       buffers_->give(received_into_.back());
@@ -271,14 +273,17 @@ bool VerbsEndpoint::poll_deferred(Events& events) {
     refused.request->done(*refused.request, refused.code);
     any = true;
   }
-  std::vector<std::uint32_t> broken;
-  {
-    std::lock_guard lock(deferred_lock_);
-    broken.swap(broken_);
-    has_deferred_.store(!refused_.empty(), std::memory_order_relaxed);
-  }
-  for (const std::uint32_t id : broken)
+  for (;;) {
+    std::uint32_t id = 0;
+    {
+      std::lock_guard lock(deferred_lock_);
+      has_deferred_.store(!refused_.empty() || !broken_.empty(), std::memory_order_relaxed);
+      if (broken_.empty()) break;
+      id = broken_.back();
+      broken_.pop_back();
+    }
     if (VerbsLink* link = find(id)) take_down(*link, "a post failed");
+  }
   return finish_down(events) || any;
 }
 
@@ -319,10 +324,8 @@ bool VerbsEndpoint::arm() {
   is_urgent_ = true;
   if (ibv_req_notify_cq(queue_, 0) != 0) return false;
   // What came before that rings no bell.
-  ibv_wc completions[16];
-  const int count = ibv_poll_cq(queue_, 16, completions);
-  if (count > 0) stash_.insert(stash_.end(), completions, completions + count);
-  return stash_.empty() && ending_.empty() && !has_deferred_.load(std::memory_order_acquire);
+  return stash_completions() == 0 && stash_.empty() && ending_.empty() &&
+         !has_deferred_.load(std::memory_order_acquire);
 }
 
 Status make_endpoint(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {

@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -132,9 +131,17 @@ class VerbsEndpoint final : public Endpoint {
   int wait_fd() const noexcept override { return epoll_; }
 
  private:
-  struct Ended {  // requests that have ended
-    Request* request;
-    Code code;
+  // Requests of a link that have ended, to be told once its lock is free.
+  class Ended {
+   public:
+    void add(Request* request, Code code) { all_[num_++] = {request, code}; }
+    void tell() const {
+      for (std::size_t i = 0; i < num_; ++i) all_[i].first->done(*all_[i].first, all_[i].second);
+    }
+
+   private:
+    std::array<std::pair<Request*, Code>, kDepth + 1> all_;  // one is not posted yet, or in part
+    std::size_t num_ = 0;
   };
   struct Refused {  // here, before they were posted
     std::uint32_t link;
@@ -175,8 +182,10 @@ class VerbsEndpoint final : public Endpoint {
   void put_in_error_state(VerbsLink& link);
   void drain(VerbsLink& link);
   void free_queue_pair(VerbsLink& link);
-  std::vector<Ended> end_requests(VerbsLink& link, Code code);
+  void end_requests(VerbsLink& link, Code code, Ended& ended);
+  void end_refused(std::uint32_t id);
   bool finish_down(Events& events);
+  int stash_completions();
   void free_link(VerbsLink& link);
 
   // posting.cpp
@@ -189,8 +198,7 @@ class VerbsEndpoint final : public Endpoint {
                 std::uint64_t offset, Request& request);
   Code send(VerbsLink& link, MessageKind kind, Bytes head, Bytes body);
   void on_completion(const ibv_wc& completion, Events& events);
-  void on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status,
-               std::vector<Ended>& ended);
+  void on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status, Ended& ended);
   void on_received(const ibv_wc& completion, Events& events);
   bool take_credit(VerbsLink& link, const Head& head);
   void owe(VerbsLink& link);
@@ -224,8 +232,8 @@ class VerbsEndpoint final : public Endpoint {
   std::size_t num_links_ = 0;  // with a queue pair
   std::vector<std::uint32_t> making_, ending_, owing_;
   std::vector<rdma_cm_id*> given_up_;  // until the port is active
-  std::deque<ibv_wc> stash_;           // read from the queue, and not yet handled
-  std::vector<Ended> ended_;           // of one completion
+  std::vector<ibv_wc> stash_;          // read from the queue, and not yet handled
+  std::size_t num_unstashed_ = 0;      // of them, handled
   std::uint32_t num_polls_ = 0;
   std::uint64_t last_rare_ns_ = 0;
   bool is_urgent_ = true;  // the channels are read in the next poll

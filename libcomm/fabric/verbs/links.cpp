@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/verbs/endpoint_impl.hpp"
 
@@ -67,6 +68,16 @@ VerbsLink* VerbsEndpoint::add_link() {
     free_ids_.push_back(static_cast<std::uint32_t>(table_.size()));
     table_.push_back(nullptr);
   }
+  // No end of a link may want for memory.
+  const auto make_room = [&](auto& list) {
+    if (list.capacity() < table_.size()) list.reserve(2 * table_.size());
+  };
+  for (auto* list : {&free_ids_, &making_, &ending_, &owing_}) make_room(*list);
+  make_room(given_up_);
+  {
+    std::lock_guard lock(deferred_lock_);
+    make_room(broken_);
+  }
   auto* link = new VerbsLink;
   link->id = free_ids_.back();
   free_ids_.pop_back();
@@ -91,8 +102,11 @@ Status VerbsEndpoint::open(Bytes address, Bytes hello, Link*& out) {
     return {Code::bad_argument, "it is no address of an endpoint that verbs leads to from here"};
   VerbsLink* link = add_link();
   if (link == nullptr) return {Code::no_memory, "too many links"};
-  link->hello.assign(hello.begin(), hello.end());
-  if (Status status = begin(*link, to); !status) {
+  const auto start = [&] {
+    link->hello.assign(hello.begin(), hello.end());
+    return begin(*link, to);
+  };
+  if (Status status = or_no_memory(start); !status) {
     if (link->cm != nullptr) rdma_destroy_id(link->cm);
     free_link(*link);
     return status;
@@ -154,11 +168,11 @@ Status VerbsEndpoint::make_queue_pair(VerbsLink& link) {
   ++num_links_;
   num_needed_ += kFirstCredit;
   link.window = link.expected = kFirstCredit;
-  by_qp_[qp->qp_num] = &link;
   {
     std::lock_guard lock(link.lock);
     link.qp = qp;
   }
+  by_qp_[qp->qp_num] = &link;
   ibv_qp_attr attributes{};
   int mask = 0;
   attributes.qp_state = IBV_QPS_INIT;
@@ -197,7 +211,8 @@ Status VerbsEndpoint::bring_up(VerbsLink& link, const Hello& theirs) {
 }
 
 void VerbsEndpoint::connect(VerbsLink& link) {
-  if (Status status = make_queue_pair(link); !status) return take_down(link, status.text());
+  if (Status status = or_no_memory([&] { return make_queue_pair(link); }); !status)
+    return take_down(link, status.text());
   const Hello hello = own_hello(link);
   rdma_conn_param request = parameters(link, hello, sizeof hello);
   if (rdma_connect(link.cm, &request) != 0) return take_down(link, failed("rdma_connect").text());
@@ -231,7 +246,7 @@ void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
     cm->context = link;
     link->deadline_ns = now_ns() + attempt_ns_;
     making_.push_back(id);
-    Status status = make_queue_pair(*link);
+    Status status = or_no_memory([&] { return make_queue_pair(*link); });
     if (status) status = bring_up(*link, theirs);
     if (status) {
       const Hello answer = own_hello(*link);
@@ -384,37 +399,50 @@ void VerbsEndpoint::take_down(VerbsLink& link, std::string_view why) {
 void VerbsEndpoint::drain(VerbsLink& link) {
   if (link.qp == nullptr || link.posted == link.completed) return;
   const std::uint64_t wanted = std::uint64_t{link.id} << 32 | (link.posted - 1);
-  ibv_wc completions[16];
-  for (const std::uint64_t limit = now_ns() + kDrainNs; now_ns() < limit;) {
-    const int count = ibv_poll_cq(queue_, 16, completions);
-    if (count > 0) stash_.insert(stash_.end(), completions, completions + count);
-    for (int i = 0; i < count; ++i)
-      if (completions[i].wr_id == wanted) return;
-  }
+  for (const std::uint64_t limit = now_ns() + kDrainNs; now_ns() < limit;)
+    for (int i = stash_completions(); i > 0; --i)
+      if (stash_[stash_.size() - static_cast<std::size_t>(i)].wr_id == wanted) return;
 }
 
-std::vector<VerbsEndpoint::Ended> VerbsEndpoint::end_requests(VerbsLink& link, Code code) {
-  std::vector<Ended> ended;
-  {
-    std::lock_guard lock(link.lock);
-    for (; link.completed != link.posted; ++link.completed) {
-      Posted& slot = link.slots[link.completed % kDepth];
-      if (slot.request == nullptr || !slot.is_last) continue;
-      if (slot.memory != nullptr) registrations_->release(slot.memory);
-      ended.push_back({slot.request, link.refused == slot.request ? link.refused_code : code});
-    }
-    if (link.parts.request != nullptr) {
-      registrations_->release(link.parts.memory);
-      ended.push_back(
-          {link.parts.request, link.refused == link.parts.request ? link.refused_code : code});
-      link.parts = {};
-    }
+// Returns how many. Without memory for them they stay in the queue.
+int VerbsEndpoint::stash_completions() {
+  constexpr std::size_t kMost = 16;
+  const std::size_t num = stash_.size();
+  if (or_no_memory([&] { stash_.resize(num + kMost); }) != Code::ok) return 0;
+  const int count = ibv_poll_cq(queue_, kMost, &stash_[num]);
+  stash_.resize(num + static_cast<std::size_t>(std::max(count, 0)));
+  return std::max(count, 0);
+}
+
+void VerbsEndpoint::end_requests(VerbsLink& link, Code code, Ended& ended) {
+  std::lock_guard lock(link.lock);
+  const auto end = [&](Request* request) {
+    ended.add(request, link.refused == request ? link.refused_code : code);
+  };
+  for (; link.completed != link.posted; ++link.completed) {
+    Posted& slot = link.slots[link.completed % kDepth];
+    if (slot.request == nullptr || !slot.is_last) continue;
+    if (slot.memory != nullptr) registrations_->release(slot.memory);
+    end(slot.request);
   }
-  std::lock_guard lock(deferred_lock_);
-  for (const Refused& item : refused_)
-    if (item.link == link.id) ended.push_back({item.request, item.code});
-  std::erase_if(refused_, [&](const Refused& item) { return item.link == link.id; });
-  return ended;
+  if (link.parts.request == nullptr) return;
+  registrations_->release(link.parts.memory);
+  end(link.parts.request);
+  link.parts = {};
+}
+
+void VerbsEndpoint::end_refused(std::uint32_t id) {
+  for (;;) {
+    Refused refused{};
+    {
+      std::lock_guard lock(deferred_lock_);
+      const auto found = std::ranges::find(refused_, id, &Refused::link);
+      if (found == refused_.end()) return;
+      refused = *found;
+      refused_.erase(found);
+    }
+    refused.request->done(*refused.request, refused.code);
+  }
 }
 
 void VerbsEndpoint::free_queue_pair(VerbsLink& link) {
@@ -446,8 +474,10 @@ bool VerbsEndpoint::finish_down(Events& events) {
     const std::uint32_t id = link->id;
     ending_.erase(ending_.begin() + static_cast<std::ptrdiff_t>(i));
     free_queue_pair(*link);
-    for (const Ended& item : end_requests(*link, Code::peer_lost))
-      item.request->done(*item.request, item.code);
+    Ended ended;
+    end_requests(*link, Code::peer_lost, ended);
+    ended.tell();
+    end_refused(id);
     any = true;
     if (find(id) == link) events.on_down(*link, link->why);
     i = 0;  // the client may have closed others
@@ -460,9 +490,12 @@ void VerbsEndpoint::close(Link& base) {
   put_in_error_state(link);
   drain(link);
   free_queue_pair(link);
-  const std::vector<Ended> ended = end_requests(link, Code::cancelled);
+  Ended ended;
+  end_requests(link, Code::cancelled, ended);
+  const std::uint32_t id = link.id;
   free_link(link);
-  for (const Ended& item : ended) item.request->done(*item.request, item.code);
+  ended.tell();
+  end_refused(id);
 }
 
 }  // namespace weft::fabric::verbs

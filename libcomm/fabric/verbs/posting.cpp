@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/verbs/endpoint_impl.hpp"
 
@@ -107,7 +108,8 @@ Status VerbsEndpoint::need_ring(VerbsLink& link) {
 // The request ends in the next poll.
 Code VerbsEndpoint::refuse(VerbsLink& link, Request& request, Code code) {
   std::lock_guard lock(deferred_lock_);
-  refused_.push_back({link.id, &request, code});
+  if (or_no_memory([&] { refused_.push_back({link.id, &request, code}); }) != Code::ok)
+    return Code::no_memory;
   has_deferred_.store(true, std::memory_order_release);
   return Code::ok;
 }
@@ -295,7 +297,7 @@ Code VerbsEndpoint::atomic(Link& base, Atomic kind, const Key& key, std::uint64_
 
 // Under the lock: everything up to this request is done, and this one so.
 void VerbsEndpoint::on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status,
-                            std::vector<Ended>& ended) {
+                            Ended& ended) {
   if (number - link.completed >= link.posted - link.completed) return;  // none of ours
   while (link.completed != number + 1) {
     Posted& slot = link.slots[link.completed % kDepth];
@@ -312,7 +314,7 @@ void VerbsEndpoint::on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status
     if (code == Code::ok && slot.copy_bytes > 0)
       std::memcpy(slot.copy_to, slot.copy_from, slot.copy_bytes);
     if (slot.memory != nullptr) registrations_->release(slot.memory);
-    ended.push_back({slot.request, code});
+    ended.add(slot.request, code);
     slot.request = nullptr;
   }
 }
@@ -321,8 +323,7 @@ void VerbsEndpoint::on_completion(const ibv_wc& completion, Events& events) {
   if ((completion.wr_id & kReceiveBit) != 0) return on_received(completion, events);
   VerbsLink* link = find(static_cast<std::uint32_t>(completion.wr_id >> 32));
   if (link == nullptr) return;
-  std::vector<Ended> ended = std::move(ended_);
-  ended.clear();
+  Ended ended;
   {
     std::lock_guard lock(link->lock);
     on_sent(*link, static_cast<std::uint32_t>(completion.wr_id), completion.status, ended);
@@ -331,8 +332,7 @@ void VerbsEndpoint::on_completion(const ibv_wc& completion, Events& events) {
   }
   if (completion.status != IBV_WC_SUCCESS && !link->is_ending)
     take_down(*link, ibv_wc_status_str(completion.status));
-  for (const Ended& item : ended) item.request->done(*item.request, item.code);
-  ended_ = std::move(ended);
+  ended.tell();
 }
 
 void VerbsEndpoint::on_received(const ibv_wc& completion, Events& events) {
@@ -424,12 +424,13 @@ bool VerbsEndpoint::poll(Events& events) {
   ibv_wc completions[kBatch];
   for (int batch = 0; batch < kMaxBatches; ++batch) {
     // What a close() or arm() has read comes first, and in between.
-    while (!stash_.empty()) {
-      const ibv_wc completion = stash_.front();
-      stash_.pop_front();
+    while (num_unstashed_ < stash_.size()) {
+      const ibv_wc completion = stash_[num_unstashed_++];
       on_completion(completion, events);
       any = true;
     }
+    num_unstashed_ = 0;
+    stash_.clear();
     const int count = ibv_poll_cq(queue_, kBatch, completions);
     for (int i = 0; i < count; ++i) on_completion(completions[i], events);
     any |= count > 0;

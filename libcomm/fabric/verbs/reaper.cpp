@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/shortage.hpp"
 #include "base/thread.hpp"
 
 namespace weft::verbs {
@@ -30,9 +31,14 @@ void put_in_error_state(ibv_qp* qp) noexcept {
 void Reaper::destroy(ibv_qp* qp) noexcept {
   put_in_error_state(qp);
   const auto patience = idle() ? kPatience : kPatienceAfterLate;
-  const auto task =
-      std::make_shared<std::packaged_task<void()>>([qp] { (void)ibv_destroy_qp(qp); });
-  std::future<void> ending = task->get_future();
+  std::shared_ptr<std::packaged_task<void()>> task;
+  std::future<void> ending;
+  const Code prepared = or_no_memory([&] {
+    make_room(late_);
+    task = std::make_shared<std::packaged_task<void()>>([qp] { (void)ibv_destroy_qp(qp); });
+    ending = task->get_future();
+  });
+  if (prepared != Code::ok) return (void)ibv_destroy_qp(qp);
   std::thread thread;
   if (!start_thread(thread, [task] { (*task)(); })) return (*task)();  // this one, then
   if (is_done(ending, patience)) return thread.join();

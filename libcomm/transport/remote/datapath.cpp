@@ -195,11 +195,12 @@ void RemoteLanes::on_message(fabric::Link& link, fabric::Bytes bytes) {
   if (!read_message(bytes, head, data)) return lose(peer, "sends what makes no sense");
   switch (peer.link.receive(head, bytes.size(), now_ns_)) {
     case ReliableLink::Received::fresh: {
-      const char* why = "sends what makes no sense";
       const Code code =
           or_no_memory([&] { return dispatch(peer, head, bytes) ? Code::ok : Code::corrupt; });
-      if (code == Code::no_memory) why = "asks for what there is no memory for";
-      if (code != Code::ok) lose(peer, why);
+      if (code == Code::no_memory)
+        lose(peer, "asks for what there is no memory for", LogLevel::warn);
+      else if (code != Code::ok)
+        lose(peer, "sends what makes no sense");
       return;
     }
     case ReliableLink::Received::nothing:

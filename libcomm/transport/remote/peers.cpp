@@ -444,7 +444,7 @@ void RemoteLanes::note_end(int rank, PeerState state) {
   num_ends_.fetch_add(1, std::memory_order_release);
 }
 
-void RemoteLanes::lose(RankPeer& peer, const char* why) {
+void RemoteLanes::lose(RankPeer& peer, const char* why, LogLevel level) {
   if (!is_alive(peer.rank)) {
     // It has said goodbye, and is heard no more.
     if (!peer.link.lose()) return;
@@ -453,7 +453,7 @@ void RemoteLanes::lose(RankPeer& peer, const char* why) {
     return end_operations(peer);
   }
   if (!is_leaving_)
-    log_line(LogLevel::info, job_.rank(), "{}: {} {}", name(), job_.describe(peer.rank), why);
+    log_line(level, job_.rank(), "{}: {} {}", name(), job_.describe(peer.rank), why);
   // First of all: whoever hears that an operation has failed may use its buffer for something else.
   peer.link.lose();
   drop_link(peer);

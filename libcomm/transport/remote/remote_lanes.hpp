@@ -165,7 +165,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void drop_link(RankPeer& peer);
   void note_up(RankPeer& peer);
   void note_end(int rank, PeerState state);
-  void lose(RankPeer& peer, const char* why);
+  void lose(RankPeer& peer, const char* why, LogLevel level = LogLevel::info);
   void watch(RankPeer& peer);
   void pump(RankPeer& peer);
   void pump_busy();

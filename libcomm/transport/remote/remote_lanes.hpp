@@ -23,6 +23,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/log.hpp"
 #include "fabric/endpoint.hpp"
 #include "transport/doorbell.hpp"
 #include "transport/lanes.hpp"

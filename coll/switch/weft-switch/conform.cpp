@@ -15,8 +15,10 @@ namespace weft::innet {
 namespace {
 
 constexpr int kHosts = 3;
-constexpr int kPatienceMs = 300;  // for an answer; longer than a busy machine keeps one waiting
-constexpr int kSilenceMs = 50;    // in which no answer may come
+constexpr int kPatienceMs = 300;  // for an answer
+// For a result: one that a busy machine keeps back and one asked for again would be two.
+constexpr int kResultMs = 2000;
+constexpr int kSilenceMs = 50;  // in which no answer may come
 
 using Bytes = std::vector<std::byte>;
 
@@ -213,7 +215,7 @@ int conform(const Address& address) {
                    some(element, child, bytes));
     bool right = true;
     for (int child = 0; child < kHosts; ++child) {
-      if (!players.hear(child, Kind::result, &answer, &body))
+      if (!players.hear(child, Kind::result, &answer, &body, kResultMs))
         right = right && players.ask(child, players.data(child, operation, element, arithmetic),
                                      some(element, child, bytes), Kind::result, &answer, &body);
       right = right && body == expected && answer.operation == operation && answer.offset == 0 &&
@@ -274,7 +276,7 @@ int conform(const Address& address) {
   bool all = true;
   Bytes first;
   for (int child = 0; child < kHosts; ++child) {
-    all = all && (players.hear(child, Kind::result, nullptr, &body) ||
+    all = all && (players.hear(child, Kind::result, nullptr, &body, kResultMs) ||
                   players.ask(child, players.data(child, operation, element, sum),
                               some(element, child, 8), Kind::result, nullptr, &body));
     if (child == 0) first = body;

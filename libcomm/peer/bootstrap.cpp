@@ -23,6 +23,7 @@ namespace weft::peer {
 namespace {
 
 constexpr std::uint64_t kPauseNs = 100'000'000;  // of a listener when descriptors are used up
+constexpr std::size_t kMostPassed = 16;          // descriptors that one read takes
 
 // Which of the two a descriptor in epoll belongs to: the lowest bit of its pointer.
 constexpr std::uintptr_t kIsListener = 1;
@@ -305,7 +306,7 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
   char bytes[16384];
   for (int rounds = 0; rounds < 8; ++rounds) {  // then it is others' turn
     iovec part{bytes, sizeof bytes};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 16)];
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostPassed)];
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
@@ -322,10 +323,12 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
       return false;
     }
     bool is_short = false;
+    std::size_t num_passed = 0;
     for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
          head = CMSG_NXTHDR(&message, head)) {
       if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
       const std::size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      num_passed += count;
       for (std::size_t i = 0; i < count; ++i) {
         int descriptor;
         std::memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof descriptor);
@@ -339,8 +342,13 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
       return false;
     }
     const bool is_stranger = connection.state_ != Connection::State::met;
-    if (connection.received_.size() > (is_stranger ? 0 : 64) ||
-        (message.msg_flags & MSG_CTRUNC) != 0) {
+    const bool is_cut = (message.msg_flags & MSG_CTRUNC) != 0;
+    // The kernel also cuts what this process has no descriptors left for.
+    if (is_cut && !is_stranger && num_passed < kMostPassed) {
+      fail(connection, {Code::no_memory, "no descriptors are left for what a peer passes"});
+      return false;
+    }
+    if (connection.received_.size() > (is_stranger ? 0 : 64) || is_cut) {
       fail(connection, {Code::corrupt, "a peer sends descriptors that nobody asked for"});
       return false;
     }

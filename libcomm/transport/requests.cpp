@@ -118,11 +118,11 @@ bool Session::advance(Work& work, WorkList& finished) {
   if (work.is_repost && by_owner && work.id == 0) {
     if (work.was_tagged) {
       is_stuck_ = true;
-      make_busy();
       return false;
     }
     reposts_.remove(work);
-    work.is_repost = false;
+    // What is behind it may arrive first from now on, and tells nothing about it.
+    work.is_repost = work.was_put = false;
     waiting_.push_back(work);
     return true;
   }

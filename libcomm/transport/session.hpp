@@ -115,6 +115,7 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
       count_sent(work.bytes);
   }
   void make_busy() noexcept override;
+  void try_another_device();
   void note_up();
   void use(fabric::Endpoint& endpoint);
   Status open_link();
@@ -190,7 +191,9 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   WorkList reposts_;          // were under way when the link broke; messages must not overtake them
   WorkList striped_;          // with pieces that nobody has been given
   std::vector<Piece> again_;  // pieces whose rail went down
-  bool is_stuck_ = false;     // a notified put can only go by messages now, behind its notification
+  // A notified put can go over this link only by messages, behind its notification; and since when.
+  bool is_stuck_ = false;
+  std::uint64_t stuck_since_ns_ = 0;
   std::size_t num_sends_ = 0;  // long messages in waiting_
   std::map<MemoryKey, std::shared_ptr<RemoteRegion>> regions_;
   std::uint32_t last_question_ = 0;

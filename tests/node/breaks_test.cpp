@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/wait.hpp"
+#include "peer/address.hpp"
 #include "two_nodes.hpp"
 #include "weft/node.hpp"
 
@@ -170,6 +171,82 @@ TEST_CASE("a put that was notified is never done again, whatever breaks then") {
       CHECK(num_wrong == 0);
       CHECK(std::ranges::all_of(memory, [](std::uint64_t word) { return word == 0; }));
     }
+  }
+}
+
+namespace {
+
+// Puts go over the first device and, if that breaks, by messages over the second.
+const Way kSecondWithoutPuts{"two devices that differ",
+                             "loopback,loopback",
+                             {},
+                             false,
+                             fabric::loopback::Options{.puts = false}};
+
+struct OverBoth : Two {
+  explicit OverBoth(int timeout_ms) : Two(kSecondWithoutPuts, timeout_ms) {
+    REQUIRE(server.register_memory(words, sizeof words).ok());
+    REQUIRE(server.register_memory(others, sizeof others).ok());
+    REQUIRE(server.key(words, kAllRights, key).ok());
+    REQUIRE(server.key(others, kAllRights, other_key).ok());
+    remote = client.memory(at_client, key);
+    Operation operation;
+    client.put(remote, 0, &seven, 8, operation);
+    REQUIRE(wait(operation) == Code::ok);
+    for (int i = 0; i < 1000; ++i) {
+      server.progress();
+      client.progress();
+    }
+  }
+  std::uint64_t words[8] = {}, others[8] = {};
+  const std::uint64_t seven = 7;
+  MemoryKey key, other_key;
+  PeerMemory remote;
+};
+
+}  // namespace
+
+TEST_CASE("a put that is done again over a device without puts is not told before it is done") {
+  OverBoth two(2000);
+  Network::of_process()->stall();
+  Operation put, other;
+  two.client.put(two.remote, 8, &two.seven, 8, put);
+  // A question that is sent, and answered, before the put.
+  const PeerMemory others = two.client.memory(two.at_client, two.other_key);
+  two.client.put(others, 0, &two.seven, 8, other);
+  REQUIRE(two.progress_until([&] {
+    if (put.is_done() && two.words[1] != 7) FAIL("told ok, and not done");
+    return put.is_done() && other.is_done();
+  }));
+  CHECK(put.code() == Code::ok);
+  CHECK(other.code() == Code::ok);
+  CHECK(two.others[0] == 7);
+}
+
+TEST_CASE("a put that was told of waits for a device that can do it, until the timeout") {
+  OverBoth two(2000);
+  std::uint64_t notified = 0;
+  two.server.on_notify([&](const Peer&, const NotifyTag&) {
+    CHECK(two.words[1] == 7);
+    ++notified;
+  });
+  Network::of_process()->stall();
+  Operation put;
+  two.client.put_notify(two.remote, 8, &two.seven, 8, NotifyTag{}, put);
+  const bool comes_back = GENERATE(true, false);
+  std::string text;
+  peer::NodeAddress address;
+  REQUIRE(two.client.address(text).ok());
+  REQUIRE(peer::from_text(text, address).ok());
+  const std::string first = address.fabrics.front().address;
+  if (!comes_back) Network::of_process()->silence(first, true);
+  CHECK(two.wait(put) == (comes_back ? Code::ok : Code::peer_lost));
+  if (comes_back) {
+    CHECK(two.progress_until([&] { return notified == 1; }));
+  } else {
+    CHECK(notified == 0);
+    CHECK(two.lost_at_client.text().find("a put which has been told of") != std::string::npos);
+    Network::of_process()->silence(first, false);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -24,6 +25,7 @@ struct Way {
   const char* fabrics;
   fabric::loopback::Options options;
   bool progress_thread;
+  std::optional<fabric::loopback::Options> second = {};  // of a second device, where it differs
 };
 // A server and a client that are connected.
 struct Two {
@@ -60,7 +62,7 @@ struct Two {
     leaves.join();
   }
   static NodeSettings settings(const Way& way, std::string name, int timeout_ms) {
-    Network::of_process()->set_options(way.options);
+    Network::of_process()->set_options(way.options, way.second.value_or(way.options));
     ::setenv("WEFT_OFI_INTERFACE", "lo", 1);
     return {.name = std::move(name),
             .secret = "secret",

@@ -357,6 +357,27 @@ TEST_CASE("without descriptors left a server refuses nobody for good") {
   CHECK(poll_until({&server, &client}, [&] { return client.events.met.size() == 1; }));
 }
 
+TEST_CASE("who has no descriptors left for what a peer passes is told that") {
+  Party server("server", "secret"), client("client", "secret");
+  const std::string at = unix_name();
+  REQUIRE(server.bootstrap.listen(at).ok());
+  REQUIRE(client.connect(at).ok());
+  REQUIRE(poll_until({&server, &client}, [&] {
+    return server.events.met.size() == 1 && client.events.met.size() == 1;
+  }));
+  const int zero = 0;
+  REQUIRE(
+      server.bootstrap.send(*server.events.met[0], FrameType::mapping, "memory", {&zero, 1}).ok());
+  rlimit old{};
+  ::getrlimit(RLIMIT_NOFILE, &old);
+  const rlimit none{0, old.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  const bool has_ended = poll_until({&client}, [&] { return client.events.ends.size() == 1; });
+  ::setrlimit(RLIMIT_NOFILE, &old);
+  REQUIRE(has_ended);
+  CHECK(client.events.ends[0] == Code::no_memory);
+}
+
 TEST_CASE("a peer that reads nothing is back-pressure") {
   Party server("server", "secret"), client("client", "secret");
   const std::string at = unix_name();

@@ -64,7 +64,7 @@ class LoopbackEndpoint final : public Endpoint {
  public:
   explicit LoopbackEndpoint(std::shared_ptr<Network> network) : network_(std::move(network)) {
     std::lock_guard lock(network_->mutex_);
-    const Options& options = network_->options_;
+    const Options& options = network_->options_[network_->num_made_++ % 2];
     limits_ = {.message_max = options.message_max,
                .puts = options.puts,
                .gets = options.gets,
@@ -477,9 +477,11 @@ void Network::set_faults(const Faults& faults) {
   random_.seed(faults.seed);
 }
 
-void Network::set_options(const Options& options) {
+void Network::set_options(const Options& options, const Options& second) {
   std::lock_guard lock(mutex_);
-  options_ = options;
+  options_[0] = options;
+  options_[1] = second;
+  num_made_ = 0;
 }
 
 namespace {

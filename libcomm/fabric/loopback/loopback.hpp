@@ -38,8 +38,9 @@ class Network {
   static std::shared_ptr<Network> of_process();
 
   void set_faults(const Faults& faults);
-  // Of endpoints made from now on.
-  void set_options(const Options& options);
+  // Of endpoints made from now on; `second`: of every second one.
+  void set_options(const Options& options) { set_options(options, options); }
+  void set_options(const Options& options, const Options& second);
   // Breaks every link of the endpoint with this address.
   void cut(const std::string& address);
   // As if its host had lost power or was unplugged: links stay up and carry nothing, new ones get
@@ -62,7 +63,8 @@ class Network {
   std::unordered_map<std::uint64_t, LoopbackEndpoint*> endpoints_;
   std::uint64_t last_id_ = 0;
   Faults faults_;
-  Options options_;
+  Options options_[2];
+  unsigned num_made_ = 0;        // since those were set
   const std::uint64_t process_;  // tells addresses of other processes apart
   std::mt19937_64 random_{1};
 };

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -56,7 +57,7 @@ std::vector<Entry> descendants() {
   std::vector<Entry> all;
   if (!can_see_descendants()) return {};
   DIR* processes = opendir("/proc");
-  if (processes == nullptr) return {};
+  if (processes == nullptr) throw std::bad_alloc();  // or descriptors
   while (const dirent* file = readdir(processes))
     if (const pid_t pid = atoi(file->d_name); pid > 0)
       if (const auto entry = read_entry(pid)) all.push_back(*entry);

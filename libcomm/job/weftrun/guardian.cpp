@@ -125,7 +125,7 @@ void Guardian::become_rank(std::size_t place, int out, int err) try {
   }
   const Assignment& assignment = plan_.assignment;
   const auto set_variable = [](const char* name, const std::string& value) {
-    setenv(name, value.c_str(), 1);
+    if (setenv(name, value.c_str(), 1) != 0) throw std::bad_alloc();
   };
   for (const auto& [name, value] : assignment.environment) set_variable(name.c_str(), value);
   const std::size_t index = program_of(assignment, rank);

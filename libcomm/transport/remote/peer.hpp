@@ -134,7 +134,7 @@ struct RankPeer final : OwnerSide::Memory {
   bool said_goodbye = false, got_farewell = false;
   bool is_leaving = false;                 // it said goodbye
   bool opens = false;                      // its link was opened here
-  int num_refusals = 0;                    // of links to it since it left
+  int num_refusals = 0;                    // of links to it since it left, or was last heard
   std::uint64_t changed_ns = 0;            // when the link began to be opened, or ended, last
   std::uint64_t goodbye_written = 0;       // that came with it
   std::uint64_t written = 0, arrived = 0;  // in the engine's rings, ever

@@ -296,6 +296,7 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   peer.changed_ns = now_ns();
   peer.opens = false;
   link.client = &peer;
+  peer.num_refusals = 0;
   if (peer.link.take(link, hello.received)) return true;
   lose(peer, "acknowledges what was never sent");
   return false;
@@ -344,6 +345,7 @@ void RemoteLanes::drop_link(RankPeer& peer) {
 
 void RemoteLanes::note_up(RankPeer& peer) {
   peer.answered = true;
+  peer.num_refusals = 0;
   peer.link.note_heard(now_ns_);
   for (auto& [channel, pair] : peer.pairs) {
     if (pair.receive == nullptr || pair.receive->closed) continue;

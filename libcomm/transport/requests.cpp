@@ -11,6 +11,12 @@
 
 namespace weft::transport {
 
+namespace {
+// More links do not break under one request within the timeout, unless it is the one that breaks
+// them.
+constexpr std::uint8_t kMostBreaks = 16;
+}  // namespace
+
 void finish(Work& work) {
   const Code code = work.code;
   if (Batch* batch = work.batch; batch != nullptr) {
@@ -121,7 +127,7 @@ bool Session::advance(Work& work, WorkList& finished) {
       return false;
     }
     reposts_.remove(work);
-    // What is behind it may arrive first from now on, and tells nothing about it.
+    // Messages behind it may now arrive before it, so they are no longer its completion.
     work.is_repost = work.was_put = false;
     waiting_.push_back(work);
     return true;
@@ -216,6 +222,12 @@ void Session::on_request_done(Work& work, Code code) {
 
 // Over the next link, and before the messages that were posted after it.
 void Session::repost(Work& work) {
+  const std::uint64_t now = now_ns();
+  if (work.num_breaks == 0) work.broken_ns = now;
+  if (work.num_breaks < kMostBreaks)
+    ++work.num_breaks;
+  else if (now > work.broken_ns + transport_.timeout_ns())
+    is_worn_ = true;
   work.is_repost = true;
   work.is_asked = false;
   reposts_.push_back(work);

@@ -293,7 +293,7 @@ void Session::make_busy() noexcept {
 
 bool Session::pump() {
   FinishedWorks finished;
-  bool is_up_now = false, floods = false, lacks_memory = false, is_stuck = false,
+  bool is_up_now = false, floods = false, lacks_memory = false, is_stuck = false, is_worn = false,
        wants_rails = false;
   {
     std::lock_guard lock(lock_);
@@ -306,7 +306,6 @@ bool Session::pump() {
     if (link_.is_up())
       while (Work* work = reposts_.first())
         if (!advance(*work, finished)) break;
-    if (reposts_.empty()) stuck_since_ns_ = 0;
     // Messages must not overtake the puts before them.
     link_.hold(!reposts_.empty());
     is_up_now = link_.pump();
@@ -320,12 +319,14 @@ bool Session::pump() {
     floods = link_.floods();
     lacks_memory = link_.lacks_memory();
     is_stuck = std::exchange(is_stuck_, false);
+    is_worn = is_worn_;
   }
   if (wants_rails) open_rails(now_ns());
   if (is_up_now) note_up();
   finished.finish_all();
   if (floods) lose(Code::no_memory, "asks for much and reads nothing");
   if (is_stuck) try_another_device();
+  if (is_worn) lose(Code::peer_lost, "has links that break under one request");
   if (lacks_memory) lose(Code::no_memory, "is owed messages that there is no memory for");
   return is_busy_.load(std::memory_order_relaxed);
 }
@@ -334,12 +335,12 @@ void Session::try_another_device() {
   bool is_too_long = false;
   {
     std::lock_guard lock(lock_);
-    const std::uint64_t now = now_ns();
-    if (stuck_since_ns_ == 0) stuck_since_ns_ = now;
-    is_too_long = now > stuck_since_ns_ + transport_.timeout_ns();
+    const Work* stuck = reposts_.first();
+    is_too_long = stuck != nullptr && now_ns() > stuck->broken_ns + transport_.timeout_ns();
   }
   if (!is_too_long) return on_down(Code::peer_lost);
-  lose(Code::peer_lost, "is reached by a device only that a put which has been told of cannot use");
+  lose(Code::peer_lost,
+       "is reached only by a device without puts, and a notified put has to be done again");
 }
 
 void Session::tick(std::uint64_t now) {

@@ -191,9 +191,8 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   WorkList reposts_;          // were under way when the link broke; messages must not overtake them
   WorkList striped_;          // with pieces that nobody has been given
   std::vector<Piece> again_;  // pieces whose rail went down
-  // A notified put can go over this link only by messages, behind its notification; and since when.
-  bool is_stuck_ = false;
-  std::uint64_t stuck_since_ns_ = 0;
+  bool is_stuck_ = false;     // the first of them is a notified put, and this device has no puts
+  bool is_worn_ = false;      // one of them has broken too many links
   std::size_t num_sends_ = 0;  // long messages in waiting_
   std::map<MemoryKey, std::shared_ptr<RemoteRegion>> regions_;
   std::uint32_t last_question_ = 0;

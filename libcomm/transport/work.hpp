@@ -23,6 +23,7 @@ struct Work : AccessRequest {
   bool is_repost = false;       // was under way when the link broke
   bool was_tagged = false;      // its notification is on its way
   bool was_put = false;         // by the fabric
+  std::uint8_t num_breaks = 0;  // of links that had it
   std::uint32_t put_after = 0;  // the last message that went before that
   Code code = Code::ok;         // once it has ended
   Operation* operation = nullptr;
@@ -30,6 +31,7 @@ struct Work : AccessRequest {
   Session* session = nullptr;
   std::shared_ptr<RemoteRegion> region;
   std::uint64_t offset = 0;
+  std::uint64_t broken_ns = 0;  // when the first of them broke
   // `moved` is also what a long message has sent, and what stripes were handed out.
   std::size_t ended = 0;          // of its bytes, by stripes
   std::uint32_t num_stripes = 0;  // under way

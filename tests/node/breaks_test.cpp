@@ -223,7 +223,7 @@ TEST_CASE("a put that is done again over a device without puts is not told befor
   CHECK(two.others[0] == 7);
 }
 
-TEST_CASE("a put that was told of waits for a device that can do it, until the timeout") {
+TEST_CASE("a notified put waits for a device that can do it, until the timeout") {
   OverBoth two(2000);
   std::uint64_t notified = 0;
   two.server.on_notify([&](const Peer&, const NotifyTag&) {
@@ -245,9 +245,37 @@ TEST_CASE("a put that was told of waits for a device that can do it, until the t
     CHECK(two.progress_until([&] { return notified == 1; }));
   } else {
     CHECK(notified == 0);
-    CHECK(two.lost_at_client.text().find("a put which has been told of") != std::string::npos);
+    CHECK(two.lost_at_client.text().find("a notified put has to be done again") !=
+          std::string::npos);
     Network::of_process()->silence(first, false);
   }
+}
+
+TEST_CASE("a put that breaks each link has an end, and one that does so for a while is done") {
+  const bool is_mended = GENERATE(true, false);
+  Two two({"loopback", "loopback", {}, false}, is_mended ? 10'000 : 300);
+  std::uint64_t word = 0;
+  const std::uint64_t seven = 7;
+  REQUIRE(two.server.register_memory(&word, 8).ok());
+  MemoryKey key;
+  REQUIRE(two.server.key(&word, kAllRights, key).ok());
+  const PeerMemory remote = two.client.memory(two.at_client, key);
+  Operation put;
+  two.client.put(remote, 0, &seven, 8, put);
+  REQUIRE(two.wait(put) == Code::ok);
+  Network::of_process()->set_faults({.cuts_puts = true});
+  two.client.put(remote, 0, &seven, 8, put);
+  if (is_mended) {
+    const std::uint64_t limit = now_ns() + 2'000'000'000;
+    REQUIRE(two.progress_until([&] { return now_ns() > limit; }));
+    CHECK_FALSE(put.is_done());
+    Network::of_process()->set_faults({});
+    CHECK(two.wait(put) == Code::ok);
+  } else {
+    CHECK(two.wait(put) == Code::peer_lost);
+    CHECK(two.lost_at_client.text().find("break under one request") != std::string::npos);
+  }
+  Network::of_process()->set_faults({});
 }
 
 TEST_CASE("the side that was connected to opens a link that it alone knows to be dead") {

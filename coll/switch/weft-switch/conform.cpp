@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kHosts = 3;
 constexpr int kPatienceMs = 300;  // for an answer
-// For a result: one that a busy machine keeps back and one asked for again would be two.
+// For a result, of which a second one, asked for because it comes late, would be taken for the
+// next.
 constexpr int kResultMs = 2000;
 constexpr int kSilenceMs = 50;  // in which no answer may come
 

@@ -342,8 +342,9 @@ class LoopbackEndpoint final : public Endpoint {
     LoopbackEndpoint& from = *wire.endpoints[side];
     LoopbackEndpoint& to = *wire.endpoints[1 - side];
     Network& network = *from.network_;
-    const bool cut =
-        network.faults_.cut_one_in > 0 && network.random_() % network.faults_.cut_one_in == 0;
+    const Faults& faults = network.faults_;
+    const bool cut = (faults.cut_one_in > 0 && network.random_() % faults.cut_one_in == 0) ||
+                     (faults.cuts_puts && end.sent.front().kind == PacketKind::put);
     // What was under way when a link goes down may have arrived or not.
     if (cut && network.random_() % 2 == 0) return take_down_at_work(wire);
     Packet packet = std::move(end.sent.front());

@@ -22,6 +22,7 @@ struct Faults {
   std::uint64_t seed = 1;
   std::uint32_t max_delay_us = 0;  // of a packet; those of one link stay in order
   std::uint32_t cut_one_in = 0;    // a link goes down with every so many packets; 0: never
+  bool cuts_puts = false;          // each put takes its link down
 };
 
 // What the endpoint can do; a test takes away what the transport then asks the owner's side for.

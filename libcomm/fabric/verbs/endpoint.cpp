@@ -91,6 +91,7 @@ Status VerbsEndpoint::start_queues() {
   };
   max_receives_ = static_cast<std::uint32_t>(
       std::clamp(device_->limits.max_srq_wr, 1, static_cast<int>(kMaxReceives)));
+  stash_.reserve(kMostStashed);  // arm() wants no memory
   channel_ = ibv_create_comp_channel(device_->context);
   if (channel_ == nullptr) return failed("completion channel");
   const int room = kFirstLinks * static_cast<int>(kDepth + kFirstCredit);
@@ -294,7 +295,7 @@ bool VerbsEndpoint::poll_rarely(Events& events) {
   check_devices_end(now_ns());
   registrations_->collect();
   if (!given_up_.empty() && device_->port_is_active())
-    for (rdma_cm_id* cm : std::exchange(given_up_, {})) rdma_destroy_id(cm);
+    for (; !given_up_.empty(); given_up_.pop_back()) rdma_destroy_id(given_up_.back());
   return any;
 }
 

@@ -30,6 +30,7 @@ namespace weft::fabric::verbs {
 namespace lib = weft::verbs;
 
 inline constexpr std::uint32_t kDepth = 64;    // requests in a send queue; a power of two
+inline constexpr int kMostStashed = 16;        // completions, by one call
 inline constexpr std::uint32_t kKeptBack = 2;  // of them for credit, and for the end
 inline constexpr std::uint32_t kMaxReadDepth = 16;
 inline constexpr std::uint32_t kFirstCredit = 4;  // messages; an idle link holds so many buffers
@@ -131,16 +132,21 @@ class VerbsEndpoint final : public Endpoint {
   int wait_fd() const noexcept override { return epoll_; }
 
  private:
-  // Requests of a link that have ended, to be told once its lock is free.
-  class Ended {
+  // Completed requests of a link, reported once its lock is free.
+  class Completed {
    public:
-    void add(Request* request, Code code) { all_[num_++] = {request, code}; }
-    void tell() const {
-      for (std::size_t i = 0; i < num_; ++i) all_[i].first->done(*all_[i].first, all_[i].second);
+    void add(Request* request, Code code) { items_[num_++] = {request, code}; }
+    void report() const {
+      for (std::size_t i = 0; i < num_; ++i)
+        items_[i].request->done(*items_[i].request, items_[i].code);
     }
 
    private:
-    std::array<std::pair<Request*, Code>, kDepth + 1> all_;  // one is not posted yet, or in part
+    struct Item {
+      Request* request;
+      Code code;
+    };
+    Item items_[kDepth + 1];  // the send queue's, and one in parts
     std::size_t num_ = 0;
   };
   struct Refused {  // here, before they were posted
@@ -179,10 +185,11 @@ class VerbsEndpoint final : public Endpoint {
   void on_request(rdma_cm_id* cm, Bytes data, Events& events);
   void become_up(VerbsLink& link);
   void take_down(VerbsLink& link, std::string_view why);
+  void take_down(VerbsLink& link, const Status& why);
   void put_in_error_state(VerbsLink& link);
   void drain(VerbsLink& link);
   void free_queue_pair(VerbsLink& link);
-  void end_requests(VerbsLink& link, Code code, Ended& ended);
+  void end_requests(VerbsLink& link, Code code, Completed& completed);
   void end_refused(std::uint32_t id);
   bool finish_down(Events& events);
   int stash_completions();
@@ -198,7 +205,7 @@ class VerbsEndpoint final : public Endpoint {
                 std::uint64_t offset, Request& request);
   Code send(VerbsLink& link, MessageKind kind, Bytes head, Bytes body);
   void on_completion(const ibv_wc& completion, Events& events);
-  void on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status, Ended& ended);
+  void on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status, Completed& completed);
   void on_received(const ibv_wc& completion, Events& events);
   bool take_credit(VerbsLink& link, const Head& head);
   void owe(VerbsLink& link);

@@ -31,9 +31,10 @@ constexpr std::uint64_t kEndingNs = 200'000'000;  // until a queue pair goes wit
 constexpr std::uint32_t kStillLooks = 8;
 constexpr std::uint32_t kIdBits = 20;  // of a link's place; the others tell its users apart
 
-Status failed(const char* what) {
-  return {errno == ENOMEM || errno == EMFILE ? Code::no_memory : Code::unsupported,
-          fmt::format("{}: {}", what, std::strerror(errno))};
+Status failed(const char* what) noexcept {
+  const Code code = errno == ENOMEM || errno == EMFILE ? Code::no_memory : Code::unsupported;
+  return or_no_memory(
+      [&] { return Status(code, fmt::format("{}: {}", what, std::strerror(errno))); });
 }
 
 }  // namespace
@@ -61,28 +62,27 @@ VerbsLink* VerbsEndpoint::find(std::uint32_t id) const {
   return link != nullptr && link->id == id ? link : nullptr;
 }
 
-// Null: there are too many.
-VerbsLink* VerbsEndpoint::add_link() {
+// Null: there is no memory, or there are too many.
+VerbsLink* VerbsEndpoint::add_link() try {
   if (free_ids_.empty()) {
     if (table_.size() == 1u << kIdBits) return nullptr;
-    free_ids_.push_back(static_cast<std::uint32_t>(table_.size()));
     table_.push_back(nullptr);
+    free_ids_.push_back(static_cast<std::uint32_t>(table_.size() - 1));
   }
   // No end of a link may want for memory.
-  const auto make_room = [&](auto& list) {
-    if (list.capacity() < table_.size()) list.reserve(2 * table_.size());
-  };
-  for (auto* list : {&free_ids_, &making_, &ending_, &owing_}) make_room(*list);
-  make_room(given_up_);
+  for (auto* list : {&free_ids_, &making_, &ending_, &owing_}) make_room(*list, table_.size());
+  make_room(given_up_, table_.size());
   {
     std::lock_guard lock(deferred_lock_);
-    make_room(broken_);
+    make_room(broken_, table_.size());
   }
   auto* link = new VerbsLink;
   link->id = free_ids_.back();
   free_ids_.pop_back();
   table_[link->id & ((1u << kIdBits) - 1)] = link;
   return link;
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
 void VerbsEndpoint::free_link(VerbsLink& link) {
@@ -101,7 +101,7 @@ Status VerbsEndpoint::open(Bytes address, Bytes hello, Link*& out) {
   if (hello.size() > kMaxHelloBytes || !read_address(address, device_->port.roce, to))
     return {Code::bad_argument, "it is no address of an endpoint that verbs leads to from here"};
   VerbsLink* link = add_link();
-  if (link == nullptr) return {Code::no_memory, "too many links"};
+  if (link == nullptr) return Code::no_memory;
   const auto start = [&] {
     link->hello.assign(hello.begin(), hello.end());
     return begin(*link, to);
@@ -212,10 +212,10 @@ Status VerbsEndpoint::bring_up(VerbsLink& link, const Hello& theirs) {
 
 void VerbsEndpoint::connect(VerbsLink& link) {
   if (Status status = or_no_memory([&] { return make_queue_pair(link); }); !status)
-    return take_down(link, status.text());
+    return take_down(link, status);
   const Hello hello = own_hello(link);
   rdma_conn_param request = parameters(link, hello, sizeof hello);
-  if (rdma_connect(link.cm, &request) != 0) return take_down(link, failed("rdma_connect").text());
+  if (rdma_connect(link.cm, &request) != 0) return take_down(link, failed("rdma_connect"));
   std::lock_guard lock(link.lock);
   link.state = VerbsLink::State::asking;
 }
@@ -223,8 +223,8 @@ void VerbsEndpoint::connect(VerbsLink& link) {
 void VerbsEndpoint::on_answer(VerbsLink& link, Bytes data, Events& events) {
   Hello theirs;
   if (!read_hello(data, true, theirs)) return take_down(link, "what answers there is no Node");
-  if (Status status = bring_up(link, theirs); !status) return take_down(link, status.text());
-  if (rdma_establish(link.cm) != 0) return take_down(link, failed("rdma_establish").text());
+  if (Status status = bring_up(link, theirs); !status) return take_down(link, status);
+  if (rdma_establish(link.cm) != 0) return take_down(link, failed("rdma_establish"));
   become_up(link);
   events.on_up(link);
 }
@@ -254,9 +254,8 @@ void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
       if (rdma_accept(cm, &parameters) == 0) return;
       status = failed("rdma_accept");
     }
-    log_line(LogLevel::info, -1, "verbs: a peer's link: {}", status.text());
     (void)rdma_reject(cm, nullptr, 0);
-    return take_down(*link, status.text());
+    return take_down(*link, status);
   }
   // Refused, or closed at once by the client.
   if (find(id) == link) free_link(*link);
@@ -299,7 +298,7 @@ void VerbsEndpoint::on_cm_event(rdma_cm_event& event, Bytes data, Events& events
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
       if (rdma_resolve_route(link->cm, kResolveMs) != 0)
-        take_down(*link, failed("rdma_resolve_route").text());
+        take_down(*link, failed("rdma_resolve_route"));
       return;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
       return connect(*link);
@@ -313,8 +312,12 @@ void VerbsEndpoint::on_cm_event(rdma_cm_event& event, Bytes data, Events& events
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_REJECTED:
     case RDMA_CM_EVENT_DISCONNECTED:
-    case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      return take_down(*link, fmt::format("{} ({})", rdma_event_str(event.event), event.status));
+    case RDMA_CM_EVENT_DEVICE_REMOVAL: {
+      char why[64];
+      const auto end =
+          fmt::format_to_n(why, sizeof why, "{} ({})", rdma_event_str(event.event), event.status);
+      return take_down(*link, std::string_view(why, std::min(end.size, sizeof why)));
+    }
     default:
       return;
   }
@@ -395,6 +398,12 @@ void VerbsEndpoint::take_down(VerbsLink& link, std::string_view why) {
   ending_.push_back(link.id);
 }
 
+void VerbsEndpoint::take_down(VerbsLink& link, const Status& why) {
+  std::string text;
+  or_no_memory([&] { text = why.text(); });
+  take_down(link, std::string_view(text));
+}
+
 // Until the device has given back what was posted, at most for a while.
 void VerbsEndpoint::drain(VerbsLink& link) {
   if (link.qp == nullptr || link.posted == link.completed) return;
@@ -406,18 +415,17 @@ void VerbsEndpoint::drain(VerbsLink& link) {
 
 // Returns how many. Without memory for them they stay in the queue.
 int VerbsEndpoint::stash_completions() {
-  constexpr std::size_t kMost = 16;
   const std::size_t num = stash_.size();
-  if (or_no_memory([&] { stash_.resize(num + kMost); }) != Code::ok) return 0;
-  const int count = ibv_poll_cq(queue_, kMost, &stash_[num]);
+  if (or_no_memory([&] { stash_.resize(num + kMostStashed); }) != Code::ok) return 0;
+  const int count = ibv_poll_cq(queue_, kMostStashed, &stash_[num]);
   stash_.resize(num + static_cast<std::size_t>(std::max(count, 0)));
   return std::max(count, 0);
 }
 
-void VerbsEndpoint::end_requests(VerbsLink& link, Code code, Ended& ended) {
+void VerbsEndpoint::end_requests(VerbsLink& link, Code code, Completed& completed) {
   std::lock_guard lock(link.lock);
   const auto end = [&](Request* request) {
-    ended.add(request, link.refused == request ? link.refused_code : code);
+    completed.add(request, link.refused == request ? link.refused_code : code);
   };
   for (; link.completed != link.posted; ++link.completed) {
     Posted& slot = link.slots[link.completed % kDepth];
@@ -474,9 +482,9 @@ bool VerbsEndpoint::finish_down(Events& events) {
     const std::uint32_t id = link->id;
     ending_.erase(ending_.begin() + static_cast<std::ptrdiff_t>(i));
     free_queue_pair(*link);
-    Ended ended;
-    end_requests(*link, Code::peer_lost, ended);
-    ended.tell();
+    Completed completed;
+    end_requests(*link, Code::peer_lost, completed);
+    completed.report();
     end_refused(id);
     any = true;
     if (find(id) == link) events.on_down(*link, link->why);
@@ -490,11 +498,11 @@ void VerbsEndpoint::close(Link& base) {
   put_in_error_state(link);
   drain(link);
   free_queue_pair(link);
-  Ended ended;
-  end_requests(link, Code::cancelled, ended);
+  Completed completed;
+  end_requests(link, Code::cancelled, completed);
   const std::uint32_t id = link.id;
   free_link(link);
-  ended.tell();
+  completed.report();
   end_refused(id);
 }
 

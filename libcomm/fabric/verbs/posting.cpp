@@ -93,7 +93,7 @@ std::byte* VerbsEndpoint::take_ring(VerbsLink& link, std::size_t bytes) {
 Status VerbsEndpoint::need_ring(VerbsLink& link) {
   if (link.ring.data != nullptr) return {};
   Block block;
-  if (Status status = rings_->take(block); !status) {
+  if (Status status = or_no_memory([&] { return rings_->take(block); }); !status) {
     log_line(LogLevel::error, -1, "verbs: a link's send buffer: {}", status.text());
     return status;
   }
@@ -184,7 +184,8 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
       std::lock_guard lock(link.lock);
       if (const Code ready = link.ready(); ready != Code::ok) return ready;
     }
-    if (Status status = registrations_->acquire(local, bytes, is_get, memory); !status) {
+    const auto acquire = [&] { return registrations_->acquire(local, bytes, is_get, memory); };
+    if (Status status = or_no_memory(acquire); !status) {
       log_line(LogLevel::error, -1, "verbs: {}", status.text());
       return status.code();
     }
@@ -297,7 +298,7 @@ Code VerbsEndpoint::atomic(Link& base, Atomic kind, const Key& key, std::uint64_
 
 // Under the lock: everything up to this request is done, and this one so.
 void VerbsEndpoint::on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status,
-                            Ended& ended) {
+                            Completed& completed) {
   if (number - link.completed >= link.posted - link.completed) return;  // none of ours
   while (link.completed != number + 1) {
     Posted& slot = link.slots[link.completed % kDepth];
@@ -314,7 +315,7 @@ void VerbsEndpoint::on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status
     if (code == Code::ok && slot.copy_bytes > 0)
       std::memcpy(slot.copy_to, slot.copy_from, slot.copy_bytes);
     if (slot.memory != nullptr) registrations_->release(slot.memory);
-    ended.add(slot.request, code);
+    completed.add(slot.request, code);
     slot.request = nullptr;
   }
 }
@@ -323,16 +324,16 @@ void VerbsEndpoint::on_completion(const ibv_wc& completion, Events& events) {
   if ((completion.wr_id & kReceiveBit) != 0) return on_received(completion, events);
   VerbsLink* link = find(static_cast<std::uint32_t>(completion.wr_id >> 32));
   if (link == nullptr) return;
-  Ended ended;
+  Completed completed;
   {
     std::lock_guard lock(link->lock);
-    on_sent(*link, static_cast<std::uint32_t>(completion.wr_id), completion.status, ended);
+    on_sent(*link, static_cast<std::uint32_t>(completion.wr_id), completion.status, completed);
     if (link->parts.request != nullptr && link->state == VerbsLink::State::up) [[maybe_unused]]
       const Code code = post_parts(*link);  // a failure takes the link down
   }
   if (completion.status != IBV_WC_SUCCESS && !link->is_ending)
     take_down(*link, ibv_wc_status_str(completion.status));
-  ended.tell();
+  completed.report();
 }
 
 void VerbsEndpoint::on_received(const ibv_wc& completion, Events& events) {
@@ -382,7 +383,7 @@ void VerbsEndpoint::owe(VerbsLink& link) {
   std::uint32_t more = 1;
   if (++link.received >= 4 * link.window && link.window < kLastCredit) {
     link.received = 0;
-    if (make_receives(num_needed_ + link.window)) {
+    if (or_no_memory([&] { return make_receives(num_needed_ + link.window); })) {
       num_needed_ += link.window;
       more += link.window;
       link.window *= 2;

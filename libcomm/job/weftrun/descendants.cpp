@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <new>
+#include <memory>
 #include <optional>
+#include <system_error>
 #include <unordered_map>
 #include <vector>
 
@@ -56,12 +57,11 @@ std::optional<Entry> read_entry(pid_t pid) {
 std::vector<Entry> descendants() {
   std::vector<Entry> all;
   if (!can_see_descendants()) return {};
-  DIR* processes = opendir("/proc");
-  if (processes == nullptr) throw std::bad_alloc();  // or descriptors
-  while (const dirent* file = readdir(processes))
+  const std::unique_ptr<DIR, int (*)(DIR*)> processes(opendir("/proc"), closedir);
+  if (processes == nullptr) throw std::system_error(errno, std::generic_category(), "/proc");
+  while (const dirent* file = readdir(processes.get()))
     if (const pid_t pid = atoi(file->d_name); pid > 0)
       if (const auto entry = read_entry(pid)) all.push_back(*entry);
-  closedir(processes);
 
   std::unordered_multimap<pid_t, const Entry*> children;
   for (const Entry& entry : all) children.emplace(entry.parent, &entry);

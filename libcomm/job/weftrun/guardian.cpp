@@ -18,6 +18,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include "job/boards.hpp"
 #include "job/weftrun/descendants.hpp"
@@ -27,8 +28,7 @@ namespace {
 
 // Between two looks at what should be dead by now; an end of a child wakes at once.
 constexpr int kLookAgainMs = 50;
-// Of a process without memory for them.
-constexpr int kMostLooks = 200;
+constexpr int kMostLooks = 200;  // of a process without memory for them
 
 class Guardian {
  public:
@@ -187,7 +187,11 @@ void Guardian::signal(int number) {
     return;
   }
   kill(0, number);  // which this process blocks
-  signal_descendants(number, pid_);
+  try {
+    signal_descendants(number, pid_);
+  } catch (const std::exception&) {
+    // The group has it.
+  }
 }
 
 // False once there is no child any more.
@@ -216,11 +220,10 @@ bool Guardian::kill_all() {
   return false;
 }
 
-// Answers an order, the first before it comes. The keeper ends what there is of ranks.
+// Answers an order, the first before it comes.
 [[noreturn]] void give_up(const GuardianPlan& own) {
   const Report report{Report::Kind::failed, 0, errno};
   send(own.socket, &report, sizeof report, MSG_NOSIGNAL);
-  kill(getpid(), SIGKILL);
   _exit(1);
 }
 
@@ -248,7 +251,8 @@ void block_all_signals() {
   sigprocmask(SIG_SETMASK, &all, nullptr);
 }
 
-// No exception may end what weftrun's functions hold: this process is a copy of weftrun.
+// Exceptions end here: this process is a copy of weftrun, whose destructors are not for it. The
+// keeper ends what there is of ranks.
 [[noreturn]] void run_guardian(const GuardianPlan& plan) try {
   setpgid(0, 0);
   prctl(PR_SET_NAME, "weft-guardian");
@@ -263,18 +267,23 @@ void block_all_signals() {
     if (open("/dev/null", O_RDWR) != fd) give_up(own);
   }
   Guardian(own).run();
+} catch (const std::system_error& error) {
+  errno = error.code().value();
+  give_up(plan);
 } catch (const std::bad_alloc&) {
   errno = ENOMEM;
   give_up(plan);
 }
 
-// Without memory to find them, what has ended by then gives some.
+// Without memory or descriptors to find them, what has ended by the next look gives some.
 void end_all_descendants() {
-  for (int look = 0; look < kMostLooks; ++look) try {
+  for (int look = 0; look < kMostLooks; ++look) {
+    try {
       return end_descendants();
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {
       ::poll(nullptr, 0, kLookAgainMs);
     }
+  }
 }
 
 }  // namespace
@@ -290,7 +299,7 @@ void run_keeper(const GuardianPlan& plan) {
   // Not reaped, its number stays that of the group.
   siginfo_t end{};
   while (waitid(P_PID, static_cast<id_t>(guardian), &end, WEXITED | WNOWAIT) != 0) continue;
-  if (end.si_code != CLD_EXITED) {
+  if (end.si_code != CLD_EXITED || end.si_status != 0) {
     kill(-guardian, SIGKILL);
     end_all_descendants();
   }

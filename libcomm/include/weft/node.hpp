@@ -34,10 +34,11 @@
 //
 // Errors. The constructor throws weft::Error. The others return a Code or a Status, whose text
 // names the peer; an operation ends within the timeout. peer_lost: the peer ended, or was not heard
-// of for the timeout; that Peer is of no more use, connect gives another. A restarted peer is
-// another peer: keys of its earlier life are refused (not_permitted). no_memory: this process has
-// no memory or no descriptors for it; a peer that could not be served without is lost for that. Of
-// the calls that return neither, memory and connect_async throw std::bad_alloc.
+// of for the timeout, or its links broke under one operation, more than 16 of them and for longer
+// than the timeout; that Peer is of no more use, connect gives another. A restarted peer is another
+// peer: keys of its earlier life are refused (not_permitted). no_memory: this process has no memory
+// or no descriptors for it; a peer that could not be served without is lost for that. Of the calls
+// that return neither, memory and connect_async throw std::bad_alloc.
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string_view>
 #include <thread>
@@ -263,19 +264,18 @@ TEST_CASE("a put that breaks each link has an end, and one that does so for a wh
   Operation put;
   two.client.put(remote, 0, &seven, 8, put);
   REQUIRE(two.wait(put) == Code::ok);
-  Network::of_process()->set_faults({.cuts_puts = true});
+  std::optional<Faulty> faulty(fabric::loopback::Faults{.cuts_puts = true});
   two.client.put(remote, 0, &seven, 8, put);
   if (is_mended) {
     const std::uint64_t limit = now_ns() + 2'000'000'000;
     REQUIRE(two.progress_until([&] { return now_ns() > limit; }));
     CHECK_FALSE(put.is_done());
-    Network::of_process()->set_faults({});
+    faulty.reset();
     CHECK(two.wait(put) == Code::ok);
   } else {
     CHECK(two.wait(put) == Code::peer_lost);
     CHECK(two.lost_at_client.text().find("break under one request") != std::string::npos);
   }
-  Network::of_process()->set_faults({});
 }
 
 TEST_CASE("the side that was connected to opens a link that it alone knows to be dead") {

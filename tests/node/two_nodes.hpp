@@ -102,9 +102,11 @@ inline const Way kLoopbackWays[] = {
 };
 
 struct Faulty {
-  Faulty(std::uint64_t seed, std::uint32_t delay_us, std::uint32_t cut_one_in) {
-    Network::of_process()->set_faults({seed, delay_us, cut_one_in});
+  explicit Faulty(const fabric::loopback::Faults& faults) {
+    Network::of_process()->set_faults(faults);
   }
+  Faulty(std::uint64_t seed, std::uint32_t delay_us, std::uint32_t cut_one_in)
+      : Faulty(fabric::loopback::Faults{seed, delay_us, cut_one_in}) {}
   ~Faulty() { Network::of_process()->set_faults({}); }
 };
 

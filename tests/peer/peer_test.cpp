@@ -86,6 +86,15 @@ int count_descriptors() {
 
 std::string unix_name() { return "unix:@weft-test-" + std::to_string(random_word()); }
 
+void meet(Party& server, Party& client) {
+  const std::string at = unix_name();
+  REQUIRE(server.bootstrap.listen(at).ok());
+  REQUIRE(client.connect(at).ok());
+  REQUIRE(poll_until({&server, &client}, [&] {
+    return server.events.met.size() == 1 && client.events.met.size() == 1;
+  }));
+}
+
 // A socket that is connected to the address, for bytes of a stranger's own.
 int raw_connect(const std::string& to) {
   SocketAddress address;
@@ -359,12 +368,7 @@ TEST_CASE("without descriptors left a server refuses nobody for good") {
 
 TEST_CASE("who has no descriptors left for what a peer passes is told that") {
   Party server("server", "secret"), client("client", "secret");
-  const std::string at = unix_name();
-  REQUIRE(server.bootstrap.listen(at).ok());
-  REQUIRE(client.connect(at).ok());
-  REQUIRE(poll_until({&server, &client}, [&] {
-    return server.events.met.size() == 1 && client.events.met.size() == 1;
-  }));
+  meet(server, client);
   const int zero = 0;
   REQUIRE(
       server.bootstrap.send(*server.events.met[0], FrameType::mapping, "memory", {&zero, 1}).ok());
@@ -380,12 +384,7 @@ TEST_CASE("who has no descriptors left for what a peer passes is told that") {
 
 TEST_CASE("a peer that reads nothing is back-pressure") {
   Party server("server", "secret"), client("client", "secret");
-  const std::string at = unix_name();
-  REQUIRE(server.bootstrap.listen(at).ok());
-  REQUIRE(client.connect(at).ok());
-  REQUIRE(poll_until({&server, &client}, [&] {
-    return server.events.met.size() == 1 && client.events.met.size() == 1;
-  }));
+  meet(server, client);
   const std::string body(4096, 'x');
   std::size_t sent = 0;
   Status status;

@@ -68,15 +68,11 @@ int add_object(dl_phdr_info* info, size_t, void*) {
   return 0;
 }
 
-int open_log() {
-  return static_cast<int>(
-      syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
-}
-
 void say(const char* text) {
   char line[160];
   const int length = snprintf(line, sizeof line, "%d %s\n", getpid(), text);
-  const int fd = open_log();
+  const int fd = static_cast<int>(
+      syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   if (fd < 0) return;
   (void)!write(fd, line, static_cast<size_t>(length));
   if (trace[0] != '\0') {

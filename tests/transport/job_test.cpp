@@ -406,7 +406,7 @@ TEST_CASE("ranks end together though links break while they leave", "[job]") {
   if (fabrics == nullptr || std::string_view(fabrics) != "loopback") return;  // nothing breaks
   using Clock = std::chrono::steady_clock;
   const auto network = fabric::loopback::Network::of_process();
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Clock::time_point begin;
     with_ranks(4, [&](Job& job) {
       for (int i = 0; i < 2; ++i) EXPECT(job.barrier().ok());

@@ -1,6 +1,6 @@
 #pragma once
-// Edges in text: SNAP's edge lists, .el, .wel, and the entries of MatrixMarket files. Every byte
-// comes from outside; what is wrong is told with its line.
+// Edges in text: SNAP's edge lists, .el, .wel, and the entries of MatrixMarket and DIMACS files.
+// Every byte comes from outside; what is wrong is reported with its line.
 #include <cstdint>
 #include <string_view>
 
@@ -15,8 +15,12 @@ struct TextRules {
   bool weighted = false;       // a third number is the weight; otherwise the rest is ignored
   bool needs_weights = false;  // and is wanted: a line without one is an error
   bool matrix = false;     // vertices are counted from 1, and there are at most num_rows of them
+  bool arcs = false;       // DIMACS: lines begin with "a"; those with "c" are comments
   bool symmetric = false;  // an entry off the diagonal stands for two
-  std::uint64_t num_rows = 0, num_entries = 0;  // of a matrix: rows or columns, whatever is more
+  std::uint64_t num_rows = 0, num_entries = 0;  // of a matrix
+  // Numbers at the beginning of every line; a line with more or fewer is an error, as it is one of
+  // another format. 0: not checked.
+  unsigned columns = 0;
 };
 
 // Longer lines are no edges.
@@ -24,16 +28,32 @@ inline constexpr std::size_t kMaxLineBytes = 4096;
 
 // Reads the lines of `text`, the last of which may lack its end, into `edges`; *num_lines: how many
 // lines were read, and when the result is corrupt, the wrong one among them. Comments begin with #
-// or
-// %, empty lines are passed over.
+// or %, empty lines are passed over, lines end in \n or \r\n.
 Status parse_edges(std::string_view text, const TextRules& rules, EdgeStore& edges,
                    std::uint64_t* num_lines);
 
-// Reads a MatrixMarket header with its comments and line of sizes from the beginning of a file;
-// *header_bytes: where entries begin; *num_lines: lines before. corrupt or unsupported, with
-// *num_lines the wrong line.
-Status parse_matrix_header(std::string_view text, TextRules& rules, std::size_t* header_bytes,
-                           std::uint64_t* num_lines);
+// What the beginning of a text says of the rest: how a format's header is read.
+struct TextHeader {
+  std::size_t bytes = 0;         // where edges begin
+  std::uint64_t lines = 0;       // lines before; of a header that is refused, the wrong line
+  bool is_weight_third = false;  // of an edge list: weights are wanted, and a third number is there
+};
+
+// These read a header from the first bytes of a file into rules and header. `is_all`: the file has
+// no more. `wants_weights`: of the edges. corrupt or unsupported; the text says what to do.
+
+// MatrixMarket: header, comments, line of sizes.
+Status parse_matrix_header(std::string_view text, bool wants_weights, TextRules& rules,
+                           TextHeader& header);
+// DIMACS's shortest paths: comments, and "p sp VERTICES ARCS".
+Status parse_arcs_header(std::string_view text, TextRules& rules, TextHeader& header);
+// An edge list may begin with a line of names, as tables do; how many numbers its first edge has is
+// so for all. rules.weighted and rules.needs_weights say whether the third is a weight anyway.
+Status parse_list_header(std::string_view text, bool is_all, bool wants_weights, TextRules& rules,
+                         TextHeader& header);
+
+// Why a line that is longer than kMaxLineBytes is none.
+Status long_line(std::string_view line);
 
 // The byte behind the last complete line.
 inline std::size_t end_of_lines(std::string_view text) noexcept {

@@ -22,23 +22,30 @@ std::uint64_t random_at(std::uint64_t seed, std::uint64_t at) {
 Status EdgeWriter::format_of(const std::string& path, FileFormat& format) {
   if (path.size() > 3 && path.ends_with(".gz"))
     return {Code::unsupported, path + ": gzip it afterwards"};
-  if (format == FileFormat::by_name) format = format_by_name(path, false);
+  if (format != FileFormat::by_name) return Code::ok;
+  if (!advice_on(path, false).empty())
+    return {Code::unsupported,
+            path + ": a format of this name is not written; --format says what it is to be"};
+  format = format_by_name(path, false);
   return Code::ok;
 }
 
 Status EdgeWriter::open(std::uint64_t num_vertices, std::uint64_t num_edges) {
   const Status status = file_.open();
-  if (!status.ok() || format_ != FileFormat::matrix_market) return status;
-  return file_.write("%%MatrixMarket matrix coordinate integer general\n" +
-                     std::to_string(num_vertices) + " " + std::to_string(num_vertices) + " " +
-                     std::to_string(num_edges) + "\n");
+  if (!status.ok() || !needs_sizes(format_)) return status;
+  const std::string sizes = std::to_string(num_vertices) + " " + std::to_string(num_edges) + "\n";
+  return file_.write(format_ == FileFormat::dimacs
+                         ? "p sp " + sizes
+                         : "%%MatrixMarket matrix coordinate integer general\n" +
+                               std::to_string(num_vertices) + " " + sizes);
 }
 
 Status EdgeWriter::add(VertexId source, VertexId destination, Weight weight) {
   if (format_ == FileFormat::edge_list || format_ == FileFormat::weighted_edge_list ||
-      format_ == FileFormat::matrix_market) {
-    const unsigned base = format_ == FileFormat::matrix_market ? 1 : 0;
-    std::string line = std::to_string(source + base);
+      needs_sizes(format_)) {
+    const unsigned base = needs_sizes(format_) ? 1 : 0;
+    std::string line = format_ == FileFormat::dimacs ? "a " : "";
+    line += std::to_string(source + base);
     line.append(1, ' ').append(std::to_string(destination + base));
     if (format_ != FileFormat::edge_list) line.append(1, ' ').append(std::to_string(weight));
     line.append(1, '\n');

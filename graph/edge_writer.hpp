@@ -10,8 +10,15 @@ namespace weft::graph {
 
 class EdgeWriter {
  public:
-  // unsupported for a gzipped name. A matrix needs its numbers before its edges.
+  // unsupported for a gzipped name.
   static Status format_of(const std::string& path, FileFormat& format);
+  // Whether its sizes come before its edges.
+  static bool needs_sizes(FileFormat format) {
+    return format == FileFormat::matrix_market || format == FileFormat::dimacs;
+  }
+  static bool has_weights(FileFormat format) {
+    return format != FileFormat::edge_list && format != FileFormat::gemini_binary;
+  }
   EdgeWriter(const std::string& path, FileFormat format) : file_(path), format_(format) {}
   Status open(std::uint64_t num_vertices, std::uint64_t num_edges);
   Status add(VertexId source, VertexId destination, Weight weight);

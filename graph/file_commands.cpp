@@ -26,11 +26,11 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
   if (!status.ok()) return status;
   FileSource source(arguments.from);
   FileFacts facts;
-  status = source.inspect(arguments.from_format, facts);
+  const bool weighted = arguments.weights == Weights::file && EdgeWriter::has_weights(format);
+  status = source.inspect(arguments.from_format, facts, weighted);
   if (status.ok()) status = source.open(facts);
   if (!status.ok()) return status;
   constexpr std::uint64_t kPartBytes = std::uint64_t{64} << 20;
-  const bool weighted = arguments.weights == Weights::file;
   EdgeWriter writer(arguments.to, format);
   const auto write = [&](EdgeStore& edges) {
     edges.for_each(
@@ -56,7 +56,7 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
     if (status.ok()) status = source.check_entries(num_entries);
   };
   std::uint64_t num_vertices = facts.rules.num_rows, num_edges = 0;
-  if (format == FileFormat::matrix_market)  // its numbers come first
+  if (EdgeWriter::needs_sizes(format))
     for_parts([&](EdgeStore& edges) {
       num_edges += edges.size();
       if (edges.size() > 0)
@@ -65,7 +65,10 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
   if (status.ok()) status = writer.open(num_vertices, num_edges);
   for_parts(write);
   if (status.ok()) status = source.check_unchanged();
-  return status.ok() ? writer.commit() : status;
+  if (status.ok()) status = writer.commit();
+  if (const std::string note = source.note(); status.ok() && !note.empty())
+    std::fprintf(stderr, "weft-graph: %s\n", note.c_str());
+  return status;
 }
 
 Status generate(transport::Job& job, const GenerateArguments& arguments) {

@@ -35,12 +35,58 @@ std::int64_t changed_ns(const struct stat& found) {
   return std::int64_t{found.st_mtim.tv_sec} * 1'000'000'000 + found.st_mtim.tv_nsec;
 }
 
+constexpr std::string_view kTextFormats = "el, wel, mtx or gr";
+
+// Names of formats that are not read, and what to do with such a file.
+struct OtherFormat {
+  std::string_view suffix, advice;
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {"graph", "METIS's format is not read: write a line \"source destination\" an edge (.el)"},
+    {"metis", "METIS's format is not read: write a line \"source destination\" an edge (.el)"},
+    {"sg", "GAPBS's serialized graphs are not read: write it as text with its converter -e (.el)"},
+    {"wsg",
+     "GAPBS's serialized graphs are not read: write it as text with its converter -e (.wel)"},
+    {"bz2", "only gzip is read: inflate it first"},
+    {"xz", "only gzip is read: inflate it first"},
+    {"zst", "only gzip is read: inflate it first"},
+    {"lz4", "only gzip is read: inflate it first"},
+    {"zip", "only gzip is read: inflate it first"},
+    {"tgz", "it is an archive: unpack it first"},
+    {"tar", "it is an archive: unpack it first"}};
+
+bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte < 0x09 || (byte > 0x0d && byte < 0x20) || byte == 0x7f;
+}
+
+// Edges in binary have bytes of zeros in their first records: no graph has all its vertices from
+// 0x09090909 on.
+bool is_text(std::string_view head) {
+  return !head.empty() && std::none_of(head.begin(), head.end(), is_control);
+}
+
+bool is_utf16(std::string_view head) {
+  if (!head.starts_with("\xff\xfe") && !head.starts_with("\xfe\xff")) return false;
+  const std::size_t zero = head[0] == '\xff' ? 1 : 0;  // of the two bytes of a letter
+  for (std::size_t i = 2; i + 1 < head.size(); i += 2)
+    if (head[i + zero] != 0 || is_control(head[i + 1 - zero])) return false;
+  return true;
+}
+
 struct GzipClose {
   void operator()(gzFile file) const { gzclose(file); }
 };
 using GzipFile = std::unique_ptr<gzFile_s, GzipClose>;
 
 }  // namespace
+
+std::string_view advice_on(const std::string& path, bool gzipped) {
+  const std::string suffix = lower_suffix(gzipped ? path.substr(0, path.size() - 3) : path);
+  for (const OtherFormat& other : kOtherFormats)
+    if (other.suffix == suffix) return other.advice;
+  return {};
+}
 
 FileFormat format_by_name(std::string path, bool gzipped) {
   if (gzipped) path.resize(path.size() - 3);
@@ -49,6 +95,7 @@ FileFormat format_by_name(std::string path, bool gzipped) {
     return FileFormat::edge_list;
   if (suffix == "wel") return FileFormat::weighted_edge_list;
   if (suffix == "mtx") return FileFormat::matrix_market;
+  if (suffix == "gr") return FileFormat::dimacs;
   if (suffix == "gemini") return FileFormat::gemini_binary;
   if (suffix == "wgemini") return FileFormat::gemini_weighted;
   return gzipped ? FileFormat::edge_list : FileFormat::paper_binary;
@@ -76,13 +123,14 @@ Status FileSource::unreadable(const char* doing) const {
           path_ + ": cannot " + doing + ": " + std::strerror(errno)};
 }
 
-Status FileSource::inspect(FileFormat format, FileFacts& facts) {
+Status FileSource::inspect(FileFormat format, FileFacts& facts, bool wants_weights) {
   facts.gzipped = path_.size() > 3 && lower_suffix(path_) == "gz";
   facts.format = format == FileFormat::by_name ? format_by_name(path_, facts.gzipped) : format;
+  if (const std::string_view advice = advice_on(path_, facts.gzipped);
+      format == FileFormat::by_name && !advice.empty())
+    return {Code::unsupported, path_ + ": " + std::string(advice)};
   if (facts.gzipped && facts.binary())
     return {Code::unsupported, path_ + ": only text is read through gzip; inflate it first"};
-  facts.rules.weighted = facts.format == FileFormat::weighted_edge_list;
-  facts.rules.needs_weights = facts.rules.weighted;
   // A pipe without a writer would block here, and is refused below.
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat found {};
@@ -91,31 +139,87 @@ Status FileSource::inspect(FileFormat format, FileFacts& facts) {
     return {Code::bad_argument, path_ + ": not a file that can be read in parts"};
   facts.bytes = static_cast<std::uint64_t>(found.st_size);
   facts.changed_ns = changed_ns(found);
-  if (facts.binary() && facts.bytes % facts.record_bytes() != 0)
-    return {Code::corrupt, path_ + ": truncated: " + std::to_string(facts.bytes) +
-                               " bytes are no whole number of edges of " +
-                               std::to_string(facts.record_bytes()) + " bytes"};
-  if (facts.format == FileFormat::matrix_market) {
-    std::vector<char> text(kHeaderBytes);
-    std::int64_t got = 0;
-    if (facts.gzipped) {
-      const GzipFile file(gzopen(path_.c_str(), "rb"));
-      got = file == nullptr ? -1
-                            : gzread(file.get(), text.data(), static_cast<unsigned>(kHeaderBytes));
-    } else {
-      got = read_at(descriptor_, text.data(), text.size(), 0);
-    }
-    if (got < 0) return {Code::corrupt, path_ + ": cannot read its header"};
-    std::size_t header_bytes = 0;
-    const Status status = parse_matrix_header({text.data(), static_cast<std::size_t>(got)},
-                                              facts.rules, &header_bytes, &facts.header_lines);
-    if (!status.ok())
-      return {status.code(),
-              path_ + ":" + std::to_string(facts.header_lines) + ": " + status.text()};
-    facts.header_bytes = header_bytes;
-  }
   facts_ = facts;
+  std::string head;
+  Status status = read_head(head);
+  if (status.ok())
+    status = facts.binary() ? check_binary(head) : read_header(head, wants_weights, facts);
+  facts_ = facts;
+  return status;
+}
+
+Status FileSource::read_head(std::string& head) const {
+  head.resize(kHeaderBytes);
+  std::int64_t got = 0;
+  if (facts_.gzipped) {
+    const GzipFile file(gzopen(path_.c_str(), "rb"));
+    got =
+        file == nullptr ? -1 : gzread(file.get(), head.data(), static_cast<unsigned>(kHeaderBytes));
+    // What is inflated up to an error is looked at; who reads the whole reports the error.
+    if (got < 0) got = 0;
+  } else {
+    got = read_at(descriptor_, head.data(), head.size(), 0);
+  }
+  if (got < 0) return unreadable("read it");
+  head.resize(static_cast<std::size_t>(got));
   return Code::ok;
+}
+
+Status FileSource::check_binary(std::string_view head) const {
+  if (is_text(head) || is_utf16(head))
+    return {Code::corrupt, path_ +
+                               ": is text, where its format has edges in binary; say with "
+                               "--format which text it is: " +
+                               std::string(kTextFormats)};
+  // A vertex may have the number that begins such files; what follows then does not inflate.
+  if (head.starts_with("\x1f\x8b\x08")) {
+    const GzipFile file(gzopen(path_.c_str(), "rb"));
+    char inflated[64];
+    if (file != nullptr && gzread(file.get(), inflated, sizeof inflated) > 0)
+      return {Code::corrupt, path_ +
+                                 ": is gzipped; inflate it first, or if it is text, give it a "
+                                 "name that ends in .gz"};
+  }
+  if (head.starts_with("BZh") ||
+      head.starts_with("\xfd"
+                       "7zXZ") ||
+      head.starts_with("\x28\xb5\x2f\xfd") || head.starts_with("PK\x03\x04"))
+    return {Code::corrupt, path_ + ": is compressed; inflate it first"};
+  if (facts_.bytes % facts_.record_bytes() != 0)
+    return {Code::corrupt,
+            path_ + ": truncated, or of another format: " + std::to_string(facts_.bytes) +
+                " bytes are no whole number of edges of " + std::to_string(facts_.record_bytes()) +
+                " bytes; --format says what it is"};
+  return Code::ok;
+}
+
+Status FileSource::read_header(const std::string& head, bool wants_weights,
+                               FileFacts& facts) const {
+  if (is_utf16(head))
+    return {Code::corrupt, path_ + ": is text in UTF-16; make it UTF-8, as iconv -f UTF-16 does"};
+  TextRules& rules = facts.rules;
+  rules.weighted = rules.needs_weights = facts.format == FileFormat::weighted_edge_list;
+  const std::size_t mark = head.starts_with("\xef\xbb\xbf") ? 3 : 0;  // the byte order mark
+  const std::string_view text = std::string_view(head).substr(mark);
+  TextHeader header;
+  const Status status =
+      facts.format == FileFormat::matrix_market
+          ? parse_matrix_header(text, wants_weights, rules, header)
+      : facts.format == FileFormat::dimacs
+          ? parse_arcs_header(text, rules, header)
+          : parse_list_header(text, head.size() < kHeaderBytes, wants_weights, rules, header);
+  if (!status.ok())
+    return {status.code(), path_ + ":" + std::to_string(std::max<std::uint64_t>(1, header.lines)) +
+                               ": " + status.text()};
+  facts.header_bytes = mark + header.bytes;
+  facts.header_lines = header.lines;
+  facts.is_weight_third = header.is_weight_third;
+  return Code::ok;
+}
+
+std::string FileSource::note() const {
+  if (!facts_.is_weight_third) return {};
+  return path_ + ": the third column is taken for the weights (--weights none passes over it)";
 }
 
 Status FileSource::open(const FileFacts& facts) {
@@ -246,10 +350,7 @@ Status FileSource::read_text(std::uint64_t begin, std::uint64_t end, EdgeStore& 
     progress(static_cast<std::uint64_t>(got));
     if (done) return Code::ok;
     kept = size - stop;
-    if (kept > kMaxLineBytes)
-      return at_line(
-          {Code::corrupt, "line is longer than " + std::to_string(kMaxLineBytes) + " bytes"},
-          at + stop, 1);
+    if (kept > kMaxLineBytes) return at_line(long_line({block.data() + stop, kept}), at + stop, 1);
     std::memmove(block.data(), block.data() + stop, kept);
     at += stop;
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "edge_store.hpp"
 #include "edge_text.hpp"
@@ -22,6 +23,7 @@ struct FileFacts {
   bool gzipped = false;
   TextRules rules;
   std::uint64_t header_bytes = 0, header_lines = 0;
+  bool is_weight_third = false;  // of an edge list, whose third column is taken for weights
   std::uint64_t bytes = 0;
   std::int64_t changed_ns = 0;  // the file's modification time
   std::size_t record_bytes() const noexcept { return format == FileFormat::gemini_binary ? 8 : 12; }
@@ -38,8 +40,9 @@ class FileSource {
   FileSource(const FileSource&) = delete;
   FileSource& operator=(const FileSource&) = delete;
 
-  // not_found, corrupt, unsupported: each names the file.
-  Status inspect(FileFormat format, FileFacts& facts);
+  // not_found, corrupt, unsupported: each names the file, and what to do. `wants_weights`: those of
+  // the file.
+  Status inspect(FileFormat format, FileFacts& facts, bool wants_weights = false);
   Status open(const FileFacts& facts);
   // Edges of part `part` of `num_parts`; progress(bytes) after each block.
   Status read_part(std::uint64_t part, std::uint64_t num_parts, EdgeStore& edges,
@@ -47,6 +50,8 @@ class FileSource {
   // Collective. All ranks' edges, from rank 0's inflating; the same result everywhere.
   Status read_gzip(transport::Job& job, EdgeStore& edges,
                    const std::function<void(std::uint64_t)>& progress) const;
+  // What the user should know of how the file is read; empty: nothing. After inspect.
+  std::string note() const;
   // corrupt if a matrix has more or fewer entries than its header says.
   Status check_entries(std::uint64_t num_read) const;
   // corrupt if the file is not what it was when it was inspected.
@@ -57,6 +62,11 @@ class FileSource {
                      const std::function<void(std::uint64_t)>& progress) const;
   Status read_text(std::uint64_t begin, std::uint64_t end, EdgeStore& edges,
                    const std::function<void(std::uint64_t)>& progress) const;
+  // The file's first bytes, inflated.
+  Status read_head(std::string& head) const;
+  // Whether a binary format can be what begins so.
+  Status check_binary(std::string_view head) const;
+  Status read_header(const std::string& head, bool wants_weights, FileFacts& facts) const;
   // Names the file and the line, counted from `offset` on.
   Status at_line(const Status& wrong, std::uint64_t offset, std::uint64_t line) const;
   Status unreadable(const char* doing) const;
@@ -65,6 +75,9 @@ class FileSource {
   int descriptor_ = -1;
   FileFacts facts_;
 };
+
+// What to do with a file whose name is that of a format that is not read; empty: with no other.
+std::string_view advice_on(const std::string& path, bool gzipped);
 
 // What a file's name says; gzipped: the name ends in .gz.
 FileFormat format_by_name(std::string path, bool gzipped);

@@ -12,7 +12,7 @@
 namespace weft::graph {
 namespace {
 
-constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '3'};
+constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '4'};
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 std::uint32_t add_crc(std::uint32_t crc, const void* bytes, std::size_t size) {

@@ -94,6 +94,8 @@ class Loader {
     }
     if (options_.cache && !is_cached_)
       throw_if(write_cache(graph_, facts_, options_, cache_path(path_)));
+    if (const std::string note = source_.note(); options_.note && job_.rank() == 0 && !note.empty())
+      options_.note(note);
     return std::move(graph_);
   }
 
@@ -172,7 +174,8 @@ class Loader {
 
   void inspect() {
     FileFacts facts;
-    Status status = job_.rank() == 0 ? source_.inspect(options_.format, facts) : Status();
+    Status status =
+        job_.rank() == 0 ? source_.inspect(options_.format, facts, weighted()) : Status();
     throw_together(job_, status);
     std::vector<FileFacts> all;
     throw_if(job_.all_gather(facts, all));

@@ -23,7 +23,7 @@ const std::map<std::string, FileFormat> kFormats = {
     {"auto", FileFormat::by_name},         {"paper", FileFormat::paper_binary},
     {"gemini", FileFormat::gemini_binary}, {"gemini-weighted", FileFormat::gemini_weighted},
     {"el", FileFormat::edge_list},         {"wel", FileFormat::weighted_edge_list},
-    {"mtx", FileFormat::matrix_market}};
+    {"mtx", FileFormat::matrix_market},    {"gr", FileFormat::dimacs}};
 const std::map<std::string, Weights> kWeights = {
     {"none", Weights::none}, {"file", Weights::file}, {"hash", Weights::hash}};
 
@@ -310,11 +310,15 @@ int main(int argc, char** argv) {
     Status status;
     if (*convert_command) status = convert(*job, conversion);
     if (*generate_command) status = generate(*job, generation);
+    const auto note = [&](const std::string& text) {
+      std::fprintf(stderr, "weft-graph: %s\n", text.c_str());
+    };
     info.load.progress = progress;
     if (*info_command) status = show_info(*job, info);
     for (auto& [name, arguments] : runs) {
       if (!*app.get_subcommand(name)) continue;
       arguments.load.progress = progress;
+      arguments.load.note = note;
       arguments.run.progress = [&](const char* what, std::uint64_t step) {
         reporter.step(what, step);
       };

@@ -212,6 +212,10 @@ Status read_sources(const Graph& graph, const RunArguments& arguments,
     if (!in) status = {Code::not_found, arguments.sources_file + ": cannot open it"};
     std::string line;
     for (int number = 1; status.ok() && std::getline(in, line); ++number) {
+      // Behind a comment it would hide a line.
+      if (line.find('\r') < line.size() - 1)
+        status = {Code::corrupt, arguments.sources_file + ":" + std::to_string(number) +
+                                     ": a carriage return within the line: lines end in \\n"};
       std::istringstream words(line.substr(0, line.find('#')));
       for (std::string word; words >> word;) {
         if (word.size() > 19 || !std::all_of(word.begin(), word.end(), [](unsigned char c) {

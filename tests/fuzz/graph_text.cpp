@@ -38,13 +38,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   TextRules rules;
   rules.weighted = (kind & 1) != 0;
   rules.needs_weights = (kind & 2) != 0;
+  const bool wants_weights = (kind & 32) != 0;
+  TextHeader header;
   if ((kind & 4) != 0) {
-    std::size_t header_bytes = 0;
-    std::uint64_t header_lines = 0;
-    if (!parse_matrix_header(text, rules, &header_bytes, &header_lines).ok()) return 0;
-    if (header_bytes > text.size() || header_lines < 2) std::abort();
-    text.remove_prefix(header_bytes);
+    if (!parse_matrix_header(text, wants_weights, rules, header).ok()) return 0;
+    if (header.lines < 2) std::abort();
+  } else if ((kind & 8) != 0) {
+    if (!parse_arcs_header(text, rules, header).ok()) return 0;
+    if (header.lines < 1) std::abort();
+  } else if ((kind & 16) != 0) {
+    if (!parse_list_header(text, true, wants_weights, rules, header).ok()) return 0;
+    if ((header.bytes == 0) != (header.lines == 0)) std::abort();
   }
+  if (header.bytes > text.size()) std::abort();
+  text.remove_prefix(header.bytes);
   EdgeStore whole(true);
   std::uint64_t num_lines = 0;
   if (!read(text, rules, whole, &num_lines)) return 0;

@@ -152,7 +152,7 @@ class Cli(unittest.TestCase):
     def test_formats_carry_the_same_graph(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '10', '--permute')
         right = self.good('sssp', 'g.bin', '--source', '1').rsplit('steps', 1)[0]
-        for name in ('g.wel', 'g.wgemini', 'g.mtx', 'h.bin'):
+        for name in ('g.wel', 'g.wgemini', 'g.mtx', 'g.gr', 'h.bin'):
             self.good('convert', 'g.bin', name)
             self.assertEqual(right, self.good('sssp', name, '--source', '1', ranks=2)
                              .rsplit('steps', 1)[0], name)
@@ -171,7 +171,7 @@ class Cli(unittest.TestCase):
         self.write('large.wel', '0 1 16777217\n1 0 16777216\n')
         self.bad('the weight 16777217', 'convert', 'large.wel', 'large.wgemini')
         # The last vertices of a matrix may have no edges.
-        self.write('wide.mtx', '%%MatrixMarket matrix coordinate pattern symmetric\n5 4 2\n2 1\n2 2\n')
+        self.write('wide.mtx', '%%MatrixMarket matrix coordinate pattern symmetric\n5 5 2\n2 1\n2 2\n')
         self.assertIn('components=4 ', self.good('wcc', 'wide.mtx', ranks=2))
         self.good('convert', 'wide.mtx', 'copy.mtx')
         self.assertIn('components=4 ', self.good('wcc', 'copy.mtx'))
@@ -377,6 +377,119 @@ class Cli(unittest.TestCase):
             self.bad('its header promises 2', 'convert', name, 'new.bin')
         self.bad('cannot create', 'wcc', 'g.el', '--out', 'absent/result', ranks=2)
         # Negative weights do not matter where none is asked for.
+    def sssp(self, name, *more, **ways):
+        """How far the farthest vertex is, of 0 to 2 by edges that weigh 5 and 7."""
+        self.assertIn(' max_dist=12 at=2 ', self.good('sssp', name, '--source', '0', *more, **ways))
+
+    def test_files_as_other_programs_write_them(self):
+        mtx = '%%MatrixMarket matrix coordinate integer general\n'
+        for name, text in (
+                ('plain.wel', '0 1 5\n1 2 7\n'), ('end.wel', '0 1 5\n1 2 7'),
+                ('dos.wel', '0 1 5\r\n1 2 7\r\n'), ('spaces.wel', '\n 0\t1  5 \n\n1 2 7\t\n \n'),
+                ('mark.wel', '\ufeff0 1 5\n1 2 7\n'), ('float.wel', '0 1 5.0\n1 2 7e0\n'),
+                ('comma.csv', '0,1,5\n1,2,7\n'), ('blank.csv', '0, 1, 5\r\n1, 2, 7\r\n'),
+                ('named.csv', 'source,target,weight\n0,1,5\n1,2,7\n'),
+                ('marked.csv', '\ufeff"from","to","cost"\r\n0,1,5\r\n1,2,7'),
+                ('named.tsv', '# c\nu\tv\tw\n0\t1\t5\n1\t2\t7\n'),
+                ('snap.txt', '# Nodes: 3 Edges: 2\n# FromNodeId\tToNodeId\n0\t1\t5\n1\t2\t7\n'),
+                ('konect.txt', '% asym weighted\n% 2 3 3\n0 1 5 100\n1 2 7 100 \n'),
+                ('third.el', '0 1 5\n1 2 7\n'),
+                ('capitals.mtx', mtx.upper() + '% c\n3 3 2\n1 2 5\n2 3 7\n'),
+                ('one.mtx', mtx[1:] + '3 3 2\n1 2 5\n2 3 7\n'),
+                ('mark.mtx', '\ufeff' + mtx + '\n3 3 2\n1 2 5\n2 3 7\n'),
+                ('road.gr', 'c road\np sp 3 2\nc\na 1 2 5\na 2 3 7\n')):
+            self.write(name, text)
+            self.write(name + '.gz', gzip.compress(text.encode()))
+            with self.subTest(name=name):
+                self.sssp(name)
+                self.sssp(name, ranks=2)
+                self.sssp(name + '.gz', ranks=2)
+                self.good('convert', name, 'copy.bin')
+                self.sssp('copy.bin')
+        # Weights in a third column are named, as they may be something else.
+        for words in ('sssp', 'third.el', '--source', '0'), ('convert', 'third.el', 'new.wel'):
+            self.assertIn('third.el: the third column is taken for the weights',
+                          self.run_it(*words).stderr)
+        self.assertIn(' max_dist=2 ', self.good('sssp', 'third.el', '--source', '0', '--weights',
+                                                'none'))
+        self.assertEqual(self.run_it('bfs', 'third.el', '--source', '0').stderr, '')
+        self.sssp('konect.txt', '--format', 'wel')
+        complex_ = '%%MatrixMarket matrix coordinate complex hermitian\n3 3 2\n2 1 5 1\n3 2 7 2\n'
+        self.write('complex.mtx', complex_)
+        self.assertIn('components=1 ', self.good('wcc', 'complex.mtx'))
+        self.assertIn(' max_dist=2 ', self.good('sssp', 'complex.mtx', '--source', '0', '--weights',
+                                                'none'))
+
+    def test_files_of_other_formats_are_not_misread(self):
+        edges = '0 1\n1 2\n'
+        metis = '4 4\n2 3\n1 3\n1 2 4\n3\n'
+        self.write('sources', '0 # a\r2\r')
+        self.write('g.el', edges)
+        self.bad('sources:1: a carriage return', 'bfs', 'g.el', '--sources', 'sources')
+        binary = struct.pack('<6I', 0, 1, 1, 1, 2, 1)
+        for name, content, reason in (
+                ('mac.el', '0 1\r1 2\r', 'mac.el:1: a carriage return within the line'),
+                ('long.el', '0 1\r' * 100000, 'long.el:1: a carriage return within the line'),
+                ('comment.el', edges + '# c\r2 3\n', 'comment.el:3: a carriage return'),
+                ('rest.el', '0 1 x\r1 2\n', 'rest.el:1: a carriage return'),
+                ('mac.mtx', '%%MatrixMarket matrix coordinate pattern general\r2 2 1\r1 2\r',
+                 'mac.mtx:1: a carriage return'),
+                ('g.graph', metis, "METIS's format is not read"),
+                ('g.graph.gz', gzip.compress(metis.encode()), "METIS's format is not read"),
+                ('g.sg', b'\0' * 24, "GAPBS's serialized graphs are not read"),
+                ('metis.txt', metis, 'metis.txt:4: 3 numbers, where the first edge has 2'),
+                ('metis.bin', metis + '\n' * (-len(metis) % 12), 'metis.bin: is text'),
+                ('out.konect', '% asym\n1 2\n', 'out.konect: is text'),
+                ('text.gemini', '1 2\n2 3\n', 'text.gemini: is text'),
+                ('wide.bin', (edges + '0 2\n').encode('utf-16'), 'wide.bin: is text'),
+                ('wide.el', edges.encode('utf-16'), 'UTF-16'),
+                ('zipped.bin', gzip.compress(binary * 1000), 'zipped.bin: is gzipped'),
+                ('g.bin.bz2', b'BZh9', 'only gzip is read'),
+                ('bz2.bin', b'BZh91AY&SY\0\0', 'bz2.bin: is compressed'),
+                ('g.tar', b'\0' * 24, 'unpack it'),
+                ('index.csv', ',source,target\n0,1,2\n', 'index.csv:1: the first two columns'),
+                ('ids.csv', 'id,source,target\n0,1,2\n', 'ids.csv:1: the first two columns'),
+                ('empty.csv', '0,1\n1,,2\n', 'empty.csv:2: expected two vertex ids'),
+                ('ragged.csv', '0,1\n1,2,7\n', 'ragged.csv:2: 3 numbers'),
+                ('semicolon.csv', '0;1\n', 'semicolon.csv:1: expected two vertex ids'),
+                ('bip.txt', '% bip unweighted\n1 1\n', 'bip.txt:1: '),
+                ('negative.el', edges + '-1 2\n', 'negative.el:3: expected two vertex ids'),
+                ('far.el', edges + '1 5000000000\n', 'far.el:3: vertex id does not fit in 32 bits'),
+                ('float.el', '0.0 1.0\n', 'float.el:1: expected two vertex ids'),
+                ('binary.el', binary, 'binary.el:1: expected two vertex ids'),
+                ('flow.gr', 'p max 3 2\nn 1 s\n', 'flow.gr:1: '),
+                ('short.gr', 'p sp 3 2\na 1 2 5\n', 'its header promises 2'),
+                ('zero.gr', 'p sp 3 1\na 0 2 5\n', 'zero.gr:2: row or column outside 1 to 3'),
+                ('wide.mtx', '%%MatrixMarket matrix coordinate pattern general\n3 4 1\n1 4\n',
+                 'wide.mtx:2: rows and columns are the same')):
+            self.write(name, content)
+            with self.subTest(name=name):
+                self.bad(reason, 'wcc', name)
+                self.bad(reason, 'sssp', name, '--source', '0', ranks=2)
+                self.bad(reason, 'convert', name, 'new.bin')
+        for name, content, reason in (
+                ('half.wel', '0 1 5\n1 2 0.5\n', 'half.wel:2: weight is not a whole number'),
+                ('rated.csv', '0,1,5\n1,2,-7\n', 'rated.csv:2: negative weight'),
+                ('words.txt', "0 1 {'weight': 5}\n", 'words.txt:1: no weight'),
+                ('real.mtx', '%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 .5\n',
+                 'real.mtx:3: weight is not a whole number'),
+                ('complex.mtx', '%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 2 5 1\n',
+                 'complex.mtx:1: complex numbers are no weights')):
+            self.write(name, content)
+            for words in ('sssp', name, '--source', '0'), ('convert', name, 'new.wel'):
+                self.bad(reason, *words)
+                self.bad('--weights none', *words)
+            self.good('sssp', name, '--source', '0', '--weights', 'none')
+            self.good('bfs', name, '--source', '0')
+        # A vertex may have the number that gzipped files begin with.
+        self.write('magic.bin', struct.pack('<3I', 0x00088b1f, 1, 1))
+        self.assertIn('"edges": 1', self.good('info', 'magic.bin', '--json'))
+        # Text is taken for what --format says.
+        self.write('g.edges', edges)
+        self.bad('g.edges: is text', 'wcc', 'g.edges')
+        self.assertIn('components=1 ', self.good('wcc', 'g.edges', '--format', 'el'))
+        self.bad('not written', 'convert', 'g.el', 'new.graph')
+
         self.good('bfs', 'negative.wel', '--source', '0')
 
     @unittest.skipIf('ASAN_OPTIONS' in os.environ, 'the address sanitizer maps far more itself')

@@ -141,15 +141,24 @@ TEST_CASE("edges in text") {
   CHECK(parse("1 2 3.0\n", {.weighted = true}, true).edges == Edges{1, 2, 3});
   CHECK(parse("1 2 -3\n", {.weighted = true}, false).edges == Edges{1, 2, 1});
   CHECK(parse("").edges.empty());
+  CHECK(parse(" 0 , 1 \t\n \t\n1,2\t \r\n\n").edges == Edges{0, 1, 1, 1, 2, 1});
+  CHECK(parse("1 2 +9e1 junk", {.weighted = true}, true).edges == Edges{1, 2, 90});
+  CHECK(parse("1 2 5 7\n2 3 6 8", {.columns = 4}).edges == Edges{1, 2, 1, 2, 3, 1});
+  CHECK(parse("1 2 {'weight': 5}\n2 3 {}", {.columns = 2}).edges == Edges{1, 2, 1, 2, 3, 1});
+  CHECK(parse("c a b\na 2 3 7\n", {.weighted = true, .matrix = true, .arcs = true, .num_rows = 3},
+              true)
+            .edges == Edges{1, 2, 7});
   CHECK(parse("1 1\n", {.matrix = true, .symmetric = true, .num_rows = 3}).edges == Edges{0, 0, 1});
   CHECK(parse("3 1\n", {.matrix = true, .symmetric = true, .num_rows = 3}).edges ==
         Edges{2, 0, 1, 0, 2, 1});
 }
 
 TEST_CASE("what is wrong in text is told with its line") {
-  const std::string good = "0 1\n1 2\n";
   const auto wrong = [&](const std::string& line, const std::string& why,
                          const TextRules& rules = {}, bool weighted = false) {
+    const std::string good = rules.arcs           ? "c\na 1 2\n"
+                             : rules.columns == 3 ? "0 1 9\n1 2 9\n"
+                                                  : "0 1\n1 2\n";
     const Parsed parsed = parse(good + line + "\n5 6\n", rules, weighted);
     INFO(line << ": " << parsed.status.text());
     CHECK(parsed.status == Code::corrupt);
@@ -166,6 +175,23 @@ TEST_CASE("what is wrong in text is told with its line") {
 #endif
   wrong("1 18446744073709551615", "does not fit");
   wrong(std::string(5000, ' '), "longer than");
+  wrong("1,,2", "expected two vertex ids");
+  wrong(",1,2", "expected two vertex ids");
+  wrong("1.0 2.0", "expected two vertex ids");
+  wrong("\"1\",\"2\"", "expected two vertex ids");
+  // What would be passed over as the rest of an edge or of a comment.
+  wrong("2 3\r3 4", "a carriage return within the line");
+  wrong("# comment\r3 4", "a carriage return within the line");
+  wrong("2 3 x\r3 4\r", "a carriage return within the line");
+  std::string returns;
+  while (returns.size() < 2 * kMaxLineBytes) returns += "0 1\r";
+  wrong(returns, "a carriage return within the line");
+  wrong("3", "expected two vertex ids", {.columns = 2});
+  wrong("1 2 3", "3 numbers, where the first edge has 2", {.columns = 2});
+  wrong("1 2,", "2 numbers, where the first edge has 3", {.columns = 3});
+  wrong("1,2,,3", "expected a number as the weight", {.weighted = true}, true);
+  wrong("1 2 1e999", "not a whole number", {.weighted = true}, true);
+  wrong("b 1 2 3", "expected \"a SOURCE", {.arcs = true});
   wrong("1 2 -3", "negative weight", {.weighted = true}, true);
   wrong("1 2 1.5", "not a whole number", {.weighted = true}, true);
   wrong("1 2 nan", "not a whole number", {.weighted = true}, true);
@@ -180,29 +206,112 @@ TEST_CASE("what is wrong in text is told with its line") {
 }
 
 TEST_CASE("headers of MatrixMarket files") {
-  const auto read = [](std::string_view text, TextRules& rules) {
-    std::size_t bytes = 0;
-    std::uint64_t lines = 0;
-    const Status status = parse_matrix_header(text, rules, &bytes, &lines);
-    if (status.ok()) CHECK(text.substr(bytes) == "1 2 3\n");
+  const auto read = [](std::string_view text, TextRules& rules, bool wants_weights = false) {
+    TextHeader header;
+    const Status status = parse_matrix_header(text, wants_weights, rules, header);
+    if (status.ok()) CHECK(text.substr(header.bytes) == "1 2 3\n");
     return status;
   };
   TextRules rules;
   CHECK(
-      read("%%MatrixMarket matrix coordinate Integer symmetric\n% c\n4 5 1\n1 2 3\n", rules).ok());
+      read("%%MatrixMarket matrix coordinate Integer symmetric\n% c\n5 5 1\n1 2 3\n", rules).ok());
   CHECK(rules.symmetric);
   CHECK(rules.weighted);
   CHECK(rules.num_rows == 5);
   CHECK(rules.num_entries == 1);
+  TextRules capitals;
+  CHECK(
+      read("%MATRIXMARKET MATRIX COORDINATE REAL GENERAL\r\n \r\n5 5 1\r\n1 2 3\n", capitals).ok());
+  CHECK(capitals.weighted);
+  CHECK_FALSE(capitals.symmetric);
+  TextRules complex;
+  const char* const hermitian =
+      "%%MatrixMarket matrix coordinate complex hermitian\n5 5 1\n1 2 3\n";
+  CHECK(read(hermitian, complex).ok());
+  CHECK(complex.symmetric);
+  CHECK_FALSE(complex.weighted);
+  CHECK(read(hermitian, complex, true).text().find("no weights of edges") != std::string::npos);
   for (const char* bad : {"", "1 2 3\n", "%%MatrixMarket matrix array real general\n2 2\n",
                           "%%MatrixMarket matrix coordinate pattern general\n",
                           "%%MatrixMarket matrix coordinate pattern general\n2 x 1\n",
+                          "%%MatrixMarket matrix coordinate pattern general\n2 2 -1\n",
                           "%%MatrixMarket matrix coordinate pattern general\n2 2 -1 4\n",
+                          "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n",
+                          "%%MatrixMarket matrix coordinate pattern general\r2 2 1\r",
                           "%%MatrixMarket matrix coordinate pattern skew-symmetric\n2 2 1\n",
                           "%%MatrixMarket matrix coordinate quaternion general\n2 2 1\n"}) {
     INFO(bad);
     TextRules other;
     CHECK_FALSE(read(bad, other).ok());
+  }
+}
+
+TEST_CASE("headers of DIMACS files") {
+  const auto read = [](std::string_view text, TextRules& rules, TextHeader& header) {
+    return parse_arcs_header(text, rules, header);
+  };
+  TextRules rules;
+  TextHeader header;
+  CHECK(read("c road\nc\n\np sp 3 2\na 1 2 5\n", rules, header).ok());
+  CHECK(header.lines == 4);
+  CHECK(rules.num_rows == 3);
+  CHECK(rules.num_entries == 2);
+  CHECK(rules.needs_weights);
+  for (const char* bad : {"", "c\n", "a 1 2 5\n", "p sp 3\n", "p sp 3 -2\n", "p max 3 2\n",
+                          "p edge 3 2\n", "p sp 3 2 1\n", "0 1\n"}) {
+    INFO(bad);
+    TextRules other;
+    TextHeader at;
+    CHECK_FALSE(read(bad, other, at).ok());
+  }
+}
+
+TEST_CASE("edge lists begin with names of columns, or without") {
+  const auto read = [](std::string_view text, TextRules& rules, TextHeader& header,
+                       bool wants_weights = false, bool is_all = true) {
+    rules = {};
+    header = {};
+    return parse_list_header(text, is_all, wants_weights, rules, header);
+  };
+  TextRules rules;
+  TextHeader header;
+  CHECK(read("# SNAP\n# FromNodeId\tToNodeId\n0\t1\n", rules, header).ok());
+  CHECK(header.bytes == 0);
+  CHECK(rules.columns == 2);
+  CHECK(read("source,target,weight\r\n0,1,5\r\n", rules, header).ok());
+  CHECK(header.bytes == 22);
+  CHECK(header.lines == 1);
+  CHECK(rules.columns == 3);
+  CHECK_FALSE(rules.weighted);
+  CHECK(read("# c\n\"from\" \"to\"\n\n7 8", rules, header).ok());
+  CHECK(header.lines == 2);
+  CHECK(rules.columns == 2);
+  // Words that are no names stay for the parser to refuse.
+  for (const char* text :
+       {"not gzipped? it is read as it is\n", "a b\nc d\n1 2\n", "a b c\n1 2\n", "word\n1 2\n"}) {
+    INFO(text);
+    CHECK(read(text, rules, header).ok());
+    CHECK(parse(text).status == Code::corrupt);
+    CHECK(header.bytes == 0);
+  }
+  // A line that the first bytes of a file do not have to its end says nothing.
+  CHECK(read("0 1", rules, header, false, false).ok());
+  CHECK(rules.columns == 0);
+
+  CHECK(read("0 1 5\n", rules, header, true).ok());
+  CHECK(rules.weighted);
+  CHECK(rules.needs_weights);
+  CHECK(header.is_weight_third);
+  CHECK(read("0 1\n", rules, header, true).ok());
+  CHECK_FALSE(rules.weighted);
+  CHECK(read("% sym weighted\n1 2 5 1082040961\n", rules, header, true).ok());
+  CHECK(rules.columns == 4);
+  for (const char* bad :
+       {"0 1 {'weight': 5}\n", ",source,target\n0,1,2\n", "id,source,target\n0,1,2\n",
+        "source,weight,target\n0,1,2\n", "% bip unweighted\n1 1\n", "0 1\r1 2\r"}) {
+    INFO(bad);
+    CHECK_FALSE(read(bad, rules, header, true).ok());
+    CHECK(header.lines == 1);
   }
 }
 

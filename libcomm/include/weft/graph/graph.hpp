@@ -22,14 +22,15 @@
 namespace weft::graph {
 
 enum class FileFormat {
-  by_name,          // .el .txt .tsv: edge_list; .wel: weighted_edge_list; .mtx; .gemini, .wgemini;
-                    // others: paper_binary. With .gz behind it a text is gzipped.
-  paper_binary,     // u32 source, u32 destination, u32 value
-  gemini_binary,    // u32 source, u32 destination
-  gemini_weighted,  // u32 source, u32 destination, f32 weight (a whole number)
-  edge_list,        // lines "source destination [ignored]"; # and % begin comments
+  by_name,        // .el .txt .tsv .csv: edge_list; .wel: weighted_edge_list; .mtx; .gr: dimacs;
+                  // .gemini, .wgemini; others: paper_binary. With .gz behind it a text is gzipped.
+  paper_binary,   // u32 source, u32 destination, u32 value
+  gemini_binary,  // u32 source, u32 destination
+  gemini_weighted,     // u32 source, u32 destination, f32 weight (a whole number)
+  edge_list,           // lines "source destination [weight] [ignored]"; # and % begin comments
   weighted_edge_list,  // lines "source destination weight"
-  matrix_market,       // coordinate, any field, general or symmetric
+  matrix_market,       // coordinate, any field, square, general, symmetric or hermitian
+  dimacs,              // of the shortest paths challenge: lines "a source destination weight"
 };
 
 enum class Weights {
@@ -69,6 +70,8 @@ struct LoadOptions {
   bool cache = false;
   // Told about once a second, by rank 0, with a share between 0 and 1. May be empty.
   std::function<void(const char* what, double share)> progress = nullptr;
+  // Called by rank 0 with what the user should know of how the file is read. May be empty.
+  std::function<void(const std::string& text)> note = nullptr;
 };
 
 // A vertex's edges out, for loops: `for (const auto& [vertex, weight] : edges)`.

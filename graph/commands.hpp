@@ -2,6 +2,7 @@
 // The commands of weft-graph. Each prints its result on rank 0 and returns what went wrong; they
 // also throw weft::Error, which main reports in the same way.
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,12 @@
 
 namespace weft::graph {
 
+// The options that a command was given, as "--alpha".
+using GivenOptions = std::set<std::string>;
+
 struct RunArguments {
   std::string algorithm;  // bfs, sssp, pagerank or wcc
+  GivenOptions given;
   std::string graph;
   LoadOptions load;
   RunOptions run;
@@ -39,6 +44,7 @@ struct ConvertArguments {
   std::string from, to;
   FileFormat from_format = FileFormat::by_name, to_format = FileFormat::by_name;
   Weights weights = Weights::file;
+  GivenOptions given;
 };
 Status convert(transport::Job& job, const ConvertArguments& arguments);
 
@@ -50,18 +56,26 @@ struct GenerateArguments {
   std::uint64_t seed = 1;
   bool permute = false;
   std::uint64_t width = 300, height = 300;
+  GivenOptions given;
 };
 Status generate(transport::Job& job, const GenerateArguments& arguments);
 
 struct InfoArguments {
   std::string graph;
+  GivenOptions given;
   LoadOptions load;
   bool json = false;
 };
 Status show_info(transport::Job& job, const InfoArguments& arguments);
 
-// The vertices to start from: those given, then those of a file (numbers, # begins a comment). Each
-// must be a vertex with edges out. Collective.
+// bad_argument for an option that was given and would do nothing; the text says where it does.
+Status check_effects(int num_processes, const RunArguments& arguments);
+Status check_effects(int num_processes, const InfoArguments& arguments);
+Status check_effects(const ConvertArguments& arguments, FileFormat format);
+Status check_effects(const GenerateArguments& arguments);
+
+// The vertices to start from: those given, then those of a file (numbers, # begins a comment).
+// Collective.
 Status read_sources(const Graph& graph, const RunArguments& arguments,
                     std::vector<VertexId>& sources);
 

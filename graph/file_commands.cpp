@@ -23,6 +23,7 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
   FileFormat format = arguments.to_format;
   Status status = alone(job, "convert");
   if (status.ok()) status = EdgeWriter::format_of(arguments.to, format);
+  if (status.ok()) status = check_effects(arguments, format);
   if (!status.ok()) return status;
   FileSource source(arguments.from);
   FileFacts facts;
@@ -75,6 +76,7 @@ Status generate(transport::Job& job, const GenerateArguments& arguments) {
   FileFormat format = arguments.format;
   Status status = alone(job, "generate");
   if (status.ok()) status = EdgeWriter::format_of(arguments.to, format);
+  if (status.ok()) status = check_effects(arguments);
   if (!status.ok()) return status;
   EdgeWriter writer(arguments.to, format);
   return arguments.kind == "grid" ? generate_grid(arguments.width, arguments.height, writer)
@@ -83,6 +85,7 @@ Status generate(transport::Job& job, const GenerateArguments& arguments) {
 }
 
 Status show_info(transport::Job& job, const InfoArguments& arguments) {
+  if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
   const Graph graph = loadGraph(job, arguments.graph, arguments.load);
   std::uint64_t self_loops = 0, duplicates = 0, without_edges = 0, largest = 0;
   std::vector<VertexId> row;

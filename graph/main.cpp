@@ -56,12 +56,32 @@ std::string vertex_id(const std::string& text) {
   return "expected a vertex id, found \"" + text + "\"";
 }
 
-void add_graph(CLI::App* command, std::string& graph, LoadOptions& load) {
+// Several values in one word, so that a file's name may stand behind it.
+CLI::Option* one_word(CLI::Option* option) {
+  return option->allow_extra_args(false)->expected(1)->delimiter(',')->take_all();
+}
+
+// The options of a command that are in the arguments.
+GivenOptions given_options(const CLI::App& command) {
+  GivenOptions given;
+  for (const CLI::Option* option : command.get_options())
+    if (option->count() > 0) given.insert(option->get_name());
+  return given;
+}
+
+void add_file(CLI::App* command, std::string& graph, LoadOptions& load) {
   command->add_option("graph", graph, "the graph's file")->required();
   command->add_option("--format", load.format, "what the file is; auto: by its name")
       ->transform(one_of(kFormats))
       ->default_str("auto");
   command->add_flag("--undirected", load.undirected, "edges lead both ways");
+  command->add_flag(
+      "--cache", load.cache,
+      "reads GRAPH.weft-cache, which is written if it is not there or not up to date");
+}
+
+// How processes share the graph, and their threads.
+void add_shares(CLI::App* command, LoadOptions& load) {
   command
       ->add_option("--threads", load.threads, "threads of each process; 0: its share of the cores")
       ->check(CLI::Range(0, transport::kMaxThreads));
@@ -70,17 +90,14 @@ void add_graph(CLI::App* command, std::string& graph, LoadOptions& load) {
                    "what a vertex counts against an edge in the cut; 0: max(1, |E| / |V|)")
       ->check(from_zero);
   command->add_flag("!--no-bind", load.bind_threads, "threads run on any core");
-  command->add_flag(
-      "--cache", load.cache,
-      "reads GRAPH.weft-cache, which is written if it is not there or not up to date");
   command->add_flag("--equal-cut", load.equal_cut, "as many vertices for each process");
-  command->add_option("--shares", load.shares, "edges of each process against the others', as 2,1")
-      ->delimiter(',');
+  one_word(command->add_option("--shares", load.shares,
+                               "edges of each process against the others', as 2,1"));
 }
 
 void add_algorithm(CLI::App* command, RunArguments& arguments) {
   arguments.load.weights = Weights::file;
-  add_graph(command, arguments.graph, arguments.load);
+  add_file(command, arguments.graph, arguments.load);
   const std::string& name = arguments.algorithm;
   if (name == "sssp")
     command
@@ -89,8 +106,8 @@ void add_algorithm(CLI::App* command, RunArguments& arguments) {
         ->transform(one_of(kWeights))
         ->default_str("file");
   if (name == "bfs" || name == "sssp") {
-    command
-        ->add_option("--source", arguments.sources, "vertices to start from, one after the other")
+    one_word(command->add_option("--source", arguments.sources,
+                                 "vertices to start from, one after the other, as 0,5"))
         ->check(vertex_id);
     command->add_option("--sources", arguments.sources_file, "a file of such");
   }
@@ -111,6 +128,7 @@ void add_algorithm(CLI::App* command, RunArguments& arguments) {
 
 void add_run(CLI::App* command, RunArguments& arguments) {
   add_algorithm(command, arguments);
+  add_shares(command, arguments.load);
   command->add_option("--out", arguments.out,
                       "results by vertex; of several sources with .SOURCE behind it");
   command->add_flag("--json", arguments.json, "prints JSON");
@@ -283,7 +301,8 @@ int main(int argc, char** argv) {
 
   InfoArguments info;
   CLI::App* const info_command = app.add_subcommand("info", "numbers about a graph and its cut");
-  add_graph(info_command, info.graph, info.load);
+  add_file(info_command, info.graph, info.load);
+  add_shares(info_command, info.load);
   info_command->add_flag("--json", info.json, "prints JSON");
 
   CLI::App* const paper_command = app.add_subcommand(
@@ -316,6 +335,9 @@ int main(int argc, char** argv) {
     info.load.progress = progress;
     if (*info_command) status = show_info(*job, info);
     for (auto& [name, arguments] : runs) {
+    conversion.given = given_options(*convert_command);
+    generation.given = given_options(*generate_command);
+    info.given = given_options(*info_command);
       if (!*app.get_subcommand(name)) continue;
       arguments.load.progress = progress;
       arguments.load.note = note;
@@ -327,6 +349,7 @@ int main(int argc, char** argv) {
     for (auto& [name, arguments] : verifications)
       if (*verify && *verify->get_subcommand(name)) status = verify_result(*job, arguments);
     if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+      arguments.given = given_options(*app.get_subcommand(name));
       status = {Code::not_permitted,
                 std::string("cannot print the result: ") + std::strerror(errno)};
     return status.ok() ? 0 : report(job.get(), status);

@@ -252,6 +252,7 @@ Status read_sources(const Graph& graph, const RunArguments& arguments,
 
 Status run_algorithm(transport::Job& job, RunArguments arguments) {
   const bool from_source = arguments.algorithm == "bfs" || arguments.algorithm == "sssp";
+  if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
   if (from_source && arguments.sources.empty() && arguments.sources_file.empty())
     return {Code::bad_argument,
             arguments.algorithm + ": name a vertex to start from with --source"};

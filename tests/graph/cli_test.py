@@ -249,7 +249,7 @@ class Cli(unittest.TestCase):
         os.mkfifo(self.path('pipe'))
         self.bad('not a checkpoint', *pagerank, 'pipe', ranks=3)
         self.bad('--mode paper', 'wcc', 'grid.bin', '--checkpoint', 'd', ranks=3)
-        self.bad('for one source', 'bfs', 'grid.bin', '--source', '0', '1', '--checkpoint', 'd',
+        self.bad('for one source', 'bfs', 'grid.bin', '--source', '0,1', '--checkpoint', 'd',
                  ranks=3)
 
     def test_cache(self):
@@ -375,6 +375,8 @@ class Cli(unittest.TestCase):
         self.bad('for one process', 'convert', 'g.el', 'g.bin', ranks=2)
         for name in ('short.mtx', 'half.mtx'):
             self.bad('its header promises 2', 'convert', name, 'new.bin')
+        self.good('bfs', 'negative.wel', '--source', '0')
+
         self.bad('cannot create', 'wcc', 'g.el', '--out', 'absent/result', ranks=2)
         # Negative weights do not matter where none is asked for.
     def sssp(self, name, *more, **ways):
@@ -490,7 +492,57 @@ class Cli(unittest.TestCase):
         self.assertIn('components=1 ', self.good('wcc', 'g.edges', '--format', 'el'))
         self.bad('not written', 'convert', 'g.el', 'new.graph')
 
-        self.good('bfs', 'negative.wel', '--source', '0')
+    def test_an_option_without_effect_is_an_error(self):
+        self.write('g.el', '0 1\n1 2\n')
+        self.write('h.wel', '0 1 5\n1 2 7\n')
+        sssp, pagerank = ['sssp', 'g.el', '--source', '0'], ['pagerank', 'g.el']
+        program = ['--mode', 'paper']
+        for where, ranks, words in (
+                ('--mode paper', 2, sssp + ['--migrate']), ('--mode paper', 2, sssp + ['--block', '8']),
+                ('--mode paper', 2, sssp + ['--pairing', 'thread']),
+                ('--mode paper', 2, sssp + ['--combine', 'edge']),
+                ('--mode paper', 2, sssp + ['--schedule', 'fixed']),
+                ('--mode paper', 2, sssp + ['--grain', '8']),
+                ('--mode paper', 2, ['wcc', 'g.el', '--mode', 'push', '--grain', '8']),
+                ('--mode paper', 2, pagerank + ['--mode', 'push', '--migrate']),
+                ('several processes', 1, sssp + program + ['--migrate']),
+                ('several processes', 1, sssp + program + ['--block', '8']),
+                ('several processes', 1, sssp + program + ['--pairing', 'machine']),
+                ('several processes', 1, sssp + program + ['--combine', 'mirror']),
+                ('several processes', 1, sssp + ['--shares', '1']),
+                ('several processes', 1, sssp + ['--alpha', '3']),
+                ('several processes', 1, ['info', 'g.el', '--equal-cut']),
+                ('without --shares', 2, sssp + ['--shares', '1,2', '--alpha', '3']),
+                ('without --shares', 2, ['info', 'g.el', '--shares', '1,2', '--equal-cut']),
+                ('and --equal-cut', 2, sssp + ['--equal-cut', '--alpha', '3']),
+                ('with --migrate', 2, sssp + program + ['--migrate-block', '8']),
+                ('with --migrate', 2, sssp + program + ['--migrate-threshold', '8']),
+                ('with --migrate', 2, sssp + program + ['--migrate-cache', '8']),
+                ('without --migrate', 2, sssp + program + ['--migrate', '--schedule', 'fixed']),
+                ('with --out', 1, sssp + ['--out-format', 'binary']),
+                ('with --checkpoint', 1, sssp + ['--checkpoint-every', '8']),
+                ('weights: in paper', 1, ['convert', 'h.wel', 'new.el', '--weights', 'file']),
+                ('weights: in paper', 1, ['convert', 'h.wel', 'new.gemini', '--weights', 'hash']),
+                ('with grid', 1, ['generate', 'rmat', 'new.bin', '--width', '8']),
+                ('with grid', 1, ['generate', 'rmat', 'new.bin', '--height', '8']),
+                ('with rmat', 1, ['generate', 'grid', 'new.bin', '--scale', '8']),
+                ('with rmat', 1, ['generate', 'grid', 'new.bin', '--edge-factor', '8']),
+                ('with rmat', 1, ['generate', 'grid', 'new.bin', '--seed', '8']),
+                ('with rmat', 1, ['generate', 'grid', 'new.bin', '--permute']),
+                ('--threads', 1, ['verify', 'wcc', 'g.el', 'r', '--threads', '2'])):
+            with self.subTest(words=words):
+                self.bad(where, *words, ranks=ranks)
+        for words in (['bfs', 'g.el', '--source', '0', '--schedule', 'steal', '--grain', '1'],
+                      pagerank + ['--mode', 'push', '--grain', '1', '--combine', 'edge', '--block', '1']):
+            self.good(*words, ranks=2)
+
+    def test_a_file_may_follow_options_of_several_values(self):
+        self.write('g.el', '0 1\n1 2\n')
+        for words in (['--source', '0', 'g.el'], ['g.el', '--source', '0'],
+                      ['--source', '0', '--shares', '2,1', 'g.el']):
+            self.assertIn('source=0 ', self.good('sssp', *words, ranks=2))
+        for words in (['--source', '0,1', 'g.el'], ['--source', '0', '--source', '1', 'g.el']):
+            self.assertRegex(self.good('bfs', *words), 'source=0 .*\nbfs source=1 ')
 
     @unittest.skipIf('ASAN_OPTIONS' in os.environ, 'the address sanitizer maps far more itself')
     def test_too_little_memory(self):

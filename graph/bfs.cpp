@@ -286,6 +286,7 @@ class Search {
       const int owner = (rank + step) % size;
       const VertexId begin = cut[static_cast<std::size_t>(owner)];
       const VertexId end = cut[static_cast<std::size_t>(owner) + 1];
+      if (begin == end) continue;
       const std::size_t first_word = begin / 64, num_words = (end - 1) / 64 + 1 - first_word;
       piece_.resize(num_words);
       const Code code = graph_.job().rdma_read(

@@ -92,6 +92,7 @@ Status load_part(const Graph& graph, const CheckpointKey& key, const std::string
       return {Code::corrupt, path + ": damaged behind byte " + std::to_string(offset)};
     const std::uint64_t begin = std::max<std::uint64_t>(first, graph.first());
     const std::uint64_t end = std::min<std::uint64_t>(first + count, graph.last());
+    if (begin >= end) continue;  // a rank without vertices
     const char* from = block.data();
     for (const Parts& column : columns) {
       std::memcpy(

@@ -219,7 +219,6 @@ class Loader {
 
   void read_cache() {
     graph_.num_vertices_ = static_cast<VertexId>(cache_header_.num_vertices);
-    check_room(cache_header_.num_vertices);
     throw_if(check_memory(job_,
                           (bytes_for(cache_header_.num_edges, cache_header_.num_vertices) -
                            bytes_read(cache_header_.num_edges)) /
@@ -355,13 +354,6 @@ class Loader {
     return num_edges * (sizeof(VertexId) * 2 + (weighted() ? sizeof(Weight) : 0));
   }
 
-  void check_room(std::uint64_t num_vertices) const {
-    if (num_vertices < static_cast<std::uint64_t>(job_.size()))
-      throw Error({Code::bad_argument, path_ + ": has " + std::to_string(num_vertices) +
-                                           " vertices, fewer than the job has processes (" +
-                                           std::to_string(job_.size()) + ")"});
-  }
-
   void count_vertices() {
     std::uint64_t num_read = 0, num_mirrored = 0, largest = 0;
     for (const EdgeStore& store : stores_) {
@@ -382,7 +374,6 @@ class Loader {
     if (largest > kMostVertices)
       throw Error({Code::no_memory, path_ + ": has vertices up to " + std::to_string(largest - 1) +
                                         ", of which no memory holds as many"});
-    check_room(largest);
     graph_.num_vertices_ = static_cast<VertexId>(largest);
     num_read_ = num_read;
     const std::uint64_t places =
@@ -460,7 +451,11 @@ class Loader {
     for (const std::uint32_t degree : degrees) num_edges += degree;
     graph_.num_edges_ = num_edges;
     std::vector<VertexId> cut;
-    if (job_.rank() == 0 && !options_.shares.empty()) {
+    if (job_.rank() == 0 && graph_.num_vertices_ < static_cast<unsigned>(job_.size())) {
+      // The last ranks have none.
+      for (unsigned p = 0; p <= static_cast<unsigned>(job_.size()); ++p)
+        cut.push_back(std::min<VertexId>(p, graph_.num_vertices_));
+    } else if (job_.rank() == 0 && !options_.shares.empty()) {
       cut = shared_cut(degrees, options_.shares);
     } else if (job_.rank() == 0) {
       const auto parts = static_cast<unsigned>(job_.size());

@@ -73,6 +73,7 @@ class Puller {
     for (int step = 1; step < size; ++step) {
       const auto owner = static_cast<std::size_t>((rank + step) % size);
       const std::size_t bytes = (cut[owner + 1] - cut[owner]) * sizeof(double);
+      if (bytes == 0) continue;
       const Code code = graph_.job().rdma_read(0, given.remotes()[owner], &all_[cut[owner]], bytes);
       if (code != Code::ok) failed = code;
     }

@@ -240,11 +240,8 @@ Status read_sources(const Graph& graph, const RunArguments& arguments,
       status = {Code::bad_argument, "source " + std::to_string(source) +
                                         " does not exist: the graph has vertices 0 to " +
                                         std::to_string(graph.num_vertices() - 1)};
-    } else if (const auto v = static_cast<VertexId>(source);
-               graph.owns(v) && graph.out_degree(v) == 0) {
-      status = {Code::bad_argument, "source " + std::to_string(source) + " has no edges out"};
     } else {
-      sources.push_back(v);
+      sources.push_back(static_cast<VertexId>(source));
     }
   }
   return agree(graph.job(), status);
@@ -252,10 +249,10 @@ Status read_sources(const Graph& graph, const RunArguments& arguments,
 
 Status run_algorithm(transport::Job& job, RunArguments arguments) {
   const bool from_source = arguments.algorithm == "bfs" || arguments.algorithm == "sssp";
-  if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
   if (from_source && arguments.sources.empty() && arguments.sources_file.empty())
     return {Code::bad_argument,
             arguments.algorithm + ": name a vertex to start from with --source"};
+  if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
   const Mode mode = arguments.run.mode;
   if (!arguments.checkpoint.empty() || !arguments.resume.empty()) {
     if (arguments.algorithm == "wcc" && mode != Mode::paper)

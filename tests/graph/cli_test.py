@@ -353,7 +353,6 @@ class Cli(unittest.TestCase):
             self.bad('holds no edges', 'wcc', 'comment.el', ranks=ranks)
             self.bad('No such file', 'wcc', 'absent.bin', ranks=ranks)
             self.bad('source 3 does not exist', 'bfs', 'g.el', '--source', '3', ranks=ranks)
-            self.bad('source 2 has no edges', 'bfs', 'g.el', '--source', '2', ranks=ranks)
             self.bad('sources:2:', 'bfs', 'g.el', '--sources', 'sources', ranks=ranks)
             self.bad('--source', 'bfs', 'g.el', ranks=ranks)
             self.bad('not.el.gz:1: expected two vertex ids', 'wcc', 'not.el.gz', ranks=ranks)
@@ -371,14 +370,13 @@ class Cli(unittest.TestCase):
             self.bad('--iterations', 'pagerank', 'g.el', '--iterations', '0', ranks=ranks)
             for vertex in ('-1', '1.5', '99999999999999999999'):
                 self.bad(f'found "{vertex}"', 'bfs', 'g.el', '--source', vertex, ranks=ranks)
-        self.bad('fewer than the job has processes (4)', 'wcc', 'g.el', ranks=4)
         self.bad('for one process', 'convert', 'g.el', 'g.bin', ranks=2)
         for name in ('short.mtx', 'half.mtx'):
             self.bad('its header promises 2', 'convert', name, 'new.bin')
-        self.good('bfs', 'negative.wel', '--source', '0')
-
         self.bad('cannot create', 'wcc', 'g.el', '--out', 'absent/result', ranks=2)
         # Negative weights do not matter where none is asked for.
+        self.good('bfs', 'negative.wel', '--source', '0')
+
     def sssp(self, name, *more, **ways):
         """How far the farthest vertex is, of 0 to 2 by edges that weigh 5 and 7."""
         self.assertIn(' max_dist=12 at=2 ', self.good('sssp', name, '--source', '0', *more, **ways))
@@ -543,6 +541,34 @@ class Cli(unittest.TestCase):
             self.assertIn('source=0 ', self.good('sssp', *words, ranks=2))
         for words in (['--source', '0,1', 'g.el'], ['--source', '0', '--source', '1', 'g.el']):
             self.assertRegex(self.good('bfs', *words), 'source=0 .*\nbfs source=1 ')
+
+    def test_a_source_without_edges_out(self):
+        self.write('g.el', '0 1\n1 2\n')
+        for algorithm in ('bfs', 'sssp'):
+            for mode in ('paper', 'push', 'auto'):
+                for ranks in (1, 2):
+                    out = self.good(algorithm, 'g.el', '--source', '0,2,1', '--mode', mode, '--out',
+                                    'r', ranks=ranks)
+                    self.assertEqual(re.findall(r'source=(\d) reached=(\d)', out),
+                                     [('0', '3'), ('2', '1'), ('1', '2')])
+                    self.good('verify', algorithm, 'g.el', 'r.2', '--source', '2')
+
+    def test_fewer_vertices_than_processes(self):
+        self.write('g.el', '0 1\n')
+        for ranks, threads in ((4, 1), (3, 2)):
+            for algorithm, options in OPTIONS.items():
+                for ways in (['--mode', 'paper'], ['--mode', 'paper', '--migrate'],
+                             ['--mode', 'push'], ['--mode', 'auto'], ['--undirected'], ['--cache'],
+                             ['--cache'], ['--equal-cut'], ['--shares', ','.join('1' * ranks)]):
+                    with self.subTest(ranks=ranks, algorithm=algorithm, ways=ways):
+                        checks = [way for way in ways if way == '--undirected']
+                        self.good(algorithm, 'g.el', *options, *ways, '--threads', threads, '--out',
+                                  'r', ranks=ranks)
+                        self.good('verify', algorithm, 'g.el', 'r', *options, *checks)
+            self.good('pagerank', 'g.el', '--checkpoint', 'c', ranks=ranks)
+            self.good('pagerank', 'g.el', '--resume', 'c', ranks=ranks)
+            self.assertEqual(json.loads(self.good('info', 'g.el', '--json', ranks=ranks))['cut'],
+                             [0, 1, 2, 2, 2][:ranks + 1])
 
     @unittest.skipIf('ASAN_OPTIONS' in os.environ, 'the address sanitizer maps far more itself')
     def test_too_little_memory(self):

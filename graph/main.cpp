@@ -190,12 +190,20 @@ void add_run(CLI::App* command, RunArguments& arguments) {
       ->capture_default_str();
 }
 
-// One line, from one process. Ranks that died cannot be the one.
+// Whether all ranks know of it, as they agree about what users give.
+bool is_of_input(const Status& status) {
+  return status == Code::bad_argument || status == Code::corrupt || status == Code::unsupported ||
+         status == Code::not_found || status == Code::not_permitted;
+}
+
+// One line, from one process, whose exit status is the job's: a launcher reports every other that
+// ends with one. Ranks that died cannot be the one.
 int report(const transport::Job* job, const Status& status) {
   int speaker = 0;
   while (job != nullptr && speaker < job->rank() && !job->is_alive(speaker)) ++speaker;
-  if (job == nullptr || speaker == job->rank())
-    std::fprintf(stderr, "weft-graph: %s\n", status.text().c_str());
+  const bool speaks = job == nullptr || speaker == job->rank();
+  if (speaks) std::fprintf(stderr, "weft-graph: %s\n", status.text().c_str());
+  if (!speaks && is_of_input(status)) return 0;
   return status == Code::peer_lost ? 1 : 2;
 }
 
@@ -327,6 +335,9 @@ int main(int argc, char** argv) {
     Reporter reporter(job->rank() == 0);
     const auto progress = [&](const char* what, double share) { reporter.load(what, share); };
     Status status;
+    conversion.given = given_options(*convert_command);
+    generation.given = given_options(*generate_command);
+    info.given = given_options(*info_command);
     if (*convert_command) status = convert(*job, conversion);
     if (*generate_command) status = generate(*job, generation);
     const auto note = [&](const std::string& text) {
@@ -335,12 +346,10 @@ int main(int argc, char** argv) {
     info.load.progress = progress;
     if (*info_command) status = show_info(*job, info);
     for (auto& [name, arguments] : runs) {
-    conversion.given = given_options(*convert_command);
-    generation.given = given_options(*generate_command);
-    info.given = given_options(*info_command);
       if (!*app.get_subcommand(name)) continue;
       arguments.load.progress = progress;
       arguments.load.note = note;
+      arguments.given = given_options(*app.get_subcommand(name));
       arguments.run.progress = [&](const char* what, std::uint64_t step) {
         reporter.step(what, step);
       };
@@ -349,13 +358,14 @@ int main(int argc, char** argv) {
     for (auto& [name, arguments] : verifications)
       if (*verify && *verify->get_subcommand(name)) status = verify_result(*job, arguments);
     if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
-      arguments.given = given_options(*app.get_subcommand(name));
       status = {Code::not_permitted,
                 std::string("cannot print the result: ") + std::strerror(errno)};
     return status.ok() ? 0 : report(job.get(), status);
   } catch (const Error& error) {
     return report(job.get(), error.status());
   } catch (const std::bad_alloc&) {
-    return report(job.get(), {Code::no_memory, "not enough memory"});
+    // Of this process alone: the others do not know.
+    std::fprintf(stderr, "weft-graph: not enough memory\n");
+    return 2;
   }
 }

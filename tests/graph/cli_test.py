@@ -570,6 +570,17 @@ class Cli(unittest.TestCase):
             self.assertEqual(json.loads(self.good('info', 'g.el', '--json', ranks=ranks))['cut'],
                              [0, 1, 2, 2, 2][:ranks + 1])
 
+    def test_one_message_for_a_job(self):
+        self.write('junk.el', 'junk\n')
+        for words in (['wcc', 'junk.el'], ['wcc', '--unknown'], ['bfs', 'junk.el']):
+            done = self.run_it(*words, ranks=4)
+            self.assertEqual(done.returncode, 2)
+            # The launcher reports the one process that gives the job its exit status.
+            own = [line for line in done.stderr.splitlines() if line.startswith('weft-graph: ')]
+            others = [line for line in done.stderr.splitlines() if line not in own]
+            self.assertEqual(len(own), 1, done.stderr)
+            self.assertLessEqual(len(others), 1, done.stderr)
+
     @unittest.skipIf('ASAN_OPTIONS' in os.environ, 'the address sanitizer maps far more itself')
     def test_too_little_memory(self):
         self.write('far.el', '0 4294967294\n')

@@ -86,8 +86,10 @@ void add_shares(CLI::App* command, LoadOptions& load) {
       ->add_option("--threads", load.threads, "threads of each process; 0: its share of the cores")
       ->check(CLI::Range(0, transport::kMaxThreads));
   command
-      ->add_option("--alpha", load.alpha,
-                   "what a vertex counts against an edge in the cut; 0: max(1, |E| / |V|)")
+      ->add_option(
+          "--alpha", load.alpha,
+          "what a vertex counts against an edge in the cut; 0: max(1, |E| / |V|), but 1 for "
+          "pagerank and wcc by vertex program")
       ->check(from_zero);
   command->add_flag("!--no-bind", load.bind_threads, "threads run on any core");
   command->add_flag("--equal-cut", load.equal_cut, "as many vertices for each process");

@@ -265,6 +265,12 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   arguments.load.in_edges =
       arguments.algorithm != "sssp" && (mode == Mode::pull || mode == Mode::automatic);
   if (arguments.algorithm != "sssp") arguments.load.weights = Weights::none;
+  // Where all vertices are active, a step of a vertex program is all about edges. Elsewhere
+  // vertices cost time as well.
+  const bool all_active = arguments.algorithm == "pagerank"
+                              ? mode == Mode::paper || mode == Mode::push
+                              : arguments.algorithm == "wcc" && mode == Mode::paper;
+  if (all_active && arguments.load.alpha == 0) arguments.load.alpha = 1;
   arguments.load.remote_rows = mode == Mode::paper && arguments.run.step.migration.enabled;
   const auto start = Clock::now();
   const Graph graph = loadGraph(job, arguments.graph, arguments.load);
@@ -288,19 +294,13 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   throw_if(job.all_reduce(std::span(migrated), std::plus<>()));
   if (job.rank() != 0) return Code::ok;
   if (arguments.json) {
-    const Json all = {{"algorithm", arguments.algorithm},
-                      {"graph", arguments.graph},
-                      {"vertices", graph.num_vertices()},
-                      {"edges", graph.num_edges()},
-                      {"processes", job.size()},
-                      {"threads", graph.num_threads()},
-                      {"load_seconds", load_seconds},
-                      {"peak_resident_bytes", memory[0]},
-                      {"resident_bytes", memory[1]},
-                      {"proportional_bytes", memory[2]},
-                      {"migrated_tasks", migrated[0]},
-                      {"migrated_rows_read", migrated[1]},
-                      {"runs", runs}};
+    const Json all = {{"algorithm", arguments.algorithm},  {"graph", arguments.graph},
+                      {"vertices", graph.num_vertices()},  {"edges", graph.num_edges()},
+                      {"processes", job.size()},           {"cut", graph.cut()},
+                      {"threads", graph.num_threads()},    {"load_seconds", load_seconds},
+                      {"peak_resident_bytes", memory[0]},  {"resident_bytes", memory[1]},
+                      {"proportional_bytes", memory[2]},   {"migrated_tasks", migrated[0]},
+                      {"migrated_rows_read", migrated[1]}, {"runs", runs}};
     // A path may be any bytes.
     std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return Code::ok;

@@ -310,6 +310,21 @@ class Cli(unittest.TestCase):
                           info['vertices_without_edges_out'], info['largest_out_degree']),
                          (3, 4, 1, 1, 1, 2))
 
+    def test_the_cut_is_by_edges_where_vertices_cost_nothing(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '12')
+
+        def cut(*words):
+            return json.loads(self.good(*words, '--json', ranks=2))['cut']
+        whole, edges = cut('info', 'g.bin'), cut('info', 'g.bin', '--alpha', '1')
+        self.assertNotEqual(whole, edges)
+        self.assertEqual(whole, cut('pagerank', 'g.bin'))
+        self.assertEqual(whole, cut('wcc', 'g.bin', '--mode', 'push'))
+        for mode in ('paper', 'push'):
+            self.assertEqual(edges, cut('pagerank', 'g.bin', '--mode', mode))
+            self.assertEqual(whole, cut('pagerank', 'g.bin', '--mode', mode, '--alpha', '16'))
+        self.assertEqual(cut('info', 'g.bin', '--undirected', '--alpha', '1'),
+                         cut('wcc', 'g.bin', '--mode', 'paper'))
+
     def test_several_sources(self):
         self.write('g.el', '0 1\n1 2\n2 0\n')
         self.write('sources', '0 # first\n2\n')

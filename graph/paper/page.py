@@ -48,15 +48,20 @@ class Page:
         for number, (name, points) in enumerate(curves.items()):
             if not points:
                 continue
-            blocks += [f'$c{number} << END'] + [f'{x:g} {y:g}' for x, y in points] + ['END']
-            plots.append(f'$c{number} with linespoints pointtype 7 pointsize 0.4 title "{name}"')
+            blocks += [f'$c{number} << END'] + [' '.join(f'{one:g}' for one in point)
+                                                for point in points] + ['END']
+            # Points may have the least and the most beside them.
+            lines = 'linespoints' if len(points[0]) == 2 else 'yerrorlines'
+            plots.append(f'$c{number} with {lines} pointtype 7 pointsize 0.4 title "{name}"')
         self.picture(title, curves, blocks + script, plots, note)
 
     def bars(self, title, values, up, note=''):
-        block = ['$bars << END'] + [f'"{name}" {value:g}' for name, value in values] + ['END']
+        block = ['$bars << END'] + [f'"{name}" {value:g} {least:g} {most:g}'
+                                    for name, value, least, most in values] + ['END']
         script = ['set style fill solid 0.7', 'set boxwidth 0.6', f'set ylabel "{up}"',
                   'set yrange [0:*]', 'unset key']
-        self.picture(title, values, block + script, ['$bars using 0:2:xtic(1) with boxes'], note)
+        self.picture(title, values, block + script,
+                     ['$bars using 0:2:3:4:xtic(1) with boxerrorbars'], note)
 
     def picture(self, title, data, script, plots, note):
         print(f'\n{title}: drawn' if self.draws and plots else f'\n{title}', flush=True)

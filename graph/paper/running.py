@@ -3,7 +3,6 @@ import json
 import os
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import threading
@@ -12,14 +11,6 @@ import time
 
 class Failed(Exception):
     """A program that did not do what it was started for, in one line."""
-
-
-def median(values):
-    return statistics.median(values)
-
-
-def geometric_mean(values):
-    return statistics.geometric_mean(values) if values else float('nan')
 
 
 def run(command, timeout, env=None, watch=None):
@@ -81,6 +72,19 @@ class Weft:
         return sum(one['seconds'] for one in self.json(*arguments, processes=processes)['runs'])
 
 
+MPIRUN_AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+# How Open MPI waits. More threads than cores lose by spinning, and some programs by yielding.
+WAITING = {'spins': '0', 'yields': '1'}
+
+
+def open_mpi(processes, setting, words):
+    return ['mpirun.openmpi', '--oversubscribe', '--bind-to', 'none', '--mca', 'mpi_yield_when_idle',
+            WAITING[setting], *words, '-n', str(processes)]
+
+
+# Each of those that Weft is compared with has settings(processes), of which the best counts, and
+# seconds(setting, ...), which is None where there is nothing to compare.
+
 # What peers print of their time and result: pattern of the seconds, and of a number to check.
 GEMINI = {'bfs': r'found_vertices = (\d+)', 'wcc': r'components = (\d+)',
           'sssp': r'distance\[\d+\]=([\d.]+)', 'pagerank': r'pr_sum=([\d.]+)'}
@@ -94,7 +98,10 @@ class Gemini:
     def __init__(self, folder, preload, timeout):
         self.folder, self.preload, self.timeout = folder, preload, timeout
 
-    def seconds(self, algorithm, graph, source, processes, threads, right):
+    def settings(self, processes):
+        return list(WAITING) if processes > 1 else ['spins']
+
+    def seconds(self, setting, algorithm, graph, source, processes, threads, right):
         program = os.path.join(self.folder, {'wcc': 'cc'}.get(algorithm, algorithm))
         file = graph.wgemini if algorithm == 'sssp' else graph.gemini
         arguments = [program, file, str(graph.vertices)]
@@ -103,20 +110,13 @@ class Gemini:
         env = {'OMP_NUM_THREADS': str(threads)}
         if self.preload:
             env['LD_PRELOAD'] = self.preload
-        best = None
-        # Which of the two is better depends on the algorithm.
-        for idle in ('0', '1') if processes > 1 else ('0',):
-            command = ['mpirun.openmpi', '--oversubscribe', '--bind-to', 'none', '--mca',
-                       'mpi_yield_when_idle', idle, '-x', 'OMP_NUM_THREADS', '-x', 'LD_PRELOAD',
-                       '-n', str(processes)] + arguments
-            out = run(command, self.timeout, {**MPIRUN_AS_ROOT, 'LD_PRELOAD': '', **env})
-            found = re.search(GEMINI[algorithm], out)
-            value = right[GEMINI_CHECK[algorithm]]
-            if found is None or abs(float(found[1]) - value) > 1e-6 * max(1, value):
-                continue  # a wrong result's time does not count
-            seconds = float(re.search(r'exec_time=([\d.]+)', out)[1])
-            best = seconds if best is None else min(best, seconds)
-        return best
+        command = open_mpi(processes, setting, ['-x', 'OMP_NUM_THREADS', '-x', 'LD_PRELOAD'])
+        out = run(command + arguments, self.timeout, {**MPIRUN_AS_ROOT, 'LD_PRELOAD': '', **env})
+        found = re.search(GEMINI[algorithm], out)
+        value = right[GEMINI_CHECK[algorithm]]
+        if found is None or abs(float(found[1]) - value) > 1e-6 * max(1, value):
+            return None  # a wrong result's time does not count
+        return float(re.search(r'exec_time=([\d.]+)', out)[1])
 
 
 class Gapbs:
@@ -133,16 +133,18 @@ class Gapbs:
             run([os.path.join(self.folder, 'converter'), '-f', graph.wel, *words, '-b', path],
                 self.timeout)
 
-    def seconds(self, algorithm, graph, source, processes, threads, _right):
-        if processes > 1:
-            return None
+    def settings(self, processes):
+        return ['free threads', 'bound threads'] if processes == 1 else []
+
+    def seconds(self, setting, algorithm, graph, source, _processes, threads, _right):
         program = {'pagerank': 'pr_spmv', 'wcc': 'cc'}.get(algorithm, algorithm)
         base = os.path.splitext(graph.wel)[0]
         file = base + ('.wsg' if algorithm == 'sssp' else '.sg')
         arguments = {'bfs': ['-r', str(source)], 'sssp': ['-r', str(source), '-d', graph.delta],
                      'pagerank': ['-i', '20', '-t', '0']}.get(algorithm, [])
         out = run([os.path.join(self.folder, program), '-f', file, '-n', '1'] + arguments,
-                  self.timeout, {'OMP_NUM_THREADS': str(threads)})
+                  self.timeout, {'OMP_NUM_THREADS': str(threads), 'OMP_PROC_BIND':
+                                 'true' if setting == 'bound threads' else 'false'})
         return float(re.search(r'Average Time:\s*([\d.]+)', out)[1])
 
 
@@ -153,30 +155,32 @@ class PowerGraph:
     def __init__(self, folder, timeout):
         self.folder, self.timeout = folder, timeout
 
-    def seconds(self, algorithm, graph, source, processes, threads, _right):
+    def settings(self, processes):
+        return list(WAITING) if processes > 1 else ['spins']
+
+    def seconds(self, setting, algorithm, graph, source, processes, threads, _right):
         program = {'wcc': 'connected_component'}.get(algorithm, algorithm)
         path = os.path.join(self.folder, program)
         if not os.path.exists(path):
             return None
         arguments = {'sssp': ['--source', str(source)], 'pagerank': ['--iterations', '20']}.get(
             algorithm, [])
-        out = run(['mpirun.openmpi', '--oversubscribe', '-n', str(processes), path, '--graph',
-                   graph.wel, '--format', 'snap', '--ncpus', str(threads)] + arguments,
+        out = run(open_mpi(processes, setting, []) + [path, '--graph', graph.wel, '--format', 'snap',
+                                                      '--ncpus', str(threads)] + arguments,
                   self.timeout, MPIRUN_AS_ROOT)
         found = re.search(r'Finished Running engine in ([\d.]+) seconds', out)
         return float(found[1]) if found else None
 
 
-MPIRUN_AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-
-
 class Funnel:
     """BASE: the vertex programs where one thread of each process makes all MPI calls."""
 
-    def __init__(self, folder, timeout):
+    def __init__(self, folder, timeout, is_wanted=True):
         self.timeout = timeout
         self.program = os.path.join(folder, 'mpi_funnel')
-        self.reason = None
+        self.reason = None if is_wanted else 'nothing asks for it'
+        if self.reason:
+            return
         if not (shutil.which('mpicxx.openmpi') and shutil.which('mpirun.openmpi')):
             self.reason = 'Open MPI is not installed'
             return
@@ -184,15 +188,33 @@ class Funnel:
         run(['mpicxx.openmpi', '-std=c++20', '-O3', '-DOMPI_SKIP_MPICXX', source, '-o',
              self.program, '-pthread'], timeout)
 
-    def command(self, algorithm, graph, cut, threads, argument, processes):
-        return ['mpirun.openmpi', '--oversubscribe', '--bind-to', 'none', '-n', str(processes),
-                self.program, algorithm, graph.path, ','.join(map(str, cut)), str(threads),
-                str(argument)]
+    def run(self, setting, algorithm, graph, cut, threads, argument, processes, watch=None):
+        """Its seconds, and the sum of its results."""
+        command = open_mpi(processes, setting, []) + [
+            self.program, algorithm, graph.path, ','.join(map(str, cut)), str(threads), str(argument)]
+        out = run(command, self.timeout, MPIRUN_AS_ROOT, watch)
+        found = re.search(r'seconds=([\d.]+) sum=(\S+)', out)
+        return float(found[1]), float(found[2])
 
-    def seconds(self, algorithm, graph, cut, threads, argument, processes, watch=None):
-        out = run(self.command(algorithm, graph, cut, threads, argument, processes), self.timeout,
-                  MPIRUN_AS_ROOT, watch)
-        return float(re.search(r'seconds=([\d.]+)', out)[1])
+
+def measure_program(build, weft_graph):
+    """examples/transport/measure with the build folder that it measures; or None, and why."""
+    def parts(folder):
+        try:
+            with open(os.path.join(folder, 'meson-info', 'meson-info.json'), encoding='utf-8') as file:
+                source = json.load(file)['directories']['source']
+        except (OSError, ValueError, KeyError):
+            return None
+        measure = os.path.join(source, 'examples', 'transport', 'measure')
+        rate = os.path.join(folder, 'examples', 'transport', 'rate')
+        return [measure, '--build', folder] if os.path.exists(measure) and os.path.exists(rate) else None
+    # Of a weft-graph that is not installed.
+    folder = build or os.path.dirname(os.path.dirname(weft_graph))
+    found = parts(os.path.abspath(folder))
+    if found:
+        return found, ''
+    return None, (f'{folder} is not the folder of a build with examples/transport/rate in it, which it '
+                  'needs; --build names one')
 
 
 class CpuWatch:

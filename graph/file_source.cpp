@@ -98,6 +98,7 @@ FileFormat format_by_name(std::string path, bool gzipped) {
   if (suffix == "gr") return FileFormat::dimacs;
   if (suffix == "gemini") return FileFormat::gemini_binary;
   if (suffix == "wgemini") return FileFormat::gemini_weighted;
+  if (suffix == "bin") return FileFormat::paper_binary;
   return gzipped ? FileFormat::edge_list : FileFormat::paper_binary;
 }
 

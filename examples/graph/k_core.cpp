@@ -9,13 +9,15 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "in_job.hpp"
 #include "weft/graph.hpp"
 
 using namespace weft::graph;  // NOLINT(google-build-using-namespace): an example
 
-int main(int argc, char** argv) try {
-  if (argc != 2) return std::fprintf(stderr, "usage: graph_k_core GRAPH\n"), 2;
-  weft::transport::Job job;
+namespace {
+
+void run(weft::transport::Job& job, int argc, char** argv) {
+  check_usage(argc == 2, "graph_k_core GRAPH");
   const Graph graph = loadGraph(job, argv[1], {.undirected = true});
 
   VertexArray<std::uint32_t> left(graph, 0), lost(graph, 0), core(graph, 0);
@@ -66,8 +68,10 @@ int main(int argc, char** argv) try {
   if (job.rank() == 0)
     std::printf("largest core number %u, of %llu vertices; sum of core numbers %llu\n", k - 1,
                 static_cast<unsigned long long>(innermost), static_cast<unsigned long long>(sum));
-  return 0;
-} catch (const weft::Error& error) {
-  std::fprintf(stderr, "graph_k_core: %s\n", error.what());
-  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return in_job("graph_k_core", [&](weft::transport::Job& job) { run(job, argc, argv); });
 }

@@ -7,13 +7,15 @@
 // it, and what it gets is what the step adds up, so a step has two arrays.
 #include <cstdio>
 
+#include "in_job.hpp"
 #include "weft/graph.hpp"
 
 using namespace weft::graph;  // NOLINT(google-build-using-namespace): an example
 
-int main(int argc, char** argv) try {
-  if (argc != 2) return std::fprintf(stderr, "usage: graph_pagerank GRAPH\n"), 2;
-  weft::transport::Job job;
+namespace {
+
+void run(weft::transport::Job& job, int argc, char** argv) {
+  check_usage(argc == 2, "graph_pagerank GRAPH");
   const Graph graph = loadGraph(job, argv[1]);
 
   VertexArray<double> rank(graph, 1), given(graph, 0), sum(graph, 0);
@@ -48,8 +50,10 @@ int main(int argc, char** argv) try {
 
   const double total = processVertices(graph, [&](VertexId v) { return rank[v]; });
   if (job.rank() == 0) std::printf("sum of ranks %.1f\n", total);
-  return 0;
-} catch (const weft::Error& error) {
-  std::fprintf(stderr, "graph_pagerank: %s\n", error.what());
-  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return in_job("graph_pagerank", [&](weft::transport::Job& job) { run(job, argc, argv); });
 }

@@ -5,16 +5,18 @@
 #include <cstdlib>
 #include <limits>
 
+#include "in_job.hpp"
 #include "weft/graph.hpp"
 
 using namespace weft::graph;  // NOLINT(google-build-using-namespace): an example
 
-int main(int argc, char** argv) try {
-  if (argc != 3) return std::fprintf(stderr, "usage: graph_sssp GRAPH SOURCE\n"), 2;
-  weft::transport::Job job;
+namespace {
+
+void run(weft::transport::Job& job, int argc, char** argv) {
+  check_usage(argc == 3, "graph_sssp GRAPH SOURCE");
   const Graph graph = loadGraph(job, argv[1], {.weights = Weights::file});
   const VertexId source = static_cast<VertexId>(std::strtoull(argv[2], nullptr, 10));
-  if (source >= graph.num_vertices()) return std::fprintf(stderr, "no such vertex\n"), 2;
+  check_usage(source < graph.num_vertices(), "graph_sssp GRAPH SOURCE, a vertex of the graph");
 
   constexpr std::uint64_t kInfinity = std::numeric_limits<std::uint64_t>::max();
   VertexArray<std::uint64_t> distance(graph, kInfinity);
@@ -34,8 +36,10 @@ int main(int argc, char** argv) try {
   const auto sum = processVertices(
       graph, [&](VertexId v) { return distance[v] == kInfinity ? 0 : distance[v]; });
   if (job.rank() == 0) std::printf("sum of distances %llu\n", static_cast<unsigned long long>(sum));
-  return 0;
-} catch (const weft::Error& error) {
-  std::fprintf(stderr, "graph_sssp: %s\n", error.what());
-  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return in_job("graph_sssp", [&](weft::transport::Job& job) { run(job, argc, argv); });
 }

@@ -210,6 +210,12 @@ class Cli(unittest.TestCase):
                 found.add(done.stdout)
             self.assertEqual(len(found), 1)
             self.assertIn(right or 'largest core number', found.pop())
+            for words in ([], ['absent.el', *arguments]):
+                done = subprocess.run([WEFTRUN, '-n', '3', '--timeout', str(DEADLINE_S),
+                                       os.path.join(EXAMPLES, program), *words], text=True,
+                                      capture_output=True, timeout=DEADLINE_S + 10, check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertEqual(done.stderr.count(program + ': '), 1, done.stderr)
 
     def test_checkpoints(self):
         self.good('generate', 'grid', 'grid.bin', '--width', '40', '--height', '5')
@@ -459,6 +465,7 @@ class Cli(unittest.TestCase):
                 ('wide.bin', (edges + '0 2\n').encode('utf-16'), 'wide.bin: is text'),
                 ('wide.el', edges.encode('utf-16'), 'UTF-16'),
                 ('zipped.bin', gzip.compress(binary * 1000), 'zipped.bin: is gzipped'),
+                ('g.bin.gz', gzip.compress(binary), 'only text is read through gzip'),
                 ('g.bin.bz2', b'BZh9', 'only gzip is read'),
                 ('bz2.bin', b'BZh91AY&SY\0\0', 'bz2.bin: is compressed'),
                 ('g.tar', b'\0' * 24, 'unpack it'),

@@ -532,8 +532,10 @@ TEST_CASE("what one rank finds wrong, all ranks throw") {
     try {
       loadGraph(job, file.path(), {.threads = 2, .bind_threads = false});
     } catch (const Error& error) {
+      const std::string text = error.status().text();
       if (error.status() == Code::corrupt &&
-          error.status().text() == file.path() + ":101: expected two vertex ids, found \"17 x\"")
+          text.starts_with(file.path() + ":101: expected two vertex ids") &&
+          text.ends_with("found \"17 x\""))
         ++told;
     }
   });

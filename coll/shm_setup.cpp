@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "base/file_size.hpp"
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "coll/patience.hpp"
@@ -137,8 +138,7 @@ ShmTeam* Team::make_shm() {
   int fd = -1;
   if (rank_ == 0) {
     fd = memfd_create("weft-coll", MFD_CLOEXEC);
-    if (fd >= 0 && ftruncate(fd, static_cast<off_t>(segment->bytes)) == 0)
-      segment->memory = map(fd, segment->bytes);
+    if (fd >= 0 && size_file(fd, segment->bytes)) segment->memory = map(fd, segment->bytes);
     if (segment->memory == nullptr)
       log_line(LogLevel::info, engine_.rank(),
                "no shared memory for a team of {}, collectives use messages: {}", size(),

@@ -50,7 +50,15 @@ int main(int argc, char** argv) {
   if (const char* before = getenv("LD_PRELOAD"); before != nullptr && *before != '\0')
     preload.append(":").append(before);
   setenv("LD_PRELOAD", preload.c_str(), 1);
-  if (!out.empty()) setenv("WEFT_PROFILE_OUT", std::filesystem::absolute(out).c_str(), 1);
+  if (!out.empty()) {
+    const auto file = std::filesystem::absolute(out);
+    if (access(file.parent_path().c_str(), W_OK | X_OK) != 0) {
+      fmt::print(stderr, "weft-profile: --out {}: cannot write in {}: {}\n", out,
+                 file.parent_path().string(), strerror(errno));
+      return 2;
+    }
+    setenv("WEFT_PROFILE_OUT", file.c_str(), 1);
+  }
   std::vector<char*> command;
   for (const std::string& word : words) command.push_back(const_cast<char*>(word.c_str()));
   command.push_back(nullptr);

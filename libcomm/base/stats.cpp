@@ -16,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/file_size.hpp"
 #include "base/shortage.hpp"
 
 namespace weft::stats {
@@ -49,13 +50,10 @@ std::string_view text_of(const char (&text)[N]) {
 class Own {
  public:
   Own() {
-    // To go over this limit would end the process with SIGXFSZ.
-    rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < sizeof(Page)) return;
     const int fd = memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return;
     void* mapped = MAP_FAILED;
-    if (ftruncate(fd, sizeof(Page)) == 0 &&
+    if (size_file(fd, sizeof(Page)) &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
       mapped = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (mapped == MAP_FAILED) {

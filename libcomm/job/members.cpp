@@ -13,6 +13,7 @@
 #include <map>
 #include <utility>
 
+#include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/stats.hpp"
 #include "base/topology.hpp"
@@ -53,12 +54,6 @@ constexpr std::string_view kNone = "none";
 constexpr std::string_view kCpusKey = "job.cpus";
 constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::size_t kMaxCpus = 1 << 20;
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
-}
 
 std::string encode_member(const Member& member, const SharingOffer& offer) {
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", member.pid, offer.fd, offer.content, member.host,

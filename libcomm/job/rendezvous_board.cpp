@@ -13,6 +13,7 @@
 #include <map>
 #include <thread>
 
+#include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
@@ -169,6 +170,9 @@ Status RendezvousBoard::connect_once(const Deadline& deadline) {
                         place_.address, status.text())};
   if (status.code() == Code::bad_setting)
     return {Code::bad_setting, fmt::format("{}={}", kRendezvousVariable, status.text())};
+  if (status.code() == Code::unsupported)
+    return {Code::unsupported, fmt::format("rank {} on {} cannot reach the rendezvous server at {}",
+                                           place_.rank, host_name(), status.text())};
   return status;
 }
 
@@ -179,8 +183,8 @@ Status RendezvousBoard::join(int timeout_ms) {
     if (status.code() != Code::again) return status;
     if (deadline.left_ms() == 0)
       return {Code::timed_out,
-              fmt::format("rank {} found no rendezvous server at {} within {} ms ({})", place_.rank,
-                          place_.address, timeout_ms,
+              fmt::format("rank {} on {} found no rendezvous server at {} within {} ms: {} ({})",
+                          place_.rank, host_name(), place_.address, timeout_ms, status.text(),
                           place_.server_is_launcher ? "weftrun runs it" : "rank 0 runs it")};
     // Rank 0 may not listen yet; there is nothing to wait on but time.
     poll(nullptr, 0, std::min(kRetryMs, deadline.left_ms()));

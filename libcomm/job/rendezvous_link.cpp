@@ -77,8 +77,13 @@ Status Link::connect(const std::string& address, const Deadline& deadline) {
           getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
         error = ETIMEDOUT;
     }
-    status = error == 0 ? Status() : Status(Code::again);
+    status = error == 0 ? Status() : Status(Code::again, strerror(error));
     if (error == 0) break;
+    // Waiting does not help: even this host's own addresses cannot be reached.
+    if ((error == ENETUNREACH || error == EADDRNOTAVAIL) && is_loopback(host))
+      status = {Code::unsupported,
+                fmt::format("{}: {}; the loopback interface seems to be down (ip link set lo up)",
+                            address, strerror(error))};
   }
   freeaddrinfo(found);
   if (!status) {

@@ -1,4 +1,6 @@
 #include "job/sharing.hpp"
+#include "base/file_size.hpp"
+#include "base/host_name.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -46,7 +48,7 @@ std::string permitted_capabilities() {
 
 SharingProbe::SharingProbe() : content_(random_number()) {
   fd_ = memfd_create("weft-probe", MFD_CLOEXEC);
-  if (fd_ < 0 || content_ == 0 ||
+  if (fd_ < 0 || content_ == 0 || !is_file_size_allowed(sizeof content_) ||
       pwrite(fd_, &content_, sizeof content_, 0) != static_cast<ssize_t>(sizeof content_)) {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
@@ -72,8 +74,7 @@ bool can_share(int pid, int fd, std::uint64_t content) {
 std::string machine_identity() {
   const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
   if (!boot.empty()) return boot;
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "?";
+  return host_name();
 }
 
 std::string sharing_view() {

@@ -8,6 +8,7 @@
 #include "mpi/insist.hpp"
 #include "mpi/topology.hpp"
 #include "mpi/transfer.hpp"
+#include "transport/list.hpp"
 
 namespace weft::mpi {
 
@@ -20,6 +21,18 @@ namespace {
 constexpr std::uint32_t kReservedIds = 2;
 Immortal<ContextIds> context_ids;
 Immortal<ContextsAcross> contexts_across;
+// The communicators whose contexts are in use, for the engine to find who may send there.
+std::mutex open_mutex;
+transport::List<Comm> open_comms;
+
+std::span<const int> senders_in(std::uint32_t context) noexcept {
+  {
+    const std::lock_guard lock(open_mutex);
+    for (const Comm* comm = open_comms.first(); comm != nullptr; comm = comm->next)
+      if (comm->context == context) return comm->peer_group().members();
+  }
+  return (context & kAcrossJobs) != 0 ? contexts_across->senders(context) : std::span<const int>();
+}
 
 // Two contexts a communicator; the ranges of all processes share what is below kThreadContext. With
 // that bit it is the same number, for threads that use communicators at once.
@@ -41,6 +54,13 @@ void set_name(Comm& comm, const char* name) { comm.name = name; }
 Comm::Comm() = default;
 Comm::~Comm() {
   if (errhandler != nullptr) release(errhandler);
+  if (is_open) {
+    {
+      const std::lock_guard lock(open_mutex);
+      open_comms.remove(*this);
+    }
+    if (engine != nullptr) engine->close_context(context);
+  }
   if (given_context) drop_context(*given_context);
   if (across_contexts == std::array<std::uint32_t, 2>{}) return;
   contexts_across->give_back(across_contexts[0], peer_group().members());
@@ -93,6 +113,9 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
                               comm.remote->members());
   else
     comm.remote_notices.reset();
+  const std::lock_guard lock(open_mutex);
+  open_comms.push_back(comm);
+  comm.is_open = true;
 }
 
 // With a team of these members, for fill_comm.
@@ -135,8 +158,7 @@ void release_slow(Comm* comm) {
 
 void create_predefined_comms() {
   context_ids->open(range_of_ids(), kReservedIds);
-  engine->set_senders(
-      [](std::uint32_t context) noexcept { return contexts_across->senders(context); });
+  engine->set_senders(senders_in);
   std::vector<int> all(static_cast<std::size_t>(engine->size()));
   for (int rank = 0; rank < engine->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
   CommPtr world = new_comm(all);

@@ -44,7 +44,9 @@ struct Comm {
   std::unique_ptr<coll::Team> team;                // of the local group
   std::unique_ptr<coll::Notices> remote_notices;   // intercommunicators only: of both groups
   std::unique_ptr<Topology> topology;
-  std::atomic<int> uses{1};  // the handle and pending requests
+  std::atomic<int> uses{1};                 // the handle and pending requests
+  bool is_open = false;                     // in the list of those whose context is in use
+  Comm *next = nullptr, *before = nullptr;  // in that list (comm.cpp)
 
   // Collectives in the background so far; each has a tag of its own.
   std::atomic<std::uint32_t> num_schedules{0};

@@ -5,6 +5,7 @@
 
 #include "base/mix.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 #include "mpi/topology.hpp"
 #include "mpi/transfer.hpp"
 
@@ -139,6 +140,13 @@ int color_of_host(const Comm& comm) {
   return static_cast<int>(mix(process->job->id() + static_cast<std::uint64_t>(first)) & INT_MAX);
 }
 
+// All processes of a job, or each for itself.
+int color_of_set(const Comm& comm, int set) {
+  const auto number = set == 0 ? std::uint64_t{0} : 1 + static_cast<std::uint64_t>(engine->rank());
+  if (!is_across(comm)) return static_cast<int>(number);
+  return static_cast<int>(mix(process->job->id() + number) & INT_MAX);
+}
+
 }  // namespace
 
 MPI_FUNCTION(Comm_split_type)
@@ -159,12 +167,17 @@ MPI_FUNCTION(Comm_split_type)
     case MPI_COMM_TYPE_HW_GUIDED:
     case MPI_COMM_TYPE_HW_UNGUIDED:
     case MPI_COMM_TYPE_RESOURCE_GUIDED:
-      // No finer level than the host is offered: everyone is left out, as the standard allows. A
-      // guide that names the host is the one exception.
+      // No finer level than the host is offered: everyone is left out, as the standard allows. The
+      // exceptions are guides that name the host, or a process set (MPI 5.0 section 7.4.2).
       if (split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED) {
         const std::string* type = hints == nullptr ? nullptr : hints->find("mpi_hw_resource_type");
         if (type != nullptr && *type == "mpi_shared_memory") color = color_of_host(*object);
       }
+      if (split_type == MPI_COMM_TYPE_RESOURCE_GUIDED && hints != nullptr)
+        if (const std::string* name = hints->find("mpi_pset_name"); name != nullptr) {
+          const int set = find_process_set(*name);
+          if (set >= 0) color = color_of_set(*object, set);
+        }
       break;
     default:
       return raise(object, MPI_ERR_ARG, __func__, "unknown split type");

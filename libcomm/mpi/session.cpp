@@ -60,12 +60,6 @@ Session* find_session(MPI_Session handle, int& code, const char* function) {
   return session;
 }
 
-// Its place in kProcessSets, or -1.
-int find_process_set(const char* name) {
-  for (int i = 0; name != nullptr && i < kNumProcessSets; ++i)
-    if (strcasecmp(name, kProcessSets[i]) == 0) return i;
-  return -1;
-}
 const GroupPtr& group_of_set(int set) { return set == 0 ? job_comm->group : own_comm->group; }
 
 int attach(MPI_Session handle, void* address, MPI_Count size, const char* function) {
@@ -90,6 +84,12 @@ int detach(MPI_Session handle, void* address_out, Size* size, const char* functi
 }
 
 }  // namespace
+
+int find_process_set(std::string_view name) {
+  for (int i = 0; i < kNumProcessSets; ++i)
+    if (strcasecmp(std::string(name).c_str(), kProcessSets[i]) == 0) return i;
+  return -1;
+}
 
 Session::~Session() {
   if (errhandler != nullptr) release(errhandler);
@@ -202,7 +202,7 @@ MPI_FUNCTION(Session_get_pset_info)(MPI_Session handle, const char* pset_name, M
   Session* session = find_session(handle, code, __func__);
   if (session == nullptr) return code;
   if (info == nullptr) return raise_on(*session, MPI_ERR_ARG, __func__, "info is null");
-  const int set = find_process_set(pset_name);
+  const int set = pset_name != nullptr ? find_process_set(pset_name) : -1;
   if (set < 0) return raise_on(*session, MPI_ERR_ARG, __func__, "no such process set");
   Info known;
   known.set("mpi_size", std::to_string(group_of_set(set)->size()));
@@ -217,7 +217,7 @@ MPI_FUNCTION(Group_from_session_pset)
   if (session == nullptr) return code;
   if (newgroup == nullptr) return raise_on(*session, MPI_ERR_ARG, __func__, "newgroup is null");
   *newgroup = MPI_GROUP_NULL;
-  const int set = find_process_set(pset_name);
+  const int set = pset_name != nullptr ? find_process_set(pset_name) : -1;
   if (set < 0) return raise_on(*session, MPI_ERR_ARG, __func__, "no such process set");
   const MPI_Group made = make_group_handle(
       std::make_shared<Group>(std::span<const int>(group_of_set(set)->members()), session));

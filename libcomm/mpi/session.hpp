@@ -21,6 +21,9 @@ struct Session {
   InfoPtr info;  // the hints it was made with
 };
 
+// The number of a process set: 0 for mpi://WORLD, 1 for mpi://SELF, -1 for a name that is none.
+int find_process_set(std::string_view name);
+
 // As raise(), on the session's error handler.
 [[nodiscard, gnu::cold]] int raise_on(Session& session, int code, const char* function,
                                       std::string_view text = {});

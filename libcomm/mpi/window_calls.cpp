@@ -53,7 +53,8 @@ int shared_query(MPI_Win win, int rank, MPI_Aint* size, Unit* unit, void* basept
     for (member = 0; member + 1 < window->size() && window->extent(member).bytes == 0;) ++member;
   Window::Extent extent = window->extent(member);
   if (extent.data == nullptr) extent.bytes = 0;  // not to be had by load and store
-  if (extent.bytes == 0) extent.data = nullptr;
+  // A place without bytes is a place in memory that is shared, and nothing elsewhere.
+  if (extent.bytes == 0 && window->flavor != MPI_WIN_FLAVOR_SHARED) extent.data = nullptr;
   *size = static_cast<MPI_Aint>(extent.bytes);
   *unit = static_cast<Unit>(extent.unit);
   *static_cast<void**>(baseptr) = extent.data;

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/bytes.hpp"
+#include "base/host_name.hpp"
 
 namespace weft::peer {
 
@@ -104,11 +105,7 @@ Status from_text(std::string_view text, NodeAddress& address) {
 std::string host_identity() {
   std::string boot;
   std::ifstream file("/proc/sys/kernel/random/boot_id");
-  if (!std::getline(file, boot)) {
-    char name[64] = {};
-    ::gethostname(name, sizeof name - 1);
-    boot = name;
-  }
+  if (!std::getline(file, boot)) boot = host_name();
   struct stat net {};
   const bool known = ::stat("/proc/self/ns/net", &net) == 0;
   return fmt::format("{:.36}/{}", boot, known ? net.st_ino : 0);

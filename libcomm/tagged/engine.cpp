@@ -302,35 +302,28 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
     }
     return;
   }
-  if (impl.nobody_left(source, context)) [[unlikely]]
+  if (const int lost = impl.find_lost(source, context); lost != Impl::kNobody) [[unlikely]] {
+    request.peer = lost;
     return impl.complete(request, Code::peer_lost);
+  }
   impl.matcher.post(request);
 }
 
-bool Engine::Impl::is_lost(int source, std::uint32_t context) const noexcept {
-  if (source != kAnySource) return peers[static_cast<std::size_t>(source)].lost;
-  const auto known = shared.senders.load(std::memory_order_relaxed);
-  if (context >= kAcrossJobs && known != nullptr) {
-    bool any = false;
-    for (const int peer : known(context)) {
-      if (peer == job.rank()) continue;
-      if (!peers[static_cast<std::size_t>(peer)].lost) return false;
-      any = true;
-    }
-    return any;
-  }
-  // This process itself can always send.
-  return peers.size() > 1 && num_lost_peers == peers.size() - 1;
-}
-
-bool Engine::Impl::may_send(int peer, std::uint32_t context) const noexcept {
-  const auto known = shared.senders.load(std::memory_order_relaxed);
-  if (context < kAcrossJobs || known == nullptr) return peer < job.size();
-  return std::ranges::find(known(context), peer) != known(context).end();
+Code Engine::Impl::lost_or_again(int source, std::uint32_t context, MessageInfo& info) {
+  const int lost = find_lost(source, context);
+  if (lost == kNobody) return Code::again;
+  info.source = lost;
+  return Code::peer_lost;
 }
 
 void Engine::set_senders(std::span<const int> (*senders)(std::uint32_t context) noexcept) noexcept {
   shared_->senders.store(senders, std::memory_order_relaxed);
+}
+
+void Engine::close_context(std::uint32_t context) noexcept {
+  Impl& impl = of(context);
+  const Guard guard(impl);
+  impl.reported.erase(context);
 }
 
 void Engine::Impl::lose_apart(int source) {
@@ -413,7 +406,7 @@ Code Engine::iprobe(int source, std::uint32_t context, std::int32_t tag, Message
   const Guard guard(impl);
   impl.progress();
   const Unexpected* message = impl.matcher.find_unexpected(source, context, tag);
-  if (message == nullptr) return impl.nobody_left(source, context) ? Code::peer_lost : Code::again;
+  if (message == nullptr) return impl.lost_or_again(source, context, info);
   info = {message->source, message->tag, message->bytes};
   return Code::ok;
 }
@@ -425,7 +418,7 @@ Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, Messag
   const Guard guard(impl);
   impl.progress();
   message = impl.matcher.find_unexpected(source, context, tag);
-  if (message == nullptr) return impl.nobody_left(source, context) ? Code::peer_lost : Code::again;
+  if (message == nullptr) return impl.lost_or_again(source, context, info);
   impl.matcher.remove_unexpected(*message);
   message->taken = true;
   info = {message->source, message->tag, message->bytes};

@@ -90,6 +90,9 @@ class Engine {
   // below kThreadContext or from kAcrossJobs on it does nothing. no_memory.
   Status open_context(std::uint32_t context);
 
+  // The context is no longer in use; its number may be used again.
+  void close_context(std::uint32_t context) noexcept;
+
   // Told of what happens to all messages together; null for none. Called with the engine's lock
   // held: it must not call the engine.
   void set_observer(void (*observer)(const Notice&) noexcept) noexcept;
@@ -144,10 +147,19 @@ class Engine {
   [[nodiscard]] bool irecv_matched(Request& request, Unexpected* message, void* buffer,
                                    std::size_t room);
 
-  // Who may send in a context from kAcrossJobs on, so that a receive from any source there ends
-  // with the loss of one of these alone, and at once when all are lost; null: nobody knows. The
-  // numbers last as long as the context. Called with the engine's lock held: it must not call the
-  // engine.
+  // Losses. A peer is lost once it has died, is silent for PEER_TIMEOUT_MS, has left, or has sent
+  // what no peer sends. What it had sent before is still received. Then everything that needs it
+  // ends with peer_lost, whenever it was begun:
+  //   - sends to it, and receives and probes from it, always;
+  //   - a receive or probe from any source for which no message is there, if the peer may send in
+  //     its context: every receive that is posted when the peer is lost, or else the first receive
+  //     or probe after that. So each loss is reported to each context, as its owner may have
+  //     waited for that very peer; what begins later waits for those that are left, and ends with
+  //     peer_lost at once where nobody is.
+  // request.peer, or info.source, names the peer. A loss is reported once for all earlier ones.
+  //
+  // Who may send in a context; empty: not known, so all ranks may. The numbers last as long as the
+  // context. Called off the hot path, with the engine's lock held: it must not call the engine.
   void set_senders(std::span<const int> (*senders)(std::uint32_t context) noexcept) noexcept;
 
   // Strangers: processes of other jobs (job.hpp), which have numbers from size() on; their numbers

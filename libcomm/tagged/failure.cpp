@@ -15,6 +15,19 @@ constexpr std::uint64_t kLivenessPeriodNs = 20'000'000;
 constexpr std::size_t kLeastPerLook = 64;
 }  // namespace
 
+template <class F>
+void Engine::Impl::for_each_sender(std::uint32_t context, F&& f) {
+  const auto known = shared.senders.load(std::memory_order_relaxed);
+  if (const auto senders = known != nullptr ? known(context) : std::span<const int>();
+      !senders.empty()) {
+    for (const int rank : senders)
+      if (!f(peer(rank))) return;
+  } else {
+    for (int rank = 0; rank < job.size(); ++rank)
+      if (!f(peer(rank))) return;
+  }
+}
+
 void Engine::Impl::check_liveness() {
   const std::uint64_t now = now_ns();
   if (now - last_liveness_ns.load(std::memory_order_relaxed) < kLivenessPeriodNs) return;
@@ -96,8 +109,10 @@ void Engine::Impl::watch(Peer& peer) {
 void Engine::Impl::watch_awaited() {
   matcher.for_each_posted([&](Request& request) {
     if (request.peer != kAnySource) return watch(peer(request.peer));
-    for (Peer& any : peers)
-      if (!any.watched && may_send(any.rank, request.context)) watch(any);
+    for_each_sender(request.context, [this](Peer& any) {
+      if (!any.watched) watch(any);
+      return true;
+    });
   });
 }
 
@@ -111,6 +126,7 @@ bool Engine::Impl::all_out() noexcept {
 void Engine::Impl::lose(Peer& peer) {
   if (peer.lost) return;
   peer.lost = true;
+  peer.loss = ++num_losses;
   // It may be alive all the same, if it was lost for what it sent or by another peer's word.
   if (peer.accepted && !peer.remote) peer.in.close();
   // From here on nothing is written to the buffers of its requests.
@@ -158,17 +174,50 @@ void Engine::Impl::lose(Peer& peer) {
     if (message->receiver != nullptr || !message->taken) matcher.release(message);
   }
 
-  // A receive from any source may have waited for this peer: its owner must know, once.
+  // A receive from any source may have waited for this peer.
   matcher.for_each_posted([&](Request& request) {
-    const bool is_hit = request.peer == kAnySource ? may_send(peer.rank, request.context)
-                                                   : request.peer == peer.rank;
-    if (!is_hit) return;
+    const bool is_any = request.peer == kAnySource;
+    if (is_any ? !may_send(peer.rank, request.context) : request.peer != peer.rank) return;
+    if (is_any) note_reported(request.context);
     matcher.remove_posted(request);
     request.peer = peer.rank;
     complete(request, Code::peer_lost);
   });
   ++num_lost_peers;
   shared.note_lost(peer);
+}
+
+bool Engine::Impl::may_send(int rank, std::uint32_t context) {
+  bool found = false;
+  for_each_sender(context, [&](const Peer& sender) { return !(found = sender.rank == rank); });
+  return found;
+}
+
+int Engine::Impl::find_lost_slow(int source, std::uint32_t context) noexcept {
+  if (source != kAnySource) return peer(source).lost ? source : kNobody;
+  const auto known = reported.find(context);
+  const std::uint32_t before = known == reported.end() ? 0 : known->second;
+  const Peer* news = nullptr;  // the first loss that was not reported here
+  const Peer* last = nullptr;
+  bool is_anybody_left = false;
+  for_each_sender(context, [&](const Peer& sender) {
+    if (sender.rank == job.rank()) return true;
+    if (!sender.lost) {
+      is_anybody_left = true;
+      return before != num_losses;  // otherwise everything is reported
+    }
+    last = &sender;
+    if (sender.loss > before && (news == nullptr || sender.loss < news->loss)) news = &sender;
+    return true;
+  });
+  if (news != nullptr) note_reported(context);
+  if (news == nullptr && !is_anybody_left) news = last;
+  return news != nullptr ? news->rank : kNobody;
+}
+
+void Engine::Impl::note_reported(std::uint32_t context) noexcept {
+  // Without memory for that it is reported once more.
+  (void)or_no_memory([&] { reported[context] = num_losses; });
 }
 
 void Engine::Shared::note_end(int rank, PeerState state) noexcept {

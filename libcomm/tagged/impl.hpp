@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/log.hpp"
@@ -101,6 +102,7 @@ struct Peer {
   ReceiveLane in;
   bool accepted = false;
   bool lost = false;
+  std::uint32_t loss = 0;  // the number of its loss in this VCI, from 1; 0: none
   // Since when there has been no memory here for its messages, for what receives them, and for what
   // goes to it; 0: there is.
   std::uint64_t short_ns = 0, short_room_ns = 0, short_send_ns = 0;
@@ -246,7 +248,10 @@ struct Engine::Impl {
   Peer* found_lost = nullptr;  // by a transfer with it
   // By world rank, strangers behind them. Never moves: there is room for all.
   std::vector<Peer> peers;
-  std::size_t num_lost_peers = 0;                // of `peers` now; Shared::num_lost counts losses
+  std::size_t num_lost_peers = 0;  // of `peers` now; Shared::num_lost counts losses
+  std::uint32_t num_losses = 0;    // so far
+  // By context: the last loss that was reported to those who wait for any source there.
+  std::unordered_map<std::uint32_t, std::uint32_t> reported;
   std::vector<std::uint32_t> uses_of_strangers;  // by number - job.size()
   std::vector<Peer*> incoming;                   // those of this host that have connected to us
   std::vector<Peer*> blocked;                    // those with queued sends or controls
@@ -288,16 +293,24 @@ struct Engine::Impl {
   Status start();
   // again: a remote peer has not answered yet; what is queued goes out once it has.
   Code connect(Peer& peer);
-  // True if no message can come from `source` any more.
-  bool nobody_left(int source, std::uint32_t context) {
+  // The lost peer for which a receive or probe without a message ends (engine.hpp, "Losses"), or
+  // kNobody.
+  int find_lost(int source, std::uint32_t context) {
     if (some_apart) [[unlikely]]
       lose_apart(source);
-    return num_lost_peers != 0 && is_lost(source, context);
+    return num_lost_peers == 0 ? kNobody : find_lost_slow(source, context);
   }
-  // kAnySource: all others are that could send in the context.
-  bool is_lost(int source, std::uint32_t context) const noexcept;
-  // Whether a receive from any source in this context may wait for the peer.
-  bool may_send(int peer, std::uint32_t context) const noexcept;
+  static constexpr int kNobody = -1;
+  // The same for a probe: peer_lost, and who in `info`; or again.
+  Code lost_or_again(int source, std::uint32_t context, MessageInfo& info);
+  int find_lost_slow(int source, std::uint32_t context) noexcept;
+  // Nobody who waits for any source in this context has yet to learn of the losses so far.
+  void note_reported(std::uint32_t context) noexcept;
+  // Calls f(peer) for those whose messages a receive from any source in this context may wait for,
+  // until it returns false.
+  template <class F>
+  void for_each_sender(std::uint32_t context, F&& f);
+  bool may_send(int peer, std::uint32_t context);
   // A peer without a fabric in common is lost at first contact, and asking for its messages is one;
   // asking for anybody's is one with all such peers once nobody else is left.
   void lose_apart(int source);

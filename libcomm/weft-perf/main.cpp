@@ -201,12 +201,21 @@ int run_server(const std::string& address, NodeSettings settings) {
   return 0;
 }
 
+// Times are of one operation, for the thread that waits for it, in us; of a ping-pong: one way.
+// Each is the mean of a batch, and these are the batches' percentiles.
 struct Result {
   Test test;
   std::uint64_t bytes, count;
-  double us;  // each, for the thread that waits for it; of a ping-pong: one way
+  double p10, p50, p90, p99;
   int threads;
+  // Otherwise the figure says more about the machine at that moment than about Weft.
+  bool is_steady() const { return p90 <= kMostSpread * p10; }
+  static constexpr double kMostSpread = 2;
 };
+
+double percentile(const std::vector<double>& sorted, double part) {
+  return sorted[static_cast<std::size_t>(part * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
 
 class Client {
  public:
@@ -226,18 +235,39 @@ class Client {
     for (;;) {
       const std::uint64_t ns = run_once(test, bytes, count);
       const double each_ns = static_cast<double>(ns) / static_cast<double>(count);
-      if (static_cast<double>(ns) >= seconds * 0.5e9) {
-        const bool both_ways = test == Test::put_lat || test == Test::send_lat;
-        const int threads = is_one_sided(test) ? threads_ : 1;
-        return {test, bytes, count, each_ns / 1000 * threads / (both_ways ? 2 : 1), threads};
-      }
       const double wanted = seconds * 1e9 / std::max(each_ns, 1.0);
+      // Long enough to know how many it takes.
+      if (static_cast<double>(ns) >= seconds * 0.1e9)
+        return run_batches(test, bytes, static_cast<std::uint64_t>(wanted));
       count = std::max<std::uint64_t>(
           count * 2, std::min<std::uint64_t>(static_cast<std::uint64_t>(wanted), count * 100));
     }
   }
 
  private:
+  static constexpr std::uint64_t kBatches = 100, kLeastBatch = 16;
+
+  Result run_batches(Test test, std::uint64_t bytes, std::uint64_t wanted) {
+    const bool both_ways = test == Test::put_lat || test == Test::send_lat;
+    const int threads = is_one_sided(test) ? threads_ : 1;
+    const std::uint64_t least = std::max<std::uint64_t>(kLeastBatch, 4 * depth_);
+    const std::uint64_t batches = std::clamp<std::uint64_t>(wanted / least, 5, kBatches);
+    const std::uint64_t count = std::max<std::uint64_t>(wanted / batches, 1);
+    std::vector<double> us;
+    for (std::uint64_t i = 0; i < batches; ++i)
+      us.push_back(static_cast<double>(run_once(test, bytes, count)) / static_cast<double>(count) /
+                   1000 * threads / (both_ways ? 2 : 1));
+    std::ranges::sort(us);
+    return {test,
+            bytes,
+            count * batches,
+            percentile(us, 0.1),
+            percentile(us, 0.5),
+            percentile(us, 0.9),
+            percentile(us, 0.99),
+            threads};
+  }
+
   std::uint64_t run_once(Test test, std::uint64_t bytes, std::uint64_t count) {
     return is_one_sided(test) ? run_one_sided(test, bytes, count) : run_both(test, bytes, count);
   }
@@ -423,27 +453,42 @@ int main(int argc, char** argv) {
       fail(fmt::format("--bytes: from 8 to {} with so many threads", most));
     Client client(side, peer, key, depth, threads);
     nlohmann::json results = nlohmann::json::array();
-    fmt::print("over {} to {}\n{:10} {:>9} {:>8} {:>12} {:>10} {:>10}\n", peer.fabric(),
-               peer.name(), "test", "bytes", "threads", "count", "us", "MB/s");
+    bool are_steady = true;
+    fmt::print(
+        "over {} to {}; us: the median, and percentiles, of 5 to 100 batches\n"
+        "{:10} {:>9} {:>8} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
+        peer.fabric(), peer.name(), "test", "bytes", "threads", "count", "us", "p10", "p90", "p99",
+        "MB/s");
     for (std::size_t i = 0; i < std::size(kNames); ++i) {
       const auto test = static_cast<Test>(i);
       if (("," + tests + ",").find(fmt::format(",{},", kNames[i])) == std::string::npos) continue;
       const bool is_word = test == Test::cas || test == Test::fetch_add;
       for (std::uint64_t size = is_word ? 8 : from; size <= (is_word ? 8 : to); size *= 8) {
         const Result result = client.run(test, size, seconds);
-        const double mb = static_cast<double>(size) * result.threads / result.us;
-        fmt::print("{:10} {:>9} {:>8} {:>12} {:>10.3f} {:>10.1f}\n", kNames[i], size,
-                   result.threads, result.count, result.us, mb);
+        const double mb = static_cast<double>(size) * result.threads / result.p50;
+        are_steady = are_steady && result.is_steady();
+        fmt::print("{:10} {:>9} {:>8} {:>12} {:>10.3f} {:>10.3f} {:>10.3f} {:>10.3f} {:>10.1f}{}\n",
+                   kNames[i], size, result.threads, result.count, result.p50, result.p10,
+                   result.p90, result.p99, mb, result.is_steady() ? "" : " unsteady");
         fflush(stdout);
         results.push_back({{"test", kNames[i]},
                            {"bytes", size},
                            {"threads", result.threads},
                            {"count", result.count},
-                           {"us", result.us},
+                           {"us", result.p50},
+                           {"p10_us", result.p10},
+                           {"p90_us", result.p90},
+                           {"p99_us", result.p99},
+                           {"is_steady", result.is_steady()},
                            {"mb_s", mb},
                            {"fabric", std::string(peer.fabric())}});
       }
     }
+    if (!are_steady)
+      fmt::print(stderr,
+                 "weft-perf: figures marked unsteady mean little: their p90 is more than {} times "
+                 "their p10. Other programs may use the processors; --seconds measures longer.\n",
+                 Result::kMostSpread);
     if (!json.empty()) {
       auto file = fmt::output_file(json);
       file.print("{}\n", results.dump(1));

@@ -57,10 +57,18 @@ class Perf(unittest.TestCase):
                             self.assertEqual(one['fabric'], fabric)
                             self.assertEqual(one['threads'],
                                              1 if one['test'] in TWO_SIDED else threads)
-                            self.assertGreaterEqual(one['count'], 16)
+                            self.assertGreaterEqual(one['count'], 5)
+                            self.assertGreater(one['p10_us'], 0)
+                            self.assertLessEqual(one['p10_us'], one['us'])
+                            self.assertLessEqual(one['us'], one['p90_us'])
+                            self.assertLessEqual(one['p90_us'], one['p99_us'])
+                            self.assertEqual(one['is_steady'], one['p90_us'] <= 2 * one['p10_us'])
                             self.assertGreater(one['us'], 0)
                             self.assertAlmostEqual(
                                 one['mb_s'] * one['us'], one['bytes'] * one['threads'], places=3)
+                        unsteady = [one for one in results if not one['is_steady']]
+                        self.assertEqual(done.stdout.count(' unsteady'), len(unsteady))
+                        self.assertEqual('mean little' in done.stderr, bool(unsteady))
 
     def test_errors(self):
         for arguments, words in (([], 'ADDRESS'), (['unix:/nonexistent/s'], '/nonexistent/s'),

@@ -127,9 +127,12 @@ class Profiled(unittest.TestCase):
         self.assertIn('which program?', run([PROFILE], expected=2).stderr)
         self.assertIn('cannot run', run([PROFILE, '/nonexistent/x'], expected=127).stderr)
         self.assertIn('cannot run', run([PROFILE, '/etc'], expected=126).stderr)
-        done = run([WEFTRUN, '-n', '2', PROFILE, '--out', '/nonexistent/p', PROGRAM])
-        self.assertRegex(done.stderr, r'cannot write /nonexistent/p.json')
-        self.assertIn('as expected', done.stdout)
+        # A place that cannot be written to is known before the program runs.
+        done = run([PROFILE, '--out', '/nonexistent/p', PROGRAM], expected=2)
+        self.assertRegex(done.stderr, 'weft-profile: --out /nonexistent/p: cannot write in /nonexistent: No such')
+        done = run([WEFTRUN, '-n', '2', '--profile-out', '/nonexistent/p', PROGRAM], expected=2)
+        self.assertRegex(done.stderr, 'weftrun: --profile-out /nonexistent/p: cannot write in /nonexistent: No such')
+        self.assertEqual(done.stdout, '')
         # What is no MPI program runs as ever.
         self.assertEqual(run([PROFILE, 'echo', '--out', 'x']).stdout, '--out x\n')
 

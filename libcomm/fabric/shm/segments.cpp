@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/descriptor.hpp"
+#include "base/file_size.hpp"
 #include "base/shortage.hpp"
 
 namespace weft::fabric::shm {
@@ -17,7 +18,8 @@ namespace weft::fabric::shm {
 namespace {
 
 Status failed(const char* what) {
-  return {Code::no_memory, fmt::format("{}: {}", what, std::strerror(errno))};
+  return {Code::no_memory, fmt::format("{}: {}{}", what, std::strerror(errno),
+                                       errno == EFBIG ? " (see ulimit -f)" : "")};
 }
 
 }  // namespace
@@ -27,7 +29,7 @@ Status make_segment(const char* name, std::size_t bytes, int& descriptor, std::b
   if (!file) return failed("cannot create shared memory");
   const int fd = file.get();
   // Nobody of another user makes a read-only descriptor writable by opening it anew.
-  if (::fchmod(fd, 0600) == 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 &&
+  if (::fchmod(fd, 0600) == 0 && size_file(fd, bytes) &&
       ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (mapped != MAP_FAILED) {

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <fstream>
 
+#include "base/host_name.hpp"
 #include "job/rendezvous_link.hpp"
 
 namespace weft::weftrun {
@@ -200,9 +201,7 @@ Status place_ranks(const std::vector<HostEntry>& hosts, int num_ranks, bool over
 
 bool is_this_machine(const std::string& name) {
   if (rendezvous::is_loopback(name)) return true;
-  char own[HOST_NAME_MAX + 1] = {};
-  if (gethostname(own, sizeof own - 1) != 0) return false;
-  const std::string full = own;
+  const std::string full = host_name();
   return name == full || name == full.substr(0, full.find('.'));
 }
 

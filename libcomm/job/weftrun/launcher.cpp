@@ -20,6 +20,7 @@
 #include "job/boards.hpp"
 #include "job/rendezvous_link.hpp"
 #include "job/weftrun/environment.hpp"
+#include "job/weftrun/foreign_mpi.hpp"
 #include "job/weftrun/hosts.hpp"
 #include "job/weftrun/local_host.hpp"
 #include "job/weftrun/remote_host.hpp"
@@ -299,6 +300,7 @@ int Launcher::run() {
     if (num_running() == 0 && (num_stop_signals_ > 0 || ending_) && drain_until_ns_ == UINT64_MAX)
       drain_until_ns_ = now_ns() + kDrainNs;
   }
+  if (!exit_status_ && !ending_) check_joined();
   for (Rank& rank : ranks_) {
     rank.out->finish();
     rank.err->finish();
@@ -307,6 +309,24 @@ int Launcher::run() {
   for (const Child& child : children_)
     if (child.exit_status != 0 && !child.is_known) fail(child.exit_status);
   return exit_status_.value_or(0);
+}
+
+// Programs of another MPI know nothing of this job: each process was a job of one, which ends well.
+void Launcher::check_joined() {
+  for (const Rank& rank : ranks_)
+    if (server_->state(static_cast<int>(&rank - ranks_.data())) != Server::RankState::absent)
+      return;
+  for (const Program& program : options_.programs) {
+    const std::string& name = program.command[0];
+    const std::string library = foreign_mpi_of(name, options_.path);
+    if (library.empty()) continue;
+    say(
+        fmt::format("no process of {} joined the job: it is linked to {}, which is another MPI "
+                    "library, so each was a job of one; compile it with weftcc, or start it with "
+                    "that library's own mpirun",
+                    name, library));
+    fail(1);
+  }
 }
 
 // On the hosts of this job, beginning with the next one each time; without any, here.
@@ -562,7 +582,10 @@ void Launcher::judge(const Exit& exit) {
   bool dead = true;
   if (WIFSIGNALED(exit.wait_status)) {
     const int number = WTERMSIG(exit.wait_status);
-    how = fmt::format("was killed by signal {} ({})", number, strsignal(number));
+    how = fmt::format("was killed by signal {} ({}){}", number, strsignal(number),
+                      number == SIGXFSZ   ? ": see ulimit -f"
+                      : number == SIGXCPU ? ": see ulimit -t"
+                                          : "");
     status = 128 + number;
   } else if (state == Server::RankState::left) {
     how = fmt::format("exited with code {} after it had left the job in good order", code);

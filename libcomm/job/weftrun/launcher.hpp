@@ -88,6 +88,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   void take_abort_request();
   bool holds_abort_of(int rank) const;
   void check_deadlines();
+  void check_joined();
   void end_job();
   void signal_all(int number);
   void signal_hosts(int number);

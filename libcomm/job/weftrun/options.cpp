@@ -1,7 +1,10 @@
 #include "job/weftrun/options.hpp"
 
+#include <errno.h>
 #include <fmt/core.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -162,6 +165,10 @@ Status apply(std::string_view option, std::string_view value, Options& options, 
     options.environment.emplace_back("WEFT_TRACE", std::filesystem::absolute(value).string());
   } else if (option == "--profile-out") {
     if (value.empty()) return bad(option, value, "the beginning of a file name");
+    if (const auto folder = std::filesystem::absolute(value).parent_path();
+        access(folder.c_str(), W_OK | X_OK) != 0)
+      return {Code::bad_argument, fmt::format("--profile-out {}: cannot write in {}: {}", value,
+                                              folder.string(), strerror(errno))};
     options.profile = true;
     options.environment.emplace_back("WEFT_PROFILE_OUT", std::filesystem::absolute(value).string());
   } else if (is_one_of(option, {"--timeout", "-timeout"})) {

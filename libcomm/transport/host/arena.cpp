@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/file_size.hpp"
 #include "base/shortage.hpp"
 
 namespace weft::shm {
@@ -122,9 +123,8 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_limit,
   getrlimit(RLIMIT_FSIZE, &limit);
   total = std::max<std::size_t>(layout.mapped(),
                                 std::min<std::size_t>(total, limit.rlim_cur / 4096 * 4096));
-  const bool allowed = limit.rlim_cur >= total;
-  if (!allowed || ftruncate(fd, static_cast<off_t>(total)) != 0 || !seal(fd)) {
-    const int error = allowed ? errno : EFBIG;
+  if (!size_file(fd, total) || !seal(fd)) {
+    const int error = errno;
     close(fd);
     return {Code::no_memory,
             fmt::format("cannot size shared memory to {} bytes: {} (see ulimit -f)", total,

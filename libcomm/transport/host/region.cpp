@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/file_size.hpp"
 #include "base/shortage.hpp"
 #include "transport/host/arena.hpp"
 
@@ -92,13 +93,14 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memor
                                          fd < 0 ? std::strerror(errno) : "too many open files")};
   }
   void* base = MAP_FAILED;
-  if (ftruncate(fd, static_cast<off_t>(total)) == 0 && seal(fd))
+  if (size_file(fd, total) && seal(fd))
     base = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
     const int error = errno;
     close(fd);
-    return {Code::no_memory, fmt::format("cannot allocate {} bytes of shared memory: {}", bytes,
-                                         std::strerror(error))};
+    return {Code::no_memory,
+            fmt::format("cannot allocate {} bytes of shared memory: {}{}", bytes,
+                        std::strerror(error), error == EFBIG ? " (see ulimit -f)" : "")};
   }
   auto* header = static_cast<RegionHeader*>(base);
   const auto start = reinterpret_cast<std::uintptr_t>(base) + kPageBytes;

@@ -99,6 +99,34 @@ static void split(void) {
   MPI_Comm_size(part, &n);
   EXPECT_EQ(n, num_sharing());
   MPI_Comm_free(&part);
+#ifdef MPI_COMM_TYPE_RESOURCE_GUIDED
+  // Those of a process set; a guide that names nothing here leaves everyone out.
+  const struct {
+    const char *key, *value;
+    int members;
+  } guides[] = {{"mpi_pset_name", "mpi://WORLD", size},
+                {"mpi_pset_name", "MPI://world", size},
+                {"mpi_pset_name", "mpi://SELF", 1},
+                {"mpi_hw_resource_type", "mpi_shared_memory", num_sharing()},
+                {"mpi_pset_name", "mpi://NOBODY", 0},
+                {"mpi_hw_resource_type", "nothing", 0}};
+  for (size_t i = 0; i < sizeof guides / sizeof *guides; ++i) {
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, guides[i].key, guides[i].value);
+    EXPECT_OK(
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_RESOURCE_GUIDED, -rank, info, &part));
+    MPI_Info_free(&info);
+    EXPECT((part == MPI_COMM_NULL) == (guides[i].members == 0));
+    if (part == MPI_COMM_NULL) continue;
+    int me;
+    MPI_Comm_size(part, &n);
+    MPI_Comm_rank(part, &me);
+    EXPECT_EQ(n, guides[i].members);
+    if (n == size) EXPECT_EQ(me, size - 1 - rank);
+    MPI_Comm_free(&part);
+  }
+#endif
 }
 
 static int size_of(MPI_Group group) {

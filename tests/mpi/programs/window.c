@@ -255,6 +255,18 @@ static void check_shared(void) {
     }
     MPI_Aint there;
     int unit, *first;
+    EXPECT_OK(MPI_Win_shared_query(win, me, &there, &unit, &first));
+    EXPECT_EQ(there, bytes);
+    EXPECT(first == memory);
+    // A member without memory has a place all the same, and in one piece the next begins there.
+    EXPECT_OK(MPI_Win_shared_query(win, 0, &there, &unit, &first));
+    EXPECT(first != NULL);
+    if (num > 1) {
+      int* next;
+      EXPECT_EQ(there, 0);
+      EXPECT_OK(MPI_Win_shared_query(win, 1, &there, &unit, &next));
+      if (!apart) EXPECT(next == first);
+    }
     EXPECT_OK(MPI_Win_shared_query(win, MPI_PROC_NULL, &there, &unit, &first));
     EXPECT_EQ(first[3], (num > 1 ? 100 : 0) + 3);
     EXPECT_OK(MPI_Win_fence(0, win));

@@ -48,11 +48,27 @@ class Descriptor {
   int number_;
 };
 
+// Which mount a file is on; 0: not known.
+std::uint64_t mount_of(int folder, const char* name) {
+  struct statx there {};
+  if (::statx(folder, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_MNT_ID,
+              &there) != 0)
+    return 0;
+  return there.stx_mnt_id;
+}
+
+// Others may delete the same meanwhile, where several hosts share a folder.
 Status remove_all(int folder, const std::string& name, const std::string& path,
                   std::size_t& num_deleted) {
   if (::unlinkat(folder, name.c_str(), 0) == 0) return ++num_deleted, Status();
+  if (errno == ENOENT) return {};
   if (errno != EISDIR && errno != EPERM) return failed(path, "delete");
+  if (mount_of(folder, name.c_str()) != mount_of(folder, "")) {
+    errno = EBUSY;
+    return failed(path, "delete a mount point");
+  }
   const int below = ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (below < 0 && errno == ENOENT) return {};
   if (below < 0) return failed(path, "delete");
   const std::unique_ptr<DIR, int (*)(DIR*)> items(::fdopendir(below), ::closedir);
   std::vector<std::string> names;
@@ -62,7 +78,8 @@ Status remove_all(int folder, const std::string& name, const std::string& path,
   for (const std::string& item : names)
     if (Status status = remove_all(below, item, path + "/" + item, num_deleted); !status)
       return status;
-  if (::unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0) return failed(path, "delete");
+  if (::unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0)
+    return errno == ENOENT ? Status() : failed(path, "delete");
   ++num_deleted;
   return {};
 }
@@ -118,19 +135,93 @@ int Folder::open_parent(const std::string& path, std::string& name) const {
                     O_RDONLY | O_DIRECTORY);
 }
 
+// What is in the way of something of another kind.
+Status Folder::clear_way(int parent, const std::string& name, const Entry& entry) {
+  struct stat there;
+  if (::fstatat(parent, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  const bool wants_folder = entry.kind == EntryKind::directory;
+  const char* kind = wants_folder ? "folder" : entry.kind == EntryKind::symlink ? "link" : "file";
+  if (S_ISDIR(there.st_mode)) {
+    if (wants_folder || ::unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0) return {};
+    if (errno != ENOTEMPTY && errno != EEXIST) return failed(entry.path, "delete the folder there");
+    if (!replaces_)
+      return {Code::exists, fmt::format("{}: a folder that is not empty is where a {} comes; "
+                                        "--delete replaces it",
+                                        entry.path, kind)};
+  } else if (!wants_folder) {
+    return {};  // one name takes another's place
+  } else if (!S_ISREG(there.st_mode) && !replaces_) {
+    // A link may lead elsewhere on purpose.
+    return {Code::exists,
+            fmt::format("{}: {} is where a folder comes; --delete replaces it", entry.path,
+                        S_ISLNK(there.st_mode) ? "a link" : "no file or folder")};
+  }
+  std::size_t num_deleted = 0;
+  return remove_all(parent, name, entry.path, num_deleted);
+}
+
+bool Folder::has_link(int parent, const std::string& name, const Entry& entry) const {
+  if (entry.kind == EntryKind::symlink) {
+    char target[4096];
+    const ssize_t length = ::readlinkat(parent, name.c_str(), target, sizeof target);
+    return length >= 0 &&
+           entry.target == std::string_view(target, static_cast<std::size_t>(length));
+  }
+  const Descriptor first(open_below(entry.target, O_PATH | O_NOFOLLOW));
+  struct stat one, other;
+  return first.get() >= 0 && ::fstat(first.get(), &one) == 0 &&
+         ::fstatat(parent, name.c_str(), &other, AT_SYMLINK_NOFOLLOW) == 0 &&
+         one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+// Of what was made under a temporary name.
+Status Folder::put_in_place(int parent, const std::string& temporary, const std::string& name,
+                            const Entry& entry) {
+  const auto rename = [&] {
+    return ::renameat(parent, temporary.c_str(), parent, name.c_str()) == 0;
+  };
+  if (rename()) return {};
+  if (errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST) {
+    if (Status status = clear_way(parent, name, entry); !status) return status;
+    if (rename()) return {};
+  }
+  // Somebody else has tidied up, who shares this folder and has put the same here.
+  const int error = errno;
+  if (error == ENOENT &&
+      (entry.kind == EntryKind::file ? has(entry) : has_link(parent, name, entry)))
+    return {};
+  errno = error;
+  return failed(entry.path, "put it in its place");
+}
+
+Status Folder::link_to(const Entry& entry, int parent, const std::string& name) const {
+  // Where another receiver shares the folder, the file may be replaced by its like meanwhile.
+  for (int tries_left = 10;; --tries_left) {
+    const Descriptor first(open_below(entry.target, O_PATH | O_NOFOLLOW));
+    if (first.get() < 0) return failed(entry.path, "open what it is a hard link to");
+    const std::string self = fmt::format("/proc/self/fd/{}", first.get());
+    if (::linkat(AT_FDCWD, self.c_str(), parent, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
+    if (errno != ENOENT || tries_left == 0) return failed(entry.path, "make the hard link");
+  }
+}
+
 Status Folder::make(const Entry& entry) {
-  if (entry.kind == EntryKind::file) return {};
+  if (entry.kind == EntryKind::file || entry.kind == EntryKind::unreadable) return {};
   std::string name;
   const Descriptor parent(open_parent(entry.path, name));
   if (parent.get() < 0) return failed(entry.path, "open its folder");
-  struct stat there;
-  const bool is_there = ::fstatat(parent.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
   if (entry.kind == EntryKind::directory) {
-    if (is_there && S_ISDIR(there.st_mode)) return {};
-    // What was a file is a folder now. Links stay, as they may lead elsewhere on purpose.
-    if (is_there && S_ISREG(there.st_mode)) ::unlinkat(parent.get(), name.c_str(), 0);
-    if (::mkdirat(parent.get(), name.c_str(), 0700) != 0) return failed(entry.path, "make it");
-    return {};
+    if (Status status = clear_way(parent.get(), name, entry); !status) return status;
+    if (::mkdirat(parent.get(), name.c_str(), 0700) == 0) return {};
+    const int error = errno;
+    struct stat there;
+    // Also made by another receiver, which shares this folder.
+    if (error == EEXIST &&
+        ::fstatat(parent.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISDIR(there.st_mode))
+      return {};
+    errno = error;
+    return failed(entry.path, "make it");
   }
   // A link takes the place of what is there only once it is made.
   const std::string temporary = fmt::format(".weft-copy-{:016x}", [] {
@@ -142,20 +233,12 @@ Status Folder::make(const Entry& entry) {
     if (::symlinkat(entry.target.c_str(), parent.get(), temporary.c_str()) != 0)
       return failed(entry.path, "make the link");
   } else {
-    const Descriptor first(open_below(entry.target, O_PATH | O_NOFOLLOW));
-    if (first.get() < 0) return failed(entry.path, "open what it is a hard link to");
-    const std::string self = fmt::format("/proc/self/fd/{}", first.get());
-    if (::linkat(AT_FDCWD, self.c_str(), parent.get(), temporary.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      return failed(entry.path, "make the hard link");
+    if (Status status = link_to(entry, parent.get(), temporary); !status) return status;
   }
-  if (::renameat(parent.get(), temporary.c_str(), parent.get(), name.c_str()) != 0) {
-    Status status = failed(entry.path, "put the link in its place");
-    ::unlinkat(parent.get(), temporary.c_str(), 0);
-    return status;
-  }
-  // Two names of one file already: then the rename did nothing.
+  Status status = put_in_place(parent.get(), temporary, name, entry);
+  // Also of two names of one file already: then the rename did nothing.
   ::unlinkat(parent.get(), temporary.c_str(), 0);
-  return {};
+  return status;
 }
 
 bool Folder::has(const Entry& entry) const {
@@ -261,13 +344,7 @@ Status Folder::finish(const Entry& entry, std::uint64_t size, const Digest& dige
       return failed(entry.path, "name it");
     temporary_ = name;
   }
-  const auto rename = [&] {
-    return ::renameat(parent_, temporary_.c_str(), parent_, name_.c_str()) == 0;
-  };
-  // What was an empty folder may be a file now.
-  if (!rename() &&
-      (errno != EISDIR || ::unlinkat(parent_, name_.c_str(), AT_REMOVEDIR) != 0 || !rename()))
-    return failed(entry.path, "put it in its place");
+  if (Status status = put_in_place(parent_, temporary_, name_, entry); !status) return status;
   temporary_.clear();
   abandon();
   return {};
@@ -302,7 +379,7 @@ Status Folder::dress_at(int file, const Entry& entry) const {
 }
 
 Status Folder::dress(const Entry& entry) {
-  if (entry.kind == EntryKind::hard_link) return {};
+  if (entry.kind == EntryKind::hard_link || entry.kind == EntryKind::unreadable) return {};
   if (entry.kind == EntryKind::symlink) {
     std::string name;
     const Descriptor parent(open_parent(entry.path, name));
@@ -321,9 +398,9 @@ Status Folder::dress(const Entry& entry) {
 }
 
 Status Folder::prune(const std::string& path, const std::vector<std::string>& names,
-                     std::size_t& num_deleted) {
+                     std::size_t& num_deleted, std::vector<std::string>* found) {
   const int below = open_below(path, O_RDONLY | O_DIRECTORY);
-  if (below < 0) return failed(path, "open");
+  if (below < 0) return errno == ENOENT || errno == ENOTDIR ? Status() : failed(path, "open");
   const std::unique_ptr<DIR, int (*)(DIR*)> items(::fdopendir(below), ::closedir);
   const std::set<std::string> kept(names.begin(), names.end());
   std::vector<std::string> gone;
@@ -331,10 +408,16 @@ Status Folder::prune(const std::string& path, const std::vector<std::string>& na
     if (std::strcmp(item->d_name, ".") != 0 && std::strcmp(item->d_name, "..") != 0 &&
         !kept.contains(item->d_name))
       gone.emplace_back(item->d_name);
-  for (const std::string& name : gone)
-    if (Status status = remove_all(below, name, path + "/" + name, num_deleted); !status)
-      return status;
-  return {};
+  Status first;
+  for (const std::string& name : gone) {
+    if (found != nullptr) {
+      found->push_back(path + "/" + name);
+      continue;
+    }
+    Status status = remove_all(below, name, path + "/" + name, num_deleted);
+    if (!status && first.ok()) first = status;
+  }
+  return first;
 }
 
 }  // namespace weft::copy

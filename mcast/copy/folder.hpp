@@ -21,7 +21,11 @@ class Folder {
   Status open(const std::string& path, bool is_below = false);
   ~Folder();
 
-  // Makes a folder, link or empty file that needs no data. Of a file: nothing.
+  // What lies where something of another kind comes is replaced, whatever it is; else a file where
+  // a folder comes and an empty folder are, and other things are told.
+  void set_replaces(bool replaces) { replaces_ = replaces; }
+
+  // Makes a folder or link, which needs no data. Of others: nothing.
   Status make(const Entry& entry);
   // Whether the file is there as the entry says: kind, size and time of change.
   bool has(const Entry& entry) const;
@@ -36,7 +40,8 @@ class Folder {
   Status write(std::uint64_t offset, std::span<const std::byte> data);
   // The data there are those of the file.
   Status keep(std::uint64_t offset, std::size_t length);
-  // corrupt: the data are not what the digest says.
+  // corrupt: the data are not what the digest says. Where another receiver shares the folder and
+  // has put the same file there: ok.
   Status finish(const Entry& entry, std::uint64_t size, const Digest& digest);
   void abandon();
   // Lets go of the file; what can be resumed stays.
@@ -45,20 +50,26 @@ class Folder {
 
   // Owner, mode, times, extended attributes.
   Status dress(const Entry& entry);
-  // Deletes what is in this folder and not in `names`.
+  // Deletes what is in this folder and not in `names`, but nothing across a mount point. `found`:
+  // only finds the paths. ok: the folder is not there.
   Status prune(const std::string& path, const std::vector<std::string>& names,
-               std::size_t& num_deleted);
+               std::size_t& num_deleted, std::vector<std::string>* found = nullptr);
 
  private:
   int open_below(const std::string& path, int flags) const;
   int open_parent(const std::string& path, std::string& name) const;
+  Status clear_way(int parent, const std::string& name, const Entry& entry);
+  Status put_in_place(int parent, const std::string& temporary, const std::string& name,
+                      const Entry& entry);
+  Status link_to(const Entry& entry, int parent, const std::string& name) const;
+  bool has_link(int parent, const std::string& name, const Entry& entry) const;
   Status clear_to(std::uint64_t offset);
   Status dress_at(int file, const Entry& entry) const;
 
   int root_ = -1;
   int file_ = -1, parent_ = -1;
   std::string name_, temporary_;
-  bool resumes_ = false;
+  bool resumes_ = false, replaces_ = false;
   std::uint64_t old_bytes_ = 0;  // of what is resumed
   std::uint64_t next_ = 0;       // after what has come
   crypto_generichash_state hash_;

@@ -62,11 +62,13 @@ int main(int argc, char** argv) {
                  "its own)");
   app.add_option("--name", name, "of what comes by standard input");
   app.add_option("--rate", rate, "MB/s at most")->check(CLI::PositiveNumber);
-  app.add_flag("--delete", deletes, "delete what is in copied folders there and not here");
+  app.add_flag("--delete", deletes,
+               "delete what is in copied folders there and not here, and what is in the way of "
+               "something of another kind; nothing at or below what can't be read here");
   app.add_flag(
       "--resume", options.resumes,
       "go on in the middle of large files that an earlier run with --resume did not finish");
-  app.add_flag("--dry-run", options.is_dry, "only print which files would be sent");
+  app.add_flag("--dry-run", options.is_dry, "only print which files would be sent, and deleted");
   app.add_flag("--quiet", options.is_quiet);
   app.add_flag("--receive", receives, "be a receiver; for weft-copy itself");
   app.add_flag("--below", is_below, "of --receive: only below this folder; for weft-copy itself");

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -58,6 +59,7 @@ class Receiver {
   void on_plan_end();
   Status on_data(Reader reader);
   void on_end();
+  void prune();
 
   const bool is_below_;
   std::string key_, secret_, near_, into_;
@@ -79,6 +81,7 @@ class Receiver {
   std::size_t num_deleted_ = 0;
   std::uint32_t current_ = 0;  // the file that is open
   bool skips_current_ = false, has_current_ = false;
+  bool has_folder_ = false;  // in a dry run
   int num_errors_ = 0;
 };
 
@@ -109,13 +112,17 @@ Status Receiver::start() {
   if (!near_.empty())
     if (Status status = multicast_->node().listen(near_ + ":0"); !status) return status;
   if (Status status = multicast_->node().address(address); !status) return status;
-  tell("address " + quote(address));
+  // On a line of its own, whatever a login has said before.
+  tell("\nweft-copy-address " + quote(address));
+  folder_.set_replaces(deletes_);
   if (Status status = is_dry_ ? Status() : folder_.open(into_, is_below_); !status) {
     // It still passes blocks on.
     note(status);
     skips_current_ = true;
   } else if (is_dry_) {
-    note(folder_.open(into_, is_below_));
+    status = folder_.open(into_, is_below_);
+    has_folder_ = status.ok();
+    note(status);
   }
   has_started_ = true;
   return {};
@@ -312,20 +319,36 @@ Status Receiver::on_data(Reader reader) {
   return {};
 }
 
+// What is not at the source. Of what the sender could not read nobody knows what is there.
+void Receiver::prune() {
+  std::map<std::string, std::vector<std::string>> kept;
+  std::set<std::string> unreadable;
+  for (const Entry& entry : entries_) {
+    if (entry.kind == EntryKind::directory) kept[entry.path];
+    if (entry.kind == EntryKind::unreadable) unreadable.insert(entry.path);
+    if (const std::size_t slash = entry.path.rfind('/'); slash != std::string::npos)
+      kept[entry.path.substr(0, slash)].push_back(entry.path.substr(slash + 1));
+  }
+  const auto is_unknown = [&unreadable](const std::string& path) {
+    for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
+      if (unreadable.contains(path.substr(0, end))) return true;
+      if (end == std::string::npos) return false;
+    }
+  };
+  std::vector<std::string> found;
+  for (const auto& [path, names] : kept)
+    if (!is_unknown(path))
+      note(folder_.prune(path, names, num_deleted_, is_dry_ ? &found : nullptr));
+  for (const std::string& path : found) tell("deletes " + quote(path));
+}
+
 void Receiver::on_end() {
+  if (is_dry_ && deletes_ && has_folder_) prune();
   if (!is_dry_ && !skips_current_) {
     for (const Entry& entry : entries_)
       if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hard_link)
         note(folder_.make(entry));
-    if (deletes_) {
-      std::map<std::string, std::vector<std::string>> kept;
-      for (const Entry& entry : entries_) {
-        if (entry.kind == EntryKind::directory) kept[entry.path];
-        if (const std::size_t slash = entry.path.rfind('/'); slash != std::string::npos)
-          kept[entry.path.substr(0, slash)].push_back(entry.path.substr(slash + 1));
-      }
-      for (const auto& [path, names] : kept) note(folder_.prune(path, names, num_deleted_));
-    }
+    if (deletes_) prune();
     // From the inside out, because what is made in a folder changes its time.
     for (std::size_t i = entries_.size(); i-- > 0;)
       if (entries_[i].kind != EntryKind::file || !lacks_[i]) note(folder_.dress(entries_[i]));

@@ -9,8 +9,8 @@ namespace weft::copy {
 //     others, salt HEX, of which and the listener's secret it is made: key SECRET); near ADDRESS
 //     (an address of the sender's machine; several); into FOLDER; delete; dry-run; group ID SELF
 //     MEMBER...; end
-//   to the sender: address TEXT; joined ID; lack RANGES; wrote NUMBER; error TEXT; done FILES
-//     DELETED
+//   to the sender: weft-copy-address TEXT, before which a login may have said something; joined ID;
+//     lack RANGES; wrote NUMBER; error TEXT; deletes PATH (of a dry run); done FILES DELETED
 //
 // Ends when the sender does. is_below: the sender's FOLDER must lie below the working directory.
 // Returns the exit status.

@@ -12,7 +12,6 @@ namespace weft::copy {
 
 namespace {
 
-constexpr std::size_t kMaxPathBytes = 4096;
 constexpr std::size_t kMaxXattrBytes = 64 << 10;
 constexpr std::uint32_t kMaxXattrs = 1000;
 
@@ -61,7 +60,7 @@ bool decode(Reader& reader, Entry& entry) {
                         reader.number(entry.mtime_s) && reader.number(entry.mtime_ns) &&
                         reader.number(entry.size) && reader.number(num_xattrs);
   if (!is_whole || num_xattrs > kMaxXattrs || entry.mtime_ns > 999'999'999 ||
-      entry.kind < EntryKind::directory || entry.kind > EntryKind::hard_link ||
+      entry.kind < EntryKind::directory || entry.kind > EntryKind::unreadable ||
       !is_safe_path(entry.path) || (entry.mode & ~07777u) != 0 || entry.size >> 62 != 0)
     return false;
   if (entry.kind == EntryKind::hard_link && !is_safe_path(entry.target)) return false;

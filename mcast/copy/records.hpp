@@ -1,5 +1,5 @@
 #pragma once
-// What weft-copy multicasts: messages of records, version 1. A receiver checks every byte of them.
+// What weft-copy multicasts: messages of records, version 2. A receiver checks every byte of them.
 //
 //   message: u64 number, u8 kind; then, of plan: entries; of data: parts and ends of files, and
 //   parts that receivers have (--resume).
@@ -22,7 +22,9 @@ inline constexpr std::size_t kBlockBytes = 128 << 10;
 using Digest = std::array<std::uint8_t, 32>;
 
 enum class MessageKind : std::uint8_t { plan = 1, plan_end, data, end };
-enum class EntryKind : std::uint8_t { directory = 1, file, symlink, hard_link };
+// unreadable: something is there that the sender cannot have, or not all of; of a folder, beside
+// its own entry. Whatever a receiver has there stays, and all below it.
+enum class EntryKind : std::uint8_t { directory = 1, file, symlink, hard_link, unreadable };
 enum class RecordKind : std::uint8_t { part = 1, file_end, kept };
 
 // With --resume files of at least this size are compared in blocks.
@@ -41,6 +43,8 @@ struct Entry {
   std::uint64_t size = 0;
   std::vector<std::pair<std::string, std::string>> xattrs;
 };
+
+inline constexpr std::size_t kMaxPathBytes = 4096;
 
 // Whether a receiver may take it for a path below its folder: no empty, "." or ".." part, no slash
 // at the ends, no zero byte.

@@ -87,7 +87,10 @@ void Remotes::on_line(Remote& remote, const std::string& line) {
   std::istringstream words(line);
   std::string word, text;
   words >> word;
-  if (word == "address") {
+  if (remote.address.empty() && word != "weft-copy-address" && word != "error") {
+    // A login's words come before the receiver's.
+    if (!word.empty()) remote.banner = line.substr(0, 200);
+  } else if (word == "weft-copy-address") {
     words >> text;
     if (!unquote(text, remote.address)) remote.address.clear();
   } else if (word == "joined") {
@@ -107,6 +110,10 @@ void Remotes::on_line(Remote& remote, const std::string& line) {
   } else if (word == "done") {
     words >> remote.num_files >> remote.num_deleted;
     remote.is_done = true;
+  } else if (word == "deletes") {
+    words >> text;
+    std::string plain;
+    if (unquote(text, plain)) remote.deletes.push_back(plain);
   } else if (word == "error") {
     words >> text;
     std::string plain;

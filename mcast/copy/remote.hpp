@@ -22,12 +22,13 @@ struct Remote {
   int in = -1, out = -1;
   std::string unread;
   // By Remotes' thread, under its lock:
+  std::string banner;  // the last line that was no receiver's, before its first
   std::string address;
   std::uint64_t joined = 0, wrote = 0, num_files = 0, num_deleted = 0;
   std::string lack;
   std::map<std::uint32_t, std::vector<BlockDigest>> held;  // by file
   bool has_lack = false, is_done = false, is_gone = false;
-  std::vector<std::string> errors;
+  std::vector<std::string> errors, deletes;
   // The sender's:
   bool is_given_up = false;
 };

@@ -151,8 +151,9 @@ void Sender::start() {
   });
   for (Remote& remote : remotes_.all())
     if (remote.is_gone || remote.address.empty())
-      remotes_.give_up(remote, remote.is_gone ? "its receiver could not be started"
-                                              : "its receiver does not answer");
+      remotes_.give_up(remote, (remote.is_gone ? "its receiver could not be started"
+                                               : "its receiver does not answer") +
+                                   (remote.banner.empty() ? "" : "; it said: " + remote.banner));
   form_group();
 }
 
@@ -494,9 +495,17 @@ bool Sender::finish() {
   bool is_good = troubles_.empty();
   for (const std::string& trouble : troubles_)
     fmt::print(stderr, "weft-copy: not copied: {}\n", trouble);
+  if (options_.deletes && std::ranges::any_of(sources_, [](const Source& source) {
+        return source.entry.kind == EntryKind::unreadable;
+      }))
+    fmt::print(
+        stderr,
+        "weft-copy: what could not be read, and all below it, stays as it is on the hosts\n");
   std::size_t num_good = 0, num_deleted = 0;
   std::lock_guard guard(remotes_.lock());
   for (const Remote& remote : remotes_.all()) {
+    for (const std::string& path : remote.deletes)
+      fmt::print("{}: {} would be deleted\n", remote.host, path);
     for (const std::string& error : remote.errors)
       fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, error);
     if (remote.errors.empty()) ++num_good;

@@ -38,11 +38,12 @@ class Scan {
     if (S_ISLNK(what.st_mode)) {
       char target[4096];
       const ssize_t length = ::readlink(from.c_str(), target, sizeof target);
-      if (length <= 0 || length == sizeof target) return skip(from, "its target can't be read");
+      if (length <= 0 || length == sizeof target)
+        return skip(from, path, "its target can't be read");
       entry.kind = EntryKind::symlink;
       entry.target.assign(target, static_cast<std::size_t>(length));
     } else if (S_ISREG(what.st_mode)) {
-      if (::access(from.c_str(), R_OK) != 0) return skip(from, std::strerror(errno));
+      if (::access(from.c_str(), R_OK) != 0) return skip(from, path, std::strerror(errno));
       entry.size = static_cast<std::uint64_t>(what.st_size);
       if (what.st_nlink > 1) {
         const auto [first, is_new] = first_.emplace(std::pair(what.st_dev, what.st_ino), path);
@@ -52,7 +53,7 @@ class Scan {
         }
       }
     } else {
-      return skip(from, "it is neither a file nor a folder nor a link");
+      return skip(from, path, "it is neither a file nor a folder nor a link");
     }
     read_xattrs(source);
     sources_.push_back(std::move(source));
@@ -60,26 +61,38 @@ class Scan {
   }
 
  private:
-  bool skip(const std::string& from, const std::string& why) {
+  bool skip(const std::string& from, std::string path, const std::string& why) {
     skipped_.push_back(from + ": " + why);
+    // A path that receivers cannot have: then nothing around it is deleted there either.
+    while (path.size() > kMaxPathBytes) path.resize(path.rfind('/'));
+    Source source;
+    source.entry.kind = EntryKind::unreadable;
+    source.entry.path = std::move(path);
+    sources_.push_back(std::move(source));
     return true;
   }
 
   bool add_directory(Source source) {
     const std::string from = source.from, path = source.entry.path;
     const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(from.c_str()), ::closedir);
-    if (folder == nullptr) return skip(from, std::strerror(errno));
+    if (folder == nullptr) return skip(from, path, std::strerror(errno));
     source.entry.kind = EntryKind::directory;
     read_xattrs(source);
     sources_.push_back(std::move(source));
     std::vector<std::string> names;
-    while (const dirent* item = ::readdir(folder.get()))
+    errno = 0;
+    while (const dirent* item = ::readdir(folder.get())) {
       if (std::strcmp(item->d_name, ".") != 0 && std::strcmp(item->d_name, "..") != 0)
         names.emplace_back(item->d_name);
+      errno = 0;
+    }
+    if (errno != 0) skip(from, path, std::strerror(errno));
     std::sort(names.begin(), names.end());
     for (const std::string& name : names)
-      if (!add(from + "/" + name, path + "/" + name, false))
-        skip(from + "/" + name, std::strerror(errno));
+      if (path.size() + 1 + name.size() > kMaxPathBytes)
+        skip(from + "/" + name, path + "/" + name, std::strerror(ENAMETOOLONG));
+      else if (!add(from + "/" + name, path + "/" + name, false))
+        skip(from + "/" + name, path + "/" + name, std::strerror(errno));
     return true;
   }
 

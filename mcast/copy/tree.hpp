@@ -19,7 +19,9 @@ struct Source {
 
 // All below these files and folders, each under its last name; folders before what is in them.
 // not_found, bad_argument: one of them can't be read, or two have the same name. `skipped`: what is
-// below them and can't be copied (sockets, devices, what may not be read), with the reason.
+// below them and can't be copied (sockets, devices, what may not be read, has vanished or has a
+// path that is too long), with the reason; each has an entry that says so, too
+// (EntryKind::unreadable).
 Status scan(const std::vector<std::string>& paths, std::vector<Source>& sources,
             std::vector<std::string>& skipped);
 

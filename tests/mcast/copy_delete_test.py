@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""weft-copy --delete deletes what is not at the source, and nothing that could not be read there; what
+is in the way is replaced with it, and named without it; receivers that share a folder help each other;
+what a login says is no answer: copy_delete_test.py WEFT_COPY [READ_FAULTS.so]"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+COPY, FAULTS = None, None
+NOBODY = 65534
+
+
+class CopyDelete(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        # Of this machine's disks as root sees them: /proc names folders by their real path.
+        self.folder = os.path.realpath(place.name)
+        os.chmod(self.folder, 0o755)
+        self.source = self.at('tree')
+        for path, text in (('private/thesis', 'valuable'), ('private/sub/deep', 'too'),
+                           ('file', 'a'), ('other', 'b'), ('z', 'c')):
+            self.write('tree/' + path, text)
+        self.write('tree/long/x', 'd')
+
+    def at(self, path):
+        return os.path.join(self.folder, path)
+
+    def write(self, path, text):
+        os.makedirs(os.path.dirname(self.at(path)), exist_ok=True)
+        with open(self.at(path), 'w', encoding='ascii') as file:
+            file.write(text)
+
+    def read(self, path):
+        with open(self.at(path), encoding='ascii') as file:
+            return file.read()
+
+    def copy(self, *more, hosts='h', expect=0, launch='env H={host}', user=None, **env):
+        targets = ','.join(f'{host}:{self.at(host[0])}' for host in hosts.split(','))
+        command = [COPY, self.source, '--hosts', targets, *more]
+        if user is not None:
+            command = ['setpriv', f'--reuid={user}', f'--regid={user}', '--clear-groups', *command]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False,
+                              env={**os.environ, 'WEFT_LAUNCH': launch, 'WEFT_FABRIC': 'shm', **env})
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def check_kept(self, out, *paths):
+        """What could not be read is still there and named; the rest is as at the source."""
+        self.assertIn('not copied: ', out)
+        self.assertIn('could not be read, and all below it, stays as it is', out)
+        for path in paths:
+            self.assertTrue(os.path.lexists(self.at('h/tree/' + path)), (path, out))
+        self.assertFalse(os.path.exists(self.at('h/tree/extra')), out)
+
+    def prepare(self):
+        self.copy()
+        self.write('h/tree/extra', 'not at the source')
+
+    @unittest.skipIf(os.geteuid() != 0, 'only root can become another user here')
+    def test_permission(self):
+        global COPY
+        program = shutil.copy(COPY, self.at('weft-copy'))
+        COPY, before = program, COPY
+        self.addCleanup(lambda: globals().update(COPY=before))
+        for top, _, files in os.walk(self.folder):
+            for name in [top] + [os.path.join(top, name) for name in files]:
+                os.chown(name, NOBODY, NOBODY)
+        self.copy(user=NOBODY)
+        self.write('h/tree/extra', 'x')
+        os.chown(self.at('h/tree/extra'), NOBODY, NOBODY)
+        os.chown(self.at('tree/private'), 0, 0)
+        os.chmod(self.at('tree/private'), 0o700)
+        os.chown(self.at('tree/file'), 0, 0)
+        os.chmod(self.at('tree/file'), 0o600)
+        out = self.copy('--delete', '--dry-run', user=NOBODY, expect=1)
+        self.assertIn('tree/extra would be deleted', out)
+        self.assertNotIn('private would', out)
+        self.assertTrue(os.path.exists(self.at('h/tree/extra')))
+        out = self.copy('--delete', user=NOBODY, expect=1)
+        self.check_kept(out, 'private/thesis', 'private/sub/deep', 'file')
+        self.assertIn('Permission denied', out)
+
+    def test_other_kinds(self):
+        self.prepare()
+        os.unlink(self.at('tree/file'))
+        os.mkfifo(self.at('tree/file'))
+        out = self.copy('--delete', expect=1)
+        self.check_kept(out, 'file', 'other')
+        self.assertEqual(self.read('h/tree/file'), 'a')
+
+    def test_broken_reads(self):
+        if FAULTS is None:
+            self.skipTest('a sanitizer wants to be loaded first')
+        for kind, path, kept in (('stat', 'private', ['private/thesis', 'private/sub/deep']),
+                                 ('stat', 'file', ['file']),
+                                 ('gone', 'other', ['other']),
+                                 ('list', 'private', ['private/thesis', 'private/sub/deep']),
+                                 ('list', '', ['private/thesis', 'file', 'z', 'extra'])):
+            with self.subTest(kind=kind, path=path):
+                self.prepare()
+                out = self.copy('--delete', expect=1, LD_PRELOAD=FAULTS,
+                                READ_FAULT=f'{kind} {os.path.join(self.source, path).rstrip("/")}')
+                if path:
+                    self.check_kept(out, *kept)
+                else:
+                    for name in kept:
+                        self.assertTrue(os.path.exists(self.at('h/tree/' + name)), (name, out))
+        # A file that fails while it is sent keeps what is there.
+        self.prepare()
+        self.write('tree/other', 'changed')
+        out = self.copy('--delete', expect=1, LD_PRELOAD=FAULTS, READ_FAULT='open ' + self.at('tree/other'))
+        self.assertIn('tree/other: Input/output error', out)
+        self.assertEqual(self.read('h/tree/other'), 'b')
+
+    def test_long_names(self):
+        self.prepare()
+        self.write('h/tree/long/y', 'not at the source, as far as can be seen')
+        here = os.getcwd()
+        os.chdir(self.at('tree/long'))
+        try:
+            for _ in range(20):
+                os.mkdir('n' * 250)
+                os.chdir('n' * 250)
+        finally:
+            os.chdir(here)
+        out = self.copy('--delete', expect=1)
+        self.assertIn('File name too long', out)
+        self.assertFalse(os.path.exists(self.at('h/tree/extra')), out)
+        self.assertFalse(os.path.exists(self.at('h/tree/long/y')), out)
+
+    def test_mount_point(self):
+        """Nothing below a mount point at a receiver is deleted."""
+        self.prepare()
+        os.mkdir(self.at('h/tree/mounted'))
+        script = (f'mount -t tmpfs none {self.at("h/tree/mounted")} && '
+                  f'echo x > {self.at("h/tree/mounted")}/precious && '
+                  f'{COPY} {self.source} --delete --hosts h:{self.at("h")}; status=$?; '
+                  f'cat {self.at("h/tree/mounted")}/precious && exit $status')
+        done = subprocess.run(['unshare', '--mount', 'sh', '-c', script], capture_output=True, text=True,
+                              timeout=60, check=False,
+                              env={**os.environ, 'WEFT_LAUNCH': 'env H={host}', 'WEFT_FABRIC': 'shm'})
+        if 'mount' in done.stderr and 'permission' in done.stderr.lower() or 'unshare:' in done.stderr:
+            self.skipTest('no mount namespace can be made: ' + done.stderr.strip())
+        self.assertIn('x', done.stdout.splitlines(), done.stderr)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("tree/mounted: can't delete a mount point", done.stderr)
+        self.assertFalse(os.path.exists(self.at('h/tree/extra')))
+
+    def test_in_the_way(self):
+        """A folder, a link or a pipe where something of another kind comes."""
+        os.symlink('other', self.at('tree/link'))
+        for deletes in (False, True):
+            with self.subTest(deletes=deletes):
+                shutil.rmtree(self.at('h'), ignore_errors=True)
+                self.write('h/tree/file/inside', 'x')
+                self.write('h/tree/link/inside', 'x')
+                os.makedirs(self.at('h/tree/other'))
+                self.write('elsewhere/keep', 'x')
+                os.symlink(self.at('elsewhere'), self.at('h/tree/private'))
+                os.mkfifo(self.at('h/tree/long'))
+                out = self.copy(*(['--delete'] if deletes else []), expect=0 if deletes else 1)
+                self.assertEqual(os.listdir(self.at('elsewhere')), ['keep'])
+                self.assertEqual(self.read('h/tree/other'), 'b')  # was an empty folder
+                if deletes:
+                    self.assertEqual(self.read('h/tree/file'), 'a')
+                    self.assertEqual(os.readlink(self.at('h/tree/link')), 'other')
+                    self.assertEqual(self.read('h/tree/private/thesis'), 'valuable')
+                    self.assertEqual(self.read('h/tree/long/x'), 'd')
+                    continue
+                for name, kind in (('file', 'a folder that is not empty is where a file comes'),
+                                   ('link', 'a folder that is not empty is where a link comes'),
+                                   ('private', 'a link is where a folder comes'),
+                                   ('long', 'no file or folder is where a folder comes')):
+                    self.assertIn(f'h: tree/{name}: {kind}; --delete replaces it', out)
+                self.assertEqual(self.read('h/tree/file/inside'), 'x')
+
+    def test_one_folder_for_all(self):
+        """Hosts that share a folder, as a home on NFS, meet each other's files."""
+        for i in range(40):
+            self.write(f'tree/many/{i % 7}/f{i}', str(i) * 1000)
+            os.symlink('f', self.at(f'tree/many/{i % 7}/l{i}'))
+            os.link(self.at(f'tree/many/{i % 7}/f{i}'), self.at(f'tree/many/{i % 7}/h{i}'))
+        for more in ([], ['--delete'], ['--resume']):
+            for _ in range(3):
+                shutil.rmtree(self.at('s'), ignore_errors=True)
+                if more:
+                    self.write('s/tree/many/extra/e', 'x')
+                self.copy(*more, hosts='s1,s2,s3,s4')
+                done = subprocess.run(['diff', '-r', self.source, self.at('s/tree')],
+                                      capture_output=True, text=True, check=False)
+                wrong = [line for line in done.stdout.splitlines() if 'extra' not in line]
+                self.assertEqual(wrong, [])
+                self.assertFalse([name for _, _, names in os.walk(self.at('s')) for name in names
+                                  if name.startswith('.weft-copy')])
+
+    def test_banner(self):
+        """A login that says something first, with and without the end of its last line."""
+        script = self.at('login')
+        self.write('login', '#!/bin/sh\nprintf "Welcome to {host}\\naddress of support: 1\\ndone 5 5\\nno end"\n'
+                            'shift\nexec "$@"\n')
+        os.chmod(script, 0o755)
+        out = self.copy(launch=f'{script} {{host}}')
+        self.assertNotIn('Welcome', out)
+        self.assertEqual(self.read('h/tree/file'), 'a')
+        # One that refuses is quoted.
+        self.write('login', '#!/bin/sh\necho "This account is not available"\nexit 1\n')
+        out = self.copy(launch=f'{script} {{host}}', expect=1)
+        self.assertIn('could not be started; it said: This account is not available', out)
+
+
+if __name__ == '__main__':
+    COPY = sys.argv[1]
+    FAULTS = sys.argv[2] if len(sys.argv) > 2 else None
+    unittest.main(argv=sys.argv[:1], verbosity=2)

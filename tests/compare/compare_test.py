@@ -68,6 +68,24 @@ class StatisticsTest(unittest.TestCase):
         self.assertIn("geometric mean 0.50, worst 1.00 at 16 B", text)
         self.assertIn("mean <= 0.65 met, each <= 0.85 missed at 1 of 2", text)
 
+    def test_no_word_about_goals_after_little(self):
+        latency = programs.PROGRAMS["latency"]
+        for rounds, time_ms, words in ((2, 50, "2 rounds of 50 ms"), (1, 100, "1 round of 100 ms"),
+                                       (3, 10, "3 rounds of 10 ms"), (3, 15, ""), (5, 50, "")):
+            points = tables.Points(too_short=tables.too_short(rounds, time_ms))
+            points.add(latency, 2, Named("weft"), {8: 0.5})
+            points.add(latency, 2, Named("a"), {8: 2.0})
+            text = tables.summary(points, latency, [2], ["a"])
+            self.assertIn("geometric mean 0.25", text)
+            self.assertEqual("goal: " in text, words == "")
+            self.assertEqual("no word about goals after " + words in text, words != "")
+            # The report is made of files.
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "points.json")
+                points.write_json(path, {"latency": "us"})
+                again, _ = tables.read_json([path])
+            self.assertEqual(again.too_short, words)
+
     def test_goal_at_one_size(self):
         rate = programs.PROGRAMS["mbw_mr"]
         points = tables.Points()
@@ -350,7 +368,8 @@ class CompareTest(unittest.TestCase):
             points = json.load(file)
         self.assertEqual(len(points), 6)
         self.assertIn({"program": "latency", "processes": 2, "bytes": 16, "library": "slow",
-                       "median": 8.0, "minimum": 8.0, "maximum": 8.0, "rounds": 2, "unit": "us"},
+                       "median": 8.0, "minimum": 8.0, "maximum": 8.0, "rounds": 2, "unit": "us",
+                       "too_short": "2 rounds of 50 ms"},
                       points)
 
     def test_failing_library_is_named_and_the_others_go_on(self):

@@ -6,8 +6,8 @@ with the same placement:
 - Not more processes than cores: each process is bound to a core of its own, in all libraries.
 - More processes than cores: no binding. Open MPI gets --oversubscribe, which also makes it yield
   when idle; without it, it would refuse. MPICH has no such setting in Debian's build.
-- Programs with several threads per process: no binding, or the threads would share a core. Open
-  MPI is told to yield when idle, because there are more threads than it counts processes.
+- Programs with several threads per process: no binding, or the threads would share a core. Where
+  cores are fewer than threads Open MPI is told to yield when idle, as it counts processes alone.
 - Large messages: Open MPI's shared-memory transport copies directly between processes with CMA
   (btl_vader_single_copy_mechanism=cma) and MPICH over UCX does the same by default. Nothing
   switches that off here; `process_copy_allowed` tells whether the machine lets them.
@@ -67,7 +67,7 @@ class Library:
             placement = ["--bind-to", "core" if bind else "none"]
             if num_processes > num_cores():
                 placement.append("--oversubscribe")
-            if threaded:
+            if threaded and 2 * num_processes > num_cores():
                 placement += ["--mca", "mpi_yield_when_idle", "1"]
         elif self.kind == "mpich":
             placement = ["-bind-to", "core"] if bind else []

@@ -8,9 +8,10 @@ import statistics
 class Points:
     """What was measured: for each program, process count, size and library one value a round."""
 
-    def __init__(self, best=False):
+    def __init__(self, best=False, too_short=""):
         self._samples = {}
         self._best = best
+        self.too_short = too_short  # for words about goals: how long was measured; empty: long enough
 
     def add(self, program, num_processes, library, values):
         for size, value in values.items():
@@ -54,11 +55,20 @@ class Points:
                          "library": library, "median": round(statistics.median(samples), 4),
                          "minimum": min(samples), "maximum": max(samples),
                          "rounds": len(samples), "unit": units[program]})
+            if self.too_short:
+                rows[-1]["too_short"] = self.too_short
             on_link = moved._samples.get((program, processes, size, library)) if moved else None
             if on_link:
                 rows[-1]["link_bytes"] = round(statistics.median(on_link))
         with open(path, "w", encoding="utf-8") as file:
             file.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+
+
+def too_short(rounds, time_ms):
+    """What to say where fewer than 3 rounds, or less than 40 ms in all, were measured a size."""
+    if rounds >= 3 and rounds * time_ms >= 40:
+        return ""
+    return "%d round%s of %d ms" % (rounds, "" if rounds == 1 else "s", time_ms)
 
 
 def read_json(paths):
@@ -67,7 +77,7 @@ def read_json(paths):
     for path in paths:
         with open(path, encoding="utf-8") as file:
             rows += json.load(file)
-    points = Points()
+    points = Points(too_short=next((row["too_short"] for row in rows if "too_short" in row), ""))
     for row in rows:
         key = (row["program"], row["processes"], row["bytes"], row["library"])
         points._samples[key] = [row["median"]]
@@ -146,6 +156,8 @@ def summary(points, program, processes, peers, library="weft"):
         text += " with %d processes" % worst[1]
     if program.goal_point is None:
         return text
+    if points.too_short:
+        return text + "; no word about goals after " + points.too_short
     sign = "<=" if program.lower_is_better else ">="
     if program.goal_size is not None:
         there = [ratio for ratio, _, size in ratios if size == program.goal_size]

@@ -1,6 +1,8 @@
 // Loaded before weft-copy: reading fails for what READ_FAULT names, "KIND PATH", as it does on a
 // disk that is broken or a tree that changes. KIND: stat (EIO), gone (ENOENT), open (EIO), list
 // (EIO in the middle of the folder's names).
+// Both kinds of names are defined here, so neither stands for the other.
+#undef _FILE_OFFSET_BITS
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -13,6 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#pragma GCC visibility push(default)
 
 static int is_faulty(const char* kind, const char* path) {
   const char* fault = getenv("READ_FAULT");

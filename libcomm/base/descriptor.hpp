@@ -2,6 +2,7 @@
 // Descriptor: a file descriptor that closes itself.
 #include <unistd.h>
 
+#include <cstddef>
 #include <utility>
 
 namespace weft {
@@ -26,6 +27,15 @@ class Descriptor {
  private:
   int fd_ = -1;
 };
+
+// Raises the soft limit of this process (ulimit -Sn) to the hard one; what the limit is then. For
+// processes that need many by design, as a launcher or one with many ranks; code that uses select()
+// has no place in them.
+std::size_t raise_descriptor_limit() noexcept;
+// Whether this process could open another one now.
+bool has_descriptors_left() noexcept;
+// How many are open in this process.
+std::size_t count_descriptors() noexcept;
 
 // An epoll set. Throws Error (no_memory): no descriptors are left.
 Descriptor make_epoll();

@@ -294,6 +294,9 @@ int ExchangeBase::num_threads(int rank) const noexcept {
 
 Status ExchangeBase::wait(int number, std::chrono::microseconds timeout) {
   const trace::Span span("wait for messages");
+  if (!has_thread(number))
+    return {Code::bad_argument, fmt::format("there is no thread {} in this exchange, which has {}",
+                                            number, num_threads_)};
   Thread& thread = *impl_->threads[static_cast<std::size_t>(number)];
   detail::ReceiveBlock& block = receiving_[number];
   if (block.held) {

@@ -4,11 +4,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 
+#include "base/descriptor.hpp"
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/trace.hpp"
 #include "exchange/job_impl.hpp"
+#include "fabric/registry.hpp"
 #include "job/boards.hpp"
 #include "transport/remote/remote_lanes.hpp"
 
@@ -44,10 +47,44 @@ std::unique_ptr<weft::Members> open_members(const Settings& settings,
   return members;
 }
 
+// Of a rank without its peers: what its fabrics wait with, and its memory.
+constexpr std::size_t kRankDescriptors = 12;
+
+// Ranks that lack descriptors for their links would wait for each other in vain.
+Status find_descriptors(const Settings& settings, std::size_t num_ranks) {
+  const std::size_t limit = raise_descriptor_limit(), used = count_descriptors();
+  std::size_t of_peer = 0;
+  if (!fabric::is_allowed(settings, "shm"))
+    for (const fabric::Row& row : fabric::rows())
+      if (row.make != nullptr && fabric::is_allowed(settings, row.name))
+        of_peer = std::max(of_peer, row.peer_descriptors);
+  const std::size_t needed = num_ranks * (kRankDescriptors + (num_ranks - 1) * of_peer);
+  if (limit == 0 || used + needed <= limit) return {};
+  return {Code::no_memory,
+          fmt::format("{} ranks in one process may need {} descriptors, and this one may open {}, "
+                      "of which {} are in use: raise the hard limit (ulimit -Hn), or start fewer "
+                      "ranks",
+                      num_ranks, needed, limit, used)};
+}
+
+// The process that has a Job of its own; a child that it forks has none. 0: none has.
+std::atomic<pid_t> process_with_job{0};
 }  // namespace
+
+OnlyJob::OnlyJob() {
+  const pid_t self = getpid();
+  if (process_with_job.exchange(self) == self)
+    throw Error({Code::bad_argument,
+                 "this process has a Job already: a process joins its job by one Job, which its "
+                 "threads share (ranks that are threads of one process: weft::LocalRanks)"});
+}
+OnlyJob::~OnlyJob() { process_with_job.store(0); }
 
 LocalRanks::LocalRanks(int num_ranks) : impl_(std::make_unique<Impl>()) {
   if (num_ranks < 1) throw Error({Code::bad_argument, "a job has at least one rank"});
+  if (Status status = find_descriptors(read_settings(), static_cast<std::size_t>(num_ranks));
+      !status)
+    throw Error(status);
   impl_->boards = make_thread_boards(num_ranks);
 }
 LocalRanks::~LocalRanks() = default;
@@ -80,8 +117,10 @@ Job::Impl::~Impl() {
 }
 
 Job::Job() try {
+  auto only = std::make_unique<OnlyJob>();
   const Settings settings = read_settings();
   impl_ = std::make_unique<Impl>(open_members(settings));
+  impl_->only = std::move(only);
   windows_ = impl_->windows.data();
   num_lost_ = &impl_->engine->lost_counter();
 } catch (const std::bad_alloc&) {

@@ -92,14 +92,27 @@ inline thread_local const Background* background = nullptr;
 
 static_assert(kMaxThreads == kNumDoorbells);
 
+// That this process is in its job by a Job: for one at a time.
+class OnlyJob {
+ public:
+  OnlyJob();  // throws Error (bad_argument: there is one)
+  ~OnlyJob();
+  OnlyJob(const OnlyJob&) = delete;
+};
+
 struct Job::Impl {
   explicit Impl(std::unique_ptr<weft::Members> opened);
   ~Impl();
 
   // Of a thread that has been found before.
   ThreadState& thread(int number) noexcept { return *threads[static_cast<std::size_t>(number)]; }
-  // Null: no memory.
+  static constexpr bool is_thread(int number) noexcept {
+    return number >= 0 && number < kMaxThreads;
+  }
+  // Null: no memory, or no number of a thread.
   ThreadState* find_thread(int number) noexcept {
+    if (!is_thread(number)) [[unlikely]]
+      return nullptr;
     auto& state = threads[static_cast<std::size_t>(number)];
     if (!state) [[unlikely]]
       (void)or_no_memory([&] {
@@ -149,6 +162,7 @@ struct Job::Impl {
   bool has_rank(int rank) const noexcept { return rank >= 0 && rank < members->size(); }
 
   const pid_t process = getpid();
+  std::unique_ptr<OnlyJob> only;  // null: one of LocalRanks
   std::unique_ptr<weft::Members> members;
   std::unique_ptr<tagged::Engine> engine;
   std::unique_ptr<Agreement> agreement;

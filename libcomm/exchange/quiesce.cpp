@@ -12,6 +12,8 @@
 // What a rank sends after its phase is over carries the next phase's number, and a receiver that
 // has not heard of the end yet leaves it in the ring. So a rank may go on receiving while it waits
 // for the others, which may need that to get on, and yet counts the blocks of this phase only.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "base/log.hpp"
@@ -246,6 +248,9 @@ Status ExchangeBase::quiesce() {
 }
 
 Status ExchangeBase::quiesce(int number, bool (*drain)(void*), void* argument) {
+  if (!has_thread(number))
+    return {Code::bad_argument, fmt::format("there is no thread {} in this exchange, which has {}",
+                                            number, num_threads_)};
   struct Call {
     bool (*drain)(void*);
     void* argument;

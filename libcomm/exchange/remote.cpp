@@ -38,7 +38,8 @@ constexpr unsigned kCallsPerLook = 256;
 
 // The first checks of every access. What remains is the owner's to say.
 Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t bytes) noexcept {
-  if (!job.has_rank(memory.owner) || bytes > memory.bytes) return Code::bad_argument;
+  if (!job.has_rank(memory.owner) || bytes > memory.bytes || !Job::Impl::is_thread(thread))
+    return Code::bad_argument;
   const Job::Impl::Way& way = job.way(memory.owner);
   if (way.lanes == nullptr) return Code::unsupported;
   const auto& key = memory.keys[way.key];
@@ -96,7 +97,7 @@ constexpr Token kNoMemory{~0u, 0};
 
 // A free place for the outcome of a transfer. Null: no memory.
 Completion* take_slot(Job::Impl& job, int thread, Token& token) noexcept {
-  token = kNoMemory;
+  token = Job::Impl::is_thread(thread) ? kNoMemory : Token{};
   ThreadState* const found = job.find_thread(thread);
   if (found == nullptr) return nullptr;
   ThreadState& state = *found;

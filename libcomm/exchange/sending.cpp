@@ -346,6 +346,7 @@ Code ExchangeBase::send_run(int thread, int destination, std::span<const std::by
 }
 Code ExchangeBase::flushSend(int thread) noexcept {
   const trace::Span span("flushSend");
+  if (!has_thread(thread)) return Code::bad_argument;
   return impl_->flush(*impl_->threads[static_cast<std::size_t>(thread)]);
 }
 

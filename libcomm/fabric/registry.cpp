@@ -47,8 +47,9 @@ std::unique_ptr<Endpoint> make_loopback() { return loopback::make_endpoint(); }
 
 constexpr Row kRows[] = {
     {"shm", make<shm::make_endpoint>, nullptr, Row::host},
-    {"verbs", kMakeVerbs, describe_verbs, Row::network, true},
-    {"ofi", kMakeOfi, describe_ofi, Row::network},
+    {"verbs", kMakeVerbs, describe_verbs, Row::network, 0, true},
+    // Each of two that connect to each other at once has its socket.
+    {"ofi", kMakeOfi, describe_ofi, Row::network, 2},
     {"loopback", make<make_loopback>, nullptr, Row::process},
 };
 

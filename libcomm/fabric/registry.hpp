@@ -21,6 +21,7 @@ struct Row {
   std::string (*describe)(const Settings& settings);
   // How far it reaches. Ranks of one job and host need no fabric (transport/host).
   enum { process, host, network } reach;
+  std::size_t peer_descriptors = 0;  // that links between two ranks may take in each of them
   bool by_device = false;  // WEFT_DEVICE may name several, each with an endpoint of its own
 };
 inline constexpr std::size_t kNumFabrics = 4;

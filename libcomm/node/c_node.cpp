@@ -1,10 +1,14 @@
 // weft/node.h over weft/node.hpp.
+#include <atomic>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "base/process_id.hpp"
 #include "weft/node.h"
 #include "weft/node.hpp"
 
@@ -32,9 +36,19 @@ struct weft_node {
   }
   explicit weft_node(const weft::NodeSettings& settings) : node(settings) {}
 
+  const pid_t process = weft::keep_process_id();
   std::mutex mutex;
   std::deque<Event> events;  // under mutex
   weft::Node node;
+};
+
+struct weft_connecting {
+  struct Outcome {
+    std::atomic<bool> is_done{false};  // stored with release, loaded with acquire: what follows
+    weft::Status status;
+    weft::Peer peer;
+  };
+  std::shared_ptr<Outcome> outcome = std::make_shared<Outcome>();
 };
 
 namespace {
@@ -46,6 +60,12 @@ int tell(const weft::Status& status) {
   return static_cast<int>(status.code());
 }
 
+// Without an allocation.
+int tell_code(weft::Code code) noexcept {
+  last_error.clear();
+  return static_cast<int>(code);
+}
+
 template <class F>
 int guarded(F&& body) noexcept {
   try {
@@ -53,7 +73,7 @@ int guarded(F&& body) noexcept {
   } catch (const weft::Error& error) {
     return tell(error.status());
   } catch (const std::bad_alloc&) {
-    return static_cast<int>(weft::Code::no_memory);
+    return tell_code(weft::Code::no_memory);
   } catch (const std::exception& error) {
     last_error = error.what();
     return static_cast<int>(weft::Code::internal);
@@ -74,15 +94,15 @@ const char* weft_code_name(int code) {
   return weft::code_name(static_cast<weft::Code>(code)).data();
 }
 
-int weft_node_open(const char* name, const char* secret, const char* fabrics, int timeout_ms,
-                   int progress_thread, weft_node** out) {
+int weft_node_open_with(const weft_node_settings* given, weft_node** out) {
   return guarded([&] {
     weft::NodeSettings settings;
-    settings.name = name != nullptr ? name : "";
-    settings.secret = secret != nullptr ? secret : "";
-    settings.fabrics = fabrics != nullptr ? fabrics : "";
-    settings.timeout_ms = timeout_ms;
-    settings.progress_thread = progress_thread != 0;
+    settings.name = given->name != nullptr ? given->name : "";
+    if (given->secret != nullptr)
+      settings.secret.assign(static_cast<const char*>(given->secret), given->secret_bytes);
+    settings.fabrics = given->fabrics != nullptr ? given->fabrics : "";
+    settings.timeout_ms = given->timeout_ms;
+    settings.progress_thread = given->progress_thread != 0;
     auto* made = new weft_node(settings);
     made->node.on_peer([made](const weft::Peer& peer) {
       made->push(WEFT_EVENT_PEER, weft::Code::ok, peer, nullptr, 0);
@@ -100,6 +120,13 @@ int weft_node_open(const char* name, const char* secret, const char* fabrics, in
     *out = made;
     return 0;
   });
+}
+int weft_node_open(const char* name, const char* secret, const char* fabrics, int timeout_ms,
+                   int progress_thread, weft_node** out) {
+  const weft_node_settings settings{
+      name,    secret,     secret != nullptr ? std::strlen(secret) : 0,
+      fabrics, timeout_ms, progress_thread};
+  return weft_node_open_with(&settings, out);
 }
 void weft_node_close(weft_node* node) { delete node; }
 
@@ -124,6 +151,32 @@ int weft_connect(weft_node* node, const char* address, int timeout_ms, weft_peer
     return 0;
   });
 }
+int weft_connect_begin(weft_node* node, const char* address, int timeout_ms,
+                       weft_connecting** out) {
+  return guarded([&] {
+    auto made = std::make_unique<weft_connecting>();
+    node->node.connect_async(
+        address,
+        [outcome = made->outcome](weft::Status status, weft::Peer peer) {
+          outcome->status = std::move(status);
+          outcome->peer = std::move(peer);
+          outcome->is_done.store(true, std::memory_order_release);
+        },
+        timeout_ms);
+    *out = made.release();
+    return 0;
+  });
+}
+int weft_connect_wait(weft_node* node, weft_connecting* connecting, int wait_ms, weft_peer** peer) {
+  return guarded([&] {
+    const auto& outcome = *connecting->outcome;
+    if (!outcome.is_done.load(std::memory_order_acquire)) node->node.wait_some(wait_ms);
+    if (!outcome.is_done.load(std::memory_order_acquire)) return static_cast<int>(WEFT_AGAIN);
+    if (outcome.status) *peer = new weft_peer{outcome.peer};
+    return tell(outcome.status);
+  });
+}
+void weft_connect_free(weft_connecting* connecting) { delete connecting; }
 void weft_disconnect(weft_node* node, const weft_peer* peer) { node->node.close(peer->peer); }
 void weft_peer_free(weft_peer* peer) { delete peer; }
 const char* weft_peer_name(const weft_peer* peer) { return peer->peer.name().c_str(); }
@@ -155,19 +208,27 @@ int weft_make_key(weft_node* node, const void* address, uint32_t rights, const w
   });
 }
 weft_memory* weft_memory_open(weft_node* node, const weft_peer* peer, const weft_key* key) {
-  weft::MemoryKey named;
-  std::memcpy(named.bytes.data(), key->bytes, sizeof named);
-  return new weft_memory{node->node.memory(peer->peer, named)};
+  weft_memory* made = nullptr;
+  guarded([&] {
+    weft::MemoryKey named;
+    std::memcpy(named.bytes.data(), key->bytes, sizeof named);
+    made = new weft_memory{node->node.memory(peer->peer, named)};
+    return 0;
+  });
+  return made;
 }
 void weft_memory_free(weft_memory* memory) { delete memory; }
 
-weft_op* weft_op_new(void) { return new weft_op; }
+weft_op* weft_op_new(void) { return new (std::nothrow) weft_op; }
 void weft_op_free(weft_op* op) { delete op; }
 int weft_op_is_done(const weft_op* op) { return op->operation.is_done() ? 1 : 0; }
 int weft_op_code(const weft_op* op) { return static_cast<int>(op->operation.code()); }
 uint64_t weft_op_previous(const weft_op* op) { return op->operation.previous(); }
 int weft_wait(weft_node* node, const weft_op* op) {
-  return static_cast<int>(node->node.wait(op->operation));
+  return guarded([&] { return tell_code(node->node.wait(op->operation)); });
+}
+int weft_wait_for(weft_node* node, const weft_op* op, int timeout_ms) {
+  return guarded([&] { return tell_code(node->node.wait(op->operation, timeout_ms)); });
 }
 void weft_put(weft_node* node, const weft_memory* to, uint64_t offset, const void* from,
               size_t bytes, weft_op* op) {
@@ -200,13 +261,21 @@ void weft_send_long(weft_node* node, const weft_peer* peer, const void* message,
 }
 
 int weft_next_event(weft_node* node, weft_event* event) {
-  std::lock_guard lock(node->mutex);
-  if (node->events.empty()) return 0;
-  auto* made = new weft_node::Event(std::move(node->events.front()));
-  node->events.pop_front();
-  *event = {made->kind,        made->code,        new weft_peer{made->peer},
-            made->data.data(), made->data.size(), made};
-  return 1;
+  if (node->process != weft::process_id()) return 0;  // the mutex may be taken for ever
+  int found = 0;
+  guarded([&] {
+    std::lock_guard lock(node->mutex);
+    if (node->events.empty()) return 0;
+    auto peer = std::make_unique<weft_peer>(node->events.front().peer);
+    auto made = std::make_unique<weft_node::Event>(std::move(node->events.front()));
+    node->events.pop_front();
+    *event = {made->kind,        made->code,        peer.release(),
+              made->data.data(), made->data.size(), nullptr};
+    event->hidden = made.release();
+    found = 1;
+    return 0;
+  });
+  return found;
 }
 void weft_event_clear(weft_event* event) {
   delete event->peer;
@@ -214,8 +283,20 @@ void weft_event_clear(weft_event* event) {
   *event = {};
 }
 
-int weft_progress(weft_node* node) { return node->node.progress() ? 1 : 0; }
-void weft_wait_some(weft_node* node, int timeout_ms) { node->node.wait_some(timeout_ms); }
+int weft_progress(weft_node* node) {
+  int any = 1;  // also if a message comes that there is no memory for
+  guarded([&] {
+    any = node->node.progress() ? 1 : 0;
+    return 0;
+  });
+  return any;
+}
+void weft_wait_some(weft_node* node, int timeout_ms) {
+  guarded([&] {
+    node->node.wait_some(timeout_ms);
+    return 0;
+  });
+}
 int weft_event_fd(const weft_node* node) { return node->node.event_fd(); }
 int weft_arm(weft_node* node) { return node->node.arm() ? 1 : 0; }
 

@@ -9,12 +9,14 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "base/descriptor.hpp"
 #include "base/log.hpp"
+#include "base/process_id.hpp"
 #include "base/settings.hpp"
 #include "base/shortage.hpp"
 #include "base/stats.hpp"
@@ -35,6 +37,7 @@ class PeerImpl {
  public:
   std::shared_ptr<transport::Session> session;
   void* context = nullptr;
+  const pid_t process = process_id();
 };
 
 class PeerMemoryImpl {
@@ -63,7 +66,20 @@ class NodeImpl final : public transport::Transport::Events {
   static const Peer& peer_of(transport::Session& session) {
     return *static_cast<const Peer*>(session.user);
   }
-  static transport::RegionUse& use_of(const PeerMemory& memory) { return memory.impl_->use; }
+  // Null: an empty handle, or one of the parent process.
+  static transport::RegionUse* use_of(const PeerMemory& memory) noexcept {
+    PeerMemoryImpl* impl = memory.impl_.get();
+    return impl != nullptr && impl->use.process == process_id() ? &impl->use : nullptr;
+  }
+  static transport::Session* session_of(const Peer& peer) noexcept {
+    const PeerImpl* impl = peer.impl_.get();
+    return impl != nullptr && impl->process == process_id() ? impl->session.get() : nullptr;
+  }
+  // In a forked child the locks, the links and the thread are the parent's.
+  bool is_own_process() const noexcept { return process_id() == process_; }
+  static Status refuse_child() {
+    return {Code::bad_argument, "this Node is of the parent process: connect anew after fork"};
+  }
   // What a call of the program throws waits until the poll is over, as no fabric is ready for it in
   // the middle of what it does.
   template <class Call, class... Arguments>
@@ -83,6 +99,8 @@ class NodeImpl final : public transport::Transport::Events {
   void rethrow();
 
   bool poll() {
+    if (!is_own_process()) [[unlikely]]
+      return false;
     // relaxed: the thread looks now and then.
     const bool any = transport_->poll();
     if (thread_sleeps_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -129,21 +147,32 @@ class NodeImpl final : public transport::Transport::Events {
   std::atomic<std::uint32_t> wake_word_{0};
   Descriptor wake_pipe_[2];  // where there is a thread
   std::thread thread_;
-  const pid_t process_ = ::getpid();
+  const pid_t process_ = keep_process_id();
 };
 
 // Peer.
 
-const std::string& Peer::name() const noexcept { return impl_->session->theirs().name; }
-std::uint64_t Peer::generation() const noexcept { return impl_->session->theirs().generation; }
-std::string_view Peer::fabric() const noexcept { return impl_->session->fabric(); }
-bool Peer::is_mapped() const noexcept { return impl_->session->is_mapped(); }
-bool Peer::is_lost() const noexcept {
-  return impl_->session->state() == transport::Session::State::lost;
+const std::string& Peer::name() const noexcept {
+  static const std::string none;
+  return impl_ != nullptr ? impl_->session->theirs().name : none;
 }
-std::size_t Peer::message_max() const noexcept { return impl_->session->message_max(); }
-void* Peer::context() const noexcept { return impl_->context; }
-void Peer::set_context(void* context) const noexcept { impl_->context = context; }
+std::uint64_t Peer::generation() const noexcept {
+  return impl_ != nullptr ? impl_->session->theirs().generation : 0;
+}
+std::string_view Peer::fabric() const noexcept {
+  return impl_ != nullptr ? impl_->session->fabric() : "";
+}
+bool Peer::is_mapped() const noexcept { return impl_ != nullptr && impl_->session->is_mapped(); }
+bool Peer::is_lost() const noexcept {
+  return impl_ == nullptr || impl_->session->state() == transport::Session::State::lost;
+}
+std::size_t Peer::message_max() const noexcept {
+  return impl_ != nullptr ? impl_->session->message_max() : 0;
+}
+void* Peer::context() const noexcept { return impl_ != nullptr ? impl_->context : nullptr; }
+void Peer::set_context(void* context) const noexcept {
+  if (impl_ != nullptr) impl_->context = context;
+}
 
 PeerMemory::~PeerMemory() = default;
 PeerMemory::PeerMemory() noexcept = default;
@@ -173,6 +202,8 @@ NodeImpl::NodeImpl(const NodeSettings& settings) {
   if (settings.name.size() > peer::kMaxNameBytes)
     throw Error({Code::bad_argument,
                  fmt::format("the name of a Node has at most {} letters", peer::kMaxNameBytes)});
+  if (settings.name.find('\0') != std::string::npos)
+    throw Error({Code::bad_argument, "the name of a Node has no byte 0 in it"});
   if (settings.timeout_ms > 0)
     if (Status status = settings_.set("PEER_TIMEOUT_MS", std::to_string(settings.timeout_ms));
         !status)
@@ -196,7 +227,7 @@ NodeImpl::NodeImpl(const NodeSettings& settings) {
 }
 
 NodeImpl::~NodeImpl() {
-  if (::getpid() != process_) {
+  if (!is_own_process()) {
     // A child that the process has forked has no part in this: it says no goodbyes in its parent's
     // name, takes nothing away from its peers, and has not even got the thread.
     if (thread_.joinable()) thread_.detach();
@@ -327,6 +358,7 @@ Status NodeImpl::add(void* address, std::size_t bytes, bool allocated) noexcept 
 }
 
 Status NodeImpl::take_back(void* address, bool allocated) {
+  if (!is_own_process()) return refuse_child();
   std::shared_ptr<transport::Region> region;
   {
     std::lock_guard lock(transport_->progress_lock());
@@ -378,6 +410,7 @@ Node::Node(const NodeSettings& settings) try : impl_(std::make_unique<NodeImpl>(
 Node::~Node() = default;
 
 Status Node::listen(std::string_view address) {
+  if (!impl_->is_own_process()) return NodeImpl::refuse_child();
   std::lock_guard lock(impl_->transport_->progress_lock());
   Status status = or_no_memory([&] { return impl_->transport_->listen(address); });
   impl_->wake_thread();
@@ -385,6 +418,7 @@ Status Node::listen(std::string_view address) {
 }
 
 Status Node::address(std::string& text) {
+  if (!impl_->is_own_process()) return NodeImpl::refuse_child();
   std::lock_guard lock(impl_->transport_->progress_lock());
   Status status = or_no_memory([&] { return impl_->transport_->address(text); });
   impl_->wake_thread();
@@ -392,6 +426,7 @@ Status Node::address(std::string& text) {
 }
 
 Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
+  if (!impl_->is_own_process()) return NodeImpl::refuse_child();
   const trace::Span span("connect");
   std::shared_ptr<NodeImpl::Connecting> connecting;
   if (or_no_memory([&] { connecting = impl_->begin_connect(address, timeout_ms); }) != Code::ok)
@@ -407,6 +442,7 @@ Status Node::connect(std::string_view address, Peer& peer, int timeout_ms) {
 
 void Node::connect_async(std::string_view address, std::function<void(Status, Peer)> done,
                          int timeout_ms) {
+  if (!impl_->is_own_process()) return done(NodeImpl::refuse_child(), {});
   std::lock_guard lock(impl_->transport_->progress_lock());
   make_room(impl_->waiting_connects_);
   auto connecting = impl_->begin_connect(address, timeout_ms);
@@ -416,29 +452,34 @@ void Node::connect_async(std::string_view address, std::function<void(Status, Pe
 }
 
 void Node::close(const Peer& peer) {
-  if (!peer) return;
+  if (!peer || !impl_->is_own_process()) return;
   std::lock_guard lock(impl_->transport_->progress_lock());
   impl_->transport_->close(*peer.impl_->session);
 }
 
 void Node::on_peer(std::function<void(const Peer&)> call) {
+  if (!impl_->is_own_process()) return;
   std::lock_guard lock(impl_->transport_->progress_lock());
   impl_->peer_call = std::move(call);
 }
 void Node::on_lost(std::function<void(const Peer&, const Status&)> call) {
+  if (!impl_->is_own_process()) return;
   std::lock_guard lock(impl_->transport_->progress_lock());
   impl_->lost_call = std::move(call);
 }
 void Node::on_message(std::function<void(const Peer&, std::span<const std::byte>)> call) {
+  if (!impl_->is_own_process()) return;
   std::lock_guard lock(impl_->transport_->progress_lock());
   impl_->message_call = std::move(call);
 }
 void Node::on_notify(std::function<void(const Peer&, const NotifyTag&)> call) {
+  if (!impl_->is_own_process()) return;
   std::lock_guard lock(impl_->transport_->progress_lock());
   impl_->notify_call = std::move(call);
 }
 
 Status Node::register_memory(void* address, std::size_t bytes) {
+  if (!impl_->is_own_process()) return NodeImpl::refuse_child();
   const trace::Span span("register_memory");
   if (address == nullptr || bytes == 0) return Code::bad_argument;
   std::lock_guard lock(impl_->transport_->progress_lock());
@@ -448,6 +489,7 @@ Status Node::register_memory(void* address, std::size_t bytes) {
 }
 
 Status Node::allocate(std::size_t bytes, void*& address) {
+  if (!impl_->is_own_process()) return NodeImpl::refuse_child();
   if (bytes == 0) return Code::bad_argument;
   std::lock_guard lock(impl_->transport_->progress_lock());
   if (fabric::Mapped* mapped = impl_->transport_->mapped(); mapped != nullptr) {
@@ -467,6 +509,7 @@ Status Node::deregister_memory(void* address) { return impl_->take_back(address,
 Status Node::release(void* address) { return impl_->take_back(address, true); }
 
 Status Node::key(const void* address, std::uint32_t rights, MemoryKey& key, const Peer& only) {
+  if (!impl_->is_own_process()) return NodeImpl::refuse_child();
   std::lock_guard lock(impl_->transport_->progress_lock());
   const auto found = impl_->regions_.find(address);
   if (found == impl_->regions_.end()) return {Code::not_found, "no such memory of this Node"};
@@ -477,6 +520,7 @@ Status Node::key(const void* address, std::uint32_t rights, MemoryKey& key, cons
 
 PeerMemory Node::memory(const Peer& peer, const MemoryKey& key) {
   PeerMemory memory;
+  if (NodeImpl::session_of(peer) == nullptr) return memory;
   const auto& session = peer.impl_->session;
   memory.impl_ = std::make_unique<PeerMemoryImpl>(session, session->import(key));
   return memory;
@@ -526,38 +570,44 @@ inline bool move_now(transport::RegionUse& use, std::uint64_t offset, void* loca
 }
 
 template <Access kAccess>
-inline void move(transport::RegionUse& use, std::uint64_t offset, void* local, std::size_t bytes,
+inline void move(transport::RegionUse* use, std::uint64_t offset, void* local, std::size_t bytes,
                  Operation& operation) {
-  if (move_now<kAccess>(use, offset, local, bytes)) [[likely]]
+  if (use == nullptr) [[unlikely]]
+    return finish_at_once(operation, Code::bad_argument);
+  if (move_now<kAccess>(*use, offset, local, bytes)) [[likely]]
     return finish_at_once(operation, Code::ok);
-  use.session->start(begin(operation, kAccess, use, offset, local, bytes));
+  use->session->start(begin(operation, kAccess, *use, offset, local, bytes));
 }
 
 }  // namespace
 
 void Node::put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
                Operation& operation) {
-  move<Access::put>(to.impl_->use, offset, const_cast<void*>(from), bytes, operation);
+  move<Access::put>(NodeImpl::use_of(to), offset, const_cast<void*>(from), bytes, operation);
 }
 
 void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* from,
                       std::size_t bytes, const NotifyTag& tag, Operation& operation) {
-  transport::RegionUse& use = to.impl_->use;
-  Work& work = begin(operation, Access::put, use, offset, const_cast<void*>(from), bytes);
+  transport::RegionUse* use = NodeImpl::use_of(to);
+  if (use == nullptr) return finish_at_once(operation, Code::bad_argument);
+  Work& work = begin(operation, Access::put, *use, offset, const_cast<void*>(from), bytes);
   work.has_tag = true;
   work.tag = tag;
-  use.session->start(work);
+  use->session->start(work);
 }
 
 void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,
                Operation& operation) {
-  move<Access::get>(from.impl_->use, offset, to, bytes, operation);
+  move<Access::get>(NodeImpl::use_of(from), offset, to, bytes, operation);
 }
 
 namespace {
 
-inline void change(transport::RegionUse& use, Access access, std::uint64_t offset,
+inline void change(transport::RegionUse* named, Access access, std::uint64_t offset,
                    std::uint64_t operand, std::uint64_t compare, Operation& operation) {
+  if (named == nullptr) [[unlikely]]
+    return finish_at_once(operation, Code::bad_argument);
+  transport::RegionUse& use = *named;
   std::byte* at = offset % 8 == 0 ? use.enter(kAtomic, offset, 8) : nullptr;
   if (at != nullptr) [[likely]] {
     const auto previous = fabric::apply(atomic_of(access), at, operand, compare);
@@ -576,23 +626,26 @@ inline void change(transport::RegionUse& use, Access access, std::uint64_t offse
 
 void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t compare,
                std::uint64_t swap, Operation& operation) {
-  change(memory.impl_->use, Access::cas, offset, swap, compare, operation);
+  change(NodeImpl::use_of(memory), Access::cas, offset, swap, compare, operation);
 }
 
 void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64_t value,
                      Operation& operation) {
-  change(memory.impl_->use, Access::fetch_add, offset, value, 0, operation);
+  change(NodeImpl::use_of(memory), Access::fetch_add, offset, value, 0, operation);
 }
 
 namespace {
 
 template <Access kAccess>
 void move_all(std::span<const Transfer> parts, Operation& operation) {
+  for (const Transfer& part : parts)
+    if (part.memory == nullptr || NodeImpl::use_of(*part.memory) == nullptr)
+      return finish_at_once(operation, Code::bad_argument);
   OperationAccess::begin_without_work(operation);
   std::unique_ptr<transport::Batch> batch;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Transfer& part = parts[i];
-    transport::RegionUse& use = NodeImpl::use_of(*part.memory);
+    transport::RegionUse& use = *NodeImpl::use_of(*part.memory);
     if (move_now<kAccess>(use, part.offset, part.local, part.bytes)) continue;
     if (batch == nullptr) {
       const Code code = or_no_memory([&] {
@@ -627,31 +680,45 @@ void Node::get_all(std::span<const Transfer> parts, Operation& operation) {
 }
 
 Code Node::send(const Peer& peer, const void* message, std::size_t bytes) {
-  return peer.impl_->session->send({static_cast<const std::byte*>(message), bytes});
+  transport::Session* session = NodeImpl::session_of(peer);
+  if (session == nullptr) [[unlikely]]
+    return Code::bad_argument;
+  return session->send({static_cast<const std::byte*>(message), bytes});
 }
 
 void Node::send(const Peer& peer, const void* message, std::size_t bytes, Operation& operation) {
-  if (bytes > transport::kMaxMessageBytes) return finish_at_once(operation, Code::bad_argument);
+  transport::Session* session = NodeImpl::session_of(peer);
+  if (session == nullptr || bytes > transport::kMaxMessageBytes)
+    return finish_at_once(operation, Code::bad_argument);
   Work& work = OperationAccess::begin(operation);
   work.is_send = true;
   work.local = static_cast<std::byte*>(const_cast<void*>(message));
   work.bytes = bytes;
-  peer.impl_->session->start(work);
+  session->start(work);
 }
 
 bool Node::progress() { return impl_->poll(); }
 
 Code Node::wait(const Operation& operation) {
+  return wait(operation, std::numeric_limits<int>::max());
+}
+
+Code Node::wait(const Operation& operation, int timeout_ms) {
   const trace::Span span("wait for an operation");
-  std::uint64_t began = 0;
+  if (!impl_->is_own_process()) return operation.is_done() ? operation.code() : Code::bad_argument;
+  std::uint64_t began = 0, start = 0;
   for (std::uint32_t polls = 0; !operation.is_done(); ++polls) {
     if (impl_->poll()) {
       began = 0;
-      continue;
+      if (polls % 1024 != 0) continue;  // now and then the time is looked at all the same
     }
     if (polls % 32 != 0) continue;
     const std::uint64_t now = now_ns();
     if (began == 0) began = now;
+    if (start == 0) start = now;
+    if (timeout_ms != std::numeric_limits<int>::max() &&
+        now - start >= static_cast<std::uint64_t>(std::max(timeout_ms, 0)) * 1'000'000)
+      return operation.code();
     if (now - began < impl_->spin_ns_) continue;
     if (now - began < impl_->spin_ns_ + impl_->yield_ns_) {
       sched_yield();
@@ -670,6 +737,8 @@ Code Node::wait(const Operation& operation) {
 }
 
 void Node::wait_some(int timeout_ms) {
+  if (!impl_->is_own_process())
+    return static_cast<void>(::poll(nullptr, 0, std::max(timeout_ms, 0)));
   const std::uint64_t limit = now_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
   while (!impl_->poll()) {
     const std::uint64_t now = now_ns();
@@ -688,7 +757,7 @@ void Node::wait_some(int timeout_ms) {
 }
 
 int Node::event_fd() const noexcept { return impl_->transport_->wait_fd(); }
-bool Node::arm() { return impl_->transport_->arm(); }
+bool Node::arm() { return impl_->is_own_process() && impl_->transport_->arm(); }
 std::uint64_t Node::generation() const noexcept { return impl_->transport_->generation(); }
 
 }  // namespace weft

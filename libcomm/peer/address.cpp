@@ -69,7 +69,8 @@ Status decode(std::string_view bytes, NodeAddress& address) {
     std::string fabric(reader.text(kMaxNameBytes));
     read.fabrics.push_back({std::move(fabric), std::string(reader.text(kMaxFabricBytes))});
   }
-  if (!reader.complete() || read.generation == 0)
+  // A name with a byte 0 would be another one in C.
+  if (!reader.complete() || read.generation == 0 || read.name.find('\0') != std::string::npos)
     return {Code::corrupt, "the address of a Node makes no sense or was cut off"};
   address = std::move(read);
   return {};

@@ -15,6 +15,10 @@
 namespace weft::peer {
 
 Status resolve(std::string_view text, SocketAddress& address, Names names) {
+  // C would read the part before it, which names another place.
+  if (text.find('\0') != std::string_view::npos)
+    return {Code::bad_argument, fmt::format("'{}' is no address: it has a byte 0 in it",
+                                            text.substr(0, text.find('\0')))};
   if (text.starts_with("unix:")) {
     const std::string_view path = text.substr(5);
     auto& to = reinterpret_cast<sockaddr_un&>(address.storage);

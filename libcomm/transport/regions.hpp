@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/process_id.hpp"
 #include "fabric/endpoint.hpp"
 #include "weft/memory_key.hpp"
 #include "weft/status.hpp"
@@ -53,6 +54,7 @@ struct RegionUse {
   std::atomic<bool> busy{false};
   std::uint64_t bytes = 0;   // once base is set
   std::uint32_t rights = 0;  // the same
+  const pid_t process = process_id();
   std::shared_ptr<RemoteRegion> region;
   std::shared_ptr<Session> session;
 

@@ -84,7 +84,13 @@ Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, 
     if (state_ != State::up) return Code::again;
     const Code code =
         endpoint_->message(*link_, {reinterpret_cast<const std::byte*>(&head), head_bytes}, body);
-    if (code == Code::ok) return code;
+    was_sent_ = true;
+    if (code == Code::ok) {
+      if (std::exchange(was_full_, false)) [[unlikely]]
+        has_room_again_ = true;
+      return code;
+    }
+    was_full_ = true;
     owner_.make_busy();
     return Code::again;  // if the link is down, its end is told next
   }
@@ -187,7 +193,10 @@ bool ReliableLink::note_received(const Head& head, std::size_t bytes, bool& is_n
 ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes,
                                              std::uint64_t now_ns) {
   // A ping is no answer: where only the way back is broken, that is all that comes.
-  if (head.kind != Kind::ping) last_heard_ns_ = now_ns;
+  if (head.kind != Kind::ping) {
+    last_heard_ns_ = now_ns;
+    was_sent_ = false;
+  }
   bool is_new = true;
   if (retains()) {
     if (head.kind == Kind::resume && is_opener_ && state_ != State::up) {
@@ -254,7 +263,9 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
       return opens && link_ == nullptr && endpoint_ != nullptr && now >= open_at_ns_ ? Due::open
                                                                                      : Due::nothing;
     case State::up:
-      if (!waits) {
+      // A ring that is full whenever a ping would go is not silence.
+      if (std::exchange(has_room_again_, false)) last_heard_ns_ = now;
+      if (!waits && !was_sent_) {
         last_heard_ns_ = now;
       } else if (now > last_heard_ns_ + timeout_ns) {
         return Due::gone;

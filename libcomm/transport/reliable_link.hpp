@@ -85,6 +85,11 @@ class ReliableLink {
 
   Received receive(const Head& head, std::size_t bytes, std::uint64_t now_ns);
   void note_heard(std::uint64_t now_ns) { last_heard_ns_ = now_ns; }
+  // Silence counts anew, also that before the first link and since the last one.
+  void restart_wait(std::uint64_t now_ns) {
+    last_heard_ns_ = began_ns_ = now_ns;
+    if (broken_since_ns_ != 0) broken_since_ns_ = now_ns;
+  }
   void want_ack();
   // Sends what waits, but what is held. True: the link has just come up.
   bool pump();
@@ -119,6 +124,10 @@ class ReliableLink {
   std::uint32_t num_received_ = 0;
   std::uint32_t unacked_messages_ = 0;
   std::size_t unacked_bytes_ = 0;
+
+  // Where nothing is kept. Of messages alone, what was sent since the peer was last heard of needs
+  // it to be there, and room that there was not before is a sign of it.
+  bool was_sent_ = false, was_full_ = false, has_room_again_ = false;
 
   std::uint64_t began_ns_;
   std::uint64_t last_heard_ns_ = 0, last_asked_ns_ = 0;

@@ -253,7 +253,10 @@ RegionUse::RegionUse(std::shared_ptr<Session> of, std::shared_ptr<RemoteRegion> 
     : region(std::move(named)), session(std::move(of)) {
   session->add_use(*this);
 }
-RegionUse::~RegionUse() { session->remove_use(*this); }
+// In a forked child the session, and its lock, are the parent's.
+RegionUse::~RegionUse() {
+  if (process == process_id()) session->remove_use(*this);
+}
 
 std::shared_ptr<RemoteRegion> Session::import(const MemoryKey& key) {
   std::lock_guard lock(lock_);

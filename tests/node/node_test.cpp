@@ -559,6 +559,171 @@ TEST_CASE("a child that a process with Nodes has forked ends them for itself alo
   }
 }
 
+TEST_CASE("a forked child leaves its parent's links and memory alone, and is told to connect") {
+  for (const Way& way : kHostWays) {
+    INFO("over " << way.name);
+    Two two(way);
+    void* memory = nullptr;
+    REQUIRE(two.server.allocate(4096, memory).ok());
+    MemoryKey key;
+    REQUIRE(two.server.key(memory, kAllRights, key).ok());
+    PeerMemory remote = two.client.memory(two.at_client, key);
+    Operation operation;
+    std::uint64_t word = 7;
+    two.client.put(remote, 8, &word, 8, operation);
+    REQUIRE(two.wait(operation) == Code::ok);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::alarm(20);
+      int num_wrong = 0;
+      const auto expect_refused = [&](const Status& status) {
+        num_wrong += status.code() != Code::bad_argument ||
+                     status.text().find("connect anew after fork") == std::string::npos;
+      };
+      std::string text;
+      Peer peer;
+      MemoryKey other;
+      void* address = nullptr;
+      expect_refused(two.client.listen("127.0.0.1:0"));
+      expect_refused(two.client.address(text));
+      expect_refused(two.client.connect("unix:@nobody", peer));
+      expect_refused(two.client.allocate(8, address));
+      expect_refused(two.client.register_memory(&word, 8));
+      expect_refused(two.server.key(memory, kRead, other));
+      expect_refused(two.server.release(memory));
+      num_wrong += two.client.send(two.at_client, "x", 1) != Code::bad_argument;
+      const auto expect_ended = [&] { num_wrong += operation.code() != Code::bad_argument; };
+      two.client.send(two.at_client, "x", 1, operation), expect_ended();
+      two.client.put(remote, 8, &(word = 9), 8, operation), expect_ended();
+      two.client.get(remote, 8, &word, 8, operation), expect_ended();
+      two.client.put_notify(remote, 8, &word, 8, {}, operation), expect_ended();
+      two.client.fetch_add(remote, 8, 1, operation), expect_ended();
+      two.client.cas(remote, 8, 7, 1, operation), expect_ended();
+      num_wrong += two.client.progress() || two.client.arm();
+      two.client.wait_some(1);
+      two.client.close(two.at_client);
+      remote = {};
+      two.at_client = {};
+      two.owned.reset();
+      // What a process does at its end, libraries' destructors among it.
+      ::exit(num_wrong);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    for (int i = 0; i < 3; ++i) {
+      two.client.put_notify(remote, 16, &word, 8, {}, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      two.client.get(remote, 8, &word, 8, operation);
+      CHECK(two.wait(operation) == Code::ok);
+      CHECK(word == 7);
+    }
+    CHECK(!two.at_client.is_lost());
+    CHECK(!two.at_server.is_lost());
+  }
+}
+
+TEST_CASE("empty handles are bad arguments, and nothing else") {
+  Two two(kHostWays[0]);
+  const Peer nobody;
+  const PeerMemory nothing;
+  CHECK(nobody.name().empty());
+  CHECK(nobody.fabric().empty());
+  CHECK(nobody.generation() == 0);
+  CHECK(nobody.message_max() == 0);
+  CHECK(nobody.is_lost());
+  CHECK(!nobody.is_mapped());
+  nobody.set_context(&two);
+  CHECK(nobody.context() == nullptr);
+  two.client.close(nobody);
+  CHECK(two.client.send(nobody, "x", 1) == Code::bad_argument);
+  Operation operation;
+  std::uint64_t word = 0;
+  const auto expect_refused = [&] { CHECK(two.client.wait(operation) == Code::bad_argument); };
+  two.client.send(nobody, "x", 1, operation), expect_refused();
+  const PeerMemory of_nobody = two.client.memory(nobody, {});
+  PeerMemory moved = two.client.memory(two.at_client, {});
+  const PeerMemory taken = std::move(moved);
+  for (const PeerMemory* memory : {&nothing, &of_nobody, &std::as_const(moved)}) {
+    two.client.put(*memory, 0, &word, 8, operation), expect_refused();
+    two.client.get(*memory, 0, &word, 8, operation), expect_refused();
+    two.client.put_notify(*memory, 0, &word, 8, {}, operation), expect_refused();
+    two.client.cas(*memory, 0, 0, 1, operation), expect_refused();
+    two.client.fetch_add(*memory, 0, 1, operation), expect_refused();
+    const Transfer parts[] = {{&taken, 0, &word, 8}, {memory, 0, &word, 8}};
+    two.client.put_all(parts, operation), expect_refused();
+    two.client.get_all(parts, operation), expect_refused();
+  }
+  const Transfer none[] = {{nullptr, 0, &word, 8}};
+  two.client.get_all(none, operation), expect_refused();
+  CHECK(two.client.wait(Operation{}) == Code::ok);  // one that was never begun
+  MemoryKey key;
+  CHECK(two.client.key(&word, kRead, key).code() == Code::not_found);
+  CHECK(two.client.listen(std::string_view("127.0.0.1:0\0x", 13)).code() == Code::bad_argument);
+  CHECK_THROWS_AS(Node({.name = std::string("a\0b", 3)}), Error);
+}
+
+TEST_CASE("a peer that stands still is lost within the timeout, even if it is only sent to") {
+  for (const char* fabric : {
+           "shm",
+#ifdef WEFT_HAVE_OFI
+           "ofi",
+#endif
+       })
+    for (const bool floods : {false, true}) {
+      INFO("over " << fabric << (floods ? ", until there is no room" : ", one message"));
+      int pipe[2];
+      REQUIRE(::pipe(pipe) == 0);
+      const NodeSettings settings{
+          .name = "still", .secret = "secret", .timeout_ms = 1000, .fabrics = fabric};
+      ::setenv("WEFT_OFI_INTERFACE", "lo", 1);
+      const pid_t child = ::fork();
+      REQUIRE(child >= 0);
+      if (child == 0) {
+        ::alarm(60);
+        Node peer(settings);
+        std::string address;
+        if (!peer.address(address)) ::_exit(1);
+        address += '\n';
+        if (::write(pipe[1], address.data(), address.size()) < 0) ::_exit(1);
+        for (;;) peer.wait_some(1000);
+      }
+      ::close(pipe[1]);
+      std::string address;
+      for (char letter; ::read(pipe[0], &letter, 1) == 1 && letter != '\n';) address += letter;
+      ::close(pipe[0]);
+      {
+        Status why;
+        bool is_lost = false;
+        Node node(settings);
+        node.on_lost([&](const Peer&, const Status& status) {
+          why = status;
+          is_lost = true;
+        });
+        Peer peer;
+        const Status connected = node.connect(address, peer, 20'000);
+        INFO(connected.text());
+        CHECK(connected.ok());
+        CHECK(::kill(child, SIGSTOP) == 0);
+        int status = 0;
+        CHECK(::waitpid(child, &status, WUNTRACED) == child);
+        const std::string message(1000, 'm');
+        bool sends = true;
+        for (const std::uint64_t limit = now_ns() + kDeadlineNs; !is_lost && now_ns() < limit;) {
+          if (sends) (void)node.send(peer, message.data(), message.size());
+          sends = floods;
+          node.progress();
+        }
+        CHECK(is_lost);
+        CHECK(why.code() == Code::peer_lost);
+        CHECK(peer.is_lost());
+      }
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+    }
+}
+
 TEST_CASE("keys that are refused, or not used, leave nothing behind") {
   Two two(kHostWays[0]);
   std::uint64_t word = 0;

@@ -557,6 +557,20 @@ TEST_CASE("what ranks disagree on, and what cannot be, is refused on all of them
   CHECK_NOTHING_WRONG();
 }
 
+TEST_CASE("numbers of threads that an exchange has not are refused", "[exchange]") {
+  with_ranks(2, [&](Job& job) {
+    Exchange<int> exchange(job, 2);
+    for (const int thread : {-1, 2, 1 << 30}) {
+      EXPECT(exchange.flushSend(thread) == Code::bad_argument);
+      EXPECT(exchange.wait(thread, std::chrono::microseconds(0)) == Code::bad_argument);
+      EXPECT(exchange.quiesce(thread, [](int) {}) == Code::bad_argument);
+    }
+    EXPECT(exchange.flushSend(1) == Code::ok);
+    EXPECT(exchange.quiesce().ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
 TEST_CASE("no memory for another ring is an error of the sender, and passes", "[exchange]") {
   const Environment environment("WEFT_LANE_MEMORY_BYTES", "5M");
   with_ranks(2, [&](Job& job) {

@@ -1,9 +1,17 @@
 // Job: memory of other ranks and what all ranks do together, between ranks that are threads of this
 // process.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <string_view>
+#include <thread>
 
 #include "fabric/loopback/loopback.hpp"
 #include "transport/ranks.hpp"
@@ -191,6 +199,105 @@ TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
     EXPECT(job.barrier().ok());
   });
   CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("no key is made from another one", "[job]") {
+  with_ranks(2, [&](Job& job) {
+    constexpr std::int64_t kPage = 4096;
+    void *first = nullptr, *second = nullptr;
+    std::vector<std::uint64_t> own(8), other(8);
+    RemoteMemory given, kept, given_own, kept_own;
+    EXPECT(job.allocate(kPage, first, given).ok());
+    EXPECT(job.allocate(kPage, second, kept).ok());
+    EXPECT(job.share(own.data(), 64, given_own).ok());
+    EXPECT(job.share(other.data(), 64, kept_own).ok());
+    const std::int64_t apart = static_cast<std::byte*>(second) - static_cast<std::byte*>(first);
+    const std::int64_t apart_own =
+        reinterpret_cast<std::byte*>(other.data()) - reinterpret_cast<std::byte*>(own.data());
+    for (const auto& [from, distance] : {std::pair(given, apart), std::pair(given_own, apart_own)})
+      for (std::uint32_t region = 0; region < 8; ++region)
+        for (std::uint32_t extra = 0; extra < 8; ++extra) {
+          RemoteMemory forged = from;
+          forged.address += static_cast<std::uint64_t>(distance);
+          forged.start = forged.address;
+          for (auto& key : forged.keys) key = {key.region + region - 4, key.extra + extra - 4};
+          std::uint64_t word = 0;
+          EXPECT(job.rdma_read(0, forged, &word, 8) == Code::bad_argument);
+          EXPECT(job.rdma_write(0, forged, &word, 8) == Code::bad_argument);
+          EXPECT(job.fetch_add(0, forged, 1).code == Code::bad_argument);
+        }
+    EXPECT(job.barrier().ok());
+    EXPECT(job.unshare(given_own).ok());
+    EXPECT(job.unshare(kept_own).ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("numbers of threads that cannot be are refused", "[job]") {
+  with_ranks(2, [&](Job& job) {
+    void* address = nullptr;
+    RemoteMemory mine;
+    EXPECT(job.allocate(4096, address, mine).ok());
+    std::uint64_t word = 0;
+    for (const int thread : {-1, kMaxThreads, 1 << 30}) {
+      const Token token = job.rdma_read_async(thread, mine, &word, 8);
+      EXPECT(job.wait(0, token) == Code::bad_argument);
+      EXPECT(job.wait(thread, job.rdma_write_async(0, mine, &word, 8)) == Code::bad_argument);
+      EXPECT(job.test(thread, token) == Code::bad_argument);
+    }
+    EXPECT(job.barrier().ok());
+  });
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("ranks without descriptors call nobody lost, and go on once there are some", "[job]") {
+  const char* fabrics = std::getenv("WEFT_FABRIC");
+  if (fabrics == nullptr || fabrics != std::string_view("ofi")) return;
+  ::setenv("WEFT_PEER_TIMEOUT_MS", "2000", 1);
+  std::vector<int> taken;
+  const auto take_all = [&] {
+    for (int fd; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken.push_back(fd);
+  };
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  std::atomic<int> num_there{0};
+  with_ranks(2, [&](Job& job) {
+    ++num_there;
+    while (num_there < 2) std::this_thread::yield();
+    if (job.rank() == 0) {
+      const rlimit few{std::min<rlim_t>(limit.rlim_cur, 200), limit.rlim_max};
+      EXPECT(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+      take_all();
+      ++num_there;
+    }
+    while (num_there < 3) std::this_thread::yield();
+    std::thread gives_back;
+    if (job.rank() == 0)
+      gives_back = std::thread([&] {
+        // Two timeouts: nobody is lost for what this process lacks.
+        std::this_thread::sleep_for(std::chrono::milliseconds(4500));
+        EXPECT(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+        for (const int fd : taken) ::close(fd);
+      });
+    EXPECT(job.barrier().ok());
+    EXPECT(job.is_alive(1 - job.rank()));
+    if (gives_back.joinable()) gives_back.join();
+  });
+  ::unsetenv("WEFT_PEER_TIMEOUT_MS");
+  CHECK_NOTHING_WRONG();
+}
+
+TEST_CASE("a process has one Job, and says so to a second", "[job]") {
+  Job job;
+  try {
+    const Job second;
+    FAIL("a second Job");
+  } catch (const Error& error) {
+    CHECK(error.status() == Code::bad_argument);
+    CHECK_THAT(error.what(), Catch::Contains("has a Job already"));
+  }
+  CHECK(job.barrier().ok());
+  CHECK_THROWS_AS(Job(), Error);
 }
 
 TEST_CASE("a token is good for one transfer of its thread", "[job]") {

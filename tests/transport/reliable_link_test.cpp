@@ -12,9 +12,13 @@ using namespace weft::transport;
 namespace {
 
 struct Side final : ReliableLink::Owner {
-  Side() {
+  explicit Side(bool breaks = true) : wire(1 << 20, breaks) {
     link.use(wire);
     link.set_opened(to_peer);
+    if (!breaks) {
+      link.set_up();
+      return;
+    }
     REQUIRE(link.receive({.kind = Kind::resume}, sizeof(Head), 1) == ReliableLink::Received::up);
     poll();
   }
@@ -81,4 +85,36 @@ TEST_CASE("a ping is answered at once") {
   side.poll();
   REQUIRE(side.wire.sent.size() == 1);
   CHECK(side.wire.sent.back().kind == Kind::ack);
+}
+
+TEST_CASE("where nothing is kept, silence counts from what was sent, and room ends it") {
+  Side side(false);
+  constexpr std::uint64_t kTimeoutNs = 1000;
+  const auto tick = [&](std::uint64_t now) { return side.link.tick(now, kTimeoutNs, false, true); };
+  std::uint64_t now = 10'000;
+  CHECK(tick(now) == ReliableLink::Due::nothing);
+  CHECK(tick(now += 5 * kTimeoutNs) == ReliableLink::Due::nothing);
+  side.send();
+  CHECK(tick(now += kTimeoutNs / 2) == ReliableLink::Due::nothing);
+  REQUIRE(!side.wire.sent.empty());
+  CHECK(side.wire.sent.back().kind == Kind::ping);
+  SECTION("an answer") {
+    CHECK(side.link.receive({.kind = Kind::ack}, sizeof(Head), now) ==
+          ReliableLink::Received::nothing);
+    CHECK(tick(now += 5 * kTimeoutNs) == ReliableLink::Due::nothing);
+  }
+  SECTION("room that there was not before") {
+    // Full whenever a ping is due, so none gets through.
+    for (int i = 0; i < 20; ++i) {
+      Head head{.kind = Kind::user};
+      side.send();
+      side.wire.room = 0;
+      CHECK(side.link.post(head, sizeof head, {}) == Code::again);
+      CHECK(tick(now += kTimeoutNs / 2) == ReliableLink::Due::nothing);
+      side.wire.room = ~std::size_t{0};
+    }
+    side.wire.room = 0;
+    CHECK(tick(now += kTimeoutNs + 1) == ReliableLink::Due::gone);
+  }
+  SECTION("neither") { CHECK(tick(now += kTimeoutNs) == ReliableLink::Due::gone); }
 }

@@ -11,9 +11,9 @@ namespace weft::transport {
 // Keeps what is sent, of as many messages as there is room for.
 class Wire final : public fabric::Endpoint {
  public:
-  explicit Wire(std::size_t message_max = 1 << 20) {
+  explicit Wire(std::size_t message_max = 1 << 20, bool breaks = true) {
     limits_.message_max = message_max;
-    limits_.breaks = true;
+    limits_.breaks = breaks;
   }
   std::string_view name() const noexcept override { return "wire"; }
   const fabric::Limits& limits() const noexcept override { return limits_; }

@@ -6,12 +6,15 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/log.hpp"
 #include "base/mapping.hpp"
 #include "base/shortage.hpp"
@@ -57,6 +60,7 @@ constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster th
 constexpr std::size_t kMaxInject = 512;
 constexpr std::size_t kMaxEvents = 4;  // of a link, other than messages, that wait at a time
 constexpr std::uint64_t kGoodbyeNs = 50'000'000;
+constexpr unsigned kVainArms = 64;
 
 // What the provider has, of which it gives the context's address back.
 struct Posted {
@@ -149,6 +153,10 @@ class OfiEndpoint final : public Endpoint {
   bool poll(Events& events) override;
   bool arm() override {
     std::lock_guard lock(mutex_);
+    // A connection that waits to be accepted, for which there is no descriptor, keeps the wait's
+    // descriptor readable. Nothing can be done for it, so it is looked at now and then.
+    if (++num_vain_arms_ % kVainArms == 0 && !has_descriptors_left())
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return events_.empty() && !std::exchange(may_hold_, false) && ep_->try_wait();
   }
   int wait_fd() const noexcept override { return ep_->wait_fd(); }
@@ -224,6 +232,7 @@ class OfiEndpoint final : public Endpoint {
   // There may be more of which no descriptor tells: completions, or what the provider holds while
   // receive buffers wait in events_.
   bool may_hold_ = false;
+  unsigned num_vain_arms_ = 0;  // since something came
   std::deque<Buffer> buffers_;
   std::deque<weft::Mapping> more_memory_;
   std::vector<Buffer*> free_;
@@ -645,6 +654,7 @@ bool OfiEndpoint::read_completions(Events* events, std::unique_lock<std::mutex>&
 bool OfiEndpoint::poll(Events& events) {
   std::unique_lock lock(mutex_);
   bool any = read_completions(&events, lock);
+  if (any) num_vain_arms_ = 0;
   for (std::size_t left = events_.size(); left > 0 && !events_.empty(); --left) {
     Event event = std::move(events_.front());
     events_.erase(events_.begin());

@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include "weft/bfloat16.hpp"
+#include "weft/export.hpp"
 #include "weft/job.hpp"
 
 namespace weft::transport {

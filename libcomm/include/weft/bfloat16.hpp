@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "weft/export.hpp"
+
 namespace weft {
 
 struct Bfloat16 {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "weft/export.hpp"
+
 namespace weft::detail {
 
 // From the size of a Piece to twice that: the first and the last one, which may share bytes.

@@ -7,12 +7,14 @@
 // Threads. Every call that takes a thread's number is made by one thread at a time for that number;
 // threads do not disturb one another. What thread t of a rank sends arrives at thread t modulo the
 // receiving rank's number of threads ("thread to machine"), or where the sender says ("thread to
-// thread").
+// thread"). A number that is not below num_threads() is a bad_argument to flushSend, wait and
+// quiesce; send, receive, release and source assert that it is (with NDEBUG: undefined behaviour).
 //
 // Blocking. send and flushSend block while the ring of the receiver is full; meanwhile they set
 // aside what arrives for the calling thread, so threads that only send cannot stop one another.
 // receive never blocks. wait and quiesce block as they say; waiting threads sleep after a short
 // while.
+#include <cassert>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +24,7 @@
 #include <span>
 #include <type_traits>
 
+#include "weft/export.hpp"
 #include "weft/job.hpp"
 
 namespace weft::transport {
@@ -107,7 +110,10 @@ class WEFT_API ExchangeBase {
   Code flushSend(int thread) noexcept;  // NOLINT: the paper's name
 
   // The rank that the message came from that this thread received last.
-  int source(int thread) const noexcept { return receiving_[thread].source; }
+  int source(int thread) const noexcept {
+    assert(has_thread(thread));
+    return receiving_[thread].source;
+  }
 
   // Blocks until receive would give this thread something: ok. timed_out: nothing came in that time
   // (0: it looks, and does not block). peer_lost:
@@ -137,6 +143,9 @@ class WEFT_API ExchangeBase {
                std::uint32_t message_bytes);
   ~ExchangeBase();
 
+  bool has_thread(int thread) const noexcept {
+    return static_cast<unsigned>(thread) < static_cast<unsigned>(num_threads_);
+  }
   // Makes the destination's block ready for messages; sends what is in it.
   Code open_block(int thread, int destination) noexcept;
   Code send_block(int thread, int destination) noexcept;
@@ -205,10 +214,11 @@ class Exchange : public ExchangeBase {
   // thread's lane for what it read there, nothing more can be sent; no_memory: the receiver has no
   // room for a ring, or this side none for a block: the message was not taken, later it may be.
   // Between hosts the receiver answers later, and flushSend tells of the block that is filled
-  // meanwhile. `thread` is not checked: it must be below num_threads().
+  // meanwhile.
   Code send(int destination, int thread, const Message& message) noexcept {
     if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
       return Code::bad_argument;
+    assert(has_thread(thread));
     detail::SendBlock& block = sending_[thread][destination];
     if (block.cursor == block.end) [[unlikely]] {
       if (const Code code = open_block(thread, destination); code != Code::ok) return code;
@@ -223,11 +233,13 @@ class Exchange : public ExchangeBase {
   // After an error *num_taken says how many were taken.
   Code send(int destination, int thread, std::span<const Message> messages,
             std::size_t* num_taken = nullptr) noexcept {
+    assert(has_thread(thread));
     return send_run(thread, destination, std::as_bytes(messages), sizeof(Message), num_taken);
   }
 
   // Takes the next message for this thread, if there is one. Never blocks.
   bool receive(int thread, Message& message) noexcept {
+    assert(has_thread(thread));
     detail::ReceiveBlock& block = receiving_[thread];
     if (block.cursor == block.end && !next_block(thread)) return false;
     const std::byte* const place = block.cursor;
@@ -242,6 +254,7 @@ class Exchange : public ExchangeBase {
   // holds for it. Never blocks.
   bool receive(int thread, std::span<const Message>& messages) noexcept
       requires(alignof(Message) <= detail::kBlockAlign) {
+    assert(has_thread(thread));
     detail::ReceiveBlock& block = receiving_[thread];
     if (block.cursor == block.end && !next_block(thread)) return false;
     const auto bytes = static_cast<std::size_t>(block.end - block.cursor);
@@ -253,6 +266,7 @@ class Exchange : public ExchangeBase {
   }
   // Gives back the run received last.
   void release(int thread) noexcept {
+    assert(has_thread(thread));
     detail::ReceiveBlock& block = receiving_[thread];
     if (!block.held) return;
     block.held = false;
@@ -284,6 +298,7 @@ class Exchange<Bytes> : public ExchangeBase {
   Code send(int destination, int thread, Bytes message) noexcept {
     if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
       return Code::bad_argument;
+    assert(has_thread(thread));
     detail::SendBlock& block = sending_[thread][destination];
     const std::size_t bytes = room_for(message.size());
     const auto room = static_cast<std::size_t>(block.end - block.cursor);
@@ -301,6 +316,7 @@ class Exchange<Bytes> : public ExchangeBase {
   // that sends while it holds one may wait for a receiver that waits for it, so release first.
   // Never blocks.
   bool receive(int thread, Bytes& message) noexcept {
+    assert(has_thread(thread));
     detail::ReceiveBlock& block = receiving_[thread];
     release(thread);
     if (block.cursor == block.end && !next_block(thread)) return false;
@@ -318,6 +334,7 @@ class Exchange<Bytes> : public ExchangeBase {
   }
   // Gives back the message received last.
   void release(int thread) noexcept {
+    assert(has_thread(thread));
     detail::ReceiveBlock& block = receiving_[thread];
     if (!block.held) return;
     block.held = false;

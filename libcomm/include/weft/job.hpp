@@ -3,7 +3,8 @@
 // together. With exchange.hpp the threaded transport; docs/transport.md explains both.
 //
 // Threads. A process numbers the threads that communicate 0, 1, ... (below 256); calls that take a
-// thread's number may run at the same time for different numbers, and never for the same. Calls of
+// thread's number may run at the same time for different numbers, and never for the same. They
+// assert that the number is below 256; with NDEBUG another number is undefined behaviour. Calls of
 // all ranks together (marked "collective") are made by one thread of a rank at a time, in the same
 // order everywhere. The other calls may be made by any thread.
 //
@@ -15,6 +16,7 @@
 // lost ends with peer_lost and the rank's name, once for every loss, and those that follow are made
 // by the others alone. So after an error, too, every rank makes the same collective calls.
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -106,7 +108,9 @@ struct Max {
 };
 
 // Ranks that are threads of this process, for tests and for programs that want no launcher. Must
-// outlive their jobs. Throws Error (bad_argument: less than one).
+// outlive their jobs. Raises the soft limit of descriptors (ulimit -Sn) to the hard one, as links
+// between many ranks take many. Throws Error (bad_argument: less than one; no_memory: even the hard
+// limit has not enough for all links; bad_setting).
 class WEFT_API LocalRanks {
  public:
   explicit LocalRanks(int num_ranks);
@@ -122,9 +126,10 @@ class WEFT_API Job {
  public:
   // Joins the job that this process was started in: by weftrun, by a PMIx launcher, or alone.
   // Collective; blocks until all have started, at most WEFT_START_TIMEOUT_MS. MPI may run in the
-  // same process. At most one Job a process. Throws Error (bad_setting; timed_out: not all have
-  // started; peer_lost; corrupt: what calls itself a rank of the job is none; or what this machine
-  // lacks: no_memory, not_permitted, unsupported).
+  // same process. At most one such Job a process. Throws Error (bad_argument: this
+  // process has one already; bad_setting; timed_out: not all have started; peer_lost; corrupt: what
+  // calls itself a rank of the job is none; or what this machine lacks: no_memory, not_permitted,
+  // unsupported).
   Job();
   // Joins as one of the ranks that are threads of this process; to be called by its thread. Throws
   // as above, and bad_argument: no such rank, or it is taken.
@@ -168,11 +173,10 @@ class WEFT_API Job {
   // --- One-sided access to the memory of any rank, this one included; the owner does nothing.
   // `bytes` at the memory's start are copied. Blocking calls block until the data are there. ok;
   // bad_argument: more than the memory has, or it is not the owner's to lend, or no longer;
-  // peer_lost; unsupported: no fabric leads to the owner. `thread` is not checked. Shared memory of
-  // this host is slow where the kernel refuses copies between processes (weft-info tells).
-  // A write through an RDMA device whose link breaks before it has ended may be done twice, so a
-  // word that several ranks write, such as a lock's, belongs to cas and fetch_add, which are done
-  // once.
+  // peer_lost; unsupported: no fabric leads to the owner. Shared memory of this host is slow where
+  // the kernel refuses copies between processes (weft-info tells). A write through an RDMA device
+  // whose link breaks before it has ended may be done twice, so a word that several ranks write,
+  // such as a lock's, belongs to cas and fetch_add, which are done once.
   Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {
     const std::byte* here = find_here(thread, from, bytes);
     if (here == nullptr || bytes > kShortCopy) [[unlikely]]
@@ -275,6 +279,7 @@ class WEFT_API Job {
   // The memory, if it has `bytes` (0: never) and the thread's window shows it: checked as by its
   // owner, in a few instructions.
   std::byte* find_here(int thread, const RemoteMemory& memory, std::size_t bytes) noexcept {
+    assert(static_cast<unsigned>(thread) < kMaxThreads);
     detail::Window& window = windows_[thread];
     const std::uint64_t offset = memory.address - window.address;
     // Every 256th call takes the long way, which looks whether the owner is alive.

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "weft/export.hpp"
 #include "weft/status.hpp"
 
 namespace weft::mcast {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "weft/export.hpp"
+
 namespace weft {
 
 // May be sent anywhere as bytes. Whoever has it can use the memory with the rights it was made for;

@@ -52,14 +52,35 @@ WEFT_C_API const char* weft_error_text(void);
 WEFT_C_API const char* weft_code_name(int code);
 
 /* Null or 0 for any of them: as NodeSettings has it. */
+typedef struct {
+  const char* name;
+  const void* secret; /* any bytes, so many */
+  size_t secret_bytes;
+  const char* fabrics;
+  int timeout_ms;
+  int progress_thread;
+} weft_node_settings;
+WEFT_C_API int weft_node_open_with(const weft_node_settings* settings, weft_node** node);
+/* The same with a secret that ends at its first NUL. */
 WEFT_C_API int weft_node_open(const char* name, const char* secret, const char* fabrics,
                               int timeout_ms, int progress_thread, weft_node** node);
-/* Peers, memories and operations are freed before. */
+/* Ends all operations (cancelled). No other call may run. Peers, memories and operations may be
+ * freed later, and are of no other use then. In a child that the process has forked it leaves all
+ * to the parent, as do the other calls: WEFT_BAD_ARGUMENT. */
 WEFT_C_API void weft_node_close(weft_node* node);
 WEFT_C_API int weft_listen(weft_node* node, const char* address);
 /* With a terminating zero; truncated if it does not fit (8192 bytes always do). */
 WEFT_C_API int weft_address(weft_node* node, char* text, size_t bytes);
 WEFT_C_API int weft_connect(weft_node* node, const char* address, int timeout_ms, weft_peer** peer);
+/* The same in steps, for callers that have something else to look at meanwhile. weft_connect_wait
+ * waits so long at most: WEFT_AGAIN, or how it ended, and then the peer. Free it in any case; one
+ * that has not ended goes on, and its peer comes as an event. */
+typedef struct weft_connecting weft_connecting;
+WEFT_C_API int weft_connect_begin(weft_node* node, const char* address, int timeout_ms,
+                                  weft_connecting** connecting);
+WEFT_C_API int weft_connect_wait(weft_node* node, weft_connecting* connecting, int wait_ms,
+                                 weft_peer** peer);
+WEFT_C_API void weft_connect_free(weft_connecting* connecting);
 WEFT_C_API void weft_disconnect(weft_node* node, const weft_peer* peer);
 WEFT_C_API void weft_peer_free(weft_peer* peer);
 WEFT_C_API const char* weft_peer_name(const weft_peer* peer);
@@ -75,16 +96,19 @@ WEFT_C_API int weft_deregister(weft_node* node, void* address);
 /* only: null for whoever has the key. */
 WEFT_C_API int weft_make_key(weft_node* node, const void* address, uint32_t rights,
                              const weft_peer* only, weft_key* key);
+/* Null: no memory. */
 WEFT_C_API weft_memory* weft_memory_open(weft_node* node, const weft_peer* peer,
                                          const weft_key* key);
 WEFT_C_API void weft_memory_free(weft_memory* memory);
 
-WEFT_C_API weft_op* weft_op_new(void);
+WEFT_C_API weft_op* weft_op_new(void); /* null: no memory */
 WEFT_C_API void weft_op_free(weft_op* op);
 WEFT_C_API int weft_op_is_done(const weft_op* op);
 WEFT_C_API int weft_op_code(const weft_op* op); /* WEFT_AGAIN: under way */
 WEFT_C_API uint64_t weft_op_previous(const weft_op* op);
 WEFT_C_API int weft_wait(weft_node* node, const weft_op* op); /* its code */
+/* The same for so long at most: then WEFT_AGAIN, and the operation goes on. */
+WEFT_C_API int weft_wait_for(weft_node* node, const weft_op* op, int timeout_ms);
 WEFT_C_API void weft_put(weft_node* node, const weft_memory* to, uint64_t offset, const void* from,
                          size_t bytes, weft_op* op);
 WEFT_C_API void weft_put_notify(weft_node* node, const weft_memory* to, uint64_t offset,

@@ -32,13 +32,19 @@
 // puts and gets has a queue pair of its own, up to WEFT_VERBS_QPS. close, connect, release and the
 // like wait for others that move things on.
 //
-// Errors. The constructor throws weft::Error. The others return a Code or a Status, whose text
-// names the peer; an operation ends within the timeout. peer_lost: the peer ended, or was not heard
-// of for the timeout, or its links broke under one operation, more than 16 of them and for longer
-// than the timeout; that Peer is of no more use, connect gives another. A restarted peer is another
-// peer: keys of its earlier life are refused (not_permitted). no_memory: this process has no memory
-// or no descriptors for it; a peer that could not be served without is lost for that. Of the calls
-// that return neither, memory and connect_async throw std::bad_alloc.
+// Fork. A Node belongs to the process that made it. In a child that the process has forked it sends
+// and closes nothing: calls that return a Code or a Status, and operations, end with bad_argument
+// ("connect anew after fork"), progress() does nothing, and the destructor leaves all to the
+// parent.
+//
+// Errors. An empty handle, Peer{} or PeerMemory{}, is a bad_argument. The constructor throws
+// weft::Error. The others return a Code or a Status, whose text names the peer; an operation ends
+// within the timeout. peer_lost: the peer ended, or was not heard of for the timeout, or its links
+// broke under one operation, more than 16 of them and for longer than the timeout; that Peer is of
+// no more use, connect gives another. A restarted peer is another peer: keys of its earlier life
+// are refused (not_permitted). no_memory: this process has no memory or no descriptors for it; a
+// peer that could not be served without is lost for that. Of the calls that return neither, memory
+// and connect_async throw std::bad_alloc.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -62,7 +68,7 @@ class PeerMemoryImpl;
 using NotifyTag = std::array<std::uint8_t, 16>;
 
 struct NodeSettings {
-  std::string name = {};  // for messages, at most 64 letters
+  std::string name = {};  // for messages, at most 64 letters, none of them NUL
   // Peers must know the same. Without one only processes of the same user on this host are met. It
   // is proven, never sent; what travels afterwards is not encrypted.
   std::string secret = {};
@@ -71,7 +77,8 @@ struct NodeSettings {
   bool progress_thread = true;
 };
 
-// A Node elsewhere, in one life of it. A small handle; copies name the same.
+// A Node elsewhere, in one life of it. A small handle; copies name the same. An empty one, Peer{},
+// has no name and no fabric, takes no message, has no context, and is lost.
 class WEFT_API Peer {
  public:
   Peer() = default;
@@ -168,7 +175,8 @@ class WEFT_API Node {
   // The key with these rights of memory from allocate or register_memory, named by its start. only:
   // the one peer that may use it; else whoever has it. Equal calls give equal keys.
   Status key(const void* address, std::uint32_t rights, MemoryKey& key, const Peer& only = {});
-  // What the key names. Its first use asks the owner; a refused one fails the operation.
+  // What the key names. Its first use asks the owner; a refused one fails the operation. Of an
+  // empty peer: PeerMemory{}.
   PeerMemory memory(const Peer& peer, const MemoryKey& key);
 
   // Moving. Each returns at once; the operation ends, now or later, with its code. Local memory
@@ -209,8 +217,10 @@ class WEFT_API Node {
 
   // Moves things on once. True if anything happened.
   bool progress();
-  // Moves things on until the operation has ended; its code.
+  // Moves things on until the operation has ended; its code. With a limit, `again` once that many
+  // milliseconds are over: the operation goes on.
   Code wait(const Operation& operation);
+  Code wait(const Operation& operation, int timeout_ms);
   // Moves things on, asleep in between, until something has happened or the time is over.
   void wait_some(int timeout_ms);
   // For epoll and the like: readable when progress() has something to do, from a call of arm() that

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "weft/export.hpp"
 #include "weft/status.hpp"
 
 namespace weft {

@@ -36,6 +36,7 @@ enum class Code : unsigned char {
 
 // The code's name in lower case, for logs and tests.
 WEFT_API std::string_view code_name(Code code) noexcept;
+inline std::string to_string(Code code) { return std::string(code_name(code)); }
 
 class [[nodiscard]] WEFT_API Status {
  public:

@@ -3,4 +3,5 @@
 // The names are in weft::transport; weft/weft.hpp brings them into weft.
 #include "weft/allreduce.hpp"
 #include "weft/exchange.hpp"
+#include "weft/export.hpp"
 #include "weft/job.hpp"

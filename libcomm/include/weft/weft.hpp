@@ -1,5 +1,6 @@
 #pragma once
 // Everything of Weft for C++ programs, under short names.
+#include "weft/export.hpp"
 #include "weft/transport.hpp"
 #include "weft/version.hpp"
 

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/descriptor.hpp"
 #include "base/topology.hpp"
 #include "job/weftrun/descendants.hpp"
 #include "job/weftrun/guardian.hpp"
@@ -39,14 +39,6 @@ Status check_program(const std::string& program) {
     if (access(fmt::format("{}/{}", folder.empty() ? "." : folder, program).c_str(), X_OK) == 0)
       return {};
   return {Code::not_found, fmt::format("cannot start {}: it is in no folder of PATH", program)};
-}
-
-// Every rank takes two pipes and one connection.
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // A guardian that ends with orders unread leaves this error before the reports that it has sent.
@@ -79,7 +71,7 @@ Status LocalHost::start(const Assignment& assignment) {
   if (!can_see_descendants())
     events_.said("without /proc, what a rank starts in a process group of its own cannot be ended");
   choose_cores();
-  raise_file_limit();
+  raise_descriptor_limit();  // every rank takes two pipes and one connection
   int input[2] = {-1, -1};
   if (assignment_.input == Input::inherited) input[0] = 0;
   if (assignment_.input == Input::given) {

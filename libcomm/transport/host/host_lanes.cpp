@@ -148,6 +148,8 @@ class ArenaLanes final : public HostLanes {
     if (memory.region != 0) return {};
     bool is_writable = false;
     if (Status status = find_writable(address, bytes, is_writable); !status) return status;
+    std::uint64_t secret = 0;
+    if (Status status = shm::make_secret(secret); !status) return status;
     const std::lock_guard lock(setup_);
     if (!server_ &&
         std::ranges::any_of(locals_, [this](const Local& local) { return local.pid != getpid_; })) {
@@ -170,11 +172,10 @@ class ArenaLanes final : public HostLanes {
       slot.address = memory.address;
       slot.bytes = bytes;
       slot.is_writable = is_writable;
-      // A count of 51 bits, so that no two have the same number.
-      ++shared_count_;
-      const auto high = static_cast<std::uint32_t>(shared_count_ >> 32) & 0x7ffff;
-      memory.region = shm::kSharedBit | high << 12 | i;
-      memory.extra = static_cast<std::uint32_t>(shared_count_);
+      // 51 secret bits: a process that has the key of one cannot make that of another from it.
+      const std::uint64_t number = (secret & ~std::uint64_t{shm::kMaxShared - 1}) |
+                                   std::uint64_t{shm::kSharedBit} | std::uint64_t{i};
+      memory = named(memory.address, bytes, number);
       // release: pairs with the acquire in is_shared().
       slot.number.store(number_of(memory), std::memory_order_release);
       return {};
@@ -627,7 +628,6 @@ class ArenaLanes final : public HostLanes {
   std::mutex ending_;  // one at a time waits for the copies before an era; nothing is taken with it
   std::vector<Lane> lanes_;
   std::vector<bool> accepted_ = std::vector<bool>(shm::kMaxLanes);  // by entry of our directory
-  std::uint64_t shared_count_ = 0;
   std::size_t me_ = 0;
   const int getpid_ = getpid();
   bool direct_copy_ = true;

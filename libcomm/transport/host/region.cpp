@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,15 +31,14 @@ struct RegionHeader {
   std::atomic<std::uint64_t> number;
 };
 
-// A number (MemoryName's region and extra) holds the descriptor and a count of 42 bits, so that
-// no two regions of a process have the same. Bit 30 keeps the region from being 0, bit 31 marks
-// shared memory.
+// A number (MemoryName's region and extra) holds the descriptor and 42 secret bits, so that a
+// process that has one key cannot make that of another region from it, and that a descriptor that
+// is used again has another number. Bit 30 keeps the region from being 0, bit 31 marks shared
+// memory.
 constexpr int kFdBits = 20;
-std::uint64_t make_number(int fd) noexcept {
-  static std::atomic<std::uint64_t> counter{0};
-  const std::uint64_t count = counter.fetch_add(1, std::memory_order_relaxed);
-  const std::uint64_t high = count >> 32 & ((1u << (30 - kFdBits)) - 1);
-  return count << 32 | 1u << 30 | high << kFdBits | static_cast<std::uint32_t>(fd);
+std::uint64_t make_number(int fd, std::uint64_t secret) noexcept {
+  constexpr std::uint64_t kPublic = ((std::uint64_t{1} << kFdBits) - 1) | std::uint64_t{3} << 30;
+  return (secret & ~kPublic) | 1u << 30 | static_cast<std::uint32_t>(fd);
 }
 int descriptor_of(const MemoryName& memory) noexcept {
   return static_cast<int>(memory.region & ((1u << kFdBits) - 1));
@@ -75,6 +75,11 @@ std::size_t round_to_pages(std::size_t bytes) noexcept {
 
 }  // namespace
 
+Status make_secret(std::uint64_t& secret) {
+  if (getrandom(&secret, sizeof secret, 0) == sizeof secret) return {};
+  return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
+}
+
 OwnRegions::~OwnRegions() {
   for (auto& [address, region] : regions_) {
     munmap(reinterpret_cast<void*>(address - kPageBytes), region.bytes);
@@ -85,6 +90,8 @@ OwnRegions::~OwnRegions() {
 Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memory) {
   if (bytes == 0 || bytes > (std::size_t{1} << 46))
     return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
+  std::uint64_t secret = 0;
+  if (Status status = make_secret(secret); !status) return status;
   const std::size_t total = kPageBytes + round_to_pages(bytes);
   const int fd = memfd_create(kRegionName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0 || fd >= 1 << kFdBits) {
@@ -107,7 +114,7 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memor
   header->magic = kRegionMagic;
   header->address = start;
   header->bytes = bytes;
-  const std::uint64_t number = make_number(fd);
+  const std::uint64_t number = make_number(fd, secret);
   // release: pairs with the acquire in PeerRegions::find.
   header->number.store(number, std::memory_order_release);
   const std::unique_lock lock(mutex_);

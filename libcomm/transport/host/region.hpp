@@ -15,6 +15,9 @@
 
 namespace weft::shm {
 
+// Bits that no other process can guess, for the number of memory.
+Status make_secret(std::uint64_t& secret);
+
 // This process's regions.
 class OwnRegions {
  public:

@@ -150,6 +150,10 @@ Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
   }
   if (lane->state == SendLaneState::asking) {
     if (now_ns() - lane->asked_ns < timeout_ns_) return Code::again;
+    if (lacks_descriptors(*peer)) {
+      lane->asked_ns = now_ns();
+      return Code::again;
+    }
     return {Code::timed_out,
             fmt::format("{} has not answered {} for {} ms over {}: is a port closed between them?",
                         job_.describe(rank), job_.describe(job_.rank()), timeout_ns_ / 1'000'000,

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.hpp"
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
@@ -397,6 +398,10 @@ void RemoteLanes::tick() {
       case ReliableLink::Due::nothing:
         break;
       case ReliableLink::Due::gone:
+        if (lacks_descriptors(peer)) {
+          peer.link.restart_wait(now_ns_);
+          break;
+        }
         // What needs it ends as if the peer had died, with its name alone. A process of another job
         // that nothing was sent to has come and gone, as far as anybody here can tell.
         if (!peer.answered && !is_leaving_ &&
@@ -420,6 +425,17 @@ void RemoteLanes::tick() {
         break;
     }
   }
+}
+
+// Whether a silence is this process's own: no link is made without a descriptor.
+bool RemoteLanes::lacks_descriptors(const RankPeer& peer) {
+  if (has_descriptors_left()) return false;
+  if (!std::exchange(told_shortage_, true))
+    log_line(LogLevel::warn, job_.rank(),
+             "{}: {} has no descriptors left for a link to {}, and waits until it has: raise the "
+             "limit (ulimit -n)",
+             name(), job_.describe(job_.rank()), job_.describe(peer.rank));
+  return true;
 }
 
 // Life and death.

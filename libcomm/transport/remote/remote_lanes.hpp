@@ -166,6 +166,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void drop_link(RankPeer& peer);
   void note_up(RankPeer& peer);
   void note_end(int rank, PeerState state);
+  bool lacks_descriptors(const RankPeer& peer);
   void lose(RankPeer& peer, const char* why, LogLevel level = LogLevel::info);
   void watch(RankPeer& peer);
   void pump(RankPeer& peer);
@@ -269,7 +270,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<SendLaneState*> held_;  // lanes that hold something
   std::atomic<bool> holds_{false};    // there are such
   bool is_leaving_ = false;
-  bool told_stranger_ = false, told_other_job_ = false;
+  bool told_stranger_ = false, told_other_job_ = false, told_shortage_ = false;
   std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it
 };
 

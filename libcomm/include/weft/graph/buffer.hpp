@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "weft/export.hpp"
 #include "weft/job.hpp"
 
 namespace weft::graph {

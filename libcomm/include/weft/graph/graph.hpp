@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/export.hpp"
 #include "weft/graph/buffer.hpp"
 #include "weft/graph/row_cache.hpp"
 #include "weft/graph/team.hpp"

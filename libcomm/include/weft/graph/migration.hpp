@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/export.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/graph/row_cache.hpp"
 #include "weft/graph/task_range.hpp"

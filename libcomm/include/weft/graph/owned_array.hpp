@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "weft/export.hpp"
 #include "weft/graph/graph.hpp"
 
 namespace weft::graph {

@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "weft/export.hpp"
 #include "weft/graph/migration.hpp"
 #include "weft/graph/vertex_array.hpp"
 #include "weft/graph/vertex_set.hpp"

@@ -17,6 +17,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "weft/export.hpp"
+
 namespace weft::graph {
 
 struct TaskClaim {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "weft/export.hpp"
+
 namespace weft::graph {
 
 // A vertex's number, from 0. 32 bits unless the build says otherwise (-Dgraph_vertex_bits=64);

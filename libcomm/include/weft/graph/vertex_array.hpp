@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/exchange.hpp"
+#include "weft/export.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/graph/migration.hpp"
 

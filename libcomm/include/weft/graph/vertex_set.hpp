@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "weft/export.hpp"
 #include "weft/graph/graph.hpp"
 
 namespace weft::graph {

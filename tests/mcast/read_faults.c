@@ -2,6 +2,7 @@
 // disk that is broken or a tree that changes. KIND: stat (EIO), gone (ENOENT), open (EIO), list
 // (EIO in the middle of the folder's names).
 #define _GNU_SOURCE
+#undef _FILE_OFFSET_BITS  // with it lstat64 would be another name of lstat
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -184,6 +184,7 @@ class CopyDelete(unittest.TestCase):
             self.write(f'tree/many/{i % 7}/f{i}', str(i) * 1000)
             os.symlink('f', self.at(f'tree/many/{i % 7}/l{i}'))
             os.link(self.at(f'tree/many/{i % 7}/f{i}'), self.at(f'tree/many/{i % 7}/h{i}'))
+        self.write('tree/large', 'resumed' * 700_000)
         for more in ([], ['--delete'], ['--resume']):
             for _ in range(3):
                 shutil.rmtree(self.at('s'), ignore_errors=True)

@@ -4,6 +4,7 @@
 // Both kinds of names are defined here, so neither stands for the other.
 #undef _FILE_OFFSET_BITS
 #define _GNU_SOURCE
+#undef _FILE_OFFSET_BITS  // with it lstat64 would be another name of lstat
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -126,7 +126,9 @@ void EmbeddedDirectory::note(std::uint64_t from, const ObjectId& id, Announced w
   const bool is_late = what == Announced::copy && known.erased_ns != 0;
   const bool is_second = what == Announced::sealed && !known.holders.empty() &&
                          !known.holders.contains(from) && !known.is_early;
-  if (is_late || is_second) return send(from, PeerKind::drop, id);
+  if (is_late || is_second)
+    return send(from, PeerKind::drop, id,
+                static_cast<std::uint64_t>(is_second ? Dropped::second : Dropped::erased));
   // What comes from two hosts comes in any order.
   known.is_early = what == Announced::copy && (known.holders.empty() || known.is_early);
   known.holders.insert(from);
@@ -182,7 +184,7 @@ void EmbeddedDirectory::received(std::uint64_t from, const PeerMessage& message)
     case PeerKind::erase:
       return answer_erase(from, message.id);
     case PeerKind::drop:
-      return user_.must_drop(message.id);
+      return user_.must_drop(message.id, message.number == 1 ? Dropped::second : Dropped::erased);
     default:
       return;
   }

@@ -12,7 +12,7 @@
 
 namespace weft::objstore {
 
-inline constexpr std::uint8_t kPeerVersion = 4;
+inline constexpr std::uint8_t kPeerVersion = 5;
 inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
 
 // Larger objects are read, whoever asks: what is sent is copied at both sides.
@@ -84,7 +84,9 @@ struct PeerMessage {
 };
 
 std::string encode(const PeerMessage& message);
-// False if the bytes are no message.
+// The version that a manager's message is of, whichever it is; 0: it is none.
+std::uint8_t version_of(std::span<const std::byte> bytes);
+// False if the bytes are no message of this version.
 bool decode(std::span<const std::byte> bytes, PeerMessage& message);
 
 }  // namespace weft::objstore

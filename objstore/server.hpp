@@ -118,6 +118,8 @@ class Server final : private References, private Observer {
                           std::uint32_t metadata_bytes, std::uint32_t& entry);
   // Ends all waits for an object that will not come.
   void fail_waits(const ObjectId& id, Code code, Reason reason);
+  // Whether an object that is waited for is on another host and finds no room here.
+  void set_lacks_room(const ObjectId& id, bool lacks_room);
   // On how many hosts an object is that Remote was asked to replicate.
   void replicated(std::uint64_t number, std::uint32_t num_hosts);
   // What came of a push; outcome: whether it began at all; value: as Reason has it.
@@ -145,7 +147,8 @@ class Server final : private References, private Observer {
     bool is_active = false;  // polled, not waited for
     bool is_subscribed = false;
     bool is_broken = false;  // to be disconnected
-    Descriptor socket, doorbell, bell;
+    // process: readable once it has ended; its children may hold the socket open.
+    Descriptor socket, process, doorbell, bell;
     Mapping memory;
     std::uint32_t taken = 0, completed = 0, under_way = 0;
     std::uint64_t events_written = 0, events_lost = 0;
@@ -227,6 +230,7 @@ class Server final : private References, private Observer {
   void seal(Client& client, const Request& request);
   void wait(Client& client, const Request& request);
   void list(Client& client, const Request& request);
+  void cancel(Client& client, std::uint32_t tag);
   void complete(Client& client, std::uint32_t tag, Outcome outcome, std::uint64_t value = 0,
                 std::uint32_t count = 0);
   std::byte* extent_bytes(Client& client, const Request& request, std::uint64_t bytes);
@@ -263,6 +267,7 @@ class Server final : private References, private Observer {
   // server_waits.cpp
   void end_wait(std::uint64_t number, Outcome outcome);
   void end_waits_of(std::uint32_t client);
+  void end_late_wait(std::uint64_t number);
   void tell_subscribers(const ObjectId& id, std::uint32_t entry);
   static void ring(Client& client);
 
@@ -292,6 +297,7 @@ class Server final : private References, private Observer {
   std::uint64_t next_wait_ = 1;
   std::unordered_map<std::uint64_t, Wait> waits_;
   std::unordered_multimap<ObjectId, std::uint64_t> waiting_for_;
+  std::unordered_set<ObjectId> lack_room_;  // of those that are waited for
   std::multimap<std::uint64_t, std::uint64_t> deadlines_;
   std::map<std::uint64_t, Into> intos_;
   std::map<std::uint64_t, Replication> replications_;

@@ -172,9 +172,18 @@ int weft_object_put(weft_object_store* store, const weft_object_id* id, const vo
 int weft_object_put_copies(weft_object_store* store, const weft_object_id* id, const void* data,
                            uint64_t data_bytes, const void* metadata, uint32_t metadata_bytes,
                            uint32_t copies, uint64_t ttl_ms, int is_pinned, int64_t timeout_ms) {
+  return weft_object_put_first(store, id, data, data_bytes, metadata, metadata_bytes, copies, 0,
+                               ttl_ms, is_pinned, timeout_ms);
+}
+
+int weft_object_put_first(weft_object_store* store, const weft_object_id* id, const void* data,
+                          uint64_t data_bytes, const void* metadata, uint32_t metadata_bytes,
+                          uint32_t copies, int is_first, uint64_t ttl_ms, int is_pinned,
+                          int64_t timeout_ms) {
   return guarded([&] {
     weft::ObjectOptions options = options_of(ttl_ms, is_pinned, timeout_ms);
     options.copies = copies;
+    options.is_first = is_first != 0;
     return store->store->put(id_of(id), bytes_of(data, data_bytes),
                              bytes_of(metadata, metadata_bytes), options);
   });

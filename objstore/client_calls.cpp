@@ -42,6 +42,9 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
     case Reason::exists:
       what = "is there already, or is being created; ids name one object";
       break;
+    case Reason::exists_elsewhere:
+      what = "is on another host, whose bytes are the object's; ids name one object";
+      break;
     case Reason::too_large:
       what = "is larger than the store's memory; start weft-store with more --memory";
       break;

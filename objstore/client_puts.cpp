@@ -17,6 +17,11 @@ constexpr std::size_t kPiecesUnderWay = 3;
 // An idle extent larger than this is given back at once.
 constexpr std::uint64_t kKeptExtent = 64 << 20;
 
+std::uint32_t flags_of(const ObjectOptions& options) {
+  return (options.is_pinned ? std::uint32_t{kFlagPin} : 0) |
+         (options.is_first ? std::uint32_t{kFlagFirst} : 0);
+}
+
 }  // namespace
 
 Status ObjectStoreImpl::take_room(std::uint64_t bytes, Room& room) {
@@ -100,7 +105,7 @@ Status ObjectStoreImpl::seal(ObjectBuffer& buffer) {
   Request request{};
   request.op = Op::seal;
   request.id = buffer.id_;
-  request.flags = buffer.options_.is_pinned ? std::uint32_t{kFlagPin} : 0;
+  request.flags = flags_of(buffer.options_);
   request.ttl_ms = buffer.options_.ttl_ms;
   request.copies = buffer.options_.copies;
   request.timeout_ms = buffer.options_.timeout_ms;
@@ -151,7 +156,7 @@ Status ObjectStoreImpl::put(const ObjectId& id, std::span<const std::byte> data,
   Request request{};
   request.op = Op::put;
   request.id = id;
-  request.flags = options.is_pinned ? std::uint32_t{kFlagPin} : 0;
+  request.flags = flags_of(options);
   request.ttl_ms = options.ttl_ms;
   request.copies = options.copies;
   request.timeout_ms = options.timeout_ms;
@@ -242,7 +247,7 @@ Status ObjectStoreImpl::put_async(const ObjectId& id, std::span<const std::byte>
   Request request{};
   request.op = Op::put;
   request.id = id;
-  request.flags = options.is_pinned ? std::uint32_t{kFlagPin} : 0;
+  request.flags = flags_of(options);
   request.ttl_ms = options.ttl_ms;
   request.copies = options.copies;
   request.timeout_ms = options.timeout_ms;

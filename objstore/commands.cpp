@@ -187,6 +187,7 @@ int put(ObjectStore& store, const Arguments& arguments) {
   ObjectOptions options;
   options.is_pinned = arguments.is_pinned;
   options.copies = arguments.copies;
+  options.is_first = true;
   options.timeout_ms = milliseconds(arguments.timeout_seconds);
   options.ttl_ms = static_cast<std::uint64_t>(arguments.ttl_seconds * 1000);
   check(store.put(parse(arguments.id), read_all(arguments.file), {}, options));

@@ -42,6 +42,8 @@ class DirectoryUser {
   virtual void must_drop(const ObjectId& id, Dropped why) = 0;
   // Gives an object that is here to a member whose watch asks for it. False: it is not in memory.
   virtual bool give_to(std::uint64_t member, const PeerMessage& watch) = 0;
+  // The answer to Directory::confirm(), after must_drop() if there is to be one.
+  virtual void confirmed(std::uint64_t number) = 0;
   // A message for another manager's directory, where there is a connection.
   virtual void send_to(std::uint64_t member, const PeerMessage& message) = 0;
   // Where a manager that there is no connection to can be reached.
@@ -55,6 +57,9 @@ class Directory {
   virtual void open() = 0;
   virtual void announce(const ObjectId& id, Announced what) = 0;
   virtual void withdraw(const ObjectId& id) = 0;
+  // Asks for DirectoryUser::confirmed() once what was announced of the id is known. May be lost
+  // with a connection.
+  virtual void confirm(const ObjectId& id, std::uint64_t number) = 0;
   // has_holders() now and whenever there are more, until unwatch(). ask: numbered if answerer() may
   // give the object at once.
   virtual void watch(const ObjectId& id, const PeerMessage& ask = {}) = 0;

@@ -68,6 +68,9 @@ void EmbeddedDirectory::announce(const ObjectId& id, Announced what) {
   send(home_of(id), PeerKind::announce, id, static_cast<std::uint64_t>(what));
 }
 void EmbeddedDirectory::withdraw(const ObjectId& id) { send(home_of(id), PeerKind::withdraw, id); }
+void EmbeddedDirectory::confirm(const ObjectId& id, std::uint64_t number) {
+  send(home_of(id), PeerKind::confirm, id, number);
+}
 void EmbeddedDirectory::watch(const ObjectId& id, const PeerMessage& ask) {
   watched_.insert(id);
   const std::uint64_t home = home_of(id);
@@ -181,6 +184,10 @@ void EmbeddedDirectory::received(std::uint64_t from, const PeerMessage& message)
       if (!watched_.contains(message.id)) return;
       if (message.is_deleted) return user_.was_deleted(message.id);
       return user_.has_holders(message.id, message.holders);
+    case PeerKind::confirm:
+      return send(from, PeerKind::confirmed, message.id, message.number);
+    case PeerKind::confirmed:
+      return user_.confirmed(message.number);
     case PeerKind::erase:
       return answer_erase(from, message.id);
     case PeerKind::drop:

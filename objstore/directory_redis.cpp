@@ -155,6 +155,12 @@ void RedisDirectory::withdraw(const ObjectId& id) {
   commands_.command({"SREM", key("holders", id), self_text_});
 }
 
+// What was announced while Redis is away is said when it is back.
+void RedisDirectory::confirm(const ObjectId&, std::uint64_t number) {
+  if (!commands_.is_connected()) return user_.confirmed(number);
+  commands_.command({"PING"}, [this, number](const redisReply&) { user_.confirmed(number); });
+}
+
 void RedisDirectory::watch(const ObjectId& id, const PeerMessage&) {
   watched_.insert(id);
   script(kWatch, id, {}, [this, id](const redisReply& reply) {

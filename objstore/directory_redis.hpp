@@ -37,6 +37,7 @@ class RedisDirectory final : public Directory {
   void open() override {}  // when there is a connection
   void announce(const ObjectId& id, Announced what) override;
   void withdraw(const ObjectId& id) override;
+  void confirm(const ObjectId& id, std::uint64_t number) override;
   void watch(const ObjectId& id, const PeerMessage& ask) override;
   std::uint64_t answerer(const ObjectId&) const override { return 0; }
   void unwatch(const ObjectId& id) override;

@@ -126,6 +126,7 @@ enum class Op : std::uint32_t {
 enum RequestFlags : std::uint32_t {
   kFlagPin = 1,    // put, seal: pinned from the start
   kFlagFetch = 2,  // wait: from other hosts, too
+  kFlagFirst = 4,  // put, seal: only if no other host has an object of that id
 };
 
 struct alignas(64) Request {
@@ -172,19 +173,20 @@ enum class Reason : std::uint32_t {
   deleted,       // while it was waited for
   no_extent,
   shutting_down,
-  no_holder,        // no host has it
-  transfer,         // all hosts that have it failed
-  few_copies,       // count: on how many hosts it is
-  wrong_checksum,   // of all copies that came from other hosts
-  unreadable,       // it was spilled, and can't be read back
-  no_hosts,         // that it could be pushed to
-  not_listening,    // where groups could reach the host
-  few_hosts,        // count: of how many it is said in the extent what came of it
-  many_hosts,       // value: how many are known; more than an object is pushed to at once
-  short_of_memory,  // the store, for what the call needs of its own
-  bad_id,           // of no bytes
-  no_room_here,     // for an object that another host has
-  interrupted,      // by cancel
+  no_holder,         // no host has it
+  transfer,          // all hosts that have it failed
+  few_copies,        // count: on how many hosts it is
+  wrong_checksum,    // of all copies that came from other hosts
+  unreadable,        // it was spilled, and can't be read back
+  no_hosts,          // that it could be pushed to
+  not_listening,     // where groups could reach the host
+  few_hosts,         // count: of how many it is said in the extent what came of it
+  many_hosts,        // value: how many are known; more than an object is pushed to at once
+  short_of_memory,   // the store, for what the call needs of its own
+  bad_id,            // of no bytes
+  no_room_here,      // for an object that another host has
+  interrupted,       // by cancel
+  exists_elsewhere,  // another host's object of that id was first
 };
 
 struct Completion {

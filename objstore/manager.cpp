@@ -248,6 +248,9 @@ void Manager::replicate(std::uint64_t number, const ObjectId& id, std::uint32_t 
   post({What::replicate, id, number, {}, num_others});
 }
 void Manager::no_more_copies(std::uint64_t number) { post({What::no_more_copies, {}, number}); }
+void Manager::confirm(std::uint64_t number, const ObjectId& id) {
+  post({What::confirm, id, number});
+}
 void Manager::push(std::uint64_t number, const ObjectId& id,
                    const std::vector<std::string>& hosts) {
   post({What::push, id, number, {}, 0, hosts});
@@ -365,6 +368,10 @@ bool Manager::serve_inbox() {
       case What::no_more_copies:
         end_replication(command.number);
         break;
+      case What::confirm:
+        confirms_.emplace(command.number, Confirm{command.id});
+        directory_->confirm(command.id, command.number);
+        break;
       case What::push:
         start_push(command.number, command.id, command.hosts);
         break;
@@ -442,6 +449,8 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::watch:
     case PeerKind::unwatch:
     case PeerKind::erase:
+    case PeerKind::confirm:
+    case PeerKind::confirmed:
       return directory_->received(from, message);
     case PeerKind::drop:
       return must_drop(message.id, message.number == 1 ? Dropped::second : Dropped::erased);

@@ -81,6 +81,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void no_more_into(std::uint64_t number) override;
   void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) override;
   void no_more_copies(std::uint64_t number) override;
+  void confirm(std::uint64_t number, const ObjectId& id) override;
   void push(std::uint64_t number, const ObjectId& id,
             const std::vector<std::string>& hosts) override;
   void no_more_push(std::uint64_t number) override;
@@ -99,6 +100,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
     no_more_into,
     replicate,
     no_more_copies,
+    confirm,
     push,
     no_more_push,
     group_arrived,
@@ -272,6 +274,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void has_holders(const ObjectId& id, std::span<const std::uint64_t> holders) override;
   void was_deleted(const ObjectId& id) override;
   void must_drop(const ObjectId& id, Dropped why) override;
+  void confirmed(std::uint64_t number) override;
   void send_to(std::uint64_t member, const PeerMessage& message) override { send(member, message); }
   bool give_to(std::uint64_t member, const PeerMessage& watch) override;
   // manager_fetch.cpp
@@ -404,6 +407,11 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   std::unordered_map<std::uint64_t, Fetch*> asks_;
   std::uint64_t next_number_ = 1;
   std::map<std::uint64_t, Replication> replications_;
+  struct Confirm {
+    ObjectId id;
+    bool is_second = false;
+  };
+  std::map<std::uint64_t, Confirm> confirms_;
   std::unique_ptr<Multicast> multicast_;  // from the first push on
   std::string group_address_;             // its
   // By the store's numbers; by keys of kPushedHere.

@@ -47,16 +47,30 @@ void Manager::was_deleted(const ObjectId& id) {
     if (fetch->into != nullptr) leave(*fetch, {Code::not_found, Reason::deleted});
 }
 
+void Manager::confirmed(std::uint64_t number) {
+  const auto found = confirms_.find(number);
+  if (found == confirms_.end()) return;
+  const bool is_first = !found->second.is_second;
+  confirms_.erase(found);
+  const auto lock = server_.lock();
+  server_.confirmed(number, is_first);
+}
+
 void Manager::must_drop(const ObjectId& id, Dropped why) {
   {
     const auto lock = server_.lock();
     if (!server_.objects().erase(id).ok()) return;
   }
   if (why != Dropped::second) return;
+  // Who put it is answered, and needs no log.
+  bool is_answered = false;
+  for (auto& [number, confirm] : confirms_)
+    if (confirm.id == id) confirm.is_second = is_answered = true;
   {
     const std::lock_guard lock(inbox_mutex_);
     ++counters_.second;
   }
+  if (is_answered) return;
   // A program whose hosts all put the same ids makes thousands.
   ++num_second_;
   const std::uint64_t now_ns = monotonic_ns();

@@ -225,7 +225,12 @@ void Manager::part(std::uint64_t generation) {
     peer_names_.erase(generation);
   }
   std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
-  if (stores_.erase(generation) != 0) directory_->lost(generation);
+  if (stores_.erase(generation) != 0) {
+    directory_->lost(generation);
+    // The one who was to answer may be gone.
+    const std::map<std::uint64_t, Confirm> confirms = confirms_;
+    for (const auto& [number, confirm] : confirms) directory_->confirm(confirm.id, number);
+  }
   std::vector<Fetch*> concerned;
   for (const auto& [id, fetch] : fetches_) {
     const bool is_asked =

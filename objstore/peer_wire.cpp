@@ -157,7 +157,7 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
   if (needs_id(static_cast<PeerKind>(kind)) && message.id.size == 0) return false;
   reader.read(message.number);
   if (!reader.is_ok || version != kPeerVersion || kind < 1 ||
-      (kind > static_cast<std::uint8_t>(PeerKind::push_ping) &&
+      (kind > static_cast<std::uint8_t>(PeerKind::confirmed) &&
        kind != static_cast<std::uint8_t>(PeerKind::socket)))
     return false;
   message.kind = static_cast<PeerKind>(kind);

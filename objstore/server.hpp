@@ -68,6 +68,9 @@ class Remote {
   // no_more_copies().
   virtual void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) = 0;
   virtual void no_more_copies(std::uint64_t number) = 0;
+  // Whether the object that was sealed before is the first of its id on all hosts; ends with
+  // Server::confirmed().
+  virtual void confirm(std::uint64_t number, const ObjectId& id) = 0;
   // Sends an object that is here to these hosts, or to all (none named), at once; ends with
   // Server::pushed(), before long after no_more_push().
   virtual void push(std::uint64_t number, const ObjectId& id,
@@ -122,6 +125,8 @@ class Server final : private References, private Observer {
   void set_lacks_room(const ObjectId& id, bool lacks_room);
   // On how many hosts an object is that Remote was asked to replicate.
   void replicated(std::uint64_t number, std::uint32_t num_hosts);
+  // What came of confirm().
+  void confirmed(std::uint64_t number, bool is_first);
   // What came of a push; outcome: whether it began at all; value: as Reason has it.
   void pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results,
               std::uint64_t value = 0);
@@ -187,6 +192,12 @@ class Server final : private References, private Observer {
     std::uint32_t client, tag, num_wanted;
     std::uint64_t deadline_ns;
   };
+  // A seal that waits for the directory.
+  struct Confirm {
+    std::uint32_t client;
+    Request request;
+    std::uint64_t deadline_ns;
+  };
   // A call that waits until an object is on other hosts; Remote says when it is over.
   struct Push {
     std::uint32_t client;
@@ -243,6 +254,7 @@ class Server final : private References, private Observer {
   // server_copies.cpp
   void replicate(Client& client, const Request& request);
   void end_replications(std::uint64_t now_ns);
+  void end_confirms(std::uint64_t now_ns);
 
   // server_push.cpp
   void push(Client& client, const Request& request);
@@ -301,6 +313,7 @@ class Server final : private References, private Observer {
   std::multimap<std::uint64_t, std::uint64_t> deadlines_;
   std::map<std::uint64_t, Into> intos_;
   std::map<std::uint64_t, Replication> replications_;
+  std::map<std::uint64_t, Confirm> confirms_;
   std::map<std::uint64_t, Push> pushes_;
   struct Restore {
     ObjectId id;

@@ -15,6 +15,7 @@ namespace {
 constexpr std::uint64_t kCopyPiece = 1 << 20;   // others are served between two of them
 constexpr std::uint64_t kWriteMost = 16 << 20;  // of one write call
 constexpr std::uint32_t kMostIds = 1 << 16;     // of one call
+constexpr std::int64_t kConfirmMs = 5000;       // for the directory's answer
 constexpr std::int64_t kRestoreMs = 20'000;     // for what is on disk
 
 // Different ids out of so many, each a byte of its length and its bytes.
@@ -168,6 +169,8 @@ void Server::cancel(Client& client, std::uint32_t tag) {
     if (is_its(into.client, into.tag)) return end_into(number, outcome);
   for (auto& [number, replication] : replications_)
     if (is_its(replication.client, replication.tag)) replication.deadline_ns = 0;
+  for (auto& [number, confirm] : confirms_)
+    if (is_its(confirm.client, confirm.request.tag)) confirm.deadline_ns = 0;
   for (auto& [number, push] : pushes_)
     if (is_its(push.client, push.request.tag)) push.deadline_ns = 0;
 }
@@ -307,6 +310,11 @@ void Server::advance_copy() {
 void Server::finish_seal(Client& client, const Request& request, std::uint32_t entry) {
   client.creating.erase(request.id);
   objects_.seal(entry, request.ttl_ms, (request.flags & kFlagPin) != 0);
+  if ((request.flags & kFlagFirst) != 0 && remote_ != nullptr) {
+    const std::uint64_t number = next_wait_++;
+    confirms_.emplace(number, Confirm{client.serial, request, deadline_after(kConfirmMs)});
+    return remote_->confirm(number, request.id);
+  }
   if (request.copies > 1) return replicate(client, request);
   complete(client, request.tag, {});
 }

@@ -156,6 +156,9 @@ void Server::run_short(Client& client, const Request& request) {
   };
   std::erase_if(intos_, is_its);
   std::erase_if(replications_, is_its);
+  std::erase_if(confirms_, [&](const auto& item) {
+    return item.second.client == client.serial && item.second.request.tag == request.tag;
+  });
   std::erase_if(pushes_, [&](const auto& item) {
     return item.second.client == client.serial && item.second.request.tag == request.tag;
   });
@@ -238,8 +241,9 @@ int Server::run_clocks(std::uint64_t now_ns) {
   if (!deadlines_.empty()) due_at(deadlines_.begin()->first);
   due_at(end_due_intos(now_ns));
   end_replications(now_ns);
+  end_confirms(now_ns);
   end_pushes(now_ns);
-  if (!replications_.empty() || !pushes_.empty()) due_at(now_ns + 20'000'000);
+  if (!replications_.empty() || !confirms_.empty() || !pushes_.empty()) due_at(now_ns + 20'000'000);
   if (!room_waits_.empty()) {
     // References go without a word, so room is looked for now and then.
     room_may_have_come_ = true;

@@ -83,8 +83,8 @@ for _name, _result, *_arguments in (
         ("weft_object_buffer_metadata", c_void_p, c_void_p),
         ("weft_object_seal", c_int, c_void_p, c_void_p),
         ("weft_object_abort", None, c_void_p),
-        ("weft_object_put_copies", c_int, c_void_p, POINTER(_Id), c_void_p, c_uint64, c_void_p,
-         c_uint32, c_uint32, c_uint64, c_int, c_int64),
+        ("weft_object_put_first", c_int, c_void_p, POINTER(_Id), c_void_p, c_uint64, c_void_p,
+         c_uint32, c_uint32, c_int, c_uint64, c_int, c_int64),
         ("weft_object_get", c_int, c_void_p, POINTER(_Id), c_size_t, c_int64, POINTER(c_void_p)),
         ("weft_object_data", c_void_p, c_void_p, POINTER(c_uint64)),
         ("weft_object_metadata", c_void_p, c_void_p, POINTER(c_uint64)),
@@ -367,10 +367,12 @@ class ObjectStore:
         connection.check(code, identifier)
         return buffer
 
-    def put(self, identifier, data, metadata=b"", ttl=0, pin=False, timeout=10.0, copies=1):
-        """copies: hosts that have it before this returns."""
+    def put(self, identifier, data, metadata=b"", ttl=0, pin=False, timeout=10.0, copies=1,
+            first=False):
+        """copies: hosts that have it before this returns. first: an Error, "exists already", if
+        another host has an object of that id, which takes a message there and back."""
         connection, view, metadata = self._open(), memoryview(data), bytes(metadata)
-        if copies != 1 and (view.readonly or not view.c_contiguous):
+        if (copies != 1 or first) and (view.readonly or not view.c_contiguous):
             view = memoryview(bytearray(view))
         if view.readonly or not view.c_contiguous:
             # ctypes takes the address of writable memory only.
@@ -379,10 +381,11 @@ class ObjectStore:
                 buffer.metadata[:] = metadata
             return
         array = (c_uint8 * view.nbytes).from_buffer(view) if view.nbytes else None
-        connection.check(_lib.weft_object_put_copies(
+        connection.check(_lib.weft_object_put_first(
             connection.handle, byref(_id(identifier)), array, view.nbytes, metadata,
             _size(len(metadata), "the metadata's length", (1 << 32) - 1),
-            _size(copies, "copies", (1 << 32) - 1), _ttl(ttl), int(pin), _ms(timeout)), identifier)
+            _size(copies, "copies", (1 << 32) - 1), int(first), _ttl(ttl), int(pin), _ms(timeout)),
+            identifier)
 
     def get(self, identifier, timeout=0.0):
         """The data, a memoryview without a copy."""

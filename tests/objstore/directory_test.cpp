@@ -81,6 +81,7 @@ struct Host final : DirectoryUser {
     told[id].insert(holders.begin(), holders.end());
   }
   void was_deleted(const ObjectId& id) override { deleted.insert(id); }
+  void confirmed(std::uint64_t) override {}
   void must_drop(const ObjectId& id, Dropped) override {
     if (objects.erase(id) != 0) directory->withdraw(id);
   }

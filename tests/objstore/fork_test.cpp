@@ -116,7 +116,9 @@ TEST_CASE("a child by fork is refused, and changes nothing of its parent's") {
     memory = {};
     store.reset();
     ObjectStore mine({.socket = process.socket()});
-    return mine.get(id, object).ok() && equal(object.data(), contents) ? 0 : 103;
+    const bool is_well = mine.get(id, object).ok() && equal(object.data(), contents);
+    object.release();
+    return is_well ? 0 : 103;
   });
   CHECK(failed == 0);
   // The parent's reference holds: the object is deleted and the memory used for others.

@@ -153,7 +153,7 @@ def with_given(store):
 
 
 def check_pools(s):
-    s.put("given", b"by pickle")
+    s.put("given", b"by pickle", pin=True)
     for how in ("fork", "spawn"):
         context = multiprocessing.get_context(how)
         with context.Pool(3, open_here, (None,)) as pool:

@@ -68,6 +68,11 @@ WEFT_C_API int weft_object_put_copies(weft_object_store* store, const weft_objec
                                       const void* data, uint64_t data_bytes, const void* metadata,
                                       uint32_t metadata_bytes, uint32_t copies, uint64_t ttl_ms,
                                       int is_pinned, int64_t timeout_ms);
+/* The same; is_first: with WEFT_EXISTS if another host has an object of that id. */
+WEFT_C_API int weft_object_put_first(weft_object_store* store, const weft_object_id* id,
+                                     const void* data, uint64_t data_bytes, const void* metadata,
+                                     uint32_t metadata_bytes, uint32_t copies, int is_first,
+                                     uint64_t ttl_ms, int is_pinned, int64_t timeout_ms);
 /* objects: num of them, each freed with weft_object_release; null for those that did not come. */
 WEFT_C_API int weft_object_get(weft_object_store* store, const weft_object_id* ids, size_t num,
                                int64_t timeout_ms, weft_object** objects);

@@ -58,6 +58,11 @@ struct ObjectOptions {
   std::int64_t timeout_ms = 10000;  // how long room is waited for, and then the copies
   // Hosts that have it, this one included, before put or seal returns; put_async: is done.
   std::uint32_t copies = 1;
+  // Fail with exists where another host has an object of that id, too: put and seal then wait for
+  // the directory, which takes a message to another host and back. Without it such a put is ok, and
+  // its bytes are dropped, which the store's log tells. Of two hosts that put at the same time one
+  // is first.
+  bool is_first = false;
 };
 
 // A reference to a sealed object: while it lives, the object is not evicted and its data stay.

@@ -1,4 +1,5 @@
 // The public face of a client, and the calls that only ask.
+#include <algorithm>
 #include <cstring>
 
 #include "client_impl.hpp"
@@ -6,40 +7,6 @@
 namespace weft {
 
 using namespace objstore;
-
-bool ObjectId::parse(std::string_view text, ObjectId& id) {
-  ObjectId parsed;
-  const auto digit = [](char letter) {
-    if (letter >= '0' && letter <= '9') return letter - '0';
-    if (letter >= 'a' && letter <= 'f') return letter - 'a' + 10;
-    if (letter >= 'A' && letter <= 'F') return letter - 'A' + 10;
-    return -1;
-  };
-  if (text.size() == 40) {
-    for (std::size_t i = 0; i < 20; ++i) {
-      const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-      if (high < 0 || low < 0) return false;
-      parsed.bytes[i] = static_cast<std::uint8_t>(high * 16 + low);
-    }
-  } else {
-    if (text.empty() || text.size() > 20 || text.find('\0') != std::string_view::npos) return false;
-    std::memcpy(parsed.bytes.data(), text.data(), text.size());
-  }
-  id = parsed;
-  return true;
-}
-
-std::string ObjectId::text() const {
-  std::size_t length = 20;
-  while (length > 0 && bytes[length - 1] == 0) --length;
-  bool is_name = length > 0;
-  for (std::size_t i = 0; i < length; ++i) is_name &= bytes[i] > ' ' && bytes[i] <= '~';
-  if (is_name) return {reinterpret_cast<const char*>(bytes.data()), length};
-  std::string digits;
-  for (const std::uint8_t byte : bytes)
-    for (const int half : {byte >> 4, byte & 15}) digits += "0123456789abcdef"[half];
-  return digits;
-}
 
 Status ObjectStoreImpl::simple(Op op, const ObjectId& id) {
   Request request{};
@@ -54,17 +21,17 @@ Status ObjectStoreImpl::subscribe() { return simple(Op::subscribe, {}); }
 Status ObjectStoreImpl::list(std::vector<ObjectEntry>& objects) {
   objects.clear();
   Room room;
-  if (Status status = take_room(4096 * sizeof(ListedObject), room); !status) return status;
+  if (Status status = take_room(kMostListed * sizeof(ListedObject), room); !status) return status;
   Request request{};
   request.op = Op::list;
   request.extent = room.extent;
   request.extent_offset = room.offset;
   request.bytes = room.bytes;
   Status status;
+  Completion completion{};
   do {
-    Completion completion{};
     if (status = call(request, completion); !status) break;
-    for (std::uint32_t i = 0; i < completion.count && i < 4096; ++i) {
+    for (std::uint32_t i = 0; i < std::min(completion.count, kMostListed); ++i) {
       ListedObject listed;
       std::memcpy(&listed, room.memory + i * sizeof listed, sizeof listed);
       objects.push_back(
@@ -73,7 +40,7 @@ Status ObjectStoreImpl::list(std::vector<ObjectEntry>& objects) {
     }
     request.cursor = completion.value;
   } while (request.cursor != 0);
-  give_room(room);
+  give_room(room, completion);
   return status;
 }
 
@@ -90,7 +57,7 @@ Status ObjectStoreImpl::status(std::string& json) {
   if (status)
     json.assign(reinterpret_cast<const char*>(room.memory),
                 std::min<std::uint64_t>(completion.value, room.bytes));
-  give_room(room);
+  give_room(room, completion);
   return status;
 }
 
@@ -156,6 +123,10 @@ Status ObjectStore::put_async(const ObjectId& id, std::span<const std::byte> dat
 Status ObjectStore::get_async(const ObjectId& id, ObjectCall& call, std::int64_t timeout_ms) {
   return impl_->get_async(id, call, timeout_ms);
 }
+void ObjectStore::set_interrupt(int (*is_interrupted)()) noexcept {
+  impl_->set_interrupt(is_interrupted);
+}
+const int* ObjectStore::interrupts() const noexcept { return impl_->interrupts(); }
 int ObjectStore::event_fd() const noexcept { return impl_->event_fd(); }
 bool ObjectStore::arm() { return impl_->arm(); }
 bool ObjectStore::progress() { return impl_->progress(); }

@@ -23,6 +23,8 @@ constexpr std::uint64_t kSpinNs = 20'000, kYieldNs = 100'000;
 constexpr std::uint64_t kSliceNs = 50'000'000;  // between two looks whether the store lives
 // How long the store may take beyond what a call waits for by its own wish.
 constexpr std::uint64_t kAnswerNs = 30'000'000'000;
+// How long it may take to give up a call that the program no longer waits for.
+constexpr std::uint64_t kCancelNs = 2'000'000'000;
 
 void relax() {
 #if defined(__x86_64__)
@@ -39,6 +41,9 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
   switch (reason) {
     case Reason::exists:
       what = "is there already, or is being created; ids name one object";
+      break;
+    case Reason::exists_elsewhere:
+      what = "is on another host, whose bytes are the object's; ids name one object";
       break;
     case Reason::too_large:
       what = "is larger than the store's memory; start weft-store with more --memory";
@@ -93,6 +98,16 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
     case Reason::short_of_memory:
       what = "was refused: weft-store has no memory for the call";
       break;
+    case Reason::bad_id:
+      return {Code::bad_argument, "an object's id is 1 to 255 bytes, and here is one of none"};
+    case Reason::no_room_here:
+      what =
+          "is on another host, and finds no room here in time: all objects are referenced, "
+          "pinned or being created";
+      break;
+    case Reason::interrupted:
+      what = "was waited for no longer: the program was interrupted";
+      break;
     case Reason::many_hosts:
       what = "was pushed nowhere, as there are too many hosts";
       break;
@@ -108,7 +123,7 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
     else
       what = op == Op::erase ? "could not be deleted" : "failed";
   }
-  return {known, "object " + id.text() + " " + what};
+  return {known, (id.size != 0 ? "object " + id.text() : "what was asked for") + " " + what};
 }
 
 bool ObjectStoreImpl::store_is_gone() {
@@ -128,7 +143,7 @@ bool ObjectStoreImpl::submit_locked(Request& request, ObjectCall* call) {
   free->call = call;
   request.tag = static_cast<std::uint32_t>(free - pending_.begin());
   Control& control = this->control();
-  control.requests[submitted_ % kCalls] = request;
+  copy_request(control.requests[submitted_ % kCalls], request);
   // release: the request; pairs with Server::serve.
   control.submitted.store(++submitted_, std::memory_order_release);
   // seq_cst: either the store sees the request before it sleeps, or it is seen that it does; pairs
@@ -168,9 +183,29 @@ bool ObjectStoreImpl::take_completions_locked() {
   return true;
 }
 
-// Until done() (called with mutex_ held) is true. False: the deadline, or the store is gone.
+Status ObjectStoreImpl::has_ended() const {
+  return {Code::peer_lost, "the object store at " + socket_path_ + " has ended"};
+}
+
+Status ObjectStoreImpl::check_process() const {
+  if (!fork_mark_.is_child()) return Code::ok;
+  return {Code::bad_argument, "the connection to the object store at " + socket_path_ +
+                                  " is of the process that this one was forked from: connect anew "
+                                  "after fork"};
+}
+
+Status ObjectStoreImpl::not_answered(Slept slept) const {
+  if (slept == Slept::lost) return has_ended();
+  if (slept == Slept::interrupted)
+    return {Code::cancelled, "a call to the object store at " + socket_path_ + " was interrupted"};
+  return {Code::timed_out,
+          "the object store at " + socket_path_ + " does not answer; is it stopped?"};
+}
+
+// Until done() (called with mutex_ held) is true.
 template <class Done>
-bool ObjectStoreImpl::sleep_until(Done&& done, std::uint64_t deadline_ns, bool for_events) {
+ObjectStoreImpl::Slept ObjectStoreImpl::sleep_until(Done&& done, std::uint64_t deadline_ns,
+                                                    bool for_events, bool may_be_interrupted) {
   Control& control = this->control();
   const std::uint64_t begin_ns = monotonic_ns();
   for (std::uint64_t now_ns = begin_ns;; now_ns = monotonic_ns()) {
@@ -179,8 +214,9 @@ bool ObjectStoreImpl::sleep_until(Done&& done, std::uint64_t deadline_ns, bool f
     {
       const std::lock_guard lock(mutex_);
       take_completions_locked();
-      if (done()) return true;
-      if (is_lost_ || now_ns >= deadline_ns) return false;
+      if (done()) return Slept::done;
+      if (is_lost_) return Slept::lost;
+      if (now_ns >= deadline_ns) return Slept::late;
       completed = completed_;
       events = events_read_;
     }
@@ -198,11 +234,12 @@ bool ObjectStoreImpl::sleep_until(Done&& done, std::uint64_t deadline_ns, bool f
     // seq_cst: either the store sees the sleeper, or its news are seen here; pairs with the fence
     // in Server::ring.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    bool is_gone = false;
+    bool is_gone = false, has_slept = false;
     if (!is_news()) {
       const std::uint64_t slice = std::min(kSliceNs, deadline_ns - now_ns);
       const timespec limit{0, static_cast<long>(slice)};
       ::syscall(SYS_futex, &control.wakes, FUTEX_WAIT, wakes, &limit, nullptr, 0);
+      has_slept = true;
       is_gone = !is_news() && store_is_gone();
     }
     control.sleepers.fetch_sub(1, std::memory_order_relaxed);
@@ -210,52 +247,74 @@ bool ObjectStoreImpl::sleep_until(Done&& done, std::uint64_t deadline_ns, bool f
       const std::lock_guard lock(mutex_);
       is_lost_ = true;
     }
+    if (!has_slept || !may_be_interrupted || is_news()) continue;
+    // acquire: pairs with set_interrupt.
+    const auto is_interrupted = is_interrupted_.load(std::memory_order_acquire);
+    if (is_interrupted == nullptr || is_interrupted() == 0) continue;
+    // relaxed: of interest to the thread that was interrupted.
+    std::atomic_ref(num_interrupts_).fetch_add(1, std::memory_order_relaxed);
+    return Slept::interrupted;
   }
 }
 
 Status ObjectStoreImpl::start(Request& request, std::uint32_t& tag, ObjectCall* call,
                               std::uint64_t deadline_ns) {
+  if (Status status = check_process(); !status) return status;
   {
     const std::lock_guard lock(mutex_);
-    if (is_lost_) return {Code::peer_lost, "the object store at " + socket_path_ + " has ended"};
+    if (is_lost_) return has_ended();
     if (submit_locked(request, call)) {
       tag = request.tag;
       return Code::ok;
     }
   }
-  if (!sleep_until([&] { return submit_locked(request, call); }, deadline_ns))
-    return {is_lost_ ? Code::peer_lost : Code::timed_out,
-            "the object store at " + socket_path_ +
-                (is_lost_ ? " has ended" : " does not answer; is it stopped?")};
+  const Slept slept = sleep_until([&] { return submit_locked(request, call); }, deadline_ns);
+  if (slept != Slept::done) return not_answered(slept);
   tag = request.tag;
   return Code::ok;
 }
 
 Status ObjectStoreImpl::finish(std::uint32_t tag, std::uint64_t deadline_ns,
                                Completion& completion) {
-  const bool is_done = sleep_until(
-      [&] {
-        Pending& pending = pending_[tag];
-        if (!pending.is_done) return false;
-        completion = pending.completion;
-        pending.is_used = false;
-        --num_under_way_;
-        return true;
-      },
-      deadline_ns);
-  if (is_done) return Code::ok;
+  const auto take = [&] {
+    Pending& pending = pending_[tag];
+    if (!pending.is_done) return false;
+    completion = pending.completion;
+    pending.is_used = false;
+    --num_under_way_;
+    return true;
+  };
+  Slept slept = sleep_until(take, deadline_ns);
+  if (slept == Slept::interrupted) {
+    // The store answers what it gives up, and what is done by then. A stopped one does neither.
+    const std::uint64_t until_ns = monotonic_ns() + kCancelNs;
+    Request cancel{};
+    cancel.op = Op::cancel;
+    cancel.count = tag;
+    const auto submit = [&] {
+      if (!submit_locked(cancel, nullptr)) return false;
+      pending_[cancel.tag].is_left = true;
+      return true;
+    };
+    slept = sleep_until(submit, until_ns, false, false);
+    if (slept == Slept::done) slept = sleep_until(take, until_ns, false, false);
+    if (slept == Slept::late) slept = Slept::interrupted;
+  }
+  if (slept == Slept::done) return Code::ok;
   const std::lock_guard lock(mutex_);
   pending_[tag].is_left = true;
-  if (is_lost_) return {Code::peer_lost, "the object store at " + socket_path_ + " has ended"};
-  return {Code::timed_out,
-          "the object store at " + socket_path_ + " does not answer; is it stopped?"};
+  return not_answered(slept);
 }
 
 Status ObjectStoreImpl::call(Request& request, Completion& completion) {
+  completion.tag = kUnanswered;
   std::uint64_t deadline_ns = deadline_after(request.timeout_ms);
   if (deadline_ns != UINT64_MAX) deadline_ns += kAnswerNs;
   std::uint32_t tag;
-  if (Status status = start(request, tag, nullptr, deadline_ns); !status) return status;
+  if (Status status = start(request, tag, nullptr, deadline_ns); !status) {
+    completion.tag = 0;  // never asked
+    return status;
+  }
   if (Status status = finish(tag, deadline_ns, completion); !status) return status;
   if (completion.reason == Reason::few_copies)
     return {static_cast<Code>(completion.code),
@@ -266,6 +325,7 @@ Status ObjectStoreImpl::call(Request& request, Completion& completion) {
 }
 
 bool ObjectStoreImpl::arm() {
+  if (!check_process()) return false;
   Control& control = this->control();
   control.armed.store(1, std::memory_order_relaxed);
   // seq_cst: as in sleep_until.
@@ -279,6 +339,7 @@ bool ObjectStoreImpl::arm() {
 }
 
 bool ObjectStoreImpl::progress() {
+  if (!check_process()) return false;
   Control& control = this->control();
   if (control.armed.exchange(0, std::memory_order_relaxed) != 0) {
     std::uint64_t count;
@@ -289,13 +350,14 @@ bool ObjectStoreImpl::progress() {
 }
 
 Status ObjectStoreImpl::wait(ObjectCall& call) {
-  if (!sleep_until([&] { return call.is_done(); }, UINT64_MAX))
-    return {Code::peer_lost, "the object store at " + socket_path_ + " has ended"};
-  return call.status_;
+  if (Status status = check_process(); !status) return status;
+  const Slept slept = sleep_until([&] { return call.is_done(); }, UINT64_MAX);
+  return slept == Slept::done ? call.status_ : not_answered(slept);
 }
 
 bool ObjectStoreImpl::next_event(ObjectEntry& entry, std::int64_t timeout_ms,
                                  std::uint64_t* num_lost) {
+  if (!check_process()) return false;
   Control& control = this->control();
   const auto take = [&] {
     // acquire: the event; pairs with Server::tell_subscribers.
@@ -309,10 +371,7 @@ bool ObjectStoreImpl::next_event(ObjectEntry& entry, std::int64_t timeout_ms,
     control.events_read.store(++events_read_, std::memory_order_release);
     return true;
   };
-  const std::uint64_t deadline_ns =
-      timeout_ms < 0 ? UINT64_MAX
-                     : monotonic_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
-  const bool has_one = sleep_until(take, deadline_ns, true);
+  const bool has_one = sleep_until(take, deadline_after(timeout_ms), true) == Slept::done;
   if (num_lost != nullptr) *num_lost = control.events_lost.load(std::memory_order_relaxed);
   return has_one;
 }

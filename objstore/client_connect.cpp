@@ -53,7 +53,7 @@ bool receive(int socket, T& message, std::span<Descriptor> descriptors, int& num
 }
 
 // Whether whoever listened there is no more. A store closes what other users open, too.
-bool has_ended(int socket) {
+bool is_over(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
@@ -75,6 +75,7 @@ std::string default_object_store_socket() {
 ObjectStoreImpl::ObjectStoreImpl(const ObjectStoreSettings& settings)
     : socket_path_(settings.socket.empty() ? default_object_store_socket() : settings.socket),
       name_(settings.name) {
+  if (Status status = fork_mark_.make(); !status) throw Error(std::move(status));
   meet();
 }
 
@@ -108,11 +109,14 @@ void ObjectStoreImpl::meet() {
   if (::send(socket_.get(), &hello, sizeof hello, MSG_NOSIGNAL) !=
           static_cast<ssize_t>(sizeof hello) ||
       !receive(socket_.get(), welcome, files, num) || welcome.magic != kHelloMagic) {
-    if (has_ended(socket_.get())) check({Code::peer_lost, what + " has ended meanwhile"});
+    if (is_over(socket_.get())) check({Code::peer_lost, what + " has ended meanwhile"});
     check({Code::not_permitted, what + " does not answer; is it another user's, or no store?"});
   }
   if (welcome.layout_version != kLayoutVersion)
-    check({Code::unsupported, what + " is of another version than this library"});
+    check({Code::unsupported, what + " speaks version " + std::to_string(welcome.layout_version) +
+                                  " of its protocol, and this library version " +
+                                  std::to_string(kLayoutVersion) +
+                                  "; use a weft-store and a libweft_objstore of one release"});
   const auto code = static_cast<Code>(welcome.code);
   if (code != Code::ok || num != kWelcomeDescriptors)
     check({code == Code::ok ? Code::corrupt : code,
@@ -133,6 +137,7 @@ void ObjectStoreImpl::meet() {
 
 Status ObjectStoreImpl::more_extent(std::uint64_t bytes) {
   constexpr std::uint64_t kLeast = 8 << 20;
+  if (Status status = check_process(); !status) return status;
   const std::lock_guard one_at_a_time(socket_mutex_);
   ExtentWish wish{kHelloMagic, (bytes + 4095) / 4096 * 4096};
   if (wish.bytes < kLeast) wish.bytes = std::min(kLeast, std::max(wish.bytes, segment_.size()));
@@ -142,7 +147,7 @@ Status ObjectStoreImpl::more_extent(std::uint64_t bytes) {
   if (::send(socket_.get(), &wish, sizeof wish, MSG_NOSIGNAL) !=
           static_cast<ssize_t>(sizeof wish) ||
       !receive(socket_.get(), answer, file, num))
-    return {Code::peer_lost, "the object store at " + socket_path_ + " has ended"};
+    return has_ended();
   if (answer.code != 0) return error_of(Op::create, {}, answer.code, answer.reason);
   const std::lock_guard lock(mutex_);
   if (num != 1 || answer.number >= kMaxExtents || extents_[answer.number].is_there)

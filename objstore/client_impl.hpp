@@ -3,6 +3,9 @@
 // client_calls.cpp (requests, completions, sleep), client_objects.cpp (taking and releasing
 // objects), client_puts.cpp (creating them), client_into.cpp (ranges into the program's memory),
 // client_push.cpp (to other hosts), client.cpp (the public facade and the rest).
+//
+// A child by fork has the parent's shared memory and descriptors. It must neither write there nor
+// take the mutex, which another thread of the parent may have held: every call looks first.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -47,6 +50,11 @@ class ObjectStoreImpl {
   Status put_async(const ObjectId& id, std::span<const std::byte> data, ObjectCall& call,
                    const ObjectOptions& options);
   Status get_async(const ObjectId& id, ObjectCall& call, std::int64_t timeout_ms);
+  void set_interrupt(int (*is_interrupted)()) noexcept {
+    // release: what the function reads; pairs with sleep_until.
+    is_interrupted_.store(is_interrupted, std::memory_order_release);
+  }
+  const int* interrupts() const noexcept { return &num_interrupts_; }
   int event_fd() const noexcept { return bell_.get(); }
   bool arm();
   bool progress();
@@ -90,30 +98,46 @@ class ObjectStoreImpl {
   Status call(Request& request, Completion& completion);
   Status start(Request& request, std::uint32_t& tag, ObjectCall* call, std::uint64_t deadline_ns);
   Status finish(std::uint32_t tag, std::uint64_t deadline_ns, Completion& completion);
+  enum class Slept { done, late, lost, interrupted };
   template <class Done>
-  bool sleep_until(Done&& done, std::uint64_t deadline_ns, bool for_events = false);
+  Slept sleep_until(Done&& done, std::uint64_t deadline_ns, bool for_events = false,
+                    bool may_be_interrupted = true);
+  Status not_answered(Slept slept) const;
+  // Of a child by fork; ok in the process that has connected.
+  Status check_process() const;
+  Status has_ended() const;
   Status error_of(objstore::Op op, const ObjectId& id, std::uint32_t code,
                   objstore::Reason reason) const;
   // client_puts.cpp
   Status take_room(std::uint64_t bytes, Room& room);
   void give_room(const Room& room) noexcept;
+  // After a call: the store may still read for one that it has not answered.
+  void give_room(const Room& room, const Completion& completion) noexcept {
+    if (completion.tag != kUnanswered) give_room(room);
+  }
   Status put_in_pieces(Request& request, std::span<const std::byte> data,
                        std::span<const std::byte> metadata);
   // client_into.cpp
   bool room_of(std::span<std::byte> memory, Room& room);
   bool copy_from_here(const ObjectId& id, std::uint64_t offset, std::span<std::byte> into,
                       std::uint64_t& data_bytes);
+  static Status check_range(const ObjectId& id, std::uint64_t offset, std::uint64_t data_bytes);
   // client_objects.cpp
   bool take_locked(const ObjectId& id, Object& object);
   std::uint32_t free_slot_locked();
   Status wait_for(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,
-                  bool fetches, std::uint32_t& num_here);
+                  bool fetches, std::uint32_t& num_here, bool* lacks_room = nullptr);
 
   objstore::Control& control() const {
     return *reinterpret_cast<objstore::Control*>(control_.data());
   }
 
+  static constexpr std::uint32_t kUnanswered = UINT32_MAX;  // a Completion's tag before it is one
+
   const std::string socket_path_, name_;
+  objstore::ForkMark fork_mark_;
+  std::atomic<int (*)()> is_interrupted_{nullptr};
+  int num_interrupts_ = 0;  // changed through atomic_ref
   Descriptor socket_, doorbell_, bell_;
   objstore::IndexView index_;
   objstore::Mapping segment_, control_;

@@ -49,6 +49,14 @@ bool ObjectStoreImpl::room_of(std::span<std::byte> memory, Room& room) {
   return false;
 }
 
+Status ObjectStoreImpl::check_range(const ObjectId& id, std::uint64_t offset,
+                                    std::uint64_t data_bytes) {
+  if (offset <= data_bytes) return Code::ok;
+  return {Code::bad_argument, "object " + id.text() + " has " + std::to_string(data_bytes) +
+                                  " bytes of data, so none from offset " + std::to_string(offset) +
+                                  " on"};
+}
+
 bool ObjectStoreImpl::copy_from_here(const ObjectId& id, std::uint64_t offset,
                                      std::span<std::byte> into, std::uint64_t& data_bytes) {
   Object object;
@@ -65,13 +73,21 @@ Status ObjectStoreImpl::get_into(const ObjectId& id, std::uint64_t offset,
                                  std::span<std::byte> into, std::uint64_t& data_bytes,
                                  std::int64_t timeout_ms) {
   data_bytes = 0;
+  if (Status status = check_process(); !status) return status;
+  // Numbers below zero that were made unsigned.
+  if (offset > std::uint64_t{INT64_MAX} || into.size() > std::uint64_t{INT64_MAX})
+    return {Code::bad_argument, "a range of object " + id.text() + " begins at " +
+                                    std::to_string(static_cast<std::int64_t>(offset)) +
+                                    " and has " +
+                                    std::to_string(static_cast<std::int64_t>(into.size())) +
+                                    " bytes; both are 0 or more"};
   Room room;
   bool is_ours = false, is_answered = true;
   Status status;
   const std::uint64_t begin_ns = monotonic_ns();
   for (int tries = 0;; ++tries) {
     if (copy_from_here(id, offset, into, data_bytes)) {
-      status = Code::ok;
+      status = check_range(id, offset, data_bytes);
       break;
     }
     if (room.memory == nullptr && !room_of(into, room)) {
@@ -88,13 +104,13 @@ Status ObjectStoreImpl::get_into(const ObjectId& id, std::uint64_t offset,
     request.object_offset = offset;
     request.timeout_ms = left_ms(timeout_ms, begin_ns);
     Completion completion{};
-    completion.tag = UINT32_MAX;
     status = call(request, completion);
     // The store may still write for a call that it has not answered.
-    is_answered = completion.tag != UINT32_MAX;
+    is_answered = completion.tag != kUnanswered;
     // It came meanwhile, and may go again before it is taken.
     if (completion.reason == Reason::exists && (request.timeout_ms != 0 || tries < 3)) continue;
     data_bytes = completion.value;
+    if (status) status = check_range(id, offset, data_bytes);
     if (status && is_ours && !into.empty() && offset < data_bytes)
       std::memcpy(into.data(), room.memory,
                   std::min<std::uint64_t>(into.size(), data_bytes - offset));

@@ -16,6 +16,13 @@ namespace {
 constexpr std::uint32_t kKeptSlots = 1024;
 constexpr std::uint32_t kMostIds = 1 << 16;  // of one call
 
+// As wait reads it; where the next one goes.
+std::byte* write_id(std::byte* to, const ObjectId& id) {
+  *to = static_cast<std::byte>(id.size);
+  std::memcpy(to + 1, id.bytes.data(), id.size);
+  return to + 1 + id.size;
+}
+
 }  // namespace
 
 Object::Object(const Object& other)
@@ -31,12 +38,14 @@ void Object::release() noexcept {
 }
 
 void ObjectStoreImpl::add_reference(std::uint32_t slot) noexcept {
+  if (fork_mark_.is_child()) return;
   const std::lock_guard lock(mutex_);
   Slot& mine = control().slots[slot];
   mine.count.store(mine.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void ObjectStoreImpl::release(std::uint32_t slot) noexcept {
+  if (fork_mark_.is_child()) return;
   const std::lock_guard lock(mutex_);
   Slot& mine = control().slots[slot];
   const std::uint32_t count = mine.count.load(std::memory_order_relaxed) - 1;
@@ -104,11 +113,13 @@ bool ObjectStoreImpl::take_locked(const ObjectId& id, Object& object) {
 }
 
 bool ObjectStoreImpl::take(const ObjectId& id, Object& object) {
+  if (fork_mark_.is_child()) return false;
   const std::lock_guard lock(mutex_);
   return take_locked(id, object);
 }
 
 bool ObjectStoreImpl::contains(const ObjectId& id) {
+  if (fork_mark_.is_child()) return false;
   Found found;
   if (index_.find(id, found) && (found.expires_ns == 0 || found.expires_ns > monotonic_ns()))
     return true;
@@ -117,14 +128,19 @@ bool ObjectStoreImpl::contains(const ObjectId& id) {
 }
 
 Status ObjectStoreImpl::wait_for(std::span<const ObjectId> ids, std::size_t least,
-                                 std::int64_t timeout_ms, bool fetches, std::uint32_t& num_here) {
+                                 std::int64_t timeout_ms, bool fetches, std::uint32_t& num_here,
+                                 bool* lacks_room) {
   num_here = 0;
   if (ids.size() > kMostIds)
     return {Code::bad_argument, "more than 65536 objects are waited for in one call"};
   Room room;
-  if (Status status = take_room(ids.size_bytes(), room); !status) return status;
-  if (!ids.empty()) std::memcpy(room.memory, ids.data(), ids.size_bytes());
+  std::uint64_t bytes = 0;
+  for (const ObjectId& id : ids) bytes += 1 + id.size;
+  if (Status status = take_room(bytes, room); !status) return status;
+  std::byte* to = room.memory;
+  for (const ObjectId& id : ids) to = write_id(to, id);
   Request request{};
+  request.bytes = bytes;
   request.op = Op::wait;
   request.id = ids.front();
   request.flags = fetches ? std::uint32_t{kFlagFetch} : 0;
@@ -136,7 +152,15 @@ Status ObjectStoreImpl::wait_for(std::span<const ObjectId> ids, std::size_t leas
   Completion completion{};
   Status status = call(request, completion);
   num_here = completion.count;
-  give_room(room);
+  give_room(room, completion);
+  // Which of several finds no room is not told.
+  const bool finds_none = completion.reason == Reason::no_room_here;
+  if (lacks_room != nullptr) *lacks_room = finds_none;
+  if (finds_none && ids.size() > 1)
+    return {status.code(), "of " + std::to_string(ids.size()) + " objects, the first of them " +
+                               ids.front().text() +
+                               ", one is on another host and finds no room here in time: all "
+                               "objects are referenced, pinned or being created"};
   return status;
 }
 
@@ -149,6 +173,7 @@ Status ObjectStoreImpl::get(std::span<const ObjectId> ids, std::span<Object> obj
   const std::uint64_t begin_ns = monotonic_ns();
   std::vector<ObjectId> missing;
   Status status;
+  bool lacks_room = false;
   for (int tries = 0;; ++tries) {
     missing.clear();
     for (std::size_t i = 0; i < ids.size(); ++i)
@@ -170,11 +195,11 @@ Status ObjectStoreImpl::get(std::span<const ObjectId> ids, std::span<Object> obj
       break;
     }
     std::uint32_t num_here;
-    status = wait_for(missing, missing.size(), left, true, num_here);
+    status = wait_for(missing, missing.size(), left, true, num_here, &lacks_room);
   }
   if (timeout_ms == 0 && status.code() == Code::timed_out)
     return {Code::not_found, "object " + missing.front().text() + " is not in the store"};
-  if (status.code() == Code::timed_out)
+  if (status.code() == Code::timed_out && !lacks_room)
     return {Code::timed_out,
             "object " + missing.front().text() + " did not come in time" +
                 (missing.size() > 1 ? ", nor did " + std::to_string(missing.size() - 1) + " more"
@@ -197,8 +222,9 @@ Status ObjectStoreImpl::wait(std::span<const ObjectId> ids, std::size_t least,
 }
 
 Status ObjectStoreImpl::get_async(const ObjectId& id, ObjectCall& call, std::int64_t timeout_ms) {
+  if (Status status = check_process(); !status) return status;
   const std::lock_guard lock(mutex_);
-  if (is_lost_) return {Code::peer_lost, "the object store at " + socket_path_ + " has ended"};
+  if (is_lost_) return has_ended();
   call.id_ = id;
   call.extent_bytes_ = 0;
   call.status_ = Code::ok;
@@ -207,21 +233,23 @@ Status ObjectStoreImpl::get_async(const ObjectId& id, ObjectCall& call, std::int
     call.is_done_.store(true, std::memory_order_relaxed);
     return Code::ok;
   }
-  const auto offset = extents_[0].space.allocate(sizeof id);
+  const std::uint64_t bytes = 1 + id.size;
+  const auto offset = extents_[0].space.allocate(bytes);
   if (!offset || num_under_way_ == kCalls) {
-    if (offset) extents_[0].space.free(*offset, sizeof id);
+    if (offset) extents_[0].space.free(*offset, bytes);
     return Code::again;
   }
   call.extent_ = 0;
   call.extent_offset_ = *offset;
-  call.extent_bytes_ = sizeof id;
+  call.extent_bytes_ = bytes;
   call.is_done_.store(false, std::memory_order_relaxed);
-  std::memcpy(extents_[0].memory.data() + *offset, &id, sizeof id);
+  write_id(extents_[0].memory.data() + *offset, id);
   Request request{};
   request.op = Op::wait;
   request.id = id;
   request.flags = kFlagFetch;
   request.extent_offset = *offset;
+  request.bytes = bytes;
   request.count = request.least = 1;
   request.timeout_ms = timeout_ms;
   submit_locked(request, &call);

@@ -73,10 +73,9 @@ Status ObjectStoreImpl::push(const ObjectId& id, std::span<const std::string> ho
   request.count = static_cast<std::uint32_t>(names.size());
   request.timeout_ms = left_ms(timeout_ms, begin_ns);
   Completion completion{};
-  completion.tag = UINT32_MAX;
   Status status = call(request, completion);
   // The store may still write for a call that it has not answered.
-  if (completion.tag == UINT32_MAX) return status;
+  if (completion.tag == kUnanswered) return status;
   std::string failures;
   std::size_t num_there = 0, num_failed = 0;
   for (std::uint32_t i = 0; i < std::min<std::size_t>(completion.count, most); ++i) {

@@ -17,9 +17,18 @@ constexpr std::size_t kPiecesUnderWay = 3;
 // An idle extent larger than this is given back at once.
 constexpr std::uint64_t kKeptExtent = 64 << 20;
 
+std::uint32_t flags_of(const ObjectOptions& options) {
+  return (options.is_pinned ? std::uint32_t{kFlagPin} : 0) |
+         (options.is_first ? std::uint32_t{kFlagFirst} : 0);
+}
+
 }  // namespace
 
 Status ObjectStoreImpl::take_room(std::uint64_t bytes, Room& room) {
+  if (Status status = check_process(); !status) return status;
+  // A number below zero is one of these, too; more would wrap when it is rounded.
+  if (bytes > std::uint64_t{INT64_MAX})
+    return error_of(Op::create, {}, static_cast<std::uint32_t>(Code::no_memory), Reason::too_large);
   for (int tries = 0;; ++tries) {
     {
       const std::lock_guard lock(mutex_);
@@ -41,6 +50,7 @@ Status ObjectStoreImpl::take_room(std::uint64_t bytes, Room& room) {
 }
 
 void ObjectStoreImpl::give_room(const Room& room) noexcept {
+  if (fork_mark_.is_child()) return;
   const std::lock_guard lock(mutex_);
   Extent& extent = extents_[room.extent];
   extent.space.free(room.offset, room.bytes);
@@ -95,7 +105,7 @@ Status ObjectStoreImpl::seal(ObjectBuffer& buffer) {
   Request request{};
   request.op = Op::seal;
   request.id = buffer.id_;
-  request.flags = buffer.options_.is_pinned ? std::uint32_t{kFlagPin} : 0;
+  request.flags = flags_of(buffer.options_);
   request.ttl_ms = buffer.options_.ttl_ms;
   request.copies = buffer.options_.copies;
   request.timeout_ms = buffer.options_.timeout_ms;
@@ -104,7 +114,7 @@ Status ObjectStoreImpl::seal(ObjectBuffer& buffer) {
   request.bytes = buffer.data_bytes_ + buffer.metadata_bytes_;
   Completion completion{};
   Status status = call(request, completion);
-  give_room({buffer.extent_, buffer.extent_offset_, request.bytes, nullptr});
+  give_room({buffer.extent_, buffer.extent_offset_, request.bytes, nullptr}, completion);
   buffer.store_ = nullptr;
   return status;
 }
@@ -146,7 +156,7 @@ Status ObjectStoreImpl::put(const ObjectId& id, std::span<const std::byte> data,
   Request request{};
   request.op = Op::put;
   request.id = id;
-  request.flags = options.is_pinned ? std::uint32_t{kFlagPin} : 0;
+  request.flags = flags_of(options);
   request.ttl_ms = options.ttl_ms;
   request.copies = options.copies;
   request.timeout_ms = options.timeout_ms;
@@ -162,7 +172,7 @@ Status ObjectStoreImpl::put(const ObjectId& id, std::span<const std::byte> data,
   request.extent_offset = room.offset;
   Completion completion{};
   Status status = call(request, completion);
-  give_room(room);
+  give_room(room, completion);
   return status;
 }
 
@@ -180,9 +190,10 @@ Status ObjectStoreImpl::put_in_pieces(Request& request, std::span<const std::byt
   Status status;
   const auto await_eldest = [&] {
     const Piece& piece = pieces[num_done++ % kPiecesUnderWay];
+    completion.tag = kUnanswered;
     Status ended = finish(piece.tag, monotonic_ns() + 30'000'000'000, completion);
     if (ended) ended = error_of(Op::write, request.id, completion.code, completion.reason);
-    give_room(piece.room);
+    give_room(piece.room, completion);
     if (status) status = ended;
   };
   const std::uint64_t total = data.size() + metadata.size();
@@ -220,8 +231,9 @@ Status ObjectStoreImpl::put_in_pieces(Request& request, std::span<const std::byt
 
 Status ObjectStoreImpl::put_async(const ObjectId& id, std::span<const std::byte> data,
                                   ObjectCall& call, const ObjectOptions& options) {
+  if (Status status = check_process(); !status) return status;
   const std::lock_guard lock(mutex_);
-  if (is_lost_) return {Code::peer_lost, "the object store at " + socket_path_ + " has ended"};
+  if (is_lost_) return has_ended();
   if (num_under_way_ == kCalls) return Code::again;
   const auto offset = extents_[0].space.allocate(data.size());
   if (!offset) return Code::again;
@@ -235,7 +247,7 @@ Status ObjectStoreImpl::put_async(const ObjectId& id, std::span<const std::byte>
   Request request{};
   request.op = Op::put;
   request.id = id;
-  request.flags = options.is_pinned ? std::uint32_t{kFlagPin} : 0;
+  request.flags = flags_of(options);
   request.ttl_ms = options.ttl_ms;
   request.copies = options.copies;
   request.timeout_ms = options.timeout_ms;

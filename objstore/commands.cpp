@@ -26,11 +26,28 @@ struct Arguments {
   std::uint32_t copies = 1;
 };
 
+constexpr const char* kIdHelp =
+    "1 to 255 bytes; of bytes that are no text 0x and their hexadecimal digits";
+constexpr int kStartMs = 3000;  // how long a store is waited for that was started just before
+
+// A shell that starts a store in the background goes on before it listens.
+std::unique_ptr<ObjectStore> connect(const std::string& socket) {
+  for (int waited_ms = 0;; waited_ms += 20) {
+    try {
+      return std::make_unique<ObjectStore>(
+          ObjectStoreSettings{.socket = socket, .name = "weft-store"});
+    } catch (const Error& error) {
+      if (error.status().code() != Code::not_found || waited_ms >= kStartMs) throw;
+    }
+    ::usleep(20'000);
+  }
+}
+
 ObjectId parse(const std::string& text) {
   ObjectId id;
   if (!ObjectId::parse(text, id))
-    throw Error(Status(Code::bad_argument,
-                       "'" + text + "': an id is a name of 1 to 20 letters or 40 hex digits"));
+    throw Error(Status(Code::bad_argument, "an object's id is 1 to 255 bytes, and this one is of " +
+                                               std::to_string(text.size())));
   return id;
 }
 
@@ -145,8 +162,10 @@ int get_range(ObjectStore& store, const Arguments& arguments) {
   const std::int64_t timeout_ms = milliseconds(arguments.timeout_seconds);
   std::uint64_t data_bytes = 0;
   check(store.get_into(id, 0, {}, data_bytes, timeout_ms));
-  const std::uint64_t begin = std::min(arguments.offset, data_bytes);
+  // An offset behind the end is get_into's error.
+  const std::uint64_t begin = arguments.offset;
   ObjectMemory memory;
+  if (begin > data_bytes) check(store.get_into(id, begin, {}, data_bytes, timeout_ms));
   check(store.allocate(std::min(arguments.length, data_bytes - begin), memory));
   std::uint64_t again = 0;
   check(store.get_into(id, begin, memory.data(), again, timeout_ms));
@@ -168,6 +187,7 @@ int put(ObjectStore& store, const Arguments& arguments) {
   ObjectOptions options;
   options.is_pinned = arguments.is_pinned;
   options.copies = arguments.copies;
+  options.is_first = true;
   options.timeout_ms = milliseconds(arguments.timeout_seconds);
   options.ttl_ms = static_cast<std::uint64_t>(arguments.ttl_seconds * 1000);
   check(store.put(parse(arguments.id), read_all(arguments.file), {}, options));
@@ -205,8 +225,8 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
     sub->callback([&command, &socket, arguments, run] {
       command = [&socket, arguments, run] {
         try {
-          ObjectStore store({.socket = socket, .name = "weft-store"});
-          return run(store, *arguments);
+          const auto store = connect(socket);
+          return run(*store, *arguments);
         } catch (const Error& error) {
           return fail(error.status());
         }
@@ -215,7 +235,7 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
     return sub;
   };
   const auto add_id = [&](CLI::App* sub) {
-    sub->add_option("ID", arguments->id, "a name of 1 to 20 letters, or 40 hex digits")->required();
+    sub->add_option("ID", arguments->id, kIdHelp)->required();
   };
   const auto add_timeout = [&](CLI::App* sub) {
     sub->add_option("--timeout", arguments->timeout_seconds, "seconds; below 0: for ever")
@@ -266,7 +286,7 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
   });
   add_id(sub);
   sub = add("wait", "for objects; prints those that are here", wait);
-  sub->add_option("ID", arguments->ids, "names, or 40 hex digits")->required();
+  sub->add_option("ID", arguments->ids, kIdHelp)->required();
   sub->add_option("--least", arguments->least, "how many are enough; 0: all");
   sub->add_flag("--fetch", arguments->fetches, "and bring them here from other hosts");
   add_timeout(sub);

@@ -22,6 +22,12 @@ enum class Announced : std::uint8_t {
   sealed = 2,  // new; refused if another host was first
 };
 
+// Why a copy has to go; as it travels.
+enum class Dropped : std::uint8_t {
+  erased = 0,
+  second = 1,  // another host's object of that id was first
+};
+
 // What a directory needs of its manager.
 class DirectoryUser {
  public:
@@ -32,10 +38,12 @@ class DirectoryUser {
   virtual void has_holders(const ObjectId& id, std::span<const std::uint64_t> holders) = 0;
   // A watched object was deleted.
   virtual void was_deleted(const ObjectId& id) = 0;
-  // The copy here has to go: deleted, or another host's was first.
-  virtual void must_drop(const ObjectId& id) = 0;
+  // The copy here has to go.
+  virtual void must_drop(const ObjectId& id, Dropped why) = 0;
   // Gives an object that is here to a member whose watch asks for it. False: it is not in memory.
   virtual bool give_to(std::uint64_t member, const PeerMessage& watch) = 0;
+  // The answer to Directory::confirm(), after must_drop() if there is to be one.
+  virtual void confirmed(std::uint64_t number) = 0;
   // A message for another manager's directory, where there is a connection.
   virtual void send_to(std::uint64_t member, const PeerMessage& message) = 0;
   // Where a manager that there is no connection to can be reached.
@@ -49,6 +57,9 @@ class Directory {
   virtual void open() = 0;
   virtual void announce(const ObjectId& id, Announced what) = 0;
   virtual void withdraw(const ObjectId& id) = 0;
+  // Asks for DirectoryUser::confirmed() once what was announced of the id is known. May be lost
+  // with a connection.
+  virtual void confirm(const ObjectId& id, std::uint64_t number) = 0;
   // has_holders() now and whenever there are more, until unwatch(). ask: numbered if answerer() may
   // give the object at once.
   virtual void watch(const ObjectId& id, const PeerMessage& ask = {}) = 0;

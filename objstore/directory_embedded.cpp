@@ -68,6 +68,9 @@ void EmbeddedDirectory::announce(const ObjectId& id, Announced what) {
   send(home_of(id), PeerKind::announce, id, static_cast<std::uint64_t>(what));
 }
 void EmbeddedDirectory::withdraw(const ObjectId& id) { send(home_of(id), PeerKind::withdraw, id); }
+void EmbeddedDirectory::confirm(const ObjectId& id, std::uint64_t number) {
+  send(home_of(id), PeerKind::confirm, id, number);
+}
 void EmbeddedDirectory::watch(const ObjectId& id, const PeerMessage& ask) {
   watched_.insert(id);
   const std::uint64_t home = home_of(id);
@@ -126,7 +129,9 @@ void EmbeddedDirectory::note(std::uint64_t from, const ObjectId& id, Announced w
   const bool is_late = what == Announced::copy && known.erased_ns != 0;
   const bool is_second = what == Announced::sealed && !known.holders.empty() &&
                          !known.holders.contains(from) && !known.is_early;
-  if (is_late || is_second) return send(from, PeerKind::drop, id);
+  if (is_late || is_second)
+    return send(from, PeerKind::drop, id,
+                static_cast<std::uint64_t>(is_second ? Dropped::second : Dropped::erased));
   // What comes from two hosts comes in any order.
   known.is_early = what == Announced::copy && (known.holders.empty() || known.is_early);
   known.holders.insert(from);
@@ -179,10 +184,14 @@ void EmbeddedDirectory::received(std::uint64_t from, const PeerMessage& message)
       if (!watched_.contains(message.id)) return;
       if (message.is_deleted) return user_.was_deleted(message.id);
       return user_.has_holders(message.id, message.holders);
+    case PeerKind::confirm:
+      return send(from, PeerKind::confirmed, message.id, message.number);
+    case PeerKind::confirmed:
+      return user_.confirmed(message.number);
     case PeerKind::erase:
       return answer_erase(from, message.id);
     case PeerKind::drop:
-      return user_.must_drop(message.id);
+      return user_.must_drop(message.id, message.number == 1 ? Dropped::second : Dropped::erased);
     default:
       return;
   }

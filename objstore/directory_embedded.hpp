@@ -20,6 +20,7 @@ class EmbeddedDirectory final : public Directory {
   void open() override;
   void announce(const ObjectId& id, Announced what) override;
   void withdraw(const ObjectId& id) override;
+  void confirm(const ObjectId& id, std::uint64_t number) override;
   void watch(const ObjectId& id, const PeerMessage& ask) override;
   std::uint64_t answerer(const ObjectId& id) const override;
   void unwatch(const ObjectId& id) override;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "id_text.hpp"
 #include "redis_news.hpp"
 #include "weft/job.hpp"
 
@@ -18,7 +19,7 @@ constexpr std::uint64_t kHeartbeatNs = 3'000'000'000;
 // Holders that have died are taken out where they are come upon.
 constexpr const char* kAnnounce = R"(
 local prefix, self, id, what = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local holders = prefix .. ':holders:' .. id
+local holders = prefix .. ':holders:v5:' .. id
 local first = 0
 local seconds = tonumber(redis.call('TIME')[1])
 for _, holder in ipairs(redis.call('SMEMBERS', holders)) do
@@ -31,8 +32,8 @@ for _, holder in ipairs(redis.call('SMEMBERS', holders)) do
     end
   end
 end
-if what == '1' and redis.call('EXISTS', prefix .. ':erased:' .. id) == 1 then return 1 end
-local early = prefix .. ':early:' .. id
+if what == '1' and redis.call('EXISTS', prefix .. ':erased:v5:' .. id) == 1 then return 1 end
+local early = prefix .. ':early:v5:' .. id
 if what == '2' and first == 1 and redis.call('EXISTS', early) == 0 then return 1 end
 if what == '1' and first == 0 then
   redis.call('SET', early, '1', 'EX', '60')
@@ -40,8 +41,8 @@ elseif what ~= '1' then
   redis.call('DEL', early)
 end
 redis.call('SADD', holders, self)
-redis.call('DEL', prefix .. ':erased:' .. id)
-for _, watcher in ipairs(redis.call('SMEMBERS', prefix .. ':watchers:' .. id)) do
+redis.call('DEL', prefix .. ':erased:v5:' .. id)
+for _, watcher in ipairs(redis.call('SMEMBERS', prefix .. ':watchers:v5:' .. id)) do
   if watcher ~= self then
     redis.call('PUBLISH', prefix .. ':to:' .. watcher, 'holder ' .. id .. ' ' .. self)
   end
@@ -50,20 +51,20 @@ return 0)";
 
 constexpr const char* kWatch = R"(
 local prefix, self, id = ARGV[1], ARGV[2], ARGV[3]
-redis.call('SADD', prefix .. ':watchers:' .. id, self)
-redis.call('EXPIRE', prefix .. ':watchers:' .. id, 86400)
-return redis.call('SMEMBERS', prefix .. ':holders:' .. id))";
+redis.call('SADD', prefix .. ':watchers:v5:' .. id, self)
+redis.call('EXPIRE', prefix .. ':watchers:v5:' .. id, 86400)
+return redis.call('SMEMBERS', prefix .. ':holders:v5:' .. id))";
 
 constexpr const char* kErase = R"(
 local prefix, self, id = ARGV[1], ARGV[2], ARGV[3]
-for _, holder in ipairs(redis.call('SMEMBERS', prefix .. ':holders:' .. id)) do
+for _, holder in ipairs(redis.call('SMEMBERS', prefix .. ':holders:v5:' .. id)) do
   if holder ~= self then
     redis.call('PUBLISH', prefix .. ':to:' .. holder, 'drop ' .. id .. ' ' .. self)
   end
 end
-redis.call('DEL', prefix .. ':holders:' .. id)
-redis.call('SET', prefix .. ':erased:' .. id, '1', 'EX', '60')
-for _, watcher in ipairs(redis.call('SMEMBERS', prefix .. ':watchers:' .. id)) do
+redis.call('DEL', prefix .. ':holders:v5:' .. id)
+redis.call('SET', prefix .. ':erased:v5:' .. id, '1', 'EX', '60')
+for _, watcher in ipairs(redis.call('SMEMBERS', prefix .. ':watchers:v5:' .. id)) do
   redis.call('PUBLISH', prefix .. ':to:' .. watcher, 'deleted ' .. id .. ' ' .. self)
 end
 return 0)";
@@ -80,13 +81,6 @@ end
 local known = redis.call('ZADD', members, seconds, self) == 0 and 1 or 0
 redis.call('HSET', addresses, self, address)
 return {known, redis.call('HGETALL', addresses)})";
-
-std::string digits(const ObjectId& id) {
-  std::string text;
-  for (const std::uint8_t byte : id.bytes)
-    for (const int half : {byte >> 4, byte & 15}) text += "0123456789abcdef"[half];
-  return text;
-}
 
 bool parse_number(std::string_view text, std::uint64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -137,7 +131,7 @@ void RedisDirectory::connected() { pushes_.subscribe(place_.prefix + ":to:" + se
 
 void RedisDirectory::script(const char* text, const ObjectId& id, std::vector<std::string> words,
                             Redis::Answer answer) {
-  std::vector<std::string> all{"EVAL", text, "0", place_.prefix, self_text_, digits(id)};
+  std::vector<std::string> all{"EVAL", text, "0", place_.prefix, self_text_, hex_of(id)};
   all.insert(all.end(), std::make_move_iterator(words.begin()),
              std::make_move_iterator(words.end()));
   commands_.command(all, std::move(answer));
@@ -146,17 +140,25 @@ void RedisDirectory::script(const char* text, const ObjectId& id, std::vector<st
 // --- What the manager tells ---
 
 void RedisDirectory::announce(const ObjectId& id, Announced what) {
-  script(kAnnounce, id, {std::to_string(static_cast<int>(what))}, [this, id](const redisReply& is) {
-    if (is.type == REDIS_REPLY_INTEGER && is.integer == 1) user_.must_drop(id);
-  });
+  script(kAnnounce, id, {std::to_string(static_cast<int>(what))},
+         [this, id, what](const redisReply& is) {
+           if (is.type == REDIS_REPLY_INTEGER && is.integer == 1)
+             user_.must_drop(id, what == Announced::sealed ? Dropped::second : Dropped::erased);
+         });
 }
 
 std::string RedisDirectory::key(const char* kind, const ObjectId& id) const {
-  return place_.prefix + ":" + kind + ":" + digits(id);
+  return place_.prefix + ":" + kind + ":v5:" + hex_of(id);
 }
 
 void RedisDirectory::withdraw(const ObjectId& id) {
   commands_.command({"SREM", key("holders", id), self_text_});
+}
+
+// What was announced while Redis is away is said when it is back.
+void RedisDirectory::confirm(const ObjectId&, std::uint64_t number) {
+  if (!commands_.is_connected()) return user_.confirmed(number);
+  commands_.command({"PING"}, [this, number](const redisReply&) { user_.confirmed(number); });
 }
 
 void RedisDirectory::watch(const ObjectId& id, const PeerMessage&) {
@@ -197,7 +199,7 @@ void RedisDirectory::pushed(const redisReply& reply) {
       is_new_ = true;
       return;
     case RedisNews::Kind::drop:
-      return user_.must_drop(news.id);
+      return user_.must_drop(news.id, Dropped::erased);
     case RedisNews::Kind::deleted:
       if (watched_.contains(news.id)) user_.was_deleted(news.id);
       return;

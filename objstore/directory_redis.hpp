@@ -2,12 +2,16 @@
 // The directory in a Redis server, as in the paper. Managers need not know each other: they find
 // their addresses there, too. Keys, all under a prefix:
 //
-//   PREFIX:members       generations of managers by when they were heard of last; 10 s are too long
-//   PREFIX:addresses     where each is reached
-//   PREFIX:holders:ID    generations of those that hold the object
-//   PREFIX:watchers:ID   of those that look for it
-//   PREFIX:erased:ID     for a minute after it was deleted
-//   PREFIX:early:ID      for a minute after a copy was told of before its original
+//   PREFIX:members          generations of managers by when they were heard of last; 10 s are too
+//                           long
+//   PREFIX:addresses        where each is reached
+//   PREFIX:holders:v5:ID    generations of those that hold the object
+//   PREFIX:watchers:v5:ID   of those that look for it
+//   PREFIX:erased:v5:ID     for a minute after it was deleted
+//   PREFIX:early:v5:ID      for a minute after a copy was told of before its original
+//
+// v5 is kPeerVersion, so that stores of two versions meet there, and tell so, but never take each
+// other's objects. ID is in hexadecimal digits.
 //
 // Each manager listens to the channel PREFIX:to:GENERATION, where it is told `holder`, `deleted` or
 // `drop`, then the id and a generation. What must happen in one is a script.
@@ -33,6 +37,7 @@ class RedisDirectory final : public Directory {
   void open() override {}  // when there is a connection
   void announce(const ObjectId& id, Announced what) override;
   void withdraw(const ObjectId& id) override;
+  void confirm(const ObjectId& id, std::uint64_t number) override;
   void watch(const ObjectId& id, const PeerMessage& ask) override;
   std::uint64_t answerer(const ObjectId&) const override { return 0; }
   void unwatch(const ObjectId& id) override;

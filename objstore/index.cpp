@@ -7,6 +7,9 @@
 #include <new>
 
 namespace weft::objstore {
+namespace {
+constexpr std::uint32_t kPiece = 1024;  // of entries, that get memory at once
+}
 
 Status Index::open(std::uint32_t max_entries, std::uint64_t segment_capacity,
                    std::uint64_t generation) {
@@ -57,7 +60,7 @@ std::uint32_t Index::find(const ObjectId& id) const {
         buckets[(fingerprint + probe) & mask].load(std::memory_order_relaxed);
     if (bucket == 0) return kNoEntry;
     const std::uint32_t number = static_cast<std::uint32_t>(bucket) - 1;
-    if (bucket >> 32 == fingerprint && entry(number).id == id) return number;
+    if (bucket >> 32 == fingerprint && is_of(entry(number), tail(number), id)) return number;
   }
 }
 
@@ -65,7 +68,6 @@ Status Index::insert(const ObjectId& id, std::uint32_t& number) {
   if (std::uint64_t{size_} + 1 > (std::uint64_t{7} << bits_) / 10)
     if (Status status = grow_table(bits_ + 1); !status) return status;
   if (free_.empty()) {
-    constexpr std::uint32_t kPiece = 1024;
     const std::uint32_t more = std::min(kPiece, max_entries_ - num_entries_);
     if (more == 0) return {Code::no_memory, "the index has room for no more objects"};
     const std::uint64_t bytes = std::uint64_t{more} * sizeof(Entry);
@@ -87,8 +89,14 @@ Status Index::insert(const ObjectId& id, std::uint32_t& number) {
     header().num_entries.store(num_entries_, std::memory_order_relaxed);
   }
   number = free_.back();
+  const std::size_t head = std::min<std::size_t>(id.size, kIdHeadBytes);
+  if (head < id.size) {
+    if (Status status = back_tail(number); !status) return status;
+    std::memcpy(tail(number).bytes, id.bytes.data() + head, id.size - head);
+  }
   free_.pop_back();
-  entry(number).id = id;
+  entry(number).id_bytes = id.size;
+  std::memcpy(entry(number).id_head, id.bytes.data(), head);
   const std::uint32_t fingerprint = fingerprint_of(id), mask = (1u << bits_) - 1;
   Bucket* buckets = table(bits_);
   std::uint32_t place = fingerprint;
@@ -100,12 +108,38 @@ Status Index::insert(const ObjectId& id, std::uint32_t& number) {
   return Code::ok;
 }
 
+// Memory for the tails of a piece of entries, from the first long id in it on.
+Status Index::back_tail(std::uint32_t number) {
+  const std::uint32_t piece = number / kPiece;
+  if (piece < has_tails_.size() && has_tails_[piece]) return Code::ok;
+  constexpr std::uint64_t kBytes = std::uint64_t{kPiece} * sizeof(IdTail);
+  try {
+    if (piece >= has_tails_.size()) has_tails_.resize(piece + 1);
+  } catch (const std::bad_alloc&) {
+    return {Code::no_memory, "no memory is left for ids"};
+  }
+  if (Status status = back_with_memory(file_, kTailsOffset + piece * kBytes, kBytes); !status)
+    return status;
+  has_tails_[piece] = true;
+  tail_bytes_ += kBytes;
+  return Code::ok;
+}
+
+ObjectId Index::id_of(std::uint32_t number) const {
+  ObjectId id;
+  id.size = entry(number).id_bytes;
+  const std::size_t head = std::min<std::size_t>(id.size, kIdHeadBytes);
+  std::memcpy(id.bytes.data(), entry(number).id_head, head);
+  if (head < id.size) std::memcpy(id.bytes.data() + head, tail(number).bytes, id.size - head);
+  return id;
+}
+
 // Closes the gap: buckets behind it that a search would miss now move up. A reader meanwhile may
 // miss an object, or see it twice.
 void Index::remove(std::uint32_t number) {
   const std::uint32_t mask = (1u << bits_) - 1;
   Bucket* buckets = table(bits_);
-  std::uint32_t gap = fingerprint_of(entry(number).id) & mask;
+  std::uint32_t gap = fingerprint_of(id_of(number)) & mask;
   while (static_cast<std::uint32_t>(buckets[gap].load(std::memory_order_relaxed)) != number + 1)
     gap = (gap + 1) & mask;
   for (std::uint32_t place = (gap + 1) & mask;; place = (place + 1) & mask) {

@@ -20,6 +20,9 @@ struct Found {
   std::uint32_t metadata_bytes = 0;
 };
 
+// Whether the entry and its tail are of this id; they may change meanwhile.
+bool is_of(const Entry& entry, const IdTail& tail, const ObjectId& id);
+
 // The client's side. Any thread.
 class IndexView {
  public:
@@ -27,6 +30,9 @@ class IndexView {
   const IndexHeader& header() const { return *reinterpret_cast<IndexHeader*>(memory_.data()); }
   const Entry& entry(std::uint32_t number) const {
     return reinterpret_cast<const Entry*>(memory_.data() + kEntriesOffset)[number];
+  }
+  const IdTail& tail(std::uint32_t number) const {
+    return reinterpret_cast<const IdTail*>(memory_.data() + kTailsOffset)[number];
   }
   // Whether the object is there to be taken. A miss says nothing.
   bool find(const ObjectId& id, Found& found) const;
@@ -48,6 +54,7 @@ class Index {
   std::uint32_t size() const { return size_; }
   std::uint32_t num_entries() const { return num_entries_; }  // that have memory
 
+  ObjectId id_of(std::uint32_t number) const;
   // kNoEntry if it is not in the table, sealed or not.
   std::uint32_t find(const ObjectId& id) const;
   // Enters an id that is not there; its entry's version is odd. no_memory.
@@ -56,7 +63,9 @@ class Index {
   void remove(std::uint32_t entry);
   // May be used for another object. Its version is odd.
   void recycle(std::uint32_t entry) { free_.push_back(entry); }
-  std::uint64_t bytes() const { return entry_bytes_ + table_bytes_ + free_.capacity() * 4; }
+  std::uint64_t bytes() const {
+    return entry_bytes_ + table_bytes_ + tail_bytes_ + free_.capacity() * 4;
+  }
 
  private:
   Bucket* table(int bits) const {
@@ -65,14 +74,19 @@ class Index {
   const Entry& entry(std::uint32_t number) const {
     return reinterpret_cast<const Entry*>(memory_.data() + kEntriesOffset)[number];
   }
+  IdTail& tail(std::uint32_t number) const {
+    return reinterpret_cast<IdTail*>(memory_.data() + kTailsOffset)[number];
+  }
   Status grow_table(int bits);
+  Status back_tail(std::uint32_t number);
 
   Descriptor file_;
   Mapping memory_;
   std::uint32_t max_entries_ = 0, num_entries_ = 0, size_ = 0;
   int bits_ = 0;
   std::vector<std::uint32_t> free_;
-  std::uint64_t entry_bytes_ = 0, table_bytes_ = 0;
+  std::vector<bool> has_tails_;  // by pieces of entries
+  std::uint64_t entry_bytes_ = 0, table_bytes_ = 0, tail_bytes_ = 0;
 };
 
 }  // namespace weft::objstore

@@ -1,6 +1,7 @@
 // The index as clients see it: read without locks while the store changes it.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "index.hpp"
 
@@ -11,6 +12,13 @@ Status IndexView::map(const Descriptor& file) {
   if (header().magic != kIndexMagic || header().layout_version != kLayoutVersion)
     return {Code::corrupt, "the store's index is of another version; use the store's own library"};
   return Code::ok;
+}
+
+bool is_of(const Entry& entry, const IdTail& tail, const ObjectId& id) {
+  if (entry.id_bytes != id.size) return false;
+  const std::size_t head = std::min<std::size_t>(id.size, kIdHeadBytes);
+  return std::memcmp(entry.id_head, id.bytes.data(), head) == 0 &&
+         (head == id.size || std::memcmp(tail.bytes, id.bytes.data() + head, id.size - head) == 0);
 }
 
 bool IndexView::find(const ObjectId& id, Found& found) const {
@@ -31,7 +39,7 @@ bool IndexView::find(const ObjectId& id, Found& found) const {
     const Entry& entry = this->entry(number);
     // acquire: the fields that were written before it; pairs with Objects::publish.
     const std::uint32_t version = entry.version.load(std::memory_order_acquire);
-    if (version % 2 != 0 || entry.id != id) continue;
+    if (version % 2 != 0 || !is_of(entry, tail(number), id)) continue;
     found = {number,           version,          entry.offset,
              entry.data_bytes, entry.expires_ns, entry.metadata_bytes};
     // acquire: the reads above come before the second look.

@@ -2,11 +2,12 @@
 // What a store and its clients share: the index (written by the store, mapped read-only by clients)
 // and a client's control area (written by both). docs/objstore.md has the page about it.
 //
-// Index. Entries in a row, found through a table of buckets with linear probing. An entry's version
-// is even while its object is sealed and may be taken, odd otherwise; it never has the same even
-// value for two objects (until it has gone through 2^31). A reader copies the entry between two
-// looks at its version. A reader that misses an object, because the table is being changed, asks
-// the store: a miss is never an answer, a hit always is.
+// Index. Entries in a row, found through a table of buckets with linear probing. An id's first 31
+// bytes lie in its entry, the others in the entry's tail, which has memory only where there are
+// long ids. An entry's version is even while its object is sealed and may be taken, odd otherwise;
+// it never has the same even value for two objects (until it has gone through 2^31). A reader
+// copies the entry between two looks at its version. A reader that misses an object, because the
+// table is being changed, asks the store: a miss is never an answer, a hit always is.
 //
 // References. A client takes an object by writing a slot of its own table, {version, entry} and a
 // count above zero, then looking at the version again. The store frees an object by making its
@@ -21,26 +22,35 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "weft/object_id.hpp"
 
 namespace weft::objstore {
 
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::uint64_t kIndexMagic = 0x7865'646e'6920'7777u;
 
 // --- The index ---
 
+inline constexpr std::size_t kIdHeadBytes = 31, kIdTailBytes = 224;
+static_assert(kIdHeadBytes + kIdTailBytes == ObjectId::kMostBytes);
+
 struct alignas(64) Entry {
   std::atomic<std::uint32_t> version;  // odd: not to be taken
-  ObjectId id;
+  std::uint32_t metadata_bytes;
   std::uint64_t offset;  // of the data in the segment; the metadata lie behind them
   std::uint64_t data_bytes;
   std::uint64_t expires_ns;  // CLOCK_MONOTONIC; 0: never
-  std::uint32_t metadata_bytes;
-  std::uint32_t unused;
+  std::uint8_t id_bytes;     // of all of the id
+  std::uint8_t id_head[kIdHeadBytes];
 };
 static_assert(sizeof(Entry) == 64);
+
+struct IdTail {
+  std::uint8_t bytes[kIdTailBytes];
+};
+static_assert(sizeof(IdTail) == kIdTailBytes);
 
 // fingerprint << 32 | entry + 1; 0: empty, a search ends here. The fingerprint is the id's hash,
 // whose low bits are the place where a search begins.
@@ -67,7 +77,9 @@ inline constexpr std::uint64_t kTablesOffset = kEntriesOffset + std::uint64_t{kM
 constexpr std::uint64_t table_offset(int bits) {
   return kTablesOffset + (std::uint64_t{8} << bits);
 }
-inline constexpr std::uint64_t kIndexBytes = table_offset(kMaxTableBits + 1);
+inline constexpr std::uint64_t kTailsOffset = table_offset(kMaxTableBits + 1);
+inline constexpr std::uint64_t kIndexBytes =
+    kTailsOffset + std::uint64_t{kMaxEntries} * sizeof(IdTail);
 
 inline std::uint32_t fingerprint_of(const ObjectId& id) {
   const std::size_t hash = std::hash<ObjectId>()(id);
@@ -94,7 +106,8 @@ enum class Op : std::uint32_t {
   write,    // copy from an extent into an object that this client creates
   seal,     // make it visible; with an extent: copy all of it before
   abort,    // give up what create reserved
-  wait,     // for `least` of the ids in an extent to be here, fetched if not local
+  wait,     // for `least` of the ids in an extent to be here, fetched if not local; each id is a
+            // byte of its length and its bytes
   erase,    // as soon as nobody uses it
   pin,      // never evicted
   unpin,
@@ -105,24 +118,26 @@ enum class Op : std::uint32_t {
   drop_extent,
   read_into,  // into an extent: data from object_offset on, of an object on another host; value:
               // data bytes of all of it. exists: it is here, take it
-  push,  // to other hosts, whose names lie in an extent, `count` bytes with a zero behind each;
-         // none: all. Answered into the same extent: `count` PushedHosts
+  push,    // to other hosts, whose names lie in an extent, `count` bytes with a zero behind each;
+           // none: all. Answered into the same extent: `count` PushedHosts
+  cancel,  // the call whose tag is in `count`, which is answered soon then, however it ends
 };
 
 enum RequestFlags : std::uint32_t {
   kFlagPin = 1,    // put, seal: pinned from the start
   kFlagFetch = 2,  // wait: from other hosts, too
+  kFlagFirst = 4,  // put, seal: only if no other host has an object of that id
 };
 
-struct Request {
+struct alignas(64) Request {
   Op op;
   std::uint32_t tag;  // the client's; comes back
-  ObjectId id;
   std::uint32_t flags;
   std::uint32_t extent;
-  std::uint32_t count;  // ids in the extent
+  std::uint32_t count;  // ids in the extent; cancel: a tag
   std::uint32_t least;  // wait: how many are enough
   std::uint32_t metadata_bytes;
+  std::uint32_t copies;  // put, seal: hosts that shall have it, this one included; 0 is 1
   std::uint64_t extent_offset;
   std::uint64_t bytes;          // in the extent
   std::uint64_t data_bytes;     // of the object
@@ -130,10 +145,21 @@ struct Request {
   std::uint64_t ttl_ms;         // 0: for ever
   std::int64_t timeout_ms;      // below 0: no limit
   std::uint64_t cursor;         // list
-  std::uint32_t copies;         // put, seal: hosts that shall have it, this one included; 0 is 1
-  std::uint8_t unused[20];
+  std::uint64_t unused;
+  ObjectId id;  // the last, so that of a usual id two cache lines travel
 };
-static_assert(sizeof(Request) == 128);
+static_assert(sizeof(Request) == 384 && offsetof(Request, id) == 96);
+
+// As much of a request as its id needs; what is behind it stays. The size is read once, as the
+// other side may change it meanwhile.
+inline void copy_request(Request& to, const Request& from) {
+  constexpr std::size_t kAlways = 128;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&from);
+  std::memcpy(reinterpret_cast<std::byte*>(&to), bytes, kAlways);
+  const std::size_t end = offsetof(Request, id) + 1 + to.id.size;
+  if (end > kAlways)
+    std::memcpy(reinterpret_cast<std::byte*>(&to) + kAlways, bytes + kAlways, end - kAlways);
+}
 
 // Why, where the code alone does not tell.
 enum class Reason : std::uint32_t {
@@ -147,16 +173,20 @@ enum class Reason : std::uint32_t {
   deleted,       // while it was waited for
   no_extent,
   shutting_down,
-  no_holder,        // no host has it
-  transfer,         // all hosts that have it failed
-  few_copies,       // count: on how many hosts it is
-  wrong_checksum,   // of all copies that came from other hosts
-  unreadable,       // it was spilled, and can't be read back
-  no_hosts,         // that it could be pushed to
-  not_listening,    // where groups could reach the host
-  few_hosts,        // count: of how many it is said in the extent what came of it
-  many_hosts,       // value: how many are known; more than an object is pushed to at once
-  short_of_memory,  // the store, for what the call needs of its own
+  no_holder,         // no host has it
+  transfer,          // all hosts that have it failed
+  few_copies,        // count: on how many hosts it is
+  wrong_checksum,    // of all copies that came from other hosts
+  unreadable,        // it was spilled, and can't be read back
+  no_hosts,          // that it could be pushed to
+  not_listening,     // where groups could reach the host
+  few_hosts,         // count: of how many it is said in the extent what came of it
+  many_hosts,        // value: how many are known; more than an object is pushed to at once
+  short_of_memory,   // the store, for what the call needs of its own
+  bad_id,            // of no bytes
+  no_room_here,      // for an object that another host has
+  interrupted,       // by cancel
+  exists_elsewhere,  // another host's object of that id was first
 };
 
 struct Completion {
@@ -174,7 +204,7 @@ struct Event {
   std::uint32_t metadata_bytes;
   std::uint64_t data_bytes;
 };
-static_assert(sizeof(Event) == 32);
+static_assert(sizeof(Event) == 272);
 
 struct ListedObject {
   ObjectId id;
@@ -183,7 +213,9 @@ struct ListedObject {
   std::uint32_t flags;
   std::uint32_t unused;
 };
-static_assert(sizeof(ListedObject) == 40);
+static_assert(sizeof(ListedObject) == 280);
+inline constexpr std::uint32_t kMostListed = 512;  // by one call
+
 // What came of a push to one host.
 struct PushedHost {
   std::uint32_t code;  // weft::Code; ok: it is there

@@ -1,16 +1,22 @@
 // weft-store: the store of a host, and its commands for the shell.
+#include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <optional>
 #include <thread>
 
+#include "base/log_sink.hpp"
 #include "bind.hpp"
 #include "calibrate.hpp"
 #include "commands.hpp"
+#include "log.hpp"
 #include "manager.hpp"
 #include "server.hpp"
 #include "weft/object_store.hpp"
@@ -34,23 +40,85 @@ struct Options {
   std::string secret_file, registers = "segment";
 };
 
-// Without the line's end that editors add.
+// Without the line's end that editors add, of one byte or two.
 Status read_secret(const std::string& file, std::string& secret) {
   std::ifstream in(file);
-  if (!std::getline(in, secret) || secret.empty())
-    return {Code::not_found, file + ": no secret can be read there"};
+  if (!std::getline(in, secret) || secret.empty() || secret == "\r")
+    return {Code::not_found, "--secret-file " + file + ": no secret can be read there"};
+  if (secret.back() == '\r') secret.pop_back();
+  struct stat info {};
+  if (::stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 077) != 0)
+    write_log("warning: other users may read or change the secret in " + file + " (mode " +
+              fmt::format("{:04o}", info.st_mode & 07777) + "); chmod 600 keeps it this user's");
+  return Code::ok;
+}
+
+// Wrong use of the command.
+int refuse(const Status& status) {
+  fail(status);
+  return 2;
+}
+
+// A number of a file of one line; 0: there is none.
+std::uint64_t number_in(const std::string& file) {
+  std::uint64_t number = 0;
+  std::ifstream(file) >> number;
+  return number;
+}
+
+// Says what memory the objects will have. bad_argument: more than the machine can ever give.
+Status check_memory(std::uint64_t bytes, bool huge_pages) {
+  if (huge_pages) {
+    constexpr std::uint64_t kPage = 2 << 20;
+    const std::string folder = "/sys/kernel/mm/hugepages/hugepages-2048kB/";
+    const std::uint64_t all = kPage * (number_in(folder + "nr_hugepages") +
+                                       number_in(folder + "nr_overcommit_hugepages"));
+    const std::uint64_t free =
+        std::min(all, kPage * (number_in(folder + "free_hugepages") +
+                               number_in(folder + "nr_overcommit_hugepages")));
+    const std::uint64_t pages = (bytes + kPage - 1) / kPage;
+    if (pages * kPage > all)
+      return {Code::bad_argument,
+              "--huge-pages: objects of " + size_text(bytes) + " want " + std::to_string(pages) +
+                  " pages of 2 MiB, and the system has set aside " + size_text(all) +
+                  "; sysctl vm.nr_hugepages=" + std::to_string(pages) +
+                  " sets them aside, less --memory wants fewer"};
+    write_log(
+        "memory for objects: up to " + size_text(bytes) + " in pages of 2 MiB, of which " +
+        size_text(free) + " are free" +
+        (free < bytes ? "; warning: others use the rest, and objects have what is free" : ""));
+    return Code::ok;
+  }
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return Code::ok;
+  const std::uint64_t unit = info.mem_unit, ram = info.totalram * unit,
+                      all = ram + info.totalswap * unit;
+  if (bytes > all)
+    return {Code::bad_argument, "--memory " + size_text(bytes) + ": this machine has " +
+                                    size_text(all) + " of memory and swap"};
+  write_log("memory for objects: up to " + size_text(bytes) + " in pages of 4 KiB, of " +
+            size_text(ram) + " that the machine has" +
+            (bytes > ram / 10 * 9 ? "; warning: that leaves next to nothing for programs" : ""));
   return Code::ok;
 }
 
 int serve(const Options& options) {
+  if (const Status status = check_memory(options.memory_bytes, options.huge_pages); !status)
+    return refuse(status);
+  // What Nodes have to say has the time, too.
+  weft::log::set_sink([](LogLevel level, std::string_view text) {
+    write_log(level == LogLevel::error  ? "error: " + std::string(text)
+              : level == LogLevel::warn ? "warning: " + std::string(text)
+                                        : std::string(text));
+  });
   if (options.manager.protocol == "socket" && !options.spill.folder.empty())
-    return fail(
+    return refuse(
         {Code::bad_argument, "--protocol socket gives nothing that is spilled: leave --spill out"});
   // Before there is memory to be bound.
   if (options.bind == "numa") {
     std::string told;
     if (const Status status = bind_to_numa(told); !status) return fail(status);
-    std::fprintf(stderr, "weft-store: --bind numa: %s\n", told.c_str());
+    write_log("--bind numa: " + told);
   }
   ServerSettings settings;
   settings.socket_path = options.socket;
@@ -77,7 +145,8 @@ int serve(const Options& options) {
   if (!manager_settings.listen.empty() || !manager_settings.peers.empty() ||
       manager_settings.directory != "embedded") {
     manager.emplace(server, manager_settings);
-    if (const Status status = manager->open(); !status) return fail(status);
+    if (const Status status = manager->open(); !status)
+      return status.code() == Code::bad_argument ? refuse(status) : fail(status);
   }
   running = &server;
   struct sigaction end {};

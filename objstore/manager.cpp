@@ -14,9 +14,26 @@
 #include "clock.hpp"
 #include "directory_embedded.hpp"
 #include "directory_redis.hpp"
+#include "peer/address.hpp"
+#include "peer/sockets.hpp"
 #include "weft/job.hpp"
 
 namespace weft::objstore {
+
+namespace {
+
+// Whether it can be one; a name is looked up later, again and again.
+Status check_address(const std::string& address) {
+  peer::NodeAddress of_node;
+  peer::SocketAddress of_socket;
+  Status status = peer::is_address_text(address)
+                      ? peer::from_text(address, of_node)
+                      : peer::resolve(address, of_socket, peer::Names::refuse);
+  if (status.code() != Code::bad_argument && status.code() != Code::corrupt) return Code::ok;
+  return {Code::bad_argument, "--peers " + address + ": " + status.text()};
+}
+
+}  // namespace
 
 Manager::Manager(Server& server, const ManagerSettings& settings)
     : server_(server),
@@ -46,9 +63,11 @@ Status Manager::open() {
   }
   self_ = node_->generation();
   node_->on_peer([this](const Peer& peer) { joined(peer); });
-  node_->on_lost([this](const Peer& peer, const Status&) { lost(peer); });
+  node_->on_lost([this](const Peer& peer, const Status& why) { lost(peer, why); });
   node_->on_message(
       [this](const Peer& peer, std::span<const std::byte> bytes) { received(peer, bytes); });
+  for (const std::string& address : settings_.peers)
+    if (Status status = check_address(address); !status) return status;
   for (const std::string& address : settings_.listen)
     if (Status status = node_->listen(address); !status) return status;
   DirectoryUser& user = *this;
@@ -229,6 +248,9 @@ void Manager::replicate(std::uint64_t number, const ObjectId& id, std::uint32_t 
   post({What::replicate, id, number, {}, num_others});
 }
 void Manager::no_more_copies(std::uint64_t number) { post({What::no_more_copies, {}, number}); }
+void Manager::confirm(std::uint64_t number, const ObjectId& id) {
+  post({What::confirm, id, number});
+}
 void Manager::push(std::uint64_t number, const ObjectId& id,
                    const std::vector<std::string>& hosts) {
   post({What::push, id, number, {}, 0, hosts});
@@ -268,6 +290,7 @@ void Manager::status(nlohmann::json& json) {
                        {"leases_ended", counters_.leases_ended},
                        {"pushed", counters_.pushed},
                        {"pushed_here", counters_.pushed_here},
+                       {"second", counters_.second},
                        {"refused", counters_.refused}};
   nlohmann::json peers = nlohmann::json::array();
   for (const auto& [generation, peer] : peer_names_)
@@ -345,6 +368,10 @@ bool Manager::serve_inbox() {
       case What::no_more_copies:
         end_replication(command.number);
         break;
+      case What::confirm:
+        confirms_.emplace(command.number, Confirm{command.id});
+        directory_->confirm(command.id, command.number);
+        break;
       case What::push:
         start_push(command.number, command.id, command.hosts);
         break;
@@ -380,9 +407,11 @@ void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
     // Without this message the two would wait for each other: they begin anew.
     const Peer link = peer;
     node_->close(link);
-    return lost(link);
+    return lost(link, {Code::no_memory, "there was no memory for what it said"});
   }
   if (!is_sane) {
+    if (const std::uint8_t version = version_of(bytes); version != kPeerVersion)
+      log_version(peer, version);
     const std::lock_guard lock(inbox_mutex_);
     ++counters_.refused;
     return;
@@ -420,9 +449,11 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::watch:
     case PeerKind::unwatch:
     case PeerKind::erase:
+    case PeerKind::confirm:
+    case PeerKind::confirmed:
       return directory_->received(from, message);
     case PeerKind::drop:
-      return must_drop(message.id);
+      return must_drop(message.id, message.number == 1 ? Dropped::second : Dropped::erased);
     case PeerKind::keep:
       return keep(from, message);
     case PeerKind::kept:

@@ -55,6 +55,7 @@ struct ManagerCounters {
                 given = 0, given_bytes = 0;
   std::uint64_t retried = 0, wrong = 0, leases_ended = 0, refused = 0;
   std::uint64_t pushed = 0, pushed_here = 0;  // to others, host by host; and by others
+  std::uint64_t second = 0;                   // dropped, as another host had put the same id before
 };
 
 class Manager final : public Remote, private Helper, private DirectoryUser, private SocketUser {
@@ -80,6 +81,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void no_more_into(std::uint64_t number) override;
   void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) override;
   void no_more_copies(std::uint64_t number) override;
+  void confirm(std::uint64_t number, const ObjectId& id) override;
   void push(std::uint64_t number, const ObjectId& id,
             const std::vector<std::string>& hosts) override;
   void no_more_push(std::uint64_t number) override;
@@ -98,6 +100,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
     no_more_into,
     replicate,
     no_more_copies,
+    confirm,
     push,
     no_more_push,
     group_arrived,
@@ -259,7 +262,10 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void greet(std::uint64_t generation);
   void heard_members(const Peer& peer, const PeerMessage& message);
   void heard_greeting(const Peer& peer, std::uint64_t number);
-  void lost(const Peer& peer);
+  void lost(const Peer& peer, const Status& why);
+  std::string address_of(std::uint64_t generation) const;
+  void log_version(const Peer& peer, std::uint8_t version);
+  void log_connecting(const std::string& address, const Status& status);
   void part(std::uint64_t generation);
   void advance_those_of(std::uint64_t holder);
   void learned(const Member& member) override;  // DirectoryUser
@@ -267,7 +273,8 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   std::vector<ObjectId> local_objects() override;
   void has_holders(const ObjectId& id, std::span<const std::uint64_t> holders) override;
   void was_deleted(const ObjectId& id) override;
-  void must_drop(const ObjectId& id) override;
+  void must_drop(const ObjectId& id, Dropped why) override;
+  void confirmed(std::uint64_t number) override;
   void send_to(std::uint64_t member, const PeerMessage& message) override { send(member, message); }
   bool give_to(std::uint64_t member, const PeerMessage& watch) override;
   // manager_fetch.cpp
@@ -391,12 +398,20 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   std::map<std::uint64_t, std::uint64_t> silent_since_ns_;  // of those that were lost
   std::map<std::string, std::uint64_t> connected_;          // a configured address -> generation
   std::set<std::string> connecting_;
+  std::map<std::string, std::string> troubles_;        // of configured addresses, as logged
+  std::set<std::uint64_t> other_versions_;             // peers, as logged
+  std::uint64_t num_second_ = 0, next_second_ns_ = 0;  // objects whose id another host had first
   std::uint64_t next_connect_ns_ = 0;
   // Of an id one that is sealed here, and any number of those into clients' memory.
   std::unordered_multimap<ObjectId, std::unique_ptr<Fetch>> fetches_;
   std::unordered_map<std::uint64_t, Fetch*> asks_;
   std::uint64_t next_number_ = 1;
   std::map<std::uint64_t, Replication> replications_;
+  struct Confirm {
+    ObjectId id;
+    bool is_second = false;
+  };
+  std::map<std::uint64_t, Confirm> confirms_;
   std::unique_ptr<Multicast> multicast_;  // from the first push on
   std::string group_address_;             // its
   // By the store's numbers; by keys of kPushedHere.

@@ -1,7 +1,12 @@
 // What the directory tells, and what it asks.
+#include "clock.hpp"
+#include "log.hpp"
 #include "manager.hpp"
 
 namespace weft::objstore {
+namespace {
+constexpr std::uint64_t kSecondNs = 1'000'000'000;  // between two lines of the log
+}
 
 std::vector<ObjectId> Manager::local_objects() {
   std::vector<ListedObject> listed;
@@ -42,9 +47,41 @@ void Manager::was_deleted(const ObjectId& id) {
     if (fetch->into != nullptr) leave(*fetch, {Code::not_found, Reason::deleted});
 }
 
-void Manager::must_drop(const ObjectId& id) {
+void Manager::confirmed(std::uint64_t number) {
+  const auto found = confirms_.find(number);
+  if (found == confirms_.end()) return;
+  const bool is_first = !found->second.is_second;
+  confirms_.erase(found);
   const auto lock = server_.lock();
-  [[maybe_unused]] const Outcome outcome = server_.objects().erase(id);
+  server_.confirmed(number, is_first);
+}
+
+void Manager::must_drop(const ObjectId& id, Dropped why) {
+  {
+    const auto lock = server_.lock();
+    if (!server_.objects().erase(id).ok()) return;
+  }
+  if (why != Dropped::second) return;
+  // Who put it is answered, and needs no log.
+  bool is_answered = false;
+  for (auto& [number, confirm] : confirms_)
+    if (confirm.id == id) confirm.is_second = is_answered = true;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    ++counters_.second;
+  }
+  if (is_answered) return;
+  // A program whose hosts all put the same ids makes thousands.
+  ++num_second_;
+  const std::uint64_t now_ns = monotonic_ns();
+  if (now_ns < next_second_ns_) return;
+  next_second_ns_ = now_ns + kSecondNs;
+  const std::uint64_t others = std::exchange(num_second_, 0) - 1;
+  write_log(
+      "object " + id.text() +
+      " was put here and on another host, which was first: its bytes are the object's, and those "
+      "that were put here are dropped" +
+      (others != 0 ? "; as were " + std::to_string(others) + " others before" : ""));
 }
 
 }  // namespace weft::objstore

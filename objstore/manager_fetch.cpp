@@ -224,6 +224,7 @@ bool Manager::make_place(Fetch& fetch, const Sizes& sizes) {
     const Outcome outcome =
         server_.create_in_place(fetch.id, sizes.data_bytes, sizes.metadata_bytes, entry);
     const std::uint64_t now_ns = monotonic_ns();
+    server_.set_lacks_room(fetch.id, outcome.code == Code::again);
     if (outcome.code == Code::again && (fetch.is_wanted || now_ns <= fetch.keep_until_ns)) {
       retry_at(fetch, now_ns + kRetryNs);
       return false;

@@ -20,7 +20,9 @@
 #include <algorithm>
 
 #include "clock.hpp"
+#include "log.hpp"
 #include "manager.hpp"
+#include "peer/address.hpp"
 
 namespace weft::objstore {
 namespace {
@@ -45,7 +47,43 @@ void Manager::connect(const std::string& address) {
       return status.code() == Code::not_found && !silent_since_ns_.contains(known.first);
     });
     if (status) connected_[address] = peer.generation();
+    log_connecting(address, status);
   });
+}
+
+// Of addresses that the user gave, when it is another trouble than before.
+void Manager::log_connecting(const std::string& address, const Status& status) {
+  if (std::find(settings_.peers.begin(), settings_.peers.end(), address) == settings_.peers.end())
+    return;
+  if (status) {
+    troubles_.erase(address);
+    return;
+  }
+  if (std::exchange(troubles_[address], status.text()) == status.text()) return;
+  write_log("--peers " + address + ": " + printable(status.text()) +
+            "; it is tried again each second");
+}
+
+void Manager::log_version(const Peer& peer, std::uint8_t version) {
+  if (!other_versions_.insert(peer.generation()).second) return;
+  write_log("peer '" + printable(peer.name()) + "' speaks version " + std::to_string(version) +
+            " of the stores' protocol, and this store version " + std::to_string(kPeerVersion) +
+            ": they exchange nothing until both run one release");
+}
+
+// Where it can be reached, as people write it.
+std::string Manager::address_of(std::uint64_t generation) const {
+  for (const auto& [address, connected] : connected_)
+    if (connected == generation) return address;
+  const auto known = addresses_.find(generation);
+  peer::NodeAddress address;
+  if (known == addresses_.end() || !peer::from_text(known->second, address) ||
+      address.bootstraps.empty())
+    return "an address that it does not tell";
+  const auto reached =
+      std::find_if(address.bootstraps.begin(), address.bootstraps.end(),
+                   [](const std::string& one) { return !one.starts_with("unix:"); });
+  return reached != address.bootstraps.end() ? *reached : address.bootstraps.front();
 }
 
 void Manager::connect_missing(std::uint64_t now_ns) {
@@ -85,11 +123,14 @@ void Manager::joined(const Peer& peer) {
     spares_.push_back(peer);
 }
 
-void Manager::lost(const Peer& peer) {
+void Manager::lost(const Peer& peer, const Status& why) {
   const std::uint64_t generation = peer.generation();
   std::erase(spares_, peer);
   const auto found = peers_.find(generation);
   if (is_over_ || found == peers_.end() || !(found->second == peer)) return;
+  if (stores_.contains(generation))
+    write_log("peer '" + printable(peer.name()) + "' at " + address_of(generation) +
+              " was lost: " + printable(why.text()));
   const auto spare = std::find_if(spares_.begin(), spares_.end(), [&](const Peer& other) {
     return other.generation() == generation && !other.is_lost();
   });
@@ -131,6 +172,7 @@ void Manager::greet(std::uint64_t generation) {
 void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
   const std::uint64_t from = peer.generation();
   if (from == self_ || !peers_.contains(from)) return;
+  const bool was_store = stores_.contains(from);
   bool is_back = false;
   if (message.number > meetings_.at(from).theirs) {
     heard_greeting(peer, message.number);
@@ -150,6 +192,9 @@ void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
       if (generation != from && generation != member.generation) send(generation, news);
   }
   next_connect_ns_ = 0;
+  if (!was_store && stores_.contains(from))
+    write_log("peer '" + printable(peer.name()) + "' at " + address_of(from) + " joined, over " +
+              std::string(peer.fabric()));
 }
 
 void Manager::heard_greeting(const Peer& peer, std::uint64_t number) {
@@ -180,7 +225,12 @@ void Manager::part(std::uint64_t generation) {
     peer_names_.erase(generation);
   }
   std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
-  if (stores_.erase(generation) != 0) directory_->lost(generation);
+  if (stores_.erase(generation) != 0) {
+    directory_->lost(generation);
+    // The one who was to answer may be gone.
+    const std::map<std::uint64_t, Confirm> confirms = confirms_;
+    for (const auto& [number, confirm] : confirms) directory_->confirm(confirm.id, number);
+  }
   std::vector<Fetch*> concerned;
   for (const auto& [id, fetch] : fetches_) {
     const bool is_asked =

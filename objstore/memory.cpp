@@ -51,6 +51,26 @@ Status Mapping::map(const Descriptor& file, std::size_t bytes, bool is_writable)
   return Code::ok;
 }
 
+Status Mapping::map_own_page() {
+  const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* address =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) return system_error("mapping a page of memory");
+  Mapping made;
+  made.address_ = static_cast<std::byte*>(address);
+  made.bytes_ = bytes;
+  if (::madvise(address, bytes, MADV_WIPEONFORK) != 0)
+    return system_error("keeping a page of memory from children (MADV_WIPEONFORK)");
+  *this = std::move(made);
+  return Code::ok;
+}
+
+Status ForkMark::make() {
+  if (Status status = page_.map_own_page(); !status) return status;
+  *page_.data() = std::byte{1};
+  return Code::ok;
+}
+
 Status make_memory(const char* name, bool huge, Descriptor& file) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
   Descriptor made(::memfd_create(name, flags));

@@ -23,12 +23,27 @@ class Mapping {
   ~Mapping();
   // Maps a file from its start. no_memory, not_permitted.
   Status map(const Descriptor& file, std::size_t bytes, bool is_writable);
+  // A page of this process's own, which its children by fork have as zeros. no_memory, unsupported.
+  Status map_own_page();
   std::byte* data() const { return address_; }
   std::size_t size() const { return bytes_; }
 
  private:
   std::byte* address_ = nullptr;
   std::size_t bytes_ = 0;
+};
+
+// Tells a process from its children by fork, without a system call.
+class ForkMark {
+ public:
+  // no_memory.
+  Status make();
+  bool is_child() const {
+    return *static_cast<const volatile std::byte*>(page_.data()) == std::byte{0};
+  }
+
+ private:
+  Mapping page_;
 };
 
 // A memfd; huge: of pages of 2 MiB that the system has set aside. no_memory.

@@ -162,7 +162,7 @@ bool Objects::evict(std::uint64_t bytes) {
     }
     ++counters_.evicted;
     counters_.evicted_bytes += bytes_of(entry);
-    const ObjectId id = index_.entry(entry).id;
+    const ObjectId id = index_.id_of(entry);
     index_.remove(entry);
     release(entry);
     observer_.gone(id, false);
@@ -245,7 +245,7 @@ void Objects::seal(std::uint32_t number, std::uint64_t ttl_ms, bool is_pinned,
   entry.version.store(version, std::memory_order_release);
   ++counters_.sealed;
   spill_ahead();
-  observer_.sealed(entry.id, number);
+  observer_.sealed(index_.id_of(number), number);
 }
 
 void Objects::abort(std::uint32_t entry) {
@@ -298,7 +298,7 @@ void Objects::make_dying(std::uint32_t number, bool is_deleted) {
   entry.version.store(entry.version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   push(dying_, number);
   ++num_dying_;
-  observer_.gone(entry.id, is_deleted);
+  observer_.gone(index_.id_of(number), is_deleted);
 }
 
 Outcome Objects::erase(const ObjectId& id) {
@@ -391,7 +391,7 @@ std::uint64_t Objects::list(std::uint64_t cursor, std::size_t most,
         std::binary_search(held.begin(), held.end(), object_number(version, number)))
       flags |= kListedReferenced;
     if (is_spilled) flags |= kListedSpilled;
-    objects.push_back({entry.id, entry.metadata_bytes, entry.data_bytes, flags, 0});
+    objects.push_back({index_.id_of(number), entry.metadata_bytes, entry.data_bytes, flags, 0});
   }
   return 0;
 }

@@ -2,9 +2,9 @@
 // were used least recently are written, while they stay in memory and in use: what is evicted later
 // then has a copy already, and nobody waits for the disk but those who put faster than it writes.
 #include <algorithm>
-#include <cstdio>
 
 #include "clock.hpp"
+#include "log.hpp"
 #include "objects.hpp"
 
 namespace weft::objstore {
@@ -129,15 +129,14 @@ void Objects::read_back(const Spill::Done& done) {
   Hidden& hidden = hidden_[number];
   --num_spilled_;
   Entry& entry = index_.entry(number);
-  const ObjectId id = entry.id;
+  const ObjectId id = index_.id_of(number);
   if (hidden.is_doomed || !done.status) {
     const bool was_here = !hidden.is_doomed;
     if (was_here) index_.remove(number);
     release(number);
     if (!was_here) return;
     ++counters_.unreadable;
-    std::fprintf(stderr, "weft-store: object %s: %s; it is gone\n", id.text().c_str(),
-                 done.status.text().c_str());
+    write_log("object " + id.text() + ": " + done.status.text() + "; it is gone");
     observer_.unreadable(id);
     return;
   }
@@ -154,7 +153,7 @@ void Objects::read_back(const Spill::Done& done) {
 
 // Erased, or its time is over; nobody references what has no memory.
 void Objects::remove_spilled(std::uint32_t number, bool is_deleted) {
-  const ObjectId id = index_.entry(number).id;
+  const ObjectId id = index_.id_of(number);
   index_.remove(number);
   if (hidden_[number].state == State::restoring) {
     hidden_[number].is_doomed = true;  // its memory is being written to

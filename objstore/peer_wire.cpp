@@ -35,6 +35,16 @@ struct Reader {
     std::memcpy(&value, rest.data(), sizeof value);
     rest = rest.subspan(sizeof value);
   }
+  void read(ObjectId& id) {
+    read(id.size);
+    if (!is_ok || rest.size() < id.size) {
+      is_ok = false;
+      id.size = 0;
+      return;
+    }
+    std::memcpy(id.bytes.data(), rest.data(), id.size);
+    rest = rest.subspan(id.size);
+  }
   // A count of things that take at least `each` bytes.
   std::size_t count(std::size_t most, std::size_t each) {
     std::uint32_t num = 0;
@@ -56,13 +66,24 @@ struct Reader {
   }
 };
 
+// Those by which the receiver would keep something of that name.
+bool needs_id(PeerKind kind) {
+  return kind == PeerKind::announce || kind == PeerKind::watch || kind == PeerKind::ask ||
+         kind == PeerKind::keep || kind == PeerKind::push;
+}
+
 }  // namespace
+
+std::uint8_t version_of(std::span<const std::byte> bytes) {
+  return bytes.size() < 30 ? 0 : static_cast<std::uint8_t>(bytes.front());
+}
 
 std::string encode(const PeerMessage& message) {
   std::string bytes;
   append(bytes, kPeerVersion);
   append(bytes, message.kind);
-  append(bytes, message.id);
+  append(bytes, message.id.size);
+  bytes += message.id.view();
   append(bytes, message.number);
   switch (message.kind) {
     case PeerKind::members:
@@ -133,9 +154,10 @@ bool decode(std::span<const std::byte> bytes, PeerMessage& message) {
   reader.read(version);
   reader.read(kind);
   reader.read(message.id);
+  if (needs_id(static_cast<PeerKind>(kind)) && message.id.size == 0) return false;
   reader.read(message.number);
   if (!reader.is_ok || version != kPeerVersion || kind < 1 ||
-      (kind > static_cast<std::uint8_t>(PeerKind::push_ping) &&
+      (kind > static_cast<std::uint8_t>(PeerKind::confirmed) &&
        kind != static_cast<std::uint8_t>(PeerKind::socket)))
     return false;
   message.kind = static_cast<PeerKind>(kind);

@@ -12,7 +12,7 @@
 
 namespace weft::objstore {
 
-inline constexpr std::uint8_t kPeerVersion = 4;
+inline constexpr std::uint8_t kPeerVersion = 5;
 inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
 
 // Larger objects are read, whoever asks: what is sent is copied at both sides.
@@ -45,6 +45,8 @@ enum class PeerKind : std::uint8_t {
   push_end,     // how it ended at the sender
   push_stop,    // the pusher's word that it shall end
   push_ping,    // by both while there is a push, so that the other one's silence is noticed
+  confirm,      // answered once what the sender announced before is known; to the same one
+  confirmed,    // answer; a drop comes before it
   socket = 32,  // where the sender's socket protocol listens
 };
 
@@ -63,8 +65,9 @@ struct PeerMessage {
   PeerKind kind = PeerKind::members;
   ObjectId id;               // all but members, fin
   std::uint64_t number = 0;  // watch, holders, ask, data, offer, absent, fin: of the fetch; keep,
-                             // kept, unkept: of the replication; push...: of the push; announce: an
-                             // Announced; members: of the meeting, if it is a greeting
+                             // kept, unkept: of the replication; push...: of the push; confirm and
+                             // its answer: of the seal; announce: an Announced; drop: a Dropped;
+                             // members: of the meeting, if it is a greeting
   std::uint64_t threshold = 0;          // watch, ask: bytes from which an offer is wanted
   std::uint64_t data_bytes = 0;         // data, offer, push
   std::uint32_t metadata_bytes = 0;     // data, offer, push
@@ -84,7 +87,9 @@ struct PeerMessage {
 };
 
 std::string encode(const PeerMessage& message);
-// False if the bytes are no message.
+// The version that a manager's message is of, whichever it is; 0: it is none.
+std::uint8_t version_of(std::span<const std::byte> bytes);
+// False if the bytes are no message of this version.
 bool decode(std::span<const std::byte> bytes, PeerMessage& message);
 
 }  // namespace weft::objstore

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "id_text.hpp"
+
 namespace weft::objstore {
 namespace {
 
@@ -30,8 +32,8 @@ RedisNews parse_news(const redisReply& reply) {
   }
   const std::string_view text = text_of(*reply.element[2]);
   const auto first = text.find(' '), second = text.rfind(' ');
-  if (kind != "message" || first == std::string_view::npos || second != first + 41 ||
-      !ObjectId::parse(text.substr(first + 1, 40), news.id) ||
+  if (kind != "message" || first == std::string_view::npos || second == first ||
+      !id_of_hex(text.substr(first + 1, second - first - 1), news.id) ||
       !parse_generation(text.substr(second + 1), news.member))
     return news;
   const std::string_view word = text.substr(0, first);

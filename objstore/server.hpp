@@ -68,6 +68,9 @@ class Remote {
   // no_more_copies().
   virtual void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) = 0;
   virtual void no_more_copies(std::uint64_t number) = 0;
+  // Whether the object that was sealed before is the first of its id on all hosts; ends with
+  // Server::confirmed().
+  virtual void confirm(std::uint64_t number, const ObjectId& id) = 0;
   // Sends an object that is here to these hosts, or to all (none named), at once; ends with
   // Server::pushed(), before long after no_more_push().
   virtual void push(std::uint64_t number, const ObjectId& id,
@@ -118,8 +121,12 @@ class Server final : private References, private Observer {
                           std::uint32_t metadata_bytes, std::uint32_t& entry);
   // Ends all waits for an object that will not come.
   void fail_waits(const ObjectId& id, Code code, Reason reason);
+  // Whether an object that is waited for is on another host and finds no room here.
+  void set_lacks_room(const ObjectId& id, bool lacks_room);
   // On how many hosts an object is that Remote was asked to replicate.
   void replicated(std::uint64_t number, std::uint32_t num_hosts);
+  // What came of confirm().
+  void confirmed(std::uint64_t number, bool is_first);
   // What came of a push; outcome: whether it began at all; value: as Reason has it.
   void pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results,
               std::uint64_t value = 0);
@@ -145,7 +152,8 @@ class Server final : private References, private Observer {
     bool is_active = false;  // polled, not waited for
     bool is_subscribed = false;
     bool is_broken = false;  // to be disconnected
-    Descriptor socket, doorbell, bell;
+    // process: readable once it has ended; its children may hold the socket open.
+    Descriptor socket, process, doorbell, bell;
     Mapping memory;
     std::uint32_t taken = 0, completed = 0, under_way = 0;
     std::uint64_t events_written = 0, events_lost = 0;
@@ -182,6 +190,12 @@ class Server final : private References, private Observer {
   // A seal that waits for copies on other hosts.
   struct Replication {
     std::uint32_t client, tag, num_wanted;
+    std::uint64_t deadline_ns;
+  };
+  // A seal that waits for the directory.
+  struct Confirm {
+    std::uint32_t client;
+    Request request;
     std::uint64_t deadline_ns;
   };
   // A call that waits until an object is on other hosts; Remote says when it is over.
@@ -227,6 +241,7 @@ class Server final : private References, private Observer {
   void seal(Client& client, const Request& request);
   void wait(Client& client, const Request& request);
   void list(Client& client, const Request& request);
+  void cancel(Client& client, std::uint32_t tag);
   void complete(Client& client, std::uint32_t tag, Outcome outcome, std::uint64_t value = 0,
                 std::uint32_t count = 0);
   std::byte* extent_bytes(Client& client, const Request& request, std::uint64_t bytes);
@@ -239,6 +254,7 @@ class Server final : private References, private Observer {
   // server_copies.cpp
   void replicate(Client& client, const Request& request);
   void end_replications(std::uint64_t now_ns);
+  void end_confirms(std::uint64_t now_ns);
 
   // server_push.cpp
   void push(Client& client, const Request& request);
@@ -263,6 +279,7 @@ class Server final : private References, private Observer {
   // server_waits.cpp
   void end_wait(std::uint64_t number, Outcome outcome);
   void end_waits_of(std::uint32_t client);
+  void end_late_wait(std::uint64_t number);
   void tell_subscribers(const ObjectId& id, std::uint32_t entry);
   static void ring(Client& client);
 
@@ -292,9 +309,11 @@ class Server final : private References, private Observer {
   std::uint64_t next_wait_ = 1;
   std::unordered_map<std::uint64_t, Wait> waits_;
   std::unordered_multimap<ObjectId, std::uint64_t> waiting_for_;
+  std::unordered_set<ObjectId> lack_room_;  // of those that are waited for
   std::multimap<std::uint64_t, std::uint64_t> deadlines_;
   std::map<std::uint64_t, Into> intos_;
   std::map<std::uint64_t, Replication> replications_;
+  std::map<std::uint64_t, Confirm> confirms_;
   std::map<std::uint64_t, Push> pushes_;
   struct Restore {
     ObjectId id;

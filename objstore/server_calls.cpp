@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <span>
+#include <string_view>
 
 #include "clock.hpp"
 #include "server.hpp"
@@ -13,11 +15,55 @@ namespace {
 constexpr std::uint64_t kCopyPiece = 1 << 20;   // others are served between two of them
 constexpr std::uint64_t kWriteMost = 16 << 20;  // of one write call
 constexpr std::uint32_t kMostIds = 1 << 16;     // of one call
+constexpr std::int64_t kConfirmMs = 5000;       // for the directory's answer
 constexpr std::int64_t kRestoreMs = 20'000;     // for what is on disk
+
+// Different ids out of so many, each a byte of its length and its bytes.
+Outcome read_ids(std::span<const std::byte> from, std::uint32_t count, std::vector<ObjectId>& ids) {
+  // A copy: the client can change it while it is looked at.
+  const std::vector<std::byte> text(from.begin(), from.end());
+  std::vector<std::string_view> views;
+  views.reserve(count);
+  for (std::size_t at = 0; at < text.size();) {
+    const auto size = static_cast<std::size_t>(text[at++]);
+    if (size > text.size() - at || views.size() == count)
+      return {Code::bad_argument, Reason::bad_request};
+    if (size == 0) return {Code::bad_argument, Reason::bad_id};
+    views.emplace_back(reinterpret_cast<const char*>(text.data()) + at, size);
+    at += size;
+  }
+  if (views.size() != count) return {Code::bad_argument, Reason::bad_request};
+  std::sort(views.begin(), views.end());
+  views.erase(std::unique(views.begin(), views.end()), views.end());
+  ids.resize(views.size());
+  for (std::size_t i = 0; i < views.size(); ++i)
+    if (!ObjectId::make(views[i], ids[i])) return {Code::internal};
+  return {};
+}
+
+bool names_object(Op op) {
+  switch (op) {
+    case Op::put:
+    case Op::create:
+    case Op::write:
+    case Op::seal:
+    case Op::abort:
+    case Op::erase:
+    case Op::pin:
+    case Op::unpin:
+    case Op::read_into:
+    case Op::push:
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
 void Server::carry_out(Client& client, const Request& request) {
+  if (request.id.size == 0 && names_object(request.op))
+    return complete(client, request.tag, {Code::bad_argument, Reason::bad_id});
   switch (request.op) {
     case Op::put:
     case Op::create:
@@ -77,6 +123,9 @@ void Server::carry_out(Client& client, const Request& request) {
       return read_into(client, request);
     case Op::push:
       return push(client, request);
+    case Op::cancel:
+      cancel(client, request.count);
+      return complete(client, request.tag, {});
     case Op::nudge:
       room_may_have_come_ = true;
       return complete(client, request.tag, {});
@@ -98,6 +147,32 @@ void Server::carry_out(Client& client, const Request& request) {
   ++num_refused_;
   client.is_broken = true;
   broken_.push_back(client.serial);
+}
+
+// Gives a call up that waits. What is being copied ends by itself, and soon.
+void Server::cancel(Client& client, std::uint32_t tag) {
+  const Outcome outcome{Code::cancelled, Reason::interrupted};
+  const auto is_its = [&](std::uint32_t serial, std::uint32_t its) {
+    return serial == client.serial && its == tag;
+  };
+  const auto waits_for_room =
+      std::find_if(room_waits_.begin(), room_waits_.end(),
+                   [&](const RoomWait& wait) { return is_its(wait.client, wait.request.tag); });
+  if (waits_for_room != room_waits_.end()) {
+    room_waits_.erase(waits_for_room);
+    room_may_have_come_ = true;  // for the next one
+    return complete(client, tag, outcome);
+  }
+  for (const auto& [number, wait] : waits_)
+    if (is_its(wait.client, wait.tag)) return end_wait(number, outcome);
+  for (const auto& [number, into] : intos_)
+    if (is_its(into.client, into.tag)) return end_into(number, outcome);
+  for (auto& [number, replication] : replications_)
+    if (is_its(replication.client, replication.tag)) replication.deadline_ns = 0;
+  for (auto& [number, confirm] : confirms_)
+    if (is_its(confirm.client, confirm.request.tag)) confirm.deadline_ns = 0;
+  for (auto& [number, push] : pushes_)
+    if (is_its(push.client, push.request.tag)) push.deadline_ns = 0;
 }
 
 void Server::complete(Client& client, std::uint32_t tag, Outcome outcome, std::uint64_t value,
@@ -235,6 +310,11 @@ void Server::advance_copy() {
 void Server::finish_seal(Client& client, const Request& request, std::uint32_t entry) {
   client.creating.erase(request.id);
   objects_.seal(entry, request.ttl_ms, (request.flags & kFlagPin) != 0);
+  if ((request.flags & kFlagFirst) != 0 && remote_ != nullptr) {
+    const std::uint64_t number = next_wait_++;
+    confirms_.emplace(number, Confirm{client.serial, request, deadline_after(kConfirmMs)});
+    return remote_->confirm(number, request.id);
+  }
   if (request.copies > 1) return replicate(client, request);
   complete(client, request.tag, {});
 }
@@ -242,14 +322,12 @@ void Server::finish_seal(Client& client, const Request& request, std::uint32_t e
 void Server::wait(Client& client, const Request& request) {
   if (request.count == 0 || request.count > kMostIds || request.least == 0)
     return complete(client, request.tag, {Code::bad_argument, Reason::bad_request});
-  const std::byte* from =
-      extent_bytes(client, request, std::uint64_t{request.count} * sizeof(ObjectId));
-  if (from == nullptr)
+  const std::byte* from = extent_bytes(client, request, request.bytes);
+  if (from == nullptr || request.bytes > request.count * sizeof(ObjectId))
     return complete(client, request.tag, {Code::bad_argument, Reason::bad_request});
-  std::vector<ObjectId> ids(request.count);
-  std::memcpy(ids.data(), from, ids.size() * sizeof(ObjectId));
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::vector<ObjectId> ids;
+  if (const Outcome outcome = read_ids({from, request.bytes}, request.count, ids); !outcome.ok())
+    return complete(client, request.tag, outcome);
   const auto total = static_cast<std::uint32_t>(ids.size());
   const bool fetches = (request.flags & kFlagFetch) != 0;
   // To be on disk is to be here, but not enough to be taken.
@@ -296,7 +374,8 @@ void Server::list(Client& client, const Request& request) {
     return complete(client, request.tag, {Code::bad_argument, Reason::bad_request});
   std::vector<ListedObject> objects;
   const std::uint64_t cursor = objects_.list(
-      request.cursor, std::min<std::uint64_t>(request.bytes / sizeof(ListedObject), 4096), objects);
+      request.cursor, std::min<std::uint64_t>(request.bytes / sizeof(ListedObject), kMostListed),
+      objects);
   if (!objects.empty()) std::memcpy(to, objects.data(), objects.size() * sizeof(ListedObject));
   complete(client, request.tag, {}, cursor, static_cast<std::uint32_t>(objects.size()));
 }

@@ -29,6 +29,29 @@ void Server::replicated(std::uint64_t number, std::uint32_t num_hosts) {
            0, num_hosts);
 }
 
+// is_first, too, where nobody could say: then the log tells who was.
+void Server::confirmed(std::uint64_t number, bool is_first) {
+  const auto found = confirms_.find(number);
+  if (found == confirms_.end()) return;
+  const Confirm confirm = found->second;
+  confirms_.erase(found);
+  const auto client = clients_.find(confirm.client);
+  if (client == clients_.end()) return;
+  if (!is_first)
+    complete(*client->second, confirm.request.tag, {Code::exists, Reason::exists_elsewhere});
+  else if (confirm.request.copies > 1)
+    replicate(*client->second, confirm.request);
+  else
+    complete(*client->second, confirm.request.tag, {});
+}
+
+void Server::end_confirms(std::uint64_t now_ns) {
+  std::vector<std::uint64_t> due;
+  for (const auto& [number, confirm] : confirms_)
+    if (confirm.deadline_ns <= now_ns || remote_ == nullptr) due.push_back(number);
+  for (const std::uint64_t number : due) confirmed(number, true);
+}
+
 // Those whose time is over: on how many hosts the object is by now is known to Remote.
 void Server::end_replications(std::uint64_t now_ns) {
   std::vector<std::uint64_t> due;

@@ -124,7 +124,8 @@ bool Server::serve(Client& client) {
       break;
     }
     // A copy: the client can change it while it is looked at.
-    const Request request = control.requests[client.taken % kCalls];
+    Request request{};
+    copy_request(request, control.requests[client.taken % kCalls]);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     ++client.taken;
     ++client.under_way;
@@ -155,6 +156,9 @@ void Server::run_short(Client& client, const Request& request) {
   };
   std::erase_if(intos_, is_its);
   std::erase_if(replications_, is_its);
+  std::erase_if(confirms_, [&](const auto& item) {
+    return item.second.client == client.serial && item.second.request.tag == request.tag;
+  });
   std::erase_if(pushes_, [&](const auto& item) {
     return item.second.client == client.serial && item.second.request.tag == request.tag;
   });
@@ -192,7 +196,7 @@ void Server::serve_events(int timeout_ms) {
   const int num = ::epoll_wait(epoll_.get(), events.data(), events.size(), timeout_ms);
   for (int i = 0; i < num; ++i) {
     const auto serial = static_cast<std::uint32_t>(events[i].data.u64);
-    const auto kind = static_cast<std::uint32_t>(events[i].data.u64 >> 32);
+    const auto kind = static_cast<std::uint32_t>(events[i].data.u64 >> 32);  // as watch() names it
     if (serial == 0) {
       if (kind == 0) {
         accept_clients();
@@ -207,6 +211,8 @@ void Server::serve_events(int timeout_ms) {
     Client& client = *found->second;
     if (kind == 0) {
       read_socket(client);
+    } else if (kind == 2) {
+      broken_.push_back(serial);
     } else {
       std::uint64_t count;
       [[maybe_unused]] const ssize_t got = ::read(client.doorbell.get(), &count, sizeof count);
@@ -231,12 +237,13 @@ int Server::run_clocks(std::uint64_t now_ns) {
     }
   }
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns)
-    end_wait(deadlines_.begin()->second, {Code::timed_out});
+    end_late_wait(deadlines_.begin()->second);
   if (!deadlines_.empty()) due_at(deadlines_.begin()->first);
   due_at(end_due_intos(now_ns));
   end_replications(now_ns);
+  end_confirms(now_ns);
   end_pushes(now_ns);
-  if (!replications_.empty() || !pushes_.empty()) due_at(now_ns + 20'000'000);
+  if (!replications_.empty() || !confirms_.empty() || !pushes_.empty()) due_at(now_ns + 20'000'000);
   if (!room_waits_.empty()) {
     // References go without a word, so room is looked for now and then.
     room_may_have_come_ = true;

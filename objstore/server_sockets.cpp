@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <span>
 
 #include "clock.hpp"
+#include "log.hpp"
 #include "server.hpp"
 
 namespace weft::objstore {
@@ -123,6 +125,9 @@ void Server::accept_clients() {
     if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
         (peer.uid != ::geteuid() && peer.uid != 0)) {
       ++num_refused_;
+      write_log("refused process " + std::to_string(peer.pid) + ", which is user " +
+                std::to_string(peer.uid) + "'s: this store serves user " +
+                std::to_string(::geteuid()));
       continue;
     }
     auto client = std::make_unique<Client>();
@@ -132,6 +137,10 @@ void Server::accept_clients() {
     client->met_ns = monotonic_ns();
     client->socket = std::move(socket);
     watch(client->socket.get(), client->serial);
+    // Of a process in another namespace there is none; then the socket's end tells.
+    if (peer.pid > 0)
+      client->process = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+    if (client->process) watch(client->process.get(), std::uint64_t{2} << 32 | client->serial);
     clients_.emplace(client->serial, std::move(client));
   }
 }
@@ -167,10 +176,13 @@ void Server::meet(Client& client, const Hello& hello) {
     send_with(client.socket.get(), welcome, {});
     broken_.push_back(client.serial);
   };
-  if (hello.layout_version != kLayoutVersion) return refuse(Code::unsupported);
-  client.name.assign(hello.name, ::strnlen(hello.name, sizeof hello.name));
-  for (char& letter : client.name)
-    if (letter < ' ' || letter > '~') letter = '?';
+  client.name = printable({hello.name, ::strnlen(hello.name, sizeof hello.name)});
+  if (hello.layout_version != kLayoutVersion) {
+    write_log("refused client '" + client.name + "' (process " + std::to_string(client.pid) +
+              "): it speaks version " + std::to_string(hello.layout_version) +
+              " of the store's protocol, and this store version " + std::to_string(kLayoutVersion));
+    return refuse(Code::unsupported);
+  }
   Descriptor control, extent;
   std::uint32_t number;
   welcome.extent_bytes = std::clamp<std::uint64_t>(

@@ -38,10 +38,27 @@ void Server::end_wait(std::uint64_t number, Outcome outcome) {
         std::find_if(begin, end, [&](const auto& pair) { return pair.second == number; });
     if (mine == end) continue;
     waiting_for_.erase(mine);
+    if (!waiting_for_.contains(id)) lack_room_.erase(id);
     if (wait.fetches && remote_ != nullptr && !waiting_for_.contains(id)) remote_->unwanted(id);
   }
   if (const auto client = clients_.find(wait.client); client != clients_.end())
     complete(*client->second, wait.tag, outcome, 0, wait.here);
+}
+
+void Server::end_late_wait(std::uint64_t number) {
+  const std::vector<ObjectId>& missing = waits_.at(number).missing;
+  const bool lacks_room = !lack_room_.empty() &&
+                          std::any_of(missing.begin(), missing.end(), [this](const ObjectId& id) {
+                            return lack_room_.contains(id);
+                          });
+  end_wait(number, {Code::timed_out, lacks_room ? Reason::no_room_here : Reason::none});
+}
+
+void Server::set_lacks_room(const ObjectId& id, bool lacks_room) {
+  if (lacks_room && waiting_for_.contains(id))
+    lack_room_.insert(id);
+  else
+    lack_room_.erase(id);
 }
 
 void Server::end_waits_of(std::uint32_t client) {
@@ -69,6 +86,7 @@ void Server::appeared(const ObjectId& id) {
   const auto [begin, end] = waiting_for_.equal_range(id);
   for (auto it = begin; it != end; ++it) numbers.push_back(it->second);
   waiting_for_.erase(begin, end);
+  lack_room_.erase(id);
   for (const std::uint64_t number : numbers) {
     Wait& wait = waits_.at(number);
     if (++wait.here >= wait.least) end_wait(number, {});

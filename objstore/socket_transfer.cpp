@@ -16,7 +16,7 @@
 namespace weft::objstore {
 namespace {
 
-constexpr std::uint32_t kSocketMagic = 0x31747377;  // "wst1"
+constexpr std::uint32_t kSocketMagic = 0x32747377;  // "wst2"
 constexpr std::size_t kPieceBytes = 4096;           // the paper's
 constexpr int kPiecesAtOnce = 1024;                 // then others have their turn
 constexpr std::size_t kMostGiving = 4096;

@@ -69,11 +69,10 @@ class SocketTransfer {
   struct Request {
     std::uint32_t magic;
     std::uint32_t reserved;
-    ObjectId id;
-    std::uint32_t padding;
     std::uint64_t number;
+    ObjectId id;
   };
-  static_assert(sizeof(Request) == 40);
+  static_assert(sizeof(Request) == 272);
   struct Answer {
     std::uint32_t magic;
     std::uint32_t is_here;

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 
 #include "checksum.hpp"
+#include "log.hpp"
 
 namespace weft::objstore {
 namespace {
@@ -95,8 +95,8 @@ void Spill::free(const Place& place) {
 
 void Spill::note_full(const std::string& why, std::uint64_t now_ns) {
   if (trouble_.empty())
-    std::fprintf(stderr, "weft-store: %s: %s; until there is room, objects are evicted for good\n",
-                 settings_.folder.c_str(), why.c_str());
+    write_log(settings_.folder + ": " + why +
+              "; until there is room, objects are evicted for good");
   trouble_ = why;
   full_until_ns_ = now_ns + kFullNs;
 }

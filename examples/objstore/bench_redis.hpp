@@ -50,7 +50,7 @@ class Redis {
   template <class... Words>
   Reply command(const char* format, int type, const weft::ObjectId& id, Words... words) {
     Reply reply(static_cast<redisReply*>(
-        redisCommand(context_.get(), format, id.bytes.data(), id.bytes.size(), words...)));
+        redisCommand(context_.get(), format, id.bytes.data(), std::size_t{id.size}, words...)));
     if (reply == nullptr || reply->type != type)
       throw std::runtime_error("Redis does not answer as expected");
     return reply;

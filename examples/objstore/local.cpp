@@ -132,17 +132,18 @@ int main(int argc, char** argv) {
         if (!has_redis) continue;
         rates[5].push_back(rate(num, [&] {
           for (const auto& id : ids)
-            command(REDIS_REPLY_STATUS, "SET %b %b", id.bytes.data(), std::size_t{20}, data.data(),
-                    data.size());
+            command(REDIS_REPLY_STATUS, "SET %b %b", id.bytes.data(), std::size_t{id.size},
+                    data.data(), data.size());
         }));
         rates[6].push_back(rate(std::min(again, num * 4), [&] {
           for (int i = 0; i < std::min(again, num * 4); ++i)
             command(REDIS_REPLY_STRING, "GET %b",
-                    ids[static_cast<std::size_t>(i % num)].bytes.data(), std::size_t{20});
+                    ids[static_cast<std::size_t>(i % num)].bytes.data(),
+                    std::size_t{ids[static_cast<std::size_t>(i % num)].size});
         }));
         rates[7].push_back(rate(num, [&] {
           for (const auto& id : ids)
-            command(REDIS_REPLY_INTEGER, "DEL %b", id.bytes.data(), std::size_t{20});
+            command(REDIS_REPLY_INTEGER, "DEL %b", id.bytes.data(), std::size_t{id.size});
         }));
 #endif
       }

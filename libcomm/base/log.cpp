@@ -1,4 +1,4 @@
-#include "base/log.hpp"
+#include "base/log_sink.hpp"
 
 #include <sys/uio.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@ namespace weft::log {
 namespace {
 // Process-wide by nature: standard error is. relaxed: a level seen late loses a line at most.
 std::atomic<int> current{static_cast<int>(LogLevel::warn)};
+std::atomic<void (*)(LogLevel, std::string_view)> sink{nullptr};
 constexpr std::string_view kNames[] = {"error", "warning", "info", "debug"};
 }  // namespace
 
@@ -19,7 +20,13 @@ void set_level(LogLevel level) noexcept {
 
 LogLevel level() noexcept { return static_cast<LogLevel>(current.load(std::memory_order_relaxed)); }
 
+void set_sink(void (*to)(LogLevel, std::string_view)) noexcept {
+  sink.store(to, std::memory_order_release);
+}
+
 void write(LogLevel level, int rank, std::string_view text) noexcept {
+  // acquire: what the sink uses; pairs with set_sink.
+  if (const auto to = sink.load(std::memory_order_acquire); to != nullptr) return to(level, text);
   char head[48];
   const auto name = kNames[static_cast<int>(level)];
   const char* const end =

@@ -22,8 +22,10 @@ namespace weft::peer {
 
 namespace {
 
-constexpr std::uint64_t kPauseNs = 100'000'000;  // of a listener when descriptors are used up
-constexpr std::size_t kMostPassed = 16;          // descriptors that one read takes
+constexpr std::uint64_t kPauseNs = 100'000'000;       // of a listener when descriptors are used up
+constexpr std::uint64_t kRefusedNs = 60'000'000'000;  // between two equal lines of the log
+constexpr std::size_t kMostRefused = 64;              // that are remembered for it
+constexpr std::size_t kMostPassed = 16;               // descriptors that one read takes
 
 // Which of the two a descriptor in epoll belongs to: the lowest bit of its pointer.
 constexpr std::uintptr_t kIsListener = 1;
@@ -194,7 +196,7 @@ void Bootstrap::accept_all(Listener& listener) {
     auto connection = std::make_unique<Connection>();
     connection->fd_ = accepted.release();
     connection->is_unix_ = listener.is_unix;
-    connection->target_ = "a peer";
+    connection->target_ = other_end(fd);
     connection->state_ = Connection::State::shaking_hands;
     connection->deadline_ns_ = now_ns() + kHandshakeMs * 1'000'000;
     connection->handshake_ =
@@ -208,6 +210,7 @@ void Bootstrap::accept_all(Listener& listener) {
     if (!may_meet(*connection, why)) {
       const std::string frame = make_frame(FrameType::refused, why);
       [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
+      log_refused(connection->target_, why, false);
       continue;
     }
     std::size_t half_open = 0;
@@ -461,10 +464,20 @@ void Bootstrap::end_failed(Events& events, Connection& connection) {
                       fmt::format("{}: {}", connection.target_, connection.failure_.text())});
   } else {
     const bool is_short = connection.failure_.code() == Code::no_memory;
-    log_line(is_short ? LogLevel::warn : LogLevel::info, -1, "a stranger was refused: {}",
-             connection.failure_.text());
+    log_refused(connection.target_, connection.failure_.text(), is_short);
   }
   close(connection);
+}
+
+// One that tries again and again is a warning once a minute.
+void Bootstrap::log_refused(const std::string& who, const std::string& why, bool is_short) {
+  const std::string text = fmt::format("refused {}: {}", who, why);
+  const std::uint64_t now = now_ns();
+  if (refused_ns_.size() >= kMostRefused) refused_ns_.clear();
+  std::uint64_t& last_ns = refused_ns_[text];
+  const bool is_new = last_ns == 0 || now - last_ns > kRefusedNs;
+  if (is_new) last_ns = now;
+  log_line(is_new || is_short ? LogLevel::warn : LogLevel::info, -1, "{}", text);
 }
 
 void Bootstrap::expire(Events& events) {

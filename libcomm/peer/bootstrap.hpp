@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -131,6 +132,7 @@ class Bootstrap {
   }
   void end_failed(Events& events, Connection& connection);
   void expire(Events& events);
+  void log_refused(const std::string& who, const std::string& why, bool is_short);
   bool may_meet(const Connection& connection, std::string& why) const;
 
   Secret secret_;
@@ -138,6 +140,7 @@ class Bootstrap {
   Descriptor epoll_;
   Resolver resolver_;
   std::vector<std::unique_ptr<Listener>> listeners_;
+  std::map<std::string, std::uint64_t> refused_ns_;       // what was logged of whom, and when
   std::vector<std::unique_ptr<Connection>> connections_;  // shaking hands, in order of arrival
   std::vector<std::unique_ptr<Connection>> met_;
   std::vector<std::unique_ptr<Connection>> dropped_;  // freed once poll() is done with them

@@ -125,6 +125,28 @@ std::vector<std::string> reached_at(const std::vector<std::string>& bound, std::
   return reached;
 }
 
+std::string other_end(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  char host[INET6_ADDRSTRLEN] = "";
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
+    return "a foreign process";
+  if (storage.ss_family == AF_UNIX) {
+    ucred credentials{};
+    length = sizeof credentials;
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
+      return "a foreign process";
+    return fmt::format("process {} of user {}", credentials.pid, credentials.uid);
+  }
+  if (storage.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr, host,
+                sizeof host);
+  else
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, host,
+                sizeof host);
+  return fmt::format("the process at {}", host);
+}
+
 bool is_same_user(int fd) {
   ucred credentials{};
   socklen_t length = sizeof credentials;

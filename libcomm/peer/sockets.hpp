@@ -34,6 +34,8 @@ std::string_view host_of(std::string_view address);
 // Where others reach what listens there: any address, 0.0.0.0 or [::], says nothing to them. At
 // most so many, of alike ones the first interface's last.
 std::vector<std::string> reached_at(const std::vector<std::string>& bound, std::size_t most);
+// Who is at the other end, for messages: "the process at 10.0.0.2", "process 123 of user 1000".
+std::string other_end(int fd);
 // Whether the process at the other end of this Unix socket is of the same user.
 bool is_same_user(int fd);
 

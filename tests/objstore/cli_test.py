@@ -45,7 +45,8 @@ assert run("get", "big") == payload
 assert run("get", "big", "--offset", "1000", "--length", "70000") == payload[1000:71000]
 assert run("get", "big", "--offset", "2999990") == payload[-10:]
 assert run("get", "big", "--length", "1KiB") == payload[:1024]
-assert run("get", "big", "--offset", "4000000") == b""
+assert run("get", "big", "--offset", "3000000") == b""
+assert "has 3000000 bytes" in run("get", "big", "--offset", "4000000", code=1)
 with open(os.path.join(folder, "file"), "wb") as file:
     file.write(payload[:1000])
 run("put", "--pin", "small", file.name)
@@ -60,9 +61,16 @@ assert run("wait", "small", "none", "--least", "1") == b"small\n"
 assert "in time" in run("wait", "none", "--timeout", "0.05", code=1)
 run("delete", "big")
 assert "not" in run("get", "big", "--timeout", "0", code=1)
-assert "id is" in run("get", "a name that is too long", code=1)
+assert "id is 1 to 255 bytes" in run("get", "x" * 256, code=1)
+for name in ("kv/llama-3-70b/layer.12/block-000123", "a name with blanks", "x" * 255, "0x6100ff", "0x6"):
+    run("put", name, file.name)
+    assert run("get", name) == payload[:1000]
+assert {"kv/llama-3-70b/layer.12/block-000123", "x" * 255, "0x6100ff", "0x6"} < \
+    {row.split()[0] for row in run("ls").decode().splitlines()}
+for name in ("kv/llama-3-70b/layer.12/block-000123", "a name with blanks", "x" * 255, "0x6100ff", "0x6"):
+    run("delete", name)
 status = json.loads(run("status", "--json"))
-assert status["objects"] == 1 and status["deleted"] == 1, status
+assert status["objects"] == 1 and status["deleted"] == 6, status
 assert status["memory"]["capacity_bytes"] == 64 << 20
 for line in run("status", "--prometheus").decode().splitlines():
     name, value = line.split()

@@ -81,7 +81,8 @@ struct Host final : DirectoryUser {
     told[id].insert(holders.begin(), holders.end());
   }
   void was_deleted(const ObjectId& id) override { deleted.insert(id); }
-  void must_drop(const ObjectId& id) override {
+  void confirmed(std::uint64_t) override {}
+  void must_drop(const ObjectId& id, Dropped) override {
     if (objects.erase(id) != 0) directory->withdraw(id);
   }
   void send_to(std::uint64_t member, const PeerMessage& message) override;

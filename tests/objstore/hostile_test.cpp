@@ -198,6 +198,7 @@ TEST_CASE("calls that make no sense are refused one by one") {
       wrong.op = Op::wait;
       wrong.count = 100;
       wrong.least = 1;
+      wrong.bytes = 200;
       wrong.extent_offset = far;
       CHECK(code_of(wrong) == Code::bad_argument);
     }
@@ -214,6 +215,26 @@ TEST_CASE("calls that make no sense are refused one by one") {
     wrong.count = 1;
     wrong.least = 0;
     CHECK(code_of(wrong) == Code::bad_argument);
+    // Ids of no bytes, cut off, more of them than are named, fewer.
+    wrong.least = 1;
+    for (const auto& [text, count] :
+         {std::pair<std::string, std::uint32_t>{std::string(1, '\0'), 1},
+          {"\3ab", 1},
+          {"\1a\1b", 1},
+          {"\1a", 2},
+          {"", 1},
+          {std::string("\1a\0", 3), 2}}) {
+      std::memcpy(client.extent.data(), text.data(), text.size());
+      wrong.count = count;
+      wrong.bytes = text.size();
+      CHECK(code_of(wrong) == Code::bad_argument);
+    }
+    for (const Op op : {Op::put, Op::create, Op::write, Op::seal, Op::abort, Op::erase, Op::pin,
+                        Op::unpin, Op::read_into, Op::push}) {
+      Request nameless{};
+      nameless.op = op;
+      CHECK(code_of(nameless) == Code::bad_argument);
+    }
     wrong = {};
     wrong.op = Op::drop_extent;
     CHECK(code_of(wrong) == Code::bad_argument);
@@ -291,6 +312,8 @@ TEST_CASE("what breaks the rules is disconnected, and costs nobody else") {
     Request request{};
     request.op = Op::wait;
     request.count = request.least = 1;
+    std::memcpy(client.extent.data(), "\1a", 2);
+    request.bytes = 2;
     request.timeout_ms = -1;
     for (std::uint32_t i = 0; i < kCalls + 1 && !client.is_gone(); ++i) {
       client.submit(request);
@@ -299,6 +322,21 @@ TEST_CASE("what breaks the rules is disconnected, and costs nobody else") {
     CHECK(client.goes_within(20));
   }
   check_serves(fixture, 1);
+}
+
+TEST_CASE("a client of another version is refused by number") {
+  StoreFixture fixture;
+  RawClient client(fixture.socket());
+  Hello hello{};
+  hello.magic = kHelloMagic;
+  hello.layout_version = kLayoutVersion - 1;
+  std::memcpy(hello.name, "old", 3);
+  REQUIRE(::send(client.socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello);
+  Welcome welcome{};
+  REQUIRE(::recv(client.socket.get(), &welcome, sizeof welcome, 0) == sizeof welcome);
+  CHECK(static_cast<Code>(welcome.code) == Code::unsupported);
+  CHECK(welcome.layout_version == kLayoutVersion);
+  CHECK(client.goes_within(20));
 }
 
 TEST_CASE("tables of references that are garbage pin nothing of others") {

@@ -203,7 +203,7 @@ TEST_CASE("strangers of the socket protocol are shown the door") {
     return got == 0 || (got < 0 && errno == ECONNRESET);
   };
   // Garbage; silence; half a request.
-  for (const std::string& words : {std::string(64, 'x'), std::string(), std::string("wst1")}) {
+  for (const std::string& words : {std::string(64, 'x'), std::string(), std::string("wst2")}) {
     const int fd = connect_to(address);
     REQUIRE(::send(fd, words.data(), words.size(), MSG_NOSIGNAL) ==
             static_cast<ssize_t>(words.size()));
@@ -212,9 +212,9 @@ TEST_CASE("strangers of the socket protocol are shown the door") {
   }
   // One that asks and reads nothing, and one that goes midway, keep no object.
   holder.held = contents_of(id_of(1), 40'000'000);
-  char request[40] = {'w', 's', 't', '1'};
+  char request[272] = {'w', 's', 't', '2'};
   const ObjectId id = id_of(1);
-  std::memcpy(request + 8, &id, sizeof id);
+  std::memcpy(request + 16, &id, sizeof id);
   for (const bool goes : {false, true}) {
     const int fd = connect_to(address);
     REQUIRE(::send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
@@ -234,7 +234,7 @@ TEST_CASE("strangers of the socket protocol are shown the door") {
   REQUIRE(::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &length) == 0);
   const std::string liar = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
   std::uint64_t number = 100;
-  std::string huge("wst1\1\0\0\0", 8);
+  std::string huge("wst2\1\0\0\0", 8);
   huge += std::string(16, '\xff') + std::string(8, '\0');
   for (const std::string& words : {std::string(32, 'x'), huge, std::string()}) {
     asker.transfer.ask(liar, id_of(1), ++number);

@@ -1,9 +1,10 @@
 #pragma once
-// ObjectId: the 20 bytes that name an object in a store.
+// ObjectId: what names an object in a store, 1 to 255 bytes of any value.
 #include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -13,28 +14,64 @@
 namespace weft {
 
 struct ObjectId {
-  std::array<std::uint8_t, 20> bytes{};
-  auto operator<=>(const ObjectId&) const = default;
+  static constexpr std::size_t kMostBytes = 255;
 
-  // 40 hexadecimal digits, or else a name of 1 to 20 letters, filled up with zeros. False if it is
-  // neither.
+  std::uint8_t size = 0;  // 0: names nothing, and every call refuses it
+  std::array<std::uint8_t, kMostBytes> bytes{};
+
+  // The id of these bytes. False: there are none, or more than kMostBytes.
+  WEFT_API static bool make(std::string_view bytes, ObjectId& id);
+  // The id that a text names: its bytes, or, of a text "0x" with an even number of hexadecimal
+  // digits, the bytes that they tell. False: make()'s.
   WEFT_API static bool parse(std::string_view text, ObjectId& id);
-  // What parse() reads: the name if it is printable, else the digits.
+  // What parse() reads: the bytes if all are printable, else "0x" and digits.
   WEFT_API std::string text() const;
+
+  std::string_view view() const noexcept {
+    return {reinterpret_cast<const char*>(bytes.data()), size};
+  }
+  friend bool operator==(const ObjectId& a, const ObjectId& b) noexcept {
+    return a.size == b.size && std::memcmp(a.bytes.data(), b.bytes.data(), a.size) == 0;
+  }
+  friend std::strong_ordering operator<=>(const ObjectId& a, const ObjectId& b) noexcept {
+    return a.view() <=> b.view();
+  }
 };
+static_assert(sizeof(ObjectId) == 256);
+
+// Equal on all hosts. Y. Wang's wyhash, shortened: blocks of 16 bytes, the last one overlapping.
+inline std::uint64_t object_id_hash(std::string_view bytes) noexcept {
+  const auto mix = [](std::uint64_t a, std::uint64_t b) {
+    const auto product = static_cast<unsigned __int128>(a) * b;
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+  };
+  constexpr std::uint64_t kFirst = 0x9e3779b97f4a7c15u, kSecond = 0xe7037ed1a0b428dbu;
+  const char* at = bytes.data();
+  std::size_t left = bytes.size();
+  std::uint64_t hash = left * kSecond, a = 0, b = 0;
+  for (; left > 16; left -= 16, at += 16) {
+    std::memcpy(&a, at, 8);
+    std::memcpy(&b, at + 8, 8);
+    hash = mix(a ^ kFirst, b ^ hash);
+  }
+  a = b = 0;
+  if (left >= 8) {
+    std::memcpy(&a, at, 8);
+    std::memcpy(&b, at + left - 8, 8);
+  } else if (left >= 4) {
+    std::memcpy(&a, at, 4);
+    std::memcpy(&b, at + left - 4, 4);
+  } else {
+    for (std::size_t i = 0; i < left; ++i) a = a << 8 | static_cast<std::uint8_t>(at[i]);
+  }
+  return mix(a ^ kFirst ^ hash, b ^ kSecond);
+}
 
 }  // namespace weft
 
 template <>
 struct std::hash<weft::ObjectId> {
   std::size_t operator()(const weft::ObjectId& id) const noexcept {
-    std::uint64_t a, b;
-    std::uint32_t c;
-    __builtin_memcpy(&a, id.bytes.data(), 8);
-    __builtin_memcpy(&b, id.bytes.data() + 8, 8);
-    __builtin_memcpy(&c, id.bytes.data() + 16, 4);
-    const auto product = static_cast<unsigned __int128>(a ^ 0x9e3779b97f4a7c15u) *
-                         (b ^ 0xe7037ed1a0b428dbu ^ static_cast<std::uint64_t>(c) << 29);
-    return static_cast<std::size_t>(product) ^ static_cast<std::size_t>(product >> 64) ^ c;
+    return static_cast<std::size_t>(weft::object_id_hash(id.view()));
   }
 };

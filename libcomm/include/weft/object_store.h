@@ -9,9 +9,13 @@
 extern "C" {
 #endif
 
+/* What names an object: `size` bytes, 1 to 255, of any value; those behind them mean nothing. */
 typedef struct {
-  uint8_t bytes[20];
+  uint8_t size;
+  uint8_t bytes[255];
 } weft_object_id;
+/* The longest text of an id, with its terminating zero. */
+#define WEFT_OBJECT_ID_TEXT_BYTES 513
 
 typedef struct weft_object_store weft_object_store;
 typedef struct weft_object weft_object;               /* a reference */
@@ -26,15 +30,26 @@ typedef struct {
 
 /* The text of the last error of this thread; valid until the next call. */
 WEFT_C_API const char* weft_object_error_text(void);
+/* The id of these bytes; WEFT_BAD_ARGUMENT: none, or more than 255. */
+WEFT_C_API int weft_object_id_make(const void* bytes, size_t num, weft_object_id* id);
+/* The id that a text names: its bytes, or those that "0x" and hexadecimal digits tell. */
 WEFT_C_API int weft_object_id_parse(const char* text, weft_object_id* id);
-/* 41 bytes always do. */
-WEFT_C_API void weft_object_id_text(const weft_object_id* id, char text[41]);
+WEFT_C_API void weft_object_id_text(const weft_object_id* id, char text[WEFT_OBJECT_ID_TEXT_BYTES]);
 
 /* Null: the default socket, no name. */
 WEFT_C_API int weft_object_store_open(const char* socket, const char* name,
                                       weft_object_store** store);
-/* Objects, buffers and memory are freed before. */
+/* Objects, buffers and memory stay as they are until they are freed, and keep the connection;
+ * nothing else of the store is called. */
 WEFT_C_API void weft_object_store_close(weft_object_store* store);
+
+/* A thread that waits for the store calls the function about every 50 ms, and when a signal has
+ * woken it; not 0: its call is given up and ends with WEFT_CANCELLED, unless it is done by then.
+ * Null: nothing is called. */
+WEFT_C_API void weft_object_store_set_interrupt(weft_object_store* store,
+                                                int (*is_interrupted)(void));
+/* How many calls it has given up or found done; until the store is closed. */
+WEFT_C_API const int* weft_object_store_interrupts(weft_object_store* store);
 
 WEFT_C_API int weft_object_contains(weft_object_store* store, const weft_object_id* id);
 WEFT_C_API int weft_object_create(weft_object_store* store, const weft_object_id* id,
@@ -53,6 +68,11 @@ WEFT_C_API int weft_object_put_copies(weft_object_store* store, const weft_objec
                                       const void* data, uint64_t data_bytes, const void* metadata,
                                       uint32_t metadata_bytes, uint32_t copies, uint64_t ttl_ms,
                                       int is_pinned, int64_t timeout_ms);
+/* The same; is_first: with WEFT_EXISTS if another host has an object of that id. */
+WEFT_C_API int weft_object_put_first(weft_object_store* store, const weft_object_id* id,
+                                     const void* data, uint64_t data_bytes, const void* metadata,
+                                     uint32_t metadata_bytes, uint32_t copies, int is_first,
+                                     uint64_t ttl_ms, int is_pinned, int64_t timeout_ms);
 /* objects: num of them, each freed with weft_object_release; null for those that did not come. */
 WEFT_C_API int weft_object_get(weft_object_store* store, const weft_object_id* ids, size_t num,
                                int64_t timeout_ms, weft_object** objects);

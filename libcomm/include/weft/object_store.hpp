@@ -4,7 +4,7 @@
 //
 //   weft::ObjectStore store({.socket = "/run/user/1000/weft-store.sock"});
 //   weft::ObjectId id;
-//   weft::ObjectId::parse("matrix", id);
+//   weft::ObjectId::make("matrix", id);
 //   weft::ObjectBuffer buffer;
 //   if (store.create(id, 1 << 20, 0, buffer)) { fill(buffer.data()); store.seal(buffer); }
 //
@@ -16,12 +16,16 @@
 // is here costs no message.
 //
 // Threads. All calls by any number of threads; an Object, an ObjectBuffer and an ObjectMemory are
-// a thread's own (copy the Object for another one). None outlives the ObjectStore. A child made by
-// fork opens its own.
+// a thread's own (copy the Object for another one). None outlives the ObjectStore.
+//
+// Fork. A child opens its own ObjectStore. What it has of its parent's it may read, as long as the
+// parent keeps it, and destroy, which changes nothing of the parent's; every call fails with
+// bad_argument, and contains, next_event, arm and progress give false. References of a process go
+// when it ends, whatever children it has.
 //
 // Errors. The constructor throws weft::Error. The others return a Status that names the object.
-// timeout_ms: 0 does not wait, below 0 waits for ever. peer_lost: the store ended; data of Objects
-// stay readable.
+// bad_argument: an id of no bytes. timeout_ms: 0 does not wait, below 0 waits for ever. peer_lost:
+// the store ended; data of Objects stay readable.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +58,11 @@ struct ObjectOptions {
   std::int64_t timeout_ms = 10000;  // how long room is waited for, and then the copies
   // Hosts that have it, this one included, before put or seal returns; put_async: is done.
   std::uint32_t copies = 1;
+  // Fail with exists where another host has an object of that id, too: put and seal then wait for
+  // the directory, which takes a message to another host and back. Without it such a put is ok, and
+  // its bytes are dropped, which the store's log tells. Of two hosts that put at the same time one
+  // is first.
+  bool is_first = false;
 };
 
 // A reference to a sealed object: while it lives, the object is not evicted and its data stay.
@@ -208,8 +217,8 @@ class WEFT_API ObjectStore {
   Status put(const ObjectId& id, std::span<const std::byte> data,
              std::span<const std::byte> metadata = {}, const ObjectOptions& options = {});
 
-  // A reference to the object, which is waited for; from another host if it is there. timed_out;
-  // not_found (timeout 0).
+  // A reference to the object, which is waited for; from another host if it is there. timed_out,
+  // also if there was no room for it here, which the text tells; not_found (timeout 0).
   Status get(const ObjectId& id, Object& object, std::int64_t timeout_ms = 0);
   // All of them, in one call; objects that were there by the timeout are set even if it fails.
   Status get(std::span<const ObjectId> ids, std::span<Object> objects, std::int64_t timeout_ms);
@@ -218,7 +227,8 @@ class WEFT_API ObjectStore {
   // on this host. data_bytes: of the whole object, so that `into` holds the lesser of into.size()
   // and data_bytes - offset. From another host by READ straight into memory of allocate(), and by
   // one copy more into any other; from this host by a copy. timed_out; not_found (timeout 0: what
-  // other hosts have is not looked for), or deleted meanwhile; no_memory.
+  // other hosts have is not looked for), or deleted meanwhile; no_memory; bad_argument: `offset`
+  // lies behind the data's end, or offset or size are more than INT64_MAX.
   Status get_into(const ObjectId& id, std::uint64_t offset, std::span<std::byte> into,
                   std::uint64_t& data_bytes, std::int64_t timeout_ms = 0);
   // no_memory: more than the store's own capacity, or than the client's quota.
@@ -268,6 +278,13 @@ class WEFT_API ObjectStore {
   bool progress();
   // Until the call is done; its status.
   Status wait(ObjectCall& call);
+
+  // A thread that waits for the store asks this function about every 50 ms, and when a signal has
+  // woken it; not 0: its call is given up and ends with cancelled, unless it is done by then; an
+  // ObjectCall stays under way, and next_event gives false. Null: nothing is asked.
+  void set_interrupt(int (*is_interrupted)()) noexcept;
+  // How often it was not 0; as long as the ObjectStore lives.
+  const int* interrupts() const noexcept;
 
  private:
   std::unique_ptr<ObjectStoreImpl> impl_;

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "coll/plan.hpp"
-#include "coll/selection.hpp"
+#include "coll/plan/plan.hpp"
+#include "coll/select/selection.hpp"
 #include "coll/switch/numbers.hpp"
 #include "tagged/engine.hpp"
 #include "weft/status.hpp"

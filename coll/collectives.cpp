@@ -2,11 +2,11 @@
 #include <memory>
 #include <new>
 
-#include "coll/algorithms.hpp"
+#include "coll/algorithms/algorithms.hpp"
 #include "coll/offload/offload.hpp"
-#include "coll/plan_run.hpp"
-#include "coll/shm_collectives.hpp"
-#include "coll/two_level.hpp"
+#include "coll/plan/plan_run.hpp"
+#include "coll/shm/collectives.hpp"
+#include "coll/two_level/two_level.hpp"
 
 namespace weft::coll {
 

@@ -7,12 +7,12 @@
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "coll/coll.hpp"
-#include "coll/hosts.hpp"
-#include "coll/notices.hpp"
 #include "coll/offload/offload.hpp"
-#include "coll/patience.hpp"
-#include "coll/shm_segment.hpp"
-#include "coll/shm_team.hpp"
+#include "coll/plan/notices.hpp"
+#include "coll/plan/patience.hpp"
+#include "coll/shm/segment.hpp"
+#include "coll/shm/team.hpp"
+#include "coll/two_level/hosts.hpp"
 
 namespace weft::coll {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "coll/plan_run.hpp"
-#include "coll/two_level.hpp"
+#include "coll/plan/plan_run.hpp"
+#include "coll/two_level/two_level.hpp"
 
 namespace weft::coll {
 namespace {

@@ -113,7 +113,7 @@ def check_format(tally):
         tally.add('format', 'clang-format', 'skipped', 'clang-format is not installed')
         return
     files = [os.path.relpath(os.path.join(folder, name), ROOT)
-             for top in ('libcomm', 'coll', 'graph', 'mcast', 'objstore', 'tests', 'examples')
+             for top in ('libcomm', 'coll', 'graph', 'mcast', 'objstore', 'tools', 'tests', 'examples')
              for folder, _, names in os.walk(os.path.join(ROOT, top)) for name in names
              if name.endswith(('.c', '.h', '.cpp', '.hpp'))]
     # A table of one row a line is laid out by hand.
@@ -420,7 +420,7 @@ def installed_commands(tally, folder, options):
 
 
 # Of the unit tests, those whose processes reach each other's memory.
-USER_TESTS = ['fabric/shm', 'transport/job', 'transport/faults', 'transport/guest']
+USER_TESTS = ['node/node', 'exchange/job', 'exchange/faults', 'exchange/guest']
 
 
 def as_user(tally, folder, options):

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "coll/algorithms.hpp"
+#include "coll/algorithms/algorithms.hpp"
 
 namespace weft::offload {
 

@@ -1,11 +1,12 @@
 #pragma once
 // Background: one collective through switches that goes on in the background, for nonblocking and
 // persistent calls. It says step by step what is to be done next; its owner runs the messages
-// (mpi/schedule.hpp) and asks again whenever the process makes progress. While the switch works a
-// leader's operation is left to its Link's thread, so it goes on while the program computes.
+// (mpi/collective/schedule.hpp) and asks again whenever the process makes progress. While the
+// switch works a leader's operation is left to its Link's thread, so it goes on while the program
+// computes.
 //
 // The first call of a team makes its group, also when that is one of these. One thread at a time.
-#include "coll/background.hpp"
+#include "coll/background/background.hpp"
 #include "coll/offload/offload.hpp"
 
 namespace weft::offload {

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
-#include "base/thread.hpp"
+#include "base/os/thread.hpp"
 #include "base/wait.hpp"
 
 namespace weft::offload {

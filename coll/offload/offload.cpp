@@ -11,10 +11,10 @@
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
-#include "coll/links.hpp"
 #include "coll/offload/model.hpp"
-#include "coll/patience.hpp"
-#include "coll/plan_run.hpp"
+#include "coll/plan/links.hpp"
+#include "coll/plan/patience.hpp"
+#include "coll/plan/plan_run.hpp"
 
 namespace weft::offload {
 

@@ -1,4 +1,4 @@
-#include "coll/algorithms.hpp"
+#include "coll/algorithms/algorithms.hpp"
 #include "coll/offload/offload.hpp"
 
 namespace weft::offload {

@@ -1,5 +1,5 @@
 #pragma once
-// The packets between hosts and switches that compute (docs/switch-protocol.md). Numbers of
+// The packets between hosts and switches that compute (docs/design/switch-protocol.md). Numbers of
 // the header are big-endian, as switches read them; elements of the payload are little-endian, as
 // hosts have them. Pure functions; any thread. Nothing here knows sockets: the same bytes travel as
 // the payload of a UDP datagram or inside RoCEv2.

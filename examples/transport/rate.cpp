@@ -8,7 +8,7 @@
 // --json: appends one object a measurement
 //
 // --only memory runs with any number of ranks. What is measured, and what came out, is in
-// docs/performance.md; measure runs this program and its MPI twins in turn and takes medians.
+// docs/use/performance.md; measure runs this program and its MPI twins in turn and takes medians.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -376,7 +376,7 @@ Memory memory_of_process() {
 }
 
 // What an exchange adds to the memory of rank 0: opened, and after a storm of everybody to
-// everybody, beside what docs/transport.md says is the most.
+// everybody, beside what docs/use/transport.md says is the most.
 void measure_memory(weft::Job& job, Report& report, int num_threads) {
   require(job.barrier(), "barrier");
   const Memory before = memory_of_process();

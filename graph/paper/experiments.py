@@ -107,7 +107,7 @@ class Experiments(Balance):
                 for g in self.graphs]
         self.page.table('Table 1: graphs', ['graph', '|V|', '|E|', '|E| / |V|', 'largest out-degree',
                                             'file, MB', 'hops', 'sources'], rows,
-                        'Weights are 1 to 255, by the hash of docs/graph.md. From every source some '
+                        'Weights are 1 to 255, by the hash of docs/use/graph.md. From every source some '
                         'vertex is at least so many hops away.')
 
     def runs_of(self, algorithm, graph, processes, threads):

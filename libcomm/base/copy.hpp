@@ -15,7 +15,7 @@ using detail::copy_small;
 
 // Copies past the caches: whole lines are written to memory without being fetched first. A core
 // that writes lines which another core read last pays for taking each of them back; this does not.
-// Slower to start than memcpy, faster from some KiB on (docs/experiments/two-processes.md). Ends
+// Slower to start than memcpy, faster from some KiB on (docs/design/tried.md). Ends
 // with a store fence.
 inline void copy_past_cache(void* to, const void* from, std::size_t n) noexcept {
 #if defined(__SSE2__)

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/topology.hpp"
+#include "base/os/topology.hpp"
 
 namespace weft {
 namespace {

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/file_size.hpp"
+#include "base/os/file_size.hpp"
 #include "base/shortage.hpp"
 
 namespace weft::stats {

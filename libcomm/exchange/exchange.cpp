@@ -11,7 +11,7 @@
 #include "base/shortage.hpp"
 #include "base/trace.hpp"
 #include "exchange/exchange_impl.hpp"
-#include "transport/remote/remote_lanes.hpp"
+#include "lanes/linked/remote_lanes.hpp"
 
 namespace weft::transport {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "exchange/job_impl.hpp"
 #include "exchange/staging.hpp"
-#include "transport/copy_policy.hpp"
-#include "transport/lane.hpp"
+#include "lanes/copy_policy.hpp"
+#include "lanes/lane.hpp"
 #include "weft/exchange.hpp"
 
 namespace weft::transport {

@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <atomic>
 
-#include "base/descriptor.hpp"
 #include "base/log.hpp"
+#include "base/os/descriptor.hpp"
 #include "base/shortage.hpp"
 #include "base/trace.hpp"
 #include "exchange/job_impl.hpp"
 #include "fabric/registry.hpp"
 #include "job/boards.hpp"
-#include "transport/remote/remote_lanes.hpp"
+#include "lanes/linked/remote_lanes.hpp"
 
 extern char** environ;
 

@@ -16,9 +16,9 @@
 #include "coll/coll.hpp"
 #include "exchange/agreement.hpp"
 #include "job/members.hpp"
+#include "lanes/fabrics.hpp"
+#include "lanes/lanes.hpp"
 #include "tagged/engine.hpp"
-#include "transport/fabrics.hpp"
-#include "transport/lanes.hpp"
 #include "weft/job.hpp"
 
 namespace weft::transport {

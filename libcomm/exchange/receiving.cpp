@@ -8,7 +8,7 @@
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "exchange/exchange_impl.hpp"
-#include "transport/remote/remote_lanes.hpp"
+#include "lanes/linked/remote_lanes.hpp"
 
 namespace weft::transport {
 namespace {

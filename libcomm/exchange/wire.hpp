@@ -1,6 +1,6 @@
 #pragma once
-// What two exchanges say to each other inside ring entries; the page is docs/wire.md. Every field
-// is checked by its receiver before use.
+// What two exchanges say to each other inside ring entries; the page is docs/design/wire.md. Every
+// field is checked by its receiver before use.
 #include <cstdint>
 
 namespace weft::transport {

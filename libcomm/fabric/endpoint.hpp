@@ -23,7 +23,7 @@
 // thread, one at a time for a link, beside a poll(); links share no lock. The others: any thread.
 // Events are called in poll() only; they, and done(), may post, open and close, and don't poll.
 //
-// Tests: tests/fabric/conformance_test.cpp runs over every fabric. docs/fabrics.md adds one.
+// Tests: tests/fabric/conformance_test.cpp runs over every fabric. docs/design/fabrics.md adds one.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -68,7 +68,7 @@ struct Limits {
   unsigned links = 1;
   // message_in_place() pays for bodies from here on.
   std::size_t in_place_min = ~std::size_t{0};
-  // What suits a job's lanes over it, as LaneLimits (transport/lanes.hpp); 0: as inside a host.
+  // What suits a job's lanes over it, as LaneLimits (lanes/lanes.hpp); 0: as inside a host.
   std::size_t lane_eager_max = 0;
   std::uint32_t lane_ring_min = 0;
 };

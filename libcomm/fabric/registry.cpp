@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "fabric/loopback/loopback.hpp"
 #include "fabric/shm/endpoint.hpp"
 #ifdef WEFT_HAVE_VERBS
 #include "fabric/verbs/device.hpp"
@@ -43,14 +42,18 @@ Status make(const Settings&, std::unique_ptr<Endpoint>& endpoint) try {
 } catch (const Error& error) {
   return error.status();
 }
-std::unique_ptr<Endpoint> make_loopback() { return loopback::make_endpoint(); }
+std::unique_ptr<Endpoint> (*loopback_of_tests)() = nullptr;
+Status make_loopback(const Settings&, std::unique_ptr<Endpoint>& endpoint) {
+  endpoint = loopback_of_tests();
+  return {};
+}
 
-constexpr Row kRows[] = {
+constinit Row table[] = {
     {"shm", make<shm::make_endpoint>, nullptr, Row::host},
     {"verbs", kMakeVerbs, describe_verbs, Row::network, 0, true},
     // Each of two that connect to each other at once has its socket.
     {"ofi", kMakeOfi, describe_ofi, Row::network, 2},
-    {"loopback", make<make_loopback>, nullptr, Row::process},
+    {"loopback", nullptr, nullptr, Row::process},
 };
 
 using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
@@ -82,11 +85,16 @@ Status make_by_device(const Row& row, const Settings& settings, Endpoints& endpo
 
 }  // namespace
 
-std::span<const Row, kNumFabrics> rows() { return kRows; }
+std::span<const Row, kNumFabrics> rows() { return table; }
 
 const Row* find_row(std::string_view name) {
-  const auto* found = std::ranges::find(kRows, name, &Row::name);
-  return found == std::end(kRows) ? nullptr : found;
+  const auto* found = std::ranges::find(table, name, &Row::name);
+  return found == std::end(table) ? nullptr : found;
+}
+
+void set_loopback(std::unique_ptr<Endpoint> (*make)()) {
+  loopback_of_tests = make;
+  table[kNumFabrics - 1].make = make_loopback;
 }
 
 bool is_allowed(const Settings& settings, std::string_view name) {
@@ -98,7 +106,8 @@ Status check_setting(const Settings& settings) {
   for (;;) {
     const std::size_t comma = rest.find(',');
     const std::string_view name = rest.substr(0, comma);
-    if (find_row(name) == nullptr)
+    const Row* const row = find_row(name);
+    if (row == nullptr || (row->reach == Row::process && row->make == nullptr))
       return {Code::bad_setting, fmt::format("WEFT_FABRIC={}: '{}' is no fabric; there are shm, "
                                              "verbs and ofi, separated by commas",
                                              settings.text(Setting::fabric), name)};

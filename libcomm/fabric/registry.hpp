@@ -19,14 +19,17 @@ struct Row {
   Status (*make)(const Settings& settings, std::unique_ptr<Endpoint>& endpoint);
   // For weft-info: what it can do on this machine; null: nothing to tell.
   std::string (*describe)(const Settings& settings);
-  // How far it reaches. Ranks of one job and host need no fabric (transport/host).
+  // How far it reaches. Ranks of one job and host need no fabric (lanes/mapped).
   enum { process, host, network } reach;
   std::size_t peer_descriptors = 0;  // that links between two ranks may take in each of them
   bool by_device = false;  // WEFT_DEVICE may name several, each with an endpoint of its own
 };
+// The last one is "loopback", which is not in the product: tests bring it (tests/support/loopback).
 inline constexpr std::size_t kNumFabrics = 4;
 std::span<const Row, kNumFabrics> rows();
 const Row* find_row(std::string_view name);  // null: there is none
+// For tests: how "loopback" is made from here on. Before the first endpoint; not thread-safe.
+void set_loopback(std::unique_ptr<Endpoint> (*make)());
 
 // WEFT_FABRIC: whether it names this fabric. bad_setting for a name that is none.
 Status check_setting(const Settings& settings);

@@ -13,10 +13,10 @@
 #include <map>
 #include <utility>
 
-#include "base/host_name.hpp"
 #include "base/log.hpp"
+#include "base/os/host_name.hpp"
+#include "base/os/topology.hpp"
 #include "base/stats.hpp"
-#include "base/topology.hpp"
 #include "base/trace.hpp"
 #include "job/boards.hpp"
 #include "job/sharing.hpp"

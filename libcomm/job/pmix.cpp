@@ -29,7 +29,7 @@ Status make_pmix_board(Party, std::unique_ptr<Board>&) {
 #include <mutex>
 
 #include "base/log.hpp"
-#include "base/thread.hpp"
+#include "base/os/thread.hpp"
 
 namespace weft {
 namespace {

@@ -13,9 +13,9 @@
 #include <map>
 #include <thread>
 
-#include "base/host_name.hpp"
 #include "base/log.hpp"
-#include "base/thread.hpp"
+#include "base/os/host_name.hpp"
+#include "base/os/thread.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
 #include "job/rendezvous_link.hpp"

@@ -11,7 +11,7 @@
 
 #include <charconv>
 
-#include "base/keepalive.hpp"
+#include "base/os/keepalive.hpp"
 
 namespace weft::rendezvous {
 

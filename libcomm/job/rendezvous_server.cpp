@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-#include "base/keepalive.hpp"
+#include "base/os/keepalive.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
 #include "job/rendezvous_link.hpp"

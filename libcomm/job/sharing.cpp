@@ -1,6 +1,6 @@
 #include "job/sharing.hpp"
-#include "base/file_size.hpp"
-#include "base/host_name.hpp"
+#include "base/os/file_size.hpp"
+#include "base/os/host_name.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/process_id.hpp"
+#include "base/os/process_id.hpp"
 #include "weft/node.h"
 #include "weft/node.hpp"
 

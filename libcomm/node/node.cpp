@@ -14,17 +14,17 @@
 #include <mutex>
 #include <thread>
 
-#include "base/descriptor.hpp"
 #include "base/log.hpp"
-#include "base/process_id.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/os/process_id.hpp"
+#include "base/os/thread.hpp"
 #include "base/settings.hpp"
 #include "base/shortage.hpp"
 #include "base/stats.hpp"
-#include "base/thread.hpp"
 #include "base/trace.hpp"
 #include "base/wait.hpp"
 #include "fabric/registry.hpp"
-#include "transport/transport.hpp"
+#include "node/transport.hpp"
 #include "weft/copy.hpp"
 
 extern char** environ;

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "base/bytes.hpp"
-#include "base/host_name.hpp"
+#include "base/os/host_name.hpp"
 
 namespace weft::peer {
 

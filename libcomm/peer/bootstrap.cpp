@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/keepalive.hpp"
 #include "base/log.hpp"
+#include "base/os/keepalive.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "peer/sockets.hpp"

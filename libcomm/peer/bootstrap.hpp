@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/os/descriptor.hpp"
 #include "peer/handshake.hpp"
 #include "peer/resolver.hpp"
 

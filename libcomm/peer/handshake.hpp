@@ -9,7 +9,7 @@
 //
 // A mac is libsodium's keyed hash, under the secret, of the role, both nonces and what follows it.
 // So a stranger learns that something here speaks this protocol, and nothing else. What travels is
-// not encrypted. docs/wire.md has the page.
+// not encrypted. docs/design/wire.md has the page.
 #include <array>
 #include <cstdint>
 #include <string>

@@ -9,8 +9,8 @@
 #include <deque>
 #include <mutex>
 
+#include "base/os/thread.hpp"
 #include "base/shortage.hpp"
-#include "base/thread.hpp"
 
 namespace weft::peer {
 

@@ -6,8 +6,8 @@
 
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "lanes/linked/remote_lanes.hpp"
 #include "tagged/impl.hpp"
-#include "transport/remote/remote_lanes.hpp"
 
 namespace weft::tagged {
 namespace {

@@ -13,12 +13,12 @@
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
+#include "lanes/copy_policy.hpp"
+#include "lanes/fabrics.hpp"
+#include "lanes/lane.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/match.hpp"
 #include "tagged/wire.hpp"
-#include "transport/copy_policy.hpp"
-#include "transport/fabrics.hpp"
-#include "transport/lane.hpp"
 
 namespace weft::tagged {
 

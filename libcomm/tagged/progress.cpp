@@ -6,8 +6,8 @@
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
+#include "lanes/linked/remote_lanes.hpp"
 #include "tagged/impl.hpp"
-#include "transport/remote/remote_lanes.hpp"
 #include "weft/copy.hpp"
 
 namespace weft::tagged {

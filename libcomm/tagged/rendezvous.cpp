@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "lanes/linked/remote_lanes.hpp"
 #include "tagged/impl.hpp"
-#include "transport/remote/remote_lanes.hpp"
 #include "weft/copy.hpp"
 
 namespace weft::tagged {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/lanes.hpp"
+#include "lanes/lanes.hpp"
 #include "weft/status.hpp"
 
 namespace weft::tagged {

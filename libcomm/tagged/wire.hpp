@@ -1,6 +1,6 @@
 #pragma once
-// What two engines say to each other inside ring entries. Version 1; the page is docs/wire.md.
-// Every field is checked by its receiver before use.
+// What two engines say to each other inside ring entries. Version 1; the page is
+// docs/design/wire.md. Every field is checked by its receiver before use.
 #include <cstdint>
 
 namespace weft::tagged {

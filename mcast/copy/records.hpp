@@ -16,7 +16,7 @@
 namespace weft::copy {
 
 // Of the group that carries messages. Larger ones wait for each other longer where members fall out
-// of step: docs/multicast.md has what was measured.
+// of step: docs/use/multicast.md has what was measured.
 inline constexpr std::size_t kBlockBytes = 128 << 10;
 
 using Digest = std::array<std::uint8_t, 32>;

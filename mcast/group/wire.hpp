@@ -1,6 +1,6 @@
 #pragma once
 // What members of groups send each other as messages of Nodes, version 1: one struct a message,
-// each beginning with the head. docs/wire.md has the page. Bytes are copied before they are
+// each beginning with the head. docs/design/wire.md has the page. Bytes are copied before they are
 // checked.
 #include <array>
 #include <cstdint>

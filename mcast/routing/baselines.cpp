@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <queue>
 
-#include "routing/hops.hpp"
-#include "routing/tree_building.hpp"
+#include "mcast/routing/hops.hpp"
+#include "mcast/routing/tree_building.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {

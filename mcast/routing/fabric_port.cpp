@@ -1,4 +1,4 @@
-#include "routing/fabric_port.hpp"
+#include "mcast/routing/fabric_port.hpp"
 
 #include <infiniband/umad.h>
 

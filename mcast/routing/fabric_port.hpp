@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "routing/install_plan.hpp"
+#include "mcast/routing/install_plan.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {

@@ -1,4 +1,4 @@
-#include "routing/files.hpp"
+#include "mcast/routing/files.hpp"
 
 #include <sys/stat.h>
 

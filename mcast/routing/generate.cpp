@@ -78,7 +78,7 @@ void two_level(Builder& build, uint32_t leaves, uint32_t hosts, uint32_t spines,
   }
 }
 
-// The Sunway machines, as far as they are known (docs/mr4lms.md): supernodes that are two-level
+// The Sunway machines, as far as they are known (docs/use/mr4lms.md): supernodes that are two-level
 // trees without pruning, joined by director switches which are two-level trees themselves. A
 // director takes `paths` of a supernode's middle switches, so that many paths lead from a leaf to
 // each of its spines; its line chips are divided among those paths. All chips have 36 ports.

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <unordered_set>
 
-#include "routing/text_cursor.hpp"
+#include "mcast/routing/text_cursor.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {

@@ -1,4 +1,4 @@
-#include "routing/hops.hpp"
+#include "mcast/routing/hops.hpp"
 
 #include <algorithm>
 #include <array>

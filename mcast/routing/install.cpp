@@ -1,12 +1,12 @@
-#include "routing/install.hpp"
+#include "mcast/routing/install.hpp"
 
 #include <cstdio>
 #include <set>
 
-#include "routing/fabric_port.hpp"
-#include "routing/files.hpp"
-#include "routing/install_plan.hpp"
-#include "routing/text_cursor.hpp"
+#include "mcast/routing/fabric_port.hpp"
+#include "mcast/routing/files.hpp"
+#include "mcast/routing/install_plan.hpp"
+#include "mcast/routing/text_cursor.hpp"
 
 namespace weft::mcast {
 

@@ -1,5 +1,5 @@
 // Built where libibmad and libibumad are missing.
-#include "routing/install.hpp"
+#include "mcast/routing/install.hpp"
 
 namespace weft::mcast {
 

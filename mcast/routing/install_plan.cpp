@@ -1,4 +1,4 @@
-#include "routing/install_plan.hpp"
+#include "mcast/routing/install_plan.hpp"
 
 #include <cstdio>
 #include <set>

@@ -1,7 +1,7 @@
 // What trees cost: load of cables, heights, colours.
 #include <algorithm>
 
-#include "routing/tree_building.hpp"
+#include "mcast/routing/tree_building.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {

@@ -14,7 +14,7 @@
 // - Groups with the same members share a tree as soon as entries run short on its switches, so that
 //   what is left serves groups that differ.
 // - Merging tries a few colours and takes the one that loads cables least, not the nearest tree's.
-#include "routing/router_impl.hpp"
+#include "mcast/routing/router_impl.hpp"
 
 namespace weft::mcast {
 

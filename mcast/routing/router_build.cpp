@@ -1,5 +1,5 @@
 // Trees for groups that get a table entry of their own.
-#include "routing/router_impl.hpp"
+#include "mcast/routing/router_impl.hpp"
 
 namespace weft::mcast {
 

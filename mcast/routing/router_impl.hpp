@@ -7,8 +7,8 @@
 #include <queue>
 #include <unordered_map>
 
-#include "routing/hops.hpp"
-#include "routing/tree_building.hpp"
+#include "mcast/routing/hops.hpp"
+#include "mcast/routing/tree_building.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {

@@ -1,5 +1,5 @@
 // Trees that several groups share.
-#include "routing/router_impl.hpp"
+#include "mcast/routing/router_impl.hpp"
 
 namespace weft::mcast {
 

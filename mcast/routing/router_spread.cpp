@@ -6,7 +6,7 @@
 // present maximum; what a cable costs grows with the square of its load. Every success leaves fewer
 // cables with the maximum, and no tree becomes higher than the highest was. It ends when one of
 // these cables cannot be relieved, or when as many trees have been built as there are groups.
-#include "routing/router_impl.hpp"
+#include "mcast/routing/router_impl.hpp"
 
 namespace weft::mcast {
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <ostream>
 
-#include "routing/opensm_rules.hpp"
-#include "routing/text_cursor.hpp"
+#include "mcast/routing/opensm/rules.hpp"
+#include "mcast/routing/text_cursor.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {

@@ -12,7 +12,7 @@
 #include <ostream>
 #include <unordered_set>
 
-#include "routing/text_cursor.hpp"
+#include "mcast/routing/text_cursor.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {

@@ -2,7 +2,7 @@
 // Building one tree of least height along lightly loaded cables (algorithm 2 of the paper).
 #include <vector>
 
-#include "routing/hops.hpp"
+#include "mcast/routing/hops.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace weft::mcast {

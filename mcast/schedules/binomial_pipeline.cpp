@@ -1,5 +1,5 @@
 // Binomial pipeline: its schedule is one that collectives use, too.
-#include "coll/binomial_pipeline.hpp"
+#include "coll/plan/binomial_pipeline.hpp"
 
 #include "mcast/schedules/schedule.hpp"
 

@@ -1,5 +1,5 @@
 // Topology against what the kernel says, and the report that weft-info prints.
-#include "base/topology.hpp"
+#include "base/os/topology.hpp"
 
 #include <sched.h>
 #include <catch2/catch.hpp>

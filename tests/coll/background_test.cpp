@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "coll/background.hpp"
+#include "coll/background/background.hpp"
 #include "player.hpp"
 
 namespace weft::test {
@@ -317,7 +317,7 @@ TEST_CASE("steps of a barrier over hosts, whatever algorithm broadcasts go by") 
     }
 }
 
-// docs/collectives.md, Reproducible sums.
+// docs/design/collectives.md, Reproducible sums.
 TEST_CASE("steps of reproducible sums know nothing of hosts") {
   using Steps = std::vector<std::tuple<Step::Kind, int, std::size_t>>;
   const auto steps_on = [](const Mapping& mapping, const Choices& choices) {

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "calls.hpp"
-#include "coll/shm_tree.hpp"
+#include "coll/shm/tree.hpp"
 #include "ranks.hpp"
 
 namespace weft::test {

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "calls.hpp"
-#include "coll/hosts.hpp"
+#include "coll/two_level/hosts.hpp"
 #include "ranks.hpp"
 
 namespace weft::test {
@@ -74,7 +74,7 @@ TEST_CASE("algorithms of one level over hosts") {
   }
 }
 
-// docs/collectives.md, Reproducible sums.
+// docs/design/collectives.md, Reproducible sums.
 TEST_CASE("reproducible sums are the same bits for any placement") {
   static void (*const add)(const void*, void*, std::size_t, void*) = [](const void* in, void* inout,
                                                                         std::size_t count, void*) {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/settings.hpp"
-#include "coll/algorithms.hpp"
-#include "coll/model.hpp"
+#include "coll/algorithms/algorithms.hpp"
+#include "coll/select/model.hpp"
 
 namespace weft::test {
 namespace {
@@ -33,7 +33,7 @@ double in_segments(double bytes, double hops, double alpha, double byte) {
   return best;
 }
 
-// The best of the published formulas (docs/collectives.md names them).
+// The best of the published formulas (docs/design/collectives.md names them).
 double published(const Shape& s, const Network& network) {
   const double a = network.alpha(), b = network.per_byte, g = network.combine_byte;
   const double n = s.n, m = s.m, rounds = s.rounds(), part = s.all_but_one() * m;

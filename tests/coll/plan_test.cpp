@@ -5,7 +5,7 @@
 #include <functional>
 #include <numeric>
 
-#include "coll/algorithms.hpp"
+#include "coll/algorithms/algorithms.hpp"
 #include "player.hpp"
 
 namespace weft::test {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "coll/plan.hpp"
+#include "coll/plan/plan.hpp"
 
 namespace weft::test {
 

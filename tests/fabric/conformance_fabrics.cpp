@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "fabric/loopback/loopback.hpp"
 #include "fabric/shm/endpoint.hpp"
+#include "tests/support/loopback/loopback.hpp"
 #ifdef WEFT_HAVE_OFI
 #include "fabric/ofi/messages.hpp"
 #endif

@@ -17,11 +17,11 @@
 
 #include "base/log.hpp"
 #include "job/members.hpp"
+#include "lanes/fabrics.hpp"
+#include "lanes/lane.hpp"
 #include "script.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/wire.hpp"
-#include "transport/fabrics.hpp"
-#include "transport/lane.hpp"
 
 using namespace weft;
 using namespace weft::tagged;

@@ -12,7 +12,7 @@
 #include <functional>
 #include <thread>
 
-#include "base/topology.hpp"
+#include "base/os/topology.hpp"
 #include "job/boards.hpp"
 
 using namespace weft;

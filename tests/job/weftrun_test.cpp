@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 
-#include "base/topology.hpp"
+#include "base/os/topology.hpp"
 #include "tests/job/launch.hpp"
 
 using namespace weft::testing;

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/loopback/loopback.hpp"
+#include "tests/support/loopback/loopback.hpp"
 #include "weft/job.hpp"
 #include "weft/multicast.hpp"
 

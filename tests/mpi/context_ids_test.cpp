@@ -1,5 +1,5 @@
 // Numbers of contexts: given late again, never while in use, and never the reserved ones.
-#include "mpi/context_ids.hpp"
+#include "mpi/comm/context_ids.hpp"
 
 #include <catch2/catch.hpp>
 #include <optional>

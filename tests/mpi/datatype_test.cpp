@@ -477,7 +477,7 @@ TEST_CASE("elements without data cost nothing, however many", "[datatype]") {
   REQUIRE(MPI_Type_free(&type) == MPI_SUCCESS);
 }
 
-// Not a test of speed: `datatype_test '[.time]'` prints what docs/performance.md quotes.
+// Not a test of speed: `datatype_test '[.time]'` prints what docs/use/performance.md quotes.
 TEST_CASE("time of packing a strided vector of doubles", "[.time]") {
   using Clock = std::chrono::steady_clock;
   for (int stride : {2, 1000}) {

@@ -1,12 +1,12 @@
 // Handles: valid ones are found, null, freed, foreign and garbage ones never are.
-#include "mpi/handle_table.hpp"
+#include "mpi/core/handle_table.hpp"
 
 #include <catch2/catch.hpp>
 #include <set>
 #include <vector>
 
-#include "mpi/abi.hpp"
-#include "mpi/status.hpp"
+#include "mpi/core/abi.hpp"
+#include "mpi/core/status.hpp"
 
 namespace weft::mpi {
 namespace {

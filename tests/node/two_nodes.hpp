@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/wait.hpp"
-#include "fabric/loopback/loopback.hpp"
+#include "tests/support/loopback/loopback.hpp"
 #include "weft/node.hpp"
 
 namespace weft::test {

@@ -165,7 +165,7 @@ TEST_CASE("the C++ interface's allreduce ends with the loss of a rank, and anoth
     }
 }
 
-// docs/collectives.md, Reproducible sums.
+// docs/design/collectives.md, Reproducible sums.
 TEST_CASE(
     "reproducible sums are the same bits wherever the processes are, with switches and without") {
   const std::vector<std::string> arguments{"7", "40", "3000"};

@@ -17,9 +17,9 @@
 #include <string_view>
 #include <vector>
 
+#include "lanes/fabrics.hpp"
+#include "lanes/linked/remote_lanes.hpp"
 #include "tagged/engine.hpp"
-#include "transport/fabrics.hpp"
-#include "transport/remote/remote_lanes.hpp"
 
 extern char** environ;
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/wait.hpp"
-#include "fabric/loopback/loopback.hpp"
-#include "transport/rails.hpp"
+#include "node/rails.hpp"
+#include "tests/support/loopback/loopback.hpp"
 #include "weft/node.hpp"
 
 namespace {

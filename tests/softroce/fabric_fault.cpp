@@ -24,9 +24,9 @@
 #include "base/wait.hpp"
 #include "job/boards.hpp"
 #include "job/members.hpp"
+#include "lanes/fabrics.hpp"
+#include "lanes/linked/remote_lanes.hpp"
 #include "tests/support/wrong_board.hpp"
-#include "transport/fabrics.hpp"
-#include "transport/remote/remote_lanes.hpp"
 
 extern char** environ;
 

@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
+#include "lanes/fabrics.hpp"
+#include "lanes/lane.hpp"
 #include "tagged/engine.hpp"
 #include "tagged/wire.hpp"
-#include "transport/fabrics.hpp"
-#include "transport/lane.hpp"
 
 namespace {
 

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "lanes/fabrics.hpp"
 #include "tagged/engine.hpp"
-#include "transport/fabrics.hpp"
 
 namespace {
 

@@ -14,9 +14,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/descriptor.hpp"
 #include "base/log.hpp"
-#include "base/mapping.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/os/mapping.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "fabric/ofi/endpoint.hpp"

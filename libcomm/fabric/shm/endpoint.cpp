@@ -11,11 +11,11 @@
 #include <cstring>
 #include <utility>
 
-#include "base/descriptor.hpp"
+#include "base/os/descriptor.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
+#include "fabric/ring.hpp"
 #include "fabric/shm/segments.hpp"
-#include "transport/ring.hpp"
 #include "weft/copy.hpp"
 
 namespace weft::fabric::shm {

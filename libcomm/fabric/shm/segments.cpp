@@ -9,8 +9,8 @@
 
 #include <cstring>
 
-#include "base/descriptor.hpp"
-#include "base/file_size.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/os/file_size.hpp"
 #include "base/shortage.hpp"
 
 namespace weft::fabric::shm {

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/thread.hpp"
+#include "base/os/thread.hpp"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1

@@ -5,8 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/os/thread.hpp"
 #include "base/shortage.hpp"
-#include "base/thread.hpp"
 
 namespace weft::verbs {
 namespace {

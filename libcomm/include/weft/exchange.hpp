@@ -2,7 +2,7 @@
 // Exchange: messages between the threads of a job's ranks. Each thread gathers its small messages
 // in blocks, one for each destination, and writes full blocks into a ring at the receiver that it
 // alone writes; so no thread waits for another. Messages from one thread to one destination are
-// received in their order, once, unaltered. docs/transport.md tells more.
+// received in their order, once, unaltered. docs/use/transport.md tells more.
 //
 // Threads. Every call that takes a thread's number is made by one thread at a time for that number;
 // threads do not disturb one another. What thread t of a rank sends arrives at thread t modulo the

@@ -1,6 +1,6 @@
 #pragma once
 // Job: the processes that run together, the memory they lend to one another, and what they do all
-// together. With exchange.hpp the threaded transport; docs/transport.md explains both.
+// together. With exchange.hpp the threaded transport; docs/use/transport.md explains both.
 //
 // Threads. A process numbers the threads that communicate 0, 1, ... (below 256); calls that take a
 // thread's number may run at the same time for different numbers, and never for the same. They

@@ -73,7 +73,7 @@ struct NodeSettings {
   // is proven, never sent; what travels afterwards is not encrypted.
   std::string secret = {};
   int timeout_ms = 0;        // how long a silent peer is waited for; 0: WEFT_PEER_TIMEOUT_MS
-  std::string fabrics = {};  // as WEFT_FABRIC, which it replaces; "loopback": within this process
+  std::string fabrics = {};  // as WEFT_FABRIC, which it replaces
   bool progress_thread = true;
 };
 

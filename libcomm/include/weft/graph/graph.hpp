@@ -40,7 +40,7 @@ enum class Weights {
   hash,  // 1 to 255 by a hash of the two end points, the same in both directions
 };
 
-// The weight by hash, as in docs/graph.md.
+// The weight by hash, as in docs/use/graph.md.
 constexpr Weight hash_weight(std::uint64_t u, std::uint64_t v) noexcept {
   const std::uint64_t a = u < v ? u : v;
   const std::uint64_t b = u < v ? v : u;

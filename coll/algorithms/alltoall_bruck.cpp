@@ -1,0 +1,37 @@
+// All-to-all of short blocks (Bruck et al. 1997): a block that has to go d places on travels in
+// the steps k for which bit k of d is set, together with all others of that step.
+// Cost: ceil(log2 n) (alpha + n / 2 bytes beta).
+#include "coll/algorithms/algorithms.hpp"
+
+namespace weft::coll {
+
+void alltoall_bruck(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes) {
+  const int n = group.size, me = group.rank;
+  // blocks[d]: what is on its way d places on. packed: those that travel now; arrived: the others'.
+  const Place blocks = plan.scratch(index(n) * bytes);
+  const Place packed = plan.scratch(index((n + 1) / 2) * bytes);
+  const Place arrived = plan.scratch(index((n + 1) / 2) * bytes);
+
+  plan.copy(blocks, send + index(me) * bytes, index(n - me) * bytes);
+  plan.copy(blocks + index(n - me) * bytes, send, index(me) * bytes);
+  for (int step = 1; step < n; step *= 2) {
+    std::size_t length = 0;
+    const auto each_traveller = [&](const auto& visit) {
+      length = 0;
+      for (int d = step; d < n; ++d)
+        if ((d & step) != 0) {
+          visit(blocks + index(d) * bytes);
+          length += bytes;
+        }
+    };
+    each_traveller([&](Place block) { plan.copy(packed + length, block, bytes); });
+    plan.exchange(group.team_rank((me + step) % n), packed, length,
+                  group.team_rank((me - step + n) % n), arrived, length);
+    each_traveller([&](Place block) { plan.copy(block, arrived + length, bytes); });
+  }
+  // blocks[d] came from d places back.
+  for (int d = 0; d < n; ++d)
+    plan.copy(receive + index((me - d + n) % n) * bytes, blocks + index(d) * bytes, bytes);
+}
+
+}  // namespace weft::coll

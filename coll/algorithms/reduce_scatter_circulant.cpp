@@ -1,0 +1,14 @@
+// Reduce-scatter in as few rounds as there can be, for parts of any length (circulant.hpp).
+// Cost: ceil(log2 n) alpha + (n - 1) / n bytes (beta + gamma).
+#include "coll/plan/circulant.hpp"
+
+namespace weft::coll {
+
+void reduce_scatter_circulant(Plan& plan, const Group& group, Place input, Place output,
+                              const std::size_t* counts, std::size_t unit) {
+  const Parts parts{group.size, 0, unit, counts};
+  const Place sum = reduce_scatter_around(plan, {group}, input, parts);
+  plan.copy(output, sum, counts[group.rank] * unit);
+}
+
+}  // namespace weft::coll

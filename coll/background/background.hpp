@@ -1,0 +1,48 @@
+#pragma once
+// The steps of whole collectives, for calls that run in the background: by messages alone, inside
+// hosts and across where members share hosts. Arguments as in algorithms.hpp; blocking calls choose
+// among more (coll.hpp). Only what follows from the members and the arguments decides, so all
+// members write plans that fit.
+#include "coll/algorithms/algorithms.hpp"
+#include "coll/two_level/placement.hpp"
+
+namespace weft::coll {
+
+// Whose collective it is, as one of the members sees it.
+struct TeamShape {
+  int rank;
+  int size;
+  const Placement* hosts;  // null: one host, or each is on its own
+  const Choices* choices;
+};
+// Valid as long as the team.
+TeamShape shape_of(Team& team);
+
+// Among some of the team, by messages; over when the next step begins.
+void bcast_within(const TeamShape& team, Plan& plan, const Group& group, Place data,
+                  std::size_t bytes, int root);
+void reduce_within(const TeamShape& team, Plan& plan, const Group& group, Place input, Place output,
+                   Vector vector, bool commutative, int root);
+
+void write_barrier_steps(const TeamShape& team, Plan& plan);
+void write_bcast_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int root);
+// From the input to the root's output, which may be one memory.
+void write_reduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool commutative,
+                        int root);
+// The output holds this member's vector and takes the result.
+void write_allreduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool commutative);
+void write_scan_steps(const TeamShape& team, Plan& plan, Vector vector, bool exclusive);
+// From the input to the output, which may be one memory. Counts in elements.
+void write_reduce_scatter_steps(const TeamShape& team, Plan& plan, const std::size_t* counts,
+                                std::size_t unit, bool commutative);
+// The output has a block for each member, this one's in its place.
+void write_allgather_steps(const TeamShape& team, Plan& plan, std::size_t bytes);
+void write_allgatherv_steps(const TeamShape& team, Plan& plan, const std::size_t* counts,
+                            const std::ptrdiff_t* displacements);
+// The root's own block is in its place in the output (gather) or stays in the input (scatter).
+void write_gather_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int root);
+void write_scatter_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int root);
+// Input and output do not overlap.
+void write_alltoall_steps(const TeamShape& team, Plan& plan, std::size_t bytes);
+
+}  // namespace weft::coll

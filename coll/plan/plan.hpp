@@ -1,0 +1,112 @@
+#pragma once
+// Plan: what one member of a collective does, as a list of steps: send, receive, copy, combine. An
+// algorithm is a pure function that writes its member's steps; it touches no memory and sends
+// nothing, so it is tested without processes (tests/coll/plan_test.cpp), and the same steps are run
+// in place by blocking calls (run()) and in the background by others (mpi/collective/schedule.hpp).
+//
+// Steps begin in order. One that needs messages to be over says so: up to two of them, or all
+// before it. What it does not name may still be under way, so that until then nobody reads what a
+// receive writes, nor writes what a send reads. Copies and combinations are over when the next step
+// begins.
+//
+// Messages between two members match in the order of the steps on both sides. Zero bytes are a
+// message, too.
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace weft::coll {
+
+// Whose memory: the caller's two buffers, or the plan's own.
+enum class Memory : std::uint8_t { input, output, scratch };
+
+struct Place {
+  Memory memory = Memory::output;
+  std::size_t offset = 0;  // bytes
+  friend Place operator+(Place place, std::size_t bytes) noexcept {
+    return {place.memory, place.offset + bytes};
+  }
+  friend bool operator==(const Place&, const Place&) = default;
+};
+inline constexpr Place kInput{Memory::input, 0};
+inline constexpr Place kOutput{Memory::output, 0};
+
+struct Step {
+  enum class Kind : std::uint8_t {
+    send,
+    receive,
+    copy,
+    combine,  // to[i] = from[i] op to[i]
+    settle,   // nothing but waiting for all before it
+  };
+  static constexpr int kNone = -1;
+
+  Kind kind = Kind::settle;
+  int peer = 0;  // of a message
+  Place from, to;
+  std::size_t length = 0;         // bytes; of a combination: elements
+  int after[2] = {kNone, kNone};  // steps that are messages
+};
+
+// The members that an algorithm is for: all of a team, or some of them.
+struct Group {
+  int rank;  // of this member
+  int size;
+  const int* members = nullptr;  // by rank, their ranks in the team; null: all
+  int team_rank(int rank) const noexcept { return members == nullptr ? rank : members[rank]; }
+};
+
+// One thread. No memory is got for a plan no longer than one that was written before.
+class Plan {
+ public:
+  static constexpr int kNone = Step::kNone;
+
+  void clear() noexcept {
+    steps_.clear();
+    scratch_bytes_ = 0;
+  }
+  void reserve(std::size_t num_steps) { steps_.reserve(num_steps); }
+  const std::vector<Step>& steps() const noexcept { return steps_; }
+  std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
+
+  // Memory of the plan's own, aligned to a cache line.
+  Place scratch(std::size_t bytes) noexcept {
+    const Place place{Memory::scratch, scratch_bytes_};
+    scratch_bytes_ += (bytes + 63) / 64 * 64;
+    return place;
+  }
+
+  // Messages return their number, for steps that name it. Peers are ranks of the team.
+  int send(int to, Place from, std::size_t bytes, int after = kNone, int also = kNone) {
+    return add({Step::Kind::send, to, from, {}, bytes, {after, also}});
+  }
+  int receive(int from, Place to, std::size_t bytes, int after = kNone, int also = kNone) {
+    return add({Step::Kind::receive, from, {}, to, bytes, {after, also}});
+  }
+  void copy(Place to, Place from, std::size_t bytes, int after = kNone, int also = kNone) {
+    if (to != from && bytes != 0) add({Step::Kind::copy, 0, from, to, bytes, {after, also}});
+  }
+  // inout = in op inout
+  void combine(Place in, Place inout, std::size_t count, int after = kNone, int also = kNone) {
+    if (count != 0) add({Step::Kind::combine, 0, in, inout, count, {after, also}});
+  }
+  void settle() { add({}); }
+  // Both at once, and over: for algorithms whose every step needs the one before.
+  void exchange(int to, Place from, std::size_t bytes, int source, Place into,
+                std::size_t into_bytes) {
+    receive(source, into, into_bytes);
+    send(to, from, bytes);
+    settle();
+  }
+
+ private:
+  int add(const Step& step) {
+    steps_.push_back(step);
+    return static_cast<int>(steps_.size()) - 1;
+  }
+
+  std::vector<Step> steps_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace weft::coll

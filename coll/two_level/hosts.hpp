@@ -1,0 +1,72 @@
+#pragma once
+// Hosts: where the members of a team are, and the two teams that follow from it: one inside this
+// host, one across hosts. The two-level collectives (two_level_*.cpp) are its clients.
+//
+// Messages of the two teams are in order with the whole team's own, as all members are in the same
+// call, so the three share a context. One thread at a time, like the Team.
+#include <cstddef>
+#include <vector>
+
+#include "coll/coll.hpp"
+#include "coll/two_level/placement.hpp"
+
+namespace weft::coll {
+
+// What those that lead get for one blocking call at most, as it stays the team's. Longer vectors
+// are reduced in pieces; other calls that would need more go in one level. Background calls choose
+// alike, but give their memory back at their end: they reduce long vectors whole, with up to six
+// times the vector, and an allgather out of order takes its result's size on every member.
+inline constexpr std::size_t kMostScratchBytes = 32 * 1024 * 1024;
+bool fits_scratch(const Placement& hosts, Collective collective, std::size_t bytes) noexcept;
+
+class Hosts : public Placement {
+ public:
+  // For a team of at most `most` members. Gets all memory that assign() needs.
+  Hosts(Team& whole, std::size_t most);
+  // The team has its members now.
+  void assign() noexcept;
+
+  // The members of this host.
+  Team& inside() noexcept { return inside_; }
+  // One member of each host, by number. Only those that lead may use it.
+  Team& across() noexcept { return across_; }
+  // As Placement::lead; every member calls it with the same root.
+  bool lead(int root = -1) noexcept;
+
+  // For reductions of so many bytes, before their first message: gets what the calls of the two
+  // teams will need. False: there is no memory.
+  bool make_room(std::size_t bytes);
+
+  // Arrays for calls that want counts and displacements: of each host,
+  std::vector<std::size_t> counts;
+  std::vector<std::ptrdiff_t> displacements;
+  // of members.
+  std::vector<std::size_t> member_counts;
+  std::vector<std::ptrdiff_t> member_displacements;
+  // Fills those of hosts with what `bytes` for each member come to, host by host.
+  void lay_out(std::size_t bytes) noexcept;
+  // Fills those of members with blocks of these lengths, one after the other.
+  template <class Length>
+  void lay_out_members(int num, Length&& length) noexcept {
+    member_counts.resize(static_cast<std::size_t>(num));
+    member_displacements.resize(static_cast<std::size_t>(num));
+    std::size_t next = 0;
+    for (int i = 0; i < num; ++i) {
+      const auto entry = static_cast<std::size_t>(i);
+      member_displacements[entry] = static_cast<std::ptrdiff_t>(next);
+      member_counts[entry] = length(i);
+      next += member_counts[entry];
+    }
+  }
+  // Fills those of members with what the whole team's arrays have for this host's.
+  void take_layout(const std::size_t* counts, const std::ptrdiff_t* displacements) noexcept;
+
+ private:
+  Team& whole_;
+  Team inside_;
+  Team across_;
+  std::vector<int> worlds_;
+  int led_by_root_ = -1;  // the host whose leader across() has for a root
+};
+
+}  // namespace weft::coll

@@ -1,0 +1,179 @@
+#include "graph_cache.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "graph/common/agree.hpp"
+#include "graph/common/gather.hpp"
+#include "graph/common/output_file.hpp"
+
+namespace weft::graph {
+namespace {
+
+constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '4'};
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+std::uint32_t add_crc(std::uint32_t crc, const void* bytes, std::size_t size) {
+  return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const unsigned char*>(bytes), size));
+}
+std::uint32_t crc_of(const CacheHeader& header) {
+  return add_crc(0, &header, offsetof(CacheHeader, crc));
+}
+
+// What stands behind the header, on its way into the file.
+class BodyWriter {
+ public:
+  explicit BodyWriter(OutputFile& file) : file_(file) {}
+
+  Status write(const std::byte* data, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes;) {
+      const std::size_t taken = std::min<std::size_t>(bytes - at, kCacheBlockBytes - in_block_);
+      crc_ = add_crc(crc_, data + at, taken);
+      at += taken;
+      in_block_ += taken;
+      if (in_block_ == kCacheBlockBytes) end_block();
+    }
+    return file_.write(data, bytes);
+  }
+  Status write_sums() {
+    if (in_block_ > 0) end_block();
+    return file_.write(sums_.data(), sums_.size() * sizeof(std::uint32_t));
+  }
+
+ private:
+  void end_block() {
+    sums_.push_back(crc_);
+    crc_ = 0;
+    in_block_ = 0;
+  }
+
+  OutputFile& file_;
+  std::uint32_t crc_ = 0;
+  std::size_t in_block_ = 0;
+  std::vector<std::uint32_t> sums_;
+};
+
+Status write_parts(transport::Job& job, const Parts& parts, BodyWriter& file) {
+  std::vector<std::byte> piece(kPieceBytes);
+  const std::uint64_t end = parts.begins.back();
+  Status status;
+  for (std::uint64_t first = 0; first < end && status.ok();) {
+    const std::size_t count = std::min<std::uint64_t>(end - first, kPieceBytes / parts.value_bytes);
+    status = gather(job, parts, first, count, piece.data());
+    if (status.ok()) status = file.write(piece.data(), count * parts.value_bytes);
+    first += count;
+  }
+  return status;
+}
+
+// What all ranks have of the rows, for rank 0 to read.
+struct SharedRows {
+  SharedRows(const Graph& graph, const Rows& rows) : degrees(graph) {
+    for (VertexId v = graph.first(); v < graph.last(); ++v)
+      degrees[v] = static_cast<std::uint32_t>(rows.degree(v - graph.first()));
+    transport::Job& job = graph.job();
+    std::vector<std::uint64_t> counts;
+    throw_if(job.all_gather(std::uint64_t{rows.vertices.size()}, counts));
+    std::vector<std::uint64_t> begins{0};
+    for (const std::uint64_t count : counts) begins.push_back(begins.back() + count);
+    if (job.size() > 1) {
+      throw_if(job.all_gather(rows.vertices.remote(), remote_vertices));
+      throw_if(job.all_gather(rows.weights.remote(), remote_weights));
+    }
+    vertices = {begins, sizeof(VertexId), rows.vertices.data(), &remote_vertices};
+    weights = {begins, sizeof(Weight), rows.weights.data(), &remote_weights};
+  }
+  SharedRows(const SharedRows&) = delete;
+  SharedRows& operator=(const SharedRows&) = delete;
+
+  Status write(const Graph& graph, bool weighted, BodyWriter& file) const {
+    Status status = write_parts(graph.job(), parts_of(graph, degrees), file);
+    if (status.ok()) status = write_parts(graph.job(), vertices, file);
+    if (status.ok() && weighted) status = write_parts(graph.job(), weights, file);
+    return status;
+  }
+
+  OwnedArray<std::uint32_t> degrees;
+  std::vector<transport::RemoteMemory> remote_vertices, remote_weights;
+  Parts vertices, weights;
+};
+
+}  // namespace
+
+bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, const FileFacts& facts,
+                const LoadOptions& options, CacheHeader& header) {
+  if (bytes.size() < sizeof header) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const bool needs_in = options.in_edges && !options.undirected;
+  return std::memcmp(header.magic, kCacheMagic, sizeof kCacheMagic) == 0 &&
+         header.crc == crc_of(header) && header.vertex_bytes == sizeof(VertexId) &&
+         header.format == static_cast<std::uint32_t>(facts.format) &&
+         header.source_bytes == facts.bytes && header.source_changed_ns == facts.changed_ns &&
+         (header.undirected != 0) == options.undirected && (!needs_in || header.in_edges != 0) &&
+         (options.weights == Weights::none ||
+          header.weights == static_cast<std::uint32_t>(options.weights)) &&
+         // So that no sum of parts is more than 64 bits hold.
+         header.num_vertices <= kMostCached && header.num_edges <= kMostCached &&
+         header.num_vertices > 0 && header.num_vertices <= kNoVertex &&
+         header.num_vertices <= file_bytes / 4 &&
+         header.num_edges <= file_bytes / sizeof(VertexId) && header.file_bytes() == file_bytes;
+}
+
+bool read_cache_block(int descriptor, const CacheHeader& header, std::uint64_t block,
+                      std::uint64_t begin, std::uint64_t end, char* to, std::vector<char>& spare) {
+  const std::uint64_t first = sizeof(CacheHeader) + block * kCacheBlockBytes;
+  const std::uint64_t last = std::min(first + kCacheBlockBytes, header.sums_at());
+  const std::size_t bytes = last - first;
+  const bool is_whole = begin <= first && last <= end;
+  if (!is_whole) spare.resize(bytes);
+  char* const read = is_whole ? to + (first - begin) : spare.data();
+  std::uint32_t sum = 0;
+  if (read_at(descriptor, read, bytes, first) != static_cast<std::int64_t>(bytes) ||
+      read_at(descriptor, reinterpret_cast<char*>(&sum), sizeof sum,
+              header.sums_at() + block * sizeof sum) != sizeof sum ||
+      sum != add_crc(0, read, bytes))
+    return false;
+  if (is_whole) return true;
+  const std::uint64_t from = std::max(begin, first), until = std::min(end, last);
+  std::memcpy(to + (from - begin), read + (from - first), until - from);
+  return true;
+}
+
+Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,
+                   const std::string& path) {
+  const bool in_edges = options.in_edges && !options.undirected;
+  const bool weighted = options.weights != Weights::none;
+  const SharedRows out(graph, graph.out());
+  std::unique_ptr<SharedRows> in;
+  if (in_edges) in = std::make_unique<SharedRows>(graph, graph.in());
+  const Status met = graph.job().barrier();
+  if (!met.ok()) return met;
+  Status status;
+  if (graph.job().rank() == 0) {
+    CacheHeader header{};
+    std::memcpy(header.magic, kCacheMagic, sizeof kCacheMagic);
+    header.vertex_bytes = sizeof(VertexId);
+    header.weights = static_cast<std::uint32_t>(options.weights);
+    header.undirected = options.undirected ? 1 : 0;
+    header.in_edges = in_edges ? 1 : 0;
+    header.format = static_cast<std::uint32_t>(facts.format);
+    header.source_bytes = facts.bytes;
+    header.source_changed_ns = facts.changed_ns;
+    header.num_vertices = graph.num_vertices();
+    header.num_edges = graph.num_edges();
+    header.crc = crc_of(header);
+    OutputFile file(path);
+    status = file.open();
+    if (status.ok()) status = file.write(&header, sizeof header);
+    BodyWriter body(file);
+    if (status.ok()) status = out.write(graph, weighted, body);
+    if (status.ok() && in != nullptr) status = in->write(graph, weighted, body);
+    if (status.ok()) status = body.write_sums();
+    if (status.ok()) status = file.commit();
+  }
+  return agree(graph.job(), status);
+}
+
+}  // namespace weft::graph

@@ -1,0 +1,103 @@
+#include "results.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+
+#include "graph/common/agree.hpp"
+#include "graph/common/gather.hpp"
+#include "graph/common/output_file.hpp"
+
+namespace weft::graph {
+namespace {
+
+constexpr std::size_t kVerticesAtOnce = std::size_t{1} << 16;  // that rank 0 fetches
+
+template <class T>
+Status fetch(const Graph& graph, const OwnedArray<T>& values, VertexId first, std::size_t count,
+             std::vector<T>& piece) {
+  piece.resize(count);
+  return gather(graph.job(), parts_of(graph, values), first, count, piece.data());
+}
+
+template <class T>
+void append(std::string& line, T value) {
+  line += ' ';
+  if constexpr (std::is_integral_v<T>) {
+    if (value == std::numeric_limits<T>::max()) {
+      line += "-1";
+      return;
+    }
+  }
+  char digits[40];
+  const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
+  line.append(digits, end);
+}
+
+// One column's values of the vertices that are written next.
+template <class T>
+struct Column {
+  const OwnedArray<T>& values;
+  std::vector<T> piece;
+};
+
+template <class... T>
+Status write_columns(const Graph& graph, ResultFormat format, OutputFile& file,
+                     Column<T>... columns) {
+  std::string text;
+  for (VertexId first = 0; first < graph.num_vertices();) {
+    const std::size_t count = std::min<std::size_t>(kVerticesAtOnce, graph.num_vertices() - first);
+    Status status;
+    (void)((status = fetch(graph, columns.values, first, count, columns.piece), status.ok()) &&
+           ...);
+    if (!status.ok()) return status;
+    text.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (format == ResultFormat::text) {
+        text += std::to_string(first + i);
+        (append(text, columns.piece[i]), ...);
+        text += '\n';
+      } else {
+        (text.append(reinterpret_cast<const char*>(&columns.piece[i]), sizeof(T)), ...);
+      }
+    }
+    status = file.write(text);
+    if (!status.ok()) return status;
+    first += static_cast<VertexId>(count);
+  }
+  return file.commit();
+}
+
+template <class... T>
+Status write_file(const Graph& graph, ResultFormat format, const std::string& path,
+                  const OwnedArray<T>&... columns) {
+  Status status;
+  if (graph.job().rank() == 0) {
+    OutputFile file(path);
+    status = file.open();
+    if (status.ok()) status = write_columns(graph, format, file, Column<T>{columns, {}}...);
+  }
+  return agree(graph.job(), status);
+}
+
+}  // namespace
+
+Status write_result(const Graph& graph, const Bfs& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, result.depth, result.parent);
+}
+Status write_result(const Graph& graph, const Sssp& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, result.distance);
+}
+Status write_result(const Graph& graph, const Wcc& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, result.component);
+}
+Status write_result(const Graph& graph, const PageRank& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, result.rank);
+}
+
+}  // namespace weft::graph

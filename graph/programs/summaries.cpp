@@ -1,0 +1,104 @@
+// What is printed of results: sums over all ranks.
+#include <algorithm>
+
+#include "algorithms.hpp"
+#include "graph/common/agree.hpp"
+
+namespace weft::graph {
+
+BfsSummary summarize(const Graph& graph, const Bfs& result) {
+  BfsSummary sum;
+  for (VertexId v = graph.first(); v < graph.last(); ++v) {
+    if (result.depth[v] == kUnreached) continue;
+    ++sum.reached;
+    sum.sum_depth += result.depth[v];
+    sum.max_depth = std::max<std::uint64_t>(sum.max_depth, result.depth[v]);
+    sum.reached_edges += graph.out_degree(v);
+  }
+  std::uint64_t sums[] = {sum.reached, sum.sum_depth, sum.reached_edges};
+  throw_if(graph.job().all_reduce(std::span(sums), std::plus<>()));
+  throw_if(graph.job().all_reduce(sum.max_depth, transport::Max()));
+  return {sums[0], sums[1], sum.max_depth, sums[2]};
+}
+
+SsspSummary summarize(const Graph& graph, const Sssp& result) {
+  SsspSummary sum;
+  for (VertexId v = graph.first(); v < graph.last(); ++v) {
+    const std::uint64_t distance = result.distance[v];
+    if (distance == kFar) continue;
+    ++sum.reached;
+    sum.sum_distance += distance;
+    if (sum.farthest != kNoVertex && distance <= sum.max_distance) continue;
+    sum.max_distance = distance;
+    sum.farthest = v;
+  }
+  std::uint64_t sums[] = {sum.reached, sum.sum_distance};
+  throw_if(graph.job().all_reduce(std::span(sums), std::plus<>()));
+  const std::uint64_t mine = sum.max_distance;
+  throw_if(graph.job().all_reduce(sum.max_distance, transport::Max()));
+  if (mine != sum.max_distance) sum.farthest = kNoVertex;
+  throw_if(graph.job().all_reduce(sum.farthest, transport::Min()));
+  return {sums[0], sums[1], sum.max_distance, sum.farthest};
+}
+
+WccSummary summarize(const Graph& graph, const Wcc& result) {
+  // Members of each component, added up by the owners of their names.
+  VertexArray<std::uint64_t> members(graph, 0);
+  VertexSet in(graph), out(graph);
+  WccSummary sum;
+  for (VertexId v = graph.first(); v < graph.last(); ++v) {
+    const VertexId name = result.component[v];
+    ++members[name];
+    if (!graph.owns(name)) out.insert(name);
+    sum.sum_min_labels += name;
+  }
+  if (graph.job().size() > 1)
+    processEdges(
+        graph, members, in, out, [](VertexId, std::uint64_t, const Neighbors&, auto&) {},
+        [](std::uint64_t& mine, std::uint64_t more) {
+          atomic_add(mine, more);
+          return false;
+        });
+  for (VertexId v = graph.first(); v < graph.last(); ++v) {
+    if (members[v] == 0) continue;
+    ++sum.components;
+    sum.largest = std::max(sum.largest, members[v]);
+    sum.singletons += members[v] == 1 ? 1 : 0;
+  }
+  std::uint64_t sums[] = {sum.components, sum.singletons, sum.sum_min_labels};
+  throw_if(graph.job().all_reduce(std::span(sums), std::plus<>()));
+  throw_if(graph.job().all_reduce(sum.largest, transport::Max()));
+  return {sums[0], sum.largest, sums[1], sums[2]};
+}
+
+PageRankSummary summarize(const Graph& graph, const PageRank& result) {
+  constexpr std::size_t kTop = 10;
+  PageRankSummary sum;
+  using Entry = std::pair<VertexId, double>;
+  struct Plain {
+    VertexId vertex;
+    double rank;
+  };
+  std::vector<Entry> top;
+  const auto better = [](const Entry& a, const Entry& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  };
+  for (VertexId v = graph.first(); v < graph.last(); ++v) {
+    sum.sum += result.rank[v];
+    const Entry entry{v, result.rank[v]};
+    if (top.size() == kTop && !better(entry, top.back())) continue;
+    top.insert(std::upper_bound(top.begin(), top.end(), entry, better), entry);
+    if (top.size() > kTop) top.pop_back();
+  }
+  throw_if(graph.job().all_reduce(sum.sum, std::plus<>()));
+  std::vector<Plain> mine, all;
+  for (const auto& [vertex, rank] : top) mine.push_back({vertex, rank});
+  std::vector<std::size_t> counts;
+  throw_if(graph.job().all_gather(std::span<const Plain>(mine), all, counts));
+  for (const Plain& entry : all) sum.top.emplace_back(entry.vertex, entry.rank);
+  std::sort(sum.top.begin(), sum.top.end(), better);
+  sum.top.resize(std::min(sum.top.size(), kTop));
+  return sum;
+}
+
+}  // namespace weft::graph

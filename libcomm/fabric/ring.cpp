@@ -1,0 +1,97 @@
+#include "fabric/ring.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "base/shortage.hpp"
+
+namespace weft {
+
+void RingWriter::populate(std::uint32_t from) noexcept {
+  // Where the kernel knows no such advice the pages come one by one.
+  madvise(base_ + from, capacity_ - from, MADV_POPULATE_WRITE);
+}
+
+bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
+  std::uint32_t gap = capacity_ - offset_;
+  if ((stalled_ || bytes >= kLongEntryBytes) && capacity_ < maximum_) {
+    // Behind the old end all is free. Up to there it is only once the reader has come round: what
+    // it has not read yet may lie there, a mark to turn included.
+    if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
+    stalled_ = false;
+    // Without memory for that it stays as it is.
+    if (or_no_memory([&] { data_lines_.resize(num_words(maximum_)); }) == Code::ok) {
+      const std::uint32_t before = capacity_;
+      capacity_ = maximum_;
+      populate(before);
+      // The ring may have grown by less than the entry: then it turns all the same.
+      if (offset_ + bytes <= capacity_) return true;
+      gap = capacity_ - offset_;
+    }
+  }
+  // The gap counts as written. The place of the mark is free: reserve() keeps one line ahead.
+  if (written_ + gap + bytes + kEntryAlign > limit() && !refresh(gap + bytes)) return false;
+  auto* mark = reinterpret_cast<EntryHead*>(base_ + offset_);
+  clear_bit(offset_ / kEntryAlign);
+  if (gap > kEntryAlign) mark_data(offset_ / kEntryAlign + 1, gap / kEntryAlign - 1);
+  if (test_bit(0)) {
+    reinterpret_cast<EntryHead*>(base_)->state.store(0, std::memory_order_relaxed);
+    clear_bit(0);
+  }
+  mark->length = gap;
+  mark->state.store(sequence_ << 8 | kKindTurn, std::memory_order_release);
+  sequence_ = next_sequence(sequence_);
+  turned_at_ = offset_;
+  written_ += gap;
+  offset_ = 0;
+  return true;
+}
+
+bool RingReader::turn(const EntryHead& head, Entry& entry) noexcept {
+  return take_turn(head) && peek(entry);
+}
+
+bool RingReader::take_turn(const EntryHead& head) noexcept {
+  const std::uint32_t gap = head.length;
+  if (offset_ == 0 || gap > maximum_ - offset_) {
+    broken_ = true;
+    return false;
+  }
+  consumed_ += gap;
+  skipped_ += gap - kEntryAlign;  // modulo 2^64: a gap of nothing has a mark too
+  sequence_ = next_sequence(sequence_);
+  offset_ = 0;
+  return true;
+}
+
+bool RingReader::peek_arrived(Entry& entry, std::uint64_t arrived,
+                              std::uint64_t restarted) noexcept {
+  for (;;) {
+    const std::uint64_t there = arrived - read();
+    if (there < kEntryAlign) return false;
+    if (restarted == read()) offset_ = 0;
+    const auto& head = *reinterpret_cast<const EntryHead*>(base_ + offset_);
+    // relaxed: what has arrived was made visible by the count.
+    const std::uint32_t state = head.state.load(std::memory_order_relaxed);
+    entry.kind = state & 0xff;
+    if (state >> 8 != sequence_) {
+      broken_ = true;
+      return false;
+    }
+    if (entry.kind == kKindTurn) {
+      if (!take_turn(head)) return false;
+      continue;
+    }
+    entry.length = head.length;
+    entry.immediate = head.immediate;
+    entry.data = reinterpret_cast<const std::byte*>(&head + 1);
+    if (!fits(entry.length)) {
+      broken_ = true;
+      return false;
+    }
+    return entry_bytes(entry.length) <= there;
+  }
+}
+
+}  // namespace weft

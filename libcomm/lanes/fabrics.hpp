@@ -1,0 +1,81 @@
+#pragma once
+// Fabrics: a process's lanes to the ranks of its job, and whose lead to which of them. Inside a
+// host it is memory that both map, else the first fabric (fabric/registry.hpp) that WEFT_FABRIC
+// allows and both ends have.
+//
+// Clients: the engine and exchanges, at their start. Threads: open() and the destructor: one;
+// the rest: any.
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/registry.hpp"
+#include "job/members.hpp"
+#include "lanes/lanes.hpp"
+#include "lanes/watcher.hpp"
+
+namespace weft {
+
+// Lanes over fabrics that a process may have: to its job's ranks, and to strangers.
+inline constexpr std::size_t kMaxRemoteFabrics = 2 * (fabric::kNumFabrics - 1);
+
+class Fabrics {
+ public:
+  // Collective over the job. Makes what this process can have; what it can't have and why is told
+  // to the peers and shown by explain(). Without remote peers no remote fabric is made.
+  static Status open(Members& job, std::unique_ptr<Fabrics>& fabrics);
+  ~Fabrics();
+
+  // The way to a peer; null where the two have no fabric in common.
+  Lanes* to(int peer) const noexcept { return to_[static_cast<std::size_t>(peer)]; }
+  // For the error at first contact: what each of the two has.
+  std::string explain(int peer) const;
+
+  // Those inside the host, which also hold this process's doorbells. Always there, they lead at
+  // least to this process itself.
+  HostLanes& local() const noexcept { return *local_; }
+  // Those over fabrics that lead to at least one peer and need poll(). Any thread.
+  std::span<transport::RemoteLanes* const> remote() const noexcept {
+    return {remote_, num_remote_.load(std::memory_order_acquire)};
+  }
+  // Waits for the remote ones while this process sleeps; null if there are none.
+  Watcher* watcher() const noexcept { return watcher_.get(); }
+
+  // Ways to strangers, made at the first call; more in remote() and a watcher afterwards. One
+  // thread at a time calls this and admit(). unsupported, and why: there are none.
+  Status open_to_strangers();
+  // How this process is reached over them: lines of a fabric's name and its card.
+  std::string cards() const;
+  // The way to a stranger with such cards, which is told of its number.
+  Status admit(int number, const ProcessName& name, std::string_view cards, Lanes*& lanes);
+
+ private:
+  explicit Fabrics(Members& job);
+  Status start();
+  Status add_remote(transport::RemoteLanes& lanes);
+
+  Members& job_;
+  std::unique_ptr<HostLanes> local_;
+  std::vector<std::unique_ptr<transport::RemoteLanes>> others_;  // in the order of choice
+  std::vector<Lanes*> to_;
+  // Strangers come while others look.
+  transport::RemoteLanes* remote_[kMaxRemoteFabrics] = {};
+  std::atomic<std::size_t> num_remote_{0};
+  std::vector<std::unique_ptr<transport::RemoteLanes>> to_strangers_;
+  std::unique_ptr<Watcher> watcher_;
+};
+
+// Opens the fabric. Publishes on the job's board how this process is reached over it, without a
+// fence, after which reaches() may look at the board; to strangers card() says it. An error's text
+// says why this process cannot have the fabric, which is no failure as long as another leads to
+// the peer. local: whose doorbells this process sleeps on.
+Status make_remote_lanes(Members& job, HostLanes& local, const fabric::Row& row, To to,
+                         std::unique_ptr<transport::RemoteLanes>& lanes);
+
+// For weft-info: what each fabric can do on this machine.
+std::string fabrics_text(const Settings& settings);
+
+}  // namespace weft

@@ -1,0 +1,184 @@
+#pragma once
+// Lanes: what a process has towards other ranks of its job: lanes that messages travel in, and
+// access to memory. There are two kinds. HostLanes (transport/host) lead to ranks of the same host
+// through memory that both map. RemoteLanes (transport/remote) lead to all others over an endpoint
+// of a fabric (fabric/endpoint.hpp). Fabrics (lanes/fabrics.hpp) says whose lanes lead where.
+//
+// Peers are world ranks. Memory that others may reach is made by allocate() or named by share(),
+// and can be reached until release() or unshare(); its MemoryName can be sent to other processes
+// as bytes. cas and fetch_add work on 8-byte-aligned words of allocated or shared memory and are
+// atomic against each other and against the owner's own atomics.
+//
+// Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone, which state()
+// says by then), not_permitted (the kernel or the owner refuses), no_memory, corrupt (the peer's
+// bytes make no sense).
+//
+// Between two processes there may be any number of lanes in each direction, told apart by their
+// channel; each is written by one thread and read by one thread. A lane's ring is made when it
+// connects and costs nothing until it is written.
+//
+// share() gives any memory a name under which the peers may get and put until unshare(), or only
+// get if the owner itself cannot write all of it. The owner's side refuses everything else, and
+// nothing is read or written on a peer's behalf once release() or unshare() has returned; both may
+// wait for that, at most PEER_TIMEOUT_MS.
+//
+// Threads: leave: one thread. connect, accept, close_client, allocate, release, share, unshare: any
+// thread, and not on a datapath: they may take a lock and wait. describe, state, begin and the
+// calls that stand on it: any number at once, against memory that stays allocated meanwhile.
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lanes/channel.hpp"
+#include "rma/access.hpp"
+#include "rma/memory.hpp"
+#include "weft/status.hpp"
+
+namespace weft {
+
+namespace transport {
+class RemoteLanes;
+}
+
+// What suits the fabric that lanes go over.
+struct LaneLimits {
+  std::string_view fabric;  // its name, in WEFT_FABRIC
+  std::size_t number = 0;   // of the fabric: 0 inside the host, else its row in fabric/registry.hpp
+  // The longest message that travels inside the ring, if that is not WEFT_EAGER_MAX_BYTES.
+  std::size_t eager_max = 0;
+  // A ring's size at its first message, if that is more than WEFT_RING_MIN_BYTES. An entry has at
+  // most a quarter of it, and longer messages are cut.
+  std::uint32_t ring_min = 0;
+  std::size_t piece_max = ~std::size_t{0};  // the largest of a start_get() or start_put()
+};
+
+enum class PeerState { alive, left, dead };
+
+// At how many of so many peers a look for lost ones is that comes every `period_ns`: at `least` and
+// so many more that it comes to each 32 times in the time that a silent one may take. So thousands
+// that do nothing cost next to nothing.
+constexpr std::size_t share_of_look(std::size_t num_peers, std::size_t least,
+                                    std::uint64_t period_ns, std::uint64_t timeout_ns) noexcept {
+  const std::uint64_t more = num_peers * 32 * period_ns / std::max<std::uint64_t>(timeout_ns, 1);
+  return std::min<std::size_t>(num_peers, least + more);
+}
+
+// Whom lanes over a fabric lead to: ranks of the job, or strangers (job/members.hpp).
+enum class To { members, strangers };
+
+class Lanes {
+ public:
+  virtual ~Lanes() = default;
+  const LaneLimits& limits() const noexcept { return limits_; }
+  // What only lanes over a fabric need (lanes/linked/remote_lanes.hpp); null inside the host,
+  // where rings are mapped.
+  transport::RemoteLanes* remote() const noexcept { return remote_; }
+  bool is_mapped() const noexcept { return remote_ == nullptr; }
+
+  // Opens the way to the peer's ring for this channel; once per peer and channel. The peer may be
+  // this process. no_memory: the peer has no room for another ring; it may have later. again: a
+  // remote peer has not answered yet; call again after some poll() (or any other error within
+  // PEER_TIMEOUT_MS, with a text that names both ends).
+  virtual Status connect(int peer, int channel, SendMemory& memory) = 0;
+  // The next lane of this client that was connected to this process: its peer and channel, or -1.
+  // After an error the lane counts as accepted, and the next call gives another; the peer is -1
+  // then if not even that could be told. But after no_memory it can be accepted later.
+  virtual Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) = 0;
+  // Ends all lanes of the client in both directions and gives their memory back. To be called by
+  // every process once all have stopped using them (after a barrier); not for client 0.
+  virtual void close_client(int client) noexcept = 0;
+  // Changes when accept has something to give to any client. Polled on the datapath.
+  virtual const std::atomic<std::uint32_t>& connections() const noexcept = 0;
+
+  virtual Status allocate(std::size_t bytes, void*& address, MemoryName& memory) = 0;
+  virtual Status release(void* address) = 0;
+  virtual Status share(void* address, std::size_t bytes, MemoryName& memory) = 0;
+  virtual Status unshare(const MemoryName& memory) = 0;
+  // Names `address` by its region if it lies in allocated memory, else as any memory.
+  virtual MemoryName describe(const void* address, std::size_t bytes) const noexcept = 0;
+
+  // Begins an access whose end `completion` tells; it and the memory must last until then. Where a
+  // processor does it, it is done on return. here: of a get or put. Atomics change `bytes` = 8; cas
+  // stores `operand` if the word equals `compare`; *previous: the word's value before.
+  virtual void begin(int peer, Access access, const MemoryName& there, std::size_t offset,
+                     void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+                     std::uint64_t* previous, Completion& completion) noexcept = 0;
+  void start_get(int peer, const MemoryName& from, std::size_t offset, void* to, std::size_t bytes,
+                 Completion& completion) noexcept {
+    begin(peer, Access::get, from, offset, to, bytes, 0, 0, nullptr, completion);
+  }
+  void start_put(int peer, const MemoryName& to, std::size_t offset, const void* from,
+                 std::size_t bytes, Completion& completion) noexcept {
+    begin(peer, Access::put, to, offset, const_cast<void*>(from), bytes, 0, 0, nullptr, completion);
+  }
+  // Complete on return.
+  Code get(int peer, const MemoryName& from, std::size_t offset, void* to,
+           std::size_t bytes) noexcept {
+    return finish(peer, Access::get, from, offset, to, bytes);
+  }
+  Code put(int peer, const MemoryName& to, std::size_t offset, const void* from,
+           std::size_t bytes) noexcept {
+    return finish(peer, Access::put, to, offset, const_cast<void*>(from), bytes);
+  }
+  Code put_once(int peer, const MemoryName& to, std::size_t offset, const void* from,
+                std::size_t bytes) noexcept {
+    return finish(peer, Access::put_once, to, offset, const_cast<void*>(from), bytes);
+  }
+  Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
+           std::uint64_t swap, std::uint64_t& previous) noexcept {
+    return finish(peer, Access::cas, word, offset, nullptr, 8, swap, compare, &previous);
+  }
+  Code fetch_add(int peer, const MemoryName& word, std::size_t offset, std::uint64_t value,
+                 std::uint64_t& previous) noexcept {
+    return finish(peer, Access::fetch_add, word, offset, nullptr, 8, value, 0, &previous);
+  }
+
+  // Remote peers die silently. The first call for a peer begins to watch it, so ask only about
+  // those that are needed. A peer not heard of for PEER_TIMEOUT_MS is dead, and stays so.
+  virtual PeerState state(int peer) noexcept = 0;
+  // Tells peers that this process leaves in good order.
+  virtual void leave() noexcept = 0;
+
+ protected:
+  Lanes(const LaneLimits& limits, transport::RemoteLanes* remote)
+      : limits_(limits), remote_(remote) {}
+
+ private:
+  // Polls until it is done.
+  Code finish(int peer, Access access, const MemoryName& there, std::size_t offset, void* here,
+              std::size_t bytes, std::uint64_t operand = 0, std::uint64_t compare = 0,
+              std::uint64_t* previous = nullptr) noexcept;
+
+  const LaneLimits limits_;
+  transport::RemoteLanes* const remote_;
+};
+
+// What only memory that two processes map can do. Threads: open_doorbell: as connect; the others:
+// as get.
+class HostLanes : public Lanes {
+ public:
+  // Makes allocated memory of a peer part of this process's own until unmap(); unsupported where
+  // that cannot be.
+  virtual Code map(int peer, const MemoryName& memory, MappedMemory& mapped) noexcept = 0;
+  virtual void unmap(MappedMemory& mapped) noexcept = 0;
+
+  // Whether get and put reach memory of the peer that it has neither allocated nor shared.
+  virtual bool can_copy(int peer) noexcept = 0;
+  // A record in this process's memory, or in a connected peer's; null if it has none.
+  virtual SharedCopy* own_copy(std::uint32_t index) noexcept = 0;
+  virtual SharedCopy* peer_copy(int peer, std::uint32_t index) noexcept = 0;
+
+  // A doorbell of this process (lanes/doorbell.hpp), on which it also waits for remote peers.
+  virtual std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept = 0;
+  // The peer's doorbell 0 once connected in either direction, else null.
+  virtual std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept = 0;
+  // Makes peer_sleeping(peer) not null, also where nothing has connected yet.
+  virtual Status open_doorbell(int peer) = 0;
+
+ protected:
+  using Lanes::Lanes;
+};
+
+}  // namespace weft

@@ -1,0 +1,359 @@
+// Entries and credit, and what comes from peers.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "fabric/ring.hpp"
+#include "lanes/linked/remote_lanes.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+// As much is held at most.
+constexpr std::uint64_t kHeldMax = 131072;
+constexpr std::uint64_t kLine = kEntryAlign;
+// Polls until the clock is read, which costs as much as finding nothing. Before a sleep all begin
+// anew, so that whoever polls rarely reads it each time.
+constexpr unsigned kClockPolls = 16;
+
+}  // namespace
+
+// Posting.
+
+bool RemoteLanes::is_open(const SendLaneState& lane) const noexcept {
+  return lane.state == SendLaneState::open && is_alive(lane.peer->rank);
+}
+
+void RemoteLanes::restart(void* lane) noexcept {
+  static_cast<SendLaneState*>(lane)->restarts = true;
+}
+
+// What is accepted stays in the mirror until it is credited, so there is always room for it.
+void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
+                       bool may_hold) noexcept {
+  auto& lane = *static_cast<SendLaneState*>(opaque);
+  const std::lock_guard lock(lock_);
+  if (!is_open(lane)) return;
+  auto& stretches = lane.stretches;
+  const bool becomes_whole = lane.is_whole && (stretches.empty() || !stretches.back().is_whole);
+  if (lane.restarts || becomes_whole || stretches.empty() ||
+      stretches.back().offset + (lane.accepted - stretches.back().position) != offset) {
+    if (stretches.size() == SendLaneState::kMaxStretches) {
+      // So far ahead of what was sent there is only who was given credit for nothing.
+      if (lane.sent < stretches[1].position)
+        return lose(*lane.peer, "gives credit for what it has not got");
+      stretches.erase(stretches.begin());
+    }
+    const bool restarts = std::exchange(lane.restarts, false);
+    const std::uint8_t flags = becomes_whole ? kWhole : restarts ? kRestart : 0;
+    stretches.push_back({lane.accepted, static_cast<std::uint32_t>(offset), flags, lane.is_whole});
+  }
+  lane.accepted += bytes;
+  if (is_engine_channel(lane.channel)) lane.peer->written += bytes;
+  // The second post in a row, with no poll between, is held, and those after it: together they are
+  // one message. The first is not, so that an answer is never late.
+  if (may_hold && watcher_ != nullptr && lane.accepted - lane.sent < kHeldMax) {
+    if (lane.is_held) return;
+    if (lane.let_go_after == polls_) {
+      lane.is_held = true;
+      held_.push_back(&lane);
+      holds_.store(true, std::memory_order_relaxed);
+      return watcher_->look_soon();
+    }
+    lane.let_go_after = polls_;
+  }
+  send_entries(lane);
+}
+
+void RemoteLanes::send_entries(SendLaneState& lane) {
+  if (std::exchange(lane.is_held, false)) {
+    std::erase(held_, &lane);
+    holds_.store(!held_.empty(), std::memory_order_relaxed);
+  }
+  if (lane.waits_count || lane.state != SendLaneState::open) return;
+  Code code = Code::ok;
+  while (code == Code::ok && lane.sent < lane.accepted) code = send_stretch(lane);
+  if (code != Code::again) return;  // once a link is up, what has arrived is told
+  if (!std::exchange(lane.is_listed, true)) lane.peer->unsent.push_back(&lane);
+  lane.peer->make_busy();
+}
+
+// One message. Entries are never put into the ring: the message that would tell of them costs as
+// much as what it carries, and a ring that a device writes is pinned as a whole, for each peer.
+Code RemoteLanes::send_stretch(SendLaneState& lane) {
+  std::size_t i = lane.stretches.size() - 1;
+  while (lane.stretches[i].position > lane.sent) --i;
+  const SendLaneState::Stretch& stretch = lane.stretches[i];
+  const std::uint64_t end =
+      i + 1 < lane.stretches.size() ? lane.stretches[i + 1].position : lane.accepted;
+  const std::uint64_t most =
+      (endpoint_->limits().message_max - sizeof(EntriesMessage)) / kLine * kLine;
+  const auto offset = static_cast<std::uint32_t>(stretch.offset + (lane.sent - stretch.position));
+  const auto bytes = static_cast<std::uint32_t>(std::min(end - lane.sent, most));
+  std::byte* from = (stretch.is_whole ? lane.mirror->memory.data() : lane.first) + offset;
+  // acquire: its reader is done with what it counted, and the peer may write there; pairs with the
+  // release in RingReader::share_credit.
+  const std::uint64_t credit =
+      lane.back != nullptr ? lane.back->consumed.load(std::memory_order_acquire) : 0;
+  EntriesMessage message{
+      {.kind = Kind::lane_entries, .id = lane.ring}, lane.sent, credit, offset, bytes};
+  if (lane.sent == stretch.position) message.flags = stretch.flags;
+  const bool in_place = stretch.is_whole && bytes >= endpoint_->limits().in_place_min;
+  const Code code = lane.peer->link.send_once(message, sizeof message, {from, bytes},
+                                              in_place ? lane.mirror.get() : nullptr);
+  if (code != Code::ok) return code;
+  if (in_place) ++lane.mirror->under_way;
+  lane.sent += bytes;
+  if (lane.back != nullptr) lane.back->told.store(credit, std::memory_order_relaxed);
+  return Code::ok;
+}
+
+void RemoteLanes::send_held() {
+  // From the last, as each that goes leaves the list.
+  for (std::size_t i = held_.size(); i-- > 0;) send_entries(*held_[i]);
+}
+
+bool RemoteLanes::push() noexcept {
+  if (!holds_.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(lock_);
+  send_held();
+  return true;
+}
+
+void RemoteLanes::set_watcher(Watcher* watcher) noexcept {
+  const std::lock_guard lock(lock_);
+  watcher_ = watcher;
+}
+
+void RemoteLanes::return_credit(void* opaque, std::uint64_t word) noexcept {
+  auto& lane = *static_cast<ReceiveLaneState*>(opaque);
+  const std::lock_guard lock(lock_);
+  if (lane.closed || !is_alive(lane.peer->rank)) return;
+  lane.word = word;
+  if (lane.owes_credit) return;
+  lane.owes_credit = true;
+  if (lane.peer->link.is_up() && !send_owed(lane)) owe(lane);  // else it is told with the count
+}
+
+// Puts off what the lane owes.
+void RemoteLanes::owe(ReceiveLaneState& lane) {
+  auto& owing = lane.peer->owing;
+  if (std::find(owing.begin(), owing.end(), &lane) == owing.end()) owing.push_back(&lane);
+  lane.peer->make_busy();
+}
+
+// False: there is no room.
+bool RemoteLanes::send_owed(ReceiveLaneState& lane) {
+  if (lane.owes_count) return send_count(lane);
+  CreditMessage message{};
+  message.kind = Kind::lane_credit;
+  message.id = lane.writer;
+  message.word = lane.word;
+  if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
+  lane.owes_credit = false;
+  return true;
+}
+
+bool RemoteLanes::send_count(ReceiveLaneState& lane) {
+  CountMessage message{};
+  message.kind = Kind::lane_count;
+  message.id = lane.writer;
+  message.arrived = lane.arrived.load(std::memory_order_relaxed);
+  const std::uint64_t consumed = lane.consumed.load(std::memory_order_acquire);
+  message.word = std::max(consumed, lane.word & ~kFlagMask) | (lane.word & kFlagMask);
+  if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
+  lane.told.store(message.word & ~kFlagMask, std::memory_order_relaxed);
+  lane.owes_count = lane.owes_credit = false;
+  return true;
+}
+
+// False: more is left.
+bool RemoteLanes::pump_lanes(RankPeer& peer) {
+  while (!peer.owing.empty()) {
+    if (!send_owed(*peer.owing.back())) return false;
+    peer.owing.pop_back();
+  }
+  while (!peer.unsent.empty()) {
+    SendLaneState& lane = *peer.unsent.back();
+    peer.unsent.pop_back();
+    lane.is_listed = false;
+    send_entries(lane);
+    if (lane.is_listed) return false;
+  }
+  return true;
+}
+
+// Arrivals.
+
+void RemoteLanes::on_message(fabric::Link& link, fabric::Bytes bytes) {
+  auto& peer = *static_cast<RankPeer*>(link.client);
+  Head head;
+  fabric::Bytes data;
+  if (!read_message(bytes, head, data)) return lose(peer, "sends what makes no sense");
+  switch (peer.link.receive(head, bytes.size(), now_ns_)) {
+    case ReliableLink::Received::fresh: {
+      const Code code =
+          or_no_memory([&] { return dispatch(peer, head, bytes) ? Code::ok : Code::corrupt; });
+      if (code == Code::no_memory)
+        lose(peer, "asks for what there is no memory for", LogLevel::warn);
+      else if (code != Code::ok)
+        lose(peer, "sends what makes no sense");
+      return;
+    }
+    case ReliableLink::Received::nothing:
+      return;
+    case ReliableLink::Received::up:
+      return note_up(peer);
+    case ReliableLink::Received::corrupt:
+      return lose(peer, "sends messages out of order");
+  }
+}
+
+bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes) {
+  MessageReader with{bytes};
+  switch (head.kind) {
+    case Kind::lane_entries:
+      return with(EntriesMessage{}, [&](auto& m) { return on_entries(peer, m, with.data); });
+    case Kind::lane_credit:
+      return with(CreditMessage{}, [&](auto& m) { return on_credit(peer, m.id, m.word); });
+    case Kind::lane_count:
+      return with(CountMessage{}, [&](auto& m) { return on_count(peer, m); });
+    case Kind::lane_open:
+      return with(LaneOpenMessage{}, [&](auto& m) {
+        on_lane_open(peer, m);
+        return true;
+      });
+    case Kind::lane_answer:
+      return with(LaneAnswerMessage{}, [&](auto& m) { return on_lane_answer(peer, m); });
+    case Kind::put:
+    case Kind::get:
+    case Kind::data:
+    case Kind::atomic:
+    case Kind::done:
+      return on_owner_side(peer, head.kind, bytes);
+    case Kind::bye:
+      return with(ByeMessage{}, [&](auto& m) {
+        peer.is_leaving = true;
+        peer.goodbye_written = m.written;
+        note_goodbye(peer);
+        return true;
+      });
+    case Kind::farewell:
+      peer.got_farewell = true;
+      peer.link.want_ack();
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabric::Bytes data) {
+  ReceiveLaneState* lane = find_receive_lane(peer, message.id);
+  if (lane == nullptr || lane->closed) return true;
+  const std::uint64_t arrived = lane->arrived.load(std::memory_order_relaxed);
+  if (message.position != arrived || data.size() != message.bytes || message.bytes % kLine != 0 ||
+      message.offset % kLine != 0)
+    return false;
+  if ((message.flags & kWhole) != 0) {
+    if (message.offset != 0 || lane->ring.data() != nullptr) return false;
+    if (!lane->ring.map(lane->ring_bytes + kRingPage)) {
+      // It comes again over the next link.
+      if (lane->short_ns == 0) lane->short_ns = now_ns_;
+      if (now_ns_ - lane->short_ns > timeout_ns_) throw std::bad_alloc();
+      drop_link(peer);
+      peer.link.back_off(now_ns_);
+      return true;
+    }
+    lane->whole.ring = lane->ring.data();
+    // relaxed: made visible with the count of what has arrived.
+    lane->whole.from.store(arrived, std::memory_order_relaxed);
+  }
+  const bool is_whole = lane->ring.data() != nullptr;
+  if (!is_within(message.offset, message.bytes, 0,
+                 is_whole ? lane->ring.bytes() : sizeof lane->first))
+    return false;
+  std::memcpy((is_whole ? lane->ring.data() : lane->first) + message.offset, data.data(),
+              data.size());
+  // First the credit: whoever answers what has arrived finds its own ring empty.
+  if (SendLaneState* back = lane->back; back != nullptr) {
+    const std::uint64_t word = back->credit.load(std::memory_order_relaxed);
+    const std::uint64_t more = message.credit - (word & ~kFlagMask);
+    if (more != 0 && more <= back->ring_bytes && message.credit % kLine == 0)
+      take_credit(*back, word + more);
+  }
+  // relaxed: made visible with the count of what has arrived.
+  if ((message.flags & kRestart) != 0) lane->restarted.store(arrived, std::memory_order_relaxed);
+  // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
+  lane->arrived.store(arrived + message.bytes, std::memory_order_release);
+  lane->arrivals->list(lane->arrival);
+  ring_own(reader_doorbell(lane->channel));
+  if (is_engine_channel(lane->channel)) {
+    peer.arrived += message.bytes;
+    if (peer.is_leaving) [[unlikely]]
+      note_goodbye(peer);
+  }
+  return true;
+}
+
+void RemoteLanes::take_credit(SendLaneState& lane, std::uint64_t word) {
+  // release: pairs with the acquire in RingWriter::look.
+  lane.credit.store(word, std::memory_order_release);
+  ring_own(writer_doorbell(lane.channel));
+}
+
+bool RemoteLanes::on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t word) {
+  SendLaneState* lane = find_send_lane(peer, number);
+  if (lane == nullptr) return true;
+  const std::uint64_t known = lane->credit.load(std::memory_order_relaxed) & ~kFlagMask;
+  const std::uint64_t counted = word & ~kFlagMask;
+  if (counted > known && counted - known > lane->ring_bytes) return false;
+  // Entries may have overtaken it with a later count, but not with flags.
+  take_credit(*lane, std::max(known, counted) | (word & kFlagMask));
+  return true;
+}
+
+// The first of a lane after a link came up.
+bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
+  SendLaneState* lane = find_send_lane(peer, message.id);
+  if (lane == nullptr || lane->state != SendLaneState::open) return true;
+  if (!lane->waits_count) return true;
+  const std::uint64_t least = lane->stretches.empty() ? 0 : lane->stretches.front().position;
+  if (message.arrived < least || message.arrived > lane->sent || message.arrived % kLine != 0)
+    return false;
+  if (!on_credit(peer, message.id, message.word)) return false;
+  lane->waits_count = false;
+  lane->sent = message.arrived;
+  send_entries(*lane);
+  return true;
+}
+
+// Progress.
+
+void RemoteLanes::poll() noexcept {
+  // Whoever holds the lock does the same.
+  if (!lock_.try_lock()) return;
+  poll_locked();
+  lock_.unlock();
+}
+
+void RemoteLanes::poll_locked() {
+  const bool reads_clock = polls_to_clock_ == 0;
+  if (reads_clock) now_ns_ = now_ns();
+  polls_to_clock_ = reads_clock ? kClockPolls : polls_to_clock_ - 1;
+  ++polls_;
+  if (!held_.empty()) send_held();
+  endpoint_->poll(*this);
+  if (!busy_.empty()) pump_busy();
+  if (reads_clock) tick();
+}
+
+bool RemoteLanes::arm() noexcept {
+  const std::lock_guard lock(lock_);
+  polls_to_clock_ = 0;
+  return endpoint_->arm();
+}
+
+}  // namespace weft::transport

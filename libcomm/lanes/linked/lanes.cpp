@@ -1,0 +1,340 @@
+// Lanes: the writer asks, the reader makes a ring and answers with its number. Nobody waits:
+// connect() says "again" until the answer is there.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "lanes/linked/remote_lanes.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+constexpr std::size_t kMaxLanes = 0xffff;  // of each kind
+constexpr std::uint32_t kMaxRing = 1u << 30;
+
+// A lane's number: its place, and what tells those apart that have had it.
+constexpr std::size_t place_of(std::uint32_t number) { return number & 0xffff; }
+
+template <class Lane>
+std::size_t free_place(const std::vector<std::unique_ptr<Lane>>& lanes,
+                       const std::vector<std::size_t>& free) {
+  return free.empty() ? lanes.size() : free.back();
+}
+
+template <class Lane>
+void take_place(std::vector<std::unique_ptr<Lane>>& lanes, std::vector<std::size_t>& free,
+                std::unique_ptr<Lane> lane) {
+  if (free.empty()) return lanes.push_back(std::move(lane));
+  lanes[free.back()] = std::move(lane);
+  free.pop_back();
+}
+
+template <class Lane>
+Lane* find(const std::vector<std::unique_ptr<Lane>>& lanes, const RankPeer& peer,
+           std::uint32_t number) {
+  if (place_of(number) >= lanes.size()) return nullptr;
+  Lane* lane = lanes[place_of(number)].get();
+  return lane != nullptr && lane->number == number && lane->peer == &peer ? lane : nullptr;
+}
+
+}  // namespace
+
+SendLaneState* RemoteLanes::find_send_lane(const RankPeer& peer, std::uint32_t number) {
+  return find(send_lanes_, peer, number);
+}
+ReceiveLaneState* RemoteLanes::find_receive_lane(const RankPeer& peer, std::uint32_t number) {
+  return find(receive_lanes_, peer, number);
+}
+
+// What the rings of exchanges take, and our mirrors of others' (WEFT_LANE_MEMORY_BYTES); the
+// engine's, one for each peer, are always given.
+Status RemoteLanes::take_lane_memory(int channel, std::uint32_t bytes) {
+  if (is_engine_channel(channel)) return {};
+  const std::size_t maximum = job_.settings().bytes(Setting::lane_memory_bytes);
+  if (bytes > maximum || lane_memory_ > maximum - bytes)
+    return {Code::no_memory, fmt::format("rings take {} bytes already, and "
+                                         "WEFT_LANE_MEMORY_BYTES is {}",
+                                         lane_memory_, maximum)};
+  lane_memory_ += bytes;
+  return {};
+}
+
+void RemoteLanes::give_lane_memory(int channel, std::uint32_t bytes) noexcept {
+  if (!is_engine_channel(channel)) lane_memory_ -= bytes;
+}
+
+Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
+                        SendLaneState*& lane) {
+  auto made = std::make_unique<SendLaneState>();
+  made->peer = &peer;
+  made->channel = channel;
+  made->ring_bytes = ring_bytes;
+  made->asked_ns = now_ns();
+  const std::size_t place = free_place(send_lanes_, free_send_lanes_);
+  if (place >= kMaxLanes) return {Code::no_memory, "more than 65535 lanes"};
+  made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
+  made->stretches.reserve(SendLaneState::kMaxStretches);
+  // So that posting takes no memory.
+  make_room(send_lanes_);
+  make_room(free_send_lanes_, send_lanes_.size() + 1 - free_send_lanes_.size());
+  make_room(held_, send_lanes_.size() + 1 - held_.size());
+  make_room(retired_, send_lanes_.size() + 1);
+  make_room(lost_memory_, send_lanes_.size() + 1);
+  make_room(peer.unsent, peer.pairs.size() + 1);
+  auto& pair = peer.pairs[channel];
+  if (Status status = or_no_memory([&] { return take_lane_memory(channel, ring_bytes); });
+      !status) {
+    forget_pair(peer, channel);
+    return status;
+  }
+  pair.send = made.get();
+  lane = made.get();
+  take_place(send_lanes_, free_send_lanes_, std::move(made));
+  note_doorbell(writer_doorbell(channel));
+  join(pair);
+  watch(peer);
+  LaneOpenMessage message{{.kind = Kind::lane_open, .id = lane->number},
+                          static_cast<std::uint32_t>(channel),
+                          ring_bytes};
+  const Code code = or_no_memory([&] { peer.link.post_control(message, sizeof message); });
+  if (code != Code::ok) {
+    lane = nullptr;
+    drop(send_lanes_[place]);
+  }
+  return code;
+}
+
+// One page beyond the ring, as the mark that sends the reader back may lie there.
+std::byte* RemoteLanes::whole_ring(void* opaque) noexcept {
+  auto& lane = *static_cast<SendLaneState*>(opaque);
+  const std::lock_guard lock(lock_);
+  Status status = or_no_memory([&] {
+    if (lane.mirror == nullptr) lane.mirror = std::make_unique<Mirror>();
+    return lane.mirror->memory.map(lane.ring_bytes + kRingPage);
+  });
+  if (status) {
+    lane.is_whole = true;
+    return lane.mirror->memory.data();
+  }
+  if (lane.short_ns == 0) lane.short_ns = now_ns();
+  if (now_ns() - lane.short_ns > timeout_ns_) {
+    (void)or_no_memory([&] {
+      log_line(LogLevel::error, job_.rank(), "the ring for {}: {}", job_.describe(lane.peer->rank),
+               status.text());
+    });
+    lose(*lane.peer, "there is no memory for a ring");
+  }
+  return nullptr;
+}
+
+Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
+  const std::lock_guard lock(lock_);
+  RankPeer* peer = nullptr;
+  if (!is_alive(rank)) return {Code::peer_lost, fmt::format("{} is lost", job_.describe(rank))};
+  if (Status status = or_no_memory([&] { return reach(rank, peer); }); !status) return status;
+  SendLaneState* lane = nullptr;
+  if (const auto found = peer->pairs.find(channel); found != peer->pairs.end())
+    lane = found->second.send;
+  if (lane == nullptr) {
+    std::uint32_t ring_bytes = memory.ring_bytes;
+    if (ring_bytes == 0)
+      ring_bytes = static_cast<std::uint32_t>(job_.settings().bytes(Setting::ring_max_bytes));
+    if (Status status = or_no_memory([&] { return ask(*peer, channel, ring_bytes, lane); });
+        !status)
+      return status;
+  }
+  if (lane->state == SendLaneState::asking) {
+    if (now_ns() - lane->asked_ns < timeout_ns_) return Code::again;
+    if (lacks_descriptors(*peer)) {
+      lane->asked_ns = now_ns();
+      return Code::again;
+    }
+    return {Code::timed_out,
+            fmt::format("{} has not answered {} for {} ms over {}: is a port closed between them?",
+                        job_.describe(rank), job_.describe(job_.rank()), timeout_ns_ / 1'000'000,
+                        way_text(*peer))};
+  }
+  if (lane->state != SendLaneState::open) {
+    const Code code = lane->code;
+    drop(send_lanes_[place_of(lane->number)]);
+    return {code, fmt::format("{} refused a lane of {}", job_.describe(rank),
+                              job_.describe(job_.rank()))};
+  }
+  memory.ring = lane->first;
+  memory.first_bytes = kFirstRingBytes;
+  memory.consumed = &lane->credit;
+  memory.sleeping = &never_;
+  memory.ring_bytes = lane->ring_bytes;
+  memory.lane = lane;
+  return {};
+}
+
+Status RemoteLanes::accept(int client, int& rank, int& channel, ReceiveMemory& memory) {
+  const std::lock_guard lock(lock_);
+  rank = -1;
+  channel = 0;
+  const auto found = std::find_if(arriving_.begin(), arriving_.end(), [&](ReceiveLaneState* lane) {
+    return channel_of(lane->channel).client == client;
+  });
+  if (found == arriving_.end()) return {};
+  ReceiveLaneState& lane = **found;
+  arriving_.erase(found);
+  rank = lane.peer->rank;
+  channel = lane.channel;
+  memory.ring = lane.first;
+  memory.first_bytes = kFirstRingBytes;
+  memory.whole = &lane.whole;
+  memory.consumed = &lane.consumed;
+  memory.sleeping = &never_;
+  memory.ring_bytes = lane.ring_bytes;
+  memory.arrived = &lane.arrived;
+  memory.restarted = &lane.restarted;
+  memory.told = &lane.told;
+  memory.arrivals = lane.arrivals;
+  memory.arrival = &lane.arrival;
+  memory.lane = &lane;
+  return {};
+}
+
+Arrivals& RemoteLanes::arrivals_of(int channel) {
+  const Channel ends = channel_of(channel);
+  auto& list = arrivals_[channel_number({ends.client, 0, ends.reader})];
+  if (list == nullptr) list = std::make_unique<Arrivals>();
+  return *list;
+}
+
+// Tells each of the two of the other.
+void RemoteLanes::join(RankPeer::Pair& pair) {
+  if (pair.send == nullptr || pair.receive == nullptr) return;
+  if (pair.send->back != nullptr) pair.send->back->back = nullptr;
+  pair.send->back = pair.receive;
+  pair.receive->back = pair.send;
+}
+
+void RemoteLanes::forget_pair(RankPeer& peer, int channel) {
+  const auto found = peer.pairs.find(channel);
+  if (found->second.send == nullptr && found->second.receive == nullptr) peer.pairs.erase(found);
+}
+
+// A fabric may not be done with a mirror.
+void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) {
+  RankPeer& peer = *lane->peer;
+  give_lane_memory(lane->channel, lane->ring_bytes);
+  std::erase(held_, lane.get());
+  holds_.store(!held_.empty(), std::memory_order_relaxed);
+  std::erase(peer.unsent, lane.get());
+  peer.pairs.at(lane->channel).send = nullptr;
+  forget_pair(peer, lane->channel);
+  free_send_lanes_.push_back(place_of(lane->number));
+  if (lane->back != nullptr) lane->back->back = nullptr;
+  if (lane->mirror != nullptr) {
+    if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off)
+      lost_memory_.push_back(std::move(lane->mirror->memory));
+    else if (lane->mirror->under_way > 0)
+      retired_.push_back(std::move(lane->mirror));
+  }
+  lane.reset();
+}
+
+void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane,
+                       std::unique_ptr<ReceiveLaneState>* kept) {
+  RankPeer& peer = *lane->peer;
+  give_lane_memory(lane->channel, lane->ring_bytes);
+  std::erase(arriving_, lane.get());
+  std::erase(peer.owing, lane.get());
+  if (lane->back != nullptr) lane->back->back = nullptr;
+  peer.pairs.at(reverse_channel(lane->channel)).receive = nullptr;
+  forget_pair(peer, reverse_channel(lane->channel));
+  free_receive_lanes_.push_back(place_of(lane->number));
+  if (kept != nullptr) *kept = std::move(lane);
+  lane.reset();
+}
+
+void RemoteLanes::close_client(int client) noexcept {
+  const std::lock_guard lock(lock_);
+  for (auto& lane : send_lanes_)
+    if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
+  for (auto& lane : receive_lanes_)
+    if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
+  std::erase_if(arrivals_, [&](const auto& one) { return channel_of(one.first).client == client; });
+}
+
+Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
+                              ReceiveLaneState*& lane) {
+  if (message.ring_bytes < kRingPage || message.ring_bytes > kMaxRing ||
+      message.ring_bytes % kRingPage != 0 ||
+      message.channel > static_cast<std::uint32_t>(kMaxClients) << 16)
+    return Code::bad_argument;
+  const int channel = static_cast<int>(message.channel);
+  const int back = reverse_channel(channel);
+  if (const auto found = peer.pairs.find(back);
+      found != peer.pairs.end() && found->second.receive != nullptr)
+    return {Code::bad_argument, "it has that lane already"};
+  const std::size_t place = free_place(receive_lanes_, free_receive_lanes_);
+  if (place >= kMaxLanes) return Code::no_memory;
+  auto made = std::make_unique<ReceiveLaneState>();
+  made->arrivals = &arrivals_of(channel);
+  made->peer = &peer;
+  made->channel = channel;
+  made->ring_bytes = message.ring_bytes;
+  made->writer = message.id;
+  made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
+  make_room(receive_lanes_);
+  make_room(free_receive_lanes_, receive_lanes_.size() + 1 - free_receive_lanes_.size());
+  make_room(arriving_);
+  make_room(peer.owing, peer.pairs.size() + 1);
+  auto& pair = peer.pairs[back];
+  if (Status status = or_no_memory([&] { return take_lane_memory(channel, message.ring_bytes); });
+      !status) {
+    forget_pair(peer, back);
+    return status;
+  }
+  pair.receive = made.get();
+  lane = made.get();
+  take_place(receive_lanes_, free_receive_lanes_, std::move(made));
+  note_doorbell(reader_doorbell(channel));
+  join(pair);
+  return {};
+}
+
+void RemoteLanes::on_lane_open(RankPeer& peer, const LaneOpenMessage& message) {
+  LaneAnswerMessage answer{};
+  answer.kind = Kind::lane_answer;
+  answer.id = message.id;
+  ReceiveLaneState* lane = nullptr;
+  if (Status status = or_no_memory([&] { return take_lane(peer, message, lane); }); !status) {
+    log_line(LogLevel::warn, job_.rank(), "{}: refused a lane of {}: {}", name(),
+             job_.describe(peer.rank), status.text());
+    answer.code = static_cast<std::uint32_t>(status.code());
+    return peer.link.post_control(answer, sizeof answer);
+  }
+  answer.ring = lane->number;
+  arriving_.push_back(lane);
+  // release: pairs with the acquire of whoever looks before accept().
+  connections_.fetch_add(1, std::memory_order_release);
+  ring_own(reader_doorbell(lane->channel));
+  peer.link.post_control(answer, sizeof answer);
+}
+
+bool RemoteLanes::on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message) {
+  SendLaneState* lane = find_send_lane(peer, message.id);
+  if (lane == nullptr) return true;  // closed meanwhile
+  if (lane->state != SendLaneState::asking) return lane->state == SendLaneState::closed;
+  if (message.code != 0) {
+    lane->state = SendLaneState::refused;
+    lane->code = message.code == static_cast<std::uint32_t>(Code::no_memory) ? Code::no_memory
+                                                                             : Code::bad_argument;
+  } else {
+    lane->ring = message.ring;
+    lane->state = SendLaneState::open;
+  }
+  ring_own(writer_doorbell(lane->channel));
+  return true;
+}
+
+}  // namespace weft::transport

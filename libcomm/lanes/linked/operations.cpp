@@ -1,0 +1,145 @@
+// Gets, puts and atomics on memory of others, which the fabric does, or their side.
+#include <utility>
+
+#include "base/shortage.hpp"
+#include "lanes/linked/remote_lanes.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+constexpr std::size_t kMaxUnderWay = 64;  // with one peer; more wait here
+constexpr std::size_t kMaxOperations = 1 << 17;
+
+// More links do not break under one operation, unless it is the one that breaks them.
+constexpr unsigned kMaxBreaks = 16;
+
+}  // namespace
+
+void RemoteLanes::begin(int rank, Access access, const MemoryName& there, std::size_t offset,
+                        void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+                        std::uint64_t* previous, Completion& completion) noexcept {
+  if (offset > there.bytes || bytes > there.bytes - offset || there.region == 0 ||
+      (is_atomic(access) && (there.address + offset) % 8 != 0))
+    return completion.set(Code::bad_argument);
+  if (bytes == 0) return completion.set(Code::ok);
+  if (rank == job_.rank()) return completion.set(Code::unsupported);
+  const std::lock_guard lock(lock_);
+  RankPeer* peer = nullptr;
+  if (!is_alive(rank)) return completion.set(Code::peer_lost);
+  if (Status status = or_no_memory([&] { return reach(rank, peer); }); !status)
+    return completion.set(status.code());
+  watch(*peer);
+  const Code room = or_no_memory([&] {
+    if (free_operations_.empty()) {
+      if (operations_.size() == kMaxOperations) return Code::no_memory;
+      make_room(free_operations_, operations_.size() + 1);  // giving back takes no memory
+      free_operations_.push_back(&operations_.emplace_back());
+      operations_.back().done = fabric_done;
+      operations_.back().lanes = this;
+    }
+    return Code::ok;
+  });
+  if (room != Code::ok) return completion.set(room);
+  RemoteOperation& operation = *free_operations_.back();
+  free_operations_.pop_back();
+  // A free one keeps nothing of its last use.
+  operation.access = access;
+  operation.local = static_cast<std::byte*>(here);
+  operation.bytes = bytes;
+  operation.operand = operand;
+  operation.compare = compare;
+  operation.peer = peer;
+  operation.completion = &completion;
+  operation.place = {number_of(there), there.address + offset, bytes, there.bytes - offset};
+  operation.previous_to = previous;
+  peer->waiting.push_back(operation);
+  if (!pump_operations(*peer)) peer->make_busy();
+}
+
+// True: none waits for room.
+bool RemoteLanes::pump_operations(RankPeer& peer) {
+  while (!peer.waiting.empty() && peer.link.is_up()) {
+    if (peer.num_under_way >= kMaxUnderWay) return true;  // goes on with an end
+    RemoteOperation& operation = *peer.waiting.first();
+    const bool by_fabric = can_do(endpoint_->limits(), operation);
+    const Place& place = operation.place;
+    const Code code = by_fabric
+                          ? post_access(*endpoint_, *peer.link.link(), operation,
+                                        fabric::key_of({place.address, place.room, place.key}), 0)
+                          : peer.owner_side.post(operation, place);
+    // The end of a link is told next.
+    if (code == Code::again || code == Code::peer_lost) return false;
+    peer.waiting.remove(operation);
+    peer.under_way.push_back(operation);
+    ++peer.num_under_way;
+    operation.is_under_way = true;
+    operation.is_fabrics = by_fabric && code == Code::ok;
+    if (code != Code::ok) end(operation, code);
+  }
+  return true;
+}
+
+// In poll() or close() of the endpoint, which are called with the lock held. After the end of a
+// link its gets and puts go over the next one, see ask_again().
+void RemoteLanes::fabric_done(fabric::Request& request, Code code) noexcept {
+  auto& operation = static_cast<RemoteOperation&>(request);
+  RemoteLanes& lanes = *operation.lanes;
+  operation.is_fabrics = false;
+  if (code != Code::peer_lost && code != Code::cancelled) return lanes.end(operation, code);
+  if (is_atomic(operation.access) || operation.access == Access::put_once)
+    lanes.finish(operation, Code::outcome_unknown);
+  else if (++operation.num_breaks == kMaxBreaks)
+    lanes.finish(operation, Code::peer_lost);
+}
+
+// What the owner's sides say to each other.
+bool RemoteLanes::on_owner_side(RankPeer& peer, Kind kind, fabric::Bytes bytes) {
+  AccessRequest* ended = nullptr;
+  Code code = Code::ok;
+  if (!peer.owner_side.on_message(kind, bytes, ended, code)) return false;
+  if (ended != nullptr) end(static_cast<RemoteOperation&>(*ended), code);
+  return true;
+}
+
+// The link is gone: its gets, and the fabric's puts, are posted once more, in their order.
+void RemoteLanes::ask_again(RankPeer& peer) {
+  for (RemoteOperation* operation = peer.under_way.last(); operation != nullptr;) {
+    RemoteOperation& one = *std::exchange(operation, operation->before);
+    if (one.is_asked && one.access != Access::get) continue;
+    peer.under_way.remove(one);
+    --peer.num_under_way;
+    one.is_asked = one.is_under_way = false;
+    peer.waiting.push_front(one);
+  }
+}
+
+void RemoteLanes::end_operations(RankPeer& peer) {
+  for (auto* list : {&peer.waiting, &peer.under_way})
+    while (!list->empty()) finish(*list->first(), Code::peer_lost);
+}
+
+// The fabric, or the owner's side, has done it, or refuses to.
+void RemoteLanes::end(RemoteOperation& operation, Code code) {
+  if (code == Code::ok && operation.previous_to != nullptr)
+    *operation.previous_to = operation.previous;
+  // Nobody is told what memory there is.
+  finish(operation, code == Code::not_permitted ? Code::bad_argument : code);
+}
+
+void RemoteLanes::finish(RemoteOperation& operation, Code code) {
+  RankPeer& peer = *operation.peer;
+  peer.owner_side.drop(operation);
+  (operation.is_under_way ? peer.under_way : peer.waiting).remove(operation);
+  if (operation.is_under_way) --peer.num_under_way;
+  Completion& completion = *operation.completion;
+  operation = RemoteOperation{};
+  operation.done = fabric_done;
+  operation.lanes = this;
+  free_operations_.push_back(&operation);
+  completion.set(code);
+  ring_all();
+  if (!peer.waiting.empty()) peer.make_busy();
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,156 @@
+#pragma once
+// What a rank's lanes keep of another rank. All of it under the lock of RemoteLanes but what is
+// atomic, which the threads of lanes read.
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/list.hpp"
+#include "base/os/mapping.hpp"
+#include "fabric/endpoint.hpp"
+#include "fabric/ring.hpp"
+#include "job/members.hpp"
+#include "lanes/lanes.hpp"
+#include "rma/target_side.hpp"
+
+namespace weft::transport {
+
+class RemoteLanes;
+struct RankPeer;
+
+inline constexpr std::size_t kRingPage = 4096;
+struct ReceiveLaneState;
+
+// Where a lane's entries are built. The fabric may read there until `under_way` is 0, also what the
+// peer has got already.
+struct Mirror : fabric::Request {
+  Mirror() { done = on_done; }
+  static void on_done(fabric::Request& request, Code code) noexcept {
+    auto& mirror = static_cast<Mirror&>(request);
+    --mirror.under_way;
+    mirror.was_cut_off = mirror.was_cut_off || code != Code::ok;
+  }
+  Mapping memory;
+  bool was_cut_off = false;  // the fabric may still read there, as long as the endpoint lives
+  std::size_t under_way = 0;
+};
+
+struct SendLaneState {
+  // Where bytes of entries lie in the mirror from a position on: there is one at each turn and each
+  // return to the start, and where the whole ring begins. What is under way is at most a ring,
+  // which two of them cover, and what lies in the lane's first memory, which two cover.
+  struct Stretch {
+    std::uint64_t position;
+    std::uint32_t offset;
+    std::uint8_t flags;  // kRestart, kWhole: of its first message
+    bool is_whole;       // in the mirror's memory, else in what the lane has first
+  };
+  static constexpr std::size_t kMaxStretches = 4;
+
+  RankPeer* peer = nullptr;
+  int channel = 0;
+  std::uint32_t number = 0;
+  std::uint32_t ring = 0;  // the reader's number
+  std::uint32_t ring_bytes = 0;
+  enum { asking, open, refused, closed } state = asking;
+  Code code = Code::ok;  // refused
+  std::uint64_t asked_ns = 0;
+  std::unique_ptr<Mirror> mirror;    // once whole
+  ReceiveLaneState* back = nullptr;  // the lane of the same threads the other way round
+
+  // In bytes of entries since the start: accepted from the writer, sent over this link.
+  std::uint64_t accepted = 0, sent = 0;
+  std::vector<Stretch> stretches;
+  bool restarts = false;           // with what is accepted next
+  bool is_whole = false;           // what is accepted now lies in the mirror's memory
+  std::uint64_t short_ns = 0;      // since when there has been none for that
+  bool waits_count = false;        // a link came up: what has arrived is not known yet
+  bool is_listed = false;          // in the peer's `unsent`
+  bool is_held = false;            // what is accepted may wait for more
+  std::uint64_t let_go_after = 0;  // the poll after which something was last not held
+
+  alignas(64) std::byte first[kFirstRingBytes + kEntryAlign] = {};
+  alignas(64) std::atomic<std::uint64_t> credit{0};
+};
+
+struct ReceiveLaneState {
+  RankPeer* peer = nullptr;
+  int channel = 0;
+  std::uint32_t number = 0;
+  std::uint32_t writer = 0;  // the peer's number
+  std::uint32_t ring_bytes = 0;
+  bool closed = false;
+  bool owes_credit = false;
+  bool owes_count = false;
+  std::uint64_t word = 0;      // of credit, last given
+  Mapping ring;                // once whole
+  std::uint64_t short_ns = 0;  // since when there has been no memory for it
+  WholeRing whole;
+  SendLaneState* back = nullptr;
+
+  alignas(64) std::byte first[kFirstRingBytes + kEntryAlign] = {};
+  alignas(64) std::atomic<std::uint64_t> arrived{0};
+  std::atomic<std::uint64_t> restarted{kNeverRestarted};
+  std::atomic<std::uint64_t> told{0};
+  std::atomic<std::uint64_t> consumed{0};  // by the reader, see ReceiveMemory::told
+  Arrival arrival;
+  Arrivals* arrivals = nullptr;
+};
+
+struct RemoteOperation : AccessRequest {
+  RemoteLanes* lanes = nullptr;
+  RankPeer* peer = nullptr;  // null: free
+  Completion* completion = nullptr;
+  Place place{};
+  std::uint64_t* previous_to = nullptr;
+  RemoteOperation *next = nullptr, *before = nullptr;
+  bool is_under_way = false;  // else it waits
+  bool is_fabrics = false;    // the fabric has it, until done()
+  unsigned num_breaks = 0;    // of links, while the fabric had it
+};
+
+struct RankPeer final : OwnerSide::Memory {
+  RankPeer(RemoteLanes& of, int number, const ProcessName& called)
+      : lanes(of), rank(number), name(called), link(*this), owner_side(link, *this) {}
+  void make_busy() override;
+  std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override;
+  fabric::Request* lend(const Place& place, std::size_t bytes) override;
+
+  RemoteLanes& lanes;
+  const int rank;          // here; of strangers their number
+  const ProcessName name;  // everywhere
+  ReliableLink link;
+  OwnerSide owner_side;
+  std::string address;  // the endpoint's
+  std::uint64_t secret = 0;
+  bool is_busy = false;
+  bool answered = false;  // ever
+  bool said_goodbye = false, got_farewell = false;
+  bool is_leaving = false;                 // it said goodbye
+  bool opens = false;                      // its link was opened here
+  int num_refusals = 0;                    // of links to it since it left, or was last heard
+  std::uint64_t changed_ns = 0;            // when the link began to be opened, or ended, last
+  std::uint64_t goodbye_written = 0;       // that came with it
+  std::uint64_t written = 0, arrived = 0;  // in the engine's rings, ever
+  // The two lanes between two threads, by the channel of the one that sends.
+  struct Pair {
+    SendLaneState* send = nullptr;
+    ReceiveLaneState* receive = nullptr;
+  };
+  std::unordered_map<int, Pair> pairs;
+  bool sends() const {
+    return std::ranges::any_of(pairs, [](const auto& item) { return item.second.send != nullptr; });
+  }
+  std::vector<SendLaneState*> unsent;    // lanes with something that the link has not taken
+  std::vector<ReceiveLaneState*> owing;  // lanes that owe a count or credit
+  List<RemoteOperation> waiting, under_way;
+  std::size_t num_under_way = 0;
+};
+
+}  // namespace weft::transport

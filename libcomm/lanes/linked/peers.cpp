@@ -1,0 +1,573 @@
+// How ranks find each other, the links between them, signs of life and the end.
+#include <fmt/core.h>
+#include <poll.h>
+#include <sched.h>
+#include <sodium.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "lanes/linked/remote_lanes.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+constexpr std::size_t kLeastPerTick = 16;
+constexpr std::uint64_t kLanesTickNs = 10'000'000;
+// Who leaves sleeps so long at most between two looks, should a fabric's descriptor tell nothing.
+constexpr int kLeaveSleepMs = 10;
+// The lower of two names opens a broken link again; the other does if nothing has come of that.
+constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
+// A rank that left, and whose link broke before it acknowledged the answer to its goodbye, has gone
+// if so many openings come to nothing, at growing intervals, half a second in all: some may cross
+// with its own, or break as well. One that nothing at all answers counts for half of them.
+constexpr int kMostRefusals = 8;
+
+std::string to_hex(std::string_view bytes) {
+  std::string text(2 * bytes.size() + 1, 0);
+  sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                 bytes.size());
+  text.pop_back();
+  return text;
+}
+
+bool read_hex(std::string_view text, std::string& bytes) {
+  bytes.resize(text.size() / 2);
+  std::size_t length = 0;
+  const char* end = nullptr;
+  return sodium_hex2bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), text.data(),
+                        text.size(), nullptr, &length, &end) == 0 &&
+         length == bytes.size() && end == text.data() + text.size();
+}
+
+fabric::Bytes bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+}  // namespace
+
+void RankPeer::make_busy() {
+  if (std::exchange(is_busy, true)) return;
+  lanes.busy_.push_back(this);
+}
+
+RemoteLanes::RemoteLanes(Members& job, HostLanes& local, std::unique_ptr<fabric::Endpoint> endpoint,
+                         const LaneLimits& limits, To to)
+    : Lanes(limits, this),
+      job_(job),
+      local_(local),
+      endpoint_(std::move(endpoint)),
+      to_(to),
+      timeout_ns_(std::max<std::uint64_t>(job.settings().ns(Setting::peer_timeout_ms), 1)),
+      silence_ns_(timeout_ns_ - timeout_ns_ / 10),
+      lives_(static_cast<std::size_t>(job.size()) + (to == To::strangers ? kMaxStrangers : 0)),
+      peers_(lives_.size()) {}
+
+Status RemoteLanes::start() {
+  std::uint64_t random[3];
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
+  secret_ = random[0];
+  next_key_ = random[1];
+  key_secret_ = random[2];
+  // Each rank has one peer at most: they never allocate later. Strangers come one by one.
+  if (to_ == To::strangers) return {};
+  for (auto* list : {&known_, &busy_}) list->reserve(2 * peers_.size());
+  return job_.board().put(fmt::format("{}.address", name()), card());
+}
+
+std::string RemoteLanes::card() const {
+  const std::string secret(reinterpret_cast<const char*>(&secret_), sizeof secret_);
+  return fmt::format("{} {} {}", endpoint_->kind(), to_hex(secret), to_hex(endpoint_->address()));
+}
+
+RemoteLanes::~RemoteLanes() {
+  {
+    const std::lock_guard lock(lock_);
+    is_leaving_ = true;
+    for (RankPeer* peer : known_) drop_link(*peer);
+    for (auto& lane : send_lanes_)
+      if (lane != nullptr) drop(lane);
+    for (auto& lane : receive_lanes_)
+      if (lane != nullptr) drop(lane);
+    if (is_one_sided())
+      for (auto& [key, memory] : registered_) endpoint_->deregister(memory.registration);
+  }
+  endpoint_.reset();
+}
+
+void RemoteLanes::note_doorbell(int doorbell) noexcept {
+  int last = last_doorbell_.load(std::memory_order_relaxed);
+  while (doorbell > last && !last_doorbell_.compare_exchange_weak(last, doorbell)) {
+  }
+}
+
+void RemoteLanes::ring_all() noexcept {
+  const int last = last_doorbell_.load(std::memory_order_relaxed);
+  for (int doorbell = 0; doorbell <= last; ++doorbell) ring_own(doorbell);
+}
+
+// Peers.
+
+Status RemoteLanes::read_address(int rank, std::uint64_t& secret, std::string& address) const {
+  std::string text;
+  if (Status status = job_.board().get(rank, fmt::format("{}.address", name()), text); !status)
+    return status;
+  return read_card(rank, text, secret, address);
+}
+
+Status RemoteLanes::read_card(int rank, std::string_view text, std::uint64_t& secret,
+                              std::string& address) const {
+  const std::size_t first = text.find(' ');
+  const std::size_t second = text.find(' ', first + 1);
+  std::string bytes;
+  if (first == std::string::npos || second == std::string::npos ||
+      !read_hex(text.substr(first + 1, second - first - 1), bytes) ||
+      bytes.size() != sizeof secret || !read_hex(text.substr(second + 1), address) ||
+      address.size() > fabric::kMaxAddressBytes)
+    return {Code::corrupt,
+            fmt::format("{} published no usable address ('{}')", job_.describe(rank), text)};
+  if (text.substr(0, first) != endpoint_->kind())
+    return {Code::unsupported, fmt::format("it has {}, and {} has {}", text.substr(0, first),
+                                           job_.describe(job_.rank()), endpoint_->kind())};
+  std::memcpy(&secret, bytes.data(), sizeof secret);
+  return {};
+}
+
+// The rank here of the process with this name that may open a link; -1: there is none.
+int RemoteLanes::find_rank(const ProcessName& name) const {
+  if (to_ == To::members) {
+    const bool is_other = name.job == job_.id() && name.rank < job_.size() && name.rank >= 0 &&
+                          name.rank != job_.rank();
+    return is_other ? name.rank : -1;
+  }
+  const auto found = std::ranges::find(known_, name, &RankPeer::name);
+  return found == known_.end() ? -1 : (*found)->rank;
+}
+
+Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view card) {
+  const std::lock_guard lock(lock_);
+  return or_no_memory([&]() -> Status {
+    auto made = std::make_unique<RankPeer>(*this, number, name);
+    if (Status status = read_card(number, card, made->secret, made->address); !status)
+      return status;
+    made->link.use(*endpoint_);
+    for (auto* list : {&known_, &busy_}) make_room(*list, 2 * (known_.size() + 1));
+    known_.push_back(made.get());
+    peers_[static_cast<std::size_t>(number)] = std::move(made);
+    Life& life = this->life(number);
+    life.is_watched.store(false, std::memory_order_relaxed);
+    life.state.store(PeerState::alive, std::memory_order_release);
+    return {};
+  });
+}
+
+bool RemoteLanes::has_met(int number) const noexcept {
+  const std::lock_guard lock(lock_);
+  const auto& peer = peers_[static_cast<std::size_t>(number)];
+  return peer != nullptr && (peer->answered || peer->link.link() != nullptr);
+}
+
+void RemoteLanes::forget(int number) noexcept {
+  const std::lock_guard lock(lock_);
+  forgotten_.clear();
+  auto& place = peers_[static_cast<std::size_t>(number)];
+  if (place == nullptr) return;
+  RankPeer& peer = *place;
+  peer.link.lose();
+  drop_link(peer);
+  end_operations(peer);
+  note_end(number, PeerState::dead);
+  while (!peer.pairs.empty()) {
+    const RankPeer::Pair pair = peer.pairs.begin()->second;
+    if (pair.send != nullptr) drop(send_lanes_[pair.send->number & 0xffff], true);
+    if (pair.receive == nullptr) continue;
+    forgotten_.push_back(nullptr);
+    drop(receive_lanes_[pair.receive->number & 0xffff], &forgotten_.back());
+  }
+  std::erase(known_, &peer);
+  std::erase(busy_, &peer);
+  place.reset();
+}
+
+bool RemoteLanes::reaches(int rank) const noexcept {
+  if (rank == job_.rank()) return false;
+  const std::lock_guard lock(lock_);
+  std::uint64_t secret;
+  std::string address;
+  const Status status = or_no_memory([&] { return read_address(rank, secret, address); });
+  if (status.code() == Code::unsupported)
+    log_line(LogLevel::info, job_.rank(), "{}: not to {}: {}", name(), job_.describe(rank),
+             status.text());
+  return status.ok();
+}
+
+// For whoever looks for why the peer does not answer.
+std::string RemoteLanes::way_text(const RankPeer& peer) const {
+  const std::string text = endpoint_->way_to(bytes_of(peer.address));
+  return text.empty() ? std::string(name()) : text;
+}
+
+Status RemoteLanes::reach(int rank, RankPeer*& peer) {
+  auto& place = peers_[static_cast<std::size_t>(rank)];
+  if (place == nullptr) {
+    if (to_ == To::strangers)
+      return {Code::not_found, fmt::format("{} was never introduced", job_.describe(rank))};
+    auto made = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
+    if (Status status = read_address(rank, made->secret, made->address); !status) return status;
+    made->link.use(*endpoint_);
+    known_.push_back(made.get());
+    place = std::move(made);
+  }
+  peer = place.get();
+  if (peer->link.link() == nullptr && peer->link.state() == ReliableLink::State::connecting &&
+      peer->changed_ns == 0 && is_alive(rank))
+    return open_link(*peer);
+  return {};
+}
+
+Status RemoteLanes::open_link(RankPeer& peer) {
+  const RankHello hello{peer.secret,
+                        job_.id(),
+                        static_cast<std::uint32_t>(job_.rank()),
+                        kLanesVersion,
+                        peer.link.num_received(),
+                        0};
+  fabric::Link* link = nullptr;
+  peer.changed_ns = now_ns();
+  Status status = endpoint_->open(bytes_of(peer.address), as_bytes(hello), link);
+  if (!status)
+    return {status.code(), fmt::format("{}: cannot open a link to {}: {}", name(),
+                                       job_.describe(peer.rank), status.text())};
+  link->client = &peer;
+  peer.link.set_opened(*link);
+  peer.opens = true;
+  return {};
+}
+
+bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
+  RankHello hello{};
+  if (bytes.size() >= sizeof hello) std::memcpy(&hello, bytes.data(), sizeof hello);
+  const int rank = find_rank({hello.job, static_cast<int>(hello.rank)});
+  // A process of another job that has been forgotten here knows the key.
+  if (rank < 0 && to_ == To::strangers && hello.secret == secret_) return false;
+  if (hello.version != kLanesVersion || hello.secret != secret_ || rank < 0) {
+    // The port was a process's of another job, which keeps trying: nothing that anyone need act on.
+    // Strangers are all of other jobs, and theirs know the key.
+    const bool is_of_another_job =
+        to_ == To::members && hello.version == kLanesVersion && hello.job != job_.id();
+    if (is_of_another_job) {
+      if (!std::exchange(told_other_job_, true))
+        log_line(LogLevel::info, job_.rank(),
+                 "{}: refused a link of rank {} of another job (further ones go unsaid)", name(),
+                 hello.rank);
+    } else if (!std::exchange(told_stranger_, true)) {
+      log_line(LogLevel::warn, job_.rank(),
+               "{}: refused a link of a stranger, which does not know this job's key (further ones "
+               "go unsaid)",
+               name());
+    }
+    return false;
+  }
+  if (life(rank).state.load(std::memory_order_relaxed) == PeerState::dead) return false;
+  auto& place = peers_[static_cast<std::size_t>(rank)];
+  const Status made = or_no_memory([&]() -> Status {
+    if (place != nullptr) return {};
+    auto peer = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
+    if (Status status = read_address(rank, peer->secret, peer->address); !status) return status;
+    peer->link.use(*endpoint_);
+    known_.push_back(peer.get());
+    place = std::move(peer);
+    return {};
+  });
+  if (!made) return false;
+  RankPeer& peer = *place;
+  if (peer.link.state() == ReliableLink::State::lost) return false;  // as one that left, by silence
+  // Of two that open to each other at once, the lower name's link counts.
+  if (peer.link.link() != nullptr && !peer.link.is_up() && peer.opens && own_name() < peer.name)
+    return false;
+  drop_link(peer);
+  peer.changed_ns = now_ns();
+  peer.opens = false;
+  link.client = &peer;
+  peer.num_refusals = 0;
+  if (peer.link.take(link, hello.received)) return true;
+  lose(peer, "acknowledges what was never sent");
+  return false;
+}
+
+void RemoteLanes::on_up(fabric::Link&) {}  // the peer's resume follows
+
+void RemoteLanes::on_down(fabric::Link& link, Code why) {
+  auto* peer = static_cast<RankPeer*>(link.client);
+  if (peer == nullptr) return;
+  const bool was_up = peer->link.is_up();
+  drop_link(*peer);
+  if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up ? 0 : 1);
+  if (why == Code::corrupt) return lose(*peer, "sends what makes no sense");
+  if (!endpoint_->limits().breaks) return lose(*peer, "has ended");
+  peer->link.back_off(now_ns());
+}
+
+// It may have closed the link; or that broke, and the answer to its goodbye is to be sent again.
+void RemoteLanes::note_break_of_left(RankPeer& peer, int refusals) {
+  end_operations(peer);
+  peer.num_refusals += refusals;
+  peer.link.back_off(now_ns());
+  if (peer.num_refusals >= kMostRefusals || !peer.link.has_unsent()) peer.got_farewell = true;
+}
+
+// What the link had under way is sent again over the next one, as far as it is still needed.
+void RemoteLanes::drop_link(RankPeer& peer) {
+  fabric::Link* link = peer.link.drop(now_ns());
+  peer.changed_ns = now_ns();
+  if (link == nullptr) return;
+  for (auto& [channel, pair] : peer.pairs) {
+    if (pair.send != nullptr) {
+      pair.send->waits_count = pair.send->state == SendLaneState::open;
+      pair.send->is_listed = false;
+    }
+    if (pair.receive != nullptr) pair.receive->owes_count = pair.receive->owes_credit = false;
+  }
+  peer.unsent.clear();
+  peer.owing.clear();
+  peer.owner_side.on_link_end();
+  link->client = nullptr;
+  endpoint_->close(*link);
+  ask_again(peer);
+}
+
+void RemoteLanes::note_up(RankPeer& peer) {
+  peer.answered = true;
+  peer.num_refusals = 0;
+  peer.link.note_heard(now_ns_);
+  for (auto& [channel, pair] : peer.pairs) {
+    if (pair.receive == nullptr || pair.receive->closed) continue;
+    pair.receive->owes_count = true;
+    owe(*pair.receive);
+  }
+  peer.make_busy();
+}
+
+// Progress.
+
+void RemoteLanes::pump(RankPeer& peer) {
+  peer.is_busy = false;
+  if (peer.link.pump()) note_up(peer);
+  if (peer.link.floods()) return lose(peer, "asks and takes no answers");
+  if (peer.link.lacks_memory()) return lose(peer, "is owed messages that there is no memory for");
+  if (!peer.link.is_up()) return;
+  if (!pump_lanes(peer) || !pump_operations(peer) || !peer.owner_side.pump()) peer.make_busy();
+}
+
+void RemoteLanes::pump_busy() {
+  // Those that are busy again come with the next poll.
+  const std::size_t count = busy_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Code code = or_no_memory([&] { pump(*busy_[i]); });
+    if (code != Code::ok) busy_[i]->make_busy();
+  }
+  busy_.erase(busy_.begin(), busy_.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+void RemoteLanes::tick() {
+  if (now_ns_ - ticked_ns_ < kLanesTickNs) return;
+  // Whoever was away (stopped, or starved) cannot tell who has been silent meanwhile.
+  const bool was_away = ticked_ns_ != 0 && now_ns_ - ticked_ns_ > timeout_ns_ / 4;
+  ticked_ns_ = now_ns_;
+  std::erase_if(retired_,
+                [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
+  if (was_away)
+    for (RankPeer* peer : known_) peer->link.note_heard(now_ns_);
+  for (std::size_t left = share_of_look(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
+       left > 0; --left) {
+    if (next_tick_ >= known_.size()) next_tick_ = 0;
+    RankPeer& peer = *known_[next_tick_++];
+    if (!is_alive(peer.rank) && (peer.got_farewell || !peer.link.has_unsent())) continue;
+    const bool opens = own_name() < peer.name || !peer.answered || !is_alive(peer.rank) ||
+                       now_ns_ > peer.changed_ns + std::min(kHigherWaitsNs, timeout_ns_ / 8);
+    switch (peer.link.tick(now_ns_, silence_ns_,
+                           life(peer.rank).is_watched.load(std::memory_order_relaxed), opens)) {
+      case ReliableLink::Due::nothing:
+        break;
+      case ReliableLink::Due::gone:
+        if (lacks_descriptors(peer)) {
+          peer.link.restart_wait(now_ns_);
+          break;
+        }
+        // What needs it ends as if the peer had died, with its name alone. A process of another job
+        // that nothing was sent to has come and gone, as far as anybody here can tell.
+        if (!peer.answered && !is_leaving_ &&
+            (peer.rank < job_.size() || peer.sends() || !peer.under_way.empty()))
+          log_line(LogLevel::warn, job_.rank(),
+                   "{}: {} has never answered {} over {}: has it ended, or is a port closed?",
+                   name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
+        lose(peer, "has been silent for too long");
+        break;
+      case ReliableLink::Due::stalled:
+        drop_link(peer);
+        if (is_alive(peer.rank))
+          peer.link.back_off(now_ns_);
+        else
+          note_break_of_left(peer, kMostRefusals / 2);
+        break;
+      case ReliableLink::Due::open:
+        if (or_no_memory([&] { return open_link(peer); })) break;
+        peer.link.back_off_most(now_ns_);
+        if (!is_alive(peer.rank)) note_break_of_left(peer, 1);
+        break;
+    }
+  }
+}
+
+// Whether a silence is this process's own: no link is made without a descriptor.
+bool RemoteLanes::lacks_descriptors(const RankPeer& peer) {
+  if (has_descriptors_left()) return false;
+  if (!std::exchange(told_shortage_, true))
+    log_line(LogLevel::warn, job_.rank(),
+             "{}: {} has no descriptors left for a link to {}, and waits until it has: raise the "
+             "limit (ulimit -n)",
+             name(), job_.describe(job_.rank()), job_.describe(peer.rank));
+  return true;
+}
+
+// Life and death.
+
+void RemoteLanes::watch(RankPeer& peer) {
+  if (life(peer.rank).is_watched.exchange(true, std::memory_order_relaxed)) return;
+  peer.link.note_heard(now_ns());
+}
+
+PeerState RemoteLanes::state(int rank) noexcept {
+  Life& life = this->life(rank);
+  if (!life.is_watched.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(lock_);
+    RankPeer* peer = nullptr;
+    if (or_no_memory([&] { return reach(rank, peer); })) watch(*peer);
+  }
+  // acquire: pairs with the release where it is set.
+  return life.state.load(std::memory_order_acquire);
+}
+
+void RemoteLanes::note_end(int rank, PeerState state) {
+  // release: what it wrote before; pairs with the acquire in state(), and in num_ends().
+  life(rank).state.store(state, std::memory_order_release);
+  num_ends_.fetch_add(1, std::memory_order_release);
+}
+
+void RemoteLanes::lose(RankPeer& peer, const char* why, LogLevel level) {
+  if (!is_alive(peer.rank)) {
+    // It has said goodbye, and is heard no more.
+    if (!peer.link.lose()) return;
+    peer.got_farewell = true;
+    drop_link(peer);
+    return end_operations(peer);
+  }
+  if (!is_leaving_)
+    log_line(level, job_.rank(), "{}: {} {}", name(), job_.describe(peer.rank), why);
+  // First of all: whoever hears that an operation has failed may use its buffer for something else.
+  peer.link.lose();
+  drop_link(peer);
+  note_end(peer.rank, PeerState::dead);
+  end_operations(peer);
+  ring_all();
+}
+
+void RemoteLanes::disconnect(int rank) noexcept {
+  const std::lock_guard lock(lock_);
+  RankPeer* peer = peers_[static_cast<std::size_t>(rank)].get();
+  if (life(rank).state.load(std::memory_order_relaxed) == PeerState::left) {
+    // The answer to its goodbye may still be on its way; but the fabric must be done with the
+    // operations that end here.
+    if (peer != nullptr) {
+      bool has_any = false;
+      for (const auto* one = peer->under_way.first(); one != nullptr; one = one->next)
+        has_any = has_any || one->is_fabrics;
+      if (has_any) drop_link(*peer);
+      end_operations(*peer);
+    }
+    ring_all();
+    return;
+  }
+  if (peer != nullptr) {
+    lose(*peer, "is given up");
+    for (auto& [channel, pair] : peer->pairs) {
+      if (pair.send != nullptr) pair.send->state = SendLaneState::closed;
+      if (pair.receive != nullptr) pair.receive->closed = true;
+    }
+  }
+  if (is_alive(rank)) note_end(rank, PeerState::dead);
+  ring_all();
+}
+
+// True: nothing is left to be said to the peer, or to be heard of it.
+bool RemoteLanes::say_goodbye(RankPeer& peer) {
+  if (life(peer.rank).state.load(std::memory_order_relaxed) == PeerState::dead) return true;
+  if (peer.got_farewell) return true;
+  if (peer.said_goodbye) return false;
+  if (!is_alive(peer.rank)) return !peer.link.has_unsent();  // it has the answer to its goodbye
+  if (!peer.link.is_up())  // nobody there has heard of this rank, or its link is to come again
+    return !peer.answered && !peer.sends();
+  for (const auto& [channel, pair] : peer.pairs)
+    if (is_engine_channel(channel) && pair.send != nullptr &&
+        pair.send->state == SendLaneState::open && pair.send->sent != pair.send->accepted)
+      return false;
+  ByeMessage bye{{.kind = Kind::bye}, peer.written};
+  peer.link.post_control(bye, sizeof bye);
+  peer.said_goodbye = true;
+  watch(peer);
+  return false;
+}
+
+// It has left once all that it wrote before has arrived.
+void RemoteLanes::note_goodbye(RankPeer& peer) {
+  if (!peer.is_leaving || peer.arrived != peer.goodbye_written || !is_alive(peer.rank)) return;
+  Head farewell{.kind = Kind::farewell};
+  peer.link.post_control(farewell, sizeof farewell);
+  note_end(peer.rank, PeerState::left);
+  ring_all();
+}
+
+void RemoteLanes::leave() noexcept {
+  // An answer says that the peer has everything: only then may the link be closed. A peer that
+  // leaves at the same time answers too.
+  const std::uint64_t start = now_ns();
+  const std::uint64_t yield_ns =
+      static_cast<std::uint64_t>(job_.settings().number(Setting::yield_us)) * 1000;
+  std::size_t num_open = 0;  // of known_, the first: those that have not answered
+  bool is_last_look = true;  // at all of them
+  for (bool is_first = true; now_ns() - start < timeout_ns_; is_first = false) {
+    {
+      const std::lock_guard lock(lock_);
+      is_leaving_ = true;
+      if (!is_first) poll_locked();
+      send_held();
+      if (is_last_look) num_open = known_.size();
+      for (std::size_t i = 0; i < num_open;) {
+        const Code code =
+            or_no_memory([&] { return say_goodbye(*known_[i]) ? Code::ok : Code::again; });
+        if (code == Code::ok)
+          std::swap(known_[i], known_[--num_open]);
+        else
+          ++i;
+      }
+      if (num_open == 0 && is_last_look && busy_.empty()) return;
+      is_last_look = num_open == 0;
+    }
+    if (now_ns() - start < yield_ns) {
+      sched_yield();
+    } else if (arm()) {
+      pollfd fd{endpoint_->wait_fd(), POLLIN, 0};
+      ::poll(&fd, 1, kLeaveSleepMs);
+    }
+  }
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,277 @@
+#pragma once
+// RemoteLanes: a job's lanes to ranks of other hosts, and what ranks do with each other's memory,
+// over any fabric::Endpoint. A rank publishes its endpoint's address on the job's board; the first
+// use of another rank opens a link to it, which is opened again when it breaks. Strangers, who have
+// no such board, are admitted one by one, by their cards.
+//
+// Entries go from the mirror to the ring as messages of the fabric.
+// They are not kept twice: after a break the reader tells what has arrived, and the writer sends
+// the mirror again from there on. Credit goes along with entries the other way, or alone. Gets,
+// puts and atomics are the fabric's where it has them; gets and puts are begun again after a break,
+// and an atomic ends as outcome_unknown. Else the owner's side does them (rma/target_side.hpp).
+//
+// Its parts: peers.cpp (links, life and death), lanes.cpp (rings and mirrors), datapath.cpp
+// (entries, credit, polling), operations.cpp (what this rank asks others), serving.cpp (what others
+// ask this one).
+//
+// Threads: as lanes.hpp says. One lock guards everything; what lanes read without it is atomic.
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/log.hpp"
+#include "fabric/endpoint.hpp"
+#include "lanes/doorbell.hpp"
+#include "lanes/lanes.hpp"
+#include "lanes/linked/peer.hpp"
+#include "lanes/watcher.hpp"
+
+namespace weft::transport {
+
+class RemoteLanes final : public Lanes, fabric::Events {
+ public:
+  // local: whose doorbells this process sleeps on; outlives this.
+  RemoteLanes(Members& job, HostLanes& local, std::unique_ptr<fabric::Endpoint> endpoint,
+              const LaneLimits& limits, To to);
+  ~RemoteLanes() override;
+  // Publishes how this rank is reached, to members.
+  Status start();
+
+  // Whether this leads to that rank.
+  bool reaches(int rank) const noexcept;
+
+  Status connect(int rank, int channel, SendMemory& memory) override;
+  Status accept(int client, int& rank, int& channel, ReceiveMemory& memory) override;
+  void close_client(int client) noexcept override;
+  const std::atomic<std::uint32_t>& connections() const noexcept override { return connections_; }
+
+  Status allocate(std::size_t bytes, void*& address, MemoryName& memory) override;
+  Status release(void* address) override;
+  Status share(void* address, std::size_t bytes, MemoryName& memory) override;
+  Status unshare(const MemoryName& memory) override;
+  MemoryName describe(const void* address, std::size_t bytes) const noexcept override;
+
+  void begin(int rank, Access access, const MemoryName& there, std::size_t offset, void* here,
+             std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
+             std::uint64_t* previous, Completion& completion) noexcept override;
+
+  PeerState state(int rank) noexcept override;
+  // How many have ended so far: while it stays the same, no state has changed.
+  std::uint32_t num_ends() const noexcept { return num_ends_.load(std::memory_order_acquire); }
+  void leave() noexcept override;
+
+  // share() for one transfer to a peer that gets it and says when it is done, before unshare(): it
+  // costs less, and promises less. Nobody can put there, but a fabric may leave this memory, and
+  // what lies beside it, readable to who knows its name, also for some time after unshare().
+  Status share_once(void* address, std::size_t bytes, MemoryName& memory);
+
+  // Rings are not mapped: the writer builds entries in a mirror of the ring in its own memory, and
+  // post() has them written to the ring, followed by a count that the reader sees as
+  // ReceiveMemory::arrived. The reader looks at nothing beyond that count, so nothing relies on the
+  // order in which bytes become visible. These are for the lane's thread, `lane` is its memory's.
+  //
+  // Writes the mirror's bytes [offset, offset + bytes), whole entries, to the ring and counts them
+  // as arrived. The mirror's bytes must not change before credit for them has come back. Nothing
+  // comes of it once the peer is lost, which state() tells. may_hold: they may be kept back, to go
+  // along with what follows, until something else is posted on the lane, poll() or push(), or the
+  // watcher comes, about 100 us later.
+  void post(void* lane, std::size_t offset, std::size_t bytes, bool may_hold) noexcept;
+  // The lane's next post is for the ring's start, without the mark of a turn, which the reader is
+  // told. Only where all that was posted has been consumed.
+  void restart(void* lane) noexcept;
+  // All of a lane's mirror, which the next post is the first to lie in, at its start; what was
+  // posted before stays where it was. Null: there is no memory; where that lasts, the peer is lost.
+  std::byte* whole_ring(void* lane) noexcept;
+  // Writes `word` to the `consumed` of the lane's writer; a later word replaces an earlier one.
+  void return_credit(void* lane, std::uint64_t word) noexcept;
+
+  // Moves everything forward once: arrivals, credit, connections, completions, signs of life. Rings
+  // this process's doorbells for what it finds. Nothing moves but by this, which every waiting
+  // process calls, and its watcher while it sleeps or computes. These are for any thread.
+  void poll() noexcept;
+  // Sends what is kept back. True: there was something.
+  bool push() noexcept;
+  // Readable when poll() has something to do, if arm() was true after the last poll(). arm() is
+  // false where there is something already.
+  int wait_fd() const noexcept { return endpoint_->wait_fd(); }
+  bool arm() noexcept;
+  // From now on, until the end or null, `watcher` looks after this.
+  void set_watcher(Watcher* watcher) noexcept;
+  // Ends what is under way with the peer: every start_get and start_put with it is done when this
+  // returns (peer_lost), and no byte is written to this process's memory on its behalf any more.
+  void disconnect(int rank) noexcept;
+
+  // Strangers, processes of other jobs (job/members.hpp). What one must know to reach this process.
+  std::string card() const;
+  // From now on `number` is the stranger with this name and card. It must not open a link before
+  // that. unsupported: no way leads there; corrupt: that is no card.
+  Status admit(int number, const ProcessName& name, std::string_view card);
+  // Whether the two have ever had a link.
+  bool has_met(int number) const noexcept;
+  // The number is nobody's any more. What its lanes have left in Arrivals is to be taken next.
+  void forget(int number) noexcept;
+
+ private:
+  friend struct RankPeer;
+  struct Registered {
+    std::byte* start;
+    std::size_t bytes;
+    bool is_writable;
+    std::uint64_t named;                     // the address of its start, as peers name it
+    fabric::Registration registration = {};  // where the fabric does any of them
+    std::size_t num_lent = 0;                // bodies that the fabric reads there
+    bool is_ending = false;                  // for peers there is no such memory any more
+  };
+  // A body of an answer, which the fabric takes from where it is.
+  struct Lent : fabric::Request {
+    static void on_done(fabric::Request& request, Code) noexcept;
+    RemoteLanes* lanes = nullptr;
+    RankPeer* peer = nullptr;
+    Registered* memory = nullptr;  // null: free
+  };
+  struct Life {
+    std::atomic<PeerState> state{PeerState::alive};
+    std::atomic<bool> is_watched{false};
+  };
+
+  bool on_incoming(fabric::Link& link, fabric::Bytes hello) override;
+  void on_up(fabric::Link& link) override;
+  void on_down(fabric::Link& link, Code why) override;
+  void on_message(fabric::Link& link, fabric::Bytes bytes) override;
+
+  std::string_view name() const noexcept { return limits().fabric; }
+  void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
+  // Threads of this process wait at this doorbell from now on.
+  void note_doorbell(int doorbell) noexcept;
+  // For what a thread at any of them could wait for: an operation's end, a peer's.
+  void ring_all() noexcept;
+
+  // peers.cpp; all with the lock held, as everything below.
+  Life& life(int rank) const noexcept { return lives_[static_cast<std::size_t>(rank)]; }
+  bool is_alive(int rank) const noexcept {
+    return life(rank).state.load(std::memory_order_relaxed) == PeerState::alive;
+  }
+  Status read_address(int rank, std::uint64_t& secret, std::string& address) const;
+  Status read_card(int rank, std::string_view text, std::uint64_t& secret,
+                   std::string& address) const;
+  int find_rank(const ProcessName& name) const;
+  ProcessName own_name() const noexcept { return {job_.id(), job_.rank()}; }
+  Status reach(int rank, RankPeer*& peer);
+  Status open_link(RankPeer& peer);
+  void note_break_of_left(RankPeer& peer, int refusals);
+  void drop_link(RankPeer& peer);
+  void note_up(RankPeer& peer);
+  void note_end(int rank, PeerState state);
+  bool lacks_descriptors(const RankPeer& peer);
+  void lose(RankPeer& peer, const char* why, LogLevel level = LogLevel::info);
+  void watch(RankPeer& peer);
+  void pump(RankPeer& peer);
+  void pump_busy();
+  void tick();
+  void note_goodbye(RankPeer& peer);
+  bool say_goodbye(RankPeer& peer);
+  std::string way_text(const RankPeer& peer) const;
+
+  // lanes.cpp
+  Status take_lane_memory(int channel, std::uint32_t bytes);
+  void give_lane_memory(int channel, std::uint32_t bytes) noexcept;
+  Status ask(RankPeer& peer, int channel, std::uint32_t ring_bytes, SendLaneState*& lane);
+  Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
+  void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
+  bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
+  static void join(RankPeer::Pair& pair);
+  static void forget_pair(RankPeer& peer, int channel);  // where neither lane is there any more
+  Arrivals& arrivals_of(int channel);
+  // is_forgotten: nobody writes to its mirror any more.
+  void drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten = false);
+  // kept: who has it from then on; null: it is freed.
+  void drop(std::unique_ptr<ReceiveLaneState>& lane,
+            std::unique_ptr<ReceiveLaneState>* kept = nullptr);
+  SendLaneState* find_send_lane(const RankPeer& peer, std::uint32_t number);
+  ReceiveLaneState* find_receive_lane(const RankPeer& peer, std::uint32_t number);
+
+  // datapath.cpp
+  bool dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes);
+  bool is_open(const SendLaneState& lane) const noexcept;
+  void send_entries(SendLaneState& lane);
+  Code send_stretch(SendLaneState& lane);
+  void send_held();
+  bool pump_lanes(RankPeer& peer);
+  bool send_owed(ReceiveLaneState& lane);
+  bool send_count(ReceiveLaneState& lane);
+  void owe(ReceiveLaneState& lane);
+  bool on_entries(RankPeer& peer, const EntriesMessage& message, fabric::Bytes data);
+  bool on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t word);
+  bool on_count(RankPeer& peer, const CountMessage& message);
+  void take_credit(SendLaneState& lane, std::uint64_t word);
+  void poll_locked();
+
+  // operations.cpp
+  static void fabric_done(fabric::Request& request, Code code) noexcept;
+  bool pump_operations(RankPeer& peer);
+  void ask_again(RankPeer& peer);
+  void end_operations(RankPeer& peer);
+  void end(RemoteOperation& operation, Code code);
+  void finish(RemoteOperation& operation, Code code);
+  bool on_owner_side(RankPeer& peer, Kind kind, fabric::Bytes bytes);
+
+  // serving.cpp
+  std::uint64_t next_key();
+  bool is_one_sided() const;
+  Status share_as(void* address, std::size_t bytes, bool is_writable, MemoryName& memory);
+  Registered* find_registered(const Place& place, std::uint32_t rights);
+  Lent* lend(RankPeer& peer, Registered& memory);
+  void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
+
+  Members& job_;
+  HostLanes& local_;
+  std::atomic<int> last_doorbell_{0};
+  mutable std::mutex lock_;
+  std::unique_ptr<fabric::Endpoint> endpoint_;
+  const To to_;
+  const std::uint64_t timeout_ns_;
+  const std::uint64_t silence_ns_;  // early enough that all have heard of it by the timeout
+  std::uint64_t secret_ = 0, next_key_ = 0, key_secret_ = 0;
+  mutable std::vector<Life> lives_;               // by rank
+  std::vector<std::unique_ptr<RankPeer>> peers_;  // by rank; null: nothing to do with it yet
+  std::vector<RankPeer*> known_;                  // those that are not null
+  std::vector<RankPeer*> busy_;
+  std::size_t next_tick_ = 0;  // of `known_`
+  std::atomic<std::uint32_t> connections_{0}, num_ends_{0};
+
+  std::vector<std::unique_ptr<SendLaneState>> send_lanes_;         // by number, its lower half
+  std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;   // the same
+  std::vector<std::size_t> free_send_lanes_, free_receive_lanes_;  // places of closed ones
+  std::vector<ReceiveLaneState*> arriving_;                        // not accepted yet
+  std::uint32_t num_lanes_made_ = 0;
+  std::size_t lane_memory_ = 0;  // that rings take
+  // Of the channels' readers: of one client's thread.
+  std::map<int, std::unique_ptr<Arrivals>> arrivals_;
+  std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there
+  std::vector<Mapping> lost_memory_;              // mirrors of lost peers; freed after the endpoint
+  // Lanes of the stranger that was forgotten last: their entries in Arrivals may not be taken yet.
+  std::vector<std::unique_ptr<ReceiveLaneState>> forgotten_;
+
+  std::deque<RemoteOperation> operations_;
+  std::vector<RemoteOperation*> free_operations_;
+  std::unordered_map<std::uint64_t, Registered> registered_;               // by key
+  std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
+  std::deque<Lent> lent_;
+  std::vector<Lent*> free_lent_;
+
+  std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
+  std::uint64_t polls_ = 1;
+  unsigned polls_to_clock_ = 0;
+  Watcher* watcher_ = nullptr;        // null: nothing is held
+  std::vector<SendLaneState*> held_;  // lanes that hold something
+  std::atomic<bool> holds_{false};    // there are such
+  bool is_leaving_ = false;
+  bool told_stranger_ = false, told_other_job_ = false, told_shortage_ = false;
+  std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it
+};
+
+}  // namespace weft::transport

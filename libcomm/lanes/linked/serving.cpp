@@ -1,0 +1,217 @@
+// The owner's side: what peers may reach, and their gets, puts and atomics, each checked against
+// what is shared. Shared memory has a random key of its own, so that nobody who was not told finds
+// it. All of it happens under the lock, so that nothing is touched on a peer's behalf any more once
+// unshare() or release() has returned.
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "base/mix.hpp"
+#include "base/os/mapped.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "lanes/linked/remote_lanes.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+MemoryName remote_memory(std::uint64_t key, std::uint64_t address, std::size_t bytes) {
+  return {address, bytes, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
+}
+
+}  // namespace
+
+// Whoever is told a key must not learn the next one from it: a second secret lies between.
+std::uint64_t RemoteLanes::next_key() {
+  for (;;) {
+    const std::uint64_t key = mix(mix(next_key_ += kMixStep) ^ key_secret_);
+    // The lower half is a region, and 0 means that there is none.
+    if (static_cast<std::uint32_t>(key) != 0 && !registered_.contains(key)) return key;
+  }
+}
+
+Status RemoteLanes::allocate(std::size_t bytes, void*& address, MemoryName& memory) {
+  if (bytes == 0 || bytes > (std::size_t{1} << 46))
+    return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
+  Mapping mapping;
+  if (Status status = mapping.map((bytes + 4095) / 4096 * 4096); !status) return status;
+  address = mapping.data();
+  std::unique_lock lock(lock_);
+  if (Status status = share_as(address, bytes, true, memory); !status) return status;
+  const Code code = or_no_memory([&] {
+    allocated_.try_emplace(reinterpret_cast<std::uintptr_t>(address), std::move(mapping),
+                           number_of(memory));
+  });
+  if (code != Code::ok) end_sharing(number_of(memory), lock);
+  return code;
+}
+
+Status RemoteLanes::release(void* address) {
+  Mapping taken;  // unmapped without the lock
+  std::unique_lock lock(lock_);
+  const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found == allocated_.end())
+    return {Code::bad_argument, "this address was not allocated here, or is free already"};
+  taken = std::move(found->second.first);
+  const std::uint64_t key = found->second.second;
+  allocated_.erase(found);
+  end_sharing(key, lock);
+  return {};
+}
+
+Status RemoteLanes::share(void* address, std::size_t bytes, MemoryName& memory) {
+  memory = describe(address, bytes);
+  if (memory.region != 0) return {};
+  bool is_writable = false;
+  if (Status status = find_writable(address, bytes, is_writable); !status) return status;
+  const std::lock_guard lock(lock_);
+  return share_as(address, bytes, is_writable, memory);
+}
+
+Status RemoteLanes::share_once(void* address, std::size_t bytes, MemoryName& memory) {
+  const std::lock_guard lock(lock_);
+  return share_as(address, bytes, false, memory);
+}
+
+Status RemoteLanes::share_as(void* address, std::size_t bytes, bool is_writable,
+                             MemoryName& memory) {
+  Registered made{.start = static_cast<std::byte*>(address),
+                  .bytes = bytes,
+                  .is_writable = is_writable,
+                  .named = reinterpret_cast<std::uintptr_t>(address)};
+  std::uint64_t key = 0;
+  if (is_one_sided()) {
+    const fabric::Limits& limits = endpoint_->limits();
+    const std::uint32_t rights = (limits.gets ? fabric::kRead : 0u) |
+                                 (limits.puts && is_writable ? fabric::kWrite : 0u) |
+                                 (limits.atomics && is_writable ? fabric::kAtomic : 0u);
+    if (Status status = endpoint_->register_memory(address, bytes, rights, made.registration);
+        !status)
+      return status;
+    key = fabric::parts_of(made.registration.key).secret;
+    made.named = fabric::parts_of(made.registration.key).address;
+    if (static_cast<std::uint32_t>(key) == 0) {  // region 0 would mean "not shared"
+      endpoint_->deregister(made.registration);
+      return {Code::no_memory, fmt::format("{} gave a key that Weft cannot use", name())};
+    }
+  } else {
+    key = next_key();
+  }
+  const Code code = or_no_memory([&] { registered_.emplace(key, made); });
+  if (code != Code::ok) {
+    if (is_one_sided()) endpoint_->deregister(made.registration);
+    return code;
+  }
+  memory = remote_memory(key, made.named, bytes);
+  return {};
+}
+
+// The fabric reaches registered memory by itself.
+bool RemoteLanes::is_one_sided() const {
+  const fabric::Limits& limits = endpoint_->limits();
+  return limits.gets || limits.puts || limits.atomics;
+}
+
+Status RemoteLanes::unshare(const MemoryName& memory) {
+  std::unique_lock lock(lock_);
+  const auto found = registered_.find(number_of(memory));
+  if (found == registered_.end() || found->second.is_ending)
+    return {Code::bad_argument, "this memory is not shared"};
+  const auto owner = allocated_.find(reinterpret_cast<std::uintptr_t>(found->second.start));
+  // What is allocated is shared until release().
+  if (owner == allocated_.end() || owner->second.second != found->first)
+    end_sharing(number_of(memory), lock);
+  return {};
+}
+
+// Nobody can ask for it any more; what the fabric still reads there it is done with, or its link is
+// gone, when this returns.
+void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock) {
+  Registered& memory = registered_.at(key);
+  memory.is_ending = true;
+  for (const std::uint64_t limit = now_ns() + silence_ns_ / 2; memory.num_lent > 0;) {
+    poll_locked();
+    if (memory.num_lent == 0) break;
+    // Peers that do not take their answers ask again over another link, and are refused.
+    if (now_ns() > limit) {
+      for (const Lent& lent : lent_)
+        if (lent.memory == &memory) drop_link(*lent.peer);
+      break;
+    }
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  fabric::Registration registration = memory.registration;
+  registered_.erase(key);
+  if (is_one_sided()) endpoint_->deregister(registration);
+}
+
+MemoryName RemoteLanes::describe(const void* address, std::size_t bytes) const noexcept {
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  const std::lock_guard lock(lock_);
+  auto after = allocated_.upper_bound(start);
+  if (after != allocated_.begin()) {
+    --after;
+    const std::uint64_t key = after->second.second;
+    const Registered& found = registered_.at(key);
+    if (is_within(start, bytes, after->first, found.bytes))
+      return remote_memory(key, found.named + (start - after->first), bytes);
+  }
+  return {start, bytes, 0, 0};
+}
+
+// Null: not all of it, and all that the asker takes for the memory's, is shared for this.
+RemoteLanes::Registered* RemoteLanes::find_registered(const Place& place, std::uint32_t rights) {
+  const auto found = registered_.find(place.key);
+  if (found == registered_.end() || found->second.is_ending) return nullptr;
+  Registered& memory = found->second;
+  if ((rights & (fabric::kWrite | fabric::kAtomic)) != 0 && !memory.is_writable) return nullptr;
+  return is_within(place.address, std::max(place.bytes, place.room), memory.named, memory.bytes)
+             ? &memory
+             : nullptr;
+}
+
+std::byte* RankPeer::find_shared(const Place& place, std::uint32_t rights, Code& code) {
+  const RemoteLanes::Registered* memory = lanes.find_registered(place, rights);
+  code = memory != nullptr ? Code::ok : Code::bad_argument;
+  return memory != nullptr ? memory->start + (place.address - memory->named) : nullptr;
+}
+
+fabric::Request* RankPeer::lend(const Place& place, std::size_t bytes) {
+  if (bytes < lanes.endpoint_->limits().in_place_min) return nullptr;
+  return lanes.lend(*this, *lanes.find_registered(place, fabric::kRead));
+}
+
+// Null: there is no memory to keep count of it.
+RemoteLanes::Lent* RemoteLanes::lend(RankPeer& peer, Registered& memory) {
+  const Code code = or_no_memory([&] {
+    if (!free_lent_.empty()) return;
+    make_room(free_lent_, lent_.size() + 1);  // giving back takes no memory
+    free_lent_.push_back(&lent_.emplace_back());
+  });
+  if (code != Code::ok) return nullptr;
+  Lent* lent = free_lent_.back();
+  free_lent_.pop_back();
+  lent->done = Lent::on_done;
+  lent->lanes = this;
+  lent->peer = &peer;
+  lent->memory = &memory;
+  ++memory.num_lent;
+  return lent;
+}
+
+// In poll() or close() of the endpoint, which are called with the lock held, or where the link does
+// not take the body.
+void RemoteLanes::Lent::on_done(fabric::Request& request, Code) noexcept {
+  auto& lent = static_cast<Lent&>(request);
+  --std::exchange(lent.memory, nullptr)->num_lent;
+  lent.lanes->free_lent_.push_back(&lent);
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,113 @@
+#include "lanes/mapped/atomics.hpp"
+
+#include "base/os/thread.hpp"
+#include "base/wait.hpp"
+
+namespace weft::shm {
+namespace {
+
+// How long either side sleeps before it looks for its end.
+constexpr std::uint64_t kSleepUs = 50'000;
+// The owner's thread has to be woken; that it answers sooner is rare, and spinning would keep it
+// from a core.
+constexpr int kSpins = 100;
+
+}  // namespace
+
+void apply(void* at, AtomicOperation& operation) noexcept {
+  const std::atomic_ref word(*static_cast<std::uint64_t*>(at));
+  if (operation.kind == AtomicRequest::kCas) {
+    operation.previous = operation.operand;
+    word.compare_exchange_strong(operation.previous, operation.swap, std::memory_order_seq_cst);
+  } else {
+    operation.previous = word.fetch_add(operation.operand, std::memory_order_seq_cst);
+  }
+}
+
+Status AtomicServer::start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,
+                           May may, Copy copy, std::unique_ptr<AtomicServer>& server) {
+  std::unique_ptr<AtomicServer> made(new AtomicServer);
+  made->arena_ = std::move(arena);
+  made->num_local_ = num_local;
+  made->mutex_ = &mutex;
+  made->may_ = std::move(may);
+  made->copy_ = std::move(copy);
+  Status status = start_thread(made->thread_, [raw = made.get()] { raw->run(); });
+  if (status) server = std::move(made);
+  return status;
+}
+
+AtomicServer::~AtomicServer() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  auto& bell = arena_->header().atomic_bell;
+  bell.fetch_add(1);
+  futex_wake_all(&bell);
+  thread_.join();
+}
+
+void AtomicServer::run() noexcept {
+  auto& bell = arena_->header().atomic_bell;
+  for (;;) {
+    // acquire: requests posted before it rang; pairs with the release in ask().
+    const std::uint32_t heard = bell.load(std::memory_order_acquire);
+    if (stopping_.load()) return;
+    for (std::uint32_t i = 0; i < num_local_; ++i) serve(i);
+    futex_wait(&bell, heard, kSleepUs * 20);
+  }
+}
+
+void AtomicServer::serve(std::uint32_t local) noexcept {
+  AtomicRequest& request = arena_->request(local);
+  // acquire: its fields; pairs with the release in ask().
+  if (request.state.load(std::memory_order_acquire) != AtomicRequest::kPosted) return;
+  // Copied before it is checked: the peer could change it.
+  AtomicOperation operation{static_cast<AtomicRequest::Kind>(request.kind), request.word,
+                            request.operand, request.swap, 0};
+  Code code = Code::bad_argument;
+  const std::lock_guard lock(*mutex_);
+  if (operation.kind == AtomicRequest::kRead || operation.kind == AtomicRequest::kWrite) {
+    if (may_(operation.word, operation.kind == AtomicRequest::kWrite))
+      code = copy_(local, operation);
+  } else {
+    operation.word.bytes = 8;
+    if (operation.word.address % 8 == 0 && may_(operation.word, true)) {
+      apply(reinterpret_cast<void*>(operation.word.address), operation);
+      code = Code::ok;
+    }
+  }
+  request.previous = operation.previous;
+  request.code = static_cast<std::uint32_t>(code);
+  // release: the result; pairs with the acquire in ask().
+  request.state.store(AtomicRequest::kDone, std::memory_order_release);
+  futex_wake_all(&request.state);
+}
+
+Code ask(Arena& arena, AtomicRequest& request, AtomicOperation& operation,
+         const std::function<bool()>& alive) noexcept {
+  request.kind = operation.kind;
+  request.word = operation.word;
+  request.operand = operation.operand;
+  request.swap = operation.swap;
+  // release: pairs with the acquire in serve().
+  request.state.store(AtomicRequest::kPosted, std::memory_order_release);
+  auto& bell = arena.header().atomic_bell;
+  bell.fetch_add(1, std::memory_order_release);
+  futex_wake_all(&bell);
+  const auto done = [&request] {
+    return request.state.load(std::memory_order_acquire) == AtomicRequest::kDone;
+  };
+  for (int i = 0; i < kSpins && !done(); ++i) cpu_relax();
+  while (!done()) {
+    futex_wait(&request.state, AtomicRequest::kPosted, kSleepUs);
+    // Whether it was done at the last moment shows once the owner is gone.
+    if (!done() && !alive() && !done()) return Code::peer_lost;
+  }
+  operation.previous = request.previous;
+  const std::uint32_t code = request.code;
+  request.state.store(AtomicRequest::kIdle, std::memory_order_relaxed);
+  return code <= static_cast<std::uint32_t>(Code::exists) ? static_cast<Code>(code)
+                                                          : Code::bad_argument;
+}
+
+}  // namespace weft::shm

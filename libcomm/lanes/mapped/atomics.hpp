@@ -1,0 +1,62 @@
+#pragma once
+// Atomic operations on memory that a process shared without having allocated it. Peers cannot map
+// such memory (its pages belong to the program: its heap, its stack), the kernel's copies between
+// processes are not atomic, and putting shared pages in their place would race with the program's
+// own threads. So the owner does the operation, as a network card would: a thread of its own sleeps
+// until a peer asks, and needs nothing of the program's threads. A request costs two wake-ups of a
+// thread; allocated memory is what to use where that matters. Where the kernel refuses copies
+// between processes the owner does these too, to and from memory that the peer has allocated.
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "lanes/mapped/arena.hpp"
+
+namespace weft::shm {
+
+// What is asked for, and what the word was before.
+struct AtomicOperation {
+  AtomicRequest::Kind kind = AtomicRequest::kFetchAdd;
+  MemoryName word{};          // its first 8 bytes; of a copy: all
+  std::uint64_t operand = 0;  // what to add, or to compare with
+  std::uint64_t swap = 0;
+  std::uint64_t previous = 0;
+};
+
+// On the word at `at`, which is aligned.
+void apply(void* at, AtomicOperation& operation) noexcept;
+
+// The owner's thread.
+class AtomicServer {
+ public:
+  // may: whether this process shares that memory now, for reading or for writing; copy: does a copy
+  // that the local peer with this number asks for. Both are called with the mutex held, which who
+  // ends the sharing holds as well. no_memory: there can be no thread.
+  using May = std::function<bool(const MemoryName&, bool to_write)>;
+  using Copy = std::function<Code(std::uint32_t local, const AtomicOperation&)>;
+  static Status start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,
+                      May may, Copy copy, std::unique_ptr<AtomicServer>& server);
+  ~AtomicServer();
+
+ private:
+  AtomicServer() = default;
+  void run() noexcept;
+  void serve(std::uint32_t local) noexcept;
+
+  std::shared_ptr<Arena> arena_;
+  std::uint32_t num_local_ = 0;
+  std::mutex* mutex_ = nullptr;
+  May may_;
+  Copy copy_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+// Asks the owner of `arena`; `request` is this process's there, used by one thread at a time.
+// Blocks until it is done; peer_lost if `alive()` turns false before.
+Code ask(Arena& arena, AtomicRequest& request, AtomicOperation& operation,
+         const std::function<bool()>& alive) noexcept;
+
+}  // namespace weft::shm

@@ -1,0 +1,19 @@
+#pragma once
+// Lanes inside a host. Rings and doorbells lie in one mapped arena per process; memory from
+// allocate() is a memfd that peers map; any other memory is reached with process_vm_readv and
+// process_vm_writev. Nothing has a name in a file system.
+#include <memory>
+#include <string>
+
+#include "job/members.hpp"
+#include "lanes/lanes.hpp"
+
+namespace weft {
+
+// Publishes this process's arena on the job's board. Collective: contains a fence.
+Status make_host_lanes(Members& job, std::unique_ptr<HostLanes>& lanes);
+
+// For weft-info: what processes of one host can do with each other on this machine.
+std::string host_lanes_text();
+
+}  // namespace weft

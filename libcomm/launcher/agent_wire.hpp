@@ -1,0 +1,104 @@
+#pragma once
+// What the launcher and its agent on another host say to each other, over the agent's standard
+// input and output. The agent begins with kGreeting (a login shell may have written something
+// before it); after that both sides send frames: a head of two little-endian 32-bit words (type,
+// length of the body), then the body, a row of words and texts as in rendezvous_wire.hpp.
+//
+//   launcher -> agent                                agent -> launcher
+//   start      an Assignment                         started     rank pid
+//   signal     number                                output      rank stream bytes
+//   input      bytes                                 closed      rank stream
+//   end_input                                        exited      rank wait_status
+//   stop_reading stream                              input_taken num_bytes
+//                                                    said        text
+//                                                    failed      code text
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "job/rendezvous_wire.hpp"
+#include "launcher/host.hpp"
+
+namespace weft::weftrun {
+
+inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 3\n";
+inline constexpr std::size_t kMaxFrameBytes = 16u << 20;
+// How much of the input may be on its way to rank 0.
+inline constexpr std::size_t kInputWindowBytes = 256u << 10;
+
+enum class Message : std::uint32_t {
+  start = 1,
+  signal,
+  input,
+  end_input,
+  stop_reading,
+  started,
+  output,
+  closed,
+  exited,
+  input_taken,
+  said,
+  failed,
+};
+
+// The body of a message, put together word by word.
+class Body {
+ public:
+  Body& word(std::size_t value) {
+    rendezvous::append_word(bytes_, static_cast<std::uint32_t>(value));
+    return *this;
+  }
+  Body& text(std::string_view value) {
+    rendezvous::append_text(bytes_, value);
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+inline std::string make_message(Message type, const Body& body = {}) {
+  std::string frame;
+  rendezvous::append_word(frame, static_cast<std::uint32_t>(type));
+  rendezvous::append_text(frame, body.bytes());
+  return frame;
+}
+
+std::string encode(const Assignment& assignment);
+bool decode(std::string_view body, Assignment& assignment);
+
+// One end of the conversation: two descriptors, made non-blocking, which stay the caller's.
+class Channel {
+ public:
+  enum class State { open, ended, broken };
+
+  void attach(int in, int out);
+  void send(std::string_view bytes);  // queued; write_some() moves it
+  void write_some();
+  // Its output is closed by its owner.
+  void stop_writing();
+  void read_some();
+  // The next whole message that was read.
+  struct Received {
+    Message type;
+    std::string body;
+  };
+  std::optional<Received> next();
+  // Takes everything up to and with `text`; what came before is in `before`. False while not there.
+  bool skip_past(std::string_view text, std::string& before);
+
+  // ended: the other side has closed; broken: it sends what is no message, or does not read.
+  State state() const { return state_; }
+  std::size_t queued() const { return output_.size(); }
+  void add_polls(std::vector<pollfd>& polls) const;
+
+ private:
+  int in_ = -1, out_ = -1;
+  State state_ = State::open;
+  std::string input_, output_;
+  std::vector<char> buffer_ = std::vector<char>(64u << 10);
+};
+
+}  // namespace weft::weftrun

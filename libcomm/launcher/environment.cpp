@@ -1,0 +1,41 @@
+#include "launcher/environment.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace weft::weftrun {
+namespace {
+
+constexpr std::string_view kOwnNames[] = {"_",          "DBUS_SESSION_BUS_ADDRESS",
+                                          "DISPLAY",    "HOST",
+                                          "HOSTNAME",   "LOGNAME",
+                                          "MAIL",       "OLDPWD",
+                                          "PWD",        "SHLVL",
+                                          "STY",        "TERM",
+                                          "TMPDIR",     "TMUX",
+                                          "TTY",        "USER",
+                                          "WINDOWID",   "XAUTHORITY",
+                                          "WEFT_LAUNCH"};
+constexpr std::string_view kOwnPrefixes[] = {"SSH_", "XDG_", "SYSTEMD_", "PMIX_", "OMPI_", "PMI_"};
+
+bool is_own(std::string_view name) {
+  return std::ranges::find(kOwnNames, name) != std::end(kOwnNames) ||
+         std::ranges::any_of(kOwnPrefixes,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> portable_environment(char* const* environment) {
+  std::vector<std::pair<std::string, std::string>> portable;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const std::size_t equals = entry.find('=');
+    if (equals == 0 || equals == std::string_view::npos) continue;
+    if (!is_own(entry.substr(0, equals)))
+      portable.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  return portable;
+}
+
+}  // namespace weft::weftrun

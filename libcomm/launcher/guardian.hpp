@@ -1,0 +1,46 @@
+#pragma once
+// The guardian: the process between weftrun and the ranks of this machine. It starts the ranks,
+// tells of their ends, passes signals on, and ends everything that the ranks have started once
+// weftrun asks for that, or is gone, however it went.
+//
+// It is a child subreaper, so that nothing can leave it (descendants.hpp), and leads the process
+// group of all ranks, so that a terminal's signals come to them by weftrun alone. It is the child
+// of its keeper, a subreaper too, that does nothing but wait for it: should the guardian be killed,
+// the kernel kills the ranks, and the keeper the rest.
+//
+// The two talk over a socket of whole messages: an Order a message one way, a Report the other. A
+// start is answered at once, by started, which carries the read ends of the rank's output and of
+// its errors, or by failed.
+#include <signal.h>
+#include <sys/types.h>
+
+#include <vector>
+
+#include "launcher/host.hpp"
+
+namespace weft::weftrun {
+
+struct Order {
+  enum class Kind : int { start, signal } kind;
+  int value;  // the place of the rank in Assignment::ranks, or the signal's number
+};
+
+struct Report {
+  // kept: the rank should be killed, but may not be signalled (it has become another user).
+  enum class Kind : int { started, failed, exited, kept } kind;
+  int rank;
+  int value;  // pid, errno, wait status, pid
+};
+
+struct GuardianPlan {
+  const Assignment& assignment;
+  const std::vector<std::vector<int>>& cpus;  // by place; empty: not bound
+  sigset_t mask;                              // that ranks start with
+  int input = -1;                             // what rank 0 reads; -1: nothing
+  int socket = -1;
+};
+
+// The life of the keeper, in a process of its own, with the guardian as its child. Ends after it.
+[[noreturn]] void run_keeper(const GuardianPlan& plan);
+
+}  // namespace weft::weftrun

@@ -1,0 +1,95 @@
+#pragma once
+// A host of the job, as the launcher sees it: the machine that runs a part of the ranks. Two kinds:
+// LocalHost has them here, RemoteHost has an agent (weftrun again, there) do so. One thread; none
+// of the calls blocks.
+#include <poll.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/options.hpp"
+#include "weft/status.hpp"
+
+namespace weft::weftrun {
+
+enum class Stream : int { out = 1, err = 2 };
+
+// Where rank 0's standard input comes from.
+enum class Input { none, inherited, given };
+
+// What one host has to start.
+struct Assignment {
+  std::vector<int> ranks;  // ascending
+  int job_size = 1;
+  std::vector<std::pair<std::string, std::string>> environment;  // on top of the host's own
+  // The programs of the job, in the order of their ranks.
+  std::vector<Program> programs;
+  std::string folder;  // empty: as it is
+  Bind bind = Bind::automatic;
+  int cores_each = 0;
+  Input input = Input::none;  // if rank 0 is among them
+  // Where the rendezvous server can be reached; a remote host takes the first that answers.
+  std::vector<std::string> rendezvous;
+  std::string key;
+  int visitor = 0;  // by which number the server knows a remote host
+};
+
+// Which of the programs a rank runs.
+inline std::size_t program_of(const Assignment& assignment, int rank) {
+  std::size_t index = 0;
+  for (int left = rank; index + 1 < assignment.programs.size(); ++index) {
+    left -= assignment.programs[index].num_ranks;
+    if (left < 0) break;
+  }
+  return index;
+}
+
+// Told what happens on a host. Calls come from within Host::start and Host::serve.
+class HostEvents {
+ public:
+  virtual void started(int rank, pid_t pid) = 0;
+  virtual void wrote(int rank, Stream stream, std::string_view bytes) = 0;
+  virtual void closed(int rank, Stream stream) = 0;
+  virtual void exited(int rank, int wait_status) = 0;
+  // Nothing will come from this host any more, and of its ranks nothing is known.
+  virtual void lost(int host, const Status& why) = 0;
+  // A word for the user.
+  virtual void said(const std::string& text) = 0;
+  // False: do not read more of what ranks write now.
+  virtual bool has_room() = 0;
+
+ protected:
+  ~HostEvents() = default;
+};
+
+class Host {
+ public:
+  virtual ~Host() = default;  // nothing it started is left after this
+  // Starts the ranks, or the agent that will. not_found if there is no such program.
+  virtual Status start(const Assignment& assignment) = 0;
+  // What to wait for before the next serve().
+  virtual void add_polls(std::vector<pollfd>& polls) = 0;
+  // Takes whatever is there and tells the events.
+  virtual void serve() = 0;
+  // To all ranks and everything they have started.
+  virtual void signal(int number) = 0;
+  // How many bytes give_input takes now.
+  virtual std::size_t input_room() const = 0;
+  virtual void give_input(std::string_view bytes) = 0;
+  virtual void end_input() = 0;
+  // Nobody reads this stream any more: ranks that go on writing hear of it as they would from a
+  // pipe.
+  virtual void stop_reading(Stream stream) = 0;
+  // False while the host has not shown yet that it is there.
+  virtual bool answered() const { return true; }
+  // The launcher has waited long enough for it: it is lost.
+  virtual void silent() {}
+  // Nothing will be asked any more.
+  virtual void finish() {}
+};
+
+}  // namespace weft::weftrun

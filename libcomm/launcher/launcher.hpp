@@ -1,0 +1,141 @@
+#pragma once
+// Launcher: one job, on this machine and others, from the first process to the exit status. One
+// thread. How processes are started and ended is the hosts' matter (host.hpp); what a death or an
+// exit means for the job is decided here.
+#include <signal.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job/rendezvous_server.hpp"
+#include "launcher/host.hpp"
+#include "launcher/options.hpp"
+#include "launcher/output.hpp"
+#include "weft/status.hpp"
+
+namespace weft::weftrun {
+
+inline constexpr int kMissingStatus = 127;  // the program is not there: as a shell
+
+class Launcher final : public HostEvents, rendezvous::Spawner {
+ public:
+  explicit Launcher(const Options& options);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // Starts all ranks. On an error some may run; the destructor ends them.
+  Status start();
+  // Serves the job until its end; the exit status for weftrun.
+  int run();
+
+ private:
+  struct Rank {
+    pid_t pid = -1;
+    int host = 0;
+    bool running = true;
+    bool out_open = true, err_open = true;
+    std::unique_ptr<Lines> out, err;
+  };
+  struct Exit {
+    int rank;
+    int wait_status;
+  };
+  // Another weftrun, which was started for a rank.
+  struct Child {
+    pid_t pid = -1;
+    bool running = true;
+    int exit_status = 0;
+    bool is_known = false;  // the rank has heard that it has ended
+  };
+
+  // HostEvents
+  void started(int rank, pid_t pid) override;
+  void wrote(int rank, Stream stream, std::string_view bytes) override;
+  void closed(int rank, Stream stream) override;
+  void exited(int rank, int wait_status) override;
+  void lost(int host, const Status& why) override;
+  void said(const std::string& text) override { say(text); }
+  bool has_room() override { return !stdout_.full() && !stderr_.full(); }
+
+  // Spawner
+  Status spawn(std::vector<std::string> environment, std::vector<std::string> words,
+               int& id) override;
+  Status look(int id, bool give_up) override;
+
+  Status take_signals_over();
+  Status place();
+  Status listen();
+  Status start_host(std::size_t host, Assignment assignment);
+  Status agent_command(const std::string& host, std::vector<std::string>& command) const;
+  std::vector<std::string> rendezvous_for(std::size_t host) const;
+  bool is_local(std::size_t host) const;
+  bool valid(int rank) const { return rank >= 0 && rank < options_.num_ranks; }
+  Rank& rank_at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  void serve_ranks();
+  void wait_for_something();
+  void take_signals();
+  void stop_with_terminal();
+  void judge_exits();
+  void judge(const Exit& exit);
+  void take_lost_visitors();
+  void take_abort_request();
+  bool holds_abort_of(int rank) const;
+  void check_deadlines();
+  void check_joined();
+  void end_job();
+  void signal_all(int number);
+  void signal_hosts(int number);
+  void reap_children();
+  std::string name_server() const;
+  void write_output();
+  void forward_input();
+  void say(const std::string& text);
+  void fail(int exit_status);
+  int num_running() const;
+  bool has_children() const;
+  bool outputs_open() const;
+  std::vector<int> running_ranks() const;
+
+  const Options options_;
+  std::unique_ptr<rendezvous::Server> server_;
+  std::string key_;
+  std::string launch_;              // the launch command, with {host}
+  std::string address_;             // where the server listens; empty: everywhere
+  std::vector<HostEntry> entries_;  // those that have ranks
+  std::vector<std::vector<int>> placed_;
+  std::vector<Rank> ranks_;
+  std::vector<Exit> exits_;  // not judged yet
+  std::vector<Child> children_;
+  Sink stdout_{1}, stderr_{2};
+  // Where errors go: one place has one sink, lest the one's line end in the middle of the other's.
+  Sink& errors_ = same_place(1, 2) ? stdout_ : stderr_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  int signals_ = -1;
+  sigset_t old_mask_{};
+
+  // Standard input is inherited by rank 0, but a terminal's is copied, as a background process
+  // group may not read from it, and that for another host.
+  Host* input_host_ = nullptr;  // who gets the copy, until the input has ended
+  bool input_is_terminal_ = false;
+
+  std::optional<int> exit_status_;  // of the first failure
+  bool ending_ = false;
+  bool killed_ = false;
+  int num_stop_signals_ = 0;
+  std::uint64_t kill_at_ns_ = UINT64_MAX;
+  std::uint64_t timeout_at_ns_ = UINT64_MAX;
+  std::uint64_t answer_at_ns_ = UINT64_MAX;  // when every host must have answered
+  std::uint64_t abort_at_ns_ = UINT64_MAX;   // when a rank's wish to end the job is granted
+  std::uint64_t judge_at_ns_ = UINT64_MAX;   // when early ends count as they are
+  std::uint64_t drain_until_ns_ = UINT64_MAX;
+  std::map<int, std::uint64_t> silent_at_ns_;  // when a host whose agent is gone counts as lost
+};
+
+}  // namespace weft::weftrun

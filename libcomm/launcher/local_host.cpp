@@ -1,0 +1,313 @@
+#include "launcher/local_host.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/os/descriptor.hpp"
+#include "base/os/topology.hpp"
+#include "launcher/descendants.hpp"
+#include "launcher/guardian.hpp"
+
+namespace weft::weftrun {
+
+Status system_error(std::string_view what) {
+  return {Code::no_memory, fmt::format("{}: {}", what, strerror(errno))};
+}
+
+namespace {
+
+constexpr std::size_t kInputBytes = 64u << 10;  // kept for a rank 0 that reads slowly
+
+// Before any rank starts, so that a mistyped name is one message and not one per rank.
+Status check_program(const std::string& program) {
+  if (program.find('/') != std::string::npos) {
+    if (access(program.c_str(), X_OK) == 0) return {};
+    return {Code::not_found, fmt::format("cannot start {}: {}", program, strerror(errno))};
+  }
+  const char* path = getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access(fmt::format("{}/{}", folder.empty() ? "." : folder, program).c_str(), X_OK) == 0)
+      return {};
+  return {Code::not_found, fmt::format("cannot start {}: it is in no folder of PATH", program)};
+}
+
+// A guardian that ends with orders unread leaves this error before the reports that it has sent.
+bool try_again(int error) { return error == EINTR || error == ECONNRESET; }
+
+}  // namespace
+
+LocalHost::~LocalHost() {
+  if (guardian_ >= 0) {
+    shutdown(guardian_, SHUT_WR);  // its order to end everything, and then itself
+    Report report;
+    for (ssize_t length = 1; length > 0 || (length < 0 && try_again(errno));)
+      length = recv(guardian_, &report, sizeof report, 0);
+  }
+  if (keeper_ > 0) waitpid(keeper_, nullptr, 0);
+  for (int fd : {guardian_, input_sink_})
+    if (fd >= 0) close(fd);
+  for (auto& [number, rank] : ranks_)
+    for (int fd : {rank.out, rank.err})
+      if (fd >= 0) close(fd);
+}
+
+Status LocalHost::start(const Assignment& assignment) {
+  assignment_ = assignment;
+  Status status;
+  for (const int rank : assignment_.ranks)
+    if (status)
+      status = check_program(assignment_.programs[program_of(assignment_, rank)].command[0]);
+  if (!status) return status;
+  if (!can_see_descendants())
+    events_.said("without /proc, what a rank starts in a process group of its own cannot be ended");
+  choose_cores();
+  raise_descriptor_limit();  // every rank takes two pipes and one connection
+  int input[2] = {-1, -1};
+  if (assignment_.input == Input::inherited) input[0] = 0;
+  if (assignment_.input == Input::given) {
+    if (pipe2(input, O_CLOEXEC) != 0) return system_error("pipe");
+    input_sink_ = input[1];
+    fcntl(input_sink_, F_SETFL, O_NONBLOCK);
+  }
+  status = start_guardian(input[0]);
+  if (input[0] > 0) close(input[0]);
+  for (std::size_t place = 0; place < assignment_.ranks.size() && status; ++place)
+    status = start_rank(place);
+  return status;
+}
+
+namespace {
+
+// What processes are bound to shares of: the processors of each.
+std::vector<std::vector<int>> units_of(const Topology& topology, Bind bind) {
+  std::vector<std::vector<int>> units;
+  const std::vector<int> usable = usable_cpus();
+  const auto add = [&](const std::vector<int>& cpus) {
+    std::vector<int> mine;
+    for (const int cpu : cpus)
+      if (std::ranges::find(usable, cpu) != usable.end()) mine.push_back(cpu);
+    if (!mine.empty()) units.push_back(std::move(mine));
+  };
+  if (bind == Bind::hwthread) {
+    for (const auto& core : topology.cores())
+      for (const int cpu : core) add({cpu});
+  } else if (bind == Bind::numa) {
+    for (const NumaNode& node : topology.numa_nodes()) add(node.cpus);
+  } else if (bind == Bind::socket) {
+    for (const auto& cpus : topology.sockets()) add(cpus);
+  } else {
+    for (const auto& core : topology.cores()) add(core);
+  }
+  return units;
+}
+
+}  // namespace
+
+void LocalHost::choose_cores() {
+  if (assignment_.bind == Bind::none) return;
+  const int num_ranks = static_cast<int>(assignment_.ranks.size());
+  // Cheap look first: with more ranks than processors there is nothing to share out.
+  if (assignment_.bind == Bind::automatic && num_ranks > num_usable_cpus()) return;
+  Topology topology;
+  if (Status status = Topology::read(topology); !status) {
+    if (assignment_.bind != Bind::automatic)
+      events_.said("cannot bind processes: " + status.text());
+    return;
+  }
+  const auto units = units_of(topology, assignment_.bind);
+  const int num_units = static_cast<int>(units.size());
+  if (num_units == 0 || (assignment_.bind == Bind::automatic && num_ranks > num_units)) return;
+  cpus_.resize(static_cast<std::size_t>(num_ranks));
+  for (int place = 0; place < num_ranks; ++place) {
+    // More ranks than units share them in turn.
+    int first = num_ranks > num_units ? place % num_units : place * num_units / num_ranks;
+    int last = num_ranks > num_units ? first + 1 : (place + 1) * num_units / num_ranks;
+    if (const int each = assignment_.cores_each; each > 0 && assignment_.bind == Bind::core) {
+      const int num_groups = std::max(1, num_units / each);
+      first = place % num_groups * each;
+      last = std::min(num_units, first + each);
+    }
+    for (int unit = first; unit < last; ++unit) {
+      const auto& cpus = units[static_cast<std::size_t>(unit)];
+      auto& mine = cpus_[static_cast<std::size_t>(place)];
+      mine.insert(mine.end(), cpus.begin(), cpus.end());
+    }
+  }
+}
+
+Status LocalHost::start_guardian(int input) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_error("socketpair");
+  keeper_ = fork();
+  if (keeper_ == 0) run_keeper({assignment_, cpus_, mask_, input, ends[1]});
+  const Status status = keeper_ < 0 ? system_error("fork") : Status();
+  close(ends[1]);
+  guardian_ = ends[0];
+  return status;
+}
+
+Status LocalHost::start_rank(std::size_t place) {
+  const int rank = assignment_.ranks[place];
+  const Order order{Order::Kind::start, static_cast<int>(place)};
+  send(guardian_, &order, sizeof order, MSG_NOSIGNAL);
+  Report report;
+  iovec bytes{&report, sizeof report};
+  msghdr message{};
+  int fds[2] = {-1, -1};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof fds)] = {};
+  ssize_t length = 0;
+  for (;;) {
+    message = {};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = room;
+    message.msg_controllen = sizeof room;
+    length = recvmsg(guardian_, &message, MSG_CMSG_CLOEXEC);
+    if (length < 0 && try_again(errno)) continue;
+    if (length != sizeof report || report.kind != Report::Kind::exited) break;
+    end(report.rank, report.value);  // one that was started before
+  }
+  if (length != sizeof report) return {Code::internal, "the process that starts ranks is gone"};
+  if (report.kind == Report::Kind::failed) {
+    errno = report.value;
+    return system_error(fmt::format("cannot start rank {}", rank));
+  }
+  Rank& entry = ranks_[rank];
+  entry.pid = report.value;
+  entry.running = true;
+  const cmsghdr* head = CMSG_FIRSTHDR(&message);
+  if (head != nullptr && head->cmsg_type == SCM_RIGHTS)
+    memcpy(fds, CMSG_DATA(head), std::min(sizeof fds, head->cmsg_len - CMSG_LEN(0)));
+  entry.out = fds[0];
+  entry.err = fds[1];
+  if (entry.err < 0) {  // not all of them found room here
+    errno = EMFILE;
+    return system_error(fmt::format("cannot start rank {}", rank));
+  }
+  for (int fd : fds) fcntl(fd, F_SETFL, O_NONBLOCK);  // this end's alone
+  events_.started(rank, entry.pid);
+  return {};
+}
+
+void LocalHost::add_polls(std::vector<pollfd>& polls) {
+  if (events_.has_room()) {
+    for (auto& [number, rank] : ranks_)
+      for (int fd : {rank.out, rank.err})
+        if (fd >= 0) polls.push_back({fd, POLLIN, 0});
+  }
+  if (!input_.empty()) polls.push_back({input_sink_, POLLOUT, 0});
+  if (guardian_ >= 0) polls.push_back({guardian_, POLLIN, 0});
+}
+
+void LocalHost::serve() {
+  for (auto& [number, rank] : ranks_) {
+    read_output(number, Stream::out, rank.out);
+    read_output(number, Stream::err, rank.err);
+  }
+  write_input();
+  take_reports();
+}
+
+void LocalHost::read_output(int rank, Stream stream, int& fd) {
+  if (fd < 0 || !events_.has_room()) return;
+  const ssize_t length = read(fd, buffer_.data(), buffer_.size());
+  if (length > 0) {
+    events_.wrote(rank, stream, {buffer_.data(), static_cast<std::size_t>(length)});
+  } else if (length == 0 || (errno != EINTR && errno != EAGAIN)) {
+    close(fd);
+    fd = -1;
+    events_.closed(rank, stream);
+  }
+}
+
+std::size_t LocalHost::input_room() const { return input_.empty() ? kInputBytes : 0; }
+
+void LocalHost::give_input(std::string_view bytes) {
+  if (input_sink_ < 0) return;  // nobody reads any more
+  input_ += bytes;
+  write_input();
+}
+
+void LocalHost::end_input() {
+  input_ended_ = true;
+  write_input();
+}
+
+void LocalHost::write_input() {
+  while (!input_.empty()) {
+    const ssize_t length = write(input_sink_, input_.data(), input_.size());
+    if (length >= 0) {
+      input_.erase(0, static_cast<std::size_t>(length));
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      input_.clear();
+      input_ended_ = true;
+    }
+  }
+  if (input_ended_ && input_sink_ >= 0) {
+    close(input_sink_);
+    input_sink_ = -1;
+  }
+}
+
+void LocalHost::stop_reading(Stream stream) {
+  for (auto& [number, rank] : ranks_) {
+    int& fd = stream == Stream::out ? rank.out : rank.err;
+    if (fd < 0) continue;
+    close(fd);
+    fd = -1;
+    events_.closed(number, stream);
+  }
+}
+
+void LocalHost::take_reports() {
+  while (guardian_ >= 0) {
+    Report report;
+    const ssize_t length = recv(guardian_, &report, sizeof report, MSG_DONTWAIT);
+    if (length < 0 && try_again(errno)) continue;
+    if (length < 0 && errno == EAGAIN) return;
+    if (length != sizeof report) return take_guardian_end();
+    if (report.kind == Report::Kind::failed) {
+      events_.said(
+          fmt::format("the process that watches over the ranks fails: {}", strerror(report.value)));
+      continue;
+    }
+    if (report.kind == Report::Kind::kept)
+      events_.said(fmt::format("cannot end rank {} (pid {}): {}", report.rank, report.value,
+                               strerror(EPERM)));
+    end(report.rank, report.kind == Report::Kind::exited ? report.value : SIGKILL);
+  }
+}
+
+// It was killed, and the kernel kills the ranks for it.
+void LocalHost::take_guardian_end() {
+  close(guardian_);
+  guardian_ = -1;
+  events_.said("the process that watches over the ranks is gone, and they with it");
+  for (auto& [number, rank] : ranks_)
+    if (rank.running) end(number, SIGKILL);
+}
+
+void LocalHost::end(int rank, int wait_status) {
+  ranks_[rank].running = false;
+  events_.exited(rank, wait_status);
+}
+
+void LocalHost::signal(int number) {
+  const Order order{Order::Kind::signal, number};
+  if (guardian_ >= 0) send(guardian_, &order, sizeof order, MSG_NOSIGNAL);
+}
+
+}  // namespace weft::weftrun

@@ -1,0 +1,25 @@
+#pragma once
+// A step that the others wait for, in the middle of a collective call.
+#include <chrono>
+#include <thread>
+
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "mpi/core/state.hpp"
+
+namespace weft::mpi {
+
+// A step of members who have agreed to go on: that one of them has no memory for it, which changes
+// nothing for the others, must not part them. Tries for as long as a silent peer may take. `step`
+// gives a Status and may throw std::bad_alloc.
+template <class Step>
+Status insist(Step&& step) {
+  const std::uint64_t limit = now_ns() + process->job->settings().ns(Setting::peer_timeout_ms);
+  for (;;) {
+    Status status = or_no_memory([&step]() -> Status { return step(); });
+    if (!(status == Code::no_memory) || now_ns() > limit) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace weft::mpi

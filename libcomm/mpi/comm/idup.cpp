@@ -1,0 +1,98 @@
+// MPI_Comm_idup: a duplicate whose context is agreed on in the background. Attributes, info and
+// error handler are those of the call; the handle is written when the operation ends, before which
+// nobody may use it.
+#include "mpi/collective/schedule.hpp"
+#include "mpi/comm/comm.hpp"
+#include "mpi/comm/topology.hpp"
+#include "mpi/core/call.hpp"
+#include "mpi/core/request.hpp"
+
+namespace weft::mpi {
+namespace {
+
+class Duplication final : public Operation {
+ public:
+  Duplication(Comm& from, CommPtr made, MPI_Comm* out)
+      : from_(from),
+        made_(std::move(made)),
+        out_(out),
+        offered_(from.rank == 0, from),
+        contexts_{offered_.value(), 0},
+        schedule_(from) {}
+  Code start() override {
+    if (from_.is_inter() && from_.rank == 0) {
+      schedule_.receive_remote(0, &contexts_[1], sizeof contexts_[1]);
+      schedule_.send_remote(0, &contexts_[0], sizeof contexts_[0]);
+      schedule_.wait();
+    }
+    schedule_bcast(schedule_, contexts_, sizeof contexts_, 0);
+    return schedule_.start();
+  }
+  void open() noexcept { schedule_.open(); }
+  bool advance(Code& code) override {
+    if (!schedule_.advance(code)) return false;
+    if (code != Code::ok) return true;
+    std::uint32_t context = contexts_[0];
+    if (from_.is_inter() && !leads(from_)) context = contexts_[1];
+    offered_.settle(contexts_[0]);
+    *out_ =
+        open_comm(std::move(made_), from_.group, from_.remote, context, contexts_[0] + 1)->handle;
+    return true;
+  }
+
+ private:
+  Comm& from_;  // counted by the request
+  CommPtr made_;
+  MPI_Comm* out_;
+  OfferedContext offered_;
+  std::uint32_t contexts_[2];  // of the local group, and of the remote one
+  Schedule schedule_;
+};
+
+int idup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, MPI_Request* out_request,
+         const char* function) {
+  Comm* comm = find_comm(handle);
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
+  if (out == nullptr || out_request == nullptr)
+    return raise(comm, MPI_ERR_ARG, function, "newcomm or request is null");
+  *out = MPI_COMM_NULL;
+  RequestPtr request(new_request(comm, RequestObject::Kind::operation));
+  if (request == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
+  CommPtr made = prepare_comm(comm->group->members(), *comm);
+  Comm& copy = *made;
+  const AttributeSet::Copying attributes = copy_extras(comm, &copy, info, keep_info);
+  auto operation = std::make_unique<Duplication>(*comm, std::move(made), out);
+  Duplication& duplication = *operation;
+  request->operation = std::move(operation);
+  request->active = true;
+  int code = error_class(duplication.start());
+  if (code == MPI_SUCCESS) code = copy.attributes.take(comm->handle, attributes);
+  if (code != MPI_SUCCESS) {
+    *out_request = MPI_REQUEST_NULL;
+    request.reset();
+    return raise(comm, code, function);
+  }
+  duplication.open();
+  *out_request = request->handle;
+  add_operation(request.release());
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+MPI_FUNCTION(Comm_idup)(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+  return idup(comm, nullptr, true, newcomm, request, __func__);
+}
+
+MPI_FUNCTION(Comm_idup_with_info)
+(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
+  Comm* object = find_comm(comm);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
+  Info* hints = find_info(info);
+  if (hints == nullptr && info != MPI_INFO_NULL) return raise(object, MPI_ERR_INFO, __func__);
+  return idup(comm, hints, false, newcomm, request, __func__);
+}

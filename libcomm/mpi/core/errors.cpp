@@ -1,0 +1,403 @@
+#include "mpi/core/errors.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/log.hpp"
+#include "base/shortage.hpp"
+#include "job/boards.hpp"
+#include "mpi/comm/comm.hpp"
+#include "mpi/core/error_names.hpp"
+#include "mpi/file/file.hpp"
+#include "mpi/window/window.hpp"
+
+namespace weft::mpi {
+namespace {
+
+constexpr Kind kAnyKind = Kind::errhandler;  // of the predefined handlers
+
+ErrorHandler fatal_handler{ErrorHandler::Action::fatal, kAnyKind, nullptr, 1, MPI_ERRORS_ARE_FATAL};
+ErrorHandler abort_handler{ErrorHandler::Action::abort, kAnyKind, nullptr, 1, MPI_ERRORS_ABORT};
+ErrorHandler return_handler{ErrorHandler::Action::give_back, kAnyKind, nullptr, 1,
+                            MPI_ERRORS_RETURN};
+
+Immortal<HandleTable<MPI_Errhandler, ErrorHandler, Kind::errhandler>> handlers;
+
+bool is_static(const ErrorHandler* handler) { return handler->object == kAnyKind; }
+
+// Error classes and codes that the program added. A class is a code whose class is itself.
+struct Added {
+  struct Entry {
+    int error_class;
+    std::string text;
+    int num_codes = 0;  // of a class: codes that still name it
+  };
+  std::mutex mutex;
+  std::map<int, Entry> entries;
+  int next = MPI_ERR_LASTCODE + 1;
+};
+Immortal<Added> added;
+
+constexpr ErrorName kErrorNames[] = {
+#define WEFT_ERROR(name, text) {MPI_##name, "MPI_" #name, text},
+#include "mpi/core/error_names.inc"
+#undef WEFT_ERROR
+};
+
+const ErrorName* find_name(int code) {
+  for (const ErrorName& row : kErrorNames)
+    if (row.code == code) return &row;
+  return nullptr;
+}
+
+int own_rank() { return engine == nullptr ? -1 : engine->rank(); }
+
+std::string exported_name(const char* function) {
+  return function[0] == 'P' ? function + 1 : function;
+}
+
+}  // namespace
+
+int error_class_of_failure(Code code) noexcept {
+  switch (code) {
+    case Code::ok:
+      return MPI_SUCCESS;
+    case Code::again:
+      return MPI_ERR_PENDING;
+    case Code::bad_argument:
+      return MPI_ERR_ARG;
+    case Code::no_memory:
+      return MPI_ERR_NO_MEM;
+    case Code::truncated:
+      return MPI_ERR_TRUNCATE;
+    case Code::peer_lost:
+    case Code::timed_out:
+      return MPI_ERR_PROC_ABORTED;
+    case Code::unsupported:
+      return MPI_ERR_UNSUPPORTED_OPERATION;
+    case Code::internal:
+    case Code::corrupt:
+      return MPI_ERR_INTERN;
+    case Code::bad_setting:
+    case Code::not_permitted:
+    case Code::not_found:
+    case Code::cancelled:
+    case Code::outcome_unknown:
+    case Code::exists:
+      break;
+  }
+  return MPI_ERR_OTHER;
+}
+
+std::string error_text(int code) {
+  if (const ErrorName* row = find_name(code)) return fmt::format("{}: {}", row->name, row->text);
+  std::lock_guard lock(added->mutex);
+  const auto found = added->entries.find(code);
+  return found == added->entries.end() ? std::string() : found->second.text;
+}
+
+// Who is lost, by name, as far as this process has noticed or was told; empty: nobody.
+static std::string lost_text() {
+  if (engine == nullptr) return {};
+  constexpr std::size_t kMostNames = 4;  // fit into MPI_MAX_ERROR_STRING
+  std::vector<int> lost = engine->lost();
+  if (const int told = engine->last_told();
+      told >= 0 && std::find(lost.begin(), lost.end(), told) == lost.end())
+    lost.push_back(told);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(lost.size(), kMostNames); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", engine->job().describe(lost[i]));
+  if (lost.size() > kMostNames) text += fmt::format(" and {} more", lost.size() - kMostNames);
+  return text;
+}
+
+int last_used_code() {
+  std::lock_guard lock(added->mutex);
+  return added->entries.empty() ? MPI_ERR_LASTCODE : added->entries.rbegin()->first;
+}
+
+void end_job(int exit_code, const std::string& message) {
+  // What the program printed so far is worth more than a clean stack.
+  std::fflush(nullptr);
+  log::write(LogLevel::error, own_rank(), message);
+  // The launcher need not say it again.
+  if (process->job != nullptr)
+    (void)or_no_memory([&] { process->job->board().abort(exit_code, {}); });
+  _exit(exit_code);
+}
+
+int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* function,
+                    std::string_view text) {
+  switch (handler->action) {
+    case ErrorHandler::Action::give_back:
+      return code;
+    case ErrorHandler::Action::call: {
+      MPI_Comm handle = comm != nullptr        ? comm->handle
+                        : self_comm != nullptr ? MPI_COMM_SELF
+                                               : MPI_COMM_NULL;
+      reinterpret_cast<MPI_Comm_errhandler_function*>(handler->function)(&handle, &code);
+      return code;
+    }
+    case ErrorHandler::Action::fatal:
+    case ErrorHandler::Action::abort:
+      break;
+  }
+  std::string where;
+  if (comm != nullptr && !comm->name.empty()) where = fmt::format(" on {}", comm->name);
+  const std::string what = error_text(code);
+  // Collectives, and calls that complete several requests, don't know whom they failed for.
+  const std::string lost =
+      text.empty() && (code == MPI_ERR_PROC_ABORTED || code == MPI_ERR_IN_STATUS) ? lost_text()
+                                                                                  : std::string();
+  if (!lost.empty()) {
+    text = lost;
+    // The launcher knows by this code that the lost process is the cause.
+    static_assert(kPeerLostCode == MPI_ERR_PROC_ABORTED);
+    code = kPeerLostCode;
+  }
+  end_job(code > 0 && code < 256 ? code : 1,
+          fmt::format("{}{}: {}{}{}", exported_name(function), where,
+                      what.empty() ? fmt::format("error {}", code) : what, text.empty() ? "" : ": ",
+                      text));
+}
+
+namespace {
+
+ErrorHandler* handler_of(Comm* comm) {
+  std::lock_guard lock(comm->mutex);
+  return retain(comm->errhandler);
+}
+
+}  // namespace
+
+int raise(Comm* comm, int code, const char* function, std::string_view text) {
+  if (!is_running()) return not_running(function);
+  Comm* site = comm == nullptr ? own_comm : comm;
+  ErrorHandler* handler = handler_of(site);
+  if (comm == nullptr && handler == default_errhandler()) {
+    // Before MPI-4.0 such errors went to MPI_COMM_WORLD, and programs that set a handler there, and
+    // none for MPI_COMM_SELF, still mean it for them.
+    site = job_comm;
+    handler = handler_of(site);
+  }
+  const int result = call_errhandler(site, handler, code, function, text);
+  release(handler);
+  return result;
+}
+
+int raise_status(Comm* comm, const Status& status, const char* function) {
+  if (status.ok()) return MPI_SUCCESS;
+  std::string text = status.text();
+  // The bare name of the code says nothing that the class does not.
+  if (status == Code::peer_lost && text == code_name(Code::peer_lost)) text.clear();
+  return raise(comm, error_class(status.code()), function, text);
+}
+
+int not_running(const char* function) {
+  // No communicator exists whose handler could be asked; the initial one ends the process.
+  end_job(MPI_ERR_OTHER,
+          fmt::format("{} was called {}", exported_name(function),
+                      phase == Phase::before_init ? "before MPI_Init" : "after MPI_Finalize"));
+}
+
+int raise_no_memory(ErrorSite site, const char* function) noexcept {
+  try {
+    if (Window* object = find_window(site.window))
+      return raise_on(object, MPI_ERR_NO_MEM, function);
+    if (File* object = find_file(site.file)) return raise_on(object, MPI_ERR_NO_MEM, function);
+    if (is_running()) return raise(find_comm(site.comm), MPI_ERR_NO_MEM, function);
+    end_job(MPI_ERR_NO_MEM, fmt::format("{} has no memory", exported_name(function)));
+  } catch (const std::bad_alloc&) {
+    // Not even for the message of a handler that ends the job.
+    constexpr std::string_view kText = "weft: out of memory\n";
+    (void)!write(STDERR_FILENO, kText.data(), kText.size());
+    _exit(MPI_ERR_NO_MEM);
+  }
+}
+
+ErrorHandler* find_errhandler(MPI_Errhandler handle) {
+  if (handle == MPI_ERRORS_ARE_FATAL) return &fatal_handler;
+  if (handle == MPI_ERRORS_ABORT) return &abort_handler;
+  if (handle == MPI_ERRORS_RETURN) return &return_handler;
+  ErrorHandler* handler = handlers->find(handle);
+  return handler != nullptr && handler->given.load(std::memory_order_relaxed) > 0 ? handler
+                                                                                  : nullptr;
+}
+
+MPI_Errhandler give(ErrorHandler* handler) {
+  if (!is_static(handler)) handler->given.fetch_add(1, std::memory_order_relaxed);
+  return retain(handler)->handle;
+}
+
+ErrorHandler* default_errhandler() { return &fatal_handler; }
+
+ErrorHandler* retain(ErrorHandler* handler) {
+  if (!is_static(handler)) handler->uses.fetch_add(1, std::memory_order_relaxed);
+  return handler;
+}
+
+void release(ErrorHandler* handler) {
+  if (is_static(handler)) return;
+  // Acquire and release: the last one sees what the others did before letting go.
+  if (handler->uses.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  handlers->erase(handler->handle);
+  delete handler;
+}
+
+MPI_Errhandler make_errhandler(Kind object, void (*function)()) {
+  std::unique_ptr<ErrorHandler> handler(
+      new ErrorHandler{ErrorHandler::Action::call, object, function, 1, nullptr});
+  handler->handle = handlers->insert(handler.get());
+  return handler.release()->handle;
+}
+
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+MPI_CONVERSIONS(Errhandler, MPI_Errhandler, handlers)
+
+MPI_FUNCTION(Errhandler_free)(MPI_Errhandler* errhandler) {
+  if (errhandler == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "errhandler is null");
+  ErrorHandler* handler = find_errhandler(*errhandler);
+  if (handler == nullptr) return raise(nullptr, MPI_ERR_ERRHANDLER, __func__);
+  if (!is_static(handler)) {
+    // Freed more often than it was given out: what communicators hold of it is not the program's.
+    int given = handler->given.load(std::memory_order_relaxed);
+    do {
+      if (given == 0) return raise(nullptr, MPI_ERR_ERRHANDLER, __func__);
+    } while (!handler->given.compare_exchange_weak(given, given - 1, std::memory_order_relaxed));
+  }
+  release(handler);
+  *errhandler = MPI_ERRHANDLER_NULL;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Error_class)(int errorcode, int* errorclass) {
+  if (errorclass == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "errorclass is null");
+  if (find_name(errorcode) != nullptr) {
+    *errorclass = errorcode;
+    return MPI_SUCCESS;
+  }
+  {
+    std::lock_guard lock(added->mutex);
+    const auto found = added->entries.find(errorcode);
+    if (found != added->entries.end()) {
+      *errorclass = found->second.error_class;
+      return MPI_SUCCESS;
+    }
+  }
+  return raise(nullptr, MPI_ERR_ARG, __func__, "no such error code");
+}
+
+MPI_FUNCTION(Error_string)(int errorcode, char* string, int* resultlen) {
+  if (string == nullptr || resultlen == nullptr)
+    return raise(nullptr, MPI_ERR_ARG, __func__, "string or resultlen is null");
+  bool known = find_name(errorcode) != nullptr;
+  if (!known) {
+    std::lock_guard lock(added->mutex);
+    known = added->entries.count(errorcode) != 0;
+  }
+  if (!known) return raise(nullptr, MPI_ERR_ARG, __func__, "no such error code");
+  std::string text = error_text(errorcode);
+  if (const std::string lost = errorcode == MPI_ERR_PROC_ABORTED ? lost_text() : std::string();
+      !lost.empty())
+    text += ": " + lost;
+  text.resize(std::min<std::size_t>(text.size(), MPI_MAX_ERROR_STRING - 1));
+  std::memcpy(string, text.c_str(), text.size() + 1);
+  *resultlen = static_cast<int>(text.size());
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Add_error_class)(int* errorclass) {
+  MPI_MUST_RUN();
+  if (errorclass == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "errorclass is null");
+  std::lock_guard lock(added->mutex);
+  const int code = added->next;
+  added->entries[code] = {code, {}};
+  *errorclass = added->next++;
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Add_error_code)(int errorclass, int* errorcode) {
+  MPI_MUST_RUN();
+  if (errorcode == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "errorcode is null");
+  bool known = find_name(errorclass) != nullptr;
+  {
+    std::lock_guard lock(added->mutex);
+    const auto found = added->entries.find(errorclass);
+    const bool is_added = found != added->entries.end() && found->second.error_class == errorclass;
+    if (known || is_added) {
+      const int code = added->next;
+      added->entries[code] = {errorclass, {}};
+      if (is_added) ++found->second.num_codes;
+      *errorcode = added->next++;
+      return MPI_SUCCESS;
+    }
+  }
+  return raise(nullptr, MPI_ERR_ARG, __func__, "no such error class");
+}
+
+MPI_FUNCTION(Add_error_string)(int errorcode, const char* string) {
+  MPI_MUST_RUN();
+  if (string == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "string is null");
+  {
+    std::lock_guard lock(added->mutex);
+    const auto found = added->entries.find(errorcode);
+    if (found != added->entries.end()) {
+      found->second.text = string;
+      return MPI_SUCCESS;
+    }
+  }
+  return raise(nullptr, MPI_ERR_ARG, __func__, "no error code that the program added");
+}
+
+namespace {
+
+// Removes a class (that no code names any more) or a code.
+int remove_added(int number, bool is_class, const char* function) {
+  MPI_MUST_RUN_IN(function);
+  const char* problem = nullptr;
+  {
+    std::lock_guard lock(added->mutex);
+    const auto found = added->entries.find(number);
+    if (found == added->entries.end() || (found->second.error_class == number) != is_class) {
+      problem = "not one that the program added";
+    } else if (found->second.num_codes != 0) {
+      problem = "error codes of that class still exist";
+    } else {
+      const auto owner = added->entries.find(found->second.error_class);
+      if (!is_class && owner != added->entries.end()) --owner->second.num_codes;
+      added->entries.erase(found);
+    }
+  }
+  return problem == nullptr ? MPI_SUCCESS : raise(nullptr, MPI_ERR_ARG, function, problem);
+}
+
+}  // namespace
+
+MPI_FUNCTION(Remove_error_class)(int errorclass) {
+  return remove_added(errorclass, true, __func__);
+}
+MPI_FUNCTION(Remove_error_code)(int errorcode) { return remove_added(errorcode, false, __func__); }
+
+MPI_FUNCTION(Remove_error_string)(int errorcode) {
+  MPI_MUST_RUN();
+  {
+    std::lock_guard lock(added->mutex);
+    const auto found = added->entries.find(errorcode);
+    if (found != added->entries.end() && !found->second.text.empty()) {
+      found->second.text.clear();
+      return MPI_SUCCESS;
+    }
+  }
+  return raise(nullptr, MPI_ERR_ARG, __func__, "no error string that the program added");
+}

@@ -1,0 +1,55 @@
+#pragma once
+// Errors: how codes of Weft become error classes of MPI, what the classes are called, and the
+// handlers that programs attach to communicators. The only place where the library ends a process.
+#include <atomic>
+#include <string>
+#include <string_view>
+
+#include "mpi/core/call.hpp"
+#include "mpi/core/handle_table.hpp"
+#include "weft/status.hpp"
+
+namespace weft::mpi {
+
+struct ErrorHandler {
+  enum class Action { fatal, abort, give_back, call };
+  Action action;
+  Kind object;               // what it may be attached to: comm, win, file or session
+  void (*function)();        // the program's, for Action::call
+  std::atomic<int> uses{1};  // by the program and by communicators
+  MPI_Errhandler handle;
+  // How often the program was given the handle and has not freed it. At zero it finds nothing,
+  // until MPI_Comm_get_errhandler gives it out once more.
+  std::atomic<int> given{1};
+};
+
+// The handler behind a handle, or null. Predefined ones are of every kind.
+ErrorHandler* find_errhandler(MPI_Errhandler handle);
+ErrorHandler* default_errhandler();
+ErrorHandler* retain(ErrorHandler* handler);
+// Its handle for the program, which is to free it.
+MPI_Errhandler give(ErrorHandler* handler);
+void release(ErrorHandler* handler);
+MPI_Errhandler make_errhandler(Kind object, void (*function)());
+
+// The error class of a code of Weft.
+int error_class_of_failure(Code code) noexcept;
+inline int error_class(Code code) noexcept {
+  return code == Code::ok ? MPI_SUCCESS : error_class_of_failure(code);
+}
+
+// Raises what an operation of Weft ended with; ok gives MPI_SUCCESS.
+[[gnu::cold]] int raise_status(Comm* comm, const Status& status, const char* function);
+
+// Runs a handler as MPI_*_call_errhandler does; returns the code if the handler returns.
+int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* function,
+                    std::string_view text);
+
+// Ends the job: one line on standard error, the launcher is told, and the process leaves.
+[[noreturn]] void end_job(int exit_code, const std::string& message);
+
+// The highest code in use; the value of MPI_LASTUSEDCODE.
+int last_used_code();
+std::string error_text(int code);
+
+}  // namespace weft::mpi

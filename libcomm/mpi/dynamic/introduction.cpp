@@ -1,0 +1,187 @@
+#include "mpi/dynamic/introduction.hpp"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <utility>
+
+namespace weft::mpi {
+namespace {
+
+// A member's card, with what it needs at most.
+struct Card {
+  std::uint32_t bytes = 0;
+  char text[2044] = {};
+};
+
+// What a root tells the other; the cards of its members follow.
+struct Greeting {
+  static constexpr std::uint32_t kMagic = 0x47544657;  // "WFTG"
+  std::uint32_t magic = kMagic;
+  std::uint32_t context = 0;
+  std::int32_t size = 0;  // 0: this side gives up
+  std::int32_t root = 0;
+  ProcessName name;  // of the root
+};
+
+// Most that a text of an error is passed on with.
+constexpr std::size_t kMaxTextBytes = 400;
+
+// What the root has learnt, for the others of its side.
+struct Told {
+  std::int32_t code = 0;
+  std::int32_t size = 0;
+  Contexts contexts;
+  char text[kMaxTextBytes] = {};
+
+  Told(const Status& status) : code(static_cast<std::int32_t>(status.code())) {
+    if (!status) status.text().copy(text, sizeof text - 1);
+  }
+  Status status() const { return code == 0 ? Status() : Status(static_cast<Code>(code), text); }
+};
+
+// Strangers that are known for as long as this lives, at least.
+class Admitted {
+ public:
+  explicit Admitted(std::size_t most) { numbers_.reserve(most); }
+  ~Admitted() {
+    for (const int number : numbers_)
+      if (number >= engine->size()) engine->unuse_stranger(number);
+  }
+  Admitted(const Admitted&) = delete;
+  Admitted& operator=(const Admitted&) = delete;
+  Status add(const Card& card) {
+    if (card.bytes > sizeof card.text) return {Code::corrupt, "a card is too long"};
+    int number = -1;
+    Status status = engine->admit({card.text, card.bytes}, number);
+    if (status) numbers_.push_back(number);
+    return status;
+  }
+  const std::vector<int>& numbers() const noexcept { return numbers_; }
+
+ private:
+  std::vector<int> numbers_;
+};
+
+// The root's part: swaps greetings and cards with the other root.
+Status swap_cards(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_t offered,
+                  const std::vector<Card>& mine, std::vector<Card>& theirs, Contexts& contexts) {
+  const Members& job = engine->job();
+  Greeting own, other;
+  own.context = offered;
+  own.size = gives_up ? 0 : local.size();
+  own.root = local.rank;
+  own.name = job.name_of(job.rank());
+  Status status = pipe.swap(&own, sizeof own, &other, sizeof other);
+  if (!status) return status;
+  if (other.magic != Greeting::kMagic || other.size < 0 || other.root < 0 ||
+      other.size > job.size() + kMaxStrangers || (other.context & kAcrossJobs) == 0 ||
+      (other.context & 1) != 0)
+    return {Code::corrupt, "what is at the other side does not greet as MPI's processes do"};
+  if (other.size == 0) return {Code::peer_lost, "the other side has given up"};
+  if (gives_up) return {};
+  theirs.resize(static_cast<std::size_t>(other.size));
+  contexts = {own.name < other.name ? own.context : other.context, own.context};
+  return pipe.swap(mine.data(), mine.size() * sizeof(Card), theirs.data(),
+                   theirs.size() * sizeof(Card));
+}
+
+// The last word between the roots, once they have swapped cards: the other side waits for it,
+// whatever becomes of this one.
+class LastWord {
+ public:
+  ~LastWord() {
+    if (pipe_ != nullptr) (void)say(Code::peer_lost);
+  }
+  void owe(Pipe& pipe) { pipe_ = &pipe; }
+  // ok: both sides are.
+  Status say(Code code) {
+    const auto own = static_cast<std::int32_t>(code);
+    std::int32_t other = 0;
+    Status status = std::exchange(pipe_, nullptr)->swap(&own, sizeof own, &other, sizeof other);
+    if (code != Code::ok) return code;
+    if (status && other != 0)
+      status = {Code::peer_lost, "the other side cannot reach all of this one"};
+    return status;
+  }
+
+ private:
+  Pipe* pipe_ = nullptr;
+};
+
+// Every member gets what the root has; what went wrong anywhere is wrong for all.
+Status tell(Comm& local, int root, Told& told) {
+  if (Status status = coll::bcast(*local.team, &told, sizeof told, root); !status) return status;
+  return told.status();
+}
+
+}  // namespace
+
+Status introduce(Comm& local, int root, Pipe* pipe, Comm*& out, const Status& failure) {
+  const bool is_root = local.rank == root;
+  CommPtr made = prepare_comm(local.group->members(), local);
+  Card card;
+  std::string text;
+  Status own = engine->card(text);
+  if (own && text.size() > sizeof card.text) own = {Code::internal, "the card is too long"};
+  if (own) card.bytes = static_cast<std::uint32_t>(text.copy(card.text, sizeof card.text));
+  std::vector<Card> mine(is_root ? static_cast<std::size_t>(local.size()) : 0), theirs;
+  Status status = coll::gather(*local.team, &card, mine.data(), sizeof card, root);
+
+  LastWord last_word;
+  OfferedContext offered(is_root, true);
+  Told told{Status()};
+  if (is_root) {
+    Status met = pipe == nullptr ? failure : !status ? status : own;
+    for (std::size_t i = 0; i < mine.size() && met; ++i)
+      if (mine[i].bytes == 0)
+        met = {Code::unsupported,
+               fmt::format("{} has no fabric over which other jobs could be reached",
+                           engine->job().describe(local.group->world(static_cast<int>(i))))};
+    Contexts contexts;
+    if (pipe != nullptr) {
+      const Status swapped =
+          swap_cards(*pipe, local, !met.ok(), offered.value(), mine, theirs, contexts);
+      if (met) met = swapped;
+      if (met) last_word.owe(*pipe);
+    }
+    told = Told(met);
+    told.size = static_cast<std::int32_t>(theirs.size());
+    told.contexts = contexts;
+  }
+  if (status) status = tell(local, root, told);
+  if (!status) return status;
+  theirs.resize(static_cast<std::size_t>(told.size));
+  status = coll::bcast(*local.team, theirs.data(), theirs.size() * sizeof(Card), root);
+  if (!status) return status;
+
+  // Nobody may send to a process that does not know it yet: all of both sides wait for all.
+  Admitted admitted(theirs.size());
+  const auto remote = std::make_shared<Group>(theirs.size());
+  Status known;
+  for (std::size_t i = 0; i < theirs.size() && known; ++i) known = admitted.add(theirs[i]);
+  for (const int number : admitted.numbers())
+    if (known && local.group->rank_of(number) != MPI_UNDEFINED)
+      known = {Code::bad_argument, "the two groups overlap"};
+  std::vector<int> codes;
+  status = share(*local.team, static_cast<int>(known.code()), codes);
+  if (!status) return status;
+  Told agreed{known};
+  if (is_root) {
+    for (std::size_t i = 0; i < codes.size() && agreed.code == 0; ++i)
+      if (codes[i] != 0)
+        agreed =
+            Told({static_cast<Code>(codes[i]),
+                  fmt::format("{} cannot reach all of the other side",
+                              engine->job().describe(local.group->world(static_cast<int>(i))))});
+    const Status said = last_word.say(static_cast<Code>(agreed.code));
+    if (agreed.code == 0) agreed = Told(said);
+  }
+  if (status = tell(local, root, agreed); !status) return known ? status : known;
+  remote->assign(admitted.numbers());
+  out = open_comm(std::move(made), local.group, remote, told.contexts.shared,
+                  told.contexts.local + 1);
+  return {};
+}
+
+}  // namespace weft::mpi

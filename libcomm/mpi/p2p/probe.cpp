@@ -1,0 +1,243 @@
+// Probes, and the messages that matched probes take out of matching.
+#include <memory>
+
+#include "base/shortage.hpp"
+#include "mpi/p2p/transfer.hpp"
+
+namespace weft::mpi {
+namespace {
+
+// A message that a matched probe found and no receive has taken yet.
+struct MessageObject {
+  tagged::Unexpected* message;
+  Comm* comm;  // counted
+  tagged::MessageInfo info;
+};
+Immortal<HandleTable<MPI_Message, MessageObject, Kind::message>> messages;
+
+int check_probe(Comm* comm, int source, int tag, const char* function) {
+  if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
+  if (!is_receive_tag(tag)) return raise(comm, MPI_ERR_TAG, function);
+  if (!is_peer(*comm, source) && source != MPI_ANY_SOURCE && source != MPI_PROC_NULL)
+    return raise(comm, MPI_ERR_RANK, function);
+  return MPI_SUCCESS;
+}
+
+void fill_from(const Comm& comm, const tagged::MessageInfo& info, MPI_Status* status) {
+  fill_status(status, comm.rank_of_world(info.source), info.tag,
+              static_cast<std::int64_t>(info.bytes));
+}
+
+// Asks `look` until it answers something else than "none yet".
+template <class Look>
+Code wait_for_message(const Comm& comm, Look&& look) {
+  Code code = Code::again;
+  wait_progressing([&code, &look] { return (code = look()) != Code::again; }, comm.context);
+  return code;
+}
+
+// Takes the next such message out of matching, if there is one: ok, again or peer_lost. What it is
+// kept in is made before, as it could not be put back.
+Code take(Comm* comm, int source, int tag, MPI_Message* out, MPI_Status* status) {
+  tagged::MessageInfo info;
+  const int from = engine_source(*comm, source);
+  Code code = engine->iprobe(from, comm->context, engine_tag(tag), info);
+  if (code != Code::ok) return code;
+  std::unique_ptr<MessageObject> object(new MessageObject{nullptr, comm, info});
+  const MPI_Message handle = messages->insert(object.get());
+  if (handle == nullptr) return Code::no_memory;
+  code = engine->improbe(from, comm->context, engine_tag(tag), object->info, object->message);
+  if (code != Code::ok) {
+    // Another thread was faster.
+    messages->erase(handle);
+    return code;
+  }
+  fill_from(*comm, object->info, status);
+  retain(comm);
+  static_cast<void>(object.release());
+  *out = handle;
+  return Code::ok;
+}
+
+// Ends a message's handle and starts receiving it.
+int begin_matched(MPI_Message* handle, void* buffer, MPI_Count count, MPI_Datatype datatype,
+                  RequestObject*& request, const char* function) {
+  if (handle == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "message is null");
+  MessageObject* object = messages->find(*handle);
+  if (object == nullptr) return raise(nullptr, MPI_ERR_REQUEST, function, "no such message");
+  Comm* comm = object->comm;
+  Datatype* type;
+  int code = check_elements(count, datatype, type);
+  if (code != MPI_SUCCESS) return raise(comm, code, function);
+  request = new_request(comm, RequestObject::Kind::receive);
+  if (request == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
+  request->buffer = buffer;
+  request->count = count;
+  request->type = type;
+  retain(type);
+  request->peer = comm->rank_of_world(object->info.source);
+  request->tag = object->info.tag;
+  void* data;
+  std::size_t bytes;
+  code = prepare_receive(request, data, bytes);
+  if (code != MPI_SUCCESS) {
+    free_request(request);
+    return raise(comm, code, function);
+  }
+  if (!engine->irecv_matched(request->base, object->message, data, bytes)) {
+    free_request(request);
+    return raise(comm, MPI_ERR_NO_MEM, function);
+  }
+  note_start();
+  messages->erase(*handle);
+  *handle = MPI_MESSAGE_NULL;
+  release(comm);
+  delete object;
+  return MPI_SUCCESS;
+}
+
+int mrecv(void* buffer, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
+          MPI_Status* status, const char* function) {
+  if (message != nullptr && *message == MPI_MESSAGE_NO_PROC) {
+    MPI_MUST_RUN_IN(function);
+    *message = MPI_MESSAGE_NULL;
+    fill_proc_null(status);
+    return MPI_SUCCESS;
+  }
+  RequestObject* request = nullptr;
+  int code = begin_matched(message, buffer, count, datatype, request, function);
+  if (code != MPI_SUCCESS) return code;
+  wait_progressing(request->base);
+  Comm* comm = request->comm;
+  retain(comm);
+  const Status ended = request->base.code == Code::ok
+                           ? Status()
+                           : Status(request->base.code, engine->describe(request->base));
+  MPI_Request handle = request->handle;
+  code = finish_request(request, &handle, status);
+  if (code != MPI_SUCCESS) code = raise_status(comm, ended, function);
+  release(comm);
+  return code;
+}
+
+int imrecv(void* buffer, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
+           MPI_Request* out, const char* function) {
+  if (out == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "request is null");
+  if (message != nullptr && *message == MPI_MESSAGE_NO_PROC) {
+    MPI_MUST_RUN_IN(function);
+    *message = MPI_MESSAGE_NULL;
+    *out = done_none_handle;
+    return MPI_SUCCESS;
+  }
+  RequestObject* request = nullptr;
+  const int code = begin_matched(message, buffer, count, datatype, request, function);
+  if (code == MPI_SUCCESS) *out = request->handle;
+  return code;
+}
+
+}  // namespace
+
+}  // namespace weft::mpi
+
+using namespace weft;       // NOLINT: the bodies below are the C interface
+using namespace weft::mpi;  // NOLINT
+
+MPI_FUNCTION(Iprobe)(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+  Comm* object = find_comm(comm);
+  const int code = check_probe(object, source, tag, __func__);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return code;
+  if (flag == nullptr) return raise(object, MPI_ERR_ARG, __func__, "flag is null");
+  if (source == MPI_PROC_NULL) {
+    *flag = 1;
+    fill_proc_null(status);
+    return MPI_SUCCESS;
+  }
+  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
+  tagged::MessageInfo info;
+  const Code found =
+      engine->iprobe(engine_source(*object, source), object->context, engine_tag(tag), info);
+  *flag = found == Code::ok;
+  if (found == Code::ok) fill_from(*object, info, status);
+  if (found == Code::again) engine->rest();
+  if (found == Code::ok || found == Code::again) return MPI_SUCCESS;
+  return raise_status(object, found, __func__);
+}
+
+MPI_FUNCTION(Probe)(int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  Comm* object = find_comm(comm);
+  const int code = check_probe(object, source, tag, __func__);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return code;
+  if (source == MPI_PROC_NULL) {
+    fill_proc_null(status);
+    return MPI_SUCCESS;
+  }
+  const int from = engine_source(*object, source);
+  tagged::MessageInfo info;
+  const Code found = wait_for_message(*object, [object, from, tag, &info] {
+    return engine->iprobe(from, object->context, engine_tag(tag), info);
+  });
+  if (found != Code::ok) return raise_status(object, found, __func__);
+  fill_from(*object, info, status);
+  return MPI_SUCCESS;
+}
+
+MPI_FUNCTION(Improbe)
+(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
+  Comm* object = find_comm(comm);
+  const int code = check_probe(object, source, tag, __func__);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return code;
+  if (flag == nullptr || message == nullptr)
+    return raise(object, MPI_ERR_ARG, __func__, "flag or message is null");
+  if (source == MPI_PROC_NULL) {
+    *flag = 1;
+    *message = MPI_MESSAGE_NO_PROC;
+    fill_proc_null(status);
+    return MPI_SUCCESS;
+  }
+  if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
+  *flag = 0;
+  const Code found = take(object, source, tag, message, status);
+  *flag = found == Code::ok;
+  if (found == Code::again) engine->rest();
+  return found == Code::ok || found == Code::again ? MPI_SUCCESS
+                                                   : raise_status(object, found, __func__);
+}
+
+MPI_FUNCTION(Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
+  Comm* object = find_comm(comm);
+  const int code = check_probe(object, source, tag, __func__);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return code;
+  if (message == nullptr) return raise(object, MPI_ERR_ARG, __func__, "message is null");
+  if (source == MPI_PROC_NULL) {
+    *message = MPI_MESSAGE_NO_PROC;
+    fill_proc_null(status);
+    return MPI_SUCCESS;
+  }
+  const Code found = wait_for_message(*object, [object, source, tag, message, status] {
+    return or_no_memory([&] { return take(object, source, tag, message, status); });
+  });
+  return found == Code::ok ? MPI_SUCCESS : raise_status(object, found, __func__);
+}
+
+MPI_FUNCTION(Mrecv)
+(void* buf, int count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
+  return mrecv(buf, count, datatype, message, status, __func__);
+}
+MPI_FUNCTION(Mrecv_c)
+(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
+  return mrecv(buf, count, datatype, message, status, __func__);
+}
+MPI_FUNCTION(Imrecv)
+(void* buf, int count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
+  return imrecv(buf, count, datatype, message, request, __func__);
+}
+MPI_FUNCTION(Imrecv_c)
+(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
+  return imrecv(buf, count, datatype, message, request, __func__);
+}
+
+MPI_CONVERSIONS(Message, MPI_Message, messages)

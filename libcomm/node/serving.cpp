@@ -1,0 +1,151 @@
+// The owner's side: which keys name what, and puts, gets and atomics for fabrics that can't.
+#include <sodium.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/shortage.hpp"
+#include "node/session.hpp"
+#include "node/transport.hpp"
+#include "rma/memory.hpp"
+
+namespace weft::transport {
+
+namespace {
+constexpr std::size_t kMaxHandles = 65536;  // of one session
+}
+
+bool Session::on_resolve(const ResolveMessage& message) {
+  KeyParts parts;
+  std::memcpy(&parts, message.key.data(), sizeof parts);
+  ResolvedMessage answer{};
+  answer.kind = Kind::resolved;
+  answer.id = message.id;
+  answer.code = static_cast<std::uint32_t>(Code::not_permitted);
+
+  std::shared_ptr<Region> region;
+  if (parts.generation == transport_.generation()) {
+    const auto found = transport_.regions_.find(parts.region);
+    if (found != transport_.regions_.end() && !found->second->is_withdrawn) region = found->second;
+  }
+  const Region::Grant* grant = nullptr;
+  if (region != nullptr)
+    for (const Region::Grant& item : region->grants)
+      if (sodium_memcmp(item.secret.data(), parts.secret.data(), item.secret.size()) == 0 &&
+          (item.only == 0 || item.only == theirs_.generation))
+        grant = &item;
+  std::uint32_t place = 0;
+  while (place < granted_.size() && granted_[place].region != nullptr) ++place;
+  if (grant == nullptr || place >= kMaxHandles) {
+    std::lock_guard lock(lock_);
+    post_control(answer);
+    return true;
+  }
+  if (place == granted_.size()) granted_.emplace_back();
+  const auto num_uses = static_cast<std::uint16_t>(granted_[place].num_uses + 1);
+  granted_[place] = {region, grant->rights, false, num_uses};
+  ++region->num_users;
+  answer.code = 0;
+  answer.handle = place | static_cast<std::uint32_t>(num_uses) << 16;
+  answer.bytes = region->bytes;
+  answer.rights = grant->rights;
+
+  fabric::Mapped* mapped = endpoint()->mapped();
+  if (mapped != nullptr && region->is_allocated && connection_ != nullptr) {
+    int descriptor = -1;
+    if (mapped->share(region->address, grant->rights, descriptor)) {
+      const std::string_view body(reinterpret_cast<const char*>(&answer), sizeof answer);
+      Status status = or_no_memory([&] {
+        return transport_.bootstrap_.send(*connection_, peer::FrameType::mapping, body,
+                                          {&descriptor, 1});
+      });
+      ::close(descriptor);
+      if (status) return true;
+    }
+  }
+  // Memory that cannot be registered is served by this side.
+  for (std::uint32_t device = 0; device < std::min(devices_->size(), kMaxDevices); ++device) {
+    fabric::Key key;
+    if (!registered_key(*(*devices_)[device], *region, grant->rights, key)) continue;
+    answer.devices |= 1u << device;
+    if (device == 0) {
+      answer.key = key;
+      continue;
+    }
+    DeviceKeyMessage further{{.kind = Kind::device_key, .id = message.id}, device, 0, key};
+    std::lock_guard lock(lock_);
+    post_control(further);
+  }
+  std::lock_guard lock(lock_);
+  post_control(answer);
+  return true;
+}
+
+bool Session::registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
+                             fabric::Key& key) {
+  const fabric::Limits& limits = endpoint.limits();
+  if (!limits.puts && !limits.gets && !limits.atomics) return false;
+  auto found = std::ranges::find_if(region.registered, [&](const auto& item) {
+    return item.endpoint == &endpoint && item.rights == rights;
+  });
+  if (found == region.registered.end()) {
+    Region::Registered made{&endpoint, rights, {}};
+    make_room(region.registered);
+    if (!endpoint.register_memory(region.address, region.bytes, rights, made.registration))
+      return false;
+    region.registered.push_back(made);
+    found = region.registered.end() - 1;
+  }
+  key = found->registration.key;
+  return true;
+}
+
+Session::Granted* Session::find_granted(std::uint32_t handle) {
+  const std::size_t place = handle & 0xffff;
+  if (place >= granted_.size() || granted_[place].region == nullptr ||
+      granted_[place].num_uses != handle >> 16)
+    return nullptr;
+  return &granted_[place];
+}
+
+std::byte* Session::find_shared(const Place& place, std::uint32_t rights, Code& code) {
+  code = Code::not_permitted;
+  if (place.key > ~std::uint32_t{0}) return nullptr;
+  const Granted* found = find_granted(static_cast<std::uint32_t>(place.key));
+  if (found == nullptr) return nullptr;
+  const Region& region = *found->region;
+  if (region.is_withdrawn || (found->rights & rights) != rights) return nullptr;
+  code = Code::bad_argument;
+  if (!is_within(place.address, std::max(place.bytes, place.room), 0, region.bytes)) return nullptr;
+  code = Code::ok;
+  return region.address + place.address;
+}
+
+bool Session::on_let_go(std::uint32_t handle) {
+  Granted* found = find_granted(handle);
+  if (found == nullptr) return false;
+  --found->region->num_users;
+  found->region = nullptr;
+  found->is_withdrawn = false;
+  return true;
+}
+
+void Session::withdraw(const std::shared_ptr<Region>& region) {
+  for (std::uint32_t place = 0; place < granted_.size(); ++place) {
+    Granted& granted = granted_[place];
+    if (granted.region != region || granted.is_withdrawn) continue;
+    granted.is_withdrawn = true;
+    const std::uint32_t handle = place | static_cast<std::uint32_t>(granted.num_uses) << 16;
+    HandleMessage message{{.kind = Kind::withdrawn, .id = handle}};
+    std::lock_guard lock(lock_);
+    post_control(message);
+  }
+}
+
+void Session::drop_grants() {
+  for (Granted& granted : granted_)
+    if (granted.region != nullptr) --granted.region->num_users;
+  granted_.clear();
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,417 @@
+#include "node/session.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "node/transport.hpp"
+#include "weft/copy.hpp"
+
+namespace weft::transport {
+
+bool read_hello(fabric::Bytes bytes, LinkHello& hello) {
+  if (bytes.size() < sizeof hello) return false;  // fabrics may add zeros
+  std::memcpy(&hello, bytes.data(), sizeof hello);
+  return hello.version == kSessionVersion;
+}
+
+Session::Session(Transport& transport, peer::Connection& connection, bool opens)
+    : transport_(transport),
+      link_(*this),
+      owner_side_(link_, *this),
+      connection_(&connection),
+      theirs_(connection.theirs()),
+      cookie_(connection.cookie()),
+      opens_(opens) {
+  again_.reserve(2 * (kMaxDevices + 1));  // the stripes of all devices
+}
+
+Session::~Session() = default;
+
+// Links.
+
+Status Session::begin(fabric::Endpoint& endpoint) {
+  {
+    std::lock_guard lock(lock_);
+    use(endpoint);
+    first_device_ =
+        static_cast<std::size_t>(std::ranges::find(*devices_, &endpoint) - devices_->begin());
+  }
+  if (!endpoint.address().empty()) return open_link();
+  std::vector<int> descriptors;
+  fabric::Link* link = nullptr;
+  if (Status status = endpoint.mapped()->offer(link, descriptors); !status) return status;
+  link->client = &main_;
+  Status status = or_no_memory([&] {
+    return transport_.bootstrap_.send(*connection_, peer::FrameType::offer, endpoint.name(),
+                                      descriptors);
+  });
+  for (const int descriptor : descriptors) ::close(descriptor);
+  if (!status) {
+    endpoint.close(*link);
+    return status;
+  }
+  std::unique_lock lock(lock_);
+  link_.set_opened(*link);
+  link_.set_up();
+  lock.unlock();
+  note_up();
+  return {};
+}
+
+void Session::use(fabric::Endpoint& endpoint) {
+  transport_.note_used(endpoint);
+  link_.use(endpoint);
+  devices_ = &transport_.devices_of(endpoint);
+  message_max_ = endpoint.limits().message_max - sizeof(Head);
+}
+
+Status Session::open_link() {
+  const std::size_t attempt = num_attempts_++;
+  const std::size_t own = (first_device_ + attempt) % devices_->size();
+  const std::size_t theirs = (own + attempt / devices_->size()) % num_their_devices();
+  {
+    std::lock_guard lock(lock_);
+    use(*(*devices_)[own]);
+    main_.theirs = static_cast<std::uint32_t>(theirs);
+  }
+  fabric::Link* link = nullptr;
+  if (Status status = open_over(*endpoint(), own, theirs, 0, link); !status) return status;
+  link->client = &main_;
+  std::lock_guard lock(lock_);
+  link_.set_opened(*link);
+  return {};
+}
+
+Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size_t theirs,
+                          std::size_t rail, fabric::Link*& link) {
+  const LinkHello hello{cookie_,
+                        kSessionVersion,
+                        link_.num_received(),
+                        static_cast<std::uint16_t>(rail),
+                        static_cast<std::uint16_t>(own),
+                        0};
+  const std::string_view to = theirs_.on(endpoint.name(), theirs);
+  return endpoint.open({reinterpret_cast<const std::byte*>(to.data()), to.size()},
+                       {reinterpret_cast<const std::byte*>(&hello), sizeof hello}, link);
+}
+
+// Ends what the link has under way: request_done() takes back what the fabric had.
+void Session::drop_link() {
+  fabric::Link* link = nullptr;
+  {
+    std::lock_guard lock(lock_);
+    link = link_.drop(now_ns());
+    owner_side_.on_link_end();
+    for (Work* work = posted_.first(); work != nullptr;) {
+      Work& one = *std::exchange(work, work->next);
+      if (!one.is_asked || one.access != Access::get) continue;
+      posted_.remove(one);
+      drop_posted(*one.region);
+      repost(one);
+    }
+  }
+  if (link != nullptr) endpoint()->close(*link);
+}
+
+void Session::take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received,
+                        std::uint32_t device) {
+  drop_link();
+  bool makes_sense = true;
+  const bool breaks = endpoint.limits().breaks;
+  {
+    std::lock_guard lock(lock_);
+    use(endpoint);
+    main_.theirs = device;
+    link.client = &main_;
+    if (breaks) {
+      makes_sense = link_.take(link, received);
+    } else {
+      link_.set_opened(link);
+      link_.set_up();
+    }
+  }
+  if (!makes_sense) return lose(Code::corrupt, "acknowledges what was never sent");
+  if (!breaks) note_up();
+}
+
+void Session::note_up() {
+  link_.note_heard(now_ns());
+  {
+    // After a break the next device is tried first.
+    std::lock_guard lock(lock_);
+    const auto own = std::ranges::find(*devices_, endpoint());
+    first_device_ = static_cast<std::size_t>(own - devices_->begin());
+    num_attempts_ = std::max(devices_->size(), num_their_devices()) > 1 ? 1 : 0;
+  }
+  if (is_told_) return;
+  is_told_ = true;
+  {
+    std::lock_guard lock(lock_);
+    stats_.open(fabric(), theirs_.name.empty() ? theirs_.host : theirs_.name);
+  }
+  transport_.note_connected(*this);
+}
+
+void Session::on_down(Code why) {
+  drop_link();
+  if (why == Code::corrupt) return lose(why, "sends what makes no sense");
+  if (!endpoint()->limits().breaks) return lose(Code::peer_lost, "its process has ended");
+  std::lock_guard lock(lock_);
+  link_.back_off(now_ns());
+}
+
+void Session::on_connection_end(const Status& why) {
+  connection_ = nullptr;
+  if (why == Code::timed_out) return;  // liveness tells
+  // A frame was lost, or made no sense: what waits for it would wait forever.
+  if (why != Code::peer_lost) return lose(why.code(), why.text());
+  // What it sent before is delivered by its link, where that tells its end itself.
+  bool ends_itself;
+  {
+    std::lock_guard lock(lock_);
+    ends_itself = link_.is_up() && !endpoint()->limits().breaks;
+  }
+  if (!ends_itself) lose(Code::peer_lost, "its process has ended");
+}
+
+// Messages.
+
+Code Session::send(fabric::Bytes bytes) {
+  std::lock_guard lock(lock_);
+  if (bytes.size() > message_max_) return Code::bad_argument;
+  if (num_sends_ > 0) return Code::again;
+  Head head{.kind = Kind::user};
+  const Code code = post(head, bytes);
+  if (code == Code::again) stats_.row().add(stats::Counter::stalls, 1);
+  return code;
+}
+
+void Session::on_message(fabric::Bytes bytes) {
+  Head head;
+  fabric::Bytes data;
+  if (!read_message(bytes, head, data)) return lose(Code::corrupt, "sends what makes no sense");
+  ReliableLink::Received received;
+  {
+    std::lock_guard lock(lock_);
+    received = link_.receive(head, bytes.size(), transport_.now_ns_);
+    if (received == ReliableLink::Received::fresh) {
+      stats_.row().add(stats::Counter::received, 1);
+      stats_.row().add(stats::Counter::received_bytes, bytes.size());
+    }
+  }
+  switch (received) {
+    case ReliableLink::Received::corrupt:
+      return lose(Code::corrupt, "sends messages out of order");
+    case ReliableLink::Received::up:
+      return note_up();
+    case ReliableLink::Received::nothing:
+      return;
+    case ReliableLink::Received::fresh:
+      break;
+  }
+  if (head.kind == Kind::user) [[likely]]
+    return transport_.events_.on_message(*this, data);
+  if (!dispatch(head.kind, bytes)) lose(Code::corrupt, "sends what makes no sense");
+}
+
+bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
+  MessageReader with{bytes};
+  switch (kind) {
+    case Kind::piece:
+      return with(PieceMessage{}, [&](auto& m) { return on_piece(m, with.data); });
+    case Kind::notify:
+      return with(NotifyMessage{}, [&](auto& m) {
+        transport_.events_.on_notify(*this, m.tag);
+        return true;
+      });
+    case Kind::resolve:
+      return with(ResolveMessage{}, [&](auto& m) { return on_resolve(m); });
+    case Kind::device_key:
+      return with(DeviceKeyMessage{}, [&](auto& m) { return on_device_key(m); });
+    case Kind::resolved:
+      return with(ResolvedMessage{}, [&](auto& m) { return on_resolved(m, nullptr); });
+    case Kind::withdrawn:
+      return with(HandleMessage{}, [&](auto& m) { return on_withdrawn(m.id); });
+    case Kind::let_go:
+      return with(HandleMessage{}, [&](auto& m) { return on_let_go(m.id); });
+    case Kind::put:
+    case Kind::get:
+    case Kind::data:
+    case Kind::atomic:
+    case Kind::done:
+      return on_owner_side(kind, bytes);
+    case Kind::bye:
+      lose(Code::peer_lost, "has left");
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<int> descriptors) {
+  if (type == peer::FrameType::mapping && descriptors.size() == 1) {
+    ResolvedMessage message;
+    fabric::Bytes data;
+    return read_message({reinterpret_cast<const std::byte*>(body.data()), body.size()}, message,
+                        data) &&
+           on_resolved(message, &descriptors[0]);
+  }
+  if (type != peer::FrameType::offer || opens_ || state() != State::connecting) return false;
+  for (const auto& endpoint : transport_.endpoints_) {
+    if (endpoint->name() != body || endpoint->mapped() == nullptr) continue;
+    fabric::Link* link = nullptr;
+    // The endpoint's, whatever comes of it.
+    const std::vector<int> offered(descriptors.begin(), descriptors.end());
+    std::ranges::fill(descriptors, -1);
+    Status status = endpoint->mapped()->accept(offered, link);
+    if (!status) {
+      lose(status.code(), status.text());
+      return true;
+    }
+    take_link(*endpoint, *link, 0, 0);
+    return true;
+  }
+  return false;
+}
+
+// Progress.
+
+void Session::make_busy() noexcept {
+  // relaxed: the list below has a lock.
+  if (is_busy_.exchange(true, std::memory_order_relaxed)) return;
+  std::lock_guard lock(transport_.busy_lock_);
+  // There is room: on_met().
+  transport_.busy_.push_back(shared_from_this());
+  transport_.has_busy_.store(true, std::memory_order_relaxed);
+}
+
+bool Session::pump() {
+  FinishedWorks finished;
+  bool is_up_now = false, floods = false, lacks_memory = false, is_stuck = false, is_worn = false,
+       wants_rails = false;
+  {
+    std::lock_guard lock(lock_);
+    is_busy_.store(false, std::memory_order_relaxed);
+    for (const auto& rail : rails_) {
+      if (rail == nullptr) continue;
+      if (std::exchange(rail->is_taken, false)) rail->is_up = true;
+      wants_rails |= rail->is_wanted;
+    }
+    if (link_.is_up())
+      while (Work* work = reposts_.first())
+        if (!advance(*work, finished)) break;
+    // Messages must not overtake the puts before them.
+    link_.hold(!reposts_.empty());
+    is_up_now = link_.pump();
+    if (link_.is_up() && !reposts_.empty()) make_busy();
+    if (link_.is_up() && reposts_.empty()) {
+      while (Work* work = waiting_.first())
+        if (!advance(*work, finished)) break;
+      if (!owner_side_.pump()) make_busy();
+    }
+    pump_stripes(finished);
+    floods = link_.floods();
+    lacks_memory = link_.lacks_memory();
+    is_stuck = std::exchange(is_stuck_, false);
+    is_worn = is_worn_;
+  }
+  if (wants_rails) open_rails(now_ns());
+  if (is_up_now) note_up();
+  finished.finish_all();
+  if (floods) lose(Code::no_memory, "asks for much and reads nothing");
+  if (is_stuck) try_another_device();
+  if (is_worn) lose(Code::peer_lost, "has links that break under one request");
+  if (lacks_memory) lose(Code::no_memory, "is owed messages that there is no memory for");
+  return is_busy_.load(std::memory_order_relaxed);
+}
+
+void Session::try_another_device() {
+  bool is_too_long = false;
+  {
+    std::lock_guard lock(lock_);
+    const Work* stuck = reposts_.first();
+    is_too_long = stuck != nullptr && now_ns() > stuck->broken_ns + transport_.timeout_ns();
+  }
+  if (!is_too_long) return on_down(Code::peer_lost);
+  lose(Code::peer_lost,
+       "is reached only by a device without puts, and a notified put has to be done again");
+}
+
+void Session::tick(std::uint64_t now) {
+  const std::uint64_t timeout = transport_.timeout_ns();
+  ReliableLink::Due due;
+  {
+    std::lock_guard lock(lock_);
+    const bool waits = !waiting_.empty() || !posted_.empty() || !reposts_.empty() ||
+                       !striped_.empty() || link_.has_unsent() || num_asked_ > 0;
+    // Who connected opens a broken link again. If nothing comes of that it may not know that it is
+    // broken: then the other side does.
+    due = link_.tick(now, timeout, waits, opens_ || link_.is_broken_for(timeout / 8, now));
+  }
+  if (due == ReliableLink::Due::gone)
+    lose(Code::peer_lost, fmt::format("was not heard of for {} ms", timeout / 1'000'000));
+  if (due == ReliableLink::Due::stalled) {
+    drop_link();
+    std::lock_guard lock(lock_);
+    link_.back_off(now);
+  }
+  if (due == ReliableLink::Due::open) {
+    if (Status status = open_link(); !status) {
+      std::lock_guard lock(lock_);
+      link_.back_off_most(now);
+    }
+  }
+  if (has_rails_.load(std::memory_order_relaxed)) tick_rails(now);
+}
+
+void Session::say_goodbye() {
+  Head head{.kind = Kind::bye};
+  std::lock_guard lock(lock_);
+  if (link_.is_up()) post_control(head);
+}
+
+void Session::lose(Code code, std::string_view why) noexcept {
+  const auto keeps = shared_from_this();
+  {
+    std::lock_guard lock(lock_);
+    if (!link_.lose()) return;
+    why_ = code;
+    or_no_memory([&] {
+      why_ = {code, fmt::format("{} {}", theirs_.name.empty() ? "the peer" : theirs_.name, why)};
+    });
+  }
+  // Else nobody here would hear of it.
+  if (code == Code::no_memory && user == nullptr)
+    or_no_memory([&] { log_line(LogLevel::warn, -1, "turned away: {}", why_.text()); });
+  // acquire: pairs with the end of post_on().
+  while (num_posting_.load(std::memory_order_acquire) != 0) cpu_relax();
+  or_no_memory([&] { drop_link(); });
+  or_no_memory([&] { drop_rails(); });
+  WorkList finished;
+  {
+    std::lock_guard lock(lock_);
+    for (auto& [key, region] : regions_) end_region(*region, code);
+    regions_.clear();
+    again_.clear();
+    for (WorkList* list : {&waiting_, &reposts_, &posted_, &striped_})
+      while (Work* work = list->pop_front()) {
+        owner_side_.drop(*work);
+        work->code = code;
+        finished.push_back(*work);
+      }
+    num_sends_ = 0;
+  }
+  drop_grants();
+  if (connection_ != nullptr) transport_.bootstrap_.close(*std::exchange(connection_, nullptr));
+  transport_.forget(*this);
+  finished.finish_all();
+  transport_.events_.on_lost(*this, why_);
+}
+
+}  // namespace weft::transport

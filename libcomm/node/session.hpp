@@ -1,0 +1,226 @@
+#pragma once
+// Session: what this Node has with one peer in one life of it. Written once for all fabrics.
+//
+// A session has a link. Where links can break (Limits::breaks), the side that connected opens
+// another, at growing intervals, and the other one if nothing comes of that; both say what they
+// have received, messages are numbered, kept until acknowledged and sent again, puts and gets that
+// had not ended are posted again, and an atomic ends with outcome_unknown. After the timeout the
+// session is lost, for good: all its works end with peer_lost. Fabrics that cannot put, get or do
+// atomics have the owner's side do it, by messages.
+//
+// Threads. start(), send(), import(): any thread; one short lock. The rest: under the transport's
+// progress lock, by whoever polls.
+#include <pthread.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/spin_lock.hpp"
+#include "base/stats.hpp"
+#include "node/rails.hpp"
+#include "node/work.hpp"
+#include "peer/bootstrap.hpp"
+#include "peer/messages.hpp"
+#include "peer/reliable_link.hpp"
+#include "rma/regions.hpp"
+#include "rma/target_side.hpp"
+
+namespace weft::transport {
+
+class Transport;
+
+inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
+
+class Session final : public std::enable_shared_from_this<Session>, OwnerSide::Memory {
+ public:
+  using State = ReliableLink::State;
+
+  Session(Transport& transport, peer::Connection& connection, bool opens);
+  ~Session();
+
+  const peer::NodeAddress& theirs() const { return theirs_; }
+  const peer::Bytes16& cookie() const { return cookie_; }
+  State state() const { return link_.state(); }
+  bool is_opening() const { return link_.is_opening(); }
+  std::string_view fabric() const { return endpoint() != nullptr ? endpoint()->name() : "none"; }
+  bool is_mapped() const { return endpoint() != nullptr && endpoint()->mapped() != nullptr; }
+  void* user = nullptr;  // the facade's
+
+  // Posts the work, or keeps it until it can be. It ends by finish(), maybe before the return.
+  void start(Work& work);
+  // Copies a message of at most message_max() bytes. again: no room now.
+  Code send(fabric::Bytes bytes);
+  std::size_t message_max() const { return message_max_; }
+  // The region of this key, asked for at its first use.
+  std::shared_ptr<RemoteRegion> import(const MemoryKey& key);
+  void add_use(RegionUse& use);
+  void remove_use(RegionUse& use);
+
+  // By the transport.
+  Status begin(fabric::Endpoint& endpoint);  // opens the first link
+  // A link that the peer opened, over that device of it.
+  void take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received,
+                 std::uint32_t device);
+  bool take_rail(fabric::Endpoint& endpoint, fabric::Link& link, std::size_t number,
+                 std::uint32_t device);
+  void on_down(Code why);
+  void on_rail_up(Rail& rail);
+  void on_rail_down(Rail& rail, Code why);
+  void on_message(fabric::Bytes bytes);
+  bool on_frame(peer::FrameType type, std::string_view body, std::span<int> descriptors);
+  void on_connection_end(const Status& why);
+  // Moves on what waits; false once nothing does.
+  bool pump();
+  void tick(std::uint64_t now_ns);
+  void lose(Code code, std::string_view why) noexcept;
+  void withdraw(const std::shared_ptr<Region>& region);
+  void note_used();  // the endpoints that it has links over
+  bool has_unsent() const { return link_.has_unsent(); }
+  void say_goodbye();
+
+ private:
+  friend class Transport;
+  struct Granted {
+    std::shared_ptr<Region> region;  // null: free
+    std::uint32_t rights = 0;
+    bool is_withdrawn = false;
+    std::uint16_t num_uses = 0;  // of this place; the upper half of the handle
+  };
+
+  // session.cpp; under lock_.
+  fabric::Endpoint* endpoint() const { return link_.endpoint(); }
+  template <class Message>
+  Code post(Message& message, fabric::Bytes body = {}) {
+    const Code code = link_.post(message, sizeof message, body);
+    if (code == Code::ok) count_sent(sizeof message + body.size());
+    return code;
+  }
+  template <class Message>
+  void post_control(Message& message) {
+    link_.post_control(message, sizeof message);
+  }
+  bool dispatch(Kind kind, fabric::Bytes bytes);
+  void count_sent(std::size_t bytes) noexcept {
+    stats_.row().add(stats::Counter::sent, 1);
+    stats_.row().add(stats::Counter::sent_bytes, bytes);
+  }
+  // A put, get or atomic has moved its bytes without the owner.
+  void count_moved(const Work& work) noexcept {
+    if (work.access == Access::get)
+      stats_.row().add(stats::Counter::copied_bytes, work.bytes);
+    else
+      count_sent(work.bytes);
+  }
+  void make_busy() noexcept override;
+  void try_another_device();
+  void note_up();
+  void use(fabric::Endpoint& endpoint);
+  Status open_link();
+  Status open_over(fabric::Endpoint& endpoint, std::size_t own, std::size_t theirs,
+                   std::size_t rail, fabric::Link*& link);
+  void drop_link();
+  std::size_t num_their_devices() const { return theirs_.num_devices(fabric()); }
+
+  // requests.cpp; under lock_. False: it must wait.
+  bool advance(Work& work, WorkList& finished);
+  static Code check(const Work& work, const RemoteRegion& region);
+  void post_tag(Work& work);
+  void drop_posted(RemoteRegion& region);
+  void repost(Work& work);
+  bool post_pieces(Work& work, WorkList& finished);
+  void do_mapped(Work& work, std::byte* at);
+  void end_work(Work& work, Code code, WorkList& finished);
+  void on_request_done(Work& work, Code code);
+  static void request_done(fabric::Request& request, Code code) noexcept;
+  void end_region(RemoteRegion& region, Code why);
+  void drop_region(RemoteRegion& region);
+  void let_go(RemoteRegion& region);
+  void ask(RemoteRegion& region);
+  // Of what the owner answers; they take lock_. False: it makes no sense.
+  bool on_device_key(const DeviceKeyMessage& message);
+  bool on_resolved(const ResolvedMessage& message, int* descriptor);
+  bool on_owner_side(Kind kind, fabric::Bytes bytes);
+  bool on_withdrawn(std::uint32_t handle);
+  bool on_piece(const PieceMessage& message, fabric::Bytes data);
+
+  // rails.cpp
+  Rail& rail_at(std::size_t number);
+  void want(Rail& rail);
+  Rail* rail_of_thread();
+  void open_rails(std::uint64_t now_ns);
+  void open_rail(Rail& rail, std::uint64_t now_ns);
+  void set_link(Rail& rail, fabric::Endpoint& endpoint, fabric::Link* link, std::uint32_t theirs,
+                std::uint64_t now_ns);
+  static void back_off(Rail& rail, std::uint64_t now_ns);
+  void drop_rail(Rail& rail);
+  void drop_rails();
+  void tick_rails(std::uint64_t now_ns);
+  bool take_for(Rail& rail, Work& work);
+  void post_on(Rail& rail, Work& work);
+  static void leave_rail(Work& work);
+  bool is_striped(const Work& work) const;
+  void start_striped(Work& work, WorkList& finished);
+  bool next_piece(const Rail& rail, Piece& piece, WorkList& finished);
+  void pump_stripes(WorkList& finished);
+  void hand_out(Rail& rail, fabric::Endpoint& endpoint, fabric::Link& link, WorkList& finished);
+  static void stripe_done(fabric::Request& request, Code code) noexcept;
+  void on_stripe_done(Rail::Stripe& stripe, Code code);
+  void fail_striped(Work& work, Code code, WorkList& finished);
+  void end_striped(Work& work, WorkList& finished);
+
+  // serving.cpp; under the progress lock.
+  bool on_resolve(const ResolveMessage& message);
+  static bool registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
+                             fabric::Key& key);
+  Granted* find_granted(std::uint32_t handle);
+  std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override;
+  bool on_let_go(std::uint32_t handle);
+  void drop_grants();
+
+  Transport& transport_;
+  SpinLock lock_;
+  ReliableLink link_;
+  OwnerSide owner_side_;
+  std::size_t message_max_ = 0;
+
+  WorkList waiting_;          // in order
+  WorkList posted_;           // the fabric has them, or the owner's side
+  WorkList reposts_;          // were under way when the link broke; messages must not overtake them
+  WorkList striped_;          // with pieces that nobody has been given
+  std::vector<Piece> again_;  // pieces whose rail went down
+  bool is_stuck_ = false;     // the first of them is a notified put, and this device has no puts
+  bool is_worn_ = false;      // one of them has broken too many links
+  std::size_t num_sends_ = 0;  // long messages in waiting_
+  std::map<MemoryKey, std::shared_ptr<RemoteRegion>> regions_;
+  std::uint32_t last_question_ = 0;
+  std::size_t num_asked_ = 0;  // questions that have no answer yet
+
+  // Of the fabric in use, from the first link on: this Node's devices.
+  const std::vector<fabric::Endpoint*>* devices_ = nullptr;
+  std::size_t first_device_ = 0, num_attempts_ = 0;  // of the main link
+  Rail main_{*this, 0};
+  std::vector<std::unique_ptr<Rail>> rails_;  // from number 1 on; null: not wanted yet
+  std::atomic<bool> has_rails_{false};
+  std::vector<pthread_t> posters_;   // threads by their first post
+  std::atomic<int> num_posting_{0};  // threads in post_on()
+
+  std::atomic<bool> is_busy_{false};
+  stats::Slot stats_;  // from the first link on
+
+  std::vector<std::byte> assembled_;  // of a long message
+  std::uint64_t assembled_total_ = 0;
+
+  std::vector<Granted> granted_;
+
+  peer::Connection* connection_;
+  peer::NodeAddress theirs_;
+  peer::Bytes16 cookie_;
+  const bool opens_;
+  bool is_told_ = false;  // the program knows of this peer
+  Status why_;            // once it is lost
+};
+
+}  // namespace weft::transport

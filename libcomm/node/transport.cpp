@@ -1,0 +1,521 @@
+#include "node/transport.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "peer/sockets.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+constexpr std::uint64_t kTickNs = 5'000'000;
+constexpr std::uint64_t kSocketsNs = 500'000;  // between two looks while polls have other work
+constexpr std::uint32_t kTickPolls = 64;
+constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
+constexpr std::string_view kNoMemory = "needs memory of which there is none left here";
+
+peer::NodeAddress own_address(std::string name,
+                              const std::vector<std::unique_ptr<fabric::Endpoint>>& endpoints) {
+  peer::NodeAddress address;
+  address.name = std::move(name);
+  address.generation = peer::random_word();
+  address.host = peer::host_identity();
+  for (const auto& endpoint : endpoints)
+    address.fabrics.push_back({std::string(endpoint->name()), endpoint->address()});
+  return address;
+}
+
+}  // namespace
+
+Transport::Transport(Events& events, const peer::Secret& secret, std::string name,
+                     std::uint64_t timeout_ns,
+                     std::vector<std::unique_ptr<fabric::Endpoint>> endpoints)
+    : events_(events),
+      bootstrap_(secret, own_address(std::move(name), endpoints)),
+      timeout_ns_(timeout_ns),
+      endpoints_(std::move(endpoints)),
+      epoll_(make_epoll()),
+      now_ns_(coarse_now_ns()) {
+  auto watch = [&](int descriptor) {
+    if (watch_for_input(epoll_, descriptor)) return;
+    throw Error({Code::no_memory, "the kernel has no memory left for a Node"});
+  };
+  watch(bootstrap_.wait_fd());
+  used_.reserve(endpoints_.size());
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint->wait_fd() >= 0) watch(endpoint->wait_fd());
+    const auto same = std::ranges::find_if(
+        devices_, [&](const auto& group) { return group.front()->name() == endpoint->name(); });
+    if (same == devices_.end())
+      devices_.push_back({endpoint.get()});
+    else
+      same->push_back(endpoint.get());
+  }
+}
+
+const std::vector<fabric::Endpoint*>& Transport::devices_of(
+    const fabric::Endpoint& endpoint) const {
+  return *std::ranges::find_if(
+      devices_, [&](const auto& group) { return group.front()->name() == endpoint.name(); });
+}
+
+void Transport::end() {
+  std::lock_guard lock(progress_);
+  in_poll_ = true;  // no poll from here on
+  while (!sessions_.empty())
+    sessions_.back()->lose(Code::cancelled, "was left: the Node has ended");
+  for (const auto& connecting : std::exchange(connecting_, {}))
+    if (!connecting->is_done) {
+      connecting->status = status_of(Code::cancelled, "the Node has ended");
+      connecting->is_done = true;
+    }
+  while (!regions_.empty()) drop(std::shared_ptr<Region>(regions_.begin()->second));
+  lost_.clear();
+}
+
+Transport::~Transport() { end(); }
+
+// Meeting.
+
+Status Transport::listen(std::string_view address) {
+  // Processes of the host come by a Unix socket, so that they can share memory.
+  std::string text;
+  if (!address.starts_with("unix:"))
+    if (Status status = this->address(text); !status) return status;
+  is_urgent_ = true;
+  return bootstrap_.listen(address);
+}
+
+Status Transport::address(std::string& text) {
+  peer::NodeAddress& own = bootstrap_.own();
+  const bool has_unix = std::ranges::any_of(
+      own.bootstraps, [](const std::string& item) { return item.starts_with("unix:"); });
+  if (!has_unix)
+    if (Status status = bootstrap_.listen(fmt::format("unix:@weft-{:016x}", own.generation));
+        !status)
+      return status;
+  peer::NodeAddress told = own;
+  told.bootstraps = peer::reached_at(own.bootstraps, peer::kMaxBootstraps);
+  text = peer::to_text(told);
+  return {};
+}
+
+void Transport::connect(std::string_view text, std::uint64_t deadline_ns,
+                        std::shared_ptr<Connecting> to) {
+  to->deadline_ns = deadline_ns;
+  if (peer::is_address_text(text)) {
+    peer::NodeAddress theirs;
+    if (Status status = peer::from_text(text, theirs); !status) {
+      to->status = status;
+      to->is_done = true;
+      return;
+    }
+    const bool is_here = theirs.host == bootstrap_.own().host;
+    for (const std::string& item : theirs.bootstraps)
+      if (!item.starts_with("unix:")) to->candidates.push_back(item);
+    // Bridges to containers have one address on many hosts: what is this host's, too, leads to it.
+    if (!is_here && to->candidates.size() > 1) {
+      const std::vector<std::string> own = peer::own_addresses();
+      std::erase_if(to->candidates, [&](const std::string& item) {
+        return std::ranges::find(own, peer::host_of(item)) != own.end();
+      });
+    }
+    for (const std::string& item : theirs.bootstraps)
+      if (item.starts_with("unix:") && is_here) to->candidates.push_back(item);
+    to->tried_unix = true;
+    to->last_failure = {
+        Code::not_found,
+        fmt::format("the Node {} is on another host and listens on no host:port", theirs.name)};
+  } else {
+    to->candidates.emplace_back(text);
+  }
+  connecting_.push_back(to);
+  ++num_awaited_;
+  if (or_no_memory([&] { try_next(to); }) != Code::ok)
+    end_connecting(to.get(), Code::no_memory, nullptr);
+}
+
+void Transport::try_next(std::shared_ptr<Connecting> connecting) {
+  while (!connecting->candidates.empty()) {
+    const std::string address = std::move(connecting->candidates.back());
+    connecting->candidates.pop_back();
+    // One that does not answer leaves time for the others.
+    const std::uint64_t left = connecting->candidates.size() + 1, now = now_ns();
+    const std::uint64_t deadline_ns =
+        now + (connecting->deadline_ns - std::min(connecting->deadline_ns, now)) / left;
+    Status status = bootstrap_.connect(address, deadline_ns, connecting.get());
+    if (status) return;
+    connecting->last_failure = status;
+  }
+  end_connecting(connecting.get(), connecting->last_failure, nullptr);
+}
+
+std::shared_ptr<Transport::Connecting> Transport::find(void* pointer) {
+  for (const auto& item : connecting_)
+    if (item.get() == pointer) return item;
+  return nullptr;
+}
+
+Transport::Connecting* Transport::connecting_to(const Session& session) {
+  for (const auto& item : connecting_)
+    if (item->session.get() == &session) return item.get();
+  return nullptr;
+}
+
+// Null: none.
+void Transport::end_connecting(Connecting* pointer, Status status,
+                               std::shared_ptr<Session> session) {
+  const auto connecting = find(pointer);
+  if (connecting == nullptr) return;
+  std::erase(connecting_, connecting);
+  --num_awaited_;
+  connecting->status = std::move(status);
+  connecting->session = std::move(session);
+  connecting->is_done = true;
+}
+
+bool Transport::on_met(peer::Connection& connection, bool connected_here) {
+  void* const client = connection.client;
+  std::shared_ptr<Session> session;
+  bool stays = false;
+  if (or_no_memory([&] { stays = meet(connection, connected_here, session); }) == Code::ok)
+    return stays;
+  if (session != nullptr) {
+    session->connection_ = nullptr;  // closed by the answer
+    session->lose(Code::no_memory, kNoMemory);
+  } else {
+    log_line(LogLevel::warn, -1, "a peer was turned away: there is no memory for it");
+  }
+  if (connected_here) end_connecting(find(client).get(), Code::no_memory, nullptr);
+  return false;
+}
+
+bool Transport::meet(peer::Connection& connection, bool connected_here,
+                     std::shared_ptr<Session>& session) {
+  std::shared_ptr<Connecting> connecting;
+  const peer::NodeAddress& theirs = connection.theirs();
+  if (connected_here) {
+    connecting = find(connection.client);
+    if (connecting == nullptr) return false;
+    // To memory of this host only a Unix socket leads.
+    if (!connection.is_unix() && !connecting->tried_unix && theirs.host == bootstrap_.own().host &&
+        mapped() != nullptr) {
+      connecting->tried_unix = true;
+      bool found = false;
+      for (const std::string& item : theirs.bootstraps) {
+        if (!item.starts_with("unix:")) continue;
+        if (!found)
+          for (const std::string& own : theirs.bootstraps)
+            if (!own.starts_with("unix:")) connecting->candidates.push_back(own);
+        found = true;
+        connecting->candidates.push_back(item);
+      }
+      if (found) {
+        try_next(connecting);
+        return false;
+      }
+    }
+  }
+  session = std::make_shared<Session>(*this, connection, connected_here);
+  if (connected_here) connecting->session = session;
+  // So that make_busy() and lose() need none.
+  make_room(sessions_);
+  make_room(lost_, sessions_.size() + 1);
+  {
+    std::lock_guard lock(busy_lock_);
+    make_room(busy_, sessions_.size() + 1);
+    pumped_.reserve(busy_.capacity());
+  }
+  by_cookie_[session->cookie()] = session.get();
+  connection.client = session.get();
+  sessions_.push_back(session);
+  if (!connected_here) return true;
+
+  std::string text = fmt::format("no fabric leads to {}: it has", theirs.name);
+  for (const auto& [fabric, on] : theirs.fabrics) text += " " + fabric;
+  Status status{Code::unsupported, std::move(text)};
+  for (const auto& endpoint : endpoints_) {
+    const bool maps = endpoint->address().empty();
+    const bool has_it = std::ranges::any_of(
+        theirs.fabrics, [&](const auto& item) { return item.fabric == endpoint->name(); });
+    if (!has_it || (maps && !connection.is_unix())) continue;
+    Status begun = session->begin(*endpoint);
+    if (begun) return true;
+    status = begun;
+  }
+  session->connection_ = nullptr;  // closed by the answer
+  end_connecting(connecting.get(), status, nullptr);
+  session->lose(status.code(), status.text());
+  return false;
+}
+
+void Transport::on_failed(peer::Connection& connection, const Status& status) {
+  const auto connecting = find(connection.client);
+  if (connecting == nullptr) return;
+  connecting->last_failure = status;
+  if (or_no_memory([&] { try_next(connecting); }) != Code::ok)
+    end_connecting(connecting.get(), Code::no_memory, nullptr);
+}
+
+template <class F>
+void Transport::guard(Session& session, F&& f) noexcept {
+  if (or_no_memory(f) != Code::ok) session.lose(Code::no_memory, kNoMemory);
+}
+
+bool Transport::on_frame(peer::Connection& connection, peer::FrameType type, std::string_view body,
+                         std::span<int> descriptors) {
+  auto* session = static_cast<Session*>(connection.client);
+  const auto keeps = session->shared_from_this();
+  bool makes_sense = true;
+  guard(*session, [&] { makes_sense = session->on_frame(type, body, descriptors); });
+  return makes_sense;
+}
+
+void Transport::on_end(peer::Connection& connection, const Status& why) {
+  auto* session = static_cast<Session*>(connection.client);
+  const auto keeps = session->shared_from_this();
+  guard(*session, [&] { session->on_connection_end(why); });
+}
+
+bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
+  LinkHello opening;
+  if (!read_hello(hello, opening)) return false;
+  const auto found = by_cookie_.find(opening.cookie);
+  if (found == by_cookie_.end()) return false;
+  const auto keeps = found->second->shared_from_this();
+  // What it has under way counts on the limits of its fabric.
+  if (keeps->endpoint() != nullptr && keeps->endpoint()->name() != polled_->name()) return false;
+  if (opening.rail != 0) {
+    bool takes = false;
+    guard(*keeps, [&] { takes = keeps->take_rail(*polled_, link, opening.rail, opening.device); });
+    return takes;
+  }
+  if (opening.device >= keeps->theirs().num_devices(polled_->name())) return false;
+  // Of two that open to each other at once, the link of the one that connected counts.
+  if (keeps->opens_ && keeps->is_opening()) return false;
+  guard(*keeps, [&] { keeps->take_link(*polled_, link, opening.received, opening.device); });
+  return keeps->state() != Session::State::lost;
+}
+
+// The peer's resume follows on the main link.
+void Transport::on_up(fabric::Link& link) {
+  auto& rail = *static_cast<Rail*>(link.client);
+  if (rail.number != 0) rail.session.on_rail_up(rail);
+}
+
+void Transport::on_down(fabric::Link& link, Code why) {
+  auto* rail = static_cast<Rail*>(link.client);
+  if (rail == nullptr) return;
+  const auto keeps = rail->session.shared_from_this();
+  guard(*keeps, [&] {
+    if (rail->number == 0)
+      keeps->on_down(why);
+    else
+      keeps->on_rail_down(*rail, why);
+  });
+}
+
+void Transport::on_message(fabric::Link& link, fabric::Bytes bytes) {
+  auto& rail = *static_cast<Rail*>(link.client);
+  if (rail.number == 0) {
+    if (or_no_memory([&] { rail.session.on_message(bytes); }) == Code::ok) [[likely]]
+      return;
+    const auto keeps = rail.session.shared_from_this();
+    return keeps->lose(Code::no_memory, kNoMemory);
+  }
+  const auto keeps = rail.session.shared_from_this();
+  keeps->lose(Code::corrupt, "sends messages where none belong");
+}
+
+void Transport::note_connected(Session& session) {
+  events_.on_connected(session);
+  end_connecting(connecting_to(session), {}, session.shared_from_this());
+}
+
+void Transport::forget(Session& session) {
+  by_cookie_.erase(session.cookie());
+  end_connecting(connecting_to(session), session.why_, nullptr);
+  const auto found =
+      std::ranges::find_if(sessions_, [&](const auto& item) { return item.get() == &session; });
+  if (found == sessions_.end()) return;
+  lost_.push_back(std::move(*found));
+  sessions_.erase(found);
+}
+
+void Transport::close(Session& session) {
+  const auto keeps = session.shared_from_this();
+  session.say_goodbye();
+  const std::uint64_t limit = now_ns() + std::min(timeout_ns_, kGoodbyeNs);
+  while (session.has_unsent() && session.state() == Session::State::up && now_ns() < limit &&
+         !in_poll_)
+    poll();
+  session.lose(Code::cancelled, "was left");
+}
+
+void Transport::close_all() {
+  std::lock_guard lock(progress_);
+  for (const auto& session : sessions_) session->say_goodbye();
+  const std::uint64_t limit = now_ns() + std::min(timeout_ns_, kGoodbyeNs);
+  while (!in_poll_ && now_ns() < limit && std::ranges::any_of(sessions_, [](const auto& session) {
+    return session->state() == Session::State::up && session->has_unsent();
+  }))
+    poll();
+}
+
+// Memory.
+
+fabric::Mapped* Transport::mapped() {
+  for (const auto& endpoint : endpoints_)
+    if (endpoint->mapped() != nullptr) return endpoint->mapped();
+  return nullptr;
+}
+
+Status Transport::add_region(std::byte* address, std::size_t bytes, bool allocated,
+                             std::shared_ptr<Region>& region) {
+  auto made = std::make_shared<Region>();
+  made->id = ++last_region_;
+  made->address = address;
+  made->bytes = bytes;
+  made->is_allocated = allocated;
+  regions_[made->id] = made;
+  region = std::move(made);
+  return {};
+}
+
+Status Transport::make_key(Region& region, std::uint32_t rights, std::uint64_t only,
+                           MemoryKey& key) {
+  if (region.is_withdrawn || rights == 0 || (rights & ~std::uint32_t{kAllRights}) != 0)
+    return Code::bad_argument;
+  Region::Grant* grant = nullptr;
+  for (Region::Grant& item : region.grants)
+    if (item.rights == rights && item.only == only) grant = &item;
+  if (grant == nullptr) {
+    grant = &region.grants.emplace_back();
+    grant->rights = rights;
+    grant->only = only;
+    peer::fill_random(grant->secret.data(), grant->secret.size());
+  }
+  const KeyParts parts{generation(), region.id, grant->secret};
+  std::memcpy(key.bytes.data(), &parts, sizeof parts);
+  return {};
+}
+
+void Transport::withdraw(const std::shared_ptr<Region>& region) {
+  region->is_withdrawn = true;
+  regions_.erase(region->id);
+  for (const auto& session : sessions_) session->withdraw(region);
+}
+
+void Transport::drop(const std::shared_ptr<Region>& region) {
+  region->is_withdrawn = true;
+  regions_.erase(region->id);
+  for (Region::Registered& item : region->registered) item.endpoint->deregister(item.registration);
+  region->registered.clear();
+}
+
+// Progress.
+
+bool Transport::poll() {
+  std::unique_lock lock(progress_, std::try_to_lock);
+  if (!lock.owns_lock() || in_poll_) return false;
+  // Also when a callback of the program throws.
+  struct InPoll {
+    explicit InPoll(bool& is_set) : value(is_set) { value = true; }
+    ~InPoll() { value = false; }
+    bool& value;
+  } const in_poll(in_poll_);
+  bool any = false;
+  // By index: a link over another one may come meanwhile.
+  for (std::size_t i = 0; i < used_.size(); ++i) any |= poll_endpoint(*used_[i]);
+  if (has_busy_.load(std::memory_order_relaxed)) [[unlikely]] {
+    {
+      std::lock_guard busy_lock(busy_lock_);
+      pumped_.swap(busy_);
+      has_busy_.store(false, std::memory_order_relaxed);
+    }
+    for (const auto& session : pumped_) guard(*session, [&] { session->pump(); });
+    pumped_.clear();
+  }
+  const std::uint64_t polls = num_polls_.load(std::memory_order_relaxed) + 1;
+  num_polls_.store(polls, std::memory_order_relaxed);
+  if (is_urgent_ || polls % kTickPolls == 0 || num_awaited_.load(std::memory_order_relaxed) > 0)
+      [[unlikely]] {
+    or_no_memory([&] { tick(); });  // else the next one
+  }
+  return any;
+}
+
+bool Transport::poll_endpoint(fabric::Endpoint& endpoint) {
+  polled_ = &endpoint;
+  bool any = false;
+  if (or_no_memory([&] { any = endpoint.poll(*this); }) == Code::ok) return any;
+  log_line(LogLevel::warn, -1, "{}: there is no memory for something that has arrived",
+           endpoint.name());
+  // Whose it was is not known, and who waits for it would wait forever.
+  for (std::size_t i = sessions_.size(); i-- > 0;) {
+    if (i >= sessions_.size() || sessions_[i]->endpoint() != &endpoint) continue;
+    const auto keeps = sessions_[i];
+    keeps->lose(Code::no_memory, kNoMemory);
+  }
+  return true;
+}
+
+void Transport::note_used(fabric::Endpoint& endpoint) {
+  if (std::ranges::find(used_, &endpoint) == used_.end()) used_.push_back(&endpoint);
+}
+
+void Transport::tick() {
+  now_ns_ = coarse_now_ns();
+  for (const auto& endpoint : endpoints_)
+    if (std::ranges::find(used_, endpoint.get()) == used_.end()) poll_endpoint(*endpoint);
+  if (is_urgent_ || num_awaited_.load(std::memory_order_relaxed) > 0 ||
+      now_ns_ > last_sockets_ns_ + kSocketsNs) {
+    is_urgent_ = bootstrap_.poll(*this);
+    last_sockets_ns_ = now_ns_;
+  }
+  if (now_ns_ > last_tick_ns_ + kTickNs) {
+    last_tick_ns_ = now_ns_;
+    const std::uint64_t now = now_ns();
+    now_ns_ = now;
+    for (std::size_t i = sessions_.size(); i-- > 0;) {
+      if (i >= sessions_.size()) continue;
+      const auto session = sessions_[i];
+      guard(*session, [&] { session->tick(now); });
+    }
+    used_.clear();
+    for (const auto& session : sessions_) session->note_used();
+    for (std::size_t i = connecting_.size(); i-- > 0;)
+      if (i < connecting_.size() && now > connecting_[i]->deadline_ns) {
+        const auto connecting = connecting_[i];
+        const auto session = connecting->session;
+        end_connecting(connecting.get(), {Code::timed_out, "the peer does not answer in time"},
+                       nullptr);
+        if (session != nullptr) session->lose(Code::timed_out, "does not answer in time");
+      }
+  }
+  lost_.clear();
+}
+
+bool Transport::arm() {
+  std::unique_lock lock(progress_, std::try_to_lock);
+  if (!lock.owns_lock() || in_poll_) return false;
+  is_urgent_ = true;
+  if (has_busy_.load(std::memory_order_relaxed)) return false;
+  for (const auto& endpoint : endpoints_)
+    if (!endpoint->arm()) return false;
+  return true;
+}
+
+int Transport::sleep_ms() {
+  std::lock_guard lock(progress_);
+  return sessions_.empty() && connecting_.empty() ? 500 : 20;
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,288 @@
+#include "peer/reliable_link.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "base/shortage.hpp"
+#include "base/wait.hpp"
+#include "weft/copy.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+constexpr std::size_t kMaxBacklog = 4096;
+constexpr std::uint32_t kAckMessages = 64;
+constexpr std::size_t kAckBytes = 4 << 10;
+constexpr std::uint64_t kFirstBackoffNs = 2'000'000, kMostBackoffNs = 250'000'000;
+
+}  // namespace
+
+ReliableLink::ReliableLink(Owner& owner) : owner_(owner), began_ns_(now_ns()) {}
+
+bool ReliableLink::floods() const { return backlog_.size() > kMaxBacklog; }
+
+// Links.
+
+void ReliableLink::set_opened(fabric::Link& link) {
+  link_ = &link;
+  linked_at_ns_ = now_ns();
+  is_opener_ = true;
+}
+
+bool ReliableLink::take(fabric::Link& link, std::uint32_t received) {
+  if (state_ == State::lost) return false;
+  link_ = &link;
+  linked_at_ns_ = now_ns();
+  is_opener_ = false;
+  if (!resume(received)) return false;
+  wants_resume_ = true;
+  owner_.make_busy();
+  return true;
+}
+
+fabric::Link* ReliableLink::drop(std::uint64_t now_ns) {
+  if (state_ == State::up) {
+    state_ = State::broken;
+    broken_since_ns_ = now_ns;
+    backoff_ns_ = kFirstBackoffNs;
+  }
+  wants_resume_ = false;
+  return std::exchange(link_, nullptr);
+}
+
+void ReliableLink::back_off(std::uint64_t now_ns) {
+  if (broken_since_ns_ == 0) broken_since_ns_ = began_ns_;
+  open_at_ns_ = now_ns + backoff_ns_;
+  backoff_ns_ = std::clamp(backoff_ns_ * 2, kFirstBackoffNs, kMostBackoffNs);
+}
+
+void ReliableLink::back_off_most(std::uint64_t now_ns) { open_at_ns_ = now_ns + kMostBackoffNs; }
+
+bool ReliableLink::lose() {
+  if (state_ == State::lost) return false;
+  state_ = State::lost;
+  backlog_.clear();
+  resend_ = {};
+  return true;
+}
+
+bool ReliableLink::resume(std::uint32_t received) {
+  if (!drop_acknowledged(received)) return false;
+  resend_.rewind();
+  return true;
+}
+
+// Messages.
+
+Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool is_backlog) {
+  if (state_ == State::lost) return Code::peer_lost;
+  if (!is_backlog && !backlog_.empty()) return Code::again;
+  if (!retains()) {
+    if (state_ != State::up) return Code::again;
+    const Code code =
+        endpoint_->message(*link_, {reinterpret_cast<const std::byte*>(&head), head_bytes}, body);
+    was_sent_ = true;
+    if (code == Code::ok) {
+      if (std::exchange(was_full_, false)) [[unlikely]]
+        has_room_again_ = true;
+      return code;
+    }
+    was_full_ = true;
+    owner_.make_busy();
+    return Code::again;  // if the link is down, its end is told next
+  }
+  const bool is_next = state_ == State::up && !is_held_ && resend_.all_sent();
+  const std::span<std::byte> to = resend_.append(head_bytes + body.size());
+  if (to.empty()) {
+    owner_.make_busy();
+    return Code::again;
+  }
+  head.flags |= kNumbered;
+  head.number = ++num_posted_;
+  head.acked = num_received_;
+  // The message leaves before it is copied for a break of the link, so that the copy takes no time
+  // on its way.
+  const bool is_sent =
+      is_next && endpoint_->message(*link_, {reinterpret_cast<const std::byte*>(&head), head_bytes},
+                                    body) == Code::ok;
+  std::memcpy(to.data(), &head, head_bytes);
+  if (!body.empty()) weft::detail::copy(to.data() + head_bytes, body.data(), body.size());
+  if (is_sent) {
+    resend_.mark_sent();
+    note_acknowledged();
+  } else if (state_ == State::up && !is_held_) {
+    send_unsent();
+  }
+  return Code::ok;
+}
+
+void ReliableLink::post_control(Head& head, std::size_t head_bytes) noexcept {
+  const Code code = post(head, head_bytes, {});
+  if (code != Code::again) return;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&head);
+  if (or_no_memory([&] { backlog_.emplace_back(bytes, bytes + head_bytes); }) != Code::ok)
+    lacks_memory_ = true;
+  owner_.make_busy();
+}
+
+Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
+                             fabric::Request* request) {
+  if (state_ != State::up) return Code::peer_lost;
+  // What was kept before goes before, so that all arrive as they were posted, unless that is held.
+  if (!resend_.all_sent() && !is_held_) return Code::again;
+  head.acked = num_received_;
+  const fabric::Bytes first{reinterpret_cast<const std::byte*>(&head), head_bytes};
+  const Code code = request != nullptr ? endpoint_->message_in_place(*link_, first, body, *request)
+                                       : endpoint_->message(*link_, first, body);
+  if (code != Code::ok) return code;
+  note_acknowledged();
+  return Code::ok;
+}
+
+void ReliableLink::send_unsent() {
+  while (!resend_.all_sent()) {
+    const std::span<std::byte> message = resend_.next();
+    std::memcpy(message.data() + offsetof(Head, acked), &num_received_, sizeof num_received_);
+    const Code code = endpoint_->message(*link_, message, {});
+    if (code != Code::ok) return owner_.make_busy();
+    resend_.mark_sent();
+    note_acknowledged();
+  }
+}
+
+void ReliableLink::send_ack() {
+  Head head{.kind = Kind::ack, .acked = num_received_};
+  if (endpoint_->message(*link_, as_bytes(head), {}) != Code::ok) return owner_.make_busy();
+  note_acknowledged();
+}
+
+void ReliableLink::note_acknowledged() {
+  unacked_messages_ = 0;
+  unacked_bytes_ = 0;
+  ack_ = Ack::none;
+}
+
+bool ReliableLink::drop_acknowledged(std::uint32_t acked) {
+  const std::uint64_t dropped = resend_.num_dropped();
+  const auto more = static_cast<std::int32_t>(acked - static_cast<std::uint32_t>(dropped));
+  // An older word of it may come late.
+  return more <= 0 || resend_.drop_until(dropped + static_cast<std::uint32_t>(more));
+}
+
+// False: it makes no sense. is_new: it has not been received before.
+bool ReliableLink::note_received(const Head& head, std::size_t bytes, bool& is_new) {
+  is_new = true;
+  if (!drop_acknowledged(head.acked)) return false;
+  if ((head.flags & kNumbered) == 0) return true;
+  const auto ahead = static_cast<std::int32_t>(head.number - num_received_);
+  if (ahead > 1) return false;
+  is_new = ahead == 1;
+  if (is_new) num_received_ = head.number;
+  unacked_bytes_ += bytes;
+  const bool is_much = ++unacked_messages_ >= kAckMessages || unacked_bytes_ >= kAckBytes;
+  if (is_much && ack_ == Ack::none) {
+    ack_ = Ack::next_pump;
+    owner_.make_busy();
+  }
+  return true;
+}
+
+ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes,
+                                             std::uint64_t now_ns) {
+  // A ping is no answer: where only the way back is broken, that is all that comes.
+  if (head.kind != Kind::ping) {
+    last_heard_ns_ = now_ns;
+    was_sent_ = false;
+  }
+  bool is_new = true;
+  if (retains()) {
+    if (head.kind == Kind::resume && is_opener_ && state_ != State::up) {
+      if (!resume(head.acked)) return Received::corrupt;
+      state_ = State::up;
+      owner_.make_busy();
+      return Received::up;
+    }
+    if (!note_received(head, bytes, is_new)) return Received::corrupt;
+  }
+  if (head.kind == Kind::ping) want_ack();
+  const bool is_own =
+      head.kind == Kind::ping || head.kind == Kind::ack || head.kind == Kind::resume;
+  return is_new && !is_own ? Received::fresh : Received::nothing;
+}
+
+void ReliableLink::want_ack() {
+  ack_ = Ack::now;
+  owner_.make_busy();
+}
+
+// Progress.
+
+bool ReliableLink::pump() {
+  bool is_up_now = false;
+  if (wants_resume_ && link_ != nullptr) {
+    Head head{.kind = Kind::resume, .acked = num_received_};
+    if (endpoint_->message(*link_, as_bytes(head), {}) == Code::ok) {
+      wants_resume_ = false;
+      state_ = State::up;
+      is_up_now = true;
+    } else {
+      owner_.make_busy();
+    }
+  }
+  if (state_ != State::up || is_held_) return is_up_now;
+  if (retains()) send_unsent();
+  while (!backlog_.empty()) {
+    auto& bytes = backlog_.front();
+    // The head is written to, so it lies at the start of all.
+    if (post(*reinterpret_cast<Head*>(bytes.data()), bytes.size(), {}, true) != Code::ok) break;
+    backlog_.pop_front();
+  }
+  if (ack_ == Ack::now) send_ack();
+  if (ack_ == Ack::next_pump) want_ack();
+  return is_up_now;
+}
+
+ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns, bool waits,
+                                     bool opens) {
+  switch (state_) {
+    case State::connecting:
+    case State::broken:
+      // Silence before the break counts, too.
+      if (now > (state_ == State::connecting ? began_ns_
+                 : last_heard_ns_ != 0       ? std::min(broken_since_ns_, last_heard_ns_)
+                                             : broken_since_ns_) +
+                    timeout_ns)
+        return Due::gone;
+      // Nobody answers there: another try. Before the first answer the peer may be slow.
+      if (link_ != nullptr &&
+          now > linked_at_ns_ + timeout_ns / (state_ == State::connecting ? 2 : 4))
+        return Due::stalled;
+      return opens && link_ == nullptr && endpoint_ != nullptr && now >= open_at_ns_ ? Due::open
+                                                                                     : Due::nothing;
+    case State::up:
+      // A ring that is full whenever a ping would go is not silence.
+      if (std::exchange(has_room_again_, false)) last_heard_ns_ = now;
+      if (!waits && !was_sent_) {
+        last_heard_ns_ = now;
+      } else if (now > last_heard_ns_ + timeout_ns) {
+        return Due::gone;
+      } else if (retains() && now > last_heard_ns_ + timeout_ns / 2 &&
+                 last_asked_ns_ > last_heard_ns_) {
+        return Due::stalled;
+      } else if (now > last_heard_ns_ + timeout_ns / 4 && now > last_asked_ns_ + timeout_ns / 4) {
+        last_asked_ns_ = now;
+        Head head{.kind = Kind::ping, .acked = num_received_};
+        // If there is no room, or the link is down, silence is enough.
+        [[maybe_unused]] const Code code = endpoint_->message(*link_, as_bytes(head), {});
+      }
+      return Due::nothing;
+    case State::lost:
+      break;
+  }
+  return Due::nothing;
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,138 @@
+#pragma once
+// ReliableLink: messages to and from one peer, in order and once, over fabric links that may break.
+// Numbered messages are kept until the peer acknowledges them and sent again over the next link;
+// the others end with the link that had them. Shared by a Node's sessions and a job's lanes, which
+// open and close the links, and call all this under a lock of theirs.
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "peer/messages.hpp"
+#include "peer/resend_buffer.hpp"
+
+namespace weft::transport {
+
+class ReliableLink {
+ public:
+  enum class State : std::uint8_t { connecting, up, broken, lost };
+  // What a message brings: fresh: it is to be handled; nothing: it is old, or the link's own; up:
+  // the link is, from now on; corrupt: no peer of ours sends it.
+  enum class Received : std::uint8_t { fresh, nothing, up, corrupt };
+  // stalled: the link is up and has been silent for half of the timeout, so that another one may be
+  // what it takes; the caller drops it.
+  enum class Due : std::uint8_t { nothing, gone, open, stalled };
+
+  class Owner {
+   public:
+    // pump() is to be called by the next poll: something waits for room.
+    virtual void make_busy() = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  explicit ReliableLink(Owner& owner);
+
+  State state() const { return state_; }
+  bool is_up() const { return state_ == State::up; }
+  bool is_opening() const { return link_ != nullptr && is_opener_ && !is_up(); }
+  bool is_broken_for(std::uint64_t ns, std::uint64_t now_ns) const {
+    return state_ == State::broken && now_ns > broken_since_ns_ + ns;
+  }
+  fabric::Endpoint* endpoint() const { return endpoint_; }
+  fabric::Link* link() const { return link_; }
+  void use(fabric::Endpoint& endpoint) { endpoint_ = &endpoint; }
+  std::uint32_t num_received() const { return num_received_; }  // for the hello of a link
+  bool has_unsent() const { return !resend_.empty() || !backlog_.empty(); }
+  // The numbered message that was posted last; 0: none was.
+  std::uint32_t last_number() const {
+    return num_posted_ + static_cast<std::uint32_t>(backlog_.size());
+  }
+  // Whether the peer has one that was posted later than this.
+  bool has_later_than(std::uint32_t number) const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(resend_.num_dropped()) - number) >
+           0;
+  }
+  // A message could not even be kept: the peer cannot go on without it.
+  bool lacks_memory() const { return lacks_memory_; }
+  bool floods() const;  // more waits for the peer than any peer asks for that reads its answers
+
+  // The link that is being opened here, or is up where links do not break.
+  void set_opened(fabric::Link& link);
+  // One that the peer opened, having received so many. False: it makes no sense. Nothing can be
+  // posted on it before on_incoming() has returned; pump() goes on.
+  [[nodiscard]] bool take(fabric::Link& link, std::uint32_t received);
+  void set_up() { state_ = State::up; }
+  // Gives up the link, which the caller closes without the lock; null: there is none.
+  [[nodiscard]] fabric::Link* drop(std::uint64_t now_ns);
+  // When the next one may be opened.
+  void back_off(std::uint64_t now_ns);
+  void back_off_most(std::uint64_t now_ns);
+  // Nothing more is sent. False: it was lost before.
+  bool lose();
+
+  // Sends or keeps a numbered message. again: no room now, pump() follows. Where links do not break
+  // nothing is kept.
+  Code post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool is_backlog = false);
+  // The same for what must not be refused: kept in any case, or lacks_memory().
+  void post_control(Head& head, std::size_t head_bytes) noexcept;
+  // Sends a message that is not numbered: ok, again, or peer_lost while no link is up.
+  // request: the body stays as it is until done(), where the fabric has messages in place.
+  Code send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
+                 fabric::Request* request = nullptr);
+  // While set, kept messages wait for something that must go before them.
+  void hold(bool held) { is_held_ = held; }
+
+  Received receive(const Head& head, std::size_t bytes, std::uint64_t now_ns);
+  void note_heard(std::uint64_t now_ns) { last_heard_ns_ = now_ns; }
+  // Silence counts anew, also that before the first link and since the last one.
+  void restart_wait(std::uint64_t now_ns) {
+    last_heard_ns_ = began_ns_ = now_ns;
+    if (broken_since_ns_ != 0) broken_since_ns_ = now_ns;
+  }
+  void want_ack();
+  // Sends what waits, but what is held. True: the link has just come up.
+  bool pump();
+  // What is to be done now. waits: something needs the peer, so that its silence counts.
+  Due tick(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits, bool opens);
+
+ private:
+  // When a message for this alone is due. next_pump: what the program sends by then carries it.
+  enum class Ack : std::uint8_t { none, next_pump, now };
+
+  bool retains() const { return endpoint_->limits().breaks; }
+  void send_unsent();
+  void send_ack();
+  void note_acknowledged();  // a message has carried num_received_
+  bool resume(std::uint32_t received);
+  bool note_received(const Head& head, std::size_t bytes, bool& is_new);
+  bool drop_acknowledged(std::uint32_t acked);
+
+  Owner& owner_;
+  fabric::Endpoint* endpoint_ = nullptr;
+  fabric::Link* link_ = nullptr;
+  State state_ = State::connecting;
+  bool is_opener_ = false;  // of the link
+  bool is_held_ = false;
+  Ack ack_ = Ack::none;
+  bool lacks_memory_ = false;
+  bool wants_resume_ = false;  // to be sent before all else on a new link
+
+  ResendBuffer resend_;
+  std::list<std::vector<std::byte>> backlog_;  // control messages for which there was no room
+  std::uint32_t num_posted_ = 0;               // numbered messages
+  std::uint32_t num_received_ = 0;
+  std::uint32_t unacked_messages_ = 0;
+  std::size_t unacked_bytes_ = 0;
+
+  // Where nothing is kept. Of messages alone, what was sent since the peer was last heard of needs
+  // it to be there, and room that there was not before is a sign of it.
+  bool was_sent_ = false, was_full_ = false, has_room_again_ = false;
+
+  std::uint64_t began_ns_;
+  std::uint64_t last_heard_ns_ = 0, last_asked_ns_ = 0;
+  std::uint64_t linked_at_ns_ = 0;  // when the link began that there is
+  std::uint64_t broken_since_ns_ = 0, open_at_ns_ = 0, backoff_ns_ = 0;
+};
+
+}  // namespace weft::transport

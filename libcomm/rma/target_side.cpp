@@ -1,0 +1,226 @@
+#include "rma/target_side.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/shortage.hpp"
+#include "weft/copy.hpp"
+
+namespace weft::transport {
+
+namespace {
+
+Place behind(const Place& place, std::size_t bytes) {
+  return {place.key, place.address + bytes, place.bytes - bytes,
+          place.room - std::min<std::uint64_t>(place.room, bytes)};
+}
+
+}  // namespace
+
+bool OwnerSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ended, Code& code) {
+  MessageReader with{bytes};
+  switch (kind) {
+    case Kind::put:
+      return with(AccessMessage{}, [&](auto& m) { return on_put(m, with.data); });
+    case Kind::get:
+      return with(AccessMessage{}, [&](auto& m) { return on_get(m); });
+    case Kind::atomic:
+      return with(AtomicMessage{}, [&](auto& m) { return on_atomic(m); });
+    case Kind::data:
+      return with(Head{}, [&](auto& m) { return on_data(m, with.data, ended); });
+    case Kind::done:
+      return with(DoneMessage{}, [&](auto& m) { return on_done(m, ended, code); });
+    default:
+      return false;
+  }
+}
+
+// The asking side.
+
+// The lower half is the place in asked_, from 1 on; the upper half tells its users apart.
+Code OwnerSide::give_id(AccessRequest& request) {
+  if (num_asked_ == kMaxAsked) return Code::again;
+  auto place = std::ranges::find(asked_, nullptr, &Asked::request);
+  if (place == asked_.end()) {
+    const Code code = or_no_memory([&] { asked_.emplace_back(); });
+    if (code != Code::ok) return code;
+    place = asked_.end() - 1;
+  }
+  place->request = &request;
+  ++num_asked_;
+  request.id = static_cast<std::uint32_t>(place - asked_.begin() + 1) |
+               static_cast<std::uint32_t>(++place->num_uses) << 16;
+  return Code::ok;
+}
+
+AccessRequest* OwnerSide::find(std::uint32_t id) const {
+  const std::size_t place = (id & 0xffff) - 1;
+  AccessRequest* request = place < asked_.size() ? asked_[place].request : nullptr;
+  return request != nullptr && request->id == id ? request : nullptr;
+}
+
+void OwnerSide::drop(AccessRequest& request) {
+  if (request.id == 0) return;
+  asked_[(request.id & 0xffff) - 1].request = nullptr;
+  --num_asked_;
+  request.id = 0;
+  request.is_asked = false;
+}
+
+Code OwnerSide::post(AccessRequest& request, const Place& place) {
+  if (request.id == 0) {
+    if (const Code code = give_id(request); code != Code::ok) return code;
+  }
+  Code code = request.refused;
+  if (is_atomic(request.access)) {
+    AtomicMessage message{};
+    message.kind = Kind::atomic;
+    message.id = request.id;
+    message.place = place;
+    message.is_swap = request.access == Access::cas;
+    message.operand = request.operand;
+    message.compare = request.compare;
+    code = link_.post(message, sizeof message, {});
+  } else {
+    AccessMessage message{};
+    message.id = request.id;
+    message.place = behind(place, request.moved);
+    if (request.access == Access::get) {
+      message.kind = Kind::get;
+      code = link_.send_once(message, sizeof message, {});
+    } else {
+      message.kind = Kind::put;
+      const std::size_t most = link_.endpoint()->limits().message_max - sizeof message;
+      while (code == Code::ok) {
+        const std::size_t part = std::min<std::size_t>(message.place.bytes, most);
+        code = link_.post(message, sizeof message, {request.local + request.moved, part});
+        if (code != Code::ok) break;
+        request.moved += part;
+        message.place = behind(message.place, part);
+        if (message.place.bytes == 0) break;
+      }
+    }
+  }
+  request.is_asked = code == Code::ok;
+  if (code == Code::peer_lost) return Code::again;  // the end of its link is told next
+  if (code != Code::ok && code != Code::again) drop(request);
+  return code;
+}
+
+bool OwnerSide::on_data(const Head& message, fabric::Bytes data, AccessRequest*& ended) {
+  AccessRequest* request = find(message.id);
+  if (request == nullptr) return true;  // it was given up
+  if (request->access != Access::get || !request->is_asked || data.empty() ||
+      data.size() > request->bytes - request->moved)
+    return false;
+  weft::detail::copy(request->local + request->moved, data.data(), data.size());
+  request->moved += data.size();
+  if (request->moved < request->bytes) return true;
+  drop(*request);
+  ended = request;
+  return true;
+}
+
+bool OwnerSide::on_done(const DoneMessage& message, AccessRequest*& ended, Code& code) {
+  AccessRequest* request = find(message.id);
+  if (request == nullptr) return true;  // a further answer to a put in pieces, or it was given up
+  code = message.code == 0                                                ? Code::ok
+         : message.code == static_cast<std::uint32_t>(Code::bad_argument) ? Code::bad_argument
+         : message.code == static_cast<std::uint32_t>(Code::no_memory)    ? Code::no_memory
+                                                                          : Code::not_permitted;
+  if (!request->is_asked) {
+    if (request->access == Access::get) return true;  // of its last link: it is asked again
+    if (is_atomic(request->access) || code == Code::ok) return false;
+    request->refused = code;
+    return true;
+  }
+  if (request->access == Access::get && code == Code::ok && request->moved < request->bytes)
+    return false;
+  request->previous = message.previous;
+  drop(*request);
+  ended = request;
+  return true;
+}
+
+// The owner's side.
+
+void OwnerSide::send_done(std::uint32_t id, Code code, std::uint64_t previous) {
+  DoneMessage message{};
+  message.kind = Kind::done;
+  message.id = id;
+  message.code = static_cast<std::uint32_t>(code);
+  message.previous = previous;
+  link_.post_control(message, sizeof message);
+}
+
+// Every piece is checked with all that is still to come, so that what is refused is refused from
+// the start.
+bool OwnerSide::on_put(const AccessMessage& message, fabric::Bytes data) {
+  if (data.size() > message.place.bytes || (data.empty() && message.place.bytes > 0)) return false;
+  Code code = Code::ok;
+  std::byte* at = memory_.find_shared(message.place, fabric::kWrite, code);
+  if (at != nullptr) fabric::store(at, data);
+  if (at == nullptr || data.size() == message.place.bytes) send_done(message.id, code);
+  return true;
+}
+
+// The owner's own atomics are the processor's too, so that all are atomic against each other.
+bool OwnerSide::on_atomic(const AtomicMessage& message) {
+  if (message.place.bytes != sizeof(std::uint64_t)) return false;
+  Code code = Code::ok;
+  std::uint64_t previous = 0;
+  std::byte* at = memory_.find_shared(message.place, fabric::kAtomic, code);
+  if (at != nullptr && reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) != 0)
+    code = Code::bad_argument;  // registered memory may begin anywhere
+  if (code == Code::ok)
+    previous =
+        fabric::apply(fabric::Atomic{message.is_swap != 0}, at, message.operand, message.compare);
+  send_done(message.id, code, previous);
+  return true;
+}
+
+bool OwnerSide::on_get(const AccessMessage& message) {
+  // An end that was sent over the last link may let the asker ask for another one early.
+  if (answers_.size() >= 2 * kMaxAsked) return false;
+  Answer answer{message.id, message.place};
+  // Those that find room take no memory.
+  if (answers_.empty() && send(answer)) return true;
+  const Code code = or_no_memory([&] { answers_.push_back(answer); });
+  if (code != Code::ok) send_done(answer.id, code);
+  memory_.make_busy();
+  return true;
+}
+
+bool OwnerSide::pump() {
+  std::size_t num_sent = 0;
+  while (num_sent < answers_.size() && send(answers_[num_sent])) ++num_sent;
+  answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(num_sent));
+  return answers_.empty();
+}
+
+// False: there is no room for the rest.
+bool OwnerSide::send(Answer& answer) {
+  Code code = Code::ok;
+  // What is taken back meanwhile is refused.
+  const std::byte* at = memory_.find_shared(answer.rest, fabric::kRead, code);
+  if (at == nullptr || answer.rest.bytes == 0) {
+    send_done(answer.id, code);
+    return true;
+  }
+  Head message{.kind = Kind::data, .id = answer.id};
+  const std::size_t most = link_.endpoint()->limits().message_max - sizeof message;
+  while (answer.rest.bytes > 0) {
+    const std::size_t part = std::min<std::size_t>(answer.rest.bytes, most);
+    fabric::Request* lent = memory_.lend(answer.rest, part);
+    if (link_.send_once(message, sizeof message, {at, part}, lent) != Code::ok) {
+      if (lent != nullptr) lent->done(*lent, Code::cancelled);
+      return false;
+    }
+    at += part;
+    answer.rest = behind(answer.rest, part);
+  }
+  return true;
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,77 @@
+#pragma once
+// OwnerSide: gets, puts and atomics by messages, which the memory's owner answers: for fabrics that
+// have none, and for memory that a fabric cannot reach. Both ends of it, towards one peer. Shared
+// by a Node's sessions and a job's lanes, which call all this under the lock of the link.
+//
+// Puts and atomics are numbered messages, so they are done once, whatever happens to the link. A
+// get is asked for again over the next link, from where its data ended.
+#include <cstdint>
+#include <vector>
+
+#include "peer/reliable_link.hpp"
+#include "rma/access.hpp"
+
+namespace weft::transport {
+
+class OwnerSide {
+ public:
+  class Memory : public ReliableLink::Owner {
+   public:
+    // Where the peer may do what takes these rights (fabric::Rights); null: `code` says why not.
+    virtual std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) = 0;
+    // For bytes of an answer that the fabric takes from where they are, at a place that was found:
+    // done once it has. Null: they are copied.
+    virtual fabric::Request* lend(const Place&, std::size_t) { return nullptr; }
+
+   protected:
+    ~Memory() = default;
+  };
+
+  OwnerSide(ReliableLink& link, Memory& memory) : link_(link), memory_(memory) {}
+
+  // Asks for it. ok: it is under way, and on_message() tells its end. again: it is to be
+  // posted again once there is room. Any other code: it has ended with that.
+  Code post(AccessRequest& request, const Place& place);
+  // It ends some other way: the peer is lost, or it is given up.
+  void drop(AccessRequest& request);
+  // The link is gone. Who keeps the gets posts them again.
+  void on_link_end() { answers_.clear(); }
+
+  // What the peer sends: put, get, atomic, data or done. False: it makes no sense. ended: what has
+  // ended by it, if anything has, and how.
+  bool on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ended, Code& code);
+
+  // Sends data of gets, the eldest first. False: more is left.
+  bool pump();
+
+ private:
+  // So that two that ask each other for much do not fill the link both ways.
+  static constexpr std::size_t kMaxAsked = 256;
+
+  struct Asked {
+    AccessRequest* request = nullptr;  // null: free
+    std::uint16_t num_uses = 0;        // the upper half of the id
+  };
+  struct Answer {  // a get
+    std::uint32_t id;
+    Place rest;
+  };
+
+  bool on_put(const AccessMessage& message, fabric::Bytes data);
+  bool on_get(const AccessMessage& message);
+  bool on_atomic(const AtomicMessage& message);
+  bool on_data(const Head& message, fabric::Bytes data, AccessRequest*& ended);
+  bool on_done(const DoneMessage& message, AccessRequest*& ended, Code& code);
+  Code give_id(AccessRequest& request);
+  AccessRequest* find(std::uint32_t id) const;
+  bool send(Answer& answer);
+  void send_done(std::uint32_t id, Code code, std::uint64_t previous = 0);
+
+  ReliableLink& link_;
+  Memory& memory_;
+  std::vector<Asked> asked_;
+  std::size_t num_asked_ = 0;
+  std::vector<Answer> answers_;  // that the link has not taken
+};
+
+}  // namespace weft::transport

@@ -1,0 +1,120 @@
+// When the receiver acknowledges: by what it sends anyway, else by a message of its own.
+#include "peer/reliable_link.hpp"
+
+#include <catch2/catch.hpp>
+#include <utility>
+
+#include "tests/support/kept_messages.hpp"
+
+using namespace weft;
+using namespace weft::transport;
+
+namespace {
+
+struct Side final : ReliableLink::Owner {
+  explicit Side(bool breaks = true) : wire(1 << 20, breaks) {
+    link.use(wire);
+    link.set_opened(to_peer);
+    if (!breaks) {
+      link.set_up();
+      return;
+    }
+    REQUIRE(link.receive({.kind = Kind::resume}, sizeof(Head), 1) == ReliableLink::Received::up);
+    poll();
+  }
+  void make_busy() override { is_busy = true; }
+  // What a poll does once it has shown what came.
+  void poll() {
+    if (std::exchange(is_busy, false)) link.pump();
+  }
+  void receive(std::size_t bytes) {
+    const Head head{.kind = Kind::user, .flags = kNumbered, .number = ++num_received};
+    REQUIRE(link.receive(head, bytes, 1) == ReliableLink::Received::fresh);
+  }
+  void send() {
+    Head head{.kind = Kind::user};
+    REQUIRE(link.post(head, sizeof head, {}) == Code::ok);
+  }
+
+  Wire wire;
+  fabric::Link to_peer;
+  ReliableLink link{*this};
+  bool is_busy = false;
+  std::uint32_t num_received = 0;
+};
+
+constexpr std::size_t kLong = 64 << 10;
+
+}  // namespace
+
+TEST_CASE("an answer carries the acknowledgement of a long message") {
+  Side side;
+  for (std::uint32_t i = 1; i <= 3; ++i) {
+    side.receive(kLong);
+    side.poll();
+    CHECK(side.wire.sent.size() == i - 1);
+    side.send();
+    side.poll();
+    REQUIRE(side.wire.sent.size() == i);
+    CHECK(side.wire.sent.back().kind == Kind::user);
+    CHECK(side.wire.sent.back().acked == i);
+  }
+  CHECK_FALSE(side.is_busy);
+}
+
+TEST_CASE("where nothing else is sent the next poll acknowledges") {
+  Side side;
+  SECTION("a long message") { side.receive(kLong); }
+  SECTION("many short ones") {
+    for (int i = 0; i < 64; ++i) side.receive(sizeof(Head));
+  }
+  side.poll();
+  CHECK(side.wire.sent.empty());
+  CHECK(side.is_busy);
+  side.poll();
+  REQUIRE(side.wire.sent.size() == 1);
+  CHECK(side.wire.sent.back().kind == Kind::ack);
+  CHECK(side.wire.sent.back().acked == side.num_received);
+  CHECK_FALSE(side.is_busy);
+}
+
+TEST_CASE("a ping is answered at once") {
+  Side side;
+  CHECK(side.link.receive({.kind = Kind::ping}, sizeof(Head), 1) ==
+        ReliableLink::Received::nothing);
+  side.poll();
+  REQUIRE(side.wire.sent.size() == 1);
+  CHECK(side.wire.sent.back().kind == Kind::ack);
+}
+
+TEST_CASE("where nothing is kept, silence counts from what was sent, and room ends it") {
+  Side side(false);
+  constexpr std::uint64_t kTimeoutNs = 1000;
+  const auto tick = [&](std::uint64_t now) { return side.link.tick(now, kTimeoutNs, false, true); };
+  std::uint64_t now = 10'000;
+  CHECK(tick(now) == ReliableLink::Due::nothing);
+  CHECK(tick(now += 5 * kTimeoutNs) == ReliableLink::Due::nothing);
+  side.send();
+  CHECK(tick(now += kTimeoutNs / 2) == ReliableLink::Due::nothing);
+  REQUIRE(!side.wire.sent.empty());
+  CHECK(side.wire.sent.back().kind == Kind::ping);
+  SECTION("an answer") {
+    CHECK(side.link.receive({.kind = Kind::ack}, sizeof(Head), now) ==
+          ReliableLink::Received::nothing);
+    CHECK(tick(now += 5 * kTimeoutNs) == ReliableLink::Due::nothing);
+  }
+  SECTION("room that there was not before") {
+    // Full whenever a ping is due, so none gets through.
+    for (int i = 0; i < 20; ++i) {
+      Head head{.kind = Kind::user};
+      side.send();
+      side.wire.room = 0;
+      CHECK(side.link.post(head, sizeof head, {}) == Code::again);
+      CHECK(tick(now += kTimeoutNs / 2) == ReliableLink::Due::nothing);
+      side.wire.room = ~std::size_t{0};
+    }
+    side.wire.room = 0;
+    CHECK(tick(now += kTimeoutNs + 1) == ReliableLink::Due::gone);
+  }
+  SECTION("neither") { CHECK(tick(now += kTimeoutNs) == ReliableLink::Due::gone); }
+}

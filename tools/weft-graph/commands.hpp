@@ -1,0 +1,89 @@
+#pragma once
+// The commands of weft-graph. Each prints its result on rank 0 and returns what went wrong; they
+// also throw weft::Error, which main reports in the same way.
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/programs/algorithms.hpp"
+#include "graph/programs/results.hpp"
+#include "weft/graph.hpp"
+
+namespace weft::graph {
+
+// The options that a command was given, as "--alpha".
+using GivenOptions = std::set<std::string>;
+
+struct RunArguments {
+  std::string algorithm;  // bfs, sssp, pagerank or wcc
+  GivenOptions given;
+  std::string graph;
+  LoadOptions load;
+  RunOptions run;
+  PageRankOptions pagerank;
+  std::vector<std::uint64_t> sources;
+  std::string sources_file;
+  std::string out;
+  ResultFormat out_format = ResultFormat::text;
+  bool json = false;
+  std::uint32_t repeat = 1;  // runs for each source, for timing
+  std::string checkpoint;    // file for what is known after every checkpoint_every steps
+  std::uint32_t checkpoint_every = 10;
+  std::string resume;  // such a file, to go on from
+};
+Status run_algorithm(transport::Job& job, RunArguments arguments);
+
+struct VerifyArguments {
+  RunArguments run;  // what the result should be of
+  std::string result;
+};
+Status verify_result(transport::Job& job, const VerifyArguments& arguments);
+
+struct ConvertArguments {
+  std::string from, to;
+  FileFormat from_format = FileFormat::by_name, to_format = FileFormat::by_name;
+  Weights weights = Weights::file;
+  GivenOptions given;
+};
+Status convert(transport::Job& job, const ConvertArguments& arguments);
+
+struct GenerateArguments {
+  std::string kind;  // rmat or grid
+  std::string to;
+  FileFormat format = FileFormat::by_name;
+  unsigned scale = 16, edge_factor = 16;
+  std::uint64_t seed = 1;
+  bool permute = false;
+  std::uint64_t width = 300, height = 300;
+  GivenOptions given;
+};
+Status generate(transport::Job& job, const GenerateArguments& arguments);
+
+struct InfoArguments {
+  std::string graph;
+  GivenOptions given;
+  LoadOptions load;
+  bool json = false;
+};
+Status show_info(transport::Job& job, const InfoArguments& arguments);
+
+// bad_argument for an option that was given and would do nothing; the text says where it does.
+Status check_effects(int num_processes, const RunArguments& arguments);
+Status check_effects(int num_processes, const InfoArguments& arguments);
+Status check_effects(const ConvertArguments& arguments, FileFormat format);
+Status check_effects(const GenerateArguments& arguments);
+
+// The vertices to start from: those given, then those of a file (numbers, # begins a comment).
+// Collective.
+Status read_sources(const Graph& graph, const RunArguments& arguments,
+                    std::vector<VertexId>& sources);
+
+// The largest and the present resident memory of this process, in bytes; and the present one with
+// pages that several processes map shared out among them.
+struct ResidentMemory {
+  std::uint64_t peak = 0, now = 0, proportional = 0;
+};
+ResidentMemory resident_memory();
+
+}  // namespace weft::graph

@@ -1,0 +1,317 @@
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "graph/common/agree.hpp"
+#include "graph/engine/checkpoint.hpp"
+
+namespace weft::graph {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string text_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.9g", value.get<double>());
+    return text;
+  }
+  if (value.is_array()) {
+    std::string text;
+    for (const Json& element : value) {
+      if (!text.empty()) text += ',';
+      text.append(text_of(element[0])).append(1, ':').append(text_of(element[1]));
+    }
+    return text;
+  }
+  return value.dump();
+}
+
+Json describe(const Graph& graph, const Bfs& result) {
+  const BfsSummary sum = summarize(graph, result);
+  return {{"reached", sum.reached},
+          {"sum_dist", sum.sum_depth},
+          {"max_depth", sum.max_depth},
+          {"reached_arcs", sum.reached_edges}};
+}
+Json describe(const Graph& graph, const Sssp& result) {
+  const SsspSummary sum = summarize(graph, result);
+  return {{"reached", sum.reached},
+          {"sum_dist", sum.sum_distance},
+          {"max_dist", sum.max_distance},
+          {"at", sum.farthest}};
+}
+Json describe(const Graph& graph, const Wcc& result) {
+  const WccSummary sum = summarize(graph, result);
+  return {{"components", sum.components},
+          {"largest", sum.largest},
+          {"singletons", sum.singletons},
+          {"sum_min_labels", sum.sum_min_labels}};
+}
+Json describe(const Graph& graph, const PageRank& result) {
+  const PageRankSummary sum = summarize(graph, result);
+  Json top = Json::array();
+  for (const auto& [vertex, rank] : sum.top) top.push_back({vertex, rank});
+  return {{"sum", sum.sum}, {"iterations", result.num_steps}, {"top10", top}};
+}
+
+// What of a result is saved, and whether values that were read can be some.
+std::vector<Parts> columns_of(const Graph& graph, const Bfs& result) {
+  return {parts_of(graph, result.depth), parts_of(graph, result.parent)};
+}
+bool is_possible(const Graph& graph, const Bfs& result, VertexId v, std::uint32_t step) {
+  const std::uint32_t depth = result.depth[v];
+  return depth == kUnreached ? result.parent[v] == kNoVertex
+                             : depth <= step && result.parent[v] < graph.num_vertices();
+}
+std::vector<Parts> columns_of(const Graph& graph, const Sssp& result) {
+  return {parts_of(graph, result.distance)};
+}
+bool is_possible(const Graph& graph, const Sssp& result, VertexId v, std::uint32_t) {
+  // No path has more edges than there are vertices.
+  return result.distance[v] == kFar ||
+         result.distance[v] / std::numeric_limits<Weight>::max() <= graph.num_vertices();
+}
+std::vector<Parts> columns_of(const Graph& graph, const Wcc& result) {
+  return {parts_of(graph, result.component)};
+}
+bool is_possible(const Graph&, const Wcc& result, VertexId v, std::uint32_t) {
+  return result.component[v] <= v;
+}
+std::vector<Parts> columns_of(const Graph& graph, const PageRank& result) {
+  return {parts_of(graph, result.rank)};
+}
+bool is_possible(const Graph&, const PageRank& result, VertexId v, std::uint32_t) {
+  return result.rank[v] >= 0 && result.rank[v] < std::numeric_limits<double>::infinity();
+}
+
+std::uint32_t number_of(const std::string& algorithm) {
+  return algorithm == "bfs" ? 0 : algorithm == "sssp" ? 1 : algorithm == "pagerank" ? 2 : 3;
+}
+
+// The options of a run that saves, goes on, or both.
+template <class Result>
+RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, std::uint64_t source,
+                            Result& result) {
+  RunOptions options = arguments.run;
+  if (arguments.checkpoint.empty() && arguments.resume.empty()) return options;
+  const CheckpointKey key = checkpoint_key(graph, number_of(arguments.algorithm), source);
+  const std::vector<Parts> columns = columns_of(graph, result);
+  if (!arguments.resume.empty()) {
+    throw_if(load_checkpoint(graph, key, arguments.resume, columns, options.resume_step));
+    if (arguments.algorithm == "pagerank" && options.resume_step > arguments.pagerank.iterations)
+      throw Error({Code::bad_argument,
+                   arguments.resume + ": is of iteration " + std::to_string(options.resume_step) +
+                       ", behind the last one that is asked for (--iterations)"});
+    Status status;
+    for (VertexId v = graph.first(); v < graph.last() && status.ok(); ++v)
+      if (!is_possible(graph, result, v, options.resume_step))
+        status = {Code::corrupt, arguments.resume + ": vertex " + std::to_string(v) +
+                                     " has a value that it cannot have"};
+    throw_together(graph.job(), status);
+  }
+  if (!arguments.checkpoint.empty()) {
+    options.save_every = arguments.checkpoint_every;
+    options.save = [&graph, &arguments, key, columns](std::uint32_t step) {
+      throw_if(save_checkpoint(graph, key, step, arguments.checkpoint, columns));
+    };
+  }
+  return options;
+}
+
+// Runs one algorithm as often as asked, writes its result, and adds what is to be printed.
+template <class Result, class Run>
+void run_once(const Graph& graph, const RunArguments& arguments, const std::string& out, Json& runs,
+              Json about, Result& result, Run&& run) {
+  const RunOptions options =
+      with_checkpoints(graph, arguments, about.value("source", std::uint64_t{0}), result);
+  std::vector<double> seconds;
+  for (std::uint32_t i = 0; i < std::max(1u, arguments.repeat); ++i) {
+    throw_if(graph.job().barrier());
+    const auto start = Clock::now();
+    run(result, options);
+    throw_if(graph.job().barrier());
+    seconds.push_back(seconds_since(start));
+  }
+  about.update(describe(graph, result));
+  about["steps"] = result.num_steps;
+  std::nth_element(seconds.begin(),
+                   seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                   seconds.end());
+  about["seconds"] = seconds[seconds.size() / 2];
+  runs.push_back(about);
+  if (!out.empty()) throw_if(write_result(graph, result, arguments.out_format, out));
+}
+
+void run_all(const Graph& graph, const RunArguments& arguments,
+             const std::vector<VertexId>& sources, Json& runs) {
+  const auto out_for = [&](VertexId source) {
+    return arguments.out.empty() || sources.size() == 1
+               ? arguments.out
+               : arguments.out + "." + std::to_string(source);
+  };
+  if (arguments.algorithm == "bfs") {
+    Bfs result(graph);
+    for (const VertexId source : sources)
+      run_once(graph, arguments, out_for(source), runs, {{"source", source}}, result,
+               [&](Bfs& found, const RunOptions& options) { bfs(graph, source, options, found); });
+  } else if (arguments.algorithm == "sssp") {
+    Sssp result(graph);
+    for (const VertexId source : sources)
+      run_once(
+          graph, arguments, out_for(source), runs, {{"source", source}}, result,
+          [&](Sssp& found, const RunOptions& options) { sssp(graph, source, options, found); });
+  } else if (arguments.algorithm == "wcc") {
+    Wcc result(graph);
+    run_once(graph, arguments, arguments.out, runs, Json::object(), result,
+             [&](Wcc& found, const RunOptions& options) { wcc(graph, options, found); });
+  } else {
+    PageRank result(graph);
+    run_once(graph, arguments, arguments.out, runs, Json::object(), result,
+             [&](PageRank& found, const RunOptions& options) {
+               pagerank(graph, arguments.pagerank, options, found);
+             });
+  }
+}
+
+}  // namespace
+
+ResidentMemory resident_memory() {
+  ResidentMemory memory;
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line.c_str(), "VmHWM: %llu", &kib) == 1) memory.peak = kib * 1024;
+    if (std::sscanf(line.c_str(), "VmRSS: %llu", &kib) == 1) memory.now = kib * 1024;
+  }
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line.c_str(), "Pss: %llu", &kib) == 1) memory.proportional = kib * 1024;
+  }
+  return memory;
+}
+
+Status read_sources(const Graph& graph, const RunArguments& arguments,
+                    std::vector<VertexId>& sources) {
+  std::vector<std::uint64_t> wanted = arguments.sources;
+  Status status;
+  if (!arguments.sources_file.empty()) {
+    std::ifstream in(arguments.sources_file);
+    if (!in) status = {Code::not_found, arguments.sources_file + ": cannot open it"};
+    std::string line;
+    for (int number = 1; status.ok() && std::getline(in, line); ++number) {
+      // Behind a comment it would hide a line.
+      if (line.find('\r') < line.size() - 1)
+        status = {Code::corrupt, arguments.sources_file + ":" + std::to_string(number) +
+                                     ": a carriage return within the line: lines end in \\n"};
+      std::istringstream words(line.substr(0, line.find('#')));
+      for (std::string word; words >> word;) {
+        if (word.size() > 19 || !std::all_of(word.begin(), word.end(), [](unsigned char c) {
+              return std::isdigit(c) != 0;
+            })) {
+          status = {Code::corrupt, arguments.sources_file + ":" + std::to_string(number) +
+                                       ": expected vertex ids, found \"" + word.substr(0, 40) +
+                                       "\""};
+          break;
+        }
+        wanted.push_back(std::stoull(word));
+      }
+    }
+    if (status.ok() && in.bad())
+      status = {Code::not_permitted, arguments.sources_file + ": cannot read it"};
+    if (status.ok() && wanted.empty())
+      status = {Code::corrupt, arguments.sources_file + ": names no vertex"};
+  }
+  for (const std::uint64_t source : wanted) {
+    if (!status.ok()) break;
+    if (source >= graph.num_vertices()) {
+      status = {Code::bad_argument, "source " + std::to_string(source) +
+                                        " does not exist: the graph has vertices 0 to " +
+                                        std::to_string(graph.num_vertices() - 1)};
+    } else {
+      sources.push_back(static_cast<VertexId>(source));
+    }
+  }
+  return agree(graph.job(), status);
+}
+
+Status run_algorithm(transport::Job& job, RunArguments arguments) {
+  const bool from_source = arguments.algorithm == "bfs" || arguments.algorithm == "sssp";
+  if (from_source && arguments.sources.empty() && arguments.sources_file.empty())
+    return {Code::bad_argument,
+            arguments.algorithm + ": name a vertex to start from with --source"};
+  if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
+  const Mode mode = arguments.run.mode;
+  if (!arguments.checkpoint.empty() || !arguments.resume.empty()) {
+    if (arguments.algorithm == "wcc" && mode != Mode::paper)
+      return {Code::bad_argument,
+              "--checkpoint: wcc has steps to save in --mode paper alone; the others have none"};
+    if (arguments.repeat > 1)
+      return {Code::bad_argument, "--checkpoint and --resume: for one run, not --repeat"};
+  }
+  if (arguments.algorithm == "wcc" && mode == Mode::paper) arguments.load.undirected = true;
+  arguments.load.in_edges =
+      arguments.algorithm != "sssp" && (mode == Mode::pull || mode == Mode::automatic);
+  if (arguments.algorithm != "sssp") arguments.load.weights = Weights::none;
+  // Where all vertices are active, a step of a vertex program is all about edges. Elsewhere
+  // vertices cost time as well.
+  const bool all_active = arguments.algorithm == "pagerank"
+                              ? mode == Mode::paper || mode == Mode::push
+                              : arguments.algorithm == "wcc" && mode == Mode::paper;
+  if (all_active && arguments.load.alpha == 0) arguments.load.alpha = 1;
+  arguments.load.remote_rows = mode == Mode::paper && arguments.run.step.migration.enabled;
+  const auto start = Clock::now();
+  const Graph graph = loadGraph(job, arguments.graph, arguments.load);
+  const double load_seconds = seconds_since(start);
+  std::vector<VertexId> sources;
+  if (from_source) {
+    const Status status = read_sources(graph, arguments, sources);
+    if (!status.ok()) return status;
+    if (sources.size() > 1 && !(arguments.checkpoint.empty() && arguments.resume.empty()))
+      return {Code::bad_argument,
+              "--checkpoint and --resume: for one source, not " + std::to_string(sources.size())};
+  }
+  Json runs = Json::array();
+  run_all(graph, arguments, sources, runs);
+
+  const ResidentMemory mine = resident_memory();
+  std::uint64_t memory[] = {mine.peak, mine.now, mine.proportional};
+  throw_if(job.all_reduce(std::span(memory), std::plus<>()));
+  const MigrationCounts& counts = graph.migration_counts();
+  std::uint64_t migrated[] = {counts.tasks.load(), counts.rows_read.load()};
+  throw_if(job.all_reduce(std::span(migrated), std::plus<>()));
+  if (job.rank() != 0) return Code::ok;
+  if (arguments.json) {
+    const Json all = {{"algorithm", arguments.algorithm},  {"graph", arguments.graph},
+                      {"vertices", graph.num_vertices()},  {"edges", graph.num_edges()},
+                      {"processes", job.size()},           {"cut", graph.cut()},
+                      {"threads", graph.num_threads()},    {"load_seconds", load_seconds},
+                      {"peak_resident_bytes", memory[0]},  {"resident_bytes", memory[1]},
+                      {"proportional_bytes", memory[2]},   {"migrated_tasks", migrated[0]},
+                      {"migrated_rows_read", migrated[1]}, {"runs", runs}};
+    // A path may be any bytes.
+    std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    return Code::ok;
+  }
+  for (const Json& run : runs) {
+    std::string line = arguments.algorithm;
+    for (const auto& [key, value] : run.items())
+      line.append(1, ' ').append(key).append(1, '=').append(text_of(value));
+    std::printf("%s\n", line.c_str());
+  }
+  return Code::ok;
+}
+
+}  // namespace weft::graph

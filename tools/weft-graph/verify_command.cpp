@@ -1,0 +1,153 @@
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "commands.hpp"
+#include "graph/common/agree.hpp"
+#include "graph/programs/serial.hpp"
+
+namespace weft::graph {
+namespace {
+
+// One vertex's values in a result file: numbers of one type, all bits set where there is none.
+class ResultReader {
+ public:
+  ResultReader(std::string path, ResultFormat format)
+      : path_(std::move(path)), format_(format), in_(path_, std::ios::binary) {}
+
+  Status open() const {
+    if (in_) return Code::ok;
+    return {Code::not_found, path_ + ": cannot open it"};
+  }
+
+  template <class... T>
+  Status next(VertexId vertex, T&... values) {
+    if (format_ == ResultFormat::binary) {
+      (void)(in_.read(reinterpret_cast<char*>(&values), sizeof(T)) && ...);
+      if (in_) return Code::ok;
+      return {Code::corrupt, path_ + ": ends before vertex " + std::to_string(vertex)};
+    }
+    std::string line;
+    std::getline(in_, line);
+    std::istringstream words(line);
+    std::uint64_t number = 0;
+    if (!(words >> number) || number != vertex || !(take(words, values) && ...))
+      return {Code::corrupt, path_ + ":" + std::to_string(std::uint64_t{vertex} + 1) +
+                                 ": expected the values of vertex " + std::to_string(vertex) +
+                                 ", found \"" + line.substr(0, 40) + "\""};
+    return Code::ok;
+  }
+  Status end() {
+    if (in_.peek() == std::ifstream::traits_type::eof()) return Code::ok;
+    return {Code::corrupt, path_ + ": goes on behind the last vertex"};
+  }
+
+ private:
+  template <class T>
+  static bool take(std::istringstream& words, T& value) {
+    std::string word;
+    if (!(words >> word)) return false;
+    if (std::is_integral_v<T> && word == "-1") {
+      std::memset(&value, 0xff, sizeof value);
+      return true;
+    }
+    std::istringstream number(word);
+    return word[0] != '-' && number >> value && number.peek() == EOF;
+  }
+
+  std::string path_;
+  ResultFormat format_;
+  std::ifstream in_;
+};
+
+Status differs(VertexId vertex, const std::string& what) {
+  return {Code::corrupt, "vertex " + std::to_string(vertex) + ": " + what};
+}
+
+// A parent must be one step nearer and have an edge to its child.
+Status check_bfs(const Graph& graph, VertexId source, ResultReader& reader) {
+  const std::vector<std::uint32_t> depths = serial::bfs_depths(graph, source);
+  std::vector<VertexId> parents(depths.size());
+  for (VertexId v = 0; v < graph.num_vertices(); ++v) {
+    std::uint32_t depth = 0;
+    const Status status = reader.next(v, depth, parents[v]);
+    if (!status.ok()) return status;
+    if (depth != depths[v])
+      return differs(v, "depth " + std::to_string(static_cast<std::int32_t>(depth)) +
+                            " where it is " + std::to_string(static_cast<std::int32_t>(depths[v])));
+    const VertexId parent = parents[v];
+    const bool fits = depth == kUnreached ? parent == kNoVertex
+                      : v == source       ? parent == source
+                                    : parent < graph.num_vertices() && depths[parent] + 1 == depth;
+    if (!fits) return differs(v, "its parent is not one step nearer");
+  }
+  std::vector<bool> confirmed(depths.size());
+  for (VertexId v = 0; v < graph.num_vertices(); ++v)
+    for (const auto& [to, weight] : graph.out_edges(v))
+      if (parents[to] == v) confirmed[to] = true;
+  for (VertexId v = 0; v < graph.num_vertices(); ++v)
+    if (depths[v] != kUnreached && v != source && !confirmed[v])
+      return differs(v, "no edge leads to it from its parent");
+  return reader.end();
+}
+
+template <class T>
+Status check_same(const Graph& graph, const std::vector<T>& right, ResultReader& reader) {
+  for (VertexId v = 0; v < graph.num_vertices(); ++v) {
+    T value{};
+    const Status status = reader.next(v, value);
+    if (!status.ok()) return status;
+    if (value != right[v])
+      return differs(v, std::to_string(value) + " where it is " + std::to_string(right[v]));
+  }
+  return reader.end();
+}
+
+Status check_pagerank(const Graph& graph, const PageRankOptions& rules, ResultReader& reader) {
+  const std::vector<double> right = serial::pagerank(graph, rules.iterations, rules.tolerance);
+  for (VertexId v = 0; v < graph.num_vertices(); ++v) {
+    double value = 0;
+    const Status status = reader.next(v, value);
+    if (!status.ok()) return status;
+    if (!(std::abs(value - right[v]) <= 1e-9 * right[v]))
+      return differs(v, std::to_string(value) + " where it is " + std::to_string(right[v]));
+  }
+  return reader.end();
+}
+
+}  // namespace
+
+Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
+  if (job.size() != 1)
+    return {Code::bad_argument, "verify is for one process, not " + std::to_string(job.size())};
+  const std::string& algorithm = arguments.run.algorithm;
+  LoadOptions options = arguments.run.load;
+  options.threads = 1;
+  if (algorithm != "sssp") options.weights = Weights::none;
+  const Graph graph = loadGraph(job, arguments.run.graph, options);
+  std::vector<VertexId> sources;
+  Status status = read_sources(graph, arguments.run, sources);
+  if (!status.ok()) return status;
+  const bool from_source = algorithm == "bfs" || algorithm == "sssp";
+  if (from_source && sources.size() != 1)
+    return {Code::bad_argument, "verify: name the one vertex it started from with --source"};
+  ResultReader reader(arguments.result, arguments.run.out_format);
+  status = reader.open();
+  if (!status.ok()) return status;
+  if (algorithm == "bfs")
+    status = check_bfs(graph, sources[0], reader);
+  else if (algorithm == "sssp")
+    status = check_same(graph, serial::sssp_distances(graph, sources[0]), reader);
+  else if (algorithm == "wcc")
+    status = check_same(graph, serial::components(graph), reader);
+  else
+    status = check_pagerank(graph, arguments.run.pagerank, reader);
+  if (!status.ok()) return status;
+  std::printf("%s: right for all %llu vertices\n", arguments.result.c_str(),
+              static_cast<unsigned long long>(graph.num_vertices()));
+  return Code::ok;
+}
+
+}  // namespace weft::graph

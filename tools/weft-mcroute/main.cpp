@@ -1,0 +1,365 @@
+// weft-mcroute: multicast routing of a fabric from the command line. Exit status: 0, 2 for bad
+// input or a routing that its own check refuses.
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "mcast/routing/files.hpp"
+#include "mcast/routing/install.hpp"
+#include "mcast/routing/paper/paper.hpp"
+#include "weft/mcast_routing.hpp"
+
+namespace {
+
+using namespace weft;         // NOLINT(google-build-using-namespace): a program's main file
+using namespace weft::mcast;  // NOLINT(google-build-using-namespace)
+
+int fail(const Status& status) {
+  std::fprintf(stderr, "weft-mcroute: %s\n", status.text().c_str());
+  return 2;
+}
+
+Status load_topology(const std::string& path, Topology* topology) {
+  std::ifstream in;
+  const Status opened = open_input(path, &in);
+  if (!opened.ok()) return opened;
+  return read_topology(in, path, topology);
+}
+
+Status load_groups(const std::string& path, const Topology& topology, std::vector<Group>* groups) {
+  std::ifstream in;
+  const Status opened = open_input(path, &in);
+  if (!opened.ok()) return opened;
+  return read_groups(in, path, topology, groups);
+}
+
+struct RouteOptions {
+  std::string topology, groups, algorithm = "mr4lms", colors = "unlimited", json, tables, dump_fts;
+  std::string trace, old_trees = "keep";
+  uint32_t refine = 32;
+};
+
+Status run_trace(const std::string& path, const std::vector<Group>& groups, Router* router,
+                 std::vector<double>* group_ms) {
+  std::ifstream in;
+  const Status opened = open_input(path, &in);
+  if (!opened.ok()) return opened;
+  std::vector<TraceEvent> events;
+  const Status read = read_trace(in, path, groups, &events);
+  if (!read.ok()) return read;
+  for (const TraceEvent& event : events) {
+    const Group& group = groups[event.group];
+    const auto start = std::chrono::steady_clock::now();
+    const Status done =
+        event.create ? router->add_group(event.group, group) : router->remove_group(event.group);
+    if (event.create) {
+      (*group_ms)[event.group] =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+              .count();
+    }
+    if (!done.ok()) {
+      return {done.code(), path + ":" + std::to_string(event.line) + ": " + done.text()};
+    }
+    std::printf("%s %s: %zu entries rewritten\n", event.create ? "create" : "delete",
+                group.id.c_str(), router->take_changes().size());
+  }
+  return Code::ok;
+}
+
+int route(const RouteOptions& options) {
+  Topology topology;
+  std::vector<Group> groups;
+  Status status = load_topology(options.topology, &topology);
+  if (status.ok()) status = load_groups(options.groups, topology, &groups);
+  if (!status.ok()) return fail(status);
+  RouterOptions router_options;
+  if (options.colors != "unlimited") {
+    char* end = nullptr;
+    const unsigned long n = std::strtoul(options.colors.c_str(), &end, 10);
+    if (*end != 0 || n == 0 || n > 16383) {
+      return fail({Code::bad_argument, "--colors: 1 to 16383, or unlimited"});
+    }
+    router_options.colors = static_cast<uint32_t>(n);
+  }
+  router_options.keep_old_trees = options.old_trees == "keep";
+  router_options.refine_roots = options.refine;
+  router_options.as_paper = options.refine == 1;
+  std::vector<Tree> trees;
+  std::vector<double> group_ms(groups.size(), -1);  // only MR4LMS routes one after the other
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  if (options.algorithm == "mr4lms") {
+    Router router(topology, router_options);
+    if (!options.trace.empty()) {
+      status = run_trace(options.trace, groups, &router, &group_ms);
+    } else {
+      double told = 1;
+      for (uint32_t g = 0; g < groups.size() && status.ok(); ++g) {
+        const double before = seconds();
+        status = router.add_group(g, groups[g]);
+        group_ms[g] = (seconds() - before) * 1e3;
+        if (seconds() < told) continue;
+        told = seconds() + 1;
+        std::fprintf(stderr, "\r%u of %zu groups, about %.0f s left ", g + 1, groups.size(),
+                     seconds() / (g + 1) * (groups.size() - g - 1));
+      }
+      const double spread_at = seconds();
+      if (status.ok()) {
+        router.spread([&](size_t built, size_t most) {
+          if (seconds() < told) return;
+          told = seconds() + 1;
+          std::fprintf(stderr, "\rtaking load off the busiest cables, at most %.0f s left    ",
+                       (seconds() - spread_at) / double(built + 1) * double(most - built));
+        });
+      }
+      if (told > 1) std::fputc('\n', stderr);
+    }
+    trees = router.trees();
+  } else if (options.algorithm == "opensm-minhop") {
+    status = route_minhop(topology, groups, &trees);
+  } else if (options.algorithm == "opensm-sssp") {
+    status = route_opensm_sssp(topology, groups, &trees);
+  } else {
+    status = route_paper_sssp(topology, groups, options.algorithm == "paper-sssp", &trees);
+  }
+  const double took = seconds();
+  if (!status.ok()) return fail(status);
+  for (const Tree& tree : trees) {
+    if (tree.color <= kLastMlid - kFirstMlid) continue;
+    if (options.tables.empty() && options.dump_fts.empty()) break;
+    return fail({Code::bad_argument, "there are more entries than MLIDs to number them: " +
+                                         std::to_string(kLastMlid - kFirstMlid + 1)});
+  }
+  const Tables tables = make_tables(topology, trees);
+  const Served served = served_groups(groups, trees);
+  status = verify_tables(topology, served.groups, served.entry_of, tables, router_options.colors);
+  if (!status.ok()) return fail(status);
+  const Figures f = measure(topology, trees);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf("%-12s %zu\n%-12s %u\n%-12s %u\n%-12s %u (mean %.2f)\n%-12s %u\n", "groups",
+              served.groups.size(), "trees", f.trees, "colours", f.colors, "EFI", f.max_efi,
+              f.mean_efi, "host EFI", f.max_host_efi);
+  std::printf("%-12s %u (mean %.2f)\n%-12s %u\n%-12s %.3f s, %.3f ms a group\n%-12s %ld MiB\n",
+              "TFI", f.max_tfi, f.mean_tfi, "height", f.max_height, "time", took,
+              took * 1e3 / std::max<size_t>(1, served.groups.size()), "peak memory",
+              usage.ru_maxrss / 1024);
+  OutputFiles output;
+  if (!options.json.empty()) {
+    nlohmann::json j = {{"groups", served.groups.size()},
+                        {"trees", f.trees},
+                        {"colors", f.colors},
+                        {"max_efi", f.max_efi},
+                        {"mean_efi", f.mean_efi},
+                        {"max_host_efi", f.max_host_efi},
+                        {"max_tfi", f.max_tfi},
+                        {"mean_tfi", f.mean_tfi},
+                        {"max_height", f.max_height},
+                        {"mean_height", f.mean_height},
+                        {"seconds", took},
+                        {"peak_memory_mib", usage.ru_maxrss / 1024}};
+    const std::vector<uint32_t> loads = cable_loads(topology, trees);
+    HeightMeter meter(topology);
+    j["per_group"] = nlohmann::json::array();
+    for (const Tree& tree : trees) {
+      const uint32_t height = meter.height(tree), efi = tree_efi(tree, loads);
+      for (const uint32_t g : tree.groups) {
+        nlohmann::json one = {{"id", groups[g].id},        {"color", tree.color},
+                              {"height", height},          {"efi", efi},
+                              {"tfi", tree.groups.size()}, {"switches", tree.switches.size()}};
+        if (group_ms[g] >= 0) one["ms"] = group_ms[g];
+        j["per_group"].push_back(std::move(one));
+      }
+    }
+    output.add(options.json, j.dump(1) + "\n");
+  }
+  if (!options.tables.empty()) {
+    std::ostringstream text;
+    write_mcfdbs(topology, tables, text);
+    output.add(options.tables, text.str());
+  }
+  if (!options.dump_fts.empty()) {
+    std::ostringstream text;
+    write_dump_fts(topology, tables, text);
+    output.add(options.dump_fts, text.str());
+  }
+  status = output.commit();
+  return status.ok() ? 0 : fail(status);
+}
+
+int topo(const std::string& kind, std::vector<uint32_t> sizes) {
+  std::string real_kind = kind;
+  for (const PaperFabric& preset : paper_fabrics(false)) {
+    if (kind == preset.name && sizes.empty()) real_kind = preset.kind, sizes = preset.sizes;
+  }
+  Topology topology;
+  const Status status = make_topology(real_kind, sizes, &topology);
+  if (!status.ok()) return fail(status);
+  write_topology(topology, std::cout);
+  return std::cout.flush() ? 0 : fail({Code::not_permitted, "standard output: cannot be written"});
+}
+
+int groups(const std::string& pattern, const std::string& sizes, const std::string& path,
+           uint32_t per_host, uint64_t seed) {
+  std::vector<uint32_t> dims;
+  std::istringstream in(sizes);
+  for (std::string side; std::getline(in, side, 'x');) {
+    char* end = nullptr;
+    const unsigned long n = std::strtoul(side.c_str(), &end, 10);
+    if (side.empty() || *end != 0 || n > UINT32_MAX) {
+      return fail({Code::bad_argument, sizes + ": expected numbers with x between them"});
+    }
+    dims.push_back(static_cast<uint32_t>(n));
+  }
+  Topology topology;
+  Status status = load_topology(path, &topology);
+  if (!status.ok()) return fail(status);
+  std::vector<Group> made;
+  if (dims.size() < 2 || (pattern == "random" && dims.size() != 2)) {
+    status = {Code::bad_argument, sizes + ": grid AxB or AxBxC, random COUNTxSIZE"};
+  } else if (pattern == "grid") {
+    status = make_grid_groups(topology, dims, per_host, &made);
+  } else {
+    status = make_random_groups(topology, dims[0], dims[1], seed, &made);
+  }
+  if (!status.ok()) return fail(status);
+  write_groups(topology, made, std::cout);
+  return std::cout.flush() ? 0 : fail({Code::not_permitted, "standard output: cannot be written"});
+}
+
+int verify(const std::string& topology_path, const std::string& groups_path,
+           const std::string& tables_path, uint32_t colors) {
+  Topology topology;
+  std::vector<Group> made;
+  Tables tables;
+  Status status = load_topology(topology_path, &topology);
+  if (status.ok()) status = load_groups(groups_path, topology, &made);
+  std::ifstream in;
+  if (status.ok()) status = open_input(tables_path, &in);
+  if (status.ok()) status = read_tables(in, tables_path, &tables);
+  if (status.ok()) status = verify_tables(topology, made, {}, tables, colors);
+  if (!status.ok()) return fail(status);
+  std::printf("%zu groups, every member gets exactly one copy\n", made.size());
+  return 0;
+}
+
+int paper(const PaperOptions& options) {
+  nlohmann::json results;
+  Status status = run_paper(options, &results);
+  if (status.ok()) status = draw_paper(options, results);
+  return status.ok() ? 0 : fail(status);
+}
+
+void add_install_options(CLI::App* command, InstallOptions* options) {
+  command->add_option("--topology", options->topology, "the fabric the tables were made for")
+      ->required();
+  command->add_option("--tables,tables", options->tables, "what to write, in either form")
+      ->required();
+  command->add_option("--previous", options->previous,
+                      "tables that an earlier install wrote: their entries may be changed, and "
+                      "those no longer wanted are emptied");
+  command->add_flag("--replace-foreign", options->replace_foreign,
+                    "write over entries that are neither empty nor of --previous");
+  command->add_flag("--dry-run", options->dry_run, "read the fabric, print, write nothing");
+  command->add_option("--first-mlid", options->first_mlid, "MLID of the tables' first entry")
+      ->capture_default_str();
+  command->add_option("--device", options->device, "such as mlx5_0; without it, the first");
+  command->add_option("--port", options->port, "of the device; without it, the first that is up");
+  command->add_option("--timeout-ms", options->timeout_ms, "for each of 3 attempts of a packet")
+      ->check(CLI::Range(1, 60000))
+      ->capture_default_str();
+  command->add_option("--m-key", options->key, "management key of the fabric's switches");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Multicast routing for switches with few table entries");
+  app.require_subcommand(1);
+
+  std::string kind, pattern, sides, topology_path, groups_path, tables_path;
+  std::vector<uint32_t> sizes;
+  uint32_t per_host = 1, colors = kNone;
+  uint64_t seed = 1;
+  RouteOptions options;
+
+  auto* topo_command = app.add_subcommand("topo", "print a topology as ibnetdiscover would");
+  topo_command
+      ->add_option(
+          "kind", kind,
+          "fat-tree PORTS | pruned-fat-tree LEAVES HOSTS SPINES CABLES | "
+          "supernodes COUNT LEAVES HOSTS MIDDLES DIRECTORS PATHS | torus X Y Z HOSTS | "
+          "dragonfly A P H | random SWITCHES HOSTS PORTS SEED, or a preset: paper-fat-tree, "
+          "paper-torus, paper-dragonfly, paper-random, bluelight, taihulight")
+      ->required();
+  topo_command->add_option("sizes,--ports", sizes, "the kind's sizes");
+
+  auto* groups_command = app.add_subcommand("groups", "print groups made by pattern");
+  groups_command->add_option("pattern", pattern)
+      ->required()
+      ->check(CLI::IsMember({"grid", "random"}));
+  groups_command->add_option("sizes", sides, "AxB, AxBxC, or COUNTxSIZE")->required();
+  groups_command->add_option("--topology", topology_path)->required();
+  groups_command->add_option("--per-host", per_host, "processes on a host");
+  groups_command->add_option("--seed", seed, "of random groups");
+
+  auto* route_command = app.add_subcommand("route", "route groups and check the tables");
+  route_command->add_option("--topology", options.topology)->required();
+  route_command->add_option("--groups", options.groups)->required();
+  route_command->add_option("--algorithm", options.algorithm)
+      ->check(CLI::IsMember(
+          {"mr4lms", "opensm-minhop", "opensm-sssp", "paper-sssp", "paper-sssp-first-root"}));
+  route_command->add_option("--colors", options.colors, "entries a switch has, or unlimited");
+  route_command->add_option("--old-trees", options.old_trees, "when groups merge")
+      ->check(CLI::IsMember({"keep", "destroy"}));
+  route_command
+      ->add_option("--refine", options.refine, "trees compared per group; 1: all as in the paper")
+      ->check(CLI::Range(1, 64));
+  route_command->add_option("--trace", options.trace, "file of create and delete events");
+  route_command->add_option("--json", options.json);
+  route_command->add_option("--tables", options.tables, "in the form of opensm.mcfdbs");
+  route_command->add_option("--dump-fts", options.dump_fts, "in the form of dump_fts -M");
+
+  auto* verify_command = app.add_subcommand("verify", "forward packets through tables");
+  verify_command->add_option("--topology", topology_path)->required();
+  verify_command->add_option("--groups", groups_path)->required();
+  verify_command->add_option("--tables,tables", tables_path)->required();
+  verify_command->add_option("--colors", colors, "entries a switch has");
+
+  auto* install_command = app.add_subcommand("install", "write tables into the fabric");
+  InstallOptions install_options;
+  add_install_options(install_command, &install_options);
+  PaperOptions paper_options;
+  auto* paper_command =
+      app.add_subcommand("paper", "run the evaluation of the MR4LMS paper and draw its figures");
+  paper_command->add_option("--out", paper_options.out, "folder for results and pictures")
+      ->required();
+  paper_command->add_option("--only", paper_options.only,
+                            "one fabric (a preset's name), or scaling");
+  paper_command->add_option("--runs", paper_options.runs, "only runs whose name contains this");
+  paper_command->add_flag("--quick", paper_options.quick, "small fabrics of the same kinds");
+  paper_command->add_flag("--draw", paper_options.draw_only, "only draw, from earlier results");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (*topo_command) return topo(kind, sizes);
+  if (*groups_command) return groups(pattern, sides, topology_path, per_host, seed);
+  if (*paper_command) return paper(paper_options);
+  if (*route_command) return route(options);
+  if (*install_command) {
+    const Status status = install(install_options);
+    return status.ok() ? 0 : fail(status);
+  }
+  return verify(topology_path, groups_path, tables_path, colors);
+}

@@ -1,0 +1,257 @@
+// weft-store: the store of a host, and its commands for the shell.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "base/log_sink.hpp"
+#include "commands.hpp"
+#include "objstore/manager/calibrate.hpp"
+#include "objstore/manager/manager.hpp"
+#include "objstore/store/bind.hpp"
+#include "objstore/store/log.hpp"
+#include "objstore/store/server.hpp"
+#include "weft/object_store.hpp"
+
+namespace {
+
+using namespace weft;
+using namespace weft::objstore;
+
+Server* running = nullptr;
+
+struct Options {
+  std::string socket = default_object_store_socket();
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30, quota_bytes = 0;
+  std::uint32_t max_objects = kMaxEntries, spin_us = 50;
+  bool huge_pages = false;
+  SpillSettings spill;
+  ManagerSettings manager;
+  std::string thresholds_file = default_thresholds_file(), bind = "none";
+  bool has_threshold = false;
+  std::string secret_file, registers = "segment";
+};
+
+// Without the line's end that editors add, of one byte or two.
+Status read_secret(const std::string& file, std::string& secret) {
+  std::ifstream in(file);
+  if (!std::getline(in, secret) || secret.empty() || secret == "\r")
+    return {Code::not_found, "--secret-file " + file + ": no secret can be read there"};
+  if (secret.back() == '\r') secret.pop_back();
+  struct stat info {};
+  if (::stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 077) != 0)
+    write_log("warning: other users may read or change the secret in " + file + " (mode " +
+              fmt::format("{:04o}", info.st_mode & 07777) + "); chmod 600 keeps it this user's");
+  return Code::ok;
+}
+
+// Wrong use of the command.
+int refuse(const Status& status) {
+  fail(status);
+  return 2;
+}
+
+// A number of a file of one line; 0: there is none.
+std::uint64_t number_in(const std::string& file) {
+  std::uint64_t number = 0;
+  std::ifstream(file) >> number;
+  return number;
+}
+
+// Says what memory the objects will have. bad_argument: more than the machine can ever give.
+Status check_memory(std::uint64_t bytes, bool huge_pages) {
+  if (huge_pages) {
+    constexpr std::uint64_t kPage = 2 << 20;
+    const std::string folder = "/sys/kernel/mm/hugepages/hugepages-2048kB/";
+    const std::uint64_t all = kPage * (number_in(folder + "nr_hugepages") +
+                                       number_in(folder + "nr_overcommit_hugepages"));
+    const std::uint64_t free =
+        std::min(all, kPage * (number_in(folder + "free_hugepages") +
+                               number_in(folder + "nr_overcommit_hugepages")));
+    const std::uint64_t pages = (bytes + kPage - 1) / kPage;
+    if (pages * kPage > all)
+      return {Code::bad_argument,
+              "--huge-pages: objects of " + size_text(bytes) + " want " + std::to_string(pages) +
+                  " pages of 2 MiB, and the system has set aside " + size_text(all) +
+                  "; sysctl vm.nr_hugepages=" + std::to_string(pages) +
+                  " sets them aside, less --memory wants fewer"};
+    write_log(
+        "memory for objects: up to " + size_text(bytes) + " in pages of 2 MiB, of which " +
+        size_text(free) + " are free" +
+        (free < bytes ? "; warning: others use the rest, and objects have what is free" : ""));
+    return Code::ok;
+  }
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return Code::ok;
+  const std::uint64_t unit = info.mem_unit, ram = info.totalram * unit,
+                      all = ram + info.totalswap * unit;
+  if (bytes > all)
+    return {Code::bad_argument, "--memory " + size_text(bytes) + ": this machine has " +
+                                    size_text(all) + " of memory and swap"};
+  write_log("memory for objects: up to " + size_text(bytes) + " in pages of 4 KiB, of " +
+            size_text(ram) + " that the machine has" +
+            (bytes > ram / 10 * 9 ? "; warning: that leaves next to nothing for programs" : ""));
+  return Code::ok;
+}
+
+int serve(const Options& options) {
+  if (const Status status = check_memory(options.memory_bytes, options.huge_pages); !status)
+    return refuse(status);
+  // What Nodes have to say has the time, too.
+  weft::log::set_sink([](LogLevel level, std::string_view text) {
+    write_log(level == LogLevel::error  ? "error: " + std::string(text)
+              : level == LogLevel::warn ? "warning: " + std::string(text)
+                                        : std::string(text));
+  });
+  if (options.manager.protocol == "socket" && !options.spill.folder.empty())
+    return refuse(
+        {Code::bad_argument, "--protocol socket gives nothing that is spilled: leave --spill out"});
+  // Before there is memory to be bound.
+  if (options.bind == "numa") {
+    std::string told;
+    if (const Status status = bind_to_numa(told); !status) return fail(status);
+    write_log("--bind numa: " + told);
+  }
+  ServerSettings settings;
+  settings.socket_path = options.socket;
+  settings.objects.memory_bytes = options.memory_bytes;
+  settings.objects.max_objects = options.max_objects;
+  settings.objects.huge_pages = options.huge_pages;
+  settings.objects.spill = options.spill;
+  settings.quota_bytes = options.quota_bytes;
+  settings.spin_us = options.spin_us;
+  Server server;
+  if (const Status status = server.open(settings); !status) return fail(status);
+  ManagerSettings manager_settings = options.manager;
+  manager_settings.spin_us = options.spin_us;
+  if (!options.secret_file.empty())
+    if (const Status status = read_secret(options.secret_file, manager_settings.secret); !status)
+      return fail(status);
+  char host[65] = {};
+  ::gethostname(host, sizeof host - 1);
+  if (!options.has_threshold)
+    manager_settings.thresholds = read_thresholds(options.thresholds_file);
+  manager_settings.registers_objects = options.registers == "object";
+  manager_settings.name = std::string("weft-store ").append(host).substr(0, 64);
+  std::optional<Manager> manager;
+  if (!manager_settings.listen.empty() || !manager_settings.peers.empty() ||
+      manager_settings.directory != "embedded") {
+    manager.emplace(server, manager_settings);
+    if (const Status status = manager->open(); !status)
+      return status.code() == Code::bad_argument ? refuse(status) : fail(status);
+  }
+  running = &server;
+  struct sigaction end {};
+  end.sa_handler = [](int) { running->stop(); };
+  ::sigaction(SIGTERM, &end, nullptr);
+  ::sigaction(SIGINT, &end, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  std::printf("ready %s\n", options.socket.c_str());
+  std::fflush(stdout);
+  std::thread manager_thread;
+  if (manager) manager_thread = std::thread([&manager] { manager->run(); });
+  server.run();
+  ::signal(SIGTERM, SIG_IGN);
+  ::signal(SIGINT, SIG_IGN);
+  if (manager) {
+    manager->stop();
+    manager_thread.join();
+  }
+  running = nullptr;
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"The object store of this host. Without a command it serves until SIGTERM."};
+  Options options;
+  const auto size = CLI::AsSizeValue(false);
+  app.add_option("--socket", options.socket, "where clients connect")->capture_default_str();
+  app.add_option("--memory", options.memory_bytes, "for objects, e.g. 4GiB")
+      ->transform(size)
+      ->check(CLI::Range(std::uint64_t{1} << 16, std::uint64_t{1} << 46))
+      ->capture_default_str();
+  app.add_option("--objects", options.max_objects, "how many at most")
+      ->check(CLI::Range(1u, kMaxEntries))
+      ->capture_default_str();
+  app.add_option("--spill", options.spill.folder,
+                 "a folder on disk for objects that are used least when memory is short; without "
+                 "it they are evicted");
+  app.add_option("--spill-limit", options.spill.limit_bytes,
+                 "bytes there at most; 0: as many as there is room for")
+      ->transform(size);
+  app.add_option("--quota", options.quota_bytes, "memory that one client's objects take; 0: any")
+      ->transform(size);
+  app.add_option("--spin-us", options.spin_us,
+                 "microseconds to poll for more calls before sleeping; 0 on a busy host")
+      ->check(CLI::Range(0u, 1000000u))
+      ->capture_default_str();
+  app.add_flag("--huge-pages", options.huge_pages,
+               "objects in pages of 2 MiB, of those that vm.nr_hugepages sets aside");
+  app.add_option("--listen", options.manager.listen,
+                 "host:port or unix:PATH where other hosts' stores connect; needs --secret-file");
+  app.add_option("--peers", options.manager.peers,
+                 "where other stores listen; each tells of those that it knows");
+  app.add_option("--directory", options.manager.directory,
+                 "who knows which host has what: embedded, or redis://HOST[:PORT][/PREFIX], where "
+                 "the stores also find each other")
+      ->capture_default_str();
+  app.add_option("--secret-file", options.secret_file, "its first line is what all stores know");
+  app.add_option("--threshold", options.manager.threshold_bytes,
+                 "objects from this size on are read by one-sided READ, smaller ones are sent")
+      ->transform(size)
+      ->capture_default_str();
+  app.add_option("--thresholds", options.thresholds_file,
+                 "where `calibrate` keeps its results, one a fabric; --threshold comes before them")
+      ->capture_default_str();
+  app.add_option("--bind", options.bind,
+                 "numa: run, and have the memory, next to the RDMA device; none: anywhere")
+      ->check(CLI::IsMember({"numa", "none"}))
+      ->capture_default_str();
+  app.add_option("--protocol", options.manager.protocol,
+                 "how objects come from other hosts: node; or socket, over TCP in pieces of 4 KiB "
+                 "and given to whoever connects, to compare with")
+      ->check(CLI::IsMember({"node", "socket"}))
+      ->capture_default_str();
+  app.add_option("--lease-ms", options.manager.lease_ms,
+                 "how long an object is kept for a host that reads it")
+      ->check(CLI::Range(100u, 3600000u))
+      ->capture_default_str();
+  app.add_option("--register", options.registers,
+                 "what other hosts that have the secret can read: all memory (segment), or an "
+                 "object while they fetch it (object), which costs a registration for each")
+      ->check(CLI::IsMember({"segment", "object"}))
+      ->capture_default_str();
+  app.add_flag("--verify", options.manager.verifies,
+               "compare the checksums of what comes from other hosts before it is seen");
+  app.fallthrough();
+  app.require_subcommand(0, 1);
+  std::function<int()> command;
+  add_commands(app, options.socket, command);
+  std::string calibrated;
+  CLI::App* sub = app.add_subcommand(
+      "calibrate", "measure with another store from which size on reading is faster than sending");
+  sub->add_option("ADDRESS", calibrated, "where that store listens; with --secret-file")
+      ->required();
+  sub->callback([&] {
+    command = [&] {
+      std::string secret;
+      Status status;
+      if (!options.secret_file.empty()) status = read_secret(options.secret_file, secret);
+      if (status) status = calibrate(calibrated, secret, options.thresholds_file);
+      return status ? 0 : fail(status);
+    };
+  });
+  CLI11_PARSE(app, argc, argv);
+  options.has_threshold = app.count("--threshold") != 0;
+  return command ? command() : serve(options);
+}

@@ -1,0 +1,195 @@
+// weft-switch: a switch that computes, in software, and tools for others. Exit status: 0, 1 if a
+// switch does not answer or does not conform, 2 for bad arguments.
+#include <poll.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/wait.hpp"
+#include "coll/offload/port.hpp"
+#include "tools/weft-switch/bad_luck.hpp"
+#include "tools/weft-switch/bridge.hpp"
+#include "tools/weft-switch/conform.hpp"
+#include "tools/weft-switch/speed.hpp"
+#include "tools/weft-switch/udp_port.hpp"
+
+namespace {
+
+using namespace weft;         // NOLINT(google-build-using-namespace): a program's main file
+using namespace weft::innet;  // NOLINT(google-build-using-namespace)
+
+int fail(const std::string& text) {
+  std::fprintf(stderr, "weft-switch: %s\n", text.c_str());
+  return 2;
+}
+
+struct ServeOptions {
+  std::string listen = "127.0.0.1:0";
+  std::vector<std::string> spines, interfaces, trunks;
+  std::string role = "tor";
+  AggregatorOptions core;
+  double bad_luck = 0;
+};
+
+template <class Port>
+[[noreturn]] void run(const AggregatorOptions& options, Port& port, double bad_luck) {
+  BadLuck luck(port, bad_luck);
+  Aggregator aggregator(options, luck);
+  std::uint64_t expire_ns = now_ns();
+  for (;;) {
+    // Asleep for as long as nothing comes; groups cannot expire when there are none.
+    port.receive(aggregator.num_groups() == 0 ? -1 : 1000, [&](const Address& from, auto bytes) {
+      if (luck.strikes()) return;
+      aggregator.on_packet(from, bytes, now_ns());
+      if (luck.strikes()) aggregator.on_packet(from, bytes, now_ns());
+    });
+    if (const std::uint64_t now = now_ns(); now - expire_ns > 1'000'000'000) {
+      aggregator.expire(now);
+      expire_ns = now;
+    }
+  }
+}
+
+int serve(const ServeOptions& options) {
+  // parse_address has no port 0, which here means any.
+  const bool any = options.listen.ends_with(":0");
+  auto own = parse_address(any ? options.listen + "1" : options.listen);
+  if (!own) return fail("\"" + options.listen + "\" is no ADDRESS:PORT");
+  if (any) own->port = 0;
+  AggregatorOptions core = options.core;
+  core.is_spine = options.role == "spine";
+  if (core.is_spine && !options.spines.empty()) return fail("a spine has no spines above it");
+  for (const std::string& text : options.spines) {
+    const auto spine = parse_address(text);
+    if (!spine) return fail("\"" + text + "\" is no ADDRESS:PORT");
+    core.spines.push_back(*spine);
+  }
+  if (core.spines.size() > kMaxSpines) return fail("more than 8 spines");
+  if (!options.interfaces.empty() || !options.trunks.empty()) {
+    if (own->port != kRocePort) return fail("RoCEv2 is spoken at port 4791: --listen ADDRESS:4791");
+    core.features |= kFeatureRoce;
+    if (!core.spines.empty() && options.trunks.empty())
+      return fail("--trunk INTERFACE says where the spine is");
+    Bridge bridge;
+    for (const std::string& name : options.interfaces)
+      if (const Status status = bridge.add_interface(name, Bridge::Use::hosts); !status)
+        return fail(status.text());
+    for (const std::string& name : options.trunks) {
+      // Through a second one frames would go in circles. Under a spine there is nothing but trunks.
+      const bool forwards = core.is_spine || name == options.trunks[0];
+      const auto use = forwards ? Bridge::Use::trunk_that_forwards : Bridge::Use::trunk;
+      if (const Status status = bridge.add_interface(name, use); !status)
+        return fail(status.text());
+    }
+    bridge.set_address(own->ipv4);
+    std::printf("listening %s\n", text(*own).c_str());
+    std::fflush(stdout);
+    run(core, bridge, options.bad_luck);
+  }
+  UdpPort port;
+  if (const Status status = port.open(*own); !status) return fail(status.text());
+  std::printf("listening %s\n", text(port.address()).c_str());
+  std::fflush(stdout);
+  run(core, port, options.bad_luck);
+}
+
+int status(const std::string& address) {
+  const auto to = parse_address(address);
+  if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT");
+  Status opened;
+  const auto port = offload::open_port(*to, opened);
+  if (!opened) return fail(opened.text());
+  Header header;
+  header.kind = Kind::status;
+  header.key = now_ns();
+  // The answer is at most as long as the question.
+  const std::vector<std::byte> room(kMaxPayloadBytes);
+  std::byte packet[kMaxPacketBytes + 1];
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    port->send({packet, write_packet(packet, header, room)});
+    pollfd readable{port->descriptor(), POLLIN, 0};
+    (void)poll(&readable, 1, 200);
+    for (long bytes = 0; (bytes = port->receive(packet)) >= 0;) {
+      const auto reply = read_packet({packet, static_cast<std::size_t>(bytes)});
+      if (!reply || reply->header.kind != Kind::status_reply || reply->header.key != header.key)
+        continue;
+      std::fwrite(reply->payload.data(), 1, reply->payload.size(), stdout);
+      return 0;
+    }
+  }
+  std::fprintf(stderr, "weft-switch: %s does not answer: is a switch running there?\n",
+               address.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("A switch in software that computes MPI_Allreduce on the way, and tools for such.");
+  app.set_version_flag("--version", "weft-switch (Weft) " WEFT_VERSION);
+  app.require_subcommand(1);
+
+  ServeOptions options;
+  auto* serve_command = app.add_subcommand(
+      "serve", "be a switch at a UDP address, or between Ethernet interfaces, until killed");
+  serve_command->add_option("--listen", options.listen, "ADDRESS:PORT; port 0: any, printed")
+      ->capture_default_str();
+  serve_command->add_option("--interface", options.interfaces,
+                            "an Ethernet interface to forward frames from and to, and take RoCEv2 "
+                            "packets from that are sent to --listen ADDRESS:4791, an address of "
+                            "this switch's own; to be repeated");
+  serve_command->add_option("--trunk", options.trunks,
+                            "an Ethernet interface to another switch; may be repeated. Of several "
+                            "a tor forwards frames by the first alone, a spine by all");
+  serve_command->add_option("--role", options.role, "tor: hosts hang on it; spine: switches do")
+      ->check(CLI::IsMember({"tor", "spine"}))
+      ->capture_default_str();
+  serve_command->add_option("--spine", options.spines,
+                            "ADDRESS:PORT of a switch above; may be repeated");
+  serve_command->add_option("--payload", options.core.payload_bytes, "bytes of data in a packet")
+      ->check(CLI::Range(16, static_cast<int>(kMaxPayloadBytes)))
+      ->capture_default_str();
+  serve_command->add_option("--groups", options.core.max_groups, "groups at the same time")
+      ->capture_default_str();
+  serve_command->add_option("--slots", options.core.max_slots, "packets under way, of all groups")
+      ->capture_default_str();
+  serve_command
+      ->add_option("--bad-luck", options.bad_luck,
+                   "lose, double and reorder so many of 100 packets each, to try out hosts")
+      ->check(CLI::Range(0.0, 50.0));
+  serve_command->add_option("--slots-per-job", options.core.slots_per_job, "of one job's groups")
+      ->capture_default_str();
+
+  std::string address;
+  auto* status_command = app.add_subcommand("status", "what a switch has done so far");
+  status_command->add_option("ADDRESS:PORT", address)->required();
+  auto* conform_command =
+      app.add_subcommand("conform", "test whether a switch keeps to the protocol");
+  conform_command->add_option("ADDRESS:PORT", address)->required();
+  int children = 8, bytes = 256;
+  double seconds = 1;
+  auto* speed_command =
+      app.add_subcommand("speed", "measure the core alone, fed from memory on one core");
+  speed_command->add_option("--children", children)
+      ->check(CLI::Range(1, kMaxChildren))
+      ->capture_default_str();
+  speed_command->add_option("--bytes", bytes, "of data in a packet")
+      ->check(CLI::Range(16, static_cast<int>(kMaxPayloadBytes)))
+      ->capture_default_str();
+  speed_command->add_option("--seconds", seconds)->check(CLI::Range(0.01, 60.0));
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (*serve_command) return serve(options);
+  if (*status_command) return status(address);
+  if (*speed_command) {
+    measure_speed(children, bytes / 4 * 4, seconds);
+    return 0;
+  }
+  const auto to = parse_address(address);
+  if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT");
+  return conform(*to);
+}

@@ -1,0 +1,77 @@
+// weftrun: starts a program as a job of several processes, on this machine or several.
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <new>
+#include <string>
+
+#include "launcher/agent.hpp"
+#include "launcher/launcher.hpp"
+#include "launcher/name_server.hpp"
+#include "launcher/options.hpp"
+
+namespace {
+
+constexpr int kUsageStatus = 2;
+constexpr int kStartStatus = 125;
+
+int complain(const weft::Status& status, int exit_status) {
+  fprintf(stderr, "weftrun: %s\n", status.text().c_str());
+  return exit_status;
+}
+
+// A pipe or socket that got the number of a closed one would be taken for it.
+void take_standard_streams() {
+  for (int fd = 0; fd < 3; ++fd)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) _exit(kStartStatus);
+}
+
+// This process ends; a child of it goes on. Nothing that is started there has the descriptor.
+bool go_to_background(int descriptor) {
+  if (fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0) return false;
+  const pid_t pid = fork();
+  if (pid > 0) _exit(0);
+  return pid == 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  using namespace weft::weftrun;
+  take_standard_streams();
+  // Inherited as ignored, it would leave no ends of children to wait for.
+  signal(SIGCHLD, SIG_DFL);
+  Options options;
+  if (weft::Status status = parse_options(argc, argv, options); !status)
+    return complain(status, kUsageStatus);
+  if (options.help) {
+    fputs(help_text().c_str(), stdout);
+    return 0;
+  }
+  if (options.version) {
+    puts("weftrun (Weft) " WEFT_VERSION);
+    return 0;
+  }
+  if (options.serve_host) return run_agent();
+  if (options.serve_names) {
+    const weft::Status served = serve_names(options);
+    return served ? 0 : complain(served, kStartStatus);
+  }
+  if (options.background >= 0 && !go_to_background(options.background)) return kStartStatus;
+  if (options.verbose)
+    for (const std::string& words : options.ignored)
+      fprintf(stderr, "weftrun: %s means nothing here and is ignored\n", words.c_str());
+  Launcher launcher(options);
+  if (weft::Status status = launcher.start(); !status)
+    return complain(status, status == weft::Code::not_found      ? kMissingStatus
+                            : status == weft::Code::bad_argument ? kUsageStatus
+                            : status == weft::Code::bad_setting  ? kUsageStatus
+                                                                 : kStartStatus);
+  return launcher.run();
+} catch (const std::bad_alloc&) {
+  // The launcher is gone by now, and its ranks with it.
+  fputs("weftrun: out of memory\n", stderr);
+  return kStartStatus;
+}

@@ -89,9 +89,9 @@ class Team {
   }
   // No switches for this team, whatever the settings say.
   void keep_to_hosts() noexcept { wants_offload_ = false; }
-  // A team of some of the members, by world rank, for calls inside those of `whole`: in its
+  // A team of some of the members, by world rank, for calls inside those of `parent`: in its
   // context, broken when that is, and without switches.
-  static std::unique_ptr<Team> part_of(Team& whole, std::span<const int> members);
+  static std::unique_ptr<Team> part_of(Team& parent, std::span<const int> members);
   // Collective, before the end of a team that the members leave at different times.
   void close_offload();
 
@@ -111,7 +111,7 @@ class Team {
   // True once a member is known to be lost (or left) or the client is interrupted: nothing
   // collective can work any more.
   bool is_broken() noexcept {
-    return (engine_.num_lost() != lost_seen_ && look_for_lost()) || is_given_up();
+    return (engine_.num_lost() != lost_seen_ && check_for_lost()) || is_given_up();
   }
   // Whether a member has told that it gave up, or this one has, or the client is interrupted.
   bool is_given_up() noexcept;
@@ -120,15 +120,15 @@ class Team {
   void give_up() noexcept;
   // Null: all members see each other's loss by themselves.
   Notices* notices() noexcept {
-    return whole_ != nullptr ? whole_->notices_used() : notices_used();
+    return parent_ != nullptr ? parent_->notices_used() : notices_used();
   }
   // In the middle of a call, when there is no memory: true after a while if there may be some now.
   // Calls of the parts of a team, into which their first messages have gone, wait so for up to ten
   // seconds; others say no_memory before their first message.
   bool wait_for_memory(std::uint64_t& since_ns) noexcept;
   // Whether a part of it waited in vain.
-  bool is_stuck() const noexcept { return stuck_; }
-  // How long a call that is under way goes on once the team is broken, see Patience.
+  bool is_out_of_memory() const noexcept { return out_of_memory_; }
+  // How long a call that is under way goes on once the team is broken, see LossDeadline.
   std::uint64_t grace_ns() noexcept;
   // Keeps a request that cannot be taken back until the engine is done with it.
   void abandon(std::unique_ptr<tagged::Request> request);
@@ -137,13 +137,14 @@ class Team {
   std::unique_ptr<tagged::Request> take_request();
   void give_back(std::unique_ptr<tagged::Request> request) noexcept;
   // After a call that failed: blocks until the engine is done with all that it left behind, so that
-  // the caller's buffers are its own again. The others must be in the same call or in settle().
-  void settle();
+  // the caller's buffers are its own again. The others must be in the same call or in
+  // wait_for_abandoned().
+  void wait_for_abandoned();
 
  private:
   friend class Hosts;
-  // For members of `whole`, at most so many: broken when that is. They come with assign().
-  Team(Team& whole, std::size_t most);
+  // For members of `parent`, at most so many: broken when that is. They come with assign().
+  Team(Team& parent, std::size_t most);
   void assign(std::span<const int> members, std::uint32_t context, int rank) noexcept;
   void replace(int rank, int world) noexcept { members_[static_cast<std::size_t>(rank)] = world; }
   Notices* notices_used() noexcept { return notices_used_ ? notices_.get() : nullptr; }
@@ -151,18 +152,18 @@ class Team {
 
   ShmTeam* make_shm();
   offload::Offload* make_offload(Calls calls);
-  bool look_for_lost() noexcept;
+  bool check_for_lost() noexcept;
 
   tagged::Engine& engine_;
   std::vector<int> members_;
   std::uint32_t context_ = 0;
   Interrupt* interrupt_;
-  Team* whole_ = nullptr;  // of which this is a part
+  Team* parent_ = nullptr;  // of which this is a part
   int rank_ = 0;
   bool is_local_ = false;
   bool hosts_used_ = false;
   bool notices_used_ = false;
-  bool stuck_ = false;
+  bool out_of_memory_ = false;
   bool shm_tried_ = false;
   bool wants_offload_ = false;
   std::array<std::unique_ptr<offload::Offload>, 2> offloads_;  // by Calls

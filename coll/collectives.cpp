@@ -34,7 +34,7 @@ Status lost(Team& team) {
 
 Status ended(Team& team, Status status) {
   if (status == Code::peer_lost || status == Code::timed_out ||
-      (status == Code::no_memory && team.is_stuck()))
+      (status == Code::no_memory && team.is_out_of_memory()))
     team.give_up();
   return status;
 }

@@ -8,8 +8,8 @@
 #include "base/wait.hpp"
 #include "coll/coll.hpp"
 #include "coll/offload/offload.hpp"
+#include "coll/plan/loss_deadline.hpp"
 #include "coll/plan/notices.hpp"
-#include "coll/plan/patience.hpp"
 #include "coll/shm/segment.hpp"
 #include "coll/shm/team.hpp"
 #include "coll/two_level/hosts.hpp"
@@ -34,19 +34,19 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
   make_requests();
 }
 
-Team::Team(Team& whole, std::size_t most)
-    : engine_(whole.engine_),
-      interrupt_(whole.interrupt_),
-      whole_(&whole),
-      choices_(whole.choices_) {
+Team::Team(Team& parent, std::size_t most)
+    : engine_(parent.engine_),
+      interrupt_(parent.interrupt_),
+      parent_(&parent),
+      choices_(parent.choices_) {
   members_.reserve(most);
   make_requests();
 }
 
-std::unique_ptr<Team> Team::part_of(Team& whole, std::span<const int> members) {
-  std::unique_ptr<Team> part(new Team(whole, members.size()));
-  const auto self = std::find(members.begin(), members.end(), whole.engine_.rank());
-  part->assign(members, whole.context_, static_cast<int>(self - members.begin()));
+std::unique_ptr<Team> Team::part_of(Team& parent, std::span<const int> members) {
+  std::unique_ptr<Team> part(new Team(parent, members.size()));
+  const auto self = std::find(members.begin(), members.end(), parent.engine_.rank());
+  part->assign(members, parent.context_, static_cast<int>(self - members.begin()));
   return part;
 }
 
@@ -148,19 +148,19 @@ void Team::give_back(std::unique_ptr<tagged::Request> request) noexcept {
 }
 
 void Team::give_up() noexcept {
-  Team& team = whole_ != nullptr ? *whole_ : *this;
+  Team& team = parent_ != nullptr ? *parent_ : *this;
   Notices* notices = team.notices_used();
   if (notices == nullptr) return;
   ShmTeam* shm = team.hosts_used_ ? team.hosts_->inside().shm_ : nullptr;
   if (shm != nullptr && shm->is_given_up() && !notices->is_over()) notices->note(shm->lost());
-  notices->tell();
+  notices->notify();
   if (shm != nullptr && !shm->is_given_up()) shm->give_up(notices->lost());
   engine_.wait_until([notices] { return notices->is_sent(); }, team.context());
 }
 
 bool Team::is_given_up() noexcept {
   if (interrupt_ != nullptr && interrupt_->is_raised()) return true;
-  Team& team = whole_ != nullptr ? *whole_ : *this;
+  Team& team = parent_ != nullptr ? *parent_ : *this;
   Notices* notices = team.notices_used();
   if (notices == nullptr) return false;
   if (notices->is_over()) return true;
@@ -169,12 +169,12 @@ bool Team::is_given_up() noexcept {
 }
 
 bool Team::wait_for_memory(std::uint64_t& since_ns) noexcept {
-  constexpr std::uint64_t kPatienceNs = 10'000'000'000;
-  if (whole_ == nullptr) return false;
+  constexpr std::uint64_t kMostWaitNs = 10'000'000'000;
+  if (parent_ == nullptr) return false;
   const std::uint64_t now = now_ns();
   if (since_ns == 0) since_ns = now;
-  if (now > since_ns + kPatienceNs || is_broken()) {
-    whole_->stuck_ = true;
+  if (now > since_ns + kMostWaitNs || is_broken()) {
+    parent_->out_of_memory_ = true;
     return false;
   }
   engine_.progress(context());
@@ -182,10 +182,10 @@ bool Team::wait_for_memory(std::uint64_t& since_ns) noexcept {
   return true;
 }
 
-void Team::settle() {
+void Team::wait_for_abandoned() {
   if (hosts_ != nullptr) {
-    hosts_->inside().settle();
-    hosts_->across().settle();
+    hosts_->inside().wait_for_abandoned();
+    hosts_->across().wait_for_abandoned();
   }
   for (auto& request : abandoned_)
     if (!request->is_complete()) (void)engine_.cancel(*request);
@@ -199,7 +199,7 @@ void Team::settle() {
 }
 
 std::uint64_t Team::grace_ns() noexcept {
-  const std::vector<int>& members = whole_ != nullptr ? whole_->members_ : members_;
+  const std::vector<int>& members = parent_ != nullptr ? parent_->members_ : members_;
   const bool some_died = std::any_of(members.begin(), members.end(), [this](int member) {
     return member != engine_.rank() && !engine_.is_alive(member) && !engine_.has_left(member);
   });
@@ -208,9 +208,9 @@ std::uint64_t Team::grace_ns() noexcept {
   return some_died || is_given_up() ? kGraceNs : kGraceAfterLeavingNs;
 }
 
-bool Team::look_for_lost() noexcept {
+bool Team::check_for_lost() noexcept {
   const std::uint32_t lost = engine_.num_lost();
-  for (const int member : whole_ != nullptr ? whole_->members_ : members_)
+  for (const int member : parent_ != nullptr ? parent_->members_ : members_)
     if (member != engine_.rank() && !engine_.is_alive(member)) return true;
   lost_seen_ = lost;  // others than members
   return false;

@@ -34,110 +34,111 @@ Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes,
 void barrier_dissemination(Plan& plan, const Group& group);
 
 // `data` is whole at the root, and then everywhere.
-void bcast_binomial(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
-void bcast_scatter_allgather(Plan& plan, const Group& group, Place data, std::size_t bytes,
+void bcast_binomial(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root);
+void bcast_scatter_allgather(Plan& plan, const Group& group, BufferRef data, std::size_t bytes,
                              int root);
-void bcast_chain(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
-void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
-void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root,
+void bcast_chain(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root);
+void bcast_pipeline(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root);
+void bcast_pipeline(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
                     std::size_t block_bytes);
-void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t bytes, int root);
-void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t bytes, int root,
+void bcast_two_trees(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root);
+void bcast_two_trees(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
                      std::size_t segment);
 // How long segments are best that pass over `hops` members one after the other, where a message is
 // worth as much as so many bytes, as it about is on any network.
 std::size_t segment_bytes(std::size_t bytes, int hops) noexcept;
 // A tree in which everyone passes segments on to `radix` members.
-void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, int root, int radix,
-                std::size_t segment);
+void bcast_tree(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
+                int radix, std::size_t segment);
 
 // `input` is this member's vector and is not changed; `output` counts at the root only and may be
 // `input`. Operations that do not commute are combined in order.
-void reduce_binomial(Plan& plan, const Group& group, Place input, Place output, Vector vector,
-                     bool commutative, int root);
-void reduce_rabenseifner(Plan& plan, const Group& group, Place input, Place output, Vector vector,
-                         int root);
+void reduce_binomial(Plan& plan, const Group& group, BufferRef input, BufferRef output,
+                     Vector vector, bool commutative, int root);
+void reduce_rabenseifner(Plan& plan, const Group& group, BufferRef input, BufferRef output,
+                         Vector vector, int root);
 // Commutative operations only.
-void reduce_circulant(Plan& plan, const Group& group, Place input, Place output, Vector vector,
-                      int root);
+void reduce_circulant(Plan& plan, const Group& group, BufferRef input, BufferRef output,
+                      Vector vector, int root);
 
 // `data` holds this member's vector and takes the result.
-void allreduce_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector);
-void allreduce_rabenseifner(Plan& plan, const Group& group, Place data, Vector vector);
+void allreduce_recursive_doubling(Plan& plan, const Group& group, BufferRef data, Vector vector);
+void allreduce_rabenseifner(Plan& plan, const Group& group, BufferRef data, Vector vector);
 // Commutative operations only.
-void allreduce_circulant(Plan& plan, const Group& group, Place data, Vector vector);
-void allreduce_ring(Plan& plan, const Group& group, Place data, Vector vector);
+void allreduce_circulant(Plan& plan, const Group& group, BufferRef data, Vector vector);
+void allreduce_ring(Plan& plan, const Group& group, BufferRef data, Vector vector);
 
 // `blocks` has a block for each member, this one's in its place.
-void allgather_circulant(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
-void allgather_ring(Plan& plan, const Group& group, Place blocks, std::size_t bytes);
+void allgather_circulant(Plan& plan, const Group& group, BufferRef blocks, std::size_t bytes);
+void allgather_ring(Plan& plan, const Group& group, BufferRef blocks, std::size_t bytes);
 // Lengths are known to all, but each has places of its own for them.
-void allgatherv_circulant(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
-                          const std::ptrdiff_t* displacements);
-void allgatherv_ring(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
+void allgatherv_circulant(Plan& plan, const Group& group, BufferRef blocks,
+                          const std::size_t* counts, const std::ptrdiff_t* displacements);
+void allgatherv_ring(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
                      const std::ptrdiff_t* displacements);
 
 // `send` and `receive` do not overlap.
-void alltoall_bruck(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes);
-void alltoall_pairwise(Plan& plan, const Group& group, Place send, Place receive,
+void alltoall_bruck(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                    std::size_t bytes);
+void alltoall_pairwise(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
                        std::size_t bytes);
-void alltoallv_pairwise(Plan& plan, const Group& group, Place send, const std::size_t* send_counts,
-                        const std::ptrdiff_t* send_displacements, Place receive,
-                        const std::size_t* receive_counts,
+void alltoallv_pairwise(Plan& plan, const Group& group, BufferRef send,
+                        const std::size_t* send_counts, const std::ptrdiff_t* send_displacements,
+                        BufferRef receive, const std::size_t* receive_counts,
                         const std::ptrdiff_t* receive_displacements);
 
 // The root's own block is in its place in `receive` (gather) or stays in `send` (scatter).
-void gather_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
-                     int root);
-void gather_linear(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
-                   int root);
-void scatter_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
-                      int root);
-void scatter_linear(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
-                    int root);
-void gatherv_linear(Plan& plan, const Group& group, Place send, std::size_t send_bytes,
-                    Place receive, const std::size_t* counts, const std::ptrdiff_t* displacements,
-                    int root);
-void scatterv_linear(Plan& plan, const Group& group, Place send, const std::size_t* counts,
-                     const std::ptrdiff_t* displacements, Place receive, std::size_t receive_bytes,
-                     int root);
+void gather_binomial(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                     std::size_t bytes, int root);
+void gather_linear(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                   std::size_t bytes, int root);
+void scatter_binomial(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                      std::size_t bytes, int root);
+void scatter_linear(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                    std::size_t bytes, int root);
+void gatherv_linear(Plan& plan, const Group& group, BufferRef send, std::size_t send_bytes,
+                    BufferRef receive, const std::size_t* counts,
+                    const std::ptrdiff_t* displacements, int root);
+void scatterv_linear(Plan& plan, const Group& group, BufferRef send, const std::size_t* counts,
+                     const std::ptrdiff_t* displacements, BufferRef receive,
+                     std::size_t receive_bytes, int root);
 
 // `input` may be `output`. Counts in elements.
-void reduce_scatter_binomial(Plan& plan, const Group& group, Place input, Place output,
+void reduce_scatter_binomial(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                              const std::size_t* counts, std::size_t unit);
 // Commutative operations only.
-void reduce_scatter_circulant(Plan& plan, const Group& group, Place input, Place output,
+void reduce_scatter_circulant(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                               const std::size_t* counts, std::size_t unit);
-void reduce_scatter_pairwise(Plan& plan, const Group& group, Place input, Place output,
+void reduce_scatter_pairwise(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                              const std::size_t* counts, std::size_t unit);
 
 // `data` holds this member's vector and takes the result; rank 0 of an exclusive scan keeps what is
 // in `data`.
-void scan_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector,
+void scan_recursive_doubling(Plan& plan, const Group& group, BufferRef data, Vector vector,
                              bool exclusive);
-void scan_pairwise(Plan& plan, const Group& group, Place data, Vector vector, bool exclusive);
+void scan_pairwise(Plan& plan, const Group& group, BufferRef data, Vector vector, bool exclusive);
 
 // The same by name (write_steps.cpp): what a table says. A name that the collective does not have
 // means the one that suits all groups and lengths.
-void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, Place data, std::size_t bytes,
-                 int root);
-void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, Place input, Place output,
-                  Vector vector, bool commutative, int root);
-void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, Place data,
+void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data,
+                 std::size_t bytes, int root);
+void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, BufferRef input,
+                  BufferRef output, Vector vector, bool commutative, int root);
+void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data,
                      Vector vector);
-void write_reduce_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place input,
-                          Place output, const std::size_t* counts, std::size_t unit);
-void write_gather(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
-                  std::size_t bytes, int root);
-void write_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
-                   std::size_t bytes, int root);
-void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, Place blocks,
+void write_reduce_scatter(Algorithm algorithm, Plan& plan, const Group& group, BufferRef input,
+                          BufferRef output, const std::size_t* counts, std::size_t unit);
+void write_gather(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
+                  BufferRef receive, std::size_t bytes, int root);
+void write_scatter(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
+                   BufferRef receive, std::size_t bytes, int root);
+void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, BufferRef blocks,
                      std::size_t bytes);
-void write_allgatherv(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
+void write_allgatherv(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
                       const std::ptrdiff_t* displacements);
-void write_alltoall(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
-                    std::size_t bytes);
-void write_scan(Algorithm algorithm, Plan& plan, const Group& group, Place data, Vector vector,
+void write_alltoall(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
+                    BufferRef receive, std::size_t bytes);
+void write_scan(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data, Vector vector,
                 bool exclusive);
 
 }  // namespace weft::coll

@@ -4,13 +4,13 @@
 
 namespace weft::coll {
 
-void allgather_circulant(Plan& plan, const Group& group, Place blocks, std::size_t bytes) {
+void allgather_circulant(Plan& plan, const Group& group, BufferRef blocks, std::size_t bytes) {
   // Short ones are put in order at the end, so that no range is two messages.
   constexpr std::size_t kShortBytes = 8 * 1024;
   const int n = group.size, me = group.rank;
   const Parts parts{n, index(n) * bytes, 1};
   if (index(n) * bytes > kShortBytes) return allgather_around(plan, {group}, blocks, parts);
-  const Place turned = plan.scratch(index(n) * bytes);  // this member's block first
+  const BufferRef turned = plan.scratch(index(n) * bytes);  // this member's block first
   plan.copy(turned, blocks + index(me) * bytes, bytes);
   allgather_around(plan, {group, me}, turned, parts);
   plan.copy(blocks + index(me) * bytes, turned, index(n - me) * bytes);
@@ -18,11 +18,11 @@ void allgather_circulant(Plan& plan, const Group& group, Place blocks, std::size
 }
 
 // The blocks are gathered one behind the other, and then go to their places.
-void allgatherv_circulant(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
-                          const std::ptrdiff_t* displacements) {
+void allgatherv_circulant(Plan& plan, const Group& group, BufferRef blocks,
+                          const std::size_t* counts, const std::ptrdiff_t* displacements) {
   const int n = group.size, me = group.rank;
   const Parts parts{n, 0, 1, counts};
-  const Place gathered = plan.scratch(parts.begin(n));
+  const BufferRef gathered = plan.scratch(parts.begin(n));
   const auto place = [&](int m) { return blocks + static_cast<std::size_t>(displacements[m]); };
   plan.copy(gathered + parts.begin(me), place(me), counts[me]);
   allgather_around(plan, {group}, gathered, parts);

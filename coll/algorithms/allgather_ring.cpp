@@ -7,7 +7,8 @@ namespace weft::coll {
 namespace {
 
 template <class Begin, class Length>
-void ring(Plan& plan, const Group& group, Place blocks, const Begin& begin, const Length& length) {
+void ring(Plan& plan, const Group& group, BufferRef blocks, const Begin& begin,
+          const Length& length) {
   const int n = group.size, me = group.rank;
   const int right = group.team_rank((me + 1) % n), left = group.team_rank((me - 1 + n) % n);
   int received = Plan::kNone, sent = Plan::kNone;
@@ -23,13 +24,13 @@ void ring(Plan& plan, const Group& group, Place blocks, const Begin& begin, cons
 
 }  // namespace
 
-void allgather_ring(Plan& plan, const Group& group, Place blocks, std::size_t bytes) {
+void allgather_ring(Plan& plan, const Group& group, BufferRef blocks, std::size_t bytes) {
   ring(
       plan, group, blocks, [&](int member) { return index(member) * bytes; },
       [&](int) { return bytes; });
 }
 
-void allgatherv_ring(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
+void allgatherv_ring(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
                      const std::ptrdiff_t* displacements) {
   ring(
       plan, group, blocks,

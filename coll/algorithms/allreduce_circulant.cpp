@@ -5,10 +5,10 @@
 
 namespace weft::coll {
 
-void allreduce_circulant(Plan& plan, const Group& group, Place data, Vector vector) {
+void allreduce_circulant(Plan& plan, const Group& group, BufferRef data, Vector vector) {
   const Parts parts{group.size, vector.count, vector.unit};
   const Circle circle{group};
-  const Place sum = reduce_scatter_around(plan, circle, data, parts);
+  const BufferRef sum = reduce_scatter_around(plan, circle, data, parts);
   plan.copy(data + parts.begin(group.rank) * vector.unit, sum, parts.bytes(group.rank, 1));
   allgather_around(plan, circle, data, parts);
 }

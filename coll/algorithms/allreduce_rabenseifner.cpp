@@ -5,9 +5,9 @@
 
 namespace weft::coll {
 
-void allreduce_rabenseifner(Plan& plan, const Group& group, Place data, Vector vector) {
+void allreduce_rabenseifner(Plan& plan, const Group& group, BufferRef data, Vector vector) {
   const PowerOfTwo power(group);
-  Combiner sums = Combiner::of(plan, data, vector);
+  Reducer sums = Reducer::of(plan, data, vector);
   fold_in(plan, group, power, sums, vector.count);
   if (power.me >= 0) {
     halve(plan, group, power, sums, vector.count);

@@ -5,10 +5,10 @@
 
 namespace weft::coll {
 
-void allreduce_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector) {
+void allreduce_recursive_doubling(Plan& plan, const Group& group, BufferRef data, Vector vector) {
   const PowerOfTwo power(group);
   const std::size_t bytes = vector.bytes();
-  Combiner sums = Combiner::of(plan, data, vector);
+  Reducer sums = Reducer::of(plan, data, vector);
   fold_in(plan, group, power, sums, vector.count);
   if (power.me >= 0) {
     for (int distance = 1; distance < power.size; distance *= 2) {

@@ -5,12 +5,13 @@
 
 namespace weft::coll {
 
-void alltoall_bruck(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes) {
+void alltoall_bruck(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                    std::size_t bytes) {
   const int n = group.size, me = group.rank;
   // blocks[d]: what is on its way d places on. packed: those that travel now; arrived: the others'.
-  const Place blocks = plan.scratch(index(n) * bytes);
-  const Place packed = plan.scratch(index((n + 1) / 2) * bytes);
-  const Place arrived = plan.scratch(index((n + 1) / 2) * bytes);
+  const BufferRef blocks = plan.scratch(index(n) * bytes);
+  const BufferRef packed = plan.scratch(index((n + 1) / 2) * bytes);
+  const BufferRef arrived = plan.scratch(index((n + 1) / 2) * bytes);
 
   plan.copy(blocks, send + index(me) * bytes, index(n - me) * bytes);
   plan.copy(blocks + index(n - me) * bytes, send, index(me) * bytes);
@@ -24,10 +25,10 @@ void alltoall_bruck(Plan& plan, const Group& group, Place send, Place receive, s
           length += bytes;
         }
     };
-    each_traveller([&](Place block) { plan.copy(packed + length, block, bytes); });
+    each_traveller([&](BufferRef block) { plan.copy(packed + length, block, bytes); });
     plan.exchange(group.team_rank((me + step) % n), packed, length,
                   group.team_rank((me - step + n) % n), arrived, length);
-    each_traveller([&](Place block) { plan.copy(block, arrived + length, bytes); });
+    each_traveller([&](BufferRef block) { plan.copy(block, arrived + length, bytes); });
   }
   // blocks[d] came from d places back.
   for (int d = 0; d < n; ++d)

@@ -4,7 +4,7 @@
 
 namespace weft::coll {
 
-void alltoall_pairwise(Plan& plan, const Group& group, Place send, Place receive,
+void alltoall_pairwise(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
                        std::size_t bytes) {
   write_pairwise(
       plan, group,
@@ -16,9 +16,9 @@ void alltoall_pairwise(Plan& plan, const Group& group, Place send, Place receive
       });
 }
 
-void alltoallv_pairwise(Plan& plan, const Group& group, Place send, const std::size_t* send_counts,
-                        const std::ptrdiff_t* send_displacements, Place receive,
-                        const std::size_t* receive_counts,
+void alltoallv_pairwise(Plan& plan, const Group& group, BufferRef send,
+                        const std::size_t* send_counts, const std::ptrdiff_t* send_displacements,
+                        BufferRef receive, const std::size_t* receive_counts,
                         const std::ptrdiff_t* receive_displacements) {
   write_pairwise(
       plan, group,

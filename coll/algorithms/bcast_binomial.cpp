@@ -5,7 +5,7 @@
 
 namespace weft::coll {
 
-void bcast_binomial(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
+void bcast_binomial(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root) {
   const int n = group.size;
   const Circle circle{group, root};  // the root is place 0
   const int me = circle.me();

@@ -10,7 +10,7 @@
 
 namespace weft::coll {
 
-void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root,
+void bcast_pipeline(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
                     std::size_t block_bytes) {
   // Sends of one member that are under way: one whose receiver is late does not hold up the next.
   constexpr std::uint64_t kWindow = 2;
@@ -47,7 +47,7 @@ void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t byte
   }
 }
 
-void bcast_pipeline(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
+void bcast_pipeline(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root) {
   const int steps = std::bit_width(static_cast<unsigned>(group.size - 1));
   bcast_pipeline(plan, group, data, bytes, root, segment_bytes(bytes, steps - 1));
 }

@@ -5,7 +5,7 @@
 
 namespace weft::coll {
 
-void bcast_scatter_allgather(Plan& plan, const Group& group, Place data, std::size_t bytes,
+void bcast_scatter_allgather(Plan& plan, const Group& group, BufferRef data, std::size_t bytes,
                              int root) {
   const int n = group.size;
   const Circle circle{group, root};  // the root is place 0
@@ -27,7 +27,7 @@ void bcast_scatter_allgather(Plan& plan, const Group& group, Place data, std::si
     if (length != 0)
       plan.send(circle.team_rank(me + mask), data + parts.begin(me + mask), length, received);
   }
-  plan.settle();
+  plan.wait_all();
   allgather_around(plan, circle, data, parts);
 }
 

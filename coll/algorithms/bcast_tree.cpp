@@ -10,8 +10,8 @@
 
 namespace weft::coll {
 
-void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, int root, int radix,
-                std::size_t segment) {
+void bcast_tree(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
+                int radix, std::size_t segment) {
   constexpr int kMostChildren = 8;
   assert(radix >= 1 && radix <= kMostChildren);
   const int n = group.size;
@@ -38,7 +38,7 @@ void bcast_tree(Plan& plan, const Group& group, Place data, std::size_t bytes, i
   }
 }
 
-void bcast_chain(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
+void bcast_chain(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root) {
   bcast_tree(plan, group, data, bytes, root, 1, segment_bytes(bytes, group.size - 2));
 }
 

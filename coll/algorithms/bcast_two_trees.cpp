@@ -40,7 +40,7 @@ class Tree {
 
 }  // namespace
 
-void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t bytes, int root,
+void bcast_two_trees(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
                      std::size_t segment) {
   constexpr int kTrees = 2;
   const Circle circle{group, root};  // the root is place 0
@@ -85,7 +85,7 @@ void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t byt
   }
 }
 
-void bcast_two_trees(Plan& plan, const Group& group, Place data, std::size_t bytes, int root) {
+void bcast_two_trees(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root) {
   const int depth = std::bit_width(static_cast<unsigned>(group.size - 1));
   bcast_two_trees(plan, group, data, bytes, root, segment_bytes(bytes, 2 * depth));
 }

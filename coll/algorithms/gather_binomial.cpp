@@ -6,22 +6,22 @@
 
 namespace weft::coll {
 
-void gather_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
-                     int root) {
+void gather_binomial(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                     std::size_t bytes, int root) {
   const Circle circle{group, root};  // the root is place 0
   const int n = circle.size(), me = circle.me();
   int mask = 1;  // the subtree is [me, me + mask)
   while (mask < n && (me & mask) == 0) mask *= 2;
   const int width = std::min(mask, n - me);
 
-  Place subtree = send;
+  BufferRef subtree = send;
   if (width > 1) {
     subtree = plan.scratch(index(width) * bytes);
     if (me != 0) plan.copy(subtree, send, bytes);
     for (int child = 1; child < width; child *= 2)
       plan.receive(circle.team_rank(me + child), subtree + index(child) * bytes,
                    index(std::min(child, width - child)) * bytes);
-    plan.settle();
+    plan.wait_all();
   }
   if (me != 0) {
     plan.send(circle.team_rank(me - mask), subtree, index(width) * bytes);

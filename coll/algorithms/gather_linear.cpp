@@ -5,8 +5,8 @@
 
 namespace weft::coll {
 
-void gather_linear(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
-                   int root) {
+void gather_linear(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                   std::size_t bytes, int root) {
   if (group.rank != root) {
     plan.send(group.team_rank(root), send, bytes);
     return;
@@ -15,9 +15,9 @@ void gather_linear(Plan& plan, const Group& group, Place send, Place receive, st
     if (r != root) plan.receive(group.team_rank(r), receive + index(r) * bytes, bytes);
 }
 
-void gatherv_linear(Plan& plan, const Group& group, Place send, std::size_t send_bytes,
-                    Place receive, const std::size_t* counts, const std::ptrdiff_t* displacements,
-                    int root) {
+void gatherv_linear(Plan& plan, const Group& group, BufferRef send, std::size_t send_bytes,
+                    BufferRef receive, const std::size_t* counts,
+                    const std::ptrdiff_t* displacements, int root) {
   if (group.rank != root) {
     if (send_bytes != 0) plan.send(group.team_rank(root), send, send_bytes);
     return;

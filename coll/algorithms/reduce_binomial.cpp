@@ -6,21 +6,21 @@
 
 namespace weft::coll {
 
-void reduce_binomial(Plan& plan, const Group& group, Place input, Place output, Vector vector,
-                     bool commutative, int root) {
+void reduce_binomial(Plan& plan, const Group& group, BufferRef input, BufferRef output,
+                     Vector vector, bool commutative, int root) {
   const int n = group.size;
   const int top = commutative ? root : 0;
   const Circle circle{group, top};
   const int me = circle.me();
   const std::size_t bytes = vector.bytes();
 
-  Place result = input;
+  BufferRef result = input;
   if (me % 2 == 0 && me + 1 < n) {  // not a leaf
-    Combiner sums = Combiner::of(plan, input, vector);
+    Reducer sums = Reducer::of(plan, input, vector);
     for (int mask = 1; mask < n && (me & mask) == 0; mask *= 2) {
       if (me + mask >= n) continue;
       plan.receive(circle.team_rank(me + mask), sums.other, bytes);
-      plan.settle();
+      plan.wait_all();
       sums.from_right(plan, 0, vector.count);
     }
     result = sums.mine;
@@ -32,7 +32,7 @@ void reduce_binomial(Plan& plan, const Group& group, Place input, Place output, 
   else
     plan.send(group.team_rank(root), result, bytes);
   if (top != root && group.rank == root) {
-    plan.settle();  // what was sent may be what is overwritten
+    plan.wait_all();  // what was sent may be what is overwritten
     plan.receive(group.team_rank(top), output, bytes);
   }
 }

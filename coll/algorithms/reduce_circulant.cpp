@@ -5,13 +5,13 @@
 
 namespace weft::coll {
 
-void reduce_circulant(Plan& plan, const Group& group, Place input, Place output, Vector vector,
-                      int root) {
+void reduce_circulant(Plan& plan, const Group& group, BufferRef input, BufferRef output,
+                      Vector vector, int root) {
   const int n = group.size;
   const Circle circle{group, root};  // the root is place 0
   const Parts parts{n, vector.count, vector.unit};
   const int me = circle.me();
-  const Place sum = reduce_scatter_around(plan, circle, input, parts);
+  const BufferRef sum = reduce_scatter_around(plan, circle, input, parts);
 
   // This member's subtree is [me, last).
   int mask = 1;
@@ -19,9 +19,9 @@ void reduce_circulant(Plan& plan, const Group& group, Place input, Place output,
   const int last = std::min(me + mask, n);
   const std::size_t own = parts.bytes(me, 1);
   const bool is_leaf = last == me + 1;
-  const Place gathered = me == 0   ? output
-                         : is_leaf ? sum
-                                   : plan.scratch(parts.bytes(me, last - me));
+  const BufferRef gathered = me == 0   ? output
+                             : is_leaf ? sum
+                                       : plan.scratch(parts.bytes(me, last - me));
   plan.copy(gathered, sum, own);
   for (int child = 1; child < mask && me + child < n; child *= 2) {
     const int end = std::min(me + 2 * child, n);
@@ -30,7 +30,7 @@ void reduce_circulant(Plan& plan, const Group& group, Place input, Place output,
       plan.receive(circle.team_rank(me + child), gathered + parts.bytes(me, child), bytes);
   }
   if (me == 0) return;
-  plan.settle();
+  plan.wait_all();
   if (const std::size_t bytes = parts.bytes(me, last - me); bytes != 0)
     plan.send(circle.team_rank(me - mask), gathered, bytes);
 }

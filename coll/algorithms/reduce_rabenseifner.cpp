@@ -5,10 +5,10 @@
 
 namespace weft::coll {
 
-void reduce_rabenseifner(Plan& plan, const Group& group, Place input, Place output, Vector vector,
-                         int root) {
+void reduce_rabenseifner(Plan& plan, const Group& group, BufferRef input, BufferRef output,
+                         Vector vector, int root) {
   const PowerOfTwo power(group);
-  Combiner sums = Combiner::of(plan, input, vector);
+  Reducer sums = Reducer::of(plan, input, vector);
   fold_in(plan, group, power, sums, vector.count);
   if (power.me >= 0) halve(plan, group, power, sums, vector.count);
 
@@ -19,7 +19,7 @@ void reduce_rabenseifner(Plan& plan, const Group& group, Place input, Place outp
   const int top = root >= 2 * power.extra ? root - power.extra : root / 2;
   const bool root_acts = power.member(top) == root;
   if (power.me >= 0) {
-    plan.settle();
+    plan.wait_all();
     // In each step those that differ from the top in this bit give all their parts to their
     // partner, in the reverse order of halve(): the parts that come together are adjacent.
     for (int distance = power.size / 2; distance > 0; distance /= 2) {
@@ -34,7 +34,7 @@ void reduce_rabenseifner(Plan& plan, const Group& group, Place input, Place outp
         break;
       }
       plan.receive(peer, sums.mine + begin(missing), begin(missing + half) - begin(missing));
-      plan.settle();
+      plan.wait_all();
     }
   }
   if (power.me == top) {

@@ -5,14 +5,14 @@
 
 namespace weft::coll {
 
-void reduce_scatter_binomial(Plan& plan, const Group& group, Place input, Place output,
+void reduce_scatter_binomial(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                              const std::size_t* counts, std::size_t unit) {
   const int n = group.size;
   Vector vector{0, unit};
   for (int r = 0; r < n; ++r) vector.count += counts[r];
-  const Place whole = group.rank == 0 ? plan.scratch(vector.bytes()) : Place{};
+  const BufferRef whole = group.rank == 0 ? plan.scratch(vector.bytes()) : BufferRef{};
   reduce_binomial(plan, group, input, whole, vector, false, 0);
-  plan.settle();
+  plan.wait_all();
   const std::size_t mine = counts[group.rank] * unit;
   if (group.rank != 0) {
     if (mine != 0) plan.receive(group.team_rank(0), output, mine);

@@ -4,10 +4,10 @@
 
 namespace weft::coll {
 
-void reduce_scatter_circulant(Plan& plan, const Group& group, Place input, Place output,
+void reduce_scatter_circulant(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                               const std::size_t* counts, std::size_t unit) {
   const Parts parts{group.size, 0, unit, counts};
-  const Place sum = reduce_scatter_around(plan, {group}, input, parts);
+  const BufferRef sum = reduce_scatter_around(plan, {group}, input, parts);
   plan.copy(output, sum, counts[group.rank] * unit);
 }
 

@@ -5,7 +5,7 @@
 
 namespace weft::coll {
 
-void reduce_scatter_pairwise(Plan& plan, const Group& group, Place input, Place output,
+void reduce_scatter_pairwise(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                              const std::size_t* counts, std::size_t unit) {
   const int n = group.size, me = group.rank;
   std::size_t before = 0, count = 0;  // elements of the members below this one, of all
@@ -15,7 +15,7 @@ void reduce_scatter_pairwise(Plan& plan, const Group& group, Place input, Place 
   }
   const std::size_t mine = counts[me] * unit;
   // The result is built apart: `output` may be `input`, which is still sent from.
-  const Place result = plan.scratch(mine), arrived = plan.scratch(mine);
+  const BufferRef result = plan.scratch(mine), arrived = plan.scratch(mine);
   plan.copy(result, input + before * unit, mine);
   std::size_t out = before * unit;
   for (int step = 1; step < n; ++step) {
@@ -24,7 +24,7 @@ void reduce_scatter_pairwise(Plan& plan, const Group& group, Place input, Place 
     out = to == 0 ? 0 : out + counts[to - 1] * unit;
     plan.exchange(group.team_rank(to), input + out, counts[to] * unit, group.team_rank(from),
                   arrived, mine);
-    plan.combine(arrived, result, counts[me]);
+    plan.reduce(arrived, result, counts[me]);
   }
   plan.copy(output, result, mine);
 }

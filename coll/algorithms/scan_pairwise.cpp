@@ -6,19 +6,19 @@
 
 namespace weft::coll {
 
-void scan_pairwise(Plan& plan, const Group& group, Place data, Vector vector, bool exclusive) {
+void scan_pairwise(Plan& plan, const Group& group, BufferRef data, Vector vector, bool exclusive) {
   const int n = group.size, me = group.rank;
   const Parts parts{n, vector.count, vector.unit};
   const std::size_t own = parts.bytes(me, 1);
   const auto part = [&](int member) {
     return Block{data + parts.begin(member) * vector.unit, parts.bytes(member, 1)};
   };
-  const Place prefixes = plan.scratch(index(n) * own);
+  const BufferRef prefixes = plan.scratch(index(n) * own);
   const auto prefix = [&](int member) { return Block{prefixes + index(member) * own, own}; };
   write_pairwise(plan, group, part, prefix);
-  plan.settle();
+  plan.wait_all();
   for (int member = 1; member < n; ++member)
-    plan.combine(prefix(member - 1).place, prefix(member).place, own / vector.unit);
+    plan.reduce(prefix(member - 1).buffer, prefix(member).buffer, own / vector.unit);
   // Rank 0 of an exclusive one keeps its data.
   const auto is_kept = [&](int member) { return exclusive && member == 0; };
   write_pairwise(

@@ -5,12 +5,12 @@
 
 namespace weft::coll {
 
-void scan_recursive_doubling(Plan& plan, const Group& group, Place data, Vector vector,
+void scan_recursive_doubling(Plan& plan, const Group& group, BufferRef data, Vector vector,
                              bool exclusive) {
   const int n = group.size, me = group.rank;
   const std::size_t bytes = vector.bytes();
-  Combiner sums = Combiner::of(plan, data, vector);
-  const Place prefix = plan.scratch(bytes);
+  Reducer sums = Reducer::of(plan, data, vector);
+  const BufferRef prefix = plan.scratch(bytes);
   // An exclusive prefix is empty at first: an inclusive one starts with this member's vector.
   bool has_prefix = !exclusive;
   if (has_prefix) plan.copy(prefix, data, bytes);
@@ -25,7 +25,7 @@ void scan_recursive_doubling(Plan& plan, const Group& group, Place data, Vector 
       continue;
     }
     if (has_prefix)
-      plan.combine(sums.other, prefix, vector.count);
+      plan.reduce(sums.other, prefix, vector.count);
     else
       plan.copy(prefix, sums.other, bytes);
     has_prefix = true;

@@ -5,8 +5,8 @@
 
 namespace weft::coll {
 
-void scatter_binomial(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
-                      int root) {
+void scatter_binomial(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                      std::size_t bytes, int root) {
   if (group.size == 1) return;
   const Circle circle{group, root};  // the root is place 0
   const int n = circle.size(), me = circle.me();
@@ -17,7 +17,7 @@ void scatter_binomial(Plan& plan, const Group& group, Place send, Place receive,
     plan.receive(circle.team_rank(me - mask), receive, bytes);
     return;
   }
-  const Place blocks = plan.scratch(index(width) * bytes);
+  const BufferRef blocks = plan.scratch(index(width) * bytes);
   int received = Plan::kNone;
   if (me == 0) {
     plan.copy(blocks, send + index(root) * bytes, index(n - root) * bytes);

@@ -5,8 +5,8 @@
 
 namespace weft::coll {
 
-void scatter_linear(Plan& plan, const Group& group, Place send, Place receive, std::size_t bytes,
-                    int root) {
+void scatter_linear(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
+                    std::size_t bytes, int root) {
   if (group.rank != root) {
     plan.receive(group.team_rank(root), receive, bytes);
     return;
@@ -15,9 +15,9 @@ void scatter_linear(Plan& plan, const Group& group, Place send, Place receive, s
     if (r != root) plan.send(group.team_rank(r), send + index(r) * bytes, bytes);
 }
 
-void scatterv_linear(Plan& plan, const Group& group, Place send, const std::size_t* counts,
-                     const std::ptrdiff_t* displacements, Place receive, std::size_t receive_bytes,
-                     int root) {
+void scatterv_linear(Plan& plan, const Group& group, BufferRef send, const std::size_t* counts,
+                     const std::ptrdiff_t* displacements, BufferRef receive,
+                     std::size_t receive_bytes, int root) {
   if (group.rank != root) {
     if (receive_bytes != 0) plan.receive(group.team_rank(root), receive, receive_bytes);
     return;

@@ -5,29 +5,29 @@
 namespace weft::coll {
 namespace {
 
-void allreduce_within(const TeamShape& team, Plan& plan, const Group& group, Place data,
+void allreduce_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef data,
                       Vector vector, bool commutative) {
   write_allreduce(by_messages(team, Collective::allreduce, group.size, vector.bytes(), commutative),
                   plan, group, data, vector);
-  plan.settle();
+  plan.wait_all();
 }
 
 }  // namespace
 
-void bcast_within(const TeamShape& team, Plan& plan, const Group& group, Place data,
+void bcast_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef data,
                   std::size_t bytes, int root) {
   if (group.size == 1) return;
   write_bcast(by_messages(team, Collective::bcast, group.size, bytes), plan, group, data, bytes,
               root);
-  plan.settle();
+  plan.wait_all();
 }
 
-void reduce_within(const TeamShape& team, Plan& plan, const Group& group, Place input, Place output,
-                   Vector vector, bool commutative, int root) {
+void reduce_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef input,
+                   BufferRef output, Vector vector, bool commutative, int root) {
   if (group.size == 1) return plan.copy(output, input, vector.bytes());
   write_reduce(by_messages(team, Collective::reduce, group.size, vector.bytes(), commutative), plan,
                group, input, output, vector, commutative, root);
-  plan.settle();
+  plan.wait_all();
 }
 
 TeamShape shape_of(Team& team) { return {team.rank(), team.size(), team.hosts(), &team.choices()}; }
@@ -40,7 +40,7 @@ void write_barrier_steps(const TeamShape& team, Plan& plan) {
   const Group inside = hosts->inside_group();
   if (inside.size > 1) {
     gather_binomial(plan, inside, {}, {}, 0, led.leader());
-    plan.settle();
+    plan.wait_all();
   }
   if (leads) barrier_dissemination(plan, led.across());
   // Not by the algorithm of broadcasts, some of which have no steps for no bytes.
@@ -62,7 +62,7 @@ void write_reduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool c
     return reduce_within(team, plan, all(team), kInput, kOutput, vector, commutative, root);
   const Led led(*hosts, root);
   const bool leads = led.leads();
-  const Place sum = leads && team.rank != root ? plan.scratch(vector.bytes()) : kOutput;
+  const BufferRef sum = leads && team.rank != root ? plan.scratch(vector.bytes()) : kOutput;
   reduce_within(team, plan, hosts->inside_group(), kInput, sum, vector, commutative, led.leader());
   if (leads)
     reduce_within(team, plan, led.across(), sum, kOutput, vector, commutative, hosts->host(root));
@@ -81,17 +81,17 @@ void write_allreduce_steps(const TeamShape& team, Plan& plan, Vector vector, boo
 }
 
 void write_scan_steps(const TeamShape& team, Plan& plan, Vector vector, bool exclusive) {
-  const auto within = [&](const Group& group, Place data, bool is_exclusive) {
+  const auto within = [&](const Group& group, BufferRef data, bool is_exclusive) {
     write_scan(by_messages(team, Collective::scan, group.size, vector.bytes()), plan, group, data,
                vector, is_exclusive);
-    plan.settle();
+    plan.wait_all();
   };
   // Prefixes are of ranks in order, whatever the operation.
   const Placement* hosts = hosts_of(team, Collective::scan, vector.bytes(), true);
   if (hosts == nullptr) return within(all(team), kOutput, exclusive);
   const Led led(*hosts);
   const Group inside = hosts->inside_group();
-  const Place before = plan.scratch(vector.bytes());
+  const BufferRef before = plan.scratch(vector.bytes());
   reduce_within(team, plan, inside, kOutput, before, vector, false, led.leader());
   if (led.leads()) within(led.across(), before, true);
   within(inside, kOutput, exclusive);
@@ -100,29 +100,30 @@ void write_scan_steps(const TeamShape& team, Plan& plan, Vector vector, bool exc
   if (exclusive && inside.rank == 0)
     plan.copy(kOutput, before, vector.bytes());
   else
-    plan.combine(before, kOutput, vector.count);
+    plan.reduce(before, kOutput, vector.count);
 }
 
 void write_reduce_scatter_steps(const TeamShape& team, Plan& plan, const std::size_t* counts,
                                 std::size_t unit, bool commutative) {
   std::size_t count = 0;
   for (int r = 0; r < team.size; ++r) count += counts[r];
-  const auto within = [&](const Group& group, Place input, Place output, const std::size_t* each) {
+  const auto within = [&](const Group& group, BufferRef input, BufferRef output,
+                          const std::size_t* each) {
     write_reduce_scatter(
         by_messages(team, Collective::reduce_scatter, group.size, count * unit, commutative), plan,
         group, input, output, each, unit);
-    plan.settle();
+    plan.wait_all();
   };
   const Placement* hosts = hosts_of(team, Collective::reduce_scatter, count * unit, !commutative);
   if (hosts == nullptr) return within(all(team), kInput, kOutput, counts);
   const Led led(*hosts);
   const Group inside = hosts->inside_group();
   const HostLayout layout(*hosts, [&](int member) { return counts[member] * unit; });
-  Place parts = led.leads() ? plan.scratch(count * unit) : kOutput;
+  BufferRef parts = led.leads() ? plan.scratch(count * unit) : kOutput;
   reduce_within(team, plan, inside, kInput, parts, {count, unit}, commutative, led.leader());
   if (led.leads()) {
     if (!hosts->is_in_order()) {
-      const Place sum = parts;
+      const BufferRef sum = parts;
       parts = plan.scratch(count * unit);
       const Layout ranks(team.size, [&](int member) { return counts[member] * unit; });
       for (int i = 0; i < team.size; ++i)

@@ -19,10 +19,10 @@ struct TeamShape {
 TeamShape shape_of(Team& team);
 
 // Among some of the team, by messages; over when the next step begins.
-void bcast_within(const TeamShape& team, Plan& plan, const Group& group, Place data,
+void bcast_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef data,
                   std::size_t bytes, int root);
-void reduce_within(const TeamShape& team, Plan& plan, const Group& group, Place input, Place output,
-                   Vector vector, bool commutative, int root);
+void reduce_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef input,
+                   BufferRef output, Vector vector, bool commutative, int root);
 
 void write_barrier_steps(const TeamShape& team, Plan& plan);
 void write_bcast_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int root);

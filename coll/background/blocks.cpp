@@ -3,8 +3,8 @@
 
 namespace weft::coll {
 
-void gather_within(const TeamShape& team, Plan& plan, const Group& group, Place send, Place blocks,
-                   const Layout& layout, int root) {
+void gather_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef send,
+                   BufferRef blocks, const Layout& layout, int root) {
   if (group.size == 1 || layout.total == 0) return;
   const std::size_t bytes = layout.counts[index(group.rank)];
   if (layout.is_even())
@@ -13,11 +13,11 @@ void gather_within(const TeamShape& team, Plan& plan, const Group& group, Place 
   else
     gatherv_linear(plan, group, send, bytes, blocks, layout.counts.data(),
                    layout.displacements.data(), root);
-  plan.settle();
+  plan.wait_all();
 }
 
-void scatter_within(const TeamShape& team, Plan& plan, const Group& group, Place blocks,
-                    const Layout& layout, Place receive, int root) {
+void scatter_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef blocks,
+                    const Layout& layout, BufferRef receive, int root) {
   if (group.size == 1 || layout.total == 0) return;
   const std::size_t bytes = layout.counts[index(group.rank)];
   if (layout.is_even())
@@ -26,7 +26,7 @@ void scatter_within(const TeamShape& team, Plan& plan, const Group& group, Place
   else
     scatterv_linear(plan, group, blocks, layout.counts.data(), layout.displacements.data(), receive,
                     bytes, root);
-  plan.settle();
+  plan.wait_all();
 }
 
 namespace {
@@ -48,8 +48,8 @@ void allgather_by_hosts(const TeamShape& team, Plan& plan, const Placement& host
     in_place =
         in_place && (counts[hosts.member(i)] == 0 ||
                      displacements[hosts.member(i)] == layout.members.displacements[index(i)]);
-  const Place blocks = in_place ? kOutput : plan.scratch(layout.members.total);
-  const Place here = blocks + layout.hosts.offset(hosts.mine()), own = own_place(team.rank);
+  const BufferRef blocks = in_place ? kOutput : plan.scratch(layout.members.total);
+  const BufferRef here = blocks + layout.hosts.offset(hosts.mine()), own = own_place(team.rank);
   if (led.leads()) plan.copy(here + layout.inside.offset(inside.rank), own, counts[team.rank]);
   gather_within(team, plan, inside, own, here, layout.inside, led.leader());
   if (led.leads()) {
@@ -60,7 +60,7 @@ void allgather_by_hosts(const TeamShape& team, Plan& plan, const Placement& host
     else
       write_allgatherv(plan, across, blocks, layout.hosts.counts.data(),
                        layout.hosts.displacements.data());
-    plan.settle();
+    plan.wait_all();
   }
   bcast_within(team, plan, inside, blocks, layout.members.total, led.leader());
   if (in_place) return;
@@ -99,10 +99,10 @@ void write_gather_steps(const TeamShape& team, Plan& plan, std::size_t bytes, in
   const HostLayout layout(*hosts, [bytes](int) { return bytes; });
   // At the root all blocks, host by host; at other leaders those of their host.
   const bool is_root = team.rank == root, in_place = is_root && hosts->is_in_order();
-  Place blocks = kOutput;
+  BufferRef blocks = kOutput;
   if (led.leads() && !in_place)
     blocks = plan.scratch(is_root ? layout.members.total : layout.inside.total);
-  const Place here = is_root ? blocks + layout.hosts.offset(hosts->mine()) : blocks;
+  const BufferRef here = is_root ? blocks + layout.hosts.offset(hosts->mine()) : blocks;
   if (led.leads())
     plan.copy(here + layout.inside.offset(inside.rank),
               is_root ? kOutput + index(root) * bytes : kInput, bytes);
@@ -123,13 +123,13 @@ void write_scatter_steps(const TeamShape& team, Plan& plan, std::size_t bytes, i
   const Group inside = hosts->inside_group();
   const HostLayout layout(*hosts, [bytes](int) { return bytes; });
   const bool is_root = team.rank == root, in_place = is_root && hosts->is_in_order();
-  Place blocks = kInput;
+  BufferRef blocks = kInput;
   if (led.leads() && !in_place)
     blocks = plan.scratch(is_root ? layout.members.total : layout.inside.total);
   if (is_root && !in_place)
     for (int i = 0; i < team.size; ++i)
       plan.copy(blocks + layout.members.offset(i), kInput + index(hosts->member(i)) * bytes, bytes);
-  const Place here = is_root ? blocks + layout.hosts.offset(hosts->mine()) : blocks;
+  const BufferRef here = is_root ? blocks + layout.hosts.offset(hosts->mine()) : blocks;
   if (led.leads())
     scatter_within(team, plan, led.across(), blocks, layout.hosts, here, hosts->host(root));
   scatter_within(team, plan, inside, here, layout.inside, kOutput, led.leader());
@@ -147,14 +147,14 @@ void write_alltoall_steps(const TeamShape& team, Plan& plan, std::size_t bytes) 
   const std::size_t row = index(n) * bytes;
   const Layout rows_inside(k, [row](int) { return row; });
   // rows: what each member of this host sends, later what each is given.
-  const Place rows = led.leads() ? plan.scratch(index(k) * row) : kOutput;
+  const BufferRef rows = led.leads() ? plan.scratch(index(k) * row) : kOutput;
   const auto place = [&](int local, int member) {
     return rows + index(local) * row + index(member) * bytes;
   };
   if (led.leads()) plan.copy(place(inside.rank, 0), kInput, row);
   gather_within(team, plan, inside, kInput, rows, rows_inside, led.leader());
   if (led.leads()) {
-    const Place out = plan.scratch(index(k) * row), in = plan.scratch(index(k) * row);
+    const BufferRef out = plan.scratch(index(k) * row), in = plan.scratch(index(k) * row);
     // What goes to a host: for each member there, a block of each member here.
     std::size_t next = 0;
     for (int i = 0; i < n; ++i)
@@ -168,7 +168,7 @@ void write_alltoall_steps(const TeamShape& team, Plan& plan, std::size_t bytes) 
                      out, in, counts[0]);
     else
       alltoallv_pairwise(plan, across, out, counts, displacements, in, counts, displacements);
-    plan.settle();
+    plan.wait_all();
     // What comes from a host: for each member here, a block of each member there.
     next = 0;
     for (int h = 0; h < hosts->size(); ++h)

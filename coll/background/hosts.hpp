@@ -37,7 +37,7 @@ class Led {
       : hosts_(hosts), leaders_(index(hosts.size())) {
     for (int h = 0; h < hosts.size(); ++h) leaders_[index(h)] = hosts.member(hosts.begin(h));
     if (root >= 0) leaders_[index(hosts.host(root))] = root;
-    leader_ = hosts.place(leaders_[index(hosts.mine())]);
+    leader_ = hosts.local_rank(leaders_[index(hosts.mine())]);
   }
   bool leads() const { return hosts_.inside_group().rank == leader_; }
   int leader() const { return leader_; }
@@ -91,9 +91,9 @@ struct HostLayout {
 
 // Among some of the members, by messages; over when the next step begins. The root's own block is
 // in its place in `blocks`.
-void gather_within(const TeamShape& team, Plan& plan, const Group& group, Place send, Place blocks,
-                   const Layout& layout, int root);
-void scatter_within(const TeamShape& team, Plan& plan, const Group& group, Place blocks,
-                    const Layout& layout, Place receive, int root);
+void gather_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef send,
+                   BufferRef blocks, const Layout& layout, int root);
+void scatter_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef blocks,
+                    const Layout& layout, BufferRef receive, int root);
 
 }  // namespace weft::coll

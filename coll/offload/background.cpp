@@ -71,15 +71,15 @@ Background::Next Background::next(coll::Plan& plan) {
         return begin_piece(plan);
       }
       coll::Team& team = offload_.team_;
-      places_.resize(coll::index(team.size()));
-      places_[coll::index(team.rank())] = offload_.whereabouts();
+      locations_.resize(coll::index(team.size()));
+      locations_[coll::index(team.rank())] = offload_.own_location();
       coll::allgather_ring(plan, {team.rank(), team.size()}, coll::kOutput,
-                           sizeof(Offload::Whereabouts));
-      plan.settle();
-      return run(nullptr, places_.data(), nullptr, State::places);
+                           sizeof(Offload::MemberLocation));
+      plan.wait_all();
+      return run(nullptr, locations_.data(), nullptr, State::locations);
     }
-    case State::places:
-      offload_.arrange(places_);
+    case State::locations:
+      offload_.arrange(locations_);
       if (offload_.usable_ && offload_.is_leader()) {
         negotiation_ = std::make_unique<Negotiation>(offload_.terms_, offload_.leader_rank_,
                                                      offload_.name_, offload_.link_);
@@ -122,11 +122,11 @@ Background::Next Background::next(coll::Plan& plan) {
         negotiation_ = std::make_unique<Negotiation>(offload_.terms_, offload_.leader_rank_,
                                                      offload_.name_, offload_.link_);
         state_ = State::negotiating;
-        after_negotiating_ = State::told;
+        after_negotiating_ = State::published;
         return this->next(plan);
       }
       return publish(plan);
-    case State::told: {
+    case State::published: {
       if (const auto code = static_cast<Code>(block_[0]); code != Code::ok)
         return end(status_ ? Status(code) : std::move(status_));
       const std::size_t offset = first_ * call_.op.element_bytes;
@@ -151,7 +151,7 @@ bool Background::negotiate(coll::Plan& plan, Next& next) {
       if (offload_.leader_group().size > 1) {
         coll::allgather_ring(plan, offload_.leader_group(), coll::kOutput,
                              negotiation_->block_bytes());
-        plan.settle();
+        plan.wait_all();
       }
       next = run(nullptr, negotiation_->blocks().data(), nullptr, State::negotiating);
       return false;
@@ -202,7 +202,7 @@ Background::Next Background::publish(coll::Plan& plan) {
   const coll::Group node = offload_.node_group();
   if (node.size > 1)
     coll::bcast_within(coll::shape_of(offload_.team_), plan, node, coll::kOutput, block_.size(), 0);
-  return run(nullptr, block_.data(), nullptr, State::told);
+  return run(nullptr, block_.data(), nullptr, State::published);
 }
 
 }  // namespace weft::offload

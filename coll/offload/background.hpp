@@ -40,7 +40,7 @@ class Background {
   const Status& status() const noexcept { return status_; }
 
  private:
-  enum class State { turn, places, negotiating, piece, reduced, working, summed, told };
+  enum class State { turn, locations, negotiating, piece, reduced, working, summed, published };
   Next run(const void* input, void* output, const coll::Reduction* op, State then);
   bool negotiate(coll::Plan& plan, Next& next);
   Next begin_piece(coll::Plan& plan);
@@ -62,7 +62,7 @@ class Background {
   const void* input_ = nullptr;
   void* output_ = nullptr;
   const coll::Reduction* op_ = nullptr;
-  std::vector<Offload::Whereabouts> places_;
+  std::vector<Offload::MemberLocation> locations_;
   std::unique_ptr<Negotiation> negotiation_;
   std::size_t first_ = 0, count_ = 0;  // of the piece, in elements
   bool counts_ = false, by_switch_ = false;

@@ -138,8 +138,8 @@ class Leader {
   void on_recover(int from, const innet::Header& header, std::uint64_t now_ns);
   void on_answer(int from, const innet::Header& header, std::uint64_t now_ns);
   void on_fetch(int from, const innet::Header& header);
-  void tell(int leader, innet::Kind kind, innet::Answer answer, std::uint32_t operation,
-            std::uint32_t offset, std::span<const std::byte> payload);
+  void send_to(int leader, innet::Kind kind, innet::Answer answer, std::uint32_t operation,
+               std::uint32_t offset, std::span<const std::byte> payload);
 
   Wire& wire_;
   LeaderOptions options_;

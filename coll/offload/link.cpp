@@ -118,14 +118,14 @@ void Link::stop() {
   // A lost farewell costs the switch nothing but the lease.
   for (int attempt = 0; attempt < (answers ? 3 : 1); ++attempt) {
     to_switch({packet, bytes});
-    bool heard = false;
+    bool is_confirmed = false;
     if (answers) sleep(10);
     read_switch([&](std::span<const std::byte> received) {
       const auto reply = read_packet(received);
-      heard = heard || (reply && reply->header.kind == Kind::kill_reply &&
-                        reply->header.group == header.group);
+      is_confirmed = is_confirmed || (reply && reply->header.kind == Kind::kill_reply &&
+                                      reply->header.group == header.group);
     });
-    if (heard) return;
+    if (is_confirmed) return;
   }
 }
 

@@ -7,25 +7,25 @@
 
 namespace weft::offload {
 
-Costs counts(Way way, const Case& what) noexcept {
-  const double p = way == Way::socket ? what.processes / 2.0 : what.processes;
-  const auto b = static_cast<double>(what.bytes);
-  if (way == Way::hosts) {
-    const double steps = std::log2(std::max(1, what.nodes));
+Costs counts(Method method, const Case& given) noexcept {
+  const double p = method == Method::socket ? given.processes / 2.0 : given.processes;
+  const auto b = static_cast<double>(given.bytes);
+  if (method == Method::hosts) {
+    const double steps = std::log2(std::max(1, given.nodes));
     return {1, p, steps, steps * p, steps * b, steps * p * b, 0};
   }
   // The hosts under a switch.
-  const double children = std::sqrt(std::max(1, what.nodes));
+  const double children = std::sqrt(std::max(1, given.nodes));
   return {1, p, b, p * b, children, children * p, children * b};
 }
 
-Costs fit(Way way, int most_nodes) {
+Costs fit(Method method, int most_nodes) {
   std::vector<Costs> rows;
   for (const PaperRow& row : kPaperRows) {
     if (row.nodes > most_nodes) continue;
     for (std::size_t i = 0; i < 3; ++i) {
-      const double us = row.us[static_cast<std::size_t>(way) * 3 + i];
-      Costs one = counts(way, {row.nodes, kPaperProcesses[i], row.bytes});
+      const double us = row.us[static_cast<std::size_t>(method) * 3 + i];
+      Costs one = counts(method, {row.nodes, kPaperProcesses[i], row.bytes});
       for (double& count : one) count /= us;
       rows.push_back(one);
     }
@@ -54,33 +54,34 @@ Costs fit(Way way, int most_nodes) {
   return costs;
 }
 
-const Costs& fitted(Way way) noexcept {
-  // As fit(way, 9) gives them, which a test compares.
+const Costs& fitted(Method method) noexcept {
+  // As fit(method, 9) gives them, which a test compares.
   static constexpr Costs kFitted[] = {
       {1.01422, 0.046623, 2.23944, 0.0411468, 0.00466326, 0.000364575, 0},
       {7.10277, 0.0875909, 0.00966528, 7.20343e-05, 0.245272, 0.00754891, 0.0022698},
       {3.85699, 0.18568, 0.0050178, 7.79801e-05, 0.763904, 0.0230892, 0.00399836},
   };
-  return kFitted[static_cast<std::size_t>(way)];
+  return kFitted[static_cast<std::size_t>(method)];
 }
 
-double predict_us(Way way, const Case& what) noexcept {
-  if (way == Way::hierarchy) {
+double predict_us(Method method, const Case& given) noexcept {
+  if (method == Method::hierarchy) {
     // Inside the node as in Node mode, then the exchanges of one process a node.
-    const Costs& node = fitted(Way::node);
-    const auto p = static_cast<double>(what.processes), b = static_cast<double>(what.bytes);
+    const Costs& node = fitted(Method::node);
+    const auto p = static_cast<double>(given.processes), b = static_cast<double>(given.bytes);
     return node[1] * p + node[2] * b + node[3] * p * b +
-           predict_us(Way::hosts, {what.nodes, 1, what.bytes});
+           predict_us(Method::hosts, {given.nodes, 1, given.bytes});
   }
-  const Costs often = counts(way, what);
+  const Costs often = counts(method, given);
   double us = 0;
-  for (std::size_t i = 0; i < kNumCosts; ++i) us += often[i] * fitted(way)[i];
+  for (std::size_t i = 0; i < kNumCosts; ++i) us += often[i] * fitted(method)[i];
   return us;
 }
 
-bool offload_wins(bool by_socket, const Case& what) noexcept {
-  if (what.nodes < 2) return false;
-  return predict_us(by_socket ? Way::socket : Way::node, what) < predict_us(Way::hosts, what);
+bool offload_wins(bool by_socket, const Case& given) noexcept {
+  if (given.nodes < 2) return false;
+  return predict_us(by_socket ? Method::socket : Method::node, given) <
+         predict_us(Method::hosts, given);
 }
 
 }  // namespace weft::offload

@@ -13,7 +13,7 @@
 
 namespace weft::offload {
 
-enum class Way {
+enum class Method {
   hosts,
   node,
   socket,
@@ -29,16 +29,16 @@ struct Case {
 
 inline constexpr std::size_t kNumCosts = 7;
 using Costs = std::array<double, kNumCosts>;
-// How often each cost of a way is paid; all 0 for those a way does not have.
-Costs counts(Way way, const Case& what) noexcept;
+// How often each cost of a method is paid; all 0 for those a method does not have.
+Costs counts(Method method, const Case& given) noexcept;
 // Costs of none below 0 that fit best, by relative squares, the paper's cells with at most so many
 // nodes. Of hosts, node and socket.
-Costs fit(Way way, int most_nodes);
+Costs fit(Method method, int most_nodes);
 // The costs fitted to 4 and 9 nodes, in microseconds.
-const Costs& fitted(Way way) noexcept;
+const Costs& fitted(Method method) noexcept;
 
-double predict_us(Way way, const Case& what) noexcept;
-// Whether the way by switches is faster than the hosts', as the paper's hosts do it.
-bool offload_wins(bool by_socket, const Case& what) noexcept;
+double predict_us(Method method, const Case& given) noexcept;
+// Whether the method by switches is faster than the hosts', as the paper's hosts do it.
+bool offload_wins(bool by_socket, const Case& given) noexcept;
 
 }  // namespace weft::offload

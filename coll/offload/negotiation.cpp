@@ -50,7 +50,7 @@ Negotiation::Need Negotiation::advance() {
     case 2:
       return notify();
     case 3:
-      return tell_grant();
+      return share_grant();
     case 4:
       return open_group();
     default:
@@ -147,7 +147,7 @@ Negotiation::Need Negotiation::notify() {
   return Need::enrolment;
 }
 
-Negotiation::Need Negotiation::tell_grant() {
+Negotiation::Need Negotiation::share_grant() {
   return gather(
       Granted{static_cast<std::int32_t>(link_->enrolment().answer()), link_->enrolment().window()});
 }

@@ -23,7 +23,7 @@ struct GroupName {
 
 // What all leaders know alike.
 struct Terms {
-  std::vector<Place> leaders;
+  std::vector<Location> leaders;
   bool ordered = true;
   bool fixed = false;  // floats as integers
   std::uint32_t job = 0;
@@ -55,7 +55,7 @@ class Negotiation {
   Need query();
   Need report();
   Need notify();
-  Need tell_grant();
+  Need share_grant();
   Need open_group();
   Need end(Status status);
   template <class T>

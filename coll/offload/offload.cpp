@@ -13,7 +13,7 @@
 #include "base/wait.hpp"
 #include "coll/offload/model.hpp"
 #include "coll/plan/links.hpp"
-#include "coll/plan/patience.hpp"
+#include "coll/plan/loss_deadline.hpp"
 #include "coll/plan/plan_run.hpp"
 
 namespace weft::offload {
@@ -44,7 +44,7 @@ int own_socket() {
 }
 
 // Where this process is. False, and why in `error`: the settings do not say it right.
-bool own_place(tagged::Engine& engine, Mode mode, Place& place, std::string& error) {
+bool find_location(tagged::Engine& engine, Mode mode, Location& location, std::string& error) {
   const Settings& settings = engine.job().settings();
   const std::string& tor = settings.text(Setting::offload_switch);
   if (is_placement(tor)) {
@@ -54,23 +54,23 @@ bool own_place(tagged::Engine& engine, Mode mode, Place& place, std::string& err
       error = fmt::format("cannot read WEFT_OFFLOAD_SWITCH={}", tor);
       return false;
     }
-    std::vector<Place> places;
-    if (!read_placement(text.str(), engine.size(), places, error)) {
+    std::vector<Location> locations;
+    if (!read_placement(text.str(), engine.size(), locations, error)) {
       error = fmt::format("WEFT_OFFLOAD_SWITCH={}: {}", tor, error);
       return false;
     }
-    place = places[coll::index(engine.rank())];
+    location = locations[coll::index(engine.rank())];
     return true;
   }
-  place.node = engine.job().member(engine.rank()).first_on_host;
-  place.socket = mode == Mode::socket ? own_socket() : 0;
+  location.node = engine.job().member(engine.rank()).first_on_host;
+  location.socket = mode == Mode::socket ? own_socket() : 0;
   const auto address = parse_address(tor);
   if (!address) {
     error = tor.empty() ? "WEFT_OFFLOAD_SWITCH names no switch (ADDRESS:PORT)"
                         : fmt::format("WEFT_OFFLOAD_SWITCH={} is no ADDRESS:PORT", tor);
     return false;
   }
-  place.tor = *address;
+  location.tor = *address;
   return true;
 }
 
@@ -121,34 +121,34 @@ void Offload::pass_turn() noexcept {
   engine.ring(engine.rank());
 }
 
-Offload::Whereabouts Offload::whereabouts() const {
-  Whereabouts mine;
+Offload::MemberLocation Offload::own_location() const {
+  MemberLocation mine;
   std::string error;
-  mine.is_known = own_place(team_.engine(), mode_, mine.place, error);
+  mine.is_known = find_location(team_.engine(), mode_, mine.location, error);
   if (!mine.is_known)
     log_line(LogLevel::warn, team_.engine().rank(), "allreduce stays with the hosts: {}", error);
   return mine;
 }
 
-void Offload::arrange(const std::vector<Whereabouts>& all) {
-  std::vector<Place> places;
-  for (const Whereabouts& one : all) {
+void Offload::arrange(const std::vector<MemberLocation>& all) {
+  std::vector<Location> locations;
+  for (const MemberLocation& one : all) {
     if (!one.is_known) return;
-    places.push_back(one.place);
+    locations.push_back(one.location);
   }
   usable_ = true;
-  const auto nodes = offload::lead(places, Mode::node);
+  const auto nodes = offload::lead(locations, Mode::node);
   num_nodes_ = static_cast<int>(nodes.size());
   for (const auto& members : nodes)
     num_members_of_node_ = std::max(num_members_of_node_, static_cast<int>(members.size()));
   std::vector<int> leaders;
   std::vector<Address> tors;
-  for (const auto& members : offload::lead(places, mode_)) {
+  for (const auto& members : offload::lead(locations, mode_)) {
     const auto self = std::find(members.begin(), members.end(), team_.rank());
     if (self == members.begin()) leader_rank_ = static_cast<int>(leaders.size());
     leader_members_.push_back(members[0]);
     leaders.push_back(team_.world(members[0]));
-    terms_.leaders.push_back(places[coll::index(members[0])]);
+    terms_.leaders.push_back(locations[coll::index(members[0])]);
     tors.push_back(terms_.leaders.back().tor);
     if (self == members.end()) continue;
     node_members_ = members;
@@ -182,7 +182,7 @@ void Offload::use(const Negotiation& negotiation) {
 
 bool Offload::takes(std::size_t bytes, const coll::Reduction& op,
                     bool is_allreduce) const noexcept {
-  if (!usable_ || find_combine(op.element, op.operation) == nullptr ||
+  if (!usable_ || find_reduce(op.element, op.operation) == nullptr ||
       element_bytes(op.element) != op.element_bytes)
     return false;
   // Nodes add up first, and switches by how they hang together.
@@ -201,9 +201,9 @@ bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allred
   if (!may_take(bytes, op, is_allreduce)) return false;
   const std::uint64_t turn = take_turn();
   if (!is_turn(turn)) {
-    coll::Patience patience(team_);
+    coll::LossDeadline deadline(team_);
     team_.engine().wait_until([&] {
-      return is_turn(turn) || broken_.load(std::memory_order_relaxed) || patience.is_over();
+      return is_turn(turn) || broken_.load(std::memory_order_relaxed) || deadline.has_passed();
     });
     // The others may be in it: their calls end as this one's will, for the same reason.
     if (!is_turn(turn)) return false;
@@ -222,8 +222,8 @@ bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allred
 
 // Collective over the team: learns where all are and makes the group, if a switch takes it.
 Status Offload::make() {
-  const Whereabouts mine = whereabouts();
-  std::vector<Whereabouts> all(coll::index(team_.size()));
+  const MemberLocation mine = own_location();
+  std::vector<MemberLocation> all(coll::index(team_.size()));
   WEFT_COLL_TRY(coll::allgather(team_, &mine, all.data(), sizeof mine));
   arrange(all);
   Status status;
@@ -305,8 +305,8 @@ Status Offload::piece(const void* input, void* receive, std::size_t count,
     block_[0] = static_cast<std::byte>(status.code());
   }
   if (node_->size() > 1) {
-    const Status told = coll::bcast(*node_, block_.data(), block_.size(), 0);
-    if (status && !told) status = told;
+    const Status published = coll::bcast(*node_, block_.data(), block_.size(), 0);
+    if (status && !published) status = published;
     if (status && block_[0] != std::byte{0}) status = static_cast<Code>(block_[0]);
   }
   if (status && receive != nullptr) std::memcpy(receive, data, bytes);
@@ -354,10 +354,10 @@ Status Offload::lead(std::span<std::byte> data, const coll::Reduction& op) {
 
 Status Offload::overdue(std::uint64_t& asked_ns) {
   const Settings& settings = team_.engine().job().settings();
-  const auto patience_ns = settings.ns(Setting::peer_timeout_ms);
+  const auto deadline_ns = settings.ns(Setting::peer_timeout_ms);
   const std::uint64_t now = now_ns();
   if (asked_ns == 0) asked_ns = now;
-  if (now - asked_ns <= patience_ns) return {};
+  if (now - asked_ns <= deadline_ns) return {};
   const auto silent = link_->silent_leaders();
   if (silent.empty()) return {};
   return {Code::timed_out,
@@ -371,7 +371,7 @@ Status Offload::wait_for_leaders() {
   const std::uint64_t begin = now_ns();
   const auto spin_ns =
       team_.engine().job().is_crowded() ? std::uint64_t{0} : settings.ns(Setting::spin_us);
-  coll::Patience patience(team_);
+  coll::LossDeadline deadline(team_);
   std::uint64_t asked_ns = 0;
   for (;;) {
     const Leader::State state = link_->advance();
@@ -379,7 +379,7 @@ Status Offload::wait_for_leaders() {
     step();
     if (now_ns() - begin < spin_ns) continue;
     team_.engine().look_for_lost();
-    if (patience.is_over()) return Code::peer_lost;
+    if (deadline.has_passed()) return Code::peer_lost;
     if (state == Leader::State::recovering) WEFT_COLL_TRY(overdue(asked_ns));
     link_->sleep(1);
   }

@@ -58,8 +58,8 @@ class Offload {
   friend class Background;
 
   // What a member tells the others before anything else.
-  struct Whereabouts {
-    Place place;
+  struct MemberLocation {
+    Location location;
     std::int32_t is_known = 0;
   };
 
@@ -71,8 +71,8 @@ class Offload {
   void pass_turn() noexcept;
   bool is_made() const noexcept { return made_.load(std::memory_order_acquire); }
 
-  Whereabouts whereabouts() const;
-  void arrange(const std::vector<Whereabouts>& all);
+  MemberLocation own_location() const;
+  void arrange(const std::vector<MemberLocation>& all);
   void use(const Negotiation& negotiation);
   bool takes(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) const noexcept;
   bool is_leader() const noexcept { return node_rank_ == 0; }
@@ -137,7 +137,7 @@ class SumOp {
   const coll::Reduction& reduction() const noexcept { return reduction_; }
 
  private:
-  innet::Combine combine_;
+  innet::ReduceFunction reduce_;
   coll::Reduction reduction_;
 };
 

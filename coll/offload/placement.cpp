@@ -11,11 +11,11 @@ namespace weft::offload {
 
 using innet::Address;
 
-std::vector<std::vector<int>> lead(const std::vector<Place>& places, Mode mode) {
+std::vector<std::vector<int>> lead(const std::vector<Location>& locations, Mode mode) {
   std::vector<std::vector<int>> groups;
   std::vector<std::pair<int, int>> keys;
-  for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    const std::pair key(places[rank].node, mode == Mode::socket ? places[rank].socket : 0);
+  for (std::size_t rank = 0; rank < locations.size(); ++rank) {
+    const std::pair key(locations[rank].node, mode == Mode::socket ? locations[rank].socket : 0);
     const auto found = std::find(keys.begin(), keys.end(), key);
     if (found == keys.end()) {
       keys.push_back(key);
@@ -27,9 +27,9 @@ std::vector<std::vector<int>> lead(const std::vector<Place>& places, Mode mode) 
   return groups;
 }
 
-bool read_placement(std::string_view text, int size, std::vector<Place>& places,
+bool read_placement(std::string_view text, int size, std::vector<Location>& locations,
                     std::string& error) {
-  places.assign(static_cast<std::size_t>(size), Place{});
+  locations.assign(static_cast<std::size_t>(size), Location{});
   std::vector<bool> seen(static_cast<std::size_t>(size));
   std::istringstream lines{std::string(text)};
   std::string line;
@@ -37,7 +37,7 @@ bool read_placement(std::string_view text, int size, std::vector<Place>& places,
     line.resize(std::min(line.find('#'), line.size()));
     std::istringstream words(line);
     std::string ranks, address, more;
-    Place place;
+    Location location;
     if (!(words >> ranks)) continue;
     int first = 0, last = 0;
     char rest = 0;
@@ -45,7 +45,7 @@ bool read_placement(std::string_view text, int size, std::vector<Place>& places,
     if (read == 1) last = first;
     const std::string single = std::to_string(first);
     if (read < 1 || read > 2 || (read == 1 && ranks != single) || first < 0 || last < first ||
-        last >= size || !(words >> place.node >> place.socket >> address) || words >> more) {
+        last >= size || !(words >> location.node >> location.socket >> address) || words >> more) {
       error = fmt::format("line {}: not RANK[-RANK] NODE SOCKET ADDRESS:PORT with ranks below {}",
                           number, size);
       return false;
@@ -55,7 +55,7 @@ bool read_placement(std::string_view text, int size, std::vector<Place>& places,
       error = fmt::format("line {}: \"{}\" is no ADDRESS:PORT", number, address);
       return false;
     }
-    place.tor = *tor;
+    location.tor = *tor;
     for (int rank = first; rank <= last; ++rank) {
       const auto at = static_cast<std::size_t>(rank);
       if (seen[at]) {
@@ -63,7 +63,7 @@ bool read_placement(std::string_view text, int size, std::vector<Place>& places,
         return false;
       }
       seen[at] = true;
-      places[at] = place;
+      locations[at] = location;
     }
   }
   const auto missing = std::find(seen.begin(), seen.end(), false);

@@ -12,7 +12,7 @@ namespace weft::offload {
 enum class Mode : std::uint8_t { off, node, socket };
 
 // Where a process is.
-struct Place {
+struct Location {
   std::int32_t node = 0;
   std::int32_t socket = 0;
   innet::Address tor;  // the switch its node hangs on
@@ -20,13 +20,13 @@ struct Place {
 
 // The processes that one leader speaks for, in rank order; the first one leads. Groups are in the
 // order of their leaders.
-std::vector<std::vector<int>> lead(const std::vector<Place>& places, Mode mode);
+std::vector<std::vector<int>> lead(const std::vector<Location>& locations, Mode mode);
 
 // True if what names the switch is the path of such a file.
 inline bool is_placement(std::string_view name) { return name.find('/') != name.npos; }
 // A file's placement for `size` ranks. Lines: `RANK[-RANK] NODE SOCKET ADDRESS:PORT`; empty ones
 // and what follows # are left out. Every rank once, or `error` says what is wrong.
-bool read_placement(std::string_view text, int size, std::vector<Place>& places,
+bool read_placement(std::string_view text, int size, std::vector<Location>& locations,
                     std::string& error);
 
 // What a leader knows after its query.

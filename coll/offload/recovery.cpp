@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t kFetchWindow = 32;
 }  // namespace
 
-void Leader::tell(int leader, Kind kind, Answer answer, std::uint32_t operation,
-                  std::uint32_t offset, std::span<const std::byte> payload) {
+void Leader::send_to(int leader, Kind kind, Answer answer, std::uint32_t operation,
+                     std::uint32_t offset, std::span<const std::byte> payload) {
   Header header = this->header(kind);
   header.ticket = 0;  // the switch's, not the leaders'
   header.answer = answer;
@@ -46,7 +46,7 @@ void Leader::give_up(std::uint64_t now_ns) {
 void Leader::ask(std::uint64_t now_ns) {
   asked_ns_ = now_ns;
   for (const int leader : silent_leaders())
-    tell(leader, Kind::recover, Answer::ok, operation_, 0, {});
+    send_to(leader, Kind::recover, Answer::ok, operation_, 0, {});
 }
 
 std::vector<int> Leader::silent_leaders() const {
@@ -101,7 +101,7 @@ void Leader::on_recover(int from, const Header& header, std::uint64_t now_ns) {
     return void(++counters_.ignored);
   const bool has = asked <= operation_ && kept.operation == asked && kept.is_complete;
   give_up(now_ns);
-  tell(from, Kind::recover_reply, has ? Answer::has : Answer::lacks, asked, 0, {});
+  send_to(from, Kind::recover_reply, has ? Answer::has : Answer::lacks, asked, 0, {});
 }
 
 void Leader::on_answer(int from, const Header& header, std::uint64_t now_ns) {
@@ -129,8 +129,8 @@ void Leader::fetch(std::uint64_t now_ns) {
     next_ = chunk + 1;
     if (chunks_[chunk].is_here) continue;
     ++asked;
-    tell(giver_, Kind::fetch, Answer::ok, operation_,
-         static_cast<std::uint32_t>(chunk * chunk_bytes_), {});
+    send_to(giver_, Kind::fetch, Answer::ok, operation_,
+            static_cast<std::uint32_t>(chunk * chunk_bytes_), {});
   }
 }
 
@@ -141,8 +141,8 @@ void Leader::on_fetch(int from, const Header& header) {
     return void(++counters_.ignored);
   const std::size_t length =
       std::min<std::size_t>(kept.chunk_bytes, kept.data.size() - header.offset);
-  tell(from, Kind::fetch_reply, Answer::ok, header.operation, header.offset,
-       std::span<const std::byte>(kept.data).subspan(header.offset, length));
+  send_to(from, Kind::fetch_reply, Answer::ok, header.operation, header.offset,
+          std::span<const std::byte>(kept.data).subspan(header.offset, length));
 }
 
 }  // namespace weft::offload

@@ -4,10 +4,10 @@
 namespace weft::offload {
 
 SumOp::SumOp(innet::Element element, innet::Operation operation) noexcept
-    : combine_(innet::find_combine(element, operation)) {
+    : reduce_(innet::find_reduce(element, operation)) {
   reduction_.apply = [](const void* in, void* inout, std::size_t count, void* argument) {
     const auto* self = static_cast<const SumOp*>(argument);
-    self->combine_(static_cast<const std::byte*>(in), static_cast<std::byte*>(inout), count);
+    self->reduce_(static_cast<const std::byte*>(in), static_cast<std::byte*>(inout), count);
   };
   reduction_.argument = this;
   reduction_.element_bytes = innet::element_bytes(element);
@@ -30,20 +30,20 @@ void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t c
     theirs[coll::index(r)] = mine;
     slots[coll::index(r)] = static_cast<std::ptrdiff_t>(coll::index(r) * mine);
   }
-  const coll::Place room = plan.scratch(coll::index(n) * mine);
+  const coll::BufferRef room = plan.scratch(coll::index(n) * mine);
   coll::alltoallv_pairwise(plan, leaders, coll::kOutput, bytes.data(), places.data(), room,
                            theirs.data(), slots.data());
-  plan.settle();
+  plan.wait_all();
   const auto block = [&](int r) { return room + coll::index(r) * mine; };
-  const coll::Place all = block(order[0][0]);
+  const coll::BufferRef all = block(order[0][0]);
   for (const auto& under : order) {
-    const coll::Place sum = block(under[0]);
-    for (std::size_t i = 1; i < under.size(); ++i) plan.combine(block(under[i]), sum, mine / unit);
-    if (sum != all) plan.combine(sum, all, mine / unit);
+    const coll::BufferRef sum = block(under[0]);
+    for (std::size_t i = 1; i < under.size(); ++i) plan.reduce(block(under[i]), sum, mine / unit);
+    if (sum != all) plan.reduce(sum, all, mine / unit);
   }
   plan.copy(coll::kOutput + begin(me), all, mine);
   coll::allgatherv_ring(plan, leaders, coll::kOutput, bytes.data(), places.data());
-  plan.settle();
+  plan.wait_all();
 }
 
 }  // namespace weft::offload

@@ -48,7 +48,7 @@ class VerbsPort final : public Port {
  public:
   ~VerbsPort() override {
     if (pair_ != nullptr) ibv_destroy_qp(pair_);
-    if (way_ != nullptr) ibv_destroy_ah(way_);
+    if (address_handle_ != nullptr) ibv_destroy_ah(address_handle_);
     if (sent_ != nullptr) ibv_destroy_cq(sent_);
     if (received_ != nullptr) ibv_destroy_cq(received_);
     if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
@@ -86,15 +86,15 @@ class VerbsPort final : public Port {
     std::memcpy(slot, packet.data(), packet.size());
     ibv_sge piece{reinterpret_cast<std::uint64_t>(slot), static_cast<std::uint32_t>(packet.size()),
                   region_->lkey};
-    ibv_send_wr work{}, *bad = nullptr;
-    work.sg_list = &piece;
-    work.num_sge = 1;
-    work.opcode = IBV_WR_SEND;
-    work.send_flags = IBV_SEND_SIGNALED;
-    work.wr.ud.ah = way_;
-    work.wr.ud.remote_qpn = kSwitchQueuePair;
-    work.wr.ud.remote_qkey = kRoceQueueKey;
-    if (ibv_post_send(pair_, &work, &bad) != 0) return;
+    ibv_send_wr request{}, *bad = nullptr;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.ud.ah = address_handle_;
+    request.wr.ud.remote_qpn = kSwitchQueuePair;
+    request.wr.ud.remote_qkey = kRoceQueueKey;
+    if (ibv_post_send(pair_, &request, &bad) != 0) return;
     next_send_ = (next_send_ + 1) % kNumSends;
     ++num_under_way_;
   }
@@ -166,24 +166,24 @@ class VerbsPort final : public Port {
     state.sq_psn = std::random_device()() & 0xffffff;
     if (!to(IBV_QPS_RTR, 0) || !to(IBV_QPS_RTS, IBV_QP_SQ_PSN)) return false;
 
-    ibv_ah_attr way{};
-    way.is_global = 1;
-    way.port_num = static_cast<std::uint8_t>(device_->port.number);
-    way.grh.dgid = gid_of(switch_ipv4_);
-    way.grh.sgid_index = static_cast<std::uint8_t>(device_->port.gid_index);
-    way.grh.hop_limit = 64;
-    way_ = ibv_create_ah(device_->pd, &way);
-    return way_ != nullptr;
+    ibv_ah_attr route{};
+    route.is_global = 1;
+    route.port_num = static_cast<std::uint8_t>(device_->port.number);
+    route.grh.dgid = gid_of(switch_ipv4_);
+    route.grh.sgid_index = static_cast<std::uint8_t>(device_->port.gid_index);
+    route.grh.hop_limit = 64;
+    address_handle_ = ibv_create_ah(device_->pd, &route);
+    return address_handle_ != nullptr;
   }
 
   bool post_receive(std::size_t slot) noexcept {
     ibv_sge piece{reinterpret_cast<std::uint64_t>(memory_.data() + slot * kReceiveBytes),
                   kReceiveBytes, region_->lkey};
-    ibv_recv_wr work{}, *bad = nullptr;
-    work.wr_id = slot;
-    work.sg_list = &piece;
-    work.num_sge = 1;
-    const int error = ibv_post_recv(pair_, &work, &bad);
+    ibv_recv_wr request{}, *bad = nullptr;
+    request.wr_id = slot;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    const int error = ibv_post_recv(pair_, &request, &bad);
     if (error != 0) errno = error;
     return error == 0;
   }
@@ -211,7 +211,7 @@ class VerbsPort final : public Port {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq *received_ = nullptr, *sent_ = nullptr;
   ibv_qp* pair_ = nullptr;
-  ibv_ah* way_ = nullptr;
+  ibv_ah* address_handle_ = nullptr;
   bool is_armed_ = false;
   std::mutex mutex_;  // of what send() uses
   std::size_t next_send_ = 0;

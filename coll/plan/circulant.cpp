@@ -7,12 +7,13 @@ constexpr int half(int distance) noexcept { return (distance + 1) / 2; }
 
 }  // namespace
 
-Place reduce_scatter_around(Plan& plan, const Circle& circle, Place input, const Parts& parts) {
+BufferRef reduce_scatter_around(Plan& plan, const Circle& circle, BufferRef input,
+                                const Parts& parts) {
   const int n = circle.size(), me = circle.me();
   const std::size_t unit = parts.unit;
   int before = n, distance = half(n);
   // Of the parts from this member's on, in this order, so many as are never given away at once.
-  const Place sums = plan.scratch(parts.bytes(me, distance));
+  const BufferRef sums = plan.scratch(parts.bytes(me, distance));
   const int num_given = n - distance;
   std::size_t at = 0;
   parts.each_run(me, num_given, [&](std::size_t, std::size_t count) {
@@ -26,15 +27,15 @@ Place reduce_scatter_around(Plan& plan, const Circle& circle, Place input, const
   parts.each_run(me + num_given, distance - num_given, [&](std::size_t first, std::size_t count) {
     plan.copy(sums + parts.bytes(me, num_given), input + first * unit, count * unit);
   });
-  plan.settle();
+  plan.wait_all();
   at = 0;
   parts.each_run(me, num_given, [&](std::size_t first, std::size_t count) {
-    plan.combine(input + first * unit, sums + at, count);
+    plan.reduce(input + first * unit, sums + at, count);
     at += count * unit;
   });
   if (distance == 1) return sums;
 
-  const Place arrived = plan.scratch(parts.bytes(me, distance - half(distance)));
+  const BufferRef arrived = plan.scratch(parts.bytes(me, distance - half(distance)));
   while (distance > 1) {
     before = distance;
     distance = half(distance);
@@ -43,13 +44,13 @@ Place reduce_scatter_around(Plan& plan, const Circle& circle, Place input, const
     if (taken != 0) plan.receive(circle.team_rank(me + n - distance), arrived, taken);
     if (given != 0)
       plan.send(circle.team_rank(me + distance), sums + parts.bytes(me, distance), given);
-    plan.settle();
-    plan.combine(arrived, sums, taken / unit);
+    plan.wait_all();
+    plan.reduce(arrived, sums, taken / unit);
   }
   return sums;
 }
 
-void allgather_around(Plan& plan, const Circle& circle, Place data, const Parts& parts) {
+void allgather_around(Plan& plan, const Circle& circle, BufferRef data, const Parts& parts) {
   const int n = circle.size(), me = circle.me();
   // The distances from 1 on are those of the other direction, read backwards.
   int rounds = 0;
@@ -67,7 +68,7 @@ void allgather_around(Plan& plan, const Circle& circle, Place data, const Parts&
     parts.each_run(me, num, [&](std::size_t first, std::size_t count) {
       plan.send(circle.team_rank(me + n - distance), data + first * parts.unit, count * parts.unit);
     });
-    plan.settle();
+    plan.wait_all();
   }
 }
 

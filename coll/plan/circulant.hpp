@@ -44,9 +44,10 @@ struct Parts {
 
 // The combination of everybody's part of this member, in memory of the plan's own; nothing is under
 // way any more. input: a whole vector.
-Place reduce_scatter_around(Plan& plan, const Circle& circle, Place input, const Parts& parts);
+BufferRef reduce_scatter_around(Plan& plan, const Circle& circle, BufferRef input,
+                                const Parts& parts);
 
 // data: the vector, this member's part in its place.
-void allgather_around(Plan& plan, const Circle& circle, Place data, const Parts& parts);
+void allgather_around(Plan& plan, const Circle& circle, BufferRef data, const Parts& parts);
 
 }  // namespace weft::coll

@@ -2,7 +2,7 @@
 
 namespace weft::coll {
 
-void fold_in(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& sums,
+void fold_in(Plan& plan, const Group& group, const PowerOfTwo& power, Reducer& sums,
              std::size_t count) {
   const int me = group.rank;
   if (me >= 2 * power.extra) return;
@@ -12,15 +12,15 @@ void fold_in(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& 
     return;
   }
   plan.receive(group.team_rank(me - 1), sums.other, bytes);
-  plan.settle();
+  plan.wait_all();
   sums.from_left(plan, 0, count);
 }
 
-void fold_out(Plan& plan, const Group& group, const PowerOfTwo& power, Place data,
+void fold_out(Plan& plan, const Group& group, const PowerOfTwo& power, BufferRef data,
               std::size_t bytes) {
   const int me = group.rank;
   if (me >= 2 * power.extra) return;
-  plan.settle();
+  plan.wait_all();
   if (me % 2 == 0)
     plan.receive(group.team_rank(me + 1), data, bytes);
   else
@@ -35,7 +35,7 @@ int first_part(const PowerOfTwo& power, int me, int distance) noexcept {
   return first;
 }
 
-void halve(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& sums,
+void halve(Plan& plan, const Group& group, const PowerOfTwo& power, Reducer& sums,
            std::size_t count) {
   const std::size_t unit = sums.unit;
   const auto begin = [&](int part) { return part_begin(count, power.size, part); };
@@ -56,7 +56,8 @@ void halve(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& su
   }
 }
 
-void double_up(Plan& plan, const Group& group, const PowerOfTwo& power, Place data, Vector vector) {
+void double_up(Plan& plan, const Group& group, const PowerOfTwo& power, BufferRef data,
+               Vector vector) {
   const auto begin = [&](int part) {
     return part_begin(vector.count, power.size, part) * vector.unit;
   };

@@ -24,40 +24,40 @@ struct PowerOfTwo {
 
 // Two buffers of one vector's size: `mine` holds what was combined so far, `other` what arrives.
 // They change roles so that no combination needs a copy: combining always writes the right operand.
-struct Combiner {
+struct Reducer {
   std::size_t unit;
-  Place mine;
-  Place other;
+  BufferRef mine;
+  BufferRef other;
 
   // Both in the plan's own memory, with this member's vector.
-  static Combiner of(Plan& plan, Place input, Vector vector) {
-    const Combiner sums{vector.unit, plan.scratch(vector.bytes()), plan.scratch(vector.bytes())};
+  static Reducer of(Plan& plan, BufferRef input, Vector vector) {
+    const Reducer sums{vector.unit, plan.scratch(vector.bytes()), plan.scratch(vector.bytes())};
     plan.copy(sums.mine, input, vector.bytes());
     return sums;
   }
   // mine = other op mine: `other` comes from lower ranks.
   void from_left(Plan& plan, std::size_t offset, std::size_t count) const {
-    plan.combine(other + offset * unit, mine + offset * unit, count);
+    plan.reduce(other + offset * unit, mine + offset * unit, count);
   }
   // mine = mine op other: `other` comes from higher ranks. Only this range is needed from now on.
   void from_right(Plan& plan, std::size_t offset, std::size_t count) {
     if (count == 0) return;
-    plan.combine(mine + offset * unit, other + offset * unit, count);
+    plan.reduce(mine + offset * unit, other + offset * unit, count);
     std::swap(mine, other);
   }
 };
 
 // Brings the vectors of pairs together in sums.mine of the acting member.
-void fold_in(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& sums,
+void fold_in(Plan& plan, const Group& group, const PowerOfTwo& power, Reducer& sums,
              std::size_t count);
 // Gives the result in `data` back to the members that did not act.
-void fold_out(Plan& plan, const Group& group, const PowerOfTwo& power, Place data,
+void fold_out(Plan& plan, const Group& group, const PowerOfTwo& power, BufferRef data,
               std::size_t bytes);
 
 // Reduce-scatter in log2 steps with the partner at distance 1, 2, 4, ...: each time half of the
 // range is given away and the other half combined. `me` ends with the combination of all vectors
 // on part `first_part(power, me, size)` of `power.size` parts of part_begin().
-void halve(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& sums,
+void halve(Plan& plan, const Group& group, const PowerOfTwo& power, Reducer& sums,
            std::size_t count);
 
 // The first of the `parts` parts that place `me` holds once partners at distances 1 .. below
@@ -65,6 +65,7 @@ void halve(Plan& plan, const Group& group, const PowerOfTwo& power, Combiner& su
 int first_part(const PowerOfTwo& power, int me, int distance) noexcept;
 
 // The reverse of halve(): parts come together at every acting member.
-void double_up(Plan& plan, const Group& group, const PowerOfTwo& power, Place data, Vector vector);
+void double_up(Plan& plan, const Group& group, const PowerOfTwo& power, BufferRef data,
+               Vector vector);
 
 }  // namespace weft::coll

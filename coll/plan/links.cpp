@@ -23,7 +23,7 @@ void Links::start_receive(std::unique_ptr<Request>& request, void* data, std::si
 
 Status Links::finish(std::unique_ptr<Request>& request) {
   if (!request) return {};
-  team_.engine().wait_until([&] { return request->is_complete() || patience_.is_over(); },
+  team_.engine().wait_until([&] { return request->is_complete() || deadline_.has_passed(); },
                             request->context);
   if (!request->is_complete() &&
       !(request->is_receive && team_.engine().cancel(*request) && request->is_complete())) {

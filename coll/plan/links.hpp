@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "coll/plan/patience.hpp"
+#include "coll/plan/loss_deadline.hpp"
 #include "weft/copy.hpp"
 
 namespace weft::coll {
@@ -32,7 +32,7 @@ class Links {
  private:
   Team& team_;
   std::int32_t tag_;
-  Patience patience_{team_};  // one for all messages of the call
+  LossDeadline deadline_{team_};  // one for all messages of the call
 };
 
 // memcpy that allows null when there is nothing to copy, and the same place twice.

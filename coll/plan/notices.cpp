@@ -10,7 +10,7 @@ namespace weft::coll {
 
 Notices::~Notices() {
   // What the engine still uses must outlive this; only after a loss, and then for good.
-  if (coming_ != nullptr && !coming_->request.is_complete()) (void)coming_.release();
+  if (incoming_ != nullptr && !incoming_->request.is_complete()) (void)incoming_.release();
   if (sent_ == nullptr) return;
   if (!std::ranges::all_of(sent_->requests, [](const auto& each) { return each->is_complete(); }))
     for (auto& request : sent_.release()->requests)
@@ -34,63 +34,65 @@ bool Notices::is_over() noexcept {
   if (over_.load(std::memory_order_relaxed)) return true;
   constexpr std::uint64_t kPeriodNs = 1'000'000;
   const std::uint64_t now = coarse_now_ns();
-  if (now < next_look_ns_.load(std::memory_order_relaxed)) return false;
-  next_look_ns_.store(now + kPeriodNs, std::memory_order_relaxed);
-  look();
+  if (now < next_poll_ns_.load(std::memory_order_relaxed)) return false;
+  next_poll_ns_.store(now + kPeriodNs, std::memory_order_relaxed);
+  poll();
   return over_.load(std::memory_order_relaxed);
 }
 
-void Notices::look() noexcept {
+void Notices::poll() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   tagged::MessageInfo info;
   while (!over_.load(std::memory_order_relaxed)) {
-    if (coming_ == nullptr) {
+    if (incoming_ == nullptr) {
       if (engine_.iprobe(tagged::kAnySource, context_, tag_, info) != Code::ok) return;
-      coming_.reset(new (std::nothrow) Coming);
-      if (coming_ == nullptr) return;
-      engine_.irecv(coming_->request, info.source, context_, tag_, &coming_->told, sizeof(Told));
+      incoming_.reset(new (std::nothrow) Incoming);
+      if (incoming_ == nullptr) return;
+      engine_.irecv(incoming_->request, info.source, context_, tag_, &incoming_->message,
+                    sizeof(Message));
     }
-    if (!coming_->request.is_complete()) return;
-    take(coming_->request, coming_->told);
-    coming_.reset();
+    if (!incoming_->request.is_complete()) return;
+    take(incoming_->request, incoming_->message);
+    incoming_.reset();
   }
 }
 
-void Notices::take(const tagged::Request& request, const Told& told) noexcept {
-  bool is_known = told.lost == kNobody, is_member = false;
+void Notices::take(const tagged::Request& request, const Message& message) noexcept {
+  bool is_known = message.lost == kNobody, is_member = false;
   for_each_member([&](int member) {
-    is_known = is_known || member == told.lost;
+    is_known = is_known || member == message.lost;
     is_member = is_member || member == request.peer;
   });
   // Else of another communicator, which had this context before.
-  if (request.code != Code::ok || request.received != sizeof(Told) || !is_known || !is_member)
+  if (request.code != Code::ok || request.received != sizeof(Message) || !is_known || !is_member)
     return;
-  note(told.lost);
+  note(message.lost);
 }
 
 void Notices::note(int lost) noexcept {
   lost_.store(lost, std::memory_order_relaxed);
   if (lost != kNobody) engine_.note_told(lost);
-  was_told_.store(true, std::memory_order_relaxed);
+  was_notified_.store(true, std::memory_order_relaxed);
   over_.store(true, std::memory_order_relaxed);
 }
 
 void Notices::send(int member) noexcept {
   if (member == engine_.rank() || !engine_.is_alive(member)) return;
-  if (engine_.try_send(member, context_, tag_, &sent_->told, sizeof(Told))) return;
+  if (engine_.try_send(member, context_, tag_, &sent_->message, sizeof(Message))) return;
   (void)or_no_memory([&] {
     make_room(sent_->requests);
     sent_->requests.push_back(std::make_unique<tagged::Request>());
-    engine_.isend(*sent_->requests.back(), member, context_, tag_, &sent_->told, sizeof(Told));
+    engine_.isend(*sent_->requests.back(), member, context_, tag_, &sent_->message,
+                  sizeof(Message));
   });
 }
 
-void Notices::tell() noexcept {
+void Notices::notify() noexcept {
   over_.store(true, std::memory_order_relaxed);
-  if (has_told_.exchange(true, std::memory_order_relaxed)) return;
+  if (has_notified_.exchange(true, std::memory_order_relaxed)) return;
   const std::lock_guard lock(mutex_);
-  told_ns_ = now_ns();
+  notified_ns_ = now_ns();
   sent_.reset(new (std::nothrow) Sent);
   if (sent_ == nullptr) return;
   int seen = kNobody;
@@ -98,11 +100,11 @@ void Notices::tell() noexcept {
     if (member != engine_.rank() && !engine_.is_alive(member)) seen = member;
   });
   if (seen != kNobody) lost_.store(seen, std::memory_order_relaxed);
-  const bool passes_on = seen == kNobody && was_told_.load(std::memory_order_relaxed);
+  const bool passes_on = seen == kNobody && was_notified_.load(std::memory_order_relaxed);
   // Strangers call it something else.
   bool is_across = false;
   for_each_member([&](int member) { is_across = is_across || member >= engine_.size(); });
-  sent_->told.lost = is_across ? kNobody : lost();
+  sent_->message.lost = is_across ? kNobody : lost();
   constexpr std::size_t kFew = 16;
   for (const auto& group : members_) {
     const std::size_t size = group.size();
@@ -123,7 +125,7 @@ void Notices::tell() noexcept {
 bool Notices::is_sent() noexcept {
   constexpr std::uint64_t kMostNs = 2'000'000'000;
   const std::lock_guard lock(mutex_);
-  return sent_ == nullptr || now_ns() > told_ns_ + kMostNs ||
+  return sent_ == nullptr || now_ns() > notified_ns_ + kMostNs ||
          std::ranges::all_of(sent_->requests, [](const auto& each) { return each->is_complete(); });
 }
 

@@ -36,7 +36,7 @@ class Notices {
   // The client was told in another way. lost: a world rank, or kNobody.
   void note(int lost) noexcept;
   // Tells the others, the first time, that this member cannot go on.
-  void tell() noexcept;
+  void notify() noexcept;
   // Whether that is on its way to all, or to those that can be reached within two seconds: to be
   // waited for, as nobody knows when this process makes progress again.
   bool is_sent() noexcept;
@@ -44,22 +44,22 @@ class Notices {
   int lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
  private:
-  struct Told {
+  struct Message {
     std::int32_t lost = kNobody;  // world rank
   };
   // What the engine may still use when this ends.
   struct Sent {
-    Told told;
+    Message message;
     std::vector<std::unique_ptr<tagged::Request>> requests;
   };
-  struct Coming {
-    Told told;
+  struct Incoming {
+    Message message;
     tagged::Request request;
   };
 
-  void look() noexcept;
+  void poll() noexcept;
   // What a member has told, if it is of this team.
-  void take(const tagged::Request& request, const Told& told) noexcept;
+  void take(const tagged::Request& request, const Message& message) noexcept;
   template <class F>
   void for_each_member(F&& f) const;
   void send(int member) noexcept;
@@ -69,13 +69,13 @@ class Notices {
   std::int32_t tag_ = 0;
   std::array<std::span<const int>, 2> members_;
   // relaxed, all of them: they say nothing about other memory.
-  std::atomic<bool> over_{false}, was_told_{false}, has_told_{false};
+  std::atomic<bool> over_{false}, was_notified_{false}, has_notified_{false};
   std::atomic<int> lost_{kNobody};
-  std::atomic<std::uint64_t> next_look_ns_{0};
+  std::atomic<std::uint64_t> next_poll_ns_{0};
   std::mutex mutex_;  // for what follows
-  std::uint64_t told_ns_ = 0;
+  std::uint64_t notified_ns_ = 0;
   std::unique_ptr<Sent> sent_;  // null until there is something to tell
-  std::unique_ptr<Coming> coming_;
+  std::unique_ptr<Incoming> incoming_;
 };
 
 }  // namespace weft::coll

@@ -10,7 +10,7 @@
 namespace weft::coll {
 
 struct Block {
-  Place place;
+  BufferRef buffer;
   std::size_t bytes;
 };
 
@@ -21,7 +21,7 @@ void write_pairwise(Plan& plan, const Group& group, const Out& out, const In& in
   constexpr int kWindow = 8;
   const int n = group.size, me = group.rank;
   const Block own = out(me), room = in(me);
-  plan.copy(room.place, own.place, std::min(own.bytes, room.bytes));
+  plan.copy(room.buffer, own.buffer, std::min(own.bytes, room.bytes));
   std::array<int, kWindow> received, sent;
   received.fill(Plan::kNone);
   sent.fill(Plan::kNone);
@@ -32,9 +32,9 @@ void write_pairwise(Plan& plan, const Group& group, const Out& out, const In& in
     const int before[] = {last_received, last_sent};
     if (const Block block = in(from); block.bytes != 0)
       last_received =
-          plan.receive(group.team_rank(from), block.place, block.bytes, before[0], before[1]);
+          plan.receive(group.team_rank(from), block.buffer, block.bytes, before[0], before[1]);
     if (const Block block = out(to); block.bytes != 0)
-      last_sent = plan.send(group.team_rank(to), block.place, block.bytes, before[0], before[1]);
+      last_sent = plan.send(group.team_rank(to), block.buffer, block.bytes, before[0], before[1]);
   }
 }
 

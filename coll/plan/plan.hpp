@@ -20,30 +20,30 @@ namespace weft::coll {
 // Whose memory: the caller's two buffers, or the plan's own.
 enum class Memory : std::uint8_t { input, output, scratch };
 
-struct Place {
+struct BufferRef {
   Memory memory = Memory::output;
   std::size_t offset = 0;  // bytes
-  friend Place operator+(Place place, std::size_t bytes) noexcept {
-    return {place.memory, place.offset + bytes};
+  friend BufferRef operator+(BufferRef ref, std::size_t bytes) noexcept {
+    return {ref.memory, ref.offset + bytes};
   }
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const BufferRef&, const BufferRef&) = default;
 };
-inline constexpr Place kInput{Memory::input, 0};
-inline constexpr Place kOutput{Memory::output, 0};
+inline constexpr BufferRef kInput{Memory::input, 0};
+inline constexpr BufferRef kOutput{Memory::output, 0};
 
 struct Step {
   enum class Kind : std::uint8_t {
     send,
     receive,
     copy,
-    combine,  // to[i] = from[i] op to[i]
-    settle,   // nothing but waiting for all before it
+    reduce,    // to[i] = from[i] op to[i]
+    wait_all,  // nothing but waiting for all before it
   };
   static constexpr int kNone = -1;
 
-  Kind kind = Kind::settle;
+  Kind kind = Kind::wait_all;
   int peer = 0;  // of a message
-  Place from, to;
+  BufferRef from, to;
   std::size_t length = 0;         // bytes; of a combination: elements
   int after[2] = {kNone, kNone};  // steps that are messages
 };
@@ -70,33 +70,34 @@ class Plan {
   std::size_t scratch_bytes() const noexcept { return scratch_bytes_; }
 
   // Memory of the plan's own, aligned to a cache line.
-  Place scratch(std::size_t bytes) noexcept {
-    const Place place{Memory::scratch, scratch_bytes_};
+  BufferRef scratch(std::size_t bytes) noexcept {
+    const BufferRef ref{Memory::scratch, scratch_bytes_};
     scratch_bytes_ += (bytes + 63) / 64 * 64;
-    return place;
+    return ref;
   }
 
   // Messages return their number, for steps that name it. Peers are ranks of the team.
-  int send(int to, Place from, std::size_t bytes, int after = kNone, int also = kNone) {
+  int send(int to, BufferRef from, std::size_t bytes, int after = kNone, int also = kNone) {
     return add({Step::Kind::send, to, from, {}, bytes, {after, also}});
   }
-  int receive(int from, Place to, std::size_t bytes, int after = kNone, int also = kNone) {
+  int receive(int from, BufferRef to, std::size_t bytes, int after = kNone, int also = kNone) {
     return add({Step::Kind::receive, from, {}, to, bytes, {after, also}});
   }
-  void copy(Place to, Place from, std::size_t bytes, int after = kNone, int also = kNone) {
+  void copy(BufferRef to, BufferRef from, std::size_t bytes, int after = kNone, int also = kNone) {
     if (to != from && bytes != 0) add({Step::Kind::copy, 0, from, to, bytes, {after, also}});
   }
   // inout = in op inout
-  void combine(Place in, Place inout, std::size_t count, int after = kNone, int also = kNone) {
-    if (count != 0) add({Step::Kind::combine, 0, in, inout, count, {after, also}});
+  void reduce(BufferRef in, BufferRef inout, std::size_t count, int after = kNone,
+              int also = kNone) {
+    if (count != 0) add({Step::Kind::reduce, 0, in, inout, count, {after, also}});
   }
-  void settle() { add({}); }
+  void wait_all() { add({}); }
   // Both at once, and over: for algorithms whose every step needs the one before.
-  void exchange(int to, Place from, std::size_t bytes, int source, Place into,
+  void exchange(int to, BufferRef from, std::size_t bytes, int source, BufferRef into,
                 std::size_t into_bytes) {
     receive(source, into, into_bytes);
     send(to, from, bytes);
-    settle();
+    wait_all();
   }
 
  private:

@@ -13,13 +13,12 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
     got = or_no_memory([&] { requests = team.plan_requests(steps.size()); });
   } while (!got && team.wait_for_memory(since_ns));
   if (scratch == nullptr || !got) return Code::no_memory;
-  const auto readable = [&](Place place) -> const std::byte* {
-    if (place.memory == Memory::scratch) return scratch + place.offset;
-    return at(place.memory == Memory::input ? buffers.input : buffers.output, place.offset);
+  const auto readable = [&](BufferRef ref) -> const std::byte* {
+    if (ref.memory == Memory::scratch) return scratch + ref.offset;
+    return at(ref.memory == Memory::input ? buffers.input : buffers.output, ref.offset);
   };
-  const auto writable = [&](Place place) {
-    return place.memory == Memory::scratch ? scratch + place.offset
-                                           : at(buffers.output, place.offset);
+  const auto writable = [&](BufferRef ref) {
+    return ref.memory == Memory::scratch ? scratch + ref.offset : at(buffers.output, ref.offset);
   };
 
   Links links(team, collective);
@@ -27,7 +26,7 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
   const auto finish = [&](std::size_t message) {
     if (Status done = links.finish(requests[message]); status && !done) status = done;
   };
-  std::size_t settled = 0;  // the messages before it are over
+  std::size_t waited = 0;  // the messages before it are over
   for (std::size_t i = 0; i < steps.size() && status; ++i) {
     const Step& step = steps[i];
     for (const int after : step.after)
@@ -43,15 +42,15 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
       case Step::Kind::copy:
         copy_bytes(writable(step.to), readable(step.from), step.length);
         break;
-      case Step::Kind::combine:
+      case Step::Kind::reduce:
         op->apply(readable(step.from), writable(step.to), step.length, op->argument);
         break;
-      case Step::Kind::settle:
-        for (; settled < i; ++settled) finish(settled);
+      case Step::Kind::wait_all:
+        for (; waited < i; ++waited) finish(waited);
     }
   }
   // After an error nothing new is started, but what was started must have ended.
-  for (; settled < steps.size(); ++settled) finish(settled);
+  for (; waited < steps.size(); ++waited) finish(waited);
   if (status == Code::peer_lost) team.give_up();
   return status;
 }

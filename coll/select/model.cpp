@@ -58,8 +58,8 @@ class Run {
   };
 
   struct Member {
-    std::size_t next = 0;     // step
-    std::size_t settled = 0;  // messages before are over
+    std::size_t next = 0;    // step
+    std::size_t waited = 0;  // messages before are over
     double clock = 0, out_free = 0, in_free = 0;
     int waits_for = kNobody;                             // a message that has no other side yet
     std::vector<double> over;                            // by step; once waited for, 0
@@ -81,10 +81,10 @@ class Run {
   }
 
   bool await_before(Member& member, const std::vector<Step>& steps, std::size_t end) {
-    for (; member.settled < end; ++member.settled) {
-      const Step::Kind kind = steps[member.settled].kind;
+    for (; member.waited < end; ++member.waited) {
+      const Step::Kind kind = steps[member.waited].kind;
       if ((kind == Step::Kind::send || kind == Step::Kind::receive) &&
-          !await(member, static_cast<int>(member.settled)))
+          !await(member, static_cast<int>(member.waited)))
         return false;
     }
     return true;
@@ -147,7 +147,7 @@ class Run {
     for (const int after : step.after)
       if (after >= 0 && !await(member, after)) return false;
     switch (step.kind) {
-      case Step::Kind::settle:
+      case Step::Kind::wait_all:
         if (!await_before(member, steps, member.next)) return false;
         break;
       case Step::Kind::send:
@@ -156,8 +156,8 @@ class Run {
       case Step::Kind::receive:
         receive(m, step);
         break;
-      case Step::Kind::combine:
-        member.clock += static_cast<double>(step.length) * network_.combine_byte;
+      case Step::Kind::reduce:
+        member.clock += static_cast<double>(step.length) * network_.reduce_per_byte;
         break;
       case Step::Kind::copy:
         break;

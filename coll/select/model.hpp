@@ -13,10 +13,10 @@ namespace weft::coll {
 
 // Nanoseconds, for a message or for a byte.
 struct Network {
-  double latency = 1000;      // L: on its way
-  double overhead = 250;      // o: a processor's, at each end
-  double per_byte = 0.08;     // G: 100 Gbit/s
-  double combine_byte = 0.1;  // a byte of a vector added to another
+  double latency = 1000;         // L: on its way
+  double overhead = 250;         // o: a processor's, at each end
+  double per_byte = 0.08;        // G: 100 Gbit/s
+  double reduce_per_byte = 0.1;  // a byte of a vector added to another
   // Of a message without bytes, from end to end.
   double alpha() const noexcept { return latency + 2 * overhead; }
 };

@@ -3,8 +3,8 @@
 
 namespace weft::coll {
 
-void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, Place data, std::size_t bytes,
-                 int root) {
+void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data,
+                 std::size_t bytes, int root) {
   switch (algorithm) {
     case Algorithm::chain:
       return bcast_chain(plan, group, data, bytes, root);
@@ -19,8 +19,8 @@ void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, Place data
   }
 }
 
-void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, Place input, Place output,
-                  Vector vector, bool commutative, int root) {
+void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, BufferRef input,
+                  BufferRef output, Vector vector, bool commutative, int root) {
   if (algorithm == Algorithm::rabenseifner)
     return reduce_rabenseifner(plan, group, input, output, vector, root);
   if (algorithm == Algorithm::circulant)
@@ -28,7 +28,7 @@ void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, Place inp
   reduce_binomial(plan, group, input, output, vector, commutative, root);
 }
 
-void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, Place data,
+void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data,
                      Vector vector) {
   switch (algorithm) {
     case Algorithm::circulant:
@@ -42,8 +42,8 @@ void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, Place 
   }
 }
 
-void write_reduce_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place input,
-                          Place output, const std::size_t* counts, std::size_t unit) {
+void write_reduce_scatter(Algorithm algorithm, Plan& plan, const Group& group, BufferRef input,
+                          BufferRef output, const std::size_t* counts, std::size_t unit) {
   switch (algorithm) {
     case Algorithm::circulant:
       return reduce_scatter_circulant(plan, group, input, output, counts, unit);
@@ -54,26 +54,26 @@ void write_reduce_scatter(Algorithm algorithm, Plan& plan, const Group& group, P
   }
 }
 
-void write_gather(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
-                  std::size_t bytes, int root) {
+void write_gather(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
+                  BufferRef receive, std::size_t bytes, int root) {
   if (algorithm == Algorithm::linear) return gather_linear(plan, group, send, receive, bytes, root);
   gather_binomial(plan, group, send, receive, bytes, root);
 }
 
-void write_scatter(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
-                   std::size_t bytes, int root) {
+void write_scatter(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
+                   BufferRef receive, std::size_t bytes, int root) {
   if (algorithm == Algorithm::linear)
     return scatter_linear(plan, group, send, receive, bytes, root);
   scatter_binomial(plan, group, send, receive, bytes, root);
 }
 
-void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, Place blocks,
+void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, BufferRef blocks,
                      std::size_t bytes) {
   if (algorithm == Algorithm::ring) return allgather_ring(plan, group, blocks, bytes);
   allgather_circulant(plan, group, blocks, bytes);
 }
 
-void write_allgatherv(Plan& plan, const Group& group, Place blocks, const std::size_t* counts,
+void write_allgatherv(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
                       const std::ptrdiff_t* displacements) {
   // What is longer is not worth the copies.
   constexpr std::size_t kMostCopied = 256 * 1024;
@@ -83,13 +83,13 @@ void write_allgatherv(Plan& plan, const Group& group, Place blocks, const std::s
   write(plan, group, blocks, counts, displacements);
 }
 
-void write_alltoall(Algorithm algorithm, Plan& plan, const Group& group, Place send, Place receive,
-                    std::size_t bytes) {
+void write_alltoall(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
+                    BufferRef receive, std::size_t bytes) {
   if (algorithm == Algorithm::bruck) return alltoall_bruck(plan, group, send, receive, bytes);
   alltoall_pairwise(plan, group, send, receive, bytes);
 }
 
-void write_scan(Algorithm algorithm, Plan& plan, const Group& group, Place data, Vector vector,
+void write_scan(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data, Vector vector,
                 bool exclusive) {
   if (algorithm == Algorithm::pairwise) return scan_pairwise(plan, group, data, vector, exclusive);
   scan_recursive_doubling(plan, group, data, vector, exclusive);

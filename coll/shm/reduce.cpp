@@ -18,8 +18,8 @@ bool goes_along_tree(const ShmTeam& team, const Reduction& op) noexcept {
 
 // into = slot(first) op ... op slot(last) over `count` elements, `offset` bytes into each slot of
 // `slot_bytes`.
-void combine(ShmTeam& team, std::byte* into, int first, int last, std::size_t slot_bytes,
-             std::size_t offset, std::size_t count, const Reduction& op) {
+void reduce_slots(ShmTeam& team, std::byte* into, int first, int last, std::size_t slot_bytes,
+                  std::size_t offset, std::size_t count, const Reduction& op) {
   const std::size_t bytes = count * op.element_bytes;
   copy_bytes(into, slot(team, last, slot_bytes) + offset, bytes);
   for (int r = last - 1; r >= first; --r)
@@ -36,7 +36,7 @@ Status allreduce_by_last(ShmTeam& team, const void* input, void* receive, std::s
   team.fill(own.data, input, bytes);
   std::byte* result = bytes <= kCellBytes ? team.result_cell().data : team.result_bank();
   if (team.arrive_last()) {
-    combine(team, result, 0, team.size() - 1, bytes, 0, count, op);
+    reduce_slots(team, result, 0, team.size() - 1, bytes, 0, count, op);
     team.publish_result();
   } else if (!team.wait_for_result()) {
     return Code::peer_lost;
@@ -56,7 +56,7 @@ Status allreduce_by_all(ShmTeam& team, const void* input, void* receive, std::si
   team.fill(own.data, input, bytes);
   team.publish_and_ring(own.cell);
   if (!team.wait_for_all()) return Code::peer_lost;
-  combine(team, static_cast<std::byte*>(receive), 0, team.size() - 1, bytes, 0, count, op);
+  reduce_slots(team, static_cast<std::byte*>(receive), 0, team.size() - 1, bytes, 0, count, op);
   team.end();
   return {};
 }
@@ -78,7 +78,7 @@ Status allreduce_by_parts(ShmTeam& team, const void* input, void* receive, std::
     team.fill(own.data, input, bytes);
     team.publish_and_ring(own.cell);
     if (!team.wait_for_all()) return Code::peer_lost;
-    if (length > 0) combine(team, mine, 0, n - 1, bytes, first, length / op.element_bytes, op);
+    if (length > 0) reduce_slots(team, mine, 0, n - 1, bytes, first, length / op.element_bytes, op);
     team.end();
   }
   team.begin();
@@ -188,7 +188,8 @@ Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
     all_get ? team.publish_and_ring(own.cell) : team.publish_and_ring_each(own.cell);
     if (piece(me) != 0) {
       if (!(all_get ? team.wait_for_all() : team.wait_for_each())) return Code::peer_lost;
-      combine(team, at(receive, first * unit), 0, n - 1, all, index(me) * stride, piece(me), op);
+      reduce_slots(team, at(receive, first * unit), 0, n - 1, all, index(me) * stride, piece(me),
+                   op);
     }
     team.end();
   }
@@ -208,7 +209,7 @@ Status shm_scan(ShmTeam& team, const void* input, void* receive, std::size_t cou
     team.fill(own.data, at(input, offset), bytes);
     team.publish_and_ring(own.cell);
     if (!team.wait_for_all()) return Code::peer_lost;
-    if (last >= 0) combine(team, at(receive, offset), 0, last, bytes, 0, piece, op);
+    if (last >= 0) reduce_slots(team, at(receive, offset), 0, last, bytes, 0, piece, op);
     team.end();
   }
   return {};

@@ -15,7 +15,7 @@
 #include "base/log.hpp"
 #include "base/os/file_size.hpp"
 #include "base/shortage.hpp"
-#include "coll/plan/patience.hpp"
+#include "coll/plan/loss_deadline.hpp"
 #include "coll/plan/plan_run.hpp"
 #include "coll/shm/segment.hpp"
 #include "coll/shm/team.hpp"
@@ -66,8 +66,8 @@ bool wait_outside(void* object, const WaitCondition& condition) {
       if (i % 8 == 0) engine.progress(team.context());
     }
   }
-  Patience patience(team);
-  engine.wait_until([&] { return condition() || patience.is_over(); }, team.context());
+  LossDeadline deadline(team);
+  engine.wait_until([&] { return condition() || deadline.has_passed(); }, team.context());
   return condition();
 }
 

@@ -7,8 +7,8 @@ namespace {
 
 // into = value(0) op ... op value(last), from the right as everywhere inside a host.
 template <class Value>
-void combine_all(std::byte* into, std::size_t number, Value&& value, std::size_t count,
-                 const Reduction& op) {
+void reduce_all(std::byte* into, std::size_t number, Value&& value, std::size_t count,
+                const Reduction& op) {
   copy_bytes(into, value(number - 1), count * op.element_bytes);
   for (std::size_t i = number - 1; i-- > 0;) op.apply(value(i), into, count, op.argument);
 }
@@ -43,7 +43,7 @@ Status climb(ShmTeam& team, const void* input, void* receive, std::size_t count,
   const Own sum(team, bytes, root);
   if (sum.cell == nullptr) return Code::peer_lost;
   if (bytes != 0)
-    combine_all(
+    reduce_all(
         sum.data, group.size(), [&](std::size_t i) { return values[i]; }, count, *op);
   if (me != root) {
     team.publish(sum.cell);
@@ -53,7 +53,7 @@ Status climb(ShmTeam& team, const void* input, void* receive, std::size_t count,
     for (int g = last; g >= 0; --g)
       if (g != mine && !team.wait_for(tree.head(g, root))) return Code::peer_lost;
     if (bytes != 0)
-      combine_all(
+      reduce_all(
           static_cast<std::byte*>(receive), index(tree.num_groups()),
           [&](std::size_t g) { return slot(team, tree.head(static_cast<int>(g), root), bytes); },
           count, *op);

@@ -48,7 +48,7 @@ void Aggregator::on_packet(const Address& from, std::span<const std::byte> bytes
     if (header.kind == Kind::notify_reply) return on_notify_reply(from, group, *packet);
     if (header.ticket != group.parent_ticket || group.parent_ticket == 0)
       return void(++counters_.stale);
-    group.heard_ns = now_ns;
+    group.last_received_ns = now_ns;
     switch (header.kind) {
       case Kind::result:
         return on_result(group, *packet);
@@ -71,7 +71,7 @@ void Aggregator::on_packet(const Address& from, std::span<const std::byte> bytes
     ++counters_.forged;
     return;
   }
-  group.heard_ns = now_ns;
+  group.last_received_ns = now_ns;
   if (header.kind == Kind::renew) return on_renew(group, child);
   on_data(from, group, *packet);
 }
@@ -85,8 +85,8 @@ void Aggregator::on_data(const Address& from, Group& group, const Packet& packet
     ++counters_.refused;
     return answer(from, header, Kind::refuse, Answer::bad_format);
   }
-  const Combine combine = find_combine(header.element, header.arithmetic);
-  if (combine == nullptr || bytes % unit != 0 ||
+  const ReduceFunction reduce = find_reduce(header.element, header.arithmetic);
+  if (reduce == nullptr || bytes % unit != 0 ||
       !(options_.elements >> static_cast<unsigned>(header.element) & 1) ||
       !(options_.operations >> static_cast<unsigned>(header.arithmetic) & 1)) {
     ++counters_.refused;
@@ -131,12 +131,12 @@ void Aggregator::on_data(const Address& from, Group& group, const Packet& packet
     if (is_last) {
       std::memcpy(group.sum(header.slot), group.held(header.slot, 0), bytes);
       for (int child = 1; child < group.branch.num_children; ++child)
-        combine(group.held(header.slot, child), group.sum(header.slot), bytes / unit);
+        reduce(group.held(header.slot, child), group.sum(header.slot), bytes / unit);
     }
   } else if (slot.have == bit) {
     std::memcpy(group.sum(header.slot), packet.payload.data(), bytes);
   } else {
-    combine(packet.payload.data(), group.sum(header.slot), bytes / unit);
+    reduce(packet.payload.data(), group.sum(header.slot), bytes / unit);
   }
   if (!is_last) return;
   if (group.branch.has_parent) return send_up(group, slot);

@@ -91,7 +91,7 @@ class Aggregator {
 
   Answer make_group(const Header& header, const Branch& branch);
   void drop_group(std::uint32_t number);
-  void tell_parent(Group& group, Kind kind, std::span<const std::byte> body);
+  void send_to_parent(Group& group, Kind kind, std::span<const std::byte> body);
   void send_up(Group& group, Slot& slot);
   void complete(Group& group, Slot& slot, std::span<const std::byte> result);
   void send_result(const Group& group, int child, const Slot& slot, bool previous);
@@ -106,8 +106,8 @@ class Aggregator {
   std::unordered_map<std::uint32_t, std::unique_ptr<Group>> groups_;
   std::unordered_map<std::uint32_t, std::uint32_t> slots_of_job_;
   std::uint32_t used_slots_ = 0;
-  std::vector<Capabilities::Spine> spines_;     // as each has answered last
-  std::vector<std::uint64_t> spines_heard_ns_;  // when
+  std::vector<Capabilities::Spine> spines_;        // as each has answered last
+  std::vector<std::uint64_t> spines_answered_ns_;  // when
   std::mt19937_64 random_;
   std::array<std::byte, kMaxPacketBytes> out_;
 };

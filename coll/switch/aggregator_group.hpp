@@ -37,7 +37,7 @@ struct Aggregator::Group {
   Branch branch;
   bool is_broken = false;               // the parent lost it
   std::uint64_t bound = 0, killed = 0;  // bit n: child n
-  std::uint64_t heard_ns = 0;
+  std::uint64_t last_received_ns = 0;
   std::array<Address, kMaxChildren> children;
   std::vector<Slot> slots;
   std::unique_ptr<std::byte[]> memory;

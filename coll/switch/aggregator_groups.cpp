@@ -18,7 +18,7 @@ Aggregator::Aggregator(AggregatorOptions options, Wire& wire)
       random_(options_.seed != 0 ? options_.seed : std::random_device{}()) {
   if (options_.spines.size() > kMaxSpines) options_.spines.resize(kMaxSpines);
   for (const Address& spine : options_.spines) spines_.emplace_back().address = spine;
-  spines_heard_ns_.resize(spines_.size());
+  spines_answered_ns_.resize(spines_.size());
 }
 Aggregator::~Aggregator() = default;
 
@@ -49,7 +49,8 @@ void Aggregator::on_query(const Address& from, const Packet& packet, std::uint64
   body.free_slots = options_.max_slots - used_slots_;
   body.spines = spines_;
   for (std::size_t i = 0; i < spines_.size(); ++i)
-    body.spines[i].answers = spines_[i].answers && now_ns <= spines_heard_ns_[i] + kAnswerHoldsNs;
+    body.spines[i].answers =
+        spines_[i].answers && now_ns <= spines_answered_ns_[i] + kAnswerHoldsNs;
   answer(from, packet.header, Kind::query_reply, Answer::ok, encode(body));
 }
 
@@ -60,7 +61,7 @@ void Aggregator::on_query_reply(const Address& from, const Packet& packet, std::
     const auto body = decode_capabilities(packet.payload);
     if (!body) return void(++counters_.malformed);
     spine.answers = true;
-    spines_heard_ns_[i] = now_ns;
+    spines_answered_ns_[i] = now_ns;
     spine.elements = body->elements;
     spine.operations = body->operations;
     spine.payload_bytes = body->payload_bytes;
@@ -144,7 +145,7 @@ void Aggregator::on_notify(const Address& from, const Packet& packet, std::uint6
     group.children[child] = from;
     group.bound |= std::uint64_t{1} << child;
   }
-  group.heard_ns = now_ns;
+  group.last_received_ns = now_ns;
   if (group.bound == group.all_children() && group.branch.has_parent && group.parent_ticket == 0) {
     Branch above = group.branch;
     above.num_children = branch->num_siblings;
@@ -153,7 +154,7 @@ void Aggregator::on_notify(const Address& from, const Packet& packet, std::uint6
     above.parent = {};
     above.child_at_parent = 0;
     above.num_siblings = 0;
-    tell_parent(group, Kind::notify, encode(above));
+    send_to_parent(group, Kind::notify, encode(above));
   }
   Header reply = header;
   reply.kind = Kind::notify_reply;
@@ -185,7 +186,7 @@ void Aggregator::on_notify_reply(const Address&, Group& group, const Packet& pac
   group.parent_window = grant->window;
 }
 
-void Aggregator::tell_parent(Group& group, Kind kind, std::span<const std::byte> body) {
+void Aggregator::send_to_parent(Group& group, Kind kind, std::span<const std::byte> body) {
   Header header = group.header(kind);
   header.ticket = group.parent_ticket;
   header.child = group.branch.child_at_parent;
@@ -193,7 +194,7 @@ void Aggregator::tell_parent(Group& group, Kind kind, std::span<const std::byte>
 }
 
 void Aggregator::on_renew(Group& group, int child) {
-  if (group.branch.has_parent) tell_parent(group, Kind::renew, {});
+  if (group.branch.has_parent) send_to_parent(group, Kind::renew, {});
   Header header = group.header(Kind::wait);
   header.child = static_cast<std::uint8_t>(child);
   put(group.children[static_cast<std::size_t>(child)], header, {});
@@ -211,7 +212,7 @@ void Aggregator::on_kill(const Address& from, const Packet& packet) {
     group.killed |= std::uint64_t{1} << header.child;
     // Until all have said so, one of them may still ask for the last result.
     if (group.killed == group.all_children()) {
-      if (group.branch.has_parent) tell_parent(group, Kind::kill, {});
+      if (group.branch.has_parent) send_to_parent(group, Kind::kill, {});
       drop_group(header.group);
     }
   }
@@ -221,7 +222,7 @@ void Aggregator::on_kill(const Address& from, const Packet& packet) {
 void Aggregator::expire(std::uint64_t now_ns) {
   std::vector<std::uint32_t> over;
   for (const auto& [number, group] : groups_)
-    if (now_ns > group->heard_ns + group->branch.lease_s * std::uint64_t{1'000'000'000})
+    if (now_ns > group->last_received_ns + group->branch.lease_s * std::uint64_t{1'000'000'000})
       over.push_back(number);
   for (const std::uint32_t number : over) {
     ++counters_.expired_groups;

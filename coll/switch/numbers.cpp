@@ -163,15 +163,15 @@ void locate(const std::byte* __restrict in, std::byte* __restrict inout,
   }
 }
 
-void combine_fixed(const std::byte* __restrict in, std::byte* __restrict inout,
-                   std::size_t count) noexcept {
+void reduce_fixed(const std::byte* __restrict in, std::byte* __restrict inout,
+                  std::size_t count) noexcept {
   if (count == 0) return;
   each<std::int32_t, Max>(in, inout, 1);
   each<std::int32_t, Sum>(in + 4, inout + 4, count - 1);
 }
 
 template <class T>
-Combine numeric(Operation operation) noexcept {
+ReduceFunction numeric(Operation operation) noexcept {
   switch (operation) {
     case Operation::max:
       return each<T, Max>;
@@ -203,10 +203,10 @@ Combine numeric(Operation operation) noexcept {
   return nullptr;
 }
 template <class T>
-Combine location(Operation operation) noexcept {
+ReduceFunction location(Operation operation) noexcept {
   return operation == Operation::minloc   ? locate<T, false>
          : operation == Operation::maxloc ? locate<T, true>
-                                          : Combine{nullptr};
+                                          : ReduceFunction{nullptr};
 }
 
 }  // namespace
@@ -234,7 +234,7 @@ std::string_view name(Operation operation) noexcept {
   return operation < Operation::kEnd ? kNames[static_cast<std::size_t>(operation)] : "?";
 }
 
-Combine find_combine(Element element, Operation operation) noexcept {
+ReduceFunction find_reduce(Element element, Operation operation) noexcept {
   switch (element) {
     case Element::i8:
       return numeric<std::int8_t>(operation);
@@ -269,7 +269,7 @@ Combine find_combine(Element element, Operation operation) noexcept {
     case Element::short_int:
       return location<std::int16_t>(operation);
     case Element::fixed:
-      return operation == Operation::sum ? combine_fixed : Combine{nullptr};
+      return operation == Operation::sum ? reduce_fixed : ReduceFunction{nullptr};
     case Element::none:
     case Element::kEnd:
       break;

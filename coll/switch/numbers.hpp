@@ -57,9 +57,9 @@ std::string_view name(Element element) noexcept;
 std::string_view name(Operation operation) noexcept;
 
 // inout[i] = inout[i] op in[i], `inout` the lower children's. The two do not overlap.
-using Combine = void (*)(const std::byte* in, std::byte* inout, std::size_t count) noexcept;
+using ReduceFunction = void (*)(const std::byte* in, std::byte* inout, std::size_t count) noexcept;
 // Null: the operation is not defined on the type.
-Combine find_combine(Element element, Operation operation) noexcept;
+ReduceFunction find_reduce(Element element, Operation operation) noexcept;
 // Whether it is a floating-point number, or a pair with one.
 bool is_floating(Element element) noexcept;
 // Whether the result depends on the order in which contributions are combined.

@@ -19,7 +19,8 @@ Status two_level_gather(Team& team, const void* send, void* receive, std::size_t
   std::byte* here = leads ? blocks : nullptr;
   if (is_root) {
     here = blocks + index(hosts.begin(mine)) * bytes;
-    copy_bytes(here + index(hosts.place(root)) * bytes, at(receive, index(root) * bytes), bytes);
+    copy_bytes(here + index(hosts.local_rank(root)) * bytes, at(receive, index(root) * bytes),
+               bytes);
   }
   WEFT_COLL_TRY(gather(hosts.inside(), is_root ? nullptr : send, here, bytes, hosts.leader()));
   if (!leads) return {};

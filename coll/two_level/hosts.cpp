@@ -25,34 +25,34 @@ bool fits_scratch(const Placement& hosts, Collective collective, std::size_t byt
   return blocks == 0 || bytes <= kMostScratchBytes / blocks;
 }
 
-Hosts::Hosts(Team& whole, std::size_t most)
-    : whole_(whole), inside_(whole, most), across_(whole, most) {
-  reserve(most, index(whole.engine().size()));
+Hosts::Hosts(Team& parent, std::size_t most)
+    : parent_(parent), inside_(parent, most), across_(parent, most) {
+  reserve(most, index(parent.engine().size()));
   worlds_.reserve(most);
   for (auto* each : {&counts, &member_counts}) each->reserve(most);
   for (auto* each : {&displacements, &member_displacements}) each->reserve(most);
 }
 
 void Hosts::assign() noexcept {
-  const Members& job = whole_.engine().job();
-  Placement::assign(whole_.rank(), whole_.size(),
-                    [&](int member) { return job.member(whole_.world(member)).first_on_host; });
+  const Members& job = parent_.engine().job();
+  Placement::assign(parent_.rank(), parent_.size(),
+                    [&](int member) { return job.member(parent_.world(member)).first_on_host; });
   counts.resize(index(size()));
   displacements.resize(index(size()));
   worlds_.clear();
-  for (int h = 0; h < size(); ++h) worlds_.push_back(whole_.world(leader_of(h)));
-  across_.assign(worlds_, whole_.context(), mine());
+  for (int h = 0; h < size(); ++h) worlds_.push_back(parent_.world(leader_of(h)));
+  across_.assign(worlds_, parent_.context(), mine());
   worlds_.clear();
   for (int i = begin(mine()); i < begin(mine() + 1); ++i)
-    worlds_.push_back(whole_.world(member(i)));
-  inside_.assign(worlds_, whole_.context(), place(whole_.rank()));
+    worlds_.push_back(parent_.world(member(i)));
+  inside_.assign(worlds_, parent_.context(), local_rank(parent_.rank()));
   led_by_root_ = -1;
 }
 
 bool Hosts::lead(int root) noexcept {
   const bool leads = Placement::lead(root);
   const auto update = [&](int host) {
-    if (host >= 0) across_.replace(host, whole_.world(leader_of(host)));
+    if (host >= 0) across_.replace(host, parent_.world(leader_of(host)));
   };
   update(led_by_root_);
   led_by_root_ = root >= 0 ? host(root) : -1;

@@ -22,7 +22,7 @@ bool fits_scratch(const Placement& hosts, Collective collective, std::size_t byt
 class Hosts : public Placement {
  public:
   // For a team of at most `most` members. Gets all memory that assign() needs.
-  Hosts(Team& whole, std::size_t most);
+  Hosts(Team& parent, std::size_t most);
   // The team has its members now.
   void assign() noexcept;
 
@@ -62,7 +62,7 @@ class Hosts : public Placement {
   void take_layout(const std::size_t* counts, const std::ptrdiff_t* displacements) noexcept;
 
  private:
-  Team& whole_;
+  Team& parent_;
   Team inside_;
   Team across_;
   std::vector<int> worlds_;

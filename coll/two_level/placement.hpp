@@ -33,7 +33,9 @@ class Placement {
   int mine() const noexcept { return mine_; }
   int host(int member) const noexcept { return host_of_[static_cast<std::size_t>(member)]; }
   // The member's rank among those of its host.
-  int place(int member) const noexcept { return place_of_[static_cast<std::size_t>(member)]; }
+  int local_rank(int member) const noexcept {
+    return local_rank_of_[static_cast<std::size_t>(member)];
+  }
   // Members of a host are member(begin(host)) to member(begin(host + 1) - 1).
   int begin(int host) const noexcept { return begin_[static_cast<std::size_t>(host)]; }
   int size(int host) const noexcept { return begin(host + 1) - begin(host); }
@@ -54,7 +56,7 @@ class Placement {
 
   // The members of this host, and those that lead.
   Group inside_group() const noexcept {
-    return {place_, size(mine_), order_.data() + begin(mine_)};
+    return {local_rank_, size(mine_), order_.data() + begin(mine_)};
   }
   Group across_group() const noexcept { return {mine_, size(), leaders_.data()}; }
 
@@ -64,12 +66,12 @@ class Placement {
   std::vector<int> names_;      // by member
   std::vector<int> number_of_;  // by name; -1 between calls
   std::vector<int> host_of_;
-  std::vector<int> place_of_;
+  std::vector<int> local_rank_of_;
   std::vector<int> begin_{0};
   std::vector<int> order_;
   std::vector<int> leaders_;
   int mine_ = 0;
-  int place_ = 0;  // of this member
+  int local_rank_ = 0;  // of this member
   int leader_ = 0;
   int led_by_root_ = -1;  // the host that is not led by its first member
   bool in_order_ = true;

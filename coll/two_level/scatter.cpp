@@ -57,7 +57,7 @@ Status send_to_hosts(Team& team, const void* send, const std::size_t* counts,
                    [&](Plan& plan, const Group&) {
                      for (int h = 0; h < hosts.size(); ++h) {
                        if (h == mine) continue;
-                       const Place packet =
+                       const BufferRef packet =
                            kInput + static_cast<std::size_t>(hosts.displacements[index(h)]);
                        const std::size_t head = index(hosts.size(h)) * sizeof(std::size_t);
                        plan.send(h, packet, head);

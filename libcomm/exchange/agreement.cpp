@@ -175,7 +175,7 @@ Status Agreement::settle(std::span<std::byte> result, Status status) {
 }
 
 void Agreement::recover() {
-  team_->settle();
+  team_->wait_for_abandoned();
   // A call may fail for a loss before that is noticed.
   const std::uint64_t limit = now_ns() + kNoticedNs;
   engine_.wait_until([&] { return team_->is_broken() || now_ns() >= limit; });

@@ -48,14 +48,14 @@ Status Allreduce::run(void* values, std::size_t count, detail::Number number, Re
   const trace::Span span("allreduce");
   const Element element = kElements[static_cast<std::size_t>(number)];
   const innet::Operation what = kOperations[static_cast<std::size_t>(operation)];
-  if (innet::find_combine(element, what) == nullptr)
+  if (innet::find_reduce(element, what) == nullptr)
     return {Code::bad_argument, "the operation is one of integers"};
   if (count == 0) return {};
   return or_no_memory([&]() -> Status {
     const offload::SumOp op(element, what);
     Status status = coll::allreduce(impl_->team, nullptr, values, count, op.reduction());
     // The values are the caller's again.
-    if (status == Code::peer_lost) impl_->team.settle();
+    if (status == Code::peer_lost) impl_->team.wait_for_abandoned();
     return status;
   });
 }

@@ -153,7 +153,7 @@ TEST_CASE("hosts are numbered by their first members, and know who shares them")
     for (int member = 0; member < 5; ++member) {
       const int host[] = {0, 1, 0, 2, 1}, place[] = {0, 0, 1, 0, 1}, order[] = {0, 2, 1, 4, 3};
       expect(hosts->host(member) == host[member], "the host of a member");
-      expect(hosts->place(member) == place[member], "the place of a member");
+      expect(hosts->local_rank(member) == place[member], "the place of a member");
       expect(hosts->member(member) == order[member], "the order of members");
     }
     expect(!hosts->is_in_order() && !hosts->is_even(), "neither in order nor even");
@@ -163,11 +163,11 @@ TEST_CASE("hosts are numbered by their first members, and know who shares them")
     for (int root = 0; root < 5; ++root) {
       const bool leads = hosts->lead(root);
       const bool other_host = hosts->host(root) != hosts->mine();
-      expect(leads == (team.rank() == root || (other_host && hosts->place(team.rank()) == 0)),
+      expect(leads == (team.rank() == root || (other_host && hosts->local_rank(team.rank()) == 0)),
              "who leads for a root");
       expect(hosts->across().world(hosts->host(root)) == root, "the root leads its host");
     }
-    expect(hosts->lead() == (hosts->place(team.rank()) == 0), "first members lead");
+    expect(hosts->lead() == (hosts->local_rank(team.rank()) == 0), "first members lead");
     expect(hosts->across().world(1) == 1, "first members are in the team across");
     return errors;
   });

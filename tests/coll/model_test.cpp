@@ -35,7 +35,7 @@ double in_segments(double bytes, double hops, double alpha, double byte) {
 
 // The best of the published formulas (docs/design/collectives.md names them).
 double published(const Shape& s, const Network& network) {
-  const double a = network.alpha(), b = network.per_byte, g = network.combine_byte;
+  const double a = network.alpha(), b = network.per_byte, g = network.reduce_per_byte;
   const double n = s.n, m = s.m, rounds = s.rounds(), part = s.all_but_one() * m;
   switch (s.collective) {
     case C::barrier:
@@ -70,7 +70,7 @@ double published(const Shape& s, const Network& network) {
 // A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and experience",
 // 2007, section 4).
 double least(const Shape& s, const Network& network) {
-  const double b = network.per_byte, g = network.combine_byte;
+  const double b = network.per_byte, g = network.reduce_per_byte;
   const double m = s.m, part = s.all_but_one() * m, rounds = s.rounds() * network.alpha();
   switch (s.collective) {
     case C::barrier:
@@ -177,7 +177,7 @@ TEST_CASE("times of single messages") {
   // What is combined waits for its message, and takes time by itself.
   CHECK(time(send, [](Plan& plan) {
           const int came = plan.receive(0, kOutput, 50);
-          plan.combine(kOutput, kInput, 50, came);
+          plan.reduce(kOutput, kInput, 50, came);
         }) == Approx(100 + 1000 + 50 * 2 + 100 + 50 * 3));
 }
 

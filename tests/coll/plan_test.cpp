@@ -601,7 +601,7 @@ TEST_CASE("the player finds what is wrong") {
   const auto send_first = [](int peer) {
     return [peer](Plan& plan) {
       plan.send(peer, kOutput, 1);
-      plan.settle();
+      plan.wait_all();
       plan.receive(peer, kOutput + 1, 1);
     };
   };

@@ -7,8 +7,8 @@
 namespace weft::test {
 namespace {
 
+using coll::BufferRef;
 using coll::Memory;
-using coll::Place;
 using coll::Plan;
 using coll::Step;
 
@@ -70,7 +70,7 @@ class Game {
                              what);
   }
 
-  Span span(int m, Place place, std::size_t bytes) {
+  Span span(int m, BufferRef place, std::size_t bytes) {
     auto& own = memory_[static_cast<std::size_t>(m)];
     Span span;
     span.memory = place.memory == Memory::scratch ? &members_[static_cast<std::size_t>(m)].scratch
@@ -173,7 +173,7 @@ class Game {
     for (const int after : step.after)
       if (after >= 0 && !await(m, after)) return false;
     switch (step.kind) {
-      case Step::Kind::settle:
+      case Step::Kind::wait_all:
         if (!await_all(m)) return false;
         break;
       case Step::Kind::send:
@@ -181,16 +181,16 @@ class Game {
         start(m, step);
         break;
       case Step::Kind::copy:
-      case Step::Kind::combine: {
-        const bool combines = step.kind == Step::Kind::combine;
-        const std::size_t bytes = combines ? step.length * unit_ : step.length;
+      case Step::Kind::reduce: {
+        const bool reduces = step.kind == Step::Kind::reduce;
+        const std::size_t bytes = reduces ? step.length * unit_ : step.length;
         const Span from = span(m, step.from, bytes), to = span(m, step.to, bytes);
         check(m, from, false);
         check(m, to, true);
         for (std::size_t i = 0; i < from.count && i < to.count; ++i) {
           Cell& into = (*to.memory)[to.first + i];
           const Cell& cell = (*from.memory)[from.first + i];
-          into = combines ? compose(cell, into) : cell;
+          into = reduces ? compose(cell, into) : cell;
         }
       }
     }

@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         (void)decode_branch(packet->payload);
         (void)decode_host_port(packet->payload);
       }
-      std::vector<offload::Place> places;
+      std::vector<offload::Location> places;
       std::string error;
       (void)offload::read_placement({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 4,
                                     places, error);

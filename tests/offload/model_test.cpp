@@ -11,10 +11,10 @@ namespace weft::offload {
 namespace {
 
 TEST_CASE("the costs are those of 4 and 9 nodes") {
-  for (const Way way : {Way::hosts, Way::node, Way::socket}) {
-    const Costs costs = fit(way, 9);
+  for (const Method method : {Method::hosts, Method::node, Method::socket}) {
+    const Costs costs = fit(method, 9);
     for (std::size_t i = 0; i < kNumCosts; ++i)
-      CHECK(std::abs(costs[i] - fitted(way)[i]) <= 1e-4 * (1 + std::abs(costs[i])));
+      CHECK(std::abs(costs[i] - fitted(method)[i]) <= 1e-4 * (1 + std::abs(costs[i])));
   }
 }
 
@@ -24,10 +24,11 @@ TEST_CASE("16 nodes are predicted within 10 % in the middle and 25 % at worst, a
     if (row.nodes != 16) continue;
     for (std::size_t i = 0; i < 3; ++i) {
       double measured[3], predicted[3];
-      for (std::size_t way = 0; way < 3; ++way) {
-        measured[way] = row.us[way * 3 + i];
-        predicted[way] = predict_us(static_cast<Way>(way), {16, kPaperProcesses[i], row.bytes});
-        errors.push_back(std::abs(predicted[way] / measured[way] - 1));
+      for (std::size_t method = 0; method < 3; ++method) {
+        measured[method] = row.us[method * 3 + i];
+        predicted[method] =
+            predict_us(static_cast<Method>(method), {16, kPaperProcesses[i], row.bytes});
+        errors.push_back(std::abs(predicted[method] / measured[method] - 1));
       }
       for (int a = 0; a < 3; ++a)
         for (int b = 0; b < 3; ++b)

@@ -372,7 +372,7 @@ TEST_CASE("the paper's worked example: N=2, S=9, P=4") {
   const int expected[] = {3, 4, 5, 6, 1, 2};
   for (int i = 1; i <= 6; ++i) CHECK(regular::ring_next(i, 2, 3) == expected[i - 1]);
   // The general case gives the same leaders.
-  std::vector<offload::Place> places;
+  std::vector<offload::Location> places;
   for (int rank = 0; rank < 72; ++rank) places.push_back({rank / 8, rank / 4 % 2, {}});
   std::vector<int> leaders;
   for (const auto& group : offload::lead(places, offload::Mode::socket)) {
@@ -386,7 +386,7 @@ TEST_CASE("the paper's worked example: N=2, S=9, P=4") {
 }
 
 TEST_CASE("a placement file says what is wrong with it") {
-  std::vector<offload::Place> places;
+  std::vector<offload::Location> places;
   std::string error;
   REQUIRE(offload::read_placement("0-1 7 0 127.0.0.1:9000 # first\n\n2 8 1 127.0.0.1:9001\n", 3,
                                   places, error));

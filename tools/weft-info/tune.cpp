@@ -93,7 +93,7 @@ class End {
   Status status_;
 };
 
-double combining_ns_per_byte() {
+double reducing_ns_per_byte() {
   constexpr std::size_t kCount = 1 << 17;  // a vector of 1 MiB
   std::vector<double> in(kCount, 1), inout(kCount, 1), each;
   for (int round = 0; round < kRounds; ++round) {
@@ -112,7 +112,7 @@ void print_table(const coll::Network& network, const std::string& hosts, int num
       "# for communicators of up to {} processes; to be set for a whole job, alike on all hosts\n"
       "export WEFT_COLL_ALGORITHMS='{}'\n",
       hosts, network.latency / 1000, network.overhead / 1000, network.per_byte,
-      network.combine_byte, num_processes, coll::table_for(network, num_processes));
+      network.reduce_per_byte, num_processes, coll::table_for(network, num_processes));
 }
 
 // network: of rank 0.
@@ -128,7 +128,7 @@ Status measure(Members& job, tagged::Engine& engine, int other, coll::Network& n
   network.overhead = std::min(gap, one_way / 2);
   network.latency = one_way - 2 * network.overhead;
   network.per_byte = long_gap / static_cast<double>(kLong);
-  network.combine_byte = combining_ns_per_byte();
+  network.reduce_per_byte = reducing_ns_per_byte();
   return {};
 }
 

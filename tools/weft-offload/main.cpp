@@ -25,9 +25,10 @@ void print_check() {
     for (const PaperRow& row : kPaperRows) {
       if (row.nodes != 16) continue;
       fmt::print("{:9}  {:5}", kPaperProcesses[i], row.bytes);
-      for (std::size_t way = 0; way < 3; ++way) {
-        const double measured = row.us[way * 3 + i];
-        const double us = predict_us(static_cast<Way>(way), {16, kPaperProcesses[i], row.bytes});
+      for (std::size_t method = 0; method < 3; ++method) {
+        const double measured = row.us[method * 3 + i];
+        const double us =
+            predict_us(static_cast<Method>(method), {16, kPaperProcesses[i], row.bytes});
         errors.push_back(std::abs(us / measured - 1));
         fmt::print(" | {:5.2f} {:5.2f} {:+4.0f} %", us, measured, (us / measured - 1) * 100);
       }
@@ -47,23 +48,26 @@ void print_application() {
       "nodes, and measured\n"
       "processes | million calls  share on 9 nodes | gain: predicted  measured\n");
   for (const PaperApplication& row : kPaperApplication) {
-    const auto us = [&](Way way, int nodes) {
-      return predict_us(way, {nodes, row.processes, kBytes});
+    const auto us = [&](Method method, int nodes) {
+      return predict_us(method, {nodes, row.processes, kBytes});
     };
-    const auto gained_us = [&](int nodes) { return us(Way::hosts, nodes) - us(Way::node, nodes); };
+    const auto gained_us = [&](int nodes) {
+      return us(Method::hosts, nodes) - us(Method::node, nodes);
+    };
     const double calls = (row.hosts_9 - row.switches_9) / gained_us(9);  // million
     fmt::print("{:9} | {:13.1f}  {:14.1f} % | {:13.1f} %  {:6.1f} %\n", row.processes, calls,
-               calls * us(Way::hosts, 9) / row.hosts_9 * 100,
+               calls * us(Method::hosts, 9) / row.hosts_9 * 100,
                calls * gained_us(16) / row.hosts_16 * 100,
                (1 - row.switches_16 / row.hosts_16) * 100);
   }
   fmt::print("\n");
 }
 
-// From how many nodes on a way by switches is faster; 0: not up to 1024.
-int pays_from(Way way, Way hosts, int processes, std::size_t bytes) {
+// From how many nodes on a method by switches is faster; 0: not up to 1024.
+int pays_from(Method method, Method hosts, int processes, std::size_t bytes) {
   for (int nodes = 2; nodes <= 1024; ++nodes)
-    if (predict_us(way, {nodes, processes, bytes}) < predict_us(hosts, {nodes, processes, bytes}))
+    if (predict_us(method, {nodes, processes, bytes}) <
+        predict_us(hosts, {nodes, processes, bytes}))
       return nodes;
   return 0;
 }
@@ -78,10 +82,10 @@ void print_pays() {
   for (const int processes : {2, 8, 32, 64, 128})
     for (const std::size_t bytes : {8, 256, 1024})
       fmt::print("{:9}  {:5} | {:>11}  {:>9} | {:>13}  {:>9}\n", processes, bytes,
-                 text(pays_from(Way::node, Way::hosts, processes, bytes)),
-                 text(pays_from(Way::node, Way::hierarchy, processes, bytes)),
-                 text(pays_from(Way::socket, Way::hosts, processes, bytes)),
-                 text(pays_from(Way::socket, Way::hierarchy, processes, bytes)));
+                 text(pays_from(Method::node, Method::hosts, processes, bytes)),
+                 text(pays_from(Method::node, Method::hierarchy, processes, bytes)),
+                 text(pays_from(Method::socket, Method::hosts, processes, bytes)),
+                 text(pays_from(Method::socket, Method::hierarchy, processes, bytes)));
 }
 
 int draw(const std::string& file) {
@@ -101,19 +105,20 @@ int draw(const std::string& file) {
   for (std::size_t i = 0; i < 3; ++i) {
     const int processes = kPaperProcesses[i];
     fmt::print(plot, "set title '{} processes a node, 256 bytes'\nplot ", processes);
-    for (int way = 0; way < 4; ++way)
-      fmt::print(plot, "'-' with lines title '{}'{}", kNames[way], way < 3 ? ", " : "");
-    for (int way = 0; way < 3; ++way) fmt::print(plot, ", '-' with points lt {} notitle", way + 1);
+    for (int method = 0; method < 4; ++method)
+      fmt::print(plot, "'-' with lines title '{}'{}", kNames[method], method < 3 ? ", " : "");
+    for (int method = 0; method < 3; ++method)
+      fmt::print(plot, ", '-' with points lt {} notitle", method + 1);
     fmt::print(plot, "\n");
-    for (int way = 0; way < 4; ++way) {
+    for (int method = 0; method < 4; ++method) {
       for (int nodes = 2; nodes <= 64; nodes += 1)
         fmt::print(plot, "{} {}\n", nodes,
-                   predict_us(static_cast<Way>(way), {nodes, processes, 256}));
+                   predict_us(static_cast<Method>(method), {nodes, processes, 256}));
       fmt::print(plot, "e\n");
     }
-    for (std::size_t way = 0; way < 3; ++way) {
+    for (std::size_t method = 0; method < 3; ++method) {
       for (const PaperRow& row : kPaperRows)
-        if (row.bytes == 256) fmt::print(plot, "{} {}\n", row.nodes, row.us[way * 3 + i]);
+        if (row.bytes == 256) fmt::print(plot, "{} {}\n", row.nodes, row.us[method * 3 + i]);
       fmt::print(plot, "e\n");
     }
   }
@@ -130,14 +135,14 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   auto* simulate = app.add_subcommand(
       "simulate", "predict times on the paper's hosts, links and switches, and where switches pay");
-  Case what;
+  Case given;
   std::string plot;
-  auto* nodes = simulate->add_option("--nodes", what.nodes, "of one case alone")
+  auto* nodes = simulate->add_option("--nodes", given.nodes, "of one case alone")
                     ->check(CLI::Range(1, 1 << 20));
-  simulate->add_option("--processes", what.processes, "of a node")
+  simulate->add_option("--processes", given.processes, "of a node")
       ->needs(nodes)
       ->check(CLI::Range(1, 1 << 16));
-  simulate->add_option("--bytes", what.bytes, "of the vector")->needs(nodes);
+  simulate->add_option("--bytes", given.bytes, "of the vector")->needs(nodes);
   simulate->add_option("--plot", plot, "an SVG file to draw (by gnuplot)");
   try {
     app.parse(argc, argv);
@@ -145,8 +150,9 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (*nodes) {
-    for (int way = 0; way < 4; ++way)
-      fmt::print("{:9} {:8.2f} us\n", kNames[way], predict_us(static_cast<Way>(way), what));
+    for (int method = 0; method < 4; ++method)
+      fmt::print("{:9} {:8.2f} us\n", kNames[method],
+                 predict_us(static_cast<Method>(method), given));
     return 0;
   }
   print_check();

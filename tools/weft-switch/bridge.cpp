@@ -48,12 +48,12 @@ void write_ethernet(std::byte* frame, const Mac& to, const Mac& from, std::uint1
   put_number(frame + 12, type, 2);
 }
 
-void write_arp(std::byte* arp, std::uint16_t what, const Mac& mac, std::uint32_t ipv4,
+void write_arp(std::byte* arp, std::uint16_t operation, const Mac& mac, std::uint32_t ipv4,
                const Mac& other_mac, std::uint32_t other_ipv4) noexcept {
   put_number(arp, 1, 2);  // Ethernet
   put_number(arp + 2, ETHERTYPE_IP, 2);
   put_number(arp + 4, 0x0604, 2);  // lengths of the addresses
-  put_number(arp + 6, what, 2);
+  put_number(arp + 6, operation, 2);
   std::memcpy(arp + 8, mac.data(), 6);
   put_number(arp + 14, ipv4, 4);
   std::memcpy(arp + 18, other_mac.data(), 6);

@@ -61,8 +61,8 @@ class Players {
   }
   void send_raw(int host, std::span<const std::byte> bytes) { ports_[host]->send(bytes); }
   // The first answer of that kind to this host within the time.
-  bool hear(int host, Kind kind, Header* header = nullptr, Bytes* payload = nullptr,
-            int patience_ms = kPatienceMs) {
+  bool receives(int host, Kind kind, Header* header = nullptr, Bytes* payload = nullptr,
+                int patience_ms = kPatienceMs) {
     bool found = false;
     const std::uint64_t limit = now_ns() + static_cast<std::uint64_t>(patience_ms) * 1'000'000;
     while (!found && now_ns() < limit)
@@ -85,7 +85,7 @@ class Players {
            Header* answer = nullptr, Bytes* body = nullptr) {
     for (int attempt = 0; attempt < 10; ++attempt) {
       send(host, header, payload);
-      if (hear(host, kind, answer, body)) return true;
+      if (receives(host, kind, answer, body)) return true;
     }
     return false;
   }
@@ -111,12 +111,14 @@ class Players {
 
 class Report {
  public:
-  bool check(const std::string& what, bool ok) {
-    fmt::print("{} {}\n", ok ? "ok    " : "FAILED", what);
+  bool check(const std::string& claim, bool ok) {
+    fmt::print("{} {}\n", ok ? "ok    " : "FAILED", claim);
     failed_ = failed_ || !ok;
     return ok;
   }
-  void skip(const std::string& what, const char* why) { fmt::print("skip   {}: {}\n", what, why); }
+  void skip(const std::string& claim, const char* why) {
+    fmt::print("skip   {}: {}\n", claim, why);
+  }
   int result() const { return failed_ ? 1 : 0; }
 
  private:
@@ -194,29 +196,29 @@ int conform(const Address& address) {
                         grant->window >= 1 && grant->window <= branch.window))
     return 1;
   players.ticket_ = answer.ticket;
-  Header stranger = players.header(Kind::notify, 0);
+  Header foreign = players.header(Kind::notify, 0);
   report.check("another address cannot be a child that is there",
-               players.ask(1, stranger, notify, Kind::notify_reply, &answer) &&
+               players.ask(1, foreign, notify, Kind::notify_reply, &answer) &&
                    answer.answer == Answer::conflict);
-  stranger.key ^= 1;
+  foreign.key ^= 1;
   report.check("another key cannot take the group",
-               players.ask(0, stranger, notify, Kind::notify_reply, &answer) &&
+               players.ask(0, foreign, notify, Kind::notify_reply, &answer) &&
                    answer.answer == Answer::conflict);
 
   std::uint32_t operation = 0;
   // All three contribute; every one must hear the same result.
   const auto reduce = [&](Element element, Operation arithmetic, std::size_t bytes) {
     ++operation;
-    const Combine combine = find_combine(element, arithmetic);
+    const ReduceFunction reduce = find_reduce(element, arithmetic);
     Bytes expected = some(element, 0, bytes);
     for (int child = 1; child < kHosts; ++child)
-      combine(some(element, child, bytes).data(), expected.data(), bytes / element_bytes(element));
+      reduce(some(element, child, bytes).data(), expected.data(), bytes / element_bytes(element));
     for (int child = 0; child < kHosts; ++child)
       players.send(child, players.data(child, operation, element, arithmetic),
                    some(element, child, bytes));
     bool right = true;
     for (int child = 0; child < kHosts; ++child) {
-      if (!players.hear(child, Kind::result, &answer, &body, kResultMs))
+      if (!players.receives(child, Kind::result, &answer, &body, kResultMs))
         right = right && players.ask(child, players.data(child, operation, element, arithmetic),
                                      some(element, child, bytes), Kind::result, &answer, &body);
       right = right && body == expected && answer.operation == operation && answer.offset == 0 &&
@@ -228,7 +230,7 @@ int conform(const Address& address) {
     for (std::size_t o = 1; o < kNumOperations; ++o) {
       const auto element = static_cast<Element>(e);
       const auto arithmetic = static_cast<Operation>(o);
-      if (find_combine(element, arithmetic) == nullptr || !(can->elements >> e & 1) ||
+      if (find_reduce(element, arithmetic) == nullptr || !(can->elements >> e & 1) ||
           !(can->operations >> o & 1))
         continue;
       const std::size_t unit = element_bytes(element);
@@ -277,7 +279,7 @@ int conform(const Address& address) {
   bool all = true;
   Bytes first;
   for (int child = 0; child < kHosts; ++child) {
-    all = all && (players.hear(child, Kind::result, nullptr, &body, kResultMs) ||
+    all = all && (players.receives(child, Kind::result, nullptr, &body, kResultMs) ||
                   players.ask(child, players.data(child, operation, element, sum),
                               some(element, child, 8), Kind::result, nullptr, &body));
     if (child == 0) first = body;
@@ -285,7 +287,7 @@ int conform(const Address& address) {
   }
   Bytes expected = ours;
   for (int child = 1; child < kHosts; ++child)
-    find_combine(element, sum)(some(element, child, 8).data(), expected.data(), 2);
+    find_reduce(element, sum)(some(element, child, 8).data(), expected.data(), 2);
   report.check("the result is right after all that", all && first == expected);
   const std::uint32_t complete = operation;
   ++operation;

@@ -54,13 +54,13 @@ void measure_speed(int children, int bytes, double seconds) {
   constexpr std::size_t kPackets = 64;
   {
     std::vector<std::byte> sums(kPackets * payload.size());
-    const Combine combine = find_combine(Element::f32, Operation::sum);
+    const ReduceFunction reduce = find_reduce(Element::f32, Operation::sum);
     std::uint64_t packets = 0;
     const std::uint64_t begin = processor_ns();
     while (processor_ns() - begin < limit_ns)
       for (int round = 0; round < 16; ++round)
         for (std::size_t i = 0; i < kPackets; ++i, ++packets)
-          combine(payload.data(), sums.data() + i * payload.size(), payload.size() / 4);
+          reduce(payload.data(), sums.data() + i * payload.size(), payload.size() / 4);
     fmt::print("adding alone                    {:6.2f} million packets of {} bytes/s\n",
                rate(packets, begin), bytes);
   }

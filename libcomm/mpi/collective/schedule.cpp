@@ -5,8 +5,8 @@
 #include <new>
 
 #include "base/wait.hpp"
+#include "coll/plan/loss_deadline.hpp"
 #include "coll/plan/notices.hpp"
-#include "coll/plan/patience.hpp"
 
 namespace weft::mpi {
 
@@ -37,11 +37,11 @@ void Schedule::add(const coll::Plan& plan, const void* input, void* output,
   using coll::Memory;
   char* scratch = allocate(plan.scratch_bytes());
   if (scratch == nullptr) return;
-  const auto address = [&](coll::Place place) -> char* {
-    void* base = place.memory == Memory::scratch  ? scratch
-                 : place.memory == Memory::output ? output
-                                                  : const_cast<void*>(input);
-    return static_cast<char*>(base) + static_cast<std::ptrdiff_t>(place.offset);
+  const auto address = [&](coll::BufferRef ref) -> char* {
+    void* base = ref.memory == Memory::scratch  ? scratch
+                 : ref.memory == Memory::output ? output
+                                                : const_cast<void*>(input);
+    return static_cast<char*>(base) + static_cast<std::ptrdiff_t>(ref.offset);
   };
   std::vector<int> numbers;  // of the plan's steps that are messages
   numbers.reserve(plan.steps().size());
@@ -59,10 +59,10 @@ void Schedule::add(const coll::Plan& plan, const void* input, void* output,
       case Kind::copy:
         copy(address(step.to), address(step.from), step.length);
         break;
-      case Kind::combine:
+      case Kind::reduce:
         reduce(address(step.from), address(step.to), step.length, *op);
         break;
-      case Kind::settle:
+      case Kind::wait_all:
         wait();
     }
     if (steps_.size() == before) continue;
@@ -117,12 +117,12 @@ bool Schedule::is_given_up(Code& code) { return is_hopeless() && give_up(code) &
 bool Schedule::is_told(Code code) {
   coll::Notices* notices = code == Code::peer_lost ? comm_.notices() : nullptr;
   if (notices == nullptr) return true;
-  notices->tell();
+  notices->notify();
   return notices->is_sent();
 }
 
-// As blocking calls (coll/plan/patience.hpp): somebody may wait for a member that has given up, but
-// what is on its way from others still comes.
+// As blocking calls (coll/plan/loss_deadline.hpp): somebody may wait for a member that has given
+// up, but what is on its way from others still comes.
 bool Schedule::is_hopeless() noexcept {
   if (const std::uint32_t lost = engine->num_lost(); lost != lost_seen_) {
     lost_seen_ = lost;

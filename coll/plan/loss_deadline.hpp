@@ -1,5 +1,5 @@
 #pragma once
-// Patience: when a wait inside a collective gives up.
+// LossDeadline: when a wait inside a collective gives up.
 //
 // A lost member ends the collective for everybody, also for those who wait for somebody else: that
 // other one may have given up. But a member that finished the same call and then left the job in
@@ -14,12 +14,12 @@ namespace weft::coll {
 // part, and so will those on whom a call depends, however busy their machine is.
 inline constexpr std::uint64_t kGraceNs = 200'000'000, kGraceAfterLeavingNs = 10'000'000'000;
 
-class Patience {
+class LossDeadline {
  public:
-  explicit Patience(Team& team) noexcept : team_(team) {}
+  explicit LossDeadline(Team& team) noexcept : team_(team) {}
 
   // To be asked whenever what is waited for is not there yet.
-  bool is_over() noexcept {
+  bool has_passed() noexcept {
     if (!team_.is_broken()) return false;
     const std::uint64_t now = now_ns();
     if (broken_since_ns_ == 0) broken_since_ns_ = now;

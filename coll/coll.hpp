@@ -2,7 +2,17 @@
 // Collectives over tagged messages and, inside a host, over shared memory. Clients: MPI and the
 // subsystems. Data are bytes; a reduction brings its own function. Every call blocks until this
 // rank's part is done, and must be made by all members in the same order; one thread at a time per
-// Team. Each returns ok, peer_lost (a member died; the Team is unusable afterwards) or no_memory.
+// Team. Each returns one of these codes:
+//  ok
+//  peer_lost      a member died, left or gave up
+//  timed_out      a leader of a collective through switches lives, but does not answer
+//                 (coll/offload)
+//  no_memory
+//  not_permitted  the kernel refused a direct copy between two members (coll/shm/direct.cpp)
+//  others         of a message, as in tagged/request.hpp, such as truncated if the members' lengths
+//                 do not match
+// After peer_lost and timed_out the Team is unusable, and after a no_memory that ended a call in
+// its middle (is_out_of_memory()).
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -28,16 +38,16 @@ struct Reduction {
   void* argument = nullptr;
   std::size_t element_bytes = 1;
   bool commutative = true;  // associative always, up to rounding
-  // What it is to a switch that computes; none: no switch can.
+  // The element type and operation for switches that compute; none: no switch can do it.
   innet::Element element = innet::Element::none;
   innet::Operation operation = innet::Operation::none;
 };
 
-// For a client whose members agree on what a loss means for the call they are in: asked in the
-// waits of its team's calls, besides whether a member is lost.
+// For a client whose members agree among themselves how a loss affects the call they are in: polled
+// in the waits of its team's calls, besides the check for lost members.
 class Interrupt {
  public:
-  // True: another member has given the call up.
+  // Returns true if another member has given the call up.
   virtual bool is_raised() noexcept = 0;
 
  protected:
@@ -45,26 +55,26 @@ class Interrupt {
 };
 
 class Notices;
-class ShmTeam;  // flags and slots shared by the members of one host; made at the first use
+class ShmTeam;  // flags and slots shared by the members of one host; made at first use
 struct ShmSegment;
-class Hosts;  // where the members are, if they are on several hosts of which some have more than
-              // one
+class Hosts;  // the members by host, if they are on several hosts of which some have more than one
 
-// Of notices, among the tags of a team's messages: those of calls are 1 + their Collective.
+// The tag of notices, among a team's messages; the tags of calls are 1 + their Collective.
 inline constexpr std::int32_t kNoticeTag = 1 + static_cast<std::int32_t>(kNumCollectives);
 
-// So many messages of a call are under way at a time, for those that could start more.
+// The most messages of a call under way at a time, in calls that could start more.
 inline constexpr std::size_t kMostUnderWay = 16;
 
-// The members of a collective, in order, and what they share.
+// The members of a collective, in order, and their shared resources.
 class Team {
  public:
   // members: world ranks in team order; context: for the team's own messages, used by nothing else.
-  // No communication happens here. interrupt: null for none.
+  // interrupt: null for none. Does not communicate.
   Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t context,
        Interrupt* interrupt = nullptr);
   ~Team();
-  // Before the first call: other members, no more than before, and another context. Gets no memory.
+  // Only before the first call: sets other members, no more than before, and another context.
+  // Allocates no memory.
   void assign(std::span<const int> members, std::uint32_t context) noexcept;
 
   int rank() const noexcept { return rank_; }
@@ -72,78 +82,79 @@ class Team {
   int world(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
   tagged::Engine& engine() noexcept { return engine_; }
   std::uint32_t context() const noexcept { return context_; }
-  // True if all members are processes of one host.
+  // Returns true if all members are processes of one host.
   bool is_local() const noexcept { return is_local_; }
-  // The hosts that the members are on; null: one, or each is on its own.
+  // The hosts of the members; null: one host, or every member is on a host of its own.
   Hosts* hosts() noexcept { return hosts_used_ ? hosts_.get() : nullptr; }
-  // The shared segment, made by the members together at first use; null if it cannot be had, and
-  // then null on every member.
+  // The shared segment, made by the members together at first use; null, on every member alike, if
+  // it cannot be made.
   ShmTeam* shm() { return shm_tried_ ? shm_ : make_shm(); }
 
-  // The way through switches that compute; null: the settings want none. Persistent calls have
-  // their own, as the order of their starts has nothing to do with that of the others.
+  // The path through switches that compute; null: the settings want none. Persistent calls have an
+  // Offload of their own, as the order of their starts is independent of that of other calls.
   enum class Calls { usual, persistent };
   offload::Offload* offload(Calls calls = Calls::usual) {
     offload::Offload* made = offloads_[static_cast<std::size_t>(calls)].get();
     return made != nullptr || !wants_offload_ ? made : make_offload(calls);
   }
-  // No switches for this team, whatever the settings say.
+  // Disables switches for this team, whatever the settings say.
   void keep_to_hosts() noexcept { wants_offload_ = false; }
-  // A team of some of the members, by world rank, for calls inside those of `parent`: in its
-  // context, broken when that is, and without switches.
+  // Makes a team of some of the members, by world rank, for calls inside those of `parent`: in its
+  // context, broken when `parent` is, and without switches.
   static std::unique_ptr<Team> part_of(Team& parent, std::span<const int> members);
-  // Collective, before the end of a team that the members leave at different times.
+  // Collective; called before the end of a team that the members leave at different times.
   void close_offload();
 
   // For the algorithms.
   const Choices& choices() const noexcept { return choices_; }
-  // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null if
-  // there is none left.
+  // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null: out
+  // of memory.
   std::byte* scratch(std::size_t bytes);
-  // Gets that memory, for calls to come. False: there is none left.
+  // Allocates that memory for later calls. Returns false if out of memory.
   bool make_scratch(std::size_t bytes);
-  // The plan of the call that is under way, and a request for each of so many steps.
+  // The plan of the call under way, and a request for each of its steps.
   Plan& plan() noexcept { return plan_; }
   std::unique_ptr<tagged::Request>* plan_requests(std::size_t num) {
     if (plan_requests_.size() < num) plan_requests_.resize(num);
     return plan_requests_.data();
   }
-  // True once a member is known to be lost (or left) or the client is interrupted: nothing
-  // collective can work any more.
+  // Returns true once a member is known to be lost (or to have left) or the client is interrupted:
+  // no collective can work any more.
   bool is_broken() noexcept {
     return (engine_.num_lost() != lost_seen_ && check_for_lost()) || is_given_up();
   }
-  // Whether a member has told that it gave up, or this one has, or the client is interrupted.
+  // Returns true if a member has notified this one that it gave up, or this one has given up, or
+  // the client is interrupted.
   bool is_given_up() noexcept;
-  // This member cannot go on in a call that the others are in: tells them, as they may wait for it
-  // without knowing who is lost elsewhere.
+  // Called if this member cannot go on in a call that the others are in: notifies them, as they may
+  // wait for it without knowing of a loss elsewhere.
   void give_up() noexcept;
   // Null: all members see each other's loss by themselves.
   Notices* notices() noexcept {
     return parent_ != nullptr ? parent_->notices_used() : notices_used();
   }
-  // In the middle of a call, when there is no memory: true after a while if there may be some now.
-  // Calls of the parts of a team, into which their first messages have gone, wait so for up to ten
-  // seconds; others say no_memory before their first message.
+  // For the middle of a call, when out of memory: waits a moment and returns true if there may be
+  // memory now. Calls of a team made by part_of() or Hosts, whose parent's first messages are sent,
+  // wait so for up to ten seconds; others return no_memory before their first message.
   bool wait_for_memory(std::uint64_t& since_ns) noexcept;
-  // Whether a part of it waited in vain.
+  // Returns true if a part of this team waited for memory in vain.
   bool is_out_of_memory() const noexcept { return out_of_memory_; }
-  // How long a call that is under way goes on once the team is broken, see LossDeadline.
+  // The time that a call under way goes on once the team is broken, see LossDeadline.
   std::uint64_t grace_ns() noexcept;
-  // Keeps a request that cannot be taken back until the engine is done with it.
+  // Keeps a request that cannot be cancelled until the engine is done with it.
   void abandon(std::unique_ptr<tagged::Request> request);
-  // For a message of this team. Never null: those that there is no memory for wait until there is,
-  // as the others are in the same call.
+  // Returns a request for a message of this team, never null: waits while out of memory, as the
+  // others are in the same call.
   std::unique_ptr<tagged::Request> take_request();
   void give_back(std::unique_ptr<tagged::Request> request) noexcept;
-  // After a call that failed: blocks until the engine is done with all that it left behind, so that
-  // the caller's buffers are its own again. The others must be in the same call or in
+  // After a call that failed: blocks until the engine is done with all requests left behind, so
+  // that the caller's buffers may be used again. The others must be in the same call or in
   // wait_for_abandoned().
   void wait_for_abandoned();
 
  private:
   friend class Hosts;
-  // For members of `parent`, at most so many: broken when that is. They come with assign().
+  // Makes a team for at most `most` members of `parent`, broken when that is. assign() sets them.
   Team(Team& parent, std::size_t most);
   void assign(std::span<const int> members, std::uint32_t context, int rank) noexcept;
   void replace(int rank, int world) noexcept { members_[static_cast<std::size_t>(rank)] = world; }
@@ -158,7 +169,7 @@ class Team {
   std::vector<int> members_;
   std::uint32_t context_ = 0;
   Interrupt* interrupt_;
-  Team* parent_ = nullptr;  // of which this is a part
+  Team* parent_ = nullptr;  // the team that this is a part of
   int rank_ = 0;
   bool is_local_ = false;
   bool hosts_used_ = false;
@@ -181,7 +192,7 @@ class Team {
   Plan plan_;
   std::vector<std::unique_ptr<tagged::Request>> plan_requests_;  // null between calls
   std::vector<std::unique_ptr<tagged::Request>> abandoned_;
-  // Kept for the next call.
+  // Requests kept for the next call.
   std::array<std::unique_ptr<tagged::Request>, kMostUnderWay> requests_;
 };
 

@@ -1,4 +1,4 @@
-// The calls of coll.hpp: bring the arguments into one form, choose, dispatch.
+// The calls of coll.hpp: bring the arguments into one form, choose an algorithm, dispatch.
 #include <memory>
 #include <new>
 
@@ -12,21 +12,21 @@ namespace weft::coll {
 
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bool commutative) {
   const Hosts* hosts = team.hosts();
-  // Prefixes are of ranks in order, whatever the operation.
+  // A prefix is a reduction in rank order, whatever the operation.
   const bool needs_order = !commutative || collective == Collective::scan;
   const bool shared_hosts = hosts != nullptr && (!needs_order || hosts->is_in_order()) &&
                             fits_scratch(*hosts, collective, bytes);
   const Algorithm algorithm = choose(
       collective, {team.size(), bytes, team.is_local(), commutative, shared_hosts}, team.choices());
-  // First of all the segment, by which those who give up tell the others of their host.
+  // The segment first: a member that gives up notifies the others of its host through it.
   if (algorithm == Algorithm::two_level && team.hosts()->inside().size() > 1)
     (void)team.hosts()->inside().shm();
   if (algorithm != Algorithm::shm || team.shm() != nullptr) return algorithm;
-  // No shared segment to be had, on no member: as if they were on different hosts.
+  // No member can have a shared segment: choose as if they were on different hosts.
   return choose(collective, {team.size(), bytes, false, commutative}, Choices{});
 }
 
-// The others may wait for this one, and not know of the loss.
+// Notifies the others, which may wait for this member without knowing of the loss.
 Status lost(Team& team) {
   team.give_up();
   return Code::peer_lost;
@@ -206,7 +206,7 @@ Status scan_any(Team& team, const void* send, void* receive, std::size_t count, 
     if (send != nullptr) copy_bytes(receive, send, bytes);
     return scan_by_messages(algorithm, team, receive, count, op, exclusive);
   }
-  // The first member's receive buffer must stay as it is.
+  // The first member's receive buffer must stay unchanged.
   if (team.rank() != 0) {
     copy_bytes(receive, send, bytes);
     return scan_by_messages(algorithm, team, receive, count, op, true);

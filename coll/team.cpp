@@ -20,15 +20,15 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
            Interrupt* interrupt)
     : engine_(engine), interrupt_(interrupt), choices_(Choices::from(engine.job().settings())) {
   members_.reserve(members.size());
-  // Clients that agree on losses in the middle of calls need everyone to see them alike.
+  // Clients that agree on losses in the middle of calls need every member to see them alike.
   if (interrupt == nullptr) notices_ = std::make_unique<Notices>(engine);
-  // Members of several jobs know different things of the hosts.
+  // Members of several jobs have different information about the hosts.
   const bool is_across =
       std::ranges::any_of(members, [&engine](int member) { return member >= engine.size(); });
   if (interrupt == nullptr && engine.job().has_shared_hosts() && !is_across)
     hosts_ = std::make_unique<Hosts>(*this, members.size());
   assign(members, context);
-  // Clients that agree on losses in the middle of calls have no word in a switch.
+  // Clients that agree on losses in the middle of calls could not stop one that is in a switch.
   wants_offload_ =
       interrupt == nullptr && !is_across && engine.job().settings().text(Setting::offload) != "off";
   make_requests();
@@ -50,8 +50,8 @@ std::unique_ptr<Team> Team::part_of(Team& parent, std::span<const int> members) 
   return part;
 }
 
-// As many as most calls need, making the shared segment among them; the rest when a call wants
-// them.
+// Makes as many requests as most calls need, including the one that makes the shared segment; the
+// others are made by calls that want them.
 void Team::make_requests() {
   for (std::size_t i = 0; i < 2; ++i) requests_[i] = std::make_unique<tagged::Request>();
   constexpr std::size_t kUsualSteps = 64;
@@ -68,7 +68,7 @@ void Team::assign(std::span<const int> members, std::uint32_t context) noexcept 
   if (hosts_ == nullptr || rank_ >= size()) return;
   hosts_->assign();
   hosts_used_ = hosts_->is_worth_it();
-  // Nor will it be with fewer members.
+  // It will not be with fewer members either.
   if (!hosts_used_) hosts_.reset();
 }
 
@@ -82,7 +82,8 @@ void Team::assign(std::span<const int> members, std::uint32_t context, int rank)
 }
 
 Team::~Team() {
-  // What the engine still uses must outlive this team; only after a loss, and then for good.
+  // Memory that the engine still uses must outlive this team; that happens only after a loss, and
+  // the memory is never freed.
   for (auto& request : abandoned_)
     if (!request->is_complete()) (void)request.release();
 }
@@ -116,7 +117,7 @@ std::byte* Team::scratch(std::size_t bytes) {
   std::uint64_t since_ns = 0;
   while (!make_scratch(bytes))
     if (!wait_for_memory(since_ns)) return nullptr;
-  // Never null for a request of nothing: null means failure.
+  // Not null for a request of zero bytes: null means failure.
   alignas(64) static std::byte nothing[64];
   return scratch_ ? scratch_.get() : nothing;
 }
@@ -125,7 +126,7 @@ void Team::abandon(std::unique_ptr<tagged::Request> request) {
   if (or_no_memory([&] { make_room(abandoned_); }) == Code::ok)
     abandoned_.push_back(std::move(request));
   else
-    (void)request.release();  // for good, as in the destructor
+    (void)request.release();  // never freed, as in the destructor
 }
 
 std::unique_ptr<tagged::Request> Team::take_request() {
@@ -203,7 +204,7 @@ std::uint64_t Team::grace_ns() noexcept {
   const bool some_died = std::any_of(members.begin(), members.end(), [this](int member) {
     return member != engine_.rank() && !engine_.is_alive(member) && !engine_.has_left(member);
   });
-  // The survivors agree on what a call is in which somebody died, so there is nothing to wait for.
+  // The survivors agree how the death affects the call, so there is nothing to wait for.
   if (interrupt_ != nullptr && some_died) return 0;
   return some_died || is_given_up() ? kGraceNs : kGraceAfterLeavingNs;
 }

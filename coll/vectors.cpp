@@ -1,5 +1,5 @@
-// The collectives whose blocks differ in length. Mostly only the two sides of a block know how long
-// it is: between hosts of one member each it goes straight between the user's buffers.
+// The collectives whose blocks differ in length. In most of them only the two sides of a block know
+// its length: between hosts of one member each it goes straight between the user's buffers.
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace weft::coll {
 namespace {
 
-// As blocks of a few bytes do: nobody knows the length of all.
+// Chooses as for blocks of one byte: no member knows the length of all.
 bool goes_by_leaders(Team& team, Collective collective) {
   return team.hosts() != nullptr && algorithm_for(team, collective, 1) == Algorithm::two_level;
 }
@@ -74,7 +74,7 @@ Status alltoallv(Team& team, const void* send, const std::size_t* send_counts,
   std::vector<std::byte> held;
   std::vector<std::ptrdiff_t> held_displacements;
   if (send == nullptr) {
-    // In place: what is there goes out, packed, before it is overwritten.
+    // In place: the data are packed and sent before they are overwritten.
     std::size_t total = 0;
     for (int r = 0; r < n; ++r) {
       held_displacements.push_back(static_cast<std::ptrdiff_t>(total));

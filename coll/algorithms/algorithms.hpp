@@ -1,17 +1,18 @@
 #pragma once
 // The algorithms over messages, one file each: pure functions that write the steps of one member of
-// a group (plan.hpp). Cost is given as times alpha (a message), beta (a byte sent) and gamma (a
-// byte combined), for n members. Arguments were checked and brought into one form by their callers:
-// at least two members, at least one byte (barrier apart), data in place where noted, so that no
-// algorithm knows MPI_IN_PLACE.
+// a group (plan/plan.hpp). Costs are given in alpha (a message), beta (a byte sent) and gamma (a
+// byte reduced), for n members. The callers have checked the arguments and brought them into one
+// form: at least two members, at least one byte (except for barriers), data in place where noted,
+// so that no algorithm handles MPI_IN_PLACE.
 //
-// The result is there when all messages are over: who adds steps that need it settles first.
+// The result is valid once all messages are complete: a caller that appends steps that need it adds
+// wait_all() first.
 #include "coll/plan/links.hpp"
 #include "coll/plan/plan.hpp"
 
 namespace weft::coll {
 
-// The members counted from `first` on.
+// The members, numbered from `first` on.
 struct Circle {
   const Group& group;
   int first = 0;
@@ -20,20 +21,21 @@ struct Circle {
   int team_rank(int place) const noexcept { return group.team_rank((place + first) % group.size); }
 };
 
-// Vectors to reduce: so many elements of so many bytes.
+// A vector to reduce: `count` elements of `unit` bytes.
 struct Vector {
   std::size_t count;
   std::size_t unit;
   std::size_t bytes() const noexcept { return count * unit; }
 };
 
-// What the table or the settings say for this team, among what can be had.
+// The algorithm that the table or the settings give for this team, among those that are available
+// (coll/collectives.cpp).
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes,
                         bool commutative = true);
 
 void barrier_dissemination(Plan& plan, const Group& group);
 
-// `data` is whole at the root, and then everywhere.
+// Broadcasts: `data` is complete at the root before, and everywhere after.
 void bcast_binomial(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root);
 void bcast_scatter_allgather(Plan& plan, const Group& group, BufferRef data, std::size_t bytes,
                              int root);
@@ -44,34 +46,34 @@ void bcast_pipeline(Plan& plan, const Group& group, BufferRef data, std::size_t 
 void bcast_two_trees(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root);
 void bcast_two_trees(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
                      std::size_t segment);
-// How long segments are best that pass over `hops` members one after the other, where a message is
-// worth as much as so many bytes, as it about is on any network.
+// The best segment length for data that pass over `hops` members one after the other, where a
+// message costs as much as a constant number of bytes, which holds approximately on any network.
 std::size_t segment_bytes(std::size_t bytes, int hops) noexcept;
-// A tree in which everyone passes segments on to `radix` members.
+// A tree in which every inner member passes segments on to `radix` members.
 void bcast_tree(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
                 int radix, std::size_t segment);
 
-// `input` is this member's vector and is not changed; `output` counts at the root only and may be
-// `input`. Operations that do not commute are combined in order.
+// Reductions: `input` is this member's vector and is not changed; `output` is significant at the
+// root only and may be `input`. Operations that do not commute are applied in rank order.
 void reduce_binomial(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                      Vector vector, bool commutative, int root);
 void reduce_rabenseifner(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                          Vector vector, int root);
-// Commutative operations only.
+// Only for commutative operations.
 void reduce_circulant(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                       Vector vector, int root);
 
 // `data` holds this member's vector and takes the result.
 void allreduce_recursive_doubling(Plan& plan, const Group& group, BufferRef data, Vector vector);
 void allreduce_rabenseifner(Plan& plan, const Group& group, BufferRef data, Vector vector);
-// Commutative operations only.
+// Only for commutative operations.
 void allreduce_circulant(Plan& plan, const Group& group, BufferRef data, Vector vector);
 void allreduce_ring(Plan& plan, const Group& group, BufferRef data, Vector vector);
 
-// `blocks` has a block for each member, this one's in its place.
+// `blocks` holds one block for each member; this member's is already at its position.
 void allgather_circulant(Plan& plan, const Group& group, BufferRef blocks, std::size_t bytes);
 void allgather_ring(Plan& plan, const Group& group, BufferRef blocks, std::size_t bytes);
-// Lengths are known to all, but each has places of its own for them.
+// All members know all lengths, but each has displacements of its own.
 void allgatherv_circulant(Plan& plan, const Group& group, BufferRef blocks,
                           const std::size_t* counts, const std::ptrdiff_t* displacements);
 void allgatherv_ring(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
@@ -87,7 +89,8 @@ void alltoallv_pairwise(Plan& plan, const Group& group, BufferRef send,
                         BufferRef receive, const std::size_t* receive_counts,
                         const std::ptrdiff_t* receive_displacements);
 
-// The root's own block is in its place in `receive` (gather) or stays in `send` (scatter).
+// The root's own block is already at its position in `receive` (gather) or stays in `send`
+// (scatter).
 void gather_binomial(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
                      std::size_t bytes, int root);
 void gather_linear(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
@@ -103,23 +106,23 @@ void scatterv_linear(Plan& plan, const Group& group, BufferRef send, const std::
                      const std::ptrdiff_t* displacements, BufferRef receive,
                      std::size_t receive_bytes, int root);
 
-// `input` may be `output`. Counts in elements.
+// `input` may be `output`. Counts are in elements.
 void reduce_scatter_binomial(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                              const std::size_t* counts, std::size_t unit);
-// Commutative operations only.
+// Only for commutative operations.
 void reduce_scatter_circulant(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                               const std::size_t* counts, std::size_t unit);
 void reduce_scatter_pairwise(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                              const std::size_t* counts, std::size_t unit);
 
-// `data` holds this member's vector and takes the result; rank 0 of an exclusive scan keeps what is
-// in `data`.
+// `data` holds this member's vector and takes the result; rank 0 of an exclusive scan keeps the
+// contents of `data`.
 void scan_recursive_doubling(Plan& plan, const Group& group, BufferRef data, Vector vector,
                              bool exclusive);
 void scan_pairwise(Plan& plan, const Group& group, BufferRef data, Vector vector, bool exclusive);
 
-// The same by name (write_steps.cpp): what a table says. A name that the collective does not have
-// means the one that suits all groups and lengths.
+// The same, by the algorithm's name (select/write_steps.cpp). An algorithm that the collective does
+// not have is a programming error: the process aborts.
 void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data,
                  std::size_t bytes, int root);
 void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, BufferRef input,

@@ -1,23 +1,23 @@
-// Allgather in as few rounds as there can be, in place (circulant.hpp).
+// Allgather in the smallest possible number of rounds, in place (plan/circulant.hpp).
 // Cost: ceil(log2 n) alpha + (n - 1) bytes beta.
 #include "coll/plan/circulant.hpp"
 
 namespace weft::coll {
 
 void allgather_circulant(Plan& plan, const Group& group, BufferRef blocks, std::size_t bytes) {
-  // Short ones are put in order at the end, so that no range is two messages.
+  // Short blocks are put in order at the end, so that no range takes two messages.
   constexpr std::size_t kShortBytes = 8 * 1024;
   const int n = group.size, me = group.rank;
   const Parts parts{n, index(n) * bytes, 1};
   if (index(n) * bytes > kShortBytes) return allgather_around(plan, {group}, blocks, parts);
-  const BufferRef turned = plan.scratch(index(n) * bytes);  // this member's block first
+  const BufferRef turned = plan.scratch(index(n) * bytes);  // begins with this member's block
   plan.copy(turned, blocks + index(me) * bytes, bytes);
   allgather_around(plan, {group, me}, turned, parts);
   plan.copy(blocks + index(me) * bytes, turned, index(n - me) * bytes);
   plan.copy(blocks, turned + index(n - me) * bytes, index(me) * bytes);
 }
 
-// The blocks are gathered one behind the other, and then go to their places.
+// Gathers the blocks contiguously and then copies them to their positions.
 void allgatherv_circulant(Plan& plan, const Group& group, BufferRef blocks,
                           const std::size_t* counts, const std::ptrdiff_t* displacements) {
   const int n = group.size, me = group.rank;

@@ -1,5 +1,5 @@
-// Allgather around a ring: every step passes on the block that came last. Each member sends only to
-// its neighbour and each block straight into its place: for long blocks.
+// Allgather around a ring: every step passes on the block that arrived last. Each member sends only
+// to its neighbour, and each block straight to its position: for long blocks.
 // Cost: (n - 1) (alpha + bytes beta).
 #include "coll/algorithms/algorithms.hpp"
 
@@ -14,7 +14,7 @@ void ring(Plan& plan, const Group& group, BufferRef blocks, const Begin& begin,
   int received = Plan::kNone, sent = Plan::kNone;
   for (int step = 0; step < n - 1; ++step) {
     const int out = (me - step + n) % n, in = (me - step - 1 + 2 * n) % n;
-    // Known to both sides: nothing is sent of an empty block.
+    // An empty block is not sent; both sides know its length.
     const int came =
         length(in) == 0 ? Plan::kNone : plan.receive(left, blocks + begin(in), length(in));
     if (length(out) != 0) sent = plan.send(right, blocks + begin(out), length(out), received, sent);

@@ -1,5 +1,5 @@
 // Allreduce of long vectors for any number of members: reduce-scatter, then allgather
-// (circulant.hpp).
+// (plan/circulant.hpp).
 // Cost: 2 ceil(log2 n) alpha + 2 (n - 1) / n bytes beta + (n - 1) / n bytes gamma.
 #include "coll/plan/circulant.hpp"
 

@@ -1,6 +1,6 @@
 // Allreduce of long vectors (Rabenseifner 2004): reduce-scatter by halving, then allgather by
 // doubling. Cost: 2 log2(n) alpha + 2 (n - 1) / n bytes beta + (n - 1) / n bytes gamma, and up to
-// two vectors more if n is no power of two.
+// two vectors more if n is not a power of two.
 #include "coll/plan/halving.hpp"
 
 namespace weft::coll {

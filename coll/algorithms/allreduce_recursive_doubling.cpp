@@ -1,6 +1,6 @@
-// Allreduce of short vectors: partners at distance 1, 2, 4, ... exchange what they have combined so
-// far. Cost: log2(n) (alpha + bytes beta + bytes gamma), and two messages more if n is no power of
-// two.
+// Allreduce of short vectors: partners at distance 1, 2, 4, ... exchange what they have reduced so
+// far. Cost: log2(n) (alpha + bytes beta + bytes gamma), and two messages more if n is not a power
+// of two.
 #include "coll/plan/halving.hpp"
 
 namespace weft::coll {

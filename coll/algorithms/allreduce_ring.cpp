@@ -1,6 +1,6 @@
 // Allreduce around a ring (Patarasuk, Yuan 2009): n - 1 steps of reduce-scatter, n - 1 of
-// allgather, 1/n of the vector each. Combines parts in rotated order, so the operation must
-// commute. Cost: 2 (n - 1) alpha + 2 (n - 1) / n bytes beta + (n - 1) / n bytes gamma.
+// allgather, 1/n of the vector each. Reduces parts in rotated order, so the operation must commute.
+// Cost: 2 (n - 1) alpha + 2 (n - 1) / n bytes beta + (n - 1) / n bytes gamma.
 #include "coll/algorithms/algorithms.hpp"
 
 namespace weft::coll {
@@ -18,7 +18,7 @@ void allreduce_ring(Plan& plan, const Group& group, BufferRef data, Vector vecto
     plan.exchange(right, data + begin(out) * unit, length(out), left, incoming, length(in));
     plan.reduce(incoming, data + begin(in) * unit, begin(in + 1) - begin(in));
   }
-  // Part me + 1 is complete here.
+  // Part me + 1 is fully reduced here.
   for (int step = 0; step < n - 1; ++step) {
     const int out = (me + 1 - step + n) % n, in = (me - step + n) % n;
     plan.exchange(right, data + begin(out) * unit, length(out), left, data + begin(in) * unit,

@@ -1,5 +1,5 @@
-// All-to-all of short blocks (Bruck et al. 1997): a block that has to go d places on travels in
-// the steps k for which bit k of d is set, together with all others of that step.
+// All-to-all of short blocks (Bruck et al. 1997): a block for the member d positions on is sent in
+// the steps k for which bit k of d is set, together with all other blocks of that step.
 // Cost: ceil(log2 n) (alpha + n / 2 bytes beta).
 #include "coll/algorithms/algorithms.hpp"
 
@@ -8,7 +8,8 @@ namespace weft::coll {
 void alltoall_bruck(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
                     std::size_t bytes) {
   const int n = group.size, me = group.rank;
-  // blocks[d]: what is on its way d places on. packed: those that travel now; arrived: the others'.
+  // blocks[d]: the block with d positions to go. packed: the blocks sent in this step; arrived: the
+  // other member's.
   const BufferRef blocks = plan.scratch(index(n) * bytes);
   const BufferRef packed = plan.scratch(index((n + 1) / 2) * bytes);
   const BufferRef arrived = plan.scratch(index((n + 1) / 2) * bytes);
@@ -30,7 +31,7 @@ void alltoall_bruck(Plan& plan, const Group& group, BufferRef send, BufferRef re
                   group.team_rank((me - step + n) % n), arrived, length);
     each_traveller([&](BufferRef block) { plan.copy(block, arrived + length, bytes); });
   }
-  // blocks[d] came from d places back.
+  // blocks[d] came from the member d positions back.
   for (int d = 0; d < n; ++d)
     plan.copy(receive + index((me - d + n) % n) * bytes, blocks + index(d) * bytes, bytes);
 }

@@ -1,4 +1,4 @@
-// All-to-all in n - 1 steps (pairwise.hpp), straight between the user's buffers.
+// All-to-all in n - 1 steps (plan/pairwise.hpp), straight between the user's buffers.
 // Cost: (n - 1) (alpha / window + bytes beta).
 #include "coll/plan/pairwise.hpp"
 

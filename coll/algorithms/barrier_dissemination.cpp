@@ -1,5 +1,6 @@
-// Barrier by dissemination (Hensgen, Finkel, Manber 1988): in round k every member tells the one
-// 2^k places on; after ceil(log2 n) rounds everybody has heard, indirectly, of everybody.
+// Barrier by dissemination (Hensgen, Finkel, Manber 1988): in round k every member notifies the one
+// 2^k positions on; after ceil(log2 n) rounds every member knows, indirectly, that all have
+// arrived.
 // Cost: ceil(log2 n) alpha.
 #include "coll/algorithms/algorithms.hpp"
 

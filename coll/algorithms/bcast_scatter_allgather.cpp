@@ -1,5 +1,5 @@
-// Broadcast of long data: the root scatters parts along a binomial tree, then all are gathered
-// everywhere (van de Geijn 1994; the allgather is that of circulant.hpp).
+// Broadcast of long data: the root scatters parts along a binomial tree, then an allgather follows
+// (van de Geijn 1994; the allgather is that of plan/circulant.hpp).
 // Cost: 2 ceil(log2 n) alpha + 2 (n - 1) / n bytes beta.
 #include "coll/plan/circulant.hpp"
 
@@ -8,11 +8,11 @@ namespace weft::coll {
 void bcast_scatter_allgather(Plan& plan, const Group& group, BufferRef data, std::size_t bytes,
                              int root) {
   const int n = group.size;
-  const Circle circle{group, root};  // the root is place 0
+  const Circle circle{group, root};  // the root is number 0
   const Parts parts{n, bytes, 1};
   const int me = circle.me();
 
-  // Scatter: a node of the tree gets the parts of its whole subtree [me, me + mask).
+  // Scatter: a node of the tree gets the parts of its entire subtree [me, me + mask).
   int mask = 1;
   while (mask < n && (me & mask) == 0) mask *= 2;
   int received = Plan::kNone;

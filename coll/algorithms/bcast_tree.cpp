@@ -1,5 +1,5 @@
 // Broadcast of long data in segments along a k-ary tree: while one segment is passed on, the next
-// comes in. Radix 1 is a pipelined chain, 2 the binary tree.
+// arrives. Radix 1 is a pipelined chain, 2 the binary tree.
 // Cost, with s segments, radix k and depth d = log_k(n): (s + d - 1) k (alpha + bytes / s beta).
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@ void bcast_tree(Plan& plan, const Group& group, BufferRef data, std::size_t byte
   constexpr int kMostChildren = 8;
   assert(radix >= 1 && radix <= kMostChildren);
   const int n = group.size;
-  const Circle circle{group, root};  // the root is place 0
+  const Circle circle{group, root};  // the root is number 0
   const int me = circle.me();
   const auto length = [&](std::size_t offset) { return std::min(segment, bytes - offset); };
   const int num_children = std::clamp(n - 1 - me * radix, 0, radix);

@@ -1,7 +1,7 @@
 // Broadcast of long data in segments along two binary trees over all members but the root (P.
 // Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
-// scan", 2009): who passes on in one tree is a leaf of the other, so that everybody receives and
-// sends each byte once. Segments take the trees in turn.
+// scan", 2009): an inner node of one tree is a leaf of the other, so that every member receives and
+// sends each byte once. Segments alternate between the trees.
 // Cost, with s segments: (s + 4 log2 n) (alpha + bytes / s beta) at most.
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@
 namespace weft::coll {
 namespace {
 
-// Nodes 1 .. size in symmetric order; odd ones are leaves. Node 0 stands above the root.
+// A tree of nodes 1 .. size in symmetric order; odd nodes are leaves. Node 0 is above the root.
 class Tree {
  public:
   explicit Tree(int size) : size_(size) {}
@@ -43,11 +43,11 @@ class Tree {
 void bcast_two_trees(Plan& plan, const Group& group, BufferRef data, std::size_t bytes, int root,
                      std::size_t segment) {
   constexpr int kTrees = 2;
-  const Circle circle{group, root};  // the root is place 0
+  const Circle circle{group, root};  // the root is number 0
   const int n = circle.size(), me = circle.me();
   const Tree tree(n - 1);
-  // Which node of a tree the member at a place is. In the second tree odd and even ones change
-  // roles: it is the first one mirrored, or shifted where the mirror would keep them.
+  // The node of tree t that a member is, by its number. In the second tree odd and even nodes
+  // change roles: it is the first tree mirrored, or shifted where mirroring would keep the roles.
   const bool is_mirrored = (n - 1) % 2 == 0;
   const auto node_of = [&](int t, int place) {
     return t == 0 || place == 0 ? place : is_mirrored ? n - place : place % (n - 1) + 1;
@@ -55,7 +55,7 @@ void bcast_two_trees(Plan& plan, const Group& group, BufferRef data, std::size_t
   const auto place_of = [&](int t, int node) {
     return t == 0 || node == 0 ? node : is_mirrored ? n - node : (node + n - 3) % (n - 1) + 1;
   };
-  struct Part {  // of this member, in a tree
+  struct Part {  // this member's neighbours in a tree
     int parent = 0, children[2] = {0, 0};
     int received = Plan::kNone, sent[2] = {Plan::kNone, Plan::kNone};
   };

@@ -1,5 +1,5 @@
-// Gather along a binomial tree: every node passes the blocks of its whole subtree up at once. For
-// short blocks. Cost: ceil(log2 n) alpha + (n - 1) bytes beta.
+// Gather along a binomial tree: every node sends the blocks of its entire subtree up in one
+// message. For short blocks. Cost: ceil(log2 n) alpha + (n - 1) bytes beta.
 #include <algorithm>
 
 #include "coll/algorithms/algorithms.hpp"
@@ -8,7 +8,7 @@ namespace weft::coll {
 
 void gather_binomial(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
                      std::size_t bytes, int root) {
-  const Circle circle{group, root};  // the root is place 0
+  const Circle circle{group, root};  // the root is number 0
   const int n = circle.size(), me = circle.me();
   int mask = 1;  // the subtree is [me, me + mask)
   while (mask < n && (me & mask) == 0) mask *= 2;
@@ -27,7 +27,7 @@ void gather_binomial(Plan& plan, const Group& group, BufferRef send, BufferRef r
     plan.send(circle.team_rank(me - mask), subtree, index(width) * bytes);
     return;
   }
-  // The root's own block is in place already; the others are in relative order.
+  // The root's own block is at its position already; the others are in relative order.
   plan.copy(receive + index(root + 1) * bytes, subtree + bytes, index(n - root - 1) * bytes);
   plan.copy(receive, subtree + index(n - root) * bytes, index(root) * bytes);
 }

@@ -1,5 +1,5 @@
-// Gather by receiving every block straight into its place; all receives are posted at once. Of
-// blocks of any length only the root and the sender need to know how long they are.
+// Gather by receiving every block straight at its position; all receives are posted at once. If
+// blocks differ in length, only the root and the sender need to know how long one is.
 // Cost: (n - 1) (alpha + bytes beta) at the root.
 #include "coll/algorithms/algorithms.hpp"
 

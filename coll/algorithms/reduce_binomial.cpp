@@ -1,6 +1,6 @@
-// Reduction along a binomial tree. Each node combines its own vector with those of the subtrees to
+// Reduction along a binomial tree. Each node reduces its own vector with those of the subtrees to
 // its right, nearest first, which keeps rank order. An operation that does not commute is reduced
-// to member 0, whose tree is in rank order, and passed on to the root.
+// to member 0, whose tree is in rank order, and the result is sent to the root.
 // Cost: ceil(log2 n) (alpha + bytes beta + bytes gamma).
 #include "coll/plan/halving.hpp"
 
@@ -32,7 +32,7 @@ void reduce_binomial(Plan& plan, const Group& group, BufferRef input, BufferRef 
   else
     plan.send(group.team_rank(root), result, bytes);
   if (top != root && group.rank == root) {
-    plan.wait_all();  // what was sent may be what is overwritten
+    plan.wait_all();  // the memory sent from may be overwritten next
     plan.receive(group.team_rank(top), output, bytes);
   }
 }

@@ -1,5 +1,5 @@
-// Reduction of long vectors for any number of members: reduce-scatter (circulant.hpp), then the
-// parts are gathered along a binomial tree.
+// Reduction of long vectors for any number of members: reduce-scatter (plan/circulant.hpp), then
+// the parts are gathered along a binomial tree.
 // Cost: 2 ceil(log2 n) alpha + 2 (n - 1) / n bytes beta + (n - 1) / n bytes gamma.
 #include "coll/plan/circulant.hpp"
 
@@ -8,7 +8,7 @@ namespace weft::coll {
 void reduce_circulant(Plan& plan, const Group& group, BufferRef input, BufferRef output,
                       Vector vector, int root) {
   const int n = group.size;
-  const Circle circle{group, root};  // the root is place 0
+  const Circle circle{group, root};  // the root is number 0
   const Parts parts{n, vector.count, vector.unit};
   const int me = circle.me();
   const BufferRef sum = reduce_scatter_around(plan, circle, input, parts);

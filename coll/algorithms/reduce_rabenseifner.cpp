@@ -15,18 +15,18 @@ void reduce_rabenseifner(Plan& plan, const Group& group, BufferRef input, Buffer
   const auto begin = [&](int part) {
     return part_begin(vector.count, power.size, part) * vector.unit;
   };
-  // The place that the root has, or that of the member that acts for it.
+  // The number, among the power of two, of the root or of the member that acts for it.
   const int top = root >= 2 * power.extra ? root - power.extra : root / 2;
   const bool root_acts = power.member(top) == root;
   if (power.me >= 0) {
     plan.wait_all();
-    // In each step those that differ from the top in this bit give all their parts to their
+    // In each step the members that differ from the top in this bit send all their parts to their
     // partner, in the reverse order of halve(): the parts that come together are adjacent.
     for (int distance = power.size / 2; distance > 0; distance /= 2) {
       const int half = power.size / distance / 2;
       const int partner = power.me ^ distance;
       const int peer = group.team_rank(power.member(partner));
-      // Only those who agree with the top in all bits above are left.
+      // Only the members that agree with the top in all higher bits still hold parts.
       const int held = first_part(power, power.me, 2 * distance);
       const int missing = first_part(power, partner, 2 * distance);
       if (((power.me ^ top) & distance) != 0) {

@@ -1,5 +1,5 @@
 // Reduce-scatter as a reduction to member 0 and a scatter of the parts: keeps rank order, so it
-// serves operations that do not commute.
+// works for operations that do not commute.
 // Cost: (log2 n + n - 1) alpha + (log2 n + 1) bytes beta + log2(n) bytes gamma.
 #include "coll/algorithms/algorithms.hpp"
 

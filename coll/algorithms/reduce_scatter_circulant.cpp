@@ -1,4 +1,5 @@
-// Reduce-scatter in as few rounds as there can be, for parts of any length (circulant.hpp).
+// Reduce-scatter in the smallest possible number of rounds, for parts of any length
+// (plan/circulant.hpp).
 // Cost: ceil(log2 n) alpha + (n - 1) / n bytes (beta + gamma).
 #include "coll/plan/circulant.hpp"
 

@@ -1,5 +1,5 @@
-// Prefix reductions of long vectors: every member gets one part of all vectors, combines it member
-// by member, and gives everyone its prefix back (pairwise.hpp). Keeps rank order.
+// Prefix reductions of long vectors: every member gets one part of all vectors, reduces it member
+// by member, and sends each member its prefix back (plan/pairwise.hpp). Keeps rank order.
 // Cost: 2 (n - 1) alpha / window + 2 (n - 1) / n bytes beta + (n - 1) / n bytes gamma.
 #include "coll/plan/circulant.hpp"
 #include "coll/plan/pairwise.hpp"
@@ -19,7 +19,7 @@ void scan_pairwise(Plan& plan, const Group& group, BufferRef data, Vector vector
   plan.wait_all();
   for (int member = 1; member < n; ++member)
     plan.reduce(prefix(member - 1).buffer, prefix(member).buffer, own / vector.unit);
-  // Rank 0 of an exclusive one keeps its data.
+  // Rank 0 of an exclusive scan keeps its data.
   const auto is_kept = [&](int member) { return exclusive && member == 0; };
   write_pairwise(
       plan, group,

@@ -8,7 +8,7 @@ namespace weft::coll {
 void scatter_binomial(Plan& plan, const Group& group, BufferRef send, BufferRef receive,
                       std::size_t bytes, int root) {
   if (group.size == 1) return;
-  const Circle circle{group, root};  // the root is place 0
+  const Circle circle{group, root};  // the root is number 0
   const int n = circle.size(), me = circle.me();
   int mask = 1;
   while (mask < n && (me & mask) == 0) mask *= 2;

@@ -1,5 +1,5 @@
-// Scatter by sending every block straight from its place; all sends are started at once. Of blocks
-// of any length only the root and the receiver need to know how long they are.
+// Scatter by sending every block straight from its position; all sends are started at once. If
+// blocks differ in length, only the root and the receiver need to know how long one is.
 // Cost: (n - 1) (alpha + bytes beta) at the root.
 #include "coll/algorithms/algorithms.hpp"
 

@@ -43,7 +43,7 @@ void write_barrier_steps(const TeamShape& team, Plan& plan) {
     plan.wait_all();
   }
   if (leads) barrier_dissemination(plan, led.across());
-  // Not by the algorithm of broadcasts, some of which have no steps for no bytes.
+  // Some algorithms of write_bcast() have no steps for zero bytes; this one has.
   if (inside.size > 1) bcast_binomial(plan, inside, {}, 0, led.leader());
 }
 
@@ -86,7 +86,7 @@ void write_scan_steps(const TeamShape& team, Plan& plan, Vector vector, bool exc
                vector, is_exclusive);
     plan.wait_all();
   };
-  // Prefixes are of ranks in order, whatever the operation.
+  // A prefix is a reduction in rank order, whatever the operation.
   const Placement* hosts = hosts_of(team, Collective::scan, vector.bytes(), true);
   if (hosts == nullptr) return within(all(team), kOutput, exclusive);
   const Led led(*hosts);

@@ -1,4 +1,4 @@
-// The steps of collectives that move blocks and combine nothing.
+// The steps of collectives that move blocks without reducing them.
 #include "coll/background/hosts.hpp"
 
 namespace weft::coll {
@@ -31,10 +31,11 @@ void scatter_within(const TeamShape& team, Plan& plan, const Group& group, Buffe
 
 namespace {
 
-// Of an alltoall, those that a leader sorts by hosts and back, each with a step of its own.
+// The most blocks of an alltoall that a leader sorts by host and back, each with a copy step of its
+// own.
 constexpr std::size_t kMostSorted = 65536;
 
-// What the members hold at their displacements in the output comes to all of them.
+// Gathers to all members what each holds at its displacement in the output.
 void allgather_by_hosts(const TeamShape& team, Plan& plan, const Placement& hosts,
                         const std::size_t* counts, const std::ptrdiff_t* displacements) {
   const Led led(hosts);
@@ -43,7 +44,7 @@ void allgather_by_hosts(const TeamShape& team, Plan& plan, const Placement& host
   const auto own_place = [&](int member) {
     return kOutput + static_cast<std::size_t>(displacements[member]);
   };
-  bool in_place = true;  // the output is host by host
+  bool in_place = true;  // the output is ordered by host
   for (int i = 0; i < team.size; ++i)
     in_place =
         in_place && (counts[hosts.member(i)] == 0 ||
@@ -97,7 +98,7 @@ void write_gather_steps(const TeamShape& team, Plan& plan, std::size_t bytes, in
   const Led led(*hosts, root);
   const Group inside = hosts->inside_group();
   const HostLayout layout(*hosts, [bytes](int) { return bytes; });
-  // At the root all blocks, host by host; at other leaders those of their host.
+  // All blocks, ordered by host, at the root; at other leaders those of their host.
   const bool is_root = team.rank == root, in_place = is_root && hosts->is_in_order();
   BufferRef blocks = kOutput;
   if (led.leads() && !in_place)
@@ -146,7 +147,7 @@ void write_alltoall_steps(const TeamShape& team, Plan& plan, std::size_t bytes) 
   const int n = team.size, k = inside.size;
   const std::size_t row = index(n) * bytes;
   const Layout rows_inside(k, [row](int) { return row; });
-  // rows: what each member of this host sends, later what each is given.
+  // rows: what each member of this host sends, later what each receives.
   const BufferRef rows = led.leads() ? plan.scratch(index(k) * row) : kOutput;
   const auto place = [&](int local, int member) {
     return rows + index(local) * row + index(member) * bytes;
@@ -155,7 +156,7 @@ void write_alltoall_steps(const TeamShape& team, Plan& plan, std::size_t bytes) 
   gather_within(team, plan, inside, kInput, rows, rows_inside, led.leader());
   if (led.leads()) {
     const BufferRef out = plan.scratch(index(k) * row), in = plan.scratch(index(k) * row);
-    // What goes to a host: for each member there, a block of each member here.
+    // The data for a host: for each member there, a block of each member here.
     std::size_t next = 0;
     for (int i = 0; i < n; ++i)
       for (int from = 0; from < k; ++from, next += bytes)
@@ -169,7 +170,7 @@ void write_alltoall_steps(const TeamShape& team, Plan& plan, std::size_t bytes) 
     else
       alltoallv_pairwise(plan, across, out, counts, displacements, in, counts, displacements);
     plan.wait_all();
-    // What comes from a host: for each member here, a block of each member there.
+    // The data from a host: for each member here, a block of each member there.
     next = 0;
     for (int h = 0; h < hosts->size(); ++h)
       for (int to = 0; to < k; ++to)

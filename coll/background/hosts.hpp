@@ -1,6 +1,6 @@
 #pragma once
-// What the steps of collectives over hosts have in common: who leads a host, and where blocks lie
-// that are put together host by host.
+// Helpers for the steps of collectives over hosts: the leaders of hosts, and the layout of blocks
+// that are gathered host by host.
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace weft::coll {
 
-// Of one host or of several hosts' leaders, by messages.
+// The algorithm for the members of one host, or for the leaders of several, by messages.
 inline Algorithm by_messages(const TeamShape& team, Collective collective, int size,
                              std::size_t bytes, bool commutative = true) {
   return choose(collective, {size, bytes, false, commutative}, *team.choices);
@@ -17,8 +17,8 @@ inline Algorithm by_messages(const TeamShape& team, Collective collective, int s
 
 inline Group all(const TeamShape& team) { return {team.rank, team.size}; }
 
-// The hosts, if the table or the settings take two levels for so many bytes (as in Situation).
-// needs_order: only if the hosts hold the members in order.
+// The hosts, if the table or the settings take two levels for so many bytes (as in Situation); else
+// null.
 inline const Placement* hosts_of(const TeamShape& team, Collective collective, std::size_t bytes,
                                  bool needs_order = false) {
   const Placement* hosts = team.hosts;
@@ -29,8 +29,8 @@ inline const Placement* hosts_of(const TeamShape& team, Collective collective, s
   return choose(collective, situation, *team.choices) == Algorithm::two_level ? hosts : nullptr;
 }
 
-// Who leads the hosts in one call, as Placement::lead, but apart from what other calls of the team
-// have chosen: several of them may be begun by several threads.
+// The leaders of the hosts in one call. As Placement::lead, but apart from what other calls of the
+// team have chosen, as several threads may begin calls at the same time.
 class Led {
  public:
   explicit Led(const Placement& hosts, int root = -1)
@@ -67,11 +67,11 @@ struct Layout {
   bool is_even() const { return std::ranges::count(counts, counts[0]) == std::ssize(counts); }
 };
 
-// A block of each member, host by host.
+// One block for each member, ordered by host.
 struct HostLayout {
   Layout members;  // of all hosts, in the order of Placement::member
-  Layout hosts;    // each host's members' blocks as one
-  Layout inside;   // of this host's members, where the first one's begins at 0
+  Layout hosts;    // the blocks of each host's members as one
+  Layout inside;   // of this host's members, the first one's block at 0
 
   template <class Length>
   HostLayout(const Placement& placement, Length&& length)
@@ -89,8 +89,8 @@ struct HostLayout {
         }) {}
 };
 
-// Among some of the members, by messages; over when the next step begins. The root's own block is
-// in its place in `blocks`.
+// Gather and scatter among some of the members, by messages; complete when the next step begins.
+// The root's own block is at its position in `blocks`.
 void gather_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef send,
                    BufferRef blocks, const Layout& layout, int root);
 void scatter_within(const TeamShape& team, Plan& plan, const Group& group, BufferRef blocks,

@@ -16,7 +16,7 @@ Background::Background(Offload& offload, const Call& call)
 
 Background::~Background() {
   if (has_passed_) return;
-  // It ends in the middle, as somebody is lost: so do those after it.
+  // The call ends in its middle, as a member is lost: so do the calls after it.
   offload_.broken_.store(true, std::memory_order_relaxed);
 }
 
@@ -56,7 +56,7 @@ Background::Next Background::next(coll::Plan& plan) {
     case State::turn: {
       if (offload_.is_made() &&
           !offload_.takes(call_.count * call_.op.element_bytes, call_.op, call_.is_allreduce)) {
-        // Not before its turn, but the hosts need none.
+        // The hosts need no turn, but turns pass in the order of the calls.
         if (!offload_.is_turn(turn_)) return Next::wait;
         pass_turn();
         return Next::hosts;
@@ -140,7 +140,7 @@ Background::Next Background::next(coll::Plan& plan) {
   return next;
 }
 
-// True: it is over. False: `next` is to be done first.
+// Returns true once the negotiation is complete; false if `next` has to be done first.
 bool Background::negotiate(coll::Plan& plan, Next& next) {
   if (offload_.link_ != nullptr && offload_.link_->is_alone()) {
     next = Next::wait;

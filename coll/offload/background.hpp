@@ -1,11 +1,12 @@
 #pragma once
 // Background: one collective through switches that goes on in the background, for nonblocking and
-// persistent calls. It says step by step what is to be done next; its owner runs the messages
-// (mpi/collective/schedule.hpp) and asks again whenever the process makes progress. While the
-// switch works a leader's operation is left to its Link's thread, so it goes on while the program
+// persistent calls. next() returns the next thing to do; the owner runs the messages
+// (mpi/collective/schedule.hpp) and calls it again whenever the process makes progress. While the
+// switch works, a leader's operation is left to its Link's thread, so it goes on while the program
 // computes.
 //
-// The first call of a team makes its group, also when that is one of these. One thread at a time.
+// The first call of a team makes its group, also when that is a background call. One thread at a
+// time.
 #include "coll/background/background.hpp"
 #include "coll/offload/offload.hpp"
 
@@ -13,14 +14,14 @@ namespace weft::offload {
 
 class Background {
  public:
-  // What is to be done: as Offload::allreduce, bcast and barrier. The memory stays the caller's
-  // until the end; op must live as long. Takes the call's turn.
+  // The call: as Offload::allreduce, bcast and barrier. The memory stays the caller's until the
+  // end; op must live as long. The constructor takes the call's turn.
   struct Call {
     const void* input = nullptr;  // null: zeros
     void* output = nullptr;       // null: this member gets no result
     std::size_t count = 0;
     coll::Reduction op;
-    bool is_allreduce = true;  // or as good as that to the model
+    bool is_allreduce = true;  // or of equal cost in the model
   };
   Background(Offload& offload, const Call& call);
   ~Background();
@@ -28,10 +29,10 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   enum class Next {
-    wait,   // ask again
-    steps,  // run the plan's, between input() and output() with op(), and ask again
-    hosts,  // it is not the switches' to do, on no member: the team's own algorithm does it
-    over,   // status()
+    wait,   // call next() again
+    steps,  // run the plan's steps, between input() and output() with op(), then call next() again
+    hosts,  // no member uses the switch: run the team's own algorithm
+    over,   // complete: see status()
   };
   Next next(coll::Plan& plan);
   const void* input() const noexcept { return input_; }
@@ -68,7 +69,7 @@ class Background {
   bool counts_ = false, by_switch_ = false;
   std::uint64_t asked_ns_ = 0;
   SumOp sum_;
-  std::vector<std::byte> block_;  // a status, and the piece
+  std::vector<std::byte> block_;  // a status, and the piece's data
   std::vector<std::byte> zeros_;
 };
 

@@ -48,7 +48,7 @@ void Enrolment::on_switch(std::span<const std::byte> bytes) {
     if (!can) return;
     can_ = std::move(*can);
     answers_ = true;
-    // Its spines answer it a little later than it answers the first question.
+    // The switch knows its spines' answers a little later than it answers the first query.
     is_over_ = std::all_of(can_.spines.begin(), can_.spines.end(),
                            [](const auto& spine) { return spine.answers; });
   } else if (header_.kind == Kind::notify && header.kind == Kind::notify_reply &&

@@ -1,7 +1,7 @@
 #pragma once
-// Enrolment: how one leader joins a group at its switch: query, then notify, in the end kill. A
-// state machine without sockets and clocks, as Leader. What all leaders learn so they tell each
-// other, and decide together (offload.cpp). One thread.
+// Enrolment: joins one leader to a group at its switch: query, then notify. A state machine without
+// sockets and clocks, as Leader. The leaders exchange the answers, and decide together
+// (negotiation.cpp). One thread.
 #include <span>
 
 #include "coll/switch/packet.hpp"
@@ -19,20 +19,20 @@ class Enrolment {
   };
   explicit Enrolment(Wire& wire) : wire_(wire) {}
 
-  // Asks until the switch has answered with all its spines, or time is over.
+  // Repeats the query until the switch has answered with all its spines, or until limit_ns.
   void query(const innet::HostPort& host, std::uint64_t now_ns, std::uint64_t limit_ns);
-  // Asks until the group is made, or refused, or time is over. The header tells group, key, epoch
-  // and child.
+  // Repeats the request until the group is made or refused, or until limit_ns. The header gives
+  // group, key, epoch and child.
   void notify(const innet::Header& header, const innet::Branch& branch, std::uint64_t now_ns,
               std::uint64_t limit_ns);
   void on_switch(std::span<const std::byte> bytes);
   void on_time(std::uint64_t now_ns);
 
   bool is_over() const noexcept { return is_over_; }
-  // After query: whether anything answered, and what.
+  // After query: true if the switch answered; can() has its answer.
   bool answers() const noexcept { return answers_; }
   const innet::Capabilities& can() const noexcept { return can_; }
-  // After notify: ok, or why not; pending: silence.
+  // After notify: ok, or the reason for the refusal; pending: no answer.
   innet::Answer answer() const noexcept { return answer_; }
   std::uint32_t ticket() const noexcept { return ticket_; }
   std::uint16_t window() const noexcept { return window_; }

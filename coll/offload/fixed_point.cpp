@@ -31,7 +31,7 @@ std::int32_t exponent_of(std::span<const std::byte> floats) noexcept {
 
 void to_fixed(std::span<const std::byte> floats, std::int32_t exponent, int num_leaders,
               std::byte* to) noexcept {
-  // Also what a broken switch says for an exponent must give some integer.
+  // The exponent that a broken switch returns must also give some integer.
   const bool is_number = exponent > kNoExponent && exponent < kNotFinite;
   const double scale = is_number ? std::ldexp(1.0, -unit_of(exponent, num_leaders)) : 0.0;
   for (std::size_t i = 0; i + 4 <= floats.size(); i += 4) {

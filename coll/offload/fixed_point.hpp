@@ -19,14 +19,15 @@
 
 namespace weft::offload {
 
-// Of chunks of zeros, and of what is no chunk.
+// The exponent of a chunk of zeros, and where there is no chunk.
 inline constexpr std::int32_t kNoExponent = -(1 << 20);
-// Of chunks with an infinity or a NaN, which integers cannot tell: the hosts add them.
+// The exponent of a chunk with an infinity or a NaN, which integers cannot represent: the hosts add
+// it.
 inline constexpr std::int32_t kNotFinite = 1 << 20;
 
-// Floats lie in memory as they are, at any address.
+// The exponent E of a chunk. Floats may be at any address.
 std::int32_t exponent_of(std::span<const std::byte> floats) noexcept;
-// To as many little-endian integers at `to`; none of the values is as large as 2^exponent.
+// Writes as many little-endian integers to `to`; none of the values is as large as 2^exponent.
 void to_fixed(std::span<const std::byte> floats, std::int32_t exponent, int num_leaders,
               std::byte* to) noexcept;
 void from_fixed(std::span<const std::byte> integers, std::int32_t exponent, int num_leaders,

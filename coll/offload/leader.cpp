@@ -1,4 +1,4 @@
-// An operation through the switch. What happens when that fails is in recovery.cpp.
+// An operation through the switch. recovery.cpp has the case that the switch fails.
 #include "coll/offload/leader.hpp"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ std::span<const std::byte> Leader::part(std::span<const std::byte> vector,
 }
 
 void Leader::send_allowed(std::uint64_t now_ns) {
-  // A slot is free for the next chunk once the result of the one before in it is here.
+  // A slot is free for the next chunk once the result of the chunk before in it is here.
   const std::size_t slots = num_slots();
   while (next_ < num_chunks() && (next_ < slots || chunks_[next_ - slots].is_here)) {
     chunks_[next_].repeat_ns = options_.repeat_ns;

@@ -1,25 +1,25 @@
 #pragma once
 // Leader: the hosts' part of allreduce in the network as a state machine, free of sockets and
-// clocks. One for each group that this process leads processes into. Its owner passes on what
-// arrives and the time; one thread at a time (Offload has a mutex).
+// clocks. One for each group in which this process is a leader. Its owner passes it the packets
+// that arrive and the time; one thread at a time (Link has a mutex).
 //
 // An operation goes through the switch packet by packet: contributions out, results in, repeated
 // when no answer comes. A switch that waits for others says so, so silence means that it is gone.
 //
-// When it is gone, or refuses, no leader may be left with a result that others lack for good, nor
-// may one compute alone what others got from the switch. So a leader that gives an operation up
-// asks all others:
-//  1. Whoever is asked about operation n takes nothing more from the switch for n, if it has not
-//  all
-//     of it by then, and contributes to none after it ("frozen"). Its answer therefore stays true:
-//     has, or lacks.
-//  2. Who asks waits for all answers, so that all are frozen. All who ask about n get the same
-//  ones.
-//  3. One that has n gives it to those that lack it; only if none has it do all compute it by
+// When the switch is gone, or refuses, no leader may be left with a result that others lack for
+// good, nor may one compute alone what others got from the switch. So a leader that gives an
+// operation up asks all others:
+//  1. A leader that is asked about operation n takes nothing more from the switch for n, if it has
+//     not all of it by then, and contributes to none after it ("frozen"). Its answer therefore
+//     stays true: has, or lacks.
+//  2. The leader that asks waits for all answers, so that all are frozen. All that ask about n get
+//     the same answers.
+//  3. A leader that has n sends it to those that lack it; only if none has it do all compute it by
 //     messages ("host"), from contributions that each still holds.
-//  4. Who froze before it contributed to n knows that nobody can have n, and computes at once.
-// A leader keeps the results of its last two operations: nobody can be further behind, as it would
-// have to contribute to the later one first.
+//  4. A leader that froze before it contributed to n knows that no leader can have n, and computes
+//     at once.
+// A leader keeps the results of its last two operations: no other can be further behind, as it
+// would have to contribute to the later one first.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -36,12 +36,12 @@ struct LeaderOptions {
   std::uint8_t child = 0;  // at this leader's switch
   int self = 0;            // among the leaders
   int num_leaders = 1;
-  std::uint16_t window = 1;  // packets on their way at most
+  std::uint16_t window = 1;  // the most packets under way
   std::uint16_t payload_bytes = innet::kMaxPayloadBytes;
   bool fixed = false;                   // sums of floats as integers (fixed_point.hpp)
-  std::uint64_t repeat_ns = 2'000'000;  // doubled with every repetition, up to the next
+  std::uint64_t repeat_ns = 2'000'000;  // doubled with every repetition, up to repeat_max_ns
   std::uint64_t repeat_max_ns = 100'000'000;
-  std::uint64_t silence_ns = 1'000'000'000;  // of the switch, after which it is given up
+  std::uint64_t silence_ns = 1'000'000'000;  // the switch is given up after silence of this length
 };
 
 struct LeaderCounters {
@@ -50,7 +50,7 @@ struct LeaderCounters {
   std::uint64_t sent_bytes = 0, received_bytes = 0;  // of data
   std::uint64_t fetched = 0;  // operations whose result came from another leader
   std::uint64_t by_hosts = 0;
-  std::uint64_t ignored = 0;  // packets that were not for this group, or not of now
+  std::uint64_t ignored = 0;  // packets for another group, or out of date
 };
 
 class Leader {
@@ -65,41 +65,42 @@ class Leader {
   };
   enum class State {
     idle,        // no operation begun yet, or the last result was taken
-    working,     // the switch is at it
-    recovering,  // asking the others, or fetching
+    working,     // the switch computes it
+    recovering,  // asking the other leaders, or fetching the result from one
     host,        // the caller must compute it with the other leaders, all of which will
-    done,        // result() is there
+    done,        // result() is valid
   };
 
   explicit Leader(Wire& wire) : wire_(wire) {}
 
-  // A group that all leaders have agreed on; ends what was before. All operations so far are done.
+  // Opens a group that all leaders have agreed on; replaces the last one. All operations so far are
+  // complete.
   void open(const LeaderOptions& options);
-  // No group, or none any more: operations are the hosts'.
+  // No group, or none any more: the hosts compute all operations.
   void close();
 
-  // So many operations have begun without this leader, which had no sockets then.
+  // Sets the number of operations begun so far without this leader, which had no sockets then.
   void number_from(std::uint32_t operations) noexcept { operation_ = operations; }
 
-  // Begins the next operation, numbered from 1 in the order in which all leaders begin them.
-  // Contribution: at most 4 GiB - 1, whole elements; copied.
+  // Begins the next operation, numbered from 1 in the order in which all leaders begin them. The
+  // contribution is copied: at most 4 GiB - 1, full elements.
   void begin(innet::Element element, innet::Operation operation,
              std::span<const std::byte> contribution, std::uint64_t now_ns);
   void on_switch(std::span<const std::byte> bytes, std::uint64_t now_ns);
   void on_leader(int from, std::span<const std::byte> bytes, std::uint64_t now_ns);
-  // To be called every millisecond or so while an operation is under way.
+  // To be called about every millisecond while an operation is under way.
   void on_time(std::uint64_t now_ns);
-  // In state host: the hosts' result.
+  // In state host: takes the hosts' result.
   void finish(std::span<const std::byte> result);
 
   State state() const noexcept { return state_; }
-  // Whether the switch is out of use until open() is called again.
+  // Returns true if the switch is out of use until open() is called again.
   bool is_frozen() const noexcept { return frozen_; }
   std::uint32_t operation() const noexcept { return operation_; }
   // In state done, until the next begin().
   std::span<const std::byte> result() const noexcept { return kept_[operation_ & 1].data; }
   std::span<const std::byte> contribution() const noexcept { return contribution_; }
-  // Those that have not answered yet, while recovering.
+  // The leaders that have not answered yet, while recovering.
   std::vector<int> silent_leaders() const;
   innet::Answer last_refusal() const noexcept { return refusal_; }
   const LeaderCounters& counters() const noexcept { return counters_; }
@@ -120,7 +121,7 @@ class Leader {
   };
 
   // A chunk is a packet and its part of the vector. In a sum of integers the first `lead_` packets
-  // carry exponents alone, and each other the part of the packet that many before it.
+  // carry exponents alone, and each other packet the part of the packet that many before it.
   std::size_t num_chunks() const noexcept { return chunks_.size(); }
   std::size_t num_slots() const noexcept { return is_fixed_ ? lead_ : options_.window; }
   std::size_t packet_bytes(std::size_t chunk) const;
@@ -152,18 +153,18 @@ class Leader {
   innet::Answer refusal_ = innet::Answer::ok;
   std::size_t chunk_bytes_ = 0;
   bool is_fixed_ = false;
-  bool is_finite_ = true;  // every exponent so far
+  bool is_finite_ = true;  // so are all exponents so far
   std::size_t lead_ = 0;
   std::vector<std::int32_t> exponents_;  // agreed, by part
   std::size_t base_ = 0;                 // the first chunk whose result is missing
-  std::size_t next_ = 0;                 // the first that was not contributed
+  std::size_t next_ = 0;                 // the first chunk not contributed yet
   std::uint64_t silent_since_ns_ = 0;    // 0: the switch has answered the last packet
   unsigned unanswered_ = 0;
   std::vector<std::byte> contribution_;
   std::vector<Chunk> chunks_;
   Kept kept_[2];
-  // Recovering.
-  std::vector<innet::Answer> answers_;  // ok: none yet
+  // While recovering:
+  std::vector<innet::Answer> answers_;  // ok: no answer yet
   int giver_ = -1;
   std::uint64_t asked_ns_ = 0;
 };

@@ -21,11 +21,11 @@ using namespace innet;
 
 namespace {
 
-// Packets read at once before the state is looked at.
+// The most packets read before the state is checked.
 constexpr int kMostReads = 64;
-// How often the thread wakes without a packet: to renew leases in time, which are longer.
+// The period at which the thread wakes without a packet, to renew leases, which are longer.
 constexpr int kThreadMs = 5'000;
-// And while an operation is left to it, whose packets may have to be repeated.
+// The period while an operation is left to the thread, whose packets may have to be repeated.
 constexpr int kAloneMs = 1;
 
 sockaddr_in raw(const Address& address) noexcept {
@@ -64,7 +64,7 @@ Status Link::open(const Address& tor) {
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (control_fd_ < 0 || wake_fd_ < 0)
     return {Code::no_memory, fmt::format("no UDP socket to be had: {}", std::strerror(errno))};
-  // Other leaders come the way that leads to the switch.
+  // Other leaders are reached by the interface that leads to the switch.
   const sockaddr_in own = raw({port_->ipv4(), 0});
   if (bind(control_fd_, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0)
     return {Code::no_memory, fmt::format("cannot bind a UDP socket: {}", std::strerror(errno))};
@@ -115,7 +115,7 @@ void Link::stop() {
   if (!was_open) return;
   std::byte packet[kMaxPacketBytes];
   const std::size_t bytes = write_packet(packet, header, {});
-  // A lost farewell costs the switch nothing but the lease.
+  // A lost kill only leaves the group to the switch until its lease ends.
   for (int attempt = 0; attempt < (answers ? 3 : 1); ++attempt) {
     to_switch({packet, bytes});
     bool is_confirmed = false;
@@ -145,7 +145,8 @@ Leader::State Link::advance() {
 }
 
 Leader::State Link::advance_locked() {
-  // What has come first: a process that did not run for long must not take that for silence.
+  // Read the packets that have arrived first: a process that did not run for long must not take
+  // that for silence.
   read_switch([this](auto bytes) { leader_.on_switch(bytes, now_ns()); });
   leader_.on_time(now_ns());
   const Leader::State state = leader_.state();
@@ -153,7 +154,7 @@ Leader::State Link::advance_locked() {
   return state;
 }
 
-// What has come to the leader's counters since the last time.
+// Adds the change of the leader's counters since the last call to the statistics.
 void Link::count() {
   const LeaderCounters now = leader_.counters();
   stats::Row& row = stats_.row();
@@ -196,7 +197,7 @@ void Link::take_back() {
   alone_.store(false, std::memory_order_release);
 }
 
-// True: what was left to this thread is over.
+// Returns true once the operation left to this thread is complete.
 bool Link::advance_alone() {
   if (!is_alone()) return false;
   if (!enrolment_.is_over()) {
@@ -236,7 +237,7 @@ LeaderCounters Link::counters() {
 }
 
 void Link::to_switch(std::span<const std::byte> packet) {
-  // What does not leave is repeated, as what is lost on the way.
+  // A packet that cannot be sent is repeated like one lost in the network.
   port_->send(packet);
 }
 

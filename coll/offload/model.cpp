@@ -30,7 +30,7 @@ Costs fit(Method method, int most_nodes) {
       rows.push_back(one);
     }
   }
-  // One cost after the other is set to what is best as the others are, until nothing moves.
+  // Sets one cost after the other to its optimum given the others, until nothing changes.
   double products[kNumCosts][kNumCosts] = {}, sums[kNumCosts] = {};
   for (const Costs& row : rows)
     for (std::size_t i = 0; i < kNumCosts; ++i) {
@@ -55,7 +55,7 @@ Costs fit(Method method, int most_nodes) {
 }
 
 const Costs& fitted(Method method) noexcept {
-  // As fit(method, 9) gives them, which a test compares.
+  // As fit(method, 9) gives them, which a test checks.
   static constexpr Costs kFitted[] = {
       {1.01422, 0.046623, 2.23944, 0.0411468, 0.00466326, 0.000364575, 0},
       {7.10277, 0.0875909, 0.00966528, 7.20343e-05, 0.245272, 0.00754891, 0.0022698},
@@ -66,7 +66,7 @@ const Costs& fitted(Method method) noexcept {
 
 double predict_us(Method method, const Case& given) noexcept {
   if (method == Method::hierarchy) {
-    // Inside the node as in Node mode, then the exchanges of one process a node.
+    // Inside the node as in Node mode, then the exchanges of one process per node.
     const Costs& node = fitted(Method::node);
     const auto p = static_cast<double>(given.processes), b = static_cast<double>(given.bytes);
     return node[1] * p + node[2] * b + node[3] * p * b +

@@ -17,20 +17,20 @@ using namespace innet;
 namespace {
 
 constexpr std::uint16_t kLeaseS = 60;
-constexpr std::uint16_t kWindow = 64;  // packets of a group that may be under way at a time
+constexpr std::uint16_t kWindow = 64;  // the most packets of a group under way
 
-// What a leader tells the other leaders after its query.
+// A leader's report to the other leaders after its query.
 struct Reported {
   Address control, tor;
   std::uint64_t key = 0;
   std::uint32_t group = 0;
-  std::int32_t is_open = 0;  // it has sockets
+  std::int32_t is_open = 0;  // the leader has sockets
   std::int32_t answers = 0;
   std::uint32_t can_bytes = 0;
   std::array<std::byte, kQueryBytes> can{};
 };
 
-// And after its notify.
+// A leader's report after its notify.
 struct Granted {
   std::int32_t answer = 0;
   std::uint32_t window = 0;
@@ -128,7 +128,7 @@ Negotiation::Need Negotiation::notify() {
   tree_ = grow(reports, terms_.ordered);
   if (!tree_.refusal.empty()) return end({Code::unsupported, tree_.refusal});
   ++name_.epoch;
-  // The first time: later the group stays what it was.
+  // Only the first time: later the group keeps its name.
   if (name_.key == 0) {
     name_.key = all[0].key;
     name_.group = all[0].group;

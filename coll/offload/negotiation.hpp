@@ -1,8 +1,8 @@
 #pragma once
-// Negotiation: how the leaders of a team make a group together, step by step: each asks its switch,
-// all tell each other, each joins, all tell each other again, and all end with the same. Who runs
-// it does what advance() says and asks again, blocking (Offload) or in the background (Background).
-// One thread.
+// Negotiation: the leaders of a team make a group together, step by step: each queries its switch,
+// all exchange the answers, each joins, all exchange the results, and all end with the same
+// outcome. The caller does what advance() returns and calls it again, blocking (Offload) or in the
+// background (Background). One thread.
 #include <memory>
 #include <span>
 #include <string>
@@ -14,14 +14,14 @@
 
 namespace weft::offload {
 
-// What stays the same when a group is made anew.
+// The name of a group, which it keeps when it is made anew, and its epoch, which then grows.
 struct GroupName {
   std::uint32_t group = 0;
   std::uint64_t key = 0;  // 0: never made
   std::uint16_t epoch = 0;
 };
 
-// What all leaders know alike.
+// The terms that are the same on all leaders.
 struct Terms {
   std::vector<Location> leaders;
   bool ordered = true;
@@ -33,9 +33,9 @@ struct Terms {
 class Negotiation {
  public:
   enum class Need {
-    gather,     // blocks() from all leaders, this one's in its place
+    gather,     // blocks() from all leaders, this one's at its position
     enrolment,  // the link's enrolment, until it is over
-    nothing,    // it is over: status()
+    nothing,    // the negotiation is over: see status()
   };
 
   // link: made if there is none; null at the end if there are no sockets.
@@ -46,7 +46,7 @@ class Negotiation {
 
   // ok, or why there is no group, the same on all leaders.
   const Status& status() const noexcept { return status_; }
-  // With ok: what the switches can, and the line for the log.
+  // With ok: the capabilities of the switches, and the line for the log.
   std::uint32_t elements() const noexcept { return tree_.elements; }
   std::uint32_t operations() const noexcept { return tree_.operations; }
   const std::string& summary() const noexcept { return summary_; }

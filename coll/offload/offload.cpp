@@ -22,7 +22,8 @@ using namespace innet;
 
 namespace {
 
-// After the switch was lost, operations from these numbers on, by powers of two, ask again.
+// After the switch was lost, it is asked again at operations with these numbers: this one and all
+// larger powers of two.
 constexpr std::uint32_t kFirstRetry = 64;
 
 // The socket that this process is bound to; 0 if it may run on several.
@@ -43,7 +44,8 @@ int own_socket() {
   return socket;
 }
 
-// Where this process is. False, and why in `error`: the settings do not say it right.
+// Finds the location of this process. Returns false, with the reason in `error`, if the settings
+// are wrong.
 bool find_location(tagged::Engine& engine, Mode mode, Location& location, std::string& error) {
   const Settings& settings = engine.job().settings();
   const std::string& tor = settings.text(Setting::offload_switch);
@@ -108,15 +110,16 @@ bool Offload::close() {
   return is_idle();
 }
 
-// One step of a wait: messages, and what this process does in the background, which others may wait
-// for.
+// One step of a wait: handles messages, and background operations of this process, for which others
+// may wait.
 void Offload::step() {
   int looks = 0;
   team_.engine().wait_until([&looks] { return looks++ > 0; });
 }
 
 void Offload::pass_turn() noexcept {
-  tagged::Engine& engine = team_.engine();  // who closes it may go on from here on
+  tagged::Engine& engine =
+      team_.engine();  // another thread may close this object once the turn has passed
   turn_.fetch_add(1, std::memory_order_release);
   engine.ring(engine.rank());
 }
@@ -160,7 +163,7 @@ void Offload::arrange(const std::vector<MemberLocation>& all) {
   }
   order_ = order_of_sums(tors);
   if (!is_leader()) return;
-  // A member that dies far away is waited for in a switch, not in its messages.
+  // The engine watches all members: a leader in a switch exchanges no messages with those far away.
   for (int member = 0; member < team_.size(); ++member)
     if (member != team_.rank()) team_.engine().watch(team_.world(member));
   leaders_ = coll::Team::part_of(team_, leaders);
@@ -185,11 +188,12 @@ bool Offload::takes(std::size_t bytes, const coll::Reduction& op,
   if (!usable_ || find_reduce(op.element, op.operation) == nullptr ||
       element_bytes(op.element) != op.element_bytes)
     return false;
-  // Nodes add up first, and switches by how they hang together.
+  // Nodes reduce first, and switches by their topology: the order depends on the distribution over
+  // hosts.
   if (team_.choices().reproducible && is_floating(op.element)) return false;
   if (forced_) return true;
   if (!is_allreduce) return false;
-  // What was measured here is worth more than the model.
+  // Lengths measured here take precedence over the model.
   if (lengths_) {
     const auto length = static_cast<std::int64_t>(bytes);
     return length >= lengths_->min && length <= lengths_->max;
@@ -205,13 +209,13 @@ bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allred
     team_.engine().wait_until([&] {
       return is_turn(turn) || broken_.load(std::memory_order_relaxed) || deadline.has_passed();
     });
-    // The others may be in it: their calls end as this one's will, for the same reason.
+    // The others may be in the call: their calls end as this one's will, for the same reason.
     if (!is_turn(turn)) return false;
   }
-  // Where a leader cannot go on its members hear of it from it.
+  // A leader that cannot go on informs its members.
   if (!is_made()) (void)make();
   if (!is_made()) {
-    // Somebody is lost, as the call itself will find.
+    // A member is lost, as the call itself will find.
     pass_turn();
     return false;
   }
@@ -220,7 +224,8 @@ bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allred
   return false;
 }
 
-// Collective over the team: learns where all are and makes the group, if a switch takes it.
+// Collective over the team: exchanges the members' locations and makes the group, if a switch
+// accepts it.
 Status Offload::make() {
   const MemberLocation mine = own_location();
   std::vector<MemberLocation> all(coll::index(team_.size()));
@@ -232,7 +237,7 @@ Status Offload::make() {
   return status;
 }
 
-// Collective among the leaders. Not ok only if one of them is lost.
+// Collective among the leaders. Fails only if one of them is lost.
 Status Offload::negotiate() {
   Negotiation negotiation(terms_, leader_rank_, name_, link_);
   for (;;) switch (negotiation.advance()) {
@@ -265,7 +270,7 @@ Status Offload::allreduce(const void* send, void* receive, std::size_t count,
 }
 
 Status Offload::bcast(void* data, std::size_t bytes, int root) {
-  // The root's may be memory that nobody may write, or that others read meanwhile.
+  // The root's data may be read-only, or read by others meanwhile.
   if (team_.rank() == root) return in_pieces(data, nullptr, bytes, bitwise_or());
   std::memset(data, 0, bytes);
   return in_pieces(data, data, bytes, bitwise_or());
@@ -331,7 +336,7 @@ bool Offload::is_time_to_ask() const noexcept {
 // The leader's part. `data`: its node's sum, then the result.
 Status Offload::lead(std::span<std::byte> data, const coll::Reduction& op) {
   const bool counts = count_operation(op);
-  // Without sockets here there is no group, on no leader.
+  // If one leader has no sockets, there is no group on any leader.
   const bool by_switch = counts && link_ != nullptr;
   if (by_switch) {
     link_->begin(op.element, op.operation, data);
@@ -365,7 +370,7 @@ Status Offload::overdue(std::uint64_t& asked_ns) {
                       team_.engine().job().describe(leaders_->world(silent[0])))};
 }
 
-// Until the operation is done, or the hosts' to do.
+// Waits until the operation is complete, or left to the hosts.
 Status Offload::wait_for_leaders() {
   const Settings& settings = team_.engine().job().settings();
   const std::uint64_t begin = now_ns();

@@ -1,14 +1,14 @@
 #pragma once
 // Offload: a Team's collectives through switches that compute. One for each team that may use them;
-// what it needs of the other members it learns at the first call. All members make the same calls
-// in the same order, which take turns: a leader's group works at one after the other.
+// it exchanges data with the other members at the first call. All members make the same calls in
+// the same order, which take turns: a leader's group handles one at a time.
 //
-// The members of a node (or socket) reduce among themselves, their leader goes through the switch
-// with the other leaders, and publishes the result. When the switch cannot, the leaders compute the
-// same sums in the same order by messages, so the result does not depend on whether it could.
+// The members of a node (or socket) reduce among themselves; their leader goes through the switch
+// with the other leaders, and broadcasts the result to them. When the switch cannot, the leaders
+// compute the same sums in the same order by messages, so the result does not depend on the switch.
 //
-// Threads: those of the Team. Calls in the background (Background) may be moved on by any thread,
-// one at a time; whose turn it is has this object to itself.
+// Threads: those of the Team. Calls in the background (Background) may be advanced by any thread,
+// one at a time; the call whose turn it is uses this object exclusively.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -20,44 +20,47 @@
 
 namespace weft::offload {
 
-// What a leader holds at a time of a vector, so that it has a bound: longer ones go piece by piece.
+// The most bytes of a vector that a leader holds at a time; longer vectors go piece by piece.
 inline constexpr std::size_t kPieceBytes = 1 << 20;
-// Before the data that a leader publishes: a Code, so that its members hear of its failure.
+// The size of the head before the data that a leader broadcasts: a Code, so that its members get
+// its failure.
 inline constexpr std::size_t kStatusBytes = 16;
 
 class Offload {
  public:
-  // No communication; the settings want it.
+  // Does not communicate; made only if the settings want switches.
   explicit Offload(coll::Team& team);
   ~Offload();
 
-  // Whether a call may be the switches' to do: false once it is known that it is not.
+  // Returns false once it is known that the switches do not take the call.
   bool may_take(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) const noexcept {
     return !is_made() || takes(bytes, op, is_allreduce);
   }
-  // Blocking. Whether this call is the switches' to do, the same on all members; true: it has the
+  // Blocking. Returns true, on all members alike, if the switches take this call: it then has the
   // turn, and one of the three below follows. Every call asks, in the team's order.
   bool enter(std::size_t bytes, const coll::Reduction& op, bool is_allreduce = true);
-  // As coll::allreduce. In place: send is null. root: who gets the result; -1: all.
+  // As coll::allreduce. In place: send is null. root: the rank that gets the result; -1: all.
+  // Besides the codes of messages returns timed_out if a leader that lives does not answer another
+  // for too long.
   Status allreduce(const void* send, void* receive, std::size_t count, const coll::Reduction& op,
                    int root = -1);
-  // What a broadcast and a barrier are to a switch: bytes of which all but the root's are zero, and
-  // one byte of all.
+  // A broadcast and a barrier as reductions: of bytes that are zero on all but the root, and of one
+  // byte.
   Status bcast(void* data, std::size_t bytes, int root);
   Status barrier();
   static const coll::Reduction& bitwise_or() noexcept;
 
-  // Whether this leader's last operation has left it with a switch that computes. Between calls.
+  // Returns true if this leader's last operation has left it with a usable switch. Between calls.
   bool has_group() noexcept { return link_ != nullptr && !link_->is_frozen(); }
 
-  // Collective, before the team's end: nobody leaves while another may ask it for the last result.
-  // False: a call in the background still uses this, as a member is lost.
+  // Collective, before the team's end: no member leaves while another may ask it for the last
+  // result. False: a call in the background still uses this object, as a member is lost.
   bool close();
 
  private:
   friend class Background;
 
-  // What a member tells the others before anything else.
+  // A member's location, exchanged before anything else.
   struct MemberLocation {
     Location location;
     std::int32_t is_known = 0;
@@ -82,11 +85,11 @@ class Offload {
   coll::Group leader_group() const noexcept {
     return {leader_rank_, static_cast<int>(leader_members_.size()), leader_members_.data()};
   }
-  // Counts a leader's operation, if the switch can do it.
+  // Counts a leader's operation and returns true, if the switch can do it.
   bool count_operation(const coll::Reduction& op) noexcept;
-  // After one that the hosts computed: whether the switch is to be asked again.
+  // After an operation that the hosts computed: returns true if the switch is to be asked again.
   bool is_time_to_ask() const noexcept;
-  // Once leaders are being asked: not ok if one that lives does not answer for too long.
+  // While other leaders are asked: timed_out if one that lives does not answer for too long.
   Status overdue(std::uint64_t& asked_ns);
 
   Status make();
@@ -103,32 +106,33 @@ class Offload {
   std::atomic<std::uint64_t> next_turn_{0}, turn_{0};
   std::atomic<bool> made_{false};
   std::atomic<bool> broken_{false};  // a call in the background ended before its turn
-  bool usable_ = false;              // all know where they are
+  bool usable_ = false;              // all locations are known
   Terms terms_;
-  std::vector<int> node_members_, leader_members_;  // ranks of the team: mine, and all leaders
+  std::vector<int> node_members_,
+      leader_members_;  // ranks of the team: this leader's group, and all leaders
   int node_rank_ = 0, leader_rank_ = -1;
-  std::unique_ptr<coll::Team> node_;     // those whom my leader leads
+  std::unique_ptr<coll::Team> node_;     // the members with this one's leader
   std::unique_ptr<coll::Team> leaders_;  // leaders only
   std::unique_ptr<Link> link_;           // leaders only
   int num_nodes_ = 1;
   int num_members_of_node_ = 1;  // the most
   bool forced_ = false;
-  std::optional<Lengths> lengths_;  // that the settings give to the switch
-  // What the switches of the last group can: others never come to them. Before: all, so that what
-  // leaders count is the same with and without a group.
+  std::optional<Lengths> lengths_;  // the lengths that the settings give to the switch
+  // The capabilities of the switches of the last group: other operations do not go to them. All
+  // bits before the first, so that leaders count the same operations with and without a group.
   std::uint32_t elements_ = ~0u, operations_ = ~0u;
-  std::uint32_t operation_ = 0;  // counted by all leaders alike
+  std::uint32_t operation_ = 0;  // all leaders count alike
   GroupName name_;
   std::vector<std::vector<int>> order_;  // of the leaders' sums
   std::vector<std::byte> block_;         // a status, and a piece of the vector
 };
 
-// The same sums as the switches make in ordered mode, by messages among the leaders: each adds up
-// its share of the vector. The output holds the contribution and takes the result; what combines is
-// a SumOp.
+// The sums that the switches compute in ordered mode, by messages among the leaders: each adds up
+// its part of the vector. The output holds the contribution and takes the result; the plan's
+// operation is a SumOp.
 void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t count,
                      std::size_t unit, const std::vector<std::vector<int>>& order);
-// An operation as the switches do it, bit by bit. Stays where it is.
+// An operation as the switches do it, bit by bit. Neither copied nor moved.
 class SumOp {
  public:
   SumOp(innet::Element element, innet::Operation operation) noexcept;

@@ -40,7 +40,7 @@ inline constexpr PaperRow kPaperRows[] = {
 
 // Table 7: seconds that OpenFOAM's icoFoam takes for a lid-driven cavity.
 struct PaperApplication {
-  int processes;  // of a node
+  int processes;  // per node
   double hosts_9, switches_9, hosts_16, switches_16;
 };
 inline constexpr PaperApplication kPaperApplication[] = {

@@ -1,6 +1,6 @@
 #pragma once
-// Who leads whom, and which switch computes for whom: pure functions of a placement list, which
-// every leader works out alike. Any thread.
+// The assignment of processes to leaders and of leaders to switches: pure functions of a list of
+// locations, with the same result on every leader. Any thread.
 #include <string>
 #include <vector>
 
@@ -8,37 +8,38 @@
 
 namespace weft::offload {
 
-// Node: one leader a node. Socket: one for the processes of each socket.
+// Node: one leader per node. Socket: one for the processes of each socket.
 enum class Mode : std::uint8_t { off, node, socket };
 
-// Where a process is.
+// The location of a process.
 struct Location {
   std::int32_t node = 0;
   std::int32_t socket = 0;
-  innet::Address tor;  // the switch its node hangs on
+  innet::Address tor;  // the top-of-rack switch of its node
 };
 
-// The processes that one leader speaks for, in rank order; the first one leads. Groups are in the
-// order of their leaders.
+// The processes of each leader, in rank order; the first one leads. Groups are in the order of
+// their leaders.
 std::vector<std::vector<int>> lead(const std::vector<Location>& locations, Mode mode);
 
-// True if what names the switch is the path of such a file.
+// Returns true if the setting that names the switch is the path of a placement file.
 inline bool is_placement(std::string_view name) { return name.find('/') != name.npos; }
-// A file's placement for `size` ranks. Lines: `RANK[-RANK] NODE SOCKET ADDRESS:PORT`; empty ones
-// and what follows # are left out. Every rank once, or `error` says what is wrong.
+// Reads a placement file for `size` ranks. Lines: `RANK[-RANK] NODE SOCKET ADDRESS:PORT`; empty
+// lines and comments from # on are skipped. Every rank must appear once, or `error` gives the
+// problem.
 bool read_placement(std::string_view text, int size, std::vector<Location>& locations,
                     std::string& error);
 
-// What a leader knows after its query.
+// The result of a leader's query.
 struct Report {
   innet::Address tor;
   bool answers = false;
   innet::Capabilities can;
 };
 
-// How a group's tree looks: one entry for each leader.
+// The tree of a group: one entry for each leader.
 struct Tree {
-  std::string refusal;  // why there is none; empty: there is one
+  std::string refusal;  // why there is no tree; empty: there is one
   std::uint32_t elements = 0, operations = 0;
   std::uint16_t payload_bytes = 0;
   std::vector<innet::Branch> branches;
@@ -46,8 +47,8 @@ struct Tree {
   int num_tors = 0;
   innet::Address spine;  // port 0: the group is complete at its one switch
 };
-// The switches that all can use, and the spine with the most room for groups. The branches' job,
-// window and lease are the caller's to fill in.
+// Builds the tree from the switches' common capabilities, and the spine with the most room for
+// groups. The caller sets the branches' job, window and lease.
 Tree grow(const std::vector<Report>& leaders, bool ordered);
 
 // The order in which ordered mode adds the leaders' contributions: sums within each entry from left

@@ -23,7 +23,7 @@ using namespace innet;
 
 namespace {
 
-// A window of packets that come while this process does not run.
+// Room for a window of packets that arrive while this process does not run.
 constexpr int kSocketBytes = 1 << 20;
 
 class Socket {
@@ -77,7 +77,8 @@ class UdpPort final : public Port {
     (void)!::send(socket_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }
   long receive(std::byte* room) noexcept override {
-    // An error here is that of an earlier packet (nobody listens there); time will tell.
+    // An error here is that of an earlier packet (no process listens there); the switch's silence
+    // will show it.
     return recv(socket_, room, kMaxPacketBytes + 1, MSG_DONTWAIT);
   }
   int descriptor() const noexcept override { return socket_; }
@@ -89,7 +90,7 @@ class UdpPort final : public Port {
   Socket socket_{SOCK_DGRAM, 0};
 };
 
-// A queue pair of its own making: RoCEv2 in a raw IPv4 socket, with a number that is drawn.
+// A queue pair made by this process: RoCEv2 in a raw IPv4 socket, with a random number.
 class RawPort final : public Port {
  public:
   Status open(const Address& tor) {
@@ -111,8 +112,8 @@ class RawPort final : public Port {
     header_.to_queue_pair = kSwitchQueuePair;
     const int on = 1;
     (void)setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
-    // Every raw socket of this host gets all datagrams of the switch: the kernel is to leave out
-    // those for others. UDP's port, then BTH's queue pair, from the IPv4 header on.
+    // Every raw socket of this host gets all datagrams of the switch: the kernel filters out those
+    // for others. The filter checks UDP's port, then BTH's queue pair, from the IPv4 header on.
     sock_filter steps[] = {BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 22),
                            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kRocePort, 0, 4),
                            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 32),
@@ -125,8 +126,8 @@ class RawPort final : public Port {
         setsockopt(socket_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0)
       return {Code::unsupported,
               fmt::format("a raw socket takes no RoCEv2: {}", std::strerror(errno))};
-    // So that the kernel does not tell the switch that nobody listens; another process, or a
-    // device, may be there for that already.
+    // Binds the port so that the kernel does not report it to the switch as unreachable; another
+    // process, or a device, may have it already.
     (void)setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     (void)listener_.bind(header_.from_ipv4, kRocePort);
     return {};

@@ -1,8 +1,9 @@
 #pragma once
-// Port: how a leader's packets reach its switch and come back: unreliable datagrams to one address.
-// By UDP; or, where the switch's port is 4791, as RoCEv2 packets: of a queue pair of the RDMA
-// device that has this side's address, or, where there is none, of this process's own making and
-// through a raw socket (CAP_NET_RAW). One thread at a time, but send() from any.
+// Port: sends a leader's packets to its switch and receives the answers: unreliable datagrams to
+// one address. By UDP; or, where the switch's port is 4791, as RoCEv2 packets: from a queue pair of
+// the RDMA device that has this side's address, or, without one, from a queue pair that this
+// process emulates through a raw socket (CAP_NET_RAW). One thread at a time, except for send():
+// any.
 #include <array>
 #include <memory>
 #include <span>
@@ -16,28 +17,31 @@ namespace weft::offload {
 class Port {
  public:
   virtual ~Port() = default;
-  // May lose it.
+  // The packet may be lost.
   virtual void send(std::span<const std::byte> packet) noexcept = 0;
-  // The next packet that is here, into kMaxPacketBytes + 1 at `room`; its length, which is more
-  // than kMaxPacketBytes for what is too long. -1: none. 0: what came was none.
+  // Reads the next packet that has arrived into kMaxPacketBytes + 1 bytes at `room`. Returns its
+  // length, which is more than kMaxPacketBytes for one that is too long; -1: no packet; 0: a
+  // datagram that is not a packet for this port.
   virtual long receive(std::byte* room) noexcept = 0;
-  // Readable when something is here.
+  // Readable when a packet is there.
   virtual int descriptor() const noexcept = 0;
-  // This side's IPv4 address on the way to the switch.
+  // This side's IPv4 address on the route to the switch.
   virtual std::uint32_t ipv4() const noexcept = 0;
-  // What a query says of it.
+  // This port, as a query reports it.
   virtual innet::HostPort host_port() const = 0;
-  // What it is, for messages.
+  // The kind of port, for messages to users.
   virtual std::string kind() const = 0;
 };
 
-// Null: `status` says why. no_memory, not_found: no way to the switch; not_permitted.
+// Returns null with the reason in `status`: no_memory; not_found: no route to the switch;
+// not_permitted.
 std::unique_ptr<Port> open_port(const innet::Address& tor, Status& status);
 
-// Of the interface with this address; zeros: there is none, or it has none.
+// The MAC address of the interface with this IPv4 address; zeros if there is none.
 std::array<std::uint8_t, 6> mac_of(std::uint32_t ipv4);
 
-// By the RDMA device with this address (verbs_port.cpp). not_found: there is none; unsupported.
+// A port of the RDMA device with this address (verbs_port.cpp). not_found: there is none;
+// unsupported: it has no queue pairs of datagrams.
 std::unique_ptr<Port> open_verbs_port(std::uint32_t own_ipv4, const innet::Address& tor,
                                       Status& status);
 

@@ -1,4 +1,4 @@
-// An operation that the switch did not finish: the leaders agree on who has its result
+// An operation that the switch did not finish: the leaders agree which of them has its result
 // (leader.hpp).
 #include <algorithm>
 
@@ -9,14 +9,14 @@ namespace weft::offload {
 using namespace innet;
 
 namespace {
-// Parts of a result that are asked for at once.
+// The most parts of a result requested at once.
 constexpr std::size_t kFetchWindow = 32;
 }  // namespace
 
 void Leader::send_to(int leader, Kind kind, Answer answer, std::uint32_t operation,
                      std::uint32_t offset, std::span<const std::byte> payload) {
   Header header = this->header(kind);
-  header.ticket = 0;  // the switch's, not the leaders'
+  header.ticket = 0;  // for packets to the switch only
   header.answer = answer;
   header.operation = operation;
   header.offset = offset;
@@ -29,7 +29,7 @@ void Leader::give_up(std::uint64_t now_ns) {
   if (state_ != State::working) return;
   state_ = State::recovering;
   if (is_fixed_) {
-    // What others give are the floats themselves.
+    // The other leaders send floats, not integers.
     is_fixed_ = false;
     split();
   }
@@ -95,8 +95,8 @@ void Leader::on_leader(int from, std::span<const std::byte> bytes, std::uint64_t
 void Leader::on_recover(int from, const Header& header, std::uint64_t now_ns) {
   const std::uint32_t asked = header.operation;
   const Kept& kept = kept_[asked & 1];
-  // Nobody can be further ahead than the operation after this leader's, nor further behind than the
-  // one before.
+  // No leader can be further ahead than the operation after this leader's, nor further behind than
+  // the one before.
   if (asked == 0 || asked > operation_ + 1 || asked + 1 < operation_)
     return void(++counters_.ignored);
   const bool has = asked <= operation_ && kept.operation == asked && kept.is_complete;

@@ -19,7 +19,7 @@ void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t c
                      std::size_t unit, const std::vector<std::vector<int>>& order) {
   const int n = leaders.size, me = leaders.rank;
   if (n == 1 || count == 0) return;
-  // Shares of the vector travel to whom they belong, and their sums to all.
+  // Each leader receives all leaders' shares of its part, sums them, and sends the sum to all.
   std::vector<std::size_t> bytes(coll::index(n)), theirs(coll::index(n));
   std::vector<std::ptrdiff_t> places(coll::index(n)), slots(coll::index(n));
   const auto begin = [&](int r) { return coll::part_begin(count, n, r) * unit; };

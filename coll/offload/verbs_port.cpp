@@ -23,10 +23,10 @@ using namespace innet;
 
 namespace {
 
-// As many as a window of packets that come while this process does not run.
+// Enough for a window of packets that arrive while this process does not run.
 constexpr int kNumReceives = 512, kNumSends = 256;
-// What the device writes before each datagram: a GRH, whose last 20 bytes are the IPv4 header
-// (InfiniBand Architecture Specification, annex A17.4.5.2).
+// The head that the device writes before each datagram: a GRH, whose last 20 bytes are the IPv4
+// header (InfiniBand Architecture Specification, annex A17.4.5.2).
 constexpr std::size_t kHeadBytes = 40, kSourceAt = 32;
 constexpr std::size_t kReceiveBytes = kHeadBytes + kMaxPacketBytes + 1;
 
@@ -80,7 +80,7 @@ class VerbsPort final : public Port {
     if (num_under_way_ == kNumSends) {
       ibv_wc done[32];
       num_under_way_ -= std::max(0, ibv_poll_cq(sent_, std::ssize(done), done));
-      if (num_under_way_ == kNumSends) return;  // lost
+      if (num_under_way_ == kNumSends) return;  // the packet is lost
     }
     std::byte* slot = memory_.data() + kNumReceives * kReceiveBytes + next_send_ * kMaxPacketBytes;
     std::memcpy(slot, packet.data(), packet.size());
@@ -102,7 +102,7 @@ class VerbsPort final : public Port {
   long receive(std::byte* room) noexcept override {
     ibv_wc done;
     if (ibv_poll_cq(received_, 1, &done) == 1) return take(done, room);
-    // Nothing is here: what comes from now on is to make the channel readable, once.
+    // No packet is here: arm the channel, so that the next one makes it readable, once.
     ibv_cq* queue = nullptr;
     void* context = nullptr;
     if (is_armed_ && ibv_get_cq_event(channel_, &queue, &context) == 0) {
@@ -130,7 +130,7 @@ class VerbsPort final : public Port {
   std::string kind() const override { return "a queue pair of " + device_->port.device; }
 
  private:
-  // False: errno tells why.
+  // Returns false with the reason in errno.
   bool make() {
     memory_.resize(kNumReceives * kReceiveBytes + kNumSends * kMaxPacketBytes);
     region_ = ibv_reg_mr(device_->pd, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
@@ -161,7 +161,7 @@ class VerbsPort final : public Port {
     if (!to(IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)) return false;
     for (std::size_t slot = 0; slot < kNumReceives; ++slot)
       if (!post_receive(slot)) return false;
-    // Before anything can come: the channel is readable whenever something is here.
+    // Armed before a packet can arrive: the channel is readable whenever one is here.
     is_armed_ = ibv_req_notify_cq(received_, 0) == 0;
     state.sq_psn = std::random_device()() & 0xffffff;
     if (!to(IBV_QPS_RTR, 0) || !to(IBV_QPS_RTS, IBV_QP_SQ_PSN)) return false;
@@ -206,14 +206,14 @@ class VerbsPort final : public Port {
 
   std::uint32_t ipv4_ = 0, switch_ipv4_ = 0;
   std::unique_ptr<verbs::Device> device_;
-  std::vector<std::byte> memory_;  // what is received, then what is sent
+  std::vector<std::byte> memory_;  // receive slots, then send slots
   ibv_mr* region_ = nullptr;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq *received_ = nullptr, *sent_ = nullptr;
   ibv_qp* pair_ = nullptr;
   ibv_ah* address_handle_ = nullptr;
   bool is_armed_ = false;
-  std::mutex mutex_;  // of what send() uses
+  std::mutex mutex_;  // guards what send() uses
   std::size_t next_send_ = 0;
   int num_under_way_ = 0;
 };

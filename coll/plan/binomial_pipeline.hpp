@@ -15,24 +15,24 @@
 // Within a pair. In each step one member, the receiver, takes the vertex's incoming block, and the
 // other, the sender, sends the outgoing one; the receiver also gives the sender the block that only
 // the receiver has, of which there is never more than one. A vertex sends one block for a run of
-// steps that ends with an edge of a dimension that is in it, and the next run's block comes in the
-// last step of this one, to the receiver; so the two change places at the end of each run, which is
-// counted by bits. What comes first in a run to the new sender is the block that the new receiver
-// sent in the run before.
+// steps that ends with an edge of a dimension that is in it, and the next run's block arrives in
+// the last step of this one, at the receiver; so the two change roles at the end of each run, which
+// is counted by bits. The first block that the new sender gets in a run is the one that the new
+// receiver sent in the run before.
 //
-// The end. Blocks from the last one on are all the last one; who has it gets it no more. That takes
-// blocks + ceil(log2 n) - 1 steps, which no schedule can better, as the last block leaves the root
-// in step `blocks` at the earliest and then can only double.
+// The end. Blocks from the last one on are all the last one; a member that has it does not get it
+// again. That takes blocks + ceil(log2 n) - 1 steps, which no schedule can better, as the last
+// block leaves the root in step `blocks` at the earliest and then can only double.
 //
-// A pure function of group sizes, block counts and steps, for those who write plans of it and those
-// who play it (mcast/schedules). Threads: any.
+// A pure function of group sizes, block counts and steps, used by plans and by mcast/schedules.
+// Threads: any.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 
 namespace weft::coll {
 
-// Member 0 has the message of so many blocks, at least one; members are at least two.
+// Member 0 has a message of at least one block; there are at least two members.
 class BinomialPipeline {
  public:
   struct Move {
@@ -64,7 +64,7 @@ class BinomialPipeline {
   }
 
  private:
-  // Blocks of the message without end; negative: there is none yet.
+  // Block numbers of the message without end; negative: there is no block yet.
   using Endless = std::int64_t;
 
   bool is_pair(int vertex) const { return vertex >= 1 && vertex <= num_pairs_; }
@@ -99,7 +99,7 @@ class BinomialPipeline {
     int from = -1;
     Endless block = -1;
   };
-  // What a member is sent in a step of the message without end.
+  // The receipt of a member in a step of the message without end.
   Receipt incoming(int member, Endless step) const {
     const int vertex = vertex_of(member);
     if (member == 0 || step < 0) return {};
@@ -107,7 +107,7 @@ class BinomialPipeline {
       const int other = vertex ^ (1 << dimension(step));
       return {sender(other, step), outgoing(other, step)};
     }
-    // From the receiver of the pair: what it alone has.
+    // From the receiver of the pair: the block that it alone has.
     const int bit = step == 0 ? 0 : vertex >> dimension(step - 1) & 1;
     if (step == 0) return {};
     const int twin = twin_of(member);
@@ -115,7 +115,7 @@ class BinomialPipeline {
     const int other = vertex ^ (1 << dimension(step - 1));
     return {twin, outgoing(other, step - 1)};
   }
-  // The same in a message that ends.
+  // The same in a message of limited length.
   Move receipt(int member, Endless step) const {
     const Receipt now = incoming(member, step);
     if (now.block < 0) return {};
@@ -126,7 +126,7 @@ class BinomialPipeline {
   }
 
   int num_members_, dimensions_, num_pairs_;
-  Endless last_;  // block of the message that ends
+  Endless last_;  // the last block's number
 };
 
 }  // namespace weft::coll

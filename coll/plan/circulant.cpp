@@ -12,7 +12,7 @@ BufferRef reduce_scatter_around(Plan& plan, const Circle& circle, BufferRef inpu
   const int n = circle.size(), me = circle.me();
   const std::size_t unit = parts.unit;
   int before = n, distance = half(n);
-  // Of the parts from this member's on, in this order, so many as are never given away at once.
+  // Holds the parts from this member's on, in this order, as many as are never sent away at once.
   const BufferRef sums = plan.scratch(parts.bytes(me, distance));
   const int num_given = n - distance;
   std::size_t at = 0;
@@ -23,7 +23,7 @@ BufferRef reduce_scatter_around(Plan& plan, const Circle& circle, BufferRef inpu
   parts.each_run(me + distance, num_given, [&](std::size_t first, std::size_t count) {
     plan.send(circle.team_rank(me + distance), input + first * unit, count * unit);
   });
-  // With an odd n this member alone has had its part of the last one.
+  // With an odd n this member alone had its own part of the last range.
   parts.each_run(me + num_given, distance - num_given, [&](std::size_t first, std::size_t count) {
     plan.copy(sums + parts.bytes(me, num_given), input + first * unit, count * unit);
   });
@@ -52,7 +52,7 @@ BufferRef reduce_scatter_around(Plan& plan, const Circle& circle, BufferRef inpu
 
 void allgather_around(Plan& plan, const Circle& circle, BufferRef data, const Parts& parts) {
   const int n = circle.size(), me = circle.me();
-  // The distances from 1 on are those of the other direction, read backwards.
+  // The distances from 1 on are those of the other direction in reverse order.
   int rounds = 0;
   for (int distance = n; distance > 1; distance = half(distance)) ++rounds;
   const auto distance_of = [&](int round) {

@@ -3,16 +3,16 @@
 // "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms", 2024; the allgather with
 // distances that double is that of Bruck et al. 1997). Distances halve, rounded up: n, ceil(n / 2),
 // ..., 1; in a round with distance s, after one with distance t, a member passes on what it has of
-// the parts from s to t places after its own. A range of parts that goes past the last one is two
-// messages, so that nothing is copied to be in order. Combines in rotated order, but each part in
-// one place.
+// the parts from s to t positions after its own. A range of parts that wraps around takes two
+// messages, so that nothing is copied to be in order. Reduces in rotated order, but each part on
+// one member.
 #include <algorithm>
 
 #include "coll/algorithms/algorithms.hpp"
 
 namespace weft::coll {
 
-// Who owns what of a vector, by place in the circle: parts of these lengths, or as equal as can be.
+// The parts of a vector, by number in the circle: with these lengths, or as equal as possible.
 struct Parts {
   int size;
   std::size_t count, unit;
@@ -24,8 +24,8 @@ struct Parts {
     for (int p = 0; p < part; ++p) sum += lengths[p];
     return sum;
   }
-  // Calls use(first element, elements) for `num` parts from `part` on, going around: once or twice,
-  // and not for nothing.
+  // Calls use(first element, elements) for `num` parts from `part` on, wrapping around: once or
+  // twice, never with zero elements.
   template <class Use>
   void each_run(int part, int num, const Use& use) const {
     const auto call = [&](int first, int last) {
@@ -42,12 +42,12 @@ struct Parts {
   }
 };
 
-// The combination of everybody's part of this member, in memory of the plan's own; nothing is under
-// way any more. input: a whole vector.
+// Returns the reduction of this member's part over all members, in scratch memory of the plan; no
+// message is under way any more. input: a complete vector.
 BufferRef reduce_scatter_around(Plan& plan, const Circle& circle, BufferRef input,
                                 const Parts& parts);
 
-// data: the vector, this member's part in its place.
+// data: the vector, with this member's part at its position.
 void allgather_around(Plan& plan, const Circle& circle, BufferRef data, const Parts& parts);
 
 }  // namespace weft::coll

@@ -21,8 +21,8 @@ class Links {
   Status exchange(const void* data, std::size_t bytes, int to, void* into, std::size_t room,
                   int from);
 
-  // Starts without waiting; finish() waits. A request that cannot be finished any more (its peer
-  // gave up) is left to the team.
+  // Starts without waiting; finish() waits. A request that cannot complete any more (its peer gave
+  // up) is left to the team.
   void start_send(std::unique_ptr<tagged::Request>& request, const void* data, std::size_t bytes,
                   int to);
   void start_receive(std::unique_ptr<tagged::Request>& request, void* data, std::size_t bytes,
@@ -35,7 +35,7 @@ class Links {
   LossDeadline deadline_{team_};  // one for all messages of the call
 };
 
-// memcpy that allows null when there is nothing to copy, and the same place twice.
+// memcpy that allows null when there is nothing to copy, and equal addresses.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes != 0 && to != from) weft::detail::copy(to, from, bytes);
 }
@@ -55,11 +55,11 @@ inline const std::byte* at(const void* base, std::size_t offset) noexcept {
 
 inline std::size_t index(int rank) noexcept { return static_cast<std::size_t>(rank); }
 
-// A scratch block of the team that rounds up to whole lines, so that several fit in one call.
+// Rounds up to full cache lines, so that several blocks fit into one scratch block of the team.
 inline std::size_t round_up_line(std::size_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
-// Where part `part` of `parts` begins when `count` elements are shared out evenly, the first ones
-// one longer.
+// The first element of part `part` of `parts` when `count` elements are divided evenly, the first
+// parts one element longer.
 inline std::size_t part_begin(std::size_t count, int parts, int part) noexcept {
   const std::size_t n = index(parts), i = index(part);
   return count / n * i + (i < count % n ? i : count % n);
@@ -67,7 +67,7 @@ inline std::size_t part_begin(std::size_t count, int parts, int part) noexcept {
 
 }  // namespace weft::coll
 
-// Ends the calling function with the status if it is not ok.
+// Returns from the calling function with the status if it is not ok.
 #define WEFT_COLL_TRY(expression)                                                 \
   do {                                                                            \
     if (::weft::Status try_status = (expression); !try_status) return try_status; \

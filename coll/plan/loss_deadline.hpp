@@ -1,29 +1,29 @@
 #pragma once
-// LossDeadline: when a wait inside a collective gives up.
+// LossDeadline: the time at which a wait inside a collective gives up.
 //
-// A lost member ends the collective for everybody, also for those who wait for somebody else: that
-// other one may have given up. But a member that finished the same call and then left the job in
-// good order counts as lost too, while what we wait for is still on its way from a third one. So
-// after a loss the wait goes on for a bounded time, Team::grace_ns().
+// A lost member ends the collective for all members, also for those that wait for another one: that
+// one may have given up. But a member that finished the same call and then left the job in good
+// order counts as lost too, while the awaited message may still be on its way from a third member.
+// So after a loss the wait goes on for a bounded time, Team::grace_ns().
 #include "base/wait.hpp"
 #include "coll/coll.hpp"
 
 namespace weft::coll {
 
-// Once somebody died or gave up, and once somebody left in good order: who has done so has done its
-// part, and so will those on whom a call depends, however busy their machine is.
+// The grace once a member died or gave up, and once one left in good order: the latter has done its
+// part, and so will those on which a call depends, however busy their machine is.
 inline constexpr std::uint64_t kGraceNs = 200'000'000, kGraceAfterLeavingNs = 10'000'000'000;
 
 class LossDeadline {
  public:
   explicit LossDeadline(Team& team) noexcept : team_(team) {}
 
-  // To be asked whenever what is waited for is not there yet.
+  // Called whenever the awaited event has not happened yet.
   bool has_passed() noexcept {
     if (!team_.is_broken()) return false;
     const std::uint64_t now = now_ns();
     if (broken_since_ns_ == 0) broken_since_ns_ = now;
-    // It takes a look at every member.
+    // Computing the grace checks every member.
     const bool given_up = team_.is_given_up();
     if (const std::uint32_t lost = team_.engine().num_lost();
         grace_ns_ == 0 || lost != num_lost_ || given_up != given_up_) {

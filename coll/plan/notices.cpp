@@ -9,7 +9,8 @@
 namespace weft::coll {
 
 Notices::~Notices() {
-  // What the engine still uses must outlive this; only after a loss, and then for good.
+  // The engine may still use what must outlive this object; that happens only after a loss, and the
+  // memory is never freed.
   if (incoming_ != nullptr && !incoming_->request.is_complete()) (void)incoming_.release();
   if (sent_ == nullptr) return;
   if (!std::ranges::all_of(sent_->requests, [](const auto& each) { return each->is_complete(); }))
@@ -64,7 +65,7 @@ void Notices::take(const tagged::Request& request, const Message& message) noexc
     is_known = is_known || member == message.lost;
     is_member = is_member || member == request.peer;
   });
-  // Else of another communicator, which had this context before.
+  // Otherwise it is of another communicator, which had this context before.
   if (request.code != Code::ok || request.received != sizeof(Message) || !is_known || !is_member)
     return;
   note(message.lost);
@@ -101,7 +102,7 @@ void Notices::notify() noexcept {
   });
   if (seen != kNobody) lost_.store(seen, std::memory_order_relaxed);
   const bool passes_on = seen == kNobody && was_notified_.load(std::memory_order_relaxed);
-  // Strangers call it something else.
+  // Foreign processes number the ranks differently, so the message cannot name the lost one.
   bool is_across = false;
   for_each_member([&](int member) { is_across = is_across || member >= engine_.size(); });
   sent_->message.lost = is_across ? kNobody : lost();
@@ -113,7 +114,7 @@ void Notices::notify() noexcept {
       for (const int member : group) send(member);
       continue;
     }
-    // A power of two away, on both sides: what has come to one comes to all.
+    // To the members a power of two away, on both sides: what reaches one member reaches all.
     const auto place = static_cast<std::size_t>(self - group.begin());
     for (std::size_t distance = 1; distance < size; distance *= 2) {
       send(group[(place + distance) % size]);

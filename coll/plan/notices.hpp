@@ -1,13 +1,14 @@
 #pragma once
-// Notices: how members of a team on several hosts hear that a member is lost.
+// Notices: inform the members of a team on several hosts that a member is lost.
 //
 // A member sees the deaths on its own host, and of those elsewhere only the deaths of members that
-// it has to do with. So who waits for a living member, which has given up because of a third one,
-// would wait for ever. Therefore whoever gives up a collective tells: who has seen the loss itself
-// tells all others; who was told passes it on to some, so that all hear of it even if those who
-// tell die while they do. A notice is a message in a context of the team, with a tag of its own.
+// it communicates with. So a member that waits for a living one, which has given up because of a
+// third one, would wait for ever. Therefore a member that gives up a collective notifies the
+// others: one that has seen the loss itself notifies all; one that was notified passes it on to
+// some, so that all get it even if the senders die meanwhile. A notice is a message in a context of
+// the team, with a tag of its own.
 //
-// Any thread, but for open(), which comes before all else.
+// Any thread, except for open(), which precedes all other calls.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -26,28 +27,28 @@ class Notices {
 
   explicit Notices(tagged::Engine& engine) noexcept : engine_(engine) {}
   ~Notices();
-  // members, others: world ranks, which stay where they are.
+  // members, others: world ranks, which must stay valid.
   void open(std::uint32_t context, std::int32_t tag, std::span<const int> members,
             std::span<const int> others = {}) noexcept;
 
-  // Whether a member has told of a loss, or this one has told the others. Looks for notices at most
-  // once a millisecond, as it is asked in waits.
+  // Returns true if a member has notified this one of a loss, or this one has notified the others.
+  // Polls for notices at most once a millisecond, as it is called in waits.
   bool is_over() noexcept;
-  // The client was told in another way. lost: a world rank, or kNobody.
+  // Records a notice that the client received by other means. lost: a world rank, or kNobody.
   void note(int lost) noexcept;
-  // Tells the others, the first time, that this member cannot go on.
+  // The first time, notifies the others that this member cannot go on.
   void notify() noexcept;
-  // Whether that is on its way to all, or to those that can be reached within two seconds: to be
-  // waited for, as nobody knows when this process makes progress again.
+  // Returns true once the notice is sent to all members, or to those that can be reached within two
+  // seconds. To be waited for, as this process may not make progress again for long.
   bool is_sent() noexcept;
-  // Whose loss is the cause, as far as is known: a world rank, or kNobody.
+  // The member whose loss is the cause, if known: a world rank, or kNobody.
   int lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
  private:
   struct Message {
     std::int32_t lost = kNobody;  // world rank
   };
-  // What the engine may still use when this ends.
+  // Memory that the engine may still use when this object ends.
   struct Sent {
     Message message;
     std::vector<std::unique_ptr<tagged::Request>> requests;
@@ -58,7 +59,7 @@ class Notices {
   };
 
   void poll() noexcept;
-  // What a member has told, if it is of this team.
+  // Handles a received notice, if it is of this team.
   void take(const tagged::Request& request, const Message& message) noexcept;
   template <class F>
   void for_each_member(F&& f) const;
@@ -68,13 +69,13 @@ class Notices {
   std::uint32_t context_ = 0;
   std::int32_t tag_ = 0;
   std::array<std::span<const int>, 2> members_;
-  // relaxed, all of them: they say nothing about other memory.
+  // All relaxed: they publish no other memory.
   std::atomic<bool> over_{false}, was_notified_{false}, has_notified_{false};
   std::atomic<int> lost_{kNobody};
   std::atomic<std::uint64_t> next_poll_ns_{0};
-  std::mutex mutex_;  // for what follows
+  std::mutex mutex_;  // guards what follows
   std::uint64_t notified_ns_ = 0;
-  std::unique_ptr<Sent> sent_;  // null until there is something to tell
+  std::unique_ptr<Sent> sent_;  // null until there is a notice to send
   std::unique_ptr<Incoming> incoming_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// The exchange of blocks between all members in n - 1 steps: in step k everyone sends to the member
-// k places on and receives from the one k places back. Some steps are under way at a time, so that
-// no link waits for the slowest of a step.
+// The exchange of blocks between all members in n - 1 steps: in step k every member sends to the
+// one k positions on and receives from the one k positions back. Several steps are under way at a
+// time, so that no link waits for the slowest of a step.
 #include <algorithm>
 #include <array>
 
@@ -14,8 +14,7 @@ struct Block {
   std::size_t bytes;
 };
 
-// out(member), in(member): the Block that is sent there or received; nothing is sent of an empty
-// one.
+// out(member), in(member): the Block that is sent there or received; an empty one is not sent.
 template <class Out, class In>
 void write_pairwise(Plan& plan, const Group& group, const Out& out, const In& in) {
   constexpr int kWindow = 8;

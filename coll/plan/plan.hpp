@@ -1,23 +1,24 @@
 #pragma once
-// Plan: what one member of a collective does, as a list of steps: send, receive, copy, combine. An
+// Plan: one member's part in a collective, as a list of steps: send, receive, copy, reduce. An
 // algorithm is a pure function that writes its member's steps; it touches no memory and sends
-// nothing, so it is tested without processes (tests/coll/plan_test.cpp), and the same steps are run
-// in place by blocking calls (run()) and in the background by others (mpi/collective/schedule.hpp).
+// nothing, so it is tested without processes (tests/coll/plan_test.cpp). The same steps are run in
+// place by blocking calls (plan_run.hpp) and in the background by others
+// (mpi/collective/schedule.hpp).
 //
-// Steps begin in order. One that needs messages to be over says so: up to two of them, or all
-// before it. What it does not name may still be under way, so that until then nobody reads what a
-// receive writes, nor writes what a send reads. Copies and combinations are over when the next step
-// begins.
+// Steps begin in order. A step that needs messages to be complete names them: up to two, or all
+// before it (wait_all). Messages that it does not name may still be under way; until they are
+// complete nothing may read what a receive writes, nor write what a send reads. Copies and
+// reductions are complete when the next step begins.
 //
-// Messages between two members match in the order of the steps on both sides. Zero bytes are a
-// message, too.
+// Messages between two members match in the order of the steps on both sides. A message of zero
+// bytes is a message, too.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace weft::coll {
 
-// Whose memory: the caller's two buffers, or the plan's own.
+// The memory of a BufferRef: one of the caller's two buffers, or the plan's own.
 enum class Memory : std::uint8_t { input, output, scratch };
 
 struct BufferRef {
@@ -37,26 +38,26 @@ struct Step {
     receive,
     copy,
     reduce,    // to[i] = from[i] op to[i]
-    wait_all,  // nothing but waiting for all before it
+    wait_all,  // only waits for all messages before it
   };
   static constexpr int kNone = -1;
 
   Kind kind = Kind::wait_all;
   int peer = 0;  // of a message
   BufferRef from, to;
-  std::size_t length = 0;         // bytes; of a combination: elements
-  int after[2] = {kNone, kNone};  // steps that are messages
+  std::size_t length = 0;         // bytes; of a reduction: elements
+  int after[2] = {kNone, kNone};  // numbers of steps that are messages
 };
 
-// The members that an algorithm is for: all of a team, or some of them.
+// The members that take part in an algorithm: all of a team, or some of them.
 struct Group {
   int rank;  // of this member
   int size;
-  const int* members = nullptr;  // by rank, their ranks in the team; null: all
+  const int* members = nullptr;  // by rank, the members' ranks in the team; null: all
   int team_rank(int rank) const noexcept { return members == nullptr ? rank : members[rank]; }
 };
 
-// One thread. No memory is got for a plan no longer than one that was written before.
+// One thread at a time. Writing a plan no longer than an earlier one allocates no memory.
 class Plan {
  public:
   static constexpr int kNone = Step::kNone;
@@ -92,7 +93,7 @@ class Plan {
     if (count != 0) add({Step::Kind::reduce, 0, in, inout, count, {after, also}});
   }
   void wait_all() { add({}); }
-  // Both at once, and over: for algorithms whose every step needs the one before.
+  // Both at once, followed by a wait: for algorithms whose every step needs the one before.
   void exchange(int to, BufferRef from, std::size_t bytes, int source, BufferRef into,
                 std::size_t into_bytes) {
     receive(source, into, into_bytes);

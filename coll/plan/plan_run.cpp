@@ -26,7 +26,7 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
   const auto finish = [&](std::size_t message) {
     if (Status done = links.finish(requests[message]); status && !done) status = done;
   };
-  std::size_t waited = 0;  // the messages before it are over
+  std::size_t waited = 0;  // the messages before it are complete
   for (std::size_t i = 0; i < steps.size() && status; ++i) {
     const Step& step = steps[i];
     for (const int after : step.after)
@@ -49,7 +49,7 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
         for (; waited < i; ++waited) finish(waited);
     }
   }
-  // After an error nothing new is started, but what was started must have ended.
+  // After an error no step begins, but started messages must complete.
   for (; waited < steps.size(); ++waited) finish(waited);
   if (status == Code::peer_lost) team.give_up();
   return status;

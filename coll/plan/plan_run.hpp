@@ -1,19 +1,19 @@
 #pragma once
-// Runs plans in place: how blocking calls use the algorithms. One thread at a time per team.
+// Runs plans in place: blocking calls use the algorithms through it. One thread at a time per team.
 #include "base/shortage.hpp"
 #include "coll/algorithms/algorithms.hpp"
 
 namespace weft::coll {
 
-// What the places of a plan are in. input is only read; either may be null where no step uses it.
+// The caller's buffers of a plan. input is only read; either may be null where no step uses it.
 struct Buffers {
   const void* input = nullptr;
   void* output = nullptr;
 };
 
-// Runs the steps of this member. Blocks until they are over; after an error no new one begins, and
-// if a member is lost the others are told. op: for plans that combine. Returns ok, peer_lost or,
-// before the first step, no_memory.
+// Runs the steps of this member. Blocks until they are complete; after an error no new one begins,
+// and if a member is lost the others are notified. op: for plans that reduce. Returns ok, peer_lost
+// or, before the first step, no_memory.
 Status run(Team& team, Collective collective, const Plan& plan, const Buffers& buffers,
            const Reduction* op = nullptr);
 

@@ -9,9 +9,9 @@
 namespace weft::coll {
 namespace {
 
-// The first of a pair of steps waits for the other.
+// The side of a message (send or receive) that was posted first and waits for the other.
 struct Message {
-  double at = 0;  // a send: when its data have come; a receive: when it was posted
+  double at = 0;  // a send: when its data have arrived; a receive: when it was posted
   int step = 0;   // of the member that posted it
 };
 
@@ -32,7 +32,7 @@ class Run {
   }
 
   double time() {
-    // In the order of time, so that a port takes what comes first.
+    // Events are handled in the order of time, so that a port serves the earliest arrival first.
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
@@ -58,15 +58,16 @@ class Run {
   };
 
   struct Member {
-    std::size_t next = 0;    // step
-    std::size_t waited = 0;  // messages before are over
+    std::size_t next = 0;    // index of the next step
+    std::size_t waited = 0;  // the messages before it are complete
     double clock = 0, out_free = 0, in_free = 0;
-    int waits_for = kNobody;                             // a message that has no other side yet
-    std::vector<double> over;                            // by step; once waited for, 0
+    int waits_for = kNobody;   // the message whose other side is not posted yet
+    std::vector<double> over;  // completion time by step; 0 once waited for
     std::unordered_map<int, Queue> sent_here, receives;  // by peer
   };
 
-  // False: it has no other side yet; the member is called again when it has.
+  // Returns false if the message's other side is not posted yet; the member is called again when it
+  // is.
   bool await(Member& member, int number) {
     double& over = member.over[index(number)];
     if (over == kUnknown) {
@@ -95,7 +96,7 @@ class Run {
     member.clock += network_.overhead;
     const double begin = std::max(member.clock, member.out_free);
     member.out_free = begin + wire_time(step);
-    // Known at once, but never 0, which means that it has been waited for.
+    // The time is known at once. Never 0, which means that it has been waited for.
     member.over[member.next] = std::max(member.out_free, 1e-9);
     events_.push({begin, m, static_cast<int>(member.next)});
   }

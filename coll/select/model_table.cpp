@@ -1,4 +1,4 @@
-// The table that the model gives, as a value of COLL_ALGORITHMS.
+// The table that the model yields, as a value of COLL_ALGORITHMS.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,12 +11,13 @@ namespace {
 constexpr std::size_t kLeastBytes = 8, kMostBytes = 16 << 20;
 
 struct Best {
-  // unlimited: for all operations
+  // unlimited: works for all operations
   Algorithm any = Algorithm::automatic, unlimited = Algorithm::automatic;
   friend bool operator==(const Best&, const Best&) = default;
 };
 
-// For so many members, and for fewer down to the half: what suits powers of two alone does not win.
+// The time for so many members plus that for three quarters of them: an algorithm that suits only
+// powers of two does not win.
 double time_for(Collective collective, Algorithm algorithm, int num_members, std::size_t bytes,
                 const Network& network) {
   const int fewer = std::max(2, 3 * num_members / 4);
@@ -25,7 +26,7 @@ double time_for(Collective collective, Algorithm algorithm, int num_members, std
   return time;
 }
 
-// before: what shorter ones take, which is kept where it is hardly slower.
+// before: the best for shorter vectors, which is kept where it is hardly slower.
 Best best_of(Collective collective, int num_members, std::size_t bytes, const Network& network,
              const Best& before) {
   constexpr double kHardly = 1.05;
@@ -50,10 +51,10 @@ std::string size_text(std::size_t bytes) {
   return bytes % 1024 == 0 ? fmt::format("{}K", bytes / 1024) : fmt::format("{}", bytes);
 }
 
-// Of one number of members, with the bounds that make it apply.
+// The rules for one number of members, with the bounds that make them apply.
 std::string pieces_of(Collective collective, int num_members, bool is_last,
                       const Network& network) {
-  // Blocks of all members together are at most as much as one long vector.
+  // The blocks of all members together are at most as long as the longest vector.
   const bool has_blocks = collective == Collective::gather || collective == Collective::scatter ||
                           collective == Collective::allgather || collective == Collective::alltoall;
   const std::size_t most =
@@ -89,7 +90,7 @@ std::string table_for(const Network& network, int most_members) {
     if (algorithms_of(collective).size() == 1) continue;
     // Within hosts first.
     std::string pieces = "shm+two_level";
-    // The same pieces with more members make those before superfluous.
+    // The same rules with more members make those before superfluous.
     std::string before, shape_before;
     const auto shape_of = [](std::string text, int members) {
       const std::string bound = fmt::format("@{}", members);

@@ -11,8 +11,9 @@ using W = Where;
 
 constexpr std::size_t K = 1024;
 
-// Order matters: the first that applies is taken. The last row of each collective always applies.
-// Within a host everything goes through shared memory, and between hosts as little as possible.
+// Order matters: the first rule that applies is taken. The last row of each collective always
+// applies. Within a host all data go through shared memory, and as little as possible between
+// hosts.
 constexpr Rule kRules[] = {
     // collective, where, commutative, members, bytes, algorithm
     {C::barrier, W::one_host, false, kAnySize, kAnyBytes, A::shm},

@@ -1,6 +1,6 @@
 #pragma once
-// Which algorithm a collective uses: a table of rules by process count and size, overridden by the
-// setting COLL_ALGORITHMS. Pure functions; any thread.
+// Selection of the algorithm of a collective: a table of rules by process count and size,
+// overridden by the setting COLL_ALGORITHMS. Pure functions; any thread.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ enum class Collective : std::uint8_t {
 inline constexpr std::size_t kNumCollectives = 10;
 
 enum class Algorithm : std::uint8_t {
-  automatic,  // by the table
+  automatic,  // chosen by the table
   shm,        // flags and slots in shared memory; only when all members share a host
   two_level,  // inside hosts and across; only when there are several, some with several members
   dissemination,
@@ -50,19 +50,19 @@ inline constexpr Algorithm kLastAlgorithm = Algorithm::pairwise;
 std::string_view name(Collective collective) noexcept;
 std::string_view name(Algorithm algorithm) noexcept;
 
-// Where members are.
+// The distribution of members over hosts that a rule is for.
 enum class Where : std::uint8_t {
   anywhere,
   one_host,
-  shared_hosts,  // several, some of which have several members
+  shared_hosts,  // several hosts, some with several members
 };
 
-// One rule: applies up to max_size members and max_bytes (of the whole vector for reductions, of
-// one block for the others). The first rule of a collective that applies is taken.
+// A rule: applies up to max_size members and max_bytes (of the entire vector for reductions, of one
+// block for the others). The first rule of a collective that applies is taken.
 struct Rule {
   Collective collective;
   Where where;
-  bool commutative_only;  // combines out of rank order
+  bool commutative_only;  // reduces out of rank order
   int max_size;
   std::size_t max_bytes;
   Algorithm algorithm;
@@ -72,11 +72,11 @@ inline constexpr std::size_t kAnyBytes = ~std::size_t{0};
 
 // The table, in order, for weft-info.
 std::span<const Rule> rules() noexcept;
-// The first row of an algorithm, each of which says what it needs; null: the table never takes it.
+// The first row of an algorithm, which gives its requirements; null: the table never takes it.
 const Rule* rule_of(Collective collective, Algorithm algorithm) noexcept;
 
-// What the settings say before the table, per collective: the first that applies is taken; and
-// whether sums must not depend on where members are.
+// The choices of the settings, which precede the table, per collective: the first that applies is
+// taken. Also, whether sums must not depend on the distribution over hosts.
 struct Choice {
   Algorithm algorithm;
   int max_size = kAnySize;
@@ -90,7 +90,7 @@ struct Choices {
   std::span<const Choice> operator[](Collective collective) const noexcept {
     return before[static_cast<std::size_t>(collective)];
   }
-  // Whether algorithms are chosen as if each member were on a host of its own.
+  // Returns true if algorithms are chosen as if each member were on a host of its own.
   bool ignores_hosts(Collective collective) const noexcept;
 };
 
@@ -99,11 +99,11 @@ struct Situation {
   std::size_t bytes = 0;
   bool is_local = false;
   bool commutative = true;
-  bool shared_hosts = false;  // and combining host by host keeps what order the operation needs
+  bool shared_hosts = false;  // and reducing host by host keeps the order that the operation needs
 };
 
-// A chosen algorithm that cannot work in this situation (other hosts, not commutative) is passed
-// over.
+// Chooses an algorithm. A choice of the settings that cannot work in this situation (other hosts,
+// not commutative) is skipped.
 Algorithm choose(Collective collective, const Situation& situation,
                  const Choices& choices) noexcept;
 

@@ -1,4 +1,4 @@
-// The steps of a collective by the algorithm of that name.
+// Writes the steps of a collective by the algorithm's name.
 #include "coll/algorithms/algorithms.hpp"
 
 namespace weft::coll {
@@ -75,7 +75,7 @@ void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, Buffer
 
 void write_allgatherv(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
                       const std::ptrdiff_t* displacements) {
-  // What is longer is not worth the copies.
+  // Longer data are not worth the copies.
   constexpr std::size_t kMostCopied = 256 * 1024;
   std::size_t total = 0;
   for (int m = 0; m < group.size; ++m) total += counts[m];

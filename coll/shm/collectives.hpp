@@ -1,6 +1,7 @@
 #pragma once
 // The collectives inside a host, over a ShmTeam. Arguments as in algorithms.hpp: at least two
-// members, at least one byte, no MPI_IN_PLACE. Each returns ok or peer_lost.
+// members, at least one byte, no MPI_IN_PLACE. Each returns ok, peer_lost or, if the kernel refuses
+// a direct copy, not_permitted.
 #include <algorithm>
 #include <cerrno>
 
@@ -27,15 +28,14 @@ Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
                           const std::size_t* counts, const Reduction& op);
 Status shm_scan(ShmTeam& team, const void* input, void* receive, std::size_t count,
                 const Reduction& op, bool exclusive);
-// The root's own block is in place (gather) or stays in `send` (scatter).
+// The root's own block is at its position (gather) or stays in `send` (scatter).
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
 Status shm_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
-// `send` is null if this member's block is in place.
+// `send` is null if this member's block is at its position already.
 Status shm_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 Status shm_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 
-// The same along the team's tree (tree.cpp), for teams that have one: lengths of at most a
-// bank.
+// The same along the team's tree (tree.cpp), for teams that have one: lengths of at most a bank.
 Status tree_barrier(ShmTeam& team);
 Status tree_reduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
                    const Reduction& op, int root);
@@ -43,20 +43,20 @@ Status tree_allreduce(ShmTeam& team, const void* input, void* receive, std::size
                       const Reduction& op);
 
 // The same with one copy, by the kernel, straight between the users' buffers (direct.cpp). They
-// need one more wait, for the readers to be through, so they are for long blocks only.
+// need one more wait, until the readers are done, so they are for long blocks only.
 Status direct_bcast(ShmTeam& team, void* data, std::size_t bytes, int root);
-// Two members only.
+// Only for two members.
 Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
 Status direct_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
 Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 
-// Why the kernel refused the last copy.
+// The code for the kernel's refusal of the last copy.
 inline Code copy_failure() noexcept {
   return errno == ESRCH ? Code::peer_lost : Code::not_permitted;
 }
 
-// Where a member's data of a round lie: short data in the cell, next to the round's number.
+// The memory of a member's data in a round: short data are in the cell, next to the round's number.
 inline std::byte* slot(ShmTeam& team, int member, std::size_t bytes) noexcept {
   return bytes <= kCellBytes ? team.cell(member).data : team.bank(member);
 }

@@ -1,6 +1,6 @@
-// Long blocks inside a host: members tell each other where their buffers are, and the kernel copies
+// Long blocks inside a host: members publish the addresses of their buffers, and the kernel copies
 // once (process_vm_readv, process_vm_writev) instead of two copies through a bank. A buffer may be
-// used again when everybody who reads it is through.
+// used again when all its readers are done.
 //
 // A copy that fails does not end the protocol, or the others would wait for ever; it is reported at
 // the end.
@@ -53,7 +53,7 @@ Status copy_between(ShmTeam& team, bool sends, const void* send, void* receive, 
   return code;
 }
 
-// Everybody reads `length` bytes at `offset` from the root's buffer.
+// Every member reads `length` bytes at `offset` from the root's buffer.
 Status read_from_root(ShmTeam& team, const void* exposed_here, void* into, std::size_t offset,
                       std::size_t length, int root) {
   team.begin();
@@ -71,8 +71,8 @@ Status read_from_root(ShmTeam& team, const void* exposed_here, void* into, std::
   return code;
 }
 
-// Everybody reads one block from everybody, at `offset` in what each exposes, and copies its own
-// from `own_block` unless that is null.
+// Every member reads one block from every other, at `offset` in what each exposes, and copies its
+// own from `own_block` unless that is null.
 Status read_from_all(ShmTeam& team, const void* exposed_here, const void* own_block, void* receive,
                      std::size_t bytes, std::size_t offset) {
   const int n = team.size(), me = team.rank();
@@ -90,7 +90,7 @@ Status read_from_all(ShmTeam& team, const void* exposed_here, const void* own_bl
       code = copy_failure();
   }
   team.end();
-  // Last, so that nobody waits for it.
+  // Last, so that no member waits for it.
   if (own_block != nullptr) copy_bytes(at(receive, index(me) * bytes), own_block, bytes);
   if (team.is_crowded()) {
     const Status met = shm_barrier(team);

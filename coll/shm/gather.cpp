@@ -1,10 +1,10 @@
-// Gather, allgather and all-to-all inside a host: everybody fills a slot, and who needs it copies
-// from there straight into place.
+// Gather, allgather and all-to-all inside a host: every member fills a slot, and the readers copy
+// from there straight to the block's position.
 #include "coll/shm/collectives.hpp"
 
 namespace weft::coll {
 Status shm_gather(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root) {
-  // With more than two, leaves that need not wait for the root are worth more.
+  // With more than two members it is better that leaves need not wait for the root.
   if (team.is_pair() && bytes >= team.direct_min_bytes())
     return direct_gather(team, send, receive, bytes, root);
   const std::size_t most = team.piece_bytes();

@@ -1,17 +1,17 @@
-// Reductions inside a host. Vectors are combined straight from the slots, in rank order from the
+// Reductions inside a host. Vectors are reduced straight from the slots, in rank order from the
 // right (a0 op (a1 op (a2 op a3))), along a tree group by group, so that the result does not depend
-// on who arrived when, and so that operations need not commute.
+// on the order of arrival, and operations need not commute.
 #include "coll/shm/collectives.hpp"
 
 namespace weft::coll {
 namespace {
 
-// How many elements go through one round.
+// The number of elements in one round.
 std::size_t piece_count(std::size_t bytes, const Reduction& op) noexcept {
   return std::max<std::size_t>(1, bytes / op.element_bytes);
 }
 
-// Trees combine group by group.
+// Trees reduce group by group.
 bool goes_along_tree(const ShmTeam& team, const Reduction& op) noexcept {
   return team.climbs() && (op.commutative || team.tree().is_in_order());
 }
@@ -26,7 +26,7 @@ void reduce_slots(ShmTeam& team, std::byte* into, int first, int last, std::size
     op.apply(slot(team, r, slot_bytes) + offset, into, count, op.argument);
 }
 
-// Crowded: who arrives last combines all vectors; the others only fetch the result.
+// Crowded: the member that arrives last reduces all vectors; the others only fetch the result.
 Status allreduce_by_last(ShmTeam& team, const void* input, void* receive, std::size_t count,
                          const Reduction& op) {
   const std::size_t bytes = count * op.element_bytes;
@@ -46,7 +46,7 @@ Status allreduce_by_last(ShmTeam& team, const void* input, void* receive, std::s
   return {};
 }
 
-// Everybody combines for itself.
+// Every member reduces all vectors by itself.
 Status allreduce_by_all(ShmTeam& team, const void* input, void* receive, std::size_t count,
                         const Reduction& op) {
   const std::size_t bytes = count * op.element_bytes;
@@ -61,13 +61,13 @@ Status allreduce_by_all(ShmTeam& team, const void* input, void* receive, std::si
   return {};
 }
 
-// Everybody combines one part of the vector and tells the others the result: of n vectors each
-// member reads two instead of n.
+// Every member reduces one part of the vector and publishes it: of n vectors each member reads two
+// instead of n.
 Status allreduce_by_parts(ShmTeam& team, const void* input, void* receive, std::size_t count,
                           const Reduction& op) {
   const int n = team.size(), me = team.rank();
   const std::size_t bytes = count * op.element_bytes;
-  // Whole lines of elements, but for the last part.
+  // Parts are full elements; the shares are as equal as possible.
   const auto begin_of = [&](int r) { return count * index(r) / index(n) * op.element_bytes; };
   const std::size_t first = begin_of(me), length = begin_of(me + 1) - first;
   std::byte* mine = at(receive, first);
@@ -100,7 +100,7 @@ Status allreduce_by_parts(ShmTeam& team, const void* input, void* receive, std::
 
 Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
                      const Reduction& op) {
-  // From here on the second wait costs less than reading all vectors whole.
+  // From this length on the second wait costs less than reading all vectors entirely.
   constexpr std::size_t kPartsMin = 4096;
   constexpr std::size_t kPartsPiece = 128 * 1024;
   const std::size_t total = count * op.element_bytes;
@@ -122,7 +122,7 @@ Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t c
                   const Reduction& op, int root) {
   const int n = team.size();
   // Shorter pieces than elsewhere: the root starts earlier, and both its vector and a piece stay in
-  // its first cache.
+  // its first-level cache.
   constexpr std::size_t kMostBytes = 8 * 1024;
   const std::size_t most = piece_count(
       team.is_crowded() ? team.piece_bytes() : std::min(kMostBytes, team.piece_bytes()), op);
@@ -130,7 +130,7 @@ Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t c
     const std::size_t piece = std::min(most, count - first);
     const std::size_t offset = first * op.element_bytes, bytes = piece * op.element_bytes;
     if (goes_along_tree(team, op)) {
-      // Others than the root may have no `receive`.
+      // Members other than the root may have no `receive`.
       void* into = team.rank() == root ? at(receive, offset) : nullptr;
       WEFT_COLL_TRY(tree_reduce(team, at(input, offset), into, piece, op, root));
       continue;
@@ -183,7 +183,7 @@ Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
       team.fill(own.data + index(r) * stride, at(input, (begin + first) * unit), piece(r) * unit);
       begin += counts[r];
     }
-    // Who gets nothing goes on at once.
+    // A member that gets nothing goes on at once.
     const bool all_get = std::all_of(counts, counts + n, [&](std::size_t c) { return c > first; });
     all_get ? team.publish_and_ring(own.cell) : team.publish_and_ring_each(own.cell);
     if (piece(me) != 0) {

@@ -9,8 +9,8 @@ constexpr std::size_t kOneByOneBytes = 4096;
 
 // The blocks of such a round, in the root's cell, which holds no data then; bits by member.
 struct Blocks {
-  std::uint64_t address;  // of what the root sends
-  std::uint64_t taken;    // somebody sees to it: the root, who copies it, or its reader
+  std::uint64_t address;  // of the root's send buffer
+  std::uint64_t taken;    // claimed: by the root, which copies it to the bank, or by its reader
   std::uint64_t there;    // copied to the root's bank
 };
 static_assert(sizeof(Blocks) <= kCellBytes);
@@ -18,15 +18,15 @@ constexpr int kMaxBlocks = 64;
 
 Blocks& blocks(Cell& cell) noexcept { return *reinterpret_cast<Blocks*>(cell.data); }
 
-// Whether it was nobody's until now.
+// Claims a block. Returns false if it was claimed before.
 bool take_block(Blocks& blocks, int member) noexcept {
   const std::uint64_t bit = std::uint64_t{1} << member;
-  // relaxed: what is in the root's memory was published with the cell.
+  // relaxed: the root's memory was published with the cell.
   return (std::atomic_ref(blocks.taken).fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
 }
 
-// The root writes block after block to its bank. Readers that come meanwhile need not wait for
-// theirs: they read it where it is, and then the root waits for them.
+// The root writes block after block to its bank. Readers that arrive meanwhile need not wait for
+// theirs: they read it from the root's buffer, and then the root waits for them.
 Status send_blocks(ShmTeam& team, const Own& own, const void* send, std::size_t bytes,
                    std::size_t offset, std::size_t piece) {
   Blocks& all = blocks(*own.cell);

@@ -1,6 +1,6 @@
 #pragma once
-// The mapping of a team's shared segment, unmapped at destruction, and the place for what uses it:
-// once the members have agreed on the segment none may be without, for lack of memory.
+// The mapping of a team's shared segment, unmapped at destruction, and memory for the objects that
+// use it: once the members have agreed on the segment none may fail for lack of memory.
 #include <cstddef>
 #include <optional>
 

@@ -25,18 +25,18 @@
 namespace weft::coll {
 namespace {
 
-// Beyond this, pieces of a bank get too small to be worth it.
+// With more members the pieces of a bank would get too small.
 constexpr int kMaxShmMembers = 1024;
 // Long data are passed on in pieces of this size, so that one side writes while the other reads.
 constexpr std::size_t kPieceBytes = 32 * 1024;
 static_assert(kPieceBytes % kLine == 0 && kPieceBytes <= kBankBytes);
 
-// What the first member tells the others.
+// The first member's message to the others.
 struct Offer {
   std::int32_t pid;
   std::int32_t fd;  // -1: none
   std::uint64_t bytes;
-  std::uint64_t probe;  // address of a word with the value kProbe, to try reading it
+  std::uint64_t probe;  // address of a word with the value kProbe, for a trial read
   std::uint64_t crowded;
 };
 constexpr std::uint64_t kProbe = 0x5765'6674'636f'6c6cu;
@@ -58,7 +58,8 @@ bool wait_outside(void* object, const WaitCondition& condition) {
   Team& team = *static_cast<Team*>(object);
   tagged::Engine& engine = team.engine();
   if (team.shm()->is_crowded()) {
-    // Whoever we wait for is probably not running: let it, and look after messages now and then.
+    // The awaited member is probably not running: yield the core to it, and poll for messages now
+    // and then.
     constexpr int kYields = 200;
     for (int i = 1; i <= kYields; ++i) {
       sched_yield();
@@ -76,7 +77,7 @@ void ring_outside(void* object, int member) {
   team.engine().ring(team.world(member));
 }
 
-// Calls the kernel until all is copied: it may stop early.
+// Calls the kernel until all is copied, as it may copy only a part.
 template <class Call>
 bool copy_all(std::byte* local, std::uint64_t remote, std::size_t bytes, Call&& call) noexcept {
   while (bytes > 0) {
@@ -109,7 +110,7 @@ bool read_outside(void* object, int member, void* to, std::uint64_t from, std::s
 bool write_outside(void* object, int member, const void* from, std::uint64_t to,
                    std::size_t bytes) {
   const int pid = pid_of(object, member);
-  // The kernel only reads from `from`; iovec has no way to say so.
+  // The kernel only reads from `from`, which iovec cannot express.
   return copy_all(
       static_cast<std::byte*>(const_cast<void*>(from)), to, bytes,
       [pid](iovec* here, iovec* there) { return process_vm_writev(pid, here, 1, there, 1, 0); });
@@ -122,8 +123,8 @@ ShmSegment::~ShmSegment() {
 }
 
 ShmTeam* Team::make_shm() {
-  // All memory first: without it nothing has been tried, and with it all members say what they
-  // have.
+  // Allocate everything first: a failure here leaves shm_tried_ unset, and after it all members
+  // take part in the agreement.
   auto segment = std::make_unique<ShmSegment>();
   Members& job = engine_.job();
   if (is_local_ && size() <= kMaxShmMembers)
@@ -171,7 +172,7 @@ ShmTeam* Team::make_shm() {
   for (const int member : members_)
     if (usable && member != engine_.rank())
       usable = or_no_memory([&] { return engine_.open_doorbell(member); }).ok();
-  // All or none.
+  // All members use the segment, or none.
   std::int32_t have[2] = {usable, direct};
   const Reduction least{smaller, nullptr, sizeof have[0], true};
   if (status)

@@ -40,7 +40,7 @@ bool ShmTeam::wait_for_all() {
 }
 
 bool ShmTeam::wait_done(int member, std::uint64_t round) {
-  // acquire: pairs with the release in end(); the member's reads are over.
+  // acquire: pairs with the release in end(); the member's reads are complete.
   const auto done = [&] { return members_[member].done.load(std::memory_order_acquire) >= round; };
   if (done()) return true;
   header_->want_done.fetch_add(1, std::memory_order_relaxed);

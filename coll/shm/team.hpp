@@ -1,21 +1,21 @@
 #pragma once
 // ShmTeam: one segment mapped by all members of a team that share a host, and the protocol by which
-// rounds of collectives use it. The shared-memory versions (shm_*.cpp) are its only clients.
+// rounds of collectives use it. Its clients are the other files of coll/shm and Team.
 //
 // A collective is one or more rounds, numbered from 1; all members go through the same rounds in
-// the same order. In a round a member may publish: bytes in its bank of that round (banks take
-// turns, large), then its cell of that round (one cache line: the round's number and up to 48
+// the same order. In a round a member may publish: bytes in its bank of that round (banks
+// alternate, large), then its cell of that round (one cache line: the round's number and up to 48
 // bytes). Others wait for the cell, read straight from the bank, and count the round as done.
 //
-// Reuse. A bank or cell may be written again when everybody who could read its last content is done
-// with that round. In most collectives a member sees all others arrive, and who has arrived in
-// round k is done with k - 1, so the two banks alternate without anything being asked. Where
-// nobody waits for everybody (a root that broadcasts, leaves of a reduction) the writer looks at
-// the readers' `done` before it writes.
+// Reuse. A bank or cell may be written again when all its possible readers are done with that
+// round. In most collectives a member sees all others arrive, and a member that has arrived in
+// round k is done with k - 1, so the two banks alternate without further checks. In rounds without
+// a wait for all (a root that broadcasts, leaves of a reduction) the writer checks the readers'
+// `done` before it writes.
 //
-// Crowded teams (more processes on the host than cores) are paid for in context switches: there
-// arrivals are counted, whoever arrives last does the work or lets all go at once, and waiting
-// yields the core at once.
+// Crowded teams (more processes on the host than cores) pay in context switches: there arrivals are
+// counted, the last to arrive does the reduction or wakes all at once, and waiting yields the core
+// at once.
 //
 // Between members that share no cache, long data are written past the caches.
 //
@@ -41,7 +41,7 @@ inline constexpr int kNumCells = 8;
 inline constexpr int kNumBanks = 2;
 inline constexpr std::size_t kBankBytes = 512 * 1024;
 
-// One line: a member's announcement of a round and a little data.
+// One cache line: a member's published round and a little data.
 struct alignas(kLine) Cell {
   // Written last, with release, by the owner; pairs with the acquire in has_round().
   std::atomic<std::uint64_t> round;
@@ -50,7 +50,7 @@ struct alignas(kLine) Cell {
 static_assert(sizeof(Cell) == kLine);
 
 struct MemberControl {
-  // Rounds this member is through with. Owner writes, with release.
+  // The last round that this member is done with. Written by the owner, with release.
   alignas(kLine) std::atomic<std::uint64_t> done;
   Cell cells[kNumCells];
 };
@@ -59,21 +59,21 @@ static_assert(sizeof(MemberControl) == (1 + kNumCells) * kLine);
 struct SegmentHeader {
   std::uint64_t magic;
   std::uint64_t total_bytes;
-  // Arrivals in rounds where everybody waits for everybody, over all such rounds.
+  // Arrivals in rounds in which all wait for all, over all such rounds.
   alignas(kLine) std::atomic<std::uint64_t> arrivals;
-  // The result of a round, written by whoever arrived last.
+  // The result of a round, written by the last to arrive.
   alignas(kLine) Cell result;
-  // Members that wait, perhaps asleep, for others to be done.
+  // The number of members that wait, perhaps asleep, for others to be done.
   alignas(kLine) std::atomic<std::uint32_t> want_done;
-  // Not zero: a member cannot go on, for what happened outside this team; then 2 + the world rank
-  // of who is lost, or 1.
+  // Not zero: a member cannot go on, because of an event outside this team; then 2 + the world rank
+  // of the lost member, or 1.
   std::atomic<std::uint32_t> given_up;
 };
 
 class ShmTeam {
  public:
-  // What the segment's waiting needs from outside: how to wait when polling briefly did not help
-  // (false: a member is lost), and how to wake a member that may sleep.
+  // The functions and limits that waiting and copying need from outside: `wait` when polling
+  // briefly did not help (false: a member is lost), `ring` to wake a member that may sleep.
   struct Outside {
     void* object;
     bool (*wait)(void* object, const WaitCondition& condition);
@@ -83,7 +83,7 @@ class ShmTeam {
     bool (*write)(void* object, int member, const void* from, std::uint64_t to, std::size_t bytes);
     // Blocks of at least this size are copied that way, straight between the users' buffers.
     std::size_t direct_min_bytes;
-    // How many bytes of one vector go through one round, if not crowded.
+    // The bytes of one vector that go through one round, if not crowded.
     std::size_t piece_bytes;
     // From this length on data are written past the caches.
     std::size_t past_cache_bytes;
@@ -91,8 +91,7 @@ class ShmTeam {
 
   static std::size_t segment_bytes(int size) noexcept;
   // `segment` is zeroed memory, or for all but the first member already in use; it stays the
-  // caller's.
-  // The tree outlives this.
+  // caller's. The tree outlives this object.
   ShmTeam(std::byte* segment, int rank, int size, bool crowded, const ShmTree& tree,
           Outside outside);
 
@@ -100,17 +99,17 @@ class ShmTeam {
   int size() const noexcept { return size_; }
   bool is_crowded() const noexcept { return crowded_; }
   const ShmTree& tree() const noexcept { return tree_; }
-  // Whether rounds in which everybody waits for everybody go along the tree.
+  // Returns true if rounds in which all wait for all go along the tree.
   bool climbs() const noexcept { return !crowded_ && !tree_.is_flat(); }
-  // Two members that both are running.
+  // Returns true for two members that both are running.
   bool is_pair() const noexcept { return size_ == 2 && !crowded_; }
 
   // --- a round, in this order ---
 
   // Begins the next round.
   void begin() noexcept { ++round_; }
-  // This member's bank of this round, once it may be written; null if a member is lost.
-  // reader: the only member that will read it, or kEverybody.
+  // This member's bank of this round, once it may be written; null if a member is lost. reader: the
+  // only member that will read it, or kEverybody.
   static constexpr int kEverybody = -1;
   std::byte* open_bank(int reader = kEverybody) {
     Use& use = bank_uses_[round_ % kNumBanks];
@@ -126,52 +125,52 @@ class ShmTeam {
     return &cell(rank_);
   }
   // Copies into this member's bank or cell. Long data go past the caches between members that share
-  // none, so that nobody waits for lines to go from one cache to the other.
+  // none, so that no member waits for lines to go from one cache to the other.
   void fill(void* to, const void* from, std::size_t bytes) noexcept {
     if (bytes >= outside_.past_cache_bytes) return copy_past_cache(to, from, bytes);
     copy_small(to, from, bytes);
   }
-  // Announces the round: what was written to bank and cell before is now visible.
+  // Publishes the round: the data written to bank and cell before are now visible.
   void publish(Cell* own) noexcept { own->round.store(round_, std::memory_order_release); }
   // Waits until the member has published this round; false if a member is lost.
   bool wait_for(int member) {
     return wait([this, member] { return has_round(cell(member)); });
   }
-  // The same, and wakes whoever may wait for it.
+  // The same, and wakes every member that may wait for it.
   void publish_and_ring_each(Cell* own) noexcept {
     publish(own);
     ring_all();
   }
-  // Waits for all others one by one, crowded or not: for rounds in which not everybody does.
+  // Waits for all others one by one, crowded or not: for rounds in which not all members do.
   bool wait_for_each() {
     for (int r = 0; r < size_; ++r)
       if (r != rank_ && !wait_for(r)) return false;
     note_all_arrived();
     return true;
   }
-  // The two halves of "everybody waits for everybody". Without crowding all cells are looked at;
+  // The two halves of a round in which all wait for all. Without crowding all cells are polled;
   // crowded, arrivals are counted and only the last one wakes the others.
   void publish_and_ring(Cell* own) noexcept {
     if (!crowded_) publish_and_ring_each(own);  // else visible with the arrival
   }
   bool wait_for_all();
-  // Waits until the member is through with this round; false if a member is lost.
+  // Waits until the member is done with this round; false if a member is lost.
   bool wait_until_done(int member) { return wait_done(member, round_); }
   // Ends the round for this member.
   void end() noexcept {
     members_[rank_].done.store(round_, std::memory_order_release);
-    // relaxed: a waiter that is overlooked here has not gone to sleep yet, and the heavy fence it
+    // relaxed: a waiter that is missed here has not gone to sleep yet, and the heavy fence that it
     // passes before it does shows it the store above.
     if (header_->want_done.load(std::memory_order_relaxed) != 0) ring_all();
   }
 
-  // Crowded rounds: counts this member in; true for the one that arrives last, who then must call
-  // release() or publish a result.
+  // Crowded rounds: counts this member in; true for the one that arrives last, which then must call
+  // ring_all() or publish a result.
   bool arrive_last() noexcept {
     sync_target_ += static_cast<std::uint64_t>(size_);
     return arrive() == sync_target_;
   }
-  // Waits for the result of this round's last arriver.
+  // Waits for the result that the last member to arrive in this round publishes.
   bool wait_for_result() {
     return wait([this] { return has_round(header_->result); }) && (note_all_arrived(), true);
   }
@@ -193,7 +192,7 @@ class ShmTeam {
     header_->given_up.store(static_cast<std::uint32_t>(lost + 2), std::memory_order_relaxed);
     ring_all();
   }
-  // Who was lost, as far as the one that gave up knew; else -1.
+  // The lost member, if the one that gave up knew it; else -1.
   int lost() const noexcept {
     return static_cast<int>(header_->given_up.load(std::memory_order_relaxed)) - 2;
   }
@@ -207,11 +206,11 @@ class ShmTeam {
       if (r != rank_) ring(r);
   }
 
-  // Everybody has arrived in the first of the last `rounds` rounds, this one included, so is done
-  // with all before it.
+  // All members have arrived in the first of the last `rounds` rounds, this one included, so they
+  // are done with all before it.
   void note_all_arrived(std::uint64_t rounds = 1) noexcept { all_done_ = round_ - rounds; }
 
-  // How many bytes of one vector go through one round. Without crowding, pieces that stay in the
+  // The bytes of one vector that go through one round. Without crowding, pieces that stay in the
   // cache while one side writes and the other reads; crowded, as much as fits, since every round
   // costs context switches.
   std::size_t piece_bytes() const noexcept { return crowded_ ? kBankBytes : outside_.piece_bytes; }
@@ -252,7 +251,7 @@ class ShmTeam {
   bool is_free(const Use& use) const noexcept { return use.round <= all_done_; }
   bool wait_free(const Use& use);
   bool wait_done(int member, std::uint64_t round);
-  // Counts an arrival: how many there are now.
+  // Counts an arrival and returns the number of arrivals.
   std::uint64_t arrive() noexcept {
     // acq_rel: the last one sees what all others wrote before they arrived.
     return header_->arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
@@ -267,7 +266,7 @@ class ShmTeam {
   MemberControl* members_;
   std::byte* banks_;
   std::uint64_t round_ = 0;
-  std::uint64_t all_done_ = 0;  // everybody is known to be done with the rounds up to this one
+  std::uint64_t all_done_ = 0;  // all members are known to be done with the rounds up to this one
   std::uint64_t sync_target_ = 0;
   int rank_;
   int size_;

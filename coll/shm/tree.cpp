@@ -1,5 +1,5 @@
 // Barrier and reductions of many members along the groups that share a cache: up to the heads of
-// the groups, to the root, and down the same way. Each step is a round of the team.
+// the groups, to the root, and down the same path. Each step is a round of the team.
 #include "coll/shm/collectives.hpp"
 
 namespace weft::coll {
@@ -13,8 +13,7 @@ void reduce_all(std::byte* into, std::size_t number, Value&& value, std::size_t 
   for (std::size_t i = number - 1; i-- > 0;) op.apply(value(i), into, count, op.argument);
 }
 
-// What all members have, combined into the root's `receive`: two rounds. Without `op` nothing but
-// the arrival.
+// Reduces all members' inputs into the root's `receive`: two rounds. Without `op` only the arrival.
 Status climb(ShmTeam& team, const void* input, void* receive, std::size_t count,
              const Reduction* op, int root) {
   const ShmTree& tree = team.tree();
@@ -62,7 +61,8 @@ Status climb(ShmTeam& team, const void* input, void* receive, std::size_t count,
   return {};
 }
 
-// The root's bytes to all: two rounds, and everybody knows that all have arrived in the two before.
+// Broadcasts the root's bytes: two rounds. Every member knows at the end that all have arrived in
+// the two rounds before.
 Status descend(ShmTeam& team, void* data, std::size_t bytes, int root) {
   const ShmTree& tree = team.tree();
   const int me = team.rank(), mine = tree.group_of(me), head = tree.head(mine, root);

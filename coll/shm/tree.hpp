@@ -1,5 +1,5 @@
 #pragma once
-// ShmTree: groups of a team's members that share a cache, for hosts of many cores. Where everybody
+// ShmTree: groups of a team's members that share a cache, for hosts of many cores. If every member
 // waits for the lines of all others, n members move n x n lines between caches, and each waits for
 // n - 1; in a tree a member waits for those of its group or for one, the root for one of each group
 // besides. So 64 members wait for 16 lines one after the other at most, instead of 63. Constant
@@ -12,7 +12,7 @@ namespace weft::coll {
 
 class ShmTree {
  public:
-  // A team of no more is flat: its lines come while the first ones are waited for.
+  // A team of at most this size is flat: later lines arrive while the first ones are waited for.
   static constexpr int kFlatMost = 16;
   static constexpr int kGroupMost = 8;
 
@@ -47,15 +47,15 @@ class ShmTree {
     return std::span(members_).subspan(begin, end - begin);
   }
   int group_of(int member) const noexcept { return group_of_[static_cast<std::size_t>(member)]; }
-  // Who speaks for a group: its first member, or the root.
+  // The member that represents a group: its first member, or the root.
   int head(int number, int root) const noexcept {
     return group_of(root) == number ? root : group(number).front();
   }
-  // The groups, one after the other, have the members in the order of ranks.
+  // Returns true if the groups, one after the other, have the members in the order of ranks.
   bool is_in_order() const noexcept { return is_in_order_; }
 
  private:
-  // In the order of their first members.
+  // Groups in the order of their first members.
   template <class Near>
   static std::vector<std::vector<int>> find_groups(int size, Near&& is_near) {
     std::vector<std::vector<int>> groups;

@@ -1,4 +1,4 @@
-// The data plane: contributions, results. Groups come and go in aggregator_groups.cpp.
+// The data plane: contributions and results. The control plane is in aggregator_groups.cpp.
 #include "coll/switch/aggregator_group.hpp"
 
 namespace weft::innet {
@@ -22,7 +22,7 @@ void Aggregator::on_packet(const Address& from, std::span<const std::byte> bytes
     case Kind::kill:
       return on_kill(from, *packet);
     case Kind::status: {
-      // The text is longer than the question, so the question must have room for it.
+      // The answer must not be longer than the request: a longer status text is cut.
       const std::string text = status_text();
       const auto room = std::min(text.size(), packet->payload.size());
       return answer(from, header, Kind::status_reply, Answer::ok,
@@ -185,7 +185,7 @@ void Aggregator::on_result(Group& group, const Packet& packet) {
   const Header& header = packet.header;
   if (header.slot >= group.window) return void(++counters_.refused);
   Slot& slot = group.slots[header.slot];
-  // A result of what this switch has not sent up cannot be right.
+  // A result that this switch did not ask its parent for cannot be right.
   if (place_of(header) != slot.place || slot.is_complete || slot.have != group.all_children() ||
       header.element != slot.element || header.arithmetic != slot.arithmetic ||
       packet.payload.size() != slot.bytes)
@@ -198,7 +198,7 @@ void Aggregator::on_parent_waits(Group& group, const Packet& packet) {
   if (header.slot >= group.window) return void(++counters_.refused);
   const Slot& slot = group.slots[header.slot];
   if (place_of(header) != slot.place || slot.is_complete) return void(++counters_.stale);
-  // The hosts are to know that the whole way up lives.
+  // Passed on to the hosts, so that they know that every switch up to the parent is alive.
   for (int child = 0; child < group.branch.num_children; ++child) {
     Header down = header;
     down.ticket = group.ticket;

@@ -1,20 +1,20 @@
 #pragma once
 // Aggregator: a switch's part of allreduce as a state machine, free of sockets and clocks: packets
-// in, packets out. weft-switch gives it ports; tests a network of bad luck. It has no timers: what
-// is lost is repeated by the hosts, and their repetitions make switches repeat. One thread.
+// in, packets out. weft-switch connects it to ports; tests to a network that loses packets. It has
+// no timers: the hosts repeat lost packets, and their repetitions make switches repeat. One thread.
 //
 // A group is a tree of switches over hosts. Every switch knows its own branch: its children, bound
-// to the addresses they came from, and perhaps a parent. What its children contribute to one place
-// (operation, offset) it combines in a slot; the result goes up as one contribution, or, at the
-// top, down to all children.
+// to the addresses they came from, and perhaps a parent. The switch reduces its children's
+// contributions to one place (operation, offset) in a slot; the result goes up as one contribution,
+// or, at the top, down to all children.
 //
 // Exact under loss:
 //  1. Places of a slot only grow. A host uses a slot for the next place only when it has the last
-//     one's result, so nobody can lack more than the result before the current place, which is
+//     one's result, so no host can lack more than the result before the current place, which is
 //     kept.
-//  2. A contribution counts once: a bitmap says whose are in.
-//  3. What is older than the kept result is dropped, however late it comes.
-//  4. A group made anew has another ticket, so nothing of before is taken for it.
+//  2. A contribution counts once: a bitmap has the children that have contributed.
+//  3. Packets older than the kept result are dropped, however late they come.
+//  4. A group made anew has another ticket, so no packet of the old one is taken for it.
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -26,10 +26,10 @@
 
 namespace weft::innet {
 
-// Where packets leave.
+// The way out for packets.
 class Wire {
  public:
-  // Sends these bytes, which are the caller's again afterwards. May lose them.
+  // Sends these bytes, which the caller may reuse afterwards. May lose them.
   virtual void send(const Address& to, std::span<const std::byte> bytes) = 0;
 
  protected:
@@ -46,7 +46,7 @@ struct AggregatorOptions {
   std::uint32_t elements = (1u << kNumElements) - 2;      // bit n: Element n
   std::uint32_t operations = (1u << kNumOperations) - 2;  // bit n: Operation n
   std::uint8_t features = kFeatureOrdered;
-  std::vector<Address> spines;  // that groups may name as parents
+  std::vector<Address> spines;  // the addresses that groups may name as parents
   std::uint64_t seed = 0;       // of tickets; 0: from the system
 };
 
@@ -61,17 +61,17 @@ class Aggregator {
   Aggregator(AggregatorOptions options, Wire& wire);
   ~Aggregator();
 
-  // A packet that came from there. Whatever it holds, the answer is at most as long, but for
-  // results that go to a group's children.
+  // Handles a packet from an address. Whatever it holds, the answer is at most as long, except for
+  // results to a group's children.
   void on_packet(const Address& from, std::span<const std::byte> bytes, std::uint64_t now_ns);
-  // Ends groups whose lease is over; to be called once a second or so.
+  // Ends groups whose lease is over; to be called about once a second.
   void expire(std::uint64_t now_ns);
-  // A line for each number: for `weft-switch status`. At most kMaxPayloadBytes.
+  // A line for each number, for `weft-switch status`. At most kMaxPayloadBytes.
   std::string status_text() const;
 
   const Counters& counters() const noexcept { return counters_; }
   std::size_t num_groups() const noexcept { return groups_.size(); }
-  // Memory that one group takes, beside its entry in the table.
+  // The memory of one group, besides its entry in the table.
   static std::size_t group_bytes(const Branch& branch, int num_children) noexcept;
 
  private:
@@ -106,8 +106,8 @@ class Aggregator {
   std::unordered_map<std::uint32_t, std::unique_ptr<Group>> groups_;
   std::unordered_map<std::uint32_t, std::uint32_t> slots_of_job_;
   std::uint32_t used_slots_ = 0;
-  std::vector<Capabilities::Spine> spines_;        // as each has answered last
-  std::vector<std::uint64_t> spines_answered_ns_;  // when
+  std::vector<Capabilities::Spine> spines_;        // each spine's last answer
+  std::vector<std::uint64_t> spines_answered_ns_;  // the time of that answer
   std::mt19937_64 random_;
   std::array<std::byte, kMaxPacketBytes> out_;
 };

@@ -1,18 +1,18 @@
 #pragma once
-// What an Aggregator keeps of a group: its branch of the tree and its slots. For aggregator*.cpp.
+// An Aggregator's state of a group: its branch of the tree and its slots. For aggregator*.cpp.
 #include <cstring>
 
 #include "coll/switch/aggregator.hpp"
 
 namespace weft::innet {
 
-// Operation and offset as one number: later places are larger. 0 is none, as operations count
-// from 1.
+// Operation and offset as one number: later places are larger. 0 is none, as operations count from
+// 1.
 inline std::uint64_t place_of(const Header& header) noexcept {
   return std::uint64_t{header.operation} << 32 | header.offset;
 }
 
-// One place that contributions are combined in, and the result of the place before.
+// The place whose contributions are being reduced, and the result of the place before.
 struct Aggregator::Slot {
   std::uint64_t place = 0, kept_place = 0;
   std::uint64_t have = 0;  // bit n: child n has contributed
@@ -20,7 +20,7 @@ struct Aggregator::Slot {
   std::uint16_t bytes = 0, kept_bytes = 0;
   Element element = Element::none, kept_element = Element::none;
   Operation arithmetic = Operation::none, kept_arithmetic = Operation::none;
-  std::uint8_t which = 0;  // of the two buffers: the current one
+  std::uint8_t which = 0;  // index of the current one of the two buffers
   bool is_complete = false;
 
   void begin(Group& group, const Header& header, std::size_t length) noexcept;
@@ -35,7 +35,7 @@ struct Aggregator::Group {
   std::uint16_t window = 0;  // granted
   std::uint16_t parent_window = 0;
   Branch branch;
-  bool is_broken = false;               // the parent lost it
+  bool is_broken = false;               // the parent has lost the group
   std::uint64_t bound = 0, killed = 0;  // bit n: child n
   std::uint64_t last_received_ns = 0;
   std::array<Address, kMaxChildren> children;
@@ -49,7 +49,8 @@ struct Aggregator::Group {
     return bound == all_children() && (!branch.has_parent || parent_ticket != 0);
   }
   std::size_t row() const noexcept { return (branch.payload_bytes + 63u) / 64 * 64; }
-  // Buffers of a slot: two for sums and results, and in ordered groups one for each child.
+  // The number of buffers of a slot: two for sums and results, and in ordered groups one for each
+  // child.
   std::size_t rows_per_slot() const noexcept {
     return 2u + (branch.ordered ? branch.num_children : 0u);
   }

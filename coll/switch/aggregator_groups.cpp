@@ -1,4 +1,4 @@
-// The control plane: what the switch can do, and how groups are made, renewed and ended.
+// The control plane: the switch's capabilities, and the making, renewal and end of groups.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace weft::innet {
 
 namespace {
-// How long a spine's answer says that it is there.
+// A spine counts as present for this time after its answer.
 constexpr std::uint64_t kAnswerHoldsNs = 1'000'000'000;
 }  // namespace
 
@@ -32,7 +32,7 @@ std::size_t Aggregator::group_bytes(const Branch& branch, int num_children) noex
 void Aggregator::on_query(const Address& from, const Packet& packet, std::uint64_t now_ns) {
   ++counters_.queries;
   if (packet.payload.size() != kQueryBytes) return void(++counters_.malformed);
-  // A spine's answer is for this switch, and nobody waits for it: the host asks again.
+  // A spine's answer is for this switch, and no packet waits for it: the host repeats its query.
   for (const Address& spine : options_.spines) {
     Header header;
     header.kind = Kind::query;
@@ -125,7 +125,7 @@ void Aggregator::on_notify(const Address& from, const Packet& packet, std::uint6
   auto found = groups_.find(header.group);
   if (found != groups_.end() && found->second->key == header.key &&
       static_cast<std::int16_t>(header.epoch - found->second->epoch) > 0) {
-    // The hosts agreed to begin anew. Its parent is told by the new group.
+    // The hosts agreed to make the group anew. The new group notifies the parent.
     drop_group(header.group);
     found = groups_.end();
   }
@@ -167,9 +167,10 @@ void Aggregator::on_notify(const Address& from, const Packet& packet, std::uint6
 
 void Aggregator::on_notify_reply(const Address&, Group& group, const Packet& packet) {
   const Header& header = packet.header;
-  if (header.answer == Answer::pending) return;  // the children ask again, and so this switch
+  if (header.answer == Answer::pending)
+    return;  // the children repeat their requests, and so does this switch
   if (header.answer != Answer::ok) {
-    // The hosts are told at once, so that none waits.
+    // Inform the hosts at once, so that none waits.
     for (std::size_t child = 0; child < group.branch.num_children; ++child) {
       if (!(group.bound >> child & 1)) continue;
       Header down = group.header(Kind::notify_reply);
@@ -210,7 +211,7 @@ void Aggregator::on_kill(const Address& from, const Packet& packet) {
       return void(++counters_.forged);
     if (header.epoch != group.epoch) return void(++counters_.stale);
     group.killed |= std::uint64_t{1} << header.child;
-    // Until all have said so, one of them may still ask for the last result.
+    // Until all children have sent a kill, one of them may still ask for the last result.
     if (group.killed == group.all_children()) {
       if (group.branch.has_parent) send_to_parent(group, Kind::kill, {});
       drop_group(header.group);

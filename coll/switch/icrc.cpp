@@ -16,7 +16,7 @@ constexpr std::size_t kSlices = 8;
 
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
-// tables[s][b]: what the byte b does, s bytes before the end.
+// tables[s][b]: the effect of byte b, s bytes before the end.
 constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t b = 0; b < 256; ++b) {
@@ -47,8 +47,8 @@ std::uint32_t by_table(std::uint32_t crc, const std::byte* at, std::size_t count
 #ifdef __x86_64__
 // Four blocks of 16 bytes at a time are folded into the next four by multiplications without carry,
 // in the end to one, which the tables reduce (Gopal et al., "Fast CRC Computation for Generic
-// Polynomials Using PCLMULQDQ Instruction", 2009). The constants are powers of x, by how far a fold
-// reaches, in the order of bits that this CRC has. `first` are 64 bytes, the others follow them.
+// Polynomials Using PCLMULQDQ Instruction", 2009). The constants are powers of x, by the distance
+// of a fold, in this CRC's order of bits. `first` are 64 bytes, the others follow them.
 [[gnu::target("pclmul,sse4.1")]] std::uint32_t by_folding(std::uint32_t crc, const std::byte* first,
                                                           const std::byte* at,
                                                           std::size_t count) noexcept {
@@ -92,7 +92,8 @@ std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) noexcep
 }
 
 std::uint32_t icrc(std::span<const std::byte> packet) noexcept {
-  // Eight bytes for a header that Ethernet does not have, IPv4, UDP, BTH; as ones what may change.
+  // Eight bytes for a header that Ethernet does not have, IPv4, UDP, BTH; fields that may change
+  // count as ones.
   constexpr std::size_t kIp = 8, kUdp = kIp + 20, kBth = kUdp + 8, kCovered = kBth + 12;
   std::array<std::byte, 64> head;  // room for the first bytes after it
   head.fill(std::byte{0xff});

@@ -23,7 +23,7 @@ struct Wide<double> {
   using type = double;
 };
 
-// Sums and products of integers wrap, in 64 bits that are cut.
+// Sums and products of integers wrap: they are computed in 64 bits and truncated.
 template <class T, class F>
 T arithmetic(T a, T b, F f) noexcept {
   if constexpr (std::is_same_v<T, Bfloat16>)
@@ -146,7 +146,8 @@ bool is_nan(T value) noexcept {
   return false;
 }
 
-// The larger (smaller) value, with equal values the smaller index; a NaN goes before all others.
+// The larger (smaller) value, with equal values the smaller index; a NaN takes precedence over all
+// others.
 template <class T, bool kMax>
 void locate(const std::byte* __restrict in, std::byte* __restrict inout,
             std::size_t count) noexcept {

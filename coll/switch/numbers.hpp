@@ -1,5 +1,5 @@
 #pragma once
-// What a switch computes: element types, operations, and one loop for each pair of them. Pure
+// The arithmetic of a switch: element types, operations, and one loop for each pair of them. Pure
 // functions; any thread. Every operation is defined bit by bit, so that a switch and the hosts'
 // fallback, which uses the same loops, agree.
 #include <cstddef>
@@ -27,8 +27,9 @@ enum class Element : std::uint8_t {
   long_int,    // 12 bytes
   two_int,
   short_int,  // 6 bytes
-  // A packet of them is one exponent and numbers that are parts of it: of the first 32 bits,
-  // signed, a sum takes the larger, the others it adds up, wrapping (coll/offload/fixed_point.hpp).
+  // A packet of these is one exponent and numbers that are multiples of its unit: a sum takes the
+  // larger of the first 32 bits, signed, and adds up the other words, wrapping
+  // (coll/offload/fixed_point.hpp).
   fixed,
   kEnd
 };
@@ -60,9 +61,9 @@ std::string_view name(Operation operation) noexcept;
 using ReduceFunction = void (*)(const std::byte* in, std::byte* inout, std::size_t count) noexcept;
 // Null: the operation is not defined on the type.
 ReduceFunction find_reduce(Element element, Operation operation) noexcept;
-// Whether it is a floating-point number, or a pair with one.
+// Returns true for a floating-point number, or a pair with one.
 bool is_floating(Element element) noexcept;
-// Whether the result depends on the order in which contributions are combined.
+// Returns true if the result depends on the order in which contributions are reduced.
 bool depends_on_order(Element element, Operation operation) noexcept;
 
 }  // namespace weft::innet

@@ -72,7 +72,7 @@ class Reader {
   bool ok_ = true;
 };
 
-// For bodies, which are written off the datapath.
+// Writes bodies, which are not on the datapath.
 class Body {
  public:
   Body() : writer_(room_.data()) {}

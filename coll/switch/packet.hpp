@@ -1,8 +1,8 @@
 #pragma once
-// The packets between hosts and switches that compute (docs/design/switch-protocol.md). Numbers of
-// the header are big-endian, as switches read them; elements of the payload are little-endian, as
-// hosts have them. Pure functions; any thread. Nothing here knows sockets: the same bytes travel as
-// the payload of a UDP datagram or inside RoCEv2.
+// The packets between hosts and switches that compute (docs/design/switch-protocol.md). Numbers of the
+// header are big-endian, as switches read them; elements of the payload are little-endian, as hosts
+// have them. Pure functions; any thread. Independent of sockets: the same bytes travel as the
+// payload of a UDP datagram or inside RoCEv2.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,42 +19,42 @@ namespace weft::innet {
 inline constexpr std::uint16_t kMagic = 0x5746;
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 40;
-inline constexpr std::size_t kMaxPayloadBytes = 1024;  // what a packet of 1500 bytes surely holds
+inline constexpr std::size_t kMaxPayloadBytes = 1024;  // fits surely into a packet of 1500 bytes
 inline constexpr std::size_t kMaxPacketBytes = kHeaderBytes + kMaxPayloadBytes;
 inline constexpr int kMaxChildren = 64;  // of one switch in one group
-inline constexpr int kMaxSpines = 8;     // that one switch knows
+inline constexpr int kMaxSpines = 8;     // known to one switch
 
 enum class Kind : std::uint8_t {
-  query = 1,      // host to switch: what can you do
+  query = 1,      // host to switch: asks for its capabilities
   query_reply,    //
-  notify,         // child to its switch: make the group, I am child number so and so
+  notify,         // child to its switch: make the group; gives the child's number
   notify_reply,   //
-  kill,           // child to its switch: I am through with the group
+  kill,           // child to its switch: done with the group
   kill_reply,     //
-  renew,          // child to its switch: the group lives
+  renew,          // child to its switch: the group is still in use
   data,           // child to its switch: a contribution
   result,         // switch to child
-  wait,           // switch to child: your contribution is here, others are missing
-  refuse,         // switch to child: see the status
-  recover,        // host to host: I lack this operation's result, have you got it
+  wait,           // switch to child: your contribution has arrived, others are missing
+  refuse,         // switch to child: the reason is in `answer`
+  recover,        // host to host: asks whether it has this operation's result
   recover_reply,  //
-  fetch,          // host to host: give me this part of the result
+  fetch,          // host to host: asks for this part of the result
   fetch_reply,    //
-  status,         // anybody to switch
+  status,         // from any address to a switch
   status_reply,   //
   kEnd
 };
 
 enum class Answer : std::uint8_t {
   ok = 0,
-  pending,      // notify: other children, or the switch above, have not come yet
-  no_group,     // this switch knows no such group (any more): it was restarted, or the lease ended
-  table_full,   // no room for another group, or for its slots
-  conflict,     // the group's number is taken by another one, or the child by another address
-  unsupported,  // a type, an operation or a mode this switch cannot compute
-  mismatch,     // this contribution is not what the others contribute to the same place
-  out_of_step,  // the slot still works at an earlier packet
-  parent_silent,  // the switch above does not answer
+  pending,   // notify: other children, or the parent switch, have not come yet
+  no_group,  // the switch does not know the group (any more): it was restarted, or the lease ended
+  table_full,     // no room for another group, or for its slots
+  conflict,       // the group's number is taken by another one, or the child by another address
+  unsupported,    // a type, an operation or a mode this switch cannot compute
+  mismatch,       // this contribution does not match the others to the same place
+  out_of_step,    // the slot is still busy with an earlier packet
+  parent_silent,  // the parent switch does not answer
   bad_format,
   has,    // recover_reply: this host has the result
   lacks,  // recover_reply: it has not, and will not take it from the switch any more
@@ -62,14 +62,14 @@ enum class Answer : std::uint8_t {
 };
 std::string_view text(Answer answer) noexcept;
 
-// What every packet begins with. `operation` counts a group's operations from 1 and `offset` is in
-// bytes from the beginning of the operation's vector: together they say which contributions belong
-// together. `slot` is where in the switch.
+// The beginning of every packet. `operation` counts a group's operations from 1 and `offset` is in
+// bytes from the beginning of the operation's vector: together they identify the contributions that
+// belong together. `slot` is the number of the slot in the switch.
 struct Header {
   Kind kind = Kind::status;
   std::uint32_t group = 0;
-  std::uint64_t key = 0;     // random: who does not know it has no part in the group
-  std::uint32_t ticket = 0;  // random, by the switch for one making of the group
+  std::uint64_t key = 0;     // random: a sender that does not know it has no part in the group
+  std::uint32_t ticket = 0;  // random, drawn by the switch each time the group is made
   std::uint16_t epoch = 0;
   std::uint8_t child = 0;
   Answer answer = Answer::ok;
@@ -80,7 +80,7 @@ struct Header {
   Operation arithmetic = Operation::none;
 };
 
-// Where packets come from and go to; opaque to both state machines.
+// The source or destination of a packet; opaque to both state machines.
 struct Address {
   std::uint32_t ipv4 = 0;        // host order
   std::uint16_t port = 0;        // UDP: the port; RoCE: 4791
@@ -88,13 +88,13 @@ struct Address {
   std::uint32_t queue_pair = 0;  // RoCE: of the host
   bool operator==(const Address&) const = default;
 };
-// "127.0.0.1:9000"; nullopt if it is not that.
+// Parses "127.0.0.1:9000"; nullopt if the text is not of that form.
 std::optional<Address> parse_address(std::string_view text);
 std::string text(const Address& address);
 
-// What a switch can do, and how much of it is free: the body of query_reply.
+// A switch's capabilities, and how much of it is free: the body of query_reply.
 struct Capabilities {
-  std::uint8_t role = 0;         // 0: completes groups under it, and passes others on; 1: spine
+  std::uint8_t role = 0;         // 0: completes groups under it, and passes others up; 1: spine
   std::uint32_t elements = 0;    // bit n: Element n
   std::uint32_t operations = 0;  // bit n: Operation n
   std::uint16_t payload_bytes = 0;
@@ -114,10 +114,11 @@ struct Capabilities {
   std::vector<Spine> spines;  // at most kMaxSpines
   bool operator==(const Capabilities&) const = default;
 };
-inline constexpr std::uint8_t kFeatureOrdered = 1;  // adds by child number, whoever comes first
+inline constexpr std::uint8_t kFeatureOrdered =
+    1;  // adds by child number, whatever the order of arrival
 inline constexpr std::uint8_t kFeatureRoce = 2;
 
-// What the query's body says of the host: where results of RoCE go.
+// The host's port, in a query's body: the destination of results by RoCE.
 struct HostPort {
   std::uint32_t job = 0;
   std::array<std::uint8_t, 6> mac{};
@@ -127,7 +128,7 @@ struct HostPort {
   bool operator==(const HostPort&) const = default;
 };
 
-// notify: the part of the tree that this switch is to know.
+// notify: the switch's part of the tree.
 struct Branch {
   std::uint32_t job = 0;
   std::uint8_t num_children = 0;
@@ -147,10 +148,10 @@ struct Grant {
   std::uint16_t window = 0;
 };
 
-// A packet is written into a buffer of kMaxPacketBytes; the result says how much of it.
+// Writes a packet into a buffer of kMaxPacketBytes; returns its length.
 std::size_t write_packet(std::span<std::byte> out, const Header& header,
                          std::span<const std::byte> payload) noexcept;
-// nullopt: not such a packet. The payload is what follows the header, all of it.
+// A packet as read. nullopt: not such a packet. The payload is all that follows the header.
 struct Packet {
   Header header;
   std::span<const std::byte> payload;
@@ -166,7 +167,7 @@ std::optional<HostPort> decode_host_port(std::span<const std::byte> bytes) noexc
 std::optional<Branch> decode_branch(std::span<const std::byte> bytes) noexcept;
 std::optional<Grant> decode_grant(std::span<const std::byte> bytes) noexcept;
 
-// A query is as long as the longest answer, so that nobody can be flooded through a switch.
+// A query is as long as the longest answer, so that no one can be flooded through a switch.
 inline constexpr std::size_t kQueryBytes = 256;
 
 }  // namespace weft::innet

@@ -1,7 +1,7 @@
 #pragma once
 // RoCEv2 packets of unreliable datagrams around the packets of packet.hpp: IPv4, UDP to port 4791,
 // BTH (opcode 0x64), DETH, the packet, padding to four bytes, ICRC (InfiniBand Architecture
-// Specification, volume 1, chapter 9 and annex A17). What is read is untrusted: everything is
+// Specification, volume 1, chapter 9 and annex A17). Packets read are untrusted: everything is
 // checked, the ICRC last. Pure functions; any thread.
 #include <array>
 #include <cstddef>
@@ -14,10 +14,10 @@
 namespace weft::innet {
 
 inline constexpr std::uint16_t kRocePort = 4791;
-// Of every switch and of the hosts that speak to it: Q_Keys keep strangers' packets out of a queue
-// pair, and this is known to all.
+// The Q_Key of every switch and of the hosts that use it: Q_Keys keep foreign packets out of a
+// queue pair, but this one is publicly known.
 inline constexpr std::uint32_t kRoceQueueKey = 0x57454654;
-// Where switches take packets.
+// The queue pair at which switches receive packets.
 inline constexpr std::uint32_t kSwitchQueuePair = 0x005746;
 inline constexpr std::uint16_t kPartitionKey = 0xffff;  // the default partition
 
@@ -43,11 +43,11 @@ struct RocePacket {
   std::span<const std::byte> payload;
 };
 
-// From the IPv4 header on; the length written. `payload`: at most kMaxPacketBytes.
+// Writes a packet from the IPv4 header on; returns its length. `payload`: at most kMaxPacketBytes.
 std::size_t write_roce(std::span<std::byte> out, const RoceHeader& header,
                        std::span<const std::byte> payload) noexcept;
-// nullopt: not such a packet, or its ICRC is wrong. What follows the packet, as Ethernet's padding
-// does, is left out.
+// nullopt: not such a packet, or its ICRC is wrong. Bytes after the packet, such as Ethernet's
+// padding, are ignored.
 std::optional<RocePacket> read_roce(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace weft::innet

@@ -1,8 +1,9 @@
-// Allgather over hosts: those that lead bring the hosts' blocks together, each host's as one.
+// Allgather over hosts: the leaders exchange the hosts' blocks, each host's as one.
 //
-// Short: inside to the leader, among the leaders, and all of it inside from the leader. Where hosts
-// give long blocks: around a ring of the leaders, while what came last is passed on inside; with h
-// hosts (h - 1) (alpha + bytes of one host beta) across. Each link carries every block once.
+// Short blocks: inside to the leader, among the leaders, and all of them inside from the leader.
+// Long blocks: around a ring of the leaders, while the blocks that arrived last are passed on
+// inside; with h hosts (h - 1) (alpha + bytes of one host beta) across. Each link carries every
+// block once.
 #include <algorithm>
 
 #include "coll/two_level/two_level.hpp"
@@ -10,7 +11,7 @@
 namespace weft::coll {
 namespace {
 
-// Of one host, in the mean: below it the steps of a ring cost more than they carry.
+// The mean bytes of one host: below it the steps of a ring cost more than they save.
 constexpr std::size_t kRingMinBytes = 16 * 1024;
 
 Status share_around_ring(Hosts& hosts, bool leads, std::byte* blocks) {
@@ -34,8 +35,8 @@ Status share_around_ring(Hosts& hosts, bool leads, std::byte* blocks) {
   return {};
 }
 
-// What the hosts' members gave, `total` bytes laid out by hosts.counts and displacements, of which
-// each leader has its host's, comes to everybody.
+// Shares all members' blocks, `total` bytes laid out by hosts.counts and displacements, with all
+// members. Each leader has its host's blocks at the beginning.
 Status share(Hosts& hosts, bool leads, std::byte* blocks, std::size_t total) {
   if (total / index(hosts.size()) >= kRingMinBytes) return share_around_ring(hosts, leads, blocks);
   const auto& counts = hosts.counts;

@@ -1,4 +1,5 @@
-// Allreduce over hosts: inside each to its leader, among those, and inside from the leader.
+// Allreduce over hosts: inside each host to its leader, among the leaders, and inside from the
+// leader.
 #include "coll/two_level/two_level.hpp"
 
 namespace weft::coll {

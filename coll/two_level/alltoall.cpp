@@ -1,6 +1,6 @@
-// All-to-all of short blocks over hosts: each host's members give all they send to the one that
-// leads, which sends one message to each other host, and shares out what comes. With h hosts of k
-// members h - 1 messages leave a host instead of k k (h - 1), at the price of copying every block
+// All-to-all of short blocks over hosts: each host's members send all their blocks to their leader,
+// which sends one message to each other host, and distributes the arriving blocks. With h hosts of
+// k members h - 1 messages leave a host instead of k k (h - 1), at the price of copying every block
 // four times.
 #include "coll/two_level/two_level.hpp"
 
@@ -12,7 +12,8 @@ Status two_level_alltoall(Team& team, const void* send, void* receive, std::size
   const bool leads = hosts.lead();
   const int n = team.size(), k = inside.size();
   const std::size_t row = index(n) * bytes, all = round_up_line(index(k) * row);
-  // rows: what each member of this host sends, later what each is given; out and in: host by host.
+  // rows: what each member of this host sends, later what each receives; out and in: ordered by
+  // host.
   std::byte *rows = nullptr, *out = nullptr, *in = nullptr;
   if (leads) {
     rows = team.scratch(3 * all);
@@ -22,7 +23,7 @@ Status two_level_alltoall(Team& team, const void* send, void* receive, std::size
   }
   WEFT_COLL_TRY(gather(inside, send, rows, row, hosts.leader()));
   if (leads) {
-    // What goes to a host: for each member there, a block of each member here.
+    // The data for a host: for each member there, a block of each member here.
     std::size_t next = 0;
     for (int i = 0; i < n; ++i)
       for (int from = 0; from < k; ++from, next += bytes)
@@ -32,7 +33,7 @@ Status two_level_alltoall(Team& team, const void* send, void* receive, std::size
                                   : alltoallv(hosts.across(), out, hosts.counts.data(),
                                               hosts.displacements.data(), in, hosts.counts.data(),
                                               hosts.displacements.data()));
-    // What comes from a host: for each member here, a block of each member there.
+    // The data from a host: for each member here, a block of each member there.
     next = 0;
     for (int h = 0; h < hosts.size(); ++h)
       for (int to = 0; to < k; ++to)

@@ -1,5 +1,5 @@
-// Barrier over hosts: each host's members tell the one that leads it, those that lead meet, and let
-// the others go. Cost: log2(hosts) alpha across.
+// Barrier over hosts: each host's members notify their leader, the leaders run a barrier, and
+// release their members. Cost: log2(hosts) alpha across.
 #include "coll/two_level/two_level.hpp"
 
 namespace weft::coll {

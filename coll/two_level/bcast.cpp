@@ -1,8 +1,9 @@
-// Broadcast over hosts: to the members that lead the hosts, and inside each from its leader.
+// Broadcast over hosts: to the leaders of the hosts, and inside each from its leader.
 //
 // Long data pass along a chain of the hosts in pieces, and inside a host while the next piece is on
 // its way. With h hosts and p pieces: (p + h - 2) (alpha + bytes / p beta) across, and one piece
-// inside. With many hosts the chain is too long, and the data go whole, by the calls' own choice.
+// inside. With many hosts the chain is too long, and the data go in one piece, by the calls' own
+// choice.
 #include <algorithm>
 
 #include "coll/two_level/two_level.hpp"

@@ -1,5 +1,5 @@
-// Gather over hosts: inside each to its leader, and one message of it to the root, which leads its
-// own host.
+// Gather over hosts: inside each host to its leader, which sends one message to the root, the
+// leader of its own host.
 #include "coll/plan/plan_run.hpp"
 #include "coll/two_level/two_level.hpp"
 
@@ -9,7 +9,7 @@ Status two_level_gather(Team& team, const void* send, void* receive, std::size_t
   Hosts& hosts = *team.hosts();
   const bool leads = hosts.lead(root), is_root = team.rank() == root;
   const int n = team.size(), mine = hosts.mine();
-  // At the root all blocks host by host; elsewhere those of this host.
+  // All blocks, ordered by host, at the root; elsewhere those of this host.
   const bool in_place = is_root && hosts.is_in_order();
   std::byte* blocks = static_cast<std::byte*>(receive);
   if (leads && !in_place) {
@@ -38,8 +38,8 @@ Status two_level_gather(Team& team, const void* send, void* receive, std::size_t
 
 namespace {
 
-// Calls call(member, its block's length, where it is) for all blocks of another host; those that it
-// does not carry are nowhere.
+// Calls call(member, its block's length, the block) for all blocks of another host; null for a
+// block that the packet does not carry.
 template <class Call>
 void for_each_block(const Hosts& hosts, int host, const std::byte* packet, Call&& call) {
   const std::byte* next = packet + index(hosts.size(host)) * sizeof(std::size_t);
@@ -52,7 +52,8 @@ void for_each_block(const Hosts& hosts, int host, const std::byte* packet, Call&
   }
 }
 
-// At the root: what the leaders of the other hosts send, and the long blocks of their members.
+// At the root: receives the packets of the other hosts' leaders, and the long blocks of their
+// members.
 Status receive_from_hosts(Team& team, void* receive, const std::size_t* counts,
                           const std::ptrdiff_t* displacements) {
   Hosts& hosts = *team.hosts();

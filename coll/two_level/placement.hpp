@@ -1,10 +1,9 @@
 #pragma once
-// Placement: how the members of a team are spread over hosts, as one of them sees it.
+// Placement: the distribution of the members of a team over hosts, as seen by one of them.
 //
 // Ranks may be mapped to hosts in any way. Hosts are numbered by their first members, and
 // `member()` lists the members host by host, in the order of the team within each. Every member
-// comes to the same numbers, as they follow from where the members are alone. Pure data; one
-// thread.
+// computes the same numbers, as they follow from the members' hosts alone. Pure data; one thread.
 #include <cstddef>
 #include <vector>
 
@@ -14,9 +13,10 @@ namespace weft::coll {
 
 class Placement {
  public:
-  // For up to `most` members, on hosts that have names from 0 to num_names - 1. Gets all memory.
+  // For up to `most` members, on hosts that have names from 0 to num_names - 1. Allocates all
+  // memory.
   void reserve(std::size_t most, std::size_t num_names);
-  // For the member `rank` of so many; names: that of each one's host.
+  // For the member `rank` of `size`; name_of(member) is the name of its host.
   template <class NameOf>
   void assign(int rank, int size, NameOf&& name_of) noexcept {
     names_.resize(static_cast<std::size_t>(size));
@@ -24,7 +24,7 @@ class Placement {
     arrange(rank);
   }
 
-  // Whether the members are on several hosts and some of them share one.
+  // Returns true if the members are on several hosts and some of them share one.
   bool is_worth_it() const noexcept {
     return size() > 1 && size() < static_cast<int>(order_.size());
   }
@@ -40,21 +40,21 @@ class Placement {
   int begin(int host) const noexcept { return begin_[static_cast<std::size_t>(host)]; }
   int size(int host) const noexcept { return begin(host + 1) - begin(host); }
   int member(int position) const noexcept { return order_[static_cast<std::size_t>(position)]; }
-  // Whether that is the order of the team, so that combining host by host keeps it.
+  // Returns true if that is the order of the team, so that reducing host by host keeps it.
   bool is_in_order() const noexcept { return in_order_; }
-  // Whether all hosts have equally many members.
+  // Returns true if all hosts have equally many members.
   bool is_even() const noexcept { return largest_ == smallest_; }
-  // Members of the host that has most.
+  // The number of members of the host that has most.
   int largest() const noexcept { return largest_; }
 
-  // Until the next call each host is led by its first member, but that of `root` (-1: none) by the
-  // root. True: this member leads its host.
+  // Chooses the leaders until the next call: of each host its first member, but of the host of
+  // `root` (-1: none) the root. Returns true if this member leads its host.
   bool lead(int root = -1) noexcept;
-  // The place of the member that leads this host, and the member that leads a host.
+  // The local rank of this host's leader, and the member that leads a host.
   int leader() const noexcept { return leader_; }
   int leader_of(int host) const noexcept { return leaders_[static_cast<std::size_t>(host)]; }
 
-  // The members of this host, and those that lead.
+  // The members of this host, and the leaders.
   Group inside_group() const noexcept {
     return {local_rank_, size(mine_), order_.data() + begin(mine_)};
   }
@@ -75,7 +75,7 @@ class Placement {
   int leader_ = 0;
   int led_by_root_ = -1;  // the host that is not led by its first member
   bool in_order_ = true;
-  int smallest_ = 0, largest_ = 0;  // members of a host
+  int smallest_ = 0, largest_ = 0;  // fewest and most members of a host
 };
 
 }  // namespace weft::coll

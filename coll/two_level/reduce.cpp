@@ -1,8 +1,8 @@
-// Reduction over hosts: inside each to its leader, then from those to the root, which leads its
-// own.
+// Reduction over hosts: inside each host to its leader, then from the leaders to the root, which
+// leads its own host.
 //
-// Long vectors are combined along a chain of the hosts that ends at the root, in pieces, while the
-// next piece is combined inside. With h hosts and p pieces: (p + h - 2) (alpha + bytes / p (beta +
+// Long vectors are reduced along a chain of the hosts that ends at the root, in pieces, while the
+// next piece is reduced inside. With h hosts and p pieces: (p + h - 2) (alpha + bytes / p (beta +
 // gamma)) across, and one piece inside; every link carries the vector once, where other algorithms
 // bring up to twice as much to the root. With many hosts the chain is too long.
 #include <array>
@@ -26,8 +26,8 @@ Status reduce_along_chain(Team& team, const void* input, void* receive, std::siz
   const std::size_t unit = op.element_bytes;
   const std::size_t most = std::max<std::size_t>(
       1, std::clamp<std::size_t>(count * unit / 16, 16 * 1024, 128 * 1024) / unit);
-  // Two places for what has come, and two for this host's own: while one piece is combined the one
-  // before is sent and the next one comes.
+  // Two buffers for arriving pieces, and two for this host's own: while one piece is reduced the
+  // one before is sent and the next one arrives.
   const std::size_t stride = round_up_line(most * unit);
   std::byte* scratch = leads ? team.scratch(4 * stride) : nullptr;
   if ((leads && scratch == nullptr) || !hosts.make_room(most * unit)) return Code::no_memory;

@@ -1,5 +1,5 @@
-// Reduce-scatter over hosts: the whole vector inside each to its leader; among those each gets what
-// its host's members own, and passes it on.
+// Reduce-scatter over hosts: the entire vector inside each host to its leader; among the leaders
+// each gets the parts of its host's members, and scatters them.
 #include <algorithm>
 
 #include "coll/two_level/two_level.hpp"
@@ -16,7 +16,7 @@ Status two_level_reduce_scatter(Team& team, const void* input, void* receive,
   std::size_t count = 0;
   for (int r = 0; r < n; ++r) count += counts[r];
   const std::size_t bytes = count * unit, stride = round_up_line(bytes);
-  // Host by host, and the whole vector in the order of the team where that is another.
+  // The vector ordered by host, and the vector in the order of the team where that is different.
   std::byte* parts = nullptr;
   if (leads) {
     parts = team.scratch(hosts.is_in_order() ? bytes : stride + bytes);
@@ -42,7 +42,7 @@ Status two_level_reduce_scatter(Team& team, const void* input, void* receive,
     }
     WEFT_COLL_TRY(reduce_scatter(hosts.across(), nullptr, parts, hosts.counts.data(), op));
   }
-  // The leader has what its host's members get, one after the other.
+  // The leader has the parts of its host's members, one after the other.
   const auto own = [&](int place) { return counts[hosts.member(first + place)] * unit; };
   hosts.lay_out_members(k, own);
   const auto& lengths = hosts.member_counts;

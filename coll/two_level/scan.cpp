@@ -1,5 +1,6 @@
-// Prefix reductions over hosts that hold the members in order: each host's sum to its leader, among
-// those what all hosts before add up to, and that before what the host's own members have.
+// Prefix reductions over hosts that hold the members in order: each host's sum goes to its leader,
+// the leaders compute the sum of all hosts before, and that is applied before the prefixes of the
+// host's own members.
 #include "coll/two_level/two_level.hpp"
 
 namespace weft::coll {

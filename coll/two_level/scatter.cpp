@@ -17,7 +17,7 @@ Status two_level_scatter(Team& team, const void* send, void* receive, std::size_
   if (is_root && !in_place)
     for (int i = 0; i < n; ++i)
       copy_bytes(scratch + index(i) * bytes, at(send, index(hosts.member(i)) * bytes), bytes);
-  const void* blocks = in_place ? send : scratch;  // at the root all, host by host
+  const void* blocks = in_place ? send : scratch;  // all, ordered by host, at the root
   if (leads) {
     hosts.lay_out(bytes);
     const std::size_t length = hosts.counts[index(mine)];
@@ -33,7 +33,7 @@ Status two_level_scatter(Team& team, const void* send, void* receive, std::size_
 
 namespace {
 
-// At the root: the lengths and short blocks of each other host to its leader.
+// At the root: sends the lengths and short blocks of each other host to its leader.
 Status send_to_hosts(Team& team, const void* send, const std::size_t* counts,
                      const std::ptrdiff_t* displacements) {
   Hosts& hosts = *team.hosts();

@@ -1,7 +1,7 @@
 #pragma once
 // The collectives of teams that are on several hosts, of which some have several members: data
-// cross between two hosts once, between the members that lead them, and inside a host go through
-// its shared memory. Each is composed of calls of the two teams of Hosts, one file each.
+// cross between two hosts once, between their leaders, and inside a host go through its shared
+// memory. Each is composed of calls of the two teams of Hosts, one file each.
 //
 // Arguments as in algorithms.hpp. Reductions keep rank order if the hosts hold the members in
 // order, and are for commutative operations otherwise.
@@ -12,16 +12,16 @@
 
 namespace weft::coll {
 
-// What a call ended with. If that is in its middle, the others may wait for this member, and are
-// told.
+// Returns the status that a call ended with. If that is in its middle, notifies the others, which
+// may wait for this member.
 Status ended(Team& team, Status status);
-// For a call that a loss keeps from beginning.
+// The status of a call that a loss keeps from beginning; notifies the others.
 Status lost(Team& team);
 
-// A chain of the hosts, in pieces: with more of them it is too long.
+// The most hosts of a chain along which data go in pieces; longer ones take too long.
 inline constexpr int kChainMaxHosts = 16;
 
-// Calls piece(first byte, elements) until all are through, or one fails.
+// Calls piece(first byte, elements) until all are done, or one fails.
 template <class Piece>
 Status in_pieces(std::size_t count, const Reduction& op, Piece&& piece) {
   // They need up to four times their length.
@@ -34,7 +34,7 @@ Status in_pieces(std::size_t count, const Reduction& op, Piece&& piece) {
 
 Status two_level_barrier(Team& team);
 Status two_level_bcast(Team& team, void* data, std::size_t bytes, int root);
-// `receive` counts on the root only and may be `input`.
+// `receive` is significant on the root only and may be `input`.
 Status two_level_reduce(Team& team, const void* input, void* receive, std::size_t count,
                         const Reduction& op, int root);
 // `receive` may be `input`.
@@ -43,20 +43,20 @@ Status two_level_allreduce(Team& team, const void* input, void* receive, std::si
 // `receive` may be `input`. For hosts that hold the members in order.
 Status two_level_scan(Team& team, const void* input, void* receive, std::size_t count,
                       const Reduction& op, bool exclusive);
-// `input` may be `receive`. Counts in elements.
+// `input` may be `receive`. Counts are in elements.
 Status two_level_reduce_scatter(Team& team, const void* input, void* receive,
                                 const std::size_t* counts, const Reduction& op);
-// The root's own block is in its place in `receive` (gather) or stays in `send` (scatter).
+// The root's own block is at its position in `receive` (gather) or stays in `send` (scatter).
 Status two_level_gather(Team& team, const void* send, void* receive, std::size_t bytes, int root);
 Status two_level_scatter(Team& team, const void* send, void* receive, std::size_t bytes, int root);
-// Blocks of any length: what a leader sends on or gets for its host begins with their lengths, by
-// place. Longer ones than this go straight between the root and their member.
+// Blocks of any length: a packet between the root and a host's leader begins with the blocks'
+// lengths, by local rank. Blocks longer than this go straight between the root and their member.
 inline constexpr std::size_t kMostCarriedBytes = 16 * 1024;
 inline std::size_t carried(std::size_t bytes) noexcept {
   return bytes <= kMostCarriedBytes ? bytes : 0;
 }
-// At the root: fills hosts.counts and displacements with what goes between it and the leader of
-// each other host, if so many bytes are carried for a member. Returns the bytes of all.
+// At the root: fills hosts.counts and displacements with the packets between it and the leader of
+// each other host; carried_of(member) gives the bytes carried for a member. Returns the total.
 template <class Carried>
 std::size_t lay_out_packets(Hosts& hosts, Carried&& carried_of) noexcept {
   std::size_t total = 0;
@@ -73,13 +73,13 @@ std::size_t lay_out_packets(Hosts& hosts, Carried&& carried_of) noexcept {
   }
   return total;
 }
-// The root's own block is in its place in `receive` (gatherv) or stays in `send` (scatterv).
+// The root's own block is at its position in `receive` (gatherv) or stays in `send` (scatterv).
 Status two_level_gatherv(Team& team, const void* send, std::size_t send_bytes, void* receive,
                          const std::size_t* counts, const std::ptrdiff_t* displacements, int root);
 Status two_level_scatterv(Team& team, const void* send, const std::size_t* counts,
                           const std::ptrdiff_t* displacements, void* receive,
                           std::size_t receive_bytes, int root);
-// `receive` holds this rank's block in its place.
+// `receive` holds this rank's block at its position.
 Status two_level_allgather(Team& team, void* receive, std::size_t bytes);
 Status two_level_allgatherv(Team& team, void* receive, const std::size_t* counts,
                             const std::ptrdiff_t* displacements);

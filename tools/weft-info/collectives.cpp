@@ -17,7 +17,7 @@ std::string limit(std::size_t value, std::size_t any) {
   return value == any ? "any" : fmt::format("{}", value);
 }
 
-// Where the table may change its mind.
+// The lengths at which the table's choice may change.
 std::set<std::size_t> boundaries(Collective collective, const coll::Choices& choices) {
   std::set<std::size_t> found;
   for (const coll::Choice& choice : choices[collective]) found.insert(choice.max_bytes);

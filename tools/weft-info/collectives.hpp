@@ -1,5 +1,5 @@
 #pragma once
-// What weft-info --collectives prints.
+// The text of weft-info --collectives.
 #include <string>
 
 #include "base/settings.hpp"
@@ -10,8 +10,8 @@ namespace weft {
 // The rules, in order.
 std::string collectives_text();
 
-// Which algorithm each collective takes between so many processes on so many hosts, with the
-// settings at hand. bad_argument: there can be no such numbers.
+// The algorithm that each collective takes between so many processes on so many hosts, with the
+// current settings. bad_argument: the numbers are impossible.
 Status chosen_text(const Settings& settings, int num_processes, int num_hosts, std::string& text);
 
 }  // namespace weft

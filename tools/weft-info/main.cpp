@@ -1,4 +1,4 @@
-// weft-info: the settings with where each value came from, and what was found on this machine.
+// weft-info: the settings with the source of each value, and the facts found about this machine.
 #include <fmt/core.h>
 #include <stdio.h>
 
@@ -42,7 +42,7 @@ std::string help_text(const InfoReport& report) {
          "  --version, --help\n";
 }
 
-// word: of the command line, or null. 0: it is no number above 0.
+// Parses an argument of the command line, or null. Returns 0 if it is not a number above 0.
 int count_of(const char* word) {
   const std::string_view text = word != nullptr ? word : "";
   int number = 0;
@@ -50,7 +50,7 @@ int count_of(const char* word) {
   return error == std::errc{} && end == text.data() + text.size() && number > 0 ? number : 0;
 }
 
-// process: of the command line, or null.
+// process: an argument of the command line, or null.
 int print_stats(const char* process) {
   const pid_t pid = count_of(process);
   if (pid == 0) {
@@ -66,7 +66,7 @@ int print_stats(const char* process) {
   return 0;
 }
 
-// Which fabric leads to the Node at this address; the exit status.
+// Prints the fabric that leads to the Node at this address; returns the exit status.
 int show_peer(const std::string& address, const std::string& secret) {
   Status status;
   try {
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
 
   std::vector<std::string> names;
   std::string peer, secret;
-  int num_processes = -1, num_hosts = 0;  // asked about, if not -1
+  int num_processes = -1, num_hosts = 0;  // given on the command line, if not -1
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--attach") return print_stats(argv[i + 1]);

@@ -27,7 +27,7 @@ class End {
   End(tagged::Engine& engine, int peer, bool is_first)
       : engine_(engine), peer_(peer), is_first_(is_first) {}
 
-  // Nanoseconds from one end to the other for so many bytes, half of there and back.
+  // The time of so many bytes from one end to the other in nanoseconds: half a round trip.
   double one_way(std::size_t bytes) {
     constexpr int kTimes = 200;
     return median_of(kTimes,
@@ -38,7 +38,7 @@ class End {
                      }) /
            2;
   }
-  // Nanoseconds from one message to the next while many are under way.
+  // The time between messages in nanoseconds while many are under way.
   double gap(std::size_t bytes, int num_messages) {
     return median_of(1,
                      [&] {
@@ -61,7 +61,7 @@ class End {
     for (int round = 0; round <= kRounds && status_; ++round) {
       const auto begin = now_ns();
       for (int i = 0; i < times && status_; ++i) step();
-      // The first is to get everything going.
+      // The first round is a warm-up.
       if (round > 0) each.push_back(static_cast<double>(now_ns() - begin) / times);
     }
     return each.empty() ? 0 : median(std::move(each));
@@ -115,7 +115,7 @@ void print_table(const coll::Network& network, const std::string& hosts, int num
       network.reduce_per_byte, num_processes, coll::table_for(network, num_processes));
 }
 
-// network: of rank 0.
+// network: set on rank 0.
 Status measure(Members& job, tagged::Engine& engine, int other, coll::Network& network) {
   if (job.rank() != 0 && job.rank() != other) return {};
   const bool is_first = job.rank() == 0;
@@ -124,7 +124,7 @@ Status measure(Members& job, tagged::Engine& engine, int other, coll::Network& n
   constexpr std::size_t kLong = 1 << 20;
   const double one_way = end.one_way(8), gap = end.gap(8, 1000), long_gap = end.gap(kLong, 16);
   if (!end.status() || !is_first) return end.status();
-  // What keeps the next message from leaving is the work at the busier end.
+  // The delay of the next message is the processing time at the busier end.
   network.overhead = std::min(gap, one_way / 2);
   network.latency = one_way - 2 * network.overhead;
   network.per_byte = long_gap / static_cast<double>(kLong);
@@ -137,7 +137,7 @@ Status measure(Members& job, tagged::Engine& engine, int other, coll::Network& n
 int tune(const Settings& environment, int num_processes) {
   Settings settings = environment;
   const bool has_switch = settings.text(Setting::offload) != "off";
-  // So that the switch is used wherever it can be: that is what is measured.
+  // Forced, so that the switch is measured wherever it can be used.
   if (has_switch) (void)settings.set("OFFLOAD_WHEN", "force");
   const auto failed = [](const Status& status) {
     fmt::print(stderr, "weft-info: {}\n", status.text());
@@ -165,7 +165,7 @@ int tune(const Settings& environment, int num_processes) {
   if (closed) closed = job->board().close();
   if (!measured) return failed(measured);
   if (!closed) return failed(closed);
-  // The others need not wait for this.
+  // The other processes need not wait for this.
   if (job->rank() == 0) {
     fmt::print(stderr, "weft-info: plays the steps of up to {} processes\n", num_processes);
     print_table(network, fmt::format("{} and {}", job->member(0).host, job->member(other).host),

@@ -16,10 +16,10 @@ namespace weft {
 namespace {
 
 constexpr std::uint32_t kSwitchContext = 1, kHostsContext = 2;
-// Lengths in bytes, each up to half the next one.
+// Lengths in bytes, each at most half the next one.
 constexpr std::size_t kLengths[] = {8, 64, 512, 4096, 32768, 262144, 2097152};
 
-// Of the slowest process, in nanoseconds a call.
+// The time of a call on the slowest process, in nanoseconds.
 Status time_calls(coll::Team& team, coll::Team& hosts, std::vector<double>& data, std::size_t count,
                   const coll::Reduction& sum, const coll::Reduction& most, double& ns) {
   const int times = count <= 512 ? 20 : 2;
@@ -63,7 +63,7 @@ Status tune_offload(tagged::Engine& engine) {
         if (prints) fmt::print("# the switch is not used: WEFT_LOG=warn says why\n");
         return {};
       }
-      // The first makes the group.
+      // The first round makes the group.
       if (round == 0) continue;
       switch_ns.push_back(one);
       hosts_ns.push_back(other);

@@ -1,5 +1,5 @@
 #pragma once
-// How what --tune times is timed: in rounds, of which the median counts.
+// Timing for --tune: in rounds, of which the median counts.
 #include <algorithm>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// weft-offload: when allreduce by switches pays, after the model of coll/offload/model.hpp. Exit
-// status: 0, 1 if nothing could be drawn, 2 for bad arguments.
+// weft-offload: computes where allreduce by switches pays, by the model of coll/offload/model.hpp.
+// Exit status: 0, 1 if nothing could be drawn, 2 for bad arguments.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -39,7 +39,7 @@ void print_check() {
              errors.back() * 100);
 }
 
-// The application's calls follow from what it gains on 9 nodes; their number is that of its
+// The number of the application's calls follows from its gain on 9 nodes; it is that of its
 // solver's iterations, which more nodes do not change.
 void print_application() {
   constexpr std::size_t kBytes = 8;  // a scalar product
@@ -63,7 +63,7 @@ void print_application() {
   fmt::print("\n");
 }
 
-// From how many nodes on a method by switches is faster; 0: not up to 1024.
+// The number of nodes from which on a method by switches is faster; 0: not up to 1024.
 int pays_from(Method method, Method hosts, int processes, std::size_t bytes) {
   for (int nodes = 2; nodes <= 1024; ++nodes)
     if (predict_us(method, {nodes, processes, bytes}) <

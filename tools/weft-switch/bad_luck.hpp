@@ -1,5 +1,5 @@
 #pragma once
-// BadLuck: a wire that loses, doubles and reorders packets, to try out what hosts do then. One
+// BadLuck: a wire that loses, doubles and reorders packets, to test the hosts' reaction. One
 // thread.
 #include <cstdint>
 #include <random>
@@ -11,13 +11,13 @@ namespace weft::innet {
 
 class BadLuck final : public Wire {
  public:
-  // Each befalls so many of a hundred packets.
+  // percent: the share of packets for each of the three faults.
   BadLuck(Wire& wire, double percent) : wire_(wire), share_(percent / 100) {}
-  // Whether one that has come is lost.
+  // Returns true if a received packet is to be lost.
   bool strikes() { return share_ > 0 && std::uniform_real_distribution<>(0, 1)(random_) < share_; }
   void send(const Address& to, std::span<const std::byte> bytes) override {
     if (strikes()) return;
-    // One that was held back follows the next one.
+    // A packet held back follows the next one.
     if (held_.empty() && strikes()) {
       held_to_ = to;
       held_.assign(bytes.begin(), bytes.end());

@@ -16,18 +16,18 @@
 namespace weft::innet {
 namespace {
 
-// Before every frame: what the kernel has left to the network card to do, so that it is left to the
-// next one when the frame is passed on: linux/virtio_net.h, struct virtio_net_hdr, which C++ cannot
-// include.
+// The header before every frame: the work that the kernel has left to the network card, which is
+// left to the next one when the frame is passed on: linux/virtio_net.h, struct virtio_net_hdr,
+// which C++ cannot include.
 constexpr std::size_t kOffloadBytes = 10;
 // With segmentation left to the card a frame is up to 64 KiB long.
 constexpr std::size_t kRoomBytes = kOffloadBytes + (1 << 16) + 256;
 constexpr std::size_t kMostLearned = 1 << 16;
-constexpr int kMostReads = 64;  // of one interface before the others have their turn
+constexpr int kMostReads = 64;  // of one interface before the others are read
 constexpr int kInterfaceBytes = 4 << 20;
 constexpr std::size_t kArpBytes = 28;
 constexpr std::uint16_t kArpRequest = 1, kArpReply = 2;
-// UDP's port of this side: in the range that RoCEv2 has for it.
+// This side's UDP port: in the range that RoCEv2 reserves for it.
 constexpr std::uint16_t kSourcePort = 0xc001;
 
 std::uint32_t get(const std::byte* from, std::size_t bytes) noexcept {
@@ -85,7 +85,7 @@ Status Bridge::add_interface(const std::string& name, Use use) {
   own.sll_ifindex = static_cast<int>(index);
   own.sll_protocol = htons(ETH_P_ALL);
   (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kInterfaceBytes, sizeof kInterfaceBytes);
-  // Not what this socket itself, or this machine, sends there.
+  // Ignore frames that this socket itself, or this machine, sends there.
   (void)setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on);
   if (setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
       bind(fd, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0 ||
@@ -97,12 +97,12 @@ Status Bridge::add_interface(const std::string& name, Use use) {
 
 void Bridge::set_address(std::uint32_t ipv4) noexcept {
   ipv4_ = ipv4;
-  mac_ = {0x02, 0x57};  // administered here, of one station
+  mac_ = {0x02, 0x57};  // locally administered, unicast
   for (std::size_t i = 0; i < 4; ++i) mac_[2 + i] = static_cast<std::uint8_t>(ipv4 >> (24 - 8 * i));
 }
 
 void Bridge::put(std::uint16_t interface, std::span<const std::byte> with_offload) {
-  // What does not leave is lost, as on any wire.
+  // A frame that cannot be sent is lost, as on any wire.
   (void)!::send(interfaces_[interface - 1u].fd, with_offload.data(), with_offload.size(),
                 MSG_DONTWAIT);
 }
@@ -144,7 +144,7 @@ void Bridge::take_arp(std::uint16_t ingress, std::span<const std::byte> frame) {
   if (frame.size() < kEthernetBytes + kArpBytes) return;
   const std::byte* arp = frame.data() + kEthernetBytes;
   if (get(arp, 2) != 1 || get(arp + 2, 2) != ETHERTYPE_IP || get(arp + 24, 4) != ipv4_) return;
-  // Replies are those of switches: only they are asked for.
+  // Replies are from switches: only those are queried.
   if (get(arp + 6, 2) == kArpReply) {
     if (interfaces_[ingress - 1u].is_trunk) meet(get(arp + 14, 4), ingress, arp + 8, true);
     return;

@@ -1,14 +1,14 @@
 #pragma once
 // Bridge: an Ethernet switch in software that computes. Frames between its interfaces pass as
-// through any switch (addresses are learned, as IEEE 802.1D says); RoCEv2 packets addressed to its
-// own IPv4 address are an Aggregator's. It answers ARP for that address and has no other protocol;
-// in particular no spanning tree, so that interfaces must not lead to each other in circles.
+// through any switch (addresses are learned as in IEEE 802.1D); RoCEv2 packets addressed to its own
+// IPv4 address are an Aggregator's. It answers ARP for that address and has no other protocol; in
+// particular no spanning tree, so interfaces must not form loops.
 //
-// Trunks are the interfaces to other switches: nobody on another one is taken for a switch. Frames
-// that a trunk does not forward are lost, but for those between the switches themselves: a second
-// way up must be so, as it makes a circle.
+// Trunks are the interfaces to other switches: no host on another interface is taken for a switch.
+// A trunk may be configured not to forward: it then carries only packets between the switches
+// themselves. A second link up must be such a trunk, as it would form a loop.
 //
-// Interfaces are AF_PACKET sockets, which take the right CAP_NET_RAW. One thread.
+// Interfaces are AF_PACKET sockets, which need the capability CAP_NET_RAW. One thread.
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,16 +32,16 @@ class Bridge final : public Wire {
   enum class Use { hosts, trunk, trunk_that_forwards };
   // not_found: there is no such interface; not_permitted.
   Status add_interface(const std::string& name, Use use);
-  // The MAC address is made from this one: what a neighbour remembers of a switch is still true
-  // after its restart.
+  // Sets the address. The MAC address is derived from it, so that a neighbour's entry for a switch
+  // stays valid after its restart.
   void set_address(std::uint32_t ipv4) noexcept;
   const Mac& mac() const noexcept { return mac_; }
 
-  // To a host that a packet has come from, or another switch; what it does not know where to find
-  // it asks for by ARP, and forgets.
+  // Sends to a host from which a packet has come, or to another switch; if it does not know the
+  // destination it asks by ARP and drops the packet.
   void send(const Address& to, std::span<const std::byte> bytes) override;
-  // Blocks until something is there, at most so long, forwards what is not its own, and hands over
-  // what is.
+  // Blocks until a frame is there, at most so long; forwards foreign frames, and passes on its own
+  // packets.
   void receive(int timeout_ms,
                const std::function<void(const Address&, std::span<const std::byte>)>& take);
   const BridgeCounters& counters() const noexcept { return counters_; }
@@ -55,8 +55,8 @@ class Bridge final : public Wire {
     Mac mac{};
     std::uint16_t ingress = 0;
   };
-  // Hosts by interface and IPv4 address, so that what one says of its address on its own interface
-  // harms no other; switches by IPv4 address alone.
+  // The key of a neighbour: hosts by interface and IPv4 address, so that a host's claim about its
+  // address on its own interface harms no other; switches by IPv4 address alone.
   static std::uint64_t key(std::uint32_t ipv4, std::uint16_t ingress) noexcept {
     return std::uint64_t{ingress} << 32 | ipv4;
   }
@@ -69,7 +69,7 @@ class Bridge final : public Wire {
   void forward(std::uint16_t ingress, std::span<const std::byte> with_offload);
   void put(std::uint16_t interface, std::span<const std::byte> with_offload);
 
-  std::vector<Interface> interfaces_;  // ingress: their number, from 1
+  std::vector<Interface> interfaces_;  // numbered from 1 in `ingress`
   Mac mac_{};
   std::uint32_t ipv4_ = 0;
   std::uint32_t sequence_ = 0;

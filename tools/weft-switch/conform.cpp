@@ -15,11 +15,11 @@ namespace weft::innet {
 namespace {
 
 constexpr int kHosts = 3;
-constexpr int kPatienceMs = 300;  // for an answer
-// For a result, of which a second one, asked for because it comes late, would be taken for the
+constexpr int kAnswerMs = 300;  // to wait for an answer
+// To wait for a result: a second one, requested because the first is late, would be taken for the
 // next.
 constexpr int kResultMs = 2000;
-constexpr int kSilenceMs = 50;  // in which no answer may come
+constexpr int kSilenceMs = 50;  // time in which no answer may come
 
 using Bytes = std::vector<std::byte>;
 
@@ -60,9 +60,9 @@ class Players {
     ports_[host]->send({packet, write_packet(packet, header, payload)});
   }
   void send_raw(int host, std::span<const std::byte> bytes) { ports_[host]->send(bytes); }
-  // The first answer of that kind to this host within the time.
+  // Waits for the first answer of that kind to this host; false if none comes within the time.
   bool receives(int host, Kind kind, Header* header = nullptr, Bytes* payload = nullptr,
-                int patience_ms = kPatienceMs) {
+                int patience_ms = kAnswerMs) {
     bool found = false;
     const std::uint64_t limit = now_ns() + static_cast<std::uint64_t>(patience_ms) * 1'000'000;
     while (!found && now_ns() < limit)
@@ -95,7 +95,7 @@ class Players {
   std::uint32_t ticket_ = 0;
 
  private:
-  // What is there, or comes within the time.
+  // Takes the packets that are there, or come within the time.
   template <class Take>
   void receive(int host, int timeout_ms, Take&& take) {
     offload::Port& port = *ports_[host];
@@ -206,7 +206,7 @@ int conform(const Address& address) {
                    answer.answer == Answer::conflict);
 
   std::uint32_t operation = 0;
-  // All three contribute; every one must hear the same result.
+  // All three contribute; every one must receive the same result.
   const auto reduce = [&](Element element, Operation arithmetic, std::size_t bytes) {
     ++operation;
     const ReduceFunction reduce = find_reduce(element, arithmetic);

@@ -37,7 +37,7 @@ template <class Port>
   Aggregator aggregator(options, luck);
   std::uint64_t expire_ns = now_ns();
   for (;;) {
-    // Asleep for as long as nothing comes; groups cannot expire when there are none.
+    // Sleep until a packet comes; without groups none can expire.
     port.receive(aggregator.num_groups() == 0 ? -1 : 1000, [&](const Address& from, auto bytes) {
       if (luck.strikes()) return;
       aggregator.on_packet(from, bytes, now_ns());
@@ -75,7 +75,7 @@ int serve(const ServeOptions& options) {
       if (const Status status = bridge.add_interface(name, Bridge::Use::hosts); !status)
         return fail(status.text());
     for (const std::string& name : options.trunks) {
-      // Through a second one frames would go in circles. Under a spine there is nothing but trunks.
+      // A second forwarding trunk would form a loop. Under a spine there are only trunks.
       const bool forwards = core.is_spine || name == options.trunks[0];
       const auto use = forwards ? Bridge::Use::trunk_that_forwards : Bridge::Use::trunk;
       if (const Status status = bridge.add_interface(name, use); !status)
@@ -102,7 +102,7 @@ int status(const std::string& address) {
   Header header;
   header.kind = Kind::status;
   header.key = now_ns();
-  // The answer is at most as long as the question.
+  // The answer is at most as long as the request.
   const std::vector<std::byte> room(kMaxPayloadBytes);
   std::byte packet[kMaxPacketBytes + 1];
   for (int attempt = 0; attempt < 10; ++attempt) {

@@ -12,7 +12,7 @@
 namespace weft::innet {
 namespace {
 
-// Where packets end: with `roce`, in RoCEv2 packets with their ICRC.
+// The end of packets: with `roce`, in RoCEv2 packets with their ICRC.
 struct Sink : Wire {
   explicit Sink(bool in_roce) : roce(in_roce) {}
   void send(const Address& to, std::span<const std::byte> bytes) override {
@@ -32,7 +32,7 @@ struct Sink : Wire {
   std::array<std::byte, kMaxRoceBytes> memory;
 };
 
-// Of this thread alone, so that others on its core are not counted.
+// The processor time of this thread alone, so that others on its core are not counted.
 std::uint64_t processor_ns() noexcept {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -50,7 +50,7 @@ void measure_speed(int children, int bytes, double seconds) {
   const auto rate = [](std::uint64_t packets, std::uint64_t begin) {
     return static_cast<double>(packets) * 1e3 / static_cast<double>(processor_ns() - begin);
   };
-  // Contributions of many packets, so that they do not all lie in the first cache.
+  // Contributions of many packets, so that they do not all fit into the first-level cache.
   constexpr std::size_t kPackets = 64;
   {
     std::vector<std::byte> sums(kPackets * payload.size());

@@ -12,7 +12,7 @@ namespace weft::innet {
 namespace {
 
 constexpr int kBatch = 32;
-// What many hosts send at once while this process does not run.
+// Room for the packets of many hosts that arrive while this process does not run.
 constexpr int kSocketBytes = 4 << 20;
 
 sockaddr_in raw(const Address& address) noexcept {
@@ -51,7 +51,7 @@ Address UdpPort::address() const {
 
 void UdpPort::send(const Address& to, std::span<const std::byte> bytes) {
   const sockaddr_in other = raw(to);
-  // What does not leave is lost, as on any wire.
+  // A packet that cannot be sent is lost, as on any wire.
   (void)sendto(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT,
                reinterpret_cast<const sockaddr*>(&other), sizeof other);
 }
@@ -60,7 +60,7 @@ void UdpPort::receive(int timeout_ms,
                       const std::function<void(const Address&, std::span<const std::byte>)>& take) {
   pollfd readable{fd_, POLLIN, 0};
   if (poll(&readable, 1, timeout_ms) <= 0) return;
-  // One byte more than a packet may have, so that longer ones are seen to be that.
+  // One byte more than a packet may have, so that longer ones are recognized.
   static thread_local std::byte memory[kBatch][kMaxPacketBytes + 1];
   for (;;) {
     mmsghdr messages[kBatch]{};

@@ -1,7 +1,21 @@
 // Writes the steps of a collective by the algorithm's name.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <cstdlib>
+
 #include "coll/algorithms/algorithms.hpp"
 
 namespace weft::coll {
+namespace {
+
+// Neither the table nor the settings give a collective an algorithm that it does not have.
+[[noreturn]] void fail_unknown(Collective collective, Algorithm algorithm) {
+  fmt::print(stderr, "weft: {} has no algorithm {}\n", name(collective), name(algorithm));
+  std::abort();
+}
+
+}  // namespace
 
 void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data,
                  std::size_t bytes, int root) {
@@ -14,18 +28,25 @@ void write_bcast(Algorithm algorithm, Plan& plan, const Group& group, BufferRef 
       return bcast_two_trees(plan, group, data, bytes, root);
     case Algorithm::scatter_allgather:
       return bcast_scatter_allgather(plan, group, data, bytes, root);
-    default:
+    case Algorithm::binomial:
       return bcast_binomial(plan, group, data, bytes, root);
+    default:
+      fail_unknown(Collective::bcast, algorithm);
   }
 }
 
 void write_reduce(Algorithm algorithm, Plan& plan, const Group& group, BufferRef input,
                   BufferRef output, Vector vector, bool commutative, int root) {
-  if (algorithm == Algorithm::rabenseifner)
-    return reduce_rabenseifner(plan, group, input, output, vector, root);
-  if (algorithm == Algorithm::circulant)
-    return reduce_circulant(plan, group, input, output, vector, root);
-  reduce_binomial(plan, group, input, output, vector, commutative, root);
+  switch (algorithm) {
+    case Algorithm::rabenseifner:
+      return reduce_rabenseifner(plan, group, input, output, vector, root);
+    case Algorithm::circulant:
+      return reduce_circulant(plan, group, input, output, vector, root);
+    case Algorithm::binomial:
+      return reduce_binomial(plan, group, input, output, vector, commutative, root);
+    default:
+      fail_unknown(Collective::reduce, algorithm);
+  }
 }
 
 void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data,
@@ -37,8 +58,10 @@ void write_allreduce(Algorithm algorithm, Plan& plan, const Group& group, Buffer
       return allreduce_ring(plan, group, data, vector);
     case Algorithm::rabenseifner:
       return allreduce_rabenseifner(plan, group, data, vector);
-    default:
+    case Algorithm::recursive_doubling:
       return allreduce_recursive_doubling(plan, group, data, vector);
+    default:
+      fail_unknown(Collective::allreduce, algorithm);
   }
 }
 
@@ -49,28 +72,47 @@ void write_reduce_scatter(Algorithm algorithm, Plan& plan, const Group& group, B
       return reduce_scatter_circulant(plan, group, input, output, counts, unit);
     case Algorithm::pairwise:
       return reduce_scatter_pairwise(plan, group, input, output, counts, unit);
-    default:
+    case Algorithm::binomial:
       return reduce_scatter_binomial(plan, group, input, output, counts, unit);
+    default:
+      fail_unknown(Collective::reduce_scatter, algorithm);
   }
 }
 
 void write_gather(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
                   BufferRef receive, std::size_t bytes, int root) {
-  if (algorithm == Algorithm::linear) return gather_linear(plan, group, send, receive, bytes, root);
-  gather_binomial(plan, group, send, receive, bytes, root);
+  switch (algorithm) {
+    case Algorithm::linear:
+      return gather_linear(plan, group, send, receive, bytes, root);
+    case Algorithm::binomial:
+      return gather_binomial(plan, group, send, receive, bytes, root);
+    default:
+      fail_unknown(Collective::gather, algorithm);
+  }
 }
 
 void write_scatter(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
                    BufferRef receive, std::size_t bytes, int root) {
-  if (algorithm == Algorithm::linear)
-    return scatter_linear(plan, group, send, receive, bytes, root);
-  scatter_binomial(plan, group, send, receive, bytes, root);
+  switch (algorithm) {
+    case Algorithm::linear:
+      return scatter_linear(plan, group, send, receive, bytes, root);
+    case Algorithm::binomial:
+      return scatter_binomial(plan, group, send, receive, bytes, root);
+    default:
+      fail_unknown(Collective::scatter, algorithm);
+  }
 }
 
 void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, BufferRef blocks,
                      std::size_t bytes) {
-  if (algorithm == Algorithm::ring) return allgather_ring(plan, group, blocks, bytes);
-  allgather_circulant(plan, group, blocks, bytes);
+  switch (algorithm) {
+    case Algorithm::ring:
+      return allgather_ring(plan, group, blocks, bytes);
+    case Algorithm::circulant:
+      return allgather_circulant(plan, group, blocks, bytes);
+    default:
+      fail_unknown(Collective::allgather, algorithm);
+  }
 }
 
 void write_allgatherv(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
@@ -85,14 +127,26 @@ void write_allgatherv(Plan& plan, const Group& group, BufferRef blocks, const st
 
 void write_alltoall(Algorithm algorithm, Plan& plan, const Group& group, BufferRef send,
                     BufferRef receive, std::size_t bytes) {
-  if (algorithm == Algorithm::bruck) return alltoall_bruck(plan, group, send, receive, bytes);
-  alltoall_pairwise(plan, group, send, receive, bytes);
+  switch (algorithm) {
+    case Algorithm::bruck:
+      return alltoall_bruck(plan, group, send, receive, bytes);
+    case Algorithm::pairwise:
+      return alltoall_pairwise(plan, group, send, receive, bytes);
+    default:
+      fail_unknown(Collective::alltoall, algorithm);
+  }
 }
 
 void write_scan(Algorithm algorithm, Plan& plan, const Group& group, BufferRef data, Vector vector,
                 bool exclusive) {
-  if (algorithm == Algorithm::pairwise) return scan_pairwise(plan, group, data, vector, exclusive);
-  scan_recursive_doubling(plan, group, data, vector, exclusive);
+  switch (algorithm) {
+    case Algorithm::pairwise:
+      return scan_pairwise(plan, group, data, vector, exclusive);
+    case Algorithm::recursive_doubling:
+      return scan_recursive_doubling(plan, group, data, vector, exclusive);
+    default:
+      fail_unknown(Collective::scan, algorithm);
+  }
 }
 
 }  // namespace weft::coll

@@ -11,13 +11,10 @@
 namespace weft::coll {
 
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, bool commutative) {
-  const Hosts* hosts = team.hosts();
-  // A prefix is a reduction in rank order, whatever the operation.
-  const bool needs_order = !commutative || collective == Collective::scan;
-  const bool shared_hosts = hosts != nullptr && (!needs_order || hosts->is_in_order()) &&
-                            fits_scratch(*hosts, collective, bytes);
   const Algorithm algorithm = choose(
-      collective, {team.size(), bytes, team.is_local(), commutative, shared_hosts}, team.choices());
+      collective,
+      situation_of(team.hosts(), collective, team.size(), bytes, team.is_local(), commutative),
+      team.choices());
   // The segment first: a member that gives up notifies the others of its host through it.
   if (algorithm == Algorithm::two_level && team.hosts()->inside().size() > 1)
     (void)team.hosts()->inside().shm();

@@ -57,7 +57,7 @@ void write_bcast_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int
 
 void write_reduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool commutative,
                         int root) {
-  const Placement* hosts = hosts_of(team, Collective::reduce, vector.bytes(), !commutative);
+  const Placement* hosts = hosts_of(team, Collective::reduce, vector.bytes(), commutative);
   if (hosts == nullptr)
     return reduce_within(team, plan, all(team), kInput, kOutput, vector, commutative, root);
   const Led led(*hosts, root);
@@ -69,7 +69,7 @@ void write_reduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool c
 }
 
 void write_allreduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool commutative) {
-  const Placement* hosts = hosts_of(team, Collective::allreduce, vector.bytes(), !commutative);
+  const Placement* hosts = hosts_of(team, Collective::allreduce, vector.bytes(), commutative);
   if (hosts == nullptr)
     return allreduce_within(team, plan, all(team), kOutput, vector, commutative);
   const Led led(*hosts);
@@ -86,8 +86,7 @@ void write_scan_steps(const TeamShape& team, Plan& plan, Vector vector, bool exc
                vector, is_exclusive);
     plan.wait_all();
   };
-  // A prefix is a reduction in rank order, whatever the operation.
-  const Placement* hosts = hosts_of(team, Collective::scan, vector.bytes(), true);
+  const Placement* hosts = hosts_of(team, Collective::scan, vector.bytes());
   if (hosts == nullptr) return within(all(team), kOutput, exclusive);
   const Led led(*hosts);
   const Group inside = hosts->inside_group();
@@ -114,7 +113,7 @@ void write_reduce_scatter_steps(const TeamShape& team, Plan& plan, const std::si
         group, input, output, each, unit);
     plan.wait_all();
   };
-  const Placement* hosts = hosts_of(team, Collective::reduce_scatter, count * unit, !commutative);
+  const Placement* hosts = hosts_of(team, Collective::reduce_scatter, count * unit, commutative);
   if (hosts == nullptr) return within(all(team), kInput, kOutput, counts);
   const Led led(*hosts);
   const Group inside = hosts->inside_group();

@@ -20,13 +20,13 @@ inline Group all(const TeamShape& team) { return {team.rank, team.size}; }
 // The hosts, if the table or the settings take two levels for so many bytes (as in Situation); else
 // null.
 inline const Placement* hosts_of(const TeamShape& team, Collective collective, std::size_t bytes,
-                                 bool needs_order = false) {
-  const Placement* hosts = team.hosts;
-  if (hosts == nullptr || (needs_order && !hosts->is_in_order()) ||
-      !fits_scratch(*hosts, collective, bytes))
-    return nullptr;
-  const Situation situation{team.size, bytes, false, !needs_order, true};
-  return choose(collective, situation, *team.choices) == Algorithm::two_level ? hosts : nullptr;
+                                 bool commutative = true) {
+  const Situation situation =
+      situation_of(team.hosts, collective, team.size, bytes, false, commutative);
+  return situation.shared_hosts &&
+                 choose(collective, situation, *team.choices) == Algorithm::two_level
+             ? team.hosts
+             : nullptr;
 }
 
 // The leaders of the hosts in one call. As Placement::lead, but apart from what other calls of the

@@ -25,6 +25,15 @@ bool fits_scratch(const Placement& hosts, Collective collective, std::size_t byt
   return blocks == 0 || bytes <= kMostScratchBytes / blocks;
 }
 
+Situation situation_of(const Placement* hosts, Collective collective, int size, std::size_t bytes,
+                       bool is_local, bool commutative) noexcept {
+  // A prefix is a reduction in rank order, whatever the operation.
+  const bool needs_order = !commutative || collective == Collective::scan;
+  const bool shared_hosts = hosts != nullptr && (!needs_order || hosts->is_in_order()) &&
+                            fits_scratch(*hosts, collective, bytes);
+  return {size, bytes, is_local, commutative, shared_hosts};
+}
+
 Hosts::Hosts(Team& parent, std::size_t most)
     : parent_(parent), inside_(parent, most), across_(parent, most) {
   reserve(most, index(parent.engine().size()));

@@ -20,6 +20,11 @@ namespace weft::coll {
 inline constexpr std::size_t kMostScratchBytes = 32 * 1024 * 1024;
 bool fits_scratch(const Placement& hosts, Collective collective, std::size_t bytes) noexcept;
 
+// The situation of a call, for choose(), of blocking and of background calls alike. hosts: null if
+// the members are on one host, or each is on a host of its own.
+Situation situation_of(const Placement* hosts, Collective collective, int size, std::size_t bytes,
+                       bool is_local, bool commutative) noexcept;
+
 class Hosts : public Placement {
  public:
   // For a team of at most `most` members. Allocates all memory that assign() needs.

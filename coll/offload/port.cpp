@@ -70,7 +70,7 @@ class UdpPort final : public Port {
     (void)setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
     if (!socket_.connect(tor))
       return {Code::not_found,
-              fmt::format("no way to the switch {}: {}", text(tor), std::strerror(errno))};
+              fmt::format("no route to the switch {}: {}", text(tor), std::strerror(errno))};
     return {};
   }
   void send(std::span<const std::byte> packet) noexcept override {
@@ -103,7 +103,7 @@ class RawPort final : public Port {
     const Socket way(SOCK_DGRAM, 0);
     if (way < 0 || !way.connect(tor) || !socket_.bind(way.own_ipv4(), 0) || !socket_.connect(tor))
       return {Code::not_found,
-              fmt::format("no way to the switch {}: {}", text(tor), std::strerror(errno))};
+              fmt::format("no route to the switch {}: {}", text(tor), std::strerror(errno))};
     header_.from_ipv4 = way.own_ipv4();
     header_.to_ipv4 = tor.ipv4;
     std::random_device random;

@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
               [&] { return settings_text(settings); }});
   report.add({"topology", "cores, caches and NUMA nodes", true, topology_text});
   report.add(
-      {"fabrics", "ways to reach other processes", true, [&] { return fabrics_text(settings); }});
+      {"fabrics", "routes to other processes", true, [&] { return fabrics_text(settings); }});
   report.add({"collectives", "which algorithm a collective uses, by size and processes", false,
               collectives_text});
   report.add({"offload", "whether allreduce goes through switches, and why not", true,
@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
     }
     if (word == "--peer" || word == "--secret") {
       if (i + 1 == argc) {
-        fprintf(stderr, "weft-info: what %s is comes behind it\n", argv[i]);
+        fprintf(stderr, "weft-info: %s takes a value\n", argv[i]);
         return 2;
       }
       (word == "--peer" ? peer : secret) = argv[++i];

@@ -108,7 +108,7 @@ double reducing_ns_per_byte() {
 void print_table(const coll::Network& network, const std::string& hosts, int num_processes) {
   fmt::print(
       "# between {}: a message takes {:.2f} us and {:.2f} us of a processor's time at each end, a "
-      "byte {:.3f} ns, a byte combined {:.3f} ns\n"
+      "byte {:.3f} ns, a byte reduced {:.3f} ns\n"
       "# for communicators of up to {} processes; to be set for a whole job, alike on all hosts\n"
       "export WEFT_COLL_ALGORITHMS='{}'\n",
       hosts, network.latency / 1000, network.overhead / 1000, network.per_byte,

@@ -297,7 +297,7 @@ int conform(const Address& address) {
                            Kind::result, nullptr, &body) &&
                    body == expected);
   players.send(1, players.data(1, complete - 1, element, sum), ours);
-  report.check("what is older is dropped", players.is_silent(1));
+  report.check("an older packet is dropped", players.is_silent(1));
   for (int child = 0; child < kHosts; ++child)
     players.ask(child, players.header(Kind::kill, child), {}, Kind::kill_reply);
   report.check(

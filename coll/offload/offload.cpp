@@ -113,8 +113,8 @@ bool Offload::close() {
 // One step of a wait: handles messages, and background operations of this process, for which others
 // may wait.
 void Offload::step() {
-  int looks = 0;
-  team_.engine().wait_until([&looks] { return looks++ > 0; });
+  int polls = 0;
+  team_.engine().wait_until([&polls] { return polls++ > 0; });
 }
 
 void Offload::pass_turn() noexcept {

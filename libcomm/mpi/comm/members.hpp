@@ -9,7 +9,7 @@ class MembersWatch : public Port::Watch {
  public:
   explicit MembersWatch(const Comm& comm) : comm_(comm) {}
   // peer_lost: a member is lost.
-  Status look() override;
+  Status check() override;
 
  private:
   const Comm& comm_;

@@ -132,7 +132,7 @@ struct JoinHello {
 
 }  // namespace
 
-Status MembersWatch::look() {
+Status MembersWatch::check() {
   const std::uint32_t lost = engine->num_lost();
   if (lost == seen_) return {};
   for (const int member : comm_.group->members())

@@ -8,8 +8,8 @@
 namespace weft::mpi {
 namespace {
 
-// A member's card, with what it needs at most.
-struct Card {
+// A member's address, with what it needs at most.
+struct EndpointAddress {
   std::uint32_t bytes = 0;
   char text[2044] = {};
 };
@@ -28,13 +28,13 @@ struct Greeting {
 constexpr std::size_t kMaxTextBytes = 400;
 
 // What the root has learnt, for the others of its side.
-struct Told {
+struct Outcome {
   std::int32_t code = 0;
   std::int32_t size = 0;
   Contexts contexts;
   char text[kMaxTextBytes] = {};
 
-  Told(const Status& status) : code(static_cast<std::int32_t>(status.code())) {
+  Outcome(const Status& status) : code(static_cast<std::int32_t>(status.code())) {
     if (!status) status.text().copy(text, sizeof text - 1);
   }
   Status status() const { return code == 0 ? Status() : Status(static_cast<Code>(code), text); }
@@ -50,10 +50,11 @@ class Admitted {
   }
   Admitted(const Admitted&) = delete;
   Admitted& operator=(const Admitted&) = delete;
-  Status add(const Card& card) {
-    if (card.bytes > sizeof card.text) return {Code::corrupt, "a card is too long"};
+  Status add(const EndpointAddress& address) {
+    if (address.bytes > sizeof address.text)
+      return {Code::corrupt, "an endpoint address is too long"};
     int number = -1;
-    Status status = engine->admit({card.text, card.bytes}, number);
+    Status status = engine->admit({address.text, address.bytes}, number);
     if (status) numbers_.push_back(number);
     return status;
   }
@@ -64,8 +65,9 @@ class Admitted {
 };
 
 // The root's part: swaps greetings and cards with the other root.
-Status swap_cards(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_t offered,
-                  const std::vector<Card>& mine, std::vector<Card>& theirs, Contexts& contexts) {
+Status swap_addresses(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_t offered,
+                      const std::vector<EndpointAddress>& mine,
+                      std::vector<EndpointAddress>& theirs, Contexts& contexts) {
   const Members& job = engine->job();
   Greeting own, other;
   own.context = offered;
@@ -82,20 +84,20 @@ Status swap_cards(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_t of
   if (gives_up) return {};
   theirs.resize(static_cast<std::size_t>(other.size));
   contexts = {own.name < other.name ? own.context : other.context, own.context};
-  return pipe.swap(mine.data(), mine.size() * sizeof(Card), theirs.data(),
-                   theirs.size() * sizeof(Card));
+  return pipe.swap(mine.data(), mine.size() * sizeof(EndpointAddress), theirs.data(),
+                   theirs.size() * sizeof(EndpointAddress));
 }
 
 // The last word between the roots, once they have swapped cards: the other side waits for it,
 // whatever becomes of this one.
-class LastWord {
+class Confirmation {
  public:
-  ~LastWord() {
-    if (pipe_ != nullptr) (void)say(Code::peer_lost);
+  ~Confirmation() {
+    if (pipe_ != nullptr) (void)exchange(Code::peer_lost);
   }
   void owe(Pipe& pipe) { pipe_ = &pipe; }
   // ok: both sides are.
-  Status say(Code code) {
+  Status exchange(Code code) {
     const auto own = static_cast<std::int32_t>(code);
     std::int32_t other = 0;
     Status status = std::exchange(pipe_, nullptr)->swap(&own, sizeof own, &other, sizeof other);
@@ -110,9 +112,10 @@ class LastWord {
 };
 
 // Every member gets what the root has; what went wrong anywhere is wrong for all.
-Status tell(Comm& local, int root, Told& told) {
-  if (Status status = coll::bcast(*local.team, &told, sizeof told, root); !status) return status;
-  return told.status();
+Status spread_outcome(Comm& local, int root, Outcome& outcome) {
+  if (Status status = coll::bcast(*local.team, &outcome, sizeof outcome, root); !status)
+    return status;
+  return outcome.status();
 }
 
 }  // namespace
@@ -120,17 +123,18 @@ Status tell(Comm& local, int root, Told& told) {
 Status introduce(Comm& local, int root, Pipe* pipe, Comm*& out, const Status& failure) {
   const bool is_root = local.rank == root;
   CommPtr made = prepare_comm(local.group->members(), local);
-  Card card;
+  EndpointAddress address;
   std::string text;
   Status own = engine->card(text);
-  if (own && text.size() > sizeof card.text) own = {Code::internal, "the card is too long"};
-  if (own) card.bytes = static_cast<std::uint32_t>(text.copy(card.text, sizeof card.text));
-  std::vector<Card> mine(is_root ? static_cast<std::size_t>(local.size()) : 0), theirs;
-  Status status = coll::gather(*local.team, &card, mine.data(), sizeof card, root);
+  if (own && text.size() > sizeof address.text)
+    own = {Code::internal, "the endpoint address is too long"};
+  if (own) address.bytes = static_cast<std::uint32_t>(text.copy(address.text, sizeof address.text));
+  std::vector<EndpointAddress> mine(is_root ? static_cast<std::size_t>(local.size()) : 0), theirs;
+  Status status = coll::gather(*local.team, &address, mine.data(), sizeof address, root);
 
-  LastWord last_word;
+  Confirmation confirmation;
   OfferedContext offered(is_root, true);
-  Told told{Status()};
+  Outcome outcome{Status()};
   if (is_root) {
     Status met = pipe == nullptr ? failure : !status ? status : own;
     for (std::size_t i = 0; i < mine.size() && met; ++i)
@@ -141,18 +145,18 @@ Status introduce(Comm& local, int root, Pipe* pipe, Comm*& out, const Status& fa
     Contexts contexts;
     if (pipe != nullptr) {
       const Status swapped =
-          swap_cards(*pipe, local, !met.ok(), offered.value(), mine, theirs, contexts);
+          swap_addresses(*pipe, local, !met.ok(), offered.value(), mine, theirs, contexts);
       if (met) met = swapped;
-      if (met) last_word.owe(*pipe);
+      if (met) confirmation.owe(*pipe);
     }
-    told = Told(met);
-    told.size = static_cast<std::int32_t>(theirs.size());
-    told.contexts = contexts;
+    outcome = Outcome(met);
+    outcome.size = static_cast<std::int32_t>(theirs.size());
+    outcome.contexts = contexts;
   }
-  if (status) status = tell(local, root, told);
+  if (status) status = spread_outcome(local, root, outcome);
   if (!status) return status;
-  theirs.resize(static_cast<std::size_t>(told.size));
-  status = coll::bcast(*local.team, theirs.data(), theirs.size() * sizeof(Card), root);
+  theirs.resize(static_cast<std::size_t>(outcome.size));
+  status = coll::bcast(*local.team, theirs.data(), theirs.size() * sizeof(EndpointAddress), root);
   if (!status) return status;
 
   // Nobody may send to a process that does not know it yet: all of both sides wait for all.
@@ -166,21 +170,21 @@ Status introduce(Comm& local, int root, Pipe* pipe, Comm*& out, const Status& fa
   std::vector<int> codes;
   status = share(*local.team, static_cast<int>(known.code()), codes);
   if (!status) return status;
-  Told agreed{known};
+  Outcome agreed{known};
   if (is_root) {
     for (std::size_t i = 0; i < codes.size() && agreed.code == 0; ++i)
       if (codes[i] != 0)
         agreed =
-            Told({static_cast<Code>(codes[i]),
-                  fmt::format("{} cannot reach all of the other side",
-                              engine->job().describe(local.group->world(static_cast<int>(i))))});
-    const Status said = last_word.say(static_cast<Code>(agreed.code));
-    if (agreed.code == 0) agreed = Told(said);
+            Outcome({static_cast<Code>(codes[i]),
+                     fmt::format("{} cannot reach all of the other side",
+                                 engine->job().describe(local.group->world(static_cast<int>(i))))});
+    const Status confirmed = confirmation.exchange(static_cast<Code>(agreed.code));
+    if (agreed.code == 0) agreed = Outcome(confirmed);
   }
-  if (status = tell(local, root, agreed); !status) return known ? status : known;
+  if (status = spread_outcome(local, root, agreed); !status) return known ? status : known;
   remote->assign(admitted.numbers());
-  out = open_comm(std::move(made), local.group, remote, told.contexts.shared,
-                  told.contexts.local + 1);
+  out = open_comm(std::move(made), local.group, remote, outcome.contexts.shared,
+                  outcome.contexts.local + 1);
   return {};
 }
 

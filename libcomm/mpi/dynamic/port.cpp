@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kPrefix = "weft-port|";
 constexpr std::size_t kMaxAddresses = 16;
 constexpr std::size_t kMaxWaiting = std::size_t{1} << 26;  // bytes that nobody has asked for yet
-constexpr int kRestMs = 1;
+constexpr int kPauseMs = 1;
 
 std::string random_secret() {
   return fmt::format("{:016x}{:016x}", peer::random_word(), peer::random_word());
@@ -93,7 +93,7 @@ class Port::Line final : public Pipe {
           return {};
         }
       }
-      port_.rest();
+      port_.pause();
     }
   }
 
@@ -162,10 +162,10 @@ void Port::on_end(peer::Connection& connection, const Status&) {
 
 void Port::poll() { static_cast<void>(bootstrap_.poll(*this)); }
 
-void Port::rest() const {
+void Port::pause() const {
   progress_once();
   pollfd ready{bootstrap_.wait_fd(), POLLIN, 0};
-  ::poll(&ready, 1, kRestMs);
+  ::poll(&ready, 1, kPauseMs);
 }
 
 // again: there is none yet.
@@ -188,10 +188,10 @@ Status Port::accept(Watch& watch, int timeout_ms, std::unique_ptr<Pipe>& pipe) {
       poll();
       if (Status status = take(pipe, false); status != Code::again) return status;
     }
-    if (Status status = watch.look(); !status) return status;
+    if (Status status = watch.check(); !status) return status;
     if (timeout_ms >= 0 && now_ns() > limit)
       return {Code::timed_out, fmt::format("nobody has connected within {} ms", timeout_ms)};
-    rest();
+    pause();
   }
 }
 
@@ -243,8 +243,8 @@ Status Port::connect(std::string_view name, int timeout_ms, Watch& watch,
         return {Code::not_found, fmt::format("the port is not there: {}", port->failure_.text())};
       }
     }
-    if (Status status = watch.look(); !status) return status;
-    port->rest();
+    if (Status status = watch.check(); !status) return status;
+    port->pause();
   }
 }
 

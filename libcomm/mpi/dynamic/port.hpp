@@ -19,7 +19,7 @@ class Port final : peer::Bootstrap::Events {
   // What a Call asks in its waits: ok, or why it is to be given up.
   class Watch {
    public:
-    virtual Status look() = 0;
+    virtual Status check() = 0;
 
    protected:
     ~Watch() = default;
@@ -50,7 +50,7 @@ class Port final : peer::Bootstrap::Events {
 
   void poll();
   // Between two looks; lets everything else here go on.
-  void rest() const;
+  void pause() const;
   Status take(std::unique_ptr<Pipe>& pipe, bool connected_here);
 
   std::mutex mutex_;  // for all below

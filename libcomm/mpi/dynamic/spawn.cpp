@@ -21,8 +21,8 @@ namespace {
 class SpawnWatch final : public MembersWatch {
  public:
   SpawnWatch(const Comm& comm, Spawned& spawned) : MembersWatch(comm), spawned_(spawned) {}
-  Status look() override {
-    if (Status status = MembersWatch::look(); !status) return status;
+  Status check() override {
+    if (Status status = MembersWatch::check(); !status) return status;
     const std::unique_lock lock(board_mutex, std::try_to_lock);
     return lock.owns_lock() ? spawned_.look() : Status();
   }
@@ -175,8 +175,8 @@ int spawn(std::span<const Command> commands, int root, MPI_Comm handle, MPI_Comm
   int num = 0;
   if (comm->rank == root)
     for (const Command& command : commands) num += std::max(command.most, 0);
-  if (Status told = coll::bcast(*comm->team, &num, sizeof num, root); !told)
-    return raise_status(comm, told, function);
+  if (Status sent = coll::bcast(*comm->team, &num, sizeof num, root); !sent)
+    return raise_status(comm, sent, function);
   if (comm->rank == root) started = start(commands, *comm, port, pipe);
   Comm* made = nullptr;
   const Status status = introduce(*comm, root, pipe.get(), made, started);

@@ -127,7 +127,7 @@ class OfferedContext {
   OfferedContext& operator=(const OfferedContext&) = delete;
   std::uint32_t value() const noexcept { return value_; }  // 0: none
   // With the context of the new communicator, which gives it back one day if it is this one.
-  void settle(std::uint32_t context) noexcept {
+  void resolve(std::uint32_t context) noexcept {
     if (context == value_) value_ = 0;
   }
 

@@ -34,7 +34,7 @@ int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const 
   std::uint32_t context = offered.value();
   const Status status = coll::bcast(*comm->team, &context, sizeof context, 0);
   if (!status) return raise_status(comm, status, function);
-  offered.settle(context);
+  offered.resolve(context);
   Comm* copy = open_comm(std::move(made), comm->group, nullptr, context, context + 1);
   const int code = copy->attributes.take(comm->handle, attributes);
   if (code != MPI_SUCCESS) {
@@ -81,7 +81,7 @@ int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
   for (const int rank : ranks) members.push_back(comm->group->world(rank));
   group->assign(members);
   const std::uint32_t context = all[static_cast<std::size_t>(ranks.front())].context;
-  offered.settle(context);
+  offered.resolve(context);
   out = open_comm(std::move(made), std::move(group), nullptr, context, context + 1);
   return MPI_SUCCESS;
 }
@@ -97,7 +97,7 @@ int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* funct
   if (made == nullptr) return MPI_SUCCESS;
   const int first = comm->group->rank_of(group->world(0));
   const std::uint32_t context = all[static_cast<std::size_t>(first)];
-  offered.settle(context);
+  offered.resolve(context);
   out = open_comm(std::move(made), group, nullptr, context, context + 1);
   return MPI_SUCCESS;
 }
@@ -244,7 +244,7 @@ MPI_FUNCTION(Comm_create_group)(MPI_Comm comm, MPI_Group group, int tag, MPI_Com
     result = wait_progressing(receive);
   }
   if (result != Code::ok) return raise_status(object, result, __func__);
-  offered.settle(context);
+  offered.resolve(context);
   *newcomm = open_comm(std::move(made), members, nullptr, context, context + 1)->handle;
   return MPI_SUCCESS;
 }

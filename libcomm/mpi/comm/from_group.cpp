@@ -20,7 +20,7 @@ std::int32_t tag_of(std::uint64_t hash) {
 }
 
 // What the first of a group tells the others.
-struct Announcement {
+struct ContextMessage {
   std::uint64_t hash;
   std::uint32_t context;
 };
@@ -63,9 +63,9 @@ int make(const Call& call, const GroupPtr& group, std::string_view tag, Comm*& o
   made->info = copy_of(call.hints);
   made->session = group->session();
   const bool is_first = group->rank() == 0;
-  OfferedContext offered(is_first, group->has_strangers());
+  OfferedContext offered(is_first, group->has_foreign_members());
   const std::uint64_t hash = hash_of(tag);
-  Announcement said{hash, offered.value()};
+  ContextMessage said{hash, offered.value()};
   Code result = Code::ok;
   if (is_first) {
     std::vector<tagged::Request> sends(static_cast<std::size_t>(group->size()));
@@ -84,7 +84,7 @@ int make(const Call& call, const GroupPtr& group, std::string_view tag, Comm*& o
   if (result != Code::ok) return call.fail(error_class(result));
   if (said.hash != hash)
     return call.fail(MPI_ERR_INTERN, "another stringtag of the same time looks like this one");
-  offered.settle(said.context);
+  offered.resolve(said.context);
   out = open_comm(std::move(made), group, nullptr, said.context, said.context + 1);
   return MPI_SUCCESS;
 }

@@ -111,7 +111,7 @@ void Group::assign(std::span<const int> members) {
     if (members_[static_cast<std::size_t>(rank)] == own) own_rank_ = rank;
     if (engine == nullptr || members_[static_cast<std::size_t>(rank)] < engine->size()) continue;
     engine->use_stranger(members_[static_cast<std::size_t>(rank)]);
-    has_strangers_ = true;
+    has_foreign_members_ = true;
   }
   by_world_.clear();
   if (identity_) return;
@@ -120,7 +120,7 @@ void Group::assign(std::span<const int> members) {
 }
 
 Group::~Group() {
-  if (!has_strangers_ || engine == nullptr) return;
+  if (!has_foreign_members_ || engine == nullptr) return;
   for (const int world : members_)
     if (world >= engine->size()) engine->unuse_stranger(world);
 }

@@ -41,7 +41,7 @@ class Group {
   // The rank of this process, or MPI_UNDEFINED.
   int rank() const noexcept { return own_rank_; }
   // Whether some are of other jobs. As long as there is the group, they keep their numbers.
-  bool has_strangers() const noexcept { return has_strangers_; }
+  bool has_foreign_members() const noexcept { return has_foreign_members_; }
   // That it comes from, if any. Not to be dereferenced: it may have ended.
   const Session* session() const noexcept { return session_; }
 
@@ -49,7 +49,7 @@ class Group {
   std::vector<int> members_;
   std::vector<std::pair<int, int>> by_world_;  // (world rank, rank), sorted; empty if identity
   bool identity_ = true;
-  bool has_strangers_ = false;
+  bool has_foreign_members_ = false;
   int own_rank_ = MPI_UNDEFINED;
   const Session* session_ = nullptr;
 };

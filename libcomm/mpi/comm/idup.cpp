@@ -34,7 +34,7 @@ class Duplication final : public Operation {
     if (code != Code::ok) return true;
     std::uint32_t context = contexts_[0];
     if (from_.is_inter() && !leads(from_)) context = contexts_[1];
-    offered_.settle(contexts_[0]);
+    offered_.resolve(contexts_[0]);
     *out_ =
         open_comm(std::move(made_), from_.group, from_.remote, context, contexts_[0] + 1)->handle;
     return true;

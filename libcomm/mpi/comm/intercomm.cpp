@@ -13,7 +13,7 @@ namespace {
 struct Introduction {
   int size;
   std::uint32_t context;
-  bool needs_cards;  // world ranks would say nothing: members or leaders are of several jobs
+  bool needs_addresses;  // world ranks would say nothing: members or leaders are of several jobs
 };
 
 // Exchanges bytes between two processes. `tag` separates this exchange from others on the context.
@@ -23,17 +23,17 @@ Code exchange(int peer, std::uint32_t context, std::int32_t tag, const void* sen
 }
 
 // Local leader: swaps introductions and member lists with the remote leader. The side whose leader
-// comes first gives the context. `theirs` has room for what comes. needs_cards: in and out; then
-// only that was agreed on.
+// comes first gives the context. `theirs` has room for what comes. needs_addresses: in and out;
+// then only that was agreed on.
 Code meet(const std::vector<int>& mine, std::uint32_t offered, int remote_leader,
           std::uint32_t context, std::int32_t tag, std::vector<int>& theirs, Contexts& contexts,
-          bool& needs_cards) {
-  Introduction own{static_cast<int>(mine.size()), offered, needs_cards};
+          bool& needs_addresses) {
+  Introduction own{static_cast<int>(mine.size()), offered, needs_addresses};
   Introduction other{};
   Code code = exchange(remote_leader, context, tag, &own, sizeof own, &other, sizeof other);
   if (code != Code::ok) return code;
-  needs_cards = needs_cards || other.needs_cards;
-  if (needs_cards) return Code::ok;
+  needs_addresses = needs_addresses || other.needs_addresses;
+  if (needs_addresses) return Code::ok;
   theirs.resize(static_cast<std::size_t>(other.size));
   code = exchange(remote_leader, context, tag, mine.data(), mine.size() * sizeof(int),
                   theirs.data(), theirs.size() * sizeof(int));
@@ -44,19 +44,19 @@ Code meet(const std::vector<int>& mine, std::uint32_t offered, int remote_leader
 
 // The local leader knows the remote side; everyone else of `team` learns it. `rank`: the leader.
 Status spread(coll::Team& team, int leader, Code& code, std::vector<int>& theirs,
-              Contexts& contexts, bool& needs_cards) {
+              Contexts& contexts, bool& needs_addresses) {
   struct Header {
     int code;
     int size;
     Contexts contexts;
-    bool needs_cards;
-  } header{static_cast<int>(code), static_cast<int>(theirs.size()), contexts, needs_cards};
+    bool needs_addresses;
+  } header{static_cast<int>(code), static_cast<int>(theirs.size()), contexts, needs_addresses};
   if (Status status = coll::bcast(team, &header, sizeof header, leader); !status) return status;
   code = static_cast<Code>(header.code);
   if (code != Code::ok) return {};
   contexts = header.contexts;
-  needs_cards = header.needs_cards;
-  if (needs_cards) return {};
+  needs_addresses = header.needs_addresses;
+  if (needs_addresses) return {};
   theirs.resize(static_cast<std::size_t>(header.size));
   return coll::bcast(team, theirs.data(), theirs.size() * sizeof(int), leader);
 }
@@ -67,11 +67,11 @@ Status spread(coll::Team& team, int leader, Code& code, std::vector<int>& theirs
 Status agree(Comm* comm, const std::vector<int>& mine, std::uint32_t offered,
              std::vector<int>& theirs, Contexts& contexts) {
   Code code = Code::ok;
-  bool needs_cards = false;
+  bool needs_addresses = false;
   if (comm->rank == 0)
     code = meet(mine, offered, comm->remote->world(0), comm->context, kIntercommTag, theirs,
-                contexts, needs_cards);
-  Status status = spread(*comm->team, 0, code, theirs, contexts, needs_cards);
+                contexts, needs_addresses);
+  Status status = spread(*comm->team, 0, code, theirs, contexts, needs_addresses);
   return status.ok() && code != Code::ok ? Status(code) : status;
 }
 
@@ -105,7 +105,7 @@ int dup_inter(Comm* comm, const Info* info, bool keep_info, MPI_Comm* out, const
   OfferedContext offered(comm->rank == 0, *comm);
   const Status status = agree(comm, {}, offered.value(), theirs, contexts);
   if (!status) return raise_status(comm, status, function);
-  offered.settle(contexts.local);
+  offered.resolve(contexts.local);
   Comm* copy =
       open_comm(std::move(made), comm->group, comm->remote, contexts.shared, contexts.local + 1);
   const int code = copy->attributes.take(comm->handle, attributes);
@@ -183,7 +183,7 @@ int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* funct
   if (remote.ranks.empty()) return MPI_SUCCESS;  // a side without members: no communicator
   const std::uint32_t own = mine[static_cast<std::size_t>(local.ranks.front())].context;
   const std::uint32_t other = theirs[static_cast<std::size_t>(remote.ranks.front())].context;
-  offered.settle(own);
+  offered.resolve(own);
   *out = open_comm(std::move(made), std::move(local.group), std::move(remote.group),
                    comes_before(local.worlds.front(), remote.worlds.front()) ? own : other, own + 1)
              ->handle;
@@ -201,14 +201,14 @@ int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t c
   OfferedContext offered(local.rank == local_leader, local);
   Code code = Code::ok;
   Contexts contexts;
-  bool needs_cards = local.group->has_strangers() || remote_leader >= engine->size();
+  bool needs_addresses = local.group->has_foreign_members() || remote_leader >= engine->size();
   if (local.rank == local_leader)
     code = meet(local.group->members(), offered.value(), remote_leader, context, tag, theirs,
-                contexts, needs_cards);
-  const Status status = spread(*local.team, local_leader, code, theirs, contexts, needs_cards);
+                contexts, needs_addresses);
+  const Status status = spread(*local.team, local_leader, code, theirs, contexts, needs_addresses);
   if (!status) return raise_status(&local, status, function);
   if (code != Code::ok) return raise_status(&local, code, function);
-  if (needs_cards) {
+  if (needs_addresses) {
     made.reset();
     MessagePipe pipe(remote_leader, context, tag);
     Comm* inter = nullptr;
@@ -221,7 +221,7 @@ int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t c
     if (local.group->rank_of(world) != MPI_UNDEFINED)
       return raise(&local, MPI_ERR_COMM, function, "the two groups overlap");
   remote->assign(theirs);
-  offered.settle(contexts.local);
+  offered.resolve(contexts.local);
   *out =
       open_comm(std::move(made), local.group, remote, contexts.shared, contexts.local + 1)->handle;
   return MPI_SUCCESS;
@@ -289,7 +289,7 @@ MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintraco
   const Group& second = own_first ? *comm->remote : *comm->group;
   std::ranges::copy(second.members(), std::ranges::copy(first.members(), members.begin()).out);
   group->assign(members);
-  offered.settle(contexts.shared);
+  offered.resolve(contexts.shared);
   *newintracomm =
       open_comm(std::move(made), group, nullptr, contexts.shared, contexts.shared + 1)->handle;
   return MPI_SUCCESS;

@@ -94,20 +94,20 @@ TEST_CASE("a status keeps the bytes and the cancelled mark and nothing else") {
 TEST_CASE("an object with a place gets a new handle each time") {
   Table table;
   int number = 1, other = 2;
-  const Table::Place place = table.reserve(&number);
-  REQUIRE(place.is_valid());
-  const MPI_Comm first = table.open(place);
+  const Table::SlotRef slot = table.reserve(&number);
+  REQUIRE(slot.is_valid());
+  const MPI_Comm first = table.open(slot);
   CHECK(table.find(first) == &number);
-  table.close(place);
+  table.close(slot);
   CHECK(table.find(first) == nullptr);
   // The place is kept: others go elsewhere.
   const MPI_Comm elsewhere = table.insert(&other);
-  const MPI_Comm second = table.open(place);
+  const MPI_Comm second = table.open(slot);
   CHECK(second != first);
   CHECK(table.find(first) == nullptr);
   CHECK(table.find(second) == &number);
   CHECK(table.find(elsewhere) == &other);
-  CHECK_FALSE(Table::Place().is_valid());
+  CHECK_FALSE(Table::SlotRef().is_valid());
 }
 
 }  // namespace

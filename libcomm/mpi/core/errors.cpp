@@ -103,14 +103,14 @@ std::string error_text(int code) {
   return found == added->entries.end() ? std::string() : found->second.text;
 }
 
-// Who is lost, by name, as far as this process has noticed or was told; empty: nobody.
+// Who is lost, by name, as far as this process has noticed or was reported; empty: nobody.
 static std::string lost_text() {
   if (engine == nullptr) return {};
   constexpr std::size_t kMostNames = 4;  // fit into MPI_MAX_ERROR_STRING
   std::vector<int> lost = engine->lost();
-  if (const int told = engine->last_told();
-      told >= 0 && std::find(lost.begin(), lost.end(), told) == lost.end())
-    lost.push_back(told);
+  if (const int reported = engine->last_told();
+      reported >= 0 && std::find(lost.begin(), lost.end(), reported) == lost.end())
+    lost.push_back(reported);
   std::string text;
   for (std::size_t i = 0; i < std::min(lost.size(), kMostNames); ++i)
     text += fmt::format("{}{}", i == 0 ? "" : ", ", engine->job().describe(lost[i]));

@@ -109,7 +109,7 @@ class HandleTable {
 
   // A place in the table for an object that gets and loses its handle often: for as long as the
   // table lives, and without a lock. Of each, one thread at a time opens and closes it.
-  class Place {
+  class SlotRef {
    public:
     bool is_valid() const noexcept { return slot_ != nullptr; }
 
@@ -119,18 +119,18 @@ class HandleTable {
     std::uint32_t index_ = 0;
   };
   // Not valid if 16 million are in use.
-  Place reserve(T* object) {
+  SlotRef reserve(T* object) {
     OptionalLock lock(mutex_, kAnyTime);
-    Place place;
-    place.index_ = take_index();
-    if (place.index_ == kNoIndex) return place;
-    place.slot_ = &slot_at(place.index_);
-    place.slot_->object = object;
-    return place;
+    SlotRef slot_ref;
+    slot_ref.index_ = take_index();
+    if (slot_ref.index_ == kNoIndex) return slot_ref;
+    slot_ref.slot_ = &slot_at(slot_ref.index_);
+    slot_ref.slot_->object = object;
+    return slot_ref;
   }
-  Handle open(const Place& place) noexcept { return name(*place.slot_, place.index_); }
-  void close(const Place& place) noexcept {
-    place.slot_->handle.store(kFreeSlot, std::memory_order_release);
+  Handle open(const SlotRef& slot_ref) noexcept { return name(*slot_ref.slot_, slot_ref.index_); }
+  void close(const SlotRef& slot_ref) noexcept {
+    slot_ref.slot_->handle.store(kFreeSlot, std::memory_order_release);
   }
 
   // The two directions of MPI_*_toint and MPI_*_fromint. An int that names nothing gives a handle

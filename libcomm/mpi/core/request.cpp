@@ -131,11 +131,11 @@ inline void put_back(RequestObject* request) {
     auto made = std::make_unique<RequestObject[]>(kBlockRequests);
     RequestObject* const block = made.get();
     make_room(pool->blocks);
-    block[0].place = requests->reserve(block);
+    block[0].slot_ref = requests->reserve(block);
     pool->blocks.push_back(std::move(made));
     for (std::size_t i = 0; i < kBlockRequests; ++i) {
-      if (i != 0) block[i].place = requests->reserve(&block[i]);
-      if (!block[i].place.is_valid()) break;
+      if (i != 0) block[i].slot_ref = requests->reserve(&block[i]);
+      if (!block[i].slot_ref.is_valid()) break;
       block[i].next = pool->free;
       pool->free = &block[i];
     }
@@ -156,13 +156,13 @@ inline void put_back(RequestObject* request) {
 // Looks at a few detached requests, in turn, so that detaching costs the same however many there
 // are: each brings in one and looks at more.
 void reclaim_detached() {
-  constexpr std::size_t kLooks = 4;
-  RequestObject* complete[kLooks];
+  constexpr std::size_t kScanned = 4;
+  RequestObject* complete[kScanned];
   std::size_t num_complete = 0;
   {
     OptionalLock lock(pool->mutex);
     auto& list = pool->detached;
-    for (std::size_t i = 0; i < kLooks && list.head != nullptr; ++i) {
+    for (std::size_t i = 0; i < kScanned && list.head != nullptr; ++i) {
       RequestObject* const request = list.head;
       list.remove_after(nullptr);
       if (request->is_complete())
@@ -198,19 +198,19 @@ RequestObject* new_request(Comm* comm, RequestObject::Kind kind) {
   request->base.complete.store(false, std::memory_order_relaxed);
   request->base.code = Code::ok;
   request->base.packer = nullptr;
-  request->handle = requests->open(request->place);
+  request->handle = requests->open(request->slot_ref);
   return request;
 }
 
 void free_request(RequestObject* request) {
-  requests->close(request->place);
+  requests->close(request->slot_ref);
   put_back(request);
 }
 
 void FreeRequest::operator()(RequestObject* request) const noexcept { free_request(request); }
 
 void detach_request(RequestObject* request) {
-  requests->close(request->place);
+  requests->close(request->slot_ref);
   {
     OptionalLock lock(pool->mutex);
     pool->detached.push(request);

@@ -67,7 +67,7 @@ struct RequestObject {
   SendMode mode = SendMode::standard;
   Comm* comm = nullptr;  // counted
   MPI_Request handle = MPI_REQUEST_NULL;
-  RequestTable::Place place;
+  RequestTable::SlotRef slot_ref;
   RequestObject* next = nullptr;          // of those that are free, or detached
   RequestObject* next_running = nullptr;  // of the operations under way
 

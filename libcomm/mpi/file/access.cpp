@@ -126,14 +126,14 @@ class Independent {
   // Each piece by its own call.
   void run_pieces() {
     while (left() != 0) {
-      const Stretch stretch = cursor_.next_joined(left());
-      if (stretch.bytes == 0) {
+      const ByteRange range = cursor_.next_joined(left());
+      if (range.bytes == 0) {
         access_.error = {MPI_ERR_ARG, "the access reaches beyond 2^61 bytes"};
         return;
       }
-      const std::int64_t place = displacement_ + stretch.offset;
-      for (std::uint64_t begun = 0; begun < stretch.bytes;) {
-        std::uint64_t part = stretch.bytes - begun;
+      const std::int64_t place = displacement_ + range.offset;
+      for (std::uint64_t begun = 0; begun < range.bytes;) {
+        std::uint64_t part = range.bytes - begun;
         if (!memory_.is_contiguous()) part = std::min(part, kStagingBytes);
         if (!move(place + static_cast<std::int64_t>(begun), part)) return;
         begun += part;
@@ -169,7 +169,7 @@ class Independent {
   }
 
   // The next piece, of which the buffer may hold a part.
-  bool next_piece(Stretch& piece) {
+  bool next_piece(ByteRange& piece) {
     if (left() == 0) return false;
     piece = cursor_.next_joined(left());
     if (piece.bytes == 0) access_.error = {MPI_ERR_ARG, "the access reaches beyond 2^61 bytes"};
@@ -183,7 +183,7 @@ class Independent {
     get_staging(std::min(room, static_cast<std::uint64_t>(last - first)));
     std::int64_t begin = 0;
     std::uint64_t held = 0;  // from there on
-    Stretch piece{};
+    ByteRange piece{};
     while (next_piece(piece)) {
       std::int64_t place = displacement_ + piece.offset;
       while (piece.bytes != 0) {
@@ -209,7 +209,7 @@ class Independent {
     std::int64_t first = 0, last = 0;
     access_.find_range(first, last);
     get_staging(std::min(room, static_cast<std::uint64_t>(last - first)));
-    Stretch piece{};
+    ByteRange piece{};
     bool has_piece = next_piece(piece);
     while (has_piece && !access_.error) {
       const std::int64_t begin = displacement_ + piece.offset;
@@ -266,11 +266,11 @@ void MemoryStream::copy_to(std::byte* to, std::uint64_t bytes) noexcept {
     return;
   }
   while (bytes != 0) {
-    const Stretch stretch = cursor_->next(bytes);
-    if (stretch.bytes == 0) return;
-    std::memcpy(to, data_ + stretch.offset, stretch.bytes);
-    to += stretch.bytes;
-    bytes -= stretch.bytes;
+    const ByteRange range = cursor_->next(bytes);
+    if (range.bytes == 0) return;
+    std::memcpy(to, data_ + range.offset, range.bytes);
+    to += range.bytes;
+    bytes -= range.bytes;
   }
 }
 
@@ -280,11 +280,11 @@ void MemoryStream::copy_from(const std::byte* from, std::uint64_t bytes) noexcep
     return;
   }
   while (bytes != 0) {
-    const Stretch stretch = cursor_->next(bytes);
-    if (stretch.bytes == 0) return;
-    std::memcpy(data_ + stretch.offset, from, stretch.bytes);
-    from += stretch.bytes;
-    bytes -= stretch.bytes;
+    const ByteRange range = cursor_->next(bytes);
+    if (range.bytes == 0) return;
+    std::memcpy(data_ + range.offset, from, range.bytes);
+    from += range.bytes;
+    bytes -= range.bytes;
   }
 }
 

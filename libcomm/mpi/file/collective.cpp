@@ -40,7 +40,7 @@ struct Extent {
 
 // Of a stripe. What a member sends to an aggregator: how many there are, these, and, for writing,
 // the data.
-struct Piece {
+struct StripeRange {
   std::uint32_t offset;
   std::uint32_t bytes;
 };
@@ -143,7 +143,7 @@ class TwoPhase {
 
  private:
   void advance() {
-    next_ = left_ == 0 ? Stretch{0, 0} : cursor_.next_joined(left_);
+    next_ = left_ == 0 ? ByteRange{0, 0} : cursor_.next_joined(left_);
     left_ -= next_.bytes;
   }
 
@@ -173,7 +173,7 @@ class TwoPhase {
     for (std::size_t i = 0; i < aggregators_.size(); ++i) {
       if (to_[i].empty()) continue;
       const auto member = static_cast<std::size_t>(aggregators_[i]);
-      send_counts_[member] = sizeof(std::uint64_t) + to_[i].size() * sizeof(Piece) +
+      send_counts_[member] = sizeof(std::uint64_t) + to_[i].size() * sizeof(StripeRange) +
                              (access_.writes ? data_bytes_[i] : 0);
       send_places_[member] = static_cast<std::ptrdiff_t>(total);
       total += (send_counts_[member] + 7) / 8 * 8;
@@ -184,9 +184,10 @@ class TwoPhase {
       std::byte* to = send_.data() + send_places_[static_cast<std::size_t>(aggregators_[i])];
       const std::uint64_t num = to_[i].size();
       std::memcpy(to, &num, sizeof num);
-      std::memcpy(to + sizeof num, to_[i].data(), num * sizeof(Piece));
+      std::memcpy(to + sizeof num, to_[i].data(), num * sizeof(StripeRange));
       // The stripes are in the order of the data.
-      if (access_.writes) memory_.copy_to(to + sizeof num + num * sizeof(Piece), data_bytes_[i]);
+      if (access_.writes)
+        memory_.copy_to(to + sizeof num + num * sizeof(StripeRange), data_bytes_[i]);
     }
   }
 
@@ -235,20 +236,20 @@ class TwoPhase {
   }
 
   // What a member has sent: its pieces, and where its data begin.
-  struct Request {
-    const Piece* pieces;
+  struct RangeList {
+    const StripeRange* pieces;
     std::size_t num;
     std::byte* data;
   };
-  Request request_of(std::size_t member) {
+  RangeList range_list_of(std::size_t member) {
     if (receive_counts_[member] == 0) return {nullptr, 0, nullptr};
     std::byte* from = receive_.data() + receive_places_[member];
     std::uint64_t num = 0;
     std::memcpy(&num, from, sizeof num);
     // The other side of this code wrote it, but what lies outside must not be touched.
-    if (num > (receive_counts_[member] - sizeof num) / sizeof(Piece)) num = 0;
-    return {reinterpret_cast<const Piece*>(from + sizeof num), num,
-            from + sizeof num + num * sizeof(Piece)};
+    if (num > (receive_counts_[member] - sizeof num) / sizeof(StripeRange)) num = 0;
+    return {reinterpret_cast<const StripeRange*>(from + sizeof num), num,
+            from + sizeof num + num * sizeof(StripeRange)};
   }
   std::int64_t own_place() const noexcept {
     return base_ + static_cast<std::int64_t>(stripe_) * own_stripe_;
@@ -260,10 +261,10 @@ class TwoPhase {
     joined_.clear();
     std::vector<std::size_t> ends{0};
     for (std::size_t i = 0; i < size_; ++i) {
-      const Request request = request_of(i);
-      if (request.num == 0) continue;
-      for (std::size_t k = 0; k < request.num; ++k) {
-        const Piece& piece = request.pieces[k];
+      const RangeList list = range_list_of(i);
+      if (list.num == 0) continue;
+      for (std::size_t k = 0; k < list.num; ++k) {
+        const StripeRange& piece = list.pieces[k];
         if (piece.offset >= stripe_ || piece.bytes > stripe_ - piece.offset) continue;
         joined_.push_back(piece);
       }
@@ -277,16 +278,17 @@ class TwoPhase {
       std::vector<std::size_t> merged{0};
       for (std::size_t i = 1; i < ends.size(); i += 2) {
         if (i + 1 < ends.size())
-          std::inplace_merge(at(ends[i - 1]), at(ends[i]), at(ends[i + 1]),
-                             [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+          std::inplace_merge(
+              at(ends[i - 1]), at(ends[i]), at(ends[i + 1]),
+              [](const StripeRange& a, const StripeRange& b) { return a.offset < b.offset; });
         merged.push_back(ends[std::min(i + 1, ends.size() - 1)]);
       }
       ends = std::move(merged);
     }
     std::size_t num = 0;
-    for (const Piece& piece : joined_) {
+    for (const StripeRange& piece : joined_) {
       if (num != 0) {
-        Piece& last = joined_[num - 1];
+        StripeRange& last = joined_[num - 1];
         const std::uint64_t end = std::uint64_t{last.offset} + last.bytes;
         if (piece.offset <= end + gap) {
           const std::uint64_t reach =
@@ -313,11 +315,11 @@ class TwoPhase {
   FileError write_stripe() {
     grow(buffer_, stripe_);
     for (std::size_t i = 0; i < size_; ++i) {
-      const Request request = request_of(i);
-      const std::byte* data = request.data;
+      const RangeList list = range_list_of(i);
+      const std::byte* data = list.data;
       const std::byte* const end = receive_.data() + receive_places_[i] + receive_counts_[i];
-      for (std::size_t k = 0; k < request.num; ++k) {
-        const Piece& piece = request.pieces[k];
+      for (std::size_t k = 0; k < list.num; ++k) {
+        const StripeRange& piece = list.pieces[k];
         if (piece.offset >= stripe_ || piece.bytes > stripe_ - piece.offset ||
             piece.bytes > static_cast<std::size_t>(end - data))
           break;
@@ -328,7 +330,7 @@ class TwoPhase {
     join_pieces(0);
     // Others may write what lies around it by the buffer.
     const bool locks = access_.hints.sieve_write == FileHints::Choice::enable;
-    for (const Piece& piece : joined_) {
+    for (const StripeRange& piece : joined_) {
       const std::int64_t place = own_place() + piece.offset;
       std::optional<RangeLock> lock;
       if (locks)
@@ -359,7 +361,7 @@ class TwoPhase {
     std::uint64_t valid = stripe_;
     grow(buffer_, stripe_);
     join_pieces(kReadThroughBytes);
-    for (const Piece& piece : joined_) {
+    for (const StripeRange& piece : joined_) {
       std::uint64_t got = 0;
       if (!error_)
         error_ = read_at(file_, buffer_.data() + piece.offset, piece.bytes,
@@ -375,11 +377,11 @@ class TwoPhase {
   void pack_answers(std::uint64_t valid) {
     std::size_t total = 0;
     for (std::size_t i = 0; i < size_; ++i) {
-      const Request request = request_of(i);
+      const RangeList list = range_list_of(i);
       send_counts_[i] = 0;
-      if (request.num == 0) continue;
+      if (list.num == 0) continue;
       std::size_t bytes = sizeof valid;
-      for (std::size_t k = 0; k < request.num; ++k) bytes += request.pieces[k].bytes;
+      for (std::size_t k = 0; k < list.num; ++k) bytes += list.pieces[k].bytes;
       send_counts_[i] = bytes;
       send_places_[i] = static_cast<std::ptrdiff_t>(total);
       total += (bytes + 7) / 8 * 8;
@@ -390,9 +392,9 @@ class TwoPhase {
       std::byte* to = send_.data() + send_places_[i];
       std::memcpy(to, &valid, sizeof valid);
       to += sizeof valid;
-      const Request request = request_of(i);
-      for (std::size_t k = 0; k < request.num; ++k) {
-        const Piece& piece = request.pieces[k];
+      const RangeList list = range_list_of(i);
+      for (std::size_t k = 0; k < list.num; ++k) {
+        const StripeRange& piece = list.pieces[k];
         if (piece.offset >= stripe_ || piece.bytes > stripe_ - piece.offset) break;
         std::memcpy(to, buffer_.data() + piece.offset, piece.bytes);
         to += piece.bytes;
@@ -414,7 +416,7 @@ class TwoPhase {
       }
       std::memcpy(&valid, from, sizeof valid);
       from += sizeof valid;
-      for (const Piece& piece : to_[i]) {
+      for (const StripeRange& piece : to_[i]) {
         const std::uint64_t part =
             piece.offset >= valid ? 0 : std::min<std::uint64_t>(piece.bytes, valid - piece.offset);
         // What the file has not is not touched, nor anything behind it.
@@ -436,18 +438,18 @@ class TwoPhase {
   Cursor cursor_;
   MemoryStream memory_;
   std::uint64_t left_ = access_.bytes;  // that the cursor has not given
-  Stretch next_{0, 0};                  // what it gave last and no round has taken
+  ByteRange next_{0, 0};                // what it gave last and no round has taken
   std::uint64_t stripe_ = 0;
   std::ptrdiff_t own_stripe_ = -1;
   std::int64_t base_ = 0;  // of the round
   std::vector<std::int64_t> nexts_;
   std::vector<Code> codes_;
-  std::vector<std::vector<Piece>> to_;  // by aggregator
+  std::vector<std::vector<StripeRange>> to_;  // by aggregator
   std::vector<std::uint64_t> data_bytes_;
   std::vector<std::byte> send_, receive_, buffer_;
   std::vector<std::size_t> send_counts_, receive_counts_;
   std::vector<std::ptrdiff_t> send_places_, receive_places_;
-  std::vector<Piece> joined_;
+  std::vector<StripeRange> joined_;
   std::uint64_t done_ = 0;
   bool at_end_ = false;
   FileError error_;
@@ -482,7 +484,7 @@ void run_together(Access& access) {
   }
   Extent mine{access.error.code, 0, 0, 0, 0, file.window->host_members.front(), true};
   std::vector<Extent> extents, by_place;
-  const Status told = insist([&] {
+  const Status gathered = insist([&] {
     if (!access.error && access.bytes != 0) {
       access.find_range(mine.first, mine.last);
       mine.bytes = static_cast<std::int64_t>(access.bytes);
@@ -497,8 +499,8 @@ void run_together(Access& access) {
     extents.resize(static_cast<std::size_t>(file.size()));
     return coll::allgather(team, &mine, extents.data(), sizeof mine);
   });
-  if (!told) {
-    access.error = error_of(told);
+  if (!gathered) {
+    access.error = error_of(gathered);
     return;
   }
   for (std::size_t i = 0; i < extents.size() && !access.error; ++i)
@@ -525,7 +527,7 @@ void run_together(Access& access) {
     access.finish(phases->done());
     return std::move(access.error);
   });
-  // Whoever gave its data to an aggregator is told if that could not write them.
+  // Whoever gave its data to an aggregator is gathered if that could not write them.
   access.error = agree(team, phases->error() ? phases->error() : finished);
 }
 

@@ -104,7 +104,7 @@ void Cursor::descend(const Shape& shape, std::int64_t base, std::uint64_t positi
 }
 
 // The block has ended: to the beginning of the next one.
-void Cursor::settle() noexcept {
+void Cursor::next_block() noexcept {
   inside_ = 0;
   while (!levels_.empty()) {
     Level& level = levels_.back();
@@ -124,7 +124,7 @@ void Cursor::settle() noexcept {
   }
 }
 
-Stretch Cursor::next(std::uint64_t most) noexcept {
+ByteRange Cursor::next(std::uint64_t most) noexcept {
   if (levels_.empty()) return {0, 0};
   const Level& level = levels_.back();
   const Shape::Part& part = level.shape->parts()[level.part];
@@ -132,12 +132,12 @@ Stretch Cursor::next(std::uint64_t most) noexcept {
       level.base + part.offset + level.index * part.stride + static_cast<std::int64_t>(inside_);
   const std::uint64_t bytes = std::min(most, part.bytes - inside_);
   inside_ += bytes;
-  if (inside_ == part.bytes) settle();
+  if (inside_ == part.bytes) next_block();
   return {offset, bytes};
 }
 
-Stretch Cursor::next_joined(std::uint64_t most) noexcept {
-  Stretch all = next(most);
+ByteRange Cursor::next_joined(std::uint64_t most) noexcept {
+  ByteRange all = next(most);
   while (all.bytes != 0 && all.bytes < most && !levels_.empty()) {
     const Level& level = levels_.back();
     const Shape::Part& part = level.shape->parts()[level.part];

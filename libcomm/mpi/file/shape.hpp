@@ -59,7 +59,7 @@ class Shape {
   bool in_order_ = true;
 };
 
-struct Stretch {
+struct ByteRange {
   std::int64_t offset;
   std::uint64_t bytes;
 };
@@ -71,9 +71,9 @@ class Cursor {
 
   // The next piece of one block, at most so many bytes (not 0); the cursor is behind it then. 0
   // bytes: the shape has ended.
-  Stretch next(std::uint64_t most) noexcept;
+  ByteRange next(std::uint64_t most) noexcept;
   // The same, but blocks that follow each other without a gap are one piece.
-  Stretch next_joined(std::uint64_t most) noexcept;
+  ByteRange next_joined(std::uint64_t most) noexcept;
 
  private:
   struct Level {
@@ -83,7 +83,7 @@ class Cursor {
     std::int64_t base;   // of the shape
   };
   void descend(const Shape& shape, std::int64_t base, std::uint64_t position);
-  void settle() noexcept;
+  void next_block() noexcept;
 
   std::shared_ptr<const Shape> shape_;
   std::vector<Level> levels_;  // the last one's part is a block; empty: at the end

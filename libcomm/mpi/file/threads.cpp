@@ -19,7 +19,7 @@ constexpr std::size_t kMostThreads = 4;
 
 struct Workers {
   std::mutex mutex;
-  std::condition_variable has_work;
+  std::condition_variable has_task;
   std::deque<std::function<void()>> queue;
   std::vector<std::thread> threads;
   std::size_t num_idle = 0;
@@ -27,11 +27,11 @@ struct Workers {
 };
 Immortal<Workers> workers;
 
-void work() {
+void run_tasks() {
   std::unique_lock lock(workers->mutex);
   for (;;) {
     ++workers->num_idle;
-    workers->has_work.wait(lock, [] { return workers->ends || !workers->queue.empty(); });
+    workers->has_task.wait(lock, [] { return workers->ends || !workers->queue.empty(); });
     --workers->num_idle;
     if (workers->queue.empty()) return;
     const std::function<void()> next = std::move(workers->queue.front());
@@ -46,7 +46,7 @@ void work() {
 void add_thread() {
   workers->threads.reserve(kMostThreads);
   std::thread thread;
-  if (start_thread(thread, work))
+  if (start_thread(thread, run_tasks))
     workers->threads.push_back(std::move(thread));
   else if (workers->threads.empty())
     throw std::bad_alloc();
@@ -54,12 +54,12 @@ void add_thread() {
 
 }  // namespace
 
-void run_in_background(std::function<void()> work) {
+void run_in_background(std::function<void()> task) {
   const std::lock_guard lock(workers->mutex);
   if (workers->queue.size() >= workers->num_idle && workers->threads.size() < kMostThreads)
     add_thread();
-  workers->queue.push_back(std::move(work));
-  workers->has_work.notify_one();
+  workers->queue.push_back(std::move(task));
+  workers->has_task.notify_one();
 }
 
 void end_background() {
@@ -69,7 +69,7 @@ void end_background() {
     workers->ends = true;
     threads.swap(workers->threads);
   }
-  workers->has_work.notify_all();
+  workers->has_task.notify_all();
   for (std::thread& thread : threads) thread.join();
   const std::lock_guard lock(workers->mutex);
   workers->ends = false;

@@ -8,7 +8,7 @@ namespace weft::mpi {
 
 // Does this on some other thread, soon, in no particular order. It must not throw and not call MPI.
 // std::bad_alloc: it will not be done.
-void run_in_background(std::function<void()> work);
+void run_in_background(std::function<void()> task);
 // Waits until all is done, and ends the threads.
 void end_background();
 

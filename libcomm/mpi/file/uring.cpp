@@ -33,7 +33,7 @@ class Ring {
   Ring() noexcept = default;
   ~Ring() {
     if (thread_.joinable()) {
-      tell(kEnd);
+      signal(kEnd);
       thread_.join();
     }
     if (is_made_) io_uring_queue_exit(&ring_);
@@ -67,7 +67,7 @@ class Ring {
                          static_cast<std::uint64_t>(read.place) + read.done);
       io_uring_sqe_set_data(entry, &read);
     }
-    tell(kSubmit);
+    signal(kSubmit);
     return true;
   }
 
@@ -82,14 +82,14 @@ class Ring {
   }
 
   // The process's doorbell is to be rung when something ends.
-  void want_watch() noexcept { tell(kWatch); }
+  void want_watch() noexcept { signal(kWatch); }
 
  private:
-  enum Work : std::uint32_t { kSubmit = 1, kWatch = 2, kEnd = 4 };
+  enum Signal : std::uint32_t { kSubmit = 1, kWatch = 2, kEnd = 4 };
 
-  void tell(std::uint32_t work) noexcept {
-    // seq_cst: either the thread sees the work before it blocks, or this sees it blocked.
-    if (work_.fetch_or(work, std::memory_order_seq_cst) == 0) work_.notify_one();
+  void signal(std::uint32_t signals) noexcept {
+    // seq_cst: either the thread sees the signals before it blocks, or this sees it blocked.
+    if (signals_.fetch_or(signals, std::memory_order_seq_cst) == 0) signals_.notify_one();
     if (!is_blocked_.load(std::memory_order_seq_cst)) return;
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t put = ::write(event_, &one, sizeof one);
@@ -97,11 +97,11 @@ class Ring {
 
   void run() noexcept {
     for (;;) {
-      work_.wait(0, std::memory_order_seq_cst);
-      const std::uint32_t work = work_.exchange(0, std::memory_order_seq_cst);
-      if ((work & kSubmit) != 0) submit();
-      if ((work & kEnd) != 0) return;
-      if ((work & kWatch) != 0) watch();
+      signals_.wait(0, std::memory_order_seq_cst);
+      const std::uint32_t signals = signals_.exchange(0, std::memory_order_seq_cst);
+      if ((signals & kSubmit) != 0) submit();
+      if ((signals & kEnd) != 0) return;
+      if ((signals & kWatch) != 0) watch();
     }
   }
 
@@ -116,7 +116,7 @@ class Ring {
   void watch() noexcept {
     is_blocked_.store(true, std::memory_order_seq_cst);
     std::uint64_t count;
-    if (work_.load(std::memory_order_seq_cst) == 0) {
+    if (signals_.load(std::memory_order_seq_cst) == 0) {
       [[maybe_unused]] const ssize_t got = ::read(event_, &count, sizeof count);
     }
     is_blocked_.store(false, std::memory_order_seq_cst);
@@ -128,7 +128,7 @@ class Ring {
   int event_ = -1;  // counts what has ended
   std::mutex posting_;
   std::thread thread_;
-  std::atomic<std::uint32_t> work_{0};
+  std::atomic<std::uint32_t> signals_{0};
   std::atomic<bool> is_blocked_{false};
 };
 

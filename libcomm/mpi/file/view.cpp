@@ -36,11 +36,11 @@ std::uint64_t View::position_at(std::int64_t place) const {
   auto position = static_cast<std::uint64_t>(tile) * tile_bytes;
   Cursor cursor(shape, position);
   for (;;) {
-    const Stretch stretch = cursor.next(~std::uint64_t{0});
-    if (stretch.bytes == 0 || stretch.offset >= inside) return position;
-    const std::int64_t end = stretch.offset + static_cast<std::int64_t>(stretch.bytes);
-    if (end > inside) return position + static_cast<std::uint64_t>(inside - stretch.offset);
-    position += stretch.bytes;
+    const ByteRange range = cursor.next(~std::uint64_t{0});
+    if (range.bytes == 0 || range.offset >= inside) return position;
+    const std::int64_t end = range.offset + static_cast<std::int64_t>(range.bytes);
+    if (end > inside) return position + static_cast<std::uint64_t>(inside - range.offset);
+    position += range.bytes;
   }
 }
 

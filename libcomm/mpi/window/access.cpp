@@ -243,12 +243,13 @@ Code write_target(Window& window, const TargetMemory& memory, const void* packed
   return batch.finish();
 }
 
-Transfer::~Transfer() {
+RmaTransfer::~RmaTransfer() {
   if (type_ != nullptr) weft::mpi::release(type_);
 }
 
 template <class Start>
-bool Transfer::start(Window& window, const TargetMemory& memory, std::size_t bytes, Start&& start) {
+bool RmaTransfer::start(Window& window, const TargetMemory& memory, std::size_t bytes,
+                        Start&& start) {
   if (!memory.segments.empty()) return false;
   const std::size_t most = window.lanes_to(memory.target).limits().piece_max;
   std::size_t num = 0;
@@ -271,8 +272,8 @@ bool Transfer::start(Window& window, const TargetMemory& memory, std::size_t byt
   return true;
 }
 
-bool Transfer::put(Window& window, const TargetMemory& memory, const void* packed,
-                   std::size_t bytes, std::unique_ptr<std::byte[]>& staging) {
+bool RmaTransfer::put(Window& window, const TargetMemory& memory, const void* packed,
+                      std::size_t bytes, std::unique_ptr<std::byte[]>& staging) {
   const auto* data = static_cast<const std::byte*>(packed);
   Lanes& lanes = window.lanes_to(memory.target);
   const int peer = window.world(memory.target);
@@ -285,9 +286,9 @@ bool Transfer::put(Window& window, const TargetMemory& memory, const void* packe
   return true;
 }
 
-bool Transfer::get(Window& window, const TargetMemory& memory, void* packed, std::size_t bytes,
-                   std::unique_ptr<std::byte[]>& staging, void* buffer, Datatype* type,
-                   MPI_Count count) {
+bool RmaTransfer::get(Window& window, const TargetMemory& memory, void* packed, std::size_t bytes,
+                      std::unique_ptr<std::byte[]>& staging, void* buffer, Datatype* type,
+                      MPI_Count count) {
   auto* data = static_cast<std::byte*>(packed);
   Lanes& lanes = window.lanes_to(memory.target);
   const int peer = window.world(memory.target);
@@ -306,13 +307,13 @@ bool Transfer::get(Window& window, const TargetMemory& memory, void* packed, std
   return true;
 }
 
-bool Transfer::is_done() const noexcept {
+bool RmaTransfer::is_done() const noexcept {
   for (std::size_t i = 0; i < num_pieces_; ++i)
     if (!pieces_[i].is_done()) return false;
   return true;
 }
 
-Code Transfer::finish() {
+Code RmaTransfer::finish() {
   Code code = Code::ok;
   for (std::size_t i = 0; i < num_pieces_; ++i)
     if (code == Code::ok) code = pieces_[i].code();
@@ -328,7 +329,7 @@ Code complete_transfers(Window& window, int target) {
   if (window.remotes.empty()) return Code::ok;
   Code code = Code::ok;
   for (;;) {
-    std::shared_ptr<Transfer> transfer;
+    std::shared_ptr<RmaTransfer> transfer;
     {
       const OptionalLock lock(window.mutex);
       for (std::size_t i = window.transfers.size(); i-- > 0 && transfer == nullptr;)

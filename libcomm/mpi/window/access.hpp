@@ -102,14 +102,14 @@ Code write_target(Window& window, const TargetMemory& memory, const void* packed
 
 // A put or get of a remote target under way, which a flush or a request completes. Counted by the
 // window and by its request.
-class Transfer {
+class RmaTransfer {
  public:
   static constexpr std::size_t kMostPieces = 16;
 
-  explicit Transfer(int target) : target_(target) {}
-  ~Transfer();
-  Transfer(const Transfer&) = delete;
-  Transfer& operator=(const Transfer&) = delete;
+  explicit RmaTransfer(int target) : target_(target) {}
+  ~RmaTransfer();
+  RmaTransfer(const RmaTransfer&) = delete;
+  RmaTransfer& operator=(const RmaTransfer&) = delete;
 
   // Each starts it and returns true, or false: it takes more pieces than a transfer has, and
   // nothing happened. Packed data of a put are in `staging`, or the user's; a get's are unpacked

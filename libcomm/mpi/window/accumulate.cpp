@@ -137,8 +137,8 @@ Code by_atomics(Window& window, int target, Call&& change) {
     return Code::ok;
   }
   {
-    const AtomicChange announced(window, target);
-    if (announced.is_allowed()) [[likely]] {
+    const AtomicChange atomic_change(window, target);
+    if (atomic_change.is_allowed()) [[likely]] {
       change();
       return Code::ok;
     }

@@ -22,7 +22,7 @@ class TableChange {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   ~TableChange() {
-    // release: pairs with the acquire in look().
+    // release: pairs with the acquire in find_mapped().
     version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   TableChange(const TableChange&) = delete;
@@ -41,7 +41,8 @@ const Attached* find_in(std::span<const Attached> entries, std::uint64_t address
 }
 
 // Searches a table that is mapped here. again: the owner was changing it.
-Code look(WindowControl& control, std::uint64_t address, std::uint64_t bytes, Attached& found) {
+Code find_mapped(WindowControl& control, std::uint64_t address, std::uint64_t bytes,
+                 Attached& found) {
   const std::atomic_ref version(control.version);
   const std::uint64_t before = version.load(std::memory_order_acquire);
   if (before % 2 != 0) return Code::again;
@@ -54,8 +55,8 @@ Code look(WindowControl& control, std::uint64_t address, std::uint64_t bytes, At
 }
 
 // The same for one that is not mapped.
-Code fetch(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
-           Attached& found) {
+Code find_remote(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
+                 Attached& found) {
   Lanes& lanes = window.lanes_to(target);
   const int peer = window.world(target);
   const MemoryName& control = window.remote(target).control;
@@ -84,8 +85,8 @@ int find_entry(Window& window, int target, std::uint64_t address, std::uint64_t 
                Attached& found) {
   for (;;) {
     WindowControl* control = window.control(target);
-    const Code code = control != nullptr ? look(*control, address, bytes, found)
-                                         : fetch(window, target, address, bytes, found);
+    const Code code = control != nullptr ? find_mapped(*control, address, bytes, found)
+                                         : find_remote(window, target, address, bytes, found);
     if (code == Code::ok) return MPI_SUCCESS;
     if (code == Code::not_found) return MPI_ERR_RMA_RANGE;
     if (code != Code::again) return error_class(code);
@@ -107,9 +108,9 @@ int attach_memory(Window& window, void* base, MPI_Aint size) {
     if (address < table[i].address + table[i].bytes && table[i].address < address + bytes)
       return MPI_ERR_RMA_ATTACH;  // overlaps what is attached already
   Attached entry{address, bytes, {}};
-  if (Status status = share_window_memory(base, bytes, window.host_members.size() > 1, entry.ways);
+  if (Status status = share_window_memory(base, bytes, window.host_members.size() > 1, entry.names);
       !status) {
-    unshare_window_memory(entry.ways);
+    unshare_window_memory(entry.names);
     return status == Code::no_memory ? MPI_ERR_NO_MEM : MPI_ERR_RMA_ATTACH;
   }
   const TableChange change(control);
@@ -121,7 +122,7 @@ int attach_memory(Window& window, void* base, MPI_Aint size) {
 int detach_memory(Window& window, const void* base) {
   const auto address = reinterpret_cast<std::uint64_t>(base);
   WindowControl& control = *window.control(window.rank());
-  RemoteMemories ways{};
+  RemoteMemories names{};
   {
     const OptionalLock lock(window.mutex);
     Attached* table = table_of(&control);
@@ -129,12 +130,12 @@ int detach_memory(Window& window, const void* base) {
     std::uint64_t i = 0;
     while (i < num && table[i].address != address) ++i;
     if (i == num) return MPI_ERR_BASE;
-    ways = table[i].ways;
+    names = table[i].names;
     const TableChange change(control);
     table[i] = table[num - 1];
     control.num_attached = num - 1;
   }
-  unshare_window_memory(ways);  // waits for those who use it
+  unshare_window_memory(names);  // waits for those who use it
   return MPI_SUCCESS;
 }
 
@@ -145,7 +146,7 @@ int find_attached(Window& window, int target, std::uint64_t address, std::uint64
   Attached found{};
   if (const int code = find_entry(window, target, address, bytes, found); code != MPI_SUCCESS)
     return code;
-  memory = found.ways[window.lanes_to(target).limits().number];
+  memory = found.names[window.lanes_to(target).limits().number];
   // Fabrics count from the start of what was shared, whatever they call that.
   memory.address += address - found.address;
   memory.bytes = bytes;
@@ -157,7 +158,7 @@ int find_attached_piece(Window& window, int target, std::uint64_t address, std::
   Attached found{};
   if (const int code = find_entry(window, target, address, 1, found); code != MPI_SUCCESS)
     return code;
-  memory = found.ways[window.lanes_to(target).limits().number];
+  memory = found.names[window.lanes_to(target).limits().number];
   memory.bytes = found.bytes;
   start = found.address;
   return MPI_SUCCESS;
@@ -166,7 +167,7 @@ int find_attached_piece(Window& window, int target, std::uint64_t address, std::
 void detach_all(Window& window) {
   WindowControl& control = *window.control(window.rank());
   for (std::uint64_t i = 0; i < control.num_attached; ++i)
-    unshare_window_memory(table_of(&control)[i].ways);
+    unshare_window_memory(table_of(&control)[i].names);
   control.num_attached = 0;
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 // Calls of check_member between two looks for lost processes, which cost a system call a peer at
 // most every 20 ms.
-constexpr unsigned kCallsPerLook = 256;
+constexpr unsigned kCallsPerScan = 256;
 // Waiting for a word: looks of a mapped one that follow each other at once, looks with the core
 // given to others between them, and then with pauses that grow, so that who has the word can go on.
 constexpr unsigned kSpins = 200;
@@ -42,7 +42,7 @@ class Pause {
 // A call on the fabric that had no memory for a moment is made again: a ticket that is not given
 // back stops all who come after it. Tries for as long as a silent peer may take.
 template <class Call>
-Code with_patience(Call&& call) {
+Code retry_while_no_memory(Call&& call) {
   Code code = call();
   if (code != Code::no_memory) [[likely]]
     return code;
@@ -76,7 +76,7 @@ class Word {
       previous = std::atomic_ref(*mapped_).fetch_add(value, std::memory_order_acq_rel);
       return Code::ok;
     }
-    return with_patience(
+    return retry_while_no_memory(
         [&] { return lanes().fetch_add(peer(), memory(), offset_, value, previous); });
   }
   Code replace(std::uint64_t compare, std::uint64_t value, bool& done) const noexcept {
@@ -85,7 +85,7 @@ class Word {
     if (mapped_ != nullptr)
       std::atomic_ref(*mapped_).compare_exchange_strong(previous, value, std::memory_order_acq_rel);
     else
-      code = with_patience(
+      code = retry_while_no_memory(
           [&] { return lanes().cas(peer(), memory(), offset_, compare, value, previous); });
     done = code == Code::ok && previous == compare;
     return code;
@@ -95,7 +95,7 @@ class Word {
       value = std::atomic_ref(*mapped_).load(std::memory_order_acquire);
       return Code::ok;
     }
-    return with_patience(
+    return retry_while_no_memory(
         [&] { return lanes().get(peer(), memory(), offset_, &value, sizeof value); });
   }
 
@@ -153,9 +153,9 @@ void wake_waiters(Window& window, int member, std::uint64_t turn) {
 
 Code check_member(Window& window, int member) {
   // Not atomic as a whole: threads may lose a count.
-  const unsigned number = window.num_looks.load(std::memory_order_relaxed) + 1;
-  window.num_looks.store(number, std::memory_order_relaxed);
-  if (number % kCallsPerLook == 0) engine->look_for_lost();
+  const unsigned number = window.num_checks.load(std::memory_order_relaxed) + 1;
+  window.num_checks.store(number, std::memory_order_relaxed);
+  if (number % kCallsPerScan == 0) engine->look_for_lost();
   if (engine->num_lost() == 0) return Code::ok;
   if (member >= 0) return engine->is_alive(window.world(member)) ? Code::ok : Code::peer_lost;
   // No list of the lost: this is asked in the midst of waits, where no memory may be got.

@@ -18,7 +18,8 @@ constexpr std::size_t kMostThreads = 512;
 // A request for a transfer, which the window counts as well.
 class TransferOperation final : public Operation {
  public:
-  explicit TransferOperation(std::shared_ptr<Transfer> transfer) : transfer_(std::move(transfer)) {}
+  explicit TransferOperation(std::shared_ptr<RmaTransfer> transfer)
+      : transfer_(std::move(transfer)) {}
   Code start() override { return Code::ok; }
   bool advance(Code& code) override {
     if (!transfer_->is_done()) return false;
@@ -27,7 +28,7 @@ class TransferOperation final : public Operation {
   }
 
  private:
-  std::shared_ptr<Transfer> transfer_;
+  std::shared_ptr<RmaTransfer> transfer_;
 };
 
 // What is complete when the call returns needs no request of its own.
@@ -37,7 +38,7 @@ int conclude_transfer(MPI_Request* request) {
 }
 
 // Starts a transfer and hands it to the window, and to a request if there is one.
-int hand_over(Window& window, std::shared_ptr<Transfer> transfer, MPI_Request* out,
+int hand_over(Window& window, std::shared_ptr<RmaTransfer> transfer, MPI_Request* out,
               RequestPtr request) {
   bool has_many = false;
   {
@@ -54,7 +55,7 @@ int hand_over(Window& window, std::shared_ptr<Transfer> transfer, MPI_Request* o
 }
 
 // What a transfer needs in memory, got before it begins.
-RequestPtr prepare(Window& window, const std::shared_ptr<Transfer>& transfer, MPI_Request* out) {
+RequestPtr prepare(Window& window, const std::shared_ptr<RmaTransfer>& transfer, MPI_Request* out) {
   {
     const OptionalLock lock(window.mutex);
     window.transfers.reserve(kMostTransfers + kMostThreads);
@@ -101,7 +102,7 @@ int put(const void* origin, MPI_Count origin_count, MPI_Datatype origin_handle, 
     packed = staging.get();
   }
   if (memory.place == nullptr && !window->lanes_to(target).is_mapped()) {
-    auto transfer = std::make_shared<Transfer>(target);
+    auto transfer = std::make_shared<RmaTransfer>(target);
     RequestPtr made = prepare(*window, transfer, request);
     if (transfer->put(*window, memory, packed, bytes, staging)) {
       code = hand_over(*window, std::move(transfer), request, std::move(made));
@@ -147,7 +148,7 @@ int get(void* origin, MPI_Count origin_count, MPI_Datatype origin_handle, int ta
     packed = staging.get();
   }
   if (memory.place == nullptr && !window->lanes_to(target).is_mapped()) {
-    auto transfer = std::make_shared<Transfer>(target);
+    auto transfer = std::make_shared<RmaTransfer>(target);
     RequestPtr made = prepare(*window, transfer, request);
     if (transfer->get(*window, memory, packed, bytes, staging, origin, type, origin_count)) {
       code = hand_over(*window, std::move(transfer), request, std::move(made));

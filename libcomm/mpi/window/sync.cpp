@@ -130,9 +130,9 @@ int start(MPI_Win win, MPI_Group group, int assertion, const char* function) {
     if (unchecked) break;
     tagged::Request request;
     engine->irecv(request, window->world(rank), window->comm->context, kPostTag, nullptr, 0);
-    const Code heard = wait_progressing(request);
-    if (heard == Code::ok) posted.push_back(rank);
-    if (code == Code::ok) code = heard;
+    const Code received = wait_progressing(request);
+    if (received == Code::ok) posted.push_back(rank);
+    if (code == Code::ok) code = received;
   }
   if (code == Code::ok) {
     const OptionalLock lock(window->mutex);
@@ -160,8 +160,8 @@ int complete(MPI_Win win, const char* function) {
     return code;
   Code code = complete_transfers(*window, -1);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const Code told = notify(*window, ranks, kCompleteTag);
-  if (code == Code::ok) code = told;
+  const Code notified = notify(*window, ranks, kCompleteTag);
+  if (code == Code::ok) code = notified;
   {
     const OptionalLock lock(window->mutex);
     window->access = Access::none;

@@ -19,27 +19,27 @@ namespace weft::mpi {
 
 Immortal<WindowTable> windows;
 
-Status share_window_memory(void* memory, std::size_t bytes, bool with_host, RemoteMemories& ways) {
+Status share_window_memory(void* memory, std::size_t bytes, bool with_host, RemoteMemories& names) {
   if (bytes == 0) return {};
   Fabrics& fabrics = engine->fabrics();
   if (with_host)
-    if (Status status = fabrics.local().share(memory, bytes, ways[0]); !status) return status;
+    if (Status status = fabrics.local().share(memory, bytes, names[0]); !status) return status;
   for (auto* lanes : fabrics.remote())
-    if (Status status = lanes->share(memory, bytes, ways[lanes->limits().number]); !status)
+    if (Status status = lanes->share(memory, bytes, names[lanes->limits().number]); !status)
       return status;
   tools::note_shared(memory, bytes);
   return {};
 }
 
-void unshare_window_memory(RemoteMemories& ways) {
+void unshare_window_memory(RemoteMemories& names) {
   Fabrics& fabrics = engine->fabrics();
-  const auto end = [&ways](Lanes& lanes) {
-    if (number_of(ways[lanes.limits().number]) != 0)
-      (void)lanes.unshare(ways[lanes.limits().number]);
+  const auto end = [&names](Lanes& lanes) {
+    if (number_of(names[lanes.limits().number]) != 0)
+      (void)lanes.unshare(names[lanes.limits().number]);
   };
   end(fabrics.local());
   for (auto* lanes : fabrics.remote()) end(*lanes);
-  ways = {};
+  names = {};
 }
 
 namespace {
@@ -222,10 +222,10 @@ class Making {
     if (window_.is_direct) return {};
     for (int member = 0; member < window_.size(); ++member) {
       const Published& other = published_[static_cast<std::size_t>(member)];
-      const std::size_t way = window_.lanes_to(member).limits().number;
-      window_.remotes.push_back({other.memory[way], other.control[way]});
+      const std::size_t route = window_.lanes_to(member).limits().number;
+      window_.remotes.push_back({other.memory[route], other.control[route]});
       // Whoever waits for a lock is told of the death of any member, also of one it never met.
-      if (way != 0) engine->watch(window_.comm->world(member));
+      if (route != 0) engine->watch(window_.comm->world(member));
     }
     return {};
   }
@@ -289,7 +289,7 @@ struct Wanted {
 
 int check_wanted(const Wanted& wanted, Comm& comm, const char* function) {
   if (comm.is_inter()) return raise(&comm, MPI_ERR_COMM, function, "an intercommunicator");
-  if (comm.group->has_strangers())
+  if (comm.group->has_foreign_members())
     return raise(&comm, MPI_ERR_UNSUPPORTED_OPERATION, function,
                  "a window's members must be of one job");
   if (wanted.win == nullptr) return raise(&comm, MPI_ERR_ARG, function, "win is null");
@@ -345,7 +345,7 @@ Status make_window(const Wanted& wanted, Comm& parent, const Info* hints, Window
   };
   if (Status status = wanted.is_agreed ? insist(begin) : begin(); !status) return status;
   const std::uint32_t context = offers.front().context;
-  prepared.context->settle(context);
+  prepared.context->resolve(context);
   window->comm = open_comm(std::move(prepared.comm), parent.group, nullptr, context, context + 1);
   release(std::exchange(window->comm->errhandler, retain(default_errhandler())));
   const bool is_one_host = prepared.making->find_host();

@@ -40,7 +40,7 @@
 
 namespace weft::mpi {
 
-class Transfer;
+class RmaTransfer;
 
 // One member's words. Whoever maps them uses the processor's atomics, the others the fabric's.
 struct WindowControl {
@@ -66,7 +66,7 @@ using RemoteMemories = std::array<MemoryName, fabric::kNumFabrics>;
 struct Attached {
   std::uint64_t address;
   std::uint64_t bytes;
-  RemoteMemories ways;
+  RemoteMemories names;
 };
 inline constexpr std::uint64_t kMaxAttached = 2048;
 
@@ -150,9 +150,9 @@ struct Window {
   bool is_posted = false;
   std::unique_ptr<tagged::Request[]> completions;  // of who was posted to
   std::size_t num_completions = 0;
-  std::vector<std::shared_ptr<Transfer>> transfers;  // under way
-  std::atomic<unsigned> num_looks{0};                // for lost members
-  std::atomic<bool> doorbells_open{false};           // of the host's members
+  std::vector<std::shared_ptr<RmaTransfer>> transfers;  // under way
+  std::atomic<unsigned> num_checks{0};                  // for lost members
+  std::atomic<bool> doorbells_open{false};              // of the host's members
 };
 
 using WindowTable = HandleTable<MPI_Win, Window, Kind::win>;
@@ -223,8 +223,8 @@ int find_attached_piece(Window& window, int target, std::uint64_t address, std::
 void detach_all(Window& window);
 
 // Shares memory with whoever is not on this host, and with those who are (all_ways); what was
-// shared is in `ways`, also after an error.
-Status share_window_memory(void* memory, std::size_t bytes, bool with_host, RemoteMemories& ways);
-void unshare_window_memory(RemoteMemories& ways);
+// shared is in `names`, also after an error.
+Status share_window_memory(void* memory, std::size_t bytes, bool with_host, RemoteMemories& names);
+void unshare_window_memory(RemoteMemories& names);
 
 }  // namespace weft::mpi

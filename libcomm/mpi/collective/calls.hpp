@@ -29,7 +29,7 @@ struct BcastCall {
   int root;
   bool is_root = false;
   Datatype* type = nullptr;
-  Piece piece = {};
+  PackedBuffer piece = {};
 
   template <class F>
   void each_type(F&& f) const {
@@ -77,8 +77,8 @@ struct GatherCall {
   Datatype* send_type = nullptr;
   Datatype* receive_type = nullptr;
   MPI_Count total = 0;
-  Piece send = {};
-  Piece receive = {};
+  PackedBuffer send = {};
+  PackedBuffer receive = {};
 
   template <class F>
   void each_type(F&& f) const {
@@ -169,8 +169,8 @@ struct ScatterCall {
   Datatype* send_type = nullptr;
   Datatype* receive_type = nullptr;
   MPI_Count total = 0;
-  Piece send = {};
-  Piece receive = {};
+  PackedBuffer send = {};
+  PackedBuffer receive = {};
 
   template <class F>
   void each_type(F&& f) const {
@@ -254,7 +254,7 @@ struct GathervCall {
   int rank = 0;
   Datatype* send_type = nullptr;
   Datatype* receive_type = nullptr;
-  Piece send = {};
+  PackedBuffer send = {};
   Blocks receive = {};
 
   template <class F>
@@ -362,7 +362,7 @@ struct ScattervCall {
   Datatype* send_type = nullptr;
   Datatype* receive_type = nullptr;
   Blocks send = {};
-  Piece receive = {};
+  PackedBuffer receive = {};
 
   template <class F>
   void each_type(F&& f) const {
@@ -477,8 +477,8 @@ struct AlltoallCall {
   int size = 0;
   Datatype* send_type = nullptr;
   Datatype* receive_type = nullptr;
-  Piece send = {};
-  Piece receive = {};
+  PackedBuffer send = {};
+  PackedBuffer receive = {};
 
   template <class F>
   void each_type(F&& f) const {

@@ -59,7 +59,7 @@ inline const void* block_at(const void* base, MPI_Count place, const Datatype& t
 }
 
 // Typed memory as one run of bytes: the memory itself if it is contiguous, else a packed copy.
-class Piece {
+class PackedBuffer {
  public:
   int set(const void* buffer, MPI_Count count, Datatype* type) noexcept {
     buffer_ = const_cast<void*>(buffer);

@@ -87,8 +87,8 @@ struct ReduceCall {
   bool in_place = false;
   Datatype* type = nullptr;
   BoundOp op = {};
-  Piece send = {};
-  Piece receive = {};
+  PackedBuffer send = {};
+  PackedBuffer receive = {};
 
   template <class F>
   void each_type(F&& f) const {
@@ -191,8 +191,8 @@ struct ReduceScatterCall {
   BoundOp op = {};
   std::vector<std::size_t> elements = {};
   MPI_Count total = 0;
-  Piece send = {};
-  Piece receive = {};
+  PackedBuffer send = {};
+  PackedBuffer receive = {};
 
   template <class F>
   void each_type(F&& f) const {

@@ -108,13 +108,15 @@ bool Schedule::is_over(std::size_t message) {
 }
 
 bool Schedule::advance(Code& code) {
-  return (run(code) || (is_hopeless() && give_up(code))) && is_told(code);
+  return (run(code) || (is_hopeless() && give_up(code))) && report_end(code);
 }
 
-bool Schedule::is_given_up(Code& code) { return is_hopeless() && give_up(code) && is_told(code); }
+bool Schedule::is_given_up(Code& code) {
+  return is_hopeless() && give_up(code) && report_end(code);
+}
 
 // Of the end; the other members must know of a loss.
-bool Schedule::is_told(Code code) {
+bool Schedule::report_end(Code code) {
   coll::Notices* notices = code == Code::peer_lost ? comm_.notices() : nullptr;
   if (notices == nullptr) return true;
   notices->notify();
@@ -136,12 +138,12 @@ bool Schedule::is_hopeless() noexcept {
     }
   }
   coll::Notices* notices = comm_.notices();
-  const bool is_told = notices != nullptr && notices->is_over();
-  if (!some_lost_ && !is_told) return false;
+  const bool is_notified = notices != nullptr && notices->is_over();
+  if (!some_lost_ && !is_notified) return false;
   const std::uint64_t now = now_ns();
   if (broken_since_ns_ == 0) broken_since_ns_ = now;
-  return now >=
-         broken_since_ns_ + (some_died_ || is_told ? coll::kGraceNs : coll::kGraceAfterLeavingNs);
+  return now >= broken_since_ns_ +
+                    (some_died_ || is_notified ? coll::kGraceNs : coll::kGraceAfterLeavingNs);
 }
 
 bool Schedule::give_up(Code& code) {

@@ -93,7 +93,7 @@ class Schedule {
   bool is_over(std::size_t message);
   bool run(Code& code);
   bool is_hopeless() noexcept;
-  bool is_told(Code code);
+  bool report_end(Code code);
   bool give_up(Code& code);
 
   Comm& comm_;

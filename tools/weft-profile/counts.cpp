@@ -73,7 +73,7 @@ std::size_t label_of(MPI_Comm comm, int size) {
   return at->second;
 }
 
-std::unique_ptr<Communicator> look_at(MPI_Comm comm) {
+std::unique_ptr<Communicator> inspect(MPI_Comm comm) {
   auto made = std::make_unique<Communicator>();
   int is_inter = 0;
   MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
@@ -107,7 +107,7 @@ const Communicator* find(MPI_Comm comm) {
   if (last.comm == comm && last.num_forgotten == num_forgotten) return last.found;
   const std::lock_guard lock(all.mutex);
   std::unique_ptr<Communicator>& at = all.communicators[comm];
-  if (at == nullptr) at = look_at(comm);
+  if (at == nullptr) at = inspect(comm);
   last = {comm, at.get(), num_forgotten};
   return at.get();
 }

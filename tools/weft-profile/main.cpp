@@ -25,7 +25,7 @@ std::string library() {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Runs an MPI program and tells at its end what its calls have cost: by function and\n"
+      "Runs an MPI program and reports at its end what its calls have cost: by function and\n"
       "communicator their number, time and bytes, on standard error.\n\n"
       "  weftrun -n 4 weft-profile ./program            the same as weftrun --profile\n"
       "  mpirun -n 4 weft-profile --out p ./program     under any launcher; p.json and p.svg, the\n"

@@ -86,7 +86,7 @@ std::vector<json> gather(const json& own, int rank, int size) {
     parts.push_back(
         json::parse(all.begin() + starts[i], all.begin() + starts[i + 1], nullptr, false));
     if (!parts.back().is_object())
-      throw std::runtime_error(fmt::format("rank {} had no memory to tell its calls", i));
+      throw std::runtime_error(fmt::format("rank {} had no memory to report its calls", i));
   }
   return parts;
 }
@@ -189,7 +189,7 @@ void write(const std::string& path, const std::string& text) {
   fmt::print(stderr, "weft-profile: wrote {}\n", path);
 }
 
-void tell(const Summary& summary) {
+void print(const Summary& summary) {
   fmt::print(stderr, "{}", table(summary));
   const char* out = getenv("WEFT_PROFILE_OUT");
   if (out == nullptr || *out == '\0') return;
@@ -232,7 +232,7 @@ void report() {
       // It goes on without: the others wait for it.
     }
     const std::vector<json> parts = gather(own, rank, size);
-    if (rank == 0) tell(sum_up(parts));
+    if (rank == 0) print(sum_up(parts));
   } catch (const std::exception& error) {
     fmt::print(stderr, "weft-profile: rank {}: {}; only its own calls follow\n", rank,
                error.what());

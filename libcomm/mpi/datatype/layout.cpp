@@ -8,30 +8,30 @@ namespace {
 
 // The two directions: which side lies in blocks and which is packed.
 struct Packing {
-  using Place = const std::byte*;
+  using Address = const std::byte*;
   using Packed = std::byte*;
-  static void move(Place place, Packed packed, std::size_t bytes) noexcept {
+  static void move(Address place, Packed packed, std::size_t bytes) noexcept {
     std::memcpy(packed, place, bytes);
   }
 };
 struct Unpacking {
-  using Place = std::byte*;
+  using Address = std::byte*;
   using Packed = const std::byte*;
-  static void move(Place place, Packed packed, std::size_t bytes) noexcept {
+  static void move(Address place, Packed packed, std::size_t bytes) noexcept {
     std::memcpy(place, packed, bytes);
   }
 };
 
 // Blocks of a size known to the compiler, so that each is one load and one store.
 template <class Direction, std::size_t kBytes>
-void move_fixed(typename Direction::Place place, typename Direction::Packed packed,
+void move_fixed(typename Direction::Address place, typename Direction::Packed packed,
                 std::size_t count, std::ptrdiff_t stride) noexcept {
   for (std::size_t i = 0; i < count; ++i, packed += kBytes, place += stride)
     Direction::move(place, packed, kBytes);
 }
 
 template <class Direction>
-void move_blocks(typename Direction::Place place, typename Direction::Packed packed,
+void move_blocks(typename Direction::Address place, typename Direction::Packed packed,
                  std::size_t count, std::ptrdiff_t stride, std::size_t bytes) noexcept {
   switch (bytes) {
     case 1:
@@ -52,14 +52,14 @@ void move_blocks(typename Direction::Place place, typename Direction::Packed pac
 }
 
 template <class Direction>
-void move_repetitions(typename Direction::Place place, typename Direction::Packed packed,
+void move_repetitions(typename Direction::Address place, typename Direction::Packed packed,
                       std::ptrdiff_t stride, std::size_t size, std::size_t block,
                       const std::vector<Run>* children, std::size_t skip,
                       std::size_t bytes) noexcept;
 
 // Bytes [skip, skip + bytes) of what one repetition of the runs packs to.
 template <class Direction>
-void move_runs(const std::vector<Run>& runs, typename Direction::Place place,
+void move_runs(const std::vector<Run>& runs, typename Direction::Address place,
                typename Direction::Packed packed, std::size_t skip, std::size_t bytes) noexcept {
   auto run = runs.begin();
   if (skip != 0) {
@@ -79,7 +79,7 @@ void move_runs(const std::vector<Run>& runs, typename Direction::Place place,
 
 // The same of something of `size` bytes, a block or the children, that is repeated.
 template <class Direction>
-void move_repetitions(typename Direction::Place place, typename Direction::Packed packed,
+void move_repetitions(typename Direction::Address place, typename Direction::Packed packed,
                       std::ptrdiff_t stride, std::size_t size, std::size_t block,
                       const std::vector<Run>* children, std::size_t skip,
                       std::size_t bytes) noexcept {
@@ -109,7 +109,7 @@ void move_repetitions(typename Direction::Place place, typename Direction::Packe
 }
 
 template <class Direction>
-void move_elements(const std::vector<Run>& runs, typename Direction::Place place,
+void move_elements(const std::vector<Run>& runs, typename Direction::Address place,
                    typename Direction::Packed packed, std::ptrdiff_t extent, std::size_t skip,
                    std::size_t bytes) noexcept {
   if (bytes == 0) return;

@@ -23,7 +23,7 @@ namespace {
 // Team messages have tags above 0, and kAnyTag is -1.
 constexpr std::int32_t header_tag(int tag) { return -2 - tag; }
 
-struct Announcement {
+struct HeaderMessage {
   std::uint64_t partitions;
   std::uint64_t bytes;  // of each
   std::uint32_t context;
@@ -33,7 +33,7 @@ struct Announcement {
 // The receiver's side of that. Outlives the request it was made for if no sender has come: the
 // sender that comes one day is still this one's.
 struct Header {
-  Announcement announcement{};
+  HeaderMessage message{};
   tagged::Request request;
   std::unique_ptr<Header> next;  // of the orphans
 };
@@ -110,10 +110,10 @@ class PartitionedSend final : public Partitioned {
     ready_ = std::make_unique<std::atomic<bool>[]>(partitions_);
     context_ = new_context(is_across(comm_), false);
     opened_ = peer_ != MPI_PROC_NULL;
-    announcement_ = {partitions_, bytes_, context_, 0};
+    message_ = {partitions_, bytes_, context_, 0};
     if (opened_)
       engine->isend(header_request_, comm_.world(peer_), comm_.context + 1, header_tag(tag_),
-                    &announcement_, sizeof announcement_);
+                    &message_, sizeof message_);
     return MPI_SUCCESS;
   }
 
@@ -151,7 +151,7 @@ class PartitionedSend final : public Partitioned {
   }
 
  private:
-  Announcement announcement_{};
+  HeaderMessage message_{};
   tagged::Request header_request_;
   bool opened_ = false;  // the header is on its way
   std::uint32_t context_ = 0;
@@ -178,7 +178,7 @@ class PartitionedReceive final : public Partitioned {
     if (peer_ == MPI_PROC_NULL) return MPI_SUCCESS;
     header_ = std::make_unique<Header>();
     engine->irecv(header_->request, comm_.world(peer_), comm_.context + 1, header_tag(tag_),
-                  &header_->announcement, sizeof header_->announcement);
+                  &header_->message, sizeof header_->message);
     return MPI_SUCCESS;
   }
 
@@ -215,7 +215,7 @@ class PartitionedReceive final : public Partitioned {
     if (peer_ == MPI_PROC_NULL || arrived_[partition]) return true;
     if (!post()) return false;
     if (code_ != Code::ok) return true;
-    const std::size_t cut = header_->announcement.bytes;
+    const std::size_t cut = header_->message.bytes;
     if (bytes_ == 0 || cut == 0) return false;  // with the whole
     const std::size_t last = std::min((partition * bytes_ + bytes_ - 1) / cut + 1, num_messages_);
     bool good = true;
@@ -238,13 +238,13 @@ class PartitionedReceive final : public Partitioned {
     if (posted_) return true;
     if (!header_->request.is_complete()) return false;
     code_ = header_->request.code;
-    const Announcement& sender = header_->announcement;
+    const HeaderMessage& sender = header_->message;
     if (code_ == Code::ok && messages_ == nullptr) {
       if (sender.partitions > INT_MAX) code_ = Code::corrupt;
       if (code_ == Code::ok)
         messages_.reset(new (std::nothrow) tagged::Request[sender.partitions + 1]);
       if (code_ == Code::ok && messages_ == nullptr) {
-        if (is_patient()) return false;
+        if (may_wait_for_memory()) return false;
         code_ = Code::no_memory;
       }
     }
@@ -261,7 +261,7 @@ class PartitionedReceive final : public Partitioned {
   }
 
   // Whether to wait for memory, which the sender's messages cannot do without.
-  bool is_patient() {
+  bool may_wait_for_memory() {
     const std::uint64_t now = now_ns();
     if (short_since_ns_ == 0) short_since_ns_ = now;
     const auto& settings = process->job->settings();

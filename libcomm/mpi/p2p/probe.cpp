@@ -28,11 +28,11 @@ void fill_from(const Comm& comm, const tagged::MessageInfo& info, MPI_Status* st
               static_cast<std::int64_t>(info.bytes));
 }
 
-// Asks `look` until it answers something else than "none yet".
-template <class Look>
-Code wait_for_message(const Comm& comm, Look&& look) {
+// Asks `probe` until it answers something else than "none yet".
+template <class Probe>
+Code wait_for_message(const Comm& comm, Probe&& probe) {
   Code code = Code::again;
-  wait_progressing([&code, &look] { return (code = look()) != Code::again; }, comm.context);
+  wait_progressing([&code, &probe] { return (code = probe()) != Code::again; }, comm.context);
   return code;
 }
 

@@ -19,7 +19,7 @@ constexpr CategoryRow kCategories[] = {
     {"base", "what a process says about itself", Setting::log, Setting::spin_us, false},
     {"waiting", "how a process waits", Setting::spin_us, Setting::start_timeout_ms, false},
     {"job", "starting, and missing others", Setting::start_timeout_ms, Setting::fabric, false},
-    {"transport", "the ways to other processes, and messages", Setting::fabric,
+    {"transport", "the routes to other processes, and messages", Setting::fabric,
      Setting::coll_algorithms, true},
     {"collectives", "collective operations", Setting::coll_algorithms, Setting::offload, false},
     {"offload", "allreduce by switches", Setting::offload, Setting::kCount, false},

@@ -97,7 +97,7 @@ Value unexpected_now() {
 }
 
 // The engine knows one peak: what it has had since the last look goes to all that are started.
-void look_at_peak() {
+void sample_peak() {
   if (shared->engine == nullptr) return;
   const Value seen = shared->engine->unexpected_peak();
   shared->engine->restart_peak();
@@ -120,7 +120,7 @@ void read_value(const Pvar& pvar, void* buf) {
     case PvarRow::Source::level:
       return store(0, unexpected_now());
     case PvarRow::Source::peak:
-      look_at_peak();
+      sample_peak();
       return store(0, pvar.peak);
     case PvarRow::Source::lost:
       return store(0, shared->engine == nullptr ? pvars->last_lost : shared->engine->num_lost());
@@ -128,7 +128,7 @@ void read_value(const Pvar& pvar, void* buf) {
 }
 
 void restart(Pvar& pvar) {
-  look_at_peak();
+  sample_peak();
   pvar.peak = unexpected_now();
 }
 
@@ -300,7 +300,7 @@ MPI_FUNCTION(T_pvar_stop)(MPI_T_pvar_session session, MPI_T_pvar_handle handle) 
   return tools::run([&] {
     return tools::for_one_or_all(session, handle, [](tools::Pvar& pvar) {
       if (pvar.row.is_readonly() || !pvar.is_started) return MPI_T_ERR_PVAR_NO_STARTSTOP;
-      tools::look_at_peak();
+      tools::sample_peak();
       pvar.is_started = false;
       return MPI_SUCCESS;
     });
@@ -325,7 +325,7 @@ MPI_FUNCTION(T_pvar_write)(MPI_T_pvar_session session, MPI_T_pvar_handle handle,
     if (pvar == nullptr) return code;
     if (buf == nullptr) return MPI_T_ERR_INVALID;
     if (pvar->row.is_readonly()) return MPI_T_ERR_PVAR_NO_WRITE;
-    tools::look_at_peak();
+    tools::sample_peak();
     std::memcpy(&pvar->peak, buf, sizeof pvar->peak);
     return MPI_SUCCESS;
   });

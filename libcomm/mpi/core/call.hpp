@@ -1,6 +1,6 @@
 #pragma once
-// What every function body of the MPI interface starts with: its two exported names, the check that
-// MPI runs, and the way errors are raised.
+// The start of every function of the MPI interface: its two exported names, the check that MPI
+// runs, and raising errors.
 //
 //   MPI_FUNCTION(Comm_size)(MPI_Comm comm, int* size) {
 //     Comm* object = find_comm(comm);
@@ -12,13 +12,13 @@
 //   }
 //
 // A body may run out of memory: std::bad_alloc becomes MPI_ERR_NO_MEM here, for all functions, on
-// the handler of the window, file or communicator among the arguments. So a body changes nothing
-// that it would not leave behind before it has all its memory; whoever calls again then finds
-// things as they were.
+// the handler of the window, file or communicator among the arguments. So a body gets all its
+// memory before it changes any state that lasts; a caller that tries again finds things as they
+// were.
 //
 // A function that takes a handle of an object needs no check of its own that MPI runs: before
-// MPI_Init and after MPI_Finalize no handle finds anything, and raise says why. Others start with
-// MPI_MUST_RUN().
+// MPI_Init and after MPI_Finalize no handle finds anything, and raise() reports that reason. Others
+// start with MPI_MUST_RUN().
 #include <atomic>
 #include <new>
 #include <string_view>
@@ -27,40 +27,39 @@
 #include "base/trace.hpp"
 #include "mpi/core/abi.hpp"
 
-// PMPI_name, defined by what follows; MPI_name, a weak alias that tools may take over.
+// MPI_name as a weak alias of PMPI_name, which tools may take over.
 #define MPI_ALIAS(name) \
   extern "C" decltype(PMPI_##name) MPI_##name __attribute__((weak, alias("PMPI_" #name)));
-// What follows is a function of that name in a namespace of its own. The exported one is an alias
-// of what is around it, a friend that a template defines, as only a template knows the parameters
-// by a function's type; what is asserted makes the compiler define it here.
-#define MPI_FUNCTION(name)                                                                 \
-  namespace weft::mpi::bodies {                                                            \
-  static decltype(::PMPI_##name) PMPI_##name;                                              \
-  }                                                                                        \
-  extern "C" decltype(PMPI_##name) weft_call_##name;                                       \
-  template <class Type>                                                                    \
-  struct Export_##name;                                                                    \
-  template <class... Parameters>                                                           \
-  struct Export_##name<int(Parameters...)> {                                               \
-    friend int weft_call_##name(Parameters... arguments) {                                 \
-      const weft::trace::Span span("MPI_" #name);                                          \
-      try {                                                                                \
-        return weft::mpi::bodies::PMPI_##name(arguments...);                               \
-      } catch (const std::bad_alloc&) {                                                    \
-        return weft::mpi::raise_no_memory(                                                 \
-            {weft::mpi::win_among(arguments...), weft::mpi::file_among(arguments...),      \
-             weft::mpi::comm_among(arguments...)},                                         \
-            "PMPI_" #name);                                                                \
-      }                                                                                    \
-    }                                                                                      \
-  };                                                                                       \
-  template struct Export_##name<decltype(PMPI_##name)>;                                    \
-  static_assert(weft::mpi::is_function(weft_call_##name));                                 \
-  extern "C" decltype(PMPI_##name) PMPI_##name __attribute__((alias("weft_call_" #name))); \
-  MPI_ALIAS(name)                                                                          \
+// Defines the MPI function `name`: the parameter list and the body follow the macro. It makes
+//   weft::mpi::bodies::PMPI_name   the body that follows, a static function;
+//   weft_call_name                 the function of the same type that runs the body by call_body();
+//   PMPI_name                      an exported alias of weft_call_name;
+//   MPI_name                       a weak alias, see MPI_ALIAS.
+// The try and catch of call_body() must be around the body, which is written behind the macro, and
+// the macro does not know the parameters. Only a template can take them from a function's type, and
+// only a function with a C name can have an alias: hence weft_call_name is a friend function that
+// is defined inside a class template, Export_name. The compiler defines such a friend when it is
+// used after the template was instantiated: the static_assert is this use.
+#define MPI_FUNCTION(name)                                                                      \
+  namespace weft::mpi::bodies {                                                                 \
+  static decltype(::PMPI_##name) PMPI_##name;                                                   \
+  }                                                                                             \
+  extern "C" decltype(PMPI_##name) weft_call_##name;                                            \
+  template <class Type>                                                                         \
+  struct Export_##name;                                                                         \
+  template <class... Parameters>                                                                \
+  struct Export_##name<int(Parameters...)> {                                                    \
+    friend int weft_call_##name(Parameters... arguments) {                                      \
+      return weft::mpi::call_body("PMPI_" #name, weft::mpi::bodies::PMPI_##name, arguments...); \
+    }                                                                                           \
+  };                                                                                            \
+  template struct Export_##name<decltype(PMPI_##name)>;                                         \
+  static_assert(weft::mpi::is_function(weft_call_##name));                                      \
+  extern "C" decltype(PMPI_##name) PMPI_##name __attribute__((alias("weft_call_" #name)));      \
+  MPI_ALIAS(name)                                                                               \
   int weft::mpi::bodies::PMPI_##name
 
-// MPI_<name>_toint and _fromint of the handles in a table; for use outside namespaces.
+// Defines MPI_<name>_toint and _fromint of the handles in a table; for use outside namespaces.
 #define MPI_CONVERSIONS(name, handle_type, table)                                    \
   MPI_FUNCTION(name##_toint)(handle_type handle) { return (table)->to_int(handle); } \
   MPI_ALIAS(name##_fromint)                                                          \
@@ -79,19 +78,19 @@ namespace weft::mpi {
 struct Comm;
 
 enum class Phase : int { before_init = 0, running, finalized };
-// Of the library: it runs for the world model, for sessions, or for both. Written by what starts
-// and ends these only.
+// The phase of the library, which runs for the world model, for sessions, or for both. Starting and
+// ending these write it; nothing else does.
 inline std::atomic<Phase> phase{Phase::before_init};
-// relaxed: whoever may call was told that it runs.
+// relaxed: a thread may call only after the program has synchronised it with the start.
 inline bool is_running() noexcept {
   return phase.load(std::memory_order_relaxed) == Phase::running;
 }
 
 // Raises an error of class `code` (or of a code the program added) on the communicator's error
-// handler; null: on that of MPI_COMM_SELF, where errors without an object go (that it has at first,
-// in programs with sessions alone). `function` is
-// __func__ of the exported function (a leading P is dropped). Returns the code if the handler
-// returns. If MPI is not running the message says so instead.
+// handler. null: on that of MPI_COMM_SELF, where errors without an object go; on its initial
+// handler in programs with sessions alone. `function` is __func__ of the exported function (a
+// leading P is dropped). Returns the code if the handler returns. If MPI is not running the message
+// reports that instead.
 [[nodiscard, gnu::cold]] int raise(Comm* comm, int code, const char* function,
                                    std::string_view text = {});
 [[nodiscard, gnu::cold]] int not_running(const char* function);
@@ -104,7 +103,7 @@ struct ErrorSite {
 };
 [[nodiscard, gnu::cold]] int raise_no_memory(ErrorSite site, const char* function) noexcept;
 
-// The first argument of that type among a function's, or null.
+// Returns the first argument of that type among a function's, or null.
 template <class Handle>
 Handle handle_among() noexcept {
   return nullptr;
@@ -128,6 +127,21 @@ template <class... Arguments>
 MPI_File file_among(Arguments... arguments) noexcept {
   return handle_among<MPI_File>(arguments...);
 }
+
+// Runs the body of an MPI function as a span of the trace. `function` is the exported name, which
+// begins with a P; without memory the error is raised on an object among the arguments.
+template <class Body, class... Arguments>
+[[gnu::always_inline]] inline int call_body(const char* function, Body* body,
+                                            Arguments... arguments) {
+  const trace::Span span(function + 1);
+  try {
+    return body(arguments...);
+  } catch (const std::bad_alloc&) {
+    return raise_no_memory(
+        {win_among(arguments...), file_among(arguments...), comm_among(arguments...)}, function);
+  }
+}
+// Always true; its use makes the compiler define the function.
 constexpr bool is_function(auto*) noexcept { return true; }
 
 }  // namespace weft::mpi

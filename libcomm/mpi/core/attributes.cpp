@@ -12,12 +12,12 @@ namespace {
 struct Keyvals {
   std::mutex mutex;
   std::unordered_map<int, std::shared_ptr<Keyval>> by_number;
-  std::unordered_map<int, std::weak_ptr<Keyval>> freed;  // in use when they were freed
+  std::unordered_map<int, std::weak_ptr<Keyval>> freed;  // freed while attributes used them
   int next = 1024;                                       // above the predefined keys
 };
 Immortal<Keyvals> keyvals;
 
-// Predefined attributes of MPI_COMM_WORLD; the program gets a pointer to the value.
+// Returns the address of a predefined attribute's value of MPI_COMM_WORLD.
 int* predefined_value(int keyval) {
   static int tag_ub = kTagUb;
   static int host = MPI_PROC_NULL;

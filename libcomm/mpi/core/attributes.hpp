@@ -1,8 +1,8 @@
 #pragma once
-// Attributes: values that programs hang on communicators, datatypes and windows under keys they
+// Attributes: values that programs attach to communicators, datatypes and windows under keys they
 // made. One implementation for all kinds; Handle is the kind's handle type.
 //
-// Threads: any may call anything. Callbacks of the program run with no lock held.
+// Threads: any thread may call any function. Callbacks of the program run with no lock held.
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -15,7 +15,7 @@
 
 namespace weft::mpi {
 
-// A key. Lives until it is freed and no attribute uses it.
+// A key. It lives until it is freed and no attribute uses it.
 struct Keyval {
   Kind kind;       // comm, datatype or win
   void (*copy)();  // null: not copied; 1: copied as it is; else the kind's copy function
@@ -24,14 +24,15 @@ struct Keyval {
   int number;
 };
 
-// Keys by number; numbers are never used twice and lie above the predefined ones.
+// Keys are known by number; numbers are never used twice and lie above the predefined ones.
 int make_keyval(Kind kind, void (*copy)(), void (*drop)(), void* extra_state);
-std::shared_ptr<Keyval> find_keyval(int number, Kind kind);  // null if it is none of that kind
-// False if it is no key of that kind. A key that was freed while attributes used it may be freed
-// again, without effect, until the last of them is gone: delete functions of programs do that.
+std::shared_ptr<Keyval> find_keyval(int number, Kind kind);  // null: no key of that kind
+// Frees a key. False: it is no key of that kind. A key that was freed while attributes used it may
+// be freed again, without effect, until the last of them is gone: delete functions of programs do
+// that.
 bool free_keyval(int number, Kind kind);
 
-// The bodies of MPI_X_create_keyval and MPI_X_free_keyval. MPI_SUCCESS or what was raised.
+// The bodies of MPI_X_create_keyval and MPI_X_free_keyval: MPI_SUCCESS or the code that was raised.
 int create_keyval(Kind kind, void (*copy)(), void (*drop)(), int* out, void* extra_state,
                   const char* function);
 int free_keyval(Kind kind, int* keyval, const char* function);
@@ -52,7 +53,7 @@ class AttributeSet {
       if (code != MPI_SUCCESS) return code;
     }
     OptionalLock lock(mutex_);
-    // Not where it was found: the callback may have changed the set.
+    // Looked up again: the callback may have changed the set.
     if (const auto entry = place(key->number); entry != entries_.end())
       entry->value = value;
     else
@@ -66,7 +67,7 @@ class AttributeSet {
     return entry.has_value();
   }
 
-  // No attribute under that key is not an error.
+  // A missing attribute is not an error.
   template <class Handle>
   int remove(Handle owner, int number) {
     const std::optional<Entry> entry = find(number);
@@ -78,8 +79,8 @@ class AttributeSet {
     return MPI_SUCCESS;
   }
 
-  // Deletes all, last set first. Stops at the first callback that fails. Its owner is on its way
-  // out: no other thread uses it.
+  // Deletes all attributes, the last set first; stops at the first callback that fails. The owner
+  // is being destroyed, so no other thread uses it.
   template <class Handle>
   int clear(Handle owner) {
     while (!entries_.empty()) {
@@ -89,8 +90,9 @@ class AttributeSet {
     return MPI_SUCCESS;
   }
 
-  // Duplicating, into a set that is empty and nobody's yet: first the memory, as what a copy
-  // function has given could not be taken back, then the attributes of `owner`.
+  // Copying into a set that is empty and not shared yet, in two steps: prepare_copy() allocates, as
+  // the result of a copy function could not be undone; take() then copies the attributes of
+  // `owner`.
   struct Copying {
     std::vector<Entry> entries;
   };
@@ -119,7 +121,7 @@ class AttributeSet {
   }
 
  private:
-  // A copy, to be used without the lock.
+  // Returns a copy, which is used without the lock.
   std::optional<Entry> find(int number) const {
     OptionalLock lock(mutex_);
     for (const Entry& entry : entries_)
@@ -130,7 +132,7 @@ class AttributeSet {
     OptionalLock lock(mutex_);
     return entries_;
   }
-  // Under the lock.
+  // The caller holds the lock.
   std::vector<Entry>::iterator place(int number) {
     return std::ranges::find(entries_, number,
                              [](const Entry& entry) { return entry.key->number; });
@@ -148,9 +150,9 @@ class AttributeSet {
   std::vector<Entry> entries_;  // in the order of setting
 };
 
-// What MPI_X_set_attr, get_attr and delete_attr do with the attributes of an object of that kind.
-// MPI_SUCCESS, MPI_ERR_KEYVAL or what a callback of the program returned; a key that was freed
-// stays one for the attributes that use it.
+// The bodies of MPI_X_set_attr, get_attr and delete_attr for an object of that kind: MPI_SUCCESS,
+// MPI_ERR_KEYVAL or the code that a callback of the program returned. A freed key stays valid for
+// the attributes that use it.
 template <class Handle>
 int set_attribute(AttributeSet& attributes, Kind kind, Handle owner, int keyval, void* value) {
   std::shared_ptr<Keyval> key = find_keyval(keyval, kind);

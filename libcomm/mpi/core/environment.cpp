@@ -1,4 +1,4 @@
-// Questions about the library and the machine, time and memory.
+// Queries of the library and the machine, time and memory.
 #include <time.h>
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ MPI_FUNCTION(Get_hw_resource_info)(MPI_Info* hw_info) {
   return MPI_SUCCESS;
 }
 
-// Profiling tools define it; the library's own does nothing.
+// Profiling tools define MPI_Pcontrol; the library's own does nothing.
 MPI_ALIAS(Pcontrol)
 extern "C" int PMPI_Pcontrol(const int, ...) { return MPI_SUCCESS; }
 
@@ -67,7 +67,7 @@ MPI_FUNCTION(Alloc_mem)(MPI_Aint size, MPI_Info, void* baseptr) {
   MPI_MUST_RUN();
   if (size < 0 || baseptr == nullptr)
     return raise(nullptr, MPI_ERR_ARG, __func__, "the size is negative or baseptr is null");
-  // Cache lines of their own: what is sent from here is not shared with other data.
+  // The memory has cache lines of its own, so data sent from it share no line with other data.
   constexpr std::size_t kLine = 64;
   const std::size_t room = (static_cast<std::size_t>(size) + kLine) / kLine * kLine;
   void* memory = std::aligned_alloc(kLine, room);

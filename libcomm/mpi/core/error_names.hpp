@@ -1,5 +1,5 @@
 #pragma once
-// The predefined error classes with what they mean; the rows are in error_names.inc.
+// The predefined error classes with their names and texts; the rows are in error_names.inc.
 #include <string_view>
 
 namespace weft::mpi {

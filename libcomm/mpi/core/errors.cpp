@@ -21,7 +21,7 @@
 namespace weft::mpi {
 namespace {
 
-constexpr Kind kAnyKind = Kind::errhandler;  // of the predefined handlers
+constexpr Kind kAnyKind = Kind::errhandler;  // marks the predefined handlers
 
 ErrorHandler fatal_handler{ErrorHandler::Action::fatal, kAnyKind, nullptr, 1, MPI_ERRORS_ARE_FATAL};
 ErrorHandler abort_handler{ErrorHandler::Action::abort, kAnyKind, nullptr, 1, MPI_ERRORS_ABORT};
@@ -37,7 +37,7 @@ struct Added {
   struct Entry {
     int error_class;
     std::string text;
-    int num_codes = 0;  // of a class: codes that still name it
+    int num_codes = 0;  // of a class: the number of codes that still name it
   };
   std::mutex mutex;
   std::map<int, Entry> entries;
@@ -103,7 +103,7 @@ std::string error_text(int code) {
   return found == added->entries.end() ? std::string() : found->second.text;
 }
 
-// Who is lost, by name, as far as this process has noticed or was reported; empty: nobody.
+// Names the lost processes that this process has noticed or that were reported to it; empty: none.
 static std::string lost_text() {
   if (engine == nullptr) return {};
   constexpr std::size_t kMostNames = 4;  // fit into MPI_MAX_ERROR_STRING
@@ -124,10 +124,10 @@ int last_used_code() {
 }
 
 void end_job(int exit_code, const std::string& message) {
-  // What the program printed so far is worth more than a clean stack.
+  // Flush first: what the program printed so far is worth more than a clean stack.
   std::fflush(nullptr);
   log::write(LogLevel::error, own_rank(), message);
-  // The launcher need not say it again.
+  // The launcher need not repeat the message.
   if (process->job != nullptr)
     (void)or_no_memory([&] { process->job->board().abort(exit_code, {}); });
   _exit(exit_code);
@@ -152,13 +152,13 @@ int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* fun
   std::string where;
   if (comm != nullptr && !comm->name.empty()) where = fmt::format(" on {}", comm->name);
   const std::string what = error_text(code);
-  // Collectives, and calls that complete several requests, don't know whom they failed for.
+  // Collectives, and calls that complete several requests, do not know which peer they failed for.
   const std::string lost =
       text.empty() && (code == MPI_ERR_PROC_ABORTED || code == MPI_ERR_IN_STATUS) ? lost_text()
                                                                                   : std::string();
   if (!lost.empty()) {
     text = lost;
-    // The launcher knows by this code that the lost process is the cause.
+    // This exit code shows the launcher that the lost process is the cause.
     static_assert(kPeerLostCode == MPI_ERR_PROC_ABORTED);
     code = kPeerLostCode;
   }
@@ -182,8 +182,8 @@ int raise(Comm* comm, int code, const char* function, std::string_view text) {
   Comm* site = comm == nullptr ? own_comm : comm;
   ErrorHandler* handler = handler_of(site);
   if (comm == nullptr && handler == default_errhandler()) {
-    // Before MPI-4.0 such errors went to MPI_COMM_WORLD, and programs that set a handler there, and
-    // none for MPI_COMM_SELF, still mean it for them.
+    // Before MPI-4.0 such errors went to MPI_COMM_WORLD. A program that sets a handler there, and
+    // none for MPI_COMM_SELF, still expects it to be called.
     site = job_comm;
     handler = handler_of(site);
   }
@@ -195,13 +195,13 @@ int raise(Comm* comm, int code, const char* function, std::string_view text) {
 int raise_status(Comm* comm, const Status& status, const char* function) {
   if (status.ok()) return MPI_SUCCESS;
   std::string text = status.text();
-  // The bare name of the code says nothing that the class does not.
+  // The bare name of the code adds nothing to the class.
   if (status == Code::peer_lost && text == code_name(Code::peer_lost)) text.clear();
   return raise(comm, error_class(status.code()), function, text);
 }
 
 int not_running(const char* function) {
-  // No communicator exists whose handler could be asked; the initial one ends the process.
+  // No communicator exists whose handler could be called; the initial handler ends the process.
   end_job(MPI_ERR_OTHER,
           fmt::format("{} was called {}", exported_name(function),
                       phase == Phase::before_init ? "before MPI_Init" : "after MPI_Finalize"));
@@ -215,7 +215,7 @@ int raise_no_memory(ErrorSite site, const char* function) noexcept {
     if (is_running()) return raise(find_comm(site.comm), MPI_ERR_NO_MEM, function);
     end_job(MPI_ERR_NO_MEM, fmt::format("{} has no memory", exported_name(function)));
   } catch (const std::bad_alloc&) {
-    // Not even for the message of a handler that ends the job.
+    // There is no memory even for the message of a handler that ends the job.
     constexpr std::string_view kText = "weft: out of memory\n";
     (void)!write(STDERR_FILENO, kText.data(), kText.size());
     _exit(MPI_ERR_NO_MEM);
@@ -245,7 +245,7 @@ ErrorHandler* retain(ErrorHandler* handler) {
 
 void release(ErrorHandler* handler) {
   if (is_static(handler)) return;
-  // Acquire and release: the last one sees what the others did before letting go.
+  // acq_rel: the last user sees what the others did before they let go.
   if (handler->uses.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   handlers->erase(handler->handle);
   delete handler;
@@ -270,7 +270,8 @@ MPI_FUNCTION(Errhandler_free)(MPI_Errhandler* errhandler) {
   ErrorHandler* handler = find_errhandler(*errhandler);
   if (handler == nullptr) return raise(nullptr, MPI_ERR_ERRHANDLER, __func__);
   if (!is_static(handler)) {
-    // Freed more often than it was given out: what communicators hold of it is not the program's.
+    // The program must not free the handler more often than it got it: the references of
+    // communicators are not the program's.
     int given = handler->given.load(std::memory_order_relaxed);
     do {
       if (given == 0) return raise(nullptr, MPI_ERR_ERRHANDLER, __func__);

@@ -1,6 +1,6 @@
 #pragma once
-// Errors: how codes of Weft become error classes of MPI, what the classes are called, and the
-// handlers that programs attach to communicators. The only place where the library ends a process.
+// Errors: the mapping from codes of Weft to error classes of MPI, the names of the classes, and the
+// handlers that programs attach to communicators. errors.cpp alone ends the process.
 #include <atomic>
 #include <string>
 #include <string_view>
@@ -15,37 +15,37 @@ struct ErrorHandler {
   enum class Action { fatal, abort, give_back, call };
   Action action;
   Kind object;               // what it may be attached to: comm, win, file or session
-  void (*function)();        // the program's, for Action::call
+  void (*function)();        // the program's function, for Action::call
   std::atomic<int> uses{1};  // by the program and by communicators
   MPI_Errhandler handle;
-  // How often the program was given the handle and has not freed it. At zero it finds nothing,
+  // How often the program got the handle and has not freed it. At zero the handle finds nothing
   // until MPI_Comm_get_errhandler gives it out once more.
   std::atomic<int> given{1};
 };
 
-// The handler behind a handle, or null. Predefined ones are of every kind.
+// Returns the handler behind a handle, or null. Predefined handlers fit every kind of object.
 ErrorHandler* find_errhandler(MPI_Errhandler handle);
 ErrorHandler* default_errhandler();
 ErrorHandler* retain(ErrorHandler* handler);
-// Its handle for the program, which is to free it.
+// Returns the handler's handle to the program, which is to free it.
 MPI_Errhandler give(ErrorHandler* handler);
 void release(ErrorHandler* handler);
 MPI_Errhandler make_errhandler(Kind object, void (*function)());
 
-// The error class of a code of Weft.
+// Returns the error class of a code of Weft.
 int error_class_of_failure(Code code) noexcept;
 inline int error_class(Code code) noexcept {
   return code == Code::ok ? MPI_SUCCESS : error_class_of_failure(code);
 }
 
-// Raises what an operation of Weft ended with; ok gives MPI_SUCCESS.
+// Raises the status that an operation of Weft ended with; ok gives MPI_SUCCESS.
 [[gnu::cold]] int raise_status(Comm* comm, const Status& status, const char* function);
 
 // Runs a handler as MPI_*_call_errhandler does; returns the code if the handler returns.
 int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* function,
                     std::string_view text);
 
-// Ends the job: one line on standard error, the launcher is told, and the process leaves.
+// Ends the job: writes one line to standard error, notifies the launcher, and exits the process.
 [[noreturn]] void end_job(int exit_code, const std::string& message);
 
 // The highest code in use; the value of MPI_LASTUSEDCODE.

@@ -1,15 +1,15 @@
 #pragma once
-// HandleTable: the objects of one kind that a program knows by handle.
+// HandleTable: maps the handles that a program has to the library's objects of one kind.
 //
-// A handle is never dereferenced. It is an integer in a pointer's clothes,
+// A handle is never dereferenced. It is an integer stored as a pointer,
 //   bits 32..62 generation of the slot, bits 27..30 kind, bits 0..23 index of the slot,
 // so it lies above the 4095 values that the standard reserves for predefined handles, its lower
 // half is the positive int of MPI_*_toint, and a null, freed, foreign or garbage handle finds
 // nothing. Looking up costs two loads and a compare and takes no lock. Predefined handles (below
 // 4096) are not in the table.
 //
-// Threads: any thread may call anything. Insert and erase take a mutex if multi_threaded() is set,
-// and always for kinds that any thread makes and ends at any time, before MPI_Init as well.
+// Threads: any thread may call any function. insert() and erase() take a mutex if multi_threaded()
+// is set, and always for kinds that any thread makes and ends at any time, before MPI_Init as well.
 // Erasing a handle while another thread uses it is the program's error; then the object may be
 // gone, so objects that outlive their handle (pending operations) are counted by their owner.
 #include <atomic>
@@ -34,12 +34,12 @@ enum class Kind : unsigned {
   tool  // all kinds of the tool interface
 };
 
-// True once MPI_Init_thread granted MPI_THREAD_MULTIPLE; written before any other thread may call.
-// relaxed: it says nothing about other memory.
+// True if MPI_THREAD_MULTIPLE was granted or there is a progress thread; written before another
+// thread may call. relaxed: no other memory depends on it.
 inline std::atomic<bool> threads_may_call{false};
 inline bool multi_threaded() noexcept { return threads_may_call.load(std::memory_order_relaxed); }
 
-// A mutex that costs one branch as long as one thread at a time calls.
+// A lock of a mutex, which costs one branch while one thread at a time calls.
 class OptionalLock {
  public:
   explicit OptionalLock(std::mutex& mutex, bool always = false) noexcept
@@ -75,7 +75,7 @@ class HandleTable {
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // The object, or null.
+  // Returns the object, or null.
   T* find(Handle handle) const noexcept {
     const auto value = reinterpret_cast<std::uintptr_t>(handle);
     const Slot* slot = find_slot(value & kIndexMask);
@@ -84,7 +84,7 @@ class HandleTable {
     return slot->object;
   }
 
-  // A new handle for the object; null if 16 million are in use.
+  // Returns a new handle for the object; null if 16 million are in use.
   Handle insert(T* object) {
     OptionalLock lock(mutex_, kAnyTime);
     const std::uint32_t index = take_index();
@@ -107,8 +107,9 @@ class HandleTable {
     return object;
   }
 
-  // A place in the table for an object that gets and loses its handle often: for as long as the
-  // table lives, and without a lock. Of each, one thread at a time opens and closes it.
+  // A reserved slot of the table, for an object that gets and loses its handle often. It lasts as
+  // long as the table; open() and close() take no lock. One thread at a time opens and closes a
+  // slot.
   class SlotRef {
    public:
     bool is_valid() const noexcept { return slot_ != nullptr; }
@@ -118,7 +119,7 @@ class HandleTable {
     Slot* slot_ = nullptr;
     std::uint32_t index_ = 0;
   };
-  // Not valid if 16 million are in use.
+  // Reserves a slot; the result is not valid if 16 million are in use.
   SlotRef reserve(T* object) {
     OptionalLock lock(mutex_, kAnyTime);
     SlotRef slot_ref;
@@ -150,8 +151,8 @@ class HandleTable {
     return reinterpret_cast<Handle>(value);
   }
 
-  // Calls visit(handle, object) for every valid handle. Nothing may be inserted or erased meanwhile
-  // by another thread; visit may erase the handle it got.
+  // Calls visit(handle, object) for every valid handle. No other thread may insert or erase
+  // meanwhile; visit may erase the handle it got.
   template <class Visit>
   void for_each(Visit&& visit) {
     for (std::uint32_t index = 0; index < used_; ++index) {
@@ -166,7 +167,7 @@ class HandleTable {
   static constexpr unsigned kChunkBits = 10;
   static constexpr std::size_t kChunkSlots = std::size_t{1} << kChunkBits;
   static constexpr std::uint32_t kNoIndex = ~std::uint32_t{0};
-  // No handle has this value: its index is never given out.
+  // The value of a free slot. No handle has it: its index is never given out.
   static constexpr std::uintptr_t kFreeSlot = ~std::uintptr_t{0};
 
   struct Slot {
@@ -184,7 +185,7 @@ class HandleTable {
   }
   Slot& slot_at(std::uint32_t index) noexcept { return *find_slot(index); }
 
-  // Under the mutex; kNoIndex if none is left.
+  // Takes a free index, with the mutex held; kNoIndex if none is left.
   std::uint32_t take_index() {
     const std::uint32_t free = free_;
     if (free != kNoIndex) {

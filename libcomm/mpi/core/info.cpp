@@ -18,7 +18,7 @@ Info& environment_info() {
   return *info;
 }
 
-// MPI_SUCCESS or the error class of a key.
+// Checks a key: MPI_SUCCESS or the error class.
 int check_key(const char* key) {
   if (key == nullptr || key[0] == 0 || std::strlen(key) >= MPI_MAX_INFO_KEY)
     return MPI_ERR_INFO_KEY;
@@ -84,7 +84,8 @@ void clear_infos() {
 using namespace weft;       // NOLINT: the bodies below are the C interface
 using namespace weft::mpi;  // NOLINT
 
-// Info objects may be used before MPI_Init and after MPI_Finalize (MPI-4.0); so may these.
+// Info objects may be used before MPI_Init and after MPI_Finalize (MPI-4.0), so these functions may
+// be called then.
 
 MPI_CONVERSIONS(Info, MPI_Info, infos)
 
@@ -144,7 +145,7 @@ MPI_FUNCTION(Info_get)(MPI_Info info, const char* key, int valuelen, char* value
   std::lock_guard lock(object->mutex);
   const std::string* found = object->find(key);
   *flag = found != nullptr;
-  // Here valuelen does not count the closing zero.
+  // valuelen does not count the terminating zero here.
   if (found != nullptr) copy_out(*found, value, static_cast<std::size_t>(valuelen) + 1);
   return MPI_SUCCESS;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Info: ordered pairs of strings. Handles share an object; copies are made where the standard says.
+// Info: ordered pairs of strings. Handles share an object; copies are made where the standard says
+// so.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,10 +20,10 @@ struct Info {
   void set(const std::string& key, const std::string& value);
 };
 
-// What a communicator keeps: its own copy of the hints, or none.
+// A communicator's own copy of the hints, or null.
 using InfoPtr = std::shared_ptr<const Info>;
 
-Info* find_info(MPI_Info handle);      // null if it is none; MPI_INFO_ENV is one
+Info* find_info(MPI_Info handle);      // null: no info object; MPI_INFO_ENV is one
 InfoPtr copy_of(const Info* info);     // null for null
 MPI_Info make_info(const Info* from);  // a new handle with a copy of `from` (may be null)
 void clear_infos();

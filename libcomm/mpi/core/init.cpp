@@ -1,4 +1,4 @@
-// Starting and ending.
+// MPI_Init and MPI_Finalize: starting and ending the library, for the world model and for sessions.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -51,13 +51,13 @@ void open_job() {
 
 namespace {
 
-// Sessions that have not ended; under start_mutex.
+// The number of sessions that have not ended; guarded by start_mutex.
 int num_sessions = 0;
-// Whether there has been one: then the library keeps what it has until the process exits, as
-// another may come.
+// True once there has been a session: the library then keeps its state until the process exits, as
+// another session may come.
 bool has_had_sessions = false;
 
-// The library runs from here on, with this thread level if nothing of it runs yet.
+// Starts the library, with this thread level if nothing of it runs yet.
 void enter(int thread_level) {
   if (engine == nullptr) {
     open_job();
@@ -77,7 +77,7 @@ void enter(int thread_level) {
   phase = Phase::running;
 }
 
-// Whether the process exits: nobody comes after who uses the library now.
+// True while the process exits: nothing uses the library afterwards.
 bool is_exiting = false;
 
 bool is_forked() { return getpid() != process->pid; }
@@ -87,11 +87,11 @@ void end_library() {
   wait_for_buffers();
   progress_thread = nullptr;
   process->progress.reset();
-  // By messages: who has this barrier's end from a switch could leave before one to whom it has to
-  // give it.
+  // Use messages: a process that gets this barrier's end from a switch could leave before one to
+  // which it has to pass it on.
   job_comm->team->close_offload();
-  // Nobody leaves while others may still need it to move their messages. If somebody is lost, the
-  // end of this process is in order all the same.
+  // No process leaves while others may still need it to move their messages. If a process is lost,
+  // the end of this one is in order all the same.
   if (Status status = coll::barrier(*job_comm->team); !status)
     log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {}", status.text());
   destroy_files();
@@ -112,7 +112,7 @@ void end_library() {
   process->job.reset();
 }
 
-// One of those for whom the library runs ends, which `end` notes.
+// Ends one user of the library (the world model or a session), which `end` records.
 template <class End>
 void leave(End&& end) {
   for (bool is_flushed = false;;) {
@@ -120,7 +120,7 @@ void leave(End&& end) {
     const int num_users = num_sessions + (process->world_model == Phase::running ? 1 : 0);
     const bool is_last = num_users == 1, stays = has_had_sessions && !is_exiting;
     if (is_last && stays && !is_flushed && !is_forked()) {
-      // Nothing moves messages until the next session. Without the lock, as that may begin
+      // No messages move until the next session. The lock is released, as that session may begin
       // meanwhile.
       lock.unlock();
       wait_for_buffers();
@@ -132,7 +132,7 @@ void leave(End&& end) {
     end();
     if (!is_last) return;
     if (is_forked())
-      phase = Phase::finalized;  // a child that the process has forked is no rank
+      phase = Phase::finalized;  // a forked child is no rank
     else if (stays)
       phase = process->world_model.load();
     else
@@ -144,7 +144,7 @@ void leave(End&& end) {
 void end_at_exit(int status, void*) {
   std::lock_guard lock(start_mutex);
   is_exiting = true;
-  // Who fails, or has not ended in order what it began, is to be noticed by the launcher.
+  // The launcher must notice a process that fails, or that has not ended in order what it began.
   if (status != 0 || engine == nullptr || is_running() || is_forked()) return;
   end_library();
 }
@@ -185,7 +185,7 @@ Status enter_session(int thread_level) try {
         Code::unsupported,
         "MPI has ended for good; a program that wants sessions after MPI_Finalize makes its first "
         "one before"};
-  // With the exit status, which atexit() does not tell.
+  // on_exit() passes the exit status, which atexit() does not.
   if (!has_had_sessions && ::on_exit(end_at_exit, nullptr) != 0) return Code::no_memory;
   has_had_sessions = true;
   enter(thread_level);
@@ -241,20 +241,20 @@ MPI_FUNCTION(Finalize)(void) {
   if (process->world_model != Phase::running)
     return raise(nullptr, MPI_ERR_OTHER, __func__,
                  "MPI_Init was not called, or MPI_Finalize was already");
-  // A child that the process has forked is no rank, and must not say goodbye in its name.
+  // A forked child is no rank, and must not leave the job in its parent's name.
   if (is_forked()) {
     phase = process->world_model = Phase::finalized;
     return MPI_SUCCESS;
   }
-  // Attributes of MPI_COMM_SELF first, while everything still works: libraries hang their own end
-  // on them.
+  // Delete the attributes of MPI_COMM_SELF first, while everything still works: libraries attach
+  // their own cleanup to them.
   const int code = self_comm->attributes.clear(MPI_COMM_SELF);
   if (code != MPI_SUCCESS) return raise(self_comm, code, __func__);
   const int world_code = world_comm->attributes.clear(MPI_COMM_WORLD);
   if (world_code != MPI_SUCCESS) return raise(world_comm, world_code, __func__);
   for (const void* owner : {static_cast<Comm*>(nullptr), self_comm, world_comm}) drop_buffer(owner);
   leave([] {
-    // Sessions may go on, and have nothing to do with what the program hung on these.
+    // Sessions may go on; they do not depend on what the program attached to these communicators.
     for (Comm* comm : {self_comm, world_comm}) {
       const std::lock_guard lock(comm->mutex);
       release(std::exchange(comm->errhandler, default_errhandler()));
@@ -270,7 +270,7 @@ MPI_FUNCTION(Abort)(MPI_Comm comm, int errorcode) {
   if (process->job == nullptr) return not_running(__func__);
   const int low = errorcode & 0xff;
   const int exit_code = low != 0 ? low : 1;
-  // The whole job ends whatever the communicator; the standard allows it.
+  // The whole job ends whatever the communicator is; the standard allows it.
   const Comm* object = find_comm(comm);
   std::string message = "MPI_Abort";
   (void)or_no_memory([&] {

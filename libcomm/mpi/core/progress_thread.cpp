@@ -11,8 +11,9 @@
 namespace weft::mpi {
 namespace {
 
-// Between two looks whether the program's threads still wait: at first, and at most. Each is twice
-// as long as the one before, so the thread is back after as long again as they have waited.
+// The first and the longest pause between two checks whether the program's threads still wait. Each
+// is twice as long as the one before, so the thread resumes after as long again as they have
+// waited.
 constexpr std::uint64_t kPauseUs = 250, kMostPauseUs = 16'000;
 constexpr std::uint64_t kParkedUs = 1'000'000;
 
@@ -37,9 +38,10 @@ ProgressThread::~ProgressThread() {
 }
 
 void ProgressThread::note_start() noexcept {
-  // Whoever sleeps on the doorbell, this thread or one of the program's, looks at what is new.
+  // Wake the thread that sleeps on the doorbell, this one or one of the program's, to check for
+  // work.
   engine->ring(engine->rank());
-  // seq_cst: either the thread sees what was started before, or this sees it parked.
+  // seq_cst: either the thread sees what was started before, or this call sees it parked.
   if (is_parked_.load(std::memory_order_seq_cst) == 0) return;
   is_parked_.store(0, std::memory_order_seq_cst);
   futex_wake_all(&is_parked_);
@@ -53,13 +55,13 @@ void ProgressThread::run() noexcept {
     };
     if (!is_not_needed()) {
       pause_us = kPauseUs;
-      // What there is no memory for is tried again.
+      // A wait that fails for lack of memory is tried again.
       (void)or_no_memory([&] { engine->wait_asleep(WaitCondition(is_not_needed)); });
       continue;
     }
     is_parked_.store(1, std::memory_order_seq_cst);
-    // Looked at after the word is set, as note_start() looks at the word after the start. Threads
-    // that wait come back without a word.
+    // Check after the word is set, as note_start() checks the word after the start. Program threads
+    // whose wait ends do not wake this thread.
     if (is_over()) return;
     if (engine->has_callers()) {
       futex_wait(&is_parked_, 1, pause_us);

@@ -1,10 +1,10 @@
 #pragma once
 // ProgressThread: moves messages and nonblocking collectives while the program computes
 // (WEFT_PROGRESS=thread). While something is under way it waits as a call of MPI does, asleep on
-// the process's doorbell; while a thread of the program waits itself it keeps out of the way. With
+// the process's doorbell; while a thread of the program waits in MPI it keeps out of the way. With
 // nothing under way it sleeps, and costs a test of a pointer.
 //
-// Threads: any.
+// Threads: any thread may call any function.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -16,10 +16,10 @@ namespace weft::mpi {
 
 class ProgressThread {
  public:
-  // The engine must be threaded. no_memory: there can be no more threads.
+  // Starts the thread; the engine must be threaded. no_memory: no more threads can be created.
   static Status start(std::unique_ptr<ProgressThread>& thread);
   ~ProgressThread();
-  // Something was started that is not over yet.
+  // Notes that something was started that is not complete yet.
   void note_start() noexcept;
 
  private:
@@ -32,10 +32,10 @@ class ProgressThread {
   std::thread thread_;
 };
 
-// Null without WEFT_PROGRESS=thread.
+// The progress thread; null without WEFT_PROGRESS=thread.
 inline ProgressThread* progress_thread = nullptr;
 
-// After the start of a request.
+// Called after the start of a request.
 inline void note_start() noexcept {
   if (progress_thread != nullptr) [[unlikely]]
     progress_thread->note_start();

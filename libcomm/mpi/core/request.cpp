@@ -15,7 +15,7 @@ Immortal<RequestTable> requests;
 
 namespace {
 
-// In order, linked by that field.
+// A list of requests in order, linked by that field.
 template <RequestObject* RequestObject::*next>
 struct RequestList {
   RequestObject* head = nullptr;
@@ -26,7 +26,7 @@ struct RequestList {
     (tail != nullptr ? tail->*next : head) = request;
     tail = request;
   }
-  // The one behind `before`; null: the first.
+  // Removes the request behind `before`; null: the first.
   void remove_after(RequestObject* before) noexcept {
     RequestObject*& place = before != nullptr ? before->*next : head;
     if (place == tail) tail = before;
@@ -38,13 +38,12 @@ struct Pool {
   std::mutex mutex;
   RequestObject* free = nullptr;
   std::vector<std::unique_ptr<RequestObject[]>> blocks;
-  RequestList<&RequestObject::next> detached;  // freed by the program, not complete when last seen
+  RequestList<&RequestObject::next> detached;  // freed by the program, last seen not complete
   std::atomic<std::uint32_t> life{0};          // changes when all blocks go; changed under `mutex`
 };
 Immortal<Pool> pool;
 
-// With MPI_THREAD_MULTIPLE a thread has free requests of its own, so that it need not lock the pool
-// for each.
+// A thread's own free requests: with MPI_THREAD_MULTIPLE it need not lock the pool for each.
 class ThreadPool {
  public:
   constexpr ThreadPool() = default;
@@ -55,7 +54,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Null if there is no memory.
+  // Returns a free request; null if there is no memory.
   RequestObject* take() noexcept {
     start_life();
     if (free_ == nullptr) refill();
@@ -83,7 +82,7 @@ class ThreadPool {
     num_free_ = 0;
   }
   void refill() noexcept;
-  // With the pool's lock held.
+  // Returns requests to the pool, whose lock the caller holds.
   void give(std::size_t count) noexcept {
     for (; count > 0; --count, --num_free_) {
       RequestObject* const request = std::exchange(free_, free_->next);
@@ -124,8 +123,8 @@ inline void put_back(RequestObject* request) {
   pool->free = request;
 }
 
-// More free requests, each with its place among the handles; none if there is no memory, or no
-// place.
+// Adds free requests, each with its slot in the handle table; none if there is no memory or no
+// slot.
 [[gnu::noinline]] void add_block() noexcept {
   (void)or_no_memory([] {
     auto made = std::make_unique<RequestObject[]>(kBlockRequests);
@@ -153,8 +152,8 @@ inline void put_back(RequestObject* request) {
   }
 }
 
-// Looks at a few detached requests, in turn, so that detaching costs the same however many there
-// are: each brings in one and looks at more.
+// Checks a few detached requests, round robin, so that detaching costs the same however many there
+// are: each call adds one request and checks several.
 void reclaim_detached() {
   constexpr std::size_t kScanned = 4;
   RequestObject* complete[kScanned];
@@ -229,7 +228,7 @@ void create_shared_requests() {
 }
 
 void destroy_requests() {
-  // What is still under way belongs to peers that are gone or to a program that never waited; the
+  // Requests still under way belong to peers that are gone or to a program that never waited; the
   // engine is closed, so nothing will touch the memory again.
   requests->for_each([](MPI_Request, RequestObject* request) { free_request(request); });
   for (RequestObject* request = pool->detached.head; request != nullptr;) {
@@ -254,14 +253,15 @@ void add_operation(RequestObject* request) noexcept {
     num_operations.fetch_add(1, std::memory_order_relaxed);
     engine->set_background(&progress_operations);
   }
-  progress_operations(false);  // what can be sent at once is
+  progress_operations(false);  // sends at once what can be sent
   note_start();
 }
 
 void progress_operations(bool before_sleep) {
   std::unique_lock lock(running->mutex, std::defer_lock);
-  // A thread that finds another one at work leaves the work to it; but that one may be past what
-  // has become possible just now, and who goes to sleep would not look again.
+  // A thread that finds another one advancing the operations leaves them to it. Before sleep it
+  // must lock: the other thread may be past an operation that can advance just now, and a sleeping
+  // thread would not check again.
   if (before_sleep)
     lock.lock();
   else if (!lock.try_lock())
@@ -283,7 +283,7 @@ void progress_operations(bool before_sleep) {
     if (num_operations.fetch_sub(1, std::memory_order_relaxed) == 1)
       engine->set_background(nullptr);
     request->base.code = code;
-    // Pairs with is_complete(); the owner may free the request from here on.
+    // release: pairs with is_complete(); the owner may free the request from here on.
     request->base.complete.store(true, std::memory_order_release);
     engine->ring(engine->rank());
   }

@@ -1,6 +1,6 @@
 #pragma once
-// RequestObject: what an MPI_Request names. Taken from a free list, so that a warm program starts
-// and completes requests without allocating.
+// RequestObject: what an MPI_Request names. Taken from a free list, so that a program in its steady
+// state starts and completes requests without allocating.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace weft::mpi {
 
-// The elements that a message is made of, where they do not lie in one block.
+// The elements of a message that do not lie in one block.
 class Elements final : public tagged::Packer {
  public:
   Elements() = default;
@@ -29,25 +29,26 @@ class Elements final : public tagged::Packer {
 
  private:
   void* buffer_ = nullptr;
-  const Datatype* type_ = nullptr;  // whoever has this keeps it
+  const Datatype* type_ = nullptr;  // kept alive by the owner of this object
 };
 
-// Work in the background that is more than one message (a nonblocking collective, a program's own
-// request). `advance` and `start` are called by one thread at a time.
+// An operation in the background that is more than one message (a nonblocking collective, a
+// program's own request). `advance` and `start` are called by one thread at a time.
 class Operation {
  public:
   virtual ~Operation() = default;
-  // Begins (again, if persistent).
+  // Begins the operation (again, if persistent).
   virtual Code start() = 0;
-  // The class of error for which `start` refused, where its code says less; else MPI_SUCCESS.
+  // The error class for which `start` refused, where its code says less; else MPI_SUCCESS.
   virtual int refusal() const noexcept { return MPI_SUCCESS; }
-  // Does what can be done now. True: finished, with `code`.
+  // Advances the operation as far as it goes now. True: finished, with `code`.
   virtual bool advance(Code& code) = 0;
-  // The thread that has just advanced it in vain sleeps next, until the process's doorbell rings.
+  // Called when `advance` was in vain and its thread sleeps next, until the process's doorbell
+  // rings.
   virtual void before_sleep() noexcept {}
-  // The class of error of the finished operation.
+  // The error class of the finished operation.
   virtual int failure(Code code) const noexcept { return error_class(code); }
-  // What the status of the finished operation says; nothing, for most.
+  // Fills the status of the finished operation; most leave it empty.
   virtual void describe(MPI_Status* status) const {
     fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
   }
@@ -68,8 +69,8 @@ struct RequestObject {
   Comm* comm = nullptr;  // counted
   MPI_Request handle = MPI_REQUEST_NULL;
   RequestTable::SlotRef slot_ref;
-  RequestObject* next = nullptr;          // of those that are free, or detached
-  RequestObject* next_running = nullptr;  // of the operations under way
+  RequestObject* next = nullptr;          // in the list of free, or of detached, requests
+  RequestObject* next_running = nullptr;  // in the list of operations under way
 
   // The program's data.
   void* buffer = nullptr;
@@ -86,8 +87,8 @@ struct RequestObject {
     MPI_Grequest_free_function* free = nullptr;
     MPI_Grequest_cancel_function* cancel = nullptr;
     void* extra_state = nullptr;
-    // Set by whichever comes first, MPI_Grequest_complete or MPI_Request_free; the second of them
-    // ends the request.
+    // Set by the first of MPI_Grequest_complete and MPI_Request_free; the second of them ends the
+    // request.
     std::atomic<bool> is_half_over{false};
   } generalized;
 
@@ -98,34 +99,33 @@ extern Immortal<RequestTable> requests;
 
 inline RequestObject* find_request(MPI_Request handle) noexcept { return requests->find(handle); }
 
-// A request with a handle; null if memory is out. The caller fills in and starts it.
+// Returns a request with a handle; null if memory is out. The caller fills it in and starts it.
 RequestObject* new_request(Comm* comm, RequestObject::Kind kind);
-// Until the program has it: ends with free_request.
+// Frees a request that the program has not got yet.
 struct FreeRequest {
   void operator()(RequestObject* request) const noexcept;
 };
 using RequestPtr = std::unique_ptr<RequestObject, FreeRequest>;
-// Ends the handle and puts the object back. It must be complete or never started.
+// Closes the handle and returns the object to the free list. It must be complete or never started.
 void free_request(RequestObject* request);
-// Ends the handle of a message or operation that may still be under way; reclaimed once it is
-// complete.
+// Closes the handle of a message or operation that may still be under way; the object is reclaimed
+// once it is complete.
 void detach_request(RequestObject* request);
 
-// Handles that many requests share: of a send that was complete when it was started, and of an
-// operation with MPI_PROC_NULL.
+// Handles that many requests share: of sends that were complete when they were started, and of
+// operations with MPI_PROC_NULL.
 inline MPI_Request done_send_handle = MPI_REQUEST_NULL;
 inline MPI_Request done_none_handle = MPI_REQUEST_NULL;
 void create_shared_requests();
 void destroy_requests();
 
-// Operations under way, moved forward by every call that waits or tests.
+// The number of operations under way, which every call that waits or tests advances.
 inline std::atomic<int> num_operations{0};
 void add_operation(RequestObject* request) noexcept;
-// before_sleep: nobody who waits for them looks again soon.
+// before_sleep: no thread that waits for them checks again soon.
 void progress_operations(bool before_sleep);
 
-// Blocks until done() is true and moves everything forward meanwhile. context: as
-// Engine::wait_until().
+// Blocks until done() is true and makes progress meanwhile. context: as in Engine::wait_until().
 template <class Done>
 void wait_progressing(Done&& done, std::uint32_t context = tagged::kAnyContext) {
   engine->wait_until(done, context);  // runs progress_operations too while there are any
@@ -136,14 +136,15 @@ inline Code wait_progressing(tagged::Request& request) {
     wait_progressing([&request] { return request.is_complete(); }, request.context);
   return request.code;
 }
-// Where a message's request completes. Other operations do by whoever sees to it.
+// The context in which a message's request completes. Other operations complete in any context: the
+// thread that advances them completes them.
 inline std::uint32_t context_of(const RequestObject& request) noexcept {
   const bool is_message =
       request.kind == RequestObject::Kind::send || request.kind == RequestObject::Kind::receive;
   return is_message && request.comm != nullptr ? request.comm->context : tagged::kAnyContext;
 }
 
-// One step for calls that test.
+// Makes one step of progress, for calls that test.
 inline void progress_once(std::uint32_t context = tagged::kAnyContext) {
   engine->progress(context);
   if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
@@ -151,14 +152,15 @@ inline void progress_once(std::uint32_t context = tagged::kAnyContext) {
 
 // Fills the status of a complete request (not MPI_ERROR). Returns its error class.
 int read_result(RequestObject* request, MPI_Status* status);
-// read_result, then the request is freed, or inactive if persistent; *handle follows.
+// Calls read_result, then frees the request, or makes it inactive if persistent; *handle follows.
 int finish_request(RequestObject* request, MPI_Request* handle, MPI_Status* status);
 
-// Starts a send or receive that the arguments have been checked for. `request->buffer`, `count`,
-// `type`, `peer`, `tag`, `mode` are set. Returns MPI_SUCCESS or an error class.
+// Starts a send or receive whose arguments have been checked. `request->buffer`, `count`, `type`,
+// `peer`, `tag`, `mode` are set. Returns MPI_SUCCESS or an error class.
 int start_send(RequestObject* request);
 int start_receive(RequestObject* request);
-// The first half of start_receive: the memory to receive into. Used alone for matched messages.
+// The first half of start_receive: provides the memory to receive into. Used alone for matched
+// messages.
 int prepare_receive(RequestObject* request, void*& data, std::size_t& bytes);
 
 }  // namespace weft::mpi

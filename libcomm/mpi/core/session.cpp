@@ -1,4 +1,4 @@
-// Sessions: starting and ending them, what they are asked, their error handlers and buffers.
+// Sessions: starting and ending them, their queries, error handlers and buffers.
 #include "mpi/core/session.hpp"
 
 #include <strings.h>
@@ -26,8 +26,8 @@ constexpr ThreadLevel kThreadLevels[] = {{MPI_THREAD_SINGLE, "MPI_THREAD_SINGLE"
                                          {MPI_THREAD_SERIALIZED, "MPI_THREAD_SERIALIZED"},
                                          {MPI_THREAD_MULTIPLE, "MPI_THREAD_MULTIPLE"}};
 
-// Without a hint all threads may call: the libraries of a program that have sessions do not know of
-// each other.
+// The thread level that the hints ask for. Without a hint all threads may call: the libraries of a
+// program that have sessions do not know of each other.
 int wanted_level(const Info* hints) {
   const std::string* wanted = hints == nullptr ? nullptr : hints->find("thread_level");
   if (wanted != nullptr)
@@ -36,7 +36,7 @@ int wanted_level(const Info* hints) {
   return MPI_THREAD_MULTIPLE;
 }
 
-// Errors of calls that name no session go to the handler that the call was given.
+// Raises the error of a call that names no session, on the handler that the call was given.
 int raise_with(ErrorHandler* handler, int code, const char* function, std::string_view text) {
   if (handler->action != ErrorHandler::Action::call)
     return call_errhandler(nullptr, handler, code, function, text);
@@ -50,7 +50,7 @@ bool is_for_sessions(const ErrorHandler* handler) {
          (handler->action != ErrorHandler::Action::call || handler->object == Kind::session);
 }
 
-// The session behind a handle; null after the error was raised, whose code is in `code`.
+// Returns the session behind a handle; null after the error was raised, whose code is in `code`.
 Session* find_session(MPI_Session handle, int& code, const char* function) {
   Session* session = sessions->find(handle);
   if (session == nullptr)
@@ -147,7 +147,7 @@ MPI_FUNCTION(Session_finalize)(MPI_Session* handle) {
   int code = MPI_SUCCESS;
   std::unique_ptr<Session> session(find_session(*handle, code, __func__));
   if (session == nullptr) return code;
-  // A child that the process has forked does not move its parent's messages.
+  // A forked child does not move its parent's messages.
   if (getpid() == process->pid) drop_buffer(session.get());
   sessions->erase(*handle);
   *handle = MPI_SESSION_NULL;

@@ -1,7 +1,7 @@
 #pragma once
 // Session: what an MPI_Session names (MPI 5.0 section 11.3). Its process sets are mpi://WORLD, all
 // processes of the job, and mpi://SELF. The library runs for as long as there is a session or the
-// world model; all processes of the job start it, as that is when they meet.
+// world model. All processes of the job start it: that is when they meet.
 #include <mutex>
 #include <string_view>
 

@@ -1,6 +1,7 @@
 #pragma once
-// The process's place in the job while MPI runs. All global state of Weft is in this folder, and
-// this is the root of it. Written by MPI_Init and MPI_Finalize, read by everyone in between.
+// The state of this process while MPI runs: its job, its engine, its thread level. Starting and
+// ending the library, by MPI_Init, MPI_Finalize and sessions, writes it; all other calls read it.
+// Other global state (handle tables, lists, counters, mutexes) lies in the file that uses it.
 #include <sys/types.h>
 
 #include <memory>
@@ -16,7 +17,7 @@ namespace weft::mpi {
 // The largest tag a program may use. Internal messages use negative tags.
 inline constexpr int kTagUb = 0x1fffffff;
 
-// A global that is never destroyed: programs call MPI from atexit handlers and other threads.
+// A global that is never destroyed, as programs call MPI from atexit handlers and other threads.
 template <class T>
 union Immortal {
   T value;
@@ -38,14 +39,15 @@ struct Process {
 };
 
 extern Immortal<Process> process;
-// The engine without the detour; null unless MPI runs.
+// process->engine without the detour; null unless the library runs.
 inline tagged::Engine* engine = nullptr;
 
-// What MPI_Init_thread does, in one place for its two callers.
+// The common body of MPI_Init and MPI_Init_thread.
 int start(int required, int* provided, const char* function);
 
-// For sessions (MPI 5.0 chapter 11.3). Each begins to use the library, at least at this thread
-// level if it is the first user, and ends. An error: MPI ran and has ended for good.
+// For sessions (MPI 5.0 section 11.3). enter_session() begins to use the library, at this thread
+// level if it is the first user; unsupported: MPI ran and has ended for good. leave_session() ends
+// the use.
 Status enter_session(int thread_level);
 void leave_session();
 

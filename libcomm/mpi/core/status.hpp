@@ -26,7 +26,7 @@ inline void store_private(MPI_Status& status, std::int64_t bytes, bool cancelled
   status.MPI_internal[2] = cancelled ? 1 : 0;
 }
 
-// MPI_ERROR is left alone: calls that complete one operation do not touch it.
+// Leaves MPI_ERROR alone: calls that complete one operation do not touch it.
 inline void fill_status(MPI_Status* status, int source, int tag, std::int64_t bytes) noexcept {
   if (status == MPI_STATUS_IGNORE) return;
   status->MPI_SOURCE = source;
@@ -41,7 +41,7 @@ inline void fill_empty(MPI_Status* status) noexcept {
   status->MPI_ERROR = MPI_SUCCESS;
 }
 
-// What a receive from or a probe of MPI_PROC_NULL gives.
+// Fills in the status of a receive from, or a probe of, MPI_PROC_NULL.
 inline void fill_proc_null(MPI_Status* status) noexcept {
   fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
 }

@@ -1,4 +1,4 @@
-// Questions about statuses, and the setters that generalized requests use.
+// Queries of statuses, and the setters that generalized requests use.
 #include <climits>
 
 #include "mpi/core/state.hpp"
@@ -8,7 +8,7 @@
 namespace weft::mpi {
 namespace {
 
-// A count that does not fit into `Count` is MPI_UNDEFINED.
+// Stores a count; MPI_UNDEFINED if it does not fit into `Count`.
 template <class Count>
 Count narrow(MPI_Count count) {
   if constexpr (sizeof(Count) < sizeof(MPI_Count))

@@ -1,5 +1,5 @@
-// Completing requests: Wait, Test and their kin. One pass over the handles; those that are complete
-// cost a lookup each.
+// Completing requests: MPI_Wait, MPI_Test and their variants. They take one pass over the handles;
+// a complete request costs a lookup.
 #include "mpi/core/request.hpp"
 
 namespace weft::mpi {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kNoError = MPI_SUCCESS;
 
-// The handler that errors of a request go to; the communicator is kept alive meanwhile.
+// The communicator whose handler gets the errors of a request; it is kept alive meanwhile.
 class ErrorSite {
  public:
   explicit ErrorSite(const RequestObject* request) : comm_(request->comm) {
@@ -33,7 +33,7 @@ inline void wait_for(RequestObject* request) {
     wait_progressing([request] { return request->is_complete(); }, context_of(*request));
 }
 
-// Completes one request for a call that completes one. Its error, if any, is raised.
+// Completes one request for a call that completes one. Raises its error, if any.
 inline int finish_one(RequestObject* request, MPI_Request* handle, MPI_Status* status,
                       const char* function) {
   if (request->base.code == Code::ok && request->kind != RequestObject::Kind::generalized)
@@ -48,14 +48,14 @@ inline int finish_one(RequestObject* request, MPI_Request* handle, MPI_Status* s
   return raise(site.comm(), code, function, text);
 }
 
-// Looks up the handles of an array; null handles give null. False: one is not valid.
+// Looks up the handles of an array, in which null handles are valid. False: one is not valid.
 inline bool are_valid(int count, const MPI_Request* handles) {
   for (int i = 0; i < count; ++i)
     if (handles[i] != MPI_REQUEST_NULL && find_request(handles[i]) == nullptr) return false;
   return true;
 }
 
-// Begins every call that completes several: after it, sends are on their way.
+// Begins every call that completes several requests: pushes out pending sends, checks the array.
 inline int check_array(int count, const MPI_Request* handles, const char* function) {
   MPI_MUST_RUN_IN(function);
   engine->push();
@@ -66,11 +66,11 @@ inline int check_array(int count, const MPI_Request* handles, const char* functi
   return MPI_SUCCESS;
 }
 
-// What a call that completes several says when some of them failed: every status tells.
+// The errors of a call that completes several requests; every status reports the error of its own.
 class Errors {
  public:
   Errors(MPI_Status* statuses, const char* function) : statuses_(statuses), function_(function) {}
-  // `position` in the array of statuses, which is filled up to it.
+  // Adds the error at `position` in the array of statuses, which is filled up to it.
   void add(Comm* comm, int position, int code) {
     if (code == MPI_SUCCESS) {
       if (failed_ && statuses_ != MPI_STATUSES_IGNORE) statuses_[position].MPI_ERROR = kNoError;
@@ -119,7 +119,7 @@ inline MPI_Status* at(MPI_Status* statuses, int i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 }
 
-// Where requests of an array complete, if that is one place.
+// The context in which the requests of an array complete, if it is the same for all.
 std::uint32_t context_of(int count, const MPI_Request* handles) {
   std::uint32_t one = tagged::kAnyContext;
   for (int i = 0; i < count && engine->has_vcis(); ++i) {
@@ -133,7 +133,7 @@ std::uint32_t context_of(int count, const MPI_Request* handles) {
   return one;
 }
 
-// An array's first complete request; -1: none yet, -2: none is active.
+// Returns the index of an array's first complete request; -1: none yet, -2: none is active.
 int find_complete(int count, const MPI_Request* handles) {
   bool any_active = false;
   for (int i = 0; i < count; ++i) {
@@ -370,7 +370,7 @@ MPI_FUNCTION(Testsome)
   return errors.conclude();
 }
 
-// The same questions without completing anything.
+// The same tests without completing anything.
 
 MPI_FUNCTION(Request_get_status)(MPI_Request request, int* flag, MPI_Status* status) {
   MPI_MUST_RUN();
@@ -468,7 +468,7 @@ MPI_FUNCTION(Request_get_status_some)
 
 namespace {
 
-// Runs the program's free function, when both MPI_Request_free and MPI_Grequest_complete were
+// Runs the program's free function, once both MPI_Request_free and MPI_Grequest_complete were
 // called.
 int free_generalized(RequestObject* request, const char* function) {
   const auto free = request->generalized.free;
@@ -490,10 +490,10 @@ MPI_FUNCTION(Request_free)(MPI_Request* request) {
     case RequestObject::Kind::done_none:
       return MPI_SUCCESS;
     case RequestObject::Kind::generalized:
-      // acq_rel: whoever is second sees what the first did.
+      // acq_rel: the second caller sees what the first one did.
       if (!object->generalized.is_half_over.exchange(true, std::memory_order_acq_rel))
         return MPI_SUCCESS;  // the handle is for MPI_Grequest_complete from now on
-      // Another thread may be between its two stores.
+      // Another thread may be between its two stores: wait for it.
       wait_for(object);
       return free_generalized(object, __func__);
     default:
@@ -512,7 +512,8 @@ MPI_FUNCTION(Cancel)(MPI_Request* request) {
   if (object == nullptr) return raise(nullptr, MPI_ERR_REQUEST, __func__);
   if (is_idle(object)) return raise(object->comm, MPI_ERR_REQUEST, __func__);
   if (object->kind == RequestObject::Kind::receive || object->kind == RequestObject::Kind::send) {
-    // A message that matched first is received as usual, and so is one whose data have left.
+    // A message that has matched is received as usual; a send whose data have left is not
+    // cancelled.
     engine->cancel(object->base);
   } else if (object->kind == RequestObject::Kind::generalized) {
     const int code =

@@ -1,9 +1,9 @@
 // Buffered sends and the buffers that programs attach for them.
 //
-// The data are copied to memory of our own; an attached buffer only says how much may be under way:
-// each message takes its packed size and MPI_BSEND_OVERHEAD of it until it has left. A buffer
-// belongs to a communicator; or to a session, for its communicators that have none; or to the
-// process, for all others.
+// The data are copied to memory of the library; an attached buffer only limits how much may be
+// under way: each message takes its packed size and MPI_BSEND_OVERHEAD of it until it has left. A
+// buffer belongs to a communicator; or to a session, for its communicators that have none; or to
+// the process, for all others.
 #include <cstdlib>
 #include <list>
 #include <mutex>
@@ -30,8 +30,8 @@ struct AttachedBuffer {
 };
 
 struct Buffers {
-  std::mutex mutex;  // never held while an error is raised: its handler may call anything here
-  std::unordered_map<const void*, AttachedBuffer> by_owner;  // null: the process's
+  std::mutex mutex;  // not held while an error is raised: its handler may call anything here
+  std::unordered_map<const void*, AttachedBuffer> by_owner;  // null: the process's buffer
 };
 Immortal<Buffers> buffers;
 
@@ -75,8 +75,8 @@ namespace {
 
 using Owned = std::unordered_map<const void*, AttachedBuffer>::node_type;
 
-// Takes a buffer away once it is drained. Empty: there is none. Under one lock, as another thread
-// may send meanwhile.
+// Removes a buffer once it is drained. Empty: there is none. Under one lock, as another thread may
+// send meanwhile.
 Owned take_drained(const void* owner) {
   Owned taken;
   bool is_over = false;
@@ -144,7 +144,7 @@ int iflush(Comm* site, const Comm* comm, MPI_Request* out, const char* function)
   return code == MPI_SUCCESS ? code : raise(site, code, function);
 }
 
-// MPI-4.1 functions that name a communicator.
+// The MPI-4.1 functions that name a communicator.
 template <class Size>
 int comm_detach(MPI_Comm handle, void* address_out, Size* size, const char* function) {
   Comm* comm = find_comm(handle);
@@ -211,7 +211,7 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
     message->data = copy;
     message->room = room;
     buffer.used += room;
-    // Under the lock: a buffer that another thread detaches must find the message started.
+    // Start with the lock held: a thread that detaches the buffer must find the message started.
     engine->isend(message->request, comm.world(destination), comm.context, tag, copy, bytes);
   }
   note_start();

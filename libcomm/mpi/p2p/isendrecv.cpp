@@ -19,7 +19,7 @@ class SendAndReceive final : public Operation {
             int receive_tag) {
     types_ = {send_type, receive_type};
     for (Datatype* type : types_) retain(type);
-    // Before anything is received.
+    // Checked before anything is received.
     if (std::size_t bytes; sends_ && !bytes_of(send_count, *send_type, bytes)) return MPI_ERR_COUNT;
     if (receives()) {
       const int code = begin_receive(receive_, comm_, receive_buffer, receive_count, receive_type,
@@ -59,7 +59,7 @@ class SendAndReceive final : public Operation {
   Comm& comm_;  // counted by the request
   int source_;
   bool sends_;
-  std::unique_ptr<char[]> copy_;  // of what is sent, for the replacing form
+  std::unique_ptr<char[]> copy_;  // of the data sent, for the replacing form
   std::array<Datatype*, 2> types_{};
   BlockingTransfer send_;
   BlockingTransfer receive_;
@@ -91,7 +91,7 @@ int isendrecv(Arguments a, bool replaces, MPI_Comm handle, MPI_Request* out, con
   if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "request is null");
   std::unique_ptr<char[]> copy;
   if (replaces) {
-    // What is sent must be out of the way before the first byte arrives.
+    // The data to send must be copied out before the first byte arrives.
     const std::size_t bytes = static_cast<std::size_t>(a.send_count) * send_type->size();
     if (bytes != 0 && first_byte(a.send_buffer, *send_type) == nullptr)
       return raise(comm, MPI_ERR_BUFFER, function);

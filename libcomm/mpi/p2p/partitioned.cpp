@@ -1,10 +1,12 @@
-// Partitioned communication: MPI 5.0 section 4.2. The two sides may cut the message differently.
+// Partitioned communication: MPI 5.0 section 4.2. The two sides may partition the message
+// differently.
 //
-// MPI_Psend_init tells the receiver how it cuts the message and gives it a context of its own, on
-// the team's context under a negative tag, so that this matches MPI_Precv_init by communicator,
-// process and tag in order. From then on every partition of the sender is one message, whose tag is
-// its number; the receiver posts all of them, straight into the buffer, at MPI_Start. A partition
-// of the receiver has arrived when all messages have that overlap it.
+// MPI_Psend_init sends the receiver a header: how it partitions the message, and a context of its
+// own. The header goes on the team's context under a negative tag, so that this matches
+// MPI_Precv_init by communicator, process and tag in order. From then on every partition of the
+// sender is one message, whose tag is its number; the receiver posts all of them, straight into the
+// buffer, at MPI_Start. A partition of the receiver has arrived when all messages have that overlap
+// it.
 #include <algorithm>
 #include <atomic>
 #include <climits>
@@ -25,17 +27,17 @@ constexpr std::int32_t header_tag(int tag) { return -2 - tag; }
 
 struct HeaderMessage {
   std::uint64_t partitions;
-  std::uint64_t bytes;  // of each
+  std::uint64_t bytes;  // of each partition
   std::uint32_t context;
   std::uint32_t zero;
 };
 
-// The receiver's side of that. Outlives the request it was made for if no sender has come: the
-// sender that comes one day is still this one's.
+// The receiver's side of a header. It outlives the request it was made for if no sender has come:
+// the sender that comes one day is still this one's.
 struct Header {
   HeaderMessage message{};
   tagged::Request request;
-  std::unique_ptr<Header> next;  // of the orphans
+  std::unique_ptr<Header> next;  // of the orphaned headers
 };
 struct Orphans {
   std::mutex mutex;
@@ -43,7 +45,7 @@ struct Orphans {
 };
 Immortal<Orphans> orphans;
 
-// What both sides have: a buffer of equal partitions.
+// The part common to both sides: a buffer of equal partitions.
 class Partitioned : public Operation {
  public:
   Partitioned(Comm& comm, void* buffer, int partitions, MPI_Count count, Datatype* type, int peer,
@@ -59,7 +61,7 @@ class Partitioned : public Operation {
   }
   ~Partitioned() override { release(type_); }
 
-  // MPI_SUCCESS or an error class; called once.
+  // Checks the sizes and gets the memory. MPI_SUCCESS or an error class; called once.
   int prepare() {
     std::size_t total = 0;
     if (!mpi::bytes_of(count_, *type_, bytes_) ||
@@ -124,7 +126,7 @@ class PartitionedSend final : public Partitioned {
     num_ready_.store(0, std::memory_order_relaxed);
     return Code::ok;
   }
-  // Any thread. False: the partition was ready already.
+  // Called by any thread. False: the partition was ready already.
   bool set_ready(std::size_t partition) {
     if (ready_[partition].exchange(true, std::memory_order_relaxed)) return false;
     if (peer_ != MPI_PROC_NULL) {
@@ -132,7 +134,7 @@ class PartitionedSend final : public Partitioned {
       engine->isend(messages_[partition], comm_.world(peer_), context_,
                     static_cast<std::int32_t>(partition), bytes_of(partition), bytes_);
     }
-    // Once the last one is counted another thread may complete and free the request.
+    // Read before the last one is counted: another thread may then complete and free the request.
     const std::size_t partitions = partitions_;
     // release: the message above is started; pairs with the acquire in advance().
     if (num_ready_.fetch_add(1, std::memory_order_release) + 1 == partitions)
@@ -153,7 +155,7 @@ class PartitionedSend final : public Partitioned {
  private:
   HeaderMessage message_{};
   tagged::Request header_request_;
-  bool opened_ = false;  // the header is on its way
+  bool opened_ = false;  // the header was sent
   std::uint32_t context_ = 0;
   std::unique_ptr<tagged::Request[]> messages_;
   std::unique_ptr<std::atomic<bool>[]> ready_;
@@ -209,14 +211,15 @@ class PartitionedReceive final : public Partitioned {
     else
       fill_status(status, peer_, tag_, static_cast<std::int64_t>(partitions_ * bytes_));
   }
-  // Any thread. Also true if it will never come: the request completes with the error.
+  // Called by any thread. True also if the partition will never come: the request completes with
+  // the error.
   bool has_arrived(std::size_t partition) {
     const std::lock_guard lock(mutex_);
     if (peer_ == MPI_PROC_NULL || arrived_[partition]) return true;
     if (!post()) return false;
     if (code_ != Code::ok) return true;
     const std::size_t cut = header_->message.bytes;
-    if (bytes_ == 0 || cut == 0) return false;  // with the whole
+    if (bytes_ == 0 || cut == 0) return false;  // arrives with the whole message
     const std::size_t last = std::min((partition * bytes_ + bytes_ - 1) / cut + 1, num_messages_);
     bool good = true;
     for (std::size_t i = partition * bytes_ / cut; i < last; ++i) {
@@ -233,7 +236,7 @@ class PartitionedReceive final : public Partitioned {
     arrived_[partition] = true;
     if (is_staged()) type_->unpack(typed(partition), bytes_of(partition), count_, bytes_);
   }
-  // Posts the receives once the sender's cut is known. True: done.
+  // Posts the receives once the sender's header has arrived. True: done.
   bool post() {
     if (posted_) return true;
     if (!header_->request.is_complete()) return false;
@@ -260,7 +263,7 @@ class PartitionedReceive final : public Partitioned {
     return true;
   }
 
-  // Whether to wait for memory, which the sender's messages cannot do without.
+  // True while the call should wait for memory, which the sender's messages cannot do without.
   bool may_wait_for_memory() {
     const std::uint64_t now = now_ns();
     if (short_since_ns_ == 0) short_since_ns_ = now;
@@ -269,7 +272,7 @@ class PartitionedReceive final : public Partitioned {
   }
 
   std::unique_ptr<Header> header_;
-  std::mutex mutex_;  // guards the rest
+  std::mutex mutex_;  // guards what follows
   std::uint64_t short_since_ns_ = 0;
   std::unique_ptr<tagged::Request[]> messages_;
   std::size_t num_messages_ = 0;
@@ -288,7 +291,7 @@ int init(const void* buffer, int partitions, MPI_Count count, MPI_Datatype datat
   if (info != MPI_INFO_NULL && find_info(info) == nullptr)
     return raise(comm, MPI_ERR_INFO, function);
   Datatype* type;
-  // Receives too have no wildcards here.
+  // Receives have no wildcards here either.
   int code = check_send(*comm, count, datatype, peer, tag, type);
   if (code != MPI_SUCCESS) return raise(comm, code, function);
   if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "request is null");
@@ -308,7 +311,7 @@ int init(const void* buffer, int partitions, MPI_Count count, MPI_Datatype datat
   return MPI_SUCCESS;
 }
 
-// The side of a request and that the partition is one of it. MPI_SUCCESS or raised.
+// Finds the side of a request and checks the partition's number. MPI_SUCCESS or the code raised.
 template <class Side>
 int find(MPI_Request handle, int first, int last, RequestObject*& request, Side*& side,
          const char* function) {
@@ -378,7 +381,7 @@ MPI_FUNCTION(Pready_list)(int length, const int partitions[], MPI_Request reques
 
 MPI_FUNCTION(Parrived)(MPI_Request handle, int partition, int* flag) {
   MPI_MUST_RUN();
-  // Nothing is under way, as with an inactive request.
+  // An inactive request has nothing under way.
   if (handle == MPI_REQUEST_NULL && flag != nullptr) {
     *flag = 1;
     return MPI_SUCCESS;

@@ -7,7 +7,7 @@
 namespace weft::mpi {
 namespace {
 
-// A message that a matched probe found and no receive has taken yet.
+// A message that a matched probe has taken out of matching and no receive has taken yet.
 struct MessageObject {
   tagged::Unexpected* message;
   Comm* comm;  // counted
@@ -28,7 +28,7 @@ void fill_from(const Comm& comm, const tagged::MessageInfo& info, MPI_Status* st
               static_cast<std::int64_t>(info.bytes));
 }
 
-// Asks `probe` until it answers something else than "none yet".
+// Calls `probe` until its result is something else than "none yet".
 template <class Probe>
 Code wait_for_message(const Comm& comm, Probe&& probe) {
   Code code = Code::again;
@@ -36,8 +36,8 @@ Code wait_for_message(const Comm& comm, Probe&& probe) {
   return code;
 }
 
-// Takes the next such message out of matching, if there is one: ok, again or peer_lost. What it is
-// kept in is made before, as it could not be put back.
+// Takes the next such message out of matching, if there is one: ok, again or peer_lost. Its object
+// is made first, as the message could not be put back.
 Code take(Comm* comm, int source, int tag, MPI_Message* out, MPI_Status* status) {
   tagged::MessageInfo info;
   const int from = engine_source(*comm, source);
@@ -48,7 +48,7 @@ Code take(Comm* comm, int source, int tag, MPI_Message* out, MPI_Status* status)
   if (handle == nullptr) return Code::no_memory;
   code = engine->improbe(from, comm->context, engine_tag(tag), object->info, object->message);
   if (code != Code::ok) {
-    // Another thread was faster.
+    // Another thread took the message.
     messages->erase(handle);
     return code;
   }
@@ -59,7 +59,7 @@ Code take(Comm* comm, int source, int tag, MPI_Message* out, MPI_Status* status)
   return Code::ok;
 }
 
-// Ends a message's handle and starts receiving it.
+// Closes a message's handle and starts receiving it.
 int begin_matched(MPI_Message* handle, void* buffer, MPI_Count count, MPI_Datatype datatype,
                   RequestObject*& request, const char* function) {
   if (handle == nullptr) return raise(nullptr, MPI_ERR_ARG, function, "message is null");

@@ -4,7 +4,7 @@
 namespace weft::mpi {
 namespace {
 
-// The status and error of a receive that ended, for blocking calls.
+// Fills in the status of a receive that ended and raises its error, for blocking calls.
 inline int conclude(Comm* comm, tagged::Request& request, int source, int tag, MPI_Status* status,
                     const char* function) {
   if (request.code == Code::ok) [[likely]] {
@@ -33,7 +33,8 @@ inline int conclude(Comm* comm, tagged::Request& request, int source, int tag, M
   return conclude(comm, transfer.request, source, tag, status, function);
 }
 
-// Tries to receive without a request. Only for checked arguments, and not from MPI_PROC_NULL.
+// Tries to receive without a request. The arguments were checked, and the source is not
+// MPI_PROC_NULL.
 inline bool receive_at_once(const Comm& comm, void* buffer, MPI_Count count, const Datatype& type,
                             int source, int tag, MPI_Status* status) {
   if (source == MPI_ANY_SOURCE || !type.is_contiguous()) return false;
@@ -127,7 +128,7 @@ int sendrecv(const void* send_buffer, MPI_Count send_count, MPI_Datatype send_da
   code = check_receive(*comm, receive_count, receive_datatype, source, receive_tag, receive_type);
   if (code != MPI_SUCCESS) [[unlikely]]
     return raise(comm, code, function);
-  // Before anything is received.
+  // Checked before anything is received.
   std::size_t bytes;
   if (destination != MPI_PROC_NULL && !bytes_of(send_count, *send_type, bytes))
     return raise(comm, MPI_ERR_COUNT, function);
@@ -143,7 +144,7 @@ int sendrecv(const void* send_buffer, MPI_Count send_count, MPI_Datatype send_da
     code =
         begin_send(send, *comm, send_buffer, send_count, send_type, destination, send_tag, false);
     if (code != MPI_SUCCESS) {
-      // Nothing was sent; the receive must not outlive its request.
+      // Nothing was sent; the posted receive must not outlive its request.
       if (source != MPI_PROC_NULL) {
         engine->cancel(receive.request);
         wait_progressing(receive.request);
@@ -175,7 +176,7 @@ int sendrecv_replace(void* buffer, MPI_Count count, MPI_Datatype datatype, int d
     return raise(comm, code, function);
   if (count * type->size() != 0 && first_byte(buffer, *type) == nullptr)
     return raise(comm, MPI_ERR_BUFFER, function);
-  // What is sent must be out of the way before the first byte arrives.
+  // The data to send must be copied out before the first byte arrives.
   std::unique_ptr<char[]> copy(
       new (std::nothrow) char[static_cast<std::size_t>(count) * type->size() + 1]);
   if (copy == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);

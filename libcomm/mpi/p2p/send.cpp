@@ -17,8 +17,8 @@ namespace {
   return MPI_SUCCESS;
 }
 
-// Tries to send without a request; later: see Engine::try_send. Only for checked arguments of a
-// peer that exists.
+// Tries to send without a request; later: see Engine::try_send. The arguments were checked and the
+// peer exists.
 inline bool send_at_once(const Comm& comm, const void* buffer, MPI_Count count,
                          const Datatype& type, int destination, int tag, bool later) {
   if (!type.is_contiguous()) return false;

@@ -4,8 +4,8 @@ namespace weft::mpi {
 
 namespace {
 
-// Where a message's bytes are; null `packer`: in one block at `data`. MPI_SUCCESS or the error
-// class.
+// Finds the bytes of a message; null `packer`: they are one block at `data`. MPI_SUCCESS or the
+// error class.
 int find_bytes(void* buffer, MPI_Count count, const Datatype& type, Elements& elements,
                tagged::Request& request, void*& data, std::size_t& bytes) {
   if (!bytes_of(count, type, bytes)) return MPI_ERR_COUNT;
@@ -20,7 +20,7 @@ int find_bytes(void* buffer, MPI_Count count, const Datatype& type, Elements& el
   return data == nullptr && bytes != 0 ? MPI_ERR_BUFFER : MPI_SUCCESS;
 }
 
-// The same for a blocking transfer, which keeps the type.
+// Does the same for a blocking transfer, which keeps the type.
 int find_bytes(BlockingTransfer& transfer, void* buffer, MPI_Count count, Datatype* type,
                void*& data, std::size_t& bytes) {
   const int code =
@@ -94,7 +94,7 @@ int start_send(RequestObject* request) {
   return MPI_SUCCESS;
 }
 
-// The memory that a receive of this request writes to.
+// Provides the memory that a receive of this request writes to.
 int prepare_receive(RequestObject* request, void*& data, std::size_t& bytes) {
   tagged::Request& base = request->base;
   base.complete.store(false, std::memory_order_relaxed);

@@ -8,7 +8,7 @@
 
 namespace weft::mpi {
 
-// Finds and checks a buffer's count and type. Returns MPI_SUCCESS or the error class.
+// Finds and checks the type of a buffer, and its count. Returns MPI_SUCCESS or the error class.
 inline int check_elements(MPI_Count count, MPI_Datatype handle, Datatype*& type) noexcept {
   if (count < 0) [[unlikely]]
     return MPI_ERR_COUNT;
@@ -18,7 +18,7 @@ inline int check_elements(MPI_Count count, MPI_Datatype handle, Datatype*& type)
   return MPI_SUCCESS;
 }
 
-// A rank to send to: MPI_PROC_NULL is the caller's business.
+// True for a rank to send to; the caller handles MPI_PROC_NULL.
 inline bool is_peer(const Comm& comm, int rank) noexcept {
   return static_cast<unsigned>(rank) < static_cast<unsigned>(comm.num_peers);
 }
@@ -32,7 +32,7 @@ inline std::int32_t engine_tag(int tag) noexcept {
   return tag == MPI_ANY_TAG ? tagged::kAnyTag : tag;
 }
 
-// Where the bytes of contiguous data begin.
+// The address of the first byte of contiguous data.
 template <class Pointer>
 inline Pointer first_byte(Pointer buffer, const Datatype& type) noexcept {
   using Byte =
@@ -40,7 +40,7 @@ inline Pointer first_byte(Pointer buffer, const Datatype& type) noexcept {
   return static_cast<Byte*>(buffer) + type.true_lb();
 }
 
-// What a type is when there is nobody to send to: programs give MPI_DATATYPE_NULL then.
+// Accepts MPI_DATATYPE_NULL where there is no peer to send to: programs pass it then.
 [[gnu::cold, gnu::noinline]] inline int check_nothing(int code, MPI_Count count,
                                                       MPI_Datatype handle, int peer,
                                                       Datatype*& type) noexcept {
@@ -50,8 +50,8 @@ inline Pointer first_byte(Pointer buffer, const Datatype& type) noexcept {
   return MPI_SUCCESS;
 }
 
-// Checks of a send's and a receive's arguments, in the order the standard lists them. MPI_SUCCESS
-// or the error class; `type` is set on success.
+// Check a send's and a receive's arguments, in the order the standard lists them. MPI_SUCCESS or
+// the error class; `type` is set on success.
 inline int check_send(const Comm& comm, MPI_Count count, MPI_Datatype handle, int destination,
                       int tag, Datatype*& type) noexcept {
   if (int code = check_elements(count, handle, type); code != MPI_SUCCESS) [[unlikely]] {
@@ -77,8 +77,9 @@ inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle,
   return MPI_SUCCESS;
 }
 
-// Blocking transfers on the stack, for MPI functions that are made of several. Arguments checked,
-// the peer is not MPI_PROC_NULL. The caller must wait for the request of each that was started.
+// A blocking transfer on the stack, for MPI functions that are made of several. The arguments were
+// checked, and the peer is not MPI_PROC_NULL. The caller must wait for the request of each that was
+// started.
 struct BlockingTransfer {
   BlockingTransfer() = default;
   ~BlockingTransfer() {
@@ -91,20 +92,20 @@ struct BlockingTransfer {
   Elements elements;
   Datatype* type = nullptr;  // of the elements, which another thread may free
 };
-// Each returns MPI_SUCCESS or an error class.
+// Start one. Each returns MPI_SUCCESS or an error class.
 int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_Count count,
                Datatype* type, int destination, int tag, bool synchronous);
 int begin_receive(BlockingTransfer& transfer, Comm& comm, void* buffer, MPI_Count count,
                   Datatype* type, int source, int tag);
 
-// A buffered send: copies, sends what it can and leaves the rest to the background. MPI_SUCCESS, or
+// Sends buffered: copies, sends what it can and leaves the rest to the background. MPI_SUCCESS, or
 // MPI_ERR_BUFFER if no attached buffer has the room.
 int send_buffered(Comm& comm, const void* buffer, MPI_Count count, Datatype* type, int destination,
                   int tag);
 // Waits until all buffered messages have left.
 void wait_for_buffers();
 // Buffers belong to a communicator, to a session, or to the process (null). MPI_SUCCESS or the
-// error class, and what that means.
+// error class; attach_problem() and detach_problem() explain the class.
 int attach_buffer(const void* owner, void* address, MPI_Count size);
 int detach_buffer(const void* owner, void* address_out, MPI_Count& size);
 constexpr const char* attach_problem(int code) {
@@ -115,9 +116,9 @@ constexpr const char* detach_problem(int code) {
 }
 // True once everything that was under way in the owner's buffer has left.
 bool is_drained(const void* owner);
-// A request that waits for that; its errors go to `site`.
+// Makes a request that completes then; its errors go to `site`.
 int flush_in_background(Comm* site, const void* owner, MPI_Request* out);
-// Ends the buffer of an owner that ends, if it has one.
+// Ends the buffer of an owner that is ending, if it has one.
 void drop_buffer(const void* owner);
 
 }  // namespace weft::mpi

@@ -16,8 +16,8 @@ Immortal<CommTable> comms;
 
 namespace {
 
-// The first two ids of a range are MPI_COMM_WORLD's (of rank 0's range, the same everywhere) and
-// MPI_COMM_SELF's.
+// The first two ids of a range are reserved: MPI_COMM_WORLD's (of rank 0's range, the same in all
+// processes) and MPI_COMM_SELF's.
 constexpr std::uint32_t kReservedIds = 2;
 Immortal<ContextIds> context_ids;
 Immortal<ContextsAcross> contexts_across;
@@ -34,8 +34,9 @@ std::span<const int> senders_in(std::uint32_t context) noexcept {
   return (context & kAcrossJobs) != 0 ? contexts_across->senders(context) : std::span<const int>();
 }
 
-// Two contexts a communicator; the ranges of all processes share what is below kThreadContext. With
-// that bit it is the same number, for threads that use communicators at once.
+// A communicator has two contexts; the ranges of all processes share the contexts below
+// kThreadContext. With that bit set the context is the same number, for threads that use
+// communicators at once.
 std::uint32_t range_of_ids() {
   return (kThreadContext / 2) / static_cast<std::uint32_t>(engine->size());
 }
@@ -70,7 +71,7 @@ Comm::~Comm() {
 std::uint32_t new_context(bool is_across, bool for_threads) {
   if (is_across) return contexts_across->draw();
   const std::optional<std::uint32_t> id = context_ids->take();
-  // The others wait for a number: there is nobody to return an error to.
+  // The other members wait for a number: no caller could get an error.
   if (!id) end_job(MPI_ERR_OTHER, "there are more communicators than contexts for them");
   return context_of(engine->rank(), *id) |
          (for_threads && engine->is_threaded() ? kThreadContext : 0);
@@ -82,7 +83,7 @@ void drop_context(std::uint32_t context) {
 
 namespace {
 
-// The others have it: there is nobody to return an error to.
+// The other members have the context: no caller could get an error.
 void open_contexts(std::uint32_t context, std::uint32_t team_context) noexcept {
   for (const std::uint32_t one : {context, team_context})
     if (Status status = insist([one] { return engine->open_context(one); }); !status)
@@ -118,7 +119,7 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
   comm.is_open = true;
 }
 
-// With a team of these members, for fill_comm.
+// Makes a communicator with a team of these members, for fill_comm.
 CommPtr new_comm(std::span<const int> members) {
   CommPtr comm(new Comm);
   comm->team = std::make_unique<coll::Team>(*engine, members, 0);
@@ -152,7 +153,7 @@ Comm* open_comm(CommPtr comm, GroupPtr group, GroupPtr remote, std::uint32_t con
 }
 
 void release_slow(Comm* comm) {
-  // Acquire and release: the last one sees what the others did before letting go.
+  // acq_rel: the last user sees what the others did before they let go.
   if (comm->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) delete comm;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
-// Comm: a communicator. Its own contexts, two groups at most, and what programs hang on it.
+// Comm: a communicator. It has contexts of its own, two groups at most, and what programs attach to
+// it.
 //
 // The fields up to `rank` are all that sending and receiving read. They and the groups are constant
-// once the communicator has a handle; the rest is guarded by `mutex`, but for the attributes, which
+// once the communicator has a handle; `mutex` guards the others, but for the attributes, which
 // guard themselves.
 #include <array>
 #include <atomic>
@@ -29,26 +30,26 @@ struct Session;
 struct Topology;
 
 struct Comm {
-  const int* peers = nullptr;  // world ranks of those that ranks in send and receive calls name
+  const int* peers = nullptr;  // world ranks behind the ranks in send and receive calls
   int num_peers = 0;
   bool identity = false;             // peers[i] == i
   std::uint32_t context = 0;         // of point-to-point messages; context + 1 is the team's
   int rank = 0;                      // of this process, in the local group
-  const Session* session = nullptr;  // that it comes from, if any
+  const Session* session = nullptr;  // the session it comes from, if any
 
   MPI_Comm handle = MPI_COMM_NULL;
-  GroupPtr group;                                  // the local group
-  GroupPtr remote;                                 // intercommunicators only
-  std::optional<std::uint32_t> given_context;      // by this process, for this communicator
-  std::array<std::uint32_t, 2> across_contexts{};  // its own, where it is across jobs
+  GroupPtr group;                              // the local group
+  GroupPtr remote;                             // intercommunicators only
+  std::optional<std::uint32_t> given_context;  // given out by this process, for this communicator
+  std::array<std::uint32_t, 2> across_contexts{};  // its contexts, if it is across jobs
   std::unique_ptr<coll::Team> team;                // of the local group
-  std::unique_ptr<coll::Notices> remote_notices;   // intercommunicators only: of both groups
+  std::unique_ptr<coll::Notices> remote_notices;  // intercommunicators only: notices of both groups
   std::unique_ptr<Topology> topology;
   std::atomic<int> uses{1};                 // the handle and pending requests
   bool is_open = false;                     // in the list of those whose context is in use
   Comm *next = nullptr, *before = nullptr;  // in that list (comm.cpp)
 
-  // Collectives in the background so far; each has a tag of its own.
+  // The number of collectives started in the background so far; each has a tag of its own.
   std::atomic<std::uint32_t> num_schedules{0};
 
   std::mutex mutex;
@@ -62,14 +63,14 @@ struct Comm {
   int size() const noexcept { return group->size(); }
   bool is_inter() const noexcept { return remote != nullptr; }
   const Group& peer_group() const noexcept { return is_inter() ? *remote : *group; }
-  // How members hear of losses that they don't see; null: they see all.
+  // The notices by which members learn of losses that they do not see; null: they see all.
   coll::Notices* notices() noexcept {
     return is_inter() ? remote_notices.get() : team != nullptr ? team->notices() : nullptr;
   }
-  // Whether its user says that all members start persistent collectives in one order.
+  // True if the user has declared that all members start persistent collectives in one order.
   bool starts_in_order();
   int world(int peer_rank) const noexcept { return identity ? peer_rank : peers[peer_rank]; }
-  // The rank, in this communicator, of the peer with this world rank.
+  // Returns the rank, in this communicator, of the peer with this world rank.
   int rank_of_world(int world) const noexcept {
     return identity ? world : peer_group().rank_of(world);
   }
@@ -77,10 +78,10 @@ struct Comm {
 
 using CommTable = HandleTable<MPI_Comm, Comm, Kind::comm>;
 extern Immortal<CommTable> comms;
-// All processes of the job, and this one alone; null unless MPI runs.
+// The communicators of all processes of the job, and of this one alone; null unless MPI runs.
 inline Comm* job_comm = nullptr;
 inline Comm* own_comm = nullptr;
-// The same from MPI_Init to MPI_Finalize: what MPI_COMM_WORLD and MPI_COMM_SELF name.
+// The same two from MPI_Init to MPI_Finalize: those that MPI_COMM_WORLD and MPI_COMM_SELF name.
 inline Comm* world_comm = nullptr;
 inline Comm* self_comm = nullptr;
 
@@ -100,25 +101,26 @@ inline void release(Comm* comm) {
   if (comm != job_comm) release_slow(comm);
 }
 
-// Whether the members may be of several jobs.
+// True if the members may be of several jobs.
 inline bool is_across(const Comm& comm) noexcept { return (comm.context & kAcrossJobs) != 0; }
-// Which of two processes is the first, for all who know both.
+// True if `world` comes first of two processes, in an order that all processes that know both agree
+// on.
 inline bool comes_before(int world, int other) noexcept {
   return engine->job().name_of(world) < engine->job().name_of(other);
 }
 
-// Context ids are unique in the job without anyone being asked: each process gives out its own
-// range, and a new communicator's id comes from a member, mostly from rank 0. It goes back with the
-// communicator; one that none was made with goes back by drop_context.
-// Where the members are of several jobs it is a random one (context_ids.hpp).
+// Context ids are unique in the job without any exchange: each process gives out its own range, and
+// a new communicator's id comes from a member, mostly from rank 0. It is given back with the
+// communicator; an id that no communicator was made with is given back by drop_context.
+// If the members are of several jobs the id is a random one (context_ids.hpp).
 // for_threads: threads may use it at once; open_comm has to see it then.
 std::uint32_t new_context(bool is_across, bool for_threads);
 void drop_context(std::uint32_t context);
-// One that goes back unless a communicator has got it.
+// A context that is given back unless a communicator has got it.
 class OfferedContext {
  public:
   OfferedContext(bool offers, bool is_across) : value_(offers ? new_context(is_across, true) : 0) {}
-  // For a communicator of members of this one.
+  // A context for a communicator of members of `parent`.
   OfferedContext(bool offers, const Comm& parent) : OfferedContext(offers, is_across(parent)) {}
   ~OfferedContext() {
     if (value_ != 0) drop_context(value_);
@@ -126,7 +128,8 @@ class OfferedContext {
   OfferedContext(const OfferedContext&) = delete;
   OfferedContext& operator=(const OfferedContext&) = delete;
   std::uint32_t value() const noexcept { return value_; }  // 0: none
-  // With the context of the new communicator, which gives it back one day if it is this one.
+  // Called with the context of the new communicator, which gives it back in the end if it is this
+  // one.
   void resolve(std::uint32_t context) noexcept {
     if (context == value_) value_ = 0;
   }
@@ -135,61 +138,63 @@ class OfferedContext {
   std::uint32_t value_;
 };
 
-// A communicator that is being made: it has its handle, which nobody knows, and all memory. Got
-// before anything is agreed on, as the other members would be left with one that this process is
-// not in.
+// Frees a communicator that is being made: it has its handle, which no caller knows yet, and all
+// its memory. Both are got before the members agree on anything, as the other members would be left
+// with a communicator that this process is not in.
 struct UnmakeComm {
   void operator()(Comm* comm) const noexcept;
 };
 using CommPtr = std::unique_ptr<Comm, UnmakeComm>;
-// For these members (world ranks) or some of them, with the error handler of `parent`.
+// Prepares a communicator for these members (world ranks) or some of them, with the error handler
+// of `parent`.
 CommPtr prepare_comm(std::span<const int> members, Comm& parent);
-// Makes it one. remote is null for an intracommunicator.
+// Makes the prepared communicator usable. remote is null for an intracommunicator.
 Comm* open_comm(CommPtr comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
                 std::uint32_t team_context) noexcept;
-// Deletes the attributes, then the handle. MPI_SUCCESS, or the code of a delete function; then
-// nothing is freed.
+// Deletes the attributes, then the handle. MPI_SUCCESS, or the code of a delete function, after
+// which nothing is freed.
 int free_comm(Comm* comm);
 void create_predefined_comms();
 void destroy_comms();
 
-// Duplicates what hangs on a communicator: info (`info` unless keep_info), topology, and what is
-// needed to copy the attributes, for which `to->attributes.take` calls the program.
+// Duplicates the belongings of a communicator: info (`info` unless keep_info), topology, and what
+// is needed to copy the attributes, for which `to->attributes.take` calls the program.
 AttributeSet::Copying copy_extras(Comm* from, Comm* to, const Info* info, bool keep_info);
-// Whether the first process of this side of an intercommunicator comes first: its
-// context is then that of both sides.
+// True if the first process of this side of an intercommunicator comes first: its context is then
+// that of both sides.
 inline bool leads(const Comm& comm) noexcept {
   return comes_before(comm.group->world(0), comm.remote->world(0));
 }
 
-// What MPI_Comm_split and MPI_Comm_create do within one group, for all that build on them.
-// Collective. `out` is null if this process is not a member. Errors are raised.
+// Does what MPI_Comm_split and MPI_Comm_create do within one group, for all functions that build on
+// them. Collective. `out` is null if this process is not a member. Errors are raised.
 int split(Comm* comm, int color, int key, Comm*& out, const char* function);
 int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* function);
 
-// The same for intercommunicators.
+// Does the same for intercommunicators.
 int dup_inter(Comm* comm, const Info* info, bool keep_info, MPI_Comm* out, const char* function);
 int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* function);
 int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* function);
-// What MPI_Intercomm_create does: the local leader meets the remote one, of that world rank, on
-// this context and tag (the others give neither). Collective over both sides. Errors are raised.
+// Does what MPI_Intercomm_create does: the local leader meets the remote one, of that world rank,
+// on this context and tag (the other members pass neither). Collective over both sides. Errors are
+// raised.
 int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t context,
                std::int32_t tag, MPI_Comm* out, const char* function);
 
 // Returns once all members, of both sides, have called it.
 Status meet_both_sides(Comm* comm);
 
-// Tags of internal messages on a communicator's own context. From the three after the first two a
-// number up to kTagUb is subtracted; the ranges do not meet.
+// Tags of internal messages on a communicator's own context. From each of the three after the first
+// two a number up to kTagUb is subtracted; the ranges do not overlap.
 inline constexpr std::int32_t kIntercommTag = -2;
 inline constexpr std::int32_t kRemoteNoticeTag = -3;
 inline constexpr std::int32_t kCreateGroupTag = -16;
 inline constexpr std::int32_t kIntercommCreateTag = kCreateGroupTag - kTagUb - 1;
 inline constexpr std::int32_t kScheduleTag = kIntercommCreateTag - kTagUb - 1;
-// From this one, which is used among all processes of the job, a number below 2^28.
+// The base of tags used among all processes of the job; a number below 2^28 is subtracted.
 inline constexpr std::int32_t kFromGroupTag = kScheduleTag - kTagUb - 1;
 
-// Collective helper: what every member of the team contributes, in rank order.
+// Collective helper: gathers the contribution of every member of the team, in rank order.
 template <class T>
 Status share(coll::Team& team, const T& mine, std::vector<T>& all) {
   all.resize(static_cast<std::size_t>(team.size()));

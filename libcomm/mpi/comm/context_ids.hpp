@@ -1,9 +1,9 @@
 #pragma once
 // ContextIds: the numbers that this process gives to communicators, of a range of its own. A number
-// is used again as late as can be, and never while what has it still exists here: whoever gives a
-// number is a member of what gets it.
+// is reused as late as possible, and never while its communicator still exists here: the process
+// that gives a number is a member of the communicator that gets it.
 //
-// Threads: any may call anything.
+// Threads: any thread may call any function.
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -16,15 +16,16 @@
 
 namespace weft::mpi {
 
-// Of a communicator whose members are of several jobs: no range could be its giver's alone. The
-// rest of it is random.
+// The bit of a context whose communicator has members of several jobs: no range could belong to one
+// process alone. The other bits are random.
 using tagged::kAcrossJobs;
 using tagged::kThreadContext;
 
-// The contexts across jobs that communicators of this process have, and who may send in them.
+// The contexts across jobs that communicators of this process have, and the processes that may send
+// in them.
 class ContextsAcross {
  public:
-  // One that none has. Nobody has it yet afterwards.
+  // Draws a context that no communicator of this process has. It is not taken yet.
   std::uint32_t draw() {
     const std::lock_guard lock(mutex_);
     for (;;) {
@@ -33,7 +34,7 @@ class ContextsAcross {
       if (!in_use_.contains(context) && !in_use_.contains(context + 1)) return context;
     }
   }
-  // The numbers must last until give_back().
+  // Takes a context. The numbers must last until give_back().
   void take(std::uint32_t context, std::span<const int> senders) {
     const std::lock_guard lock(mutex_);
     in_use_.emplace(context, senders);
@@ -60,14 +61,14 @@ class ContextsAcross {
 
 class ContextIds {
  public:
-  // 0 to range - 1, of which the first `num_reserved` are never given.
+  // Starts with the ids 0 to range - 1, of which the first `num_reserved` are never given.
   void open(std::uint32_t range, std::uint32_t num_reserved) {
     const std::lock_guard lock(mutex_);
     range_ = range;
     next_ = num_reserved_ = num_reserved;
     in_use_.clear();
   }
-  // None: all are in use.
+  // Takes an id. None: all are in use.
   std::optional<std::uint32_t> take() {
     const std::lock_guard lock(mutex_);
     if (in_use_.size() >= range_ - num_reserved_) return std::nullopt;
@@ -77,7 +78,7 @@ class ContextIds {
       if (in_use_.insert(id).second) return id;
     }
   }
-  // Nothing happens if it was not taken, as with those that are reserved.
+  // Gives an id back. Ids that were not taken, such as the reserved ones, are ignored.
   void give_back(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
     in_use_.erase(id);

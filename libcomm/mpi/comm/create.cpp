@@ -1,5 +1,5 @@
 // Making communicators. Each new one takes its context from the process that is rank 0 in it, and
-// the members learn it together with whatever else they have to agree on.
+// the members receive it together with all else they have to agree on.
 #include <algorithm>
 #include <climits>
 
@@ -48,7 +48,7 @@ int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const 
 struct SplitEntry {
   int color;
   int key;
-  std::uint32_t context;  // what this process offers if it becomes rank 0
+  std::uint32_t context;  // offered by this process if it becomes rank 0
 };
 
 }  // namespace
@@ -133,7 +133,8 @@ MPI_FUNCTION(Comm_split)(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
 
 namespace {
 
-// The first rank of this process's host names the host; among several jobs, with its job.
+// The first rank of this process's host stands for the host; among several jobs, together with its
+// job.
 int color_of_host(const Comm& comm) {
   const int first = process->job->local_ranks().front();
   if (!is_across(comm)) return first;
@@ -222,7 +223,7 @@ MPI_FUNCTION(Comm_create_group)(MPI_Comm comm, MPI_Group group, int tag, MPI_Com
     if (object->group->rank_of(world) == MPI_UNDEFINED)
       return raise(object, MPI_ERR_GROUP, __func__, "not a subset of the communicator's group");
   if (members->rank() == MPI_UNDEFINED) return MPI_SUCCESS;
-  // Only the members call: rank 0 tells the others, on tags that user messages cannot have.
+  // Only the members call: rank 0 sends to the others, on tags that user messages cannot have.
   const std::int32_t internal_tag = kCreateGroupTag - tag;
   Code result = Code::ok;
   CommPtr made = prepare_comm(members->members(), *object);

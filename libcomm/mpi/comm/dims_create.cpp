@@ -1,12 +1,12 @@
 // MPI_Dims_create: a number of processes as a product of dimensions that are as close to each other
-// as can be (MPI 5.0 section 8.5.2).
+// as possible (MPI 5.0 section 8.5.2).
 //
-// What is made least is the difference between the largest dimension and the smallest; among equals
+// The search minimises the difference between the largest dimension and the smallest; among equals
 // the larger smallest dimension wins, which leaves a grid the smaller surface, then the smaller
-// second one, and so on. The search places dimensions in falling order, each from the root of what
-// is left upwards, so that its first find is an even one, and leaves every branch that cannot be
-// better than the best so far. What remains is a few divisors around the root: some ten or a
-// hundred microseconds for the numbers that have the most.
+// second one, and so on. It places dimensions in falling order, each from the root of the remaining
+// product upwards, so that its first find is an even one, and leaves every branch that cannot be
+// better than the best so far. A few divisors around the root remain: some ten or a hundred
+// microseconds for the numbers that have the most.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace weft::mpi {
 namespace {
 
-// Prime factors, falling.
+// Returns the prime factors, falling.
 std::vector<int> prime_factors(int n) {
   std::vector<int> primes;
   for (int p = 2; p <= n / p; p += p == 2 ? 1 : 2)
@@ -27,12 +27,12 @@ std::vector<int> prime_factors(int n) {
   return primes;
 }
 
-// All divisors of a product of these, rising.
+// Returns all divisors of a product of these, rising.
 std::vector<int> divisors_of(const std::vector<int>& primes) {
   std::vector<int> divisors{1};
-  std::size_t previous = 0;  // how many there were before the last prime
+  std::size_t previous = 0;  // the number before the last prime
   for (std::size_t i = 0; i < primes.size(); ++i) {
-    // A prime once more adds multiples of what it added before only.
+    // The same prime once more only adds multiples of what it added before.
     const std::size_t begin = i > 0 && primes[i] == primes[i - 1] ? previous : 0;
     previous = divisors.size();
     for (std::size_t k = begin; k < previous; ++k) divisors.push_back(divisors[k] * primes[i]);
@@ -41,7 +41,7 @@ std::vector<int> divisors_of(const std::vector<int>& primes) {
   return divisors;
 }
 
-// Whether `base` to the power of `exponent` is more than `bound`.
+// True if `base` to the power of `exponent` is more than `bound`.
 bool power_exceeds(std::int64_t base, int exponent, std::int64_t bound) {
   if (base <= 1) return base > bound;
   std::int64_t power = 1;
@@ -62,7 +62,7 @@ class Search {
   const std::vector<int>& best() const noexcept { return best_; }
 
  private:
-  // Dimensions from `done` on make `rest`, none above `limit`.
+  // Places the dimensions from `done` on, whose product is `rest`, none above `limit`.
   void place(std::size_t done, int rest, int limit) {
     const auto left = static_cast<int>(current_.size() - done);
     if (left == 1) {
@@ -72,20 +72,21 @@ class Search {
       spread_ = current_.front() - rest;
       return;
     }
-    // What was tried once under this limit or a higher one ends no better behind other dimensions,
-    // as those only become larger.
+    // A remainder tried once under this limit or a higher one ends no better behind other
+    // dimensions, as those only become larger.
     int& tried = tried_[done * divisors_.size() + index_of(rest)];
     if (limit <= tried) return;
     tried = limit;
-    // Smaller ones than the root would not reach `rest`; it is computed a little too small, which
-    // does no harm.
+    // Smaller dimensions than the root would not reach `rest`; the root is computed a little too
+    // small, which does no harm.
     const double root = std::pow(rest, 1.0 / left);
     auto next = std::lower_bound(divisors_.begin(), divisors_.end(),
                                  static_cast<int>(std::ceil(root - 1e-6)));
     for (; next != divisors_.end() && *next <= limit; ++next) {
       if (rest % *next != 0) continue;
       current_[done] = *next;
-      // What is still to come must be no less than this, and larger ones leave less to it.
+      // The dimensions still to come must be at least least(), and larger ones here leave them
+      // less.
       if (power_exceeds(std::max(1, least()), left - 1, rest / *next)) return;
       place(done + 1, rest / *next, *next);
     }
@@ -94,8 +95,8 @@ class Search {
     return static_cast<std::size_t>(std::lower_bound(divisors_.begin(), divisors_.end(), divisor) -
                                     divisors_.begin());
   }
-  // No dimension may be less for the whole to be better than the best: one with the same largest
-  // dimension must be evener, one with a larger one at least as even.
+  // The least dimension with which the result is better than the best: one with the same largest
+  // dimension must be more even, one with a larger one at least as even.
   int least() const {
     const bool same = !best_.empty() && best_.front() == current_.front();
     return current_.front() - spread_ + (same ? 1 : 0);
@@ -105,13 +106,13 @@ class Search {
   std::vector<int> current_;
   std::vector<int> best_;
   int spread_;              // of the best
-  std::vector<int> tried_;  // by number of dimensions placed and index of what is left: limits
+  std::vector<int> tried_;  // limits, by number of dimensions placed and index of the remainder
 };
 
 std::vector<int> balanced_dims(int n, int count) {
   std::vector<int> dims = prime_factors(n);
-  // Every dimension that is not 1 has a prime of its own: with no more primes than that, ones are
-  // inevitable and the primes themselves the smallest of the others.
+  // Every dimension that is not 1 has a prime of its own: with no more primes than dimensions, ones
+  // are inevitable and the primes themselves are the smallest other dimensions.
   if (dims.size() > static_cast<std::size_t>(count))
     return Search(n, divisors_of(dims), count).best();
   dims.resize(static_cast<std::size_t>(count), 1);

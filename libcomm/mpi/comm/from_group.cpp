@@ -1,5 +1,5 @@
-// Communicators that have no parent: made from groups, with a string that tells calls of the same
-// time apart (MPI 5.0 sections 7.4.2 and 7.6.2).
+// Communicators that have no parent: made from groups, with a string that distinguishes calls made
+// at the same time (MPI 5.0 sections 7.4.2 and 7.6.2).
 #include <cstring>
 #include <string>
 
@@ -19,13 +19,13 @@ std::int32_t tag_of(std::uint64_t hash) {
   return kFromGroupTag - static_cast<std::int32_t>((hash ^ hash >> 28) & 0xfffffff);
 }
 
-// What the first of a group tells the others.
+// Sent by the first process of a group to the others.
 struct ContextMessage {
   std::uint64_t hash;
   std::uint32_t context;
 };
 
-// The arguments that both functions have, checked.
+// The checked arguments that both functions have.
 struct Call {
   const char* function;
   ErrorHandler* handler = nullptr;
@@ -36,7 +36,7 @@ struct Call {
     return call_errhandler(nullptr, handler != nullptr ? handler : default_errhandler(), code,
                            function, text);
   }
-  // MPI_SUCCESS or what was raised.
+  // Checks the arguments: MPI_SUCCESS or the code that was raised.
   int check(const char* stringtag, MPI_Info info, MPI_Errhandler errhandler, const MPI_Comm* out) {
     handler = find_errhandler(errhandler);
     if (handler == nullptr ||
@@ -55,7 +55,7 @@ struct Call {
   }
 };
 
-// Among the members of a group, this process one of them. `out` is null after an error.
+// Makes a communicator of a group that this process belongs to. `out` is null after an error.
 int make(const Call& call, const GroupPtr& group, std::string_view tag, Comm*& out) {
   out = nullptr;
   CommPtr made = prepare_comm(group->members(), *own_comm);

@@ -19,7 +19,7 @@ const GroupPtr& empty_group() {
   return *empty;
 }
 
-// Checks a list of ranks of a group: each valid and named once.
+// Checks that each of the ranks is one of the group and named once.
 int check_ranks(const Group& group, int count, const int* ranks) {
   if (count < 0) return MPI_ERR_ARG;
   if (count > 0 && ranks == nullptr) return MPI_ERR_ARG;
@@ -32,7 +32,7 @@ int check_ranks(const Group& group, int count, const int* ranks) {
   return MPI_SUCCESS;
 }
 
-// Writes out triplets (first, last, stride). MPI_SUCCESS or the error class.
+// Expands triplets (first, last, stride). MPI_SUCCESS or the error class.
 int expand_ranges(const Group& group, int count, const int (*ranges)[3], std::vector<int>& ranks) {
   if (count < 0 || (count > 0 && ranges == nullptr)) return MPI_ERR_ARG;
   for (int i = 0; i < count; ++i) {

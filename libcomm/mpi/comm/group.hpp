@@ -20,7 +20,7 @@ class Group {
     session_ = session;
     assign(members);
   }
-  // Empty, with the memory for so many.
+  // An empty group with the memory for so many members.
   explicit Group(std::size_t capacity) {
     members_.reserve(capacity);
     by_world_.reserve(capacity);
@@ -28,7 +28,8 @@ class Group {
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  // Before anybody else has it, once. Gets no memory if there is enough.
+  // Sets the members, once, before the group is shared. Allocates nothing if there is enough
+  // capacity.
   void assign(std::span<const int> members);
 
   int size() const noexcept { return static_cast<int>(members_.size()); }
@@ -36,13 +37,13 @@ class Group {
   const std::vector<int>& members() const noexcept { return members_; }
   // True if rank i is world rank i for every i: translation is the identity.
   bool is_identity() const noexcept { return identity_; }
-  // The rank of a world rank, or MPI_UNDEFINED.
+  // Returns the rank of a world rank, or MPI_UNDEFINED.
   int rank_of(int world) const noexcept;
-  // The rank of this process, or MPI_UNDEFINED.
+  // Returns the rank of this process, or MPI_UNDEFINED.
   int rank() const noexcept { return own_rank_; }
-  // Whether some are of other jobs. As long as there is the group, they keep their numbers.
+  // True if some members are of other jobs. They keep their numbers as long as the group exists.
   bool has_foreign_members() const noexcept { return has_foreign_members_; }
-  // That it comes from, if any. Not to be dereferenced: it may have ended.
+  // The session the group comes from, if any. Not to be dereferenced: it may have ended.
   const Session* session() const noexcept { return session_; }
 
  private:
@@ -56,11 +57,11 @@ class Group {
 
 using GroupPtr = std::shared_ptr<const Group>;
 
-// The group behind a handle, or null if it is none.
+// Returns the group behind a handle, or null if there is none.
 GroupPtr find_group(MPI_Group handle);
-// A new handle; MPI_GROUP_EMPTY for an empty group.
+// Returns a new handle; MPI_GROUP_EMPTY for an empty group.
 MPI_Group make_group_handle(GroupPtr group);
-// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
+// Returns MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
 int compare_groups(const Group& a, const Group& b);
 void clear_groups();
 

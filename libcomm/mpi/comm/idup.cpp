@@ -1,6 +1,6 @@
 // MPI_Comm_idup: a duplicate whose context is agreed on in the background. Attributes, info and
-// error handler are those of the call; the handle is written when the operation ends, before which
-// nobody may use it.
+// error handler are those at the call; the handle is written when the operation ends, and must not
+// be used before.
 #include "mpi/collective/schedule.hpp"
 #include "mpi/comm/comm.hpp"
 #include "mpi/comm/topology.hpp"

@@ -1,5 +1,5 @@
-// Intercommunicators: two groups, ranks in messages name the remote one. Built from an
-// intracommunicator of each side whose leaders can talk over a third.
+// Intercommunicators: two groups; ranks in messages name the remote one. Built from an
+// intracommunicator of each side whose leaders can communicate over a third.
 #include <algorithm>
 
 #include "mpi/comm/comm.hpp"
@@ -9,11 +9,11 @@
 namespace weft::mpi {
 namespace {
 
-// What the two leaders tell each other, followed by the members' world ranks.
+// Exchanged by the two leaders; the members' world ranks follow.
 struct Introduction {
   int size;
   std::uint32_t context;
-  bool needs_addresses;  // world ranks would say nothing: members or leaders are of several jobs
+  bool needs_addresses;  // world ranks would not do: members or leaders are of several jobs
 };
 
 // Exchanges bytes between two processes. `tag` separates this exchange from others on the context.
@@ -22,9 +22,9 @@ Code exchange(int peer, std::uint32_t context, std::int32_t tag, const void* sen
   return MessagePipe(peer, context, tag).swap(send, send_bytes, receive, room).code();
 }
 
-// Local leader: swaps introductions and member lists with the remote leader. The side whose leader
-// comes first gives the context. `theirs` has room for what comes. needs_addresses: in and out;
-// then only that was agreed on.
+// On the local leader: swaps introductions and member lists with the remote leader. The side whose
+// leader comes first gives the context. `theirs` has room for the remote list. needs_addresses is
+// in and out; if it is set nothing else is agreed on.
 Code meet(const std::vector<int>& mine, std::uint32_t offered, int remote_leader,
           std::uint32_t context, std::int32_t tag, std::vector<int>& theirs, Contexts& contexts,
           bool& needs_addresses) {
@@ -42,7 +42,7 @@ Code meet(const std::vector<int>& mine, std::uint32_t offered, int remote_leader
   return code;
 }
 
-// The local leader knows the remote side; everyone else of `team` learns it. `rank`: the leader.
+// Broadcasts what the local leader got of the remote side to all of `team`. `leader` is its rank.
 Status spread(coll::Team& team, int leader, Code& code, std::vector<int>& theirs,
               Contexts& contexts, bool& needs_addresses) {
   struct Header {
@@ -61,9 +61,9 @@ Status spread(coll::Team& team, int leader, Code& code, std::vector<int>& theirs
   return coll::bcast(team, theirs.data(), theirs.size() * sizeof(int), leader);
 }
 
-// Agrees within an intercommunicator: rank 0 of each side meets the other's, both sides learn what
-// the other said. Used by every function that makes a communicator from an intercommunicator.
-// offered: by rank 0. `theirs` has room for what comes.
+// Agrees within an intercommunicator: rank 0 of each side meets the other's, and both sides learn
+// the result. Used by every function that makes a communicator from an intercommunicator. `offered`
+// is rank 0's. `theirs` has room for the remote list.
 Status agree(Comm* comm, const std::vector<int>& mine, std::uint32_t offered,
              std::vector<int>& theirs, Contexts& contexts) {
   Code code = Code::ok;
@@ -88,7 +88,7 @@ Status MessagePipe::swap(const void* send, std::size_t send_bytes, void* receive
   return sent != Code::ok ? sent : received;
 }
 
-// All of a side have come to this call.
+// Returns once all members, of both sides, have called it.
 Status meet_both_sides(Comm* comm) {
   Status status = coll::barrier(*comm->team);
   if (!status || !comm->is_inter()) return status;
@@ -125,7 +125,7 @@ struct InterSplitEntry {
   std::uint32_t context;
 };
 
-// One side of an intercommunicator that is made, with the memory for all of its parent.
+// One side of an intercommunicator that is being made, with the memory for all of its parent.
 struct Side {
   explicit Side(const Group& parent)
       : group(std::make_shared<Group>(static_cast<std::size_t>(parent.size()))) {
@@ -137,7 +137,7 @@ struct Side {
   std::shared_ptr<Group> group;
 };
 
-// The members of one side that chose `color`, in the order of their keys.
+// Finds the members of one side that chose `color`, in the order of their keys.
 void find_members(const std::vector<InterSplitEntry>& entries, int color, const Group& group,
                   Side& side) {
   std::vector<int>& ranks = side.ranks;
@@ -150,7 +150,7 @@ void find_members(const std::vector<InterSplitEntry>& entries, int color, const 
   side.group->assign(side.worlds);
 }
 
-// Every process learns what every process of the other side says; `theirs` has its size.
+// Gives every process the values of every process of the other side; `theirs` has its size.
 template <class T>
 Status share_across(Comm* comm, const std::vector<T>& mine, std::vector<T>& theirs) {
   Code code = Code::ok;
@@ -192,7 +192,7 @@ int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* funct
 
 int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t context,
                std::int32_t tag, MPI_Comm* out, const char* function) {
-  // The other side may be any processes of the job.
+  // The other side may have any processes of the job.
   const auto most = static_cast<std::size_t>(engine->size());
   CommPtr made = prepare_comm(local.group->members(), local);
   const auto remote = std::make_shared<Group>(most);
@@ -228,7 +228,7 @@ int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t c
 }
 
 int create_inter(Comm* comm, const GroupPtr& group, MPI_Comm* out, const char* function) {
-  // A split where the members choose one color and their place in the group as the key.
+  // A split where the members choose one color and their rank in the group as the key.
   const int place = group->rank();
   const int color = place == MPI_UNDEFINED ? MPI_UNDEFINED : 0;
   return split_inter(comm, color, place == MPI_UNDEFINED ? 0 : place, out, function);
@@ -283,7 +283,7 @@ MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintraco
   if (!status) return raise_status(comm, status, __func__);
   const bool own_high = high != 0;
   const bool other_high = theirs.at(0) != 0;
-  // If both sides say the same, the one whose first process comes first in the job leads.
+  // If both sides pass the same value, the one whose first process comes first in the job leads.
   const bool own_first = own_high != other_high ? !own_high : leads(*comm);
   const Group& first = own_first ? *comm->group : *comm->remote;
   const Group& second = own_first ? *comm->remote : *comm->group;

@@ -1,5 +1,6 @@
 #pragma once
-// MembersWatch: for waits of a root, with whom the other members wait.
+// MembersWatch: for the waits of a root for which the other members wait; ends them if a member is
+// lost.
 #include "mpi/comm/comm.hpp"
 #include "mpi/dynamic/port.hpp"
 
@@ -8,7 +9,7 @@ namespace weft::mpi {
 class MembersWatch : public Port::Watch {
  public:
   explicit MembersWatch(const Comm& comm) : comm_(comm) {}
-  // peer_lost: a member is lost.
+  // Returns peer_lost if a member is lost.
   Status check() override;
 
  private:

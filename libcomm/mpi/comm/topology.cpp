@@ -57,7 +57,7 @@ void neighbors(const Comm& comm, std::vector<int>& sources, std::vector<int>& de
 
 namespace {
 
-// The communicator and its topology of one kind, or an error raised in `code`.
+// Finds the communicator and its topology of this kind; the error is raised, its code in `code`.
 const Topology* find_topology(MPI_Comm handle, int kind, Comm*& comm, int& code,
                               const char* function) {
   comm = find_comm(handle);
@@ -72,7 +72,8 @@ const Topology* find_topology(MPI_Comm handle, int kind, Comm*& comm, int& code,
   return comm->topology.get();
 }
 
-// The number of processes of a grid, or -1 if a dimension is not positive or it is too many.
+// Returns the number of processes of a grid; -1: a dimension is not positive, or the number too
+// large.
 long grid_size(int ndims, const int* dims) {
   long size = 1;
   for (int d = 0; d < ndims; ++d) {
@@ -231,8 +232,8 @@ MPI_FUNCTION(Cart_sub)(MPI_Comm comm, const int* remain_dims, MPI_Comm* newcomm)
   *newcomm = MPI_COMM_NULL;
   auto sub = std::make_unique<Topology>();
   sub->kind = MPI_CART;
-  int color = 0;  // the position in the dimensions that go
-  int key = 0;    // the position in those that stay
+  int color = 0;  // the position in the dimensions that are dropped
+  int key = 0;    // the position in the dimensions that remain
   for (std::size_t d = 0; d < topology->dims.size(); ++d) {
     if (remain_dims[d] != 0) {
       sub->dims.push_back(topology->dims[d]);
@@ -269,7 +270,7 @@ MPI_FUNCTION(Cart_map)
 
 namespace {
 
-// The arguments of a graph; MPI_SUCCESS or the error class.
+// Checks the arguments of a graph: MPI_SUCCESS or the error class.
 int check_graph(const Comm& comm, int nnodes, const int* index, const int* edges) {
   if (nnodes < 0 || nnodes > comm.size()) return MPI_ERR_ARG;
   if (nnodes > 0 && index == nullptr) return MPI_ERR_ARG;
@@ -388,7 +389,7 @@ MPI_FUNCTION(Dist_graph_create_adjacent)
   topology->kind = MPI_DIST_GRAPH;
   topology->sources.assign(sources, sources + indegree);
   topology->destinations.assign(destinations, destinations + outdegree);
-  // All processes say MPI_UNWEIGHTED or none does, for both lists.
+  // Either all processes pass MPI_UNWEIGHTED, for both lists, or none does.
   topology->weighted = sourceweights != MPI_UNWEIGHTED && destweights != MPI_UNWEIGHTED;
   if (topology->weighted) {
     if ((indegree > 0 && (sourceweights == nullptr || sourceweights == MPI_WEIGHTS_EMPTY)) ||
@@ -408,8 +409,8 @@ struct Edge {
   int weight;
 };
 
-// Each edge goes to its two ends alone, so that no process holds more of the graph than it named or
-// is a part of. They arrive in the order of the ranks that named them.
+// Sends each edge to its two ends alone, so that no process holds more of the graph than it named
+// or is part of. They arrive in the order of the ranks that named them.
 Status give_edges(coll::Team& team, const std::vector<Edge>& mine, std::vector<Edge>& received) {
   const auto size = static_cast<std::size_t>(team.size());
   const auto for_each_end = [&](auto&& call) {

@@ -1,5 +1,5 @@
 #pragma once
-// Topology: the neighbourhood that a communicator carries.
+// Topology: the neighbourhood attached to a communicator.
 #include <vector>
 
 #include "mpi/comm/comm.hpp"
@@ -26,13 +26,13 @@ struct Topology {
   bool weighted = false;
 };
 
-// The rank at these coordinates of a cartesian topology; MPI_PROC_NULL outside a dimension that is
-// not periodic.
+// Returns the rank at these coordinates of a cartesian topology; MPI_PROC_NULL outside a dimension
+// that is not periodic.
 int cart_rank(const Topology& topology, const int* coords);
-// The coordinates of a rank.
+// Stores the coordinates of a rank.
 void cart_coords(const Topology& topology, int rank, int* coords);
 
-// Where neighbourhood collectives receive from and send to, in their order.
+// Lists the ranks that neighbourhood collectives receive from and send to, in their order.
 void neighbors(const Comm& comm, std::vector<int>& sources, std::vector<int>& destinations);
 
 }  // namespace weft::mpi

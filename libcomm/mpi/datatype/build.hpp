@@ -10,7 +10,7 @@ namespace weft::mpi {
 
 class Builder {
  public:
-  // is_large: called through a _c function, which get_envelope tells.
+  // is_large: made by a _c function, which get_envelope reports.
   Builder(int combiner, bool is_large) : type_(new Datatype) {
     type_->combiner_ = combiner;
     type_->large_ = is_large;
@@ -27,7 +27,7 @@ class Builder {
     return !__builtin_mul_overflow(number, unit, &bytes);
   }
 
-  // Adds that `times`, `stride` bytes apart.
+  // Adds the same `times` times, `stride` bytes apart.
   bool add_repeated(const Datatype& old, std::int64_t count, std::ptrdiff_t offset,
                     std::int64_t times, std::ptrdiff_t stride) {
     if (count == 0 || times == 0) return true;
@@ -38,7 +38,7 @@ class Builder {
         __builtin_mul_overflow(count - 1, old.extent(), &span) ||
         __builtin_mul_overflow(times - 1, stride, &reach))
       return false;
-    // The first copy of all in memory and the last one.
+    // The bounds of the first copy in memory and of the last one.
     std::ptrdiff_t low = 0, high = 0, lb = 0, ub = 0, true_lb = 0, true_ub = 0;
     if (__builtin_add_overflow(offset, std::min<std::int64_t>(0, span), &low) ||
         __builtin_add_overflow(low, std::min<std::int64_t>(0, reach), &low) ||
@@ -48,7 +48,7 @@ class Builder {
         __builtin_add_overflow(low, old.true_lb_, &true_lb) ||
         __builtin_add_overflow(high, old.true_ub_, &true_ub))
       return false;
-    // Bounds that were set by hand stay: whatever has none of its own does not count beside them.
+    // Bounds that were set by hand stay: parts without explicit bounds do not count beside them.
     if (old.resized_ && !type_->resized_) has_bounds_ = false;
     type_->resized_ = type_->resized_ || old.resized_;
     if (old.resized_ == type_->resized_) widen(has_bounds_, type_->lb_, type_->ub_, lb, ub);
@@ -70,14 +70,14 @@ class Builder {
     type_->resized_ = true;
   }
 
-  // What a compiler adds at the end of a struct.
+  // Adds the padding that a compiler adds at the end of a struct.
   void pad_to_alignment() {
     const auto align = static_cast<std::ptrdiff_t>(type_->align_);
     if (!type_->resized_ && align > 1)
       type_->ub_ = type_->lb_ + (type_->extent() + align - 1) / align * align;
   }
 
-  // Notes arguments for get_contents: ints of a plain call, counts of a _c call.
+  // Records arguments for get_contents: ints of a plain call, counts of a _c call.
   template <class Number>
   void note(Number number) {
     if constexpr (std::is_same_v<Number, int>)
@@ -90,7 +90,7 @@ class Builder {
     for (std::int64_t i = 0; i < count; ++i) note(numbers[i]);
   }
   void note_int(int number) { type_->integers_.push_back(number); }
-  // A displacement in bytes: an address of a plain call, a count of a _c call.
+  // Records a displacement in bytes: an address of a plain call, a count of a _c call.
   void note_place(MPI_Count place) {
     if (type_->large_)
       type_->counts_.push_back(place);
@@ -102,7 +102,7 @@ class Builder {
     retain(old);
   }
 
-  // The handle of the finished type; MPI_DATATYPE_NULL if there are too many.
+  // Returns the handle of the finished type; MPI_DATATYPE_NULL if there are too many.
   MPI_Datatype finish() {
     type_->seal();
     const MPI_Datatype handle = datatypes().insert(type_.get());

@@ -1,5 +1,5 @@
-// What a program may ask of a datatype and do with its handle: MPI 5.0 sections 5.1.5 to 5.1.13 and
-// 7.7 (attributes), 7.8 (names).
+// Queries of datatypes and operations on their handles: MPI 5.0 sections 5.1.5 to 5.1.13 and 7.7
+// (attributes), 7.8 (names).
 #include <climits>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace weft::mpi {
 namespace {
 
-// A size or bound as the program's integer: MPI_UNDEFINED if it does not fit.
+// Converts a size or bound to the program's integer: MPI_UNDEFINED if it does not fit.
 template <class Integer>
 Integer fit(std::int64_t value) noexcept {
   if constexpr (sizeof(Integer) < sizeof value)
@@ -40,7 +40,7 @@ int get_extent(MPI_Datatype handle, Integer* lb, Integer* extent, bool is_true,
   return MPI_SUCCESS;
 }
 
-// Without num_counts: the plain form, which cannot describe types made by _c functions.
+// Null num_counts: the plain form, which cannot describe types made by _c functions.
 template <class Integer>
 int get_envelope(MPI_Datatype handle, Integer* num_integers, Integer* num_addresses,
                  Integer* num_counts, Integer* num_datatypes, int* combiner, const char* function) {
@@ -86,7 +86,7 @@ int get_contents(MPI_Datatype handle, MPI_Count max_integers, MPI_Count max_addr
       types[i] = part->handle_;
       continue;
     }
-    // A handle of its own, which the program frees.
+    // The program gets a handle of its own, which it frees.
     try {
       types[i] = datatypes().insert(part);
     } catch (const std::bad_alloc&) {
@@ -310,7 +310,7 @@ MPI_FUNCTION(Get_address)(const void* location, MPI_Aint* address) {
   *address = reinterpret_cast<MPI_Aint>(location);
   return MPI_SUCCESS;
 }
-// Addresses are unsigned in nature: the sum and difference may wrap.
+// Addresses are unsigned: the sum and difference may wrap.
 MPI_ALIAS(Aint_add)
 extern "C" MPI_Aint PMPI_Aint_add(MPI_Aint base, MPI_Aint displacement) {
   return static_cast<MPI_Aint>(static_cast<std::uintptr_t>(base) +

@@ -9,14 +9,14 @@ namespace {
 template <class Count>
 inline constexpr bool kLarge = !std::is_same_v<Count, int>;
 
-// Ends a call: hands out the type, or raises the error if it did not fit.
+// Ends a call: returns the type's handle, or raises the error if it did not fit.
 int deliver(Builder& builder, bool fits, MPI_Datatype* out, const char* function) {
   if (!fits) return raise(nullptr, MPI_ERR_COUNT, function, "the type's size is beyond 2^63 bytes");
   *out = builder.finish();
   return *out == MPI_DATATYPE_NULL ? raise(nullptr, MPI_ERR_NO_MEM, function) : MPI_SUCCESS;
 }
 
-// The checks that all have in common.
+// The checks common to all constructors.
 #define CHECK_TYPE_ARGUMENTS(count, oldtype, newtype)                \
   MPI_MUST_RUN_IN(function);                                         \
   if ((count) < 0) return raise(nullptr, MPI_ERR_COUNT, function);   \
@@ -140,7 +140,7 @@ int resized(MPI_Datatype oldtype, Place lb, Place extent, MPI_Datatype* newtype,
   return deliver(builder, fits, newtype, function);
 }
 
-// An n-dimensional block of an n-dimensional array, as repetitions of repetitions.
+// Makes an n-dimensional block of an n-dimensional array, as repetitions of repetitions.
 template <class Count>
 int subarray(int ndims, const Count* sizes, const Count* subsizes, const Count* starts, int order,
              MPI_Datatype oldtype, MPI_Datatype* newtype, const char* function) {
@@ -172,7 +172,7 @@ int subarray(int ndims, const Count* sizes, const Count* subsizes, const Count* 
   for (int i = 0; i < ndims; ++i) {
     const int d = dimension(i);
     const std::int64_t count = subsizes[d];
-    // The whole array fits, so all places inside it do.
+    // The whole array fits, so all offsets inside it do.
     std::int64_t whole = 0;
     if (__builtin_mul_overflow(stride, static_cast<std::int64_t>(sizes[d]), &whole) ||
         __builtin_mul_overflow(size, count, &size))
@@ -203,7 +203,7 @@ int subarray(int ndims, const Count* sizes, const Count* subsizes, const Count* 
   return deliver(builder, true, newtype, function);
 }
 
-// The share of one process of an array that is dealt out to a grid of processes: dimension by
+// Makes the share of one process of an array that is distributed over a grid of processes. For each
 // dimension, from the one that varies fastest outwards, the type so far becomes one whose extent is
 // the whole dimension.
 template <class Count>
@@ -246,7 +246,7 @@ int darray(int size, int rank, int ndims, const Count* gsizes, const int* distri
   if (processes != size)
     return raise(nullptr, MPI_ERR_ARG, function, "the grid's dimensions do not make its size");
 
-  // The grid's ranks are in C order whatever that of the array is.
+  // The grid's ranks are in C order whatever the order of the array is.
   std::vector<int> coords(static_cast<std::size_t>(ndims));
   for (int d = ndims - 1, rest = rank; d >= 0; --d) {
     coords[static_cast<std::size_t>(d)] = rest % psizes[d];
@@ -270,7 +270,7 @@ int darray(int size, int rank, int ndims, const Count* gsizes, const int* distri
     const std::int64_t last = first + full * period;
     std::ptrdiff_t extent = 0;
     auto outer = std::make_unique<Builder>(MPI_COMBINER_DARRAY, kLarge<Count>);
-    // All places lie inside the dimension, so they fit if it does.
+    // All offsets lie inside the dimension, so they fit if it does.
     const bool fits = Builder::scale(whole, stride, extent) &&
                       outer->add_repeated(*part, block, full == 0 ? 0 : first * stride, full,
                                           full == 0 ? 0 : period * stride) &&

@@ -14,7 +14,7 @@ DatatypeTable& datatypes() noexcept {
 }
 
 void Datatype::seal() {
-  // From true_lb on, one block as long as the extent.
+  // The data are one block as long as the extent, from true_lb on.
   if (size_ == 0) {
     contiguous_ = ub_ == lb_;
     return;
@@ -61,7 +61,7 @@ std::int64_t Datatype::bytes_of_elements(std::int64_t elements) const noexcept {
 }
 
 namespace {
-std::mutex pins_mutex;  // of all types: they are pinned and freed seldom
+std::mutex pins_mutex;  // guards the pins of all types: they are pinned and freed seldom
 }
 
 void pin_handles(Datatype* type) noexcept {

@@ -1,7 +1,7 @@
 #pragma once
 // Datatype: what an MPI_Datatype names (MPI 5.0 chapter 5). Immutable but for its commit mark, name
-// and attributes. Counted: a type lives until it is freed and no other type, request or message
-// uses it.
+// and attributes. Reference-counted: a type lives until it is freed and no other type, request or
+// message uses it.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace weft::mpi {
 
-// What a predefined type's elements are to reduction operations.
+// The kind of a predefined type's elements, for reduction operations.
 enum class Basic : std::uint8_t {
   none,
   i8,
@@ -47,7 +47,7 @@ enum class Basic : std::uint8_t {
   two_double,
   kCount
 };
-// Which operations the standard allows on it (MPI 5.0 section 6.9.2).
+// The operations that the standard allows on an element kind (MPI 5.0 section 6.9.2).
 enum class BasicClass : std::uint8_t {
   none,
   integer,
@@ -67,34 +67,35 @@ class Datatype {
 
   std::size_t size() const noexcept { return size_; }
   bool committed() const noexcept { return committed_; }
-  // Elements follow each other without gaps and in order: `count` of them are one block of memory
-  // that begins true_lb() behind the buffer.
+  // True if elements follow each other without gaps and in order: `count` of them are one block of
+  // memory that begins true_lb() behind the buffer.
   bool is_contiguous() const noexcept { return contiguous_; }
   std::ptrdiff_t lb() const noexcept { return lb_; }
   std::ptrdiff_t extent() const noexcept { return ub_ - lb_; }
   std::ptrdiff_t true_lb() const noexcept { return true_lb_; }
   std::ptrdiff_t true_extent() const noexcept { return true_ub_ - true_lb_; }
 
-  // Elements at `from` pack to size() bytes each; bytes [skip, skip + bytes) of them, to `to`.
+  // Elements at `from` pack to size() bytes each; copies bytes [skip, skip + bytes) of them to
+  // `to`.
   void pack_part(void* to, const void* from, std::size_t skip, std::size_t bytes) const noexcept;
-  // The reverse.
+  // Does the reverse.
   void unpack_part(void* to, const void* from, std::size_t skip, std::size_t bytes) const noexcept;
-  // All of so many elements.
+  // Packs all of `count` elements.
   void pack(void* to, const void* from, MPI_Count count) const noexcept {
     pack_part(to, from, 0, size_ * static_cast<std::size_t>(count));
   }
-  // The first `bytes` bytes of so many.
+  // Unpacks the first `bytes` bytes of `count` elements.
   void unpack(void* to, const void* from, MPI_Count count, std::size_t bytes) const noexcept {
     const std::size_t most = size_ * static_cast<std::size_t>(count);
     unpack_part(to, from, 0, bytes < most ? bytes : most);
   }
 
-  // Basic elements that `bytes` bytes of data of this type hold; MPI_UNDEFINED if they end inside
-  // one.
+  // The number of basic elements in `bytes` bytes of data of this type; MPI_UNDEFINED if they end
+  // inside one.
   std::int64_t elements(std::int64_t bytes) const noexcept;
   std::int64_t bytes_of_elements(std::int64_t elements) const noexcept;
 
-  // The rest is for the files that build and describe types.
+  // The members below are for the files that build and describe types.
   std::size_t size_ = 0;
   std::ptrdiff_t lb_ = 0, ub_ = 0, true_lb_ = 0, true_ub_ = 0;
   std::size_t align_ = 1;
@@ -107,7 +108,7 @@ class Datatype {
   Layout layout_;
   Signature signature_;
 
-  // How it was made, for get_envelope and get_contents.
+  // How the type was made, for get_envelope and get_contents.
   int combiner_ = MPI_COMBINER_NAMED;
   bool large_ = false;  // made by a _c function
   std::vector<int> integers_;
@@ -116,29 +117,29 @@ class Datatype {
   std::vector<Datatype*> types_;  // counted
 
   MPI_Datatype handle_ = MPI_DATATYPE_NULL;
-  int pins_ = 0;                             // by pin_handles
-  std::vector<MPI_Datatype> freed_handles_;  // by the program, while pinned
+  int pins_ = 0;                             // the number of calls of pin_handles without their end
+  std::vector<MPI_Datatype> freed_handles_;  // freed by the program while pinned
   std::string name_;
   AttributeSet attributes_;
   std::atomic<int> uses_{1};
 
-  // Fills in contiguous_ once size, bounds and layout are known.
+  // Sets contiguous_ once size, bounds and layout are known.
   void seal();
 };
 
-// How long so many elements are, packed. False: longer than anything.
+// Computes the packed size of so many elements. False: it overflows.
 inline bool bytes_of(MPI_Count count, const Datatype& type, std::size_t& bytes) noexcept {
   return !__builtin_mul_overflow(static_cast<std::size_t>(count), type.size(), &bytes);
 }
 
 using DatatypeTable = HandleTable<MPI_Datatype, Datatype, Kind::datatype>;
-// Never destroyed, as programs may call until the very end.
+// The table is never destroyed, as programs may call until the very end.
 DatatypeTable& datatypes() noexcept;
 extern Datatype* const predefined_datatypes;  // 256, by the low byte of the handle
 
 inline Datatype* find_derived(MPI_Datatype handle) noexcept { return datatypes().find(handle); }
 
-// Null if the handle names no type.
+// Returns null if the handle names no type.
 inline Datatype* find_datatype(MPI_Datatype handle) noexcept {
   const auto value = reinterpret_cast<std::uintptr_t>(handle);
   if (value - 0x200 <= 0xff) [[likely]] {
@@ -152,14 +153,15 @@ inline void retain(Datatype* type) noexcept {
   if (!type->predefined_) type->uses_.fetch_add(1, std::memory_order_relaxed);
 }
 void destroy(Datatype* type) noexcept;
-// Between these the type's handles find it even if the program frees them: a program's own
-// operation is given the handle that its call was given. The caller keeps the type alive.
+// Pins the type's handles: until the end they find it even if the program frees them, as a
+// program's own operation is given the handle that its call was given. The caller keeps the type
+// alive.
 void pin_handles(Datatype* type) noexcept;
 void unpin_handles(Datatype* type) noexcept;
-// Ends a handle of the type. False: it was ended before.
+// Closes a handle of the type. False: it was closed before.
 bool free_handle(Datatype* type, MPI_Datatype handle);
 inline void release(Datatype* type) noexcept {
-  // acq_rel: whoever destroys it sees what the others did with it.
+  // acq_rel: the last user, which destroys it, sees what the others did with it.
   if (!type->predefined_ && type->uses_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(type);
 }
 

@@ -1,6 +1,6 @@
-// Types by what their numbers must hold rather than by name: MPI_Type_create_f90_* (MPI 5.0 section
-// 19.1.7) and MPI_Type_get_value_index. They are predefined: asked for again they are the same, and
-// nobody frees them.
+// Types chosen by the numbers they must hold rather than by name: MPI_Type_create_f90_* (MPI 5.0
+// section 19.1.7) and MPI_Type_get_value_index. They are predefined: equal arguments give the same
+// handle, and programs do not free it.
 #include <cfloat>
 #include <map>
 #include <mutex>
@@ -18,7 +18,7 @@ struct Made {
 };
 Immortal<Made> made;
 
-// The type of this combiner and arguments, which is like `model`.
+// Returns the type of this combiner and arguments, which is like `model`.
 int deliver(int combiner, int p, int r, MPI_Datatype model, MPI_Datatype* out,
             const char* function) {
   const std::lock_guard lock(made->mutex);
@@ -52,8 +52,8 @@ int deliver(int combiner, int p, int r, MPI_Datatype model, MPI_Datatype* out,
   return MPI_SUCCESS;
 }
 
-// The shortest of three formats that holds `p` decimal digits and the exponent range `r`; each may
-// be MPI_UNDEFINED, but not both.
+// Chooses the shortest of three formats that holds `p` decimal digits and the exponent range `r`;
+// each may be MPI_UNDEFINED, but not both.
 int pick_real(int combiner, int p, int r, const MPI_Datatype (&models)[3], MPI_Datatype* out,
               const char* function) {
   MPI_MUST_RUN_IN(function);
@@ -118,7 +118,7 @@ MPI_FUNCTION(Type_get_value_index)
                       {MPI_REAL, MPI_REAL, MPI_2REAL},
                       {MPI_DOUBLE_PRECISION, MPI_DOUBLE_PRECISION, MPI_2DOUBLE_PRECISION},
                       {MPI_INTEGER, MPI_INTEGER, MPI_2INTEGER}};
-  // A pair that is not offered is not an error.
+  // An unsupported pair is not an error.
   *pair_type = MPI_DATATYPE_NULL;
   for (const Row& row : rows)
     if (row.value == value_type && row.index == index_type) *pair_type = row.pair;

@@ -6,7 +6,7 @@
 namespace weft::mpi {
 namespace {
 
-// The two directions: which side lies in blocks and which is packed.
+// The two directions of a copy between the blocks and the packed bytes.
 struct Packing {
   using Address = const std::byte*;
   using Packed = std::byte*;
@@ -22,7 +22,7 @@ struct Unpacking {
   }
 };
 
-// Blocks of a size known to the compiler, so that each is one load and one store.
+// Moves blocks of a size known to the compiler, so that each is one load and one store.
 template <class Direction, std::size_t kBytes>
 void move_fixed(typename Direction::Address place, typename Direction::Packed packed,
                 std::size_t count, std::ptrdiff_t stride) noexcept {
@@ -57,7 +57,7 @@ void move_repetitions(typename Direction::Address place, typename Direction::Pac
                       const std::vector<Run>* children, std::size_t skip,
                       std::size_t bytes) noexcept;
 
-// Bytes [skip, skip + bytes) of what one repetition of the runs packs to.
+// Moves bytes [skip, skip + bytes) of the packed form of one repetition of the runs.
 template <class Direction>
 void move_runs(const std::vector<Run>& runs, typename Direction::Address place,
                typename Direction::Packed packed, std::size_t skip, std::size_t bytes) noexcept {
@@ -77,7 +77,7 @@ void move_runs(const std::vector<Run>& runs, typename Direction::Address place,
   }
 }
 
-// The same of something of `size` bytes, a block or the children, that is repeated.
+// Does the same for a unit of `size` packed bytes, a block or the children, that is repeated.
 template <class Direction>
 void move_repetitions(typename Direction::Address place, typename Direction::Packed packed,
                       std::ptrdiff_t stride, std::size_t size, std::size_t block,
@@ -124,7 +124,7 @@ void move_elements(const std::vector<Run>& runs, typename Direction::Address pla
 
 void Layout::add(Run run) {
   if (run.count == 1) run.stride = 0;
-  // Blocks without gaps are one block.
+  // Blocks without gaps are merged into one.
   if (run.bytes != 0 && run.count > 1 && run.stride == static_cast<std::ptrdiff_t>(run.bytes)) {
     run.bytes *= static_cast<std::size_t>(run.count);
     run.count = 1;
@@ -154,7 +154,7 @@ void Layout::append(const Layout& element, std::ptrdiff_t offset, std::int64_t c
   }
   if (element.runs_.size() == 1) {
     Run run = element.runs_[0];
-    // One run repeated is one longer run if the repetition goes on where it ends.
+    // A repetition that goes on where one run ends makes one longer run.
     if (run.count == 1 || stride == run.count * run.stride) {
       if (run.count == 1) run.stride = stride;
       run.count *= count;

@@ -1,8 +1,8 @@
 #pragma once
-// Layout: where the bytes of one element of a datatype lie, as a small tree of repetitions rather
-// than a list of blocks, so that a vector of a million blocks costs one node. And Signature: which
-// basic elements the bytes are, in order, for MPI_Get_elements. Immutable once built, shared by the
-// types made from it. No MPI calls here.
+// Layout: the positions of the bytes of one element of a datatype, as a small tree of repetitions
+// rather than a list of blocks, so that a vector of a million blocks costs one node. Signature: the
+// basic elements that the bytes are, in order, for MPI_Get_elements. Immutable once built, shared
+// by the types made from it. No MPI calls here.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace weft::mpi {
 
-// `count` times, `stride` bytes apart, from `offset`: a block of `bytes`, or the children.
+// A block of `bytes`, or the children, repeated `count` times, `stride` bytes apart, from `offset`.
 struct Run {
   std::ptrdiff_t offset;
   std::int64_t count;
   std::ptrdiff_t stride;
   std::size_t bytes;  // 0: children
   std::shared_ptr<const std::vector<Run>> children;
-  std::size_t before = 0;  // bytes of the runs before it in the list, as they are packed
+  std::size_t before = 0;  // packed bytes of the runs before it in the list
 
-  // Of one repetition, packed.
+  // The packed size of one repetition.
   std::size_t size() const noexcept {
     return bytes != 0 ? bytes : children->back().before + children->back().total();
   }
@@ -44,11 +44,11 @@ class Layout {
   void append(const Layout& element, std::ptrdiff_t offset, std::int64_t count,
               std::ptrdiff_t stride);
 
-  // Bytes [skip, skip + bytes) of what elements that lie `extent` apart pack to; the first of them
-  // is at `from`. Costs the logarithm of the number of runs, and then what the bytes cost.
+  // Packs elements that lie `extent` apart, the first of them at `from`: copies bytes [skip, skip +
+  // bytes) of their packed form. Costs the logarithm of the number of runs, and then the copy.
   void pack(std::byte* to, const std::byte* from, std::ptrdiff_t extent, std::size_t skip,
             std::size_t bytes) const noexcept;
-  // The reverse.
+  // Does the reverse.
   void unpack(std::byte* to, const std::byte* from, std::ptrdiff_t extent, std::size_t skip,
               std::size_t bytes) const noexcept;
 
@@ -77,7 +77,7 @@ class Layout {
   std::vector<Run> runs_;
 };
 
-// What a basic element is made of, for converting it: numbers of `unit` bytes.
+// The components of a basic element, for converting it: numbers of `unit` bytes.
 struct Form {
   enum class Kind : std::uint8_t { plain, is_long, is_unsigned_long, wide_character, long_double };
   Kind kind = Kind::plain;
@@ -85,7 +85,7 @@ struct Form {
   bool operator==(const Form&) const = default;
 };
 
-// Basic elements in the order of the bytes.
+// The basic elements in the order of the bytes.
 class Signature {
  public:
   static Signature basic(std::size_t bytes, Form form) {
@@ -97,11 +97,11 @@ class Signature {
 
   std::int64_t bytes() const noexcept { return bytes_; }
   std::int64_t elements() const noexcept { return elements_; }
-  // How many whole basic elements the first `bytes` bytes hold; *rest: bytes beyond them.
+  // The number of whole basic elements in the first `bytes` bytes; *rest: bytes beyond them.
   std::int64_t elements_in(std::int64_t bytes, std::int64_t* rest) const noexcept;
   std::int64_t bytes_of(std::int64_t elements) const noexcept;
 
-  // visit(form, numbers) for runs of equal numbers, in order, until it returns false.
+  // Calls visit(form, numbers) for runs of equal numbers, in order, until it returns false.
   template <class Visit>
   bool for_each_run(Visit&& visit) const {
     for (const Part& part : parts_) {
@@ -118,8 +118,8 @@ class Signature {
  private:
   struct Part {
     std::int64_t count;
-    std::int64_t bytes;     // of one
-    std::int64_t elements;  // of one
+    std::int64_t bytes;     // of one repetition
+    std::int64_t elements;  // of one repetition
     Form form;              // of basic elements
     std::shared_ptr<const Signature> inner;
   };

@@ -17,7 +17,7 @@ int check(Comm* comm, Count count, MPI_Datatype handle, const Datatype*& type,
   return MPI_SUCCESS;
 }
 
-// Bytes of `count` elements; false: more than 63 bits tell.
+// Computes the bytes of `count` elements; false: more than 63 bits hold.
 bool data_bytes(const Datatype& type, std::int64_t count, std::int64_t& bytes) {
   return !__builtin_mul_overflow(static_cast<std::int64_t>(type.size()), count, &bytes);
 }

@@ -15,7 +15,7 @@
 namespace weft::mpi {
 namespace {
 
-// Bytes of one number in external32.
+// The number of bytes of one number in external32.
 std::int64_t external_unit(Form form) noexcept {
   switch (form.kind) {
     case Form::Kind::is_long:
@@ -45,7 +45,7 @@ void put_reversed(char* to, const void* from, std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < bytes; ++i) to[i] = in[bytes - 1 - i];
 }
 
-// A number that Narrow holds, or false.
+// Converts a number; false: Narrow cannot hold it.
 template <class Wide, class Narrow>
 bool narrow(char* to, const char* from) noexcept {
   Wide wide;
@@ -62,7 +62,7 @@ void widen(char* to, const char* from) noexcept {
   std::memcpy(to, &wide, sizeof wide);
 }
 
-// One number; false if external32 cannot hold it.
+// Encodes one number; false if external32 cannot hold it.
 bool encode(Form form, char* to, const char* from) noexcept {
   switch (form.kind) {
     case Form::Kind::is_long:
@@ -106,7 +106,7 @@ void decode(Form form, char* to, const char* from) noexcept {
   put_reversed(to, from, form.unit);
 }
 
-// Both directions go through the elements' packed bytes, some elements at a time.
+// Both directions go through the packed bytes, some elements at a time.
 template <class Step>
 int in_pieces(const Datatype& type, std::int64_t count, Step&& step) {
   constexpr std::int64_t kPieceBytes = 64 * 1024;
@@ -178,7 +178,7 @@ int decode_external(const Datatype& type, const void* external, std::uint64_t by
 
 namespace {
 
-// The arguments that all have; `bytes` in external32.
+// Checks the arguments that all functions have; `bytes` are those in external32.
 template <class Count>
 int check(const char* datarep, Count count, MPI_Datatype handle, const Datatype*& type,
           std::int64_t& bytes, const char* function) {

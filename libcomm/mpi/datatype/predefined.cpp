@@ -14,7 +14,7 @@ struct Row {
   const char* name;
   Basic basic;
   BasicClass kind;
-  std::size_t size;  // of the one basic element; pairs say their parts below
+  std::size_t size;  // of one basic element; pairs give their parts below
 };
 
 template <class T>
@@ -49,7 +49,7 @@ const Row kRows[] = {
     ROW(MPI_CXX_DOUBLE_COMPLEX, c64, complex, 16),
     ROW(MPI_C_LONG_DOUBLE_COMPLEX, c80, complex, 2 * sizeof(long double)),
     ROW(MPI_CXX_LONG_DOUBLE_COMPLEX, c80, complex, 2 * sizeof(long double)),
-    // Fortran's default kinds: what gfortran and others give without options.
+    // Fortran's default kinds: those of gfortran and others without options.
     ROW(MPI_LOGICAL, i32, logical, 4),
     ROW(MPI_INTEGER, i32, integer, 4),
     ROW(MPI_REAL, f32, floating, 4),

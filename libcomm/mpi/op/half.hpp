@@ -1,7 +1,7 @@
 #pragma once
-// Half: a number of IEEE 754's binary16, for MPI_REAL2 and MPI_COMPLEX4; compilers here have no
-// type for it in C++. It is computed with as a float, which is wide enough that sums and products
-// rounded once more are those that binary16 has.
+// Half: a number of IEEE 754's binary16, for MPI_REAL2 and MPI_COMPLEX4; compilers here have no C++
+// type for it. Arithmetic is done as float, which is wide enough that sums and products rounded
+// once more are those of binary16.
 #include <bit>
 #include <complex>
 #include <cstdint>
@@ -26,7 +26,7 @@ class Half {
           sign | std::bit_cast<std::uint32_t>(static_cast<float>(fraction) * 0x1p-24f));
     return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
   }
-  // To the nearest, halfway to even.
+  // Rounds to the nearest, halfway to even.
   static std::uint16_t narrow(float value) noexcept {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);

@@ -36,9 +36,9 @@ struct Prod {
     return static_cast<T>(a * b);
   }
 };
-// Processes may put the same two operands together in either order, and all must get the same bits:
-// with a NaN among floating-point operands the result is a NaN, and -0 is less than 0. Each of the
-// two comparisons gives one of the operands: where these are equal or not ordered, both of them.
+// Processes may reduce the same two operands in either order, and all must get the same bits: with
+// a NaN among floating-point operands the result is a NaN, and -0 is less than 0. Each of the two
+// comparisons gives one of the operands, or both if these are equal or not ordered.
 template <class T>
 struct Bits {
   using type = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -47,10 +47,10 @@ template <class T>
 typename Bits<T>::type bits(T value) {
   return std::bit_cast<typename Bits<T>::type>(value);
 }
-// All bits for the one that becomes a NaN, whatever they are joined with.
+// Returns all bits for an operand that becomes a NaN, whatever it is joined with.
 template <class T>
 typename Bits<T>::type bits_if_unordered(T a, T b) {
-  // Chosen as T: compilers have no vectors of integers chosen by comparing doubles.
+  // Selected as T: compilers have no vectors of integers selected by comparing doubles.
   return bits(__builtin_isunordered(a, b) ? std::bit_cast<T>(~typename Bits<T>::type{0}) : T(0));
 }
 template <class T>
@@ -160,7 +160,7 @@ void apply_as_built(const void* in, void* inout, std::size_t count, void*) {
   apply_each<T, F>(in, inout, count);
 }
 #ifdef __x86_64__
-// Vectors of twice the length that every x86-64 has. Results are the same: nothing is fused.
+// Uses vectors of twice the length that every x86-64 has. Results are the same: nothing is fused.
 template <class T, class F>
 [[gnu::target("avx2")]] void apply_avx2(const void* in, void* inout, std::size_t count, void*) {
   apply_each<T, F>(in, inout, count);
@@ -181,8 +181,8 @@ bool is_nan(T value) {
   return false;
 }
 
-// The smaller (larger) value, and with equal values the smaller index. A NaN goes before all
-// others.
+// Returns the smaller (larger) value, and with equal values the smaller index. A NaN comes before
+// all others.
 template <class P, bool kMax>
 void locate(const void* in, void* inout, std::size_t count, void*) {
   const auto* a = static_cast<const P*>(in);

@@ -42,8 +42,8 @@ void call_user(const UserReduction& user, char* in, char* inout, std::size_t cou
   }
 }
 
-// The memory that `count` elements in their layout take, from `low` behind the address that a user
-// would pass, rounded so that elements lie on an address as aligned as the memory.
+// The memory of `count` elements in their layout, from `low` behind the address that a user would
+// pass, rounded so that elements are as aligned as the memory.
 struct Span {
   std::ptrdiff_t low;
   std::size_t bytes;
@@ -66,7 +66,7 @@ void apply_user(const void* in, void* inout, std::size_t count, void* argument) 
               static_cast<char*>(inout) - type.true_lb(), count);
     return;
   }
-  // Packed elements get their layout back.
+  // Packed elements are unpacked into their layout.
   const Span span = span_of(type, count);
   assert(2 * span.bytes <= user.layout_bytes);
   char* a = user.layout.get() - span.low;
@@ -78,7 +78,7 @@ void apply_user(const void* in, void* inout, std::size_t count, void* argument) 
   type.pack(inout, b, n);
 }
 
-// What the predefined types and operations are to a switch that computes.
+// Maps the predefined types and operations to those of a switch that computes.
 innet::Element switch_element(Basic basic) noexcept {
   using innet::Element;
   switch (basic) {

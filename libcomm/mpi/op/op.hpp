@@ -1,6 +1,6 @@
 #pragma once
 // Op: what an MPI_Op names (MPI 5.0 section 6.9). Reductions see packed elements: for types with
-// gaps the caller packs first, and a program's own function gets its layout back inside apply().
+// gaps the caller packs first, and apply() unpacks them again for a program's own function.
 #include <atomic>
 #include <memory>
 
@@ -37,27 +37,27 @@ inline void retain(Op* op) noexcept {
   if (!op->predefined) op->uses.fetch_add(1, std::memory_order_relaxed);
 }
 inline void release(Op* op) noexcept {
-  // acq_rel: whoever deletes it sees what the others did with it.
+  // acq_rel: the last user, which deletes it, sees what the others did with it.
   if (!op->predefined && op->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) delete op;
 }
 
-// What a reduction with a program's own function needs while it runs.
+// The state that a reduction with a program's own function needs while it runs.
 struct UserReduction {
   Op* op = nullptr;
   Datatype* type = nullptr;
-  MPI_Datatype handle = MPI_DATATYPE_NULL;  // of the type: what the function is given
-  std::unique_ptr<char[]> layout;           // where packed elements get their layout back
+  MPI_Datatype handle = MPI_DATATYPE_NULL;  // of the type, passed to the function
+  std::unique_ptr<char[]> layout;           // for packed elements unpacked to their layout
   std::size_t layout_bytes = 0;
 
-  // Gets the memory for up to `count` elements at a time: a reduction that is under way could not
-  // say that there is none. False: there is none.
+  // Allocates for up to `count` elements at a time in advance: a reduction under way could not
+  // report that there is no memory. False: there is none.
   bool make_room(std::size_t count) noexcept;
 };
 
-// The reduction of `type`, which the program calls `handle`, by `op`, on elements of type.size()
-// packed bytes. MPI_ERR_OP if the standard does not define it (MPI_REPLACE and MPI_NO_OP are for
-// one-sided calls only). `user` must live as long as the reduction is used, and have room for what
-// the reduction is used for.
+// Makes the reduction of `type`, which the program calls `handle`, by `op`, on elements of
+// type.size() packed bytes. MPI_ERR_OP if the standard does not define it (MPI_REPLACE and
+// MPI_NO_OP are for one-sided calls only). `user` must live as long as the reduction is used, and
+// have room for the elements that it is used on.
 int make_reduction(Op* op, Datatype* type, MPI_Datatype handle, UserReduction& user,
                    coll::Reduction& reduction) noexcept;
 

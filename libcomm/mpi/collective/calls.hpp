@@ -61,7 +61,7 @@ struct BcastCall {
   }
 };
 
-// One block from every process, to the root or to all; blocks of one size.
+// Gathers one block from every process, to the root or to all; blocks of one size.
 struct GatherCall {
   using Inter = InterMove<GatherCall>;
   const void* send_buffer;
@@ -438,14 +438,14 @@ struct ScattervCall {
   }
 };
 
-// Everyone sends a block to everyone: direct messages, all at once.
+// Sends a block from every process to every process: direct messages, all at once.
 inline void schedule_alltoall(Schedule& schedule, const Blocks* send, Blocks& receive) {
   const int rank = schedule.rank();
   std::vector<const char*> from(static_cast<std::size_t>(schedule.size()));
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (send != nullptr) {
       from[i] = send->block(i);
-    } else {  // in place: what is sent must be out of the way before anything arrives
+    } else {  // in place: the data to send must be copied out before any data arrive
       char* copy = schedule.allocate(receive.bytes[i]);
       if (copy == nullptr) return;
       schedule.copy(copy, receive.block(i), receive.bytes[i]);
@@ -542,7 +542,7 @@ struct AlltoallCall {
   }
 };
 
-// alltoallv and, with a type for each process and places in bytes, alltoallw.
+// alltoallv and, with a type for each process and displacements in bytes, alltoallw.
 template <class Count, class Place>
 struct AlltoallvCall {
   using Inter = InterMove<AlltoallvCall>;
@@ -572,7 +572,7 @@ struct AlltoallvCall {
       const int code = check_elements(static_cast<MPI_Count>(counts[i]),
                                       handles == nullptr ? one : handles[i], types[i]);
       if (code == MPI_SUCCESS) continue;
-      // The type of a process that gets nothing may be anything.
+      // A process that gets nothing may have any type.
       if (code != MPI_ERR_TYPE || counts[i] != 0 || handles == nullptr) return code;
       types[i] = find_datatype(MPI_BYTE);
     }
@@ -605,7 +605,7 @@ struct AlltoallvCall {
                ? MPI_ERR_BUFFER
                : MPI_SUCCESS;
   }
-  // In bytes.
+  // The displacement in bytes.
   std::ptrdiff_t displacement(Place place, const Datatype& type) const {
     const auto number = static_cast<std::ptrdiff_t>(place);
     return receive_datatypes != nullptr ? number : number * type.extent();

@@ -1,15 +1,17 @@
 #pragma once
-// What the collective functions share. Each is one class, a Call, with
-//   int check(Comm&)               the arguments; finds types; MPI_SUCCESS or the error class
-//   int prepare(Comm&)             typed memory becomes bytes (packs if it must)
-//   Status run(coll::Team&)        the blocking form
-//   void build(Schedule&)          the form that runs in the background
-//   void finish()                  bytes become typed memory again
+// The common part of the collective functions. Each is one class, a Call, with
+//   int check(Comm&)               checks the arguments, finds types; MPI_SUCCESS or the error
+//   class int prepare(Comm&)             turns typed memory into bytes (packs if it must);
+//   MPI_SUCCESS or
+//                                  the error class
+//   Status run(coll::Team&)        runs the blocking form
+//   void build(Schedule&)          adds the steps of the form that runs in the background
+//   void finish()                  turns bytes into typed memory again
 //   void each_type(f)              calls f(Datatype*) for the types found, some may be null
-//   Switched through(coll::Team&)  if switches may do the background form: the call as it is to
-//                                  them, if so
-//   bool outlive()                 if it has more than types to keep for a background form; false:
-//                                  no memory
+//   Switched through(coll::Team&)  optional, if switches may do the background form: describes the
+//                                  call to them
+//   void outlive()                 optional: keeps what a background form needs besides its types
+//                                  and the program may free
 //   using Inter                    the Call for intercommunicators, made from this one
 //                                  (intercomm_calls.hpp); void: there is none
 // so that blocking, nonblocking and persistent functions differ in a template only. A Call without
@@ -34,31 +36,31 @@
 namespace weft::mpi {
 
 // Collectives take a null send buffer for MPI_IN_PLACE; a program's null buffer of no bytes must
-// not look like it.
+// not be taken for it.
 inline const void* not_null(const void* data) noexcept {
   static const char nothing = 0;
   return data == nullptr ? &nothing : data;
 }
 
-// Whether elements are sent from where elements are received, which the standard forbids: the error
-// of a program that means MPI_IN_PLACE. Other overlaps are not looked for.
+// True if elements are sent from the address where elements are received, which the standard
+// forbids: the error of a program that means MPI_IN_PLACE. Other overlaps are not checked.
 inline bool same_memory(const void* from, MPI_Count num_from, const Datatype& from_type,
                         const void* to, MPI_Count num_to, const Datatype& to_type) noexcept {
   return num_from > 0 && num_to > 0 && from_type.size() != 0 && to_type.size() != 0 &&
          first_byte(from, from_type) == first_byte(to, to_type) &&
          first_byte(from, from_type) != nullptr;
 }
-// An address so many bytes on; from a null one too, where places are addresses.
+// An address so many bytes further; works on a null one too, where displacements are addresses.
 inline const void* moved(const void* base, std::ptrdiff_t bytes) noexcept {
   return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(base) +
                                        static_cast<std::uintptr_t>(bytes));
 }
-// Where a block begins that lies `place` extents behind `base`.
+// The address of a block that lies `place` extents behind `base`.
 inline const void* block_at(const void* base, MPI_Count place, const Datatype& type) noexcept {
   return moved(base, static_cast<std::ptrdiff_t>(place) * type.extent());
 }
 
-// Typed memory as one run of bytes: the memory itself if it is contiguous, else a packed copy.
+// Typed memory as contiguous bytes: the memory itself if it is contiguous, else a packed copy.
 class PackedBuffer {
  public:
   int set(const void* buffer, MPI_Count count, Datatype* type) noexcept {
@@ -92,14 +94,14 @@ class PackedBuffer {
   std::unique_ptr<char[]> staging_;
 };
 
-// One block of typed memory for each process. Contiguous types stay where they are, others are
-// packed one after the other.
+// One block of typed memory for each process. Contiguous types stay in place, others are packed one
+// after the other.
 //
 // Types may hold absolute addresses, and the buffer be MPI_BOTTOM, which is null. Collectives take
-// a null buffer for MPI_IN_PLACE, so that places are counted from the first block then.
+// a null buffer for MPI_IN_PLACE, so offsets are counted from the first block then.
 class Blocks {
  public:
-  // place(i) is the block's displacement in bytes, type(i) and count(i) what it holds.
+  // place(i) is the block's displacement in bytes; type(i) and count(i) are its contents.
   template <class CountOf, class PlaceOf, class TypeOf>
   int set(void* base, int num_blocks, CountOf&& count, PlaceOf&& place, TypeOf&& type) {
     base_ = base;
@@ -152,7 +154,8 @@ class Blocks {
         entries_[i].type->unpack(entries_[i].memory, staging_.get() + places[i], entries_[i].count,
                                  bytes[i]);
   }
-  // Whether a block begins where the same one of the other does, and neither is empty.
+  // True if a block begins at the same address as the same block of the other, and neither is
+  // empty.
   bool shares_memory(const Blocks& other) const noexcept {
     for (std::size_t i = 0; i < std::min(entries_.size(), other.entries_.size()); ++i) {
       const Entry& a = entries_[i];
@@ -203,7 +206,7 @@ class Background final : public Operation {
   void open() noexcept { schedule_.open(); }
   ~Background() override {
     if (schedule_.is_abandoned()) {
-      // The engine still uses its memory, and types unpack it.
+      // The engine still uses the call's memory, and its types unpack it: leak it.
       (void)new (std::nothrow) Call(std::move(call_));
       (void)switched_.release();
       return;
@@ -229,10 +232,10 @@ class Background final : public Operation {
     do
       if (!schedule_.advance(code)) return false;
     while (code == Code::ok && switched_ != nullptr && advance_switched(code));
-    // That of a call that switches still work at.
+    // again: the switches still execute the call.
     if (code == Code::again) return false;
     if (code == Code::ok) call_.finish();
-    if (!schedule_.is_abandoned()) {  // else its memory is still used
+    if (!schedule_.is_abandoned()) {  // else its memory is still in use
       switched_.reset();
       schedule_.clear();  // an inactive persistent request holds none
     }
@@ -241,7 +244,7 @@ class Background final : public Operation {
   int refusal() const noexcept override { return refusal_; }
 
  private:
-  // True: the schedule has steps to go on with. False: `code` of the end, or again.
+  // True: the schedule has further steps. False: the call has ended with `code`, or again.
   bool advance_switched(Code& code) {
     switch (advance_switches(*switched_, schedule_, code)) {
       case offload::Background::Next::steps:
@@ -266,8 +269,8 @@ class Background final : public Operation {
   Schedule schedule_;
   SwitchedPtr switched_;  // null: the schedule does it all
   const bool persistent_;
-  // Persistent ones may be started in any order, which members need not share (MPI 5.0, 6.13): no
-  // turn among the switches' operations could be theirs, unless the user says otherwise.
+  // Persistent calls may be started in any order, which members need not share (MPI 5.0, 6.13):
+  // they take no turn among the switches' operations, unless the user declares one order.
   const bool takes_turns_;
   int refusal_ = MPI_SUCCESS;
 };
@@ -308,7 +311,7 @@ int start_background(Comm& comm, Call&& call, bool persistent, MPI_Request* out,
   return MPI_SUCCESS;
 }
 
-// The blocking form of a Call that has none of its own.
+// The blocking form of a Call that has no `run`.
 template <class Call>
 int run_waiting(Comm& comm, Call&& call, const char* function) {
   MPI_Request request = MPI_REQUEST_NULL;

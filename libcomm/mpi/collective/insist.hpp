@@ -1,5 +1,5 @@
 #pragma once
-// A step that the others wait for, in the middle of a collective call.
+// Insisting on a step that other members wait for, in the middle of a collective call.
 #include <chrono>
 #include <thread>
 
@@ -9,9 +9,9 @@
 
 namespace weft::mpi {
 
-// A step of members who have agreed to go on: that one of them has no memory for it, which changes
-// nothing for the others, must not part them. Tries for as long as a silent peer may take. `step`
-// gives a Status and may throw std::bad_alloc.
+// Runs a step of members that have agreed to go on. If one of them has no memory for it, the others
+// are not affected and the members must not diverge: it tries again for as long as a silent peer
+// may take. `step` returns a Status and may throw std::bad_alloc.
 template <class Step>
 Status insist(Step&& step) {
   const std::uint64_t limit = now_ns() + process->job->settings().ns(Setting::peer_timeout_ms);

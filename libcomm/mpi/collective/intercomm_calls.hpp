@@ -1,8 +1,8 @@
 #pragma once
-// Collectives on intercommunicators, as Calls (collective.hpp): MPI 5.0 section 6.2.3. What a
-// process contributes goes to the remote group, and its result comes from there. All run as
-// schedules. Where the standard has a root, it passes MPI_ROOT, the others of its group
-// MPI_PROC_NULL, and the other group its rank.
+// Collectives on intercommunicators, as Calls (collective.hpp): MPI 5.0 section 6.2.3. A process's
+// contribution goes to the remote group, and its result comes from there. All run as schedules.
+// Where the standard has a root, it passes MPI_ROOT, the others of its group MPI_PROC_NULL, and the
+// other group its rank.
 #include <vector>
 
 #include "mpi/collective/collective.hpp"
@@ -15,10 +15,10 @@ inline int check_inter_root(const Comm& comm, int root) noexcept {
 }
 
 // Blocks that go to, or come from, ranks of the remote group. One block for several ranks is the
-// same for all of them.
+// same block for all of them.
 class RemoteBlocks {
  public:
-  // `count` elements for each of `num_ranks` ranks from `first` on.
+  // Sets one block of `count` elements for `num_ranks` ranks from `first` on.
   int one(const void* buffer, MPI_Count count, MPI_Datatype handle, int first, int num_ranks) {
     if (buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
     types_.resize(1);
@@ -29,7 +29,7 @@ class RemoteBlocks {
         const_cast<void*>(buffer), 1, [count](std::size_t) { return count; },
         [](std::size_t) { return std::ptrdiff_t{0}; }, [this](std::size_t) { return types_[0]; });
   }
-  // Blocks of one size, one after the other, for each rank of the remote group.
+  // Sets blocks of one size, one after the other, for each rank of the remote group.
   int equal(const void* buffer, MPI_Count count, MPI_Datatype handle, const Comm& comm) {
     return each(
         buffer, comm, false, [count](std::size_t) { return count; },
@@ -44,7 +44,7 @@ class RemoteBlocks {
     types_.resize(static_cast<std::size_t>(comm.num_peers));
     for (std::size_t i = 0; i < types_.size(); ++i) {
       const int code = check_elements(count(i), handle(i), types_[i]);
-      // The type of a process that gets nothing may be anything.
+      // A process that gets nothing may have any type.
       if (code == MPI_ERR_TYPE && count(i) == 0 && in_bytes)
         types_[i] = find_datatype(MPI_BYTE);
       else if (code != MPI_SUCCESS)
@@ -83,8 +83,8 @@ class RemoteBlocks {
   Blocks blocks_;
 };
 
-// What a member gives to a gather of the remote group's (root: as MPI has it) or an allgather (root
-// -1). receives: it is also given something.
+// Plans a member's contribution to a gather of the remote group's (root: as MPI has it) or an
+// allgather (root -1). receives: the member also gets something.
 inline int plan_gathered(const Comm& comm, int root, const void* buffer, MPI_Count count,
                          MPI_Datatype datatype, RemoteBlocks& out, bool& receives) {
   receives = root == -1 || root == MPI_ROOT;
@@ -93,8 +93,8 @@ inline int plan_gathered(const Comm& comm, int root, const void* buffer, MPI_Cou
   return root >= 0 ? out.one(buffer, count, datatype, root, 1) : MPI_SUCCESS;
 }
 
-// Gather, scatter, allgather and alltoall in all their forms: the Call says which blocks go and
-// come,
+// Gather, scatter, allgather and alltoall in all their forms: the Call plans the blocks that go out
+// and come in,
 //   int plan(const Comm&, RemoteBlocks& out, RemoteBlocks& in)
 // and returns MPI_SUCCESS or the error class.
 template <class Call>
@@ -124,8 +124,8 @@ class InterMove {
   RemoteBlocks in_;
 };
 
-// The group meets, its first process tells the other group's first, and tells its own what it
-// heard.
+// The local group meets, its first process sends to the other group's first, and passes on to its
+// own group what it received.
 template <class Call>
 struct InterBarrier {
   explicit InterBarrier(Call&&) {}

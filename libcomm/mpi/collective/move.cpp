@@ -1,12 +1,12 @@
 // The C functions of the collectives that move data: blocking, nonblocking and persistent, with int
-// and with large counts. The work is in calls.hpp.
+// and with large counts. Their Calls are in calls.hpp.
 #include "mpi/collective/calls.hpp"
 
 using namespace weft;       // NOLINT: the bodies below are the C interface
 using namespace weft::mpi;  // NOLINT
 
-// Three functions of one Call: blocking, nonblocking, persistent. `parameters` and `call` are in
-// parentheses.
+// Defines three functions of one Call: blocking, nonblocking, persistent. `parameters` and `call`
+// are in parentheses.
 #define WEFT_PARAMETERS(...) __VA_ARGS__
 #define WEFT_COLLECTIVE(name, iname, suffix, parameters, call)                   \
   MPI_FUNCTION(name##suffix)(WEFT_PARAMETERS parameters, MPI_Comm comm) {        \

@@ -38,7 +38,7 @@ struct NeighborCall {
       const MPI_Count count = counts == nullptr ? one_count : static_cast<MPI_Count>(counts[i]);
       const int code = check_elements(count, handles == nullptr ? one : handles[i], types[i]);
       if (code == MPI_SUCCESS) continue;
-      // The type of a neighbour that gets nothing may be anything.
+      // A neighbour that gets nothing may have any type.
       if (code != MPI_ERR_TYPE || count != 0 || handles == nullptr) return code;
       types[i] = find_datatype(MPI_BYTE);
     }
@@ -59,7 +59,7 @@ struct NeighborCall {
     return find_types(sources.size(), receive_count, receive_counts, receive_datatype,
                       receive_datatypes, receive_types);
   }
-  // The block of a neighbour that is not there is empty: what the program has in its place stays.
+  // The block of a missing neighbour is empty: the program's data in its place stay.
   static int set(Blocks& blocks, const void* base, MPI_Count one_count, const Count* counts,
                  const Place* places, bool in_bytes, const std::vector<Datatype*>& types,
                  const std::vector<int>* peers) {
@@ -89,8 +89,8 @@ struct NeighborCall {
   void build(Schedule& schedule) {
     // Messages between two processes that are neighbours more than once match in order. With two
     // processes in a periodic dimension the neighbour below is also the one above: its first
-    // message is meant for our upper side. Sending in the reverse order of receiving there would
-    // be wrong for graphs, so a cartesian grid sends each pair of directions crosswise.
+    // message is meant for our upper side. Sending in the reverse order of receiving there would be
+    // wrong for graphs, so a cartesian grid sends each pair of directions crosswise.
     for (std::size_t i = 0; i < sources.size(); ++i)
       if (sources[i] != MPI_PROC_NULL)
         schedule.receive(sources[i], receive.block(i), receive.bytes[i]);

@@ -9,8 +9,8 @@
 namespace weft::mpi {
 namespace {
 
-// An operation and what it needs to work on one type. Counted, as the program may free its
-// operation before a background reduction ends.
+// An operation bound to one type, with all it needs. Counted, as the program may free its operation
+// before a background reduction ends.
 class BoundOp {
  public:
   BoundOp() = default;
@@ -30,7 +30,7 @@ class BoundOp {
     }
     if (op_ != nullptr) release(op_);
   }
-  // MPI_SUCCESS or MPI_ERR_OP.
+  // Binds: MPI_SUCCESS or MPI_ERR_OP.
   int bind(MPI_Op operation, Datatype* type, MPI_Datatype handle) {
     Op* op = find_op(operation);
     if (op == nullptr) return MPI_ERR_OP;
@@ -38,11 +38,12 @@ class BoundOp {
     op_ = op;
     return make_reduction(op, type, handle, user_, reduction_);
   }
-  // Before the reduction is used, of up to `count` elements: MPI_SUCCESS or MPI_ERR_NO_MEM.
+  // Called before the reduction is used, on up to `count` elements: MPI_SUCCESS or MPI_ERR_NO_MEM.
   int prepare(MPI_Count count) noexcept {
     return user_.make_room(static_cast<std::size_t>(count)) ? MPI_SUCCESS : MPI_ERR_NO_MEM;
   }
-  // The program may free its type meanwhile, whose handle the operation's function is given.
+  // Keeps the type: the program may free it meanwhile, and the operation's function gets its
+  // handle.
   void keep_type() {
     if (user_.type == nullptr || user_.type->predefined_) return;
     kept_ = user_.type;
@@ -64,7 +65,7 @@ class BoundOp {
 
 enum class Shape { reduce, allreduce, scan, exscan };
 
-// On intercommunicators: a group gets the result of the other one.
+// On intercommunicators a group gets the result of the other one.
 template <class Call>
 struct InterReduce;
 template <class Call>
@@ -121,7 +122,7 @@ struct ReduceCall {
     }
     if (!receives) return MPI_SUCCESS;
     const int code = receive.set(receive_buffer, count, type);
-    // MPI_Exscan leaves rank 0's result alone: what is there must come back.
+    // MPI_Exscan leaves rank 0's result alone: its receive buffer must come back unchanged.
     if (code == MPI_SUCCESS && (in_place || shape == Shape::exscan)) receive.pack();
     return code;
   }
@@ -159,7 +160,7 @@ struct ReduceCall {
                            coll::write_allreduce_steps(team, plan, vector, reduction.commutative);
                          });
     } else {
-      // Apart, as MPI_Exscan leaves rank 0's result alone.
+      // A separate buffer, as MPI_Exscan leaves rank 0's result alone.
       char* data = schedule.allocate(vector.bytes());
       if (data == nullptr) return;
       schedule.copy(data, input, vector.bytes());

@@ -43,7 +43,7 @@ void Schedule::add(const coll::Plan& plan, const void* input, void* output,
                                                 : const_cast<void*>(input);
     return static_cast<char*>(base) + static_cast<std::ptrdiff_t>(ref.offset);
   };
-  std::vector<int> numbers;  // of the plan's steps that are messages
+  std::vector<int> numbers;  // the messages of the plan's steps, by number
   numbers.reserve(plan.steps().size());
   for (const coll::Step& step : plan.steps()) {
     using Kind = coll::Step::Kind;
@@ -115,7 +115,7 @@ bool Schedule::is_given_up(Code& code) {
   return is_hopeless() && give_up(code) && report_end(code);
 }
 
-// Of the end; the other members must know of a loss.
+// Reports the end: the other members must learn of a loss. True once that is sent.
 bool Schedule::report_end(Code code) {
   coll::Notices* notices = code == Code::peer_lost ? comm_.notices() : nullptr;
   if (notices == nullptr) return true;
@@ -151,7 +151,7 @@ bool Schedule::give_up(Code& code) {
   const std::uint64_t now = now_ns();
   bool all_over = true;
   for (std::size_t i = 0; i < num_messages_; ++i) {
-    // Once: a send is asked back by a message.
+    // Cancelled once: a send is cancelled by a message.
     if (given_up_ns_ == 0 && !messages_[i].is_complete()) (void)engine->cancel(messages_[i]);
     all_over = all_over && messages_[i].is_complete();
   }
@@ -173,7 +173,7 @@ bool Schedule::run(Code& code) {
     if (next_ < steps_.size() && code_ == Code::ok)
       for (const int after : steps_[next_].after)
         if (after >= 0 && !is_over(static_cast<std::size_t>(after))) return false;
-    // After an error nothing new is started, but what was started must have ended.
+    // After an error nothing new is started, but the messages that were started must complete.
     const bool at_end = next_ == steps_.size() || code_ != Code::ok;
     if (at_end || steps_[next_].kind == Step::Kind::wait) {
       for (; first_pending_ < num_messages_; ++first_pending_)
@@ -210,7 +210,7 @@ bool Schedule::run(Code& code) {
   }
 }
 
-// Dissemination (Hensgen, Finkel, Manber 1988): after round k everyone knows of 2^k processes.
+// Dissemination (Hensgen, Finkel, Manber 1988): after round k every process knows of 2^k processes.
 void schedule_barrier(Schedule& schedule) {
   const int size = schedule.size();
   const int rank = schedule.rank();
@@ -236,9 +236,9 @@ void schedule_bcast(Schedule& schedule, void* data, std::size_t bytes, int root)
   schedule.wait();
 }
 
-// A binomial tree towards rank 0 in which each process always holds the result of a run of ranks
+// A binomial tree towards rank 0 in which each process always holds the result of a range of ranks
 // that begins with its own: the order of operands is that of the ranks, so operations need not be
-// commutative. The root, if it is another, gets the result at the end.
+// commutative. If the root is another rank it gets the result at the end.
 char* schedule_reduce(Schedule& schedule, char* mine, std::size_t count, const coll::Reduction& op,
                       int root) {
   const std::size_t bytes = count * op.element_bytes;

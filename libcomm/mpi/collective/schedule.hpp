@@ -22,7 +22,7 @@ class Schedule {
   Schedule(const Schedule&) = delete;
   Schedule& operator=(const Schedule&) = delete;
 
-  // Building. Memory must stay valid until the schedule has ended.
+  // Building the list. Memory must stay valid until the schedule has ended.
   Comm& comm() const noexcept { return comm_; }
   int rank() const noexcept { return comm_.rank; }
   int size() const noexcept { return comm_.size(); }
@@ -32,46 +32,47 @@ class Schedule {
   void receive(int rank, void* data, std::size_t bytes) {
     add_receive(comm_.group->world(rank), data, bytes);
   }
-  // Intercommunicators: to and from a rank of the remote group.
+  // On intercommunicators: to and from a rank of the remote group.
   void send_remote(int rank, const void* data, std::size_t bytes) {
     add_send(comm_.remote->world(rank), data, bytes);
   }
   void receive_remote(int rank, void* data, std::size_t bytes) {
     add_receive(comm_.remote->world(rank), data, bytes);
   }
-  // Everything after it begins when all messages before it are complete.
+  // Steps added after this begin when all messages before it are complete.
   void wait();
   void copy(void* to, const void* from, std::size_t bytes);
   // inout[i] = in[i] op inout[i]
   void reduce(const void* in, void* inout, std::size_t count, const coll::Reduction& op);
-  // The steps of a plan of the communicator's team, whose places are in these two buffers, and a
-  // wait for all of them. op: null if nothing is combined.
+  // Adds the steps of a plan of the communicator's team, whose buffers are these two, and a wait
+  // for all of them. op: null if nothing is reduced.
   void add(const coll::Plan& plan, const void* input, void* output, const coll::Reduction* op);
-  // The same with what `write(team, plan)` writes.
+  // Adds the steps that `write(team, plan)` writes.
   template <class Write>
   void add_steps(const void* input, void* output, const coll::Reduction* op, Write&& write) {
     coll::Plan plan;
     write(coll::shape_of(*comm_.team), plan);
     add(plan, input, output, op);
   }
-  // Memory that lives as long as the steps do. Null: out of memory, and start() says so.
+  // Allocates memory that lives as long as the steps do. Null: out of memory, which start()
+  // reports.
   char* allocate(std::size_t bytes);
   // Forgets all steps.
   void clear();
 
-  // Takes its number among the communicator's: once, when nothing can go wrong here any more that
-  // would leave this process with another count than its counterparts.
+  // Takes the schedule's number among the communicator's: once, when no error can happen here any
+  // more that would leave this process with another count than its counterparts.
   void open() noexcept;
 
-  // Running. `start` gets all memory that it needs; `advance` returns true when all is done, with
-  // the first error, or once it cannot be done as a member is lost. Then the other members are
-  // told, and messages with those that live are taken back; those that these do not let go of
-  // within some seconds stay where they are, for good: is_abandoned(), and the caller keeps what
+  // Running. `start` allocates all memory that it needs; `advance` returns true when all is done,
+  // with the first error, or when the schedule cannot complete as a member is lost. Then the other
+  // members are notified, and messages with those that live are cancelled. Messages that do not end
+  // within some seconds stay as they are, for good: is_abandoned(), and the caller keeps the memory
   // they use.
   Code start();
   bool advance(Code& code);
   bool is_abandoned() const noexcept { return abandoned_; }
-  // Between two lots of steps, when there are none: whether a loss ends the whole, with `code`.
+  // Between two batches of steps, when there are none: true if a loss ends the whole, with `code`.
   bool is_given_up(Code& code);
 
  private:
@@ -83,7 +84,7 @@ class Schedule {
     void* to;
     std::size_t size;  // bytes; of a reduction: elements
     const coll::Reduction* op;
-    // Messages that must be over before it begins, by number; -1: none.
+    // The numbers of messages that must complete before the step begins; -1: none.
     int after[2] = {-1, -1};
   };
   int num_added_ = 0;  // messages
@@ -106,10 +107,10 @@ class Schedule {
   Code code_ = Code::ok;
   std::vector<std::unique_ptr<char[]>> memory_;
   bool out_of_memory_ = false;
-  std::uint32_t lost_seen_ = 0;        // of the engine's lost peers, those that have been looked at
+  std::uint32_t lost_seen_ = 0;        // the number of the engine's lost peers at the last check
   bool some_lost_ = false;             // of the members
   bool some_died_ = false;             // of those; the others left in good order
-  std::uint64_t broken_since_ns_ = 0;  // 0: it is not
+  std::uint64_t broken_since_ns_ = 0;  // 0: no member is lost
   std::uint64_t given_up_ns_ = 0;
   bool abandoned_ = false;
 };
@@ -117,8 +118,8 @@ class Schedule {
 // Patterns that several collectives share. Each ends with a wait.
 void schedule_barrier(Schedule& schedule);
 void schedule_bcast(Schedule& schedule, void* data, std::size_t bytes, int root);
-// Reduces everyone's `mine` in rank order; returns where the result is on `root`, null elsewhere.
-// `mine` is overwritten.
+// Reduces the `mine` of every process in rank order; returns the address of the result on `root`,
+// null elsewhere. `mine` is overwritten.
 char* schedule_reduce(Schedule& schedule, char* mine, std::size_t count, const coll::Reduction& op,
                       int root);
 

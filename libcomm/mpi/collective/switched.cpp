@@ -27,7 +27,7 @@ offload::Background::Next advance_switches(offload::Background& switched, Schedu
 }
 
 Switched switched_bcast(const coll::Team& team, void* data, std::size_t bytes, int root) noexcept {
-  // The root's may be memory that nobody may write, or that others read meanwhile.
+  // The root's buffer may be read-only memory, or memory that others read meanwhile.
   if (team.rank() == root) return {data, nullptr, bytes, offload::Offload::bitwise_or(), false};
   return {nullptr, data, bytes, offload::Offload::bitwise_or(), false};
 }

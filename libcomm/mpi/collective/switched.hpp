@@ -1,6 +1,6 @@
 #pragma once
-// Nonblocking collectives that switches may do: between the steps of a Schedule, whose messages
-// they need, and offload::Background, which says what comes next.
+// Nonblocking collectives that switches may do: connects a Schedule, whose messages they need, with
+// offload::Background, which decides what comes next.
 #include <memory>
 
 #include "coll/offload/background.hpp"
@@ -11,13 +11,13 @@ namespace weft::mpi {
 using Switched = offload::Background::Call;
 using SwitchedPtr = std::unique_ptr<offload::Background>;
 
-// Null: it is not the switches' to do. Takes the call's turn among those of the team.
+// Takes the call's turn among those of the team. Null: the call is not for the switches.
 SwitchedPtr make_switched(coll::Team& team, const Switched& call, coll::Team::Calls calls);
-// What comes next; with `steps` the schedule has them and is started, or `code` says why not; with
-// `over` it is how the call ended.
+// Asks `switched` what comes next. `steps`: the schedule has them and is started, or `code` has the
+// error; `over`: `code` is how the call ended.
 offload::Background::Next advance_switches(offload::Background& switched, Schedule& schedule,
                                            Code& code);
-// A broadcast and a barrier, as switches see them.
+// Describe a broadcast and a barrier to the switches.
 Switched switched_bcast(const coll::Team& team, void* data, std::size_t bytes, int root) noexcept;
 Switched switched_barrier() noexcept;
 

@@ -9,7 +9,7 @@
 namespace weft::mpi {
 namespace {
 
-// Whether the epoch allows an operation on this target. Notes that a fence's epoch is in use.
+// True if the epoch allows an operation on this target. Notes that a fence's epoch is in use.
 bool may_access(Window& window, int target) {
   const OptionalLock lock(window.mutex);
   switch (window.access) {
@@ -29,8 +29,8 @@ bool may_access(Window& window, int target) {
   return false;
 }
 
-// The first byte of the elements and the one behind the last, from the address a user would pass.
-// False: it overflows.
+// Finds the first byte of the elements and the one behind the last, from the address a user would
+// pass. False: it overflows.
 bool find_span(const Datatype& type, MPI_Count count, std::int64_t& low, std::int64_t& high) {
   std::int64_t reach = 0;
   if (__builtin_mul_overflow(count - 1, type.extent(), &reach)) return false;
@@ -39,7 +39,7 @@ bool find_span(const Datatype& type, MPI_Count count, std::int64_t& low, std::in
                                  std::max<std::int64_t>(0, reach), &high);
 }
 
-// Pieces of at most as much as the fabric takes at a time.
+// Splits a range into parts of at most as much as the fabric takes at a time.
 template <class Visit>
 void cut(std::size_t bytes, std::size_t most, Visit&& visit) {
   for (std::size_t done = 0; done < bytes;) {
@@ -49,8 +49,8 @@ void cut(std::size_t bytes, std::size_t most, Visit&& visit) {
   }
 }
 
-// Calls visit(memory, offset, done, part) for the parts of one piece of a target's memory: what is
-// in one segment, and not more than the fabric takes at a time.
+// Calls visit(memory, offset, done, part) for the parts of one piece of a target's memory: each
+// lies in one segment, and is not more than the fabric takes at a time.
 template <class Visit>
 void for_each_part(const TargetMemory& target, std::ptrdiff_t at, std::size_t bytes,
                    std::size_t most, Visit&& visit) {
@@ -75,7 +75,7 @@ void for_each_part(const TargetMemory& target, std::ptrdiff_t at, std::size_t by
   }
 }
 
-// Finds what covers elements of a dynamic window. MPI_SUCCESS or the error class.
+// Finds the segments that cover elements of a dynamic window. MPI_SUCCESS or the error class.
 int find_segments(Window& window, std::uint64_t address, TargetMemory& memory) {
   memory.address = address;
   int code = MPI_SUCCESS;
@@ -140,7 +140,7 @@ int find_target(Window& window, int target, MPI_Aint displacement, MPI_Count cou
       return code;
     }
     if (target == window.rank()) memory.place = reinterpret_cast<std::byte*>(displacement);
-    memory.offset = -low;  // its memory begins with the first byte of the elements
+    memory.offset = -low;  // the memory begins with the first byte of the elements
     return MPI_SUCCESS;
   }
   const Window::Extent extent = window.extent(target);
@@ -324,7 +324,7 @@ Code RmaTransfer::finish() {
   return code;
 }
 
-// Gets no memory: who calls has begun to end an epoch.
+// Allocates nothing: the caller has begun to end an epoch.
 Code complete_transfers(Window& window, int target) {
   if (window.remotes.empty()) return Code::ok;
   Code code = Code::ok;
@@ -340,7 +340,7 @@ Code complete_transfers(Window& window, int target) {
     const Code ended = transfer->finish();
     if (code == Code::ok) code = ended;
     const OptionalLock lock(window.mutex);
-    // Mostly the last.
+    // Searched from the end: mostly it is the last.
     const auto found = std::find(window.transfers.rbegin(), window.transfers.rend(), transfer);
     if (found != window.transfers.rend()) window.transfers.erase(std::next(found).base());
   }

@@ -1,9 +1,9 @@
-// Accumulate, get_accumulate, fetch_and_op and compare_and_swap. Which of the two ways an element
-// is changed, by the processor's atomics or under the target's accumulate lock, is told in
-// window.hpp; it depends on the window, the element's type and its address alone, so that all who
-// change an element choose the same.
+// Accumulate, get_accumulate, fetch_and_op and compare_and_swap. An element is changed by the
+// processor's atomics or under the target's accumulate lock (window.hpp). The choice depends on the
+// window, the element's type and its address alone, so that all processes that change an element
+// choose the same.
 //
-// All of them have ended when they return, which also gives the order that the standard wants.
+// All operations have ended when they return, which also gives the order that the standard wants.
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -18,7 +18,7 @@
 namespace weft::mpi {
 namespace {
 
-// What an element of a type is.
+// The properties of one element of a type.
 struct Element {
   const Datatype* type = nullptr;  // predefined
   std::size_t bytes = 0;           // packed
@@ -29,7 +29,7 @@ struct Element {
   }
 };
 
-// The one predefined type that all of `type` is made of. False: there are several, or none.
+// Finds the one predefined type that all of `type` is made of. False: there are several, or none.
 bool find_element(const Datatype& type, Element& element) {
   if (type.predefined_) {
     if (element.type != nullptr && element.type != &type &&
@@ -48,7 +48,7 @@ bool find_element(const Datatype& type, Element& element) {
   return element.type != nullptr;
 }
 
-// What is done to each element: target = origin op target, for the operations that have a kernel.
+// The change of each element: target = origin op target, for the operations that have a kernel.
 struct Change {
   enum Kind { replace, none, reduce } kind = reduce;
   Kernel kernel = nullptr;
@@ -62,7 +62,7 @@ struct Change {
   }
 };
 
-// MPI_SUCCESS or MPI_ERR_OP.
+// Finds the change of an operation: MPI_SUCCESS or MPI_ERR_OP.
 int find_change(MPI_Op handle, const Element& element, Change& change) {
   const Op* op = find_op(handle);
   if (op == nullptr || !op->predefined) return MPI_ERR_OP;
@@ -79,8 +79,8 @@ int find_change(MPI_Op handle, const Element& element, Change& change) {
   return MPI_SUCCESS;
 }
 
-// One element by the processor's atomics; what it was before. acq_rel: an accumulate may tell that
-// other data are there.
+// Changes one element by the processor's atomics; returns its old value. acq_rel: an accumulate may
+// signal that other data are there.
 template <class T>
 T change_one(T* at, const T& operand, const Change& change) {
   const std::atomic_ref<T> word(*at);
@@ -108,7 +108,7 @@ void change_each(std::byte* at, const std::byte* in, std::byte* result, std::siz
   }
 }
 
-// Calls visit(T{}) with the unsigned integer of so many bytes. False: there is none.
+// Calls visit(T{}) with the unsigned integer of so many bytes. False: there is no such integer.
 template <class Visit>
 bool with_integer(std::size_t bytes, Visit&& visit) {
   switch (bytes) {
@@ -149,12 +149,12 @@ Code by_atomics(Window& window, int target, Call&& change) {
   return lock.release();
 }
 
-// From so many elements a member of the host on, the lock, for which the words of all of these are
-// read, is cheaper than an atomic instruction an element.
+// From so many elements at a member of this host on, the lock is cheaper than an atomic instruction
+// an element, although the words of all these members are read for it.
 constexpr std::size_t kManyElements = 16;
 
-// `in` and `result` are packed, of `bytes` bytes; `in` is null for MPI_NO_OP, `result` if nobody
-// wants it.
+// Changes many elements under the lock. `in` and `result` are packed, of `bytes` bytes; `in` is
+// null for MPI_NO_OP, `result` if the caller does not want it.
 Code change_many(Window& window, const TargetMemory& memory, const Element& element,
                  const Change& change, const std::byte* in, std::byte* result, std::size_t bytes) {
   AccumulateLock lock(window, memory.target);
@@ -203,7 +203,7 @@ Code change_directly(Window& window, const TargetMemory& memory, const Element& 
   return code;
 }
 
-// In a copy of the target's elements, with its lock held: `read` fetches them into `values`,
+// Changes elements in a copy, with the target's lock held: `read` fetches them into `values`,
 // `write` puts them back.
 template <class Read, class Write>
 Code change_copy(AccumulateLock& lock, const Element& element, const Change& change,
@@ -238,8 +238,8 @@ Code change_locked(Window& window, const TargetMemory& memory, const Element& el
       [&] { return write_target(window, memory, values.get(), bytes); });
 }
 
-// One element by the fabric's atomics on the 8 bytes around it. `change(word)` gives these their
-// new value; `before` is what they were.
+// Changes one element by the fabric's atomics on the 8 bytes around it. `change(word)` gives their
+// new value; `before` is their old value.
 template <class NewValue>
 Code change_word(Window& window, const TargetMemory& memory, std::size_t offset,
                  NewValue&& new_value, std::uint64_t& before) {
@@ -268,8 +268,8 @@ Code change_piece_locked(Window& window, const TargetMemory& memory, std::size_t
       [&] { return lanes.put(peer, memory.memory, offset, values.get(), bytes); });
 }
 
-// Of a window by words and a target on another host. Elements that are not aligned are changed
-// under the lock, as everywhere.
+// Changes elements of a window by words at a target on another host. Elements that are not aligned
+// are changed under the lock, as in all windows.
 Code change_by_words(Window& window, const TargetMemory& memory, const Element& element,
                      const Change& change, const std::byte* in, std::byte* result,
                      std::size_t bytes) {
@@ -328,7 +328,7 @@ struct AccumulateArguments {
   const void* origin;
   MPI_Count origin_count;
   MPI_Datatype origin_type;
-  void* result;  // has_result: else none is wanted
+  void* result;  // used if has_result
   MPI_Count result_count;
   MPI_Datatype result_type;
   bool has_result;
@@ -355,7 +355,7 @@ int accumulate(const AccumulateArguments& arguments, const char* function) {
     code = MPI_ERR_OP;
   std::size_t bytes = memory.bytes;
   Datatype* origin_type = nullptr;
-  // MPI_NO_OP does not look at the origin.
+  // MPI_NO_OP does not read the origin.
   if (code == MPI_SUCCESS && change.kind != Change::none) {
     code = find_origin(arguments.origin, arguments.origin_count, arguments.origin_type, origin_type,
                        bytes);
@@ -409,7 +409,7 @@ int accumulate_with_request(const AccumulateArguments& arguments, MPI_Request* r
   return code;
 }
 
-// Where one element lies that the processor's atomics may change, or null.
+// Returns the address of one element that the processor's atomics may change, or null.
 std::byte* atomic_place(const Window& window, const TargetMemory& memory) noexcept {
   std::byte* at = memory.place;
   return (window.is_direct || window.by_words) && at != nullptr && is_aligned(at, memory.bytes)
@@ -511,7 +511,7 @@ int fetch_and_op(const void* origin, void* result, MPI_Datatype handle, int targ
     code = MPI_ERR_BUFFER;
   if (code != MPI_SUCCESS) [[unlikely]]
     return raise_access(window, code, function);
-  // MPI_NO_OP does not look at the origin.
+  // MPI_NO_OP does not read the origin.
   const auto* in = change.kind == Change::none ? nullptr : static_cast<const std::byte*>(origin);
   std::byte* at = atomic_place(*window, memory);
   if (at != nullptr && element.has_atomics()) [[likely]] {

@@ -1,7 +1,7 @@
-// Memory of dynamic windows. Every member has a table of what it has attached, behind its
-// WindowControl: the owner alone writes it, the others of its host read it where it lies, and those
-// of other hosts fetch it by a get. The version before and after a look tells whether the owner
-// changed it meanwhile.
+// Memory of dynamic windows. Every member has a table of the memory it has attached, behind its
+// WindowControl: only the owner writes it, the others of its host read it in place, and those of
+// other hosts fetch it by a get. Comparing the version before and after a read shows whether the
+// owner changed the table meanwhile.
 #include <span>
 #include <vector>
 
@@ -13,11 +13,11 @@ namespace {
 
 Attached* table_of(WindowControl* control) { return reinterpret_cast<Attached*>(control + 1); }
 
-// Begins and ends a change of our own table; the window's mutex is held.
+// Begins and ends a change of this member's table; the window's mutex is held.
 class TableChange {
  public:
   explicit TableChange(WindowControl& control) : version_(control.version) {
-    // release fence: what is written next is not seen before this.
+    // release fence: the writes that follow are not seen before this one.
     version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
@@ -32,7 +32,7 @@ class TableChange {
   std::atomic_ref<std::uint64_t> version_;
 };
 
-// The entry that has all these addresses, or null.
+// Returns the entry that has all these addresses, or null.
 const Attached* find_in(std::span<const Attached> entries, std::uint64_t address,
                         std::uint64_t bytes) {
   for (const Attached& entry : entries)
@@ -54,7 +54,7 @@ Code find_mapped(WindowControl& control, std::uint64_t address, std::uint64_t by
   return entry != nullptr ? Code::ok : Code::not_found;
 }
 
-// The same for one that is not mapped.
+// Searches a table that is not mapped here. again: the owner was changing it.
 Code find_remote(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
                  Attached& found) {
   Lanes& lanes = window.lanes_to(target);
@@ -106,7 +106,7 @@ int attach_memory(Window& window, void* base, MPI_Aint size) {
   Attached* table = table_of(&control);
   for (std::uint64_t i = 0; i < num; ++i)
     if (address < table[i].address + table[i].bytes && table[i].address < address + bytes)
-      return MPI_ERR_RMA_ATTACH;  // overlaps what is attached already
+      return MPI_ERR_RMA_ATTACH;  // overlaps memory that is attached already
   Attached entry{address, bytes, {}};
   if (Status status = share_window_memory(base, bytes, window.host_members.size() > 1, entry.names);
       !status) {
@@ -135,7 +135,7 @@ int detach_memory(Window& window, const void* base) {
     table[i] = table[num - 1];
     control.num_attached = num - 1;
   }
-  unshare_window_memory(names);  // waits for those who use it
+  unshare_window_memory(names);  // waits for the processes that use it
   return MPI_SUCCESS;
 }
 
@@ -147,7 +147,7 @@ int find_attached(Window& window, int target, std::uint64_t address, std::uint64
   if (const int code = find_entry(window, target, address, bytes, found); code != MPI_SUCCESS)
     return code;
   memory = found.names[window.lanes_to(target).limits().number];
-  // Fabrics count from the start of what was shared, whatever they call that.
+  // Addresses of fabrics are relative to the start of the shared memory.
   memory.address += address - found.address;
   memory.bytes = bytes;
   return MPI_SUCCESS;

@@ -1,5 +1,5 @@
-// What programs ask of windows and hang on them: names, attributes, hints, groups, error handlers,
-// and where shared memory lies.
+// Queries and settings of windows: names, attributes, hints, groups, error handlers, and the
+// addresses of shared memory.
 #include <cstring>
 #include <limits>
 
@@ -9,7 +9,7 @@
 namespace weft::mpi {
 namespace {
 
-// Looks up a window whose result goes to `out`. MPI_SUCCESS or what was raised.
+// Finds a window whose result goes to `out`. MPI_SUCCESS or the code that was raised.
 int find_with(MPI_Win win, const void* out, Window*& window, const char* function) {
   window = find_window(win);
   if (window == nullptr) return raise_on(nullptr, MPI_ERR_WIN, function);
@@ -17,7 +17,7 @@ int find_with(MPI_Win win, const void* out, Window*& window, const char* functio
   return MPI_SUCCESS;
 }
 
-// The value of a predefined attribute, or null.
+// Returns the value of a predefined attribute, or null.
 void* window_value(Window& window, int keyval) {
   switch (keyval) {
     case MPI_WIN_BASE:
@@ -47,7 +47,7 @@ int shared_query(MPI_Win win, int rank, MPI_Aint* size, Unit* unit, void* basept
     return raise_on(window, MPI_ERR_RMA_FLAVOR, function, "a dynamic window");
   if (rank != MPI_PROC_NULL && (rank < 0 || rank >= window->size()))
     return raise_on(window, MPI_ERR_RANK, function);
-  // MPI_PROC_NULL: the first that has memory, where the pieces of all are one.
+  // MPI_PROC_NULL: the first member that has memory, as the parts of all are one piece.
   int member = rank;
   if (rank == MPI_PROC_NULL)
     for (member = 0; member + 1 < window->size() && window->extent(member).bytes == 0;) ++member;
@@ -105,7 +105,7 @@ MPI_FUNCTION(Win_shared_query_c)
 MPI_FUNCTION(Win_set_name)(MPI_Win win, const char* name) {
   Window* window = nullptr;
   if (const int code = find_with(win, name, window, __func__); code != MPI_SUCCESS) return code;
-  // The communicator's, as messages about errors tell it.
+  // The communicator has the same name, as messages about errors print it.
   const std::lock_guard lock(window->comm->mutex);
   window->comm->name.assign(name, strnlen(name, MPI_MAX_OBJECT_NAME - 1));
   return MPI_SUCCESS;
@@ -144,7 +144,7 @@ MPI_FUNCTION(Win_get_info)(MPI_Win win, MPI_Info* info_used) {
   Window* window = nullptr;
   if (const int code = find_with(win, info_used, window, __func__); code != MPI_SUCCESS)
     return code;
-  // What the standard defines and what holds unless the program has said otherwise.
+  // The values that the standard defines, and those in effect unless the program has set others.
   Info used;
   used.set("no_locks", "false");
   used.set("accumulate_ordering", "rar,raw,war,waw");
@@ -215,7 +215,7 @@ MPI_FUNCTION(Win_set_errhandler)(MPI_Win win, MPI_Errhandler errhandler) {
     return raise_on(window, MPI_ERR_ERRHANDLER, __func__);
   ErrorHandler* old;
   ErrorHandler* old_of_requests;
-  // Requests name the window's communicator, whose handler cannot be one for windows.
+  // Requests name the window's communicator, which cannot have a handler for windows.
   ErrorHandler* of_requests =
       handler->action == ErrorHandler::Action::call ? find_errhandler(MPI_ERRORS_RETURN) : handler;
   {

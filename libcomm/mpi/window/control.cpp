@@ -1,6 +1,6 @@
 // The words of windows: locks of members, and the lock for accumulates. Mapped words are changed by
-// the processor's atomics, others by the fabric's, which the contract of fabrics makes atomic
-// against these.
+// the processor's atomics, others by the fabric's; the contract of fabrics makes these atomic
+// against the processor's.
 #include <sched.h>
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 namespace weft::mpi {
 namespace {
 
-// Calls of check_member between two looks for lost processes, which cost a system call a peer at
-// most every 20 ms.
+// The number of calls of check_member between two scans for lost processes, which cost a system
+// call a peer at most every 20 ms.
 constexpr unsigned kCallsPerScan = 256;
-// Waiting for a word: looks of a mapped one that follow each other at once, looks with the core
-// given to others between them, and then with pauses that grow, so that who has the word can go on.
+// Waiting for a word: a mapped word is first polled without a pause, then with the core given to
+// others in between, and then with pauses that grow, so that the holder of the word can go on.
 constexpr unsigned kSpins = 200;
 constexpr unsigned kYields = 32;
 constexpr std::chrono::microseconds kFirstPause{20}, kLongestPause{1000};
@@ -39,8 +39,8 @@ class Pause {
   std::chrono::microseconds length_ = kFirstPause;
 };
 
-// A call on the fabric that had no memory for a moment is made again: a ticket that is not given
-// back stops all who come after it. Tries for as long as a silent peer may take.
+// Repeats a call on the fabric that had no memory for a moment: a ticket that is not given back
+// stops all later ones. Tries for as long as a silent peer may take.
 template <class Call>
 Code retry_while_no_memory(Call&& call) {
   Code code = call();
@@ -70,7 +70,7 @@ class Word {
 
   std::uint64_t* mapped() const noexcept { return mapped_; }
 
-  // Adds; `previous` is what it was. acq_rel, as whatever a lock protects.
+  // Adds; `previous` is the old value. acq_rel, as for all that a lock protects.
   Code add(std::uint64_t value, std::uint64_t& previous) const noexcept {
     if (mapped_ != nullptr) {
       previous = std::atomic_ref(*mapped_).fetch_add(value, std::memory_order_acq_rel);
@@ -99,9 +99,9 @@ class Word {
         [&] { return lanes().get(peer(), memory(), offset_, &value, sizeof value); });
   }
 
-  // Blocks until it has that value.
+  // Blocks until the word has that value.
   Code wait_for(Window& window, std::uint64_t value) const {
-    // Members on other hosts cannot wake who sleeps here.
+    // Members on other hosts cannot wake a thread that sleeps here.
     if (mapped_ != nullptr && window.host_indices.empty()) {
       Code lost = Code::ok;
       const auto is_there = [this, &window, &lost, value] {
@@ -132,8 +132,8 @@ class Word {
   std::size_t offset_ = 0;
 };
 
-// Those of this host who wait for a turn of this member's lock sleep at their doorbells; who of
-// them it is nobody knows.
+// Wakes the waiters of this host for a turn of this member's lock. They sleep at their doorbells;
+// as it is not known which members wait, all doorbells are rung.
 void wake_waiters(Window& window, int member, std::uint64_t turn) {
   const WindowControl* control = window.control(member);
   if (control == nullptr) return;
@@ -141,7 +141,7 @@ void wake_waiters(Window& window, int member, std::uint64_t turn) {
   if (std::atomic_ref(next).load(std::memory_order_acquire) == turn) return;
   if (!window.doorbells_open.load(std::memory_order_acquire)) {
     for (const int other : window.host_members)
-      static_cast<void>(engine->open_doorbell(window.world(other)));  // who is gone needs none
+      static_cast<void>(engine->open_doorbell(window.world(other)));  // a lost member needs none
     window.doorbells_open.store(true, std::memory_order_release);
   }
   for (const int other : window.host_members)
@@ -158,7 +158,8 @@ Code check_member(Window& window, int member) {
   if (number % kCallsPerScan == 0) engine->look_for_lost();
   if (engine->num_lost() == 0) return Code::ok;
   if (member >= 0) return engine->is_alive(window.world(member)) ? Code::ok : Code::peer_lost;
-  // No list of the lost: this is asked in the midst of waits, where no memory may be got.
+  // Without a list of the lost: this is called in the midst of waits, where no memory may be
+  // allocated.
   for (int any = 0; any < window.size(); ++any)
     if (!engine->is_alive(window.world(any))) return Code::peer_lost;
   return Code::ok;
@@ -173,7 +174,7 @@ Code lock_member(Window& window, int member, bool exclusive) {
                   exclusive ? &WindowControl::exclusive_turn : &WindowControl::shared_turn);
   if (const Code code = turn.wait_for(window, ticket); code != Code::ok) return code;
   if (exclusive) return Code::ok;
-  const Code code = turn.add(1, ticket);  // the next may enter with us, if it is a shared one
+  const Code code = turn.add(1, ticket);  // the next holder may enter too, if it is a shared one
   wake_waiters(window, member, ticket + 1);
   return code;
 }
@@ -211,7 +212,7 @@ AccumulateLock::AccumulateLock(Window& window, int member)
 }
 
 Code AccumulateLock::wait_for_atomics() {
-  // Pairs with the one in AtomicChange: it sees the lock, or is seen here.
+  // Pairs with AtomicChange: either it sees the lock, or this sees its count.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const int other : window_.host_members) {
     const std::atomic_ref changing(window_.control(other)->changing);

@@ -10,12 +10,12 @@
 namespace weft::mpi {
 namespace {
 
-// Transfers under way of one window, before the oldest half is waited for.
+// The most transfers under way of one window, before the oldest half is waited for.
 constexpr std::size_t kMostTransfers = 512;
-// Threads that may begin one at the same time without the list getting more memory.
+// The most threads that may begin one at the same time without the list getting more memory.
 constexpr std::size_t kMostThreads = 512;
 
-// A request for a transfer, which the window counts as well.
+// A request for a transfer, which the window shares.
 class TransferOperation final : public Operation {
  public:
   explicit TransferOperation(std::shared_ptr<RmaTransfer> transfer)
@@ -31,19 +31,19 @@ class TransferOperation final : public Operation {
   std::shared_ptr<RmaTransfer> transfer_;
 };
 
-// What is complete when the call returns needs no request of its own.
+// An operation that is complete when the call returns needs no request of its own.
 int conclude_transfer(MPI_Request* request) {
   if (request != nullptr) *request = done_send_handle;
   return MPI_SUCCESS;
 }
 
-// Starts a transfer and hands it to the window, and to a request if there is one.
+// Starts a transfer and passes it to the window, and to a request if there is one.
 int hand_over(Window& window, std::shared_ptr<RmaTransfer> transfer, MPI_Request* out,
               RequestPtr request) {
   bool has_many = false;
   {
     const OptionalLock lock(window.mutex);
-    window.transfers.push_back(transfer);  // there is room
+    window.transfers.push_back(transfer);  // capacity was reserved
     has_many = window.transfers.size() >= kMostTransfers;
   }
   if (request != nullptr) {
@@ -54,7 +54,7 @@ int hand_over(Window& window, std::shared_ptr<RmaTransfer> transfer, MPI_Request
   return has_many ? error_class(complete_transfers(window, transfer->target())) : MPI_SUCCESS;
 }
 
-// What a transfer needs in memory, got before it begins.
+// Allocates all memory that a transfer needs, before it begins.
 RequestPtr prepare(Window& window, const std::shared_ptr<RmaTransfer>& transfer, MPI_Request* out) {
   {
     const OptionalLock lock(window.mutex);

@@ -17,7 +17,7 @@ constexpr std::int32_t kCompleteTag = 2;
 
 using Access = Window::Access;
 
-// Runs `change` with the window's mutex held; the reason that it gives, if any, is raised.
+// Runs `change` with the window's mutex held; raises the error that it returns, if any.
 template <class Change>
 int change_epoch(Window& window, const char* function, Change&& change) {
   const char* problem = nullptr;
@@ -28,12 +28,13 @@ int change_epoch(Window& window, const char* function, Change&& change) {
   return problem == nullptr ? MPI_SUCCESS : raise_on(&window, MPI_ERR_RMA_SYNC, function, problem);
 }
 int end_epoch_call(Window& window, Code code, const char* function) {
-  // What was stored here and what is loaded next keep their order for those who map the memory.
+  // Local stores before and loads after keep their order for the processes that map the memory.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return code == Code::ok ? MPI_SUCCESS : raise_on(&window, error_class(code), function);
 }
 
-// The ranks in the window that a group names, sorted. False: it is no subset of the window's.
+// Finds the ranks in the window of a group's members, sorted. False: it is no subset of the
+// window's.
 bool ranks_of(const Window& window, const Group& group, std::vector<int>& ranks) {
   ranks.reserve(static_cast<std::size_t>(group.size()));
   for (const int world : group.members()) {
@@ -45,7 +46,7 @@ bool ranks_of(const Window& window, const Group& group, std::vector<int>& ranks)
   return true;
 }
 
-// An empty message to each. The first failure; all are tried.
+// Sends an empty message to each. All are tried; returns the first failure.
 Code notify(Window& window, std::span<const int> ranks, std::int32_t tag) {
   Code code = Code::ok;
   for (const int rank : ranks) {
@@ -139,7 +140,7 @@ int start(MPI_Win win, MPI_Group group, int assertion, const char* function) {
     window->access = Access::started;
     window->started = std::move(ranks);
   } else {
-    // No epoch begins; who has posted does not wait for its end.
+    // No epoch begins; the members that have posted must not wait for its end.
     static_cast<void>(notify(*window, posted, kCompleteTag));
   }
   return end_epoch_call(*window, code, function);
@@ -201,7 +202,7 @@ bool all_completed(const Window& window) {
                      [](const tagged::Request& request) { return request.is_complete(); });
 }
 
-// Ends the exposure epoch, whose messages have come.
+// Ends the exposure epoch, whose messages have arrived.
 int end_exposure(Window& window, const char* function) {
   Code code = Code::ok;
   for (std::size_t i = 0; i < window.num_completions; ++i)
@@ -408,7 +409,7 @@ MPI_FUNCTION(Win_lock_all)(int assertion, MPI_Win win) {
 MPI_FUNCTION(Win_unlock_all)(MPI_Win win) { return unlock_all(win, __func__); }
 MPI_FUNCTION(Win_flush)(int rank, MPI_Win win) { return flush_one(win, rank, __func__); }
 MPI_FUNCTION(Win_flush_all)(MPI_Win win) { return flush(win, -1, __func__); }
-// What is complete here is complete there: a remote put ends when its owner's side has done it.
+// Local completion is remote completion: a remote put ends when the target side has done it.
 MPI_FUNCTION(Win_flush_local)(int rank, MPI_Win win) { return flush_one(win, rank, __func__); }
 MPI_FUNCTION(Win_flush_local_all)(MPI_Win win) { return flush(win, -1, __func__); }
 

@@ -1,5 +1,5 @@
-// Making and ending windows. All members agree on the outcome: what one of them could not do ends
-// the call for all, with its reason.
+// Making and ending windows. All members agree on the outcome: an error of one of them ends the
+// call for all, with its reason.
 #include "mpi/window/window.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// What every member says at first.
+// The first exchange: every member's offer.
 struct Offer {
   std::uint64_t bytes;
   std::int64_t unit;
@@ -57,19 +57,19 @@ struct Offer {
   bool wants_words;    // see Window::by_words
   bool is_contiguous;  // this member's memory may follow that of the one before at once
 };
-// Then the first of each host, of the host's memory.
+// The second exchange: the memory of a host, from the first member of each host.
 struct HostOffer {
   MemoryName memory;
   std::uint64_t code;
 };
-// At last every member, once it has all that it needs.
+// The last exchange: every member, once it has all that it needs.
 struct Published {
   RemoteMemories memory;
   RemoteMemories control;
   std::uint64_t code;
 };
 
-// Of what the members said: the first that is no success.
+// Returns the first code of the members that is no success.
 template <class Said>
 Code first_failure(const std::vector<Said>& all) {
   for (const Said& said : all)
@@ -93,7 +93,8 @@ class Making {
     return window_.flavor == MPI_WIN_FLAVOR_ALLOCATE || window_.flavor == MPI_WIN_FLAVOR_SHARED;
   }
 
-  // Who is on this host, and how its memory is divided. False: members are on several hosts.
+  // Finds the members of this host, and how its memory is divided. False: members are on several
+  // hosts.
   bool find_host() {
     Comm& comm = *window_.comm;
     window_.host_indices.assign(offers_.size(), -1);
@@ -125,7 +126,7 @@ class Making {
       if (bytes <= kMostBytes - next) next += contiguous ? bytes : round_up(bytes, kPage);
     }
     if (Status status = get_host_memory(next, code); !status) return status;
-    // The others wait for what comes of it.
+    // The other members wait for the outcome.
     if (code == Code::ok) code = or_no_memory([&] { return place(base, contiguous); });
     return publish(code);
   }
@@ -141,7 +142,7 @@ class Making {
   }
   const Offer& offer(int member) const { return offers_[static_cast<std::size_t>(member)]; }
 
-  // `code`: what has gone wrong so far, here.
+  // `code` is the error so far, here.
   Status get_host_memory(std::uint64_t bytes, Code& code) {
     HostLanes& local = engine->fabrics().local();
     const int first = window_.host_members.front();
@@ -167,7 +168,8 @@ class Making {
     return {};
   }
 
-  // Where everybody's memory is here, and names for what others need to reach.
+  // Sets the addresses of all memory mapped here, and the names by which others reach this
+  // member's.
   Code place(void* base, bool contiguous) {
     const Offer& mine = offer(window_.rank());
     const bool all_equal = std::ranges::all_of(offers_, [&mine](const Offer& other) {
@@ -224,7 +226,8 @@ class Making {
       const Published& other = published_[static_cast<std::size_t>(member)];
       const std::size_t route = window_.lanes_to(member).limits().number;
       window_.remotes.push_back({other.memory[route], other.control[route]});
-      // Whoever waits for a lock is told of the death of any member, also of one it never met.
+      // A member that waits for a lock must be notified of the death of any member, also of one it
+      // never met.
       if (route != 0) engine->watch(window_.comm->world(member));
     }
     return {};
@@ -238,8 +241,8 @@ class Making {
   bool is_one_host_ = false;
 };
 
-// Ends what the window has of fabrics. Nobody uses it any more. What there is no memory for stays
-// until the process ends.
+// Ends the window's registrations with fabrics; no process uses them any more. A registration that
+// cannot be ended for lack of memory stays until the process ends.
 void release_memory(Window& window) noexcept {
   HostLanes& local = engine->fabrics().local();
   const auto try_to = [](auto&& step) { static_cast<void>(or_no_memory(step)); };
@@ -269,7 +272,7 @@ bool is_true(const Info* info, const char* key) {
   return value != nullptr && *value == "true";
 }
 
-// Whether the hint says that accumulates may be atomic by 8 bytes at most.
+// True if the hint allows accumulates that are atomic by 8 bytes at most.
 bool wants_words(const Info* info) {
   const std::string* value = info == nullptr ? nullptr : info->find("mpi_accumulate_granularity");
   return value != nullptr && value->size() == 1 && value->front() >= '1' && value->front() <= '8';
@@ -282,9 +285,9 @@ struct Wanted {
   MPI_Aint unit = 1;
   MPI_Info info;
   MPI_Comm comm;
-  void* out = nullptr;  // where the address goes, for those that allocate
+  void* out = nullptr;  // receives the address, for functions that allocate
   MPI_Win* win;
-  bool is_agreed = false;  // the members have agreed on the call: none goes back for lack of memory
+  bool is_agreed = false;  // the members have agreed on the call: none fails for lack of memory
 };
 
 int check_wanted(const Wanted& wanted, Comm& comm, const char* function) {
@@ -307,7 +310,7 @@ int check_wanted(const Wanted& wanted, Comm& comm, const char* function) {
   return MPI_SUCCESS;
 }
 
-// All memory of this process's own for a window, before the members agree on it.
+// All memory that this process needs for a window, allocated before the members agree on it.
 struct Prepared {
   std::vector<Offer> offers;
   std::optional<Making> making;
@@ -331,7 +334,7 @@ void prepare_window(const Wanted& wanted, Comm& parent, const Info* hints, Windo
   prepared.context.emplace(parent.rank == 0, parent);
 }
 
-// Collective. What went wrong is for `parent`.
+// Collective. Errors are for the handler of `parent`.
 Status make_window(const Wanted& wanted, Comm& parent, const Info* hints, WindowPtr& window) {
   Prepared prepared;
   std::vector<Offer>& offers = prepared.offers;
@@ -351,9 +354,9 @@ Status make_window(const Wanted& wanted, Comm& parent, const Info* hints, Window
   const bool is_one_host = prepared.making->find_host();
   if (wanted.flavor == MPI_WIN_FLAVOR_SHARED && !is_one_host)
     return {Code::unsupported, "the processes are on several hosts"};
-  // The first member's word counts, should they differ.
+  // The first member's value decides, should they differ.
   if (Status status = prepared.making->run(wanted.base, offers.front().is_contiguous); !status) {
-    // Nobody's memory ends under others.
+    // No member may free its memory while others use it.
     static_cast<void>(insist([&] { return coll::barrier(*window->comm->team); }));
     return status;
   }
@@ -376,14 +379,14 @@ int create_window(const Wanted& wanted, const char* function) {
   return MPI_SUCCESS;
 }
 
-// Fence's epochs end by themselves.
+// A fence's epochs need no end.
 bool is_in_epoch(Window& window) {
   const OptionalLock lock(window.mutex);
   return window.is_posted || window.access == Window::Access::started ||
          window.access == Window::Access::locked || window.access == Window::Access::locked_all;
 }
 
-// Nobody's memory ends before all are done with it.
+// No member may free its memory before all are done with it.
 Status leave_window(Window& window) {
   const Code code = complete_transfers(window, -1);
   Status status = insist([&] { return coll::barrier(*window.comm->team); });
@@ -424,7 +427,7 @@ Status free_window(Window* window) {
 
 void destroy_windows() {
   windows->for_each([](MPI_Win, Window* window) {
-    window->comm = nullptr;  // ends with all others
+    window->comm = nullptr;  // destroyed with all communicators
     WindowPtr{window}.reset();
   });
 }

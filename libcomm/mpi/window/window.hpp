@@ -2,27 +2,27 @@
 // Window: what an MPI_Win names (MPI 5.0 chapter 12): memory of every member that the others read,
 // write and change without a call of its owner.
 //
-// How memory is reached. Windows that allocate have one piece of memory per host, which all members
-// of the host map: puts and gets are copies, accumulates are the processor's atomics. Everything
-// else goes through the fabric that leads to the target (put, get, cas, fetch_add), on which the
-// owner's side needs no call either.
+// Access to memory. Windows that allocate have one piece of memory per host, which all members of
+// the host map: puts and gets are copies, accumulates are the processor's atomics. Everything else
+// goes through the fabric that leads to the target (put, get, cas, fetch_add), on which the target
+// needs no call either.
 //
-// Synchronisation lies in words of memory too (WindowControl), one record a member, mapped by its
-// host and shared with the others. Fence is a barrier, post and start are messages on the window's
-// own communicator.
+// Synchronisation uses words of memory too (WindowControl), one record a member, mapped by its host
+// and shared with the others. Fence is a barrier, post and start are messages on the window's own
+// communicator.
 //
 // Atomicity of accumulates. In a direct window (every member maps every other's memory) elements of
 // up to 8 bytes that are aligned are changed by the processor's atomics. All others, and all
 // elements of windows that are not direct, are changed under the target's accumulate lock: one rule
 // for all members of a window, the target itself among them. Many elements of a direct window are
-// changed under the lock, too, without atomics, which is several times as fast: whoever uses
-// atomics says so in its own words first, and looks whether the lock is held. Where a window that
-// allocates spans hosts and all members give the hint mpi_accumulate_granularity of 1 to 8 bytes,
-// aligned elements are changed one by one there too, by the processor or by the fabric's cas and
-// fetch_add: quicker for single elements, slower for many.
+// changed under the lock, too, without atomics, which is several times as fast: a member that uses
+// atomics first marks that in its own words, and checks whether the lock is held. Where a window
+// that allocates spans hosts and all members give the hint mpi_accumulate_granularity of 1 to 8
+// bytes, aligned elements are changed one by one there too, by the processor or by the fabric's cas
+// and fetch_add: quicker for single elements, slower for many.
 //
-// Threads: any thread may call anything, if MPI_THREAD_MULTIPLE was granted. `mutex` guards the
-// epoch and the transfers; nothing waits with it.
+// Threads: any thread may call any function, if MPI_THREAD_MULTIPLE was granted. `mutex` guards the
+// epoch and the transfers; no thread waits with it held.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -42,27 +42,29 @@ namespace weft::mpi {
 
 class RmaTransfer;
 
-// One member's words. Whoever maps them uses the processor's atomics, the others the fabric's.
+// One member's words. Members that map them use the processor's atomics, the others the fabric's.
 struct WindowControl {
   // MPI_Win_lock: a fair lock for readers and writers by tickets (Mellor-Crummey and Scott 1991, in
   // the form of one line of tickets). Shared holders of consecutive tickets hold it together.
   alignas(64) std::uint64_t next_ticket;
-  std::uint64_t shared_turn;     // the ticket that may enter if it is a shared one
-  std::uint64_t exclusive_turn;  // if it is an exclusive one: all before have unlocked
+  std::uint64_t shared_turn;     // the ticket that may enter, if it is shared
+  std::uint64_t exclusive_turn;  // the same, if it is exclusive: all before have unlocked
   // 1 + the world rank of the process that accumulates; 0: none.
   alignas(64) std::uint64_t accumulating;
-  // Dynamic windows: written by the owner, odd while it changes what follows.
+  // Dynamic windows: the version of the table. The owner writes it; odd while it changes what
+  // follows.
   alignas(64) std::uint64_t version;
   std::uint64_t num_attached;
-  // Threads of this member that change elements of any member by atomics just now; direct windows.
+  // Direct windows: the number of this member's threads that now change elements of any member by
+  // atomics.
   alignas(64) std::uint64_t changing;
 };
 static_assert(sizeof(WindowControl) == 256);
 
-// What memory is called over each fabric, by LaneLimits::number.
+// The names of one piece of memory on each fabric, by LaneLimits::number.
 using RemoteMemories = std::array<MemoryName, fabric::kNumFabrics>;
 
-// Memory of a dynamic window, in a table behind the owner's WindowControl.
+// Attached memory of a dynamic window, in a table behind the owner's WindowControl.
 struct Attached {
   std::uint64_t address;
   std::uint64_t bytes;
@@ -73,11 +75,11 @@ inline constexpr std::uint64_t kMaxAttached = 2048;
 struct Window {
   // A member's memory.
   struct Extent {
-    std::byte* data = nullptr;  // where it is mapped here; null: see `remotes`
+    std::byte* data = nullptr;  // the address where it is mapped here; null: see `remotes`
     std::uint64_t bytes = 0;
     std::int64_t unit = 1;
   };
-  // The same, and its words, for the fabric that leads there.
+  // A member's memory and its words, for the fabric that leads there.
   struct Remote {
     MemoryName memory{};
     MemoryName control{};
@@ -100,7 +102,7 @@ struct Window {
               uniform.unit};
     return extents[static_cast<std::size_t>(member)];
   }
-  // The member's words, or null if it is on another host.
+  // Returns the member's words, or null if it is on another host.
   WindowControl* control(int member) const noexcept {
     const int index =
         host_indices.empty() ? member : host_indices[static_cast<std::size_t>(member)];
@@ -113,11 +115,11 @@ struct Window {
   }
 
   MPI_Win handle = MPI_WIN_NULL;
-  Comm* comm = nullptr;  // its own
+  Comm* comm = nullptr;  // the window's own
   int flavor = 0;
   bool is_direct = false;
   bool by_words = false;  // see above: the fabric's atomics on the 8 bytes around an element
-  // Where members have equal memory on one host, this is all there is to know of all of them.
+  // If members have equal memory on one host, this describes all of them.
   Extent uniform;
   std::uint64_t stride = 0;
   std::vector<Extent> extents;       // else: by rank
@@ -127,16 +129,16 @@ struct Window {
   std::byte* host_memory = nullptr;  // the host's piece: words, then what the window allocated
   std::size_t control_stride = 0;
 
-  // What ends with the window.
+  // Ended with the window.
   void* allocated = nullptr;                   // by this process: the host's piece
-  MappedMemory mapping;                        // else
-  RemoteMemories own_memory{}, own_control{};  // shared under these names
+  MappedMemory mapping;                        // else the mapping of it
+  RemoteMemories own_memory{}, own_control{};  // the names of memory shared by this process
 
   std::mutex mutex;
   ErrorHandler* errhandler = nullptr;
   AttributeSet attributes;
   InfoPtr info;
-  // Of the predefined attributes, which are pointers to the value.
+  // The values of the predefined attributes, which are pointers to them.
   void* base = nullptr;
   MPI_Aint bytes = 0;
   int unit = 1;
@@ -148,32 +150,32 @@ struct Window {
   std::vector<int> started;             // ranks, sorted
   bool all_unchecked = false;           // MPI_Win_lock_all with MPI_MODE_NOCHECK
   bool is_posted = false;
-  std::unique_ptr<tagged::Request[]> completions;  // of who was posted to
+  std::unique_ptr<tagged::Request[]> completions;  // the messages of the members posted to
   std::size_t num_completions = 0;
   std::vector<std::shared_ptr<RmaTransfer>> transfers;  // under way
-  std::atomic<unsigned> num_checks{0};                  // for lost members
+  std::atomic<unsigned> num_checks{0};                  // of check_member
   std::atomic<bool> doorbells_open{false};              // of the host's members
 };
 
 using WindowTable = HandleTable<MPI_Win, Window, Kind::win>;
 extern Immortal<WindowTable> windows;
 inline Window* find_window(MPI_Win handle) noexcept { return windows->find(handle); }
-// What the program has not freed; for MPI_Finalize.
+// Ends the windows that the program has not freed; for MPI_Finalize.
 void destroy_windows();
-// For other parts of the library: a window that allocates so many bytes at each member, whose words
-// of 8 bytes are changed whole, and its end. Collective, in calls that the members have agreed on;
-// all agree on the outcome. Nothing is raised.
+// For other parts of the library: makes a window that allocates so many bytes at each member, whose
+// words of 8 bytes are changed whole, and ends it. Collective, in calls that the members have
+// agreed on; all agree on the outcome. No error is raised.
 Status allocate_window(Comm& parent, std::size_t bytes, Window*& window);
 Status free_window(Window* window);
 
-// As raise(), on the window's error handler; null: without an object.
+// Does as raise(), on the window's error handler; null: without an object.
 [[nodiscard, gnu::cold]] int raise_on(Window* window, int code, const char* function,
                                       std::string_view text = {});
 
-// Each of these returns ok or what kept it from being done; peer_lost if a member that is needed is
-// lost. They end when that is known.
+// Each of the following returns ok or the error that prevented it; peer_lost if a member that is
+// needed is lost. They end when that is known.
 
-// The ticket lock of a member. Blocks until it is had.
+// Takes the ticket lock of a member. Blocks until it is held.
 Code lock_member(Window& window, int member, bool exclusive);
 Code unlock_member(Window& window, int member, bool exclusive);
 // The accumulate lock of a member, from the constructor to the destructor.
@@ -183,10 +185,10 @@ class AccumulateLock {
   ~AccumulateLock();
   AccumulateLock(const AccumulateLock&) = delete;
   AccumulateLock& operator=(const AccumulateLock&) = delete;
-  Code code() const noexcept { return code_; }  // ok: it is had
-  // In a direct window: waits until nobody changes elements by atomics, which nobody begins either.
+  Code code() const noexcept { return code_; }  // ok: the lock is held
+  // In a direct window: waits until no member changes elements by atomics; none begins to either.
   Code wait_for_atomics();
-  // Gives it back and tells how that went; the destructor does it else.
+  // Releases the lock and returns the result; otherwise the destructor does.
   Code release();
 
  private:
@@ -194,8 +196,8 @@ class AccumulateLock {
   int member_;
   Code code_;
 };
-// Says that this thread changes elements of a member of a direct window by atomics, from the
-// constructor to the destructor. Nothing may wait meanwhile.
+// Marks, from the constructor to the destructor, that this thread changes elements of a member of a
+// direct window by atomics. The thread must not wait meanwhile.
 class AtomicChange {
  public:
   AtomicChange(Window& window, int member) noexcept;
@@ -208,22 +210,21 @@ class AtomicChange {
   std::atomic_ref<std::uint64_t> changing_;
   bool is_allowed_;
 };
-// Whether a member is lost; -1: any. Looks for lost processes now and then.
+// Returns peer_lost if the member is lost; -1: any member. Scans for lost processes now and then.
 Code check_member(Window& window, int member);
-// Waits for the transfers to a target, -1: to all.
+// Waits for the transfers to a target; -1: to all.
 Code complete_transfers(Window& window, int target);
 
-// Dynamic windows: where [address, address + bytes) of the target is. MPI_SUCCESS or an error
-// class.
+// Dynamic windows: finds [address, address + bytes) of the target. MPI_SUCCESS or an error class.
 int find_attached(Window& window, int target, std::uint64_t address, std::uint64_t bytes,
                   MemoryName& memory);
-// The same for the piece of attached memory that has this address: all of it.
+// Finds the piece of attached memory that has this address, all of it.
 int find_attached_piece(Window& window, int target, std::uint64_t address, std::uint64_t& start,
                         MemoryName& memory);
 void detach_all(Window& window);
 
-// Shares memory with whoever is not on this host, and with those who are (all_ways); what was
-// shared is in `names`, also after an error.
+// Shares memory with the members that are not on this host, and with those that are if with_host is
+// set. `names` has what was shared, also after an error.
 Status share_window_memory(void* memory, std::size_t bytes, bool with_host, RemoteMemories& names);
 void unshare_window_memory(RemoteMemories& names);
 

@@ -55,23 +55,23 @@ struct Given {
 // Something that the first member does for all, of what all give. Collective.
 template <class Do>
 FileError do_for_all(File& file, Given given, FileError error, Do&& act) {
-  struct Said {
+  struct Contribution {
     Given given;
     std::int64_t code;
   };
   coll::Team& team = *file.comm->team;
-  std::vector<Said> all;
-  if (const Status status = tell_all(team, Said{given, error.code}, all); !status)
+  std::vector<Contribution> all;
+  if (const Status status = gather_from_all(team, Contribution{given, error.code}, all); !status)
     return error_of(status);
   if (error) return error;
-  for (const Said& other : all) {
+  for (const Contribution& other : all) {
     if (other.code != MPI_SUCCESS)
       return {static_cast<int>(other.code), "another member's arguments are not valid"};
     if (other.given != given) return {MPI_ERR_NOT_SAME, "the members give different values"};
   }
   if (file.rank() == 0) error = or_no_memory_error(act);
   std::int32_t code = error.code;
-  if (const Status status = tell_from_first(team, code); !status) return error_of(status);
+  if (const Status status = bcast_from_first(team, code); !status) return error_of(status);
   if (code != MPI_SUCCESS && !error) error = {code, "the first member failed"};
   return error;
 }
@@ -168,7 +168,7 @@ FileError merge_hints(File& file, MPI_Info handle, NewHints& merged) {
 }
 // The first member's count where all must do the same. Collective.
 FileError take_hints(File& file, NewHints merged) {
-  if (const Status status = tell_from_first(*file.comm->team, merged.hints); !status)
+  if (const Status status = bcast_from_first(*file.comm->team, merged.hints); !status)
     return error_of(status);
   const std::lock_guard lock(file.mutex);
   file.hints = merged.hints;

@@ -464,7 +464,7 @@ FileError error_of(const Status& status) {
 
 FileError agree(coll::Team& team, const FileError& mine) {
   std::vector<std::int32_t> codes;
-  if (const Status status = tell_all(team, std::int32_t{mine.code}, codes); !status)
+  if (const Status status = gather_from_all(team, std::int32_t{mine.code}, codes); !status)
     return error_of(status);
   if (mine) return mine;
   for (std::size_t i = 0; i < codes.size(); ++i)

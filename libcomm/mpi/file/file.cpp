@@ -148,7 +148,7 @@ FileError prepare_open(const char* name, int amode, MPI_Info info, Opened& opene
 
 FileError open_descriptors(coll::Team& team, File* file, int amode, FileError error) {
   std::vector<Opening> all;
-  if (const Status status = tell_all(team, Opening{error.code, amode}, all); !status)
+  if (const Status status = gather_from_all(team, Opening{error.code, amode}, all); !status)
     return error_of(status);
   if (error) return error;
   for (const Opening& other : all) {
@@ -158,7 +158,7 @@ FileError open_descriptors(coll::Team& team, File* file, int amode, FileError er
   if (team.rank() == 0) error = open_descriptor(*file, true);
   // The first member has made the file when the others open it.
   std::int32_t code = error.code;
-  if (const Status status = tell_from_first(team, code); !status) return error_of(status);
+  if (const Status status = bcast_from_first(team, code); !status) return error_of(status);
   if (code != MPI_SUCCESS)
     return error ? error
                  : FileError{code, fmt::format("the first member could not open {}", file->name)};
@@ -202,7 +202,7 @@ FileError open_window(Comm& comm, Opened& opened) {
     }
     *reinterpret_cast<std::int64_t*>(file.window->base) = common.pointer;
   }
-  if (const Status status = tell_from_first(*file.comm->team, common); !status)
+  if (const Status status = bcast_from_first(*file.comm->team, common); !status)
     return error_of(status);
   if (common.errno_of_first != 0)
     return error_of_errno(common.errno_of_first, "looking for the end of", file.name);

@@ -175,16 +175,16 @@ FileError error_of(const Status& status);
 // What all members came to: the first error of any, or that of the exchange. Collective.
 FileError agree(coll::Team& team, const FileError& mine);
 // What everybody says, by rank. Collective; waits for memory, as the others wait for what is said.
-template <class Said>
-Status tell_all(coll::Team& team, const Said& mine, std::vector<Said>& all) {
+template <class Contribution>
+Status gather_from_all(coll::Team& team, const Contribution& mine, std::vector<Contribution>& all) {
   return insist([&] {
     all.resize(static_cast<std::size_t>(team.size()));
     return coll::allgather(team, &mine, all.data(), sizeof mine);
   });
 }
 // What the first member says.
-template <class Said>
-Status tell_from_first(coll::Team& team, Said& said) {
+template <class Contribution>
+Status bcast_from_first(coll::Team& team, Contribution& said) {
   return insist([&] { return coll::bcast(team, &said, sizeof said, 0); });
 }
 // A step before the members agree: who has no memory for it tells the others, who would wait.

@@ -50,13 +50,13 @@ FileError take_ordered(File& file, const FileError& error, std::int64_t etypes,
                        std::int64_t& first) {
   if (error && file.size() == 1) return error;
   if (file.size() == 1) return add_shared_pointer(file, etypes, first);
-  struct Said {
+  struct Contribution {
     std::int64_t etypes;
     std::int64_t code;
   };
   coll::Team& team = *file.comm->team;
-  std::vector<Said> all;
-  Status status = tell_all(team, Said{etypes, error.code}, all);
+  std::vector<Contribution> all;
+  Status status = gather_from_all(team, Contribution{etypes, error.code}, all);
   if (status && error) return error;
   std::int64_t before = 0, total = 0;
   for (std::size_t i = 0; i < all.size() && status; ++i) {
@@ -67,7 +67,7 @@ FileError take_ordered(File& file, const FileError& error, std::int64_t etypes,
   }
   std::int64_t base[2] = {0, MPI_SUCCESS};
   if (status && file.rank() == 0) base[1] = add_shared_pointer(file, total, base[0]).code;
-  if (status) status = tell_from_first(team, base);
+  if (status) status = bcast_from_first(team, base);
   if (!status) return error_of(status);
   first = base[0] + before;
   if (base[1] != MPI_SUCCESS)

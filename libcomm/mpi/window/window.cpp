@@ -70,9 +70,9 @@ struct Published {
 };
 
 // Returns the first code of the members that is no success.
-template <class Said>
-Code first_failure(const std::vector<Said>& all) {
-  for (const Said& said : all)
+template <class Contribution>
+Code first_failure(const std::vector<Contribution>& all) {
+  for (const Contribution& said : all)
     if (said.code != 0) return static_cast<Code>(said.code);
   return Code::ok;
 }
